@@ -317,7 +317,7 @@ def _of_all_kinds(tally: Tally) -> Iterator[tuple[str, int]]:
         return
     if space == "global" and access.text.startswith("RED"):
         yield "global_reduction_sectors", tally.cost
-    # Leaves out instructions that ptxas adds for timing, with every lane predicated off.
+    # Instructions that ptxas adds for timing (every lane predicated off) are left out.
     yield f"{space}_accesses", tally.warps
     reads = access.effect in ("load", "atomic") or (access.effect, space) == ("copy", "global")
     writes = access.effect in ("store", "atomic") or (access.effect, space) == ("copy", "shared")

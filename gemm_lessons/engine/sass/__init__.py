@@ -1,19 +1,27 @@
-"""Counts memory accesses and multiply-adds on the machine code itself, because that is what the profiler counts.
+"""Count memory accesses and multiply-adds on the machine code itself, because the profiler counts machine code.
 
-    Compiled.sass -> operands (typed) -> flow (what addresses and branches depend on) -> walker (lanes, fronts) -> Sums
+    Compiled.sass -> operands (typed) -> flow (reads and writes) -> planning (program slice) -> walker -> Sums
 
-ptxas joins neighbouring loads and stores, unrolls, turns branches into predicates and drops dead code. Instead of
-guessing which PTX instruction became which machine instruction, the machine code's own addresses, predicates and
-branches are computed; all other instructions are left out (most of a GEMM), so this is fast. What cannot be followed
-raises ``Uncountable``, and the counts on PTX are used instead, marked as inexact.
+    in:   Compiled, LaunchInfo (grid, arguments), global memory before the launch
+    held, for one batch of blocks (``lanes``: its threads, each block padded to whole warps):
+          registers     uint32 (lanes,), or (1,) if equal for all lanes, by name; predicates bool
+          lane groups   mask bool (lanes,) and the basic block where these lanes are (``divergence``)
+          memory        bytes of global, shared and local memory, only if addresses or branches depend on them
+          sums          Tally per memory instruction: wavefronts, sectors, footprint; multiply-adds; barriers
+    out:  Sums for counters, Trace for estimates; ``Uncountable`` if the machine code cannot be followed
 
-- ``operands``, ``cubin``: disassembly and cubin as typed records; ``flow``: what each instruction reads and writes
-- ``planning``: what has to be executed, by ``slicing``, with ``divisions`` cut short
-- ``walker``: executes and counts it: ``lanes``, their ``divergence``, and the ``control_flow`` between blocks
-- ``operand_fetch``, and what instructions compute: ``integers``, ``floats``, ``conversions``, ``functions``,
-  ``cross_lane``, ``textures``; ``memory_contents``: where addresses depend on loaded data
-- ``uncountable``: the exception for what cannot be followed; ``access_cache``: accesses that repeat
-- other costs: ``registers``, ``exposed_latency``, ``work_per_thread``; ``trace``: all of it, for estimates
+ptxas merges neighbouring loads and stores, unrolls loops, predicates branches and drops dead code. This package does
+not guess which PTX instruction became which machine instruction: it computes the machine code's own addresses,
+predicates and branches. It skips all other instructions (most of a GEMM), so it is fast. After ``Uncountable`` the
+counts on PTX are used instead, marked as inexact.
+
+- ``operands``, ``cubin``: disassembly and cubin as typed records; ``flow``: reads and writes of each instruction
+- ``planning``: the instructions to execute, by ``slicing``, with ``divisions`` abbreviated
+- ``walker``: executes and counts: ``lanes``, their ``divergence``, and the ``control_flow`` between basic blocks
+- ``operand_fetch``, and the semantics of instructions: ``integers``, ``floats``, ``conversions``, ``functions``,
+  ``cross_lane``, ``textures``; ``memory_contents``: for addresses that depend on loaded data
+- ``uncountable``: the exception of this package; ``access_cache``: costs of repeated accesses, memoised
+- other costs: ``registers``, ``exposed_latency``, ``work_per_thread``; ``trace``: all of them, for estimates
 """
 
 from __future__ import annotations
@@ -56,25 +64,25 @@ class Code:
     parameter_offset: int = 0
     constants: Mapping[int, bytes] = field(default_factory=dict)
     local_bytes: int = 0
-    shared_origin: int = 0  # where a block's shared memory begins
+    shared_origin: int = 0  # first address of a block's shared memory
     obstacle: str = ""
     variables: cubin.Variables = field(default_factory=cubin.Variables)
     program: Listing | None = None  # as ptxas made it
 
     @cached_property
-    def careful(self) -> Code:
-        """The same with every step of a division. Raises ``Uncountable``."""
+    def with_full_divisions(self) -> Code:
+        """Return the same code with every step of a division executed. Raise ``Uncountable``."""
         assert self.program is not None
         return replace(self, plan=plan(self.program))
 
     @cached_property
-    def signalling(self) -> Plan:
-        """What has to be executed to tell mbarriers apart, too. Raises ``Uncountable``."""
+    def with_mbarriers(self) -> Plan:
+        """Return the plan that also distinguishes mbarriers. Raise ``Uncountable``."""
         assert self.program is not None
         return plan(self.program, signals=True)
 
     def constants_in(self, memory: GlobalMemory) -> dict[int, bytes]:
-        """The constant banks with what lies in ``memory``: values that the host may have set, and addresses."""
+        """Return the constant banks filled from ``memory``: values that the host may have set, and addresses."""
         banks = {bank: bytearray(data) for bank, data in self.constants.items()}
         for bank, start, name, addend in self.variables.addresses:
             if (variable := memory.symbols.get(name)) is not None:
@@ -88,7 +96,7 @@ class Code:
 
 @lru_cache(maxsize=4)
 def prepare(compiled: Compiled) -> Code:
-    """Decode a kernel and find what has to be executed."""
+    """Decode a kernel and find the instructions to execute."""
     try:
         program = _program(compiled)
         parts = elf.sections(compiled.cubin)
@@ -124,20 +132,23 @@ def count(
     watch: Watch | None = None,
     budget: int = BLOCK_BUDGET,
 ) -> Sums:
-    """Count one launch, or some of its ``blocks``. ``memory`` gives global memory as it was before; ``watch`` is told
-    of every access; ``budget`` bounds the basic blocks of a batch. Raises ``Uncountable``."""
-    if watch is not None:  # which must not be told twice
-        code = code.careful
+    """Count one launch, or some of its ``blocks``. Raise ``Uncountable``.
+
+    ``memory`` returns global memory before the launch; ``watch`` is called for every access; ``budget`` limits the
+    basic blocks executed for a batch.
+    """
+    if watch is not None:  # ``watch`` must not be called twice for an access
+        code = code.with_full_divisions
     count = _Count(code, launch, memory, blocks or [range(launch.grid.blocks)], watch, budget)
     try:
-        return count.certain()
+        return count.count_with_bounds()
     except Undecided:
-        return replace(count, code=code.careful).certain()
+        return replace(count, code=code.with_full_divisions).count_with_bounds()
 
 
 @dataclass(frozen=True)
 class _Count:
-    """What is to be counted, as ``count`` was asked."""
+    """The arguments of ``count``."""
 
     code: Code
     launch: LaunchInfo
@@ -146,8 +157,8 @@ class _Count:
     watch: Watch | None
     budget: int
 
-    def certain(self) -> Sums:
-        """With any last bits of functions that hardware approximates it must be the same."""
+    def count_with_bounds(self) -> Sums:
+        """Count; repeat with other last bits of approximate functions, which must not change the sums."""
         assert self.code.plan is not None
         exempt = division_seeds(self.code.plan.program)
         approximation = Approximation(exempt=exempt)

@@ -1,4 +1,4 @@
-"""Accesses that come again, moved by a multiple of some bytes: they cost the same, and are worked out once."""
+"""Memoise the cost of accesses: shifted by a multiple of the period, an access pattern costs the same."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ from gemm_lessons.engine.events import Access
 from gemm_lessons.engine.sass.lanes import Geometry
 from gemm_lessons.engine.sass.operand_fetch import Array
 
-TOLD_BY = 64  # lanes whose addresses tell most patterns apart: to look all up by their bytes costs more than to compare
-REMEMBERED = 64  # address patterns of one instruction
+KEY_LANES = 64  # leading lanes whose addresses identify a pattern: hashing all lanes costs more than comparing them
+MOST_PATTERNS = 64  # address patterns of one instruction
 
 
 class _Pattern(NamedTuple):
-    """An access: its addresses, those of the first lane taken off, who makes it, of a copy the other side's addresses,
-    its cost, and the first lane's addresses so far."""
+    """An access pattern: addresses relative to the first lane, active lanes, the other side's addresses of a copy, its
+    cost, and the first lane's addresses so far.
+    """
 
     shape: Array
     mask: Array | None
@@ -29,8 +30,11 @@ class _Pattern(NamedTuple):
     bases: list[int]
 
     def matches(self, shape: Array, mask: Array | None, other: Array | None) -> bool:
-        """Whether it is this one. The first ``TOLD_BY`` lanes' addresses are known to be."""
-        more = shape.size > TOLD_BY and not (shape == self.shape).all()
+        """Return whether the access has this pattern.
+
+        The addresses of the first ``KEY_LANES`` lanes are known to match.
+        """
+        more = shape.size > KEY_LANES and not (shape == self.shape).all()
         return not more and _same(mask, self.mask) and _same(other, self.other)
 
 
@@ -40,22 +44,24 @@ def _same(one: Array | None, other: Array | None) -> bool:
     return one is not None and other is not None and bool((one == other).all())
 
 
-class Remembered:
-    """What one instruction's accesses cost, remembered: moved by a multiple of ``period`` bytes they cost the same."""
+class AccessCosts:
+    """Memoised costs of one instruction's accesses. Shifted by a multiple of ``period`` bytes they cost the same."""
 
     def __init__(self, access: Access, period: int) -> None:
         self.access = access
         self.period = period
-        # By where in a period the first lane's address lies, and the bytes of the first ``TOLD_BY`` of a pattern.
+        # Key: the first lane's address modulo the period, and the bytes of the first ``KEY_LANES`` addresses.
         self.known: dict[int, dict[bytes, list[_Pattern]]] = {}
-        self.places: dict[bytes, tuple[_Pattern, int]] = {}  # of shared memory: a pattern by its true addresses
+        self.places: dict[bytes, tuple[_Pattern, int]] = {}  # shared memory: a pattern by its absolute addresses
         self.footprint = Footprint()
 
     def look(self, where: Array, mask: Array | None, geometry: Geometry, other: Array | None = None) -> Shot | None:
-        """What an access at these addresses costs, None if it is remembered for ``left``. ``other``: of a copy, the
-        addresses of its other side."""
+        """Return the cost of an access at these addresses, or None if it is only counted, for ``left``.
+
+        ``other``: addresses of the other side of a copy.
+        """
         addresses = b""
-        if mask is None and other is None and self.access.space == "shared" and where.size <= TOLD_BY:
+        if mask is None and other is None and self.access.space == "shared" and where.size <= KEY_LANES:
             addresses = where.tobytes()
             if addresses in self.places:
                 known, first = self.places[addresses]
@@ -65,15 +71,15 @@ class Remembered:
         shape = where - np.array(first)
         found = self.known.setdefault(first % self.period, {})
         beside = None if other is None else np.where(other == NOWHERE, NOWHERE, other - other.max() // LINE * LINE)
-        alike = found.setdefault(shape[:TOLD_BY].tobytes(), [])
+        alike = found.setdefault(shape[:KEY_LANES].tobytes(), [])
         for known in alike:
             if known.matches(shape, mask, beside):
                 known.bases.append(first)
-                if addresses and len(self.places) < REMEMBERED:
+                if addresses and len(self.places) < MOST_PATTERNS:
                     self.places[addresses] = known, first
                 return None
         one = shot(self.access, where, mask, other)
-        if sum(map(len, found.values())) < REMEMBERED:
+        if sum(map(len, found.values())) < MOST_PATTERNS:
             alike.append(_Pattern(shape, mask, beside, one, [first]))
         else:
             self.footprint.add(
@@ -82,7 +88,7 @@ class Remembered:
         return one
 
     def left(self, geometry: Geometry, tally: Tally) -> Footprint:
-        """Every byte that was looked at; what came again goes into ``tally``."""
+        """Return every byte accessed, and add the repeated accesses to ``tally``."""
         for found in self.known.values():
             for known in itertools.chain(*found.values()):
                 tally.add(known.shot, len(known.bases) - 1, known.shape, known.mask)

@@ -1,4 +1,4 @@
-"""What the conversions of the machine code compute: ``cvt`` of PTX, under other names."""
+"""Semantics of the machine code's conversions: PTX's ``cvt``, under other names."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ INTEGRAL: Choice = {"": ".rni", "FLOOR": ".rmi", "CEIL": ".rpi", "TRUNC": ".rzi"
 
 
 def _bits(s: Sources, code: str) -> Fetch:
-    """The one source as an integer of ``code``, taken from the byte or half that the operand names."""
+    """Return the source as an integer of ``code``, taken from the byte or half that the operand names."""
     operand = s.words[0]
     if code.endswith("64"):
         return s.pair(0)
@@ -47,12 +47,12 @@ PARTS = {**{f"B{i}": (8, 8 * i) for i in range(4)}, "H0": (16, 0), "H1": (16, 16
 
 
 def _cut(word: Array, code: str) -> Array:
-    """A register as the row that the table wants: 8-bit numbers stay in a wider one."""
+    """Convert a register to the type that the PTX table expects; 8-bit integers use a wider type."""
     return word.astype(np.uint16) if code.endswith("16") else word
 
 
 def _extended(fetch: Fetch, code: str) -> Compute:
-    """An integer result in its register: 16 bits with their sign or zeros."""
+    """Return an integer result in its register, with 16 bits sign- or zero-extended."""
     if code != "s16":
         return words_of(fetch)
     return lambda: (fetch().view(np.int16).astype(np.int32).view(np.uint32),)
@@ -65,7 +65,7 @@ def _from_integer(s: Sources) -> Compute:
 
 
 def _to_integer(s: Sources) -> Compute:
-    """F2I. Without NTZ ("NaN to zero") the top bit is set for NaN, which ``cvt`` does when either side has 64 bits."""
+    """F2I. Without NTZ ("NaN to zero"), NaN sets the top bit, as ``cvt`` does when either side has 64 bits."""
     if s.d.modifiers[:1] == ("FTZ",) or not {"F16", "BF16", "F64"} & {*s.d.modifiers}:
         ftz, target, direction, to_zero = s.choose(FTZ, {"": "s32", **INTEGERS}, INTEGRAL, {"": "", "NTZ": "NTZ"})
         source = "f32"
@@ -98,7 +98,7 @@ def _between_floats(s: Sources) -> Compute:
 
 
 def _integral(s: Sources) -> Compute:
-    """FRND: to an integral value of the same format."""
+    """FRND: round to an integral value of the same format."""
     ftz, code, direction = s.choose(FTZ, {"": "f32", **FLOATS}, INTEGRAL)
     s.expect(1)
     return words_of(by_ptx(s.d, f"cvt{direction}{ftz}.{code}.{code}", s.number(0, code, suffix=True)))

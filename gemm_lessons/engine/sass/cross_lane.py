@@ -1,6 +1,6 @@
-"""Machine instructions that read more than their own registers: special registers, constants, all predicates, a warp.
+"""Instructions that read more than their own registers: special registers, constants, all predicates, the whole warp.
 
-The lanes' mask says who takes part; ``alive`` gives the lanes that have not ended.
+The lanes' mask gives the active lanes; ``alive`` gives the lanes that have not exited.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def _allow(d: Decoded, *modifiers: str) -> None:
 
 
 def _active(lanes: Lanes, alive: Alive) -> Array:
-    """Who takes part: (warps, 32)."""
+    """Return the active lanes: (warps, 32)."""
     mask = lanes.mask
     living = alive()
     return (living if mask is None else mask & living).reshape(-1, WARP)
@@ -79,14 +79,14 @@ CONSTANTS = {
 
 
 def _byte(place: str, d: Decoded) -> int:
-    """How far a byte of a register lies from its low end: "B2" -> 16."""
+    """Return the bit offset of a byte of a register: "B2" -> 16."""
     if place and (len(place) != 2 or place[0] != "B" or place[1] not in "0123"):
         raise unknown(d)
     return 8 * int(place[1]) if place else 0
 
 
 def _predicates_to_register(lanes: Lanes, alive: Alive, d: Decoded) -> Compute:
-    """P2R R, PR, Ra, mask: the predicates of ``mask`` over the other bits of Ra."""
+    """P2R R, PR, Ra, mask: the predicates of ``mask`` inserted into Ra."""
     if len(d.operands) != 4 or len(d.modifiers) > 1:
         raise _form(d)
     old, mask = lanes.fetcher(d.operands[2]), d.operands[3]
@@ -125,7 +125,7 @@ def _register_to_predicates(lanes: Lanes, alive: Alive, d: Decoded) -> Compute:
 
 
 def _to_uniform(lanes: Lanes, alive: Alive, d: Decoded) -> Compute:
-    """R2UR: one value for the warp. Which lane's it is where they differ is not known."""
+    """R2UR: one value for the warp. If the lanes' values differ, it is unspecified which one."""
     _allow(d)
     if len(d.operands) != 2:
         raise _form(d)
@@ -192,14 +192,14 @@ def _elect(lanes: Lanes, alive: Alive, d: Decoded) -> Compute:
 
 
 def _phase_over(lanes: Lanes, alive: Alive, d: Decoded) -> Compute:
-    """SYNCS.PHASECHK: whoever waits for a phase sees it end, sooner or later."""
+    """SYNCS.PHASECHK: assume that the phase has completed; every wait ends sooner or later."""
     if not d.has("PHASECHK") or len(results(d)[0]) != 1:
         raise unknown(d)
     return lambda: (np.ones(lanes.geometry.lanes, np.bool_),)
 
 
 def _shuffle(lanes: Lanes, alive: Alive, d: Decoded) -> Compute:
-    """SHFL: a value from another lane; lane arithmetic as of ``shfl.sync`` in "PTX ISA"."""
+    """SHFL: a value from another lane; lane arithmetic as for ``shfl.sync`` in "PTX ISA"."""
     if len(d.operands) != 5 or d.modifiers not in (("UP",), ("DOWN",), ("BFLY",), ("IDX",)):
         raise unknown(d)
     source, amount, limit = (lanes.fetcher(o) for o in d.operands[2:5])
@@ -265,7 +265,7 @@ def _match(lanes: Lanes, alive: Alive, d: Decoded) -> Compute:
 
 
 def _block_vote(lanes: Lanes, alive: Alive, d: Decoded) -> Compute:
-    """BAR.RED.OR 0x0, P0: in how many threads of the block the predicate holds, or whether in one or in all."""
+    """BAR.RED.OR 0x0, P0: the number of threads of the block whose predicate holds, or whether one or all do."""
     kinds = [it for it in d.modifiers if it in ("OR", "AND", "POPC")]
     _allow(d, "RED", "DEFER_BLOCKING", *kinds)
     if len(kinds) != 1 or d.guard is not None or len(d.operands) != 2:
@@ -288,7 +288,7 @@ def _block_vote(lanes: Lanes, alive: Alive, d: Decoded) -> Compute:
 
 
 def _block_vote_result(lanes: Lanes, alive: Alive, d: Decoded) -> Compute:
-    """B2R.RESULT R0, P0: what the block's last vote said, as a number and as a truth value."""
+    """B2R.RESULT R0, P0: the result of the block's last vote, as a number and as a truth value."""
     _allow(d, "RESULT")
     names, count = results(d)
     if d.modifiers != ("RESULT",) or len(d.operands) != count:

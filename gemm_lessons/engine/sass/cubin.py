@@ -1,4 +1,4 @@
-"""What a cubin says beside its code: where the parameters lie in constant bank 0, and what the other banks hold."""
+"""Data of a cubin besides its code: the offset of the parameters in constant bank 0, and the other constant banks."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _attributes(info: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def parameter_offset(parts: list[Section], entry: str) -> int | None:
-    """Where the parameters of kernel ``entry`` begin in constant bank 0."""
+    """Return the offset of kernel ``entry``'s parameters in constant bank 0."""
     base, first = None, None
     for section in parts:
         if section.name == f".nv.info.{entry}":
@@ -42,7 +42,7 @@ def parameter_offset(parts: list[Section], entry: str) -> int | None:
 
 @dataclass(frozen=True)
 class CubinSymbol:
-    """One entry of the symbol table: ``start`` counts from the beginning of its section."""
+    """One entry of the symbol table. ``start`` counts from the beginning of its section."""
 
     name: str
     section: str
@@ -51,7 +51,7 @@ class CubinSymbol:
 
 
 def symbols(parts: list[Section]) -> list[CubinSymbol]:
-    """The symbol table, in the order that relocations count in (System V ABI, chapter 4, "Symbol Table")."""
+    """Return the symbol table, in the order of relocation indices (System V ABI, chapter 4, "Symbol Table")."""
     by_name = {section.name: section.data for section in parts}
     names, found = by_name.get(".strtab", b""), []
     for name, _, _, index, start, size in struct.iter_unpack("<IBBHQQ", by_name.get(".symtab", b"")):
@@ -62,20 +62,23 @@ def symbols(parts: list[Section]) -> list[CubinSymbol]:
 
 @dataclass(frozen=True)
 class Variables:
-    """What the loader and the host write into the constant banks: (bank, start, name) of ``__constant__`` variables,
-    and (bank, start, name, addend) of addresses of ``__device__`` variables."""
+    """Variables that the loader and the host write into the constant banks.
+
+    (bank, start, name) of ``__constant__`` variables, and (bank, start, name, addend) of addresses of ``__device__``
+    variables.
+    """
 
     values: tuple[tuple[int, int, str], ...] = ()
     addresses: tuple[tuple[int, int, str, int], ...] = ()
 
     @property
     def there(self) -> bool:
-        """Whether there are any."""
+        """Return whether there are any."""
         return bool(self.values or self.addresses)
 
 
 def variables(parts: list[Section]) -> Variables:
-    """Which variables of the source the module's constant banks hold, and where."""
+    """Return the source's variables in the module's constant banks, with their offsets."""
     table = symbols(parts)
     values = [
         (int(bank), symbol.start, symbol.name)
@@ -93,15 +96,18 @@ def variables(parts: list[Section]) -> Variables:
 
 
 def _relocations(sections: Mapping[str, bytes], name: str) -> Iterator[tuple[int, int, int]]:
-    """Where in section ``name`` an address goes, its symbol's number in the upper half of the second, and what is added
-    to it: said beside it, or before compute capability 9.0 where it goes (System V ABI, chapter 4, "Relocation")."""
+    """Yield the relocations of section ``name``: offset, info (symbol number in the upper half), and addend.
+
+    The addend is in the relocation, or before compute capability 9.0 at the offset (System V ABI, chapter 4,
+    "Relocation").
+    """
     yield from struct.iter_unpack("<QQq", sections.get(f".rela{name}", b""))
     for at, info in struct.iter_unpack("<QQ", sections.get(f".rel{name}", b"")):
         yield at, info, struct.unpack_from("<q", sections[name], at)[0]
 
 
 def constant_banks(parts: list[Section], entry: str) -> dict[int, bytes]:
-    """Constant banks other than 0 by number: literals of the kernel, ``__constant__`` variables of the module."""
+    """Return the constant banks above 0 by number: literals of the kernel, ``__constant__`` variables of the module."""
     banks: dict[int, bytes] = {}
     for section in parts:
         prefix, _, rest = section.name.removeprefix(".nv.constant").partition(".")

@@ -1,9 +1,9 @@
-"""Warps in lockstep, and how they part and meet again as the hardware's convergence barriers say.
+"""Divergence and reconvergence of warps in lockstep, by the hardware's convergence barriers.
 
-A front is a set of lanes that stand at the same instruction, at most one group of each warp: what a warp issues once
-counts once. BSSY notes which lanes of a warp have to meet; at BSYNC they wait for each other. At WARPSYNC lanes wait
-for those that their mask names, and are one group from then on. Groups that nothing joins stay apart, also when they
-come to the same place, as on Volta and later.
+A lane group is a set of lanes at the same instruction, at most one group per warp: what a warp issues once counts once.
+BSSY records which lanes of a warp have to reconverge; they wait for each other at BSYNC. At WARPSYNC, lanes wait for
+the lanes of their mask and then form one group. Groups that no instruction joins stay apart, even at the same
+instruction, as on Volta and later.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ NOBODY = -1
 
 
 @dataclass
-class Front:
-    """Lanes at ``block``. ``mask`` None: everyone alive. ``warps`` and ``lanes`` are counted once."""
+class LaneGroup:
+    """Lanes at ``block``. ``mask`` None: all lanes alive. ``warps`` and ``lanes`` are counted once."""
 
     block: int
     mask: Array | None
@@ -30,138 +30,143 @@ class Front:
     lanes: int
 
 
-class Fronts:
-    """All the fronts of a batch: who runs next, who waits, who ended."""
+class LaneGroups:
+    """All lane groups of a batch: ready, waiting at barriers, or exited."""
 
     def __init__(self, alive: Array) -> None:
         self.alive = alive
         self.everyone_alive = bool(alive.all())
         self._warp = np.repeat(np.arange(len(alive) // WARP, dtype=np.int64), WARP)
         self._warps = len(alive) // WARP
-        self._ready: list[Front] = []
-        self._parked: list[Front] = []  # at a block-wide barrier; ``block`` is where they go on
-        self._tokens: dict[str, Array] = {}  # convergence barrier -> per lane, whom it has to meet
+        self._ready: list[LaneGroup] = []
+        self._parked: list[LaneGroup] = []  # at a block-wide barrier; ``block`` is where they continue
+        self._tokens: dict[str, Array] = {}  # convergence barrier -> per lane, the lanes it reconverges with
         self._waiting: dict[tuple[str, int], Array] = {}  # (barrier, block after it) -> lanes
         self._syncing: dict[int, tuple[Array, Array, bool]] = {}  # block after WARPSYNC -> lanes, masks, exclusive
         self._serial = 0
         self._everyone = (int(alive.reshape(-1, WARP).any(axis=1).sum()), int(alive.sum()))
 
-    # -- fronts -------------------------------------------------------------------------------------------------------
+    # -- groups -------------------------------------------------------------------------------------------------------
 
-    def start(self, block: int) -> Front:
-        """The first front: everyone."""
-        return Front(block, None, *self._everyone)
+    def start(self, block: int) -> LaneGroup:
+        """Return the first group: all lanes."""
+        return LaneGroup(block, None, *self._everyone)
 
-    def front(self, block: int, mask: Array) -> Front:
-        """A front of some lanes."""
+    def lane_group(self, block: int, mask: Array) -> LaneGroup:
+        """Return a group of some lanes."""
         lanes = int(np.count_nonzero(mask))
         if lanes == self._everyone[1]:
-            return Front(block, None, *self._everyone)
-        return Front(block, mask, int(np.count_nonzero(mask.reshape(-1, WARP).any(axis=1))), lanes)
+            return LaneGroup(block, None, *self._everyone)
+        return LaneGroup(block, mask, int(np.count_nonzero(mask.reshape(-1, WARP).any(axis=1))), lanes)
 
-    def mask_of(self, front: Front) -> Array:
-        """The lanes of a front, spelt out."""
-        return self.alive if front.mask is None else front.mask
+    def mask_of(self, lane_group: LaneGroup) -> Array:
+        """Return the lanes of a group as an array."""
+        return self.alive if lane_group.mask is None else lane_group.mask
 
-    def add(self, front: Front) -> None:
-        """Runnable from now on."""
-        if front.lanes:
-            self._ready.append(front)
+    def add(self, lane_group: LaneGroup) -> None:
+        """Mark a group as ready."""
+        if lane_group.lanes:
+            self._ready.append(lane_group)
 
-    def split(self, front: Front, taken: Array, target: int, after: int) -> Front | None:
-        """A branch: the lanes of ``taken`` go to ``target``, the others to ``after``. The one front left, or None."""
+    def split(self, lane_group: LaneGroup, taken: Array, target: int, after: int) -> LaneGroup | None:
+        """Split a group at a branch: the lanes of ``taken`` go to ``target``, the others to ``after``.
+
+        Return the group if it did not split, else None.
+        """
         if taken.size == 1:
-            front.block = target if taken[0] else after
-            return front
-        lanes = self.mask_of(front)
+            lane_group.block = target if taken[0] else after
+            return lane_group
+        lanes = self.mask_of(lane_group)
         going = taken & lanes
         count = int(np.count_nonzero(going))
-        if count in (0, front.lanes):
-            front.block = target if count else after
-            return front
-        self.add(self.front(target, going))
-        self.add(self.front(after, lanes & ~taken))
+        if count in (0, lane_group.lanes):
+            lane_group.block = target if count else after
+            return lane_group
+        self.add(self.lane_group(target, going))
+        self.add(self.lane_group(after, lanes & ~taken))
         return None
 
-    def next(self) -> Front | None:
-        """The front with the lowest block number, joined with others there that hold other warps; None: all ended."""
+    def next(self) -> LaneGroup | None:
+        """Return the ready group with the lowest block, joined with other warps' groups there. None: all exited."""
         if not self._ready:
             self._ready, self._parked = self._parked, []
             if not self._ready:
                 if self._waiting or self._syncing:
                     raise Uncountable("threads wait at a convergence barrier for others that never come")
                 return None
-        lowest = min(front.block for front in self._ready)
-        here = [front for front in self._ready if front.block == lowest]
-        self._ready = [front for front in self._ready if front.block != lowest]
+        lowest = min(lane_group.block for lane_group in self._ready)
+        here = [lane_group for lane_group in self._ready if lane_group.block == lowest]
+        self._ready = [lane_group for lane_group in self._ready if lane_group.block != lowest]
         if len(here) == 1:
             return here[0]
         joined = self.mask_of(here[0])
         warps = joined.reshape(-1, WARP).any(axis=1)
-        for front in here[1:]:
-            mask = self.mask_of(front)
+        for lane_group in here[1:]:
+            mask = self.mask_of(lane_group)
             others = mask.reshape(-1, WARP).any(axis=1)
             if (warps & others).any():
-                self._ready.append(front)
+                self._ready.append(lane_group)
             else:
                 joined, warps = joined | mask, warps | others
-        return self.front(lowest, joined)
+        return self.lane_group(lowest, joined)
 
-    # -- ends and barriers --------------------------------------------------------------------------------------------
+    # -- exits and barriers -------------------------------------------------------------------------------------------
 
-    def leave(self, front: Front, going: Array, after: int) -> Front | None:
-        """The lanes of ``going`` exit; the rest goes on at ``after``."""
-        lanes = self.mask_of(front)
+    def leave(self, lane_group: LaneGroup, going: Array, after: int) -> LaneGroup | None:
+        """Let the lanes of ``going`` exit. The rest continues at ``after``."""
+        lanes = self.mask_of(lane_group)
         ended = lanes & going
         if not ended.any():
-            front.block = after
-            return front
+            lane_group.block = after
+            return lane_group
         stay = lanes & ~ended
         self.alive = self.alive & ~ended
         self.everyone_alive = False
         self._everyone = (int(self.alive.reshape(-1, WARP).any(axis=1).sum()), int(self.alive.sum()))
-        for other in self._ready:  # one that now holds everyone left
+        for other in self._ready:  # a group that now holds all lanes alive
             if other.lanes == self._everyone[1]:
                 other.mask = None
         self._release()
-        return self.front(after, stay) if stay.any() else None
+        return self.lane_group(after, stay) if stay.any() else None
 
-    def park(self, front: Front, after: int) -> None:
-        """Wait at a block-wide barrier until nobody else can run."""
-        front.block = after
-        self._parked.append(front)
+    def park(self, lane_group: LaneGroup, after: int) -> None:
+        """Wait at a block-wide barrier until no other group is ready."""
+        lane_group.block = after
+        self._parked.append(lane_group)
 
-    def meet_later(self, front: Front, barrier: str) -> None:
-        """BSSY: the lanes of each warp in this front will meet at ``barrier``."""
+    def expect(self, lane_group: LaneGroup, barrier: str) -> None:
+        """BSSY: record the lanes of each warp in this group, to reconverge at ``barrier``."""
         self._serial += 1
         fresh = self._warp + self._serial * self._warps
-        if front.mask is not None:
-            fresh = np.where(front.mask, fresh, self._tokens.get(barrier, np.int64(NOBODY)))
+        if lane_group.mask is not None:
+            fresh = np.where(lane_group.mask, fresh, self._tokens.get(barrier, np.int64(NOBODY)))
         self._tokens[barrier] = fresh
 
-    def meet(self, front: Front, barrier: str, after: int) -> Front | None:
-        """BSYNC: wait for the lanes noted by BSSY."""
-        if front.mask is None:  # nobody else is left to wait for
-            front.block = after
-            return front
+    def reconverge(self, lane_group: LaneGroup, barrier: str, after: int) -> LaneGroup | None:
+        """BSYNC: wait for the lanes recorded by BSSY."""
+        if lane_group.mask is None:  # no other lane is left to wait for
+            lane_group.block = after
+            return lane_group
         key = (barrier, after)
-        self._waiting[key] = self._waiting[key] | front.mask if key in self._waiting else front.mask
+        self._waiting[key] = self._waiting[key] | lane_group.mask if key in self._waiting else lane_group.mask
         self._release()
         return None
 
-    def forget(self, lanes: Array, barrier: str) -> None:
-        """BREAK: these lanes will not come to ``barrier``."""
+    def leave_barrier(self, lanes: Array, barrier: str) -> None:
+        """BREAK: remove these lanes from ``barrier``."""
         if barrier in self._tokens:
             self._tokens[barrier] = np.where(lanes, NOBODY, self._tokens[barrier])
             self._release()
 
-    def sync(self, front: Front, members: Array, exclusive: bool, after: int) -> Front | None:
-        """WARPSYNC: wait for the living lanes that ``members`` (uint32 per lane) names; ``exclusive``: go on with
-        those of one's own mask only."""
-        if front.mask is None and (not exclusive or members.size == 1):  # nobody else is left to wait for
-            front.block = after
-            return front
-        lanes = self.mask_of(front)
+    def sync(self, lane_group: LaneGroup, members: Array, exclusive: bool, after: int) -> LaneGroup | None:
+        """WARPSYNC: wait for the lanes alive in ``members`` (uint32 per lane).
+
+        ``exclusive``: continue only with lanes of the same mask.
+        """
+        if lane_group.mask is None and (not exclusive or members.size == 1):  # no other lane is left to wait for
+            lane_group.block = after
+            return lane_group
+        lanes = self.mask_of(lane_group)
         masks = np.broadcast_to(members, lanes.shape)
         if after in self._syncing:
             before, old, _ = self._syncing[after]
@@ -186,7 +191,7 @@ class Fronts:
             while ready.any():  # one group of each warp at a time
                 first = np.take_along_axis(group, ready.argmax(axis=1)[:, None], axis=1)
                 together = ready & ((first & BIT) != 0)
-                self.add(self.front(after, together.reshape(-1)))
+                self.add(self.lane_group(after, together.reshape(-1)))
                 ready = ready & ~together
 
     def _release(self) -> None:
@@ -208,4 +213,4 @@ class Fronts:
             pairs = np.unique(np.stack([self._warp[free], tokens[free]]), axis=1)
             if len(np.unique(pairs[0])) != pairs.shape[1]:
                 raise Uncountable("two groups of one warp leave a convergence barrier together")
-            self.add(self.front(key[1], free))
+            self.add(self.lane_group(key[1], free))

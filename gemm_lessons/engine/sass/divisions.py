@@ -1,9 +1,9 @@
-"""Divisions of float64, whose branch is decided from dividend and divisor instead of computing the quotient.
+"""Divisions of float64: decide their branch from dividend and divisor, without computing the quotient.
 
-ptxas makes a quotient of a dozen multiply-adds and then asks whether it may keep it (``FSETP.GT |quotient|, 2**-1022``,
-on upper halves); if not it calls a subroutine. Nothing but that branch depends on the quotient in most kernels, and
-where both numbers are far from the ends of the range its answer is known. So the comparison is read as one of the two
-numbers. Where it is not known, ``Undecided`` is raised, and the launch is counted again with every step computed.
+ptxas computes a quotient by a dozen multiply-adds and then tests whether it is accurate (``FSETP.GT |quotient|,
+2**-1022``, on upper halves); if not, it calls a subroutine. In most kernels only this branch depends on the quotient,
+and where both numbers are far from the ends of the range the outcome is known. So the comparison reads dividend and
+divisor. If the outcome is unknown, ``Undecided`` is raised, and the launch is counted again with every step computed.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from gemm_lessons.engine.sass.operand_fetch import Array, Compute, Sources
 from gemm_lessons.engine.sass.operands import Decoded, MachineImmediate, MachineRegister, Operand
 from gemm_lessons.engine.sass.uncountable import Uncountable
 
-DECIDED = "DIVISION"  # in the place of the modifiers of a comparison that is read as one of dividend and divisor
+DECIDED = "DIVISION"  # replaces the modifiers of a comparison that reads dividend and divisor
 KEPT_ABOVE = 1.469367938527859385e-39  # the float32 with the bits of the upper half of 2**-1022
-# Biased exponents of float64 between which no step of a division over- or underflows and the quotient is ordinary.
+# Biased exponents of float64 between which no step of a division over- or underflows and the quotient is normal.
 LEAST, MOST = 1023 - 400, 1023 + 400
 SIZE = np.uint64((1 << 63) - 1)
 FRACTION_BITS = np.uint64(52)
@@ -28,11 +28,11 @@ JUMPS = frozenset("BRA BRX JMP EXIT RET CALL BSYNC BREAK BAR WARPSYNC KILL".spli
 
 
 class Undecided(Uncountable):
-    """Whether a division takes its slow path cannot be told from the sizes of its numbers."""
+    """The magnitudes of dividend and divisor do not decide whether a division takes its slow path."""
 
 
 def shortened(program: Listing) -> Listing:
-    """The same code, its divisions' comparisons reading dividend and divisor where the code shows both."""
+    """Return the code with the divisions' comparisons reading dividend and divisor, where the code shows both."""
     if not any(d.name == "MUFU" and d.has("RCP64H") for d in program.code):
         return program
     code = list(program.code)
@@ -48,7 +48,7 @@ def shortened(program: Listing) -> Listing:
 
 
 def decide(s: Sources) -> Compute:
-    """Is the quotient kept? Yes where both numbers are ordinary, no where the dividend is zero."""
+    """Return whether the quotient is kept: yes if both numbers are normal, no if the dividend is zero."""
     dividend, divisor = s.pair(0), s.pair(1)
 
     def compute() -> tuple[Array, Array]:
@@ -68,7 +68,7 @@ def _ordinary(bits: Array) -> Array:
 
 
 class _Values:
-    """What the registers hold along straight code, as numbers of expressions that are equal where the values are."""
+    """Value numbering along straight-line code: registers with equal numbers hold equal values."""
 
     def __init__(self) -> None:
         self._held: dict[str, int] = {}
@@ -91,7 +91,7 @@ class _Values:
         return self._number(("pair", low, high))
 
     def _double(self, operand: Operand) -> tuple[int, bool] | None:
-        """A source of a double instruction: its value, and whether it is negated."""
+        """Return a source of a double instruction: its value, and whether it is negated."""
         if isinstance(operand, MachineImmediate) and operand.is_float:
             return self._number(("literal", operand.value)), False
         if not isinstance(operand, MachineRegister) or operand.number is None or operand.absolute or operand.inverted:
@@ -99,11 +99,11 @@ class _Values:
         return self._pair(operand), operand.negated
 
     def step(self, d: Decoded) -> None:
-        """Go past an instruction."""
+        """Process an instruction."""
         made = self._made(d) if d.guard is None else None
         try:
             names = results(d)[0]
-        except Uncountable:  # nobody knows what it writes
+        except Uncountable:  # its results are unknown
             self._held = {}
             self._numbers, self._expressions = {("past", d.index): 0}, [("past", d.index)]
             return
@@ -116,7 +116,7 @@ class _Values:
                 self._held[name] = self._number(held)
 
     def _made(self, d: Decoded) -> int | None:
-        """The value that an instruction of a division computes; None for all others."""
+        """Return the value of an instruction that belongs to a division, else None."""
         plain = [o for o in d.operands if isinstance(o, MachineRegister)]
         if d.name == "MUFU" and d.modifiers == ("RCP64H",) and len(plain) == 2 and not _signed(plain[1]):
             return self._number(("seed", self._word(plain[1].shifted(0))))
@@ -134,7 +134,7 @@ class _Values:
         return self._number((d.name, minus_a != minus_b, *sorted((a, b)), *rest))
 
     def division(self, d: Decoded) -> tuple[Operand, Operand] | None:
-        """The registers of dividend and divisor, if ``d`` asks whether their quotient is kept."""
+        """Return the registers of dividend and divisor if ``d`` tests whether their quotient is kept."""
         if d.name != "FSETP" or d.modifiers != ("GT", "AND") or d.guard is not None or len(d.operands) != 5:
             return None
         size, limit, also = d.operands[2:]
@@ -164,12 +164,12 @@ class _Values:
         return None
 
     def _doubles(self) -> set[str]:
-        """Registers that may be the low half of a double: all that were written or read here, of even number."""
+        """Return the even registers written or read here: they may be the low half of a double."""
         names = {*self._held, *(e[1] for e in self._expressions if isinstance(e, tuple) and e[0] == "before")}
         return {name for name in names if name.startswith(("R", "UR")) and int(name.lstrip("RU")) % 2 == 0}
 
     def _quotient(self, dividend: MachineRegister, divisor: MachineRegister, upper: int) -> Hashable:
-        """The expression that ptxas computes for dividend / divisor, as long as the two registers hold them."""
+        """Return the expression that ptxas computes for dividend / divisor, while the two registers hold them."""
         a, b, one = self._pair(dividend), self._pair(divisor), (self._number(("literal", 1.0)), False)
         seed = self._number(("seed", upper))
         starts = [e for e in self._expressions if isinstance(e, tuple) and e[0] == "pair" and self._upper(e) == seed]

@@ -1,8 +1,8 @@
-"""How much of what is loaded from global memory arithmetic has a chance to hide.
+"""Estimate how much of the latency of global loads a thread's own arithmetic can hide.
 
-A load does not stall the thread that issues it; the first instruction that names a register which it fills does, or the
-wait for the group of a ``cp.async``. What a thread computes in between hides the latency. Followed along the way that
-each thread takes through the machine code, so that only arithmetic counts that is executed, and every load does.
+A load does not stall the thread that issues it. The first instruction that uses one of its registers stalls, or the
+wait for the group of a ``cp.async``. The arithmetic executed in between hides the latency. It is counted along each
+thread's path through the machine code, so it includes every load and only executed arithmetic.
 """
 
 from __future__ import annotations
@@ -17,18 +17,21 @@ from gemm_lessons.engine.sass.flow import ATOMICS, MATRIX, operand_registers, re
 from gemm_lessons.engine.sass.operand_fetch import Array
 from gemm_lessons.engine.sass.operands import Decoded, MachineImmediate
 
-# Arithmetic, and how many floating-point operations each is.
+# Arithmetic instructions, and the floating-point operations of each.
 OPERATIONS = {"FFMA": 2, "FMUL": 1, "FADD": 1, "DFMA": 2, "DMUL": 1, "DADD": 1}
 ENOUGH = 128  # of such instructions hide a load: a quarter of the multiply-adds of a tile of lesson 09
-# As many multiply-adds of a thread keep its warp's units busy as long: one of a tensor core takes 4 clocks or more, on
-# every GPU so far.
+# Multiply-adds that keep a warp's units busy equally long. One of a tensor core takes 4 clocks or more, on every GPU
+# so far.
 HIDES = {**dict.fromkeys((*OPERATIONS, "IDP"), 1), **dict.fromkeys(MATRIX, 4)}
 
 
 @dataclass(frozen=True)
 class _Event:
-    """In a stretch: a load, a commit of ``cp.async`` (``kind`` commit) or the wait for all groups but ``newest``.
-    ``before``: arithmetic of the stretch up to here; ``until``: up to the first use in the same stretch, else -1."""
+    """An event in a basic block: a load, a commit of ``cp.async``, or the wait for all groups but ``newest``.
+
+    ``before``: arithmetic of the block before the event. ``until``: arithmetic before the first use in this block, or
+    -1.
+    """
 
     kind: str
     before: int
@@ -40,16 +43,16 @@ class _Event:
 
 
 @dataclass(frozen=True)
-class Passage:
-    """What of a stretch matters here."""
+class BlockEvents:
+    """The loads, commits, waits and uses of a basic block, with its arithmetic."""
 
     events: tuple[_Event, ...]
-    first_use: dict[str, int]  # register -> arithmetic of the stretch before it is named
+    first_use: dict[str, int]  # register -> arithmetic of the block before its first use
     arithmetic: int
     _known: dict[frozenset[str], int] = field(default_factory=dict)
 
     def before_use(self, registers: frozenset[str]) -> int:
-        """Arithmetic of the stretch before any of ``registers`` is named; -1 if none is."""
+        """Return the arithmetic of the block before the first use of any of ``registers``, or -1 without a use."""
         if registers not in self._known:
             places = [self.first_use[name] for name in registers if name in self.first_use]
             self._known[registers] = min(places, default=-1)
@@ -58,8 +61,10 @@ class Passage:
 
 @dataclass
 class _Pending:
-    """A load that nobody has used yet, by the lanes of ``by``. ``since``: the arithmetic that they had executed then,
-    one number while it is the same for all of them, else for each lane, -1 where none is."""
+    """A load without a use so far, by the lanes of ``by``.
+
+    ``since``: arithmetic executed at the load; one number if equal for all lanes, else per lane, -1 for other lanes.
+    """
 
     width: int
     by: Array
@@ -68,30 +73,30 @@ class _Pending:
     group: int = -1  # of a cp.async, once committed
 
     def lanes(self) -> Array:
-        """``since`` of each lane."""
+        """Return ``since`` of each lane."""
         return np.where(self.by, self.since, -1)
 
 
 @dataclass
-class Waiting:
-    """Of one batch of blocks. ``active`` of a load is set, by whoever executes it, before ``follow`` is told."""
+class LatencyTracker:
+    """Tracks the pending loads of one batch. The walker sets ``active`` of a load before it calls ``follow``."""
 
     lanes: int
     sums: Sums
     active: dict[int, Array] = field(default_factory=dict)
-    _done: int = 0  # arithmetic that all lanes have executed
-    _more: Array | None = None  # what each lane has executed beside
+    _done: int = 0  # arithmetic executed by all lanes
+    _more: Array | None = None  # arithmetic executed by each lane besides
     _pending: dict[int, _Pending] = field(default_factory=dict)
     _copies: list[_Pending] = field(default_factory=list)
     _groups: int = 0
 
-    def follow(self, passage: Passage, mask: Array | None) -> None:
-        """The lanes of ``mask`` (None: all) have executed a stretch."""
+    def follow(self, events: BlockEvents, mask: Array | None) -> None:
+        """Process a basic block that the lanes of ``mask`` (None: all) have executed."""
         for number, load in list(self._pending.items()) if self._pending else ():
-            before = passage.before_use(load.registers)
+            before = events.before_use(load.registers)
             if before >= 0 and self._use(load, before, mask):
                 del self._pending[number]
-        for event in passage.events:
+        for event in events.events:
             if event.kind == "load":
                 self._load(event)
             elif event.kind == "copy":
@@ -107,13 +112,13 @@ class Waiting:
                     copy for copy in self._copies if copy.group not in ended or not self._use(copy, event.before, mask)
                 ]
         if mask is None:
-            self._done += passage.arithmetic
-        elif passage.arithmetic:
+            self._done += events.arithmetic
+        elif events.arithmetic:
             self._more = np.zeros(self.lanes, np.int64) if self._more is None else self._more
-            self._more[mask] += passage.arithmetic
+            self._more[mask] += events.arithmetic
 
     def _now(self, before: int) -> Array | int:
-        """The arithmetic that each lane has executed, with ``before`` of this stretch."""
+        """Return the arithmetic that each lane has executed, with ``before`` of this block."""
         return self._done + before if self._more is None else self._more + (self._done + before)
 
     def _load(self, event: _Event) -> None:
@@ -126,13 +131,13 @@ class Waiting:
             return
         pending = _Pending(event.width, some, self._now(event.before), event.registers)
         known = self._pending.get(event.load)
-        if known is not None:  # of lanes that have gone another way
+        if known is not None:  # of lanes on another path
             pending.since = np.where(some, pending.since, known.lanes())
             pending.by = pending.since >= 0
         self._pending[event.load] = pending
 
     def _use(self, load: _Pending, before: int, mask: Array | None) -> bool:
-        """The lanes of ``mask`` want what they loaded. Whether nobody is left."""
+        """Record that the lanes of ``mask`` use their load. Return whether no lane is pending any more."""
         now = self._now(before)
         if mask is None and isinstance(now, int) and isinstance(load.since, int):
             if now - load.since < ENOUGH:
@@ -149,13 +154,16 @@ class Waiting:
         return not load.by.any()
 
 
-def passage_of(code: Sequence[Decoded], loads: Callable[[Decoded], int]) -> Passage:
-    """Of straight-line code. ``loads``: the bytes that an instruction brings each lane from global memory, or 0."""
+def events_of(code: Sequence[Decoded], loads: Callable[[Decoded], int]) -> BlockEvents:
+    """Return the events of straight-line code.
+
+    ``loads``: bytes that an instruction loads per lane from global memory.
+    """
     named = [_named(d) for d in code]
     before, total = [], 0
     for d in code:
         before.append(total)
-        if d.guard is None:  # a guarded one may be switched off
+        if d.guard is None:  # a guarded instruction may be predicated off
             total += HIDES.get(d.name, 0)
     first_use: dict[str, int] = {}
     for names, arithmetic in zip(named, before, strict=True):
@@ -176,11 +184,11 @@ def passage_of(code: Sequence[Decoded], loads: Callable[[Decoded], int]) -> Pass
                 before[i] for i in range(place + 1, len(code)) if filled & named[i] and not _instead(code, place, i)
             )
             events.append(_Event("load", before[place], d.index, loads(d), filled, next(later, -1)))
-    return Passage(tuple(events), first_use, total)
+    return BlockEvents(tuple(events), first_use, total)
 
 
 def _instead(code: Sequence[Decoded], one: int, other: int) -> bool:
-    """Whether two instructions stand under opposite guards, so that no thread executes both."""
+    """Return whether two instructions have opposite guards, so that no thread executes both."""
     first, second = code[one].guard, code[other].guard
     if first is None or second is None or first.shifted(0) != second.shifted(0) or first.negated == second.negated:
         return False
@@ -188,7 +196,7 @@ def _instead(code: Sequence[Decoded], one: int, other: int) -> bool:
 
 
 def _named(d: Decoded) -> frozenset[str]:
-    """Every register that an instruction names, also as a part of a wide operand."""
+    """Return every register that an instruction names, including parts of a wide operand."""
     written, count = results(d)
     names = set(written)
     width = 4 if d.name.startswith("ST") or d.name in ATOMICS else 2 if d.name[0] == "D" or d.has("64", "WIDE") else 1

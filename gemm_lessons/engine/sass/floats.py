@@ -1,6 +1,6 @@
-"""What the floating-point instructions of the machine code compute: the table of PTX's own functions, renamed.
+"""Semantics of the machine code's floating-point instructions: functions of the PTX table, under other names.
 
-Only kernels whose addresses or branches depend on floats need them. ``MUFU`` approximates: ``functions.py``.
+Only kernels whose addresses or branches depend on floats need them. ``functions.py`` approximates ``MUFU``.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ XORSIGN: Choice = {"": "", "XORSIGN": ".xorsign.abs"}
 
 
 def _extreme(s: Sources) -> Compute:
-    """FMNMX: the smaller where the predicate holds."""
+    """FMNMX: the minimum if the predicate holds, else the maximum."""
     ftz, nan, xorsign = s.choose(FTZ, NAN, XORSIGN)
     s.expect(2, 1)
     s = s.of_sizes() if xorsign else s
@@ -90,7 +90,7 @@ def _select(s: Sources) -> Compute:
 
 
 def _pair_by_ptx(s: Sources, name: str, *fetches: Fetch) -> Compute:
-    """A comparison with two results, joined with the third source."""
+    """A comparison with two results, each combined with the third source."""
     opcode, *modifiers = name.split(".")
     operation = semantics.lookup(opcode, tuple(modifiers), results=2)
     if operation is None:
@@ -124,7 +124,8 @@ def _compare_double(s: Sources) -> Compute:
 
 
 def _choose_double(s: Sources) -> Compute:
-    """DSETP.MIN and DSETP.MAX: is it the first source (-0 is less than +0, a number beats NaN)? Are both NaN?"""
+    """DSETP.MIN and DSETP.MAX: whether the first source is selected (-0 < +0, a number beats NaN), and whether both are
+    NaN."""
     s.expect(2, 1)
     if s.truths[0]() is not TRUE:
         raise Uncountable(f"unknown form {s.d.text}")
@@ -155,7 +156,7 @@ MMA: Choice = {"": "", "MMA": ""}  # which pipe computes it
 
 
 def _packed(s: Sources, code: str, count: int) -> list[Fetch]:
-    """``count`` packed sources; two literals make one of them, the first is the upper half."""
+    """Return ``count`` packed sources. Two literals form one source; the first is the upper half."""
     found: list[Fetch] = []
     position = 0
     while position < len(s.words):
@@ -178,7 +179,7 @@ def _packed(s: Sources, code: str, count: int) -> list[Fetch]:
 
 
 def _by_halves(s: Sources, name: str, fetches: list[Fetch], truth: Fetch | None = None) -> Fetch:
-    """A 16-bit PTX instruction on both halves: raw results (2 * lanes,), low halves at even places."""
+    """Apply a 16-bit PTX instruction to both halves: raw results (2 * lanes,), low halves at even indices."""
     operation = operation_of(s.d, name)
     kinds = [np.dtype(DTYPES[code]) for code in operation.sources]
     result = np.dtype(DTYPES[operation.result[0]])
@@ -196,7 +197,7 @@ def _by_halves(s: Sources, name: str, fetches: list[Fetch], truth: Fetch | None 
 
 
 def _joined(halves: Fetch) -> Compute:
-    """Packed results as registers."""
+    """Return packed results as registers."""
     return lambda: (halves().view(np.uint32),)
 
 
@@ -238,7 +239,7 @@ def _packed_set(s: Sources) -> Compute:
 
 
 def _packed_compare(s: Sources) -> Compute:
-    """HSETP2: the first predicate is about the low halves, the second about the high ones."""
+    """HSETP2: the first predicate compares the low halves, the second the high halves."""
     code, comparison, ftz, join = s.choose(FORMAT, COMPARE, FTZ, JOIN)
     s.expect(2, 1)
     both = _by_halves(s, f"setp.{comparison}{join}{ftz}.{code}", [s.halves(0, code), s.halves(1, code)], s.truths[0])
@@ -256,8 +257,11 @@ def _far_from_the_ends(size: Array) -> Array:
 
 
 def _division_check(s: Sources) -> Compute:
-    """FCHK: does a division need its slow path? Yes where the dividend is zero, as an H200 counted; else only known
-    where both numbers are far from the ends of the range."""
+    """FCHK: whether a division needs its slow path.
+
+    Yes if the dividend is zero, as measured on an H200. Otherwise known only if both numbers are far from the ends of
+    the range.
+    """
     s.choose()
     s.expect(2)
     a, b = s.number(0, "f32"), s.number(1, "f32")

@@ -1,4 +1,4 @@
-"""What each machine instruction writes and reads, and where control can go next."""
+"""Data flow and control flow of machine instructions: registers written and read, and successors."""
 
 from __future__ import annotations
 
@@ -15,33 +15,33 @@ LOADS: Mapping[str, str] = {"LDG": "global", "LDS": "shared", "LDL": "local", "L
 STORES: Mapping[str, str] = {"STG": "global", "STS": "shared", "STL": "local", "STSM": "shared", "ST": "generic"}
 ATOMICS: Mapping[str, str] = {"ATOM": "global", "ATOMG": "global", "RED": "global", "REDG": "global", "ATOMS": "shared"}
 COPIES: Mapping[str, str] = {"LDGSTS": "shared"}  # cp.async: reads global, writes shared
-# Copies by the async proxy and what goes with them: no load or store. Into shared memory; out of it; neither.
+# Copies by the async proxy and their companions, not loads or stores: into shared memory, out of it, neither.
 BULK_IN, BULK_OUT = frozenset({"UBLKCP", "UTMALDG"}), frozenset({"UBLKCP", "UBLKRED", "UTMASTG", "UTMAREDG"})
 BULK = BULK_IN | BULK_OUT | {"UTMACMDFLUSH", "UTMACCTL", "UTMAPF", "UBLKPF"}
-# mbarriers: made, arrived at, looked at, made invalid.
+# Operations on mbarriers: init, arrive, test, invalidate.
 _PHASES = "EXCH 64 ARRIVE TRANS64 A1T0 ART0 A0T1 A0TR A0TX RED OPTOUT PHASECHK TRYWAIT CCTL IV".split()
-SIGNALS = frozenset({"SYNCS", "UTMALDG"})  # what tells an mbarrier something, or asks it
+SIGNALS = frozenset({"SYNCS", "UTMALDG"})  # instructions that arrive at an mbarrier or test it
 TEXTURE = "texture"  # global memory, read through the texture unit
 MEMORY: Mapping[str, str] = {**LOADS, **STORES, **ATOMICS, **COPIES, **dict.fromkeys(FETCHES, TEXTURE)}
-GENERIC = "generic"  # global or shared memory, as each lane's address says
+GENERIC = "generic"  # global or shared memory, depending on each lane's address
 
-# No register is written.
+# These write no register.
 SILENT = frozenset(
     "BRA BRX JMP EXIT RET CALL BAR BSSY BSYNC BREAK BPT NOP YIELD WARPSYNC NANOSLEEP MEMBAR ERRBAR CGAERRBAR CCTL "
     "CCTLL DEPBAR LDGDEPBAR ARRIVES PMTRIG KILL FENCE ACQBULK ENDCOLLECTIVE PREEXIT".split()
 ) | {*STORES, *COPIES, *BULK, "RED", "REDG"}
-# Only predicates are written, as many as named.
+# These write only predicates, as many as named.
 PREDICATES_ONLY: Mapping[str, int] = {
     "ISETP": 2, "FSETP": 2, "DSETP": 2, "HSETP2": 2, "PLOP3": 2, "UISETP": 2, "UPLOP3": 2, "PSETP": 2, "FCHK": 1,
 }  # fmt: skip
-# After the register written, up to so many predicates are written too (carries, votes).
+# After the register, up to this many predicates are written (carries, votes).
 CARRIES: Mapping[str, int] = {
     "IADD3": 2, "UIADD3": 2, "LEA": 1, "ULEA": 1, "IMAD": 1, "UIMAD": 1, "VOTE": 1, "VOTEU": 1,
     "B2R": 1,
 }  # fmt: skip
-VOTED = "BAR.RED"  # stands for what a barrier's vote leaves for B2R.RESULT
+VOTED = "BAR.RED"  # pseudo register: the result of a barrier's vote, read by B2R.RESULT
 PAIRS = frozenset("DADD DFMA DMUL".split())  # two registers each, results and sources
-# What may follow a memory instruction's name: nothing else is known not to change what it moves or how often.
+# Modifiers of memory instructions that are known not to change what is moved or how often.
 _CACHE = "E SYS GPU SM CTA STRONG WEAK PRIVATE MMIO CONSTANT EF EL EU LU NA LTC64B LTC128B LTC256B".split()
 _WIDTHS = "U8 S8 U16 S16 64 128".split()
 _ATOMIC = (
@@ -62,19 +62,19 @@ ONE = frozenset(
     "REDUX I2I FADD FMUL FFMA FMNMX MUFU HFMA2 HADD2 HMUL2 HMNMX2 HSET2 FSET F2FP I2FP I2IP VABSDIFF VABSDIFF4 "
     "FSWZADD VIADDMNMX VIMNMX3 QSPC MOVM B2R ELECT".split()
 )
-# Modifiers that make the result, and those that make the source, two registers. F2F: by their order.
+# Modifiers with which the result, or the sources, take two registers. For F2F, their order decides.
 CONVERSIONS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "F2F": ((), ()), "F2I": (("S64", "U64"), ("F64",)), "I2F": (("F64",), ("S64", "U64")), "FRND": (("F64",), ("F64",)),
 }  # fmt: skip
-MOST_NODES = 20_000  # instructions, those of functions once for each call
+MOST_NODES = 20_000  # instructions; those of functions count once per call
 TEXTURES = frozenset("TEX TLD4 TXD TXQ TMML SULD SUST SUATOM SURED SUQ".split())
 MATRIX = frozenset("HMMA IMMA DMMA BMMA QMMA".split())
 
 
 def results(d: Decoded) -> tuple[tuple[str, ...], int]:
-    """Registers that ``d`` writes ("" for RZ and PT), and how many of its operands name them. ``d`` keeps them.
+    """Return the registers that ``d`` writes ("" for RZ and PT), and how many of its operands name them.
 
-    Raises ``Uncountable`` for an instruction that is not known.
+    The result is cached on ``d``. Raise ``Uncountable`` for an unknown instruction.
     """
     known: tuple[tuple[str, ...], int] | None = d.__dict__.get("_results")
     if known is None:
@@ -123,7 +123,7 @@ def _results(d: Decoded) -> tuple[tuple[str, ...], int]:
 
 
 def _of_phase(d: Decoded) -> tuple[tuple[str, ...], int]:
-    """What an operation on an mbarrier writes: whether the phase is over, or the state that it found."""
+    """Return what an operation on an mbarrier writes: whether the phase has completed, or the state."""
     target = d.operands[0]
     if not isinstance(target, MachineRegister):
         return (), 0
@@ -160,14 +160,14 @@ def _registers_written(d: Decoded) -> int:
 
 
 def tensor_products(d: Decoded) -> int:
-    """Multiply-adds that tensor cores make for a warp: rows, columns and depth stand in the name, 16816 or 16x8x16."""
+    """Return the multiply-adds of a tensor-core instruction per warp, from its name: 16816 or 16x8x16."""
     shape = d.modifiers[0] if d.name in ("HMMA", "IMMA", "DMMA") and d.modifiers else ""
     match = re.fullmatch(r"(8|16)x?8x?(\d+)", shape)
     return int(match[1]) * 8 * int(match[2]) if match else 0
 
 
 def _registers_of_product(d: Decoded) -> int:
-    """Of a matrix of 8 or 16 rows and 8 columns, over the lanes of a warp."""
+    """Registers per lane for a matrix of 8 or 16 rows and 8 columns."""
     shape = d.modifiers[0] if d.modifiers else ""
     if d.name == "DMMA":
         return 4 if shape in ("8x8x4", "884") else 8
@@ -177,7 +177,7 @@ def _registers_of_product(d: Decoded) -> int:
 
 
 def _registers_read(d: Decoded, position: int) -> int:
-    """How many registers the source at ``position`` stands for, when it names a plain one."""
+    """Return how many registers the source at ``position`` covers if it names a plain register."""
     if d.name in PAIRS or d.name == "DSETP":
         return 2
     if d.name in ("IMAD", "UIMAD"):
@@ -189,28 +189,28 @@ def _registers_read(d: Decoded, position: int) -> int:
 
 
 def reads(d: Decoded) -> tuple[str, ...]:
-    """Registers that the value of ``d`` depends on: guard, sources, address; not the data that a store writes."""
+    """Return the registers that the value of ``d`` depends on: guard, sources, address; not the data of a store."""
     skip = results(d)[1]
     names = [d.guard.shifted(0)] if d.guard else []
     if d.name == "B2R":
         names.append(VOTED)
     if d.name == "P2R":
         names += [f"P{i}" for i in range(7)]
-    if d.name == "SYNCS":  # whoever asks is told that the phase is over, whatever state or parity it names
+    if d.name == "SYNCS":  # the phase test always succeeds here, whatever state or parity it names
         return tuple(names)
     for position, operand in enumerate(d.operands[skip:]):
         if isinstance(operand, Memory):
             is_global = position > 0 if d.name in COPIES else MEMORY.get(d.name) in ("global", GENERIC)
             names += _address_registers(operand, is_global)
             if d.name in MEMORY and d.name not in COPIES:
-                break  # behind the address stands the data
+                break  # the data follows the address
             continue
         names += operand_registers(operand, _registers_read(d, position))
     return tuple(name for name in names if name)
 
 
 def signalled(d: Decoded) -> tuple[str, ...]:
-    """Registers that say which mbarrier ``d`` means and what it tells it; of a copy, the one behind its target's."""
+    """Return the registers that identify the mbarrier and the signal; for a copy, the register after its target's."""
     names = [d.guard.shifted(0)] if d.guard else []
     if d.name == "UTMALDG" and isinstance(d.operands[0], Memory):
         names += [register.shifted(1) for register in d.operands[0].registers]
@@ -229,7 +229,7 @@ def _address_registers(memory: Memory, wide: bool) -> list[str]:
 
 
 def stored(d: Decoded) -> tuple[str, ...]:
-    """Registers of the data that a store, reduction or atomic brings to memory."""
+    """Return the registers of the data that a store, reduction or atomic sends to memory."""
     found = False
     names: list[str] = []
     for operand in d.operands:
@@ -240,7 +240,7 @@ def stored(d: Decoded) -> tuple[str, ...]:
 
 
 def operand_registers(operand: Operand, count: int = 1) -> list[str]:
-    """Names of the registers an operand stands for; ``count`` consecutive ones of a plain register."""
+    """Return the registers that an operand covers; ``count`` consecutive ones for a plain register."""
     if isinstance(operand, MachineRegister):
         wide = 1 if operand.is_predicate else 2 if operand.suffix == "64" else count
         return [operand.shifted(0)] if wide == 1 else [operand.shifted(i) for i in range(wide)]
@@ -259,7 +259,7 @@ class Listing:
     labels: Mapping[str, int]  # label or function -> index of its first instruction
 
     def target(self, d: Decoded) -> int:
-        """Where a branch goes. Raises ``Uncountable`` for one computed at run time."""
+        """Return the target of a branch. Raise ``Uncountable`` if it is computed at run time."""
         for operand in d.operands:
             if isinstance(operand, Target):
                 if operand.name in self.labels:
@@ -268,7 +268,7 @@ class Listing:
         raise Uncountable(f"unknown branch {d.text}")
 
     def successors(self, d: Decoded) -> list[int]:
-        """Indices that may be executed after ``d``."""
+        """Return the indices that may execute after ``d``."""
         after = [d.index + 1] if d.index + 1 < len(self.code) else []
         conditional = d.guard is not None or any(isinstance(o, MachineRegister) for o in d.operands)
         if d.name == "BRA":
@@ -281,7 +281,7 @@ class Listing:
             return [*(call.index + 1 for call in calls(self)), *(after if d.guard else [])]
         if d.name in ("EXIT", "KILL"):
             return after if conditional else []
-        if d.name == "BRX":  # one of a table's places: each of them has a label
+        if d.name == "BRX":  # one of a table's entries: each of them has a label
             return sorted({*self.labels.values(), *(after if d.guard else [])})
         if d.name in ("JMP", "JMX", "BRXU", "BPT"):
             raise Uncountable(f"unknown branch {d.text}")
@@ -289,22 +289,26 @@ class Listing:
 
 
 def calls(program: Listing) -> list[Decoded]:
-    """Calls of functions that are part of the kernel."""
+    """Return the calls of functions that are part of the kernel."""
     return [d for d in program.code if d.name == "CALL" and not calls_outside(d)]
 
 
 def calls_outside(d: Decoded) -> bool:
-    """Whether ``d`` calls code that is not the kernel's, through a register, as assert and printf do. Nothing is known
-    of that code; but a call that nobody makes is no obstacle."""
+    """Return whether ``d`` calls code outside the kernel, through a register, as assert and printf do.
+
+    That code is unknown; a call that is never executed is no obstacle.
+    """
     return d.name == "CALL" and d.has("ABS") and not any(isinstance(o, Target) for o in d.operands)
 
 
 def call_by_call(program: Listing) -> tuple[list[int], list[list[int]]] | None:
-    """The instructions that may be executed, those of functions once for each call, and for each the places of those
-    that may follow. None where functions call functions or are entered in another way: there all calls are one."""
+    """Return the reachable instructions, those of functions once per call, and the successors of each.
+
+    Return None if functions call functions or are entered in another way. All calls are then treated as one.
+    """
     if not calls(program):
         return list(range(len(program.code))), [program.successors(d) for d in program.code]
-    following: dict[tuple[int, int], list[tuple[int, int]]] = {}  # (instruction, where its function returns to or -1)
+    following: dict[tuple[int, int], list[tuple[int, int]]] = {}  # (instruction, return address of its function or -1)
     work = [(0, -1)]
     while work:
         node = index, back = work.pop()

@@ -1,8 +1,8 @@
-"""MUFU: functions that hardware approximates. Nobody outside knows its last bits, but how far off they may be.
+"""MUFU: functions that hardware approximates. Their last bits are undocumented, but their error is bounded.
 
-What hangs on such a value is certain only if it comes out the same wherever in that reach the value lies. So a launch
-that uses one for an address or a branch is counted again with all of them shifted, each up or down, and must count the
-same (``machinecode.count``). Division is built to: ptxas corrects the last bits of the quotient.
+A result that depends on such a value is certain only if it is the same for every value within the bound. So a launch
+that uses one for an address or a branch is counted again with all values shifted up or down, and must give the same
+counts (``machinecode.count``). Division passes this test: ptxas corrects the last bits of the quotient.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from gemm_lessons.engine.sass.operand_fetch import HALF, Array, Compute, Fetch, 
 from gemm_lessons.engine.sass.operands import MachineRegister
 from gemm_lessons.engine.semantics import floats
 
-# Largest differences from an H200 (checks/simulator/test_semantics.py): units in the last place, and absolutely.
+# Largest differences from an H200 (checks/simulator/test_semantics.py): units in the last place, and absolute.
 REACH: dict[str, tuple[int, float]] = {
     "RCP": (1, 0.0), "RSQ": (1, 0.0), "SQRT": (1, 0.0), "EX2": (2, 0.0), "LG2": (1, 1e-6), "SIN": (0, 5e-7),
     "COS": (0, 5e-7), "TANH": (0, 1e-5), "RCP64H": (1, 0.0), "RSQ64H": (1, 0.0),
@@ -28,7 +28,7 @@ PTX = {
 
 
 def division_seeds(program: Listing) -> frozenset[int]:
-    """Reciprocals of integers made for a division: ptxas rounds those up, cuts the quotient off and corrects it."""
+    """Return the reciprocals of integer divisions: ptxas rounds them up, truncates the quotient and corrects it."""
     found = set()
     for d in program.code:
         if d.name == "MUFU" and d.modifiers == ("RCP",) and isinstance(d.operands[1], MachineRegister):
@@ -69,8 +69,8 @@ def _function(s: Sources) -> Compute:
 
 
 def _upper(s: Sources, name: str) -> Fetch:
-    """The upper half of a float64's reciprocal or reciprocal root, of its upper half."""
-    word = s.number(0, "f32")  # the sign lies where a float32 has it
+    """Return the upper half of a float64's reciprocal or reciprocal square root, from its upper half."""
+    word = s.number(0, "f32")  # the sign bit is that of a float32
     ptx = {"RCP64H": "rcp.approx.ftz.f64", "RSQ64H": "rsqrt.approx.ftz.f64"}[name]
     function = by_ptx(s.d, ptx, lambda: word().astype(np.uint64) << HALF)
     return lambda: (function() >> HALF).astype(np.uint32)
@@ -93,7 +93,7 @@ FORMATS = {"F16": (10, 0x1F), "BF16": (7, 0xFF), "RCP64H": (20, 0x7FF), "RSQ64H"
 
 
 def _shifted(bits: Array, name: str, shift: int) -> Array:
-    """Each ordinary value moved by its reach; which way hangs on its bits, so that neighbours part."""
+    """Shift each normal value by its error bound. Its bits decide the direction, so that neighbours move apart."""
     steps, absolute = REACH.get(name, (1, 0.0))
     fraction, top = FORMATS.get(name, (23, 0xFF))
     kind = bits.dtype.type

@@ -1,9 +1,9 @@
-"""What the integer, logic and predicate instructions of the machine code compute, on NumPy arrays.
+"""Semantics of the integer, logic and predicate instructions of the machine code, on NumPy arrays.
 
-Values are uint32 arrays (bool for predicates) of shape (1,), the same for all lanes, or (lanes,). Where an instruction
-means what a PTX instruction means, it is the table's own function. Sums with carries, funnels and 64-bit comparisons in
-halves have no such counterpart. NVIDIA documents the names ("CUDA Binary Utilities"), not the arithmetic: each form
-is tested against the PTX that ptxas makes it of, and against a GPU (checks/simulator/test_machine_forms.py).
+Values are uint32 arrays (bool for predicates) of shape (1,), equal for all lanes, or (lanes,). An instruction with a
+PTX counterpart uses the PTX table's function. Sums with carries, funnel shifts and 64-bit comparisons in halves have no
+counterpart. NVIDIA documents the names ("CUDA Binary Utilities"), not the arithmetic: each form is tested against the
+PTX that ptxas compiles to it, and against a GPU (checks/simulator/test_machine_forms.py).
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def _move(s: Sources) -> Compute:
 
 
 def _sum(terms: Sequence[Fetch]) -> Compute:
-    """Of at most three words."""
+    """Sum of at most three words."""
     if len(terms) == 1:
         only = terms[0]
         return lambda: (only(),)
@@ -89,7 +89,7 @@ def _sum(terms: Sequence[Fetch]) -> Compute:
 
 
 def _addend(s: Sources, position: int) -> Fetch:
-    """As uint64 for sums with carry: minus is ``~x + 1``, so that ``a - b`` carries when there is no borrow."""
+    """Fetch as uint64 for sums with carry: negation is ``~x + 1``, so ``a - b`` carries when there is no borrow."""
     fetch = s.word(position)
     if _negated(s.words[position]):
         return lambda: np.uint64(1 << 32) - _u64(-fetch())
@@ -136,14 +136,14 @@ def _add2(s: Sources) -> Compute:
 
 
 def _plain(s: Sources, position: int) -> Fetch:
-    """A source whose sign would mean something else than an integer's."""
+    """Fetch a source that must not be negated, because integer negation would be wrong here."""
     if not s.plain(position):
         raise _form(s)
     return s.word(position)
 
 
 def _multiply_add(s: Sources) -> Compute:
-    # IADD, MOV and SHL only say what the product is for.
+    # IADD, MOV and SHL only name the purpose of the product.
     s.choose({"": "", "IADD": "", "MOV": "", "SHL": ""}, SIGNED, {"": "", "WIDE": "", "HI": ""}, {"": "", "X": ""})
     s.expect(3, 1 if _flag(s, "X") else 0)
     if _flag(s, "WIDE", "HI"):
@@ -169,7 +169,7 @@ def _multiply_add(s: Sources) -> Compute:
 def _multiply_add_wide(s: Sources) -> Compute:
     signed, written = not _flag(s, "U32"), carries_written(s)
     addend = s.words[2]
-    if isinstance(addend, MachineImmediate) and addend.bits:  # extended with its sign or with zeros? Never seen
+    if isinstance(addend, MachineImmediate) and addend.bits:  # sign- or zero-extended? Never seen
         raise _form(s)
     minus = _negated(addend) and not (written or s.truths or _flag(s, "HI"))
     if not s.plain(0) or not s.plain(1) or not (minus or s.plain(2)) or (signed and written and not _flag(s, "HI")):
@@ -199,7 +199,7 @@ def _multiply_add_wide(s: Sources) -> Compute:
 
 
 def _lea(s: Sources) -> Compute:
-    """(a << shift) + b, or with HI the upper word of that shift of 64 bits (of ``a`` with its sign: SX32)."""
+    """(a << shift) + b; with HI, the upper word of the 64-bit shift (of sign-extended ``a``: SX32)."""
     s.choose({"": "", "HI": ""}, {"": "", "X": ""}, {"": "", "SX32": ""})
     high, extended, sign = _flag(s, "HI"), _flag(s, "X"), _flag(s, "SX32")
     s.expect(3 + (high and not sign), 1 if extended else 0)
@@ -219,7 +219,7 @@ def _lea(s: Sources) -> Compute:
 
     def compute() -> Values:
         if not high:
-            moved = _u64(a() << np.uint32(shift))  # a minus in front of ``a`` may as well stand before the shift
+            moved = _u64(a() << np.uint32(shift))  # shifting and negating commute
             if minus:
                 moved = np.where(moved == 0, np.uint64(1 << 32), moved)  # but -0 carries
         elif upper is None:
@@ -239,7 +239,7 @@ def _lea(s: Sources) -> Compute:
 
 
 def _logic(s: Sources) -> Compute:
-    """LOP3.LUT: also whether anything is set, joined with a predicate."""
+    """LOP3.LUT: also whether any bit is set, combined with a predicate."""
     s.choose({"LUT": ""}, {"": "", "PAND": ""})
     written = carries_written(s)
     s.expect(4, len(s.truths))
@@ -264,7 +264,7 @@ def _logic(s: Sources) -> Compute:
 
 
 def _predicate_logic(s: Sources) -> Compute:
-    """PLOP3.LUT of predicates, or of the signs of registers."""
+    """PLOP3.LUT of predicates, or of the sign bits of registers."""
     s.choose({"LUT": ""})
     operands = s.d.operands[s.written :]
     if len(operands) != 5:
@@ -286,7 +286,7 @@ def _truth(s: Sources, operand: Operand) -> Fetch:
 
 
 def _shift(s: Sources) -> Compute:
-    """SHF: the low or the high word of a 64-bit shift of ``high:low``; U32 and S32 go at most 32 places."""
+    """SHF: the low or the high word of a 64-bit shift of ``high:low``; U32 and S32 shift at most 32 bits."""
     s.choose({"L": "", "R": ""}, {"": "", "W": ""}, {"U32": "", "S32": "", "U64": "", "S64": ""}, {"": "", "HI": ""})
     s.expect(3)
     low, amount, high = _plain(s, 0), _plain(s, 1), _plain(s, 2)
@@ -326,7 +326,7 @@ def _permute(s: Sources) -> Compute:
 
 
 def _one(name: str, **modifiers: str) -> Callable[[Sources], Compute]:
-    """An instruction of one source: ``name`` holds a place for what the modifier is called in PTX."""
+    """An instruction of one source. ``name``: PTX name with a placeholder for the modifier."""
 
     def rule(s: Sources) -> Compute:
         (chosen,) = s.choose(modifiers or {"": ""})
@@ -340,7 +340,7 @@ def _one(name: str, **modifiers: str) -> Callable[[Sources], Compute]:
 
 
 def _leading(s: Sources) -> Compute:
-    """FLO: position of the highest one (of the highest bit that is not the sign); all ones when there is none."""
+    """FLO: position of the highest one (for signed, of the highest bit unlike the sign); all ones if there is none."""
     code, from_top = s.choose(SIGNED, {"": "", "SH": ".shiftamt"})
     s.expect(1)
     operand = s.words[0]
@@ -378,7 +378,7 @@ def _compare(s: Sources) -> Compute:
     equal_counts = comparison in ("le", "ge", "eq")
     lower = s.truths[1] if extended else None
     simple = join == "and" and not extended and is_true(s.d.operands[-1])
-    opposite = bool(results(s.d)[0][-1])  # somebody reads the second result
+    opposite = bool(results(s.d)[0][-1])  # whether the second result is used
 
     def compute() -> Values:
         x, y = a(), b()
@@ -387,7 +387,7 @@ def _compare(s: Sources) -> Compute:
         truth = compare(x, y, None)
         if simple:
             return truth, (~truth if opposite else truth)
-        if lower is not None:  # the high words of 64 bits: equal ones leave it to the low words
+        if lower is not None:  # 64-bit comparison: if the high words are equal, the low words decide
             equal = x == y
             if comparison == "ne":
                 truth = truth | lower()
@@ -419,7 +419,7 @@ def _extreme(s: Sources) -> Compute:
 
 
 def _add_extreme(s: Sources) -> Compute:
-    """VIADDMNMX: the smaller or the larger of a + b and c."""
+    """VIADDMNMX: the minimum or maximum of a + b and c."""
     code, relu = s.choose({"": "s32", "U32": "u32"}, {"": "", "RELU": ".relu"})
     s.expect(3, 1)
     a, b, c = s.word(0), s.word(1), _plain(s, 2)

@@ -1,4 +1,4 @@
-"""The registers of all lanes of a batch of blocks, and the fetchers of operands.
+"""The registers of all lanes of a batch of blocks, and the fetch of operands.
 
 A register holds one value per lane, or one for all (shape (1,)); most indices of a GEMM loop stay uniform for long.
 """
@@ -39,23 +39,23 @@ from gemm_lessons.engine.sass.uncountable import Uncountable
 
 # Byte of constant bank 0, by compute capability below 10; source: ptxas output.
 STACK_POINTER = 0x28
-SCALES = {"": 1, "U32": 1, "X4": 4, "X8": 8, "X16": 16}  # what an address register is multiplied by
+SCALES = {"": 1, "U32": 1, "X4": 4, "X8": 8, "X16": 16}  # factors of an address register
 # Descriptors of global memory (compute capability 8, 9), which no address depends on, and the grid's barrier.
 UNINTERESTING = ((0x44, 0x4C), (0x118, 0x120), (0x208, 0x210))
-UNKNOWN = -1  # in the place of a bank's number
+UNKNOWN = -1  # key used instead of a bank's number
 STACK_TOP = 1 << 20  # bytes of local memory below the stack pointer
-SHARED_HIGH = 0x7FFF_F000  # the upper half of generic addresses of shared memory: no global address has it
+SHARED_HIGH = 0x7FFF_F000  # upper half of generic addresses of shared memory; no global address has it
 SHARED_WINDOW = 1 << 24  # bytes of addresses for each block of a cluster
 
 
 @dataclass(frozen=True)
 class Geometry:
-    """Blocks ``first`` to ``first + blocks`` of a grid, block by block, each padded to whole warps."""
+    """Blocks ``first`` to ``first + blocks`` of a grid, each padded to whole warps."""
 
     grid: Grid
     first: int
     blocks: int
-    by_warps: bool = False  # for the second opinion it does not matter which lane of a warp touches what
+    by_warps: bool = False  # for the second opinion: the lane within a warp is ignored
 
     @property
     def padded(self) -> int:
@@ -64,15 +64,15 @@ class Geometry:
 
     @property
     def lanes(self) -> int:
-        """All of them, threads or not."""
+        """Number of lanes, with padding."""
         return self.blocks * self.padded
 
     def alive(self) -> Array:
-        """Which lanes are threads."""
+        """Return which lanes are threads."""
         return np.tile(np.arange(self.padded) < self.grid.threads, self.blocks)
 
     def special(self, name: str) -> Array:
-        """``SR_TID.X`` and the like, uint32. Raises ``Uncountable`` for one that is not known."""
+        """Return ``SR_TID.X`` and the like, uint32. Raise ``Uncountable`` for an unknown one."""
         known = NAMES.get(name, "")
         if name == "SR_SWINHI":
             return np.array([SHARED_HIGH], np.uint32)
@@ -89,7 +89,7 @@ class Geometry:
 
 
 class Lanes:
-    """Registers, constant banks, and who takes part now (``mask``; None: everyone alive)."""
+    """Registers, constant banks, and the active lanes (``mask``; None: all lanes alive)."""
 
     def __init__(
         self, geometry: Geometry, constants: dict[int, bytes], approximation: Approximation | None = None
@@ -99,30 +99,30 @@ class Lanes:
         self.constants = constants
         self.registers: dict[str, Array] = {}
         self.mask: Array | None = None
-        self.alive: Callable[[], Array] = geometry.alive  # which lanes have not ended
+        self.alive: Callable[[], Array] = geometry.alive  # lanes that have not exited
 
     def present(self) -> Array:
-        """The lanes that take part now."""
+        """Return the active lanes."""
         alive = self.alive()
         return alive if self.mask is None else alive & self.mask
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
     def guard(self, d: Decoded) -> Fetch | None:
-        """Reads the guard of ``d``; None where it has none."""
+        """Fetch the guard of ``d``; None if it has none."""
         return None if d.guard is None else self.fetcher(d.guard)
 
     def reading(self, d: Decoded) -> Fetch | None:
-        """Reads whether a lane of the cp.async ``d`` reads, or writes zeros; None where all read."""
+        """Fetch whether a lane of the cp.async ``d`` reads, or writes zeros; None if all lanes read."""
         condition = copy_condition(d)
         return None if condition is None else self.fetcher(condition)
 
     def sources(self, d: Decoded) -> Sources:
-        """The source operands of ``d``, ready to be fetched."""
+        """Return the source operands of ``d``, ready to be fetched."""
         return Sources.of(d, self, results(d)[1])
 
     def fetcher(self, operand: Operand) -> Fetch:
-        """Reads an operand as uint32 (a minus is an integer's), or as bool when it is a predicate."""
+        """Fetch an operand as uint32 (negation is an integer's), or as bool for a predicate."""
         if isinstance(operand, MachineRegister):
             return self._signed(self._register(operand), operand)
         if isinstance(operand, MachineImmediate) and not operand.is_float:
@@ -133,7 +133,7 @@ class Lanes:
         return _unknown(operand)
 
     def term(self, operand: Operand) -> Fetch:
-        """``fetcher``; what is one number for all lanes has no axis: next to lanes NumPy takes that in a third."""
+        """Like ``fetcher``, but a value equal for all lanes has no axis: NumPy then needs a third of the time."""
         fetch = self.fetcher(operand)
         if is_uniform(operand):
 
@@ -176,7 +176,7 @@ class Lanes:
         return (lambda: -fetch()) if operand.negated else fetch
 
     def pair(self, operand: Operand) -> Fetch:
-        """Reads an operand as uint64: two registers, or two words of a constant bank."""
+        """Fetch an operand as uint64: two registers, or two words of a constant bank."""
         if isinstance(operand, MachineRegister) and not operand.is_predicate:
             if operand.number is None:
                 return lambda: ZERO.astype(np.uint64)
@@ -194,7 +194,7 @@ class Lanes:
         return _unknown(operand)
 
     def constant(self, operand: Constant, width: int) -> Fetch:
-        """``width`` bytes (1, 2, 4 or 8) of a constant bank, as unsigned integers."""
+        """Fetch ``width`` bytes (1, 2, 4 or 8) of a constant bank, as unsigned integers."""
         if operand.suffix:
             return _unknown(operand)
         data = self.constants.get(operand.bank)
@@ -218,8 +218,11 @@ class Lanes:
         return gather
 
     def address(self, memory: Memory, space: str) -> Fetch:
-        """The sum of an address operand as int64. In global memory a lone register is the low half of 64 bits; in
-        shared memory the upper bits name a block of the cluster, which is the own one (PTX knows no other here)."""
+        """Fetch an address operand as int64.
+
+        In global memory a lone register is the low half of 64 bits. In shared memory the upper bits name a block of the
+        cluster, here always the own block (the PTX engine supports no other).
+        """
         terms: list[Fetch] = []
         wide = space in ("global", GENERIC)
         bits = SHARED_WINDOW - 1 if space == "shared" and self.geometry.grid.cluster else 0xFFFFFFFF
@@ -253,7 +256,7 @@ class Lanes:
         return total
 
     def generic(self, memory: Memory) -> tuple[Fetch, Fetch]:
-        """Of a generic address: who means shared memory, and where there."""
+        """For a generic address: fetch which lanes access shared memory, and their addresses there."""
         total = self.address(memory, GENERIC)
         low = (self.geometry.grid.cluster and SHARED_WINDOW - 1) or 0xFFFFFFFF
         return lambda: total() >> 32 == SHARED_HIGH, lambda: total() & low
@@ -261,16 +264,16 @@ class Lanes:
     # -- writing ------------------------------------------------------------------------------------------------------
 
     def active(self, guard: Fetch | None) -> tuple[bool, Array | None]:
-        """(anyone at all, mask) of the lanes that take part and whose guard holds; mask None: everyone alive."""
+        """Return (any, mask) of the active lanes whose guard holds. mask None: all lanes alive."""
         if guard is None:
             return True, self.mask
         truth = guard()
         if truth.size == 1:
-            return truth.item(), self.mask  # without an axis, too: what a `term` made, or its negation
+            return truth.item(), self.mask  # also without an axis: from `term`, or its negation
         return True, truth if self.mask is None else truth & self.mask
 
     def write(self, name: str, value: Array, mask: Array | None) -> None:
-        """Set a register for the lanes of ``mask`` (None: everyone alive)."""
+        """Set a register for the lanes of ``mask`` (None: all lanes alive)."""
         if not name:
             return
         if mask is None:
@@ -300,8 +303,10 @@ def _unknown(operand: Operand) -> Callable[[], Array]:
 
 
 def launch_constants(grid: Grid, parameter_offset: int, parameters: bytes, target: str) -> dict[int, bytes]:
-    """Constant bank 0 of a launch: its shape, the stack pointer and the parameters; and as ``UNKNOWN`` which of its
-    bytes hold something else, of which the value is not known here."""
+    """Return constant bank 0 of a launch: its shape, the stack pointer and the parameters.
+
+    Key ``UNKNOWN`` marks the bytes whose value is not known here.
+    """
     bank = bytearray(parameter_offset + len(parameters) + 8)
     unknown = bytearray(b"\1" * parameter_offset)
     values = of_launch(grid, 0, target)

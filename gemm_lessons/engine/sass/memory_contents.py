@@ -29,17 +29,17 @@ class _Window:
 
 
 class Store:
-    """Global memory of a launch; shared and local memory of the batch that runs now."""
+    """Global memory of a launch; shared and local memory of the current batch."""
 
     def __init__(self, memory: GlobalMemory, shared_bytes: int, local_bytes: int) -> None:
         self.memory = memory
-        self.written = np.zeros(memory.arena.size, np.bool_)  # bytes of global memory that the kernel stored to
+        self.written = np.zeros(memory.arena.size, np.bool_)  # bytes of global memory that the kernel has stored to
         self.shared_bytes = -(-shared_bytes // 16) * 16 + RESERVED_SHARED
         self.local_bytes = -(-local_bytes // 16) * 16 + 16
         self._windows: dict[str, _Window] = {}
 
     def begin(self, lanes: Lanes) -> None:
-        """A new batch of blocks: fresh shared and local memory."""
+        """Start a new batch of blocks: fresh shared and local memory."""
         geometry = lanes.geometry
         block = np.arange(geometry.lanes, dtype=np.int64) // geometry.padded
         lane = np.arange(geometry.lanes, dtype=np.int64)
@@ -55,7 +55,7 @@ class Store:
         }
 
     def step(self, d: Decoded, lanes: Lanes, alive: Callable[[], Array]) -> Callable[[], None]:
-        """Executes one load, store or copy. Raises ``Uncountable`` for a form that is not known."""
+        """Return a function that executes one load, store or copy. Raise ``Uncountable`` for an unknown form."""
         operand = next(o for o in d.operands if isinstance(o, Memory))
         space = MEMORY[d.name]
         address = lanes.address(operand, space)
@@ -82,7 +82,7 @@ class Store:
         return execute
 
     def _mark(self, d: Decoded, lanes: Lanes, width: int) -> Callable[[Array, Array], None]:
-        """Stores and reductions to global memory: noted, not done."""
+        """Mark stores and reductions to global memory without executing them."""
 
         def move(addresses: Array, active: Array) -> None:
             places = self._places("global", addresses, active, width)[1]
@@ -91,7 +91,7 @@ class Store:
         return move
 
     def _places(self, space: str, addresses: Array, active: Array, width: int) -> tuple[Array, Array]:
-        """The bytes of a memory and where in it each active lane's access starts."""
+        """Return the bytes of a memory, and where each active lane's access starts."""
         if space == "global":
             places, inside = self.memory.offsets(addresses, width)
             if not inside.all():
@@ -121,14 +121,14 @@ class Store:
         return move
 
     def _read(self, space: str, addresses: Array, active: Array, width: int) -> Array:
-        """Bytes: a row for each active lane."""
+        """Return bytes: one row per active lane."""
         data, places = self._places(space, addresses, active, width)
         if space == "global" and self.written[places].any():
             raise Uncountable("addresses depend on data that the kernel itself stored in global memory")
         return np.ascontiguousarray(data[places[:, None] + np.arange(width)])
 
     def _copy(self, d: Decoded, lanes: Lanes, width: int) -> Callable[[Array, Array], None]:
-        """cp.async, at once: who looks before it has waited is told so by the checkers."""
+        """Execute cp.async at once: the checkers report reads before the wait."""
         source = next(operand for operand in reversed(d.operands) if isinstance(operand, Memory))
         address, reading = lanes.address(source, "global"), lanes.reading(d)
 

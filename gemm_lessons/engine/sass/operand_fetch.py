@@ -1,7 +1,7 @@
-"""The operands of one machine instruction, typed, and the bridge to the table of what PTX instructions compute.
+"""Typed operands of one machine instruction, and access to the table of PTX semantics.
 
-Whatever an instruction carries must be asked for: a modifier or an operand that nobody asked for raises
-``Uncountable``, because an ignored one is a wrong answer.
+Every modifier and operand of an instruction must be consumed. An unconsumed one raises ``Uncountable``, because
+ignoring it would give a wrong result.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ Array = NDArray[Any]
 Values = tuple[Array, ...]
 Fetch = Callable[[], Array]
 Compute = Callable[[], Values]
-Choice = Mapping[str, str]  # modifier ("" when it is left out) -> what it is called in PTX
+Choice = Mapping[str, str]  # modifier ("" for none) -> its PTX name
 
 TRUE = np.ones(1, np.bool_)
 FALSE = np.zeros(1, np.bool_)
 ZERO = np.zeros(1, np.uint32)
-# Without an axis: next to a row of lanes NumPy takes these in half the time of a scalar and a third of shape (1,).
+# Without an axis: NumPy combines these with lanes in half the time of a scalar and a third of shape (1,).
 LOW = np.array(0xFFFFFFFF, np.uint64)
 HALF = np.array(32, np.uint64)
 SIGNS = {np.dtype(f"u{size}"): np.array(1 << (8 * size - 1), f"u{size}") for size in (2, 4, 8)}
@@ -37,8 +37,10 @@ SIGNS = {np.dtype(f"u{size}"): np.array(1 << (8 * size - 1), f"u{size}") for siz
 
 @dataclass
 class Approximation:
-    """How approximate values are shifted: not at all, or by their reach up (1) or down (-1), half of the lanes the
-    other way round. ``used``: an approximate value was computed. ``exempt``: instructions whose last bits never matter.
+    """How approximate values are shifted: not at all, or by their error bound up (1) or down (-1).
+
+    Half of the lanes shift in the other direction. ``used``: an approximate value was computed. ``exempt``:
+    instructions whose last bits never matter.
     """
 
     shift: int = 0
@@ -47,57 +49,57 @@ class Approximation:
 
 
 class Reader(Protocol):
-    """Who knows the registers: ``lanes.Lanes``."""
+    """Source of register values: ``lanes.Lanes``."""
 
     @property
     def approximation(self) -> Approximation:
-        """What is done to approximate values."""
+        """How to shift approximate values."""
 
     def present(self) -> Array:
-        """The lanes that are there now: what the others hold means nothing."""
+        """Return the active lanes. Values of other lanes are meaningless."""
 
     def fetcher(self, operand: Operand) -> Fetch:
-        """The operand as uint32 (bool for a predicate), its sign as an integer's."""
+        """Fetch the operand as uint32 (bool for a predicate), negated as an integer."""
 
     def term(self, operand: Operand) -> Fetch:
-        """``fetcher``; what is known to be one number for all lanes has no axis."""
+        """Like ``fetcher``; a value known to be equal for all lanes has no axis."""
 
     def pair(self, operand: Operand) -> Fetch:
-        """uint64 of two registers or of two words of a constant bank, without a sign."""
+        """Fetch uint64 from two registers or two words of a constant bank, without a sign."""
 
 
 def is_zero(operand: Operand) -> bool:
-    """Whether it is RZ, and means 0."""
+    """Return whether the operand is RZ, which reads as 0."""
     if not isinstance(operand, MachineRegister) or operand.number is not None or operand.is_predicate:
         return False
     return not (operand.inverted or operand.absolute)
 
 
 def is_uniform(operand: Operand) -> bool:
-    """Whether it is a register that a warp has only one of."""
+    """Return whether the operand is a uniform register (one per warp)."""
     return isinstance(operand, MachineRegister) and operand.file == "UR"
 
 
 def is_true(operand: Operand) -> bool:
-    """Whether it is PT."""
+    """Return whether the operand is PT."""
     if not isinstance(operand, MachineRegister) or operand.number is not None:
         return False
     return operand.is_predicate and not operand.negated
 
 
 def unknown(d: Decoded) -> Uncountable:
-    """The complaint about an instruction whose meaning is not known."""
+    """Return the exception for an instruction of unknown semantics."""
     return Uncountable(f"unknown instruction {d.text}")
 
 
 def split(value: Array) -> tuple[Array, Array]:
-    """A uint64 as low and high uint32."""
+    """Split a uint64 into low and high uint32."""
     return value.astype(np.uint32), (value >> HALF).astype(np.uint32)
 
 
 @dataclass(frozen=True)
 class Sources:
-    """What an instruction reads: words, apart from predicates."""
+    """The sources of an instruction: words, and separately predicates."""
 
     d: Decoded
     reader: Reader
@@ -107,19 +109,19 @@ class Sources:
 
     @staticmethod
     def of(d: Decoded, reader: Reader, written: int) -> Sources:
-        """The operands behind the first ``written``."""
+        """Return the operands after the first ``written``."""
         listed = d.operands[written:]
         predicates = [o for o in listed if isinstance(o, MachineRegister) and o.is_predicate]
         words = tuple(o for o in listed if not (isinstance(o, MachineRegister) and o.is_predicate))
         return Sources(d, reader, words, tuple(reader.fetcher(p) for p in predicates), written)
 
     def expect(self, words: int, truths: int = 0) -> None:
-        """Raises ``Uncountable`` when there are more or fewer sources."""
+        """Raise ``Uncountable`` if the numbers of sources differ."""
         if (len(self.words), len(self.truths)) != (words, truths):
             raise Uncountable(f"unknown form {self.d.text}")
 
     def choose(self, *groups: Choice) -> list[str]:
-        """Of each group the one modifier that the instruction carries, as PTX calls it."""
+        """For each group, return the PTX name of the one modifier that the instruction carries."""
         left = list(self.d.modifiers)
         chosen = []
         for group in groups:
@@ -134,51 +136,51 @@ class Sources:
         return chosen
 
     def word(self, position: int) -> Fetch:
-        """uint32, a minus or tilde applied."""
+        """Fetch uint32, negated or inverted as the operand says."""
         return self.reader.fetcher(self.words[position])
 
     def terms(self, *positions: int) -> list[Fetch]:
-        """The words among ``positions`` that are not zero by their names, in the quickest form beside each other."""
+        """Fetch the words among ``positions`` other than RZ, in the form that NumPy combines fastest."""
         words = [w for w in (self.words[i] for i in positions) if not is_zero(w)]
         if all(isinstance(w, (MachineImmediate, Constant)) or is_uniform(w) for w in words):
             return [self.reader.fetcher(w) for w in words]
         return [self.reader.term(w) for w in words]
 
     def pair(self, position: int) -> Fetch:
-        """uint64 of two registers, without a sign."""
+        """Fetch uint64 from two registers, without a sign."""
         return self.reader.pair(self.words[position])
 
     def constant(self, position: int) -> int:
-        """An operand that must be an immediate."""
+        """Return an operand that must be an immediate."""
         operand = self.words[position]
         if not isinstance(operand, MachineImmediate) or operand.is_float:
             raise Uncountable(f"unknown form {self.d.text}")
         return operand.bits
 
     def plain(self, position: int) -> bool:
-        """Is the operand without sign and tilde?"""
+        """Return whether the operand is neither negated nor inverted."""
         operand = self.words[position]
         return not isinstance(operand, (MachineRegister, Constant)) or not (
             operand.negated or operand.inverted or operand.absolute
         )
 
     def of_sizes(self) -> Sources:
-        """For an instruction that takes signs and sizes apart: the sources |a|, |b| with their own signs."""
+        """For an instruction that takes signs and magnitudes apart: the sources |a|, |b| with their own signs."""
         if not all(isinstance(o, (MachineRegister, Constant)) and o.absolute and not o.negated for o in self.words):
             raise Uncountable(f"unknown form {self.d.text}")
         bare = tuple(replace(o, absolute=False) for o in self.words if isinstance(o, (MachineRegister, Constant)))
         return replace(self, words=bare)
 
     def number(self, position: int, code: str, suffix: bool = False) -> Fetch:
-        """Raw bits of a floating-point source of PTX type ``code``, minus and absolute value applied to its sign bit.
+        """Fetch raw bits of a floating-point source of PTX type ``code``, with negation and absolute value applied.
 
-        A NaN of f64 keeps its sign, as on an H200; all others lose it anyhow. 16-bit formats come from the low half, or
-        from the half that the operand names when ``suffix`` allows it.
+        A NaN of f64 keeps its sign, as on an H200; other types lose it anyway. 16-bit formats come from the low half,
+        or from the half that the operand names when ``suffix`` allows it.
         """
         operand = self.words[position]
         raw = DTYPES["b" + str(8 * np.dtype(DTYPES[code]).itemsize)]
         if isinstance(operand, MachineImmediate) and operand.is_float:
-            if operand.value != operand.value and code != "f32":  # the disassembler does not say which of many
+            if operand.value != operand.value and code != "f32":  # the disassembler does not say which NaN
                 return _refuse(Uncountable(f"a NaN of unknown bits in {self.d.text}"))
             value = literal(operand, code)
             return lambda: value
@@ -200,7 +202,7 @@ class Sources:
         return signed(fetch, raw, half, operand.negated, operand.absolute)
 
     def halves(self, position: int, code: str) -> Fetch:
-        """A packed source as uint16 (2 * lanes,), low halves at even places, signs applied."""
+        """Fetch a packed source as uint16 (2 * lanes,), low halves at even indices, signs applied."""
         operand = self.words[position]
         if not isinstance(operand, (MachineRegister, Constant)) or operand.inverted or operand.suffix not in PACKED:
             raise Uncountable(f"unknown form {self.d.text}")
@@ -221,14 +223,14 @@ class Sources:
 
 
 HALVES = {"H0_H0": 0, "H1_H1": 16, "H0": 0, "H1": 16}
-# Which half is the lower one of an operand, and which the upper one. NVIDIA names the upper one first; N is a minus.
+# Which half of an operand is the lower one, and which the upper one. NVIDIA names the upper one first; N negates.
 PACKED: Mapping[str, list[int]] = {
     "": [0, 1], "H1_H0": [0, 1], "H0_H0": [0, 0], "H1_H1": [1, 1], "H0_NH1": [1, 0],
 }  # fmt: skip
 
 
 def signed(fetch: Fetch, raw: Any, shift: int, negated: bool, absolute: bool) -> Fetch:
-    """Bits of a float, moved down by ``shift`` and cut to ``raw``, with absolute value and minus applied."""
+    """Return a float's bits, shifted down by ``shift``, truncated to ``raw``, absolute value and negation applied."""
     sign = SIGNS[np.dtype(raw)]
 
     def value() -> Array:
@@ -254,7 +256,7 @@ def _signed_double(fetch: Fetch, negated: bool, absolute: bool) -> Fetch:
 
 
 def literal(operand: MachineImmediate, code: str) -> Array:
-    """A decimal literal as raw bits."""
+    """Return a decimal literal as raw bits."""
     if code == "bf16":
         return floats.narrow_bf16(np.array([operand.value]))
     with np.errstate(all="ignore"):
@@ -272,7 +274,7 @@ def _refuse(obstacle: Uncountable) -> Fetch:
 
 
 def operation_of(d: Decoded, name: str) -> Operation:
-    """The table's entry for a PTX instruction. Raises ``Uncountable`` when it has none."""
+    """Return the table's entry for a PTX instruction. Raise ``Uncountable`` if there is none."""
     opcode, *modifiers = name.split(".")
     operation = semantics.lookup(opcode, tuple(modifiers))
     if operation is None:
@@ -281,7 +283,7 @@ def operation_of(d: Decoded, name: str) -> Operation:
 
 
 def by_ptx(d: Decoded, name: str, *fetches: Fetch) -> Fetch:
-    """What PTX instruction ``name`` makes of the sources: raw bits of its one result."""
+    """Apply PTX instruction ``name`` to the sources: raw bits of its one result."""
     operation = operation_of(d, name)
     types = [np.dtype(DTYPES[code]) for code in operation.sources]
     result = np.dtype({"u8": np.uint32, "s8": np.int32}.get(operation.result[0], DTYPES[operation.result[0]]))
@@ -306,7 +308,7 @@ def by_ptx(d: Decoded, name: str, *fetches: Fetch) -> Fetch:
 
 
 def words_of(fetch: Fetch) -> Compute:
-    """A result as the registers that hold it: 64 bits are two, 16 bits the low half of one."""
+    """Split a result into the registers that hold it: 64 bits are two, 16 bits the low half of one."""
 
     def compute() -> Values:
         value = fetch()
@@ -318,7 +320,7 @@ def words_of(fetch: Fetch) -> Compute:
 
 
 def either(condition: Fetch, yes: Fetch, no: Fetch) -> Fetch:
-    """``yes`` where the condition holds, else ``no``; only one is computed when it is the same everywhere."""
+    """Select ``yes`` where the condition holds, else ``no``. Compute only one if the condition is uniform."""
 
     def compute() -> Array:
         truth = condition()
@@ -334,5 +336,5 @@ Rules = Mapping[str, Rule]
 
 
 def carries_written(s: Sources) -> int:
-    """Predicates that follow the register written: ``IADD3 R0, P0, P1, ...``."""
+    """Return the predicates written after the register: ``IADD3 R0, P0, P1, ...``."""
     return sum(isinstance(o, MachineRegister) and o.is_predicate for o in s.d.operands[: s.written])

@@ -1,4 +1,4 @@
-"""The text of a machine instruction -> typed operands: what it reads, what it writes, and under which guard.
+"""Parse the text of a machine instruction into typed operands: what it reads and writes, and its guard.
 
 The syntax is that of ``nvdisasm`` ("CUDA Binary Utilities", instruction set reference for Volta to Hopper).
 """
@@ -30,11 +30,11 @@ class MachineRegister:
 
     @property
     def is_predicate(self) -> bool:
-        """Is it a truth value?"""
+        """Return whether it is a predicate."""
         return self.file in ("P", "UP")
 
     def shifted(self, by: int) -> str:
-        """The name of the register ``by`` places further; "" for the constant ones."""
+        """Return the name of the register ``by`` places further; "" for constant registers."""
         return f"{self.file}{self.number + by}" if self.number is not None else ""
 
 
@@ -91,7 +91,7 @@ _FLOAT = re.compile(r"[+-]?(INF|QNAN|SNAN|\d+(\.\d*)?(e[+-]?\d+)?)$", re.IGNOREC
 
 
 def _split(text: str) -> Iterator[str]:
-    """Top-level commas."""
+    """Split at top-level commas."""
     if not _CUT.search(text):
         parts = [part.strip() for part in text.split(",")]
         yield from parts if parts[-1] else parts[:-1]
@@ -109,10 +109,10 @@ def _split(text: str) -> Iterator[str]:
         yield text[start:].strip()
 
 
-@lru_cache(maxsize=4096)  # a kernel names the same few hundred again and again
+@lru_cache(maxsize=4096)  # a kernel uses the same few hundred operands again and again
 def parse_operand(text: str) -> Operand:
-    """A form that is not known becomes ``Special``: whoever needs its value refuses it."""
-    text = text.partition(" `")[0] if not text.startswith("`") else text  # RET names its function beside the register
+    """Parse one operand. An unknown form becomes ``Special``, which is rejected when its value is needed."""
+    text = text.partition(" `")[0] if not text.startswith("`") else text  # RET names its function after the register
     if text.startswith("`("):
         return Target(text[2:-1])
     if text.startswith(("SR_", "SRZ", "PR")):
@@ -166,7 +166,7 @@ def _memory(inside: str) -> Memory:
 
 @dataclass(frozen=True)
 class Decoded:
-    """One machine instruction, taken apart. ``index`` is its place in the kernel, ``name`` the opcode up to the dot."""
+    """One decoded machine instruction. ``index``: position in the kernel; ``name``: opcode up to the first dot."""
 
     index: int
     name: str
@@ -177,16 +177,16 @@ class Decoded:
 
     @property
     def text(self) -> str:
-        """As the disassembler prints it."""
+        """The text that the disassembler prints."""
         return self.source.text
 
     def has(self, *modifiers: str) -> bool:
-        """Does the opcode carry any of these modifiers?"""
+        """Return whether the opcode carries any of these modifiers."""
         return any(m in self.modifiers for m in modifiers)
 
 
 def decode(index: int, instruction: SassInstruction) -> Decoded:
-    """Raises ``Uncountable`` when the text cannot be read."""
+    """Decode an instruction. Raise ``Uncountable`` if the text cannot be parsed."""
     text = instruction.text
     guard: MachineRegister | None = None
     if text.startswith("@"):
@@ -197,15 +197,15 @@ def decode(index: int, instruction: SassInstruction) -> Decoded:
         guard = operand
     opcode, _, rest = text.partition(" ")
     name, *modifiers = opcode.split(".")
-    if name == "BRX":  # a register and a distance, with no comma between
+    if name == "BRX":  # a register and an offset, with no comma between
         rest = rest.replace(" -", ", -")
     return Decoded(index, name, tuple(modifiers), guard, tuple(parse_operand(o) for o in _split(rest)), instruction)
 
 
 def copy_condition(d: Decoded) -> MachineRegister | None:
-    """Whether a lane of a cp.async reads: all or nothing, and who does not writes zeros. None: it does."""
+    """Return the predicate by which a lane of a cp.async reads all bytes or writes zeros. None: it always reads."""
     last = d.operands[-1]
-    if "ZFILL" in d.source.opcode:  # how much is read is hidden in the low bits of the address
+    if "ZFILL" in d.source.opcode:  # the low bits of the address hide how much is read
         raise Uncountable("cp.async reads less than it writes")
     if isinstance(last, Memory):
         return None

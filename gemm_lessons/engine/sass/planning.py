@@ -1,4 +1,4 @@
-"""What of a kernel's machine code has to be executed to count it, and which memories that needs."""
+"""Plan the counting of a kernel's machine code: the instructions to execute, and the memories they need."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from functools import cached_property, partial
 from gemm_lessons.engine.compiler.sass import width_of
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.engine.sass import registers
-from gemm_lessons.engine.sass.exposed_latency import Passage, passage_of
+from gemm_lessons.engine.sass.exposed_latency import BlockEvents, events_of
 from gemm_lessons.engine.sass.flow import (
     ATOMICS,
     BULK_IN,
@@ -36,44 +36,47 @@ from gemm_lessons.engine.sass.uncountable import Uncountable
 
 CONTROL = frozenset("BRA BRX EXIT CALL RET BSSY BSYNC BREAK BMOV BAR WARPSYNC KILL".split())
 LOADED, STORED = {**LOADS, **ATOMICS}, {**STORES, **ATOMICS}
-FUSED = ("FFMA", "DFMA")  # whose threads are counted, by what they are counted as
+FUSED = ("FFMA", "DFMA")  # counted instructions, and what they are counted as
 
 
 @dataclass(frozen=True)
 class Plan:
-    """A kernel ready to be counted: which instructions are executed, and which memories hold data they need."""
+    """A kernel ready to be counted: the instructions to execute, and the memories whose contents they need."""
 
     program: Listing
     executed: tuple[bool, ...]
     spaces: frozenset[str]  # memories whose contents addresses or branches depend on
-    paired: bool = False  # what is executed was found on the understanding that functions return behind their calls
-    _passages: dict[tuple[int, int], Passage] = field(default_factory=dict, compare=False, repr=False)
+    paired: bool = False  # the slice assumes that functions return to the instruction after their calls
+    _passages: dict[tuple[int, int], BlockEvents] = field(default_factory=dict, compare=False, repr=False)
 
     @cached_property
     def register_conflicts(self) -> tuple[int, ...]:
-        """Clocks that each instruction loses to register banks."""
+        """Clocks that each instruction loses to register bank conflicts."""
         return registers.conflicts(self.program.code)
 
     @cached_property
     def reuse_flags(self) -> tuple[int, ...]:
-        """Operands that each instruction keeps."""
+        """Operands that each instruction keeps in the reuse cache."""
         return tuple(registers.reuse_flags(d) for d in self.program.code)
 
     @cached_property
     def tensor_products(self) -> tuple[int, ...]:
-        """Multiply-adds of each instruction that tensor cores make for a warp."""
+        """Tensor-core multiply-adds of each instruction per warp."""
         return tuple(tensor_products(d) for d in self.program.code)
 
-    def passage(self, first: int, end: int) -> Passage:
-        """Of the straight-line code between two places, worked out once for all launches and batches."""
+    def events(self, first: int, end: int) -> BlockEvents:
+        """Return the events of the straight-line code between two indices, memoised for all launches and batches."""
         if (first, end) not in self._passages:
-            self._passages[first, end] = passage_of(self.program.code[first:end], brought)
+            self._passages[first, end] = events_of(self.program.code[first:end], brought)
         return self._passages[first, end]
 
 
 def plan(program: Listing, signals: bool = False) -> Plan:
-    """Raises ``Uncountable`` when the slice cannot be found. To look closely takes longer and is seldom needed.
-    ``signals``: mbarriers are told apart, too, which only time depends on."""
+    """Return the plan. Raise ``Uncountable`` if the slice cannot be found.
+
+    The precise slice takes longer and is needed only for few kernels. ``signals``: also distinguish mbarriers, which
+    only timing depends on.
+    """
     try:
         return _plan(program, signals, closely=False)
     except Uncountable:
@@ -89,7 +92,7 @@ def _plan(program: Listing, signals: bool, closely: bool) -> Plan:
             if needed and d.name in FETCHES:
                 raise Uncountable(f"addresses depend on {d.text}")
         if "shared" in loaded and any(d.name in COPIES for d in program.code):
-            loaded.add("global")  # where they come from
+            loaded.add("global")  # the data of such a copy comes from there
         if loaded <= spaces:
             paired = bool(calls(program)) and call_by_call(program) is not None
             return Plan(program, tuple(chosen), spaces, paired)
@@ -105,20 +108,21 @@ def _plan(program: Listing, signals: bool, closely: bool) -> Plan:
 
 
 def needs(spaces: frozenset[str], d: Decoded, signals: bool = False) -> Sequence[str]:
-    """Registers that ``d`` needs for itself: addresses, branch conditions, and data that goes to one of ``spaces``."""
+    """Return the registers ``d`` needs itself: addresses, branch conditions, and data written to one of ``spaces``."""
     needed = list(reads(d)) if (d.name in MEMORY or d.name in CONTROL) and not calls_outside(d) else []
     if (d.name in FUSED or calls_outside(d)) and d.guard is not None:
         needed.append(d.guard.shifted(0))
     if signals and d.name in SIGNALS:
         needed += signalled(d)
     space = STORED.get(d.name)
-    if space in spaces and space != "global":  # global memory is taken as it was before; ``Store`` watches over that
+    # Global memory is read as before the launch; ``Store`` checks that this is valid.
+    if space in spaces and space != "global":
         needed += stored(d)
     return needed
 
 
 def brought(d: Decoded) -> int:
-    """Bytes that ``d`` brings each lane from global memory."""
+    """Return the bytes that ``d`` loads from global memory per lane."""
     if d.name in FETCHES:
         return fetched(d)
     if d.name in ("LD", "LDG", "ATOMG", "ATOM", "LDGSTS"):

@@ -1,10 +1,10 @@
-"""What reading its operands costs a multiply-add: register banks, and what ptxas has them keep (``.reuse``).
+"""Register bank conflicts of multiply-adds, and the operands that ptxas keeps in the reuse cache (``.reuse``).
 
-    FFMA R65, R37.reuse, R43, R67    R37 stays beside the unit: the next instruction need not read it again there
+    FFMA R65, R37.reuse, R43, R67    R37 stays in the reuse cache: the next instruction need not read it again
 
-Registers lie in two banks, odd and even. An instruction reads two of each at once; where all three operands lie in one
-bank it takes a clock more, unless one of them was kept by the instruction before, in the same place. Who takes which
-register, and what is kept, ptxas decides, not the hardware. Source: Jia et al., "Dissecting the NVIDIA Volta GPU
+Registers are in two banks, odd and even. An instruction reads two of each bank at once. If all three operands are in
+one bank it takes one more clock, unless the previous instruction kept one of them at the same operand position. ptxas,
+not the hardware, assigns registers and decides what is kept. Source: Jia et al., "Dissecting the NVIDIA Volta GPU
 Architecture via Microbenchmarking" (2018), section 3.5.
 """
 
@@ -19,17 +19,17 @@ REUSE = ".reuse"
 
 
 def reuse_flags(d: Decoded) -> int:
-    """Operands that a multiply-add keeps."""
+    """Return the operands that a multiply-add keeps."""
     return d.text.count(REUSE) if d.name == "FFMA" else 0
 
 
 def conflicts(code: Sequence[Decoded]) -> tuple[int, ...]:
-    """Clocks that each multiply-add loses; 0 of other instructions."""
+    """Return the clocks that each multiply-add loses; 0 for other instructions."""
     return tuple(max(0, max(banks) - 2) for banks in reads(code))
 
 
 def reads(code: Sequence[Decoded]) -> tuple[tuple[int, int], ...]:
-    """Registers of each bank that a multiply-add reads, without those that were kept; none of other instructions."""
+    """Return the registers of each bank that a multiply-add reads, without those kept; none for other instructions."""
     return tuple(_reads(code))
 
 

@@ -1,7 +1,7 @@
-"""Which instructions matter: the slice that addresses and control depend on.
+"""Program slice: the instructions that addresses and control flow depend on.
 
-To count memory accesses one needs addresses, predicates and branches, hardly ever the numbers that are multiplied. What
-is not in the slice need not be executed, nor be known.
+Counting memory accesses needs addresses, predicates and branches, hardly ever the numbers that are multiplied. An
+instruction outside of the slice need not be executed, and its semantics need not be known.
 """
 
 from __future__ import annotations
@@ -11,19 +11,20 @@ from collections.abc import Callable, Mapping, Sequence
 from gemm_lessons.engine.sass.flow import Listing, call_by_call, reads, results
 from gemm_lessons.engine.sass.operands import Decoded, MachineImmediate, MachineRegister
 
-Value = tuple[str, int, str]  # what a predicate holds: WRITTEN or MET (of several paths), at which place, in which name
-Values = Mapping[str, Value]  # predicates and registers that keep one by name, comparisons by what they compare
-Condition = tuple[Value, bool]  # under which something is needed: a predicate's value, and whether negated
+Value = tuple[str, int, str]  # value of a predicate: WRITTEN or MET (of several paths), at which place, in which name
+# Values by name of predicates and registers that hold one, and of comparisons by what they compare.
+Values = Mapping[str, Value]
+Condition = tuple[Value, bool]  # condition of a need: a predicate's value, and whether it is negated
 Needs = dict["Condition | None", int]  # registers needed, as bits, by condition; None: always
 WRITTEN, MET, FIRST = "written", "met", "first"  # FIRST: never written
 
 
 def relevant(program: Listing, roots: Callable[[Decoded], Sequence[str]], closely: bool = True) -> list[bool]:
-    """Which instructions the ``roots`` (registers needed by an instruction in itself) depend on, directly or not.
+    """Return the backward slice of the ``roots`` (registers that an instruction needs itself).
 
-    Backward liveness of what matters. ptxas turns branches into predicates, so a need has a condition: what ``@P0``
-    needs is settled by an earlier write under the same value of P0, or of another predicate that held it then.
-    ``closely``: a branch gives a condition, too, and what is written under ``@P0`` is from then on needed by others.
+    This is liveness with conditions, because ptxas turns branches into predicates: a need of ``@P0`` is met by an
+    earlier write under the same value of P0, or of another predicate that held this value then. ``closely``: a branch
+    is a condition, too, and a write under ``@P0`` leaves the need of the other threads.
     """
     bits: dict[str, int] = {}
 
@@ -69,11 +70,12 @@ def relevant(program: Listing, roots: Callable[[Decoded], Sequence[str]], closel
                     settled = state if guard is None or elected[node] else {guard}
                     state = {c: then & ~written if c in settled else then for c, then in state.items()}
                     others = state.get(None, 0) & written
-                    if closely and opposite and others and not elected[node]:  # who has not written it needs it still
+                    # A thread that has not written the register still needs it.
+                    if closely and opposite and others and not elected[node]:
                         state[None] &= ~written
                         state[opposite] = state.get(opposite, 0) | others
             if state:
-                for name in written_by[index]:  # before it was written, the value was not there
+                for name in written_by[index]:  # the value does not exist before its write
                     for condition in (((WRITTEN, node, name), False), ((WRITTEN, node, name), True)):
                         if condition in state:
                             state = {**state, None: state.get(None, 0) | state[condition]}
@@ -95,8 +97,11 @@ def _behind(
     arriving: Mapping[tuple[int, int], Mapping[Value, Value | None]],
     turn: Condition | None,
 ) -> Needs:
-    """What is needed behind a place, by all ways that go on from it. ``turn``: the condition of a branch. Who goes
-    there has it, and who goes on has not, so what one of them needs is needed under that condition."""
+    """Return the needs after an instruction, joined over all its successors.
+
+    ``turn``: the condition of a branch. It holds on the taken path and not on the other, so each path's needs get their
+    condition.
+    """
     if len(successors) == 1 and (node, successors[0]) not in arriving:
         return live[successors[0]]
     state: Needs = {}
@@ -122,14 +127,14 @@ def _guard(d: Decoded, values: Values) -> Condition | None:
 
 
 def _is_elected(code: Sequence[Decoded], origin: Sequence[int], index: int, guard: Condition | None) -> bool:
-    """Whether one lane of each warp writes a register of the warp: no other one needs what was there before."""
+    """Return whether one lane of each warp writes a uniform register: then no other lane needs the old value."""
     if guard is None or guard[1] or guard[0][0] != WRITTEN or code[index].name != "R2UR":
         return False
     return code[origin[guard[0][1]]].name == "ELECT"
 
 
 def _turns(d: Decoded) -> bool:
-    """Whether it is a branch by its guard alone, so that each thread goes the way that its predicate says."""
+    """Return whether the guard alone decides the branch, so that each thread follows its own predicate."""
     return d.name == "BRA" and not d.modifiers and not any(isinstance(it, MachineRegister) for it in d.operands)
 
 
@@ -140,14 +145,15 @@ def _never(d: Decoded) -> bool:
 def _values(
     code: Sequence[Decoded], written_by: Sequence[Sequence[str]], origin: Sequence[int], after: Sequence[Sequence[int]]
 ) -> tuple[list[Values], list[Values]]:
-    """What predicates hold before and behind each place: a value of its own wherever one is written or paths meet that
-    bring several. Where ptxas has too few, it keeps a predicate in a register and takes it back, or compares the same
-    registers once more: the value is the same.
+    """Return the values of predicates before and after each instruction.
+
+    A write makes a new value, and so does a join of paths with different values. If ptxas runs out of predicates, it
+    keeps one in a register and restores it, or repeats the comparison of the same registers: the value is the same.
     """
     kept = [_kept(d) for d in code]
     taken = [_taken(d) for d in code]
     compared = [_compared(d) for d in code]
-    lost: dict[str, set[str]] = {}  # with a write of this register, what is known of these comparisons
+    lost: dict[str, set[str]] = {}  # a write of this register invalidates these comparisons
     for d, comparison in zip(code, compared, strict=True):
         for name in reads(d) if comparison else ():
             lost.setdefault(name, set()).add(comparison)
@@ -202,7 +208,7 @@ def _values(
 def _arriving(
     before: Sequence[Values], behind: Sequence[Values], after: Sequence[Sequence[int]]
 ) -> dict[tuple[int, int], dict[Value, Value | None]]:
-    """Where paths meet: what the values of that place were, by the way that comes there. None: not known."""
+    """Return, at joins, the old value of each new one, by the incoming edge. None: unknown."""
     result = {}
     for node, successors in enumerate(after):
         for successor in successors:
@@ -217,7 +223,7 @@ def _arriving(
 
 
 def _kept(d: Decoded) -> tuple[str, str] | None:
-    """``P2R R33, PR, RZ, 0x20``: the register and the predicate that it keeps alone."""
+    """``P2R R33, PR, RZ, 0x20``: the register and the one predicate that it keeps."""
     if d.name != "P2R" or d.guard is not None or len(d.operands) != 4 or d.modifiers:
         return None
     register, _, rest, which = d.operands
@@ -230,7 +236,7 @@ def _kept(d: Decoded) -> tuple[str, str] | None:
 
 
 def _taken(d: Decoded) -> tuple[str, str] | None:
-    """``ISETP.NE.AND P2, PT, R33, RZ, PT``: the predicate that says whether a register is zero, and the register."""
+    """``ISETP.NE.AND P2, PT, R33, RZ, PT``: the predicate that tests whether a register is zero, and the register."""
     if d.name != "ISETP" or d.guard is not None or d.modifiers not in (("NE", "AND"), ("NE", "U32", "AND")):
         return None
     if not all(isinstance(o, MachineRegister) and not (o.negated or o.inverted or o.absolute) for o in d.operands):
@@ -242,7 +248,7 @@ def _taken(d: Decoded) -> tuple[str, str] | None:
 
 
 def _compared(d: Decoded) -> str:
-    """``GE AND R126 UR6 PT``: what a comparison of integers with one result compares."""
+    """``GE AND R126 UR6 PT``: the operation and operands of an integer comparison with one result."""
     if d.name != "ISETP" or d.guard is not None or len(d.operands) < 3:
         return ""
     first, second = d.operands[:2]

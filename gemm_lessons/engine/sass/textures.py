@@ -1,10 +1,10 @@
-"""Fetches from textures over plain memory, in machine code: ``TLD.LZ R6, R4, R9, UR4, 0x0, 1D, 0x7``.
+"""Texture fetches over linear memory, in machine code: ``TLD.LZ R6, R4, R9, UR4, 0x0, 1D, 0x7``.
 
-R9 counts texels from 0; UR4 is the lower half of the texture object; 0x7 says which of four channels are wanted (all,
-if it is left out). The first two of them go to R4 and R5, the others to R6 and R7. Beyond the last texel a fetch gives
-zeros and touches no memory. Where a texture lies is not in the machine code: ``Texels`` says it of each object.
+R9 is the texel index from 0; UR4 is the lower half of the texture object; 0x7 selects among four channels (all if
+omitted). The first two selected go to R4 and R5, the others to R6 and R7. A fetch beyond the last texel returns zeros
+and touches no memory. Machine code does not say where a texture is: ``Texels`` gives it for each object.
 
-Before compute capability 9.0 the object is read where the kernel's parameters lie, at word 0x58 of the constant bank in
+Before compute capability 9.0 the object is among the kernel's parameters, at word 0x58 of the constant bank in
 ``TLD.SCR.LZ R6, R4, R9, 0x0, 0x58, 1D, 0x7``, or is in a register: R11 in ``TLD.SCR.B.LZ R6, R4, R9, R11, 1D, 0x7``.
 """
 
@@ -28,12 +28,12 @@ FETCHES = frozenset(("TLD",))
 EVERY_CHANNEL = 0xF
 WORD = 4  # bytes of a channel
 LOW = 0xFFFFFFFF
-APART = 44  # bits: textures lie so far apart, each at a multiple of a line, as hardware demands
+APART = 44  # bits: distance of textures, each at a multiple of a line, as hardware demands
 
 
 @dataclass(frozen=True)
 class Texels:
-    """A texture over plain memory: its first byte, how many texels, bytes of each."""
+    """A texture over linear memory: its first byte, number of texels, bytes per texel."""
 
     start: int
     count: int
@@ -44,7 +44,7 @@ NOTHING = Texels(0, 0, 0)
 
 
 def texels_of(arguments: Iterable[Argument]) -> dict[int, Texels]:
-    """The textures of a launch that machine code can be followed through, by the lower halves of their objects."""
+    """Return the supported textures of a launch, by the lower halves of their objects."""
     found = {}
     for position, argument in enumerate(arguments):
         if isinstance(argument, Texture) and argument.is_linear and argument.array.itemsize == WORD:
@@ -54,8 +54,7 @@ def texels_of(arguments: Iterable[Argument]) -> dict[int, Texels]:
 
 
 def _operands(d: Decoded) -> tuple[MachineRegister, MachineRegister, Operand, int]:
-    """Where the channels go, where the texture object is, and which channels are wanted. Raises ``Uncountable`` for any
-    other form."""
+    """Return the destinations, the texture object and the channel mask. Raise ``Uncountable`` for any other form."""
     handle: Operand | None = None
     where, others = d.operands[:3], d.operands[3:]
     match d.modifiers, others:
@@ -76,12 +75,12 @@ def _operands(d: Decoded) -> tuple[MachineRegister, MachineRegister, Operand, in
 
 
 def fetched(d: Decoded) -> int:
-    """Bytes that a fetch brings to each lane."""
+    """Return the bytes that a fetch loads per lane."""
     return WORD * _operands(d)[3].bit_count()
 
 
 def filled(d: Decoded) -> tuple[str, ...]:
-    """The registers that a fetch writes."""
+    """Return the registers that a fetch writes."""
     rest, first, _, mask = _operands(d)
     wanted = mask.bit_count()
     names = [first.shifted(i) for i in range(min(wanted, 2))]
@@ -91,8 +90,10 @@ def filled(d: Decoded) -> tuple[str, ...]:
 def addressed(
     d: Decoded, fetcher: Callable[[Operand], Fetch], active: Fetch, textures: Mapping[int, Texels]
 ) -> tuple[Fetch, Fetch]:
-    """The addresses of a fetch, and which of them are inside. ``fetcher`` reads an operand, lane by lane; ``active``
-    says who takes part: what the registers of others hold means nothing."""
+    """Fetch the addresses of a texture fetch, and which of them are inside.
+
+    ``fetcher`` reads an operand, lane by lane. ``active``: the active lanes; registers of other lanes are meaningless.
+    """
     _, _, which, _ = _operands(d)
     brings, coordinate, handle = fetched(d), fetcher(d.operands[2]), fetcher(which)
 
@@ -111,7 +112,7 @@ def addressed(
 
 
 def textures_of(addresses: Array, active: Array | None, padded: int) -> set[tuple[int, int]]:
-    """Which warp of a block, of ``padded`` lanes, fetches from which texture here."""
+    """Return the (warp of a block of ``padded`` lanes, texture) pairs of an access."""
     lanes = np.arange(addresses.size) if active is None else np.flatnonzero(active)
     warps = padded // WARP
     return {

@@ -1,9 +1,9 @@
-"""What every warp of a few blocks executes, instruction by instruction, and what each access asks of memory.
+"""Trace of a few blocks: the instructions that every warp executes, and the memory traffic of each access.
 
     Compiled.sass + the blocks' addresses -> Trace        for ``timeline``, which plays it on a multiprocessor
 
-ptxas writes into every instruction of Volta and later when the next one may follow and on which loads it waits
-(``Control``), because the hardware does not check. So nothing about dependences has to be guessed.
+ptxas writes into every instruction of Volta and later when the next one may issue and which scoreboards it waits for
+(``Control``), because the hardware does not check. So dependences are read, not guessed.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ INSTRUCTION_BYTES = 16
 CONTROL_BIT = 105  # of the 128-bit instruction
 SCOREBOARDS = 6
 LINE_SECTORS = 4  # of 32 bytes, in a line of 128
-# Of SYNCS: an mbarrier is made with the number of arrivals, less than so many, in bits 1 to 20; an arrival announces
-# bytes, but for A1T0; the parity of a phase is the top bit.
+# SYNCS fields. Init: the number of arrivals, less this offset, in bits 1 to 20. Arrive: announces bytes, except A1T0.
+# Wait: the parity of the phase is the top bit.
 SIGNAL_KINDS: Mapping[str, Literal["made", "arrived", "awaited"]] = {
     "EXCH": "made", "ARRIVE": "arrived", "PHASECHK": "awaited",
 }  # fmt: skip
@@ -53,11 +53,12 @@ MOST_ARRIVALS = 1 << 20
 
 @dataclass(frozen=True)
 class Control:
-    """The scheduling fields of an instruction. Layout: Jia et al., "Dissecting the NVIDIA Volta GPU Architecture via
-    Microbenchmarking" (2018), section 2.1; the same up to Hopper.
+    """Scheduling fields of an instruction.
 
-    ``stall``: clocks until the warp's next instruction; ``sets`` and ``reads``: scoreboards that are busy until the
-    result is there, or until the sources are read (None: none); ``waits``: scoreboards that must be free first.
+    ``stall``: clocks until the warp's next instruction. ``sets`` and ``reads``: scoreboards that are busy until the
+    result is available, or until the sources are read (None: none). ``waits``: scoreboards that must be free first.
+    Layout: Jia et al., "Dissecting the NVIDIA Volta GPU Architecture via Microbenchmarking" (2018), section 2.1; the
+    same up to Hopper.
     """
 
     stall: int
@@ -68,10 +69,13 @@ class Control:
 
 @dataclass(frozen=True)
 class Traffic:
-    """One warp's access. Shared: ``passes`` are wavefronts, ``ideal`` of them unavoidable. Global: ``passes`` are
-    128-byte lines (of a fetch from a texture, request by request), ``sectors`` the 32-byte sectors' numbers; of a copy
-    to shared memory also the wavefronts ``written`` there, and whether it goes ``past`` L1; of a box by TMA, whose
-    sectors have no numbers, the mbarrier that is told of it."""
+    """One warp's access.
+
+    Shared: ``passes`` are wavefronts, ``ideal`` of them unavoidable. Global: ``passes`` are 128-byte lines (of a
+    texture fetch, per request), ``sectors`` the numbers of the 32-byte sectors. A copy to shared memory also has its
+    wavefronts ``written`` there, and whether it bypasses L1 (``past``). A box copied by TMA has no sector numbers, but
+    the mbarrier that it signals.
+    """
 
     space: Literal["shared", "global"]
     load: bool
@@ -85,8 +89,11 @@ class Traffic:
 
 @dataclass(frozen=True)
 class Signal:
-    """What a warp has to do with the mbarrier at an address of shared memory: it is ``made``, for so many ``arrivals``
-    a phase; threads have ``arrived`` and announce ``bytes``; or the phase of a ``parity`` is ``awaited``."""
+    """One warp's operation on the mbarrier at an address of shared memory.
+
+    It is ``made`` for ``arrivals`` per phase; or threads have ``arrived`` and announce ``bytes``; or the phase of a
+    ``parity`` is ``awaited``.
+    """
 
     kind: Literal["made", "arrived", "awaited"]
     barrier: int
@@ -100,7 +107,7 @@ Touch = Traffic | Signal
 
 @dataclass(frozen=True)
 class Trace:
-    """Warp by warp, block by block: (index of the instruction, its access if it made one)."""
+    """Per warp, block by block: (index of the instruction, its access or None)."""
 
     code: tuple[Decoded, ...]
     control: tuple[Control, ...]
@@ -110,11 +117,11 @@ class Trace:
 
 
 class TooLong(Uncountable):
-    """A trace would be longer than the caller allows."""
+    """The trace would be longer than the caller allows."""
 
 
 def controls(compiled: Compiled) -> tuple[Control, ...]:
-    """The scheduling fields of every instruction of a kernel, in the order of ``compiled.sass``."""
+    """Return the scheduling fields of every instruction of a kernel, in the order of ``compiled.sass``."""
     name = f".text.{compiled.entry}"
     text = next((part.data for part in elf.sections(compiled.cubin) if part.name == name), b"")
     if len(text) != INSTRUCTION_BYTES * len(compiled.sass):
@@ -158,16 +165,18 @@ class Traceable:
         memory: Callable[[], GlobalMemory] | None = None,
         most: int | None = None,
     ) -> Trace:
-        """Follow the first ``blocks`` of a launch. ``memory`` gives global memory as it is before the launch, for a
-        kernel whose source has variables there. Raises ``Uncountable``, and ``TooLong`` where they execute more than
-        ``most`` warp instructions."""
+        """Trace the first ``blocks`` of a launch.
+
+        ``memory`` returns global memory before the launch, for a kernel whose source has variables there. Raise
+        ``Uncountable``, and ``TooLong`` if the blocks execute more than ``most`` warp instructions.
+        """
         memory = memory or (lambda: GlobalMemory(buffers_of(arguments), []))
         try:
             return self._trace(self.plan, grid, arguments, blocks, memory(), most)
         except Undecided:
-            careful = self.code.careful.plan
-            assert careful is not None
-            return self._trace(careful, grid, arguments, blocks, memory(), most)
+            full = self.code.with_full_divisions.plan
+            assert full is not None
+            return self._trace(full, grid, arguments, blocks, memory(), most)
 
     def _trace(
         self,
@@ -194,19 +203,19 @@ class Traceable:
 
 
 def traceable(compiled: Compiled, kernel: Kernel) -> Traceable:
-    """Raises ``Uncountable`` when the machine code cannot be followed."""
+    """Return the traceable kernel. Raise ``Uncountable`` if the machine code cannot be followed."""
     code = prepare(compiled)
     plan = code.plan
     if plan is None:
         raise Uncountable(code.obstacle)
     if any(d.name in SIGNALS for d in plan.program.code):
-        plan = code.signalling
+        plan = code.with_mbarriers
     reads = registers.reads(plan.program.code)
     return Traceable(code, plan, kernel, controls(compiled), reads, compiled.resources.shared_bytes)
 
 
 class _Recorder(Walker):
-    """Notes, block by block of code, which warps went through it and what its accesses cost them."""
+    """Records, per basic block, the warps that executed it and the costs of its accesses."""
 
     def __init__(
         self,
@@ -242,7 +251,7 @@ class _Recorder(Walker):
         if memory is None or not memory.registers:
             raise Uncountable(f"unknown form {d.text}")
         kind, told = "", None
-        if d.name == "UTMALDG":  # [where to], the register behind it names the mbarrier
+        if d.name == "UTMALDG":  # [where to]; the register after it names the mbarrier
             first = memory.registers[0]
             assert first.number is not None
             where = self.lanes.address(Memory((replace(first, number=first.number + 1),), 0), "shared")
@@ -289,7 +298,7 @@ class _Recorder(Walker):
             some, mask = self.lanes.active(guard)
             if not some:
                 return
-            alive = self.fronts.alive
+            alive = self.lane_groups.alive
             active = ((alive if mask is None else mask & alive) & rows).reshape(-1, WARP)
             where = np.broadcast_to(address(), (self.geometry.lanes,)).reshape(-1, WARP)
             if beside is not None and is_shared:
@@ -305,7 +314,7 @@ class _Recorder(Walker):
             if beside is not None:
                 pairs = zip(found, self._written[d.index], strict=True)
                 found = [it and replace(it, written=written, past=past) for it, written in pairs]
-            if d.name in ("LD", "ST") and (before := self._log[-1][2].get(d.index)):  # asked as shared memory first
+            if d.name in ("LD", "ST") and (before := self._log[-1][2].get(d.index)):  # counted as shared memory first
                 found = [now or then for now, then in zip(found, before, strict=True)]
             self._log[-1][2][d.index] = found
 
@@ -333,8 +342,8 @@ class _Recorder(Walker):
 
 
 def shared_out(stream: list[tuple[int, Touch | None]]) -> list[tuple[int, Touch | None]]:
-    """Each box with its share of the bytes that its mbarrier was told of before: those of a phase count as alike."""
-    announced: dict[int, tuple[int, list[int]]] = {}  # barrier -> bytes, and the places of the boxes since then
+    """Distribute the bytes announced to an mbarrier over the boxes of its phase, in equal shares."""
+    announced: dict[int, tuple[int, list[int]]] = {}  # barrier -> bytes, and the positions of the boxes since then
 
     def settle(barrier: int) -> None:
         size, places = announced.pop(barrier, (0, []))
@@ -362,7 +371,7 @@ def shared_out(stream: list[tuple[int, Touch | None]]) -> list[tuple[int, Touch 
 
 
 def _touches(access: Access, where: NDArray[Any], active: NDArray[Any]) -> list[Traffic | None]:
-    """What one instruction asks of memory, for every warp. None: no lane took part."""
+    """Return the traffic of one instruction, per warp. None: no active lane."""
     mask = None if active.all() else active
     load = access.effect in ("load", "copy") or access.is_matrix
     if access.space == "shared":

@@ -1,5 +1,5 @@
-"""The one exception of this package."""
+"""The exception of this package."""
 
 
 class Uncountable(Exception):
-    """This kernel's machine code cannot be followed; the message says what stands in the way."""
+    """The kernel's machine code cannot be followed. The message gives the obstacle."""

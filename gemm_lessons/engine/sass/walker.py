@@ -1,9 +1,9 @@
-"""Executes the part of a kernel's machine code that addresses and branches depend on, and counts every access.
+"""Execute the slice of a kernel's machine code that addresses and branches depend on, and count every access.
 
-    Compiled.sass -> operands -> flow, relevance, planning (what matters) -> lanes, fronts, moves -> Sums
+    Compiled.sass -> operands -> flow, slicing, planning (what matters) -> lanes, divergence, control_flow -> Sums
 
-Nsight Compute counts machine instructions. ptxas joins neighbouring loads and stores, unrolls, turns branches into
-predicates and drops what nobody reads, so the only count that can be equal is one of the machine code itself.
+Nsight Compute counts machine instructions. ptxas merges neighbouring loads and stores, unrolls loops, predicates
+branches and drops dead code, so only a count of the machine code itself can be equal.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.engine.records.launch import Grid
 from gemm_lessons.engine.sass import conversions, floats, functions, integers
 from gemm_lessons.engine.sass import cross_lane as exchange
-from gemm_lessons.engine.sass.access_cache import Remembered
-from gemm_lessons.engine.sass.control_flow import Moves
-from gemm_lessons.engine.sass.divergence import Front, Fronts
-from gemm_lessons.engine.sass.exposed_latency import Passage, Waiting
+from gemm_lessons.engine.sass.access_cache import AccessCosts
+from gemm_lessons.engine.sass.control_flow import ControlFlow
+from gemm_lessons.engine.sass.divergence import LaneGroup, LaneGroups
+from gemm_lessons.engine.sass.exposed_latency import BlockEvents, LatencyTracker
 from gemm_lessons.engine.sass.flow import BULK, COPIES, GENERIC, LOADS, MEMORY, SIGNALS, STORES, TEXTURE, results
 from gemm_lessons.engine.sass.lanes import Geometry, Lanes
 from gemm_lessons.engine.sass.operand_fetch import Approximation, Array, Compute, Fetch
@@ -37,7 +37,7 @@ from gemm_lessons.engine.sass.operands import Decoded, Memory
 from gemm_lessons.engine.sass.planning import CONTROL, FUSED, STORED, Plan, brought
 from gemm_lessons.engine.sass.textures import FETCHES, Texels, addressed, fetched, textures_of
 from gemm_lessons.engine.sass.uncountable import Uncountable
-from gemm_lessons.engine.sass.work_per_thread import Shares
+from gemm_lessons.engine.sass.work_per_thread import InstructionCounts
 from gemm_lessons.engine.semantics.floats import float_state
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 WRITES = {**STORED, **COPIES}
 LANES = 1 << 15  # in flight: as many as keep a register's array in the L2 cache
 BLOCK_BUDGET = 4_000_000  # basic blocks executed; far beyond any kernel of the course
-BY_TENSOR_CORES = "HFMA2.MMA"  # by its unit another one than HFMA2
+BY_TENSOR_CORES = "HFMA2.MMA"  # another unit than that of HFMA2
 IGNORED = frozenset(
     "NOP YIELD BAR MEMBAR ERRBAR CGAERRBAR CCTL CCTLL DEPBAR LDGDEPBAR NANOSLEEP PMTRIG FENCE ARRIVES WARPSYNC".split()
 ).union(BULK)
@@ -56,23 +56,26 @@ Watch = Callable[[Access, Array, Array | None, int], None]  # access, addresses,
 
 
 @dataclass
-class Stretch:
-    """Straight-line code. ``steps`` execute its slice; where its last instruction leads, ``Moves`` knows."""
+class BasicBlock:
+    """A basic block. ``steps`` execute its slice; ``ControlFlow`` handles its last instruction."""
 
     first: int
     end: int
     steps: list[Step] = field(default_factory=list)
     fused: Counter[str] = field(default_factory=Counter)  # unguarded multiply-adds
     barriers: int = 0  # unguarded BAR instructions
-    warps: int = 0  # how often, in warps, it was executed
+    warps: int = 0  # executions, summed over warps
     lanes: int = 0
-    passage: Passage | None = None  # of global loads and what may hide them; None: none of that
+    events: BlockEvents | None = None  # global loads and the arithmetic that may hide them; None: neither
 
 
 @dataclass(frozen=True)
 class MemoryUse:
-    """What a memory instruction asks of one memory: at which ``address`` each lane, if its ``guard`` holds. ``beside``:
-    the addresses of a copy's other side; ``rows``: the lanes that give an address of ldmatrix or stmatrix."""
+    """One memory use of an instruction.
+
+    ``address``: by lane; ``guard``: lanes that access. ``beside``: addresses of a copy's other side. ``rows``: the
+    lanes that give an address of ldmatrix or stmatrix.
+    """
 
     access: Access
     address: Fetch
@@ -82,7 +85,7 @@ class MemoryUse:
 
 
 class Walker:
-    """Counts one batch of blocks. ``sums`` is shared by the batches of a launch."""
+    """Counts one batch of blocks. All batches of a launch share ``sums``."""
 
     def __init__(
         self,
@@ -104,20 +107,20 @@ class Walker:
         self.lanes = Lanes(geometry, constants, approximation)
         if store is not None:
             store.begin(self.lanes)
-        self.fronts = Fronts(geometry.alive())
-        self.lanes.alive = lambda: self.fronts.alive
-        self.seen: list[tuple[Tally, Remembered]] = []
-        self.waiting = Waiting(geometry.lanes, sums) if watch is None else None
-        self.shares = Shares(geometry.lanes)
+        self.lane_groups = LaneGroups(geometry.alive())
+        self.lanes.alive = lambda: self.lane_groups.alive
+        self.seen: list[tuple[Tally, AccessCosts]] = []
+        self.latencies = LatencyTracker(geometry.lanes, sums) if watch is None else None
+        self.instruction_counts = InstructionCounts(geometry.lanes)
         self.blocks = self._blocks()
         number = {block.first: i for i, block in enumerate(self.blocks)}
-        moves = Moves(plan, self.lanes, self.fronts, number, parks=store is not None)
+        control = ControlFlow(plan, self.lanes, self.lane_groups, number, parks=store is not None)
         last = [plan.program.code[block.end - 1] for block in self.blocks]
-        self.moves = [moves.move(d, after) for after, d in enumerate(last, 1)]
+        self.control = [control.move(d, after) for after, d in enumerate(last, 1)]
 
     # -- preparing ----------------------------------------------------------------------------------------------------
 
-    def _blocks(self) -> list[Stretch]:
+    def _blocks(self) -> list[BasicBlock]:
         code = self.plan.program.code
         starts = {0, *self.plan.program.labels.values()}
         starts |= {d.index + 1 for d in code if d.name in CONTROL and d.name not in ("BSSY", "BAR")}
@@ -125,11 +128,11 @@ class Walker:
             starts |= {d.index + 1 for d in code if d.name == "BAR"}
         starts |= {d.index + 1 for d in code if d.name == "BSSY"}
         ordered = sorted(start for start in starts if start < len(code))
-        blocks = [Stretch(first, end) for first, end in zip(ordered, [*ordered[1:], len(code)], strict=True)]
-        loading = self.waiting is not None and any(map(brought, code))
+        blocks = [BasicBlock(first, end) for first, end in zip(ordered, [*ordered[1:], len(code)], strict=True)]
+        loading = self.latencies is not None and any(map(brought, code))
         for block in blocks:
             if loading:
-                block.passage = self.plan.passage(block.first, block.end)
+                block.events = self.plan.events(block.first, block.end)
             for d in code[block.first : block.end]:
                 if loading and brought(d):
                     block.steps.append(self._issue(d))
@@ -159,15 +162,15 @@ class Walker:
         def count() -> None:
             some, mask = self.lanes.active(guard)
             if some:
-                alive = self.fronts.alive
+                alive = self.lane_groups.alive
                 add(int(np.count_nonzero(alive if mask is None else mask & alive)))
 
         return count
 
     def _issue(self, d: Decoded) -> Step:
-        """Tells who executes a global load."""
-        guard, waiting = self.lanes.guard(d), self.waiting
-        assert waiting is not None
+        """Return a step that records which lanes execute a global load."""
+        guard, latencies = self.lanes.guard(d), self.latencies
+        assert latencies is not None
         if MEMORY[d.name] == GENERIC:
             means_shared, _ = self.lanes.generic(next(o for o in d.operands if isinstance(o, Memory)))
             guard = both(guard, lambda: ~means_shared())
@@ -175,8 +178,8 @@ class Walker:
         def issue() -> None:
             some, mask = self.lanes.active(guard)
             if some:
-                alive = self.fronts.alive
-                waiting.active[d.index] = alive if mask is None else mask & alive
+                alive = self.lane_groups.alive
+                latencies.active[d.index] = alive if mask is None else mask & alive
 
         return issue
 
@@ -198,7 +201,7 @@ class Walker:
         if d.name in MEMORY:
             if self.store is None:
                 raise Uncountable(f"addresses depend on {d.text}")
-            return self.store.step(d, lanes, lambda: self.fronts.alive)
+            return self.store.step(d, lanes, lambda: self.lane_groups.alive)
         compute = self._compute(d)
         if guard is None and len(names) == 1:
             (only,) = names
@@ -233,13 +236,13 @@ class Walker:
             if d.name in table:
                 return table[d.name](self.lanes.sources(d))
         if d.name in exchange.TABLE:
-            return exchange.TABLE[d.name](self.lanes, lambda: self.fronts.alive, d)
+            return exchange.TABLE[d.name](self.lanes, lambda: self.lane_groups.alive, d)
         raise Uncountable(f"unknown instruction {d.text}")
 
     # -- counting -----------------------------------------------------------------------------------------------------
 
     def _uses(self, d: Decoded) -> Iterator[MemoryUse]:
-        """Of a memory instruction; two of a copy from global to shared memory, and of a generic address."""
+        """Yield an instruction's memory uses: two for a copy from global to shared memory, or a generic address."""
         lanes, guard = self.lanes, self.lanes.guard(d)
         if d.name in FETCHES:
             texels, touching = addressed(d, lanes.fetcher, partial(self._active, guard), self.textures)
@@ -273,7 +276,7 @@ class Walker:
         return MemoryUse(access, address, guard, beside, rows)
 
     def _spread(self, address: Fetch, reading: Fetch | None = None) -> Fetch:
-        """The addresses of all lanes, ``NOWHERE`` of those that are not ``reading``."""
+        """Fetch the addresses of all lanes; ``NOWHERE`` for those that are not ``reading``."""
 
         def spread() -> Array:
             where: Array = np.broadcast_to(address(), (self.geometry.lanes,))
@@ -282,21 +285,21 @@ class Walker:
         return spread
 
     def _signals(self, d: Decoded) -> Sequence[Step]:
-        """Notes what ``d`` tells an mbarrier: nobody counts that."""
+        """Return steps that record the mbarrier operation of ``d``. Counting needs none."""
         return ()
 
     def _active(self, guard: Fetch | None) -> Array:
-        """The lanes that execute an instruction now."""
+        """Return the lanes that execute the current instruction."""
         some, mask = self.lanes.active(guard)
-        alive = self.fronts.alive
+        alive = self.lane_groups.alive
         return (alive if mask is None else alive & mask) if some else np.zeros_like(alive)
 
     def _touch(self, d: Decoded, use: MemoryUse) -> Step:
-        """Counts the execution of a memory instruction."""
+        """Return a step that counts the execution of a memory instruction."""
         access, address, guard, beside, rows = use.access, use.address, use.guard, use.beside, use.rows
         tally = self.sums.tallies.setdefault((d.index, access.space), Tally(access))
         period = LINE if access.space == "shared" or beside else banks.SECTOR
-        seen, watch, lanes = Remembered(access, period), self.watch, self.geometry.lanes
+        seen, watch, lanes = AccessCosts(access, period), self.watch, self.geometry.lanes
         is_texture = access.space == TEXTURE
 
         def touch() -> None:
@@ -304,13 +307,13 @@ class Walker:
             if not some:
                 return
             if mask is None:
-                mask = None if self.fronts.everyone_alive else self.fronts.alive
-            elif not self.fronts.everyone_alive:
-                mask = mask & self.fronts.alive
+                mask = None if self.lane_groups.everyone_alive else self.lane_groups.alive
+            elif not self.lane_groups.everyone_alive:
+                mask = mask & self.lane_groups.alive
             if rows is not None:
                 mask = rows if mask is None else rows & mask
             where = address()
-            if where.size != lanes:  # else broadcasting costs as much as all the rest
+            if where.size != lanes:  # otherwise broadcasting costs as much as all the rest
                 where = where.repeat(lanes)
             if watch is not None:
                 watch(access, where, mask, self.geometry.first * self.geometry.padded)
@@ -326,30 +329,30 @@ class Walker:
     # -- running ------------------------------------------------------------------------------------------------------
 
     def run(self, budget: int = BLOCK_BUDGET) -> None:
-        """Until every lane has ended. Raises ``Uncountable``, also after ``budget`` basic blocks."""
-        front: Front | None = self.fronts.start(0)
+        """Run until every lane has exited. Raise ``Uncountable``, also after ``budget`` basic blocks."""
+        lane_group: LaneGroup | None = self.lane_groups.start(0)
         most = budget
         with float_state():
             while True:
-                if front is None or front.mask is not None:
-                    if front is not None:
-                        self.fronts.add(front)
-                    front = self.fronts.next()
-                    if front is None:
+                if lane_group is None or lane_group.mask is not None:
+                    if lane_group is not None:
+                        self.lane_groups.add(lane_group)
+                    lane_group = self.lane_groups.next()
+                    if lane_group is None:
                         break
-                block = self.blocks[front.block]
-                block.warps += front.warps
-                block.lanes += front.lanes
-                self.lanes.mask = front.mask
+                block = self.blocks[lane_group.block]
+                block.warps += lane_group.warps
+                block.lanes += lane_group.lanes
+                self.lanes.mask = lane_group.mask
                 for step in block.steps:
                     step()
-                if block.passage is not None and self.waiting is not None:
-                    self.waiting.follow(block.passage, front.mask)
-                self.shares.add(self.fronts.mask_of(front), block.end - block.first)
+                if block.events is not None and self.latencies is not None:
+                    self.latencies.follow(block.events, lane_group.mask)
+                self.instruction_counts.add(self.lane_groups.mask_of(lane_group), block.end - block.first)
                 budget -= 1
                 if budget < 0:
                     raise Uncountable(f"more than {most} basic blocks were executed")
-                front = self.moves[front.block](front)
+                lane_group = self.control[lane_group.block](lane_group)
         self._sum()
 
     def _sum(self) -> None:
@@ -370,7 +373,7 @@ class Walker:
                 self.sums.issued[BY_TENSOR_CORES if d.source.opcode.startswith(BY_TENSOR_CORES) else d.name] += (
                     block.warps
                 )
-        executed = self.shares.executed()
+        executed = self.instruction_counts.executed()
         self.sums.executed += int(executed.sum())
         self.sums.longest = max(self.sums.longest, int(executed.max()))
         for tally, seen in self.seen:
@@ -378,19 +381,19 @@ class Walker:
 
 
 def both(one: Fetch | None, other: Fetch | None) -> Fetch | None:
-    """Two conditions as one; None: no condition."""
+    """Return the conjunction of two conditions; None: no condition."""
     if one is None or other is None:
         return one or other
     return lambda: one() & other()
 
 
 def bytes_of(d: Decoded) -> int:
-    """How many a memory instruction moves for each lane."""
+    """Return the bytes per lane that a memory instruction moves."""
     return fetched(d) if d.name in FETCHES else max(1, width_of(d.source.opcode))
 
 
 def batches(grid: Grid, chosen: Sequence[range]) -> list[tuple[int, int]]:
-    """(first block, number of blocks) of every batch of the ``chosen`` blocks of a launch."""
+    """Return (first block, number of blocks) of every batch of the ``chosen`` blocks of a launch."""
     padded = -(-grid.threads // WARP) * WARP
     size = max(1, LANES // padded)
     return [(first, min(size, part.stop - first)) for part in chosen for first in range(part.start, part.stop, size)]

@@ -1,4 +1,4 @@
-"""How many instructions each thread of a batch executes: who leaves work to others?"""
+"""Instructions executed by each thread of a batch, for the load balance between threads."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ import numpy as np
 from gemm_lessons.engine.sass.operand_fetch import Array
 
 
-class Shares:
-    """Of one batch of blocks, lane by lane."""
+class InstructionCounts:
+    """Instruction counts of one batch of blocks, by lane."""
 
     def __init__(self, lanes: int) -> None:
         self._executed = np.zeros(lanes, np.int64)
-        self._who: Array | None = None  # the lanes that have executed what is not in _executed yet
+        self._who: Array | None = None  # lanes whose pending instructions are not yet in _executed
         self._pending = 0
 
     def add(self, who: Array, instructions: int) -> None:
-        """These lanes execute so many. A mask is never changed in place: while the same lanes go on, it is the same."""
+        """Add ``instructions`` executed by these lanes. Masks are immutable: an unchanged mask is the same object."""
         if who is not self._who:
             self._settle()
             self._who = who
         self._pending += instructions
 
     def executed(self) -> Array:
-        """By lane."""
+        """Return the counts, by lane."""
         self._settle()
         return self._executed
 
