@@ -26,9 +26,8 @@ MODIFIERS = {
     **dict.fromkeys(("BRX", "EXIT", "BSSY", "BSYNC", "BREAK", "KILL"), frozenset[str]()),
 }
 
-Transfer = Callable[
-    [LaneGroup], LaneGroup | None
-]  # the group at the end of its block -> the group that continues at once, or None
+# The group at the end of its block -> the group that continues at once, or None.
+Transfer = Callable[[LaneGroup], LaneGroup | None]
 
 
 class ControlFlow:
