@@ -13,7 +13,7 @@ from gemm_lessons.course.lesson import Lesson
 from gemm_lessons.course.tiles import typed
 from gemm_lessons.engine.compiler import compile as compiling
 from gemm_lessons.engine.compiler import nvrtc, nvrtc_child
-from gemm_lessons.engine.compiler.neutral_paths import LENGTH, expected, padded, standing_in, take_back
+from gemm_lessons.engine.compiler.neutral_paths import LENGTH, expected, neutral_names, padded, restore_names
 from gemm_lessons.engine.compiler.nvrtc import Translation
 
 HEADER = """__device__ inline float twice(float x)
@@ -49,7 +49,7 @@ def test_names_that_stand_in_say_nothing_of_the_folder(tmp_path):
         for folder in (here, there, deep):
             os.makedirs(folder, exist_ok=True)
         before = os.listdir("/proc/self/fd")
-        with standing_in([first, second, first, gone, deep]) as given:
+        with neutral_names([first, second, first, gone, deep]) as given:
             names[first] = given.of(first), given.of(second)
             assert os.path.samefile(given.of_file(f"{first}/."), first)
             assert os.path.samefile(given.of(second), second)
@@ -63,13 +63,13 @@ def test_names_that_stand_in_say_nothing_of_the_folder(tmp_path):
 def test_what_nvrtc_made_names_files_as_they_are_called(tmp_path):
     """In a log by any of both names, in PTX's strings as numbers, in machine code padded."""
     folder, gone = str(tmp_path), "/go/ne"
-    with standing_in([folder, gone]) as names:
+    with neutral_names([folder, gone]) as names:
         other = names.of(folder)
     numbers = ", ".join(map(str, other.encode()))
     dense = numbers.replace(" ", "")
     log = f"{other}/k.cu(3): error: /{other.strip('/')}/k.cu, {padded(gone)}/h.cuh"
     ptx = f'"{other}/k.cu"\n{numbers}, 0\n{dense}'
-    made = take_back(Translation(True, log, "k", ptx, other.encode(), names.called))
+    made = restore_names(Translation(True, log, "k", ptx, other.encode(), names.called))
     own = padded(folder)
     assert made.log == f"{folder}/k.cu(3): error: {folder}/k.cu, /go/ne/h.cuh"
     strings = ", ".join(map(str, folder.encode())), ",".join(map(str, own.encode()))

@@ -1,1 +1,13 @@
-"""CUDA C++ -> PTX, machine code, resources, diagnostics: NVRTC, ptxas' words, the disassembler, the cache."""
+"""Compile CUDA C++ to PTX, machine code, resources and diagnostics, by NVRTC, ptxas and nvdisasm.
+
+    in:   source text, its path, entry name, macros, include folders, architecture, NVRTC options
+    held: nothing; compilations are cached on disk under a hash of everything they depend on
+    out:  Compiled (PTX, cubin, machine code, Resources, warnings), or NotCompiled (Diagnostic records)
+
+- ``compile``: source -> Compiled; ``ptx_file``: the same for PTX of another compiler; ``cache``: the cache on disk
+- ``nvrtc``: bindings of the library, run in a process of its own by ``nvrtc_child`` or, under ``landlock``, by
+  ``tools``; ``neutral_paths``: the same folder names in every run; ``toolkit``: which headers are CUDA's
+- ``source``, ``tokens``, ``includes``, ``whole_file``, ``local_bounds``, ``strip_printf``: the source as text
+- ``diagnostics``, ``ptxas``: the compiler's log; ``debug_names``: names of local arrays
+- ``elf``, ``sass``: the cubin, and its disassembly
+"""

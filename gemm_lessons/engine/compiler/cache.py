@@ -1,8 +1,8 @@
-"""Compilations kept on disk between runs: bytes under a key, checked, bounded, and never needed.
+"""Cache of compilations on disk: bytes under a key, with a checksum and bounded size. It is optional.
 
-``$XDG_CACHE_HOME/gemm-lessons`` or ``~/.cache/gemm-lessons``. ``GEMM_LESSONS_NO_CACHE=1`` switches it off. An entry
-that cannot be read back whole counts as absent; a folder that cannot be written keeps nothing. Any number of processes
-may share the folder: an entry appears whole, under a name that says all it depends on.
+``$XDG_CACHE_HOME/gemm-lessons`` or ``~/.cache/gemm-lessons``. ``GEMM_LESSONS_NO_CACHE=1`` disables it. A damaged entry
+counts as absent; a folder that cannot be written stores nothing. Any number of processes may share the folder: entries
+are written atomically, under a name that covers everything they depend on.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from functools import lru_cache
 from pathlib import Path
 
 BYTES = 256 << 20  # of all entries; one takes about 10 KB, the tests of the whole kit 20 MB
-LOOKS = 64  # of so many new entries one measures the folder: with 20,000 entries that takes 0.1 s
-_DIGEST = 32  # bytes of sha256 in front of every entry
-_FORMAT = b"zlib"  # hashed with it: what other versions wrote in another way is as good as damaged
-_BLOCK = 4096  # of a file system: what a file takes is a multiple
+LOOKS = 64  # one new entry in this many measures the folder: with 20,000 entries that takes 0.1 s
+_DIGEST = 32  # bytes of the sha256 at the start of every entry
+_FORMAT = b"zlib"  # part of the hash: an entry in another version's format counts as damaged
+_BLOCK = 4096  # of a file system: a file takes a multiple of it
 
 
 def key_of(*parts: bytes | str) -> str:
-    """One name for these parts; no two lists of parts share one."""
+    """Return one key for these parts. Different lists of parts have different keys."""
     digest = hashlib.sha256()
     for part in parts:
         data = part.encode(errors="surrogatepass") if isinstance(part, str) else part
@@ -32,9 +32,11 @@ def key_of(*parts: bytes | str) -> str:
 
 
 def identity(file: Path) -> str:
-    """The hash of a file's content, wherever the file is and whenever it was written. NVRTC's 141 MB take 0.2 s: the
-    hash is remembered under path, size and time of change, and those stand for a file that cannot be read. Raises
-    ``OSError`` where there is none."""
+    """Return the hash of a file's content, independent of its path and time.
+
+    NVRTC's 141 MB take 0.2 s, so the hash is memoised under path, size and time of change. These three replace the hash
+    of an unreadable file. Raise ``OSError`` if there is no such file.
+    """
     stat = file.stat()
     return _identity(os.path.abspath(file), stat.st_size, stat.st_mtime_ns, stat.st_ino)
 
@@ -54,17 +56,17 @@ def _identity(file: str, *state: int) -> str:
 
 
 def folder() -> Path | None:
-    """Where entries live; None when switched off or when there is no home folder."""
+    """Return the folder of the entries; None if the cache is disabled or there is no home folder."""
     if os.environ.get("GEMM_LESSONS_NO_CACHE", "0") not in ("", "0"):
         return None
     base = os.environ.get("XDG_CACHE_HOME", "")
-    if not os.path.isabs(base):  # the XDG specification: a relative path is to be ignored
+    if not os.path.isabs(base):  # the XDG specification: ignore a relative path
         base = os.path.expanduser("~/.cache")
     return Path(base, "gemm-lessons") if os.path.isabs(base) else None
 
 
 def get(key: str) -> bytes | None:
-    """The entry stored under ``key``, or None. A corrupted entry is None."""
+    """Return the entry stored under ``key``, or None. A damaged entry is None."""
     place = folder()
     if place is None:
         return None
@@ -76,12 +78,12 @@ def get(key: str) -> bytes | None:
     except OSError:
         return None
     with contextlib.suppress(OSError):
-        os.utime(path)  # recently used: the last to be removed
+        os.utime(path)  # recently used: removed last
     return zlib.decompress(data[_DIGEST:])
 
 
 def put(key: str, data: bytes) -> None:
-    """Store an entry, whole or not at all."""
+    """Store an entry atomically, or not at all."""
     place = folder()
     if place is None:
         return
@@ -93,7 +95,8 @@ def put(key: str, data: bytes) -> None:
         with os.fdopen(handle, "wb") as file:
             file.write(hashlib.sha256(_FORMAT + packed).digest() + packed)
         os.replace(temporary, place / key)
-        if int(key[:4], 16) % LOOKS == 0 or len(packed) > BYTES // LOOKS:  # keys are hashes: any of them will do
+        # Keys are hashes, so any of them selects evenly.
+        if int(key[:4], 16) % LOOKS == 0 or len(packed) > BYTES // LOOKS:
             _trim(place)
     except OSError:
         if temporary is not None:
@@ -102,7 +105,7 @@ def put(key: str, data: bytes) -> None:
 
 
 def _trim(place: Path) -> None:
-    """Where there is too much, remove the least recently used tenth, and whatever else there is too much of."""
+    """If the folder is too large, remove the least recently used tenth, and more if that is not enough."""
     aged: list[tuple[float, int, str]] = []
     with os.scandir(place) as entries:
         for entry in entries:

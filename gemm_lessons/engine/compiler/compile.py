@@ -1,6 +1,6 @@
-"""CUDA C++ source -> ``Compiled``: PTX, machine code, registers, line table, warnings. Second stage of a run.
+"""Compile CUDA C++ source to ``Compiled``: PTX, machine code, registers, line table, warnings. Second stage of a run.
 
-A learner's mistake comes back as ``NotCompiled``; ``KitError`` means that the compiler itself is missing or broken.
+A learner's mistake is returned as ``NotCompiled``. ``KitError`` means that the compiler itself is missing or broken.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from typing import Literal
 
 from gemm_lessons.engine.compiler import cache as compile_cache
 from gemm_lessons.engine.compiler import includes, nvrtc, nvrtc_child, sass, tools
-from gemm_lessons.engine.compiler import neutral_paths as padding
 from gemm_lessons.engine.compiler import source as cuda_source
 from gemm_lessons.engine.compiler.diagnostics import Diagnostic, base_name, explain_failure, explain_missing, parse_log
 from gemm_lessons.engine.compiler.ptxas import read_resources, read_shared_layout
@@ -39,14 +38,15 @@ __all__ = [
 ]
 
 CACHE_FORMAT = "gemm-lessons/compiled/8"
-HERE = "\0"  # the file itself in what is kept: other runs call it otherwise
-HEADERS = Path(__file__).parent / "headers"  # what nvcc finds in the host's C library, as far as kernels need it
-WITHOUT_CCCL = HEADERS / "without_cccl"  # what NVIDIA's headers ask of its C++ core libraries, where those are missing
+HERE = "\0"  # the file itself in cached data: other runs have another name for it
+# Headers of the host's C library that nvcc finds, as far as kernels need them.
+HEADERS = Path(__file__).parent / "headers"
+WITHOUT_CCCL = HEADERS / "without_cccl"  # replacements for NVIDIA's C++ core libraries, if those are missing
 PRE_INCLUDED = "nvcc_names.h"
 ARCHITECTURE = re.compile(r"(?:sm|compute)_\d+[af]?")
 APART = re.compile(r"^-*fmad=(false|0)$|-(O|-opt-level=)0$")  # options with which every product is rounded
-MOST_ROUNDS = 6  # attempts to compile a whole file, each without the host's declarations that the last one refused
-UNFINISHED = "177,550"  # variables never referenced, set but never used: true of every kernel half written
+MOST_ROUNDS = 6  # attempts to compile a whole file, each without the host's declarations that the last one rejected
+UNFINISHED = "177,550"  # variables never referenced, set but never used: normal in an unfinished kernel
 UNKNOWN_NAME = re.compile(r"is undefined|has no member|must be a class or namespace")
 OF_A_LIBRARY = re.compile(r'namespace "\w+" has no member|must be a class or namespace')
 # Local memory of one thread, on every GPU since Fermi: "CUDA C++ Programming Guide", technical specifications.
@@ -57,8 +57,8 @@ MAX_LOCAL_BYTES = 512 * 1024
 class Compiled:
     """One compiled kernel.
 
-    ``path`` is the file as the caller named it, and so is every file name in ``ptx``, ``sass`` and ``diagnostics``
-    that means it. ``entry`` is the lowered (mangled) name, ``arch`` such as ``sm_90``, ``diagnostics`` the warnings.
+    ``path`` is the file as the caller named it; ``ptx``, ``sass`` and ``diagnostics`` use the same name for it.
+    ``entry`` is the lowered (mangled) name, ``arch`` such as ``sm_90``, ``diagnostics`` the warnings.
     """
 
     source: str
@@ -74,29 +74,35 @@ class Compiled:
     """(PTX name, offset, bytes) of every static shared array, offsets from the start of the block's static arrays."""
     joins: bool = True
     """Whether ptxas may make one multiply-add of a product and a sum: not with ``-fmad=false`` or its ``-O0``."""
-    _early: _EarlySass = field(default_factory=lambda: _EarlySass(), init=False, repr=False, compare=False)
+    _background: _BackgroundSass = field(
+        default_factory=lambda: _BackgroundSass(), init=False, repr=False, compare=False
+    )
 
     @cached_property
     def sass(self) -> tuple[SassInstruction, ...]:
-        """Machine instructions, function by function, in address order; none of a PTX file. Raises ``KitError`` without
-        ``nvdisasm``."""
+        """Machine instructions, function by function, in address order; empty for a PTX file.
+
+        Raise ``KitError`` without ``nvdisasm``.
+        """
         if not self.cubin:
             return ()
-        text = self._early.wait() or sass.disassemble(self.cubin)
+        text = self._background.wait() or sass.disassemble(self.cubin)
         return sass.parse(text, self.entry, {_program_name(self.path): self.path})
 
     def start_sass(self, beside: Iterable[Compiled] = ()) -> None:
-        """Begin disassembling in the background (0.3 s, on another core), for a caller that will want ``sass``; once
-        for kernels that lie ``beside`` each other in one machine code."""
+        """Start disassembling in the background (0.3 s, on another core), for a caller that will need ``sass``.
+
+        Kernels ``beside`` each other in one cubin are disassembled once.
+        """
         for other in beside:
             if other.cubin == self.cubin:
-                object.__setattr__(self, "_early", other._early)
+                object.__setattr__(self, "_background", other._background)
         if "sass" not in self.__dict__:
-            self._early.start(self.cubin)
+            self._background.start(self.cubin)
 
 
-class _EarlySass:
-    """A disassembly under way in a thread. Its failure is left to the caller's own attempt."""
+class _BackgroundSass:
+    """A disassembly that runs in a thread. If it fails, the caller disassembles itself and gets the error."""
 
     def __init__(self) -> None:
         self._thread: threading.Thread | None = None
@@ -113,8 +119,8 @@ class _EarlySass:
         except (KitError, UnsupportedKernel):
             self._text = None
 
-    def __reduce__(self) -> tuple[type[_EarlySass], tuple[()]]:
-        return _EarlySass, ()  # a thread does not travel to another process
+    def __reduce__(self) -> tuple[type[_BackgroundSass], tuple[()]]:
+        return _BackgroundSass, ()  # a thread cannot be pickled
 
     def wait(self) -> str | None:
         if self._thread is not None:
@@ -124,7 +130,7 @@ class _EarlySass:
 
 @dataclass(frozen=True)
 class NotCompiled:
-    """The source did not compile: ``diagnostics`` holds at least one error; ``log`` is NVRTC's own text."""
+    """The source did not compile. ``diagnostics`` holds at least one error; ``log`` is NVRTC's own text."""
 
     diagnostics: tuple[Diagnostic, ...]
     log: str
@@ -142,14 +148,14 @@ def compile_source(
     cuda_major: int | None = None,
     withheld: Sequence[Path] = (),
 ) -> Compiled | NotCompiled:
-    """Compile one kernel to PTX and machine code of a real GPU, in one go.
+    """Compile one kernel to PTX and machine code of a real GPU, in one step.
 
     ``entry`` is the kernel's plain name, with or without ``extern "C"``, or a template instance (``tile<64, 8>``).
     ``path`` names the file in messages and line tables; its folder is searched for ``#include "..."`` first.
     ``options`` are further NVRTC options. ``cuda_major`` (13, 12) picks the toolkit; by default the newest that
-    knows ``arch``. No file outside of these folders can be included, nor one that is ``withheld``. The result comes
-    from the cache on disk when source, name, options, every included file and the compiler are the same. Raises
-    ``KitError`` when NVRTC is missing or does not know ``arch`` or an option.
+    knows ``arch``. A file outside of these folders cannot be included, nor one that is ``withheld``. The result comes
+    from the cache on disk if source, name, options, every included file and the compiler are the same. Raise
+    ``KitError`` if NVRTC is missing or does not know ``arch`` or an option.
     """
     if problem := _unreadable(source, path, entry):
         return problem
@@ -165,10 +171,10 @@ def compile_source(
     places = includes.Places(name, path, folders[:-1], (HEADERS, *cuda_folders), withheld)
     if outside := includes.forbidden(source, places, defines):
         return NotCompiled((outside,), "")
-    defined = ["-D_CG_LIMIT_INCLUDED_DEPENDENCIES"] * without_cccl  # cooperative groups then bring what they need
+    defined = ["-D_CG_LIMIT_INCLUDED_DEPENDENCIES"] * without_cccl  # cooperative groups then include what they need
     defined += [f"-D{name}={value}" for name, value in (defines or {}).items()]
     arguments = _arguments(arch, [*defined, *options], [*folders, *cuda_folders])
-    names = padding.expected(tools.folders_read(major, name, arguments))
+    names = neutral_paths.expected(tools.folders_read(major, name, arguments))
     identity = partial(_cache_key, source, name, arguments, major, folders, cuda_folders, names)
     program = identity()
     finish = partial(_compiled, source, path, name, arch, entry, (*cuda_folders, HEADERS), options)
@@ -177,7 +183,7 @@ def compile_source(
         return finish(replace(translation, called=names.called), version, left_out)
 
     answer = nvrtc_child.translate(major, source, name, arguments, entry)
-    if isinstance(answer, nvrtc_child.Broken) and not answer.hung:  # once more: it may not have been the file's fault
+    if isinstance(answer, nvrtc_child.Broken) and not answer.hung:  # try once more: the file may not be the cause
         answer = nvrtc_child.translate(major, source, name, arguments, entry)
     if isinstance(answer, nvrtc_child.Broken):
         return _explain_broken(answer, major, source, name, arguments, entry, path)
@@ -188,7 +194,7 @@ def compile_source(
     made = finish(result, version, left_out)
     if isinstance(made, NotCompiled):
         return made
-    # An included file may have been written meanwhile, and then nothing says which of the two was compiled.
+    # An included file may have changed meanwhile; then it is unknown which version was compiled.
     same = program == identity() and result.called == names.called and nvrtc.is_library_of(major, version)
     if program and same:
         _to_cache(program, entry, result, version, left_out, path)
@@ -207,8 +213,8 @@ def _compiled(
     version: tuple[int, int],
     left_out: tuple[Diagnostic, ...],
 ) -> Compiled | NotCompiled:
-    """What follows from NVRTC's answer. Warnings in the folders that are ``theirs`` are not the learner's to mend."""
-    result = padding.take_back(result)
+    """Turn NVRTC's answer into a result. Warnings in the folders ``theirs`` are left out: learners cannot fix them."""
+    result = neutral_paths.restore_names(result)
     compiler = f"NVRTC {version[0]}.{version[1]}"
     _refused(result.log, arch, compiler)
     ptx = with_file_names(result.ptx, {name: path})
@@ -235,7 +241,7 @@ def _compiled(
 
 
 def _arguments(arch: str, options: Iterable[str], folders: Iterable[Path]) -> list[str]:
-    """What NVRTC is told beside the source."""
+    """Return NVRTC's options."""
     return [
         f"-arch={arch}",
         "-lineinfo",
@@ -250,7 +256,7 @@ def _arguments(arch: str, options: Iterable[str], folders: Iterable[Path]) -> li
 
 
 def _refused(log: str, arch: str, compiler: str) -> None:
-    """Raises ``KitError`` where the compiler took what it was told for wrong, not the source."""
+    """Raise ``KitError`` if the compiler rejected its options rather than the source."""
     if log.startswith("nvrtc: error: invalid value for --gpu-architecture"):
         raise UnknownArchitecture(f"{arch} is no architecture that {compiler} knows; sm_90 is one")
     if log.startswith("nvrtc: error"):
@@ -260,12 +266,12 @@ def _refused(log: str, arch: str, compiler: str) -> None:
 def _without_host_code(
     failed: nvrtc.Translation, source: str, places: includes.Places, arguments: Sequence[str], entry: str, major: int
 ) -> tuple[nvrtc.Translation, tuple[Diagnostic, ...]]:
-    """Once more without what only the host runs, if the file has any; else ``failed`` again.
+    """Compile again without the host's code, if the file has any; else return ``failed`` again.
 
-    Also what to say of included files that are not there: warnings if it compiles without them, else errors if they can
-    be the reason. Of those that the host alone needs, nothing.
+    Also return diagnostics about missing included files: warnings if the rest compiles without them, errors if they may
+    be the cause. Files that only the host needs are not reported.
     """
-    from gemm_lessons.engine.compiler import whole_file  # only for what did not compile as it stands
+    from gemm_lessons.engine.compiler import whole_file  # needed only if the first attempt failed
 
     whole = whole_file.kernels_only(whole_file.gather(source, places))
     result = failed
@@ -276,15 +282,15 @@ def _without_host_code(
         if isinstance(answer, nvrtc_child.Broken):
             return failed, ()
         result = answer[0]
-        complaints = parse_log(padding.take_back(result).log, places.name, whole.text)
+        complaints = parse_log(neutral_paths.restore_names(result).log, places.name, whole.text)
         errors = [d for d in complaints if d.severity == "error"]
         smaller = None if result.ok else whole_file.without(whole, ((d.file, d.line) for d in errors))
         if smaller is None:
             break
         whole = smaller
-    messages = [d.message for d in parse_log(padding.take_back(result).log, places.name, source)]
+    messages = [d.message for d in parse_log(neutral_paths.restore_names(result).log, places.name, source)]
     if not result.ok and any(_names_one(message, whole.removed) for message in messages):
-        return failed, ()  # a kernel calls what has no __device__: the first complaint says so
+        return failed, ()  # a kernel calls a function without __device__: the first error says so
     severity: Literal["error", "warning"] = "warning" if result.ok else "error"
     unknown = any(UNKNOWN_NAME.search(message) for message in messages)
     of_a_library = any(OF_A_LIBRARY.search(message) for message in messages)
@@ -305,7 +311,7 @@ def _line_of_include(source: str, file: str) -> int:
 
 
 def _unreadable(source: str, path: str, entry: str) -> NotCompiled | None:
-    """What the compiler's C interface cannot take: NUL bytes, text that is not Unicode, a name with control bytes."""
+    """Report what the compiler's C interface cannot take: NUL bytes, invalid Unicode, control bytes in a name."""
     line, message = 1, ""
     if "\0" in source:
         line = cuda_source.line_of(source, source.index("\0"))
@@ -322,12 +328,12 @@ def _unreadable(source: str, path: str, entry: str) -> NotCompiled | None:
 
 
 def _program_name(path: str) -> str:
-    """What NVRTC is told the file is called: absolute, so that includes are found; PTX allows no quotes in it."""
+    """Return the file name for NVRTC: absolute, so that includes are found; PTX allows no quotes in it."""
     return re.sub(r'^//|["\\\x00-\x1f]', lambda it: "/" if it[0] == "//" else "_", os.path.abspath(path))
 
 
 def with_file_names(ptx: str, names: Mapping[str, str]) -> str:
-    """PTX whose ``.file`` lines name files as the caller does; NVRTC writes bytes outside ASCII as octal escapes."""
+    """Return PTX whose ``.file`` lines use the caller's names; NVRTC writes non-ASCII bytes as octal escapes."""
 
     def rename(match: re.Match[str]) -> str:
         file = sass.plain_file_name(match[2])
@@ -337,13 +343,13 @@ def with_file_names(ptx: str, names: Mapping[str, str]) -> str:
 
 
 def quoted(name: str) -> str:
-    """A name as PTX has it in a string."""
+    """Return a name as a string of PTX."""
     escaped = re.sub(r'(["\\])', r"\\\1", name)
     return f'"{escaped}"'
 
 
 def _too_much_local(resources: Resources, source: str, path: str, entry: str) -> tuple[Diagnostic, ...]:
-    """ptxas accepts local arrays of any size; the launch would fail."""
+    """Report local arrays that are too large: ptxas accepts any size, but the launch would fail."""
     if resources.stack_bytes <= MAX_LOCAL_BYTES:
         return ()
     message = (
@@ -363,7 +369,7 @@ def _explain_broken(
     entry: str,
     path: str,
 ) -> NotCompiled:
-    """The compiler crashed or hung. A crash is blamed on the first line with which the file, cut there, crashes it."""
+    """Explain a compiler that crashed or hung. A crash is located at the first line up to which the file crashes it."""
     if broken.hung:
         message = f"{broken.reason}: look for a template or a constexpr that never ends, or a loop unrolled too far"
         return NotCompiled((Diagnostic(path, 1, None, "error", message),), broken.reason)
@@ -390,11 +396,11 @@ def _cache_key(
     major: int,
     folders: Sequence[Path],
     cuda_folders: Sequence[Path],
-    names: padding.StandIns,
+    names: neutral_paths.NeutralNames,
 ) -> str | None:
-    """All that the result depends on but the kernel; None when that cannot be told, or when there is no cache.
+    """Return the hash of everything the result depends on except the kernel; None if unknown, or without a cache.
 
-    Every folder has the name that it has for NVRTC, so that copies of a file share one key wherever they are.
+    Folders are named as for NVRTC, so that copies of a file share one key in any folder.
     """
     library = nvrtc.library(major)
     if compile_cache.folder() is None or library is None:
@@ -422,7 +428,7 @@ def _to_cache(
     left_out: Sequence[Diagnostic],
     path: str,
 ) -> None:
-    """Under the program's own key where others of its kernels may be asked for by their plain names."""
+    """Store a program under its own key if other kernels of it may be requested by their plain names."""
     record = {
         "version": version,
         "log": made.log,
@@ -438,8 +444,10 @@ def _to_cache(
 def _from_cache(
     program: str, entry: str, path: str
 ) -> tuple[nvrtc.Translation, tuple[int, int], tuple[Diagnostic, ...]] | None:
-    """What NVRTC answered, with its version, and what was left out. A program of several kernels is compiled once for
-    all whose name is neither mangled nor a template's."""
+    """Return NVRTC's answer, its version, and the diagnostics about code left out.
+
+    A program of several kernels is compiled once for all whose name is neither mangled nor a template's.
+    """
     for of in (entry, ""):
         data = compile_cache.get(compile_cache.key_of(program, of))
         record = json.loads(data or b"null")

@@ -1,7 +1,7 @@
-"""The names of a thread's own arrays, from the debug information of code that was compiled with ``-G``.
+"""Names of a thread's local arrays, from the debug information of code compiled with ``-G``.
 
-In such code every array lies in local memory, in one variable for all of a function (``__local_depot0``), and the
-debug information says at which offset: DW_OP_addr, the variable, DW_OP_plus_uconst, the offset, then the name.
+In such code all arrays of a function are in one local variable (``__local_depot0``). The debug information gives their
+offsets: DW_OP_addr, the variable, DW_OP_plus_uconst, the offset, then the name.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ PLACE = re.compile(
 
 
 def local_names(ptx: str) -> dict[tuple[str, int], str]:
-    """(variable, byte offset in it) -> the name in the source of what begins there."""
+    """Return (variable, byte offset in it) -> source name of the array that begins there."""
     found = {}
     for match in PLACE.finditer(ptx):
         offset = sum((int(byte) & 0x7F) << (7 * place) for place, byte in enumerate(match["offset"].split(",")))

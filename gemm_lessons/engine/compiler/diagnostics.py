@@ -1,6 +1,6 @@
-"""NVRTC's log -> ``Diagnostic`` records in the learner's own file, line and column.
+"""Parse NVRTC's log into ``Diagnostic`` records in the learner's own file, line and column.
 
-The log mixes three writers: the C++ front end (``file(line): error: ...``, then the source line and a caret), ptxas
+The log has three sources: the C++ front end (``file(line): error: ...``, then the source line and a caret), ptxas
 (``ptxas error : ...``, which knows kernels but not source lines) and NVRTC itself.
 """
 
@@ -17,11 +17,11 @@ from gemm_lessons.engine.compiler import source as cuda_source
 from gemm_lessons.engine.records.frozen import dataclass
 
 Severity = Literal["error", "warning"]
-NAME_EXPRESSION_FILE = "__nv_name_map"  # what NVRTC calls the text that asks for the kernel's name
+NAME_EXPRESSION_FILE = "__nv_name_map"  # NVRTC's file name for the text that requests the kernel's name
 
 
 def printable(text: str) -> str:
-    """``text`` with an escape for what a terminal would obey or hide: it may come out of anybody's file."""
+    """Escape the characters of ``text`` that a terminal would interpret or hide: it may be from an untrusted file."""
     return text if text.isprintable() else "".join(c if c.isprintable() else _escape(c) for c in text)
 
 
@@ -55,12 +55,12 @@ _CARET = re.compile(r"^ *\s*\^\s*$")
 _NOISE = re.compile(r"^(\d+ (catastrophic )?errors? detected|Remark: |Compilation terminated|\s*$)")
 _TYPES = re.compile(r"\s*((?:argument|operand) types are: .*)")
 _FRAGMENTS = re.compile(r"\b(?:nvcuda::)?wmma::|, void(?=>)")
-MOST_UNFIT = 2  # functions of a name, of which a message says why they do not fit
+MOST_UNFIT = 2  # candidate functions for which a message explains the mismatch
 _PTXAS = re.compile(r"^\s*ptxas (?P<kind>error|fatal|warning)\s*: (?P<text>.*)")
 _PTXAS_LINE = re.compile(r"^\s*ptxas .*?, line (?P<line>\d+); (?P<kind>error|fatal|warning)\s*: (?P<text>.*)")
 _TOO_MUCH_SHARED = re.compile(r"Entry function '(.+)' uses too much shared data \((0x\w+) bytes, (0x\w+) max\)")
 
-# The front end's words -> ours, where it speaks of options or concepts that a learner cannot act on.
+# Replacements for front-end messages about options or concepts that a learner cannot act on.
 _REWORDED: tuple[tuple[re.Pattern[str], str], ...] = (
     (
         re.compile(r"A function without execution space annotations .*"),
@@ -82,15 +82,15 @@ _REWORDED: tuple[tuple[re.Pattern[str], str], ...] = (
 def parse_log(
     log: str, path: str, source: str, ptx: str = "", names: Mapping[str, str] | None = None
 ) -> tuple[Diagnostic, ...]:
-    """The messages of an NVRTC log, in order and each once.
+    """Return the messages of an NVRTC log, in order and without duplicates.
 
-    ``path`` and ``source`` are the learner's file; ``ptx`` what there is of it, to find source lines for ptxas;
-    ``names`` maps file names in the log to those to show.
+    ``path`` and ``source`` are the learner's file. ``ptx`` is the PTX, possibly partial, to find source lines for
+    ptxas. ``names`` maps file names in the log to those to show.
     """
     front_end = _front_end(log, path, source, names or {})
     unique = dict.fromkeys([*front_end, *_ptxas(log, path, source, ptx)])
     tokens = [d for d in unique if d.message == "unrecognized token"]
-    followed = {(d.file, d.line, d.column) for d in tokens}  # "expected a ..." at the same place says nothing new
+    followed = {(d.file, d.line, d.column) for d in tokens}  # "expected a ..." at the same position adds nothing
     return tuple(
         _foreign_character(d, path, source) if d in tokens else _missing_end(d, path, source)
         for d in unique
@@ -99,7 +99,7 @@ def parse_log(
 
 
 def _foreign_character(found: Diagnostic, path: str, source: str) -> Diagnostic:
-    """Names of CUDA C++ are ASCII; say which character it was, since it may look like an ASCII one."""
+    """Names of CUDA C++ are ASCII. Name the other character, since it may look like an ASCII one."""
     lines = source.split("\n")  # splitlines() also splits at form feeds and the like
     if found.file != path or not found.column or found.line > len(lines) or found.column > len(lines[found.line - 1]):
         return found
@@ -109,7 +109,7 @@ def _foreign_character(found: Diagnostic, path: str, source: str) -> Diagnostic:
 
 
 def _missing_end(found: Diagnostic, path: str, source: str) -> Diagnostic:
-    """A semicolon is missed where the next line begins: say which line should have ended with it."""
+    """A missing semicolon is reported at the next line: name the line that should have ended with it."""
     if found.message != 'expected a ";"' or found.file != path or not found.column:
         return found
     lines = cuda_source.without_comments(source).split("\n")
@@ -150,7 +150,7 @@ Message = tuple[re.Match[str], list[str]]  # its first line, and those below it
 
 
 def _with_notes(messages: Sequence[Message]) -> Iterator[tuple[Message, list[Message]]]:
-    """Each error or warning with the notes behind it; without those on why each of many functions does not fit."""
+    """Yield each error or warning with its notes, without the notes on mismatches of many overloads."""
     starts = [index for index, (head, _) in enumerate(messages) if head["kind"] not in ("note", "remark")]
     for start, end in itertools.pairwise((*starts, len(messages))):
         notes = list(messages[start + 1 : end])
@@ -160,13 +160,13 @@ def _with_notes(messages: Sequence[Message]) -> Iterator[tuple[Message, list[Mes
 
 
 def _types(body: Sequence[str]) -> str:
-    """What was handed to a function or an operator that does not take it, without the namespace of fragments."""
+    """Return the argument types that a function or operator does not take, without the namespace of fragments."""
     found = next((match for line in body if (match := _TYPES.match(line))), None)
     return f"; {_FRAGMENTS.sub('', found[1])}" if found else ""
 
 
 def _instantiation(body: Sequence[str]) -> str:
-    """For which template arguments: the innermost instantiation, and the outermost, where the learner's code is."""
+    """Return the template arguments: of the innermost instantiation, and of the outermost, in the learner's code."""
     lines = [line.strip() for line in body]
     start = next((index for index, line in enumerate(lines) if line.startswith("detected during")), None)
     if start is None:
@@ -176,7 +176,7 @@ def _instantiation(body: Sequence[str]) -> str:
 
 
 def _column(source_line: str, caret_line: str) -> int:
-    """NVRTC prints two spaces before the source line, and counts bytes; we count characters, from 1."""
+    """Return the column in characters, from 1. NVRTC prints two spaces before the source line, and counts bytes."""
     before = source_line.encode()[2 : caret_line.index("^")]
     return len(before.decode(errors="ignore")) + 1
 
@@ -191,7 +191,7 @@ def _finished(found: Diagnostic) -> Diagnostic:
 
 
 def explain_missing(file: str) -> str:
-    """What to say of an included file that is not there."""
+    """Explain that an included file does not exist."""
     if re.match(r"(nv|cuda|thrust|cub)/", file):
         advice = "; NVIDIA's C++ core libraries are a wheel of their own: pip install nvidia-cuda-cccl"
     else:
@@ -229,7 +229,7 @@ def _about_kernel(text: str, severity: Severity, path: str, source: str, ptx: st
 
 
 def _too_much_shared(entry: str, used: int, limit: int, path: str, source: str, ptx: str) -> Diagnostic:
-    """Blame the largest shared array of the kernel, and count what all of them take."""
+    """Locate the error at the kernel's largest shared array, and add up all of them."""
     start = ptx.find(f".entry {entry}(")
     arrays = re.findall(r"\.shared\s+\.align\s+\d+\s+\.b8\s+(\S+)\[(\d+)\]", ptx[: ptx.find("\n}", start)])
     message = (
@@ -246,7 +246,7 @@ def _too_much_shared(entry: str, used: int, limit: int, path: str, source: str, 
 
 
 def _source_line(ptx: str, ptx_line: int) -> tuple[str, int] | None:
-    """File and line of the last ``.loc`` at or before a line of the PTX text."""
+    """Return file and line of the last ``.loc`` at or before a line of the PTX text."""
     before = "\n".join(ptx.splitlines()[:ptx_line])
     found = re.findall(r"^\s*\.loc\s+(\d+)\s+(\d+)", before, re.M)
     if not found:
@@ -256,9 +256,9 @@ def _source_line(ptx: str, ptx_line: int) -> tuple[str, int] | None:
 
 
 def plain_name(mangled: str) -> str:
-    """The innermost plain name of a mangled one: ``_ZZ4gemmPfE2As`` -> ``As``, ``_Z4tileILi64EEvPf`` -> ``tile``.
+    """Return the innermost plain name: ``_ZZ4gemmPfE2As`` -> ``As``, ``_Z4tileILi64EEvPf`` -> ``tile``.
 
-    Only as much of the Itanium C++ ABI's mangling as names of kernels, functions and shared arrays need.
+    It knows only as much of the Itanium C++ ABI's mangling as kernels, functions and shared arrays need.
     """
     if mangled.startswith("_ZZ"):  # _ZZ <function> E <length> <local name> [_ <number of the scope>]
         for match in re.finditer(r"E([1-9]\d*)", mangled):
@@ -283,7 +283,7 @@ def base_name(entry: str) -> str:
 def explain_failure(
     found: tuple[Diagnostic, ...], log: str, path: str, source: str, entry: str
 ) -> tuple[Diagnostic, ...]:
-    """Errors about the name that was asked for are put in terms of the file, and only shown when all else is right."""
+    """Put errors about the requested name in terms of the file. Show them only if there are no other errors."""
     own = tuple(d for d in found if d.file != NAME_EXPRESSION_FILE)
     if any(d.severity == "error" for d in own):
         return own
@@ -295,7 +295,7 @@ def explain_failure(
 
 
 def _out_of_sight(name: str, source: str, line: int) -> str:
-    """Why the compiler does not see a kernel that the file has."""
+    """Return why the compiler does not see a kernel that the file has."""
     condition = cuda_source.condition_around(source, line)
     if condition is None or cuda_source.is_in_namespace(source, line):
         return f"{name} stands inside a namespace: call it by its full name, such as ns::{name}"

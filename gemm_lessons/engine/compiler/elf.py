@@ -1,4 +1,4 @@
-"""The sections of a cubin, and what of them says where its source files lie."""
+"""Sections of a cubin, and the file names in its line table."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from collections.abc import Sequence
 
 from gemm_lessons.engine.records.frozen import dataclass
 
-NO_BITS = 8  # a section that is all zeros, and not in the file
+NO_BITS = 8  # a section of zeros that is not in the file
 LINES = ".debug_line"
 PLACES_OF_LINES = ".rela.debug_line"
-HEADER_BYTES = 10  # of a table of lines, as far as the length of its names
+HEADER_BYTES = 10  # of a line table's header, up to its length field for the names
 
 
 @dataclass(frozen=True)
 class Section:
-    """One ELF section; ``kind`` packs its type, flags, links, and the size of what is not in the file."""
+    """One ELF section. ``kind`` packs its type, flags, links, and the size of a section that is not in the file."""
 
     name: str
     data: bytes
@@ -23,7 +23,10 @@ class Section:
 
 
 def sections(cubin: bytes) -> list[Section]:
-    """The sections of a 64-bit little-endian ELF file (System V ABI, chapter 4). Raises ``ValueError`` otherwise."""
+    """Return the sections of a 64-bit little-endian ELF file (System V ABI, chapter 4).
+
+    Raise ``ValueError`` otherwise.
+    """
     if cubin[:6] != b"\x7fELF\x02\x01":
         raise ValueError("not a 64-bit ELF file")
     start = struct.unpack_from("<Q", cubin, 0x28)[0]
@@ -42,10 +45,10 @@ def sections(cubin: bytes) -> list[Section]:
 
 
 def without_file_names(cubin: bytes) -> tuple[list[bytes], list[str]]:
-    """A cubin in pieces without the names of its source files, and those names.
+    """Return a cubin in pieces without the names of its source files, and those names.
 
-    A kernel that is compiled in two folders gives the same pieces. It is left whole, with no names, where its table of
-    lines is not understood, or has a name twice or one that is not printed as it stands. Source: DWARF 3, chapter 6.2,
+    A kernel compiled in two folders gives the same pieces. The cubin is left whole, without names, if its line table is
+    not understood, or has a duplicate name or one that would be printed differently. Source: DWARF 3, chapter 6.2,
     "Line Number Information".
     """
     whole: tuple[list[bytes], list[str]] = [cubin], []
@@ -56,14 +59,14 @@ def without_file_names(cubin: bytes) -> tuple[list[bytes], list[str]]:
         program = HEADER_BYTES + header
         if version not in (2, 3) or unit + 4 != len(lines):  # of one file, as NVRTC makes them
             return whole
-        names_at = 15 + lines[14] - 1  # behind the number of operands of each standard opcode
+        names_at = 15 + lines[14] - 1  # after the number of operands of each standard opcode
         names, folders = _names(lines[names_at:program])
     except (StopIteration, ValueError, IndexError, struct.error, UnicodeDecodeError):
         return whole
     plain = all(name.isprintable() and name.isascii() and not set('"\\') & set(name) for name in names)
     if not plain or len(set(names)) < len(names):
         return whole
-    pieces = [cubin[:0x20], cubin[0x30:0x40]]  # its header, without the places of its tables
+    pieces = [cubin[:0x20], cubin[0x30:0x40]]  # the header, without the offsets of its tables
     for part in parts:
         data = part.data
         if part.name == LINES:
@@ -77,7 +80,7 @@ def without_file_names(cubin: bytes) -> tuple[list[bytes], list[str]]:
 
 
 def _names(table: bytes) -> tuple[list[str], Sequence[int]]:
-    """Folders, then files with the number of their folder: the full names, and the folders' numbers."""
+    """Return full file names, and their folders' numbers. The table has folders, then files with a folder's number."""
     folders, at = [""], 0
     while table[at]:
         end = table.index(0, at)
@@ -88,7 +91,7 @@ def _names(table: bytes) -> tuple[list[str], Sequence[int]]:
     while table[at]:
         end = table.index(0, at)
         folder, at_time = _number(table, end + 1)
-        _, at_length = _number(table, at_time)  # when the file was written, and how long it is: some compilers say so
+        _, at_length = _number(table, at_time)  # modification time and length of the file; some compilers write them
         names.append(folders[folder] + table[at:end].decode())
         numbers.append(folder)
         _, at = _number(table, at_length)
@@ -98,7 +101,7 @@ def _names(table: bytes) -> tuple[list[str], Sequence[int]]:
 
 
 def _number(table: bytes, at: int) -> tuple[int, int]:
-    """An unsigned number of seven bits a byte (LEB128), and where it ends."""
+    """Decode an unsigned LEB128 number. Return it and its end."""
     value = shift = 0
     while table[at] & 0x80:
         value |= (table[at] & 0x7F) << shift

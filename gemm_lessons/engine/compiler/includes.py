@@ -1,9 +1,9 @@
-"""What a source may read: its own folder, the folders that it is compiled with, the kit's and CUDA's headers.
+"""The files that a source may read: its own folder, its include folders, the kit's and CUDA's headers.
 
-``forbidden`` reads the text, its own headers included, and gives the first line that names another file: by ``..``, by
-an absolute path, by a link that leads out, or through a device or a pipe, which would never end. A name must stand in
-the text, written out or as the value of a macro; one that is put together of pieces is refused, as nobody can say what
-it names. Branches that the preprocessor leaves out count, too. ``wall`` stands behind it.
+``forbidden`` reads the text, with its own headers, and returns the first line that names another file: by ``..``, by an
+absolute path, by a link that leads out, or through a device or a pipe, which would never end. A name must be written in
+the text or be the value of a macro. A name pasted from pieces is rejected, because it cannot be resolved here. Branches
+that the preprocessor skips count, too. ``landlock`` is the second line of defence.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from gemm_lessons.engine.records.frozen import dataclass
 
 MOST_BYTES = 16 << 20  # of one header
 MOST_FILES = 5000
-SYSTEM = ("/proc", "/dev", "/sys")  # what is there for one process need not be there for another
+SYSTEM = ("/proc", "/dev", "/sys")  # files there may differ between processes
 PIECES = 'the name of an included file must be written out here: "name" or <name>'
 INCBIN = ".incbin reads a file into the program, which is not allowed"
 
@@ -29,8 +29,8 @@ _WORD = re.compile(r"include(?:_next)?\b|import\b|embed\b|__has_|\.incbin\b")  #
 _DIRECTIVE = re.compile(rf"{_HEAD}(?:include|include_next|import|embed)\b[ \t]*(?P<name>[^\n]*)", re.M)
 _WRITTEN = re.compile(r'"([^"\n]+)"|<([^>\n]+)>')
 _UNUSUAL = re.compile(r"\r(?!\n)|\?\?|[\f\v\x01]|\\[ \t\r]*\n")
-# Only for a closer look, so not compiled before. Words and numbers are taken as a whole: in FOOR"(" no raw string
-# begins, in 1'000 no character.
+# Compiled only for a closer look. Words and numbers are matched as a whole: FOOR"(" does not begin a raw string, and
+# 1'000 does not begin a character.
 _HAS = r"\b__has_(?:include|include_next|embed)\b(?P<call>[ \t]*\([ \t]*)?(?=(?P<name>[^\n]*))"
 _ASKED_FOR = r"(?:\bdefined[ \t]*\(?|#[ \t]*(?:ifn?|elifn?)def)[ \t]*$"
 _DEFINED = rf"(?m){_HEAD}define[ \t]+(\w+)(\(?)[ \t]*([^\n]*)"
@@ -40,14 +40,14 @@ _TOKEN = (
     rf"|{_HEAD}(?:include\w*|import|embed)[ \t]*<[^>\n]*>|[A-Za-z_$][\w$]*|\.?\d(?:'?\w|[eEpP][+-]|\.)*"
     r"""|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'"""
 )
-_JOINT = "\x01"  # stands for a line's end that is none: lines are counted by it
+_JOINT = "\x01"  # marks a joined line end; keeps the count of lines
 
 
 @dataclass(frozen=True)
 class Places:
     """``name`` is the source's absolute name, ``path`` as it is shown; ``folders`` are searched, ``system`` trusted.
 
-    ``withheld`` are files that may not be included although they lie where others may, such as a solution.
+    ``withheld`` files may not be included although they are in an allowed folder, such as a solution.
     """
 
     name: str
@@ -58,24 +58,24 @@ class Places:
 
     @cached_property
     def roots(self) -> tuple[str, ...]:
-        """All that may be read lies below these, once links are followed."""
+        """Folders that contain every readable file, after resolving links."""
         folders: list[str | Path] = [os.path.dirname(self.name), *self.folders, *self.system]
         return tuple(os.path.realpath(folder) for folder in folders)
 
     def hold(self, place: str | Path) -> bool:
-        """Whether a file, links followed, lies in one of the folders."""
+        """Return whether a file, after resolving links, is in one of the folders."""
         return _within(os.path.realpath(place), self.roots)
 
 
 def forbidden(source: str, places: Places, defines: Mapping[str, str | int] | None = None) -> Diagnostic | None:
-    """The first line that would read what it may not; None when there is none."""
+    """Return the first line that would read a forbidden file; None if there is none."""
     reader = _Reader(places, {name: {str(value)} for name, value in (defines or {}).items()})
     return reader.look(source)
 
 
 @dataclass(frozen=True)
 class _Wanted:
-    """A name of a file, as written, and the line of the text where it stands."""
+    """A file name as written, and its line in the text."""
 
     text: str
     line: int
@@ -83,7 +83,7 @@ class _Wanted:
 
 
 class _Refused(Exception):
-    """Where, and what to say of it."""
+    """A name is refused: its position, and the message."""
 
     def __init__(self, wanted: _Wanted, message: str) -> None:
         super().__init__(message)
@@ -91,7 +91,7 @@ class _Refused(Exception):
 
 
 class _Reader:
-    """One look at a source and at all that it includes of its own."""
+    """One check of a source and of everything it includes from its own folders."""
 
     def __init__(self, places: Places, macros: dict[str, set[str]]) -> None:
         self._places = places
@@ -112,7 +112,7 @@ class _Reader:
                 if len(texts) > MOST_FILES:
                     raise _Refused(_Wanted("", 1, file), f"includes more than {MOST_FILES:,} files")
                 computed += self._written(text, file)
-                if computed and not self._waiting:  # every macro of the texts is there to be known
+                if computed and not self._waiting:  # the macros of all texts are known now
                     self._computed(computed, texts)
         except _Refused as found:
             file = found.wanted.file
@@ -121,13 +121,13 @@ class _Reader:
         return None
 
     def _written(self, text: str, file: str) -> list[_Wanted]:
-        """Follow the names that are written out; the others."""
+        """Follow the names that are written out; return the others."""
         before = set(self._tried)
         if (plain := _plain_names(text, file)) is not None:
             try:
                 for wanted in plain:
                     self._follow(wanted, wanted.text)
-            except _Refused:  # it may stand in a comment
+            except _Refused:  # it may be in a comment
                 self._tried = before
             else:
                 return []
@@ -156,7 +156,7 @@ class _Reader:
                 self._follow(wanted, value)
 
     def _values(self, text: str) -> Iterator[str | None]:
-        """What a macro's name may stand for, in quotes or angle brackets; None for what the text does not tell."""
+        """Yield what a macro may expand to, in quotes or angle brackets; None for what the text does not show."""
         waiting, known = [text], set[str]()
         while waiting:
             word = re.sub(r"[ \t)]*(?:&&.*|\|\|.*)?$", "", waiting.pop())
@@ -172,7 +172,7 @@ class _Reader:
                 yield None
 
     def _follow(self, wanted: _Wanted, text: str) -> None:
-        """Raises ``_Refused`` if a name leads out. A file of the user's is to be looked at as well."""
+        """Raise ``_Refused`` if a name leads out. Queue a file of the user's for a check."""
         match = _WRITTEN.match(text)
         if match is None:
             raise _Refused(wanted, PIECES)
@@ -195,7 +195,7 @@ class _Reader:
                 found, plain = os.stat(place), False
             else:
                 plain = name != ".."
-        except (OSError, ValueError):  # not there, or no name of a file
+        except (OSError, ValueError):  # it does not exist, or the name is invalid
             if leaves and self._leads_out(place, name, False):
                 raise _Refused(wanted, _outside(name, False)) from None
             return
@@ -244,7 +244,7 @@ def _is(found: os.stat_result, other: Path) -> bool:
 
 
 def _plain_names(text: str, file: str) -> list[_Wanted] | None:
-    """The names of a text in which nothing but plain lines can include a file; None where that takes a closer look."""
+    """Return the names of a text in which only plain lines can include a file; None if it needs a closer look."""
     if _UNUSUAL.search(text):
         return None
     found = [
@@ -255,7 +255,7 @@ def _plain_names(text: str, file: str) -> list[_Wanted] | None:
 
 
 def _variants(text: str) -> Iterator[str]:
-    """The text with its lines joined; where compilers differ about what joins them, once for each way."""
+    """Yield the text with its lines joined; once per way, if compilers differ about the join."""
     text = re.sub(r"[\f\v]", " ", re.sub(r"\r\n?", "\n", text.replace(_JOINT, " ")))
     yield text.replace("\\\n", _JOINT)
     if re.search(r"\\[ \t]+\n", text):
@@ -265,21 +265,21 @@ def _variants(text: str) -> Iterator[str]:
 
 
 def _without_comments(text: str) -> str:
-    """A text with joined lines made whole, a blank for each comment, raw strings on one line."""
+    """Return the text with joined lines made whole, a blank for each comment, raw strings on one line."""
 
     def blank(match: re.Match[str]) -> str:
         if match[0].startswith(("//", "/*")):
             return " " + _JOINT * match[0].count("\n") + _JOINT * match[0].count(_JOINT)
         return match[0].replace("\n", _JOINT) if match["raw"] else match[0]
 
-    if _JOINT in text:  # inc\<newline>lude: what joins them goes to the end of the line
+    if _JOINT in text:  # inc\<newline>lude: the joint moves to the end of the line
         lines = text.split("\n")
         text = "\n".join(line.replace(_JOINT, "") + _JOINT * line.count(_JOINT) for line in lines)
     return re.sub(_TOKEN, blank, text)
 
 
 def _names(text: str, file: str) -> Iterator[_Wanted]:
-    """Every name of a file in a text without comments, as it is written. Raises ``_Refused``."""
+    """Yield every file name in a text without comments, as written. Raise ``_Refused``."""
 
     def wanted(match: re.Match[str], name: str = "") -> _Wanted:
         before = text[: match.start()]

@@ -1,7 +1,7 @@
-"""What a compiling thread can open: the folders that its question names, CUDA's libraries, nothing else.
+"""Landlock rules for a compiling thread: it may open the folders of its request and CUDA's libraries, nothing else.
 
-``includes`` tells what a source may read, with a message; this is Linux's own word on it, for what a text can hide.
-Source: Linux, "Landlock: unprivileged access control" (since 5.13). Where that is missing, ``includes`` stands alone.
+``includes`` checks what a source may read and explains a refusal. Landlock enforces it, for what a text can hide.
+Source: Linux, "Landlock: unprivileged access control" (since 5.13). Without Landlock, ``includes`` is the only check.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 
 CREATE_RULESET, ADD_RULE, RESTRICT_SELF = 444, 445, 446  # the same numbers on every architecture
-VERSION = 1  # a flag: which version of Landlock
+VERSION = 1  # a flag: return the version of Landlock
 BENEATH_PATH = 1
 READ_FILE = 1 << 2
 NO_NEW_PRIVILEGES = 38
@@ -21,19 +21,21 @@ LIBRARIES = ("/lib", "/lib64", "/usr/lib", "/usr/lib64")  # NVRTC loads a second
 
 
 def confine(folders: Iterable[str]) -> bool:
-    """From here on the calling thread, and no other, reads files of these folders only; False where Linux cannot."""
+    """Restrict the calling thread, and no other, to reading files of these folders. Return False if Linux cannot."""
     places = {place for one in (*folders, *LIBRARIES) for place in _really(one)}
     return restrict(READ_FILE, dict.fromkeys(places, READ_FILE))
 
 
 def version() -> int:
-    """Of Landlock; 0 where there is none."""
+    """Return the version of Landlock; 0 without it."""
     return max(0, int(_libc().syscall(CREATE_RULESET, None, ctypes.c_size_t(0), VERSION)))
 
 
 def restrict(handled: int, places: Mapping[str, int], net: int = 0, scoped: int = 0) -> bool:
-    """From here on the calling thread does of what is ``handled`` only what is allowed beneath each place; False where
-    Linux cannot. ``net`` and ``scoped``, for versions that know them, have no exceptions."""
+    """Restrict the calling thread: of the actions ``handled``, allow only those listed for each place.
+
+    ``net`` and ``scoped``, for versions that know them, have no exceptions. Return False if Linux cannot.
+    """
     libc = _libc()
     words = [handled, net, scoped][: 3 if scoped else 2 if net else 1]
     attributes = struct.pack(f"{len(words)}Q", *words)
@@ -48,7 +50,7 @@ def restrict(handled: int, places: Mapping[str, int], net: int = 0, scoped: int 
                 continue
             failed = libc.syscall(ADD_RULE, rules, BENEATH_PATH, struct.pack("=Qi", allowed, place), 0)
             os.close(place)
-            if failed:  # a file system without: better no wall than a folder that its owner cannot read
+            if failed:  # a file system without support: rather no rules than a folder that its owner cannot read
                 return False
         return bool(libc.prctl(NO_NEW_PRIVILEGES, 1, 0, 0, 0) == 0 and libc.syscall(RESTRICT_SELF, rules, 0) == 0)
     finally:
@@ -61,7 +63,7 @@ def _libc() -> ctypes.CDLL:
 
 @cache
 def linked(folder: str) -> frozenset[str]:
-    """Where the files of an installed folder really are: some installers fill it with links into a store."""
+    """Return where the files of an installed folder really are: some installers fill it with links into a store."""
     try:
         with os.scandir(folder) as entries:
             links = [entry.path for entry in entries if entry.is_symlink()]

@@ -1,8 +1,8 @@
-"""Can an index of a thread's own array run past its end? Read off the source, as far as loops with fixed bounds go.
+"""Bounds check of local array indices in the source, for loops with fixed bounds.
 
-The compiler keeps such arrays in registers: an index past the end leaves no access behind that anybody could see. To
-compile once more with the arrays in memory shows it, but takes as long as a fifth of a run. So this asks first, and
-what it cannot prove is looked at.
+The compiler keeps such arrays in registers, so an index past the end leaves no access that could be checked. A second
+compilation with the arrays in memory shows it, but takes as long as a fifth of a run. This check runs first; only what
+it cannot prove needs the second compilation.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ ARRAY = re.compile(
     r"(?P<sizes>(?:\[[^\]\n]+\])+)\s*(?:=\s*\{[^;]*\})?;",
     re.MULTILINE,
 )
-# Statements that declare arrays, also several in one, of types that kernels are made of.
+# Statements that declare arrays, also several in one, of types that kernels use.
 DECLARES = re.compile(
     r"^[ \t]*(?:const[ \t]+)?(?:float|double|int|unsigned|half|__half|char|u?int\d+_t)[234]?"
     r"[ \t]+\w+[^;={}()]*\[[^;]*;",
@@ -45,7 +45,7 @@ MOST_CASES = 1 << 14
 
 @dataclass(frozen=True)
 class _Loop:
-    """``values``: what the variable is in turn, where that is known; ``start`` and ``end`` of the body in the text."""
+    """``values``: the values of the variable in order, if known; ``start`` and ``end`` of the body in the text."""
 
     name: str
     values: tuple[int, ...] | None
@@ -54,7 +54,7 @@ class _Loop:
 
 
 def may_run_past(source: str, defines: Mapping[str, int]) -> bool:
-    """Whether some index of a local array is not known to stay inside. False where there is no such array."""
+    """Return whether some index of a local array may be out of bounds. False without such an array."""
     plain = _plain(source)
     lexed = Lexed(plain)
     text = _without_shared_structs(plain, lexed)
@@ -71,13 +71,13 @@ def may_run_past(source: str, defines: Mapping[str, int]) -> bool:
 
 
 def _plain(source: str) -> str:
-    """Without comments, strings and preprocessor lines but what macros stand for; the rest keeps its place."""
+    """Blank comments, strings and preprocessor lines except macro values. Everything else keeps its position."""
     hidden = (it for it in tokens(source) if it.kind in NO_CODE or (it.kind == "directive" and not it.macro))
     return blanked(source, ((it.start, it.end) for it in hidden)).replace("#", " ")
 
 
 def _without_shared_structs(text: str, lexed: Lexed) -> str:
-    """Without the members of types that only shared memory and pointers are made of."""
+    """Blank the members of types used only for shared memory and pointers."""
     for match in STRUCT.finditer(text):
         end = lexed.code[lexed.after(_index(lexed, match.end() - 1)) - 1].end
         others = [other for other in re.finditer(rf"\b{match[1]}\b", text) if not match.start() <= other.start() < end]
@@ -91,12 +91,12 @@ def _without_shared_structs(text: str, lexed: Lexed) -> str:
 
 
 def _statement_before(text: str, at: int) -> str:
-    """What stands before the name of a type: where that is ``__shared__``, what is declared is no thread's own."""
+    """Return the text before a type's name: after ``__shared__``, a declaration is not local."""
     return text[1 + max(text.rfind(end, 0, at) for end in ";{}") : at]
 
 
 def _arrays(text: str, constants: Mapping[str, int]) -> Iterator[tuple[str, tuple[int | None, ...], int]]:
-    """Name, dimensions and where the declaration ends."""
+    """Yield name, dimensions and the end of each declaration."""
     for match in ARRAY.finditer(text):
         words = (*match["before"].split(), match["type"])
         if not any(word in NOT_OWN for word in words):
@@ -124,12 +124,12 @@ def _step(text: str, name: str, constants: Mapping[str, int]) -> int | None:
 
 
 def _index(lexed: Lexed, position: int) -> int:
-    """Of the first token at or behind a place in the text."""
+    """Return the index of the first token at or after a position in the text."""
     return bisect_left(lexed.code, position, key=lambda token: token.start)
 
 
 def _end_of_statement(lexed: Lexed, at: int) -> int:
-    """The index behind the statement that begins at ``at``."""
+    """Return the index after the statement that begins at ``at``."""
     if lexed.text(at) in ("for", "while", "if") and lexed.text(at + 1) == "(":
         end = _end_of_statement(lexed, lexed.after(at + 1))
         return _end_of_statement(lexed, end + 1) if lexed.text(end) == "else" else end
@@ -156,7 +156,8 @@ def _stays_inside(
             return False
         vector = VECTOR.search(text[max(0, at - 80) : at])
         beyond = int(vector["side"] or 4) - 1 if vector else 0
-        here = {loop.name: loop.values for loop in loops if loop.start <= at < loop.end}  # inner ones come later
+        # Inner loops are later in the list.
+        here = {loop.name: loop.values for loop in loops if loop.start <= at < loop.end}
         body = max((loop.start for loop in loops if loop.start <= at < loop.end), default=at)
         for local, value in _worked_out(text, body, at):
             indices = [re.sub(rf"\b{local}\b", value, index) for index in indices]
@@ -170,8 +171,10 @@ def _stays_inside(
 
 
 def _worked_out(text: str, start: int, end: int) -> Iterator[tuple[str, str]]:
-    """Constants that statements between two places declare, as far as the second still knows them, with what they are;
-    the last one first. Another of the same name between the two may be the one that is meant: then neither."""
+    """Yield constants declared between two positions and still in scope at the second, with their expressions.
+
+    The last one is first. If a name is declared twice in between, neither is used.
+    """
     for local in reversed(list(LOCAL.finditer(text, start, end))):
         declared = len(re.findall(rf"\b\w+\s+[*&]?\s*{local[1]}\b", text[start:end]))
         if declared == 1 and not _is_closed(text, local.end(), end):
@@ -179,7 +182,7 @@ def _worked_out(text: str, start: int, end: int) -> Iterator[tuple[str, str]]:
 
 
 def _is_closed(text: str, start: int, end: int) -> bool:
-    """Whether the block that ``start`` stands in ends before ``end``."""
+    """Return whether the block around ``start`` ends before ``end``."""
     depth = 0
     for character in text[start:end]:
         depth += (character == "{") - (character == "}")
@@ -189,7 +192,7 @@ def _is_closed(text: str, start: int, end: int) -> bool:
 
 
 def _in_python(text: str) -> str:
-    """An expression of C as Python writes it, in parentheses: ``a ? b : c`` is ``b if a else c``."""
+    """Return a C expression as Python, in parentheses: ``a ? b : c`` is ``b if a else c``."""
     either = EITHER.fullmatch(text)
     return f"({either[2]} if {either[1]} else {either[3]})" if either else f"({text})"
 
@@ -199,7 +202,7 @@ def _indices(text: str) -> list[str]:
 
 
 def _values(text: str, constants: Mapping[str, int], loops: Mapping[str, tuple[int, ...] | None]) -> list[int] | None:
-    """Every value of an index; None where that is not known."""
+    """Return every value of an index; None if unknown."""
     names = sorted(set(re.findall(r"[A-Za-z_]\w*", text)) - {"if", "else"} - (set(constants) - set(loops)))
     ranges = [loops.get(name) or () for name in names]
     if not all(ranges) or math.prod(map(len, ranges)) > MOST_CASES:
@@ -209,7 +212,7 @@ def _values(text: str, constants: Mapping[str, int], loops: Mapping[str, tuple[i
 
 
 def _value(text: str, names: Mapping[str, int]) -> int | None:
-    """An expression of whole numbers, as C computes it; None for anything else."""
+    """Evaluate an integer expression as C does; None for anything else."""
     try:
         return _number(ast.parse(text.strip(), mode="eval").body, names)
     except (SyntaxError, ValueError, ZeroDivisionError):

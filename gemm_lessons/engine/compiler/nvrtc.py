@@ -1,6 +1,6 @@
-"""Finding and binding NVRTC, the CUDA C++ compiler as a library. It needs no driver and no GPU.
+"""Find and bind NVRTC, the CUDA C++ compiler as a library. It needs no driver and no GPU.
 
-Two bindings stand behind one small protocol. CUDA 13, the base install: NVIDIA's ``cuda-bindings``. CUDA 12, the extra
+One small protocol has two bindings. CUDA 13, the base install: NVIDIA's ``cuda-bindings``. CUDA 12, the extra
 ``[cuda12]`` for drivers that are too old for CUDA 13: the library itself through ``ctypes``, because ``cuda-bindings``
 and CuPy both ask ``cuda-pathfinder`` for "the" NVRTC, which is one per process and prefers the newer of two installed.
 All of it is imported and loaded inside functions: ``gemm-lessons list`` must start without.
@@ -26,9 +26,9 @@ OLDEST_ARCH = {13: 75, 12: 50}
 
 @dataclass(frozen=True)
 class Translation:
-    """What NVRTC made of one program. ``ok`` False: only ``log`` (and sometimes ``ptx``) is meaningful.
+    """NVRTC's result for one program. If ``ok`` is False, only ``log`` (and sometimes ``ptx``) is meaningful.
 
-    ``called``: (folder, the name that it has in here) of every folder that ``padding`` gave another name.
+    ``called``: (folder, its name in here) of every folder that ``neutral_paths`` renamed.
     """
 
     ok: bool
@@ -75,7 +75,7 @@ class BindingsNvrtc:
         return bytes(data)
 
     def translate(self, source: str, name: str, options: Sequence[str], expression: str) -> Translation:
-        """As the protocol says. Raises ``KitError`` when NVRTC itself fails."""
+        """Compile, as the protocol says. Raise ``KitError`` if NVRTC itself fails."""
         program = self._call("nvrtcCreateProgram", source.encode(), name.encode(errors="replace"), 0, [], [])
         try:
             self._call("nvrtcAddNameExpression", program, expression.encode())
@@ -84,7 +84,7 @@ class BindingsNvrtc:
             if status == self._ok:
                 lowered = self._call("nvrtcGetLoweredName", program, expression.encode()).decode()
                 return Translation(True, log, lowered, _text(self._read(program, "PTX")), self._read(program, "CUBIN"))
-            # ptxas runs after the PTX is there, and its errors are explained by looking into it.
+            # ptxas runs after the PTX is made, and the PTX explains its errors.
             ptx = _text(self._read(program, "PTX")) if "ptxas" in log else ""
             return Translation(False, log or status.name, ptx=ptx)
         finally:
@@ -114,7 +114,7 @@ class LibraryNvrtc:
         return data.raw
 
     def translate(self, source: str, name: str, options: Sequence[str], expression: str) -> Translation:
-        """As the protocol says. Raises ``KitError`` when NVRTC itself fails."""
+        """Compile, as the protocol says. Raise ``KitError`` if NVRTC itself fails."""
         program = ctypes.c_void_p()
         title = name.encode(errors="replace")
         self._call("nvrtcCreateProgram", ctypes.byref(program), source.encode(), title, 0, None, None)
@@ -143,7 +143,7 @@ _loaded: dict[int, Nvrtc] = {}
 
 
 def load(major: int) -> Nvrtc:
-    """The NVRTC of CUDA ``major`` (13 or 12). Raises ``KitError`` that says what to install."""
+    """Return the NVRTC of CUDA ``major`` (13 or 12). Raise ``KitError`` that says what to install."""
     if major not in _loaded:
         _loaded[major] = _load(major)
     return _loaded[major]
@@ -160,7 +160,7 @@ def _load(major: int) -> Nvrtc:
         nvrtc = LibraryNvrtc(library(major) or Path(f"libnvrtc.so.{major}"))
     except ImportError as error:
         raise KitError(f"NVRTC of CUDA {major} is not installed ({error}); {advice}") from error
-    except (RuntimeError, OSError) as error:  # the binding is there, the library is not
+    except (RuntimeError, OSError) as error:  # the binding is installed, the library is not
         raise KitError(f"NVRTC of CUDA {major} could not be loaded ({_first_line(error)}); {advice}") from error
     return nvrtc
 
@@ -174,7 +174,7 @@ def _dotted(version: tuple[int, int]) -> str:
 
 
 def choose_major(arch: str, driver_major: int | None = None) -> int:
-    """The CUDA major to compile with: the newest that both knows ``arch`` (``sm_90``) and the driver can load.
+    """Return the CUDA major to compile with: the newest that knows ``arch`` (``sm_90``) and that the driver can load.
 
     ``driver_major`` is the CUDA major that the driver supports (``cuDriverGetVersion() // 1000``), None without one.
     """
@@ -187,7 +187,7 @@ def choose_major(arch: str, driver_major: int | None = None) -> int:
 
 @cache
 def wheel_folders() -> tuple[Path, ...]:
-    """The ``nvidia`` folders of site-packages, where NVIDIA's wheels put libraries, headers and programs."""
+    """Return the ``nvidia`` folders of site-packages, where NVIDIA's wheels put libraries, headers and programs."""
     spec = importlib.util.find_spec("nvidia")
     return tuple(Path(place) for place in spec.submodule_search_locations or ()) if spec else ()
 
@@ -198,7 +198,7 @@ def _toolkits() -> list[Path]:
 
 
 def library(major: int) -> Path | None:
-    """The NVRTC shared library of a wheel, else of an installed toolkit; None when there is neither."""
+    """Return the NVRTC shared library of a wheel, else of an installed toolkit, else None."""
     places = [folder / place for folder in wheel_folders() for place in (f"cu{major}/lib", "cuda_nvrtc/lib")]
     for place in (*places, *(toolkit / "lib64" for toolkit in _toolkits())):
         found = place / f"libnvrtc.so.{major}"
@@ -208,24 +208,24 @@ def library(major: int) -> Path | None:
 
 
 def library_folders(major: int) -> list[Path]:
-    """The folder of ``library``, where its second library lies, too; none where there is none."""
+    """Return the folder of ``library``, which also holds its second library; empty if there is none."""
     found = library(major)
     return [found.parent] if found else []
 
 
 def library_files(library: Path) -> list[Path]:
-    """The library and the second one beside it, whose name has its version."""
+    """Return the library and the second one beside it, whose name has its version."""
     return [library, *sorted(library.parent.glob("libnvrtc-builtins.so.*"))]
 
 
 def is_library_of(major: int, version: tuple[int, int]) -> bool:
-    """Whether a loaded NVRTC of this version can be ``library(major)``: another copy may have been loaded before."""
+    """Return whether a loaded NVRTC of this version can be ``library(major)``: another copy may be loaded."""
     found = library(major)
     return found is not None and bool(list(found.parent.glob(f"libnvrtc-builtins.so.{_dotted(version)}*")))
 
 
 def include_folders(major: int) -> list[Path]:
-    """Folders with the CUDA headers (``cuda_fp16.h``, ``mma.h``): of the wheels, else of an installed toolkit."""
+    """Return the folders of CUDA's headers (``cuda_fp16.h``, ``mma.h``): the wheels', else an installed toolkit's."""
     # NVRTC 12 reads most headers of CUDA 13 too (tried with 12.9: cuda_fp16.h, cuda_bf16.h, mma.h; not cuda_fp8.h).
     newest = ("cu13/include", "cu13/include/cccl")
     places = newest if major == 13 else ("cuda_runtime/include", "cuda_nvcc/include", newest[0])
@@ -234,7 +234,7 @@ def include_folders(major: int) -> list[Path]:
 
 
 def disassembler() -> Path | None:
-    """``nvdisasm`` of the wheel, else of an installed toolkit, else None."""
+    """Return ``nvdisasm`` of the wheel, else of an installed toolkit, else None."""
     for place in (*(folder / "cu13" for folder in wheel_folders()), *_toolkits()):
         found = place / "bin" / "nvdisasm"
         if found.is_file() and os.access(found, os.X_OK):

@@ -1,10 +1,10 @@
-"""NVRTC in a child process: the compiler crashes on some typing slips, and some programs never finish compiling.
+"""NVRTC in a child process: the compiler crashes on some typing errors, and some programs never finish compiling.
 
-(NVRTC 13.5 ends with a segmentation fault on ``template <int N> __global__ void tile(fl[at *x) {...}``, for one.) One
-child per process and CUDA major stays up and forks for each compilation, so only the first pays for loading NVRTC, and
-all find it fresh, with its heap at the same address: what NVRTC makes of a program depends on those that it compiled
-before, and on where its memory lies (13.5 orders some loads by the addresses of its own objects). Names of folders lie
-there, too: for NVRTC they are always the same (``padding``).
+For example, NVRTC 13.5 has a segmentation fault on ``template <int N> __global__ void tile(fl[at *x) {...}``. One child
+per process and CUDA major stays alive and forks for each compilation. So only the first compilation loads NVRTC, and
+each finds it in its initial state, with its heap at the same address. This matters because the output depends on the
+programs compiled before and on heap addresses (13.5 orders some loads by the addresses of its own objects). Folder
+names are in that heap, too: NVRTC always gets the same ones (``neutral_paths``).
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from gemm_lessons.engine.process.child import Child, ChildDied, ChildHung, Paren
 from gemm_lessons.engine.records.errors import KitError
 from gemm_lessons.engine.records.frozen import dataclass
 
-LEAST_PATIENCE_S = 10.0  # also for a run that may take less time: others may keep the machine busy
+LEAST_PATIENCE_S = 10.0  # lower bound also for a run with less time: other processes may keep the machine busy
 PATIENCE_S = 60.0  # the largest kernel of the course compiles in 1 s
-MEMORY_BYTES = 4 * 2**30  # of address space, beside what the child begins with; a compilation takes about 0.5 GiB
+MEMORY_BYTES = 4 * 2**30  # of address space, besides the child's initial size; a compilation takes about 0.5 GiB
 
 
 @dataclass(frozen=True)
 class Broken:
-    """The compiler gave no answer: it crashed, or it did not finish."""
+    """The compiler crashed, or it did not finish."""
 
     reason: str
     hung: bool
@@ -42,8 +42,10 @@ _lock = threading.Lock()
 def translate(
     major: int, source: str, name: str, options: Sequence[str], expression: str
 ) -> tuple[Translation, tuple[int, int]] | Broken:
-    """``Nvrtc.translate`` in the child, its folders named as there, and NVRTC's version. Raises ``KitError`` when NVRTC
-    is missing or fails."""
+    """Run ``Nvrtc.translate`` in the child, with neutral folder names. Also return NVRTC's version.
+
+    Raise ``KitError`` if NVRTC is missing or fails.
+    """
     question = {"do": "translate", "major": major, "name": name, "options": list(options), "expression": expression}
     blobs = [source.encode(errors="replace")]
     patience = min(PATIENCE_S, max(LEAST_PATIENCE_S, bounds.SLOW * bounds.current().seconds))
@@ -59,7 +61,7 @@ def translate(
         except ChildDied as died:
             _drop(major)
             return Broken(str(died), hung=False)
-        except BaseException:  # Ctrl-C: the answer may still come, and must not be taken for the next one's
+        except BaseException:  # Ctrl-C: a late answer must not be taken for the next request's
             _drop(major)
             raise
     if "problem" in header:
@@ -72,7 +74,7 @@ def translate(
 
 def start(major: int) -> None:
     """Start the child and let it load NVRTC (0.2 s) while the caller does something else."""
-    with _lock, contextlib.suppress(KitError, ChildDied):  # whoever compiles will be told
+    with _lock, contextlib.suppress(KitError, ChildDied):  # the next compilation reports the error
         _child(major)
 
 
@@ -96,11 +98,11 @@ def _close_all() -> None:
 
 
 def main(parent: Parent, major: str) -> None:
-    """The child: load NVRTC, then have it answer until the parent is gone."""
+    """Main function of the child: load NVRTC, then let it answer until the parent exits."""
     import resource
 
     bounds.lower(resource.RLIMIT_AS, bounds.used()[0] + MEMORY_BYTES)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    with contextlib.suppress(KitError):  # whoever compiles will be told
+    with contextlib.suppress(KitError):  # the next compilation reports the error
         tools.prepare(int(major))
     tools.serve(parent, lambda starts_another: None)

@@ -1,6 +1,6 @@
-"""PTX that another compiler wrote -> ``Compiled``, as it is: there is no assembler here, so it has no machine code.
+"""Take PTX of another compiler as ``Compiled``, unchanged. There is no assembler here, so it has no machine code.
 
-Where it has no line table, its own lines take the place of a source's.
+Without a line table, its own lines replace those of a source.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _ENTRY = re.compile(r"\.entry\s+([\w$]+)")
 
 
 def take(source: str, *, path: str, entry: str, **options: Any) -> Compiled | NotCompiled:
-    """PTX as it is, everything else by ``compile_source``, which has the ``options``."""
+    """Take PTX as it is; compile everything else by ``compile_source``, which has the ``options``."""
     return (
         read_ptx(source, path, entry)
         if PTX_HEAD.search(source)
@@ -34,12 +34,12 @@ def take(source: str, *, path: str, entry: str, **options: Any) -> Compiled | No
 
 
 def entries(ptx: str) -> list[str]:
-    """The kernels of a file, by the names that they have there."""
+    """Return the names of the kernels of a file."""
     return _ENTRY.findall(without_comments(ptx))
 
 
 def read_ptx(ptx: str, path: str, entry: str) -> Compiled | NotCompiled:
-    """Kernel ``entry`` of a PTX file, for the architecture that its ``.target`` names."""
+    """Return kernel ``entry`` of a PTX file, for the architecture in its ``.target``."""
     head, known = PTX_HEAD.search(ptx), entries(ptx)
     if head is None or entry not in known:
         has = f"its kernels: {', '.join(known)}" if known else "it has none"
@@ -61,7 +61,7 @@ def read_ptx(ptx: str, path: str, entry: str) -> Compiled | NotCompiled:
 
 
 def _with_lines(ptx: str, path: str) -> Iterator[str]:
-    """Each line; a ``.loc`` before every one that a statement begins in, where the file has none at all."""
+    """Yield each line. If the file has no ``.loc`` at all, insert one before each line that begins a statement."""
     lines, code = ptx.split("\n"), without_comments(ptx).split("\n")
     if any(line.lstrip().startswith(".loc") for line in code):
         yield from lines

@@ -1,4 +1,4 @@
-"""What ptxas reports (registers, spills, shared bytes) and where it puts the shared arrays of a kernel."""
+"""Parse ptxas' report (registers, spills, shared bytes), and compute the layout of a kernel's shared arrays."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from gemm_lessons.engine.hardware.occupancy import Resources
 
 
 def read_resources(log: str, entry: str) -> Resources:
-    """Registers per thread and bytes per block or thread from the ``ptxas -v`` part of the log.
+    """Return registers per thread and bytes per block or thread from the ``ptxas -v`` part of the log.
 
-    Device functions that were not inlined have frames of their own; their spills count, since the kernel pays them.
+    Device functions that were not inlined have stack frames of their own. Their spills count, since the kernel pays
+    them.
     """
     entries = set(re.findall(r"Compiling entry function '(\S+)'", log))
     registers = shared = spills = stack = 0
@@ -35,23 +36,24 @@ _SHARED = re.compile(
 
 
 def read_shared_layout(ptx: str, entry: str, shared_bytes: int) -> tuple[tuple[str, int, int], ...]:
-    """Where ptxas puts the static shared arrays of a kernel: (PTX name, offset, bytes).
+    """Return the layout of a kernel's static shared arrays: (PTX name, offset, bytes).
 
     A cubin has no symbols for them. ptxas keeps the order of the PTX text and aligns each array (checked against the
-    addresses in the machine code of random kernels, ``checks/compiler/test_shared_layout.py``); the total must be
-    the one that ptxas reports, else nothing is claimed and the result is empty.
+    addresses in the machine code of random kernels, ``checks/compiler/test_shared_layout.py``). If the total differs
+    from the one that ptxas reports, the result is empty.
     """
     layout = shared_arrays(ptx, entry)
     end = max((offset + size for _, offset, size in layout), default=0)
     totals = {end}
-    for align in re.findall(r"\.extern\s+\.shared\s+\.align\s+(\d+)", ptx):  # dynamic shared memory lies behind them
+    # Dynamic shared memory follows the static arrays.
+    for align in re.findall(r"\.extern\s+\.shared\s+\.align\s+(\d+)", ptx):
         unit = max(int(align), 16)
         totals.add(-(-end // unit) * unit)
     return layout if shared_bytes in totals else ()
 
 
 def shared_arrays(ptx: str, entry: str) -> tuple[tuple[str, int, int], ...]:
-    """The same for whoever has no machine code: what the rule above says."""
+    """Return the same layout without machine code: by the rule of ``read_shared_layout`` alone."""
     start = re.search(rf"\.entry\s+{re.escape(entry)}\s*\(", ptx)
     if not start:
         return ()

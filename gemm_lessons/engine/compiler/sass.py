@@ -1,6 +1,6 @@
-"""Machine code as text: ``nvdisasm`` output -> ``SassInstruction`` records. Needs no GPU.
+"""Parse machine code as text: ``nvdisasm`` output -> ``SassInstruction`` records. Needs no GPU.
 
-ptxas merges and unrolls shared loads, so widths counted on PTX are wrong; these records carry the widths it chose.
+ptxas merges and unrolls shared loads, so widths counted on PTX are wrong; these records carry the actual widths.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class SassInstruction:
 
     ``opcode`` in full (``LDS.128``), ``width`` bytes per lane (0 unless it accesses memory), ``address`` in bytes from
     the start of the function, ``block`` the number of its basic block, ``text`` with guard and operands
-    (``@P1 LDS.128 R8, [R4+0x10]``), ``labels`` the names that branches and calls know this instruction by.
+    (``@P1 LDS.128 R8, [R4+0x10]``), ``labels`` the names that branches and calls use for this instruction.
     """
 
     opcode: str
@@ -40,7 +40,7 @@ class SassInstruction:
 
 
 CACHE_FORMAT = "gemm-lessons/sass/4"
-PATIENCE_S = 60.0  # of the processor; the largest kernel of the course takes 0.5 s
+PATIENCE_S = 60.0  # of processor time; the largest kernel of the course takes 0.5 s
 
 # Loads, stores, atomics and reductions of every memory space ("CUDA Binary Utilities", table of Hopper instructions).
 _MEMORY = re.compile(
@@ -54,7 +54,8 @@ _BITS = {
 _ENDS_BLOCK = ("BRA", "BRX", "BRXU", "JMP", "JMX", "JMXU", "EXIT", "RET", "CALL", "BREAK", "BSYNC", "KILL", "BPT")
 
 _SECTION = re.compile(r"^\s*\.section\s+\.text\.([^,\s]+)")
-_LINE = re.compile(r'^\s*//## File "(.*?)", line (\d+)( inlined at)?')  # the next one says from where that is called
+# The next such line gives the caller of an inlined line.
+_LINE = re.compile(r'^\s*//## File "(.*?)", line (\d+)( inlined at)?')
 _NAMED = re.compile(r'(?://## File|inlined at) "(?!\0)')
 _LABEL = re.compile(r"^([.$\w]+):")
 _INSTRUCTION = re.compile(r"^\s*/\*([0-9a-f]+)\*/\s+(.*?)\s*;")
@@ -62,7 +63,7 @@ _INSTRUCTION = re.compile(r"^\s*/\*([0-9a-f]+)\*/\s+(.*?)\s*;")
 
 @lru_cache(maxsize=2000)
 def width_of(opcode: str) -> int:
-    """Bytes per lane that a machine instruction moves: ``LDS.128`` -> 16, ``LDG.E`` -> 4, ``FFMA`` -> 0."""
+    """Return the bytes per lane that a machine instruction moves: ``LDS.128`` -> 16, ``LDG.E`` -> 4, ``FFMA`` -> 0."""
     name, *modifiers = opcode.split(".")
     if name in _NOT_MEMORY or not _MEMORY.match(opcode):
         return 0
@@ -72,8 +73,11 @@ def width_of(opcode: str) -> int:
 
 
 def plain_file_name(name: str) -> str:
-    r"""A file name as it is: PTX has bytes outside ASCII as ``\303\251``, ``nvdisasm`` prints that as ``\303/251``, and
-    both have the slashes of ``padding``."""
+    r"""Return the original file name.
+
+    PTX escapes non-ASCII bytes as ``\303\251``, ``nvdisasm`` prints ``\303/251``; both have the padding of
+    ``neutral_paths``.
+    """
     if name.startswith("//"):
         name = f"/{name.lstrip('/')}"
     if "\\" not in name:
@@ -83,8 +87,10 @@ def plain_file_name(name: str) -> str:
 
 
 def disassemble(cubin: bytes) -> str:
-    """``nvdisasm -c -gi`` of a cubin, kept in the cache. Raises ``KitError`` when nvdisasm is missing, and
-    ``UnsupportedKernel`` when it fails."""
+    """Return ``nvdisasm -c -gi`` of a cubin, cached.
+
+    Raise ``KitError`` if nvdisasm is missing, and ``UnsupportedKernel`` if it fails.
+    """
     program = nvrtc.disassembler()
     if program is None:
         raise KitError("nvdisasm is missing; install it with: pip install nvidia-cuda-nvdisasm")
@@ -107,7 +113,7 @@ def disassemble(cubin: bytes) -> str:
 
 
 def _unnamed(text: str, names: Sequence[str]) -> str:
-    """What is kept: with numbers for the names of files, so that it is good for the same code from another folder."""
+    """Replace file names by numbers for the cache, so that the entry fits the same code from another folder."""
     for number, name in enumerate(names):
         text = text.replace(f'"{name}"', f'"\0{number}"')
     return text
@@ -134,8 +140,10 @@ def _disassembled(program: Path, cubin: bytes) -> subprocess.CompletedProcess[st
 
 
 def parse(text: str, entry: str, names: Mapping[str, str] | None = None) -> tuple[SassInstruction, ...]:
-    """The instructions of kernel ``entry`` and of device functions not inlined; not those of other kernels. ``names``
-    are what files that were compiled under another name are called."""
+    """Return the instructions of kernel ``entry`` and of device functions not inlined, not of other kernels.
+
+    ``names``: original names of files that were compiled under another name.
+    """
     instructions: list[SassInstruction] = []
     sections = _sections(text)
     for name, lines in sections.items():
@@ -161,7 +169,7 @@ def _parse_section(lines: list[str], instructions: list[SassInstruction], names:
     fresh = True  # nothing yet in this block
     file, line_number = "", None
     called = names.get(file, file)
-    inlined = False  # the last line was a place whose caller follows
+    inlined = False  # the last line was a position whose caller follows
     labels: list[str] = []
     for line in lines:
         if match := _INSTRUCTION.match(line):

@@ -1,6 +1,6 @@
-"""Reading CUDA C++ as text, without compiling it: kernels, includes, where a name stands.
+"""Read CUDA C++ as text, without compiling it: kernels, includes, positions of names.
 
-For messages and for the cache key only; what the code means is the compiler's business.
+Used for messages and for the cache key only; the compiler decides what the code means.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from gemm_lessons.engine.compiler.tokens import ANGLES, OPENING, Lexed, tokens
 from gemm_lessons.engine.compiler.tokens import without_comments as without_comments
 from gemm_lessons.engine.records.frozen import dataclass
 
-# The head of a PTX file, and what it is for.
+# The head of a PTX file.
 PTX_HEAD = re.compile(r"^[ \t]*\.version\s+\d.*\n(?:[ \t\r]*(?://.*)?\n)*[ \t]*\.target\s+(\w+)", re.M)
-# Its name in quotes or angle brackets.
+# A file name in quotes or angle brackets.
 INCLUDE = re.compile(r'^[ \t]*(?:#|%:)[ \t]*include(?:_next)?[ \t]*(?:"([^"\n]+)"|<([^>\n]+)>)', re.M)
-# Computed includes, __has_include, an include behind a comment, Microsoft's #import, #embed.
+# Computed includes, __has_include, an include after a comment, Microsoft's #import, #embed.
 _MAY_INCLUDE = re.compile(r"include|(?:#|%:)\s*(?:import|embed)|__has_embed")
 _MOST_FILES = 500
 
@@ -43,12 +43,12 @@ class GlobalFunction:
 
 
 def line_of(source: str, position: int) -> int:
-    """The line, from 1, of a position."""
+    """Return the line, from 1, of a position."""
     return source.count("\n", 0, position) + 1
 
 
 def kernels(source: str) -> tuple[GlobalFunction, ...]:
-    """The ``__global__`` functions that the text defines or declares, each name and parameter list once."""
+    """Return the ``__global__`` functions that the text defines or declares, without duplicates."""
     lexed = Lexed(source)
     marks = {"__global__", *(macro.name for macro in lexed.macros if "__global__" in macro.body and not macro.call)}
     found: dict[tuple[str, tuple[str, ...]], GlobalFunction] = {}
@@ -61,14 +61,14 @@ def kernels(source: str) -> tuple[GlobalFunction, ...]:
 
 
 def _last_call(lexed: Lexed, at: int) -> tuple[str, tuple[str, ...]]:
-    """The last ``name(...)`` of a function's head: attributes such as ``__launch_bounds__(256)`` come before it."""
+    """Return the last ``name(...)`` of a function's head: attributes such as ``__launch_bounds__(256)`` precede it."""
     code, name, parameters = lexed.code, "", tuple[str, ...]()
     while at < len(code) and code[at].text not in ("{", ";"):
         opening, at = at, at + 1
         if code[opening].text == "(":
             end = lexed.closing(opening)
             at = end + 1
-            if end == len(code) or code[end].text != ")":  # it is missing
+            if end == len(code) or code[end].text != ")":  # the parenthesis is missing
                 at = end = next((i for i in range(opening, end) if code[i].text in ("{", ";")), end)
             if code[opening - 1].kind == "name":
                 name, parameters = code[opening - 1].text, tuple(_parameters(lexed, opening + 1, end))
@@ -90,7 +90,7 @@ def _parameters(lexed: Lexed, begin: int, end: int) -> Iterator[str]:
 
 
 def _template_before(lexed: Lexed, at: int) -> str:
-    """What stands between ``template <`` and ``>`` in the declaration that reaches up to a token."""
+    """Return the parameters in ``template < >`` of the declaration that reaches up to a token."""
     start = next((i for i in range(at, 0, -1) if lexed.code[i - 1].text in (";", "}")), 0)
     for i in range(start, at - 1):
         if lexed.code[i].text == "template" and lexed.code[i + 1].text == "<":
@@ -99,7 +99,7 @@ def _template_before(lexed: Lexed, at: int) -> str:
 
 
 def condition_around(source: str, line: int) -> tuple[int, str] | None:
-    """Line and text of the innermost ``#if``, ``#else`` ... in which a line stands."""
+    """Return line and text of the innermost ``#if``, ``#else`` ... around a line."""
     around: list[tuple[int, str]] = []
     for token in Lexed(source).directives:
         if token.line >= line:
@@ -112,7 +112,7 @@ def condition_around(source: str, line: int) -> tuple[int, str] | None:
 
 
 def is_in_namespace(source: str, line: int) -> bool:
-    """Whether a line stands between the braces of a ``namespace``."""
+    """Return whether a line is between the braces of a ``namespace``."""
     open_braces: list[bool] = []
     begun = False
     for token in Lexed(source).code:
@@ -127,7 +127,7 @@ def is_in_namespace(source: str, line: int) -> bool:
 
 
 def shared_array_line(source: str, name: str) -> int | None:
-    """The line that declares the ``__shared__`` array ``name``; None when it is not in this text."""
+    """Return the line that declares the ``__shared__`` array ``name``; None if it is not in this text."""
     shared = False
     for token in tokens(source.replace("#", " ")):  # also in the bodies of macros
         shared = token.text == "__shared__" or (shared and token.text != ";")
@@ -137,7 +137,7 @@ def shared_array_line(source: str, name: str) -> int | None:
 
 
 def included_names(source: str) -> tuple[tuple[str, bool], ...] | None:
-    """(name, in quotes) of every ``#include``; None when there may be more than can be read off the text."""
+    """Return (name, in quotes) of every ``#include``; None if there may be others that the text does not show."""
     spliced = re.sub(r"\r\n?", "\n", source).replace("\\\n", "")  # a lone carriage return ends a line, too
     names = tuple((m[1] or m[2], m[1] is not None) for m in INCLUDE.finditer(spliced))
     rest = INCLUDE.sub("", spliced)
@@ -147,10 +147,10 @@ def included_names(source: str) -> tuple[tuple[str, bool], ...] | None:
 def include_closure(
     source: str, folder: Path, folders: Sequence[Path], system: Sequence[Path]
 ) -> dict[Path, bytes] | None:
-    """Every file that ``source`` may include, with its content: all candidates when a name is in several folders.
+    """Return every file that ``source`` may include, with its content: all candidates if a name is in several folders.
 
-    ``folder`` is the including file's own, ``folders`` the searched ones, ``system`` those whose files belong to the
-    compiler, searched last. None when the text does not tell which files it includes.
+    ``folder`` is the including file's own, ``folders`` the searched ones, ``system`` the compiler's own, searched last.
+    None if the text does not show which files it includes.
     """
     found: dict[Path, bytes] = {}
     theirs: set[str] = set()
@@ -171,8 +171,10 @@ def include_closure(
 
 
 def _headers_of(names: Iterable[str], folders: Sequence[Path], system: Sequence[Path]) -> dict[Path, bytes]:
-    """A hash of each header of ``system`` with one of these names, and of all that those include in turn. Of more than
-    ``_MOST_FILES`` only the first ones, by path, size and time."""
+    """Return a hash of each header of ``system`` with one of these names, and of all headers it includes in turn.
+
+    With more than ``_MOST_FILES`` headers, return only path, size and time of the named ones.
+    """
     first = [os.path.join(place, name) for place in system for name in sorted(names)]
     found: dict[Path, bytes] = {}
     tried: set[str] = set()
@@ -200,14 +202,14 @@ def _regular(path: str) -> os.stat_result | None:
 
 @lru_cache(maxsize=4 * _MOST_FILES)
 def _header(path: str, size: int, changed: int) -> tuple[bytes, tuple[str, ...]]:
-    """The hash of a header as it was then, and the names that it includes."""
+    """Return the hash of a header at that time, and the names that it includes."""
     data = content_of(Path(path)) or b""
     names = (m[1] or m[2] for m in INCLUDE.finditer(data.decode(errors="replace")))
     return hashlib.sha256(data).digest(), tuple(dict.fromkeys(names))
 
 
 def content_of(path: Path) -> bytes | None:
-    """The bytes of a file; None where there is none that can be read."""
+    """Return the bytes of a file; None if it cannot be read."""
     try:
         return path.read_bytes() if path.is_file() else None  # a pipe or a device would never end
     except OSError:

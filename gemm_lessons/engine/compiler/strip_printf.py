@@ -1,7 +1,7 @@
-"""A source without its ``printf``: counts, estimates and times are not to change because somebody prints.
+"""Remove ``printf`` from a source, so that printing does not change counts, estimates and times.
 
-A call of ``printf`` is code that is not the kernel's, and nothing is known of it. So the kernel is compiled twice: as
-it is written, to be run for what it prints, and without that for everything else. Lines stay where they are.
+A call of ``printf`` runs code outside of the kernel, which cannot be followed. So the kernel is compiled twice: as
+written, to run it for its output, and without ``printf`` for everything else. Lines keep their numbers.
 """
 
 from __future__ import annotations
@@ -14,5 +14,5 @@ OPTIONS = (f"-D{NAME}(...)=((void)0)",)
 
 
 def without_printf(source: str) -> str:
-    """The source with every call of ``printf`` replaced by the macro that ``OPTIONS`` define."""
+    """Return the source with every call of ``printf`` replaced by the macro that ``OPTIONS`` define."""
     return PRINTF.sub(NAME, source)

@@ -1,9 +1,9 @@
-"""The tokens of CUDA C++, and which bracket closes which: what each reader of a kernel's source starts from.
+"""Tokens of CUDA C++ and matching brackets, the basis of every reader of a kernel's source.
 
-A lexer, not a grammar, because learners' files are half written and tutorials hide declarations in macros. We tried
-tree-sitter-cuda 0.21.2. It found errors in 229 of the 484 sources here (``__shared__ __align__(16) float``), in 753 of
-CUTLASS's 1,092 and in 72 of LeetCUDA's 79 (a macro call without a semicolon). In 18% of 4,851 cases, deleting a single
-bracket or semicolon changed how many functions it found.
+This is a lexer, not a grammar, because learners' files are unfinished and tutorials hide declarations in macros. We
+tried tree-sitter-cuda 0.21.2. It found errors in 229 of the 484 sources here (``__shared__ __align__(16) float``), in
+753 of CUTLASS's 1,092 and in 72 of LeetCUDA's 79 (a macro call without a semicolon). In 18% of 4,851 cases, deleting a
+single bracket or semicolon changed how many functions it found.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-# One that is not closed ends with its line, as in compilers; a raw one or a comment with the file.
+# An unclosed string ends with its line, as in compilers; an unclosed raw string or comment with the file.
 _STRING = r'(?:u8|[uUL])?"(?:\\.|[^"\\\n])*(?:"|$|\\\Z)'
 _BLOCK_COMMENT = r"/\*.*?(?:\*/|\Z)"
 TOKEN = re.compile(
-    # A preprocessor line with the lines that it continues on, up to a comment behind it.
+    # A preprocessor line with its continuation lines, up to a comment after it.
     r"^[^\S\n]*(?P<directive>(?:\#|%:)(?:[^\S\n]*(?:include(?:_next)?|import|embed)[^\S\n]*<[^>\n]*>)?"
     rf"(?:{_STRING}|{_BLOCK_COMMENT}|\\\r?\n|(?!//)[^\n])*)"
     rf"|(?P<comment>//(?:\\\r?\n|[^\n])*|{_BLOCK_COMMENT})"
@@ -31,13 +31,13 @@ TOKEN = re.compile(
 
 _DEFINITION = re.compile(r"(?:#|%:)\s*define\s+(\w+)(\([^)]*\))?(.*)", re.S)
 OPENING = frozenset("([{")
-ANGLES = {"<": 1, ">": -1, ">>": -2}  # how deep they lead into the arguments of a template
-MOST_MISSING = 20  # brackets: a closing one looks no further for its own
+ANGLES = {"<": 1, ">": -1, ">>": -2}  # change of the nesting depth of template arguments
+MOST_MISSING = 20  # brackets that a closing bracket skips to find its opening one
 _CLOSES = {")": "(", "]": "[", "}": "{"}
 
 
 class Macro(NamedTuple):
-    """One ``#define``. ``call``: its parameters in parentheses as they are written; empty where it has none."""
+    """One ``#define``. ``call``: its parameters in parentheses as written; empty without parameters."""
 
     name: str
     call: str
@@ -45,7 +45,10 @@ class Macro(NamedTuple):
 
 
 class Token(NamedTuple):
-    """``start``: its place in the source; ``line``: from 1. A preprocessor line is one token, comments in it blank."""
+    """``start``: position in the source; ``line``: from 1.
+
+    A preprocessor line is one token, with its comments blanked.
+    """
 
     kind: str
     text: str
@@ -54,7 +57,7 @@ class Token(NamedTuple):
 
     @property
     def end(self) -> int:
-        """The place behind it."""
+        """The position after the token."""
         return self.start + len(self.text)
 
     @property
@@ -65,13 +68,13 @@ class Token(NamedTuple):
 
     @property
     def macro(self) -> Macro | None:
-        """What a preprocessor line defines."""
+        """The macro that a preprocessor line defines, or None."""
         match = _DEFINITION.match(self.text) if self.kind == "directive" else None
         return Macro(match[1], match[2] or "", match[3]) if match else None
 
 
 def tokens(source: str, wanted: str = "") -> Iterator[Token]:
-    """Every token in turn, or those of one kind."""
+    """Yield every token in order, or those of one kind."""
     line = counted = 0
     for match in TOKEN.finditer(source):
         kind = match.lastgroup
@@ -89,7 +92,7 @@ def tokens(source: str, wanted: str = "") -> Iterator[Token]:
 
 
 def blanked(source: str, spans: Iterable[tuple[int, int]]) -> str:
-    """Spaces for what is between these places, in their order: every other character keeps its place."""
+    """Replace the text within ``spans`` (in order) by spaces: every other character keeps its position."""
     pieces: list[str] = []
     position = 0
     for start, end in spans:
@@ -99,12 +102,12 @@ def blanked(source: str, spans: Iterable[tuple[int, int]]) -> str:
 
 
 def without_comments(source: str) -> str:
-    """``source`` with comments as spaces: every other character keeps its place."""
+    """Return ``source`` with comments as spaces: every other character keeps its position."""
     return blanked(source, ((comment.start, comment.end) for comment in tokens(source, "comment")))
 
 
 class Lexed:
-    """A source's ``code`` as tokens, its ``comments`` and ``directives`` apart, and what closes each bracket."""
+    """A source's ``code`` as tokens, separately its ``comments`` and ``directives``, and its matching brackets."""
 
     def __init__(self, source: str) -> None:
         self.code: list[Token] = []
@@ -125,23 +128,23 @@ class Lexed:
 
     @property
     def macros(self) -> list[Macro]:
-        """In their order, also those of one name."""
+        """Macros in order, with all definitions of a name."""
         return [macro for line in self.directives if (macro := line.macro)]
 
     def text(self, at: int) -> str:
-        """The token at an index; empty past the last."""
+        """Return the token at an index; empty past the last."""
         return self.code[at].text if at < len(self.code) else ""
 
     def closing(self, opening: int) -> int:
-        """The index of the bracket that closes the one at ``opening``; behind the last token if none does."""
+        """Return the index of the bracket that closes the one at ``opening``; past the last token if there is none."""
         return self._closing.get(opening, len(self.code))
 
     def after(self, opening: int) -> int:
-        """The index behind the bracket that closes the one at ``opening``."""
+        """Return the index after the bracket that closes the one at ``opening``."""
         return min(self.closing(opening) + 1, len(self.code))
 
     def after_angle(self, opening: int) -> int:
-        """The index behind the ``>`` that closes the ``<`` at ``opening``, as of ``template <...>``."""
+        """Return the index after the ``>`` that closes the ``<`` at ``opening``, as of ``template <...>``."""
         depth, at = 0, opening
         while at < len(self.code):
             text = self.code[at].text
@@ -152,7 +155,7 @@ class Lexed:
         return at
 
     def written(self, begin: int, end: int) -> str:
-        """The code between two indices as it is written, in one line and without comments."""
+        """Return the code between two indices as written, in one line and without comments."""
         text, last = "", 0
         for token in self.code[begin:end]:
             text += " " * (text != "" and token.start > last) + token.text
@@ -160,21 +163,21 @@ class Lexed:
         return text
 
 
-_Open = list[tuple[str, list[int]]]  # brackets, each with its index, and those of its twins in other branches
+_Open = list[tuple[str, list[int]]]  # brackets, each with its index and those of its twins in other branches
 
 
 class _Conditional:
-    """An ``#if``: one branch counts, the first one that is no ``#if 0``. Others may open the same brackets again."""
+    """An ``#if``. One branch counts: the first that is not ``#if 0``. Others may open the same brackets again."""
 
     def __init__(self, before: _Open, counts: bool) -> None:
         self.before = before
-        self.counts = counts  # the branch that is read
-        self.after: _Open | None = None  # what the one that counts leaves open
+        self.counts = counts  # the current branch is the one that counts
+        self.after: _Open | None = None  # brackets that the branch that counts leaves open
         self.others: list[_Open] = []
 
 
 class _Brackets:
-    """Pairs them as they come. One that is missing is taken to stand where the one around it closes."""
+    """Matches brackets as they are read. A missing one is assumed where the bracket around it closes."""
 
     def __init__(self) -> None:
         self.closing: dict[int, int] = {}
@@ -182,7 +185,7 @@ class _Brackets:
         self._conditionals: list[_Conditional] = []
 
     def add(self, text: str, index: int) -> None:
-        """The next punctuator."""
+        """Process the next punctuator."""
         if text in OPENING:
             self._open.append((text, [index]))
         elif opening := _CLOSES.get(text):
@@ -195,7 +198,7 @@ class _Brackets:
                 del self._open[max(at, 0) :]
 
     def branch(self, line: Token) -> None:
-        """The next preprocessor line."""
+        """Process the next preprocessor line."""
         word = line.directive
         if word.startswith("if"):
             counts = re.search(r"if\s+0\b", line.text) is None

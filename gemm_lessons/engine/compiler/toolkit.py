@@ -1,7 +1,7 @@
-"""Which files are CUDA's own headers.
+"""CUDA's own headers.
 
-What is inlined from them belongs to the line that calls it: who reads that ``load_matrix_sync`` has bank conflicts does
-not have ``mma.hpp`` open.
+Code inlined from them is attributed to the line that calls it: a learner with bank conflicts in ``load_matrix_sync``
+does not have ``mma.hpp`` open.
 """
 
 from __future__ import annotations
@@ -15,5 +15,5 @@ _FOLDER = re.compile(r"/(nvidia/cu\w+|cuda[-.\w]*)/(targets/[^/]+/)?include/|/le
 
 @lru_cache(maxsize=256)
 def is_toolkit_header(path: str) -> bool:
-    """Whether a file belongs to CUDA or to what the lessons share, by its path."""
+    """Return whether a file belongs to CUDA or to the lessons' common files, by its path."""
     return _FOLDER.search(path) is not None

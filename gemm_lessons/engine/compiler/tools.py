@@ -1,9 +1,9 @@
-"""NVIDIA's programs for a process that may start none: a helper, forked before it could not, runs each in a process.
+"""NVIDIA's programs for a process that may not start any: a helper, forked earlier, runs each in a process of its own.
 
     tools.prepare(13); tools.open_for_me()  ->  nvrtc_child.translate and sass.disassemble go through the helper
 
-The helper holds nothing and knows nothing: it forks for each question, passes the answer on, and kills what is late. So
-a crash of the compiler costs one answer, and what a source makes of it ends with that answer.
+The helper has no state: it forks for each request, passes the answer on, and kills late processes. So a crash of the
+compiler costs one answer, and effects of a source end with that answer.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import Any
 
 from gemm_lessons.engine.compiler import nvrtc
 from gemm_lessons.engine.compiler.landlock import confine as confine_to
-from gemm_lessons.engine.compiler.neutral_paths import StandIns, standing_in
+from gemm_lessons.engine.compiler.neutral_paths import NeutralNames, neutral_names
 from gemm_lessons.engine.compiler.nvrtc import Nvrtc, Translation
 from gemm_lessons.engine.process import bounds
 from gemm_lessons.engine.process.bounds import SLOW
@@ -33,8 +33,8 @@ from gemm_lessons.engine.records.errors import KitError
 
 STACK_BYTES = 64 << 20  # of a compiling thread: templates nest
 INCLUDE_PATH = "--include-path="
-PATIENCE_S = 1.0  # for the helper to end by itself
-SPARE_S = 10.0  # for the helper itself, behind its programs' own limit
+PATIENCE_S = 1.0  # for the helper to exit by itself
+SPARE_S = 10.0  # for the helper itself, on top of its programs' own limit
 Answer = tuple[dict[str, Any], list[bytes]]
 
 _helper: Forked | None = None
@@ -42,21 +42,22 @@ _turn = threading.Lock()
 
 
 def prepare(major: int) -> None:
-    """Load the compiler, once for all that are forked from here: under the name that it has while it compiles. Raises
-    ``KitError``."""
+    """Load the compiler once for all processes forked from here, under its neutral name. Raise ``KitError``."""
     folders = [str(folder) for folder in nvrtc.library_folders(major)]
-    with standing_in(folders) as names:
+    with neutral_names(folders) as names:
         for folder in folders:
-            builtins = glob.glob("libnvrtc-builtins.so.*", root_dir=folder)  # which 13.0 does not find there by itself
+            builtins = glob.glob("libnvrtc-builtins.so.*", root_dir=folder)  # 13.0 does not find these there by itself
             for library in (f"libnvrtc.so.{major}", *builtins):
-                with contextlib.suppress(OSError):  # nvrtc.load will say what is wrong
+                with contextlib.suppress(OSError):  # nvrtc.load reports the error
                     ctypes.CDLL(os.path.join(names.of(folder), library))
         nvrtc.load(major)
 
 
 def open_for_me(confine: Callable[[bool], object]) -> None:
-    """Start the helper of this process. Each of its programs calls ``confine`` first, with whether
-    it is to start another."""
+    """Start the helper of this process.
+
+    Each of its programs calls ``confine`` first, with whether it is to start another program.
+    """
     global _helper
     _helper = Forked(lambda parent: serve(parent, confine))
 
@@ -70,20 +71,22 @@ def close() -> None:
 
 
 def available() -> bool:
-    """Whether this process has a helper."""
+    """Return whether this process has a helper."""
     return _helper is not None
 
 
 def ask(question: dict[str, Any], blobs: Sequence[bytes], seconds: float) -> Answer:
-    """Have this process's helper do it. Raises as ``ask_of``."""
+    """Send a request to this process's helper. Raise as ``ask_of``."""
     assert _helper is not None
     with _turn:
         return ask_of(_helper, question, blobs, seconds)
 
 
 def ask_of(helper: Child, question: dict[str, Any], blobs: Sequence[bytes], seconds: float) -> Answer:
-    """Have a process that does ``serve`` do it. Raises ``ChildHung`` and ``ChildDied``; it does the next thing all the
-    same, if it is not itself what hangs or died."""
+    """Send a request to a process that runs ``serve``. Raise ``ChildHung`` and ``ChildDied``.
+
+    The helper then still answers the next request, unless it is itself what hangs or died.
+    """
     helper.send({"seconds": seconds, **question}, blobs)
     header, answer = helper.receive(SLOW * seconds + SPARE_S)
     if "hung" in header:
@@ -94,8 +97,11 @@ def ask_of(helper: Child, question: dict[str, Any], blobs: Sequence[bytes], seco
 
 
 def serve(parent: Parent, confine: Callable[[bool], object]) -> None:
-    """The life of a helper: a process for each question. Of what one compilation leaves behind in NVRTC's memory the
-    next one sees nothing; otherwise it finds other machine code for the same source (``nvrtc_child``)."""
+    """Main loop of a helper: one process per request.
+
+    A compilation must not see what an earlier one left in NVRTC's memory; otherwise the same source gives other machine
+    code (``nvrtc_child``).
+    """
     signal.setitimer(signal.ITIMER_REAL, 0)
     while True:
         question, blobs = parent.receive()
@@ -129,22 +135,22 @@ def _do(question: dict[str, Any], blobs: Sequence[bytes], seconds: float, confin
         return _disassemble(blobs[0])
     try:
         compiler = nvrtc.load(question.pop("major"))
-    except KitError as error:  # no compiler here: no fault of the source
+    except KitError as error:  # no compiler here: not an error of the source
         return {"problem": str(error)}, []
     return _translate(compiler, question, blobs[0])
 
 
 def disassembling(program: Path, file: Path) -> tuple[list[str], dict[str, str]]:
-    """The command that disassembles a cubin, and its environment.
+    """Return the command that disassembles a cubin, and its environment.
 
-    nvdisasm spends its time on tables of all instructions, 14,000 pages of them: with large pages, an eighth less. And
-    no data-flow analysis (``-ndf``), which branches of current machines do not need, saves a quarter.
+    nvdisasm spends its time on tables of all instructions, 14,000 pages of them; large pages save an eighth. Leaving
+    out data-flow analysis (``-ndf``), which branches of current machines do not need, saves a quarter.
     """
     return [str(program), "-c", "-gi", "-ndf", str(file)], {**os.environ, "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
 
 
 def _disassemble(cubin: bytes) -> Answer:
-    program = nvrtc.disassembler()  # not one that it is told
+    program = nvrtc.disassembler()  # never a program named by the request
     if program is None:
         raise KitError("nvdisasm is missing")
     file = Path(f"machine-code-{os.getpid()}.cubin")
@@ -156,7 +162,7 @@ def _disassemble(cubin: bytes) -> Answer:
 
 
 def disassemble(cubin: bytes, seconds: float) -> subprocess.CompletedProcess[str]:
-    """``nvdisasm -c -g`` of a cubin, through the helper. Raises ``KitError``."""
+    """Run ``nvdisasm -c -g`` on a cubin, through the helper. Raise ``KitError``."""
     try:
         header, (out, err) = ask({"do": "disassemble"}, [cubin], seconds)
     except (ChildHung, ChildDied) as lost:
@@ -166,13 +172,13 @@ def disassemble(cubin: bytes, seconds: float) -> subprocess.CompletedProcess[str
 
 
 def folders_read(major: int, name: str, options: Sequence[str]) -> tuple[str, ...]:
-    """The folders of NVRTC, of the file ``name`` and of the headers that the options name: all that it may read."""
+    """Return the only readable folders: NVRTC's, that of the file ``name``, and those of the headers in the options."""
     searched = [option.removeprefix(INCLUDE_PATH) for option in options if option.startswith(INCLUDE_PATH)]
     return (*map(str, nvrtc.library_folders(major)), os.path.dirname(name), *searched)
 
 
-def renamed(options: Sequence[str], names: StandIns) -> list[str]:
-    """Options as NVRTC gets them: folders of headers last, under their other names."""
+def renamed(options: Sequence[str], names: NeutralNames) -> list[str]:
+    """Return options for NVRTC: folders of headers last, under their neutral names."""
     searched = [option.removeprefix(INCLUDE_PATH) for option in options if option.startswith(INCLUDE_PATH)]
     given = [option for option in options if not option.startswith(INCLUDE_PATH)]
     return [*given, *(INCLUDE_PATH + names.of(folder) for folder in searched)]
@@ -180,17 +186,19 @@ def renamed(options: Sequence[str], names: StandIns) -> list[str]:
 
 def _translate(compiler: Nvrtc, question: dict[str, Any], source: bytes) -> Answer:
     try:
-        result = _behind_a_wall(compiler, source.decode(), **question)
+        result = _translate_confined(compiler, source.decode(), **question)
     except KitError as error:
         return {"problem": str(error)}, []
     answer = {"ok": result.ok, "lowered": result.lowered, "called": result.called, "version": compiler.version}
     return answer, [result.log.encode(), result.ptx.encode(), result.cubin]
 
 
-def _behind_a_wall(compiler: Nvrtc, source: str, name: str, options: Sequence[str], expression: str) -> Translation:
-    """``Nvrtc.translate`` in a thread that reads nothing but the source's folder, those in its options, and NVRTC's.
+def _translate_confined(
+    compiler: Nvrtc, source: str, name: str, options: Sequence[str], expression: str
+) -> Translation:
+    """Run ``Nvrtc.translate`` in a thread that can read only the source's folder, those in its options, and NVRTC's.
 
-    A thread has a heap of its own: here the one of a thread that our parent had, which only waited, so it is empty.
+    A thread has a heap of its own. Here it is that of a thread of the parent, which only waited, so it is empty.
     """
     done: list[Translation | KitError] = []
     folders = folders_read(compiler.version[0], name, options)
@@ -202,9 +210,9 @@ def _behind_a_wall(compiler: Nvrtc, source: str, name: str, options: Sequence[st
         except KitError as error:
             done.append(error)
 
-    os.chdir("/")  # of this, too, NVRTC keeps the name
+    os.chdir("/")  # NVRTC also keeps the name of this folder
     threading.stack_size(STACK_BYTES)
-    with standing_in(folders) as names:
+    with neutral_names(folders) as names:
         file = names.of_file(name)
         given = renamed(options, names)
         thread = threading.Thread(target=work)

@@ -1,9 +1,9 @@
-"""A ``.cu`` file as nvcc takes it -> what NVRTC takes of it: kernels and device code, without what is the host's.
+"""Reduce a ``.cu`` file for nvcc to what NVRTC accepts: kernels and device code, without host code.
 
-Tutorials keep ``main``, launches and helper functions beside their kernels. NVRTC compiles for the GPU alone and
-refuses them, so they are blanked out: every other character keeps its line, and so do messages and line tables.
-Preprocessor lines stay wherever they stand. Declarations are told by their brackets and words, as text
-(``kernels_only``); where that is not enough, the compiler's complaints say what else is the host's (``without``).
+Tutorials keep ``main``, launches and helper functions beside their kernels. NVRTC compiles for the GPU only and rejects
+them, so they are blanked out: every other character keeps its line, and so messages and line tables stay right.
+Preprocessor lines are kept. ``kernels_only`` classifies declarations by their brackets and words, as text. Where that
+is not enough, the compiler's errors show what else is host code (``without``).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from gemm_lessons.engine.records.frozen import dataclass
 _ATTRIBUTES = frozenset("__launch_bounds__ __align__ alignas __attribute__ __declspec noexcept".split())
 _ACCESS = ("public", "private", "protected")
 _FOR_GPU = frozenset("__device__ __global__ __constant__ __shared__ __managed__ __grid_constant__".split())
-# Of a head, as ``_Scanner._head`` writes it.
+# Patterns for a head, as ``_Scanner._head`` writes it.
 _TYPE_HEAD = re.compile(r"(?:typedef |static |const )*(class|struct|union|enum)\b[^()=]*$")
 _NAMESPACE_HEAD = re.compile(r"(?:inline )?namespace\b[^()=;]*$|extern$")
 _KEPT_STATEMENT = re.compile(
@@ -32,7 +32,7 @@ _KEPT_STATEMENT = re.compile(
 )
 _DECLARED_NAME = re.compile(r"([A-Za-z_]\w*)(?: \(| =| \[|$)")
 _MACRO_CALL = re.compile(r"([A-Z_][A-Z0-9_]*)\s*\(")
-# Files of the host that a folder of CUDA examples keeps for all of them, or that its libraries bring along.
+# Host files that folders of CUDA examples share, or that their libraries include.
 _OF_THE_HOST = re.compile(
     r"(?:helper_\w+|exception|cublas\w*|curand|cufft\w*|cusparse\w*|cusolver\w*|cudnn|nccl|nvml|cupti\w*|npp\w*|nvrtc|mpi"
     r"|omp|cuda_profiler_api|nvToolsExt\w*|cuda|cuda_runtime|cuda_runtime_api|device_launch_parameters|timer|timing"
@@ -40,7 +40,7 @@ _OF_THE_HOST = re.compile(
 )
 MOST_TEXT = 8 << 20
 DEEPEST = 40
-GRAPHICS = "GL/"  # of the host's window, whoever has it
+GRAPHICS = "GL/"  # host headers for windows
 
 
 @dataclass(frozen=True)
@@ -54,9 +54,9 @@ class Part:
 
 @dataclass(frozen=True)
 class WholeFile:
-    """A file and what it includes as one text. ``origins``: per line its file and line there.
+    """A file and its includes as one text. ``origins``: per line its file and line there.
 
-    ``missing`` are the included files that are not there, ``removed`` the functions and variables taken out.
+    ``missing`` are the included files that do not exist, ``removed`` the functions and variables taken out.
     """
 
     text: str
@@ -67,9 +67,9 @@ class WholeFile:
 
 
 def gather(source: str, places: Places) -> WholeFile:
-    """``source`` with the text of the user's own included files in place of the ``#include`` lines.
+    """Return ``source`` with the text of the user's own included files in place of the ``#include`` lines.
 
-    What the compiler's own folders hold stays included; what lies outside of all folders is not there.
+    Files of the compiler's own folders stay included. Files outside of all folders count as missing.
     """
     text = _Gathered(places)
     text.add(source, places.name)
@@ -77,7 +77,7 @@ def gather(source: str, places: Places) -> WholeFile:
 
 
 class _Gathered:
-    """What ``gather`` has put together so far."""
+    """The text that ``gather`` has assembled so far."""
 
     def __init__(self, places: Places) -> None:
         self.lines: list[str] = []
@@ -85,13 +85,13 @@ class _Gathered:
         self.missing: list[str] = []
         self._places = places
         self._guards: dict[Path, str] = {}  # of files that ask to be included once
-        self._once: set[Path] = set()  # those of them that are surely there: not only where some #if holds
+        self._once: set[Path] = set()  # those of them that are included unconditionally
         self._size = 0
 
     def add(self, text: str, file: str, depth: int = 0, certain: bool = True) -> None:
-        """Put the lines of a file, and of those that it includes. ``certain``: no ``#if`` can leave it out."""
+        """Append the lines of a file and of its includes. ``certain``: no ``#if`` can leave the file out."""
         self._size += len(text)
-        expanded: list[bool] = []  # of each #if around a line: whether a file was included behind it
+        expanded: list[bool] = []  # of each #if around a line: whether a file was included in it
         # The host's preprocessor splices lines also where blanks follow the backslash.
         text = re.sub(r"\\[ \t\r]+$", r"\\", text, flags=re.M)
         directives = {token.line: token for token in tokens(text, "directive")}
@@ -118,7 +118,7 @@ class _Gathered:
         self.origins.append((file, number))
 
     def _branch(self, word: str, file: str, number: int, expanded: list[bool]) -> None:
-        """Behind an ``#if``, ``#else`` or ``#endif``: the directive behind a file may have been left out with it."""
+        """After ``#if``, ``#else`` or ``#endif``: repeat the line directive, which may be skipped with a file."""
         if word.startswith("if"):
             expanded.append(False)
         elif word.startswith(("el", "endif")) and expanded:
@@ -135,7 +135,7 @@ class _Gathered:
         return found if found is not None and self._places.hold(found) else None
 
     def _left(self, line: str, wanted: str, quoted: bool) -> str:
-        """What stays of an ``#include`` of a file that is not the user's."""
+        """Return what remains of an ``#include`` of a file that is not the user's."""
         if wanted.startswith(GRAPHICS):
             return ""
         kept = any(os.path.isfile(folder / wanted) for folder in self._places.system)
@@ -167,7 +167,7 @@ _OF_A_DEVICE_LIBRARY = re.compile(
 
 
 def is_of_the_host(file: str) -> bool:
-    """Whether an included file is of the system or of a library of the host: GPU code does not miss it."""
+    """Return whether an included file is a host system or library header, which GPU code does not need."""
     if _OF_A_DEVICE_LIBRARY.fullmatch(file):
         return False
     return bool(re.fullmatch(r"(?:sys/)?\w+(?:\.h)?", file) or _OF_THE_HOST.fullmatch(Path(file).name))
@@ -178,7 +178,7 @@ def _line_directive(number: int, file: str) -> str:
 
 
 def kernels_only(whole: WholeFile) -> WholeFile:
-    """Without functions and variables of the host."""
+    """Return the file without the host's functions and variables."""
     scanner = _Scanner(whole.text)
     scanner.scan()
     text = blanked(whole.text, _outside(scanner.lexed.directives, scanner.host))
@@ -188,7 +188,7 @@ def kernels_only(whole: WholeFile) -> WholeFile:
 
 
 def _moved(scanner: _Scanner) -> tuple[Part, ...]:
-    """The parts, where ``__host__ __device__`` in front of some functions has moved them to."""
+    """Return the parts at their positions after ``__host__ __device__`` was inserted before some functions."""
     inserted = sorted(scanner.constant_functions)
     width = len("__host__ __device__ ")
 
@@ -199,7 +199,7 @@ def _moved(scanner: _Scanner) -> tuple[Part, ...]:
 
 
 def without(whole: WholeFile, complaints: Iterable[tuple[str, int]]) -> WholeFile | None:
-    """Without the declarations of the host in which the compiler found errors (file, line); None if there are none."""
+    """Return the file without host declarations that have compiler errors (file, line); None if there are none."""
     starts = [0, *(match.end() for match in re.finditer("\n", whole.text))]
     places: dict[tuple[str, int], list[int]] = {}
     for number, origin in enumerate(whole.origins):
@@ -212,7 +212,7 @@ def without(whole: WholeFile, complaints: Iterable[tuple[str, int]]) -> WholeFil
             covering = [p for p in whole.parts if p.start <= end and p.end > start]
             blamed += [p for p in covering if not p.for_gpu and whole.text[p.start : p.end].strip()]
     macros = {call[1] for p in blamed if (call := _MACRO_CALL.match(whole.text, p.start))}
-    for part in whole.parts:  # what one use of a macro cannot, the others cannot either
+    for part in whole.parts:  # if one use of a macro fails, all of its uses do
         call = _MACRO_CALL.match(whole.text, part.start)
         blamed += [part] * (call is not None and call[1] in macros and not part.for_gpu)
     text = blanked(whole.text, _outside(list(tokens(whole.text, "directive")), [(p.start, p.end) for p in blamed]))
@@ -220,7 +220,7 @@ def without(whole: WholeFile, complaints: Iterable[tuple[str, int]]) -> WholeFil
 
 
 def _outside(directives: Sequence[Token], spans: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """What the spans cover besides preprocessor lines, in its order."""
+    """Yield the parts of the spans outside of preprocessor lines, in order."""
     position = index = 0
     for start, end in sorted(spans):
         position = max(start, position)
@@ -235,7 +235,10 @@ def _outside(directives: Sequence[Token], spans: Iterable[tuple[int, int]]) -> I
 
 
 class _Scanner:
-    """Walks over the declarations of a file. Places are indices of tokens; those in ``host`` and ``parts`` of text."""
+    """Scans the declarations of a file.
+
+    Positions are token indices; those in ``host`` and ``parts`` are text positions.
+    """
 
     def __init__(self, text: str) -> None:
         self.lexed = Lexed(text)
@@ -250,7 +253,7 @@ class _Scanner:
         self.constant_functions: list[int] = []
 
     def _names_for_gpu(self) -> frozenset[str]:
-        """Macros that stand for ``__device__`` and its kin, directly or not."""
+        """Return the macros that expand to ``__device__`` or a related word, directly or not."""
         found: set[str] = set()
         while True:
             more = {n for n, body in self.macros.items() if (_FOR_GPU | found) & set(re.findall(r"\w+", body))} - found
@@ -262,7 +265,7 @@ class _Scanner:
         """Fill ``host``, ``parts``, ``names`` and ``constant_functions``."""
         at = begin = 0
         scopes: list[str] = []  # "namespace" or "class", of the brackets that are open
-        outer = 0  # where the outermost class began
+        outer = 0  # start of the outermost class
         while at < len(self.code):
             text = self.code[at].text
             inside = "class" in scopes
@@ -304,7 +307,7 @@ class _Scanner:
                 at += 1
 
     def _function(self, begin: int, brace: int, head: str, inside: bool) -> int:
-        """One function with its body; the place behind it."""
+        """Process one function with its body. Return the position after it."""
         end = self.lexed.after(brace)
         while ") : " in head:  # members initialised in braces, before the body
             follows = self._next(end) if self.lexed.text(end) == "," else end
@@ -316,7 +319,7 @@ class _Scanner:
         return end
 
     def _statement(self, begin: int, end: int, inside: bool) -> None:
-        """A declaration that ends in a semicolon."""
+        """Process a declaration that ends in a semicolon."""
         head = self._head(begin, end - 1)
         if not head or _KEPT_STATEMENT.match(head):
             if not inside:
@@ -340,7 +343,7 @@ class _Scanner:
             if not inside:
                 self._keep(begin, end, True)
         elif ("constexpr" in words and "(" in words) or (inside and unbodied and "static" in words):
-            # Declared only: for the compiler to choose by its type.
+            # A declaration only: the compiler chooses by its type.
             self.constant_functions.append(self.code[self._after_template(begin)].start)
             if not inside:
                 self._keep(begin, end)
@@ -371,8 +374,11 @@ class _Scanner:
         return {token.text for token in self.code[begin:end]}
 
     def _head(self, begin: int, end: int) -> str:
-        """What stands before a body, a blank between tokens: without ``template <...>``, attributes and strings, ``()``
-        for everything in parentheses, ``(&)`` if that begins like a pointer, and without an operator's sign."""
+        """Return the text before a body, with a blank between tokens.
+
+        ``template <...>``, attributes, strings and an operator's sign are left out. Parentheses become ``()``, or
+        ``(&)`` if they begin like a pointer.
+        """
         words: list[str] = []
         at = self._after_template(begin)
         while at < end:
@@ -391,10 +397,10 @@ class _Scanner:
         return " ".join(words)
 
     def _next(self, at: int) -> int:
-        """Where the next semicolon or brace is."""
+        """Return the position of the next semicolon or brace."""
         return next((i for i in range(at, len(self.code)) if self.code[i].text in (";", "{", "}")), len(self.code))
 
     def _end_of_statement(self, at: int) -> int:
-        """Behind the semicolon after a type's body, over the variables declared with it."""
+        """Return the position after the semicolon of a type's definition, past variables declared with it."""
         end = self._next(at)
         return end + 1 if self.lexed.text(end) == ";" else at
