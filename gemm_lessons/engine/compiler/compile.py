@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Literal
 
 from gemm_lessons.engine.compiler import cache as compile_cache
-from gemm_lessons.engine.compiler import includes, nvrtc, nvrtc_child, sass, tools
+from gemm_lessons.engine.compiler import includes, neutral_paths, nvrtc, nvrtc_child, sass, tools
 from gemm_lessons.engine.compiler import source as cuda_source
 from gemm_lessons.engine.compiler.diagnostics import Diagnostic, base_name, explain_failure, explain_missing, parse_log
 from gemm_lessons.engine.compiler.ptxas import read_resources, read_shared_layout
