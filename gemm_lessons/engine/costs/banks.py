@@ -61,14 +61,14 @@ def wavefronts(addresses: Array, active: Array | None, width: int, access: Acces
 
 
 def _grouped(addresses: Array, active: Array | None, width: int) -> Array:
-    """The cost of each group of lanes that is served together, int64 (warps, groups)."""
+    """Return the cost of each group of lanes that is served together, int64 (warps, groups)."""
     lanes = min(WARP, WARP * WORD // width)
     mask = None if active is None else active.reshape(-1, lanes)
     return _fullest_bank(addresses.reshape(-1, lanes), mask, width).reshape(-1, WARP // lanes)
 
 
 def _wide_load(addresses: Array, active: Array | None, width: int) -> Array:
-    """Loads of 8 and 16 bytes: neighbouring groups join into one wavefront where lanes repeat each other pairwise."""
+    """Loads of 8 and 16 bytes: neighbouring groups share one wavefront if their lanes repeat each other pairwise."""
     cost = _grouped(addresses, active, width).reshape(len(addresses), -1, 2).sum(axis=2)
     lanes = 2 * WARP * WORD // width
     both, mask = addresses.reshape(-1, lanes), None if active is None else active.reshape(-1, lanes)
@@ -85,7 +85,7 @@ def _wide_load(addresses: Array, active: Array | None, width: int) -> Array:
 
 
 def _lanes_per_bank(addresses: Array, active: Array | None) -> Array:
-    """The largest number of lanes at one bank, whether or not they want the same word."""
+    """Return the largest number of lanes at one bank, whether or not they access the same word."""
     rows = np.broadcast_to(np.arange(len(addresses))[:, None], addresses.shape)
     slots = rows * BANKS + addresses // WORD % BANKS
     count: Array = np.bincount(slots.ravel() if active is None else slots[active], minlength=len(addresses) * BANKS)
@@ -94,14 +94,16 @@ def _lanes_per_bank(addresses: Array, active: Array | None) -> Array:
 
 
 def rows_of_matrices(bytes_received: int, lanes: int) -> Array:
-    """ldmatrix: lanes 8i to 8i + 7 of a warp give the rows of matrix i; further lanes do not matter. bool (lanes,).
-    Of each matrix a lane receives one word."""
+    """Return the lanes that give rows of ldmatrix, bool (lanes,): lanes 8i to 8i + 7 of a warp give those of matrix i.
+
+    Other lanes are ignored. A lane receives one word of each matrix.
+    """
     result: Array = np.arange(lanes) % WARP < MATRIX_ROWS * (bytes_received // WORD)
     return result
 
 
 def _pairs(addresses: Array, active: Array | None) -> Array:
-    """Per row: do lanes n and n^1 all ask for the same address, or lanes n and n^2?"""
+    """Return, per row, whether all lanes n and n^1 have the same address, or all lanes n and n^2."""
     result = np.zeros(len(addresses), np.bool_)
     lanes = np.arange(addresses.shape[1])
     for distance in (1, 2):
@@ -113,7 +115,7 @@ def _pairs(addresses: Array, active: Array | None) -> Array:
 
 
 def _filled(addresses: Array, active: Array | None) -> Array:
-    """Inactive lanes repeat their row's first active lane, so that they add nothing."""
+    """Let inactive lanes repeat their row's first active lane, so that they add nothing."""
     if active is None:
         return addresses
     first = addresses[np.arange(len(addresses)), active.argmax(axis=1)]
@@ -121,7 +123,7 @@ def _filled(addresses: Array, active: Array | None) -> Array:
 
 
 def _fullest_bank(addresses: Array, active: Array | None, width: int) -> Array:
-    """Largest number of different words in one bank, per row; 0 for rows without active lanes. int64 (rows,)."""
+    """Return the largest number of different words in one bank, int64 (rows,); 0 for rows without active lanes."""
     words = _filled(addresses, active) // WORD
     count = max(1, width // WORD)
     if count > 1:
@@ -138,7 +140,10 @@ def _fullest_bank(addresses: Array, active: Array | None, width: int) -> Array:
 
 
 def sectors(addresses: Array, active: Array | None, width: int) -> Array:
-    """Different 32-byte sectors that each warp's access touches, int64 (warps,). Addresses are aligned to ``width``."""
+    """Return the different 32-byte sectors of each warp's access, int64 (warps,).
+
+    Addresses are aligned to ``width``.
+    """
     touched = np.sort(_filled(addresses, active) // SECTOR, axis=1)
     count: Array = 1 + np.count_nonzero(touched[:, 1:] != touched[:, :-1], axis=1)
     if active is not None:
@@ -147,8 +152,10 @@ def sectors(addresses: Array, active: Array | None, width: int) -> Array:
 
 
 def texture_requests(addresses: Array, active: Array | None, width: int) -> tuple[Array, Array]:
-    """Of fetches of texels of ``width`` bytes: how many requests each warp's fetch becomes, and the sectors of all of
-    them, int64 (warps,). The texture unit takes some lanes at a time, and none whose coordinate is outside."""
+    """Return the requests of each warp's texture fetch and the sectors of all of them, int64 (warps,).
+
+    ``width``: bytes of a texel. The texture unit takes some lanes at a time, and none with a coordinate outside.
+    """
     lanes = LANES_OF_A_REQUEST[width]
     groups = addresses.reshape(-1, lanes)
     mask = None if active is None else active.reshape(-1, lanes)
@@ -158,14 +165,14 @@ def texture_requests(addresses: Array, active: Array | None, width: int) -> tupl
 
 
 def ideal_sectors(active_lanes: Array, width: int) -> Array:
-    """The fewest sectors that hold ``width`` bytes for every active lane, int64 (warps,)."""
+    """Return the fewest sectors that hold ``width`` bytes for every active lane, int64 (warps,)."""
     result: Array = -(-active_lanes * width // SECTOR)
     return result
 
 
 @dataclass(frozen=True)
 class Collision:
-    """Lanes of one warp that ask one bank for different words: an example of a conflict."""
+    """Example of a conflict: lanes of one warp that access different words of one bank."""
 
     bank: int
     lanes: tuple[int, ...]
@@ -173,7 +180,10 @@ class Collision:
 
 
 def collision(addresses: Array, active: Array | None, width: int) -> Collision:
-    """The fullest bank of one warp's access: one lane for each of its different words. ``addresses`` is (32,)."""
+    """Return the fullest bank of one warp's access: one lane for each of its different words.
+
+    ``addresses`` is (32,).
+    """
     group = min(WARP, WARP * WORD // width)
     best: dict[int, int] = {}
     best_bank = 0

@@ -29,14 +29,14 @@ from gemm_lessons.engine.costs.banks import BANKS, SECTOR, WARP, WORD
 
 Array = NDArray[Any]
 LINE = BANKS * WORD
-NOWHERE = -1  # the source of a lane that reads nothing, and writes zeros
+NOWHERE = -1  # source address of a lane that reads nothing and writes zeros
 HALF = SECTOR // 2  # bytes of a lane that copies past L1
 BLOCKS = LINE // SECTOR
 PAIR = 4  # the kinds of half a sector: from lower or upper to lower or upper; and of whole ones, straight or swapped
 
 
 def through_l1(target: Array, source: Array, active: Array | None, width: int) -> tuple[Array, Array, bool]:
-    """Wavefronts and the ideal number, both int64 (warps,), and whether they are certain."""
+    """Return wavefronts and their ideal number, both int64 (warps,), and whether they are certain."""
     reading = source != NOWHERE
     reading = reading if active is None else reading & active
     written, read = _lanes_per_bank(target, active, width), _lanes_per_bank(source, reading, width)
@@ -46,7 +46,7 @@ def through_l1(target: Array, source: Array, active: Array | None, width: int) -
 
 
 def _lanes_per_bank(addresses: Array, active: Array | None, width: int) -> Array:
-    """The most lanes of each group at one place of a line, int64 (warps, groups)."""
+    """Return the largest number of lanes of each group at one position of a line, int64 (warps, groups)."""
     lanes = LINE // width
     places = (addresses // width % lanes).reshape(-1, lanes)
     slots = np.arange(len(places))[:, None] * lanes + places
@@ -58,7 +58,7 @@ def _lanes_per_bank(addresses: Array, active: Array | None, width: int) -> Array
 
 
 def past_l1(target: Array, source: Array, active: Array | None) -> tuple[Array, Array]:
-    """Wavefronts and the ideal number, both int64 (warps,)."""
+    """Return wavefronts and their ideal number, both int64 (warps,)."""
     count = len(target)
     everyone = np.ones(target.shape, bool) if active is None else active
     warp, chunk, half = _first_of_target(target, source, everyone & (source != NOWHERE))
@@ -87,7 +87,7 @@ def past_l1(target: Array, source: Array, active: Array | None) -> tuple[Array, 
 
 
 def sectors_past_l1(target: Array, source: Array, active: Array | None) -> Array:
-    """Sectors that are asked for, int64 (warps,)."""
+    """Return the requested sectors, int64 (warps,)."""
     warp, chunk, half = _first_of_target(target, source, active)
     asked = _numbered(warp, chunk // 2, half * HALF // LINE)
     _, first = np.unique(asked, return_index=True)
@@ -95,7 +95,7 @@ def sectors_past_l1(target: Array, source: Array, active: Array | None) -> Array
 
 
 def _first_of_target(target: Array, source: Array, active: Array | None) -> tuple[Array, Array, Array]:
-    """Of the lanes with different targets: warp, target and source in units of ``HALF``."""
+    """Of the lanes with different targets, return warp, target and source in units of ``HALF``."""
     warp = np.repeat(np.arange(len(target)), WARP)
     chunk, half = target.ravel() // HALF, source.ravel() // HALF
     if active is not None:
@@ -106,7 +106,7 @@ def _first_of_target(target: Array, source: Array, active: Array | None) -> tupl
 
 
 def _numbered(*columns: Array) -> Array:
-    """The same number for the same values in all columns, from 0."""
+    """Number the columns from 0, with equal numbers for equal values in all columns."""
     number = np.zeros(len(columns[0]), np.int64)
     for column in columns:
         _, value = np.unique(column, return_inverse=True)

@@ -1,9 +1,9 @@
-"""Who touched which bytes, as one number: what two engines that follow the same launch must agree on.
+"""Hash of the bytes that each thread touched: both engines must agree on it after the same launch.
 
 Byte x, touched by thread t of block b, adds ``weight(t) * BLOCK**b * BYTE**x`` modulo 2**64. The sum does not depend on
-the order of accesses, on how many bytes each of them moves (ptxas joins neighbours into vectors), nor on which blocks
-run together; nearly every other difference changes it: an address that is off, lanes that are swapped, a lane too many
-or too few. And it is cheap: an access that comes again, moved by d bytes, adds what it added before, times ``BYTE**d``.
+the order of accesses, on the width of each access (ptxas merges neighbours into vectors), or on which blocks run
+together. Almost every other difference changes it: a wrong address, swapped lanes, an extra or a missing lane. It is
+cheap: an access repeated at a distance of d bytes adds the same amount times ``BYTE**d``.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def _tables() -> Array:
 
 
 def powers(exponents: Array) -> Array:
-    """``BYTE ** exponent`` of every exponent (int64, not negative)."""
+    """Return ``BYTE ** exponent`` for every exponent (int64, not negative)."""
     tables = _tables()
     result: Array = tables[0][exponents & 0xFFFF]
     rest = exponents >> CHUNK
@@ -54,8 +54,10 @@ def powers(exponents: Array) -> Array:
 
 @lru_cache(maxsize=8)
 def weights(padded: int, blocks: int, by_warps: bool = False) -> Array:
-    """The weight of every lane of ``blocks`` blocks of ``padded`` threads: a hash of its thread, times its block's.
-    ``by_warps``: it does not matter which lane of a warp it is."""
+    """Return the weight of every lane of ``blocks`` blocks of ``padded`` threads: hash of the thread times the block's.
+
+    ``by_warps``: the lane within a warp is ignored.
+    """
     thread = np.arange(1, padded + 1, dtype=np.uint64)
     if by_warps:
         thread = thread - (thread - np.uint64(1)) % np.uint64(WARP)
@@ -71,14 +73,14 @@ def weights(padded: int, blocks: int, by_warps: bool = False) -> Array:
 
 @dataclass(frozen=True)
 class LaneSum:
-    """One access by the lanes of a batch: how many lanes, and the sum of its first bytes' weights."""
+    """One access by the lanes of a batch: the number of lanes, and the sum of their first bytes' weights."""
 
     lanes: int
     sum: int
 
 
 def pattern(addresses: Array, active: Array | None, padded: int, by_warps: bool = False) -> LaneSum:
-    """What an access at these addresses (int64, one per lane) adds for the first byte of each lane."""
+    """Return the sum that an access at these addresses (int64, one per lane) adds for the first byte of each lane."""
     weight = weights(padded, len(addresses) // padded, by_warps)
     if active is not None:
         addresses, weight = addresses[active], weight[active]
@@ -90,7 +92,7 @@ def pattern(addresses: Array, active: Array | None, padded: int, by_warps: bool 
 
 
 def moved(bases: Iterable[int]) -> int:
-    """What a pattern's sum is multiplied by when it came once at each of ``bases``."""
+    """Return the factor of a pattern's sum if it occurred once at each of ``bases``."""
     distances = np.fromiter(bases, np.int64)
     if len(distances) == 1:
         return pow(BYTE, int(distances[0]), MODULUS)
@@ -100,13 +102,13 @@ def moved(bases: Iterable[int]) -> int:
 
 @dataclass
 class Footprint:
-    """Bytes moved, each as often as it was, and the sum of their weights."""
+    """Bytes moved, counted at every access, and the sum of their weights."""
 
     bytes: int = 0
     sum: int = 0
 
     def add(self, one: LaneSum, times: int, factor: int, width: int, first_block: int) -> None:
-        """``one`` came ``times`` times, ``width`` bytes a lane; ``factor``: the sum of ``BYTE ** base`` over them."""
+        """Add ``times`` occurrences of ``one``, ``width`` bytes a lane; ``factor``: sum of ``BYTE ** base`` of them."""
         if not one.lanes:
             return
         self.bytes += one.lanes * times * width
@@ -114,12 +116,12 @@ class Footprint:
         self.sum = (self.sum + one.sum * factor * scale) & MASK
 
     def merge(self, other: Footprint) -> None:
-        """Add what another footprint holds."""
+        """Add another footprint."""
         self.bytes += other.bytes
         self.sum = (self.sum + other.sum) & MASK
 
     def shifted(self, distance: int) -> Footprint:
-        """The same bytes, ``distance`` further."""
+        """Return the footprint of the same bytes, ``distance`` further."""
         return Footprint(self.bytes, self.sum * pow(BYTE, distance, MODULUS) & MASK)
 
 

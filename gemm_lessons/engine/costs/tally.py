@@ -1,4 +1,4 @@
-"""What memory instructions cost, summed: the common ground of the counts on PTX and on machine code."""
+"""Summed costs of memory instructions, for counts on PTX and on machine code."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BYPASS = ".BYPASS"  # of LDGSTS: past L1
 
 @dataclass(frozen=True)
 class Shot:
-    """What one touch costs, all its warps together. ``cost`` and ``ideal``: wavefronts (shared) or sectors (global)."""
+    """Cost of one touch, all its warps together. ``cost`` and ``ideal``: wavefronts (shared) or sectors (global)."""
 
     warps: int
     lanes: int
@@ -33,8 +33,10 @@ class Shot:
 
 
 def shot(access: Access, addresses: Array, active: Array | None, other: Array | None = None) -> Shot:
-    """Analyse one execution of a memory instruction. ``addresses`` and ``active`` hold whole warps, flat. ``other``: of
-    a copy in machine code, the addresses of its other side."""
+    """Analyse one execution of a memory instruction. ``addresses`` and ``active`` hold whole warps, flat.
+
+    ``other``: of a copy in machine code, the addresses of its other side.
+    """
     rows = addresses.reshape(-1, WARP)
     beside = None if other is None else other.reshape(-1, WARP)
     mask = None if active is None else active.reshape(-1, WARP)
@@ -79,8 +81,10 @@ def _some_read_nothing(source: Array, mask: Array | None) -> bool:
 def wavefronts(
     access: Access, rows: Array, mask: Array | None, source: Array | None = None
 ) -> tuple[Array, Array, bool]:
-    """Of an access to shared memory, warp by warp: what it costs, what is unavoidable, and whether that is certain.
-    ``source``: where a copy reads."""
+    """Return the cost of an access to shared memory by warp, the ideal cost, and whether the cost is certain.
+
+    ``source``: addresses that a copy reads.
+    """
     if source is None:
         return *banks.wavefronts(rows, mask, access.width, kind_of(access)), access.effect != "copy"
     if BYPASS in access.text:
@@ -95,7 +99,10 @@ def _sectors(access: Access, rows: Array, mask: Array | None, target: Array | No
 
 
 def kind_of(access: Access) -> banks.AccessKind:
-    """How the access is served. ATOMS.POPC.INC adds up lanes at the same word first, so they share it as in a store."""
+    """Return how the access is served.
+
+    ATOMS.POPC.INC combines lanes at the same word first, so they share as in a store.
+    """
     if access.is_matrix:
         return "matrix"
     return "store" if ".POPC." in access.text else access.effect
@@ -103,23 +110,23 @@ def kind_of(access: Access) -> banks.AccessKind:
 
 @dataclass
 class Tally:
-    """The sums of one memory instruction over a launch, and its worst touch."""
+    """Sums of one memory instruction over a launch, and its worst touch."""
 
     access: Access
-    executed: int = 0  # warps that executed the instruction, also with every lane switched off by its guard
-    warps: int = 0  # warps with a lane that took part
+    executed: int = 0  # warps that executed the instruction, also with every lane predicated off
+    warps: int = 0  # warps with an active lane
     lanes: int = 0
     cost: int = 0
     ideal: int = 0
     requests: int = 0  # of the texture unit
     worst_excess: int = 0
     worst: tuple[Array, Array | None] | None = None  # addresses and mask of one warp
-    certain: bool = True  # the cost is what the profiler counts
+    certain: bool = True  # the cost equals the profiler's count
     zeros: bool = False  # lanes of a copy wrote zeros
     footprint: Footprint = field(default_factory=Footprint)
 
     def add(self, one: Shot, times: int, addresses: Array, active: Array | None) -> None:
-        """``one`` happened ``times`` times, at these addresses (whole warps, flat)."""
+        """Add ``times`` occurrences of ``one`` at these addresses (whole warps, flat)."""
         self.warps += one.warps * times
         self.lanes += one.lanes * times
         self.cost += one.cost * times
@@ -135,14 +142,14 @@ class Tally:
 
 @dataclass
 class Sums:
-    """Everything counted so far about the memory accesses and multiply-adds of a launch."""
+    """All counts of the memory accesses and multiply-adds of a launch."""
 
     tallies: dict[tuple[int, str], Tally] = field(default_factory=dict)  # by instruction and memory
     ffma: int = 0  # threads
     dfma: int = 0  # threads
     arrivals: int = 0  # threads at block-wide barriers
-    waited_for: int = 0  # bytes from global memory that no arithmetic hides (``machinecode/exposed_latency.py``)
-    reuse_flags: int = 0  # operands of multiply-adds that are kept for the next instruction, warps
+    waited_for: int = 0  # bytes from global memory not hidden by arithmetic (``machinecode/exposed_latency.py``)
+    reuse_flags: int = 0  # operands of multiply-adds kept for the next instruction, warps
     register_conflicts: int = 0  # clocks that multiply-adds lose to register banks, warps
     tensor_products: int = 0  # multiply-adds of tensor cores
     certain: bool = True  # no address depends on the last bits of an approximate function
@@ -152,10 +159,10 @@ class Sums:
     longest: int = 0  # of the thread that executes the most
 
     def figures(self) -> tuple[object, ...]:
-        """All the numbers, to compare two counts."""
+        """Return all the numbers, to compare two counts."""
         tallies = {key: (t.executed, t.warps, t.lanes, t.cost, t.ideal) for key, t in self.tallies.items()}
         return tallies, self.ffma, self.dfma, self.issued
 
     def touched(self) -> dict[tuple[int, str], tuple[int, int]]:
-        """The footprint of every instruction."""
+        """Return the footprint of every instruction."""
         return {key: (t.footprint.bytes, t.footprint.sum) for key, t in self.tallies.items()}
