@@ -1,8 +1,8 @@
-"""A process whose libraries and heaps lie where those of the last one lay, on a system that draws such addresses.
+"""Reproducible addresses of libraries and heaps, on a system that randomises them.
 
-Linux maps each thing below the last one, and begins at an address that it draws. All that is free above ``CEILING`` is
-reserved here, so the next thing lies right below that. What the process had before, its own heap among it, stays where
-it was drawn. (``personality(ADDR_NO_RANDOMIZE)`` would fix that, too, but containers forbid it.)
+Linux maps each object below the last one, from a random start. All free addresses above ``CEILING`` are reserved here,
+so the next object is right below it. Objects that the process had before, including its heap, stay where they are.
+(``personality(ADDR_NO_RANDOMIZE)`` would fix those, too, but containers forbid it.)
 """
 
 from __future__ import annotations
@@ -15,15 +15,17 @@ import sys
 from gemm_lessons.engine.process import bounds
 
 CEILING = 0x6000_0800_0000  # above programs and their heaps on x86-64; far below what else Linux maps
-STACK_BYTES = 8 << 20  # of a thread, too; without a limit Linux maps each thing above the last one
+STACK_BYTES = 8 << 20  # of a thread, too; without a limit Linux maps each object above the last one
 MAPS = "/proc/self/maps"
 NO_ACCESS = 0
 PRIVATE, ANONYMOUS, NO_RESERVE, NOT_OVER_OTHERS = 0x2, 0x20, 0x4000, 0x100000
 
 
 def fix() -> None:
-    """From now on what this process maps, and all that it forks, lies below ``CEILING``. Where the system lets nobody
-    reserve that much, or has no /proc, nothing changes. The process may start anew for it."""
+    """From now on, map everything of this process and its forks below ``CEILING``.
+
+    If the system does not allow such a reservation, or has no /proc, nothing changes. The process may restart for it.
+    """
     if resource.getrlimit(resource.RLIMIT_STACK)[0] != bounds.allowed(resource.RLIMIT_STACK, STACK_BYTES):
         bounds.lower(resource.RLIMIT_STACK, STACK_BYTES)
         os.execv(sys.executable, sys.orig_argv)
@@ -35,7 +37,7 @@ def fix() -> None:
 
 
 def _free() -> list[tuple[int, int]]:
-    """What is free from ``CEILING`` to the last thing below the stack, which must be able to grow."""
+    """Return the free ranges from ``CEILING`` to the last mapping below the stack, which must be able to grow."""
     found = []
     free_from = CEILING
     with open(MAPS, encoding="ascii", errors="replace") as file:

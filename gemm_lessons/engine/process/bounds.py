@@ -1,11 +1,11 @@
-"""What a run may use of this process, whatever its kernel does: processor time and memory.
+"""Limits of a run on this process, whatever its kernel does: processor time and memory.
 
     with within(Bounds(seconds=60, memory_bytes=4 * GIB)):      OutOfTime is raised, or Python's own MemoryError
 
-Both come up in the middle of the work, so the simulator, which catches them, can say which line was running. Time that
-passes while the process is stopped (Ctrl-Z, a laptop that sleeps) counts as none; where NumPy multiplies on many cores
-at once, they count as one. ``OutOfTime`` is no ``Exception``, as it may be raised anywhere; it comes again, ``grace``
-seconds later, to whoever went on.
+Both are raised in the middle of the work, so the simulator, which catches them, can name the line that was running.
+Time while the process is stopped (Ctrl-Z, a laptop that sleeps) does not count; NumPy on many cores counts as one
+core. ``OutOfTime`` is not an ``Exception``, because it may be raised anywhere. It is raised again ``grace`` seconds
+later if the code continues.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from types import FrameType
 from gemm_lessons.engine.records.frozen import dataclass
 
 GIB = 1 << 30
-TICK_S = 0.25  # between two looks at the clock
-SLOW = 4  # processes that share a core may take so much longer than the processor time that they get
-SHARE = 0.8  # of the memory that is there
+TICK_S = 0.25  # between two checks of the clock
+SLOW = 4  # processes that share a core may take this many times their processor time
+SHARE = 0.8  # of the available memory
 CGROUP = "/sys/fs/cgroup/memory.max"
 
 
@@ -38,25 +38,25 @@ class OutOfTime(BaseException):
 
 @dataclass(frozen=True)
 class Bounds:
-    """Seconds of processor time, and bytes of memory on top of what the process has."""
+    """Limits: seconds of processor time, and bytes of memory on top of the process's present size."""
 
     seconds: float = 60.0
     memory_bytes: int = 4 * GIB
-    advice: str = ""  # how to have more
+    advice: str = ""  # how to raise the limit
 
     @property
     def grace(self) -> float:
-        """Seconds to tidy up in after time is over, before it is over once more."""
+        """Seconds for cleaning up after the time limit, before ``OutOfTime`` is raised again."""
         return max(1.0, self.seconds / 10)
 
     @property
     def too_long(self) -> str:
-        """What to say of a run that needed more time."""
+        """Message for a run that needed more time."""
         return f"the run took longer than {self.seconds:g} s and was stopped"
 
     @property
     def too_much(self) -> str:
-        """What to say of a run that needed more memory."""
+        """Message for a run that needed more memory."""
         return f"the run needed more than {self.memory_bytes / GIB:.2g} GiB of memory and was stopped"
 
 
@@ -65,12 +65,12 @@ _active = False
 
 
 def current() -> Bounds:
-    """The bounds that hold now: those of the ``within`` that we are in, if we are in one."""
+    """Return the limits in force: those of the innermost ``within``."""
     return _current
 
 
 def affordable(bytes_: int = Bounds.memory_bytes) -> int:
-    """``bytes_``, or less on a machine or in a container that has no more: better a clear end than swapping."""
+    """Return ``bytes_``, or less if the machine or container has less: a clear end is better than swapping."""
     there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     with contextlib.suppress(OSError, ValueError), open(CGROUP, encoding="ascii") as file:
         there = min(there, int(file.read()))
@@ -79,7 +79,7 @@ def affordable(bytes_: int = Bounds.memory_bytes) -> int:
 
 @contextlib.contextmanager
 def within(bounds: Bounds) -> Iterator[None]:
-    """Do what follows within ``bounds``; inside of others, within those."""
+    """Apply limits to the body of the ``with`` statement, on top of any outer limits."""
     global _current, _active
     if _active:
         yield
@@ -93,8 +93,10 @@ def within(bounds: Bounds) -> Iterator[None]:
 
 
 def used() -> tuple[int, int]:
-    """Bytes that this process has taken: of its address space, as ``RLIMIT_AS`` counts, and of those what it may write
-    to, as ``RLIMIT_DATA`` does. None where there is no /proc to tell."""
+    """Return the process's address space (as ``RLIMIT_AS`` counts) and its writable part (as ``RLIMIT_DATA`` does).
+
+    In bytes; None without /proc.
+    """
     with contextlib.suppress(OSError), open("/proc/self/statm", encoding="ascii") as file:
         pages = file.read().split()
         size = os.sysconf("SC_PAGE_SIZE")
@@ -103,19 +105,19 @@ def used() -> tuple[int, int]:
 
 
 def allowed(what: int, value: int) -> int:
-    """``value``, or the hard limit of a resource (``RLIMIT_...``) where that is lower."""
+    """Return ``value``, or the hard limit of a resource (``RLIMIT_...``) where that is lower."""
     hard = resource.getrlimit(what)[1]
     return value if hard == resource.RLIM_INFINITY else min(value, hard)
 
 
 def lower(what: int, value: int) -> None:
-    """Set the soft limit of a resource, as far as the hard one lets it; that one stays."""
+    """Set the soft limit of a resource, at most to its hard limit, which is unchanged."""
     resource.setrlimit(what, (allowed(what, value), resource.getrlimit(what)[1]))
 
 
 @contextlib.contextmanager
 def _memory(bytes_: int) -> Iterator[None]:
-    """Bound what the process may write to. Not its address space: libraries map far more of that than they use."""
+    """Limit writable memory, not the address space: libraries map far more of that than they use."""
     soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
     lower(resource.RLIMIT_DATA, used()[1] + bytes_)
     try:

@@ -1,18 +1,19 @@
-"""A child process with private pipes: what may crash, hang or eat memory runs in there, and the kit lives on.
+"""A child process with private pipes, for code that may crash, hang or use too much memory.
 
 Such a child owns a CUDA context (``gpu``), because an endless or faulting kernel takes its whole process down; or it is
-NVIDIA's compiler, which crashes on some slips; or the submissions of a grading run (``grading.nursery``).
+NVIDIA's compiler, which crashes on some typing errors; or the submissions of a grading run (``grading.nursery``).
 
     child = Child("gemm_lessons.devices.gpu.server", ["0"])          parent: starts ``main(parent, "0")`` of that module
     child.send({"do": "launch"}, [array])                    a header (JSON) and any number of blobs of bytes
     header, blobs = child.receive(seconds=20)                or ``ChildHung``, ``ChildDied``
 
-The pipes are not stdout and stderr, and each goes one way only: whatever a kernel prints, or a source file includes
-from ``/proc/self/fd``, it can neither write an answer nor read the question again. The child ends when its parent does,
-however that happens: a thread waits for the end of a third pipe that only the parent holds open.
+The pipes are not stdout and stderr, and each has one direction only: a kernel that prints, or a source file that
+includes ``/proc/self/fd``, can neither write an answer nor read the request again. The child ends when its parent does,
+for any reason: a thread waits for the end of a third pipe that only the parent holds open.
 
-A ``Forked`` child does not start anew: it goes on from where its parent is, with all that is loaded, for a process that
-has no threads and needs many children. It is a session of its own, too, and ends with its parent by Linux's own word.
+A ``Forked`` child does not start a new interpreter: it continues from its parent's state, with all modules loaded, for
+a process that has no threads and needs many children. It is a session of its own, too, and Linux kills it when its
+parent ends.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ sys.path[:] = [*sys.path[1:], *places]
 from gemm_lessons.engine.process import child
 child._run(sys.argv[2:])"""
 ROOT = Path(__file__).resolve().parents[3]
-PATIENCE_S = 5.0  # for a killed process to go away; a GPU driver may need a while to stop a kernel
+PATIENCE_S = 5.0  # for a killed process to exit; a GPU driver may need a while to stop a kernel
 LAST_WORDS = 2000  # characters of stderr to keep
 STEADY, DRAWN = "steady", "drawn"  # a child's addresses
 END_WITH_PARENT = 1  # prctl
@@ -61,7 +62,7 @@ CPU_CLOCK = 2  # the clock of a process's own time is ~pid << 3 | 2: clock_getcp
 
 
 class ChildHung(Exception):
-    """No message came in time. The child has been killed."""
+    """No message arrived in time. The child has been killed."""
 
     def __init__(self, seconds: float) -> None:
         super().__init__(f"no answer within {seconds:g} s")
@@ -137,17 +138,17 @@ class Child:
         return self._process.pid
 
     def send(self, header: Header, blobs: Blobs = ()) -> None:
-        """Ask. Raises ``ChildDied`` when nobody listens any more."""
+        """Send a request. Raise ``ChildDied`` if the child has ended."""
         try:
             _send(self._to, header, blobs)
         except OSError:
             raise self._died() from None
 
     def receive(self, seconds: float, *, working: bool = False) -> tuple[dict[str, Any], list[bytes]]:
-        """The next message. Raises ``ChildHung`` (and kills the child) or ``ChildDied``.
+        """Return the next message. Raise ``ChildHung`` (and kill the child) or ``ChildDied``.
 
-        ``working``: the child computes, and the seconds are of the processor; where others keep the machine busy,
-        ``bounds.SLOW`` times as many may pass.
+        ``working``: the child computes, and the seconds are processor time; on a busy machine, ``bounds.SLOW`` times as
+        much wall time may pass.
         """
         began = self._processor_time() if working else 0.0
         try:
@@ -166,7 +167,7 @@ class Child:
             raise self._died() from None
 
     def _processor_time(self) -> float:
-        """Seconds of it that the child has had; infinitely many if it is gone, so that nobody waits for it."""
+        """Return the child's processor time in seconds; infinity if the child is gone, so that callers stop."""
         try:
             return time.clock_gettime(~self.pid << 3 | CPU_CLOCK)
         except OSError:
@@ -182,9 +183,11 @@ class Child:
         return ChildDied(code, words)
 
     def close(self, patience: float = 0.0) -> None:
-        """End the child and everything it started: by itself within ``patience`` seconds, as there are no questions any
-        more, else killed. Does not wait for a process that the driver will not let go. Where Ctrl-C or the end of the
-        time has interrupted it, it goes on when called again."""
+        """End the child and everything it started, by force after ``patience`` seconds.
+
+        The child ends by itself when the pipe of requests closes. The call does not wait for a process that the driver
+        holds. If Ctrl-C or ``OutOfTime`` interrupts it, call it again to continue.
+        """
         if self._stderr.closed:
             return
         self._to.close()
@@ -237,11 +240,11 @@ class Forked(Child):
         self._from = _end_of(self._answer, writable=False)
 
     def _let_go(self) -> None:
-        """It ends with us: there is no line to let go of."""
+        """Do nothing: the child ends with this process, without a lifeline."""
 
 
 class _Process:
-    """A forked process, with what ``Child`` asks of a ``Popen``."""
+    """A forked process, with the part of ``Popen`` that ``Child`` uses."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
@@ -263,7 +266,7 @@ class _Process:
 
 
 def _go_on(function: Callable[[Parent], object], parent: int, question: int, answer: int, stderr: int) -> NoReturn:
-    """The life of a ``Forked`` child."""
+    """Main function of a ``Forked`` child."""
     code = 1
     try:
         end_with(parent)
@@ -284,14 +287,14 @@ def _go_on(function: Callable[[Parent], object], parent: int, question: int, ans
 
 
 def end_with(parent: int) -> None:
-    """From now on this process is killed when ``parent``, which started it, ends."""
+    """Let Linux kill this process when ``parent``, which started it, ends."""
     ctypes.CDLL(None).prctl(END_WITH_PARENT, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() not in (parent, 0):  # 0: it lies outside of our namespace
+    if os.getppid() not in (parent, 0):  # 0: the parent is outside of our namespace
         os._exit(1)
 
 
 class Parent:
-    """The parent, as its child sees it."""
+    """The parent, as seen by its child."""
 
     def __init__(self, question: int, answer: int) -> None:
         self._from = _end_of(question, writable=False)
@@ -299,24 +302,24 @@ class Parent:
         self._last = time.monotonic()
 
     def receive(self) -> tuple[dict[str, Any], list[bytes]]:
-        """The next question. Ends the process when the parent has closed the pipe."""
+        """Return the next request. End the process if the parent has closed the pipe."""
         try:
             return _receive(self._from)
         except (EOFError, OSError):
             raise SystemExit(0) from None
 
     def send(self, header: Header, blobs: Blobs = ()) -> None:
-        """Answer, or report progress: each message gives the child a new allowance of time."""
+        """Answer, or report progress: each message restarts the child's time limit."""
         self._last = time.monotonic()
         _send(self._to, header, blobs)
 
     def no_more_questions(self) -> None:
-        """Close the pipe of questions: code that handles untrusted files must not hold it."""
+        """Close the pipe of requests: code that handles untrusted files must not hold it."""
         self._from.close()
 
     @property
     def silence(self) -> float:
-        """Seconds since the last message to the parent."""
+        """Return the seconds since the last message to the parent."""
         return time.monotonic() - self._last
 
 
@@ -338,7 +341,7 @@ def _receive(connection: Connection[Any, Any]) -> tuple[dict[str, Any], list[byt
 
 
 def _run(arguments: Sequence[str]) -> None:
-    """Where a child starts: ``MODULE steady|drawn QUESTION ANSWER LIFELINE [ARGUMENT...]``."""
+    """Entry point of a child: ``MODULE steady|drawn QUESTION ANSWER LIFELINE [ARGUMENT...]``."""
     module, addresses, question, answer, lifeline, *rest = arguments
     if addresses == STEADY:
         address_space.fix()
