@@ -1,6 +1,10 @@
-"""Traced machine code + a data sheet -> the time of a launch on a GPU that is not here.
+"""Estimate the time of a launch on a GPU that is not present, from traced machine code and a data sheet.
 
-- ``latencies``: what one instruction takes, by architecture; ``items``: traced instructions with what they take
-- ``timeline``: one multiprocessor, clock by clock; ``phases``: its mbarriers; ``recording``: what each warp does when
-- ``launch``: a launch of any kernel; ``chip``: what it shares with the model of matrix products
+    in:   sass.Trace of the blocks resident on one multiprocessor, GpuSpec
+    held: per warp: the next item, the clock when it can issue, its scoreboards; per unit: the clock when it is free
+    out:  LaunchEstimate, in microseconds; Recording, in clocks
+
+- ``launch``: a launch of any kernel; ``chip``: rules that it shares with the model of matrix products
+- ``timeline``: simulation of one multiprocessor; ``recording``: the same, recorded; ``phases``: its mbarriers
+- ``items``: traced instructions with unit and duration; ``latencies``: latencies and rates by compute capability
 """

@@ -1,4 +1,4 @@
-"""From one multiprocessor to a launch on the whole chip: the constants and rules that every estimate of a launch uses.
+"""From one multiprocessor to a launch on the whole chip: constants and rules of every estimate.
 
 Times are of an H200 unless their comment says otherwise; ``lessons/common/ESTIMATE.md`` says how far they carry.
 """
@@ -17,12 +17,15 @@ BUSY = 0.75  # share of the time from which on a unit counts as what limits a ke
 
 
 def at_work(gpu: GpuSpec, blocks: int, products: bool) -> GpuSpec:
-    """``gpu`` with the clock that it has while ``blocks`` blocks run; ``products``: on tensor cores that heat it."""
+    """Return ``gpu`` with its clock while ``blocks`` blocks run; ``products``: on tensor cores that lower it."""
     return gpu.hot if products and blocks >= HOT * gpu.sms else gpu
 
 
 def limiter_of(parts: Mapping[str, float], busiest: str) -> str:
-    """What decides a launch: memory or the launch itself, if that takes longest; else the ``busiest`` unit of the
-    multiprocessors if it works for ``BUSY`` of their time; else ``latency``. ``parts`` are microseconds."""
+    """Return the bottleneck of a launch.
+
+    Memory or the launch itself, if one takes longest; else the ``busiest`` unit of the multiprocessors if it is busy
+    for ``BUSY`` of their time; else ``latency``. ``parts`` are microseconds.
+    """
     slowest = max(("latency", "l2", "dram", "launch"), key=lambda name: parts[name])
     return busiest if slowest == "latency" and parts[busiest] >= BUSY * parts["latency"] else slowest

@@ -1,5 +1,7 @@
-"""What a traced warp executes, as a multiprocessor takes it: ``Item``, one instruction or a run of arithmetic, with its
-unit, what it waits for and what it takes."""
+"""Traced instructions as a multiprocessor executes them.
+
+An ``Item`` is one instruction or a run of arithmetic, with its unit, dependences and duration.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,7 @@ UNKNOWN = re.compile(rf"[BQ]MMA|[HIQ]GMMA|(?!{BOX}$)UTMA\w+|UBLK\w+")
 
 
 def unknown_units(code: Iterable[SassInstruction], gpu: GpuSpec | None = None) -> set[str]:
-    """The opcodes whose unit this model does not know; on ``gpu`` or, without it, on none that it has."""
+    """Return the opcodes whose unit this model does not know, on ``gpu`` or, without it, on any GPU."""
     found = set()
     pipes = tuple(PIPES.values()) if gpu is None else (pipes_of(gpu),)
     for opcode in {instruction.opcode for instruction in code}:
@@ -58,7 +60,7 @@ def unknown_units(code: Iterable[SassInstruction], gpu: GpuSpec | None = None) -
 
 
 class Item(NamedTuple):
-    """One instruction, or a run of arithmetic ones: what it waits for, what it takes, how long its warp pauses."""
+    """One instruction, or a run of arithmetic ones: its dependences, its duration, the stall of its warp."""
 
     unit: int
     waits: tuple[int, ...]
@@ -71,14 +73,14 @@ class Item(NamedTuple):
     registers: int
     name: str
     place: int  # in the code
-    at_most: tuple[int, int] | None = None  # DEPBAR: scoreboard, how many may still be under way
+    at_most: tuple[int, int] | None = None  # DEPBAR: scoreboard, how many may still be in flight
     other: float = 0.0  # clocks of the tensor cores, or of the fp64 lanes
-    later: float = 0.0  # clocks until a result without a fixed latency is there
-    sums: tuple[int, int] | None = None  # of a product: the first register of what it makes, and of what it adds to
+    later: float = 0.0  # clocks until a result without a fixed latency is available
+    sums: tuple[int, int] | None = None  # of a product: the first register of its result, and of its addend
 
 
 def streams_of(trace: Trace, blocks: int, gpu: GpuSpec) -> list[tuple[Stream, Sequence[Step]]]:
-    """Every warp of the first ``blocks`` with its instructions as items. Most warps take the same path."""
+    """Return every warp of the first ``blocks`` with its instructions as items. Most warps take the same path."""
     items = _items(trace, pipes_of(gpu), gpu)
     joined: dict[tuple[int, ...], Stream] = {}
     found: list[tuple[Stream, Sequence[Step]]] = []
@@ -91,7 +93,7 @@ def streams_of(trace: Trace, blocks: int, gpu: GpuSpec) -> list[tuple[Stream, Se
 
 
 def _items(trace: Trace, pipes: Pipes, gpu: GpuSpec) -> list[Item]:
-    """Every instruction as an item of its own."""
+    """Return every instruction as an item of its own."""
     fp32 = WARP * gpu.schedulers / gpu.lanes_per_sm
     found = []
     for d, control, banks in zip(trace.code, trace.control, trace.reads, strict=True):
@@ -118,12 +120,12 @@ def _items(trace: Trace, pipes: Pipes, gpu: GpuSpec) -> list[Item]:
 
 
 def _multiply(fp32: float, banks: tuple[int, int], pipes: Pipes) -> float:
-    """Clocks of a multiply-add that reads so many registers of each bank."""
+    """Return the clocks of a multiply-add that reads so many registers of each bank."""
     return max(fp32 + max(0, max(banks) - 2), sum(banks) * pipes.register)
 
 
 def _other(opcode: str, unit: int, pipes: Pipes) -> tuple[float, float]:
-    """Of an instruction for the tensor cores or in fp64: its clocks, and those until its result is there."""
+    """For an instruction of the tensor cores or in fp64, return its clocks, and those until its result is available."""
     if unit == TENSOR:
         return pipes.products.clocks(opcode) or (0.0, 0.0)
     if unit == FP64:
@@ -141,22 +143,22 @@ def _sums(d: Decoded) -> tuple[int, int] | None:
 
 @dataclass(frozen=True)
 class Stream:
-    """The items of one path through the code, and where in it each begins."""
+    """The items of one path through the code, and the position of each."""
 
     items: Sequence[Item]
     places: Sequence[int]
 
     def of(self, warp: Sequence[Step]) -> list[tuple[Item, Touch | None]]:
-        """With the accesses of a warp that took this path."""
+        """Return the items with the accesses of a warp on this path."""
         return [(item, warp[place][1]) for item, place in zip(self.items, self.places, strict=True)]
 
 
 def _stream(path: Sequence[int], items: Sequence[Item]) -> Stream:
-    """The instructions of a path as items, with arithmetic that has nothing to wait for in between joined into runs."""
+    """Return the instructions of a path as items; arithmetic without waits in between is joined into runs."""
     found: list[Item] = []
     places: list[int] = []
     run: list[int] = []
-    joined: dict[tuple[int, ...], Item] = {}  # runs come again in every round of a loop
+    joined: dict[tuple[int, ...], Item] = {}  # runs repeat in every iteration of a loop
 
     def close(end: int) -> None:
         if run:

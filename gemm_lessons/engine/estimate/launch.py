@@ -50,7 +50,7 @@ LEFT_OUT: Mapping[str, str] = {
 
 
 class NotEstimated(Exception):
-    """This launch is beyond the model of time; the message says why."""
+    """This launch is outside of the time model. The message says why."""
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ def estimate_launch(
 
 
 def _fitting(compiled: Compiled, kernel: Kernel, grid: Grid, gpu: GpuSpec) -> Occupancy:
-    """How many blocks fit on a multiprocessor. Raises ``NotEstimated`` for what is known before anything is traced."""
+    """Return the occupancy. Raise ``NotEstimated`` for obstacles known before tracing."""
     if not compiled.cubin:
         raise NotEstimated("PTX of another compiler comes without machine code; pass CUDA C++")
     if clustered(kernel, grid).cluster not in (None, (1, 1, 1)):
@@ -140,7 +140,7 @@ def _refuse_barriers(trace: Trace) -> None:
 
 
 def _of_multiprocessor(trace: Trace, per_sm: int, resident: int, gpu: GpuSpec) -> tuple[dict[str, float], str]:
-    """Microseconds of each unit of the fullest multiprocessor, and ``latency``: of all; and the busiest unit."""
+    """Return microseconds of each unit of the fullest multiprocessor, as ``latency`` in all; and the busiest unit."""
     waves, rest = divmod(per_sm, resident)
     together = waves + bool(rest) == 1
     whole = play(trace, resident, gpu, together=together and uneven(resident, gpu))
@@ -148,14 +148,14 @@ def _of_multiprocessor(trace: Trace, per_sm: int, resident: int, gpu: GpuSpec) -
     parts = {name: sum(times * it.busy.get(name, 0.0) for times, it in played) for name in whole.busy}
     parts["latency"] = sum(times * it.clocks for times, it in played)
     busiest = max(whole.busy, key=lambda name: parts[name])
-    if not together:  # a block that moves up loads while others still multiply and store
+    if not together:  # a later block loads while others still multiply and store
         saved = max(2 * whole.clocks - play(trace, resident, gpu, 2).clocks, 0.0)
         parts["latency"] = max(parts["latency"] - (waves + bool(rest) - 1) * saved, parts[busiest])
     return {name: clocks / (gpu.clock_hz / 1e6) for name, clocks in parts.items()}, busiest
 
 
 def moved_bytes(trace: Trace, blocks: int, memory: GlobalMemory) -> tuple[float, float]:
-    """Bytes of a launch of so many blocks that pass L2, and bytes that pass DRAM; the traced blocks stand for all."""
+    """Return the bytes of a launch of so many blocks through L2, and through DRAM, scaled from the traced blocks."""
     traced = len(trace.warps) // trace.warps_per_block
     asked = boxes = stored = 0
     read: set[int] = set()
@@ -182,7 +182,7 @@ def moved_bytes(trace: Trace, blocks: int, memory: GlobalMemory) -> tuple[float,
 
 
 def _once(sectors: set[int], scale: float, memory: GlobalMemory) -> float:
-    """Bytes of the buffers that all blocks touch: ``scale`` times those of the traced ones, but each once."""
+    """Return the bytes of buffers that all blocks touch: ``scale`` times the traced ones, each byte at most once."""
     touched = np.sort(np.fromiter(sectors, np.int64, len(sectors)))
     total = 0.0
     for allocation in memory.allocations:

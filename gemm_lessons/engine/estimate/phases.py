@@ -1,28 +1,30 @@
-"""An mbarrier while a multiprocessor is played: when its phases are over."""
+"""An mbarrier in the simulation of a multiprocessor: completion times of its phases."""
 
 from __future__ import annotations
 
 
 class Awaited:
-    """A phase is over when so many threads have arrived and all bytes that they announced are there; a copy says when
-    it will be, as soon as it is under way. The phase before the first counts as over."""
+    """A phase completes when all threads have arrived and all announced bytes are there.
+
+    A copy announces its arrival time when it is issued. The phase before the first counts as complete.
+    """
 
     __slots__ = ("arrivals", "before", "bytes", "number", "over", "pending", "time")
 
     def __init__(self, arrivals: int) -> None:
         self.arrivals = self.pending = arrivals
         self.bytes, self.time = 0, 0.0
-        self.number = 0  # phases of which it is known when they are over
-        self.over = self.before = 0.0  # when the last of them is, and the one before it
+        self.number = 0  # phases with a known completion time
+        self.over = self.before = 0.0  # completion times of the last of them, and of the one before it
 
     def arrived(self, threads: int, announced: int, time: float) -> bool:
-        """Threads came, with so many bytes on their way. Is the phase over?"""
+        """Record arrivals of threads and the bytes they announce. Return whether the phase completes."""
         self.pending -= threads
         self.bytes += announced
         return self._changed(time)
 
     def brought(self, count: int, time: float) -> bool:
-        """So many bytes will be there. Is the phase over?"""
+        """Record that ``count`` bytes arrive at ``time``. Return whether the phase completes."""
         self.bytes -= count
         return self._changed(time)
 
@@ -36,7 +38,7 @@ class Awaited:
         return True
 
     def since(self, parity: int, time: float) -> float | None:
-        """When the phase of this parity is over that is meant at ``time``; None: nobody knows yet."""
+        """Return the completion time of the phase of this parity, as meant at ``time``; None if unknown yet."""
         if self.number % 2 != parity:
             return self.over
         return self.before if time < self.over else None

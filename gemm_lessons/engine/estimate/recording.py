@@ -1,10 +1,10 @@
-"""The same play as ``timeline``'s, written down: what every warp does at each clock, and what it waits for.
+"""Record ``timeline``'s simulation: the state of every warp at each clock, and what it waits for.
 
-    Trace --Recorder (a Multiprocessor that takes notes)--> Recording: spells by warp, loads on their way
+    Trace --_Recorder (a Multiprocessor that records)--> Recording: states by warp, loads in flight
 
 Between two of its instructions a warp first waits for the arithmetic before (``fixed``, as ptxas wrote), then for
 results or a barrier, then until its unit is free (``math`` of arithmetic, ``queue`` of accesses to memory), then until
-its scheduler has time for it (``turn``).
+its scheduler selects it (``turn``).
 """
 
 from __future__ import annotations
@@ -19,15 +19,18 @@ from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.engine.sass.operands import Decoded
 from gemm_lessons.engine.sass.trace import SCOREBOARDS, Signal, Touch, Trace, Traffic
 
-# global, shared, result: for what a load from global or shared memory, or another slow instruction brings.
+# global, shared, result: waits for a load from global or shared memory, or for another slow instruction.
 State = Literal["issue", "fixed", "turn", "math", "queue", "global", "shared", "result", "barrier"]
 NOTHING = -1
 
 
 @dataclass(frozen=True)
 class Spell:
-    """``warp`` is in one state from clock ``start`` to ``end``. ``place``: the instruction that is issued, or waits to
-    be; ``cause``: the one whose result it waits for (indices of the code, -1: none)."""
+    """``warp`` is in one state from clock ``start`` to ``end``.
+
+    ``place``: the instruction that issues, or waits to issue; ``cause``: the one whose result it waits for (indices of
+    the code, -1: none).
+    """
 
     warp: int
     start: float
@@ -39,7 +42,7 @@ class Spell:
 
 @dataclass(frozen=True)
 class Flight:
-    """A load from global memory on its way."""
+    """A load from global memory in flight."""
 
     warp: int
     start: float
@@ -49,8 +52,10 @@ class Flight:
 
 @dataclass(frozen=True)
 class Recording:
-    """A play from the launch to the last instruction. Warps are numbered block by block; ``spells`` are in the order in
-    which they end, those of one warp without gaps."""
+    """A simulation from the launch to the last instruction. Warps are numbered block by block.
+
+    The states are in the order of their ends, those of one warp without gaps.
+    """
 
     code: tuple[Decoded, ...]
     clocks: float
@@ -62,7 +67,7 @@ class Recording:
 
 
 def record(trace: Trace, blocks: int, gpu: GpuSpec) -> Recording:
-    """Play the first ``blocks`` of a trace and write it down."""
+    """Simulate the first ``blocks`` of a trace and record the states."""
     streams = streams_of(trace, blocks, gpu)
     recorder = _Recorder(streams, trace.warps_per_block, gpu)
     played = recorder.run()
@@ -79,7 +84,7 @@ def record(trace: Trace, blocks: int, gpu: GpuSpec) -> Recording:
 
 @dataclass
 class _Wait:
-    """What a warp's next instruction waits for: until ``free`` for the arithmetic, until ``ready`` for ``state``."""
+    """The waits of a warp's next instruction: until ``free`` for the arithmetic, until ``ready`` for ``state``."""
 
     free: float = 0.0
     ready: float = 0.0
@@ -88,7 +93,7 @@ class _Wait:
 
 
 class _Recorder(Multiprocessor):
-    """Notes before each step what it is about to change. It changes nothing itself."""
+    """Records before each step what it is about to change. It changes nothing itself."""
 
     def __init__(self, streams: Sequence[tuple[Stream, Sequence[Step]]], warps_per_block: int, gpu: GpuSpec) -> None:
         super().__init__([stream.of(warp) for stream, warp in streams], warps_per_block, gpu)
@@ -97,16 +102,16 @@ class _Recorder(Multiprocessor):
         count = len(streams)
         self._paths = [[index for index, _ in warp] for _, warp in streams]
         self._starts = [stream.places for stream, _ in streams]
-        self._written = [0.0] * count  # up to where a warp's spells go
+        self._written = [0.0] * count  # end of a warp's last recorded state
         self._waits = [_Wait() for _ in range(count)]
-        # For each entry of a scoreboard, who made it and what waiting for it means.
+        # For each entry of a scoreboard: the instruction that made it, and the state of a warp that waits for it.
         self._makers: list[list[list[tuple[int, State]]]] = [[[] for _ in range(SCOREBOARDS)] for _ in range(count)]
         self._acting: dict[int, tuple[int, Item, Touch | None]] = {}
         self._meeting: dict[int, int] = {}  # warps at a barrier, and the instruction there
         self._now = (0, 0.0)
 
     def _place(self, warp: int, at: int) -> int:
-        """The instruction with which item ``at`` of the warp begins."""
+        """Return the first instruction of item ``at`` of the warp."""
         starts = self._starts[warp]
         return self._paths[warp][starts[at]] if at < len(starts) else NOTHING
 
@@ -129,7 +134,7 @@ class _Recorder(Multiprocessor):
         return ready
 
     def _sign(self, warp: int) -> None:
-        """Who made the newest entries of the warp's scoreboards."""
+        """Return the newest entries of the warp's scoreboards, with their instructions."""
         if warp not in self._acting:
             return
         place, item, touch = self._acting[warp]
@@ -141,7 +146,7 @@ class _Recorder(Multiprocessor):
                 makers += [(place, state)] * (len(board) - len(makers))
 
     def _awaited(self, warp: int) -> tuple[State, int]:
-        """What the warp's next item waits for longest."""
+        """Return the longest wait of the warp's next item."""
         stream, at = self.streams[warp], self.position[warp]
         if at >= len(stream):
             return "result", NOTHING
@@ -188,6 +193,6 @@ class _Recorder(Multiprocessor):
 def _state_of(item: Item, touch: Touch | None) -> State:
     if isinstance(touch, Signal):
         return "barrier"
-    if item.name == "LDGDEPBAR":  # the copies before it, which go past the registers
+    if item.name == "LDGDEPBAR":  # the copies before it, which bypass the registers
         return "global"
     return touch.space if touch is not None else "result"

@@ -45,28 +45,33 @@ PRIVATE = ("LDC", "LDL", "STL")  # no memory that other threads see
 
 @dataclass
 class Played:
-    """How long it took and what was busy, in clocks; of the busiest scheduler where there are several."""
+    """Duration and busy times in clocks; of the busiest scheduler where there are several."""
 
     clocks: float
     busy: dict[str, float] = field(default_factory=dict)  # issue, fp32, tensor, fp64, shared, l1, l2
 
 
 def play(trace: Trace, blocks: int, gpu: GpuSpec, waves: int = 1, *, together: bool = False) -> Played:
-    """The first ``blocks`` of a trace, resident together, from the launch until the last result is on its way;
-    ``waves``: how often, each block in the place of one that has ended. ``together``: no wave came before."""
+    """Simulate the first ``blocks`` of a trace, resident together, from the launch until the last result is in flight.
+
+    ``waves``: how often each block is replaced by a new one. ``together``: no wave came before.
+    """
     streams = [stream.of(warp) for stream, warp in streams_of(trace, blocks, gpu)]
     return Multiprocessor(streams * waves, trace.warps_per_block, gpu, blocks, together=together).run()
 
 
 def uneven(blocks: int, gpu: GpuSpec) -> bool:
-    """Whether it matters for so many resident blocks that they start together: one begins before the other."""
+    """Return whether it matters for so many resident blocks that they start together: one begins before the other."""
     return blocks > 1 and bool(pipes_of(gpu).apart or pipes_of(gpu).older)
 
 
 class Multiprocessor:
-    """Its schedulers and what they share. ``streams``: the items of each warp, in the order of blocks, of which so many
-    are ``resident`` at once; all of them, if none is said. ``together``: these start one after the other as the launch
-    does, and where there are many warps, those of the block that began first go first."""
+    """The schedulers of a multiprocessor and their shared units.
+
+    ``streams``: the items of each warp, in the order of blocks; ``resident`` blocks run at once (None: all).
+    ``together``: these start one after the other as the launch does, and where there are many warps, those of the block
+    that began first have priority.
+    """
 
     def __init__(
         self,
@@ -81,7 +86,7 @@ class Multiprocessor:
         self.warps_per_block = warps_per_block
         self.begun = len(streams) if resident is None else resident * warps_per_block  # warps; the others wait
         self.alive = Counter(warp // warps_per_block for warp, stream in enumerate(streams) if stream)
-        self.over = [0.0] * len(self.alive)  # of each block: when its warps have ended and its stores have left
+        self.over = [0.0] * len(self.alive)  # of each block: when its warps have ended and its stores are complete
         self.moved_up = False
         self.pipes = pipes_of(gpu)
         self.per_sector = SECTOR / (gpu.l2_bytes_per_s / gpu.sms / gpu.clock_hz)
@@ -89,26 +94,26 @@ class Multiprocessor:
         count, schedulers = len(streams), gpu.schedulers
         self.members = [range(s, count, schedulers) for s in range(schedulers)]
         self.position = [0] * count
-        self.ready = [0.0] * count  # when the warp's next item can go, units aside
+        self.ready = [0.0] * count  # when the warp's next item can issue, units aside
         self.unit = [OTHER] * count  # that this item goes to
         self.boards: list[list[list[float]]] = [[[] for _ in range(SCOREBOARDS)] for _ in range(count)]
         self.copies: list[float] = [0.0] * count  # when the last cp.async arrives
         self.units = [[0.0] * 7 for _ in range(schedulers)]  # free from
-        self.products: list[dict[int, float]] = [{} for _ in range(count)]  # when the sums in a register are done
+        self.products: list[dict[int, float]] = [{} for _ in range(count)]  # when the sums in a register are complete
         self.issue = [0.0] * schedulers  # free from
         self.queues: list[deque[float]] = [deque() for _ in range(schedulers)]
         self.turns = count
         self.apart = self.pipes.apart if together else 0.0
         many = together and 0 < self.pipes.older * gpu.schedulers <= self.begun
         self.behind = [warp // warps_per_block * BEHIND if many else 0 for warp in range(count)]
-        # Of the warps that can go, the one with the least does.
+        # Of the warps that can issue, the one with the lowest rank does.
         self.rank = [turn + behind for turn, behind in enumerate(self.behind, 1)]
         self.recent = [0] * schedulers
         self.load_store = 0.0  # free from
         self.port = 0.0
         self.stores = 0.0
         self.wave = max(self.begun, 1)  # warps that are resident together
-        self.sectors: dict[int, float] = {}  # in L1, or on their way: from when; of the wave that asked last
+        self.sectors: dict[int, float] = {}  # in L1 or in flight: from when; of the wave that asked last
         self.caches = [self.sectors, *({} for _ in range(self.wave, count, self.wave))]  # other waves, other tiles
         self.waiting: dict[int, list[tuple[int, float]]] = {}  # block -> warps at its barrier
         self.phases: dict[tuple[int, int], Awaited] = {}  # block, address -> its mbarrier
@@ -120,7 +125,7 @@ class Multiprocessor:
         self.moved = {"shared": 0.0, "l1": 0.0, "l2": 0.0}
 
     def run(self) -> Played:
-        """Play all streams to their ends."""
+        """Simulate all streams to their ends."""
         for warp, stream in enumerate(self.streams):
             begins = warp // self.warps_per_block * self.apart
             self.ready[warp] = self._ready(warp, begins) if stream and warp < self.wave else NEVER
@@ -142,7 +147,10 @@ class Multiprocessor:
         return Played(end, busy | {unit: clocks for unit, clocks in others.items() if clocks})
 
     def _next(self, scheduler: int) -> tuple[float, int, int]:
-        """When this scheduler issues next, and of which warp. Only its own instructions and barriers change that."""
+        """Return when this scheduler issues next, and for which warp.
+
+        Only its own instructions and barriers change that.
+        """
         free, units = self.issue[scheduler], self.units[scheduler]
         ready, unit, rank = self.ready, self.unit, self.rank
         best, chosen, least = NEVER, -1, 0
@@ -169,7 +177,7 @@ class Multiprocessor:
             self.recent[scheduler] = warp
 
     def _ready(self, warp: int, time: float) -> float:
-        """When the warp's next item can go: after ``time`` and what it waits for. ``NEVER`` at the end."""
+        """Return when the warp's next item can issue: after ``time`` and its dependences. ``NEVER`` at the end."""
         stream, at = self.streams[warp], self.position[warp]
         if at >= len(stream):
             self.end = max(self.end, time)
@@ -193,7 +201,7 @@ class Multiprocessor:
         return time
 
     def _ended(self, warp: int, time: float) -> None:
-        """A block whose last warp has ended makes room for the next one, as soon as its stores have left."""
+        """Start the next block after a block's last warp has ended and its stores are complete."""
         block = warp // self.warps_per_block
         self.alive[block] -= 1
         self.over[block] = max(self.over[block], time)
@@ -210,7 +218,7 @@ class Multiprocessor:
         self.moved_up = True
 
     def _execute(self, time: float, scheduler: int, warp: int) -> bool:
-        """Issue the warp's next item. Did it release a barrier?"""
+        """Issue the warp's next item. Return whether it released a barrier."""
         at = self.position[warp]
         self.position[warp] = at + 1
         item, touch = self.streams[warp][at]
@@ -270,13 +278,13 @@ class Multiprocessor:
         return True
 
     def _release(self, block: int, time: float) -> None:
-        """All warps of a block that have not ended have come to its barrier."""
+        """Release a block's barrier: all of its warps have arrived or ended."""
         release = time + self.pipes.barrier + self.pipes.barrier_warp * self.warps_per_block
         for other, earliest in self.waiting.pop(block):
             self.ready[other] = self._ready(other, max(release, earliest))
 
     def _signalled(self, item: Item, signal: Signal, time: float, warp: int) -> bool:
-        """A warp makes an mbarrier, arrives there or waits. Does anybody go on who waited?"""
+        """Let a warp initialise an mbarrier, arrive or wait. Return whether waiting warps continue."""
         key, after, released = (warp // self.warps_per_block, signal.barrier), time + item.stall, False
         if signal.kind == "made":
             self.phases[key] = Awaited(signal.arrivals)
@@ -296,7 +304,7 @@ class Multiprocessor:
         return released
 
     def _copied(self, box: Traffic, barrier: int, time: float, scheduler: int, warp: int) -> bool:
-        """The TMA is sent for a box. Does anybody know already when all of the phase's bytes will be there?"""
+        """Issue a TMA copy of a box. Return whether the phase's completion time is now known."""
         key = warp // self.warps_per_block, barrier
         taken = self.per_sector * self.pipes.past * len(box.sectors)
         self.port = max(self.port, time) + taken
@@ -311,7 +319,7 @@ class Multiprocessor:
         return over and self._wake(key)
 
     def _wake(self, key: tuple[int, int]) -> bool:
-        """A phase is over, or it is known when it will be: whoever waits for it goes on then."""
+        """Let the warps that wait for a phase continue at its completion time."""
         woken = self.asleep.pop(key, [])
         for warp, item, after in woken:
             self._knows(warp, item, max(after, self.phases[key].over))
@@ -319,7 +327,7 @@ class Multiprocessor:
         return bool(woken)
 
     def _knows(self, warp: int, item: Item, time: float) -> None:
-        """The warp is told at this time that a phase is over."""
+        """Tell the warp, at this time, that a phase is complete."""
         if item.sets is not None:
             self.boards[warp][item.sets].append(time + self.pipes.look)
 
@@ -353,11 +361,11 @@ class Multiprocessor:
         elif item.name == "LDC":
             start = time
             done = time + pipes.constant
-        elif item.name in ("LDL", "STL"):  # local memory lies in L1, a line for each register of the warp
+        elif item.name in ("LDL", "STL"):  # local memory is in L1, a line for each register of the warp
             self.load_store = start + max(float(item.registers), pipes.request)
             self.moved["l1"] += self.load_store - start
             done = self.load_store + pipes.l1
-        else:  # a shuffle, or all lanes switched off
+        else:  # a shuffle, or all lanes predicated off
             self.load_store = start + 1
             done = start + pipes.shared
         queue = self.queues[scheduler]
@@ -374,7 +382,7 @@ class Multiprocessor:
             self.boards[warp][item.reads].append(free)
 
     def _fetched(self, touch: Traffic, start: float) -> float:
-        """When an access to global memory that began at ``start`` is complete."""
+        """Return when an access to global memory that began at ``start`` is complete."""
         done, per_sector = self.load_store + self.pipes.l1, self.per_sector
         if not touch.load:
             taken = self.pipes.store * per_sector * len(touch.sectors)
