@@ -1,1 +1,7 @@
-"""Records that the rooms of the engine hand to each other, and the types of numbers in them."""
+"""Records that the engine's rooms exchange, and the element types of numbers in them.
+
+- ``launch``: arguments, grid and variables of a launch; ``results``: counters, findings, fault and output of one
+- ``findings``, ``facts``, ``examples``: a finding, its further facts, its threads and memory
+- ``metrics``: names of counters; ``elements``, ``encodings``: element types; ``errors``: exceptions
+- ``frozen``: the dataclass decorator of all these records
+"""

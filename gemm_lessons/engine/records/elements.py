@@ -1,8 +1,8 @@
-"""The types of numbers that kernels compute with: how each is stored, named, drawn, rounded and compared.
+"""Element types of kernels: how each is stored, named, drawn at random, rounded and compared.
 
-NumPy knows neither bfloat16, tf32 nor 8-bit floats: the first and the last are kept as their raw bits, tf32 as a
-float32 whose last 13 bits are 0, which is all that a tensor core reads of it. NumPy itself is loaded only by who
-computes: reading a lesson needs none of it.
+NumPy has no bfloat16, tf32 or 8-bit floats. bfloat16 and 8-bit floats are kept as raw bits, tf32 as a float32 whose
+last 13 bits are 0, because tensor cores ignore them. NumPy is loaded only for computing: reading a lesson does not need
+it.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Element:
 
     @property
     def is_float(self) -> bool:
-        """Not an integer."""
+        """Whether the type is a float, not an integer."""
         return self.precision > 0
 
     @property
@@ -60,23 +60,23 @@ class Element:
 
     @property
     def least_normal(self) -> float:
-        """The smallest normal number; what is smaller may be flushed to 0."""
+        """The smallest normal number. Smaller numbers may be flushed to 0."""
         return self.smallest * 2.0 ** (self.precision - 1)
 
     def poisoned(self, shape: tuple[int, ...]) -> Array:
-        """An array whose every element has the bits ``poison``."""
+        """Return an array whose every element has the bits ``poison``."""
         import numpy as np
 
         return np.full(shape, self.poison, f"u{self.size}").view(self.storage)
 
     def untouched(self, shape: tuple[int, ...]) -> Array:
-        """An array that takes no memory, for who asks for its shape alone."""
+        """Return an array that takes no memory, where only the shape is needed."""
         import numpy as np
 
         return np.lib.stride_tricks.as_strided(np.zeros(1, self.storage), shape, _strides(shape, self.size))
 
     def encode(self, values: Array) -> Array:
-        """float64 values -> as stored: rounded to nearest even; integers as C converts them, modulo 2 ** bits."""
+        """Convert float64 values to storage: rounded to nearest even; integers as C converts them, modulo 2 ** bits."""
         if not self.is_float:
             return values.astype("int64").astype(self.storage)
         from gemm_lessons.engine.records import encodings
@@ -84,14 +84,16 @@ class Element:
         return encodings.encode(self.name, self.storage, values)
 
     def decode(self, stored: Array) -> Array:
-        """As stored -> float64 values, exactly."""
+        """Convert storage to float64 values, exactly."""
         from gemm_lessons.engine.records import encodings
 
         return encodings.decode(self.name, stored)
 
     def draw(self, random: np.random.Generator, shape: tuple[int, ...]) -> Array:
-        """Numbers as stored: a random sign times uniform [0.5, 1); bytes of any value but 0, so that -128 and 255 are
-        among them; other integers of magnitude 1 to 127."""
+        """Draw numbers in storage: a random sign times uniform [0.5, 1).
+
+        Bytes take any value but 0, so that -128 and 255 occur; other integers have magnitudes 1 to 127.
+        """
         import numpy as np
 
         if not self.is_float:
@@ -108,7 +110,7 @@ class Element:
         return self.encode(magnitude * random.choice([-1.0, 1.0], shape))
 
     def scale(self, stored: Array, exponents: Array) -> None:
-        """Multiply floats, as stored, by powers of two, in their place."""
+        """Multiply floats in storage by powers of two, in place."""
         import numpy as np
 
         if stored.dtype.kind == "f":
@@ -140,7 +142,7 @@ ELEMENTS: Mapping[str, Element] = {
 
 
 def _strides(shape: tuple[int, ...], size: int) -> tuple[int, ...]:
-    """Of a C-contiguous array."""
+    """Return the strides of a C-contiguous array."""
     found = [size]
     for extent in reversed(shape[1:]):
         found.append(found[-1] * extent)
@@ -148,7 +150,7 @@ def _strides(shape: tuple[int, ...], size: int) -> tuple[int, ...]:
 
 
 def bits(stored: Array) -> Array:
-    """The bit patterns of an array, as unsigned integers of the same size (NaNs compare by payload)."""
+    """Return the bit patterns of an array, as unsigned integers of the same size (NaNs compare by payload)."""
     import numpy as np
 
     contiguous = np.ascontiguousarray(stored)

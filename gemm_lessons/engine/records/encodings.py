@@ -1,4 +1,4 @@
-"""How numbers that NumPy does not know are stored: bfloat16, tf32 and 8-bit floats, each rounded to nearest even."""
+"""Storage of numbers that NumPy lacks: bfloat16, tf32 and 8-bit floats, each rounded to nearest even."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _tf32(values: Array) -> Array:
 
 @cache
 def float8_values(name: str) -> Array:
-    """The value of each of the 256 bit patterns."""
+    """Return the value of each of the 256 bit patterns."""
     exponent_bits, fraction_bits = EXPONENTS[name]
     code = np.arange(256)
     exponent, fraction = (code >> fraction_bits) & ((1 << exponent_bits) - 1), code & ((1 << fraction_bits) - 1)
@@ -43,7 +43,7 @@ def float8_values(name: str) -> Array:
 
 def _float8(name: str) -> Callable[[Array], Array]:
     def encode(values: Array) -> Array:
-        """Rounded to the nearest, ties to even; what is too large becomes the largest number."""
+        """Round to the nearest value, ties to even; too large values become the largest number."""
         numbers = float8_values(name)[:128]
         finite = numbers[np.isfinite(numbers)]
         middles = (finite[:-1] + finite[1:]) / 2
@@ -63,13 +63,13 @@ ENCODERS: Mapping[str, Callable[[Array], Array]] = {
 
 
 def encode(name: str, storage: str, values: Array) -> Array:
-    """float64 values -> as stored."""
+    """Convert float64 values to storage."""
     encoder = ENCODERS.get(name)
     return values.astype(storage) if encoder is None else encoder(values)
 
 
 def decode(name: str, stored: Array) -> Array:
-    """As stored -> float64 values, exactly."""
+    """Convert storage to float64 values, exactly."""
     if name == "bfloat16":
         return (stored.astype(np.uint32) << 16).view(np.float32).astype(np.float64)
     return float8_values(name)[stored] if name in EXPONENTS else stored.astype(np.float64)

@@ -1,4 +1,4 @@
-"""What ends a command: exceptions that several rooms raise. A learner's mistake is a value, a ``Verdict``."""
+"""Exceptions of several rooms, which end a command. A learner's mistake is a value, a ``Verdict``."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ from collections.abc import Sequence
 
 
 class KitError(Exception):
-    """This package or its environment is broken: the compiler's library is missing, say (exit code 3 of a command).
-    Mistakes in a kernel are values, never this."""
+    """The package or its environment is broken, such as a missing compiler library (exit code 3 of a command).
+
+    A mistake in a kernel is a value, never this exception.
+    """
 
 
 class UnknownArchitecture(KitError):
-    """What is to be compiled for is no architecture of the compiler's."""
+    """The compiler does not know the target architecture."""
 
 
 class UnsupportedKernel(Exception):
@@ -27,7 +29,7 @@ class UnsupportedKernel(Exception):
         self.places = places
 
     def seen_from(self, path: str) -> UnsupportedKernel:
-        """The same with the line in the user's own file; in a header of others' that line alone would mislead."""
+        """Return the error with the line in the user's own file; the line of another's header would mislead."""
         here = [line for file, line in self.places if file == path]
         if not self.places or self.places[0][0] == path:
             return self

@@ -1,4 +1,4 @@
-"""The threads and the memory that a finding names as its example."""
+"""Threads and memory that a finding names as its example."""
 
 from __future__ import annotations
 
@@ -13,8 +13,11 @@ Coordinates = tuple[int, ...]  # of a thread or a block: as many as the launch h
 
 @dataclass(frozen=True)
 class Location:
-    """A byte of memory: of an array, by the name that its source gives it, and of ``size`` bytes. Without a name:
-    counted from the start of the block's shared or the thread's own memory, or an address in global memory."""
+    """A byte of memory: of an array, by its source name, ``size`` bytes long.
+
+    Without a name, the offset counts from the start of the block's shared or the thread's local memory, or is an
+    address in global memory.
+    """
 
     space: Memory
     array: str
@@ -23,18 +26,18 @@ class Location:
 
     @property
     def before(self) -> int:
-        """How many bytes before the array it is."""
+        """Bytes before the start of the array."""
         return -self.byte
 
     @property
     def past(self) -> int:
-        """How many bytes past the array's last one it is, from 0."""
+        """Bytes past the array's last one, from 0."""
         return self.byte - self.size
 
 
 @dataclass(frozen=True)
 class Actor:
-    """A thread that serves as an example, and what it did: an access of ``width`` bytes, or ("") something else."""
+    """An example thread and its action: an access of ``width`` bytes, or ("") something else."""
 
     thread: Coordinates
     block: Coordinates

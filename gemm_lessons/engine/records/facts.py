@@ -1,6 +1,6 @@
-"""What only some findings know: one record for each family. ``engine/report/templates.py`` has their sentences.
+"""Facts of single families of findings, one record for each. ``engine/report/templates.py`` has their sentences.
 
-Rooms that find something of their own (a buffer after a launch, what a GPU's driver tells) have records of their own.
+Rooms with findings of their own (a buffer after a launch, a report of a GPU's driver) have records of their own.
 """
 
 from __future__ import annotations
@@ -11,26 +11,26 @@ from gemm_lessons.engine.records.frozen import dataclass
 
 @dataclass(frozen=True)
 class Details:
-    """Nothing more."""
+    """No further facts."""
 
 
 @dataclass(frozen=True)
 class Race(Details):
-    """Of threads that nothing orders. ``same_value``: they only ever store the same."""
+    """Unordered accesses. ``same_value``: the threads only ever store the same value."""
 
     same_value: bool = False
 
 
 @dataclass(frozen=True)
 class InFlight(Details):
-    """Of a ``cp.async`` that is read too early: the most groups that a wait may leave, were it to cover it."""
+    """A ``cp.async`` read too early: the most groups that a wait that covers it may leave pending."""
 
     most: int | None = None
 
 
 @dataclass(frozen=True)
 class Mbarrier:
-    """An mbarrier by its array, and its position there if it is not alone; without one, its offset in shared memory."""
+    """An mbarrier by its array, and its index there if not alone; without an array, its offset in shared memory."""
 
     array: str = ""
     index: int | None = None
@@ -39,15 +39,18 @@ class Mbarrier:
 
 @dataclass(frozen=True)
 class OfMbarrier(Details):
-    """Of a bulk copy that reports to an mbarrier."""
+    """A bulk copy that reports to an mbarrier."""
 
     mbarrier: Mbarrier
 
 
 @dataclass(frozen=True)
 class Missed(Details):
-    """Of accesses outside of their memory: how many ``others`` do the same, and the bytes of shared memory that a block
-    has, where they are more than the array."""
+    """Accesses outside of their memory.
+
+    ``others``: number of other threads that do the same. Also the bytes of shared memory of a block, where it has more
+    than the array.
+    """
 
     others: int | None = None
     window: int | None = None
@@ -55,8 +58,10 @@ class Missed(Details):
 
 @dataclass(frozen=True)
 class PastEnd(Details):
-    """Of accesses past the end of an array, inside of the same memory: what they ``hit``. A thread's own array is known
-    by where it starts in a ``variable`` of the PTX."""
+    """Accesses past the end of an array, inside of the same memory: what they ``hit``.
+
+    A local array is identified by its start in a ``variable`` of the PTX.
+    """
 
     hit: Location | None = None
     variable: str = ""
@@ -65,29 +70,28 @@ class PastEnd(Details):
 
 @dataclass(frozen=True)
 class PastAll(Missed):
-    """Of accesses past all of a thread's own arrays: which of them may have been meant."""
+    """Accesses past all local arrays of a thread: the arrays that may have been intended."""
 
     candidates: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Ended(Details):
-    """How many threads of a block had ended before others came to a barrier."""
+    """Number of threads of a block that had exited before others reached a barrier."""
 
     ended: int
 
 
 @dataclass(frozen=True)
 class FromLane(Details):
-    """The lane that a shuffle reads."""
+    """The source lane of a shuffle."""
 
     lane: int
 
 
 @dataclass(frozen=True)
 class Misuse(Details):
-    """An instruction, used as it may not be: what it names, the number that it was given and the one that it may have,
-    where in an image or a tensor it goes."""
+    """An invalid use of an instruction: its operand, the value given and that allowed, position in an image or tensor."""
 
     opcode: str = ""
     name: str = ""
@@ -98,7 +102,7 @@ class Misuse(Details):
 
 @dataclass(frozen=True)
 class MbarrierMisuse(OfMbarrier):
-    """An operation on an mbarrier that may not be: a number that it was given, and what that may be."""
+    """An invalid operation on an mbarrier: the value given, and the values allowed."""
 
     opcode: str
     value: int = 0
@@ -107,7 +111,7 @@ class MbarrierMisuse(OfMbarrier):
 
 @dataclass(frozen=True)
 class NamedBarrier(Details):
-    """A barrier by its number, and how many threads are to meet there."""
+    """A named barrier: its number, and the number of threads expected."""
 
     number: int
     threads: int
@@ -115,7 +119,7 @@ class NamedBarrier(Details):
 
 @dataclass(frozen=True)
 class AtBarrier:
-    """Threads of a block that wait at a barrier, or have ended (``case``)."""
+    """Threads of a block that wait at a barrier, or have exited (``case``)."""
 
     case: str
     count: int = 0
@@ -128,14 +132,14 @@ class AtBarrier:
 
 @dataclass(frozen=True)
 class Deadlock(Details):
-    """Who waits where while nobody can come any more."""
+    """Threads that wait at barriers that can no longer complete."""
 
     waiting: tuple[AtBarrier, ...]
 
 
 @dataclass(frozen=True)
 class Missing:
-    """What a phase of an mbarrier still misses: arrivals, or bytes."""
+    """Pending arrivals or bytes of a phase of an mbarrier."""
 
     case: str
     value: int
@@ -144,7 +148,7 @@ class Missing:
 
 @dataclass(frozen=True)
 class Starved(OfMbarrier):
-    """So many threads wait for the end of a phase."""
+    """The number of threads that wait for a phase to complete."""
 
     threads: int
     phase: int
@@ -153,7 +157,7 @@ class Starved(OfMbarrier):
 
 @dataclass(frozen=True)
 class Endless(Details):
-    """Of a loop without an end: the instructions that a launch may execute, or how many ``others`` are in it."""
+    """An endless loop: the instruction limit of a launch, or the number of ``others`` in the loop."""
 
     budget: int = 0
     others: int | None = None
@@ -161,7 +165,7 @@ class Endless(Details):
 
 @dataclass(frozen=True)
 class Stopped(Details):
-    """Why a kernel stopped itself, if its source or a function of CUDA's says so."""
+    """The reason why a kernel stopped itself, if its source or a function of CUDA's gives one."""
 
     reason: str = ""
     text: str = ""
@@ -169,7 +173,7 @@ class Stopped(Details):
 
 @dataclass(frozen=True)
 class Quoted(Details):
-    """What another part of the kit, or a driver, has to say; ``advice`` is how to have more time or memory."""
+    """A message of another part of the kit, or of a driver. ``advice``: how to raise the time or memory limit."""
 
     text: str
     advice: str = ""
@@ -177,7 +181,7 @@ class Quoted(Details):
 
 @dataclass(frozen=True)
 class Refusal:
-    """A reason why no GPU would launch a grid: a number or sizes, and what they may be."""
+    """A reason why no GPU would launch a grid: a number or sizes, and the limits."""
 
     case: str
     value: int = 0
@@ -193,14 +197,14 @@ class Refusal:
 
 @dataclass(frozen=True)
 class Refused(Details):
-    """All such reasons."""
+    """All reasons why no GPU would launch a grid."""
 
     reasons: tuple[Refusal, ...]
 
 
 @dataclass(frozen=True)
 class NoRoom(Details):
-    """What a block needs, and what a GPU's multiprocessor has."""
+    """The resources that a block needs, and those of a GPU's multiprocessor."""
 
     gpu: str
     threads: int

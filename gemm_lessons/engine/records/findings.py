@@ -1,4 +1,4 @@
-"""What a device found wrong, or suspicious, during a launch."""
+"""Errors and suspicious behaviour that a device found during a launch."""
 
 from __future__ import annotations
 
@@ -40,23 +40,23 @@ class Finding:
 
     @property
     def message(self) -> str:
-        """The sentence."""
+        """The sentence for the learner."""
         return sentence(self.kind, self.case, self._known())
 
     @property
     def array(self) -> str:
-        """The array that it is about; empty if none is known."""
+        """The array concerned; empty if unknown."""
         return self.place.array if self.place else ""
 
     @property
     def effects(self) -> str:
-        """Of two accesses that nothing orders: which memory, and what they do, such as ``shared store load``."""
+        """For two unordered accesses: the memory and their effects, such as ``shared store load``."""
         if self.kind not in ("race", "block_order") or self.place is None:
             return ""
         return " ".join((self.place.space, *(actor.effect for actor in self.actors)))
 
     def _known(self) -> dict[str, Any]:
-        """What templates may ask for."""
+        """Return the fields of the templates."""
         first, other = (*self.actors, None, None)[:2]
         known = {**vars(self), **vars(self.facts), "first": first, "other": other}
         if self.place is not None and first is not None:

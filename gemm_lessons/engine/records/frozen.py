@@ -1,8 +1,8 @@
-"""``dataclass``, as the standard library has it, at a quarter of the cost for a frozen one.
+"""``dataclass`` as in the standard library, at a quarter of the cost for a frozen one.
 
-The kit's two hundred frozen dataclasses were a tenth of a short run: for each, the standard library writes and compiles
-six methods. Here ``__init__`` is compiled at once, and ``__eq__`` and ``__hash__`` when first called; the others are
-functions that know the fields' names. What asks for more than ``frozen`` and ``eq`` is left to the standard library.
+The kit's two hundred frozen dataclasses took a tenth of a short run: for each, the standard library writes and compiles
+six methods. Here ``__init__`` is compiled at once, and ``__eq__`` and ``__hash__`` on first use; the others are
+functions over the fields' names. Options other than ``frozen`` and ``eq`` are left to the standard library.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 else:
 
     def dataclass(cls: type | None = None, /, **options: bool) -> Any:
-        """``dataclasses.dataclass``; the type checker sees that one."""
+        """Like ``dataclasses.dataclass``; the type checker sees that one."""
         if cls is None:
             return lambda cls: dataclass(cls, **options)
         own = {"__init__", "__repr__", "__eq__", "__hash__", "__setattr__", "__delattr__"} & cls.__dict__.keys()
@@ -49,7 +49,7 @@ def _compiled(text: str, name: str, names: dict[str, Any]) -> Callable[..., Any]
 
 
 def _init(cls: type, fields: tuple[dataclasses.Field[Any], ...]) -> Callable[..., None]:
-    """Each field once: from its argument, else its default, else what its factory makes."""
+    """Set each field: from its argument, else its default, else its factory."""
     names: dict[str, Any] = {"_object": object, "_none": dataclasses.MISSING}
     arguments, keywords, body = ["self"], list[str](), list[str]()
     for number, field in enumerate(fields):
@@ -58,7 +58,7 @@ def _init(cls: type, fields: tuple[dataclasses.Field[Any], ...]) -> Callable[...
         names |= {f"_default{number}": field.default, f"_make{number}": field.default_factory}
         if not field.init:
             if not has_factory:
-                continue  # its default, if it has one, is the class's
+                continue  # the class holds the default, if there is one
             value = f"_make{number}()"
         else:
             has_default = field.default is not dataclasses.MISSING

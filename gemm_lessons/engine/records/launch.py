@@ -1,4 +1,4 @@
-"""How a kernel is launched: its arguments, its grid, and the variables that the host sets."""
+"""The launch of a kernel: its arguments, its grid, and the variables that the host sets."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TENSOR_MAP_SIZE = 128  # bytes of a CUtensorMap (cuda.h)
 
 @dataclass(frozen=True)
 class Buffer:
-    """One kernel argument that lives in global memory: what ``launch`` makes of a NumPy array.
+    """A kernel argument in global memory: ``launch`` makes it of a NumPy array.
 
     ``array`` is C-contiguous; the device reads it before the launch and writes it back after, when ``output`` is set.
     ``initialised`` False: its contents count as fresh from the allocator, and reading them before writing is reported.
@@ -26,12 +26,12 @@ class Buffer:
     name: str
     array: np.ndarray[Any, Any]
     output: bool = False
-    initialised: bool = True  # False: as fresh from the allocator; reading it before writing it is reported
+    initialised: bool = True  # False: fresh from the allocator; reading before writing is reported
 
 
 @dataclass(frozen=True)
 class Pointer:
-    """One kernel argument that points into a buffer, ``offset`` bytes from its start. Several may share a buffer."""
+    """A kernel argument that points into a buffer, ``offset`` bytes from its start. Several may share a buffer."""
 
     name: str
     buffer: Buffer
@@ -80,12 +80,12 @@ class Texture:
 
     @property
     def is_linear(self) -> bool:
-        """Plain memory, read element by element: one dimension, nothing filtered or converted."""
+        """Whether it is linear memory, read by element: one dimension, no filter or conversion."""
         plain = self.filter == "point" and self.read == "element" and not (self.normalized or self.layered)
         return plain and self.array.ndim == (1 if self.channels == 1 else 2)
 
     def addresses(self, dims: int) -> tuple[str, ...]:
-        """The mode of each of ``dims`` coordinates."""
+        """Return the address mode of each of ``dims`` coordinates."""
         return (self.address,) * dims if isinstance(self.address, str) else self.address[:dims]
 
 
@@ -123,7 +123,7 @@ class TensorMap:
 
     @property
     def type(self) -> Element:
-        """Of an element. Raises ``ValueError``."""
+        """Return the element type. Raise ``ValueError``."""
         name = self.element or self.array.dtype.name
         if name not in ELEMENTS or name == "tf32":
             raise ValueError(f"{self.name}: a tensor map of {name} is not supported")
@@ -131,24 +131,24 @@ class TensorMap:
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Of the array, innermost dimension first."""
+        """Return the sizes of the array, innermost dimension first."""
         return tuple(reversed(self.array.shape))
 
     @property
     def strides_behind(self) -> tuple[int, ...]:
-        """Bytes from one to the next along each dimension but the innermost, which comes first."""
+        """Return the bytes between neighbours along each dimension except the innermost, which would be first."""
         return tuple(reversed(self.array.strides[:-1]))
 
     @property
     def described(self) -> dict[str, Any]:
-        """What ``cuTensorMapEncodeTiled`` is told of it, but for the address."""
+        """Return the arguments of ``cuTensorMapEncodeTiled``, without the address."""
         name = self.type.name
         name = {"int8": "uint8", "int16": "uint16"}.get(name, "uint8" if name.startswith("float8") else name)
         sizes, strides = self.sizes, self.strides_behind
         return {"element": name, "sizes": sizes, "strides": strides, "box": self.box[::-1], "swizzle": self.swizzle}
 
     def check(self) -> None:
-        """Raises ``ValueError`` for what ``cuTensorMapEncodeTiled`` refuses, or nobody here supports."""
+        """Raise ``ValueError`` for a map that ``cuTensorMapEncodeTiled`` refuses or the simulator does not support."""
         array, size = self.array, self.type.size
         if not 1 <= array.ndim <= 3 or len(self.box) != array.ndim or 0 in array.shape:
             raise ValueError(
@@ -180,17 +180,17 @@ Argument = Buffer | Pointer | Scalar | StructWithBuffers | Texture | Surface | T
 
 
 def buffer_of(argument: Buffer | Pointer) -> Buffer:
-    """What ``argument`` points into."""
+    """Return the buffer that ``argument`` points into."""
     return argument.buffer if isinstance(argument, Pointer) else argument
 
 
 def offset_of(argument: Buffer | Pointer) -> int:
-    """How many bytes from its buffer's start ``argument`` points."""
+    """Return the offset of ``argument`` in its buffer, in bytes."""
     return argument.offset if isinstance(argument, Pointer) else 0
 
 
 def buffers_of(arguments: Iterable[Argument]) -> list[Buffer]:
-    """The arrays behind all pointers of ``arguments``, in their order."""
+    """Return the buffers of all pointers of ``arguments``, in order."""
     found: list[Buffer] = []
     for argument in arguments:
         if isinstance(argument, (Buffer, Pointer)):
@@ -217,8 +217,10 @@ class HostVariable:
 
 @dataclass(frozen=True)
 class Grid:
-    """How a kernel is launched: blocks, threads per block (x, y, z), bytes of dynamic shared memory, and blocks of a
-    cluster (None: the launch asks for none)."""
+    """The launch configuration: blocks, threads per block (x, y, z), bytes of dynamic shared memory.
+
+    Also the blocks of a cluster (None: the launch requests none).
+    """
 
     grid: tuple[int, int, int]
     block: tuple[int, int, int]

@@ -1,6 +1,6 @@
-"""What every device returns from a launch: counters, findings, a fault, and what the kernel printed.
+"""The result of a launch on any device: counters, findings, a fault, and the kernel's output.
 
-Verdicts, hints, estimates and reports read only these records, so they never ask which device ran.
+Verdicts, hints, estimates and reports read only these records, so they do not depend on the device.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Conflict:
 
 
 class NotCounted(KeyError):
-    """This launch has no value for a counter that exists; the message says why."""
+    """A counter exists but has no value for this launch. The message says why."""
 
     def __str__(self) -> str:
         return str(self.args[0])
@@ -83,7 +83,7 @@ class Counters:
     obstacle: str = ""  # with its line
 
     def __getitem__(self, name: str) -> int:
-        """The total of a counter. Raises ``NotCounted``, and ``KeyError`` for a name that no counter has."""
+        """Return the total of a counter. Raise ``NotCounted``, and ``KeyError`` for an unknown name."""
         value = self.get(name)
         if value is None:
             raise NotCounted(f"{name} was not counted: {self.why_absent(name)}")
@@ -96,11 +96,11 @@ class Counters:
         return iter(self.totals)
 
     def get(self, name: str) -> int | None:
-        """The total of a counter; None when it was not counted. Raises ``KeyError`` for a name that no counter has."""
+        """Return the total of a counter; None if it was not counted. Raise ``KeyError`` for an unknown name."""
         return self.totals.get(_long(name))
 
     def why_absent(self, name: str) -> str:
-        """Why a counter has no total; empty when it has one."""
+        """Return why a counter has no total; empty if it has one."""
         long = _long(name)
         if long in self.totals:
             return ""
@@ -109,7 +109,7 @@ class Counters:
         return self.uncounted.get(short) or self.obstacle or nothing
 
     def numbers(self) -> dict[str, float]:
-        """Every counter by its short name; NaN for those that were not counted."""
+        """Return every counter by its short name; NaN for those that were not counted."""
         return {short: self.totals.get(long, math.nan) for short, long in COUNTED.items()}
 
 
@@ -122,7 +122,7 @@ def _long(name: str) -> str:
 
 @dataclass(frozen=True)
 class Printed:
-    """What a kernel printed, by block and thread: the text of the first ``shown`` of ``calls`` calls of ``printf``."""
+    """The kernel's output, by block and thread: the text of the first ``shown`` of ``calls`` calls of ``printf``."""
 
     text: str
     shown: int
@@ -153,7 +153,7 @@ class Launched:
 
 
 def in_a_row(launches: Sequence[Launched]) -> Launched:
-    """Launches that followed each other, as one: counts are added, the fault that ended them is that of the last."""
+    """Combine consecutive launches: their counts are added; the fault is that of the last."""
     if len(launches) == 1:
         return launches[0]
     findings = [finding for launched in launches for finding in launched.findings]
@@ -164,7 +164,7 @@ def in_a_row(launches: Sequence[Launched]) -> Launched:
 
 
 def _added(counters: Sequence[Counters]) -> Counters:
-    """What only some of the launches counted is absent from their sum."""
+    """Add counters. A counter that only some of the launches have is absent from the sum."""
     totals: dict[str, int] = {}
     opcodes: Counter[str] = Counter()
     lines: dict[tuple[str, int, str], LineCount] = {}
