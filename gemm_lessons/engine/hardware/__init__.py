@@ -1,1 +1,4 @@
-"""What GPUs are: data sheets, and how many blocks fit on a multiprocessor."""
+"""GPUs: data sheets, and the number of blocks that fit on a multiprocessor.
+
+- ``sheets``: data sheets; ``occupancy``: theoretical occupancy
+"""

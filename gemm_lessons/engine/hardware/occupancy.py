@@ -1,4 +1,4 @@
-"""Theoretical occupancy: how many blocks of a kernel fit on one multiprocessor, and what stops the next one."""
+"""Theoretical occupancy: the number of a kernel's blocks on one multiprocessor, and the limit of one more."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ WARP = 32  # lanes
 
 @dataclass(frozen=True)
 class Resources:
-    """What one kernel takes: registers per thread; static shared bytes per block; spill and stack bytes per thread.
+    """Resources of one kernel: registers per thread; static shared bytes per block; spill and stack bytes per thread.
 
     ``spill_bytes`` is ptxas' spill stores plus spill loads.
     """
@@ -25,14 +25,16 @@ class Resources:
 
 
 def most(every: Sequence[Resources]) -> Resources:
-    """The most that one of several kernels takes of each."""
+    """Return the maximum of each resource over several kernels."""
     return Resources(*(max(column) for column in zip(*map(astuple, every), strict=True)))
 
 
 @dataclass(frozen=True)
 class Occupancy:
-    """Blocks and warps resident on one multiprocessor; ``fraction`` of its warp slots; what limits them, or ``does not
-    fit``. What allows equally few is named together."""
+    """Blocks and warps on one multiprocessor; ``fraction`` of its warp slots; the limiter, or ``does not fit``.
+
+    Limiters that allow equally few blocks are named together.
+    """
 
     blocks_per_sm: int
     warps: int
@@ -45,8 +47,11 @@ def _round_up(value: int, unit: int) -> int:
 
 
 def registers_of_block(registers: int, warps: int, schedulers: int, unit: int = 256) -> int:
-    """Registers that ``warps`` warps of a block take. The warps are spread over the schedulers, each with its own part
-    of the register file, so a block rounds up to whole rounds of them."""
+    """Return the registers that ``warps`` warps of a block take.
+
+    The warps are spread over the schedulers, each with its own part of the register file, so a block rounds up to a
+    multiple of the schedulers.
+    """
     return _round_up(registers * WARP, unit) * _round_up(warps, schedulers)
 
 

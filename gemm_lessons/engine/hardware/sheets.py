@@ -64,7 +64,7 @@ class GpuSpec:
 
     @property
     def hot(self) -> GpuSpec:
-        """The same with the clock of a chip whose tensor cores all work."""
+        """Return the sheet with the clock of a chip whose tensor cores are all busy."""
         return self if self.tensor_clock_hz is None else replace(self, clock_hz=self.tensor_clock_hz)
 
     @property
@@ -203,7 +203,7 @@ GPUS: Mapping[str, GpuSpec] = {
 
 
 def find_gpu(name: str) -> GpuSpec:
-    """The data sheet of ``name`` (``h200``, ``RTX 4090``, ``4090``). Raises ``KeyError`` that lists the known names."""
+    """Return the data sheet of ``name`` (``h200``, ``RTX 4090``, ``4090``). Raise ``KeyError`` that lists the names."""
     key = "".join(c for c in name.lower() if c.isalnum())
     for known, spec in GPUS.items():
         if key and key in (known, known.removeprefix("rtx")):
@@ -212,11 +212,11 @@ def find_gpu(name: str) -> GpuSpec:
 
 
 def sheet_of(arch: str) -> GpuSpec | None:
-    """The data sheet of a GPU of this architecture (``sm_90``, also ``sm_90a``); None when the kit has none."""
+    """Return the data sheet of a GPU of this architecture (``sm_90``, also ``sm_90a``); None if the kit has none."""
     return next((spec for spec in GPUS.values() if spec.arch == arch.rstrip("af")), None)
 
 
-# What the driver calls the very products whose data sheets ``GPUS`` holds. Others of the same name ("H100 PCIe",
+# Driver names of exactly those products whose data sheets ``GPUS`` holds. Others of the same name ("H100 PCIe",
 # "RTX 4090 Laptop GPU", "A100-SXM4-80GB") have other clocks, multiprocessors or memory.
 PRODUCTS = {
     r"Tesla P100-SXM2-16GB": "p100",
@@ -230,14 +230,14 @@ PRODUCTS = {
 
 
 def data_sheet(product: str) -> GpuSpec | None:
-    """The data sheet of a GPU by the name that its driver gives; None when the kit has none."""
+    """Return the data sheet of a GPU by the name that its driver gives; None if the kit has none."""
     return next((GPUS[key] for pattern, key in PRODUCTS.items() if re.fullmatch(pattern, product)), None)
 
 
-OLDEST_ARCH = 75  # what today's compiler still knows
-STAND_IN = "sm_80"  # what older GPUs are estimated from: like theirs, its schedulers have 16 fp32 lanes
+OLDEST_ARCH = 75  # the oldest that the current compiler knows
+STAND_IN = "sm_80"  # older GPUs are estimated from this code: its schedulers also have 16 fp32 lanes
 
 
 def buildable(arch: str) -> str:
-    """The target to compile for where ``arch`` may be too old for the compiler."""
+    """Return the compilation target if ``arch`` may be too old for the compiler."""
     return arch if int("".join(filter(str.isdigit, arch))) >= OLDEST_ARCH else STAND_IN
