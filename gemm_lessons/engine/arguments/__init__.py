@@ -1,1 +1,5 @@
-"""Arguments of a launch, from Python or from a command line: converted to what the kernel takes, or refused."""
+"""Arguments of a launch, from Python or from a command line: convert them to the kernel's types, or reject them.
+
+- ``parameters``: values for parameters; ``views``: arrays that share memory; ``text``: the command line
+- ``expression``: arithmetic in sizes, launches and gates
+"""

@@ -18,15 +18,15 @@ from gemm_lessons.engine.records.frozen import dataclass
 Number = int | float
 Evaluation = Callable[[Mapping[str, Number]], Number]
 
-LONGEST = 300  # characters; longer ones are mistakes, and a bound keeps the parser's recursion small
+LONGEST = 300  # characters; longer text is a mistake, and the limit keeps the parser's recursion small
 
 
 class ExpressionError(ValueError):
-    """The text is no arithmetic of the allowed kind, or its value does not fit its place."""
+    """The text is not arithmetic of the allowed kind, or its value does not fit."""
 
 
 def closest(word: str, words: Iterable[str]) -> str | None:
-    """The most similar of ``words``, ignoring case, or ``None`` when none is near."""
+    """Return the most similar of ``words``, ignoring case, or ``None`` if none is near."""
     by_lower = {candidate.lower(): candidate for candidate in words}
     found = difflib.get_close_matches(word.lower(), by_lower, n=1, cutoff=0.6)
     return by_lower[found[0]] if found else None
@@ -79,7 +79,7 @@ class Expression:
 
     @classmethod
     def parse(cls, text: str, names: Iterable[str]) -> Expression:
-        """Check ``text`` against the grammar and the names its place knows. Raises ``ExpressionError``."""
+        """Check ``text`` against the grammar and the known names. Raise ``ExpressionError``."""
         if len(text) > LONGEST:
             raise ExpressionError(f"an expression of {len(text)} characters; at most {LONGEST}")
         _check(_tree(text), text, list(names))
@@ -87,17 +87,17 @@ class Expression:
 
     @property
     def names(self) -> frozenset[str]:
-        """What it names."""
+        """The names used."""
         tree = _tree(self.text)
         called = {node.func for node in ast.walk(tree) if isinstance(node, ast.Call)}
         return frozenset(it.id for it in ast.walk(tree) if isinstance(it, ast.Name) and it not in called)
 
     def value(self, names: Mapping[str, Number]) -> Number:
-        """The value with these names. A division by zero gives infinity, 0/0 and x % 0 give NaN."""
+        """Return the value with these names. A division by zero gives infinity, 0/0 and x % 0 give NaN."""
         return _evaluated(self.text)(names)
 
     def whole(self, names: Mapping[str, Number], at_least: int) -> int:
-        """The value as a whole number. Raises ``ExpressionError`` when it is none, or below ``at_least``."""
+        """Return the value as an integer. Raise ``ExpressionError`` if it is not one, or is below ``at_least``."""
         value = self.value(names)
         if not math.isfinite(value) or value != int(value) or value < at_least:
             raise ExpressionError(f'"{self.text}" is {value}; it must be a whole number of at least {at_least}')
@@ -147,7 +147,7 @@ def _evaluated(text: str) -> Evaluation:
 
 
 def _evaluation(node: ast.expr) -> Evaluation:
-    """A function for each node of the tree, made once: an expression is asked for its value for many shapes."""
+    """Return a closure for a node, memoised, because an expression is evaluated for many shapes."""
     match node:
         case ast.Constant(value=int() | float() as value):
             return lambda names: value

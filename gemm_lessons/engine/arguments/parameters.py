@@ -1,8 +1,8 @@
-"""Values for a kernel's parameters: converted to the type of each, or refused, never taken bit by bit.
+"""Convert values to the types of a kernel's parameters, or reject them; bits are never reinterpreted.
 
-PTX tells floating-point parameters from integers and pointers; what a pointer points to stands in the source alone. It
-is read off the kernel's prototype as text: types that are built in (``const float *``, ``int4 *``, ``__half``) are
-known, others (templates, typedefs, structs) are not and are not checked.
+PTX distinguishes floating-point parameters from integers and pointers. Only the source shows what a pointer points to.
+It is read from the kernel's prototype as text: built-in types (``const float *``, ``int4 *``, ``__half``) are known;
+others (templates, typedefs, structs) are not known and not checked.
 """
 
 from __future__ import annotations
@@ -38,8 +38,11 @@ _PAIRS: Mapping[str, str] = {"half2": "f2", "__half2": "f2", "__nv_bfloat162": "
 
 @dataclass(frozen=True)
 class DeclaredType:
-    """One parameter as the source declares it. ``kind``: of the number that it is or points to (``f4``, ``i8``, ``bf``
-    for bfloat16, ``b1`` for bool); empty when that is not known."""
+    """One parameter as the source declares it.
+
+    ``kind``: of the number that it is or points to (``f4``, ``i8``, ``bf`` for bfloat16, ``b1`` for bool); empty if
+    unknown.
+    """
 
     text: str
     pointer: bool
@@ -47,7 +50,7 @@ class DeclaredType:
 
 
 def declared(source: str, kernel: Kernel, entry: str) -> tuple[DeclaredType | None, ...]:
-    """What the source says of each parameter; None where it does not tell."""
+    """Return the declared type of each parameter; None where the source does not show it."""
     unknown = (None,) * len(kernel.parameters)
     name = re.split(r"[<(]", entry)[0].rpartition("::")[2].strip()
     prototypes = {k.parameters for k in kernels(source) if k.name == name and len(k.parameters) == len(unknown)}
@@ -83,7 +86,7 @@ def _kind(name: str) -> str:
 
 
 def check_array(name: str, array: NDArray[Any], parameter: KernelParameter, known: DeclaredType | None) -> None:
-    """Raises ``ValueError`` when a parameter cannot be a pointer to the array's elements."""
+    """Raise ``ValueError`` if a parameter cannot be a pointer to the array's elements."""
     if parameter.size != 8 or parameter.type[0] == "f" or (known is not None and not known.pointer and known.kind):
         what = known.text if known is not None else f"{parameter.type}, {parameter.size} bytes"
         raise ValueError(f"{name}: an array was given for a parameter that is no pointer ({what})")
@@ -96,8 +99,8 @@ def check_array(name: str, array: NDArray[Any], parameter: KernelParameter, know
 
 
 def _holds(dtype: np.dtype[Any], kind: str) -> bool:
-    """Whether an array's elements are such numbers. Raw bytes and structs of NumPy are taken as meant."""
-    if dtype.kind == "V" or dtype.names or dtype.hasobject:  # of objects ``views`` says that they are no numbers
+    """Return whether an array's elements are such numbers. Raw bytes and NumPy structs are accepted."""
+    if dtype.kind == "V" or dtype.names or dtype.hasobject:  # for objects, ``views`` raises the error
         return True
     if dtype.kind == "c":
         return kind == f"f{dtype.itemsize // 2}"
@@ -110,7 +113,7 @@ def _holds(dtype: np.dtype[Any], kind: str) -> bool:
 
 
 def scalar(name: str, value: Any, parameter: KernelParameter, known: DeclaredType | None = None) -> Scalar:
-    """A number for a parameter. Raises ``ValueError`` when it cannot be passed without loss, or nobody can tell how."""
+    """Return a number for a parameter. Raise ``ValueError`` if it cannot be passed without loss, or is ambiguous."""
     if isinstance(value, bytes):
         return Scalar(name, value)
     kind = known.kind if known is not None and not known.pointer else ""

@@ -53,7 +53,7 @@ from gemm_lessons.engine.records.launch import (
 
 TYPES: Mapping[str, Element] = {element.short: element for element in ELEMENTS.values()}
 FILLS = ("random", "zeros", "ones", "index")
-LARGEST = 1 << 30  # bytes of one array; beyond this a mistyped size is likelier than a wish
+LARGEST = 1 << 30  # bytes of one array; a larger one is more likely a typing mistake
 
 _NAME = r"[A-Za-z_]\w*"
 _POINTER = re.compile(rf"({_NAME})\s*(?:\+(.*))?$")
@@ -64,12 +64,12 @@ _ARRAY = re.compile(
 
 
 class ArgumentError(ValueError):
-    """An argument on the command line is not understood or does not fit; the message names it and says what would."""
+    """An argument on the command line is not understood or does not fit. The message names it and says what would."""
 
 
 @dataclass(frozen=True)
 class ArraySpec:
-    """One array argument: how it is passed, what it holds, its shape."""
+    """One array argument: how it is passed, its contents, its shape."""
 
     name: str
     kind: str
@@ -100,13 +100,16 @@ Item = tuple[str, str, bool]
 
 @dataclass(frozen=True)
 class Given:
-    """All that a launch gets. ``arrays`` are by name, those of pointers and variables too; the launch fills outputs."""
+    """The arguments of a launch.
+
+    ``arrays`` are by name, also those of pointers and variables; the launch fills outputs.
+    """
 
     arguments: Sequence[Argument]
     symbols: Sequence[HostVariable]
     arrays: Mapping[str, NDArray[Any]]
     numbers: Mapping[str, Number]
-    blank: frozenset[str] = frozenset()  # arguments that the kernel only writes: nobody filled them before
+    blank: frozenset[str] = frozenset()  # write-only arguments: not filled before the launch
 
 
 def build(
@@ -117,8 +120,10 @@ def build(
     seed: int,
     known: Sequence[DeclaredType | None] = (),
 ) -> Given:
-    """Everything for a launch of ``kernel``; ``variable`` finds one by name, ``known`` is what the source says of the
-    parameters. Raises ``ArgumentError``."""
+    """Return everything for a launch of ``kernel``. Raise ``ArgumentError``.
+
+    ``variable`` finds a variable by name; ``known`` are the parameters' declared types.
+    """
     items = split(args)
     variables = [item for text in symbols for item in split(text)]
     names = _numbers(items, variables)
@@ -155,7 +160,7 @@ def build(
 
 
 def _numbers(arguments: Sequence[Item], variables: Sequence[Item]) -> dict[str, Number]:
-    """The values of all numbers, by name."""
+    """Return the values of all numbers, by name."""
     arrays = {name for name, value, _ in arguments if "[" in value}
     known: dict[str, Number] = {}
     seen: set[str] = set()
@@ -173,7 +178,7 @@ def _numbers(arguments: Sequence[Item], variables: Sequence[Item]) -> dict[str, 
 
 
 def array_spec(name: str, text: str, names: Mapping[str, Number]) -> ArraySpec:
-    """Parse the value of an array argument. Raises ``ArgumentError``."""
+    """Parse the value of an array argument. Raise ``ArgumentError``."""
     match = _ARRAY.match(text)
     if match is None:
         raise ArgumentError(
@@ -210,7 +215,7 @@ def array_spec(name: str, text: str, names: Mapping[str, Number]) -> ArraySpec:
 
 
 def contents(spec: ArraySpec, rng: np.random.Generator) -> NDArray[Any]:
-    """A fresh array: what the kernel reads as asked for, what it only writes poisoned (NaN, or all bits set)."""
+    """Return a fresh array: inputs with the requested contents, outputs poisoned (NaN, or all bits set)."""
     element = TYPES[spec.kind]
     dtype = np.dtype(element.storage)
     if not spec.read:
@@ -275,7 +280,7 @@ def _pointer(
     names: Mapping[str, Number],
     parameter: KernelParameter,
 ) -> Argument:
-    """``x+16``: a pointer into the array of argument x. What lies there is named as an array of one dimension, too."""
+    """Parse ``x+16``, a pointer into the array of argument x. That array is also named as one of one dimension."""
     match = _POINTER.match(text)
     assert match
     target, distance = match[1], match[2]

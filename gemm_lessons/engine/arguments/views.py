@@ -1,4 +1,4 @@
-"""NumPy arrays -> buffers and pointers into them: arrays that share memory are one memory, as pointers on a GPU are.
+"""Convert NumPy arrays to buffers and pointers: arrays that share memory share a buffer, as pointers on a GPU do.
 
 A view is a pointer into the array that owns its memory: ``x[16:]`` points 16 elements into ``x``, and the kernel may
 reach all of ``x`` through it. ``x[16:].copy()`` is an allocation of its own.
@@ -18,7 +18,10 @@ Array = NDArray[Any]
 
 
 def pointers(arrays: Mapping[str, Array]) -> dict[str, Buffer | Pointer]:
-    """A launch argument for each array, by the same names. Written back unless read-only. Raises ``ValueError``."""
+    """Return a launch argument for each array, by the same names, written back unless read-only.
+
+    Raise ``ValueError``.
+    """
     owned: dict[int, list[str]] = {}
     owners: dict[int, Array] = {}
     for name, array in arrays.items():
@@ -49,7 +52,7 @@ def pointers(arrays: Mapping[str, Array]) -> dict[str, Buffer | Pointer]:
 
 
 def _owner(array: Array) -> Array:
-    """The array whose memory ``array`` shows a part of, or ``array`` itself if that cannot be told."""
+    """Return the array whose memory ``array`` shows a part of, or ``array`` itself if that is unknown."""
     owner = array
     while isinstance(owner.base, np.ndarray):
         owner = owner.base
@@ -61,7 +64,7 @@ def _owner(array: Array) -> Array:
 
 
 def _bytes(owner: Array) -> Array | None:
-    """The memory of an array in the order of its addresses; None where it has gaps."""
+    """Return the memory of an array in address order; None if it has gaps."""
     straight = owner.transpose(sorted(range(owner.ndim), key=lambda axis: -owner.strides[axis]))
     return np.asarray(straight).reshape(-1).view(np.uint8) if straight.flags.c_contiguous else None
 
