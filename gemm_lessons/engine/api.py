@@ -38,7 +38,7 @@ Dimensions = int | tuple[int, ...]
 
 
 class CompileError(Exception):
-    """The source does not compile. ``diagnostics`` has file, line, column and message of each complaint."""
+    """The source does not compile. ``diagnostics`` has file, line, column and message of each error."""
 
     def __init__(self, failed: NotCompiled) -> None:
         lines = [f"{d.file}:{d.line}: {d.message}" for d in failed.diagnostics]
@@ -48,7 +48,7 @@ class CompileError(Exception):
 
 @dataclasses.dataclass(frozen=True)
 class _Source:
-    """What ``compile`` was given, to compile it again for another architecture."""
+    """The arguments of ``compile``, to compile again for another architecture."""
 
     text: str
     entry: str
@@ -98,8 +98,7 @@ def compile(
 
 
 class CompiledKernel:
-    """A kernel that ``compile`` has compiled: ``launch`` runs it on the simulator, ``estimate`` says about how long a
-    GPU would take."""
+    """A compiled kernel: ``launch`` runs it on the simulator, ``estimate`` estimates its time on a GPU."""
 
     def __init__(self, source: _Source, compiled: Compiled) -> None:
         self._source, self._compiled = source, compiled
@@ -218,7 +217,7 @@ class CompiledKernel:
     def _given(
         self, device: Simulator, compiled: Compiled, args: Sequence[Any], symbols: Mapping[str, Any] | None
     ) -> tuple[list[Argument], list[HostVariable]]:
-        """Raises ``ValueError``, and ``UnsupportedKernel`` where the PTX cannot be read."""
+        """Raise ``ValueError``, and ``UnsupportedKernel`` if the PTX cannot be parsed."""
         kernel = device.kernel(compiled)
         variables = [_symbol(name, value, device.variable(compiled, name)) for name, value in (symbols or {}).items()]
         return arguments(kernel, args, self._declared), variables
@@ -258,8 +257,10 @@ def _grid(grid: Dimensions, block: Dimensions, dynamic_shared: int, cluster: Dim
 
 
 def arguments(kernel: Kernel, values: Sequence[Any], known: Sequence[DeclaredType | None] = ()) -> list[Argument]:
-    """Python values -> launch arguments, by the types of the kernel's parameters; ``known``: what its source says of
-    them. Raises ``ValueError``."""
+    """Convert Python values to launch arguments, by the kernel's parameters. Raise ``ValueError``.
+
+    ``known``: the parameter types that the source declares.
+    """
     if len(values) != len(kernel.parameters):
         raise ValueError(f"{kernel.name} takes {len(kernel.parameters)} arguments, {len(values)} were given")
     names = [f"argument {parameter.name.rpartition('_param_')[2]}" for parameter in kernel.parameters]
@@ -279,7 +280,7 @@ def arguments(kernel: Kernel, values: Sequence[Any], known: Sequence[DeclaredTyp
 
 
 def _arrays(names: Sequence[str], values: Sequence[Any]) -> Iterator[tuple[str, np.ndarray[Any, Any]]]:
-    """The arrays that pointers, and tensor maps, point into; of one whose rows are apart, the first element."""
+    """Yield the arrays that pointers and tensor maps point into; of one with gaps between rows, the first element."""
     for name, value in zip(names, values, strict=True):
         if isinstance(value, np.ndarray):
             yield name, value

@@ -23,7 +23,7 @@ NOUN = re.compile(r"[a-z][a-z ]+")
 
 
 def sentence(kind: str, case: str, known: Mapping[str, Any]) -> str:
-    """The sentence for a ``case`` of a ``kind`` of finding. ``known`` are its fields by name."""
+    """Return the sentence for a ``case`` of a ``kind`` of finding. ``known`` are its fields by name."""
     filler = _Filler({"kind": kind, "case": case, **known})
     named = templates.TEMPLATES[f"{kind} {case}" if case else kind]
     return filler.fill(named) + filler.fill(templates.TEMPLATES["end"])
@@ -36,7 +36,7 @@ class _Filler(string.Formatter):
         self._known = known
 
     def fill(self, template: str) -> str:
-        """The text of a template."""
+        """Return the text of a template."""
         parts, end = [], 0
         for match in OPTIONAL.finditer(template):
             parts += [self._plain(template[end : match.start()]), self._optional(match[1], match[2] or "")]
@@ -52,7 +52,7 @@ class _Filler(string.Formatter):
         return self._plain(template if there else otherwise)
 
     def get_value(self, key: int | str, args: Any, kwargs: Any) -> Any:
-        """A field; else a phrase that depends on several of them; else another template."""
+        """Return a field; else a phrase that depends on several fields; else another template."""
         name = str(key)
         if name in self._known:
             return self._known[name]
@@ -61,7 +61,7 @@ class _Filler(string.Formatter):
         return self.fill(templates.TEMPLATES[name])
 
     def format_field(self, value: Any, format_spec: str) -> str:
-        """A value in the form that its template asks for."""
+        """Format a value as its template requests."""
         if format_spec in FORMS:
             return FORMS[format_spec](value)
         if format_spec in templates.VERBS:
@@ -77,7 +77,7 @@ class _Filler(string.Formatter):
         return str(super().format_field(value, format_spec))
 
     def _record(self, value: Any, name: str) -> str:
-        """A record by its template; of a place, by that of its memory."""
+        """Fill a record's template; for a location, that of its memory."""
         name = name if name in templates.TEMPLATES else f"{name} {value.space}"
         return _Filler(vars(value)).fill(templates.TEMPLATES[name])
 
@@ -95,7 +95,7 @@ def _far(known: Mapping[str, Any]) -> str:
     return "far at" if place.byte == place.size else "far past"
 
 
-# Fields that are one of several templates, by what the finding knows.
+# Fields that select one of several templates.
 PHRASES: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "so": _so,
     "far": _far,
