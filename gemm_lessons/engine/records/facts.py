@@ -91,7 +91,7 @@ class FromLane(Details):
 
 @dataclass(frozen=True)
 class Misuse(Details):
-    """An invalid use of an instruction: its operand, the value given and that allowed, position in an image or tensor."""
+    """An invalid use of an instruction: its operand, the value given and that allowed, place in an image or tensor."""
 
     opcode: str = ""
     name: str = ""
