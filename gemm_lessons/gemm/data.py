@@ -166,9 +166,7 @@ class DataSpec:
     accumulate: Element
     formula: Formula
     sizes: tuple[tuple[str, int], ...] = ()
-    padded: frozenset[str] = (
-        frozenset()
-    )  # buffers with gaps between lines, because a launch receives their leading dimension
+    padded: frozenset[str] = frozenset()  # buffers with gaps between lines: a launch receives their leading dimension
     maps: tuple[TensorMapSpec, ...] = ()
     given: tuple[tuple[str, Expression], ...] = ()  # scalars
 

@@ -72,7 +72,7 @@ def estimate_at(profile: Profile, shape: Shape, grid: tuple[int, int, int], gpu:
     turns = math.ceil(math.prod(tiled) / blocks) if profile.staying else 1  # tiles of a block, computed in turn
     per_sm = math.ceil(blocks / gpu.sms) * turns
     waves, rest = divmod(per_sm, resident)
-    cut = 0.0  # of K: the share of the last iteration
+    cut = 0.0  # of K: the fraction in the last wave
     if profile.shared and blocks > resident * gpu.sms:
         rounds = tiled[0] * tiled[1] / (resident * gpu.sms)
         waves, rest, cut = int(rounds), 0, rounds % 1
@@ -144,7 +144,7 @@ def in_a_row(estimates: Sequence[Estimate]) -> Estimate:
         return estimates[0]
     longest = max(estimates, key=lambda one: one.time_us)
     time_us = sum(one.time_us for one in estimates) - (len(estimates) - 1) * (LAUNCH_US - NEXT_US)
-    work = sum(one.gflops * one.time_us for one in estimates)  # operations
+    work = sum(one.gflops * one.time_us for one in estimates)  # of operations
     names = dict.fromkeys(name for one in estimates for name in one.parts)
     parts = {name: sum(one.parts.get(name, 0.0) for one in estimates) for name in names}
     return Estimate(longest.gpu, longest.shape, time_us, work / time_us, longest.limiter, parts)
