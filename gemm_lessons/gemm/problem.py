@@ -192,7 +192,7 @@ class Problem:
 
     @cached_property
     def tolerance(self) -> Array:
-        """The largest error that an honest kernel can have, element by element: (M, N) in float64.
+        """Return the largest error of a right kernel, element by element: (M, N) in float64.
 
         ``u * (roundings of the sums + 4) * magnitude + rounding to the answer's type``, with u half the distance from 1
         to the next number of the accumulator, ``formula.roundings`` for each sum, and the formula over magnitudes, such

@@ -175,7 +175,7 @@ def _one_owner(facts: Evidence, finding: Finding) -> str | None:
     )
 
 
-# -- memory that nobody set -----------------------------------------------------------------------------------------
+# -- uninitialised memory ---------------------------------------------------------------------------------------------
 
 
 def _of_each_thread(facts: Evidence, finding: Finding) -> str | None:
