@@ -125,13 +125,13 @@ class KernelPlan:
 
     @property
     def variants(self) -> tuple[Lesson, ...]:
-        """The lesson as the host chooses it for each shape of this run: a compilation each. Its own tile is first."""
+        """Return the lesson's variant for each shape of this run: one compilation each. Its own tile is first."""
         timed = () if self.timed is None else (self.timed.lesson,)
         return tuple(dict.fromkeys((self.lesson, *(launch.lesson for launch in self.launches), *timed)))
 
     @property
     def disassembled(self) -> frozenset[Lesson]:
-        """The variants whose machine code is needed: those that are counted or timed, and the lesson's own tile."""
+        """Return the variants whose machine code is needed: the counted or timed ones, and the lesson's own tile."""
         return frozenset(
             (self.lesson, *(it.lesson for it in self.counted), *((self.timed.lesson,) if self.timed else ()))
         )
@@ -234,7 +234,7 @@ class RunPlan:
         hidden: bool = False,
         gaps: bool = True,
     ) -> LaunchPlan:
-        """Known counters are those of the least gaps; gates may say when a scalar is 0."""
+        """Plan one launch. Known counters use the least gaps; gates may depend on a scalar being 0."""
         launched = lesson.at(shape)
         return LaunchPlan(
             launched,
