@@ -1,1 +1,1 @@
-"""Is a lesson what a lesson promises to be? Its kernels, its text and its numbers, proven for whoever writes one."""
+"""Proofs that a lesson keeps its promises: its kernels, its text and its numbers. They are for lesson authors."""

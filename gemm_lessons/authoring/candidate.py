@@ -1,4 +1,4 @@
-"""A lesson that is to be proven: its files as texts, and its runs, each made when a proof first asks for it.
+"""A lesson to be proven: its files as texts, and its runs, each made when a proof first needs it.
 
 A flaw is one sentence for one mistake: file, line, what is wrong, what to do.
 """
@@ -25,19 +25,19 @@ Printer = Callable[[RunOutcome], str]  # what ``gemm-lessons run`` prints at 80 
 
 
 def flaw(path: Path, line: int | None, message: str) -> str:
-    """``lessons/03_block_tile/stub.cu:12: message``, as an editor finds it."""
+    """Return ``lessons/03_block_tile/stub.cu:12: message``, in an editor's format."""
     return f"{shown(path)}{f':{line}' if line else ''}: {message}"
 
 
 def line_at(text: str, index: int) -> int:
-    """The line, from 1, of a place in a text."""
+    """Return the line, from 1, of a place in a text."""
     return text.count("\n", 0, index) + 1
 
 
 @dataclass(frozen=True)
 class Shared:
-    """What the proofs of a course's lessons share: what several of them count is counted once. ``commands`` are those
-    that a text may name."""
+    """State shared by the proofs of a course's lessons, so that each count is made once. ``commands`` are those that a
+    text may name."""
 
     course: Course
     printer: Printer
@@ -46,12 +46,12 @@ class Shared:
 
     @classmethod
     def of(cls, course: Course, printer: Printer, commands: Iterable[str]) -> Shared:
-        """With nothing counted yet."""
+        """Return the state with nothing counted yet."""
         return cls(course, printer, frozenset(commands), Numbers(course))
 
 
 class Candidate:
-    """One lesson of a course, and all that its proofs look at."""
+    """One lesson of a course, and everything that its proofs read."""
 
     def __init__(self, shared: Shared, lesson: Lesson, scratch: Path) -> None:
         self.course = shared.course
@@ -64,46 +64,46 @@ class Candidate:
 
     @cached_property
     def text(self) -> str:
-        """README.md."""
+        """Return README.md."""
         return read_source(self.lesson.text_path)
 
     @cached_property
     def stub(self) -> str:
-        """stub.cu."""
+        """Return stub.cu."""
         return read_source(self.lesson.stub_path)
 
     @cached_property
     def solution_path(self) -> Path:
-        """solution.cu, the lesson's own or the installed package's."""
+        """Return the path of solution.cu: the lesson's own or the installed package's."""
         return self.course.kept_back(self.lesson, "solution.cu")
 
     @cached_property
     def solution(self) -> str:
-        """solution.cu."""
+        """Return solution.cu."""
         return read_source(self.solution_path)
 
     @cached_property
     def pitfalls_path(self) -> Path:
-        """pitfalls.toml, the lesson's own or the installed package's; it may be missing."""
+        """Return the path of pitfalls.toml: the lesson's own or the installed package's; it may be missing."""
         return self.course.kept_back(self.lesson, "pitfalls.toml")
 
     @cached_property
     def pitfalls(self) -> Mapping[str, Pitfall]:
-        """What is in pitfalls.toml."""
+        """Return the pitfalls of pitfalls.toml."""
         return load_pitfalls(self.pitfalls_path)
 
     @cached_property
     def stub_run(self) -> RunOutcome:
-        """The stub as it is."""
+        """Run the unchanged stub."""
         return self._run(self.lesson, self.lesson.stub_path)
 
     @cached_property
     def solved(self) -> RunOutcome:
-        """The solution, beside the previous lesson's."""
+        """Run the solution, beside the previous lesson's."""
         return self._run(self.lesson, self.solution_path, beside=True)
 
     def pitfall_run(self, name: str) -> RunOutcome:
-        """The solution with the edits of a pitfall, once."""
+        """Run the solution with the edits of a pitfall, once."""
         if name not in self._pitfall_runs:
             pitfall = self.pitfalls[name]
             folder = self._scratch / self.lesson.name / name
@@ -120,13 +120,13 @@ class Candidate:
         return run_lesson(RunRequest(self.course, lesson, path, Simulated(), find_gpu(GPU), seed=SEED, beside=beside))
 
     def in_toml(self, where: Where, message: str) -> str:
-        """A flaw of lesson.toml, at the line of a key."""
+        """Return a flaw of lesson.toml, at the line of a key."""
         path = self.lesson.toml_path
         return flaw(path, TomlReader(path, path.read_text(encoding="utf-8")).line(where), message)
 
 
 def scratch_folder() -> Path | None:
-    """Where kernels with pitfalls are written. At one place, for the compiler's answers are kept by their path; None
-    where nothing is kept."""
+    """Return the folder for kernels with pitfalls; None where nothing is cached. The folder is fixed, because the
+    compiler's answers are cached by path."""
     place = cache.folder()
-    return place.with_name("gemm-lessons-proofs") if place else None  # not among the entries, which are trimmed
+    return place.with_name("gemm-lessons-proofs") if place else None  # outside the cache's entries, which are trimmed

@@ -1,8 +1,8 @@
-"""What the multiply-adds of an inner loop ask of the register file, read from the machine code.
+"""Register-file reads of the multiply-adds of an inner loop, from the machine code.
 
 ``three`` and ``bank`` are percent of the loop's multiply-adds: those that read three registers, and those that read two
-of one bank; what the one before kept (``.reuse``) is not read again. ``other``: instructions that are none, for 100
-multiply-adds.
+registers of one bank; an operand that the previous instruction kept (``.reuse``) is not read again. ``other``: other
+instructions per 100 multiply-adds.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ THREE, BANK, OTHER = "three", "bank", "other"
 
 
 def reads(lines: Sequence[SassInstruction]) -> dict[str, float]:
-    """The three numbers of a kernel's fullest innermost loop; without a loop, of the whole kernel."""
+    """Return the three numbers of the innermost loop with most multiply-adds; without a loop, of the whole kernel."""
     code = [decode(number, one) for number, one in enumerate(lines)]
     at = {label: number for number, one in enumerate(lines) for label in one.labels}
     loops: list[tuple[int, int]] = []

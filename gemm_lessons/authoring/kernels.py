@@ -1,4 +1,5 @@
-"""Proofs of a lesson's kernels: the stub runs and answers wrongly, the solution passes, the one before it does not."""
+"""Proofs of a lesson's kernels: the stub runs and answers wrongly, the solution passes, the previous solution does
+not."""
 
 from __future__ import annotations
 
@@ -39,7 +40,7 @@ def stub_answers_wrongly(it: Candidate) -> Iterator[str]:
 
 
 def _not_first(it: Candidate, hints: Sequence[str]) -> str:
-    """Why a run of the stub does not begin with its first TODO."""
+    """Return why a run of the stub does not begin with its first TODO."""
     if all(mark.number != 1 for mark in todo_marks(it.stub)):
         return "a run of it does not name TODO(1) first; mark the gaps // TODO(1): ..., from 1"
     if not hints:
@@ -48,7 +49,7 @@ def _not_first(it: Candidate, hints: Sequence[str]) -> str:
 
 
 def solution_passes(it: Candidate) -> Iterator[str]:
-    """The solution is right on every shape, meets every gate, and neither compiler nor checkers say anything."""
+    """The solution is right on every shape, meets every gate, and gives no compiler message and no finding."""
     row, path = it.solved.kernel, it.solution_path
     if not it.lesson.gates:
         yield it.in_toml((), "has no [[gates]]; add a limit on a counter that tells this idea from the last one")
@@ -75,7 +76,7 @@ def solution_passes(it: Candidate) -> Iterator[str]:
 
 
 def _without_answer(it: Candidate) -> Shape | None:
-    """A shape at which the formula has no answer that the answer's type could hold."""
+    """Return a shape at which the formula has no answer that the answer's type can represent."""
     for shape in (*it.lesson.shapes.check, it.lesson.shapes.count):
         problem = Problem(it.lesson.at(shape).data, shape, SEED)
         element = problem.answer.element
@@ -87,7 +88,7 @@ def _without_answer(it: Candidate) -> Shape | None:
 
 
 def previous_misses_a_gate(it: Candidate) -> Iterator[str]:
-    """The solution that the lesson starts from, right as it is, does not pass here."""
+    """The solution that the lesson starts from is right but does not pass here."""
     name = it.course.start_of(it.lesson)
     if it.lesson.starts_from and (name or "").partition("_")[2] != it.lesson.starts_from:
         yield it.in_toml(("starts_from",), "no lesson has this name; give its folder's name without the digits")
@@ -96,7 +97,7 @@ def previous_misses_a_gate(it: Candidate) -> Iterator[str]:
         return
     count = it.lesson.shapes.count
     if before.built is not None and (
-        before.built.lesson.shapes.refusal(count)  # it cannot even take this lesson's shape
+        before.built.lesson.shapes.refusal(count)  # it cannot take this lesson's shape
         or not before.built.lesson.data.asks_the_same(it.lesson.data, count.names)  # it answers another question
     ):
         return
@@ -113,7 +114,7 @@ def previous_misses_a_gate(it: Candidate) -> Iterator[str]:
 
 
 def _trouble(row: Row) -> tuple[int | None, str]:
-    """The line and the words for what a kernel failed at."""
+    """Return the line and the words for a kernel's failure."""
     match row.verdict:
         case CompileFailed(message=message, diagnostics=found):
             first = next((it for it in found if it.severity == "error"), None)
@@ -176,7 +177,8 @@ def solving_only_adds_lines(it: Candidate) -> Iterator[str]:
 
 
 def _kept(stub: _Code) -> tuple[list[int], str, set[int]]:
-    """The lines that are no TODO, the solution as a pattern, and before which of the kept lines lines may be added."""
+    """Return the lines that are not TODOs, the solution as a pattern, and the kept lines before which lines may be
+    added."""
     kept: list[int] = []
     pattern, gaps = "", set()
     i = 0

@@ -1,4 +1,4 @@
-"""Numbers in a lesson's text, tied to what produces them (``lessons/measured/README.md`` lists the sources).
+"""Numbers in a lesson's text, tied to their sources (``lessons/measured/README.md`` lists the sources).
 
 A table between ``<!-- numbers: SOURCE -->`` and ``<!-- /numbers -->`` is computed, never typed: from the simulator's
 counters of a column's kernel, or from the stored readings of a GPU.
@@ -24,13 +24,13 @@ from gemm_lessons.gemm.data import LAYOUTS
 from gemm_lessons.gemm.problem import Problem
 from gemm_lessons.gemm.shapes import Shape
 
-GPU = "h200"  # what occupancies in the texts are for
+GPU = "h200"  # the GPU of occupancies in texts
 SEED = 20261121
 TABLE = re.compile(r"<!-- numbers: (.*?) -->\n(.*?)<!-- /numbers -->", re.DOTALL)
 FIELDS = ("registers", "shared_bytes", "spill_bytes")  # of a variant
-COLUMNS = (*FIELDS, THREE, BANK, OTHER)  # that measured files may hold
-EVERY_SIZE = 0  # of a kernel that has no size, such as a loop on registers
-LIBRARY = ("cublas", "cutlass", "leimao", "torch", "loop", "fed")  # rows that are no lesson's
+COLUMNS = (*FIELDS, THREE, BANK, OTHER)  # allowed in measured files
+EVERY_SIZE = 0  # of a kernel without a size, such as a loop on registers
+LIBRARY = ("cublas", "cutlass", "leimao", "torch", "loop", "fed")  # rows that are not lessons
 WAYS = ("cold", "warm")  # of measuring; see lessons/measured/README.md
 UNITS = {
     "tflops": ("tflops", 1.0, 1),
@@ -51,7 +51,7 @@ SOURCES = f"simulator M,N,K, machinecode M,N,K, {', '.join(FILES)}: see lessons/
 
 
 class Numbers:
-    """The sources of a course's numbers; what has been counted once is not counted again."""
+    """The sources of a course's numbers; counts are memoised."""
 
     def __init__(self, course: Course) -> None:
         self.course = course
@@ -59,11 +59,11 @@ class Numbers:
         self._stored: dict[str, Any] = {}
 
     def rewritten(self, text: str) -> str:
-        """A text with all its tables filled in. Raises ``LessonError`` for one that cannot be."""
+        """Return a text with all its tables filled in. Raise ``LessonError`` for a table that cannot be filled."""
         return TABLE.sub(lambda m: f"<!-- numbers: {m[1]} -->\n{self.filled(m[1], m[2])}<!-- /numbers -->", text)
 
     def filled(self, source: str, table: str) -> str:
-        """The table with its cells computed. ``source`` is what the comment says: ``simulator 256,256,64``."""
+        """Return the table with computed cells. ``source`` is the comment's text: ``simulator 256,256,64``."""
         kind, *words = source.split() or [""]
         lines = table.strip().splitlines()
         if len(lines) < 2 or any(len(cells(line)) != len(cells(lines[0])) for line in lines):
@@ -93,7 +93,7 @@ class Numbers:
             yield [row[0], *(_value(expression, self.facts(heading, shape)) for heading in head[1:])]
 
     def _in_machine_code(self, words: list[str], head: list[str], rows: list[list[str]]) -> Iterator[list[str]]:
-        """A row is a kernel, as a column of ``simulator`` is."""
+        """Yield rows; a row is a kernel, as a column of ``simulator`` is."""
         shape = _shape(words)
         for row in rows:
             _, (kernel, *_) = self._compiled(row[0], shape)
@@ -101,8 +101,8 @@ class Numbers:
             yield [row[0], *(str(found[heading]) for heading in head[1:])]
 
     def facts(self, heading: str, shape: Shape) -> Mapping[str, Number]:
-        """Everything that an expression may name, of a column's kernel at one shape: ``04``, ``04 BK=16`` or
-        ``03 missing_barrier``. Raises ``LessonError``."""
+        """Return the names for expressions, for a column's kernel at one shape: ``04``, ``04 BK=16`` or ``03
+        missing_barrier``. Raise ``LessonError``."""
         if (heading, shape) not in self._facts:
             self._facts[heading, shape] = self._count(heading, shape)
         return self._facts[heading, shape]
@@ -130,7 +130,7 @@ class Numbers:
         }
 
     def _compiled(self, heading: str, shape: Shape) -> tuple[Lesson, tuple[Compiled, ...]]:
-        """A column's lesson as it is launched at this shape, and its kernels."""
+        """Return a column's lesson as it is launched at this shape, and its kernels."""
         lesson, source = self._column(heading)
         lesson.allow(shape)
         lesson = lesson.at(shape)
@@ -172,8 +172,8 @@ class Numbers:
         return resized(lesson, {size[1]: int(size[2]) for size in sizes if size}), solution
 
     def _measured(self, kind: str, words: list[str], head: list[str], rows: list[list[str]]) -> Iterator[list[str]]:
-        """``words`` are a unit, with a way of measuring before it if all columns have the same; else each column's
-        heading starts with its size and has the way in it: ``1024 cold``."""
+        """Yield rows of readings. ``words`` are a unit, preceded by the way of measuring if all columns share one; else
+        each column's heading starts with its size and includes the way: ``1024 cold``."""
         *way, unit = words or [""]
         if unit not in UNITS:
             raise ValueError(f"{unit or 'nothing'} is no unit: {', '.join(UNITS)}")
@@ -204,8 +204,8 @@ class Numbers:
             yield [row[0], *(_value(expression, by_place[kernel, int(words[0])]) for kernel in kernels)]
 
     def _stored_name(self, label: str) -> str:
-        """What a text calls a kernel, as the stored readings name it: ``05_thread_tile`` or ``05 BK16`` without the
-        number, which may move. Raises ``CommandError`` for a lesson that the course does not have."""
+        """Return the stored readings' name of a kernel in a text: ``05_thread_tile`` or ``05 BK16`` without the number,
+        which may change. Raise ``CommandError`` for a lesson that the course does not have."""
         lesson, *change = label.split()
         return label if lesson in LIBRARY else " ".join([self.course.resolve(lesson)[3:], *change])
 
@@ -239,19 +239,19 @@ def _value(expression: str, names: Mapping[str, Number]) -> str:
 
 
 def written(value: Number) -> str:
-    """Whole numbers in full, others with one decimal from 10 on, else at most four: 1,081,344; 16.5; 0.0625."""
+    """Format whole numbers in full, others with one decimal from 10 on, else at most four: 1,081,344; 16.5; 0.0625."""
     digits = 0 if value >= 1000 else 1 if value >= 10 else 4
     text = f"{value:,.{digits}f}"
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 def cells(line: str) -> list[str]:
-    """The cells of a table's row in Markdown."""
+    """Return the cells of a table's row in Markdown."""
     return [cell.strip() for cell in line.strip().strip("|").split("|")]
 
 
 def table_of(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table in Markdown; all columns but the first are numbers."""
+    """Return a table in Markdown; all columns but the first are numbers."""
     rule = "|" + "---|" + "---:|" * (len(head) - 1) + "\n"
     return _row(head) + rule + "".join(_row(row) for row in rows)
 

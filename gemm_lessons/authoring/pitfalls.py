@@ -39,17 +39,17 @@ def the_tool_prints_what_is_quoted(it: Candidate, numbers: bool = True) -> Itera
 
 
 def squeezed(text: str) -> str:
-    """Without white space, so that line breaks do not matter."""
+    """Remove white space, so that line breaks do not matter."""
     return re.sub(r"\s+", "", text)
 
 
 def without_numbers(text: str) -> str:
-    """With # for every number."""
+    """Replace every number by #."""
     return re.sub(r"\d[\d,.]*", "#", text)
 
 
 def bugs_can_be_found(it: Candidate) -> Iterator[str]:
-    """What ``gemm-lessons bug`` hands out compiles, does not pass, and a run says something about it."""
+    """A kernel of ``gemm-lessons bug`` compiles and fails, and its run gives an explanation."""
     for name, pitfall in it.pitfalls.items():
         if not pitfall.bug:
             continue

@@ -1,6 +1,6 @@
-"""prove(): all proofs of one lesson, in the order in which its author meets what they look at.
+"""prove(): all proofs of one lesson, in the order in which its author writes the files.
 
-A proof that rests on another is left out where that one finds a flaw, so that one mistake is told once.
+A proof that depends on another is omitted where that one finds a flaw, so that each mistake is reported once.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from gemm_lessons.course.lesson_toml import load_lesson
 from gemm_lessons.engine.records.errors import UnsupportedKernel
 from gemm_lessons.engine.records.frozen import dataclass
 
-FILES = {  # what each is for
+FILES = {  # file -> purpose
     "stub.cu": "the solution without its idea, which is left out at // TODO(1), // TODO(2), ...",
     "solution.cu": "the stub with its TODOs filled in",
     "README.md": "the text",
@@ -26,7 +26,7 @@ FILES = {  # what each is for
 
 @dataclass(frozen=True)
 class Proof:
-    """One thing that a lesson must be. ``after``: the proofs that it rests on."""
+    """One requirement on a lesson. ``after``: the proofs that it depends on."""
 
     name: str
     what: str
@@ -36,7 +36,7 @@ class Proof:
 
 @dataclass(frozen=True)
 class Proven:
-    """What came of one proof: no flaws, flaws, or None where it was left out."""
+    """The result of one proof: no flaws, flaws, or None where it was omitted."""
 
     proof: str
     what: str
@@ -44,7 +44,7 @@ class Proven:
 
     @property
     def holds(self) -> bool:
-        """It was made and found nothing."""
+        """Tell whether the proof was made and found no flaw."""
         return self.flaws == ()
 
 
@@ -75,7 +75,7 @@ PROOFS: tuple[Proof, ...] = (
 
 
 def prove(shared: Shared, name: str, proofs: Iterable[Proof] = PROOFS) -> tuple[Proven, ...]:
-    """The proofs of the lesson in the folder ``name``."""
+    """Return the results of all proofs of the lesson in the folder ``name``."""
     lesson, broken = _readable(shared.course, shared.course.lessons_dir / name)
     first = Proven("files", "its files are there and lesson.toml is in order", broken)
     if lesson is None or broken:
@@ -123,7 +123,7 @@ def _made(candidate: Candidate, proofs: Iterable[Proof]) -> Iterator[Proven]:
 def _flaws(proof: Proof, candidate: Candidate) -> tuple[str, ...]:
     try:
         return tuple(proof.flaws(candidate))
-    except (CommandError, LessonError) as error:  # it names the file, of this lesson or of the one before it
+    except (CommandError, LessonError) as error:  # it names the file, of this lesson or of the previous one
         return (str(error),)
     except UnsupportedKernel as error:
         return (flaw(candidate.lesson.directory, None, f"the simulator cannot run one of its kernels: {error}"),)

@@ -30,7 +30,7 @@ def a_run_answers_each(it: Candidate) -> Iterator[str]:
 
 
 def the_text_asks_them(it: Candidate) -> Iterator[str]:
-    """Between ``questions`` comments stands what predict.toml asks."""
+    """The text between ``questions`` comments matches predict.toml."""
     questions = load_questions(it.lesson)
     found = ASKED.search(it.text)
     fill = f"gemm-lessons dev check {it.lesson.number:02} --write"
@@ -47,7 +47,7 @@ def the_text_asks_them(it: Candidate) -> Iterator[str]:
 
 
 def asked(lesson: Lesson, questions: Sequence[Question]) -> str:
-    """What stands between the comments."""
+    """Return the text between the comments."""
     if not questions:
         return ""
     shape = lesson.shapes.count

@@ -1,4 +1,4 @@
-"""A new lesson, from the files in ``skeleton/``: small, working, with REPLACE where only its author knows."""
+"""A new lesson from the files in ``skeleton/``: small, working, with REPLACE where the author must decide."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FILES = Path(__file__).parent / "skeleton"
 
 
 def new_lesson(course: Course, name: str) -> Path:
-    """Make the folder of a lesson called like ``22_my_idea``: all of it or nothing. Raises ``CommandError``."""
+    """Make the folder of a lesson named like ``22_my_idea``: all of it or nothing. Raise ``CommandError``."""
     taken = {lesson[:2]: lesson for lesson in course.names}
     found = LESSON_NAME.fullmatch(name)
     if not found:

@@ -1,4 +1,4 @@
-"""Proofs of a lesson's text: what it says of the files beside it is so, and a reader finds each section and link."""
+"""Proofs of a lesson's text: its statements about the files beside it are true, and sections and links exist."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gemm_lessons.course.toml import TomlReader
 
 WIDEST = 78  # columns of code and drawings in a text: the terminal has 80, the renderer takes two
 QUOTED_FILE = re.compile(r"<!-- from: (\S+) -->\s*```\w*\n(.*?)```", re.DOTALL)
-# In this order, with others between them. What is new in a lesson has headings of its own.
+# In this order, possibly with others between them. The lesson's new subject has its own headings.
 SECTIONS = (
     "Where we stand",
     "The arithmetic",
@@ -29,7 +29,7 @@ SECTIONS = (
     "What limits it now",
     "Sources",
 )
-UNWRITTEN = "REPLACE"  # how the files of ``gemm-lessons dev new`` mark what only the author knows
+UNWRITTEN = "REPLACE"  # marks what only the author knows, in the files of ``gemm-lessons dev new``
 
 
 def nothing_is_left_to_write(it: Candidate) -> Iterator[str]:
@@ -80,7 +80,7 @@ def one_step_for_each_todo(it: Candidate) -> Iterator[str]:
 
 
 def quoted_code_is_the_code(it: Candidate) -> Iterator[str]:
-    """A code block below ``<!-- from: FILE -->`` stands in that file, line by line; only the indent may differ."""
+    """A code block below ``<!-- from: FILE -->`` is in that file, line by line; only the indent may differ."""
     for match in QUOTED_FILE.finditer(it.text):
         path = it.course.kept_back(it.lesson, match[1])
         line = line_at(it.text, match.start())

@@ -1,4 +1,4 @@
-"""What is computed in a lesson's text, written into it: ``gemm-lessons dev check --write``."""
+"""Write computed numbers into a lesson's text: ``gemm-lessons dev check --write``."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from gemm_lessons.course.questions import load_questions
 
 
 def fill_in(lesson: Lesson, numbers: Numbers) -> bool:
-    """Write the tables' numbers and the questions into the lesson's text; whether any changed. Raises ``LessonError``
-    and ``WriteError``."""
+    """Write the tables' numbers and the questions into the lesson's text; return whether any changed. Raise
+    ``LessonError`` and ``WriteError``."""
     text = read_source(lesson.text_path)
     questions = asked(lesson, load_questions(lesson))
     new = ASKED.sub(lambda _: f"<!-- questions -->\n{questions}<!-- /questions -->", numbers.rewritten(text))

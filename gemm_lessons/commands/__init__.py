@@ -1,4 +1,4 @@
-"""What commands other than ``run`` do.
+"""The work of commands other than ``run``.
 
 - ``bench``, ``tuning`` with its ``tuning_book``: many kernels, shapes, tiles; both can be continued
 - ``comparing``, ``inspection``, ``profiling``, ``doctor``: ``compare``, ``inspect``, ``profile``, ``doctor``

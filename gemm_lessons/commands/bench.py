@@ -1,7 +1,7 @@
-"""How fast is every lesson, at every size? Measured on a GPU beside cuBLAS, or estimated.
+"""Benchmark every lesson at every size: measured on a GPU beside cuBLAS, or estimated.
 
-Every point is appended to a CSV file as soon as it is there, and what the file already holds is not done again: a
-benchmark can be stopped and resumed, and only what changed (a kernel, the GPU, the compiler) is measured anew.
+Every point is appended to a CSV file as soon as it is computed, and points in the file are not computed again. A
+benchmark can therefore be stopped and resumed, and only changed points (kernel, GPU, compiler) are measured anew.
 """
 
 from __future__ import annotations
@@ -34,33 +34,33 @@ if TYPE_CHECKING:
     from gemm_lessons.engine.compiler.compile import Compiled
 
 CUBLAS = "cuBLAS"
-WAVEFRONT_BYTES = 128  # what shared memory and L1 move at once, per multiprocessor and clock
+WAVEFRONT_BYTES = 128  # bytes that shared memory and L1 move per multiprocessor and clock
 SECONDS = 2.0  # of timed launches per size, all kernels together
 
 Kind = Literal["measured", "estimated"]
-TellSteps = Callable[[int, int, str], None]  # steps done, steps in all, what is next
+TellSteps = Callable[[int, int, str], None]  # steps done, steps in all, the next step
 
 
 @dataclass(frozen=True)
 class Point:
     """One kernel at one shape; a line of the CSV file, whose column ``size`` has the shape's ``label``.
 
-    ``gflops`` are 10^9 operations per second at the median time. ``flop_per_byte`` counts the bytes that the kernel's
-    wavefronts take of the path to shared memory and L1, by the simulator; it is None for cuBLAS.
+    ``gflops`` are 10^9 operations per second at the median time. ``flop_per_byte`` counts the bytes of the kernel's
+    wavefronts on the path to shared memory and L1, by the simulator; it is None for cuBLAS.
     """
 
     date: str
     kind: Kind
     gpu: str
     series: str  # the lesson's name, or cuBLAS
-    kernel: str  # fingerprint of the source and what goes into it
+    kernel: str  # fingerprint of the source and everything compiled with it
     shape: Shape
     time_us: float
     q1_us: float | None  # quartiles of the measured times
     q3_us: float | None
     launches: int
     gflops: float
-    of_cublas: float | None  # speed as a share of cuBLAS's in the same run
+    of_cublas: float | None  # speed / cuBLAS's speed in the same run
     limiter: str  # of an estimate
     flop_per_byte: float | None
     clock_mhz: int | None  # the lowest seen while timing
@@ -70,13 +70,13 @@ class Point:
 
     @property
     def key(self) -> tuple[str, ...]:
-        """What makes a point the same point."""
+        """Return the fields that identify a point."""
         return (self.kind, self.gpu, self.series, self.kernel, label(self.shape), self.compiler)
 
 
 @dataclass(frozen=True)
 class BenchRequest:
-    """What to benchmark, and on what. ``mine`` takes the learner's ``kernel.cu`` where there is one."""
+    """What to benchmark, and the device. ``mine`` takes the learner's ``kernel.cu`` where there is one."""
 
     course: Course
     lessons: Sequence[Lesson]
@@ -90,7 +90,7 @@ class BenchRequest:
 
 @dataclass(frozen=True)
 class Result:
-    """All points that were asked for and could be had, old and new, and what the reader should know about them."""
+    """All requested points that could be computed, old and new, and notes for the reader."""
 
     points: tuple[Point, ...]
     notes: tuple[str, ...] = ()
@@ -108,7 +108,7 @@ class _Made:
 
 @dataclass
 class _Series:
-    """One kernel file. ``made`` by what the host chooses: most lessons have one for all shapes."""
+    """One kernel file. ``made`` is by the host's choice: most lessons have one kernel for all shapes."""
 
     lesson: Lesson
     name: str
@@ -119,23 +119,23 @@ class _Series:
     made: dict[Lesson, _Made]
 
     def at(self, shape: Shape) -> _Made | None:
-        """What is launched at this shape; None before it is made."""
+        """Return the kernel that is launched at this shape; None before it is made."""
         return self.made.get(self.lesson.at(shape))
 
     def takes(self, shape: Shape) -> bool:
-        """Whether the lesson's contract allows it."""
+        """Tell whether the lesson's contract allows this shape."""
         return self.lesson.shapes.refusal(shape) is None
 
 
 @dataclass
 class _Book:
-    """The points so far, and the file that keeps them."""
+    """The points so far, and the file that stores them."""
 
     path: Path | None
     points: dict[tuple[str, ...], Point] = field(default_factory=dict)
 
     def add(self, points: Iterable[Point]) -> None:
-        """Keep points, in the file first."""
+        """Store points, in the file first."""
         new = list(points)
         if self.path is not None:
             append(self.path, new)
@@ -188,17 +188,17 @@ def bench(request: BenchRequest, progress: TellSteps = lambda done, total, what:
 
 
 def is_square(shape: Shape) -> bool:
-    """M = N = K, and A and B as they are."""
+    """Tell whether M = N = K, with A and B in the default layout."""
     return shape.m == shape.n == shape.k and shape.layout == LAYOUTS[0]
 
 
 def label(shape: Shape) -> str:
-    """``4096``, or ``128x128x8192 TN``."""
+    """Return ``4096``, or ``128x128x8192 TN``."""
     return str(shape.m) if is_square(shape) else str(shape)
 
 
 def shape_of(text: str) -> Shape:
-    """The shape with this label. Raises ``ValueError``."""
+    """Return the shape with this label. Raises ``ValueError``."""
     sizes, _, layout = text.partition(" ")
     found = [int(size) for size in sizes.split("x")]
     if len(found) not in (1, 3) or (layout and layout not in LAYOUTS):
@@ -208,7 +208,7 @@ def shape_of(text: str) -> Shape:
 
 
 def _compile(request: BenchRequest, lesson: Lesson) -> _Series | str:
-    """The lesson's kernel, compiled; or a note why it is left out."""
+    """Compile the lesson's kernel, or return a note why it is omitted."""
     from gemm_lessons.running.builder import builder_for
 
     mine = request.mine and lesson.kernel_path.is_file()
@@ -225,8 +225,8 @@ def _compile(request: BenchRequest, lesson: Lesson) -> _Series | str:
 
 
 def _count(request: BenchRequest, series: _Series, shapes: Sequence[Shape]) -> _Series | str:
-    """Check the kernel on the simulator and count what it does, for each way that it is launched at these shapes; or a
-    note why it is left out."""
+    """Check the kernel on the simulator and count, for each way that it is launched at these shapes; or return a note
+    why it is omitted."""
     from gemm_lessons.devices.simulated import Simulated
     from gemm_lessons.running.pipeline import RunRequest, run_lesson
 
@@ -244,7 +244,7 @@ def _count(request: BenchRequest, series: _Series, shapes: Sequence[Shape]) -> _
 
 
 def _chosen(request: BenchRequest, series: _Series, shapes: Sequence[Shape]) -> _Series | str:
-    """With a kernel for each choice that the host makes at these shapes."""
+    """Add a kernel for each choice that the host makes at these shapes."""
     from gemm_lessons.running.builder import builder_for
 
     for lesson, shape in {series.lesson.at(shape): shape for shape in shapes}.items():
@@ -261,7 +261,8 @@ def _chosen(request: BenchRequest, series: _Series, shapes: Sequence[Shape]) -> 
 
 
 def fingerprint(lesson: Lesson, source: str) -> str:
-    """Twelve hex digits of everything that the compiler reads: the source, the tile sizes, the common headers."""
+    """Return twelve hex digits over everything that the compiler reads: the source, the tile sizes, the common
+    headers."""
     parts = [source, repr(sorted(lesson.tile.defines.items())), repr(lesson.launches), repr(lesson.data)]
     parts += [repr(lesson.choices)] * bool(lesson.choices) + [repr(lesson.options)] * bool(lesson.options)
     for folder in lesson.include_dirs:
@@ -270,7 +271,7 @@ def fingerprint(lesson: Lesson, source: str) -> str:
 
 
 def flop_per_byte(estimator: Estimator, shape: Shape) -> float | None:
-    """Operations per byte of the path to shared memory and L1 that the kernels' wavefronts take."""
+    """Return operations / bytes of the kernels' wavefronts on the path to shared memory and L1."""
     moved, operations = 0.0, 0
     for profile, grid in zip(estimator.profiles, estimator.grids_at(shape), strict=True):
         work: Work = profile.work(shape.k)
@@ -280,7 +281,7 @@ def flop_per_byte(estimator: Estimator, shape: Shape) -> float | None:
 
 
 def _point(request: BenchRequest, series: _Series, shape: Shape) -> Point:
-    """A point with all but its time."""
+    """Return a point without its time."""
     device, made = request.device, series.at(shape)
     return Point(
         date=date.today().isoformat(),
@@ -320,7 +321,7 @@ def _estimated(request: BenchRequest, series: _Series, shape: Shape) -> Point:
 def _measure(
     gpu: Gpu, request: BenchRequest, missing: Sequence[_Series], shape: Shape, notes: list[str]
 ) -> list[Point]:
-    """Time these kernels and cuBLAS in one run; a kernel that faults is left out, and the rest timed again."""
+    """Time these kernels and cuBLAS in one run; omit a kernel that faults, and time the rest again."""
     import secrets
 
     points: list[Point] = []
@@ -388,7 +389,7 @@ def _filled(point: Point, timed: Timed, measured: Measurement) -> Point:
 
 
 def version(number: int) -> str:
-    """cuBLAS's number as people write it: 130100 -> 13.1.0."""
+    """Return cuBLAS's number as it is usually written: 130100 -> 13.1.0."""
     return f"{number // 10000}.{number // 100 % 100}.{number % 100}"
 
 
@@ -399,7 +400,7 @@ def _latest(book: _Book, gpu: str, shape: Shape) -> Point | None:
     return found[-1] if found else None
 
 
-# The file.
+# The CSV file.
 
 
 COLUMNS = tuple("size" if it.name == "shape" else it.name for it in fields(Point))
@@ -418,7 +419,8 @@ def _cell(value: object) -> object:
 
 
 def read(path: Path) -> list[Point]:
-    """The points of a CSV file; lines that were cut off are left out. Raises ``CommandError`` for another file."""
+    """Return the points of a CSV file; incomplete lines are omitted. Raise ``CommandError`` for another kind of
+    file."""
     try:
         with path.open(newline="", encoding="utf-8") as file:
             rows = csv.reader(file)

@@ -1,4 +1,4 @@
-"""Two lessons' kernels side by side: their counters at one shape, and what the gates of both lessons look at."""
+"""Two lessons' kernels side by side: their counters at one shape, and the values of both lessons' gates."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from gemm_lessons.running.plan import KernelPlan, RunPlan, RunRequest
 
 @dataclass(frozen=True)
 class Pair:
-    """One thing that was counted of both kernels; None where that cannot be."""
+    """One value counted of both kernels; None where a kernel has none."""
 
     name: str
     left: float | None
@@ -29,7 +29,7 @@ class Pair:
 
 @dataclass(frozen=True)
 class Contender:
-    """One of the two kernels: its label in the table, the lesson that says how to launch it, its file."""
+    """One of the two kernels: its label in the table, the lesson that launches it, its file."""
 
     label: str
     lesson: Lesson
@@ -38,19 +38,19 @@ class Contender:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Both rows, the shapes that they count, and what was counted. Estimates are for ``timed`` on ``gpu``."""
+    """Both rows, the shapes that they count, and the values. Estimates are for ``timed`` on ``gpu``."""
 
     rows: tuple[Row, Row]
     shapes: tuple[Shape, Shape]
     timed: Shape
     gpu: str
-    ideas: tuple[Pair, ...]  # what the gates of both lessons look at
+    ideas: tuple[Pair, ...]  # values of the gates of both lessons
     counters: tuple[Pair, ...]
 
 
 def compare(request: RunRequest, other: Contender, mine: Contender, tell: Tell) -> Comparison:
-    """Run both on the counting shape of ``mine``, whose lesson ``request`` is about; what cannot take that shape counts
-    on its own. Raises what a run raises."""
+    """Run both on the counting shape of ``mine``, the lesson of ``request``; a kernel that cannot take that shape uses
+    its own. Raise the errors of a run."""
     plan = RunPlan.of(request)
     kernels = [plan.kernel("kernel", it.label, it.lesson, it.path) for it in (other, mine)]
     with bounds.within(request.bounds), told_to(tell):
@@ -69,7 +69,7 @@ def _count(row: Row, short: str) -> float | None:
 
 
 def _value(kernel: KernelPlan, row: Row, gate: Gate) -> float | None:
-    """What a gate looks at, of any kernel; None where it was not counted, or divides by what the kernel never does."""
+    """Return a gate's value for any kernel; None where it was not counted, or where it divides by a count of zero."""
     counters = row.checked.counters
     if row.built is None or counters is None or any(it in COUNTED and it not in counters for it in gate.value.names):
         return None

@@ -1,7 +1,7 @@
-"""Is everything there that a run needs? Each check says what was found, or what is missing and what to do.
+"""Check the environment of a run. Each check says what was found, or what is missing and what to do.
 
-A GPU, its driver and CuPy are not needed: the simulator runs without them. Imports are inside functions, because a
-check must report a broken package, not stumble over it.
+A GPU, its driver and CuPy are optional: the simulator runs without them. Imports are inside functions, because a check
+must report a broken package instead of failing on it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ extern "C" __global__ void probe(float *out) { out[threadIdx.x] = __half2float(_
 
 @dataclass(frozen=True)
 class Check:
-    """One thing looked for. ``missing`` breaks runs; ``optional`` is absent and does not matter."""
+    """One item to check. ``missing`` breaks runs; ``optional`` is absent and not needed."""
 
     name: str
     state: Literal["found", "missing", "optional"]
@@ -40,7 +40,7 @@ class Check:
 
 
 def examine() -> list[Check]:
-    """All checks, in the order in which a run needs things."""
+    """Return all checks, in the order in which a run needs things."""
     checks = [_python(), _platform()]
     checks += [_package(name) for name in ("numpy", "nvtx", "cuda-bindings")]
     checks += [_guarded("NVRTC", _nvrtc), _guarded("nvdisasm", _disassembler), _guarded("CUDA headers", _headers)]
@@ -50,7 +50,7 @@ def examine() -> list[Check]:
 
 
 def healthy(checks: Sequence[Check]) -> bool:
-    """Whether a run can work."""
+    """Tell whether a run can work."""
     return all(check.state != "missing" for check in checks)
 
 
@@ -109,7 +109,7 @@ def _headers() -> Check:
 
 
 def _probe() -> Check:
-    """The real path: compile a kernel that includes a CUDA header, run it, look at its answer."""
+    """Check the whole path: compile a kernel that includes a CUDA header, run it, compare its answer."""
     import numpy as np
 
     from gemm_lessons.engine.api import CompileError, simulate

@@ -1,6 +1,6 @@
-"""``inspect``: run a kernel that nobody here wrote, with arguments given on the command line.
+"""``inspect``: run any kernel, with arguments given on the command line.
 
-``engine/arguments/text.py`` says how they are written.
+``engine/arguments/text.py`` describes how arguments are written.
 """
 
 from __future__ import annotations
@@ -32,13 +32,14 @@ from gemm_lessons.engine.simulator import Setting, Simulator
 
 __all__ = ["ArgumentError", "Expectation", "InspectRequest", "Inspection", "as_json", "inspect"]
 
-SHOWN = 16  # elements of a variable that was read back
-MOST_NAMED = 4  # counters that one reason holds of; it is of all of them otherwise
+SHOWN = 16  # elements to show of a variable that was read back
+MOST_NAMED = 4  # most counters that a reason lists; beyond, it applies to all
 
 
 @dataclass(frozen=True)
 class InspectRequest:
-    """What to inspect. ``path`` is the file as the user named it; ``budget`` None takes the simulator's."""
+    """What to inspect. ``path`` is the file as the user named it; with ``budget`` None the simulator's default
+    applies."""
 
     source: str
     path: str
@@ -57,7 +58,7 @@ class InspectRequest:
 
 @dataclass(frozen=True)
 class Inspection:
-    """What came of it. Exactly one of ``failed`` and ``compiled`` is set; ``error`` is relative to the expectation."""
+    """The results. Exactly one of ``failed`` and ``compiled`` is set; ``error`` is relative to the expectation."""
 
     request: InspectRequest
     failed: NotCompiled | None = None
@@ -70,7 +71,8 @@ class Inspection:
 
     @property
     def clean(self) -> bool:
-        """Compiled, ran without fault or error finding, and matched the expectation if there was one."""
+        """Tell whether it compiled, ran without fault or error finding, and matched the expectation if there was
+        one."""
         if self.launched is None or self.launched.fault is not None:
             return False
         if any(finding.severity == "error" for finding in self.launched.findings):
@@ -79,13 +81,13 @@ class Inspection:
 
     @property
     def found(self) -> tuple[Finding, ...]:
-        """The fault and all findings of the launch."""
+        """Return the fault and all findings of the launch."""
         launched = self.launched
         return () if launched is None else tuple(it for it in (launched.fault, *launched.findings) if it is not None)
 
     @property
     def doubts(self) -> Mapping[str, str]:
-        """Why Nsight Compute may count otherwise -> which counters."""
+        """Return the reasons why Nsight Compute may count otherwise -> the affected counters."""
         inexact = self.launched.counters.inexact if self.launched else {}
         shorts = {metric: short.replace("_", " ") for short, metric in COUNTED.items()}
         names: dict[str, list[str]] = {}
@@ -95,11 +97,11 @@ class Inspection:
 
 
 def inspect(request: InspectRequest) -> Inspection:
-    """Compile, launch, compare. Raises ``ArgumentError``, ``UnsupportedKernel`` and ``KitError``."""
+    """Compile, launch, compare. Raise ``ArgumentError``, ``UnsupportedKernel`` and ``KitError``."""
     try:
         with bounds.within(request.bounds):
             return _inspect(request)
-    except (OutOfTime, MemoryError) as end:  # not while it ran: that is a fault
+    except (OutOfTime, MemoryError) as end:  # not during the launch: there it is a fault
         most = request.bounds
         late = isinstance(end, OutOfTime)
         raise KitError((most.too_long if late else most.too_much) + most.advice) from None
@@ -136,7 +138,7 @@ def _inspect(request: InspectRequest) -> Inspection:
 
 
 def values_of(array: NDArray[Any]) -> list[float | int | str]:
-    """The first elements for a reader or for JSON, which knows neither NaN nor infinity."""
+    """Return the first elements for display or for JSON, which has neither NaN nor infinity."""
     values = array.reshape(-1)[:SHOWN].tolist()
     return [value if math.isfinite(value) else str(value) for value in values]
 
@@ -151,7 +153,7 @@ class Expectation:
 
     @classmethod
     def parse(cls, text: str, arrays: Mapping[str, Any], numbers: Mapping[str, Number]) -> Expectation:
-        """Raises ``ArgumentError`` with what is wrong in ``text``."""
+        """Parse ``text``. Raise ``ArgumentError`` with what is wrong in it."""
         target, equals, formula = (part.strip() for part in text.partition("="))
         if not equals or target not in arrays:
             raise ArgumentError(f'--expect "{text}": write OUTPUT = FORMULA, such as C = A @ B')
@@ -166,7 +168,8 @@ class Expectation:
         return expectation
 
     def compare(self, before: Mapping[str, NDArray[Any]], after: Mapping[str, NDArray[Any]]) -> tuple[float, float]:
-        """Relative error in the Frobenius norm and what is tolerated for the output's type. NaN counts as infinite."""
+        """Return the relative error in the Frobenius norm, and the tolerance of the output's type. NaN counts as
+        infinite."""
         wanted = self._value(self.tree, before)
         got = after[self.target]
         try:
@@ -178,7 +181,7 @@ class Expectation:
         error = float(
             np.linalg.norm(got.astype(np.float64) - reference) / max(float(np.linalg.norm(reference)), 1e-300)
         )
-        # Random rounding errors of a long sum grow with the square root of its length; 16 leaves room for any order.
+        # Random rounding errors of a long sum grow with the square root of its length; 16 covers any order.
         tolerance = 16 * float(np.finfo(got.dtype).eps) if got.dtype.kind == "f" else 0.0
         return (math.inf if math.isnan(error) else error), tolerance
 
@@ -210,7 +213,7 @@ class Expectation:
 
 
 def as_json(result: Inspection) -> dict[str, Any]:
-    """The object of ``inspect --json``: schema ``gemm-lessons/inspect/1``."""
+    """Return the object of ``inspect --json``: schema ``gemm-lessons/inspect/1``."""
     launched = result.launched
     diagnostics = result.failed.diagnostics if result.failed else ()
     return {

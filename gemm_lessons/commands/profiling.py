@@ -1,10 +1,10 @@
-"""Nsight Compute and Nsight Systems on a run: the right command, and what comes of it.
+"""Nsight Compute and Nsight Systems on a run: the command line, and the results.
 
     plan(...) -> ProfilePlan: the command     profile(plan) -> Profiled: hardware counters beside the simulator's
 
 The command profiles ``gemm-lessons run --json`` itself. The process that owns the GPU opens an NVTX range around every
-launch (``ranges``), so a filter by range names selects exactly one kernel of the run: the one under test on the shape
-whose counters the simulator gives, in the same run, of the same machine code.
+launch (``ranges``), so a filter by range names selects exactly one kernel of the run: the kernel under test on the
+shape whose counters the simulator gives, in the same run, with the same machine code.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from gemm_lessons.gemm.shapes import Shape
 
 Tool = Literal["ncu", "nsys"]
 
-# What the simulator counts, in Nsight Compute's names.
+# The simulator's counters, by Nsight Compute's names.
 COUNTED = tuple(name for name in METRICS.values() if not name.startswith("simulator__"))
-# What it does not, and one wants to know.
+# Useful metrics that the simulator does not count.
 CONTEXT = (
     "gpu__time_duration.sum",
     "launch__registers_per_thread",
@@ -42,7 +42,7 @@ CONTEXT = (
     "dram__bytes.sum",
 )
 MENTIONED = re.compile(r"\b(?:sm|smsp|l1tex|lts|dram|gpu|launch)__[a-z0-9_]+(?:\.[a-z0-9_]+)*")
-SPECIAL = re.compile(r"([\\@,\[\]/*+])")  # characters of a range's name that ncu's filter would read as its own
+SPECIAL = re.compile(r"([\\@,\[\]/*+])")  # characters with a meaning in ncu's filter
 FORBIDDEN = "ERR_NVGPUCTRPERM"
 INSTALLED_IN: Mapping[Tool, tuple[str, ...]] = {
     "ncu": ("/usr/local/cuda*/bin", "/opt/nvidia/nsight-compute/*"),
@@ -60,17 +60,17 @@ class ProfilePlan:
     program: str | None
     metrics: tuple[str, ...]
     shape: Shape
-    counting: bool  # whether ``shape`` is the one that the simulator counts too
+    counting: bool  # whether the simulator counts ``shape`` too
 
     @property
     def text(self) -> str:
-        """The command for a shell."""
+        """Return the command for a shell."""
         return shlex.join(self.command)
 
 
 @dataclass(frozen=True)
 class Profiled:
-    """What ncu read of the one kernel, and what the simulator says about it."""
+    """ncu's metrics of the one kernel, and the simulator's counters."""
 
     kernel: str
     hardware: Mapping[str, float]
@@ -87,9 +87,9 @@ def plan(
     shape: Shape | None,
     output: Path | None,
 ) -> ProfilePlan:
-    """The command that profiles ``gemm-lessons run LESSON OPTIONS`` on a GPU.
+    """Return the command that profiles ``gemm-lessons run LESSON OPTIONS`` on a GPU.
 
-    ``label`` is what the run calls its kernel; ``shape`` replaces the counting shape; ``output`` the report's name.
+    ``label`` is the run's name of its kernel; ``shape`` replaces the counting shape; ``output`` is the report's name.
     """
     program = find(tool)
     suffix = ".ncu-rep" if tool == "ncu" else ".nsys-rep"
@@ -104,7 +104,7 @@ def plan(
     metrics = metrics_of(lesson)
     if tool == "ncu":
         flags = [
-            "--target-processes", "all",  # the kernel is launched by a child of the command
+            "--target-processes", "all",  # a child of the command launches the kernel
             "--nvtx", "--nvtx-include", f"{DOMAIN}@{escape(label)}/{escape(stage)}/",
             "--clock-control", "none",
             "--metrics", ",".join(metrics),
@@ -114,7 +114,7 @@ def plan(
     else:
         flags = [
             "profile", "--trace", "cuda,nvtx,cublas", "--sample", "none", "--cpuctxsw", "none",
-            # From the first range to the end of the run. Not to the end of the range: each process has its own.
+            # From the first range to the end of the run, not to the end of the range: each process has its own ranges.
             "--capture-range", "nvtx", "--nvtx-capture", f"lesson {lesson.name}@{DOMAIN}",
             "--capture-range-end", "none", "--env-var", "NSYS_NVTX_PROFILER_REGISTER_ONLY=0",
             "--force-overwrite", "true", "--output", str(report),
@@ -123,18 +123,18 @@ def plan(
 
 
 def escape(name: str) -> str:
-    """A range's name for ncu's filter."""
+    """Escape a range's name for ncu's filter."""
     return SPECIAL.sub(r"\\\1", name)
 
 
 def metrics_of(lesson: Lesson) -> tuple[str, ...]:
-    """What to ask ncu for: what the simulator counts, and what the lesson's text and gates mention."""
+    """Return the metrics to ask ncu for: the simulator's counters, and those in the lesson's text and gates."""
     text = lesson.text_path.read_text(encoding="utf-8") if lesson.text_path.is_file() else ""
     return tuple(dict.fromkeys((*COUNTED, *CONTEXT, *MENTIONED.findall(text))))
 
 
 def find(tool: Tool) -> str | None:
-    """The tool's path: on PATH, of ``CUDA_HOME``, or where NVIDIA installs it (the newest)."""
+    """Return the tool's path: on PATH, of ``CUDA_HOME``, or where NVIDIA installs it (the newest)."""
     places = [Path(home) / "bin" for name in ("CUDA_HOME", "CUDA_PATH") if (home := os.environ.get(name))]
     places += [folder for pattern in INSTALLED_IN[tool] for folder in sorted(Path("/").glob(pattern[1:]), reverse=True)]
     return shutil.which(tool) or next(
@@ -143,14 +143,14 @@ def find(tool: Tool) -> str | None:
 
 
 def trace(plan: ProfilePlan) -> None:
-    """Run nsys; what it prints goes to the terminal. Raises ``KitError``."""
+    """Run nsys; its output goes to the terminal. Raise ``KitError``."""
     done = _run(plan.command, capture=False)
     if not plan.report.is_file():
         raise KitError(f"{plan.tool} wrote no report (exit code {done.returncode}); its messages are above")
 
 
 def profile(plan: ProfilePlan) -> Profiled:
-    """Run ncu and read its report. Raises ``KitError`` with ncu's words when there is none."""
+    """Run ncu and read its report. Raise ``KitError`` with ncu's words when there is no report."""
     with tempfile.NamedTemporaryFile("r", suffix=".log") as log:
         done = _run((plan.command[0], "--log-file", log.name, *plan.command[1:]), capture=True)
         said = log.read()
@@ -176,10 +176,10 @@ def profile(plan: ProfilePlan) -> Profiled:
 
 
 def parse_raw(text: str) -> list[tuple[str, dict[str, float], dict[str, str]]]:
-    """``ncu --page raw --csv``: the kernel's name, its metrics and their units, for each kernel.
+    """Parse ``ncu --page raw --csv``: the kernel's name, its metrics and their units, for each kernel.
 
     The first line that begins with ``"ID"`` has the columns, the next one their units. Numbers may have thousands
-    separators; columns that are no numbers are left out.
+    separators; columns without numbers are omitted.
     """
     lines = text.splitlines()
     start = next((i for i, line in enumerate(lines) if line.startswith('"ID"')), None)
@@ -209,7 +209,7 @@ def _run(command: Sequence[str], capture: bool) -> subprocess.CompletedProcess[s
 
 
 def _outcome(stdout: str) -> dict[str, Any] | None:
-    """The JSON object that the run printed, among whatever else there is."""
+    """Return the JSON object that the run printed among other output."""
     start = stdout.find("{")
     try:
         outcome, _ = json.JSONDecoder().raw_decode(stdout[max(start, 0) :])

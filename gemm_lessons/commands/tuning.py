@@ -1,9 +1,9 @@
-"""Which tile sizes are fastest? Every candidate is compiled, checked and counted in its own process; then estimated, or
-the best by estimate measured on a GPU beside cuBLAS.
+"""Find the fastest tile sizes. Every candidate is compiled, checked and counted in its own process; then estimated. The
+best by estimate are measured on a GPU beside cuBLAS.
 
     [tune] of lesson.toml --> candidates --compile--> registers, occupancy --run--> right? --> estimate --> time
 
-Each result is appended to a CSV file as soon as it is there, and what the file holds already is not done again.
+Each result is appended to a CSV file as soon as it is computed, and results in the file are not computed again.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ SECONDS = 0.5  # of timed launches, all kernels of such a run together
 
 @dataclass(frozen=True)
 class TuneRequest:
-    """What to search, for what. ``measured``: how many of the best by estimate are timed where there is a GPU."""
+    """What to search. ``measured``: how many of the best by estimate are timed where there is a GPU."""
 
     course: Course
     lesson: Lesson
@@ -59,13 +59,13 @@ class TuneRequest:
 
     @property
     def target(self) -> BuildTarget:
-        """What it compiles for."""
+        """Return the compile target."""
         return self.device.target or BuildTarget(buildable(self.gpu.arch))
 
 
 @dataclass(frozen=True)
 class Tuning:
-    """All candidates, the fastest first, those that are left out last; ``own``: with the lesson's own sizes."""
+    """All candidates, the fastest first and the omitted ones last; ``own``: the lesson's own sizes."""
 
     candidates: tuple[TileCandidate, ...]
     own: TileCandidate
@@ -74,17 +74,17 @@ class Tuning:
 
     @property
     def ranked(self) -> tuple[TileCandidate, ...]:
-        """Those that are right, the fastest first: the measured ones before those that are only estimated."""
+        """Return the right candidates, the fastest first: measured ones before those that are only estimated."""
         return tuple(it for it in self.candidates if it.tuned.estimate_us is not None)
 
     @property
     def measured(self) -> tuple[TileCandidate, ...]:
-        """Those that were timed, the fastest first."""
+        """Return the timed candidates, the fastest first."""
         return tuple(it for it in self.ranked if it.tuned.time_us is not None)
 
     @property
     def place(self) -> int | None:
-        """Which place the estimate gave to the one that was measured as the fastest, from 1."""
+        """Return the rank, from 1, that the estimate gave to the candidate measured as the fastest."""
         if not self.measured:
             return None
         by_estimate = sorted(self.ranked, key=lambda it: it.tuned.estimate_us or 0.0)
@@ -92,7 +92,7 @@ class Tuning:
 
 
 def tune(request: TuneRequest, progress: TellSteps = lambda done, total, what: None) -> Tuning:
-    """Search. Raises ``CommandError`` (a file that is no tuning, nothing to search), ``KitError``."""
+    """Search. Raise ``CommandError`` (a file that is not a tuning file, nothing to search), ``KitError``."""
     lesson, source = request.lesson, read_source(request.path)
     own = {name: lesson.tile.defines[name] for name, _ in request.space.values}
     wanted = [own, *(sizes for sizes in request.space.candidates(lesson.tile.defines) if sizes != own)]
@@ -128,7 +128,7 @@ def _rank(candidate: TileCandidate) -> tuple[int, float, str]:
 
 
 def _candidate(request: TuneRequest, sizes: Mapping[str, int], source: str) -> TileCandidate:
-    """A candidate as it is before anybody has compiled it; with a reason if it cannot be launched."""
+    """Return a candidate before its compilation; with a reason if it cannot be launched."""
     why_not, print_ = "", ""
     try:
         lesson = retiled(request.lesson, sizes)
@@ -142,7 +142,7 @@ def _candidate(request: TuneRequest, sizes: Mapping[str, int], source: str) -> T
 
 
 def _looked_at(request: TuneRequest, candidates: Sequence[TileCandidate]) -> Iterator[TileCandidate]:
-    """Each of them, compiled, checked and estimated, as it is ready."""
+    """Yield each candidate, compiled, checked and estimated, as it finishes."""
     about = (request.course.root, request.lesson.name, request.path, request.shape, request.gpu, request.target)
     if request.processes == 1 or len(candidates) < 2:
         for candidate in candidates:
@@ -158,7 +158,7 @@ def _looked_at(request: TuneRequest, candidates: Sequence[TileCandidate]) -> Ite
 
 
 def _ignore_interrupts() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's, who then ends us
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C and then ends this process
 
 
 def _look(
@@ -205,7 +205,7 @@ def _timed(
     notes: list[str],
     progress: TellSteps,
 ) -> list[TileCandidate]:
-    """All candidates, the best by estimate and the lesson's own with their times."""
+    """Return all candidates, with times for the best by estimate and for the lesson's own sizes."""
     ranked = sorted((it for it in found if it.tuned.estimate_us is not None), key=lambda it: it.tuned.estimate_us or 0)
     chosen = [it for it in ranked if it.sizes == own or it in ranked[: request.measured]]
     waiting = [it for it in chosen if it.tuned.time_us is None]
@@ -222,7 +222,7 @@ def _timed(
 def _measure(
     request: TuneRequest, timer: Gpu, group: Sequence[TileCandidate], notes: list[str]
 ) -> Iterator[TileCandidate]:
-    """Time a group in one run with cuBLAS; one that faults is left out, and the rest timed again."""
+    """Time a group in one run with cuBLAS; omit a candidate that faults, and time the rest again."""
     by_text = {it.text: it for it in group}
     while by_text:
         entrants = [_entrant(request, it) for it in by_text.values()]
@@ -250,5 +250,5 @@ def _entrant(request: TuneRequest, candidate: TileCandidate) -> Entrant:
 
     lesson = retiled(request.lesson, candidate.sizes).at(request.shape)
     compiled = Builder(request.target).build(lesson, request.path, read_source(request.path))
-    assert not isinstance(compiled, CompileFailed)  # it did compile
+    assert not isinstance(compiled, CompileFailed)  # the candidate compiled before
     return Entrant(candidate.text, "reference", steps_of(lesson, compiled, request.shape), lesson.data)

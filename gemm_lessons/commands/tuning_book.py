@@ -1,4 +1,4 @@
-"""What is known of candidates of a search, in a CSV file that can be gone on with: ``tune --csv``."""
+"""The results of a search in a CSV file that a later search can continue: ``tune --csv``."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from gemm_lessons.engine.records.frozen import dataclass
 
 @dataclass(frozen=True)
 class Tuned:
-    """What came of a candidate; times in microseconds, speeds in 10^9 operations per second. ``why_not``: why it is
-    left out, if it is."""
+    """The result for a candidate; times in microseconds, speeds in 10^9 operations per second. ``why_not``: why it is
+    omitted, if it is."""
 
     why_not: str = ""
     registers: int | None = None
@@ -31,7 +31,7 @@ class Tuned:
 
 @dataclass(frozen=True)
 class TileCandidate:
-    """Tile sizes, what they are compiled to (``kernel``: the fingerprint of source and sizes), and what came of it."""
+    """Tile sizes, their compiled kernel (``kernel``: the fingerprint of source and sizes), and the result."""
 
     sizes: Mapping[str, int]
     kernel: str
@@ -41,12 +41,12 @@ class TileCandidate:
 
     @property
     def text(self) -> str:
-        """``BM=64 BN=128``."""
+        """Return ``BM=64 BN=128``."""
         return " ".join(f"{name}={size}" for name, size in self.sizes.items())
 
     @property
     def key(self) -> tuple[str, ...]:
-        """What makes it the same again."""
+        """Return the fields that identify a candidate."""
         return self.kernel, self.gpu, self.shape
 
 
@@ -59,7 +59,7 @@ _NUMBERS: Mapping[str, type] = {
 
 
 class TuningBook:
-    """The results so far, and the file that keeps them; a later line of the same candidate counts."""
+    """The results so far, and the file that stores them; a later line of the same candidate replaces earlier ones."""
 
     def __init__(self, path: Path | None, rows: Mapping[tuple[str, ...], Tuned]) -> None:
         self._path = path
@@ -67,7 +67,7 @@ class TuningBook:
 
     @classmethod
     def of(cls, path: Path | None) -> TuningBook:
-        """Raises ``CommandError`` for a file that is none of these."""
+        """Read the file. Raise ``CommandError`` for a file of another kind."""
         if path is None or not path.exists():
             return cls(path, {})
         try:
@@ -83,11 +83,11 @@ class TuningBook:
         return cls(path, {key: tuned for key, tuned in found if tuned is not None})
 
     def known(self, candidate: TileCandidate) -> Tuned | None:
-        """What came of it, if it was looked at."""
+        """Return the candidate's result, if there is one."""
         return self._rows.get(candidate.key)
 
     def add(self, candidate: TileCandidate) -> None:
-        """Keep it, in the file first. Raises ``WriteError``."""
+        """Store a candidate, in the file first. Raise ``WriteError``."""
         if self._path is not None:
             self._append(self._path, candidate)
         self._rows[candidate.key] = candidate.tuned
@@ -98,7 +98,7 @@ class TuningBook:
 
 
 def _tuned(row: Mapping[str, Any]) -> Tuned | None:
-    """A line of the file; None for one that was cut off."""
+    """Return a line of the file; None for an incomplete line."""
     try:
         numbers = {name: kind(row[name]) if row[name] else None for name, kind in _NUMBERS.items()}
     except ValueError:

@@ -1,9 +1,12 @@
 """The course: lessons and their files, the learner's folder and progress.
 
-- ``folder``: where the lessons are; ``original``: as they were installed; ``lesson_hash``: which version
+    lessons/NN_name/lesson.toml --load_lesson--> Lesson: tile, data, launches, shapes, gates, todos
+    .gemm-lessons/progress.json --load_progress--> Progress: lesson name -> LessonProgress
+
+- ``folder``: the course folder; ``original``: the installed course; ``lesson_hash``: a lesson's version
 - ``lesson``: the records, read by ``lesson_toml`` with ``toml`` and ``search_space``
 - ``tiles``: ``--tile``, ``--layout``
 - ``hidden``: shapes of a graded run
-- ``text``, ``questions``, ``pitfalls``, ``bugs``, ``todos``, ``measured``: what else a lesson's folder holds
-- ``progress``, ``position``: how far the learner is; ``csv_log``: lines that a long command adds to a file
+- ``text``, ``questions``, ``pitfalls``, ``bugs``, ``todos``, ``measured``: other files of a lesson's folder
+- ``progress``, ``position``: the learner's progress; ``csv_log``: CSV lines that a long command appends
 """

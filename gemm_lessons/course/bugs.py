@@ -1,6 +1,6 @@
 """Find the bug: a pitfall of the lesson, unnamed, as ``bug.cu`` beside the learner's kernel.
 
-solution.cu + pitfalls.toml  --a_bug, bug_source-->  bug.cu  --runs, mended until one passes-->  what it was
+solution.cu + pitfalls.toml  --a_bug, bug_source-->  bug.cu  --runs, edited until one passes-->  the pitfall's name
 """
 
 from __future__ import annotations
@@ -13,19 +13,20 @@ from gemm_lessons.course.folder import Course, Reset, read_bytes, read_source, r
 from gemm_lessons.course.lesson import Lesson, LessonError
 from gemm_lessons.course.pitfalls import Pitfall, load_pitfalls
 
-STEP = re.compile(r"\s*// \(\d+\)")  # how solutions mark what was a TODO
+STEP = re.compile(r"\s*// \(\d+\)")  # marks former TODOs in solutions
 COMMENT = re.compile(r"\s*//(?! \(\d+\))")
 NOTE = "// One thing in this kernel is wrong. Find it by what a run says: gemm-lessons run {number} --bug\n"
 
 
 def bugs_of(course: Course, lesson: Lesson) -> Mapping[str, Pitfall]:
-    """The pitfalls that may be handed out, by name; none where the lesson has none. Raises ``LessonError``."""
+    """Return the pitfalls that may be handed out, by name; none where the lesson has none. Raises ``LessonError``."""
     pitfalls = load_pitfalls(course.kept_back(lesson, "pitfalls.toml"))
     return {name: pitfall for name, pitfall in sorted(pitfalls.items()) if pitfall.bug}
 
 
 def a_bug(bugs: Mapping[str, Pitfall], mended: Collection[str], seed: int | None) -> Pitfall:
-    """One of ``bugs``: the one that ``seed`` names, the same for everybody, else one that was not mended yet."""
+    """Return one of ``bugs``: the one that ``seed`` selects, the same for all learners, else one that is not yet
+    fixed."""
     names = list(bugs)
     if seed is not None:
         return bugs[random.Random(seed).choice(names)]
@@ -45,13 +46,13 @@ def write_bug(course: Course, lesson: Lesson, pitfall: Pitfall) -> Reset:
 
 
 def bug_source(wrong: str, lesson: Lesson) -> str:
-    """The kernel without the comments that say what each step does, which would give the bug away."""
+    """Return the kernel without the comments on each step, which would reveal the bug."""
     kept = without_steps(wrong.splitlines())
     return NOTE.format(number=f"{lesson.number:02}") + "\n".join(kept) + "\n"
 
 
 def without_steps(lines: Sequence[str]) -> list[str]:
-    """Lines without ``// (1) ...`` and the comments that go on below it."""
+    """Remove ``// (1) ...`` comments and their continuation lines."""
     kept: list[str] = []
     inside = False
     for line in lines:

@@ -1,4 +1,4 @@
-"""Lines of a CSV file that is added to while a long command works, and gone on with when that was stopped."""
+"""Lines of a CSV file that a long command appends, and continues after an interruption."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gemm_lessons.course.folder import WriteError
 
 
 def append_lines(path: Path, columns: Sequence[str], rows: Iterable[Mapping[str, object]]) -> None:
-    """Add rows to the file; a new file gets its header first. Raises ``WriteError``."""
+    """Append rows to the file; a new file gets its header first. Raise ``WriteError``."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("a+", newline="", encoding="utf-8") as file:
@@ -20,7 +20,7 @@ def append_lines(path: Path, columns: Sequence[str], rows: Iterable[Mapping[str,
             if not file.tell():
                 writer.writeheader()
             elif not _ends_with_newline(path):
-                file.write("\n")  # the last line was cut off when the command was stopped
+                file.write("\n")  # the last line was incomplete when the command stopped
             writer.writerows(rows)
     except OSError as error:
         raise WriteError(path, error) from None

@@ -1,8 +1,8 @@
-"""A course folder: where the lessons lie, which one is meant, and the learner's own copies in it.
+"""A course folder: the location of lessons, the lesson that a name means, and the learner's own copies.
 
 A course is any folder that holds ``lessons/NN_name/lesson.toml``: a checkout, a folder made by ``gemm-lessons init``,
-or the copy inside the installed package, which is read only and serves when no other is found. A learner's file is
-never overwritten: what would replace one keeps it first under a new name.
+or the read-only copy inside the installed package, which is the fallback. A learner's file is never overwritten: it is
+first kept under a new name.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ IGNORED = """\
 compile_commands.json
 .cache/
 """
-MAX_SOURCE_BYTES = 1_000_000  # a kernel file above this is no kernel
+MAX_SOURCE_BYTES = 1_000_000  # a larger file is not a kernel
 NO_COURSE = "there is no course folder here or above; make one: gemm-lessons init my-course && cd my-course"
 
 
@@ -46,7 +46,7 @@ class ReadError(CommandError):
 
 
 class NotText(CommandError):
-    """A file that can be read, but nothing that a compiler could read: in a kernel, a mistake of whoever wrote it."""
+    """A file that can be read but not compiled; in a kernel, this is its author's mistake."""
 
     def __init__(self, path: Path, why: str, line: int | None = None) -> None:
         super().__init__(f"{shown(path)}:{line}: {why}" if line else f"{shown(path)} {why}")
@@ -63,7 +63,8 @@ class WriteError(KitError):
 
 
 def reason(error: OSError) -> str:
-    """The operating system's words for an error, without its number; of a copied tree, those for its first file."""
+    """Return the operating system's words for an error, without its number; for a copied tree, those of its first
+    file."""
     words = error.strerror or str(error)
     if isinstance(error, shutil.Error):
         words = re.sub(r"^\[Errno \d+\] |: '.*", "", str(error.args[0][0][2]))
@@ -72,7 +73,7 @@ def reason(error: OSError) -> str:
 
 @dataclass(frozen=True)
 class Started:
-    """What ``start`` did: the learner's file, whether it is new, and the TODOs still marked in it."""
+    """The result of ``start``: the learner's file, whether it is new, and the TODOs still marked in it."""
 
     lesson: Lesson
     path: Path
@@ -82,7 +83,7 @@ class Started:
 
 @dataclass(frozen=True)
 class Reset:
-    """What ``reset`` did. ``backup`` is where the old file went, ``None`` when there was nothing to keep."""
+    """The result of ``reset``. ``backup`` is the new place of the old file, ``None`` when there was nothing to keep."""
 
     path: Path
     backup: Path | None
@@ -97,12 +98,12 @@ class Course:
 
     @property
     def lessons_dir(self) -> Path:
-        """The folder that holds the lessons' folders."""
+        """Return the folder that holds the lessons' folders."""
         return self.root / "lessons"
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """The lessons' folder names, in order."""
+        """Return the lessons' folder names, in order."""
         try:
             entries = list(self.lessons_dir.iterdir())
         except OSError as error:
@@ -111,13 +112,13 @@ class Course:
 
     @cached_property
     def architecture(self) -> str:
-        """What counters and gates are for, such as ``sm_90``. Raises ``LessonError``."""
+        """Return the architecture of counters and gates, such as ``sm_90``. Raise ``LessonError``."""
         return load_architecture(self.lessons_dir)
 
     def resolve(self, query: str) -> str:
-        """The lesson meant by ``03``, ``3``, ``block_tile``, ``03_block_tile`` or a path into its folder.
+        """Return the lesson that ``03``, ``3``, ``block_tile``, ``03_block_tile`` or a path into its folder means.
 
-        Raises ``CommandError``, with a suggestion where one is near.
+        Raise ``CommandError``, with a suggestion where a name is similar.
         """
         parts = [part for part in re.split(r"[/\\]", query.strip()) if part]
         word = next((part for part in parts if part in self.names), parts[-1] if parts else "")
@@ -136,33 +137,34 @@ class Course:
         raise CommandError(f'there is no lesson "{query}"; {remedy}')
 
     def lesson(self, query: str) -> Lesson:
-        """Resolve and read a lesson. Raises ``CommandError`` or ``LessonError``."""
+        """Resolve and read a lesson. Raise ``CommandError`` or ``LessonError``."""
         return load_lesson(self.lessons_dir / self.resolve(query))
 
     def neighbour(self, lesson: Lesson, step: int) -> str | None:
-        """The name of the lesson before (-1) or after (+1) this one, ``None`` at the ends."""
+        """Return the name of the lesson before (-1) or after (+1) this one, ``None`` at the ends."""
         at = self.names.index(lesson.name) + step
         return self.names[at] if 0 <= at < len(self.names) else None
 
     def start_of(self, lesson: Lesson) -> str | None:
-        """The name of the lesson whose solution this one improves: the one before, unless it says so."""
+        """Return the name of the lesson whose solution this one improves: the previous one, unless the lesson names
+        another."""
         named = (it for it in self.names if lesson.starts_from and it.partition("_")[2] == lesson.starts_from)
         return next(named, self.neighbour(lesson, -1))
 
     def solution(self, lesson: Lesson) -> Path | None:
-        """The reference for a lesson, ``None`` where there is none."""
+        """Return the reference for a lesson, ``None`` where there is none."""
         path = self.kept_back(lesson, "solution.cu")
         return path if path.is_file() else None
 
     def kept_back(self, lesson: Lesson, name: str) -> Path:
-        """A file that learners' folders do not hold: the lesson's own, else the installed package's; it may be missing
-        there too."""
+        """Return a file that learners' folders lack: the lesson's own, else the installed package's. It may be missing
+        in both places."""
         own = lesson.directory / name
         return own if own.is_file() else packaged_course().lessons_dir / lesson.name / name
 
 
 def packaged_course() -> Course:
-    """The lessons that came with the package: inside the wheel, or beside the package in a checkout."""
+    """Return the package's lessons: inside the wheel, or beside the package in a checkout."""
     here = Path(__file__).resolve().parents[1]
     for root in (here, here.parent):
         if _is_course(root):
@@ -173,7 +175,7 @@ def packaged_course() -> Course:
 
 
 def find_course(start: Path | None = None) -> Course | None:
-    """The nearest folder at or above ``start`` (default: where the user stands) that is a course, or ``None``."""
+    """Return the nearest course folder at or above ``start`` (default: the current folder), or ``None``."""
     try:
         start = Path.cwd() if start is None else start.resolve()
     except OSError:
@@ -182,7 +184,7 @@ def find_course(start: Path | None = None) -> Course | None:
 
 
 def own_course() -> Course:
-    """The learner's course folder. Raises ``CommandError`` when there is none."""
+    """Return the learner's course folder. Raises ``CommandError`` when there is none."""
     course = find_course()
     if course is None:
         raise CommandError(NO_COURSE)
@@ -190,12 +192,13 @@ def own_course() -> Course:
 
 
 def any_course() -> Course:
-    """The learner's course folder, else the packaged one: enough for reading and for running references."""
+    """Return the learner's course folder, else the packaged one, which suffices for reading and for running
+    references."""
     return find_course() or packaged_course()
 
 
 def start_lesson(lesson: Lesson) -> Started:
-    """Make ``kernel.cu`` from the stub; an existing one is kept as it is."""
+    """Make ``kernel.cu`` from the stub; keep an existing one unchanged."""
     path = lesson.kernel_path
     stub = read_bytes(lesson.stub_path)
     try:
@@ -207,7 +210,7 @@ def start_lesson(lesson: Lesson) -> Started:
 
 
 def reset_lesson(lesson: Lesson) -> Reset:
-    """Put the stub back as ``kernel.cu``; the old file goes to the next free ``kernel.cu.bak-N``."""
+    """Restore the stub as ``kernel.cu``; move the old file to the next free ``kernel.cu.bak-N``."""
     path = lesson.kernel_path
     stub = read_bytes(lesson.stub_path)
     if path.exists() and not path.is_dir() and read_bytes(path) == stub:
@@ -216,7 +219,7 @@ def reset_lesson(lesson: Lesson) -> Reset:
 
 
 def replace_with_backup(path: Path, data: bytes) -> Reset:
-    """Put ``data`` into a file of the learner's; what was there goes to the next free ``NAME.bak-N``."""
+    """Write ``data`` to a learner's file; move the old contents to the next free ``NAME.bak-N``."""
     if path.is_dir():
         raise CommandError(f"{shown(path)} is a folder; move it away, then try again")
     backup = _back_up(path, read_bytes(path)) if path.exists() else None
@@ -225,7 +228,7 @@ def replace_with_backup(path: Path, data: bytes) -> Reset:
 
 
 def init_course(directory: Path) -> Course:
-    """Copy the packaged course, without solutions, to ``directory``: all of it or nothing. Raises ``CommandError``."""
+    """Copy the packaged course, without solutions, to ``directory``: all of it or nothing. Raise ``CommandError``."""
     try:
         other = directory.exists() and not directory.is_dir()
     except OSError as error:  # such as a name that is too long
@@ -254,20 +257,20 @@ def init_course(directory: Path) -> Course:
 
 
 def read_source(path: Path) -> str:
-    """A kernel file as text. Raises ``CommandError`` when it is missing or unreadable, ``NotText`` when it is empty,
-    too large or no text."""
+    """Return a kernel file as text. Raises ``CommandError`` when it is missing or unreadable, ``NotText`` when it is
+    empty, too large or no text."""
     return text_of(path, read_bytes(path, MAX_SOURCE_BYTES + 1))
 
 
 def text_of(path: Path, raw: bytes) -> str:
-    """What was read of a kernel file, as text. Raises ``NotText``."""
+    """Decode the contents of a kernel file. Raise ``NotText``."""
     if len(raw) > MAX_SOURCE_BYTES:
         raise NotText(path, "is larger than a megabyte; a kernel is a text file of a few kilobytes")
     if not raw.strip():
         number = re.match(r"\d{2}(?=_)", path.parent.name) if path.name == "kernel.cu" else None
         raise NotText(path, "is empty" + (f"; for the stub again: gemm-lessons reset {number[0]}" if number else ""))
     if path.suffix == ".ptx":
-        raw = raw.rstrip(b"\0")  # some compilers write the end of their C string, too
+        raw = raw.rstrip(b"\0")  # some compilers also write the final byte of their C string
     what = "save it as UTF-8" if path.suffix == ".md" else "if it is CUDA C++ source, save it as UTF-8"
     try:
         text = raw.decode("utf-8-sig")
@@ -281,7 +284,7 @@ def text_of(path: Path, raw: bytes) -> str:
 
 
 def write_new(path: Path, data: bytes) -> None:
-    """Make a file, whole or not at all, also where the disk is full. Raises ``FileExistsError`` and ``WriteError``."""
+    """Make a file, whole or not at all, even if the disk is full. Raise ``FileExistsError`` and ``WriteError``."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         temporary.write_bytes(data)
@@ -289,7 +292,7 @@ def write_new(path: Path, data: bytes) -> None:
             os.link(temporary, path)
         except FileExistsError:
             raise
-        except OSError:  # a file system without: nobody else makes this file in the same moment, or we say so
+        except OSError:  # no hard links here: check for a file made in the same moment
             with path.open("xb"):
                 temporary.replace(path)
     except FileExistsError:
@@ -301,8 +304,8 @@ def write_new(path: Path, data: bytes) -> None:
 
 
 def write_atomically(path: Path, data: bytes, *, durably: bool = False) -> None:
-    """Replace a file in one step, so that a crash or Ctrl-C leaves the old or the new one; ``durably``: a power cut,
-    too. Raises ``WriteError``."""
+    """Replace a file in one step, so that a crash or Ctrl-C leaves the old or the new one; with ``durably``, a power
+    cut too. Raise ``WriteError``."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         temporary.write_bytes(data)
@@ -310,7 +313,7 @@ def write_atomically(path: Path, data: bytes, *, durably: bool = False) -> None:
             _to_the_disk(temporary)
         temporary.replace(path)
         if durably:
-            _to_the_disk(path.parent)  # the new name, too
+            _to_the_disk(path.parent)  # the new name as well
     except OSError as error:
         raise WriteError(path, error) from None
     finally:
@@ -327,10 +330,10 @@ def _to_the_disk(path: Path) -> None:
 
 
 def shown(path: Path) -> str:
-    """A path as the user would type it: relative to where they stand when it lies below, else absolute."""
+    """Return a path as the user would type it: relative to the current folder if it is below, else absolute."""
     try:
         return str(path.resolve().relative_to(Path.cwd()))
-    except (ValueError, OSError, RuntimeError):  # the last is Python's before 3.13 for links that lead in a circle
+    except (ValueError, OSError, RuntimeError):  # before Python 3.13, a link cycle raises the last one
         return str(path)
 
 
@@ -342,7 +345,7 @@ def _is_course(root: Path) -> bool:
 
 
 def for_learners(names: Sequence[str]) -> set[str]:
-    """Of the names in a lesson's folder, those that a learner's course has, too: no solutions, nobody's own work."""
+    """Return the names in a lesson's folder that a learner's course has too: no solutions, no learner's own files."""
     return {name for name in names if not name.startswith(("solution", "pitfalls", "kernel.cu", "bug.cu", ".", "__"))}
 
 
@@ -363,7 +366,8 @@ def _back_up(path: Path, data: bytes) -> Path:
 
 
 def read_bytes(path: Path, limit: int = -1) -> bytes:
-    """A file as it is, at most ``limit`` bytes of it. Raises ``CommandError`` when it is missing or unreadable."""
+    """Return a file as it is, at most ``limit`` bytes of it. Raises ``CommandError`` when it is missing or
+    unreadable."""
     try:
         if path.exists() and not path.is_file() and not path.is_dir():  # reading a pipe or a device may never end
             raise CommandError(f"{shown(path)} is no regular file; save the kernel in a file first")

@@ -1,7 +1,7 @@
-"""What a lesson is: the records that ``lesson_toml.load_lesson`` reads from a lesson's folder.
+"""The records of a lesson, which ``lesson_toml.load_lesson`` reads from a lesson's folder.
 
 A lesson is a folder ``NN_name`` that holds ``README.md`` (the text), ``lesson.toml``, ``stub.cu`` and ``solution.cu``;
-the learner's own copy is ``kernel.cu``. Nothing about a lesson lives in Python: a teacher can add one without it.
+the learner's own copy is ``kernel.cu``. A lesson contains no Python: a teacher can add one without programming.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from gemm_lessons.gemm.shapes import Shape, ShapeError, Shapes, Tile, TileSizes,
 if TYPE_CHECKING:
     from gemm_lessons.engine.records.launch import Grid
 
-# What a gate may name besides the counters, the sizes and the tile: facts about the compiled kernel.
+# Names for gates besides the counters, the sizes and the tile: facts about the compiled kernel.
 RESOURCES = ("registers", "spill_bytes", "stack_bytes", "shared_bytes")
 
 
@@ -33,7 +33,7 @@ class LessonError(KitError):
 @dataclass(frozen=True)
 class LaunchSpec:
     """One launch: the kernel's name and its parameters in order, up to three expressions each for grid and block,
-    dynamic shared memory in bytes, and blocks to a cluster (none: the launch asks for no clusters)."""
+    dynamic shared memory in bytes, and blocks per cluster (empty: a launch without clusters)."""
 
     entry: str
     parameters: tuple[str, ...]
@@ -43,8 +43,9 @@ class LaunchSpec:
     cluster: tuple[Expression, ...] = ()
 
     def at(self, names: Mapping[str, Number]) -> Grid:
-        """The grid for these sizes and tile names. Raises ``ExpressionError`` when a value is no whole number >= 1."""
-        from gemm_lessons.engine.records.launch import Grid  # --help reads no lesson
+        """Return the grid for these sizes and tile names. Raise ``ExpressionError`` when a value is not a whole number
+        >= 1."""
+        from gemm_lessons.engine.records.launch import Grid  # imported late: --help reads no lesson
 
         def three(expressions: Sequence[Expression]) -> tuple[int, int, int]:
             values = [expression.whole(names, at_least=1) for expression in expressions]
@@ -57,7 +58,7 @@ class LaunchSpec:
 
 @dataclass(frozen=True)
 class Gate:
-    """A limit on a counter: what tells this lesson's method from the last one's. Exactly one bound is set.
+    """A limit on a counter, which distinguishes this lesson's method from the last one's. Exactly one bound is set.
 
     ``value`` may name the counters of ``launch.COUNTED``, ``RESOURCES``, ``M N K`` and the tile; a division by zero in
     it gives infinity or NaN, and NaN meets no limit.
@@ -70,14 +71,14 @@ class Gate:
     at_least: float | None = None
 
     def holds(self, value: float) -> bool:
-        """Whether the value meets the bound; NaN never does."""
+        """Tell whether the value meets the bound; NaN never does."""
         if self.at_most is not None:
             return value <= self.at_most
         return self.at_least is not None and value >= self.at_least
 
     @property
     def limit(self) -> str:
-        """The bound as text, such as ``<= 5``."""
+        """Return the bound as text, such as ``<= 5``."""
         return f"<= {self.at_most:g}" if self.at_most is not None else f">= {self.at_least:g}"
 
 
@@ -102,80 +103,80 @@ class Lesson:
     shapes: Shapes
     gates: tuple[Gate, ...] = ()
     todos: tuple[Todo, ...] = ()
-    choices: tuple[tuple[str, Expression], ...] = ()  # what the host decides for each launch, as it hands over a tile
-    search: SearchSpace = SearchSpace()  # what `tune` tries
-    types: tuple[str, ...] = ()  # of numbers, that the same source takes besides
-    type: str = ""  # which of them this is; empty: the lesson's own
-    starts_from: str = ""  # the lesson whose kernel it improves, without digits; empty: the one before
-    ptxas: tuple[tuple[str, Expression], ...] = ()  # what the assembler is told: options and their values
+    choices: tuple[tuple[str, Expression], ...] = ()  # values that the host computes per launch, like a tile size
+    search: SearchSpace = SearchSpace()  # the search space of `tune`
+    types: tuple[str, ...] = ()  # other number types of the same source
+    type: str = ""  # the chosen one of them; empty: the lesson's own
+    starts_from: str = ""  # the lesson whose kernel it improves, without digits; empty: the previous one
+    ptxas: tuple[tuple[str, Expression], ...] = ()  # options of the assembler and their values
 
     @property
     def name(self) -> str:
-        """The folder's name, such as ``03_block_tile``."""
+        """Return the folder's name, such as ``03_block_tile``."""
         return self.directory.name
 
     @property
     def number(self) -> int:
-        """The two digits of the name: 3 for ``03_block_tile``."""
+        """Return the two digits of the name: 3 for ``03_block_tile``."""
         return int(self.name[:2])
 
     @property
     def toml_path(self) -> Path:
-        """The lesson's facts."""
+        """Return the path of lesson.toml."""
         return self.directory / "lesson.toml"
 
     @property
     def text_path(self) -> Path:
-        """The text, in Markdown."""
+        """Return the path of the text, in Markdown."""
         return self.directory / "README.md"
 
     @property
     def questions_path(self) -> Path:
-        """What to predict; not every lesson asks."""
+        """Return the path of the questions; not every lesson has them."""
         return self.directory / "predict.toml"
 
     @property
     def stub_path(self) -> Path:
-        """What the learner starts from."""
+        """Return the path of the stub, the learner's start."""
         return self.directory / "stub.cu"
 
     @property
     def solution_path(self) -> Path:
-        """The reference."""
+        """Return the path of the reference."""
         return self.directory / "solution.cu"
 
     @property
     def kernel_path(self) -> Path:
-        """The learner's own file."""
+        """Return the path of the learner's own file."""
         return self.directory / "kernel.cu"
 
     @property
     def bug_path(self) -> Path:
-        """A kernel with a bug to find."""
+        """Return the path of the kernel with a bug to find."""
         return self.directory / "bug.cu"
 
     @property
     def include_dirs(self) -> tuple[Path, ...]:
-        """Where ``#include`` looks first: ``lessons/common`` (``matrix.cuh``), then the lesson's own folder."""
+        """Return the search path of ``#include``: ``lessons/common`` (``matrix.cuh``), then the lesson's own folder."""
         return (self.directory.parent / "common", self.directory)
 
     @property
     def options(self) -> tuple[str, ...]:
-        """What NVRTC is told besides the tile sizes. Raises ``ExpressionError``."""
+        """Return the options of NVRTC besides the tile sizes. Raise ``ExpressionError``."""
         return tuple(f"--ptxas-options={option}" for option in self.of_ptxas)
 
     @property
     def of_ptxas(self) -> tuple[str, ...]:
-        """What the assembler is told: ``--opt-level=3``. Raises ``ExpressionError``."""
+        """Return the options of the assembler, such as ``--opt-level=3``. Raise ``ExpressionError``."""
         return tuple(f"--{name}={value.whole(self.tile.defines, at_least=0)}" for name, value in self.ptxas)
 
     def with_tile(self, tile: Tile) -> Lesson:
-        """The same lesson with other tile sizes."""
+        """Return the same lesson with other tile sizes."""
         return replace(self, tile=tile, data=replace(self.data, sizes=tile.sizes))
 
     def at(self, shape: Shape) -> Lesson:
-        """The lesson as it is launched at this shape: its data in the shape's layout, and what the host chooses for it
-        among the tile sizes."""
+        """Return the lesson as it is launched at this shape: its data in the shape's layout, and the tile sizes that
+        the host chooses for it."""
         if not self.choices:
             return self
         names = self.choosing(shape)
@@ -184,7 +185,7 @@ class Lesson:
         return replace(self, tile=tile, data=replace(self.data.laid(shape.layout), sizes=tile.sizes))
 
     def choosing(self, shape: Shape) -> dict[str, Number]:
-        """What the expressions of the choices may name, and the choices themselves, at this shape."""
+        """Return the names for the expressions of the choices, and the choices themselves, at this shape."""
         given = tuple(buffer for buffer in self.data.buffers if buffer.role != "scratch")
         layouts = replace(self.data, buffers=given).laid(shape.layout).lay_out(shape.names)
         names = {**self.names(shape), **transposed(shape.layout)}
@@ -194,11 +195,12 @@ class Lesson:
         return names
 
     def names(self, shape: Shape) -> dict[str, Number]:
-        """The names that launch expressions may use: ``M N K`` and the tile sizes."""
+        """Return the names that launch expressions may use: ``M N K`` and the tile sizes."""
         return {**shape.names, **self.tile.defines}
 
     def grids(self, shape: Shape) -> tuple[Grid, ...]:
-        """The grid of every launch. Raises ``LessonError`` when an expression of lesson.toml gives no valid launch."""
+        """Return the grid of every launch. Raise ``LessonError`` when an expression of lesson.toml gives no valid
+        launch."""
         try:
             return tuple(launch.at(self.names(shape)) for launch in self.launches)
         except ExpressionError as error:
@@ -207,22 +209,22 @@ class Lesson:
             ) from None
 
     def parameters(self, launch: LaunchSpec) -> tuple[Parameter, ...]:
-        """The parameters of a launch's kernel, in order, as C declares them."""
+        """Return the parameters of a launch's kernel, in order, as C declares them."""
         found = tuple(self.data.parameter(name) for name in launch.parameters)
         return tuple(parameter for parameter in found if parameter is not None)
 
     def prototype(self, launch: LaunchSpec) -> str:
-        """The declaration of a launch's kernel, to show."""
+        """Return the declaration of a launch's kernel for display."""
         return prototype_of(launch.entry, self.parameters(launch))
 
     def allow(self, shape: Shape) -> None:
-        """Raises ``ShapeError`` when the contract of the lesson does not allow this shape."""
+        """Raise ``ShapeError`` when the contract of the lesson does not allow this shape."""
         refusal = self.shapes.refusal(shape)
         if refusal:
             raise ShapeError(f"lesson {self.name} cannot take {shape.m},{shape.n},{shape.k}: {refusal}")
 
 
 def tile_sizes(lesson: Lesson) -> TileSizes:
-    """The block tile BM x BN and the depth BK, 1 where the lesson has none."""
+    """Return the block tile BM x BN and the depth BK; 1 for each that the lesson lacks."""
     sizes = lesson.tile.defines
     return TileSizes(sizes.get("BM", 1), sizes.get("BN", 1), sizes.get("BK", 1))

@@ -1,4 +1,4 @@
-"""What judged: one hash over all files that a lesson's verdict depends on, to be kept with each result."""
+"""A lesson's version: one hash over all files that a verdict depends on, stored with each result."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ HEADERS = (".cuh", ".h", ".hpp", ".inc")
 
 
 def lesson_hash(lesson: Lesson) -> str:
-    """SHA-256 in hexadecimal over the lesson's ``lesson.toml``, its solution, ``course.toml``, the headers that its
-    kernels may include and the kit's own: their names within the course and their contents.
+    """Return the SHA-256 in hexadecimal over the lesson's ``lesson.toml``, its solution, ``course.toml``, the headers
+    that its kernels may include and the kit's own: their names within the course and their contents.
 
-    Where the course lies does not matter, nor do the texts. Raises ``OSError`` when a file cannot be read.
+    The course's location and the texts are not included. Raise ``OSError`` when a file cannot be read.
     """
     digest = hashlib.sha256()
     for name, path in sorted(_files(lesson)):

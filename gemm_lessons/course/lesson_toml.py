@@ -1,8 +1,8 @@
-"""Reading ``lesson.toml``: every mistake in the file is named by file, line and key, with what to do about it.
+"""Read ``lesson.toml``: report every mistake in the file by file, line and key, with what to do about it.
 
 lesson.toml  --load_lesson-->  Lesson(tile, data, launches, shapes, gates, todos)
 
-Most lessons launch one kernel on A, B and C: ``[launch]`` and ``[kernel]`` say it all. Others have ``[[launches]]``,
+Most lessons launch one kernel on A, B and C: ``[launch]`` and ``[kernel]`` suffice. Others have ``[[launches]]``,
 one after the other, each with its entry, parameters, grid and block, and ``[buffers.NAME]`` for each array that is not
 plain A, B or C: type, shape, order, role, fill. ``[tensor_maps.NAME]`` is a tensor map over a buffer, to be passed by
 its name: buffer, box, swizzle.
@@ -39,7 +39,7 @@ from gemm_lessons.gemm.shapes import Shape, Shapes, Tile
 LESSON_NAME = re.compile(r"(\d{2})_([a-z0-9][a-z0-9_]*)")
 MAX_THREADS = 1024  # per block, every compute capability so far (CUDA programming guide, "Compute Capabilities")
 
-ARCHITECTURE = "sm_90"  # what a course counts on that does not say
+ARCHITECTURE = "sm_90"  # the architecture of a course that names none
 SWIZZLES = (0, 32, 64, 128)  # bytes
 PTXAS = ("opt-level", "register-usage-level")  # options that change machine code, with a number
 TYPES = ("a", "b", "c", "accumulate")  # of [kernel]
@@ -47,9 +47,9 @@ ACCUMULATORS = ("float64", "float32", "float16", "int32")
 
 
 def load_lesson(directory: Path, type_: str = "") -> Lesson:
-    """Read ``directory/lesson.toml``; ``type_``: with what ``[types.NAME]`` says in place of the rest.
+    """Read ``directory/lesson.toml``. With ``type_``, the keys of ``[types.NAME]`` replace the others.
 
-    Raises ``LessonError`` with file, line, key and remedy when the file is missing, unreadable or wrong in any way.
+    Raise ``LessonError`` with file, line, key and remedy when the file is missing, unreadable or wrong in any way.
     """
     path = directory / "lesson.toml"
     if not LESSON_NAME.fullmatch(directory.name):
@@ -62,9 +62,10 @@ def load_lesson(directory: Path, type_: str = "") -> Lesson:
 
 
 def load_architecture(lessons: Path) -> str:
-    """The architecture that a course counts on, from ``course.toml`` in its folder of lessons: ``sm_90`` without one.
+    """Return the architecture that a course counts on, from ``course.toml`` in its folder of lessons; ``sm_90`` without
+    it.
 
-    Raises ``LessonError`` like ``load_lesson``.
+    Raise ``LessonError`` like ``load_lesson``.
     """
     path = lessons / "course.toml"
     if not path.exists():
@@ -76,10 +77,10 @@ def load_architecture(lessons: Path) -> str:
 class _Reader(TomlReader):
     """Turns the parsed TOML into records."""
 
-    several = False  # launches, in [[launches]]
+    several = False  # whether launches are in [[launches]]
 
     def typed(self, raw: dict[str, Any], type_: str) -> dict[str, Any]:
-        """The file as it is for one of its ``[types]``: keys of tables are replaced one by one, lists as a whole."""
+        """Return the file for one of its ``[types]``: keys of tables are replaced one by one, lists as a whole."""
         types = self.table((), raw, "types")
         there = self.table(("types",), types, type_)
         replaced = "tile ptxas choices launch launches kernel buffers tensor_maps shapes gates".split()
@@ -88,13 +89,13 @@ class _Reader(TomlReader):
         for key, value in there.items():
             before = raw.get(key)
             merged[key] = {**before, **value} if isinstance(before, dict) and isinstance(value, dict) else value
-        if "launches" in there:  # in place of the one launch
+        if "launches" in there:  # replaces the one launch
             merged.pop("launch", None)
             merged["kernel"] = there.get("kernel", {})
         return merged
 
     def lesson(self, directory: Path, raw: dict[str, Any], type_: str) -> Lesson:
-        from gemm_lessons.engine.records.metrics import COUNTED  # --help reads no lesson
+        from gemm_lessons.engine.records.metrics import COUNTED  # imported late: --help reads no lesson
 
         words = "tile ptxas launch launches kernel scalars choices buffers tensor_maps shapes gates todo tune types"
         self.known((), raw, ("title", "idea", "starts_from", *words.split()))
@@ -134,7 +135,7 @@ class _Reader(TomlReader):
         return lesson
 
     def chosen(self, lesson: Lesson) -> Lesson:
-        """With what the host chooses at the counting shape; at every shape it must choose something."""
+        """Add the host's choices at the counting shape; the host must choose something at every shape."""
         try:
             for shape in lesson.shapes.check:
                 lesson.at(shape)
@@ -143,9 +144,9 @@ class _Reader(TomlReader):
             raise self.wrong(("choices",), str(error)) from None
 
     def choices(self, raw: dict[str, Any], tile: Tile) -> tuple[tuple[str, Expression], ...]:
-        """What the host works out for each launch and hands to the compiler like a tile size: arithmetic over M, N, K,
-        the tile, earlier choices, trans_a and trans_b (0 or 1), and leading dimensions. One that is named like a tile
-        size takes its place."""
+        """Read the values that the host computes for each launch and passes to the compiler like tile sizes: arithmetic
+        over M, N, K, the tile, earlier choices, trans_a and trans_b (0 or 1), and leading dimensions. A choice named
+        like a tile size replaces it."""
         found: list[tuple[str, Expression]] = []
         names = [*SIZES, *tile.defines, "trans_a", "trans_b", "lda", "ldb", "ldc"]
         for name in raw:
@@ -156,7 +157,7 @@ class _Reader(TomlReader):
         return tuple(found)
 
     def search(self, raw: dict[str, Any], sizes: Sequence[str]) -> SearchSpace:
-        """What ``tune`` may try: a list of whole numbers for each size, and conditions."""
+        """Read the search space of ``tune``: a list of whole numbers for each size, and conditions."""
         self.known(("tune",), raw, (*sizes, "where"))
         values = []
         for name, given in raw.items():
@@ -177,7 +178,7 @@ class _Reader(TomlReader):
         return space
 
     def architecture(self, raw: dict[str, Any]) -> str:
-        from gemm_lessons.engine.hardware.sheets import OLDEST_ARCH  # only who compiles asks
+        from gemm_lessons.engine.hardware.sheets import OLDEST_ARCH  # imported late: only compiling needs it
 
         self.known((), raw, ("architecture",))
         name = self.string((), raw, "architecture")
@@ -229,7 +230,7 @@ class _Reader(TomlReader):
         return Tile(tuple(sizes))
 
     def ptxas(self, raw: dict[str, Any], tile: Tile) -> tuple[tuple[str, Expression], ...]:
-        """What the assembler is told: a number for each option, arithmetic over the tile."""
+        """Read the options of the assembler: a number for each, arithmetic over the tile."""
         self.known(("ptxas",), raw, PTXAS)
         found = [(name, self.expression(("ptxas", name), raw[name], tuple(tile.defines))) for name in raw]
         for name, value in found:
@@ -286,7 +287,8 @@ class _Reader(TomlReader):
         return tuple(parameters)
 
     def data(self, raw: dict[str, Any], launches: Sequence[LaunchSpec], tile: Tile, names: Sequence[str]) -> DataSpec:
-        """The buffers, their types and the formula; what launches pass must be among them, and nothing be left out."""
+        """Read the buffers, their types and the formula. Launches must pass these and nothing else, and pass all of
+        them."""
         kernel = self.table((), raw, "kernel", required=not self.several)
         if self.several:
             self.known(("kernel",), kernel, (*TYPES, "formula"))
@@ -329,7 +331,7 @@ class _Reader(TomlReader):
         return data
 
     def fit(self, data: DataSpec) -> None:
-        """Types, roles and shapes that belong together."""
+        """Check that types, roles and shapes fit together."""
         if data.answer.role in ("in", "scratch"):
             raise self.wrong(
                 (f"buffers.{data.answer.name}", "role"), f"{data.answer.name} holds the answer: make it out or inout"
@@ -343,12 +345,13 @@ class _Reader(TomlReader):
                 )
 
     def scalars(self, raw: dict[str, Any]) -> tuple[tuple[str, Expression], ...]:
-        """What the host passes as alpha or beta, by M, N, K and a random number; what is not given is one."""
+        """Read the host's values of alpha and beta, over M, N, K and a random number; other scalars are random
+        numbers."""
         self.known(("scalars",), raw, SCALARS)
         return tuple((name, self.expression(("scalars", name), raw[name], (*SIZES, DRAWN))) for name in raw)
 
     def buffers(self, raw: dict[str, Any], sizes: Sequence[str], chosen: Sequence[str]) -> list[BufferSpec]:
-        """Of scratch, the shape may name what the host has ``chosen``, too."""
+        """Read the buffers. The shape of scratch may also name values that the host has ``chosen``."""
         found = []
         for name in raw:
             where = (f"buffers.{name}",)
@@ -426,7 +429,7 @@ class _Reader(TomlReader):
         return shapes
 
     def sizes(self, raw: dict[str, Any], key: str) -> dict[str, int]:
-        """M, N and K as far as the contract's table has them."""
+        """Return M, N and K where the contract's table has them."""
         table = raw.get(key, {})
         if not isinstance(table, dict):
             raise self.wrong(("shapes", key), "must be a table, like { M = 1, N = 1, K = 1 }")
@@ -452,7 +455,7 @@ class _Reader(TomlReader):
         return Gate(self.string(where, raw, "name"), value, self.string(where, raw, "why"), **limits)
 
     def applies(self, where: Where, raw: dict[str, Any], tile: Tile) -> bool:
-        """Whether a gate is one of this tile, and so of this type: ``where = "COPY == 1"``."""
+        """Tell whether a gate applies to this tile, and so to this type: ``where = "COPY == 1"``."""
         try:
             return "where" not in raw or Condition.parse(self.string(where, raw, "where"), tuple(tile.defines)).holds(
                 tile.defines

@@ -1,4 +1,5 @@
-"""What the course's own solutions reach on a GPU: ``lessons/measured/h200.json``, as far as a run compares with it."""
+"""Measured speeds of the course's solutions on a GPU: the part of ``lessons/measured/h200.json`` that runs compare
+with."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from gemm_lessons.engine.records.frozen import dataclass
 
 FILE = Path("measured") / "h200.json"
 GPU = "H200"
-WAY = "cold"  # nothing of A and B in the L2 cache: what run and bench measure
+WAY = "cold"  # A and B are not in the L2 cache: as run and bench measure
 
 
 @dataclass(frozen=True)
@@ -21,16 +22,16 @@ class Measured:
     tflops: dict[tuple[str, int], float]
 
     def of(self, kernel: str, size: int) -> float | None:
-        """TFLOP/s, None where that was not measured."""
+        """Return TFLOP/s, None where there is no measurement."""
         return self.tflops.get((kernel, size))
 
 
 def load_measured() -> Measured:
-    """The package's measurements; none where its file cannot be read or says something else."""
+    """Return the package's measurements; empty where its file cannot be read or is malformed."""
     try:
         course = packaged_course()
         raw = json.loads((course.lessons_dir / FILE).read_text(encoding="utf-8"))
-        numbered = {name[3:]: name for name in course.names}  # the file has names without numbers, which may move
+        numbered = {name[3:]: name for name in course.names}  # the file's names have no numbers, which may change
         return Measured(
             {(numbered.get(row["kernel"], row["kernel"]), row["size"]): _tflops(row) for row in raw["rows"]}
         )

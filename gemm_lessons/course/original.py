@@ -1,4 +1,4 @@
-"""The course as it came with the package: in what a learner's folder differs from it, and the way back."""
+"""The installed course: how a learner's folder differs from it, and how to restore it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ SETTINGS = "lesson.toml"
 
 
 def changed_settings(lesson: Lesson) -> tuple[str, ...]:
-    """What a run depends on and lesson.toml says otherwise than the package's: ``BK = 16, not 8``, ``[shapes]``, ...
+    """Return the settings of lesson.toml that affect runs and differ from the package's: ``BK = 16, not 8``,
+    ``[shapes]``, ...
 
     Empty for a lesson that the package does not have, or that is the package's own.
     """
@@ -52,7 +53,7 @@ def changed_settings(lesson: Lesson) -> tuple[str, ...]:
 
 
 def remarks_on(lesson: Lesson) -> tuple[str, ...]:
-    """What to say of a run whose settings are not as they came."""
+    """Return remarks on a run whose settings differ from the package's."""
     changed = changed_settings(lesson)
     if not changed:
         return ()
@@ -61,17 +62,17 @@ def remarks_on(lesson: Lesson) -> tuple[str, ...]:
 
 
 def restore_settings(course: Course, name: str) -> list[Reset]:
-    """Put back a lesson's lesson.toml. Raises ``CommandError`` and ``WriteError``, like all three."""
+    """Restore a lesson's lesson.toml. This and the next two functions raise ``CommandError`` and ``WriteError``."""
     return _restore(course, [Path(name) / SETTINGS])
 
 
 def restore_lesson(course: Course, name: str) -> list[Reset]:
-    """Put back all that came with a lesson, and the stub as kernel.cu if there is one."""
+    """Restore all files of a lesson, and the stub as kernel.cu if there is one."""
     return _restore(course, _files(name)) + _stub(course, name)
 
 
 def restore_course(course: Course) -> list[Reset]:
-    """Put back all that came with the course. Lessons that somebody added stay as they are."""
+    """Restore all files of the course. Lessons that were added stay as they are."""
     done = _restore(course, _files("."))
     for name in packaged_course().names:
         done += _stub(course, name)
@@ -79,7 +80,7 @@ def restore_course(course: Course) -> list[Reset]:
 
 
 def _files(folder: str) -> list[Path]:
-    """What a learner gets of a folder of the package, relative to ``lessons``."""
+    """Return a learner's files of a folder of the package, relative to ``lessons``."""
     source = packaged_course().lessons_dir
     return sorted(path.relative_to(source) for path in _walk(source / folder))
 
@@ -107,7 +108,7 @@ def _restore(course: Course, files: list[Path]) -> list[Reset]:
         try:
             there = target.exists()
             target.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:  # a folder that may not be entered, a file that stands where a folder was
+        except OSError as error:  # a folder without permission, a file in place of a folder
             raise WriteError(target.parent, error) from None
         if not there or read_bytes(target) != theirs:
             done.append(replace_with_backup(target, theirs))

@@ -5,7 +5,7 @@
     tile = { BK = 32 }                                      # tile sizes that replace lesson.toml's
     bug = "The second barrier is missing."                  # may be handed out by ``gemm-lessons bug``
 
-No solutions, no pitfalls: a learner's course folder has neither, and gets both from the installed package.
+A learner's course folder has neither solutions nor pitfalls, and gets both from the installed package.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from gemm_lessons.gemm.shapes import Tile
 
 @dataclass(frozen=True)
 class Pitfall:
-    """Edits of a solution, and tile sizes to replace. ``bug`` says what is wrong with it, to who has mended it; it is
+    """Edits of a solution, and tile sizes to replace. ``bug`` explains the bug to a learner who has fixed it; it is
     empty where there is nothing to find."""
 
     name: str
@@ -33,16 +33,16 @@ class Pitfall:
     where: str = ""  # file and line
 
     def source(self, solution: str) -> str:
-        """The solution with the edits. Raises ``LessonError`` when one does not fit."""
+        """Return the solution with the edits. Raise ``LessonError`` when an edit does not fit."""
         return with_edits(solution, self.edits, f"{self.where}: [{self.name}] edits")
 
     def lesson(self, lesson: Lesson) -> Lesson:
-        """The lesson with the tile sizes of the pitfall."""
+        """Return the lesson with the tile sizes of the pitfall."""
         return resized(lesson, dict(self.tile))
 
 
 def with_edits(source: str, edits: Iterable[tuple[str, str]], where: str) -> str:
-    """A solution with edits, one after the other. Raises ``LessonError`` when one does not fit."""
+    """Apply edits to a solution, one after the other. Raise ``LessonError`` when one does not fit."""
     for find, instead in edits:
         if (places := source.count(find)) != 1:
             raise LessonError(
@@ -54,7 +54,8 @@ def with_edits(source: str, edits: Iterable[tuple[str, str]], where: str) -> str
 
 
 def resized(lesson: Lesson, sizes: Mapping[str, int]) -> Lesson:
-    """The lesson with some of its tile sizes replaced, and no shape. Raises ``LessonError`` for an unknown one."""
+    """Return the lesson with some tile sizes replaced; shapes are unchanged. Raise ``LessonError`` for an
+    unknown size."""
     known = lesson.tile.defines
     if unknown := [name for name in sizes if name not in known]:
         raise LessonError(f"{lesson.toml_path}: has no tile size {unknown[0]}; it has {', '.join(known) or 'none'}")
@@ -63,7 +64,7 @@ def resized(lesson: Lesson, sizes: Mapping[str, int]) -> Lesson:
 
 
 def load_pitfalls(path: Path) -> Mapping[str, Pitfall]:
-    """All pitfalls of a ``pitfalls.toml`` by name; none when there is no such file. Raises ``LessonError``."""
+    """Return all pitfalls of a ``pitfalls.toml`` by name; none when there is no such file. Raises ``LessonError``."""
     if not path.exists():
         return {}
     text, raw = read_toml(path, "restore it")

@@ -1,4 +1,4 @@
-"""Where the learner stands in a course: the lesson to go on with, what is written of it, and which hint comes next."""
+"""The learner's position in a course: the lesson to continue, how much of it is written, and the next hint."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gemm_lessons.engine.records.frozen import dataclass
 class Standing:
     """``lesson`` is the one worked on last, unless it is passed: then the first that is not. None: all are passed.
 
-    ``todos`` are those of its kernel that are still open, each with its line there.
+    ``todos`` are the open TODOs of its kernel, each with its line there.
     """
 
     course: Course
@@ -23,23 +23,23 @@ class Standing:
 
     @property
     def passed(self) -> int:
-        """How many lessons are."""
+        """Count the passed lessons."""
         return self.progress.passed(self.course.names)
 
     @property
     def so_far(self) -> LessonProgress:
-        """Of the lesson."""
+        """Return the progress in the lesson."""
         return self.progress.of(self.lesson.name) if self.lesson else LessonProgress()
 
     @property
     def started(self) -> bool:
-        """The learner has a file of the lesson."""
+        """Tell whether the learner has a file of the lesson."""
         return self.lesson is not None and not self.course.packaged and self.lesson.kernel_path.exists()
 
 
 @dataclass(frozen=True)
 class Rung:
-    """One hint of a lesson: of which TODO, which level from 1, and the TODO's mark in the stub."""
+    """One hint of a lesson: its TODO, its level from 1, and the TODO's mark in the stub."""
 
     todo: int
     level: int
@@ -47,12 +47,13 @@ class Rung:
 
 
 def lesson_at(course: Course, name: str | None) -> Lesson:
-    """The lesson of that name; without one, where the learner stands, the last if all are passed."""
+    """Return the lesson of that name; without a name, the learner's current lesson, or the last one if all are
+    passed."""
     return course.lesson(name) if name is not None else standing(course).lesson or course.lesson(course.names[-1])
 
 
 def standing(course: Course) -> Standing:
-    """Where the learner stands. Raises ``LessonError`` when the lesson is broken."""
+    """Return the learner's position. Raise ``LessonError`` when the lesson is broken."""
     progress = load_progress(course)
     name = progress.recent
     if name not in course.names or (progress.of(name).passed and not progress.of(name).broken_since):
@@ -62,13 +63,13 @@ def standing(course: Course) -> Standing:
     lesson = course.lesson(name)
     try:
         left = marks_left(course, lesson)
-    except CommandError:  # empty, or no text: whoever runs it is told
+    except CommandError:  # empty or not text: a run reports it
         left = ()
     return Standing(course, progress, lesson, left)
 
 
 def marks_left(course: Course, lesson: Lesson) -> tuple[TodoMark, ...]:
-    """The open TODOs of the learner's file, in order; of the stub where there is no such file yet. Raises
+    """Return the open TODOs of the learner's file, in order; those of the stub where there is no such file yet. Raise
     ``CommandError`` when that file cannot be read."""
     stub = read_source(lesson.stub_path)
     own = not course.packaged and lesson.kernel_path.exists()
@@ -79,14 +80,14 @@ def marks_left(course: Course, lesson: Lesson) -> tuple[TodoMark, ...]:
 
 
 def next_rung(course: Course, lesson: Lesson, so_far: LessonProgress) -> Rung | None:
-    """The next hint for the first TODO that is open; None when every TODO has its code."""
+    """Return the next hint for the first open TODO; None when every TODO has its code."""
     known = {todo.number for todo in lesson.todos}
     number = next((mark.number for mark in marks_left(course, lesson) if mark.number in known), None)
     return None if number is None else rung(lesson, so_far, number)
 
 
 def rung(lesson: Lesson, so_far: LessonProgress, number: int, level: int | None = None) -> Rung:
-    """A hint for a TODO: by default the one after the last one seen, the last one again when all were. Raises
+    """Return a hint for a TODO: by default the one after the last seen, or the last one when all were seen. Raise
     ``CommandError`` when there is no such TODO or hint."""
     if not 1 <= number <= len(lesson.todos):
         raise CommandError(f"lesson {lesson.name} has {_numbered('TODO', len(lesson.todos))}, no TODO({number})")

@@ -1,7 +1,7 @@
-"""What the learner has done so far, in ``<course>/.gemm-lessons/progress.json``.
+"""The learner's progress, in ``<course>/.gemm-lessons/progress.json``.
 
-It is a convenience, never a reason to fail: missing or corrupted state means a fresh start, and a folder that cannot
-be written gives a note.
+Progress is a convenience and never a reason to fail: missing or corrupted state means a fresh start, and a folder that
+cannot be written gives a note.
 """
 
 from __future__ import annotations
@@ -52,12 +52,12 @@ class LessonProgress:
 
     @property
     def hints_seen(self) -> int:
-        """Over all TODOs."""
+        """Count the hints seen over all TODOs."""
         return sum(self.hints.values())
 
     @property
     def may_see_reference(self) -> bool:
-        """Who has passed, or asked for it once, spoils nothing any more."""
+        """Tell whether the reference may be shown: the learner has passed, or has revealed it before."""
         return self.passed or self.revealed
 
 
@@ -69,19 +69,19 @@ class Progress:
     recent: str = ""
 
     def of(self, name: str) -> LessonProgress:
-        """A lesson's progress; a lesson never touched has none of everything."""
+        """Return a lesson's progress; empty for an untouched lesson."""
         return self.lessons.get(name, LessonProgress())
 
     def passed(self, names: Sequence[str]) -> int:
-        """How many of these lessons are passed."""
+        """Count how many of these lessons are passed."""
         return sum(self.of(name).passed for name in names)
 
     def first_open(self, names: Sequence[str]) -> str | None:
-        """The first of these lessons that is not passed."""
+        """Return the first of these lessons that is not passed."""
         return next((name for name in names if not self.of(name).passed), None)
 
     def after_run(self, name: str, verdict: str) -> Progress:
-        """The progress after a run of the learner's kernel."""
+        """Return the progress after a run of the learner's kernel."""
         old = self.of(name)
         passed = verdict == "passed"
         since = old.broken_since or datetime.now().astimezone().isoformat(timespec="minutes")
@@ -97,35 +97,35 @@ class Progress:
         )
 
     def after_hint(self, name: str, todo: int, level: int) -> Progress:
-        """The progress after hint ``level`` of a TODO was shown."""
+        """Return the progress after hint ``level`` of a TODO was shown."""
         old = self.of(name)
         seen = max(level, old.hints.get(todo, 0))
         return self._with(name, replace(old, hints={**old.hints, todo: seen}))
 
     def after_reveal(self, name: str) -> Progress:
-        """The progress after the reference was shown."""
+        """Return the progress after the reference was shown."""
         old = self.of(name)
         return self._with(name, replace(old, revealed=old.revealed or not old.passed))
 
     def after_guesses(self, name: str, guesses: Mapping[str, Answer]) -> Progress:
-        """The progress with other predictions, of which none has been counted yet."""
+        """Return the progress with other predictions, none of them counted yet."""
         return self._with(name, replace(self.of(name), guesses=dict(guesses), counted={}))
 
     def after_count(self, name: str, counted: Mapping[str, Answer]) -> Progress:
-        """The progress after a run told what it counted."""
+        """Return the progress with a run's counts."""
         return self._with(name, replace(self.of(name), counted=dict(counted)))
 
     def after_bug(self, name: str, bug: str) -> Progress:
-        """The progress after a bug was handed out."""
+        """Return the progress after a bug was handed out."""
         return self._with(name, replace(self.of(name), bug=bug))
 
     def after_mending(self, name: str) -> Progress:
-        """The progress after bug.cu passed."""
+        """Return the progress after bug.cu passed."""
         old = self.of(name)
         return self._with(name, replace(old, bug="", mended=tuple(dict.fromkeys((*old.mended, old.bug)))))
 
     def at(self, name: str) -> Progress:
-        """The progress after turning to a lesson."""
+        """Return the progress with this lesson as the current one."""
         return replace(self, recent=name)
 
     def _with(self, name: str, entry: LessonProgress) -> Progress:
@@ -133,18 +133,18 @@ class Progress:
 
 
 def waits_for_predictions(lesson: Lesson, progress: Progress) -> bool:
-    """Whether the lesson asks what its text tells, and the learner has neither been scored nor passed without."""
+    """Tell whether the lesson asks for predictions, and the learner has neither been scored nor passed without them."""
     so_far = progress.of(lesson.name)
     return lesson.questions_path.exists() and not (so_far.counted or so_far.passed)
 
 
 def progress_path(course: Course) -> Path:
-    """Where a course's progress is kept."""
+    """Return where a course's progress is kept."""
     return course.root / ".gemm-lessons" / "progress.json"
 
 
 def load_progress(course: Course) -> Progress:
-    """The stored progress; whatever is missing or makes no sense counts as not done."""
+    """Return the stored progress; missing or invalid parts count as not done."""
     raw = _read(progress_path(course))
     if raw is None:
         return Progress()
@@ -156,9 +156,9 @@ def load_progress(course: Course) -> Progress:
 
 
 def _read(path: Path) -> dict[str, Any] | None:
-    """What is stored, with its ``lessons``; None where nothing is, or nothing that this version understands."""
+    """Return the stored data, with its ``lessons``; None where there is none that this version understands."""
     try:
-        if path.exists() and not path.is_file():  # to read a pipe may never end
+        if path.exists() and not path.is_file():  # reading a pipe may never end
             return None
         raw = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
@@ -168,9 +168,10 @@ def _read(path: Path) -> dict[str, Any] | None:
 
 
 def save_progress(course: Course, progress: Progress) -> str | None:
-    """Store the progress in one step. What is damaged or a newer version's is kept beside it.
+    """Store the progress in one step. A damaged file, or one of a newer version, is kept beside it.
 
-    Returns a note for the user when that is so, or when the folder cannot be written."""
+    Return a note for the user in that case, or when the folder cannot be written.
+    """
     if course.packaged:
         return None
     path = progress_path(course)

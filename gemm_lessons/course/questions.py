@@ -1,4 +1,4 @@
-"""A lesson's questions, from its ``predict.toml``: asked before the run, answered by what the run counted.
+"""A lesson's questions, from its ``predict.toml``: asked before the run, answered by the run's counters.
 
 [sectors]
 ask = "How many sectors do the loads of a launch touch?"
@@ -56,9 +56,9 @@ class Question:
     line: int = 0  # of predict.toml
 
     def counted(self, names: Mapping[str, Number]) -> Answer | None:
-        """The answer of a run that counted ``names``; None where it counted nothing of the kind."""
+        """Return the answer of a run that counted ``names``; None where it has none."""
         named = self.answer.names if self.than is None else self.answer.names | self.than.names
-        if any(math.isnan(names[name]) for name in named):  # min and max may pass over what was not counted
+        if any(math.isnan(names[name]) for name in named):  # min and max may ignore a missing count
             return None
         value = self.answer.value(names)
         if self.than is None:
@@ -71,7 +71,7 @@ class Question:
         return TREND[0] if value < other else TREND[2]
 
     def guess(self, text: str, names: Mapping[str, Number]) -> Answer:
-        """What a learner typed: a number, arithmetic over ``names``, or a word. Raises ``ExpressionError``."""
+        """Parse a learner's guess: a number, arithmetic over ``names``, or a word. Raise ``ExpressionError``."""
         typed = text.strip().lower()
         if self.than is not None:
             if typed not in WORDS:
@@ -90,7 +90,7 @@ class Question:
 
 @dataclass(frozen=True)
 class Score:
-    """A question with what was guessed and what the run counted."""
+    """A question with the guess and the run's count."""
 
     question: Question
     guess: Answer
@@ -98,21 +98,21 @@ class Score:
 
     @property
     def right(self) -> bool:
-        """The guess is as near as the question asks for."""
+        """Tell whether the guess is as close as the question requires."""
         if isinstance(self.guess, str) or isinstance(self.counted, str):
             return self.guess == self.counted
         return abs(self.guess - self.counted) <= (self.question.within / 100 + ROUNDING) * abs(self.counted)
 
     @property
     def near(self) -> bool:
-        """Not right, but off by less than a factor of ``NEAR``."""
+        """Tell whether the guess is not right, but off by less than a factor of ``NEAR``."""
         if isinstance(self.guess, str) or isinstance(self.counted, str) or self.right:
             return False
         return bool(self.counted) and 1 / NEAR < self.guess / self.counted < NEAR
 
 
 def load_questions(lesson: Lesson) -> tuple[Question, ...]:
-    """The questions of a lesson; none when it has no ``predict.toml``. Raises ``LessonError``."""
+    """Return the questions of a lesson; empty when it has no ``predict.toml``. Raise ``LessonError``."""
     if not lesson.questions_path.exists():
         return ()
     text, raw = read_toml(lesson.questions_path, "restore it")
@@ -124,7 +124,7 @@ def load_questions(lesson: Lesson) -> tuple[Question, ...]:
 def scores(
     questions: tuple[Question, ...], guesses: Mapping[str, Answer], counted: Mapping[str, Answer]
 ) -> tuple[Score, ...]:
-    """The questions that were both answered and counted."""
+    """Return the questions that were both answered and counted."""
     asked = [it for it in questions if it.name in guesses and it.name in counted]
     return tuple(Score(it, guesses[it.name], counted[it.name]) for it in asked)
 

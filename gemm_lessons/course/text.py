@@ -1,4 +1,4 @@
-"""A lesson's text in Markdown: its sections, and what of it waits until the learner has predicted."""
+"""A lesson's text in Markdown: its sections, and the results that are hidden until the learner has predicted."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ RESULTS = "What comes out"  # the section that answers the questions
 
 
 def section(text: str, heading: str) -> str:
-    """What stands below ``## heading``, to the next heading of that level. Empty without such a heading."""
+    """Return the text below ``## heading``, up to the next heading of that level. Empty without such a heading."""
     match = _section(heading).search(BLOCK.sub(_without_headings, text))
     return match[1] if match else ""
 
 
 def folded(text: str, instead: str) -> str:
-    """The text with ``instead`` in the place of its results."""
+    """Return the text with ``instead`` in place of its results."""
     inside = BLOCK.sub(_without_headings, text)
     match = _section(RESULTS).search(inside)
     if match is None:
@@ -25,7 +25,7 @@ def folded(text: str, instead: str) -> str:
 
 
 def numbered(text: str) -> list[int]:
-    """The numbers of a numbered list."""
+    """Return the numbers of a numbered list."""
     return [int(number) for number in re.findall(r"^(\d+)\. ", text, re.MULTILINE)]
 
 

@@ -1,4 +1,4 @@
-"""A lesson with other tile sizes, another layout or other numbers, for one run: ``--tile BK=16``, ``--layout TN``,
+"""A lesson with other tile sizes, another layout or another number type for one run: ``--tile BK=16``, ``--layout TN``,
 ``--type bf16``. The shape contract follows the tile."""
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ OF_SIZES = ("BM", "BN", "BK")  # the tile of M, of N, of K
 
 
 def parse_tile(texts: Sequence[str]) -> dict[str, int]:
-    """``["BK=16", "TM=4,TN=4"]`` as ``{"BK": 16, "TM": 4, "TN": 4}``. Raises ``CommandError``."""
+    """Parse ``["BK=16", "TM=4,TN=4"]`` to ``{"BK": 16, "TM": 4, "TN": 4}``. Raise ``CommandError``."""
     sizes: dict[str, int] = {}
     for text in ",".join(texts).split(","):
         found = re.fullmatch(r"\s*([A-Z][A-Z0-9_]*)\s*=\s*([1-9]\d{0,5})\s*", text)
@@ -29,9 +29,10 @@ def parse_tile(texts: Sequence[str]) -> dict[str, int]:
 
 
 def retiled(lesson: Lesson, sizes: Mapping[str, int]) -> Lesson:
-    """The lesson with these tile sizes. Where it promises whole tiles, shapes become whole tiles of the new sizes.
+    """Return the lesson with these tile sizes. Where it promises whole tiles, shapes become whole tiles of the new
+    sizes.
 
-    Raises ``CommandError`` when it has no such size, or when nothing can be launched with it.
+    Raise ``CommandError`` when it has no such size, or when nothing can be launched with it.
     """
     had = lesson.tile.defines
     for name in sizes:
@@ -59,7 +60,8 @@ def retiled(lesson: Lesson, sizes: Mapping[str, int]) -> Lesson:
 
 
 def laid(lesson: Lesson, layout: str) -> Lesson:
-    """The lesson with all of its shapes in this layout. Raises ``CommandError`` when it does not take it."""
+    """Return the lesson with all its shapes in this layout. Raise ``CommandError`` when it does not accept the
+    layout."""
     known = lesson.shapes.layouts
     if layout not in known:
         raise CommandError(f'--layout "{layout}": lesson {lesson.name} takes {", ".join(known)}')
@@ -68,7 +70,7 @@ def laid(lesson: Lesson, layout: str) -> Lesson:
 
 
 def typed(lesson: Lesson, name: str) -> Lesson:
-    """The lesson for another type of numbers. Raises ``CommandError`` when it has none of this name."""
+    """Return the lesson for another number type. Raise ``CommandError`` when it has none of this name."""
     if name not in lesson.types:
         known = f"has the types {', '.join(lesson.types)}" if lesson.types else "has one type of numbers"
         raise CommandError(f'--type "{name}": lesson {lesson.name} {known}')
@@ -76,7 +78,7 @@ def typed(lesson: Lesson, name: str) -> Lesson:
 
 
 def _promise(multiple: int, before: int, now: int) -> int:
-    """What a size must be a multiple of with the new tile; a lesson that guards its edges promises nothing."""
+    """Return the factor that a size must be a multiple of with the new tile; 1 for a lesson that guards its edges."""
     if multiple == 1 or before == now:
         return multiple
     return now if multiple == before else lcm(multiple, now)

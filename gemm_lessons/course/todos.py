@@ -1,4 +1,4 @@
-"""The ``// TODO(number)`` comments of a kernel: what they ask for, and which of them are still open."""
+"""The ``// TODO(number)`` comments of a kernel: their texts, and which of them are still open."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class TodoMark:
 
 
 def todo_marks(source: str) -> tuple[TodoMark, ...]:
-    """The ``// TODO(n): ...`` comments of a file; a comment goes on over following lines that are comments only."""
+    """Return the ``// TODO(n): ...`` comments of a file; a comment continues over following lines of comments only."""
     marks = []
     code, comments = _lines(source)
     for index, comment in comments.items():
@@ -38,11 +38,11 @@ def todo_marks(source: str) -> tuple[TodoMark, ...]:
 
 
 def open_todos(source: str, stub: str) -> dict[int, int]:
-    """The TODOs of the stub for which the learner has written nothing yet: number -> line in ``source``.
+    """Return the TODOs of the stub for which the learner has written nothing yet: number -> line in ``source``.
 
     Solving a stub adds or changes a line above or below the TODO's comment, or deletes it. Comments with no code
-    between them in the stub are taken to be solved in their order: those behind the last new line are open. A line
-    between two of them belongs to the upper one, unless there is one above the first of them too.
+    between them in the stub are assumed to be solved in order: those after the last new line are open. A line between
+    two of them belongs to the upper one, unless there is also a line above the first of them.
     """
     code, marks = _marks(source)
     found: dict[int, int] = {}
@@ -62,9 +62,9 @@ def open_todos(source: str, stub: str) -> dict[int, int]:
 
 
 def skipped_todos(source: str, stub: str) -> dict[int, int]:
-    """TODOs that count as solved although no code stands below their comment: number -> line in ``source``.
+    """Return TODOs that count as solved although there is no code below their comment: number -> line in ``source``.
 
-    Only where the author writes below the comments: then such a step was forgotten, or stands somewhere else.
+    Only for authors who write below the comments: then such a step was forgotten, or was written elsewhere.
     """
     code, marks = _marks(source)
     todos = open_todos(source, stub)
@@ -113,14 +113,14 @@ def _groups(stub: str) -> Iterator[_Group]:
 
 
 def _marks(source: str) -> tuple[list[str], dict[int, int]]:
-    """The lines without comments, and the index of each TODO's line."""
+    """Return the lines without comments, and the index of each TODO's line."""
     code, comments = _lines(source)
     return code, {int(match[1]): index for index, text in comments.items() if (match := TODO.search(text))}
 
 
 def _lines(source: str) -> tuple[list[str], dict[int, str]]:
-    """The lines without comments, and by index what each line has of comments."""
-    from gemm_lessons.engine.compiler.tokens import tokens, without_comments  # only where a kernel is read
+    """Return the lines without comments, and by index the comments of each line."""
+    from gemm_lessons.engine.compiler.tokens import tokens, without_comments  # late: only a kernel needs it
 
     comments: dict[int, str] = {}
     for token in tokens(source, "comment"):
@@ -130,12 +130,12 @@ def _lines(source: str) -> tuple[list[str], dict[int, str]]:
 
 
 def _above(code: Sequence[str], index: int) -> str:
-    """The code in this line, else in the last one above that has some."""
+    """Return the code in this line, else in the nearest line above that has some."""
     return next(filter(None, reversed(code[: index + 1])), "")
 
 
 def _region(code: Sequence[str], marks: Mapping[int, int], index: int) -> list[str]:
-    """The code below this line down to the next TODO, which may begin with the line that the stub goes on with."""
+    """Return the code below this line down to the next TODO, which may begin with the stub's next line."""
     end = min((other for other in marks.values() if other > index), default=len(code))
     return [line for line in code[index + 1 : end] if line]
 

@@ -1,4 +1,4 @@
-"""A lesson's files in TOML: read them, and name every wrong value by file, line and key, with what to do about it."""
+"""Read a lesson's files in TOML; report every wrong value by file, line and key, with what to do about it."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ Where = tuple[str | int, ...]  # a key's path in the file, such as ("gates", 0, 
 
 
 def read_toml(path: Path, without: str) -> tuple[str, dict[str, Any]]:
-    """A TOML file as text and parsed; ``without``: what to do when it is missing. Raises ``LessonError``."""
+    """Return a TOML file as text and parsed; ``without``: what to do when it is missing. Raise ``LessonError``."""
     try:
-        if path.exists() and not path.is_file():  # to read a pipe may never end
+        if path.exists() and not path.is_file():  # reading a pipe may never end
             raise LessonError(f"{path}: cannot be read: it is no file; restore it")
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
@@ -30,7 +30,7 @@ def read_toml(path: Path, without: str) -> tuple[str, dict[str, Any]]:
         return text, tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         found = re.search(r"\(at line (\d+), column \d+\)", str(error))
-        line = int(found[1]) if found else max(1, len(text.splitlines()))  # else "at end of document"
+        line = int(found[1]) if found else max(1, len(text.splitlines()))  # otherwise "at end of document"
         what = re.sub(r" \(at .*", "", str(error))
         raise LessonError(f"{path}:{line}: not valid TOML: {what}; correct the line or restore the file") from None
     except RecursionError:
@@ -38,34 +38,34 @@ def read_toml(path: Path, without: str) -> tuple[str, dict[str, Any]]:
 
 
 class TomlReader:
-    """Values of one file, checked; knows where every key stands, for messages. Raises ``LessonError``."""
+    """Checked values of one file; it finds the line of every key, for messages. Its methods raise ``LessonError``."""
 
     def __init__(self, path: Path, text: str) -> None:
         self.path = path
         self.lines = text.splitlines()
 
     def present(self, where: Where, raw: dict[str, Any], key: str) -> Any:
-        """A key's value, whatever it is; the key must be there."""
+        """Return a key's value of any type; the key must be present."""
         if key not in raw:
             raise self.wrong((*where, key), "is missing; add it")
         return raw[key]
 
     def string(self, where: Where, raw: dict[str, Any], key: str) -> str:
-        """Text that is not blank."""
+        """Return text that is not blank."""
         value = self.present(where, raw, key)
         if not isinstance(value, str) or not value.strip():
             raise self.wrong((*where, key), f"must be text, not {value!r}")
         return value.strip()
 
     def integer(self, where: Where, raw: dict[str, Any], key: str, default: int | None = None) -> int:
-        """A whole number above 0."""
+        """Return a whole number above 0."""
         value = raw.get(key, default) if default is not None else self.present(where, raw, key)
         if type(value) is not int or value < 1:
             raise self.wrong((*where, key), f"must be a whole number above 0, not {value!r}")
         return value
 
     def expression(self, where: Where, value: object, names: Sequence[str]) -> Expression:
-        """Arithmetic over ``names``, in quotes; a whole number needs none."""
+        """Return arithmetic over ``names``, in quotes; a whole number needs none."""
         if type(value) is int:
             value = str(value)
         if not isinstance(value, str):
@@ -76,37 +76,37 @@ class TomlReader:
             raise self.wrong(where, str(error)) from None
 
     def table(self, where: Where, raw: dict[str, Any], key: str, required: bool = True) -> dict[str, Any]:
-        """``[key]``; empty where it is missing and not required."""
+        """Return the table ``[key]``; empty where it is missing and not required."""
         value = self.present(where, raw, key) if required else raw.get(key, {})
         if not isinstance(value, dict):
             raise self.wrong((key,), f"must be a table: write [{key}] on a line of its own")
         return value
 
     def tables(self, raw: dict[str, Any], key: str) -> list[dict[str, Any]]:
-        """All ``[[key]]``."""
+        """Return all tables ``[[key]]``."""
         value = raw.get(key, [])
         if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
             raise self.wrong((key,), f"must be tables: write [[{key}]] above each")
         return value
 
     def known(self, where: Where, raw: Mapping[str, object], keys: Sequence[str]) -> None:
-        """No key but these."""
+        """Check that there are no other keys."""
         for key in raw:
             if key not in keys:
                 hint = closest(key, keys)
                 raise self.wrong((*where, key), f"unknown key{f'; did you mean {hint}?' if hint else ''} "
                                                 f"Known: {', '.join(keys)}")  # fmt: skip
 
-    # Where a key stands.
+    # Lines of keys.
 
     def wrong(self, where: Where, message: str) -> LessonError:
-        """The error to raise about a key."""
+        """Return the error to raise about a key."""
         line = self.line(where)
         at = f"{self.path}:{line}" if line else f"{self.path}"
         return LessonError(f"{at}: {_key(where)}{message}")
 
     def line(self, where: Where) -> int | None:
-        """The line of a key: its table's header, then the first ``key =`` below it."""
+        """Return the line of a key: find its table's header, then the first ``key =`` below it."""
         if not where:
             return None
         table, *rest = where
@@ -123,7 +123,7 @@ class TomlReader:
         return start + 1
 
     def find(self, key: str, start: int) -> int | None:
-        """The line of the first ``key =`` from index ``start`` on."""
+        """Return the line of the first ``key =`` from index ``start`` on."""
         for i in range(start, len(self.lines)):
             if re.match(rf"\s*\"?{re.escape(key)}\"?\s*=", self.lines[i]):
                 return i + 1

@@ -1,4 +1,4 @@
-"""Choosing where kernels run."""
+"""Choose the device that runs kernels."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ Choice = Literal["auto", "gpu", "sim"]
 
 
 def open_device(choice: Choice, index: int = 0, meanwhile: Callable[[], object] | None = None) -> Device:
-    """The device for ``--device`` and ``--gpu-index``; ``auto`` takes the GPU when CuPy is installed and finds it.
-    ``meanwhile`` is called while the GPU starts, which takes up to a second.
+    """Return the device for ``--device`` and ``--gpu-index``; ``auto`` takes the GPU when CuPy is installed and finds
+    it. ``meanwhile`` is called while the GPU starts, which takes up to a second.
 
-    Raises ``GpuUnavailable`` when a GPU was asked for and cannot be had.
+    Raise ``GpuUnavailable`` when a GPU was requested and cannot be used.
     """
     from gemm_lessons.devices.simulated import Simulated
 

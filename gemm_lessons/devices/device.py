@@ -1,7 +1,7 @@
-"""What a device is: it launches a lesson's kernel and says all that came of it. Nobody further on asks which one it is.
+"""The device protocol: launch a lesson's kernel and return its results. Callers do not depend on the kind of device.
 
-Two exist: the simulator (``devices/simulated.py``), and a CUDA GPU whose launches the simulator repeats
-(``devices/shadowed_gpu.py``). Both hand back counters and findings.
+Two devices exist: the simulator (``devices/simulated.py``), and a CUDA GPU whose launches the simulator repeats
+(``devices/shadowed_gpu.py``). Both return counters and findings.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ Launcher = Callable[["Compiled", Grid, Sequence[Argument]], Launched]
 
 @dataclass(frozen=True)
 class BuildTarget:
-    """What to compile for: an architecture, and the newest CUDA whose code the driver loads (None: no driver asks)."""
+    """The compile target: an architecture, and the newest CUDA whose code the driver loads (None: no driver limits
+    it)."""
 
     arch: str
     driver_major: int | None = None
@@ -36,16 +37,16 @@ class BuildTarget:
 
 @dataclass(frozen=True)
 class Binaries:
-    """The kernels of a lesson's launches, compiled for what counts them and for the GPU that times are for: often the
-    same thing."""
+    """The kernels of a lesson's launches, compiled for the counted architecture and for the timed GPU. Often these are
+    the same binaries."""
 
     counted: tuple[Compiled, ...]
     timed: tuple[Compiled, ...] | None  # None: they cannot be compiled for that GPU
-    spoken: tuple[Compiled, ...] = ()  # with their printf, which the others then lack
+    spoken: tuple[Compiled, ...] = ()  # with printf, which the others then lack
 
     def take_apart(self) -> None:
-        """Begin to disassemble, on another core, what will be counted or timed: it is wanted when the first shapes have
-        been checked."""
+        """Begin to disassemble the kernels to be counted or timed on another core. The result is needed after the first
+        shapes have been checked."""
         for kernels in (self.counted, self.timed or ()):
             for number, kernel in enumerate(kernels):
                 kernel.start_sass(kernels[:number])
@@ -53,8 +54,8 @@ class Binaries:
 
 @dataclass(frozen=True)
 class Task:
-    """Launches that follow each other on the arrays of one trial, each with its grid and the names of its parameters.
-    ``fresh`` gives a new trial, the same each time; ``work`` is the multiply-adds of them all."""
+    """Consecutive launches on the arrays of one trial, each with its grid and the names of its parameters. ``fresh``
+    returns a new trial, the same each time; ``work`` is the total number of multiply-adds."""
 
     code: Binaries
     grids: tuple[Grid, ...]
@@ -73,39 +74,39 @@ class Task:
 
 
 class Device(Protocol):
-    """Launches kernels. Raises ``UnsupportedKernel`` when it cannot run this kernel at all."""
+    """Launches kernels. A method raises ``UnsupportedKernel`` when it cannot run the kernel at all."""
 
     @property
     def kind(self) -> Literal["simulator", "gpu"]:
-        """What to call it in the report."""
+        """Return the kind that the report names."""
 
     @property
     def name(self) -> str:
-        """Its name as shown to the user."""
+        """Return the name as shown to the user."""
 
     @property
     def sheet(self) -> GpuSpec | None:
-        """The data sheet of this very GPU; None when it is none, or one that the kit does not know."""
+        """Return the data sheet of this GPU; None when the device is no GPU, or one that the kit does not know."""
 
     @property
     def target(self) -> BuildTarget | None:
-        """What a kernel must be compiled for to run here; None: what counts it runs too."""
+        """Return the target that kernels must be compiled for to run here; None when the counted code runs here."""
 
     @property
     def timer(self) -> Gpu | None:
-        """What times kernels beside cuBLAS; None where nothing can be timed."""
+        """Return the device that times kernels beside cuBLAS; None where nothing can be timed."""
 
     def expecting(self, data: DataSpec, shape: Shape, seed: int) -> Device:
-        """The same device, told what is to be timed in the end: it may prepare that while it waits."""
+        """Return the same device, informed of the later measurement, which it may prepare while it waits."""
 
     def refusal(self, code: Binaries, grids: Sequence[Grid]) -> Finding | None:
-        """Why one of these launches is not possible here; None when all are."""
+        """Return why one of these launches is impossible here; None when all are possible."""
 
     def launch(self, task: Task, trial: Trial, counting: bool) -> Launched:
-        """Run a task once on ``trial``, whose arrays are written. Counters only with ``counting``."""
+        """Run a task once on ``trial`` and write its arrays. Return counters only with ``counting``."""
 
     def doubt(self, task: Task, launched: Launched) -> Launched:
-        """Before a kernel is blamed for what an uncounted launch showed: the same with all that the simulator sees.
+        """Repeat an uncounted launch with everything that the simulator checks, before its results blame the kernel.
 
-        Raises ``Disagreement`` when its two engines do not see the same.
+        Raise ``Disagreement`` when the simulator's two engines differ.
         """

@@ -1,9 +1,9 @@
-"""A GPU as a device for lessons: the simulator repeats launches and adds what no GPU tells.
+"""A GPU as a device for lessons: the simulator repeats launches and adds what a GPU cannot report.
 
     gpu.launch -> the answer, faults        simulator.launch -> counters, findings, the line and thread of a fault
 
-What the simulator finds decides: a GPU stops only at some faults, and an access far out of bounds, a barrier that not
-all threads reach or a stack that is too small may leave it with the right answer.
+The simulator's findings decide. A GPU stops only at some faults: an access far out of bounds, a barrier that not all
+threads reach or a stack that is too small may leave it with the right answer.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from gemm_lessons.gemm.data import DataSpec
 from gemm_lessons.gemm.problem import Trial
 from gemm_lessons.gemm.shapes import Shape
 
-SIMULATED = 512**3  # multiply-adds up to which a launch is repeated on the simulator: below a second
+SIMULATED = 512**3  # multiply-adds up to which the simulator repeats a launch: less than a second
 
 
 class ShadowedGpu:
-    """A GPU, and the simulator beside it. ``prepare`` is what the GPU's process can do while the simulator counts."""
+    """A GPU with the simulator beside it. ``prepare`` is work for the GPU's process while the simulator counts."""
 
     kind: Literal["gpu"] = "gpu"
 
@@ -42,36 +42,38 @@ class ShadowedGpu:
 
     @property
     def name(self) -> str:
-        """The product's name."""
+        """Return the product's name."""
         return self._gpu.name
 
     @property
     def sheet(self) -> GpuSpec | None:
-        """What the maker promises of this product."""
+        """Return the maker's data sheet of this product."""
         return data_sheet(self._gpu.name)
 
     @property
     def target(self) -> BuildTarget:
-        """The GPU's architecture, and what its driver loads."""
+        """Return the GPU's architecture, and what its driver loads."""
         return BuildTarget(self._gpu.arch, self._gpu.driver_major)
 
     @property
     def timer(self) -> Gpu:
-        """The GPU itself."""
+        """Return the GPU itself."""
         return self._gpu
 
     def expecting(self, data: DataSpec, shape: Shape, seed: int) -> ShadowedGpu:
-        """The inputs of the measurement take the GPU's process about as long to make as the simulator counts."""
+        """Note the inputs of the measurement: the GPU's process makes them while the simulator counts, which takes as
+        long."""
         return ShadowedGpu(self._gpu, self._simulated, lambda: self._gpu.prepare(data, shape, seed))
 
     def refusal(self, code: Binaries, grids: Sequence[Grid]) -> Finding | None:
-        """Why this GPU would not launch it. Without its own data sheet, its architecture's says so."""
+        """Return why this GPU would not launch the code. Without its own data sheet, the architecture's sheet
+        decides."""
         assert code.timed is not None
         return no_room(code.timed, grids, self.sheet or sheet_of(code.timed[0].arch))
 
     def launch(self, task: Task, trial: Trial, counting: bool) -> Launched:
-        """The GPU's answer. The simulator repeats what is counted and what stopped; right answers on all other shapes
-        would take it as long as a quarter of the whole run."""
+        """Return the GPU's answer. The simulator repeats counted launches and faults. Repeating right answers on all
+        other shapes would take as long as a quarter of the whole run."""
         assert task.code.timed is not None
         ran = task.run(self._gpu.launch, task.code.timed, trial)
         if counting and ran.fault is None and task.work <= SIMULATED:
@@ -85,14 +87,15 @@ class ShadowedGpu:
             return replace(ran, findings=(*ran.findings, note))
 
     def doubt(self, task: Task, launched: Launched) -> Launched:
-        """The launch is repeated on the simulator alone: a profiler finds one kernel in each range."""
+        """Repeat the launch on the simulator alone, so that a profiler finds one kernel in each range."""
         try:
             return self._shadowed(launched, task, counting=True)
-        except UnsupportedKernel:  # the counted launch will say so
+        except UnsupportedKernel:  # the counted launch reports it
             return launched
 
     def _shadowed(self, ran: Launched, task: Task, counting: bool) -> Launched:
-        """With what the simulator sees of the same launch. That comes first, since it names a line."""
+        """Add what the simulator finds in the same launch. The simulator's findings are first, since they name a
+        line."""
         if task.work > SIMULATED:
             return ran
         seen = self._simulated.launch(task, task.fresh(), counting)

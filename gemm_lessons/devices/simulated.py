@@ -1,4 +1,4 @@
-"""The simulator as a device for lessons: it runs the code that it counts, and counts only where it is asked to."""
+"""The simulator as a device for lessons. It runs the code that it counts, and counts only on request."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from gemm_lessons.gemm.shapes import Shape
 
 
 class Simulated:
-    """A device without a GPU. What it cannot run, no GPU of the architecture that it counts for could."""
+    """A device without a GPU. A kernel that it cannot run, no GPU of the counted architecture could run."""
 
     kind: Literal["simulator"] = "simulator"
     name = "simulator"
@@ -34,26 +34,27 @@ class Simulated:
         self._uncounted = Simulator(replace(self.simulator.setting, counting=False))
 
     def expecting(self, data: DataSpec, shape: Shape, seed: int) -> Simulated:
-        """Nothing is timed here."""
+        """Return this device: nothing is timed here."""
         return self
 
     def refusal(self, code: Binaries, grids: Sequence[Grid]) -> Finding | None:
-        """Why no GPU of the counted code's architecture would launch it."""
+        """Return why no GPU of the counted code's architecture would launch it."""
         return no_room(code.counted, grids, sheet_of(code.counted[0].arch))
 
     def launch(self, task: Task, trial: Trial, counting: bool) -> Launched:
-        """Run, check and, if asked, count."""
+        """Run and check; count if asked."""
         simulator = self.simulator if counting else self._uncounted
         return task.run(simulator.launch, task.code.counted, trial)
 
     def doubt(self, task: Task, launched: Launched) -> Launched:
-        """Counted, a launch is followed by both engines, which must agree. It has been checked before."""
+        """Return the launch unchanged if it was counted. When counting, both engines follow the launch and must
+        agree."""
         task.run(self.simulator.launch, task.code.counted, task.fresh())
         return launched
 
 
 def no_room(kernels: Sequence[Compiled], grids: Sequence[Grid], sheet: GpuSpec | None) -> Finding | None:
-    """Why not even one block fits on a multiprocessor; None when one does, or when there is no data sheet."""
+    """Return why not even one block fits on a multiprocessor; None when one does, or when there is no data sheet."""
     for compiled, grid in zip(kernels, grids, strict=True):
         if sheet and not occupancy(compiled.resources, grid.threads, grid.dynamic_shared, sheet).blocks_per_sm:
             return _too_large(compiled, grid, sheet)

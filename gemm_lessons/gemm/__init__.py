@@ -1,8 +1,18 @@
-"""The problem: a product of matrices, whatever kernel computes it.
+"""The problem: a product of matrices, independent of the kernel that computes it.
 
-- ``shapes``: M, N, K, the block tile, which shapes a kernel accepts
-- ``data``, ``formula``: buffers, and what the answer is; ``rounding``: how far off a formula with functions may be
-- ``inputs``, ``problem``: seeded inputs, the right answer, its tolerance
+    DataSpec (from lesson.toml), Shape (M, N, K), seed --> Problem --trial()--> Trial --launches--> answer, damage
+
+State of a ``Problem`` at one shape:
+
+    arrays      buffer name -> array as stored: (batch, lines, leading) without undeclared dimensions, in its own type
+    scalars     name -> number
+    values      name -> Value: float64, rows x columns, with the magnitude that rounding errors scale with
+    reference   (M, N), the right answer; float64, or the integer type of C
+    tolerance   (M, N) float64, the largest error of a right kernel
+
+- ``shapes``: M, N, K, the block tile, and which shapes a kernel accepts
+- ``data``, ``formula``: the buffers and the formula of the answer; ``rounding``: error bounds of functions
+- ``inputs``, ``problem``: seeded inputs, the right answer and its tolerance
 - ``profile``, ``time_model``: a kernel traced at two depths K, and its time at any shape
-- ``tile_model``: what tile sizes a GPU's data sheet allows
+- ``tile_model``: the tile sizes that a GPU's data sheet allows
 """

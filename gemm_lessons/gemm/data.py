@@ -1,9 +1,10 @@
-"""What a lesson's kernels work on: buffers by name, numbers, and the formula of the answer. The one description of it.
+"""The data of a lesson's kernels: named buffers, scalars and the formula of the answer.
 
-    DataSpec  --lay_out(shape)-->  BufferLayout by name: types and sizes, as they lie in memory
-              --parameter(name)--> Parameter: what the host passes under that name, and how C declares it
+    DataSpec  --lay_out(shape)-->  BufferLayout by name: types and sizes in memory
+              --parameter(name)--> Parameter: what the host passes under that name, and its C declaration
 
-The problem draws inputs from it, devices pass its arguments, the estimate takes its bytes and operations.
+This is the only description of the data. The problem draws inputs from it, devices pass its arguments, and the estimate
+takes bytes and operations from it.
 """
 
 from __future__ import annotations
@@ -32,20 +33,21 @@ Role = Literal["in", "out", "inout", "scratch"]
 Fill = Literal["random", "poison", "zeros", "ones"]
 
 SCALARS = ("alpha", "beta")
-DRAWN = "drawn"  # a random number, where a lesson says what a scalar is
+DRAWN = "drawn"  # a random number, where a lesson gives a scalar's value
 SIZES = ("M", "N", "K")
-HELD = ("pointer", "texture", "tensor_map")  # kinds of parameters that give a kernel a buffer
-TEXTURES = {1: "tex", 2: "tex2", 4: "tex4"}  # channels -> what stands before the buffer's name
-LAYOUTS = ("NN", "NT", "TN", "TT")  # of A and B: T lies in memory as its transpose
-GAP = 4  # elements at least between rows where a leading dimension is passed; keeps rows of 4 aligned for float4
+HELD = ("pointer", "texture", "tensor_map")  # kinds of parameters that pass a buffer to a kernel
+TEXTURES = {1: "tex", 2: "tex2", 4: "tex4"}  # channels -> prefix of the buffer's name
+LAYOUTS = ("NN", "NT", "TN", "TT")  # of A and B: T is stored as its transpose
+GAP = 4  # least elements between rows where a leading dimension is passed; keeps rows of 4 aligned for float4
 INT_SIZE = 4
 POINTER_SIZE = 8
 
 
 @dataclass(frozen=True)
 class BufferSpec:
-    """One array in global memory. ``shape``: (columns), (rows, columns) or (batch, rows, columns), over M N K and tile
-    names. ``order``: which elements lie side by side, those of a row or of a column. ``fill``: what it holds before."""
+    """One array in global memory. ``shape``: (columns), (rows, columns) or (batch, rows, columns), as expressions over
+    M, N, K and tile names. ``order``: whether the elements of a row or of a column are contiguous. ``fill``: the
+    contents before the first launch."""
 
     name: str
     element: Element
@@ -58,8 +60,8 @@ class BufferSpec:
 
 @dataclass(frozen=True)
 class BufferLayout:
-    """A buffer at given sizes: ``batch`` matrices of ``rows`` x ``cols``, ``leading`` elements from one line to the
-    next. ``dimensions`` of its shape as declared: 1, 2 or 3."""
+    """A buffer at given sizes: ``batch`` matrices of ``rows`` x ``cols``, with ``leading`` elements from one line to
+    the next. ``dimensions``: the number declared, 1, 2 or 3."""
 
     name: str
     element: Element
@@ -75,40 +77,40 @@ class BufferLayout:
 
     @property
     def lines(self) -> int:
-        """Rows of a row-major matrix, columns of a column-major one."""
+        """Return the number of lines: rows of a row-major matrix, columns of a column-major one."""
         return self.rows if self.order == "row" else self.cols
 
     @property
     def length(self) -> int:
-        """Elements in a line, without what lies between lines."""
+        """Return the number of elements in a line, without the gap between lines."""
         return self.cols if self.order == "row" else self.rows
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """As stored: (batch, lines, leading), without the dimensions that were not declared."""
+        """Return the shape as stored: (batch, lines, leading), without undeclared dimensions."""
         return (self.batch, self.lines, self.leading)[3 - self.dimensions :]
 
     @property
     def is_read(self) -> bool:
-        """Whether kernels may read what it holds before the first launch."""
+        """Tell whether kernels may read the initial contents."""
         return self.role in ("in", "inout") and self.fill != "poison"
 
     @property
     def nbytes(self) -> int:
-        """Bytes in memory, the gaps between lines too."""
+        """Return the size in bytes, including the gaps between lines."""
         return self.batch * self.lines * self.leading * self.element.size
 
     @property
     def moved(self) -> int:
-        """Bytes that a kernel moves that touches each element once."""
+        """Return the bytes that a kernel moves when it touches each element once."""
         return self.batch * self.rows * self.cols * self.element.size
 
     def inside(self, stored: Array) -> Array:
-        """Its lines without their gaps, as stored."""
+        """Return the lines without their gaps, as stored."""
         return stored[..., : self.length]
 
     def matrix(self, stored: Array) -> Array:
-        """Rows by columns as in the formula, whatever the order in memory; still as stored."""
+        """Return rows by columns as in the formula, for either storage order, in the stored type."""
         lines = self.inside(stored)
         return lines if self.order == "row" else lines.swapaxes(-1, -2)
 
@@ -123,7 +125,7 @@ class TensorMapSpec:
     swizzle: int = 0  # bytes: 32, 64, 128
 
     def over(self, layout: BufferLayout, array: Array, names: Mapping[str, Number]) -> TensorMap:
-        """The map of the buffer's elements, as they lie in memory. Raises ``ExpressionError``."""
+        """Return the tensor map of the buffer as it is stored. Raise ``ExpressionError``."""
         from gemm_lessons.engine.records.launch import TensorMap
 
         try:
@@ -132,16 +134,16 @@ class TensorMapSpec:
             raise ExpressionError(f"the box of {self.name}: {error}") from None
         if layout.order == "column" and len(box) > 1:
             box[-1], box[-2] = box[-2], box[-1]
-        name = layout.element.name.replace("tf32", "float32")  # copied as they lie in memory, not rounded
+        name = layout.element.name.replace("tf32", "float32")  # copied bit by bit, without rounding
         return TensorMap(layout.inside(array), tuple(box), self.swizzle, name, self.name)
 
 
 @dataclass(frozen=True)
 class Parameter:
-    """One parameter of a kernel: what C calls its type, its name, bytes, and where its value comes from.
+    """One parameter of a kernel: its C type, its name, its size in bytes and the source of its value.
 
-    ``source``: the buffer of a pointer, or of the leading dimension, stride, texture or tensor map; a size's or a
-    scalar's own name. ``channels``: numbers that a fetch from a texture gives.
+    ``source``: the buffer of a pointer, leading dimension, stride, texture or tensor map; for a size or a scalar, its
+    own name. ``channels``: numbers per texture fetch.
     """
 
     type: str
@@ -157,14 +159,14 @@ class Parameter:
 
 @dataclass(frozen=True)
 class DataSpec:
-    """Buffers, the type that sums are made in, the answer's formula, the tile sizes that shapes may name, and scalars
-    whose value follows from M, N and K; the others are drawn."""
+    """Buffers, the accumulator's type, the formula of the answer, the tile sizes that shapes may name, and scalars
+    computed from M, N and K. All other scalars are drawn."""
 
     buffers: tuple[BufferSpec, ...]
     accumulate: Element
     formula: Formula
     sizes: tuple[tuple[str, int], ...] = ()
-    padded: frozenset[str] = frozenset()  # buffers whose lines lie apart, since a launch is told how far
+    padded: frozenset[str] = frozenset()  # buffers with gaps between lines: a launch receives their leading dimension
     maps: tuple[TensorMapSpec, ...] = ()
     given: tuple[tuple[str, Expression], ...] = ()  # scalars
 
@@ -183,7 +185,7 @@ class DataSpec:
         maps: tuple[TensorMapSpec, ...] = (),
         given: tuple[tuple[str, Expression], ...] = (),
     ) -> DataSpec:
-        """A, B, C row-major, and what else ``parameters`` name; ``buffers`` come on top of or in place of these."""
+        """Return row-major A, B and C and what else ``parameters`` name; ``buffers`` are added or replace these."""
         m, n, k = (Expression.parse(name, SIZES) for name in SIZES)
         known = {
             "A": BufferSpec("A", ELEMENTS[a], (m, k)),
@@ -210,27 +212,27 @@ class DataSpec:
 
     @cached_property
     def by_name(self) -> Mapping[str, BufferSpec]:
-        """The buffers."""
+        """Return the buffers by name."""
         return {buffer.name: buffer for buffer in self.buffers}
 
     @property
     def answer(self) -> BufferSpec:
-        """The buffer that holds the answer after the last launch."""
+        """Return the buffer that holds the answer after the last launch."""
         return self.by_name[self.formula.target]
 
     @property
     def factors(self) -> tuple[BufferSpec, ...]:
-        """The two factors of the formula's product; all inputs where it has none, or several."""
+        """Return the two factors of the formula's product; all inputs if there is no product, or more than one."""
         product = self.formula.product
         return (self.by_name[product.left], self.by_name[product.right]) if product else self.inputs
 
     @property
     def inputs(self) -> tuple[BufferSpec, ...]:
-        """What no kernel may write."""
+        """Return the buffers that no kernel may write."""
         return tuple(buffer for buffer in self.buffers if buffer.role == "in")
 
     def laid(self, layout: str) -> DataSpec:
-        """The same data with A and B in this layout: T lies column by column, as a row-major transpose does."""
+        """Return the same data with A and B in this layout. T is column-major, which equals a row-major transpose."""
         orders: dict[str, Order] = {
             name: "column" if letter == "T" else "row" for name, letter in zip("AB", layout, strict=True)
         }
@@ -238,22 +240,23 @@ class DataSpec:
         return replace(self, buffers=tuple(turned))
 
     def scalar(self, name: str, sizes: Mapping[str, Number], draw: Callable[[], Number] = lambda: 1) -> Number:
-        """The value of a scalar: what lesson.toml gives, which may name a number that is drawn, or that number itself.
-        Where nobody asks for it, none is drawn."""
+        """Return the value of a scalar: the value from lesson.toml, which may name a drawn number, or that number
+        itself. ``draw`` is called only if the value needs it."""
         found = dict(self.given).get(name)
         if found is None:
             return draw()
         return found.value({**sizes, DRAWN: draw()} if DRAWN in found.names else sizes)
 
     def names(self, sizes: Mapping[str, Number]) -> dict[str, Number]:
-        """All names that expressions may use, at these sizes M, N, K."""
+        """Return all names that expressions may use, at these sizes M, N, K."""
         return {**sizes, **dict(self.sizes)}
 
     def lay_out(
         self, sizes: Mapping[str, Number], gap: int = GAP, told: Mapping[str, Number] | None = None
     ) -> dict[str, BufferLayout]:
-        """Every buffer at these sizes M, N, K; ``gap`` elements between lines where a launch is told how far apart they
-        are; scalars are those of the sizes ``told``. Raises ``ExpressionError`` when a size is no whole number >= 1."""
+        """Return the layout of every buffer at these sizes M, N, K. ``gap``: elements between lines where a launch
+        receives the leading dimension. Scalars have their values at the sizes ``told``. Raise ``ExpressionError`` when
+        a size is not a whole number >= 1."""
         return {buffer.name: self._layout(buffer, sizes, gap, told or sizes) for buffer in self.buffers}
 
     def _layout(
@@ -269,7 +272,7 @@ class DataSpec:
         leading = length + gap * (buffer.name in self.padded)
         fill = buffer.fill
         if buffer.role == "inout" and buffer is self.answer and self.scalar("beta", told) == 0:
-            fill = "poison"  # BLAS: where beta is 0, C need not be set
+            fill = "poison"  # as in BLAS: where beta is 0, C need not be set
         how = (buffer.order, buffer.role, fill)
         return BufferLayout(
             buffer.name, buffer.element, batch, rows, cols, leading, *how,
@@ -277,7 +280,7 @@ class DataSpec:
         )  # fmt: skip
 
     def parameter(self, name: str) -> Parameter | None:
-        """What the host passes under this name; None when it knows none."""
+        """Return the parameter of this name; None if the host knows none."""
         if name in self.by_name:
             buffer = self.by_name[name]
             const = "const " * (buffer.role == "in")
@@ -300,14 +303,16 @@ class DataSpec:
         return None
 
     def number(self, parameter: Parameter, sizes: Mapping[str, Number], layouts: Mapping[str, BufferLayout]) -> int:
-        """The value of a size, a leading dimension or a stride (elements from one matrix of a batch to the next)."""
+        """Return the value of a size, a leading dimension or a stride (elements from one matrix of a batch to the
+        next)."""
         if parameter.kind == "size":
             return int(self.names(sizes)[parameter.source])
         layout = layouts[parameter.source]
         return layout.leading if parameter.kind == "leading" else layout.lines * layout.leading
 
     def check_formula(self, sizes: Mapping[str, Number]) -> None:
-        """Raises ``ExpressionError`` where buffers of these sizes do not fit the formula, or its result the answer."""
+        """Raise ``ExpressionError`` if buffers of these sizes do not fit the formula, or its result does not fit the
+        answer."""
         laid = self.lay_out(sizes)
         shapes = {name: (it.batch, it.rows, it.cols)[3 - it.dimensions :] for name, it in laid.items()}
         found, wanted = self.formula.shape(shapes), shapes[self.formula.target]
@@ -316,7 +321,7 @@ class DataSpec:
             raise ExpressionError(f"{self.formula.text} gives {of}, but {self.formula.target} is {to}")
 
     def check_maps(self, sizes: Mapping[str, Number]) -> None:
-        """Raises ``ExpressionError`` for a tensor map that no GPU has at these sizes."""
+        """Raise ``ExpressionError`` for a tensor map that no GPU supports at these sizes."""
         if self.maps:
             layouts = self.lay_out(sizes)
             for one in self.maps:
@@ -324,7 +329,8 @@ class DataSpec:
                 self.tensor_map(one.name, layout.element.untouched(layout.shape), layout, sizes)
 
     def tensor_map(self, name: str, array: Array, layout: BufferLayout, sizes: Mapping[str, Number]) -> TensorMap:
-        """The tensor map of this name over its buffer. Raises ``ExpressionError`` for one that no GPU has."""
+        """Return the tensor map of this name over its buffer. Raise ``ExpressionError`` for one that no GPU
+        supports."""
         found = next(one for one in self.maps if one.name == name)
         tensor_map = found.over(layout, array, self.names(sizes))
         try:
@@ -334,7 +340,8 @@ class DataSpec:
         return tensor_map
 
     def asks_the_same(self, other: DataSpec, sizes: Mapping[str, Number]) -> bool:
-        """Whether kernels for both work on the same inputs and owe the same answer; scratch is their own affair."""
+        """Tell whether kernels for both read the same inputs and compute the same answer. Scratch buffers may
+        differ."""
 
         def asked(data: DataSpec) -> tuple[Any, ...]:
             layouts = data.lay_out(sizes, gap=0).values()
@@ -343,8 +350,8 @@ class DataSpec:
         return asked(self) == asked(other)
 
     def operations(self, sizes: Mapping[str, Number]) -> int:
-        """Multiplications and additions of the answer: two for each product of elements. Where nothing is multiplied by
-        a matrix: every operation of the formula, of each element."""
+        """Count the multiplications and additions of the answer: two for each product of elements. A formula without a
+        matrix product counts every operation on each element."""
         product, laid = self.formula.product, self.lay_out(sizes)
         if product is None and not self.formula.has_products:
             return self.formula.operations({name: (it.rows, it.cols) for name, it in laid.items()})
@@ -355,7 +362,7 @@ class DataSpec:
         return 2 * target.batch * target.rows * target.cols * depth
 
     def bytes(self, sizes: Mapping[str, Number]) -> int:
-        """Bytes that have to cross the chip's border at least: what is given once, the answer once."""
+        """Return the least bytes of off-chip traffic: each input once, the answer once."""
         return sum(
             layout.moved * (layout.is_read + (layout.role in ("out", "inout")))
             for layout in self.lay_out(sizes).values()
@@ -364,10 +371,10 @@ class DataSpec:
 
 
 def leading_name(buffer: str) -> str:
-    """The parameter that says how far apart the lines of a buffer are: ``lda`` for A."""
+    """Return the parameter name of a buffer's leading dimension: ``lda`` for A."""
     return f"ld{buffer.lower()}"
 
 
 def prototype(entry: str, parameters: Sequence[Parameter]) -> str:
-    """A kernel's declaration, to show: ``extern "C" __global__ void gemm(const float *A, ...)``."""
+    """Return a kernel's declaration for display: ``extern "C" __global__ void gemm(const float *A, ...)``."""
     return f'extern "C" __global__ void {entry}({", ".join(map(str, parameters))})'

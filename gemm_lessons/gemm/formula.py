@@ -1,10 +1,10 @@
-"""What a kernel is to compute, as a formula over its buffers: ``C = relu(alpha * (A @ B) + beta * C + bias)``.
+"""The formula that a kernel computes over its buffers: ``C = relu(alpha * (A @ B) + beta * C + bias)``.
 
-It is evaluated in float64 by NumPy, together with what an honest kernel may be off by: where it has only products and
-sums as ``Value`` says, else as ``rounding.py`` does. Allowed: names of buffers and of scalars, numbers, ``+ - * / @``,
-and the functions of ``ALLOWED``. ``sum``, ``max`` and ``min`` with ``axis=1`` reduce each row to one number, with
-``axis=0`` each column. The result is a matrix of one column, or of one row, and is repeated to the size of the matrix
-that it is combined with. On the right of ``=`` the buffer on the left is what it held before the launch.
+NumPy evaluates it in float64, together with the error that a right kernel may have: ``Value`` bounds products and sums,
+``rounding.py`` bounds formulas with functions. Allowed are names of buffers and of scalars, numbers, ``+ - * / @`` and
+the functions of ``ALLOWED``. ``sum``, ``max`` and ``min`` with ``axis=1`` reduce each row to one number, with
+``axis=0`` each column. The result is a matrix of one column or one row, and is broadcast to the matrix that it is
+combined with. The target's name on the right of ``=`` means its contents before the launch.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     Array = np.ndarray[Any, Any]
 
-PROBABLE = 8.0  # standard deviations of accumulated rounding that no honest sum exceeds: 1 in 10**15, two-sided
+PROBABLE = 8.0  # standard deviations of accumulated rounding that no correct sum exceeds: 1 in 10**15, two-sided
 ALLOWED = (
     "TARGET = names, numbers, + - * / @, relu(x), transpose(x), exp(x), log(x), tanh(x), sqrt(x), max(x, y), min(x, y),"
     " sum(x, axis=1), max(x, axis=1), min(x, axis=1)"
@@ -31,46 +31,46 @@ ALLOWED = (
 _ARGUMENTS: Mapping[str, int] = {
     "relu": 1, "transpose": 1, "exp": 1, "log": 1, "tanh": 1, "sqrt": 1, "max": 2, "min": 2,
 }  # fmt: skip
-_ALONG = ("sum", "max", "min")  # an axis
+_ALONG = ("sum", "max", "min")  # functions that take an axis
 _SMOOTH = ("exp", "log", "tanh", "sqrt")
 
 
 def roundings(k: int) -> float:
-    """How many roundings of its magnitude a sum of ``k`` products can be off by, in any order.
+    """Return the error bound of a sum of ``k`` products in any order, in unit roundoffs of the sum of magnitudes.
 
-    ``|error| <= k u / (1 - k u) * sum |a_ik b_kj|`` (Higham, "Accuracy and Stability of Numerical Algorithms", section
-    3.1), u being half the distance from 1 to the next number of the accumulator, is the worst case, all roundings
-    conspiring; as independent roundings they stay within ``lambda sqrt(k) u * sum |a_ik b_kj|`` with probability
-    1 - 2 exp(-lambda^2 / 2) (Higham and Mary, "A new approach to probabilistic rounding error analysis", 2019). Up to
-    k = 64 it is the worst case and no order of summation can exceed it; beyond, no honest order will (lambda = 8).
+    The worst case is ``|error| <= k u / (1 - k u) * sum |a_ik b_kj|`` (Higham, "Accuracy and Stability of Numerical
+    Algorithms", section 3.1), where u is half the distance from 1 to the next number of the accumulator. Independent
+    roundings stay within ``lambda sqrt(k) u * sum |a_ik b_kj|`` with probability 1 - 2 exp(-lambda^2 / 2) (Higham and
+    Mary, "A new approach to probabilistic rounding error analysis", 2019). Up to k = 64 this function returns the
+    worst-case bound, which no order of summation can exceed. Beyond, it returns the probabilistic bound (lambda = 8).
     """
     return float(min(k, PROBABLE * k**0.5))
 
 
 def constant_error(number: float, unit: float) -> float:
-    """How far off ``number`` may be in a type of this unit roundoff; 0 where the type has it."""
+    """Return the error of ``number`` in a type of this unit roundoff; 0 where the type represents it exactly."""
     return 0.0 if not unit or (frexp(number)[0] / unit).is_integer() else unit * abs(number)
 
 
 @dataclass(frozen=True)
 class Value:
-    """A value with what rounding may do to it: ``magnitude`` is the formula over magnitudes, with nothing that cancels;
-    ``terms`` counts the roundings of sums, in units of it."""
+    """A value with its rounding error: ``magnitude`` is the formula over absolute values, without cancellation;
+    ``terms`` counts the roundings of sums, in units of ``magnitude``."""
 
     value: Array
     magnitude: Array
     terms: float = 0.0
-    error: Array | None = None  # the bound itself, where the formula has functions
+    error: Array | None = None  # the bound itself, for a formula with functions
 
     @classmethod
     def exact(cls, value: Array) -> Value:
-        """Inputs, as they are stored."""
+        """Return inputs as they are stored, without error."""
         return cls(value, abs(value))
 
 
 @dataclass(frozen=True)
 class Product:
-    """One ``X @ Y`` of a formula whose factors are buffers, either of them maybe transposed."""
+    """One ``X @ Y`` of a formula whose factors are buffers, each possibly transposed."""
 
     left: str
     right: str
@@ -80,13 +80,13 @@ class Product:
 
 @dataclass(frozen=True)
 class Formula:
-    """Parsed. Construct with ``Formula.parse``; the text is all its state, so it pickles."""
+    """A parsed formula. Construct it with ``Formula.parse``; its text is its whole state, so it pickles."""
 
     text: str
 
     @classmethod
     def parse(cls, text: str, names: Iterable[str]) -> Formula:
-        """Check ``text`` against the grammar and the names that it may use. Raises ``ExpressionError``."""
+        """Check ``text`` against the grammar and the names that it may use. Raise ``ExpressionError``."""
         if len(text) > LONGEST:
             raise ExpressionError(f"a formula of {len(text)} characters; at most {LONGEST}")
         formula = cls(text)
@@ -111,22 +111,22 @@ class Formula:
 
     @property
     def target(self) -> str:
-        """The buffer that holds the answer."""
+        """Return the buffer that holds the answer."""
         return self._parsed[0]
 
     @property
     def tree(self) -> ast.expr:
-        """What stands on the right of ``=``, parsed."""
+        """Return the syntax tree of the right-hand side."""
         return self._parsed[1]
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What stands on the right of ``=``, in order."""
+        """Return the names on the right-hand side, in order."""
         return tuple(_names(self.tree, self.text))
 
     @cached_property
     def product(self) -> Product | None:
-        """The only product of matrices, if there is just one, and of buffers."""
+        """Return the formula's matrix product if there is exactly one and its factors are buffers; else None."""
         found = [node for node in ast.walk(self.tree) if _is_product(node)]
         if len(found) != 1:
             return None
@@ -138,12 +138,12 @@ class Formula:
 
     @cached_property
     def is_product(self) -> bool:
-        """Whether the answer is a product of matrices and nothing else."""
+        """Tell whether the answer is a single matrix product."""
         return _is_product(self.tree)
 
     @cached_property
     def has_functions(self) -> bool:
-        """Whether there is more in it than products, sums and picking the larger of two."""
+        """Tell whether the formula has more than products, sums and picking the larger of two."""
         return any(
             (isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div))
             or (isinstance(node, ast.Call) and (axis_of(node) is not None or _called(node) in _SMOOTH))
@@ -152,11 +152,11 @@ class Formula:
 
     @cached_property
     def has_products(self) -> bool:
-        """Whether matrices are multiplied."""
+        """Tell whether matrices are multiplied."""
         return any(_is_product(node) for node in ast.walk(self.tree))
 
     def operations(self, shapes: Mapping[str, tuple[int, ...]]) -> int:
-        """Operators and functions, each as often as it has elements to work on; of a formula without products."""
+        """Count operators and functions, each once for every element it works on. The formula must have no products."""
         count = 0
         for node in ast.walk(self.tree):
             along = isinstance(node, ast.Call) and axis_of(node) is not None
@@ -168,23 +168,24 @@ class Formula:
 
     @cached_property
     def goes_along_lines(self) -> bool:
-        """Whether an element of the answer depends on whole rows or columns beside those of a product."""
+        """Tell whether an element of the answer depends on whole rows or columns outside a product."""
         return any(isinstance(node, ast.Call) and axis_of(node) is not None for node in ast.walk(self.tree))
 
     def value(self, values: Mapping[str, Value], product: Value | None = None) -> Value:
-        """The right answer, with what rounding may do to it; ``product`` stands for the product if it is given. Of a
-        formula with functions, ``rounding.evaluate`` gives it."""
+        """Return the right answer with its rounding error; ``product`` replaces the matrix product if it is given. For
+        a formula with functions, use ``rounding.evaluate``."""
         assert not self.has_functions, self.text
         return _evaluate(self.tree, values, product)
 
     def shape(self, shapes: Mapping[str, tuple[int, ...]]) -> tuple[int, ...]:
-        """Of the answer, from the ``shapes`` of the buffers; scalars have none. Raises ``ExpressionError`` where two do
-        not fit together."""
+        """Return the shape of the answer from the ``shapes`` of the buffers; scalars have none. Raise
+        ``ExpressionError`` if two shapes do not fit together."""
         return _shape(self.tree, shapes)
 
 
 def axis_of(node: ast.Call) -> int | None:
-    """The axis of ``sum(x, axis=1)``, counted from the last: -1 along rows, -2 along columns; None: it has none."""
+    """Return the axis of ``sum(x, axis=1)``, counted from the last: -1 along rows, -2 along columns; None without
+    one."""
     match node.keywords:
         case [ast.keyword(arg="axis", value=ast.Constant(value=0 | 1 as axis))] if type(axis) is int:
             return axis - 2
@@ -224,7 +225,7 @@ def _shape(node: ast.expr, shapes: Mapping[str, tuple[int, ...]]) -> tuple[int, 
 
 
 def _together(a: tuple[int, ...], b: tuple[int, ...], refused: Callable[[str], ExpressionError]) -> tuple[int, ...]:
-    """As NumPy combines them: an extent of 1 goes with any."""
+    """Broadcast two shapes as NumPy does: an extent of 1 matches any other."""
     longest = max(len(a), len(b))
     left, right = ((1,) * (longest - len(it)) + it for it in (a, b))
     if any(x != y and 1 not in (x, y) for x, y in zip(left, right, strict=True)):
@@ -276,7 +277,7 @@ def _names(node: ast.expr, text: str) -> Iterator[str]:
 
 
 def _evaluate(node: ast.expr, values: Mapping[str, Value], product: Value | None) -> Value:
-    import numpy as np  # reading a lesson needs none
+    import numpy as np  # imported late: reading a lesson does not need it
 
     def at(inner: ast.expr) -> Value:
         return _evaluate(inner, values, product)

@@ -1,21 +1,21 @@
-"""What the factors of a product hold beside random digits: exponents, zeros, and the largest bytes.
+"""Exponents, zeros and extreme bytes of the inputs of a product.
 
     arrays as drawn, all from 0.5 to 1  --widen-->  D A E,  E^-1 B F,  D C F,  bias F
 
-D, E and F are diagonal, of powers of two: one for each row of C, one for each k, one for each column. The product is
-D (A B) F, for E is gone from it: all products of one element of C are multiplied by the same power of two, and so is
-what rounding does to them, as long as nothing overflows or underflows; ``Element.reach`` sees to that. E spreads less
-than D and F, for a product of the wrong k has what does not cancel, and ``judging/sums.py`` finds k by small numbers
-beside large ones.
+D, E and F are diagonal matrices of powers of two: one for each row of C, one for each k and one for each column. The
+product is D (A B) F, because E cancels. All products of one element of C are therefore multiplied by the same power of
+two, and so is their rounding error, as long as nothing overflows or underflows; ``Element.reach`` ensures that. E has a
+smaller range than D and F, because E does not cancel in a product of the wrong k, and ``judging/sums.py`` finds k by
+small numbers beside large ones.
 
-What is rare, and only hidden shapes have: half of the rows of A and half of the columns of B are multiplied by a power
-of two each, so that numbers come near the ends of what no sum overflows from, and what is added to the product counts
-beside the other half; some numbers are powers of two, 1 among them; some bytes are 0.
+Some rare inputs occur only in hidden shapes. Half of the rows of A and half of the columns of B are each multiplied by
+one more power of two, so that numbers approach the limits of overflow, and the terms added to the product count in the
+other half. Some numbers are powers of two, including 1; some bytes are 0.
 
     drawn  --sharpen-->  rows and columns of whole numbers, rows with one number and zeros
 
-Where a row and a column of whole numbers meet, no honest sum is rounded, whatever its order; where a row has one
-number, it is rounded once. There the answer is known to the last bit, and no tolerance hides what is cut off.
+Where a row and a column of whole numbers meet, a sum is exact in any order. Where a row has one nonzero number, the sum
+is rounded once. There the answer is known to the last bit, and no tolerance hides truncation.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from gemm_lessons.gemm.formula import Product
 
 Array = np.ndarray[Any, Any]
 
-RARE = 64  # inputs of which one is 0: of so many fitted sums no two are alike by that
-LINES = 8  # rows or columns of bytes of which one has the largest ones
-SCALED = 4  # bits that alpha and beta, of DRAWS in problem.py, and sums with what is added, may take beside
-LARGEST = 16  # bytes that are called so, at either end of the type
+RARE = 64  # one input of so many is 0: few enough that no two fitted sums become equal by it
+LINES = 8  # one row or column of bytes in so many has the largest values
+SCALED = 4  # bits reserved for alpha and beta, of DRAWS in problem.py, and for sums with the added terms
+LARGEST = 16  # how many bytes at either end of the type's range count as largest
 
 
 def widen(
@@ -45,7 +45,7 @@ def widen(
     random: np.random.Generator,
     rare: bool = False,
 ) -> None:
-    """Change ``arrays``, as stored, in their place; ``rare``: with what else there may be."""
+    """Change ``arrays``, as stored, in place. ``rare``: include the rare inputs of hidden shapes."""
     a, b = _factors(arrays, layouts, product)
     if layouts[product.left].element.is_float:
         _exponents(arrays, layouts, product, (a, b), random, rare)
@@ -60,8 +60,8 @@ def widen(
 
 @dataclass(frozen=True)
 class Sharp:
-    """Where the answer is known to the last bit: columns of whole numbers, and rows that are ``alone``, with one
-    number; all other rows are of whole numbers."""
+    """Where the answer is known to the last bit: columns of whole numbers, rows that are ``alone`` (with one nonzero
+    number), and all other rows, which are of whole numbers."""
 
     cols: Array
     alone: Array
@@ -75,8 +75,8 @@ def sharpen(
     digits: int,
     added: bool,
 ) -> Sharp:
-    """Change ``arrays`` of floats, as stored, in their place, so that sums of ``digits`` bits are exact; ``added``: the
-    product is scaled, and numbers are added to it."""
+    """Change ``arrays`` of floats, as stored, in place, so that sums of ``digits`` bits are exact. ``added``: the
+    product is scaled and terms are added to it."""
     a, b = _factors(arrays, layouts, product)
     elements = [layouts[name].element for name in (product.left, product.right)]
     most = (digits - added * SCALED - int(a.shape[-1] - 1).bit_length()) // 2
@@ -102,7 +102,7 @@ def sharpen(
 
 
 def _factors(arrays: Mapping[str, Array], layouts: Mapping[str, BufferLayout], product: Product) -> tuple[Array, Array]:
-    """Views of both factors as they are multiplied: (..., M, K) and (..., K, N)."""
+    """Return views of both factors as they are multiplied: (..., M, K) and (..., K, N)."""
     left, right = (layouts[name].matrix(arrays[name]) for name in (product.left, product.right))
     a = left.swapaxes(-1, -2) if product.left_transposed else left
     return a, right.swapaxes(-1, -2) if product.right_transposed else right
@@ -116,7 +116,7 @@ def _to_whole(
     above: Array | bool = False,
     below: Array | bool = False,
 ) -> None:
-    """Numbers from 0.5 to 1 become whole ones of ``most`` bits, some ``above`` 0 and some ``below``."""
+    """Turn numbers from 0.5 to 1 into whole numbers of ``most`` bits, some ``above`` 0 and some ``below``."""
     numbers = element.decode(matrix)
     whole = np.copysign(np.floor(np.abs(numbers) * 2.0**most), np.where(above, 1, np.where(below, -1, numbers)))
     matrix[...] = element.encode(np.where(where, whole, numbers))
@@ -134,11 +134,11 @@ def _exponents(
     reach = min(layout.element.reach for layout in layouts.values() if layout.element.is_float)  # parts of A, too
     rows, cols = (random.integers(-reach, reach + 1, size) for size in (a.shape[-2], b.shape[-1]))
     depth = random.integers(-(reach // 2), reach // 2 + 1, a.shape[-1])
-    if rare:  # A, and so its rows, by a power of two, and B by another
+    if rare:  # multiply A, and so its rows, by a power of two, and B by another
         factors = (product.left, product.right)
         others = [it.element for name, it in layouts.items() if name not in factors and it.element.is_float]
         most, room = (min(element.shift for element in of) for of in ([layouts[it].element for it in factors], others))
-        room *= all(element.precision >= SINGLE for element in others)  # a narrow one has none
+        room *= all(element.precision >= SINGLE for element in others)  # a narrow type has no room
         half = room >= most  # of the lines keep their size
         left = _shift(random, -most, most, half)
         right = _shift(random, max(-most, -room - left), min(most, room - left), half)
@@ -146,7 +146,7 @@ def _exponents(
         cols = cols + right * (random.integers(0, 2, cols.size) if half else 1)
     layouts[product.left].element.scale(a, rows[:, None] + depth)
     layouts[product.right].element.scale(b, cols - depth[:, None])
-    for name, layout in layouts.items():  # what is added to the product
+    for name, layout in layouts.items():  # the terms added to the product
         added = name not in (product.left, product.right) and layout.element.is_float and layout.fill == "random"
         if added and layout.cols == cols.size:
             across = rows[:, None] if layout.dimensions > 1 and layout.rows == rows.size else 0
@@ -154,7 +154,7 @@ def _exponents(
 
 
 def _zeros(matrix: Array, random: np.random.Generator) -> None:
-    """Of either sign: the numbers' own."""
+    """Set some elements to zero and keep their signs."""
     places = np.unravel_index(random.integers(0, matrix.size, matrix.size // RARE), matrix.shape)
     if matrix.dtype.kind == "f":
         matrix[places] *= 0
@@ -163,14 +163,14 @@ def _zeros(matrix: Array, random: np.random.Generator) -> None:
 
 
 def _shift(random: np.random.Generator, least: int, most: int, always: bool) -> int:
-    """The ends as often as all between. Unless ``always``, none as often as not, if that may be: then there are numbers
-    around 1."""
+    """Draw an exponent; each end is as likely as everything between. Unless ``always``, the exponent is 0
+    half of the time if 0 is in range, so that some numbers stay around 1."""
     drawn = (least, most, int(random.integers(least, most + 1)))[random.integers(3)]
     return drawn if always or random.integers(2) or least > 0 or most < 0 else 0
 
 
 def _plainest(element: Element, matrix: Array, random: np.random.Generator) -> None:
-    """Some numbers are powers of two; some bytes are 0."""
+    """Make some numbers powers of two and some bytes 0."""
     places = np.unravel_index(random.integers(0, matrix.size, matrix.size // RARE), matrix.shape)
     fraction, exponent = np.frexp(element.decode(matrix[places]))
     power = np.ldexp(np.sign(fraction) / 2, exponent)
@@ -178,7 +178,7 @@ def _plainest(element: Element, matrix: Array, random: np.random.Generator) -> N
 
 
 def _large(matrix: Array, random: np.random.Generator) -> None:
-    """One row of each few has nothing but the largest bytes of one sign, so that sums become as large as they can."""
+    """Give one row of every few only the largest bytes of one sign, so that sums become as large as possible."""
     if matrix.itemsize > 1:
         return
     limits = np.iinfo(matrix.dtype)

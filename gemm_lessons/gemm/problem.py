@@ -1,4 +1,4 @@
-"""What a lesson's kernels are asked to compute: fresh seeded inputs, the answer by NumPy, and how far off one may be.
+"""The problem that a lesson's kernels solve: fresh seeded inputs, NumPy's answer, and the tolerance.
 
     Problem(data, shape, seed)  --trial()-->  Trial: the device's own copies --launches--> answer, damage
 
@@ -50,23 +50,22 @@ Array = np.ndarray[Any, Any]
 
 GUARD_BYTE = 0xA5
 GUARD_BYTES = 4096
-DEFAULTS = dict(zip(SCALARS, (1.0, 0.0), strict=True))  # what the formula's scalars are where it has none
-# Of scalars: far from 0 and 1, so that leaving one out shows; exact in every type; too many to be guessed.
+DEFAULTS = dict(zip(SCALARS, (1.0, 0.0), strict=True))  # defaults of scalars that the formula does not name
+# Values of scalars: far from 0 and 1, so that an omission shows; exact in every type; too many to be guessed.
 DRAWS = (-2.0, -1.75, -1.5, -1.25, 1.25, 1.5, 1.75, 2.0)
-WIDE, GAPS = 1, 2  # tell the seed of exponents and zeros, and that of gaps, from that of the digits
-FURTHER = 16  # elements: what the host has worked out from a leading dimension, such as gcd(4, lda), stays as it is
-EPILOGUE = 4  # roundings beside those of the sums: second-order terms, scaling, adding
+WIDE, GAPS = 1, 2  # distinguish the seeds of exponents and zeros, and of gaps, from the seed of the digits
+FURTHER = 16  # elements: values that the host derives from a leading dimension, such as gcd(4, lda), stay the same
+EPILOGUE = 4  # roundings besides those of the sums: second-order terms, scaling, adding
 
 
 def fresh_seed() -> int:
-    """A seed nobody could know beforehand: 32 bits from the operating system."""
+    """Return an unpredictable seed: 32 bits from the operating system."""
     return secrets.randbits(32)
 
 
 class Problem:
-    """A lesson's data at one shape: ``arrays`` by buffer, as stored; ``scalars`` by name. Never changed: a launch gets
-    the copies of a ``Trial``.
-    """
+    """A lesson's data at one shape: ``arrays`` by buffer, as stored; ``scalars`` by name. Immutable: launches work on
+    the copies of a ``Trial``."""
 
     def __init__(
         self,
@@ -80,11 +79,11 @@ class Problem:
         rare: bool = False,
         sharp: bool = False,
     ) -> None:
-        """``flat``: floats from 0.5 to 1 alone, so that each says which element it is. ``gaps``: lines that lie
-        apart do so by a number that is drawn, another one for each buffer. ``next_scalars``: scalars that a lesson
-        works out from M, N and K are those of the next M, N and K, so that these do not give them away. ``rare``: with
-        numbers that a run of one's own has none of (``inputs.py``), and any alpha and beta, 0 and 1 among them.
-        ``sharp``: with rows and columns whose products are known to the last bit, if that can be, and nothing rare."""
+        """``flat``: floats from 0.5 to 1 only, so that each identifies its element. ``gaps``: the gaps between lines
+        are drawn, for each buffer separately. ``next_scalars``: scalars computed from M, N and K take their values at
+        the next M, N and K, so that M, N and K do not give them away. ``rare``: include the rare inputs of hidden
+        shapes (``inputs.py``) and any alpha and beta, including 0 and 1. ``sharp``: include rows and columns whose
+        products are known to the last bit where possible, and nothing rare."""
         self.data = data
         self.shape = shape
         self.seed = seed
@@ -99,7 +98,7 @@ class Problem:
         rare = rare and not sharp
         random = np.random.default_rng([seed, shape.m, shape.n, shape.k])
         used = set(data.formula.names)
-        # The factors first, as ever: a seed means the same inputs as long as a lesson does not change.
+        # Draw the factors first: a seed gives the same inputs as long as a lesson does not change.
         product = data.formula.product
         first = [product.left, product.right] if product else []
         self.arrays: dict[str, Array] = {name: _filled(self.layouts[name], random) for name in first}
@@ -118,7 +117,7 @@ class Problem:
             widen(self.arrays, self.layouts, product, np.random.default_rng([seed, *astuple(shape), WIDE]), rare)
 
     def _can_be_sharp(self) -> bool:
-        """Whether sums are floats that are stored as they are, of matrices, not of a stack of them."""
+        """Tell whether sums are floats that are stored unchanged, of matrices without a batch."""
         data, answer = self.data, self.answer
         exact = answer.element.is_float and answer.element.roundoff <= data.accumulate.roundoff
         exact = exact and not data.formula.has_functions
@@ -138,7 +137,8 @@ class Problem:
 
     @cached_property
     def values(self) -> dict[str, Value]:
-        """Every buffer and scalar in float64, exactly as kernels read them: rows by columns. 0 where nobody may."""
+        """Return every buffer and scalar in float64, exactly as kernels read them: rows by columns. Buffers that no
+        kernel may read are 0."""
         found = {
             name: Value.exact(layout.element.decode(layout.matrix(self.arrays[name])))
             for name, layout in self.layouts.items()
@@ -150,7 +150,7 @@ class Problem:
 
     @property
     def answer(self) -> BufferLayout:
-        """How the answer lies in memory."""
+        """Return the layout of the answer."""
         return self.layouts[self.data.formula.target]
 
     @cached_property
@@ -159,22 +159,23 @@ class Problem:
 
     @cached_property
     def reference(self) -> Array:
-        """The right answer, (M, N), in float64 by NumPy from the inputs as stored; a batch is stacked, (batch M, N).
+        """Return the right answer, (M, N), in float64 by NumPy from the inputs as stored; a batch is stacked, (batch M,
+        N).
 
-        An integer answer is exact: what does not fit into its type is stored as C converts it, modulo 2 ** bits.
+        An integer answer is exact: a value that does not fit its type is stored modulo 2 ** bits, as C converts it.
         """
         return self._right.value
 
     def finished(self, product: Value) -> Value:
-        """The answer if the product of the formula were ``product``, (M, N)."""
+        """Return the answer if the formula's product were ``product``, (M, N)."""
         return self.evaluated(self.values, product)
 
     def evaluated(self, values: Mapping[str, Value], product: Value | None = None) -> Value:
-        """The answer for other values of buffers and scalars, (M, N)."""
+        """Return the answer for other values of buffers and scalars, (M, N)."""
         return self._answer(evaluate(self.data.formula, values, product, self._arithmetic))
 
     def answer_of(self, formula: Formula) -> Value:
-        """The answer if ``formula`` had been asked for, (M, N)."""
+        """Return the answer to another ``formula``, (M, N)."""
         return self._answer(evaluate(formula, self.values, None, self._arithmetic))
 
     @property
@@ -191,7 +192,7 @@ class Problem:
 
     @cached_property
     def tolerance(self) -> Array:
-        """The largest error that an honest kernel can have, element by element: (M, N) in float64.
+        """Return the largest error of a right kernel, element by element: (M, N) in float64.
 
         ``u * (roundings of the sums + 4) * magnitude + rounding to the answer's type``, with u half the distance from 1
         to the next number of the accumulator, ``formula.roundings`` for each sum, and the formula over magnitudes, such
@@ -223,11 +224,11 @@ class Problem:
 
     @cached_property
     def rounding(self) -> Array:
-        """The tolerance if no sum were known to the last bit."""
+        """Return the tolerance if no sum were known to the last bit."""
         return self.tolerance_of(self._right)
 
     def tolerance_of(self, right: Value) -> Array:
-        """The same for an answer that a mistake makes right: it has magnitudes of its own."""
+        """Return the tolerance for an answer that a mistake would produce, which has its own magnitudes."""
         answer = self.answer.element
         if not answer.is_float:
             return np.zeros_like(right.value)
@@ -239,24 +240,25 @@ class Problem:
         return np.asarray(np.broadcast_to(bound, right.value.shape))
 
     def trial(self) -> Trial:
-        """Copies for one run of all launches."""
+        """Copy the arrays for one run of all launches."""
         return Trial(self)
 
 
 def unit(data: DataSpec) -> float:
-    """The largest relative error of an operation: the accumulator's unit roundoff, or twice that where more is lost."""
+    """Return the largest relative error of an operation: the accumulator's unit roundoff, or twice that where tensor
+    cores truncate."""
     u = data.accumulate.roundoff
     narrow = any(factor.element.roundoff > u for factor in data.factors)
     return 2 * u if narrow or data.accumulate.name == "float64" else u
 
 
 def _stacked(values: Array) -> Array:
-    """(batch, rows, columns) -> (batch rows, columns)."""
+    """Reshape (batch, rows, columns) to (batch rows, columns)."""
     return values.reshape(-1, values.shape[-1])
 
 
 def _filled(layout: BufferLayout, random: np.random.Generator) -> Array:
-    """A fresh array as stored: gaps between lines are poisoned."""
+    """Return a fresh array as stored, with poisoned gaps between lines."""
     element, inner = layout.element, (*layout.shape[:-1], layout.length)
     stored = element.poisoned(layout.shape)
     if layout.fill == "random" and layout.range is not None:
@@ -269,7 +271,7 @@ def _filled(layout: BufferLayout, random: np.random.Generator) -> Array:
 
 
 class Trial:
-    """The copies of a problem's arrays that its launches work on, one after the other, and what they made of them."""
+    """Copies of a problem's arrays, which the launches change one after the other."""
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
@@ -277,10 +279,10 @@ class Trial:
         self._written: set[str] = set()
 
     def arguments(self, parameters: Sequence[str]) -> tuple[Argument, ...]:
-        """The arguments of the next launch, for ``Device.launch``.
+        """Return the arguments of the next launch, for ``Device.launch``.
 
-        Every buffer is handed back by the device, the inputs too: ``damage`` compares them. What no launch has been
-        given yet, and the host did not fill, is as fresh from the allocator.
+        The device hands back every buffer, including the inputs: ``damage`` compares them. A buffer that no earlier
+        launch received and the host did not fill counts as uninitialised.
         """
         arguments = tuple(self._argument(name) for name in parameters)
         self._written |= {it.name for it in buffers_of(arguments) if it.output}
@@ -310,12 +312,12 @@ class Trial:
 
     @property
     def answer(self) -> Array:
-        """The answer as the kernels left it, (M, N), as stored; a batch is stacked."""
+        """Return the answer as the kernels left it, (M, N), as stored; a batch is stacked."""
         layout = self.problem.answer
         return _stacked(layout.matrix(self.arrays[layout.name]))
 
     def damage(self) -> tuple[Finding, ...]:
-        """What kernels overwrote and must not: the inputs, and the gaps between the lines of what they write."""
+        """Report writes that are not allowed: to the inputs, and to the gaps between the lines of outputs."""
         findings = []
         for layout in self.problem.layouts.values():
             before, after = self.problem.arrays[layout.name], self.arrays[layout.name]
@@ -346,7 +348,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class Overwritten(Details):
-    """Of an input that kernels changed: how many elements, which is the first, and what they may write."""
+    """An input that kernels changed: how many elements, the first one, and what kernels may write."""
 
     name: str
     elements: int
@@ -356,8 +358,8 @@ class Overwritten(Details):
 
 @dataclass(frozen=True)
 class RowOverrun(Details):
-    """Of what was written between the rows (or columns) of a buffer: the first such place, ``across`` them and
-    ``along`` one of them, which are ``length`` long and ``leading`` apart."""
+    """A write between the rows (or columns) of a buffer: the first such place, ``across`` the lines and ``along`` one
+    of them. Lines are ``length`` long and ``leading`` apart."""
 
     name: str
     elements: int
@@ -383,7 +385,8 @@ class Guarded:
         self.inner[...] = array
 
     def damage(self) -> Finding | None:
-        """The guard byte nearest to the array that was overwritten, as an access out of bounds."""
+        """Return the overwritten guard byte nearest to the array, as an access out of bounds; None if all are
+        intact."""
         size = self.inner.nbytes
         before = np.flatnonzero(self.padded[:GUARD_BYTES] != GUARD_BYTE)
         after = np.flatnonzero(self.padded[GUARD_BYTES + size :] != GUARD_BYTE)

@@ -1,7 +1,7 @@
 """A kernel traced at two depths K, from which its time at any shape follows: ``Profile``.
 
-Everything that a block does is a straight line in K once its loop is under way. So two short traces are enough: one
-block's work, and how long one multiprocessor takes for several blocks at once, are read off the line through both.
+The work of a block is linear in K after its main loop has started. Two short traces are therefore enough: one block's
+work, and the time of one multiprocessor for several resident blocks, are extrapolated from both.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     from gemm_lessons.engine.ptx.records import Kernel
     from gemm_lessons.engine.sass.trace import Trace
 
-MODEL = 14  # of the timeline; another number forgets what is kept on disk
-DEPTH = 64  # K of the shorter trace, at least: eight tiles of 8, one of 64; double buffering repeats itself every 32
-TILES = 8  # of the shorter trace of a kernel with cp.async, so that its pipeline is full
-# The longer trace is of twice that K; where blocks share out K tiles and have few of them, of so much: each begins and
-# ends in the middle of a tile, and how many such ends a short share has depends on where it is cut.
+MODEL = 14  # version of the timeline; a new number invalidates the cache on disk
+DEPTH = 64  # least K of the shorter trace: eight tiles of 8, one of 64; double buffering repeats itself every 32
+TILES = 8  # K tiles of the shorter trace of a kernel with cp.async, so that its pipeline is full
+# The longer trace has twice that K, or this factor where blocks divide K tiles and have few of them: each begins and
+# ends in the middle of a tile, and the number of such ends in a short share depends on where it is cut.
 FURTHER = 4
 
 Traces = tuple[tuple[int, "Trace"], tuple[int, "Trace"]]  # (K, trace), shorter first
@@ -41,10 +41,10 @@ Traces = tuple[tuple[int, "Trace"], tuple[int, "Trace"]]  # (K, trace), shorter 
 
 @dataclass(frozen=True)
 class Movement:
-    """What a launch has to move and to do on any shape. ``read`` and ``written``: bytes of its buffers, each once.
+    """What a launch must move and compute on any shape. ``read`` and ``written``: bytes of its buffers, each once.
 
-    ``left``, ``right``, ``target``: bytes of an element of A, B and C, of a launch that multiplies tiles of A and B;
-    ``tiled`` False: of one that does not, like a reduction, and reads each of its bytes once.
+    ``left``, ``right``, ``target``: bytes per element of A, B and C, for a launch that multiplies tiles of A and B.
+    ``tiled`` is False for a launch without tiles, such as a reduction, which reads each of its bytes once.
     """
 
     read: Callable[[Shape], float]
@@ -64,12 +64,12 @@ PLAIN = Movement(
 
 @dataclass(frozen=True)
 class Subject:
-    """What to trace: a kernel, how it is launched on any shape, and what it has to move there.
+    """What to trace: a kernel, its launch on any shape, and its data movement there.
 
-    ``parsed`` gives its PTX, which is read only when there is no trace yet; ``arguments_at`` fresh arguments, whose
-    values do not matter. ``sharing``, of a launch whose grid does not grow with M and N: the timed shape, and how many
-    blocks share out its K tiles; None where a block has a tile of C. ``staying``: so many blocks at most, each of which
-    goes on to other tiles; 0 where there are as many as tiles.
+    ``parsed`` gives its PTX, which is read only when there is no trace yet; ``arguments_at`` gives fresh arguments,
+    whose values do not matter. ``sharing``, for a launch whose grid does not grow with M and N: the timed shape, and
+    the number of blocks that divide its K tiles; None where each block has a tile of C. ``staying``: the most blocks of
+    a launch whose blocks continue with other tiles; 0 where there is one block per tile.
     """
 
     compiled: Compiled
@@ -85,16 +85,16 @@ class Subject:
 
 @dataclass(frozen=True)
 class Work:
-    """What one thread block asks of memory, on average."""
+    """Memory requests of one thread block, on average."""
 
     shared_wavefronts: float
-    global_lines: float  # 128-byte lines that its global requests touch, one by one
+    global_lines: float  # 128-byte lines of its global requests, counted per request
     global_bytes: float  # sectors x 32, loads and stores
-    products: float = 0.0  # instructions of the tensor cores, but those of fp64
+    products: float = 0.0  # instructions of the tensor cores, except fp64 ones
 
     @classmethod
     def of(cls, trace: Trace) -> Work:
-        """One block's share of a trace."""
+        """Return one block's share of a trace."""
         from gemm_lessons.engine.sass.trace import Traffic
 
         some = [touch for warp in trace.warps for _, touch in warp if touch is not None]
@@ -109,40 +109,41 @@ class Work:
         )
 
     def toward(self, other: Work, distance: float) -> Work:
-        """On the straight line from this (distance 0) to ``other`` (1) and beyond; nowhere below zero."""
+        """Extrapolate linearly from this work (distance 0) to ``other`` (1) and beyond; never below zero."""
         pairs = ((getattr(self, field.name), getattr(other, field.name)) for field in fields(self))
         return Work(*(max(here + distance * (there - here), 0.0) for here, there in pairs))
 
 
 @dataclass(frozen=True)
 class Span:
-    """Clocks of one multiprocessor for some blocks at once: ``fixed + per_k * K``. ``units``: the same of each unit, in
-    which it works."""
+    """Clocks of one multiprocessor for several resident blocks: ``fixed + per_k * K``. ``units``: the same for the
+    clocks in which each unit is busy."""
 
     fixed: float
     per_k: float
     units: Mapping[str, tuple[float, float]]
 
     def clocks(self, k: int) -> float:
-        """At K = k."""
+        """Return the clocks at K = k."""
         return max(self.fixed + self.per_k * k, 1.0)
 
     def working(self, k: int) -> dict[str, float]:
-        """Clocks in which each unit works, at K = k."""
+        """Return the clocks in which each unit is busy, at K = k."""
         return {unit: max(fixed + per_k * k, 0.0) for unit, (fixed, per_k) in self.units.items()}
 
     @property
     def busy(self) -> dict[str, float]:
-        """The share of the time in which each unit works, once the loop is under way."""
+        """Return the busy fraction of each unit in the main loop."""
         return {unit: per_k / self.per_k for unit, (_, per_k) in self.units.items()}
 
 
 class Profile:
-    """How a kernel is launched, and its traces: made when they are first needed, and what follows from them kept.
+    """A kernel's launch and its traces, which are made on demand and memoised together with what follows from them.
 
-    ``blocks_per_sm``: resident, from the occupancy; ``tile_rows`` x ``tile_cols``: of C, per block, or ``shared`` out
-    among the blocks, or one after the other of ``staying`` blocks, whose first has two in the trace ``twice``. ``key``
-    names the traces for the cache on disk; None keeps nothing there.
+    ``blocks_per_sm``: resident blocks, from the occupancy. ``tile_rows`` x ``tile_cols``: the tile of C of a block;
+    ``shared``: blocks divide the K tiles of a tile; ``staying``: blocks compute several tiles in turn, and the first
+    block has two of them in the trace ``twice``. ``key`` names the traces in the cache on disk; None disables that
+    cache.
     """
 
     def __init__(
@@ -168,21 +169,21 @@ class Profile:
 
     @property
     def traces(self) -> Traces:
-        """Both traces, with ``blocks_per_sm`` blocks."""
+        """Return both traces, with ``blocks_per_sm`` blocks."""
         if self._traces is None:
             self._traces = self._tracer()
         return self._traces
 
     def work(self, k: int) -> Work:
-        """One block's work at K = k."""
+        """Return one block's work at K = k."""
         if "work" not in self._kept:
             self._keep("work", [(depth, list(asdict(Work.of(trace)).values())) for depth, trace in self.traces])
         (k0, first), (k1, second) = self._kept["work"]
         return Work(*first).toward(Work(*second), (k - k0) / (k1 - k0))
 
     def span(self, blocks: int, gpu: GpuSpec, *, together: bool = False) -> Span:
-        """One multiprocessor of ``gpu`` with ``blocks`` resident blocks, at most ``blocks_per_sm``. ``together``: with
-        which the launch starts."""
+        """Return the clocks of one multiprocessor of ``gpu`` with ``blocks`` resident blocks, at most
+        ``blocks_per_sm``. ``together``: all of them start at once, as at the start of the launch."""
         name = f"{'together ' if together else ''}{blocks} {gpu} {pipes_of(gpu)}"
         if name not in self._kept:
             (k0, _), (k1, _) = self.traces
@@ -198,8 +199,8 @@ class Profile:
         return Span(fixed, per_k, {unit: (start, each) for unit, (start, each) in units.items()})
 
     def overlap(self, gpu: GpuSpec) -> float:
-        """Clocks of one multiprocessor that a full wave of blocks saves because the blocks before it do not all end at
-        once: it loads and multiplies while they store."""
+        """Return the clocks of one multiprocessor that a full wave of blocks saves because the blocks before it end at
+        different times: new blocks load and multiply while others store."""
         name = f"overlap {gpu} {pipes_of(gpu)}"
         if name not in self._kept:
             from gemm_lessons.engine.estimate.timeline import play
@@ -213,8 +214,8 @@ class Profile:
         return float(self._kept[name])
 
     def _play(self, number: int, blocks: int, gpu: GpuSpec, *, together: bool = False) -> Played:
-        """One wave of a trace, played once: a block alone is the same in each launch, and what overlaps is asked of
-        it, too."""
+        """Play one wave of a trace, memoised: launches share the time of a single block, and ``overlap`` needs it
+        too."""
         from gemm_lessons.engine.estimate.timeline import play, uneven
 
         _, trace = self.traces[number]
@@ -231,8 +232,8 @@ class Profile:
 
 
 def profile_of(subject: Subject, blocks_per_sm: int) -> Profile | None:
-    """The profile of a kernel; None when its machine code cannot be followed, or needs units whose rates the model does
-    not know (wgmma, bulk copies without a tensor map)."""
+    """Return the profile of a kernel; None when its machine code cannot be followed, or uses units whose rates the
+    model does not know (wgmma, bulk copies without a tensor map)."""
     from gemm_lessons.engine.estimate.items import BOX, unknown_units
     from gemm_lessons.engine.sass import Uncountable
     from gemm_lessons.engine.sass.trace import traceable

@@ -1,10 +1,10 @@
-"""How far off an honest kernel may be where a formula has more than products and sums: a bound beside each value.
+"""Error bounds for formulas with functions: every value carries a bound on its rounding error.
 
 Each operation takes values with an absolute bound on their error, and gives its own value with one (running error
 analysis; Higham, "Accuracy and Stability of Numerical Algorithms", section 3.3). u is the unit roundoff, e_x the bound
 of x, and a computed result is ``(1 + d) f(...) + t``, |d| <= r u, |t| <= the smallest normal number, since flushing
 what is smaller to 0 is an option of the compiler. So each operation adds ``r u (|f| + e) + smallest`` to the error e
-that its operands bring:
+of its operands:
 
     x + y, x - y        e_x + e_y                                   r = 1
     x * y               |x| e_y + |y| e_x + e_x e_y                 r = 1
@@ -20,7 +20,7 @@ that its operands bring:
 Each line is the largest change of f while its operands move by their errors: exact for +, -, *, /, exp, log and sqrt,
 whose slopes are largest at an end of the interval; of tanh the largest slope times the error. exp turns the absolute
 error of x into a relative one, which is why exp(x - max) of a number far below max may be off by |x - max| roundings.
-``formula.roundings`` says how many of a sum add up; divided by 1 - r u, they hold the terms of higher order, too.
+``formula.roundings`` bounds the roundings of a sum; division by 1 - r u covers the terms of higher order.
 
 ulp errors are the largest of CUDA's programming guide ("Mathematical functions", all releases from 11 to 13), against
 the correctly rounded result: half an ulp more against the true one, and an ulp is 2 u at most. A constant that the type
@@ -46,28 +46,28 @@ DIVISION_ROUNDINGS = 2
 
 @dataclass(frozen=True)
 class Arithmetic:
-    """The type that kernels compute in: unit roundoff, and the smallest normal number."""
+    """The type that kernels compute in: its unit roundoff and its smallest normal number."""
 
     unit: float
     smallest: float
 
     def several(self, count: float) -> float:
-        """What so many roundings add up to, relative to what is rounded."""
+        """Return the accumulated relative error of so many roundings."""
         return count * self.unit / (1 - count * self.unit)
 
     def rounded(self, value: Array, error: Array, count: int) -> Value:
-        """A result that its operands put off by ``error``, rounded itself."""
+        """Return a rounded result whose operands contribute ``error``."""
         return bounded(value, error + self.several(count) * (np.abs(value) + error) + self.smallest)
 
 
 def bounded(value: Array, error: Array) -> Value:
-    """A value with the bound of its error."""
+    """Return a value with its error bound."""
     return Value(value, np.abs(value), error=error)
 
 
 def evaluate(formula: Formula, values: Mapping[str, Value], product: Value | None, kind: Arithmetic) -> Value:
-    """A formula in float64, with what rounding in ``kind`` may do to it. ``product`` stands for the product of
-    matrices, if it is given."""
+    """Evaluate a formula in float64, with the error bound of rounding in ``kind``. ``product`` replaces the matrix
+    product if it is given."""
     if not formula.has_functions:
         return formula.value(values, product)
     with np.errstate(all="ignore"):  # infinite values and errors are refused elsewhere, or tolerate anything
@@ -105,7 +105,7 @@ class _Evaluation:
         return found.value, found.error
 
     def known(self, given: Value) -> Value:
-        """Of outside: an input is exact; a product has the bound of its sums."""
+        """Return a value from outside with its bound: an input is exact, a product has the bound of its sums."""
         if given.error is not None:
             return given
         return bounded(given.value, self.kind.several(given.terms) * given.magnitude)
@@ -149,7 +149,7 @@ class _Evaluation:
 
 
 FUNCTIONS: Mapping[str, Callable[[Array], Array]] = {"exp": np.exp, "log": np.log, "tanh": np.tanh, "sqrt": np.sqrt}
-# How far f(x) moves at most while x moves by its error: of x, the error and f(x).
+# The largest change of f(x) while x moves by its error, as a function of x, the error and f(x).
 SPREAD: Mapping[str, Callable[[Array, Array, Array], Array]] = {
     "exp": lambda x, error, value: value * np.expm1(error),
     "log": lambda x, error, value: np.where(error < x, -np.log1p(-error / x), np.inf),

@@ -1,4 +1,4 @@
-"""Sizes of a product, the tile that a block computes, and which shapes a kernel accepts."""
+"""The sizes of a product, the tile of a block, and the shapes that a kernel accepts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gemm_lessons.gemm.data import LAYOUTS, SIZES
 
 
 class ShapeError(ValueError):
-    """A shape that the lesson's contract does not allow; the message says which shapes are."""
+    """A shape that the lesson's contract does not allow; the message names the allowed shapes."""
 
 
 @dataclass(frozen=True, order=True)
@@ -20,34 +20,34 @@ class Shape:
     m: int
     n: int
     k: int
-    layout: str = field(default=LAYOUTS[0], kw_only=True)  # of A and B in memory, where a lesson takes several
+    layout: str = field(default=LAYOUTS[0], kw_only=True)  # of A and B in memory, for a lesson with several layouts
 
     def __str__(self) -> str:
         return f"{self.m}x{self.n}x{self.k}" + f" {self.layout}" * (self.layout != LAYOUTS[0])
 
     @property
     def names(self) -> dict[str, Number]:
-        """``{"M": m, "N": n, "K": k}``, as the expressions of lesson.toml call them."""
+        """Return ``{"M": m, "N": n, "K": k}``, the names in expressions of lesson.toml."""
         return {"M": self.m, "N": self.n, "K": self.k}
 
 
 @dataclass(frozen=True)
 class Tile:
-    """Tile sizes by name (``BM``, ``BN``, ...): the single source, handed to the kernel as ``-DBM=...``."""
+    """Tile sizes by name (``BM``, ``BN``, ...). The kernel receives them as ``-DBM=...``."""
 
     sizes: tuple[tuple[str, int], ...] = ()
 
     @property
     def defines(self) -> dict[str, int]:
-        """The sizes as ``{"BM": 32, ...}``."""
+        """Return the sizes as ``{"BM": 32, ...}``."""
         return dict(self.sizes)
 
 
 @dataclass(frozen=True)
 class Shapes:
-    """The shape contract: what M, N and K must be multiples of, the shapes to check, the one to count on, the layouts
-    of A and B that may be, the largest M, N and K, by name, where there is one, and the shape that times in the table
-    are for, where the lesson is about small or narrow ones."""
+    """The shape contract: the factors that M, N and K must be multiples of, the shapes to check, the shape to count on,
+    the accepted layouts of A and B, the largest M, N and K by name (if limited), and the shape of the times in the
+    table for lessons about small or narrow shapes."""
 
     multiple_of: Shape
     check: tuple[Shape, ...]
@@ -57,12 +57,12 @@ class Shapes:
     timed: Shape | None = None
 
     def laid(self, layout: str) -> Shapes:
-        """The same shapes, all in this layout."""
+        """Return the same shapes, all in this layout."""
         check = tuple(dict.fromkeys(replace(shape, layout=layout) for shape in self.check))
         return replace(self, check=check, count=replace(self.count, layout=layout))
 
     def refusal(self, shape: Shape) -> str | None:
-        """Why this shape is not allowed, or ``None`` when it is."""
+        """Return why this shape is not allowed, or ``None`` when it is."""
         wrong = []
         if shape.layout not in self.layouts:
             wrong.append(f"A and B lie as {shape.layout}, and it takes {', '.join(self.layouts)}")
@@ -79,18 +79,18 @@ class Shapes:
 
 
 def astuple(shape: Shape) -> tuple[int, int, int]:
-    """``(m, n, k)`` of a shape."""
+    """Return ``(m, n, k)`` of a shape."""
     return shape.m, shape.n, shape.k
 
 
 def transposed(layout: str) -> dict[str, int]:
-    """``trans_a`` and ``trans_b``: 1 for a factor that lies as its transpose."""
+    """Return ``trans_a`` and ``trans_b``: 1 for a factor that is stored transposed."""
     return {f"trans_{name.lower()}": int(letter == "T") for name, letter in zip("AB", layout, strict=True)}
 
 
 @dataclass(frozen=True)
 class TileSizes:
-    """The block tile of C and the depth of a K tile, as far as the lesson has them (else 1)."""
+    """The block tile of C and the depth of a K tile; 1 for each that the lesson lacks."""
 
     rows: int = 1
     cols: int = 1

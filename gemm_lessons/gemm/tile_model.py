@@ -1,7 +1,7 @@
-"""Tile sizes from a GPU's data sheet alone, before there is a kernel: what registers, shared memory and DRAM allow.
+"""Tile sizes from a GPU's data sheet alone: what registers, shared memory and DRAM allow.
 
-The model of G. Tan and others, "Fast Implementation of DGEMM on Fermi GPU", SC 2011. It counts what each thread reads,
-so that lanes that share a word count it each.
+The model is from G. Tan and others, "Fast Implementation of DGEMM on Fermi GPU", SC 2011. It counts the reads of each
+thread, so a word that several lanes share counts once for each lane.
 """
 
 from __future__ import annotations
@@ -12,84 +12,84 @@ from gemm_lessons.engine.hardware.sheets import GpuSpec
 from gemm_lessons.engine.records.frozen import dataclass
 
 REGISTER = 4  # bytes
-OTHER_REGISTERS = 15  # of a thread, for addresses and what is on its way: what the paper had left
-SIDE = 16  # threads of a block's row and column
-DEEPEST = 16  # k of a tile; more hides no more latency
+OTHER_REGISTERS = 15  # per thread, for addresses and data in flight: the paper's number
+SIDE = 16  # threads along each side of a block
+DEEPEST = 16  # k of a tile; a larger value hides no more latency
 BUFFERS = 2
-# Multiply-adds in fp64 of a multiprocessor and clock: CUDA C++ Programming Guide, "Arithmetic Instructions".
+# Multiply-adds in fp64 per multiprocessor and clock: CUDA C++ Programming Guide, "Arithmetic Instructions".
 FP64_LANES: Mapping[str, int] = {"sm_60": 32, "sm_70": 32, "sm_75": 2, "sm_80": 32, "sm_86": 2, "sm_89": 2, "sm_90": 64}
 
 
 @dataclass(frozen=True)
 class TileModel:
-    """The bounds for one type of numbers on one GPU, and the smallest square tiles within them: none where shared
-    memory asks for more than registers hold."""
+    """The bounds for one element type on one GPU, and the smallest square tiles within them. There are none where
+    shared memory bandwidth requires more than the registers hold."""
 
     gpu: GpuSpec
     word: int  # bytes of a number
-    lanes: int  # multiply-adds of a multiprocessor and clock
+    lanes: int  # multiply-adds per multiprocessor and clock
 
     @property
     def flops(self) -> float:
-        """Peak, per second."""
+        """Return the peak in operations per second."""
         return 2 * self.gpu.sms * self.lanes * self.gpu.clock_hz
 
     @property
     def shared_bytes_per_s(self) -> float:
-        """Out of the shared memory of all multiprocessors."""
+        """Return the bandwidth of the shared memory of all multiprocessors."""
         return self.gpu.bytes_per_clock * self.gpu.sms * self.gpu.clock_hz
 
     @property
     def least_block(self) -> float:
-        """Rows and columns of a block's tile, so that DRAM is fast enough."""
+        """Return the least rows and columns of a block tile at which DRAM is fast enough."""
         return self.flops * self.word / self.gpu.dram_bytes_per_s
 
     @property
     def least_thread(self) -> float:
-        """Rows and columns of a thread's tile, so that shared memory is fast enough."""
+        """Return the least rows and columns of a thread tile at which shared memory is fast enough."""
         return self.flops * self.word / self.shared_bytes_per_s
 
     def registers(self, side: int) -> int:
-        """Of a thread's tile: its sums, a column and a row of factors."""
+        """Count the registers of a thread tile: its accumulators, and a column and a row of factors."""
         return self.word // REGISTER * (side * side + 2 * side)
 
     @property
     def most_registers(self) -> int:
-        """That a tile may take."""
+        """Return the registers available to a thread tile."""
         return self.gpu.registers_per_thread - OTHER_REGISTERS
 
     @property
     def thread(self) -> int | None:
-        """Rows and columns of a thread's tile: the smallest power of 2."""
+        """Return the rows and columns of a thread tile: the smallest sufficient power of 2."""
         side = _power(self.least_thread)
         return side if self.registers(side) <= self.most_registers else None
 
     @property
     def block(self) -> int | None:
-        """Rows and columns of the tile of 256 threads, or of more where DRAM asks for it."""
+        """Return the rows and columns of the block tile of 256 threads, or a larger tile where DRAM requires one."""
         return None if self.thread is None else max(SIDE * self.thread, _power(self.least_block))
 
     @property
     def depth(self) -> int:
-        """k of a tile: the largest power of 2 up to 16 of which two buffers fit."""
+        """Return k of a tile: the largest power of 2 up to 16 at which two buffers fit."""
         depth = DEEPEST
         while depth > 1 and self.shared_bytes(depth) > self.gpu.shared_bytes_per_block:
             depth //= 2
         return depth
 
     def shared_bytes(self, depth: int) -> int:
-        """Of a block with two buffers."""
+        """Return the shared memory of a block with two buffers."""
         return BUFFERS * 2 * (self.block or 0) * depth * self.word
 
 
 def tile_model(gpu: GpuSpec, element: str) -> TileModel | None:
-    """The model for float32 or float64; None for another type, or where the rate is not known."""
+    """Return the model for float32 or float64; None for another type, or where the rate is unknown."""
     lanes = {"float32": gpu.lanes_per_sm, "float64": FP64_LANES.get(gpu.arch)}.get(element)
     return None if lanes is None else TileModel(gpu, 8 if element == "float64" else 4, lanes)
 
 
 def _power(least: float) -> int:
-    """The smallest power of 2 from here on; a peak is not known to a thousandth."""
+    """Return the next power of 2, with a tolerance: a peak is not known to a thousandth."""
     side = 1
     while side < least * 0.999:
         side *= 2

@@ -1,4 +1,4 @@
-"""Traced warps + a GPU's data sheet -> how long a launch would take there, and what limits it. Always an estimate.
+"""Estimate a launch's time and bottleneck on a GPU from traced warps and the GPU's data sheet.
 
     SM(n) = clocks that one multiprocessor takes for n resident blocks, played by ``timeline``: a line in K
     n     = blocks of the fullest multiprocessor; R of them fit at once: n = waves * R + rest
@@ -45,14 +45,14 @@ __all__ = [
     "profile_of",
 ]
 
-L2_SHARE = 0.8  # of the L2 cache that the operands can count on
-SHORT = 0.02  # of a block's time that begins and ends it; below that nobody asks how the next one overlaps with it
+L2_SHARE = 0.8  # usable fraction of the L2 cache for operands
+SHORT = 0.02  # fraction of a block's time outside the main loop; below this, overlap with the next block is ignored
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """An estimated launch. ``parts`` are microseconds: of each unit, as if it were the only limit; ``latency``, of the
-    multiprocessor with all its waiting. ``limiter`` is the name of the one that decides: issue, fp32, tensor, fp64,
+    """An estimated launch. ``parts`` are microseconds: for each unit, the time if it were the only limit; ``latency``,
+    the time of the multiprocessor including stalls. ``limiter`` names the bottleneck: issue, fp32, tensor, fp64,
     shared, l1, l2, dram, latency or launch."""
 
     gpu: str
@@ -64,14 +64,15 @@ class Estimate:
 
 
 def estimate_at(profile: Profile, shape: Shape, grid: tuple[int, int, int], gpu: GpuSpec) -> Estimate:
-    """The time of a launch of ``grid`` blocks on ``gpu`` for ``shape``; see the module's text for the model."""
+    """Return the time of a launch of ``grid`` blocks on ``gpu`` for ``shape``; the module's docstring states the
+    model."""
     blocks = grid[0] * grid[1] * grid[2]
     resident = profile.blocks_per_sm
     tiled = _tiled(profile, shape, grid)
-    turns = math.ceil(math.prod(tiled) / blocks) if profile.staying else 1  # tiles of a block, one after the other
+    turns = math.ceil(math.prod(tiled) / blocks) if profile.staying else 1  # tiles of a block, computed in turn
     per_sm = math.ceil(blocks / gpu.sms) * turns
     waves, rest = divmod(per_sm, resident)
-    cut = 0.0  # of K: the share of the last round
+    cut = 0.0  # of K: the fraction in the last wave
     if profile.shared and blocks > resident * gpu.sms:
         rounds = tiled[0] * tiled[1] / (resident * gpu.sms)
         waves, rest, cut = int(rounds), 0, rounds % 1
@@ -89,7 +90,7 @@ def estimate_at(profile: Profile, shape: Shape, grid: tuple[int, int, int], gpu:
         for name, clocks in {**span.working(depth), "latency": span.clocks(depth)}.items():
             parts[name] = parts.get(name, 0.0) + times * clocks / microsecond
     busiest = max((name for name in parts if name != "latency"), key=lambda name: parts[name])
-    between = sum(times for times, _, _ in spans) - 1  # times that blocks move up
+    between = sum(times for times, _, _ in spans) - 1  # times that a block replaces one that ended
     short = spans[0][1].fixed > SHORT * spans[0][1].clocks(shape.k)
     if between and (short or profile.staying):
         parts["latency"] -= between * profile.overlap(gpu) / microsecond
@@ -105,13 +106,13 @@ def estimate_at(profile: Profile, shape: Shape, grid: tuple[int, int, int], gpu:
 
 @dataclass(frozen=True)
 class Estimator:
-    """Estimates for any shape: the profile of each launch, and their grids."""
+    """Estimates for any shape, from the profile of each launch and its grid."""
 
     profiles: tuple[Profile, ...]
     grids_at: Callable[[Shape], Sequence[Grid]]
 
     def at(self, shape: Shape, gpu: GpuSpec) -> Estimate:
-        """The time of all launches, one after the other."""
+        """Return the time of all launches in sequence."""
         launches = zip(self.profiles, self.grids_at(shape), strict=True)
         return in_a_row([estimate_at(profile, shape, grid.grid, gpu) for profile, grid in launches])
 
@@ -119,8 +120,8 @@ class Estimator:
 def estimator_for(
     subjects: Sequence[Subject], grids_at: Callable[[Shape], Sequence[Grid]], gpu: GpuSpec
 ) -> Estimator | tuple[str, ...]:
-    """Estimates of launches that follow each other, one subject each; or the machine instructions whose times on
-    ``gpu`` are not known, such as UTMALDG: none where no block fits on a multiprocessor, or beyond the model."""
+    """Return estimates of consecutive launches, one subject each; or the machine instructions whose times on ``gpu``
+    are unknown, such as UTMALDG. The tuple is empty where no block fits on a multiprocessor, or beyond the model."""
     from gemm_lessons.engine.estimate.items import unknown_units
 
     unknown: set[str] = set().union(*(unknown_units(it.compiled.sass, gpu) for it in subjects))
@@ -138,7 +139,7 @@ def estimator_for(
 
 
 def in_a_row(estimates: Sequence[Estimate]) -> Estimate:
-    """Launches that follow each other, as one: the limiter is that of the longest."""
+    """Combine consecutive launches into one estimate; the limiter is that of the longest."""
     if len(estimates) == 1:
         return estimates[0]
     longest = max(estimates, key=lambda one: one.time_us)
@@ -150,7 +151,8 @@ def in_a_row(estimates: Sequence[Estimate]) -> Estimate:
 
 
 def _tiled(profile: Profile, shape: Shape, grid: tuple[int, int, int]) -> tuple[int, int, int]:
-    """The grid with a block for each tile of C, or several along z; about as many where they share out the K tiles."""
+    """Return the grid with one block per tile of C (or several along z); about as many where blocks divide the K
+    tiles."""
     if not profile.shared and not profile.staying:
         return grid
     cols, rows = math.ceil(shape.n / profile.tile_cols), math.ceil(shape.m / profile.tile_rows)
@@ -158,7 +160,7 @@ def _tiled(profile: Profile, shape: Shape, grid: tuple[int, int, int]) -> tuple[
 
 
 def _l2_bytes(profile: Profile, sectors: float, shape: Shape, grid: tuple[int, int, int]) -> float:
-    """Of all blocks, whose ``sectors`` are so many bytes."""
+    """Return the L2 bytes of all blocks, which request this many bytes of ``sectors``."""
     rows, cols, traffic = profile.tile_rows, profile.tile_cols, profile.traffic
     if not traffic.tiled:
         return sectors
@@ -168,7 +170,8 @@ def _l2_bytes(profile: Profile, sectors: float, shape: Shape, grid: tuple[int, i
 
 
 def _dram_bytes(profile: Profile, shape: Shape, grid: tuple[int, int, int], in_flight: int, l2_bytes: float) -> float:
-    """Bytes between L2 and DRAM. Blocks start in the order of x, then y, then z; ``in_flight`` of them run together."""
+    """Return the bytes between L2 and DRAM. Blocks start in the order of x, then y, then z; ``in_flight`` of them are
+    resident together."""
     traffic = profile.traffic
     operands, c = traffic.read(shape), traffic.written(shape)
     if not traffic.tiled or operands <= L2_SHARE * l2_bytes:

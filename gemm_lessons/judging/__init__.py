@@ -1,1 +1,1 @@
-"""An answer and its counters -> a verdict, the mistake that it looks like, hints."""
+"""Turn an answer and its counters into a verdict, a recognised mistake and hints."""

@@ -1,6 +1,5 @@
-"""The product is right, and what comes after it is not: a scalar or the bias left out, for all columns or for some,
-relu too early, alpha times more than the product, another column's bias.
-"""
+"""Mistakes in the epilogue of a right product: a scalar or the bias left out, in all columns or in some; relu applied
+too early; alpha applied to more than the product; the bias of another column."""
 
 from __future__ import annotations
 
@@ -15,12 +14,12 @@ from gemm_lessons.judging.told import Facts
 from gemm_lessons.judging.wrong_answer import Array, Made, Transformation, Wrong, numbers
 
 NEUTRAL = {"alpha": 1.0, "beta": 0.0, "bias": 0.0}
-AT_ONCE = (2, 4)  # columns that an access takes
+AT_ONCE = (2, 4)  # columns of one vector access
 
 
 def left_out(name: str, value: float | None = None) -> Transformation:
-    """The formula without a scalar or the bias, or with this value of it. Facts: ``left_out``, the ``formula``, and the
-    name of the ``answer``."""
+    """Return a transformation: the formula without a scalar or the bias, or with this value of it. Facts: ``left_out``,
+    the ``formula``, and the name of the ``answer``."""
 
     def made(it: Wrong) -> Iterator[Made]:
         formula = it.problem.data.formula
@@ -32,7 +31,7 @@ def left_out(name: str, value: float | None = None) -> Transformation:
 
 
 def left_out_in_part(name: str) -> Transformation:
-    """It was left out in those of every ``width`` columns that are wrong (``columns``), and in the others not."""
+    """Return a transformation: the term is left out only in the wrong ones (``columns``) of every ``width`` columns."""
 
     def made(it: Wrong) -> Iterator[Made]:
         if "bias" not in it.problem.data.formula.names or (other := _without(it, name)) is None:
@@ -57,7 +56,8 @@ def _without(it: Wrong, name: str) -> Value | None:
 
 
 def other_bias(column: Callable[[Array, int], Array | None], width: int = 0) -> Transformation:
-    """Each column got the bias of another ``column``, of these columns and the width of a tile."""
+    """Return a transformation: each column has the bias of another ``column``, computed from these columns and the
+    width of a tile."""
 
     def made(it: Wrong) -> Iterator[Made]:
         if (bias := _bias(it)) is not None and (found := column(np.arange(bias.size), it.tiles.cols)) is not None:
@@ -67,24 +67,24 @@ def other_bias(column: Callable[[Array, int], Array | None], width: int = 0) -> 
 
 
 def in_the_tile(col: Array, tile: int) -> Array | None:
-    """The column inside the tile."""
+    """Return the column inside the tile."""
     return col % tile if 1 < tile < col.size else None
 
 
 def first_of(width: int) -> Callable[[Array, int], Array]:
-    """The first of every ``width`` columns."""
+    """Return a function that gives the first of every ``width`` columns."""
     return lambda col, tile: col // width * width
 
 
 def bias_by_row(it: Wrong) -> Iterator[Made]:
-    """Each row got a bias, by its number."""
+    """Each row has a bias, chosen by its row number."""
     rows, cols = it.got.shape
     if rows <= cols and (bias := _bias(it)) is not None:
         yield it.made(_with_bias(it, bias[:rows, None]))
 
 
 def _bias(it: Wrong) -> Array | None:
-    """One number for each column."""
+    """Return the bias, one number for each column."""
     if "bias" not in it.problem.data.formula.names:
         return None
     bias = it.problem.values["bias"].value
@@ -96,7 +96,8 @@ def _with_bias(it: Wrong, bias: Array) -> Value:
 
 
 def other_formula(kind: str) -> Transformation:
-    """Another formula was computed, of this kind. Facts: the ``formula``, the ``other``, what moved in it."""
+    """Return a transformation: another formula of this kind was computed. Facts: the ``formula``, the ``other``, and
+    what moved in it."""
 
     def made(it: Wrong) -> Iterator[Made]:
         formula = it.problem.data.formula
@@ -108,9 +109,9 @@ def other_formula(kind: str) -> Transformation:
 
 
 def _misread(formula: Formula) -> Iterator[tuple[str, Formula, Facts]]:
-    """Other formulas that one may have computed instead: of which kind, the formula, what moved in it.
+    """Yield formulas that a kernel may have computed instead: the kind, the formula, and what moved in it.
 
-    relu: it is left out; early: it comes before a ``term`` is added; alpha: it multiplies other ``terms``, too.
+    relu: it is left out; early: it is applied before a ``term`` is added; alpha: it multiplies other ``terms``, too.
     """
     tree = ast.parse(formula.text.partition("=")[2].strip(), mode="eval").body
 
@@ -133,7 +134,7 @@ def _misread(formula: Formula) -> Iterator[tuple[str, Formula, Facts]]:
 
 
 def _scaled(terms: Sequence[ast.expr]) -> Iterator[tuple[ast.expr, tuple[str, ...]]]:
-    """alpha times one of the other terms, too, or times all."""
+    """Yield formulas in which alpha multiplies one of the other terms too, or all terms."""
     for i, term in enumerate(terms):
         match term:
             case ast.BinOp(left=ast.Name(id="alpha") as alpha, op=ast.Mult(), right=product):

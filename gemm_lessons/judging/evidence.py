@@ -1,6 +1,6 @@
-"""What is known about one kernel, in three records: what was built, what was checked, how fast it is.
+"""Everything known about one kernel, in three records: the build, the checks and the speed.
 
-Each step of a run takes the records before it and makes the next one; hints and reports read them.
+Each step of a run takes the earlier records and makes the next one; hints and reports read them.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Built:
-    """A kernel as the compiler made it. ``occupancies``, of its launches, are those of the GPU that times are for; none
-    where it is not compiled for that one."""
+    """A kernel as the compiler built it. ``occupancies`` of its launches are for the GPU of the times; empty where it
+    is not compiled for that GPU."""
 
-    lesson: Lesson  # whose kernel it is: its launches, tile and data
+    lesson: Lesson  # the lesson of the kernel: its launches, tile and data
     code: Binaries
     occupancies: tuple[Occupancy, ...] = ()
     may_overrun: bool = False  # by the source, an index of a thread's own array may run past its end
@@ -38,37 +38,37 @@ class Built:
 
     @property
     def arch(self) -> str:
-        """The architecture that counts."""
+        """Return the architecture that is counted."""
         return self.code.counted[0].arch
 
     @property
     def occupancy(self) -> Occupancy | None:
-        """Of several launches, the lowest."""
+        """Return the lowest occupancy of all launches."""
         return min(self.occupancies, key=lambda it: it.fraction, default=None)
 
     @property
     def resources(self) -> Resources:
-        """What the counted code takes; of several launches, the most that one of them takes."""
+        """Return the resources of the counted code: the largest of all launches."""
         every = [compiled.resources for compiled in self.code.counted]
         return every[0] if len(every) == 1 else most(every)
 
     @property
     def shared_bytes(self) -> int:
-        """Of a block, with what a launch asks for; of several launches, the most that one of them takes."""
+        """Return the shared memory of a block in bytes, static and dynamic: the largest of all launches."""
         grids = self.lesson.grids(self.lesson.shapes.count)
         launched = zip(self.code.counted, grids, strict=True)
         return max(compiled.resources.shared_bytes + grid.dynamic_shared for compiled, grid in launched)
 
     @property
     def diagnostics(self) -> tuple[Diagnostic, ...]:
-        """The compiler's warnings."""
+        """Return the compiler's warnings."""
         return tuple(dict.fromkeys(it for compiled in self.code.counted for it in compiled.diagnostics))
 
 
 @dataclass(frozen=True)
 class ShapeResult:
-    """One launch on one shape. ``judgement`` is None when the kernel never got as far as an answer; ``hidden`` marks a
-    shape that whoever wrote the kernel is not to know."""
+    """One launch on one shape. ``judgement`` is None when there is no answer to judge; ``hidden`` marks a shape that
+    the kernel's author must not know."""
 
     shape: Shape
     kind: Kind
@@ -79,7 +79,7 @@ class ShapeResult:
 
 @dataclass(frozen=True)
 class Checked:
-    """What came of a kernel's launches: the first thing wrong is the verdict."""
+    """The results of a kernel's launches; the first problem is the verdict."""
 
     verdict: Verdict
     shapes: tuple[ShapeResult, ...] = ()
@@ -90,17 +90,17 @@ class Checked:
     unfinished: Unfinished | None = None  # TODOs are open, and the answer is not right
     printed: Printed | None = None  # at the shape ``printed_at``
     printed_at: Shape | None = None
-    contents: tuple[Told, ...] = ()  # what memory holds after one K tile, of an answer that nothing else explains
+    contents: tuple[Told, ...] = ()  # what memory holds after one K tile, for an answer that nothing else explains
 
     @property
     def right(self) -> bool:
-        """The answer is right, by whatever method: only then does it matter how fast it was computed."""
+        """Tell whether the answer is right, by any method: only then does its speed matter."""
         return self.verdict.kind in ("passed", "gate_missed")
 
     @property
     def instructions_per_fma(self) -> float | None:
-        """Machine instructions for each multiply-add in fp32 or fp64, or product of 4 bytes, both in warps; None where
-        nothing was counted, or none."""
+        """Return machine instructions per multiply-add in fp32 or fp64, or per product of 4 bytes, both per warp; None
+        where nothing was counted, or there are none."""
         if self.counters is None:
             return None
         counted = self.counters.numbers()
@@ -111,13 +111,13 @@ class Checked:
 
 @dataclass(frozen=True)
 class Speed:
-    """How fast a right kernel is: by the estimate, or measured on a GPU. None of it where it has no time."""
+    """The speed of a right kernel: estimated, or measured on a GPU. Empty where it has no time."""
 
     estimate: Estimate | None = None
     estimator: Estimator | None = None  # for other shapes
     measured: Timed | None = None
     fraction_of_cublas: float | None = None
-    unknown: tuple[str, ...] = ()  # machine instructions of which the estimate knows no times
+    unknown: tuple[str, ...] = ()  # machine instructions whose times the estimate does not know
 
 
 UNTIMED = Speed()
@@ -125,8 +125,8 @@ UNTIMED = Speed()
 
 @dataclass(frozen=True)
 class Evidence:
-    """All that a hint may look at. Counters belong to the shape ``counted``; the estimate and ``blocks``, the size of
-    the grid, to ``shape``."""
+    """All facts that a hint may read. Counters are for the shape ``counted``; the estimate and ``blocks``, the size of
+    the grid, are for ``shape``."""
 
     lesson: Lesson
     source: str
@@ -139,15 +139,15 @@ class Evidence:
     blocks: int = 0
     sms: int = 0
     gpu: str = ""
-    reference: Checked | None = None  # what came of the lesson's own solution, where it was run beside the kernel
-    following: str = ""  # the lesson that comes next, as a learner names it
+    reference: Checked | None = None  # results of the lesson's own solution, where it ran beside the kernel
+    following: str = ""  # the next lesson, as a learner names it
 
     def quote(self, line: int) -> str:
-        """A source line without its indent."""
+        """Return a source line without its indent."""
         return text_of_line(self.source, line)
 
 
 def text_of_line(source: str, line: int | None) -> str:
-    """The text of a line (from 1) of a source without its indent, or an empty string."""
+    """Return the text of a line (from 1) of a source without its indent, or an empty string."""
     lines = source.splitlines()
     return lines[line - 1].strip() if line is not None and 0 < line <= len(lines) else ""

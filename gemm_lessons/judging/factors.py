@@ -1,7 +1,7 @@
-"""C as the product of an A and a B that were read otherwise than they should be.
+"""C as the product of an A and a B that the kernel misread.
 
-A reading gives the factor "A" or "B" as it was read instead, or None where that is not possible; ``read`` makes the
-transformation of it. All of this is about plain products, of one A and one B.
+A reading returns the factor "A" or "B" as it was misread, or None where that is impossible; ``read`` makes the
+transformation of it. All readings are for plain products of one A and one B.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ FEW_ROWS = 4  # of C, in which bytes are looked for
 
 
 def read(reading: Reading, *choices: str) -> Transformation:
-    """The factors of each choice, "A", "B" or "AB", read so. Facts: ``of``, their names."""
+    """Return a transformation that misreads the factors of each choice, "A", "B" or "AB". Facts: ``of``, their
+    names."""
 
     def made(it: Wrong) -> Iterator[Made]:
         for names in choices if it.is_plain else ():
@@ -42,20 +43,21 @@ def _product(it: Wrong, readings: dict[str, Array | None]) -> Value | None:
 
 
 def across(it: Wrong, name: str) -> Array:
-    """The same memory in column-major order."""
+    """Read the same memory in column-major order."""
     matrix = _factor(it, name)
     return matrix.ravel().reshape(matrix.shape[::-1]).T
 
 
 def swapped(it: Wrong, name: str) -> Array | None:
-    """What (col, row) finds where (row, col) was meant: they changed places, the stride stayed."""
+    """Read (col, row) where (row, col) was meant: the indices are exchanged, the stride is unchanged."""
     layout = it.problem.layouts[name]
     row, col = np.indices((layout.rows, layout.cols))
     return _found(it, name, col * layout.leading + row)
 
 
 def rows_as_long_as(name: str, sizes: str) -> Transformation:
-    """The row was multiplied by another size than the length of a row. Facts: ``size``, ``length``."""
+    """Return a transformation that multiplies the row by another size than the length of a row. Facts: ``size``,
+    ``length``."""
 
     def made(it: Wrong) -> Iterator[Made]:
         for size in sizes if it.is_plain else "":
@@ -69,7 +71,7 @@ def rows_as_long_as(name: str, sizes: str) -> Transformation:
 
 
 def _found(it: Wrong, name: str, place: Array) -> Array | None:
-    """What an array holds at these places; None where one is outside of it."""
+    """Return the elements of an array at these places; None where one is out of bounds."""
     stored = it.problem.arrays[name]
     if place.max() >= stored.size:
         return None
@@ -77,17 +79,17 @@ def _found(it: Wrong, name: str, place: Array) -> Array | None:
 
 
 def fragments(it: Wrong, name: str) -> Array | None:
-    """Each 16 x 16 transposed."""
+    """Transpose each 16 x 16 fragment."""
     return turned(_factor(it, name))
 
 
 def quarters(it: Wrong, name: str) -> Array | None:
-    """Each 8 x 8 transposed, of numbers of 16 bits: what ldmatrix loads."""
+    """Transpose each 8 x 8 matrix of 16-bit numbers, which ldmatrix loads."""
     return turned(_factor(it, name), QUARTER) if it.problem.data.factors[0].element.size == 2 else None
 
 
 def quarters_exchanged(it: Wrong, name: str) -> Array | None:
-    """The upper right quarter of each 16 x 16 in the place of the lower left one, and the other way round."""
+    """Exchange the upper right and the lower left quarter of each 16 x 16 fragment."""
     matrix = _factor(it, name)
     rows, cols = matrix.shape
     if it.problem.data.factors[0].element.size != 2 or rows % SIDE or cols % SIDE:
@@ -97,12 +99,12 @@ def quarters_exchanged(it: Wrong, name: str) -> Array | None:
 
 
 def words(it: Wrong, name: str) -> Array | None:
-    """Each 4 x 4 transposed, of bytes: words of four columns of one k."""
+    """Transpose each 4 x 4 square of bytes: words of four columns of one k."""
     return turned(_factor(it, name), WORD) if it.problem.layouts[name].element.size == 1 else None
 
 
 def turned(matrix: Array, side: int = SIDE) -> Array | None:
-    """Each ``side`` x ``side`` transposed."""
+    """Transpose each ``side`` x ``side`` square."""
     rows, cols = matrix.shape
     if rows % side or cols % side:
         return None
@@ -114,12 +116,12 @@ def turned(matrix: Array, side: int = SIDE) -> Array | None:
 
 
 def truncated(it: Wrong, name: str) -> Array | None:
-    """Cut to whole numbers, where the factors have fractions."""
+    """Truncate to whole numbers, where the factors have fractions."""
     return np.trunc(_factor(it, name)) if it.may_be_fitted and it.problem.answer.element.is_float else None
 
 
 def unsigned(it: Wrong, name: str) -> Array | None:
-    """Bytes taken for 0 to 255."""
+    """Read bytes as 0 to 255."""
     if not _are_bytes(it):
         return None
     values = _factor(it, name)
@@ -134,7 +136,7 @@ def _are_bytes(it: Wrong) -> bool:
 
 
 def first_tile(it: Wrong, name: str) -> Array | None:
-    """A reading: every pass of the loop used the first tile."""
+    """Use the first tile in every iteration of the main loop."""
     k, depth = it.problem.shape.k, it.tiles.depth
     if len(it.k_tiles) < 2 or k % depth:
         return None
@@ -143,7 +145,7 @@ def first_tile(it: Wrong, name: str) -> Array | None:
 
 
 def only_k_tile(number: int) -> Transformation:
-    """The sum of this K tile alone."""
+    """Return a transformation: the sum of this K tile alone."""
 
     def made(it: Wrong) -> Iterator[Made]:
         if _has_k_tiles(it):
@@ -154,7 +156,7 @@ def only_k_tile(number: int) -> Transformation:
 
 
 def k_tile_counted(times: int, last: bool) -> Transformation:
-    """One K tile was counted so often; the last one, or any that is not the last."""
+    """Return a transformation that counts one K tile this often: the last one, or one that is not the last."""
 
     def made(it: Wrong) -> Iterator[Made]:
         if not _has_k_tiles(it):
@@ -184,7 +186,7 @@ def _factor(it: Wrong, name: str) -> Array:
 
 
 def bytes_of_words(it: Wrong) -> Facts | None:
-    """Words of B in which four other bytes of a square of 4 x 4 stand than four k of one column, in order."""
+    """Words of B hold four other bytes of a 4 x 4 square than four consecutive k of one column."""
     if not it.is_plain or not _are_bytes(it):
         return None
     a, b = it.factors
@@ -206,8 +208,8 @@ def bytes_of_words(it: Wrong) -> Facts | None:
 
 
 def _bytes_of(got: Array, a: Array, b: Array) -> Sequence[tuple[int, int]] | None:
-    """Which (k, column) of each square the four bytes of a word are that gives these sums; None where none do. Two and
-    two bytes are tried, and put together where their sums add up."""
+    """Return the (k, column) of the four bytes of a word, for each square, that give these sums; None where no four do.
+    Pairs of bytes are tried, then combined where their sums add up."""
     rows = slice(0, FEW_ROWS)
     places = [(k, col) for k in range(WORD) for col in range(WORD)]
 

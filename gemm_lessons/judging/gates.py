@@ -1,4 +1,4 @@
-"""Is a right kernel right by the lesson's own method? Gates over what its counted launches did."""
+"""Gates over the counters of a right kernel's launches: does it use the lesson's method?"""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gemm_lessons.judging.verdict import GateResult
 
 @dataclass(frozen=True)
 class CountedLaunch:
-    """A launch that was counted: the kernel, its counters, and the sizes and tile of the lesson under test."""
+    """A counted launch: the kernel, its counters, and the sizes and tile of the lesson under test."""
 
     built: Built
     counters: Counters
@@ -37,7 +37,7 @@ def judge_launches(gates: Sequence[Gate], launches: Sequence[CountedLaunch]) -> 
 
 
 def _worst(results: Sequence[GateResult]) -> GateResult:
-    """Of one gate on several shapes, the known one first."""
+    """Return the worst result of one gate on several shapes; the known shape has precedence."""
     first = next((number for number, result in enumerate(results) if not result.passed), 0)
     return replace(results[first], hidden=True) if first else results[0]
 
@@ -45,8 +45,8 @@ def _worst(results: Sequence[GateResult]) -> GateResult:
 def judge_gates(
     gates: Sequence[Gate], names: Mapping[str, Number], uncounted: Mapping[str, str] | None = None
 ) -> tuple[GateResult, ...]:
-    """Evaluate the lesson's gates over counters, resources, sizes and tile names. What is no number misses its gate,
-    and so does what names a counter that could not be counted: ``uncounted`` says why."""
+    """Evaluate the lesson's gates over counters, resources, sizes and tile names. A value that is not a number misses
+    its gate, and so does a gate on a counter that could not be counted: ``uncounted`` says why."""
     results = []
     for gate in gates:
         value = float(gate.value.value(names))
@@ -74,7 +74,7 @@ def judge_gates(
 
 
 def uncounted(counters: Counters) -> dict[str, str]:
-    """Names of counters that no gate may trust, with the reason."""
+    """Return the names of counters that gates must not use, with the reason."""
     if not counters.totals:
         return dict.fromkeys(COUNTED, "the launch was not simulated")
     absent = {short: counters.why_absent(short) for short in COUNTED if short not in counters}
@@ -83,7 +83,7 @@ def uncounted(counters: Counters) -> dict[str, str]:
 
 
 def counted_names(built: Built, counters: Counters) -> dict[str, Number]:
-    """Counters and facts about the code, by the names of lesson.toml's expressions. NaN: not counted."""
+    """Return counters and facts about the code, by the names in lesson.toml's expressions. NaN: not counted."""
     resources = built.resources
     return {
         **counters.numbers(),

@@ -1,7 +1,8 @@
-"""Verdict + counters -> hints: a table of rules, each of which looks at the facts of a run and says at most one thing.
+"""Turn verdict and counters into hints: a table of rules. Each rule reads the facts of a run and gives at most one
+hint.
 
-A hint names the line, the number and where to read on. They are ranked by what stands in the way (a fault before an
-open TODO before a missed gate before what costs time); only the best ``SHOWN`` are shown, so that nobody is flooded.
+A hint names the line, the number and where to read more. Hints are ranked by urgency: a fault, an open TODO, a missed
+gate, then lost time. Only the best ``SHOWN`` are shown.
 """
 
 from __future__ import annotations
@@ -22,10 +23,10 @@ from gemm_lessons.judging.remedies import has_buffers, remedies
 from gemm_lessons.judging.verdict import CompileFailed, GateMissed, Passed, WrongAnswer
 
 SHOWN = 3
-# Where the course treats a subject: lesson and section heading. A test finds each heading in its text.
+# Where the course explains a subject: lesson and section heading. A test finds each heading in its text.
 COALESCING = ("coalesced", "What a warp asks for")
 CONFLICTS = ("bank_conflicts", "Banks")
-# Below these a hint would be noise, not help.
+# Below these thresholds a hint would be noise.
 CONFLICT_SHARE = 0.05  # of all shared-memory wavefronts
 SECTOR_EXCESS = 2.0  # sectors over the fewest possible for the bytes asked for
 SECTOR_SHARE = 0.2  # of all global sectors, those in excess
@@ -36,7 +37,7 @@ OF_TWO_DIMENSIONS = re.compile(
     r"threadIdx\s*\.\s*y|(?:(?P<of>(?:threadIdx\s*\.\s*x\s*)?[/%])|\bblockIdx\s*\.\s*(?P<axis>[xyz])\s*\*)"
     r"\s*blockDim\s*\.\s*x"
 )
-# The estimate's limiter, and what to try where no lesson follows that does.
+# The estimate's limiter, and what to try where no later lesson treats it.
 LIMITS: Mapping[str, tuple[str, str]] = {
     "issue": ("instructions", "do more multiply-adds for each load and each index computed"),
     "fp32": ("multiply-adds", "that is the best kind of limit; what remains is overlap and launch overhead"),
@@ -55,14 +56,14 @@ LIMITS: Mapping[str, tuple[str, str]] = {
 
 @dataclass(frozen=True)
 class Hint:
-    """Something to say; the smallest ``rank`` is said first."""
+    """One hint; the smallest ``rank`` is shown first."""
 
     rank: float
     text: str
 
 
 def hints_for(facts: Evidence) -> tuple[str, ...]:
-    """The best ``SHOWN`` hints, most important first."""
+    """Return the best ``SHOWN`` hints, most important first."""
     found = sorted((hint for rule in RULES for hint in rule(facts)), key=lambda hint: hint.rank)
     return tuple(hint.text for hint in found[:SHOWN])
 
@@ -78,7 +79,7 @@ def _open_todo(facts: Evidence) -> Iterator[Hint]:
 
 
 def _skipped_todo(facts: Evidence) -> Iterator[Hint]:
-    """No TODO counts as open, but below one of them stands nothing, and below a later one something does."""
+    """No TODO counts as open, but one of them has no code below it while a later one has."""
     if facts.checked.right or isinstance(facts.checked.verdict, CompileFailed):
         return
     for number, line in skipped_todos(facts.source, facts.stub).items():
@@ -100,7 +101,7 @@ def _undefined_tile(facts: Evidence) -> Iterator[Hint]:
 
 
 def _missing_include(facts: Evidence) -> Iterator[Hint]:
-    """A header of the stub's without which its names mean nothing."""
+    """A header of the stub is missing whose names the kernel uses."""
     verdict, here = facts.checked.verdict, included_names(facts.source)
     if not isinstance(verdict, CompileFailed) or here is None:
         return
@@ -111,7 +112,7 @@ def _missing_include(facts: Evidence) -> Iterator[Hint]:
 
 
 def _ends_at_once(facts: Evidence) -> Iterator[Hint]:
-    """``if (...);`` and ``for (...);``, which leave out what is written below them."""
+    """``if (...);`` and ``for (...);`` skip the statement below them."""
     lexed = Lexed("" if facts.checked.right else facts.source)
     for at, token in enumerate(lexed.code):
         if token.text in ("if", "for") and lexed.text(at + 1) == "(":
@@ -124,7 +125,7 @@ def _ends_at_once(facts: Evidence) -> Iterator[Hint]:
 
 
 def _flat_block(facts: Evidence) -> Iterator[Hint]:
-    """The tutorials' blocks of two dimensions: a lesson's mostly have one."""
+    """Two-dimensional indices, as in tutorials, although most lessons' blocks have one dimension."""
     if facts.checked.right:
         return
     text = without_comments(facts.source)
@@ -146,7 +147,7 @@ def _flat_block(facts: Evidence) -> Iterator[Hint]:
 
 
 def _grids_of(facts: Evidence, text: str, position: int) -> Sequence[Grid]:
-    """The launches of the kernel at ``position``; all launches where it is outside of a kernel that is launched."""
+    """Return the launches of the kernel at ``position``; all launches outside of a launched kernel."""
     grids = facts.lesson.grids(facts.lesson.shapes.count)
     above = [kernel.name for kernel in kernels(text) if kernel.line <= line_of(text, position)]
     entries = [launch.entry.partition("<")[0] for launch in facts.lesson.launches]
@@ -155,7 +156,8 @@ def _grids_of(facts: Evidence, text: str, position: int) -> Sequence[Grid]:
 
 
 def _is_flat_index(facts: Evidence, grid: Grid, found: re.Match[str]) -> bool:
-    """Whether blockDim.x is the right step between blocks: they form one row, or so many cover a side of a matrix."""
+    """Tell whether blockDim.x is the right step between blocks: the blocks form one row, or cover a side of a
+    matrix."""
     if found["axis"] is None:
         return found["of"] is not None and "threadIdx" not in found["of"] and grid.grid[1:] == (1, 1)
     across = grid.grid["xyz".index(found["axis"])]
@@ -170,7 +172,7 @@ def _fault(facts: Evidence) -> Iterator[Hint]:
 
 
 def _same_tile(facts: Evidence) -> Iterator[Hint]:
-    """The same K tile again and again."""
+    """Every iteration reads the same K tile."""
     verdict = facts.checked.verdict
     pattern = verdict.judgement.pattern if isinstance(verdict, WrongAnswer) else None
     if pattern is None or pattern.name != "same_k_tile":
@@ -186,7 +188,7 @@ def _same_tile(facts: Evidence) -> Iterator[Hint]:
 
 
 def _wrong_tile(facts: Evidence) -> Iterator[Hint]:
-    """A wrong answer that nothing else explains: does one block with one K tile get it right?"""
+    """A wrong answer without another explanation: does one block with one K tile get it right?"""
     verdict, tile = facts.checked.verdict, facts.lesson.tile.defines
     found = any(finding.severity != "note" for finding in facts.checked.findings)
     suspects = found or open_todos(facts.source, facts.stub)
@@ -277,7 +279,7 @@ def _uncoalesced(facts: Evidence) -> Iterator[Hint]:
     lesson, section = COALESCING
     get = facts.checked.counters.get
     missed = facts.checked.verdict.missed if isinstance(facts.checked.verdict, GateMissed) else ()
-    # Loads grow with K and stores do not, so a short counting shape makes stores look dearer than they are.
+    # Loads grow with K and stores do not, so a short counting shape overstates the cost of stores.
     longer = facts.shape.k / facts.counted.k if facts.shape and facts.counted else 1.0
     loaded, stored = get("global_load_sectors"), get("global_store_sectors")
     if loaded is None or stored is None:
@@ -293,7 +295,7 @@ def _uncoalesced(facts: Evidence) -> Iterator[Hint]:
             if count.value / count.ideal < SECTOR_EXCESS or excess < SECTOR_SHARE:
                 continue
             asked, fewest = count.value / per_line[count.line], count.ideal / per_line[count.line]
-            # A gate that was missed has said what it wants and where to read on: this says where it went wrong.
+            # A missed gate has said what it wants and where to read more: this hint says where the kernel missed it.
             named = f"global_sectors_{'read' if kind == 'load' else 'written'}"
             told = any(named in gate.expression for gate in missed)
             more = "" if told else f" See '{section}': gemm-lessons read {lesson}."

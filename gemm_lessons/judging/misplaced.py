@@ -1,7 +1,7 @@
-"""Right sums in the wrong places: C transposed or shifted; rows, columns or elements that hold what belongs elsewhere.
+"""Right sums in the wrong places: C transposed or shifted; rows, columns or elements with the values of others.
 
-Of every element it is asked where its value stands in the right answer. Rows and columns may also be a multiple of
-the right ones: nothing was added to a row that is 0.
+For every element, the module searches its value in the right answer. Rows and columns may also be a multiple of the
+right ones: a multiple of 0 means that nothing was added.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from gemm_lessons.judging.wrong_answer import Array, Made, Transformation, Wrong
 
 MOST_SHIFT = 32
 FEW = 100  # elements that are looked up one by one
-KNOWN = 0.9  # share of elements whose value stands in the right answer; some values are alike
-MOST = 1 << 20  # elements that are looked up, in a second
-GROUPS = (8, 4, 2, 16, 32, 64)  # rows of a thread, of a vector, of a round
-# By axis: what C has along it, the factor that has the same, and the index that is the block's.
+KNOWN = 0.9  # share of elements whose value is found in the right answer; some values are alike
+MOST = 1 << 20  # elements to look up, within a second
+GROUPS = (8, 4, 2, 16, 32, 64)  # rows of a thread, of a vector, of an iteration
+# By axis: what C has along it, the factor with the same extent, and the block's index.
 ROWS, COLUMNS = 0, 1
 AXES = (("row", "A", "blockIdx.y"), ("column", "B", "blockIdx.x"))
 SHIFTED = (("up", "down"), ("left", "right"))
 
 
 def transposed(it: Wrong) -> Iterator[Made]:
-    """C^T, as it lies in memory."""
+    """C^T in the memory of C."""
     if it.is_plain:
         yield it.moved(lambda right: right.T.reshape(right.shape))
 
@@ -39,8 +39,8 @@ def fragments_transposed(it: Wrong) -> Iterator[Made]:
 
 
 def shifted(axis: int) -> Transformation:
-    """Every row, or every column, too far in one direction. Facts: ``axis``, ``way`` and ``distance``; ``here`` holds
-    the right values of ``there``."""
+    """Return every row or every column is shifted. Facts: ``axis``, ``way`` and ``distance``; ``here`` holds the right
+    values of ``there``."""
 
     def made(it: Wrong) -> Iterator[Made]:
         size = it.got.shape[axis]
@@ -65,8 +65,8 @@ def _along(axis: int, lines: slice) -> tuple[slice, ...]:
 
 
 def multiples(axis: int, none: bool) -> Callable[[Wrong], Facts | None]:
-    """Rows (or columns) that are a multiple of the right ones; or ``none``: all of them 0. Facts: ``axis``, ``lines``
-    and ``times``."""
+    """Rows (or columns) are a multiple of the right ones; or, with ``none``, all of them are 0. Facts: ``axis``,
+    ``lines`` and ``times``."""
 
     def searched(it: Wrong) -> Facts | None:
         counted = it.once(_multiples, axis)
@@ -78,7 +78,7 @@ def multiples(axis: int, none: bool) -> Callable[[Wrong], Facts | None]:
 
 
 def _multiples(it: Wrong, axis: int) -> Array | None:
-    """How often each row (or column) was counted, if that gives every element."""
+    """Return how often each row (or column) was counted, if that explains every element."""
     if not it.may_be_fitted:
         return None
     right, across = it.problem.reference, 1 - axis
@@ -88,7 +88,7 @@ def _multiples(it: Wrong, axis: int) -> Array | None:
 
 
 def _lines(chosen: Array, axis: int, it: Wrong) -> Facts:
-    """These rows or columns; of one tile, where every whole tile has the same ones."""
+    """Return these rows or columns as facts; those of one tile, where every whole tile has the same ones."""
     tile = (it.tiles.rows, it.tiles.cols)[axis]
     in_tile = bool(
         1 < tile < chosen.size and not chosen.size % tile and (chosen == np.resize(chosen[:tile], chosen.size)).all()
@@ -98,8 +98,8 @@ def _lines(chosen: Array, axis: int, it: Wrong) -> Facts:
 
 
 def repeated(axis: int, cause: Callable[[Array, int], Facts | None]) -> Callable[[Wrong], Facts | None]:
-    """Rows (or columns) that hold the sums of others, from ``cause``. Facts: ``axis``, ``lines``, the ``factor`` that
-    has the same rows, ``index`` of the block, and for example line ``here``, with the sums of ``there``."""
+    """Rows (or columns) hold the sums of others, from ``cause``. Facts: ``axis``, ``lines``, the ``factor`` that has
+    the same rows, ``index`` of the block, and as an example line ``here``, with the sums of ``there``."""
 
     def searched(it: Wrong) -> Facts | None:
         if (sources := it.once(_sources)) is None:
@@ -116,12 +116,12 @@ def repeated(axis: int, cause: Callable[[Array, int], Facts | None]) -> Callable
 
 
 def first_block(source: Array, tile: int) -> Facts | None:
-    """Every block has those of the first one."""
+    """Return every block has the lines of the first block."""
     return {} if 1 < tile < source.size and (source == np.arange(source.size) % tile).all() else None
 
 
 def first_of_a_group(source: Array, tile: int) -> Facts | None:
-    """In every few lines all are like the first. Facts: the ``size`` of a group, and the first ones that ``repeat``."""
+    """In every group, all lines equal the first. Facts: the ``size`` of a group, and the first ones that ``repeat``."""
     place = np.arange(source.size)
     size = next((size for size in GROUPS if (source == place - place % size).all()), None)
     if size is None:
@@ -130,19 +130,19 @@ def first_of_a_group(source: Array, tile: int) -> Facts | None:
 
 
 def so_far_before(source: Array, tile: int) -> Facts | None:
-    """All of them have the sums of the lines so many ``before``."""
+    """Return all lines have the sums of the lines this far ``before``."""
     place = np.arange(source.size)
     by = np.unique((place - source)[source != place])
     return {"before": int(by[0])} if by.size == 1 and by[0] > 0 else None
 
 
 def anywhere(source: Array, tile: int) -> Facts:
-    """Whatever it is."""
+    """Any other source."""
     return {}
 
 
 def _sources(it: Wrong) -> tuple[Array, Array] | None:
-    """For each row and each column whose sums it holds, if that gives every element."""
+    """Return, for each row and each column, the line whose sums it holds, if that explains every element."""
     if (found := it.once(_places)) is None:
         return None
     cols = it.got.shape[1]
@@ -154,8 +154,8 @@ def _sources(it: Wrong) -> tuple[Array, Array] | None:
 
 
 def _places(it: Wrong) -> Array | None:
-    """(M, N): where in the right answer, counted along its rows, the value of each element stands; -1 if nowhere. None
-    if that is so of many."""
+    """Return the place of each element's value in the right answer, (M, N), counted along its rows; -1 if it is
+    nowhere. Return None if many values are nowhere."""
     if not it.may_be_fitted or it.got.size > MOST:
         return None
     right, got, tolerance = it.problem.reference.ravel(), it.got.ravel(), it.problem.tolerance.ravel()
@@ -170,12 +170,12 @@ def _places(it: Wrong) -> Array | None:
 
 
 def _most(line: Array) -> int:
-    """The most frequent number of a line, without those that are below 0."""
+    """Return the most frequent number of a line, ignoring negative ones."""
     return int(np.bincount(line[line >= 0]).argmax()) if (line >= 0).any() else -1
 
 
 def exchanged(it: Wrong) -> Facts | None:
-    """Two by two elements changed places, such as ``here`` and ``there``."""
+    """Pairs of elements are exchanged, such as ``here`` and ``there``."""
     if (places := it.once(_places)) is None:
         return None
     found, cols = places.flatten(), it.got.shape[1]
@@ -194,7 +194,7 @@ def exchanged(it: Wrong) -> Facts | None:
 
 
 def _partner(here: int, it: Wrong) -> int:
-    """With which element this one may have changed places, where a sum that is nearer in size hid it; -1: with none."""
+    """Return the element that this one may have been exchanged with, where a sum closer in size hid it; -1 for none."""
     right, got, tolerance = it.problem.reference.ravel(), it.got.ravel(), it.problem.tolerance.ravel()
     theirs = np.abs(got[here] - right) <= tolerance
     mine = np.abs(got - right[here]) <= tolerance[here]

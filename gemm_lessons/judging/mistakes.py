@@ -1,4 +1,4 @@
-"""The table of mistakes that are known by the wrong answer they give: which one gives exactly this C?
+"""The table of mistakes that are recognised by the wrong answer that they produce.
 
     Mistake(name, transformation, comparison, sentence)
 
@@ -10,7 +10,7 @@ facts. The comparison (``pattern``) recognises the mistake only if C agrees with
     near      in the elements that it names   mostly   the same, but a few may be right by chance
     search    the transformation fits its parameters to C and compares every element itself
 
-So a row never guesses. The first row that agrees wins: the most telling mistakes come first, costly searches after
+So a row never guesses. The first row that agrees wins: the most specific mistakes are first, costly searches after
 cheap comparisons. The facts fill the sentence: ``{k:few}`` is the fact ``k`` in the words of ``told.PHRASES["few"]``.
 A name may have several rows, one for each sentence. Advice (``hints.py``, ``remedies.py``) reads names and facts, never
 a sentence. To add a mistake, add a row; and a transformation, if none of those in use fits.
@@ -255,7 +255,7 @@ MISTAKES: Sequence[Mistake] = (
 
 
 def recognise(it: Wrong) -> Pattern | None:
-    """The first mistake that gives this wrong answer, or None when none is known that does."""
+    """Return the first mistake that produces this wrong answer; None when no known one does."""
     return next(_found(it, MISTAKES), None)
 
 

@@ -18,9 +18,9 @@ from gemm_lessons.judging.wrong_answer import MOSTLY, Transformation, Wrong
 
 @dataclass(frozen=True)
 class Pattern(Told):
-    """A kind of wrong answer that was recognised.
+    """A recognised kind of wrong answer.
 
-    ``vague``: it says where C is wrong, and of the mistake little. ``also``: a second mistake in the same answer.
+    ``vague``: it says where C is wrong, but little about the mistake. ``also``: a second mistake in the same answer.
     ``shape``: where it was recognised, if that is not the shape of the verdict.
     """
 
@@ -30,14 +30,14 @@ class Pattern(Told):
 
     @property
     def explanation(self) -> str:
-        """What is shown."""
+        """Return the explanation as it is shown."""
         at = f"at {self.shape}, " if self.shape else ""
         return f"{at}{self.text}{f' {self.also.explanation}' if self.also else ''}"
 
 
 @dataclass(frozen=True)
 class Mistake:
-    """A row. ``also`` names a mistake that the same kernel may have: its sentence follows."""
+    """A row of the table. ``also`` names a second mistake that the same kernel may have, whose sentence follows."""
 
     name: str
     transformation: Callable[[Wrong], Any]
@@ -48,12 +48,12 @@ class Mistake:
 
 
 def every(it: Wrong, transformation: Transformation) -> Facts | None:
-    """Every element of C is what the mistake makes of it, and that is not the right answer."""
+    """Compare every element of C with the mistake's value; at least one of them must be wrong."""
     return next((made.facts for made in transformation(it) if it.is_nearly(made.answer, made.tolerance)), None)
 
 
 def near(it: Wrong, transformation: Transformation) -> Facts | None:
-    """The same of the elements that the transformation names, be they right or wrong."""
+    """Compare the elements that the transformation names, right or wrong."""
     for made in transformation(it):
         if (np.abs(it.got[made.at] - made.answer) <= made.tolerance).all():
             return made.facts
@@ -61,15 +61,15 @@ def near(it: Wrong, transformation: Transformation) -> Facts | None:
 
 
 def wrong(it: Wrong, transformation: Transformation) -> Facts | None:
-    """The transformation says which elements are wrong: exactly these are."""
+    """Compare the set of wrong elements exactly."""
     return next((made.facts for made in transformation(it) if it.is_wrong_in(made)), None)
 
 
 def mostly(it: Wrong, transformation: Transformation) -> Facts | None:
-    """The same, but a few of these may be right by chance."""
+    """Compare the set of wrong elements; a few may be right by chance."""
     return next((made.facts for made in transformation(it) if it.is_wrong_in(made, MOSTLY)), None)
 
 
 def search(it: Wrong, transformation: Callable[[Wrong], Facts | None]) -> Facts | None:
-    """The transformation fits its parameters to C, and has compared every element with what they give."""
+    """Accept a transformation that fits its parameters to C and has compared every element itself."""
     return transformation(it)

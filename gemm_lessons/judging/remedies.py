@@ -1,7 +1,7 @@
-"""What to do about findings: one remedy for each cause, and none for what follows from another cause.
+"""Advice on findings: one remedy for each cause, and none for findings that follow from another cause.
 
-A finding says what happened and where. Which remedy fits depends on what else is known: a race in one line is no
-missing barrier but an index that lacks a term; what runs past K needs another bound of its loop, not a guard.
+A finding says what happened and where. Its remedy depends on other facts: a race in one line is not a missing barrier
+but an index that lacks a term; an access past K needs another loop bound, not a guard.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from gemm_lessons.gemm.shapes import Shape
 from gemm_lessons.judging.evidence import Evidence
 from gemm_lessons.judging.verdict import Faulted, WrongAnswer
 
-WORD = 4  # bytes of a number in the lessons whose arrays are looked into
-# What to do about a finding, by its kind; the finding itself says what happened and where.
+WORD = 4  # bytes of a number in the lessons whose arrays are inspected
+# Advice by the kind of finding; the finding itself says what happened and where.
 REMEDIES: Mapping[str, str] = {
     "out_of_bounds": "Guard the access: a thread whose row, column or k lies outside the matrix must not touch it. A "
     "guard that is there must ask for the very row, column and k of this access, and with <, not <=.",
@@ -54,9 +54,9 @@ READ_EARLY = (
     "Whoever reads the tile, or fills it anew, must first see its mbarrier's phase end (mbarrier.try_wait), or meet a "
     "thread that has."
 )
-# Of a thread's own array, as the second look names it.
+# For a thread's own array, as the debug build names it.
 OWN_ARRAYS = tuple(("out_of_array", case) for case in ("own", "own end", "one of several"))
-# Of some findings the case decides, or what two accesses do.
+# For some findings the cause decides, or what two accesses do.
 SPECIAL_REMEDIES: Mapping[tuple[str, str], str] = {
     ("race", "global store store"): "Two threads write the same element of C. Every element needs one owner: check row "
     "and col, in which order they stand, the block's part of them, and the guard of the store.",
@@ -77,15 +77,15 @@ SPECIAL_REMEDIES: Mapping[tuple[str, str], str] = {
         "check bound and step of the loop.",
     ),
 }
-# Races of writes; in one line, of an index that several threads share.
+# Races of writes; in one line, an index that several threads share.
 ALIKE = ("shared store store", "shared copy copy")
-CAUSES = frozenset({"exited_before_barrier", "out_of_array", "unset"})  # warnings from which others follow
-# What follows from a cause and needs no advice of its own.
+CAUSES = frozenset({"exited_before_barrier", "out_of_array", "unset"})  # warnings that cause others
+# Findings that follow from a cause and need no advice of their own.
 FOLLOWS: Mapping[str, frozenset[str]] = {"uninitialised": frozenset({"exited_before_barrier", "out_of_array"})}
 
 
 def remedies(facts: Evidence) -> Iterator[tuple[float, str]]:
-    """Rank and text of a remedy for each kind of finding, at the first place it was found."""
+    """Yield rank and text of a remedy for each kind of finding, at the first place it was found."""
     said = set()
     findings = [it for it in facts.checked.findings if it.severity != "note" and it.kind in REMEDIES]
     if alone := _only_cause(facts, findings):
@@ -107,7 +107,7 @@ def remedies(facts: Evidence) -> Iterator[tuple[float, str]]:
 
 
 def _follows(facts: Evidence, finding: Finding) -> bool:
-    """Whether another finding is the cause of this one, and says what to do."""
+    """Tell whether another finding is the cause of this one and has its own advice."""
     for other in facts.checked.findings:
         if other is finding or other.severity == "note":
             continue
@@ -121,17 +121,17 @@ def _follows(facts: Evidence, finding: Finding) -> bool:
         hit = other.facts.hit if isinstance(other.facts, PastEnd) else None
         ran_over = hit is not None and hit.array == finding.array != ""
         if finding.kind == "race" and ran_over and other.line in (finding.line, finding.other_line):
-            return True  # one of the two was to be an access to the array in front
+            return True  # one of the two should have been an access to the preceding array
         no_owner = other.kind == "race" and other.effects == "global store store" and other.line == other.other_line
         if finding.kind == "out_of_bounds" and no_owner and finding.line == other.line:
-            return True  # the index that names others' elements also leads out
+            return True  # the index that names other threads' elements is also out of bounds
         if finding.effects == "shared load copy" and other.case == "never waited":
-            return True  # what is being read is copied over
+            return True  # a copy overwrites what is being read
     return False
 
 
 def _only_cause(facts: Evidence, findings: Sequence[Finding]) -> Finding | None:
-    """The finding to advise on where all of them have one cause, which is known."""
+    """Return the finding to advise on where all of them have one known cause."""
     if _wrong_lane(facts) is not None:
         return next((it for it in findings if it.severity == "error"), findings[0] if findings else None)
     copied_alike = (it for it in findings if it.effects == "shared copy copy" and it.line == it.other_line)
@@ -139,7 +139,7 @@ def _only_cause(facts: Evidence, findings: Sequence[Finding]) -> Finding | None:
 
 
 def _shown(place: Coordinates) -> str:
-    """A thread or block, as findings name it."""
+    """Return a thread or block as findings name it."""
     return str(place) if len(place) > 1 else "".join(map(str, place))
 
 
@@ -147,7 +147,7 @@ def _shown(place: Coordinates) -> str:
 
 
 def _wrong_lane(facts: Evidence) -> str | None:
-    """A lane that is a thread of the block."""
+    """Return a lane index that is the thread's index in the block."""
     found = re.search(r"\b(\w*lane\w*)\s*=\s*threadIdx\.x\s*;", facts.source)
     if found is None or "WM" not in facts.lesson.tile.defines or facts.checked.right:
         return None
@@ -159,7 +159,7 @@ def _lane(facts: Evidence, finding: Finding) -> str | None:
 
 
 def _one_owner(facts: Evidence, finding: Finding) -> str | None:
-    """Threads that store to the same element in one line: no barrier cures that."""
+    """Threads store to the same element in one line; a barrier cannot fix that."""
     if finding.kind == "uninitialised":
         alike = (it for it in facts.checked.findings if it.kind == "race" and it.array == finding.array)
         finding = next((it for it in alike if it.effects in ALIKE), finding)
@@ -175,11 +175,11 @@ def _one_owner(facts: Evidence, finding: Finding) -> str | None:
     )
 
 
-# -- memory that nobody set -----------------------------------------------------------------------------------------
+# -- uninitialised memory ---------------------------------------------------------------------------------------------
 
 
 def _of_each_thread(facts: Evidence, finding: Finding) -> str | None:
-    """An array that the block was to share, maybe."""
+    """Return an array per thread that the block was perhaps to share."""
     if (finding.kind, finding.case) != ("uninitialised", "local"):
         return None
     return (
@@ -189,7 +189,7 @@ def _of_each_thread(facts: Evidence, finding: Finding) -> str | None:
 
 
 def _in_a_fragment(facts: Evidence, finding: Finding) -> str | None:
-    """What a fragment is loaded from: address and distance of rows are told apart from a copy that lacks something."""
+    """What a fragment is loaded from: distinguish a wrong address or row distance from an incomplete copy."""
     line = facts.quote(finding.line) if finding.line else ""
     if finding.kind == "unset" and "mma_sync" in line:
         return "Registers hold what was there before: fill the fragment of the sums before the loop, by fill_fragment."
@@ -203,7 +203,7 @@ def _in_a_fragment(facts: Evidence, finding: Finding) -> str | None:
 
 
 def _scratch(facts: Evidence, finding: Finding) -> str | None:
-    """Memory that one launch fills and another one reads: neither C nor a matrix that something sticks out of."""
+    """Memory that one launch fills and another reads: neither C nor a matrix with partial tiles."""
     layout = facts.lesson.data.by_name.get(name := finding.array)
     if layout is None or layout.role != "scratch":
         return None
@@ -218,7 +218,7 @@ def _scratch(facts: Evidence, finding: Finding) -> str | None:
 
 
 def _trapped(facts: Evidence, finding: Finding) -> str | None:
-    """The kernel stops itself, and says no reason."""
+    """Return the kernel stops itself without a reason."""
     if (finding.kind, finding.case, finding.facts) != ("trap", "stop", Stopped()):
         return None
     return (
@@ -228,7 +228,7 @@ def _trapped(facts: Evidence, finding: Finding) -> str | None:
 
 
 def _added_to_nothing(facts: Evidence, finding: Finding) -> str | None:
-    """C is read although nothing is in it."""
+    """C is read although nothing was stored in it."""
     answer = facts.lesson.data.answer.name
     if finding.kind != "uninitialised" or finding.array != answer:
         return None
@@ -238,7 +238,7 @@ def _added_to_nothing(facts: Evidence, finding: Finding) -> str | None:
 
 
 def _not_filled_up(facts: Evidence, finding: Finding) -> str | None:
-    """A guarded copy that stores nothing outside: only shapes with tiles that stick out are wrong."""
+    """Return a guarded copy stores nothing out of bounds: only shapes with partial tiles are wrong."""
     tile = facts.lesson.tile.defines
     sizes = tuple(tile.get(name, 1) for name in ("BM", "BN", "BK"))
     if finding.kind != "uninitialised" or sizes[2] == 1 or not facts.checked.shapes:
@@ -262,7 +262,7 @@ def _is_whole(shape: Shape, sizes: Sequence[int]) -> bool:
 
 
 def _in_a_branch(facts: Evidence, finding: Finding) -> str | None:
-    """Two barriers of which one stands where some threads do not come."""
+    """Return one of two barriers is in a branch that some threads do not take."""
     if finding.kind != "divergent_barrier" or finding.line is None or finding.other_line in (None, finding.line):
         return None
     return (
@@ -272,7 +272,7 @@ def _in_a_branch(facts: Evidence, finding: Finding) -> str | None:
 
 
 def _wrong_buffer(facts: Evidence, finding: Finding) -> str | None:
-    """A race between buffers although there is a barrier for each tile."""
+    """Return a race between buffers although there is a barrier for each tile."""
     if finding.kind != "race" or not finding.effects.startswith("shared") or not has_buffers(facts):
         return None
     counters, shape = facts.checked.counters, facts.counted
@@ -295,7 +295,7 @@ def _wrong_buffer(facts: Evidence, finding: Finding) -> str | None:
 
 
 def has_buffers(facts: Evidence) -> bool:
-    """Whether the kernel has room for two tiles of A and of B."""
+    """Tell whether the kernel has room for two tiles of A and of B."""
     tile, built = facts.lesson.tile.defines, facts.built
     if built is None or not {"BM", "BN", "BK"} <= tile.keys():
         return False
@@ -303,7 +303,7 @@ def has_buffers(facts: Evidence) -> bool:
 
 
 def _in_flight(facts: Evidence, finding: Finding) -> str | None:
-    """A copy of the thread's own that has not arrived, in the words that the kernel is written in."""
+    """Return the thread's own copy has not arrived; advice in the terms of the kernel's copy mechanism."""
     if finding.kind != "async_in_flight":
         return None
     calls = "__pipeline_" in facts.source
@@ -331,7 +331,7 @@ def _in_flight(facts: Evidence, finding: Finding) -> str | None:
 
 
 def _blocks_part(facts: Evidence, finding: Finding) -> str | None:
-    """An index of the matrix in an array of the block's: in the first block the two are one."""
+    """Return an index of the matrix in an array of the block: in the first block both are equal."""
     name, block = finding.array, finding.actors[0].block if finding.actors else ()
     if not _too_large(finding) or (finding.kind, finding.case) in OWN_ARRAYS or not name:
         return None
@@ -344,7 +344,7 @@ def _blocks_part(facts: Evidence, finding: Finding) -> str | None:
 
 
 def _too_large(finding: Finding) -> bool:
-    """Whether an index runs past the end of what it is for."""
+    """Tell whether an index runs past the end of its array or matrix."""
     return finding.kind in ("out_of_bounds", "out_of_array") and finding.place is not None and finding.place.byte >= 0
 
 
@@ -360,7 +360,7 @@ def _where_the_tile_starts(facts: Evidence, finding: Finding) -> str | None:
 
 
 def _outside(facts: Evidence, finding: Finding) -> str | None:
-    """What to do about an access out of bounds that no guard would cure."""
+    """Return advice on an access out of bounds that a guard would not fix."""
     if finding.kind != "out_of_bounds":
         return None
     pattern = facts.checked.verdict.judgement.pattern if isinstance(facts.checked.verdict, WrongAnswer) else None
@@ -403,7 +403,7 @@ def _shared_index(facts: Evidence, name: str) -> str:
 
 
 def _beyond_k(facts: Evidence) -> str | None:
-    """An index of A or B past the end, at a shape of whole tiles: no row and no column sticks out there."""
+    """Return an index of A or B past the end, at a shape of whole tiles, where no row and no column is partial."""
     verdict, tile = facts.checked.verdict, facts.lesson.tile.defines
     sizes = tuple(tile.get(name, 1) for name in ("BM", "BN", "BK"))
     if not isinstance(verdict, Faulted) or not _is_whole(verdict.shape, sizes):

@@ -1,10 +1,10 @@
-"""Sums of the wrong products: how often was each k counted, and which k of A met which of B?
+"""Sums of the wrong products: how often each k was counted, and which k of A met which k of B.
 
     C = sum over k of w[k] A[:, k] B[k, :]       counted: a loop that starts late, ends early, assigns or subtracts
     C = sum over k of A[:, f[k]] B[g[k], :]      wrong_k: an index of A or of B that lacks a term
 
-Both are linear, so a least-squares fit finds them; it counts only if whole numbers then give every element of C. What
-is fitted has rows and columns that are about as large as each other: else the largest would be all that counts.
+Both are linear, so a least-squares fit finds them. The fit is accepted only if whole numbers then give every element of
+C. Rows and columns are first scaled to similar magnitude; otherwise the largest ones would decide the fit.
 """
 
 from __future__ import annotations
@@ -17,29 +17,29 @@ from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.judging.told import Facts
 from gemm_lessons.judging.wrong_answer import Array, Wrong, numbers
 
-MOST_K = 1024  # a fit takes K ** 3 steps
+MOST_K = 1024  # a fit takes K ** 3 operations
 FIRM = 2  # equations for each unknown
-GROUPS = (4, 2, 8, 16, 32, 64)  # sizes of vectors, thread tiles and rounds that a term of an index counts
+GROUPS = (4, 2, 8, 16, 32, 64)  # sizes of vectors, thread tiles and iterations, counted by a term of an index
 
 
 @dataclass(frozen=True)
 class Counts:
-    """How often each k was counted: of the sum, and, ``in_tile``, of a K tile where each has the same."""
+    """How often each k was counted: in the whole sum, or, with ``in_tile``, in a K tile if all tiles are the same."""
 
     whole: Array
     part: Array
     in_tile: bool
-    other: Array  # the k of ``part`` that were not counted once
+    other: Array  # the k of ``part`` that were not counted exactly once
 
     @property
     def missing(self) -> Array:
-        """The same, if none of them was counted at all; else empty."""
+        """Return the same k if none of them was counted at all; else empty."""
         return self.other if not self.part[self.other].any() else self.other[:0]
 
 
 def counted(way: Callable[[Counts, Wrong], Facts | None]) -> Callable[[Wrong], Facts | None]:
-    """Products that were counted another number of times, in this ``way``. Facts: ``in_tile``, ``size`` of what is
-    summed, and what the way tells."""
+    """Return a search for products that were counted another number of times, in this ``way``. Facts: ``in_tile``,
+    ``size`` of what is summed, and the facts of the way."""
 
     def searched(it: Wrong) -> Facts | None:
         counts = it.once(_counts)
@@ -51,7 +51,7 @@ def counted(way: Callable[[Counts, Wrong], Facts | None]) -> Callable[[Wrong], F
 
 
 def _counts(it: Wrong) -> Counts | None:
-    """How often each k was counted, where that is the same for every element of C."""
+    """Return how often each k was counted, if that is the same for every element of C."""
     if not it.may_be_fitted or it.problem.shape.k > MOST_K or it.got.size < FIRM * it.problem.shape.k:
         return None
     a, b = it.factors
@@ -66,23 +66,23 @@ def _counts(it: Wrong) -> Counts | None:
 
 
 def subtracted(counts: Counts, it: Wrong) -> Facts | None:
-    """Every product."""
+    """Return every product is subtracted."""
     return {} if (counts.whole == -1).all() else None
 
 
 def again(counts: Counts, it: Wrong) -> Facts | None:
-    """Every product so many ``times``."""
+    """Return every product is counted several ``times``."""
     return {"times": int(counts.whole[0])} if (counts.whole == counts.whole[0]).all() else None
 
 
 def only_the_last(counts: Counts, it: Wrong) -> Facts | None:
-    """One product, the last, is left."""
+    """Only the last product remains."""
     only = counts.whole[-1] == 1 and not counts.whole[:-1].any()
     return {"k": counts.whole.size - 1} if only else None
 
 
 def without_the_first(counts: Counts, it: Wrong, one: bool) -> Facts | None:
-    """The first product, or the first ``count``, are missing."""
+    """Return the first product, or the first ``count``, are missing."""
     missing = counts.missing
     if not missing.size or missing[-1] != missing.size - 1 or one != (missing.size == 1):
         return None
@@ -90,7 +90,7 @@ def without_the_first(counts: Counts, it: Wrong, one: bool) -> Facts | None:
 
 
 def without_the_last(counts: Counts, it: Wrong, one: bool) -> Facts | None:
-    """The last product, or several, from ``end`` on, are missing. ``called``: names of that number."""
+    """Return the last product, or several, from ``end`` on, are missing. ``called``: names of that number."""
     missing = counts.missing
     if not missing.size or missing[0] != counts.part.size - missing.size or one != (missing.size == 1):
         return None
@@ -99,7 +99,7 @@ def without_the_last(counts: Counts, it: Wrong, one: bool) -> Facts | None:
 
 
 def one_in_several(counts: Counts, it: Wrong) -> Facts | None:
-    """One product in ``step`` is there: ``k``."""
+    """Only one product in ``step`` is counted: ``k``."""
     kept = np.setdiff1d(np.arange(counts.part.size), counts.missing)
     steps = np.unique(np.diff(kept))
     if not counts.missing.size or steps.size != 1 or kept[0] >= steps[0]:
@@ -108,7 +108,7 @@ def one_in_several(counts: Counts, it: Wrong) -> Facts | None:
 
 
 def without_some(counts: Counts, it: Wrong) -> Facts | None:
-    """Products are missing: those of ``k``."""
+    """Return the products of ``k`` are missing."""
     return {"k": numbers(counts.missing)} if counts.missing.size else None
 
 
@@ -121,8 +121,8 @@ def other_times(counts: Counts, it: Wrong) -> Facts:
 
 
 def wrong_k(name: str, way: Callable[[Array, int], Facts | None]) -> Callable[[Wrong], Facts | None]:
-    """Each product took its number of A and its number of B, but not of the same k: that of ``name``, here ``of``, was
-    read elsewhere. Facts: such as where ``k`` was meant, at ``found``."""
+    """Return a search for products of the right A and B but of different k: factor ``name``, here ``of``, was read at
+    another k. Facts: such as where ``k`` was meant, at ``found``."""
 
     def searched(it: Wrong) -> Facts | None:
         found = it.once(_partners, name)
@@ -135,7 +135,7 @@ def wrong_k(name: str, way: Callable[[Array, int], Facts | None]) -> Callable[[W
 
 
 def _partners(it: Wrong, name: str) -> Array | None:
-    """For each k at which one this factor was read."""
+    """Return, for each k, the k at which this factor was read."""
     m, n, k = it.problem.shape.m, it.problem.shape.n, it.problem.shape.k
     if not it.may_be_fitted or k > MOST_K or k > (m if name == "B" else n):
         return None
@@ -149,24 +149,24 @@ def _partners(it: Wrong, name: str) -> Array | None:
 
 
 def _nearest(fitted: Array, lines: Array) -> Array:
-    """Which of ``lines`` (K, n) each fitted line is."""
+    """Return which of ``lines`` (K, n) each fitted line is."""
     return np.asarray((fitted @ lines.T - np.square(lines).sum(1) / 2).argmax(1))
 
 
 def first_of_the_tile(found: Array, depth: int) -> Facts | None:
-    """All of a K tile are like its first."""
+    """Return all of a K tile equal its first."""
     return {} if (found == _tile(found, depth)).all() else None
 
 
 def first_of_a_group(found: Array, depth: int) -> Facts | None:
-    """In every ``size`` all are like the first."""
+    """In every group of ``size`` all equal the first."""
     k = np.arange(found.size)
     size = next((size for size in GROUPS if (found == k - k % size).all()), None)
     return None if size is None else {"size": size}
 
 
 def first_of_the_tile_again(found: Array, depth: int) -> Facts | None:
-    """The first ``size`` of each K tile."""
+    """Return the first ``size`` of each K tile."""
     tile = _tile(found, depth)
     inside = np.arange(found.size) - tile
     size = next((size for size in GROUPS if (found == tile + inside % size).all()), None)
@@ -174,11 +174,11 @@ def first_of_the_tile_again(found: Array, depth: int) -> Facts | None:
 
 
 def anywhere(found: Array, depth: int) -> Facts:
-    """Whatever it is."""
+    """Any other k."""
     return {}
 
 
 def _tile(found: Array, depth: int) -> Array:
-    """The k at which the K tile of each starts."""
+    """Return the k at which each one's K tile starts."""
     k = np.arange(found.size)
     return k - k % depth if depth > 1 else 0 * k

@@ -1,6 +1,6 @@
-"""A sentence as data: its name, its words with gaps, and the facts that fill the gaps. Advice reads name and facts.
+"""A sentence as data: its name, its words with gaps, and the facts that fill the gaps. Advice reads names and facts.
 
-``{k:few}`` in a sentence is the fact ``k``, put into words by ``PHRASES["few"]``; ``{k}`` is the fact as it is.
+``{k:few}`` in a sentence is the fact ``k`` in the words of ``PHRASES["few"]``; ``{k}`` is the fact itself.
 """
 
 from __future__ import annotations
@@ -12,12 +12,13 @@ from gemm_lessons.engine.records.frozen import dataclass
 
 Facts = Mapping[str, Any]
 
-RUNS = 4  # numbers, or runs of them, that are listed
+RUNS = 4  # most numbers, or runs of numbers, to list
 
 
 @dataclass(frozen=True)
 class Told:
-    """``name`` is a stable identifier, and several sentences may share it. ``sentence`` is for people alone."""
+    """A named sentence. ``name`` is a stable identifier, and several sentences may share it. ``sentence`` is for
+    readers only."""
 
     name: str
     sentence: str
@@ -25,7 +26,7 @@ class Told:
 
     @property
     def text(self) -> str:
-        """The sentence with its facts."""
+        """Return the sentence with its facts."""
         return self.sentence.format_map({name: _Fact(value) for name, value in self.facts.items()})
 
 
@@ -37,16 +38,16 @@ class Lines(NamedTuple):
 
 
 class TilePart(NamedTuple):
-    """A part of every block tile. No ``rows``, or no ``cols``, are all of them."""
+    """A part of every block tile. Empty ``rows`` or ``cols`` mean all of them."""
 
     rows: tuple[int, ...]
     cols: tuple[int, ...]
     tile: tuple[int, int]
-    which: str = ""  # "all but" it, or "such as" it
+    which: str = ""  # "all but" this part, or "such as" this part
 
 
 def few(numbers: Sequence[int]) -> str:
-    """``0 to 7, 16`` of ascending numbers; not all of them if they are many."""
+    """Return ``0 to 7, 16`` for ascending numbers; shorten a long list."""
     runs: list[list[int]] = []
     for number in numbers:
         if runs and number == runs[-1][-1] + 1:
@@ -109,7 +110,7 @@ PHRASES: Mapping[str, Callable[[Any], str]] = {
     "whole": lambda in_tile: "each K tile" if in_tile else "every sum",
     "k": _noun,
     "times of k": _times,
-    # what else a sum may have read that was not set
+    # other memory that a sum may have read uninitialised
     "scratch": lambda names: "".join(f" {name} where nobody stored what is added," for name in names),
     "gaps": lambda names: (
         f" {' or '.join(names)} behind the end of a line, before the next one begins," if names else ""
@@ -127,7 +128,7 @@ PHRASES: Mapping[str, Callable[[Any], str]] = {
 
 
 class _Fact:
-    """A fact that a sentence may have put into words."""
+    """A fact that a sentence may put into words."""
 
     def __init__(self, value: Any) -> None:
         self.value = value

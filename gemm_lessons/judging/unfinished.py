@@ -1,8 +1,8 @@
-"""How far has the author of an unfinished kernel come? What its memory holds after one K tile.
+"""The progress of an unfinished kernel, from its memory after one K tile.
 
-The kernel has run as it is written, nothing of it optimised away, on a problem that is one block and one K tile: so
-``As`` should hold all of A in the end, ``Bs`` all of B, and the accumulators all of C. Inputs are random and
-flat, so a number says which element it is.
+The kernel has run as written, without optimisation, on a problem of one block and one K tile. At the end ``As`` should
+hold all of A, ``Bs`` all of B, and the accumulators all of C. Inputs are random and flat, so a number identifies its
+element.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from gemm_lessons.gemm.problem import Problem, Trial
 from gemm_lessons.judging.told import Told
 from gemm_lessons.judging.wrong_answer import Array
 
-ALIKE = 0.98  # share of numbers that must be where they are expected: a few may be (nearly) the same
-EXCHANGED = 0.05  # share of C in an array of the block from which on the sums have passed through it, over the tiles
+ALIKE = 0.98  # share of numbers that must be in their expected place: a few may be (nearly) the same
+EXCHANGED = 0.05  # share of C in an array of the block above which the sums have passed through it, over the tiles
 WARP = 32
 SENTENCES: Mapping[str, str] = {
     "nothing": "Nothing is in {array} yet.",
@@ -49,7 +49,7 @@ class Unfinished:
 
 
 def can_tell(problem: Problem) -> bool:
-    """Whether memory can be read: C = A B of 32-bit numbers."""
+    """Tell whether memory can be interpreted: C = A B of 32-bit numbers."""
     data = problem.data
     kinds = {layout.element.name for name, layout in problem.layouts.items() if name in "ABC"}
     plain = data.formula.is_product and set(data.formula.names) == {"A", "B"}
@@ -59,12 +59,12 @@ def can_tell(problem: Problem) -> bool:
 def contents(
     problem: Problem, trial: Trial, remains: FinalMemory, names: Mapping[tuple[str, str, int], str]
 ) -> tuple[Told, ...]:
-    """What memory holds, array by array. ``names``: of shared arrays and of a thread's own, by space, variable of the
-    PTX and byte offset in it."""
+    """Describe the contents of memory, array by array. ``names``: of shared arrays and of a thread's own, by space,
+    variable of the PTX and byte offset in it."""
     tiles = {name: bits(problem.layouts[name].matrix(problem.arrays[name])) for name in "AB"}
     said = list[Told | None]()
     for variable, words in remains.shared.items():
-        if np.isin(bits(trial.answer), words[words != 0]).mean() < EXCHANGED:  # zeros are in both without passing
+        if np.isin(bits(trial.answer), words[words != 0]).mean() < EXCHANGED:  # zeros are in both anyway
             said.append(_shared(names.get(("shared", variable, 0), variable), words, tiles))
     own = list(_own_arrays(remains, names))
     sums = _sums(problem, own, remains)
@@ -77,7 +77,7 @@ def contents(
 
 
 def told(name: str, **facts: Any) -> Told:
-    """One of ``SENTENCES``."""
+    """Return one of ``SENTENCES``."""
     return Told(name, SENTENCES[name], facts)
 
 
@@ -98,7 +98,7 @@ def _shared(name: str, words: Array, tiles: Mapping[str, Array]) -> Told | None:
 
 
 def _order(words: Array, tile: Array) -> str:
-    """How the tile lies in the array: by "row" or by "column", if those are evenly apart; else "its own"."""
+    """Return how the tile is stored in the array: by "row" or by "column", if evenly spaced; else "its own"."""
     rows, cols = tile.shape
     if min(rows, cols) < 2:
         return ""
@@ -110,7 +110,7 @@ def _order(words: Array, tile: Array) -> str:
 
 
 def _own_arrays(remains: FinalMemory, names: Mapping[tuple[str, str, int], str]) -> Iterator[tuple[str, Array]]:
-    """Name and words (threads, n) of each array of a thread; it ends where the next one begins."""
+    """Yield name and words (threads, n) of each array of a thread; an array ends where the next one begins."""
     for variable, words in remains.own.items():
         starts = sorted(offset for space, owner, offset in names if (space, owner) == ("own", variable))
         for start, end in pairwise([*starts, words.shape[1] * 4]):
@@ -119,7 +119,7 @@ def _own_arrays(remains: FinalMemory, names: Mapping[tuple[str, str, int], str])
 
 
 def _fragment(name: str, words: Array, tiles: Mapping[str, Array]) -> Told | None:
-    """An array of a thread that holds numbers of A or of B."""
+    """Describe an array of a thread that holds numbers of A or of B."""
     written = words != UNWRITTEN
     for matrix, tile in tiles.items():
         ours = np.isin(words, tile) & written
@@ -133,7 +133,7 @@ def _fragment(name: str, words: Array, tiles: Mapping[str, Array]) -> Told | Non
 
 
 def _sums(problem: Problem, own: list[tuple[str, Array]], remains: FinalMemory) -> Told | None:
-    """Accumulators that hold right sums: an array of each thread, or a register."""
+    """Describe accumulators that hold right sums: an array of each thread, or a register."""
     registers = [("", words[:, None]) for words in remains.registers]
     for name, words in (*own, *registers):
         values = words.view(np.float32).astype(np.float64)
@@ -150,14 +150,14 @@ def _sums(problem: Problem, own: list[tuple[str, Array]], remains: FinalMemory) 
 
 
 def _are_by_warp(place: Array) -> bool:
-    """Whether each warp computes elements of its own, and all of its lanes the same ones."""
+    """Tell whether each warp computes its own elements, and all of its lanes the same ones."""
     if len(place) % WARP or not (place.reshape(-1, WARP, place.shape[1]) == place[::WARP, None]).all():
         return False
     return int(np.unique(place[::WARP], axis=0).shape[0]) * WARP == len(place)
 
 
 def _place(values: Array, problem: Problem) -> Array:
-    """Where in the right answer each value stands; -1 for nowhere."""
+    """Return the place of each value in the right answer; -1 for nowhere."""
     right = problem.reference.ravel()
     order = np.argsort(right)
     after = np.clip(np.searchsorted(right[order], values), 1, max(1, right.size - 1))

@@ -1,6 +1,6 @@
-"""What came of one kernel: Passed, or the one reason why not. Values, never exceptions.
+"""The verdict on one kernel: Passed, or the one reason why not. Verdicts are values, never exceptions.
 
-``judge`` compares an answer with NumPy's and says where and, if it recognises it, how it is wrong; ``judge_gates``
+``judge`` compares an answer with NumPy's and says where it is wrong and, if recognised, how; ``judge_gates``
 evaluates a lesson's structural gates over the counters. The pipeline picks the verdict in this order: the kernel did
 not compile, it faulted, it never ended, its answer is wrong, its answer is right but by the wrong method.
 """
@@ -67,8 +67,8 @@ class Judgement:
 
 @dataclass(frozen=True)
 class GateResult:
-    """A gate with what was measured. ``value`` is None when it could not be computed (``note`` says why). ``hidden``:
-    it was missed on a shape that is not told, and met on the one that is."""
+    """A gate with its measured value. ``value`` is None when it could not be computed (``note`` says why). ``hidden``:
+    the gate was missed on a shape that is not shown, and met on the shown one."""
 
     name: str
     value: float | None
@@ -82,7 +82,7 @@ class GateResult:
 
     @property
     def shown(self) -> str:
-        """The value, or ``-``: 0.2031, 16,384."""
+        """Return the value, or ``-``: 0.2031, 16,384."""
         if self.value is None:
             return "-"
         return f"{int(self.value):,}" if self.value == int(self.value) else f"{self.value:.4g}"
@@ -97,7 +97,7 @@ class Passed:
 
 @dataclass(frozen=True)
 class CompileFailed:
-    """The compiler refused the source, or what it compiled is not the kernel that the lesson launches (``message``)."""
+    """The compiler refused the source, or the compiled kernel is not the one that the lesson launches (``message``)."""
 
     kind: ClassVar[Kind] = "compile_failed"
     message: str
@@ -133,7 +133,7 @@ class WrongAnswer:
 
     @property
     def is_vague(self) -> bool:
-        """Whether it shows at best where C is wrong, and not why."""
+        """Tell whether it shows at best where C is wrong, but not why."""
         return self.judgement.pattern is None or self.judgement.pattern.vague
 
 
@@ -158,7 +158,7 @@ def judge(problem: Problem, answer: Array, tiles: TileSizes) -> Judgement:
     made of whole and ragged block tiles, ``tiles.rows`` x ``tiles.cols``.
     """
     expected, tolerance = problem.reference, problem.tolerance
-    with np.errstate(invalid="ignore"):  # a signalling NaN is as good a wrong answer as any
+    with np.errstate(invalid="ignore"):  # a signalling NaN is an ordinary wrong answer
         got = problem.answer.element.decode(answer)
         error = np.abs(got - expected)
     wrong = ~(error <= tolerance)  # not "error > tolerance": NaN must count as wrong

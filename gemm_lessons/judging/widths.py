@@ -1,4 +1,4 @@
-"""Numbers that were kept in too few bits, or taken for whole ones."""
+"""Numbers stored in too few bits, or treated as whole numbers."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from gemm_lessons.gemm.problem import unit
 from gemm_lessons.judging.wrong_answer import Made, Wrong
 
 HALF = ELEMENTS["float16"]
-NEAR = 2.0**14  # times what is allowed in float32: more than sums in half are off by
-NARROW = (16, 8)  # bits that an integer sum may have been kept in
-FRACTIONS = 0.5  # share of whole numbers among right sums from which on they are nothing to wonder about
+NEAR = 2.0**14  # times the float32 tolerance: more than the error of sums in half
+NARROW = (16, 8)  # widths in bits that an integer sum may have been stored in
+FRACTIONS = 0.5  # share of whole numbers among right sums above which they are not suspicious
 
 
 def zeros(it: Wrong) -> Iterator[Made]:
-    """Nothing but 0."""
+    """Every element is 0."""
     yield Made(np.zeros_like(it.got))
 
 
 def halves(it: Wrong) -> Iterator[Made]:
-    """The right answer, about; every element is a number of 16 bits."""
+    """Approximately the right answer, where every element is a 16-bit number."""
     if it.problem.answer.element.precision <= HALF.precision or not np.isfinite(it.got).all():
         return
     with np.errstate(over="ignore"):
@@ -31,19 +31,19 @@ def halves(it: Wrong) -> Iterator[Made]:
 
 
 def floats(it: Wrong) -> Iterator[Made]:
-    """A sum of doubles that is as good as one of floats."""
+    """A sum of doubles with the accuracy of floats."""
     if it.problem.answer.element.name == "float64" and np.isfinite(it.got).all():
         yield Made(it.problem.reference, it.problem.rounding * (ELEMENTS["float32"].roundoff / unit(it.problem.data)))
 
 
 def rounded(it: Wrong) -> Iterator[Made]:
-    """Sums that are as good as rounding lets most of them be, where none is rounded. ``count`` of them are wrong."""
+    """Sums with the accuracy of rounded ones, where nothing should be rounded. ``count`` of them are wrong."""
     if it.problem.sharp is not None:
         yield Made(it.problem.reference, it.problem.rounding, {"count": int(it.wrong.sum())})
 
 
 def whole_numbers(it: Wrong) -> Iterator[Made]:
-    """The answer without what is behind the point, where right sums have that."""
+    """The answer without its fraction, where right sums have one."""
     right = it.problem.reference
     if (
         it.problem.answer.element.is_float
@@ -54,7 +54,7 @@ def whole_numbers(it: Wrong) -> Iterator[Made]:
 
 
 def low_bits(it: Wrong) -> Iterator[Made]:
-    """Sums of integers without their upper bits, with a sign and without. Fact: ``bits``."""
+    """Sums of integers without their upper bits, signed and unsigned. Fact: ``bits``."""
     for bits in NARROW if not it.problem.answer.element.is_float else ():
         low = np.mod(it.problem.reference, 2.0**bits)
         for kept in (np.where(low < 2.0 ** (bits - 1), low, low - 2.0**bits), low):

@@ -1,4 +1,4 @@
-"""A wrong answer, with everything that a row of the table of mistakes may ask about it."""
+"""A wrong answer, with all data that a row of the table of mistakes may query."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ T = TypeVar("T")
 
 
 class Made(NamedTuple):
-    """What C would be after a mistake, (M, N), or which elements would be wrong, and the mistake's parameters.
+    """C after a mistake, (M, N), or the elements that would be wrong, with the mistake's parameters.
 
-    ``at``: the elements of C that this is said of.
+    ``at``: the elements of C that this is about.
     """
 
     answer: Array
@@ -36,7 +36,7 @@ Transformation = Callable[["Wrong"], Iterable[Made]]
 
 
 class Wrong:
-    """A wrong answer with everything a rule may ask about it. ``got`` (M, N) float64; ``wrong`` (M, N) bool."""
+    """A wrong answer with all data that a rule may query. ``got`` (M, N) float64; ``wrong`` (M, N) bool."""
 
     def __init__(self, problem: Problem, stored: Array, got: Array, wrong: Array, tiles: TileSizes) -> None:
         self.problem = problem
@@ -47,36 +47,36 @@ class Wrong:
         self._found: dict[Any, Any] = {}
 
     def once(self, search: Callable[..., T], *parameters: Any) -> T:
-        """``search(self, *parameters)``, which several rows ask for, and which is made once."""
+        """Return ``search(self, *parameters)``, memoised because several rows need it."""
         key = search, parameters
         if key not in self._found:
             self._found[key] = search(self, *parameters)
         return cast(T, self._found[key])
 
     def made(self, value: Value, **facts: Any) -> Made:
-        """A wrong answer that would be ``value``, with its own tolerance."""
+        """Return a wrong answer of ``value``, with its own tolerance."""
         return Made(value.value, self.problem.tolerance_of(value), facts)
 
     def moved(self, move: Callable[[Array], Array], **facts: Any) -> Made:
-        """The right answer when its elements have moved, each with its tolerance."""
+        """Return the right answer with its elements moved, each with its tolerance."""
         return Made(move(self.problem.reference), move(self.problem.tolerance), facts)
 
     def is_wrong_in(self, made: Made, least: float = 1.0) -> bool:
-        """Whether the elements that ``made`` marks are wrong, this share of them at least, and no others."""
+        """Tell whether at least this share of the elements marked by ``made`` is wrong, and no other element is."""
         here, there = self.wrong[made.at], made.answer
         return not (here > there).any() and bool((here == there).all() if least == 1 else here[there].mean() >= least)
 
     def agrees(self, other: Value) -> bool:
-        """Is the answer the same as ``other`` everywhere, as far as rounding lets it be, and is that no right one?"""
+        """Tell whether the answer equals ``other`` everywhere, within rounding, and ``other`` is not a right answer."""
         return self.is_nearly(other.value, self.problem.tolerance_of(other))
 
     def agrees_moved(self, move: Callable[[Array], Array]) -> bool:
-        """The same of the right answer when its elements have moved."""
+        """Tell the same of the right answer with its elements moved."""
         made = self.moved(move)
         return self.is_nearly(made.answer, made.tolerance)
 
     def is_nearly(self, other: Array, tolerance: Array | float) -> bool:
-        """Whether each element is ``other``, within its tolerance or the right one's, and some are no right ones."""
+        """Tell whether each element is ``other``, within its tolerance or the right one's, and some are not right."""
         right, allowed = self.problem.reference, self.problem.tolerance
         if not bool((np.abs(self.got - other) <= np.maximum(tolerance, allowed)).all()):
             return False
@@ -84,7 +84,7 @@ class Wrong:
 
     @cached_property
     def is_plain(self) -> bool:
-        """Whether the formula's product is that of one A and one B, as most lessons have them."""
+        """Tell whether the formula's product is of one A and one B, as in most lessons."""
         layouts = self.problem.layouts
         ours = Product("A", "B", left_transposed=False, right_transposed=False)
         return self.problem.data.formula.product == ours and all(
@@ -93,53 +93,54 @@ class Wrong:
 
     @cached_property
     def may_be_fitted(self) -> bool:
-        """Whether C is a plain product and nothing else, and every element is a number."""
+        """Tell whether C is a plain product and nothing else, and every element is finite."""
         return (
             self.is_plain and set(self.problem.data.formula.names) == {"A", "B"} and bool(np.isfinite(self.got).all())
         )
 
     def called(self, size: int, also: str = "") -> tuple[str, ...]:
-        """The names of a size, such as ``BM`` and ``BN``: of the tile, and of M, N and K those that are in ``also``."""
+        """Return the names of a size, such as ``BM`` and ``BN``: names of the tile, and those of M, N and K in
+        ``also``."""
         sizes = {name: value for name, value in self.problem.shape.names.items() if name in also}
         return tuple(name for name, value in {**sizes, **dict(self.problem.data.sizes)}.items() if value == size)
 
     @cached_property
     def factors(self) -> tuple[Array, Array]:
-        """A (M, K) and B (K, N) in float64; of a plain product only."""
+        """Return A (M, K) and B (K, N) in float64; only for a plain product."""
         values = self.problem.values
         return values["A"].value, values["B"].value
 
     @cached_property
     def levelled(self) -> tuple[Array, Array, Array]:
-        """A, the answer and B, their rows and columns multiplied so that all of them are about as large."""
+        """Return A, the answer and B with rows and columns scaled to similar magnitude."""
         a, b = self.factors
         largest = (np.abs(it).max(1, keepdims=True) for it in (a, b.T))
         rows, cols = (2.0 ** -np.rint(np.log2(np.where(it > 0, it, 1))) for it in largest)
         return a * rows, rows * self.got * cols.T, b * cols.T
 
     def product(self, a: Array, b: Array) -> Value:
-        """The answer for other factors, (M, N): alpha a b + beta C + bias."""
+        """Return the answer for other factors, (M, N): alpha a b + beta C + bias."""
         return self.problem.finished(Value(a @ b, np.abs(a) @ np.abs(b), roundings(len(b))))
 
     def without(self, name: str, neutral: float) -> Value:
-        """The answer if ``name`` were ``neutral`` in the formula."""
+        """Return the answer if ``name`` were ``neutral`` in the formula."""
         problem = self.problem
         return problem.evaluated({**problem.values, name: Value.exact(np.array(neutral))})
 
     @cached_property
     def untouched(self) -> Array:
-        """(M, N) bool: the elements that still have the bits they had before the launch."""
+        """Return (M, N) bool: the elements that still have the bits they had before the launch."""
         layout = self.problem.answer
         before = layout.matrix(self.problem.arrays[layout.name])
         return np.asarray(bits(self.stored) == bits(before).reshape(self.stored.shape))
 
     @cached_property
     def k_tiles(self) -> Sequence[slice]:
-        """The K tiles, the last one maybe shorter."""
+        """Return the K tiles; the last one may be shorter."""
         depth, k = self.tiles.depth, self.problem.shape.k
         return [slice(k0, min(k0 + depth, k)) for k0 in range(0, k, depth)]
 
 
 def numbers(values: Array) -> tuple[int, ...]:
-    """Whole numbers, as facts have them."""
+    """Return whole numbers as facts hold them."""
     return tuple(int(value) for value in values)

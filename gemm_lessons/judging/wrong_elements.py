@@ -1,6 +1,5 @@
-"""Which elements of C are wrong: those without a value, or the same part of every block tile. Transformations for
-``pattern.wrong`` and ``pattern.mostly``: their cases say which elements would be wrong.
-"""
+"""Which elements of C are wrong: unwritten ones, or the same part of every block tile. These are transformations for
+``pattern.wrong`` and ``pattern.mostly``, which compare the set of wrong elements."""
 
 from __future__ import annotations
 
@@ -11,8 +10,8 @@ import numpy as np
 from gemm_lessons.judging.told import TilePart
 from gemm_lessons.judging.wrong_answer import MOSTLY, Array, Made, Wrong, numbers
 
-FEW_POSITIONS = 0.25  # share of a tile's positions above which "the same few positions" is no explanation any more
-LEAST_PART = 1 / 256  # of a tile: that few may be right by chance
+FEW_POSITIONS = 0.25  # share of a tile's positions above which "the same few positions" explains nothing
+LEAST_PART = 1 / 256  # of a tile: a smaller part may be right by chance
 ALL, NONE = np.array(True), np.array(False)
 
 
@@ -23,7 +22,7 @@ def all_untouched(it: Wrong) -> Iterator[Made]:
 
 
 def untouched(it: Wrong) -> Iterator[Made]:
-    """No element is wrong but those that were not written."""
+    """Exactly the unwritten elements are wrong."""
     if not it.untouched.any():
         return
     count = int((it.wrong & it.untouched).sum())
@@ -33,14 +32,14 @@ def untouched(it: Wrong) -> Iterator[Made]:
 
 
 def untouched_and_wrong(it: Wrong) -> Iterator[Made]:
-    """Elements that were not written are NaN, as C was, and among the others are wrong ones."""
+    """Unwritten elements are NaN, as C was, and some of the written elements are wrong."""
     nan = np.isnan(it.got)
     if nan.any() and (nan == it.untouched).all() and (it.wrong & ~nan).any():
         yield Made(ALL, facts={"count": int(nan.sum())}, at=nan)
 
 
 def no_numbers(it: Wrong) -> Iterator[Made]:
-    """Elements are NaN: what may have been read?"""
+    """Some elements are NaN: facts say what may have been read."""
     nan, layouts = np.isnan(it.got), it.problem.layouts.values()
     if nan.any():
         scratch = tuple(here.name for here in layouts if here.role == "scratch")
@@ -49,7 +48,7 @@ def no_numbers(it: Wrong) -> Iterator[Made]:
 
 
 def ragged_edge(it: Wrong) -> Iterator[Made]:
-    """No element of a whole block tile."""
+    """Only elements of partial block tiles are wrong."""
     (m, n), tiles = it.got.shape, it.tiles
     row, col = m // tiles.rows * tiles.rows, n // tiles.cols * tiles.cols
     if row and col and (row, col) != (m, n):
@@ -57,7 +56,7 @@ def ragged_edge(it: Wrong) -> Iterator[Made]:
 
 
 def same_positions(it: Wrong) -> Iterator[Made]:
-    """Of each whole block tile the same few elements as of the first."""
+    """The same few elements are wrong in each whole block tile, as in the first."""
     by_tile = _whole_tiles(it)
     size = it.tiles.rows * it.tiles.cols
     if size == 1 or by_tile.size < 2 * size or not 0 < (first := by_tile[0, 0]).mean() <= FEW_POSITIONS:
@@ -67,7 +66,7 @@ def same_positions(it: Wrong) -> Iterator[Made]:
 
 
 def same_part(it: Wrong) -> Iterator[Made]:
-    """Of each whole block tile those that are wrong in half of the tiles or more, if they are no few."""
+    """The elements that are wrong in at least half of the whole block tiles, if they are many."""
     by_tile = _whole_tiles(it)
     if it.tiles.rows * it.tiles.cols == 1 or not by_tile.size:
         return
@@ -77,7 +76,7 @@ def same_part(it: Wrong) -> Iterator[Made]:
 
 
 def _described(wrong: Array) -> TilePart:
-    """Rows and columns that are wrong; or those that are right; or, if both are no rectangle, the first row."""
+    """Describe the wrong rows and columns; or the right ones; or, if neither is a rectangle, the first row."""
     for which, part in (("", wrong), ("all but", ~wrong)):
         rows, cols = part.any(1), part.any(0)
         if (part == np.outer(rows, cols)).all():
@@ -88,7 +87,7 @@ def _described(wrong: Array) -> TilePart:
 
 
 def _whole_tiles(it: Wrong) -> Array:
-    """``wrong`` by block tile, without the ragged ones: (tile row, tile column, row, column)."""
+    """Return ``wrong`` by whole block tile: (tile row, tile column, row, column)."""
     (m, n), tiles = it.got.shape, it.tiles
     rows, cols = m // tiles.rows, n // tiles.cols
     whole = it.wrong[: rows * tiles.rows, : cols * tiles.cols]
@@ -96,7 +95,7 @@ def _whole_tiles(it: Wrong) -> Array:
 
 
 def _in_tiles(it: Wrong, part: Array, where: TilePart) -> Made:
-    """``part`` (rows, columns of a tile) of each whole tile."""
+    """Mark ``part`` (rows, columns of a tile) of each whole tile."""
     (m, n), (rows, cols) = it.got.shape, part.shape
     answer = np.tile(part, (m // rows, n // cols))
     return Made(answer, facts={"where": where}, at=np.s_[: len(answer), : answer.shape[1]])

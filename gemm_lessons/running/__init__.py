@@ -1,11 +1,18 @@
 """``gemm-lessons run``: build, check, count, judge, estimate.
 
+    RunRequest --RunPlan.of--> RunPlan --run_lesson--> RunOutcome: one Row per kernel, the kernel under test first
+
+    Row.built     Built      compiled kernels of every launch, with occupancies
+    Row.checked   Checked    verdict, findings, counters, gates
+    Row.speed     Speed      estimate or measurement
+    Row.hints     up to three sentences
+
 - ``pipeline``: ``run_lesson()``, in steps, from a ``plan`` to an ``outcome``
-- ``builder``, ``signature``: a lesson's kernels compiled; ``machine_dependence``: what a
-  graded kernel may not read
+- ``builder``, ``signature``: a lesson's kernels compiled; ``machine_dependence``: registers that a graded kernel must
+  not read
 - ``checking``: right on every shape, and by the lesson's method; ``debug_build``: the source as written, on one block
 - ``printing``: what the kernel prints; ``estimating``, ``measuring``: its time
-- ``jobs``: what a second worker computes meanwhile, and what is kept from run to run; ``sharing``: who gets which
-- ``predictions``: a run's answers to a lesson's questions; ``speedup``: what a pass gained over the first lesson
+- ``jobs``: work of a second process, and results kept between runs; ``sharing``: which jobs that process gets
+- ``predictions``: a run's answers to a lesson's questions; ``speedup``: the gain over the first lesson
 - ``contract``: an outcome as JSON; ``no_outcome``: the outcome of a run that crashed or was stopped
 """

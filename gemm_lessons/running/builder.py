@@ -1,4 +1,4 @@
-"""A lesson's kernel file -> ``Compiled`` for each launch, if it holds what the lesson launches."""
+"""Compile a lesson's kernel file to one ``Compiled`` per launch, and check that it holds the launched kernels."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Made = TypeVar("Made")
 
 
 def variant_of(built: Built, lesson: Lesson) -> Built:
-    """The kernel as the host chooses it where the lesson is this one: see ``Lesson.at``."""
+    """Return the variant of the kernel that the host chooses for this lesson: see ``Lesson.at``."""
     return next((it for it in (built, *built.others) if it.lesson == lesson), built)
 
 
@@ -36,7 +36,7 @@ class Builder:
         self.target = target
 
     def makes_the_same_as(self, other: Builder) -> bool:
-        """Whether both compile any source to the same machine code."""
+        """Tell whether both compile any source to the same machine code."""
         return self.target.arch == other.target.arch and self._major() == other._major()
 
     def _major(self) -> int:
@@ -45,7 +45,7 @@ class Builder:
     def build(
         self, lesson: Lesson, path: Path, source: str, options: Sequence[str] = ()
     ) -> tuple[Compiled, ...] | CompileFailed:
-        """Compile a file, and see that it holds the kernels that the lesson launches. Raises ``KitError``."""
+        """Compile a file and check that it holds the kernels that the lesson launches. Raise ``KitError``."""
         entries = dict.fromkeys(launch.entry for launch in lesson.launches)
         results = {entry: self._translate(lesson, path, source, entry, options) for entry in entries}
         kernels = []
@@ -78,8 +78,8 @@ class Builder:
 
 
 class Workshop:
-    """Compiles every kernel of a run twice: for the architecture that counts, and for the GPU that times are for. Where
-    that is the same, once."""
+    """Compiles every kernel of a run twice: for the counted architecture and for the GPU of the times; once where both
+    are the same."""
 
     def __init__(self, architecture: str, device: Device, gpu: GpuSpec) -> None:
         self._counting = Builder(BuildTarget(architecture))
@@ -90,12 +90,12 @@ class Workshop:
 
     @property
     def targets(self) -> tuple[BuildTarget, BuildTarget]:
-        """What it compiles for, to count and to time."""
+        """Return the targets to count and to time."""
         return self._counting.target, self._timing.target
 
     def build(self, lesson: Lesson, path: Path, source: str) -> Binaries | CompileFailed:
-        """Compile a file, a second time without what it prints. What does not compile for the device that is to run it
-        does not compile."""
+        """Compile a file, and once more without printf. A file that does not compile for the device that runs it counts
+        as not compiled."""
         quiet = without_printf(source)
         if quiet == source:
             return self._for_both(lesson, path, source)
@@ -124,7 +124,7 @@ class Workshop:
 
 
 def _meanwhile(work: Callable[..., Made], *asked: object) -> Future[Made]:
-    """Begin to work in a thread."""
+    """Start work in a thread."""
     from concurrent.futures import ThreadPoolExecutor  # slow to import, and lesson 01 is compared with nothing
 
     pool = ThreadPoolExecutor(1)
@@ -135,5 +135,5 @@ def _meanwhile(work: Callable[..., Made], *asked: object) -> Future[Made]:
 
 
 def builder_for(device: Device, gpu: GpuSpec) -> Builder:
-    """Compiles for the device that is here if it asks for code of its own, else for the GPU that estimates are for."""
+    """Return a builder for the present device if that needs its own code, else for the GPU of the estimates."""
     return Builder(device.target or BuildTarget(buildable(gpu.arch)))

@@ -1,4 +1,4 @@
-"""Two steps of a run: is a kernel right on every shape, and is it so by the lesson's own method?
+"""Two steps of a run: check a kernel on every shape, then judge whether it uses the lesson's method.
 
 Built --check--> Checked (verdict, findings, counters) --judge_method--> Checked (with the gates)
 """
@@ -37,7 +37,7 @@ from gemm_lessons.running.plan import KernelPlan, LaunchPlan, RunPlan
 def check(plan: RunPlan, kernel: KernelPlan, built: Built, jobs: Jobs) -> Checked:
     """Launch on every planned shape. The first shape that fails gives the verdict.
 
-    A fault or an endless kernel ends the checks: the next shape would most likely show the same, slowly.
+    A fault or an endless kernel ends the checks: the next shape would probably fail in the same way, slowly.
     """
     if obstacle := _obstacle(plan, kernel, built):
         return Checked(Faulted(kernel.counting_shape, obstacle), findings=(obstacle,))
@@ -50,7 +50,7 @@ def check(plan: RunPlan, kernel: KernelPlan, built: Built, jobs: Jobs) -> Checke
 
 
 def _obstacle(plan: RunPlan, kernel: KernelPlan, built: Built) -> Finding | None:
-    """Why nothing is launched: no GPU could, or a graded kernel reads what differs between machines."""
+    """Return why nothing is launched: no GPU could, or a graded kernel reads registers that differ between machines."""
     variants, grids = (built, *built.others), kernel.lesson.grids(kernel.lesson.shapes.count)
     refusals = (plan.device.refusal(it.code, grids) for it in variants)
     if refused := next(filter(None, refusals), None):
@@ -61,7 +61,8 @@ def _obstacle(plan: RunPlan, kernel: KernelPlan, built: Built) -> Finding | None
 
 
 def _launched(plan: RunPlan, kernel: KernelPlan, built: Built, jobs: Jobs) -> list[LaunchResult]:
-    """The results in the order of the plan, up to the first fault. What the second worker does is asked for last."""
+    """Return the results in the order of the plan, up to the first fault. The second worker's results are received
+    last."""
     work = [launch_job(plan, kernel, launch, lambda: built) for launch in kernel.launches]
     here: dict[Hashable, LaunchResult] = {}
     for job in work:
@@ -80,12 +81,12 @@ def _launched(plan: RunPlan, kernel: KernelPlan, built: Built, jobs: Jobs) -> li
 def launch_job(
     plan: RunPlan, kernel: KernelPlan, launch: LaunchPlan, get: Callable[[], Built]
 ) -> Deferred[LaunchResult]:
-    """One launch of one kernel, which ``get`` builds."""
+    """Return a job for one launch of one kernel, which ``get`` builds."""
     return Deferred((kernel.role, launch.shape), lambda: execute(plan, launch, get()))
 
 
 def execute(plan: RunPlan, launch: LaunchPlan, built: Built) -> LaunchResult:
-    """Run a planned launch, and judge the answer."""
+    """Run a planned launch and judge the answer."""
     ranges.announce(f"{launch.purpose} {launch.shape}")
     built = variant_of(built, launch.lesson)
     with stage(launch.purpose, str(launch.shape), payload=launch.operations):
@@ -101,7 +102,8 @@ def execute(plan: RunPlan, launch: LaunchPlan, built: Built) -> LaunchResult:
 
 
 def _judge(built: Built, trial: Trial, launched: Launched) -> tuple[Verdict, Judgement | None, tuple[Finding, ...]]:
-    """The verdict on one launch. An error among the findings comes before a wrong answer: it is the cause."""
+    """Return the verdict on one launch. An error among the findings takes precedence over a wrong answer, as its
+    cause."""
     shape, findings = trial.problem.shape, (*launched.findings, *trial.damage())
     if launched.fault is not None:
         return stopped(shape, launched.fault), None, findings
@@ -111,19 +113,19 @@ def _judge(built: Built, trial: Trial, launched: Launched) -> tuple[Verdict, Jud
             return Faulted(shape, finding), judgement, findings
     if not judgement.passed:
         return WrongAnswer(shape, judgement), judgement, findings
-    # A compiler may read ahead what nobody then uses.
+    # A compiler may hoist loads whose values are never used.
     return Passed(), judgement, tuple(finding for finding in findings if finding.kind != "unset")
 
 
 def stopped(shape: Shape, fault: Finding) -> Faulted | TimedOut:
-    """The verdict on a launch that did not come to its end."""
+    """Return the verdict on a launch that did not end."""
     return (TimedOut if fault.kind == "timeout" else Faulted)(shape, fault)
 
 
 def _summed(tried: Sequence[LaunchResult]) -> Checked:
     verdict = _explained(tried)
     found = of_one_barrier(merged([finding for it in tried for finding in it.told]))
-    if isinstance(verdict, Faulted):  # with the counts of all launches, as it stands among the findings
+    if isinstance(verdict, Faulted):  # with the counts of all launches, as in the findings
         place = _place(verdict.finding)
         alike = [it for it in found if it.kind == verdict.finding.kind and it.severity == "error"]
         verdict = Faulted(verdict.shape, next((it for it in found if _place(it) == place), alike[0]))
@@ -131,8 +133,7 @@ def _summed(tried: Sequence[LaunchResult]) -> Checked:
 
 
 def _explained(tried: Sequence[LaunchResult]) -> Verdict:
-    """The first verdict that is none of a right answer. Where that answer does not show what the mistake is, another
-    shape's may."""
+    """Return the first verdict of a failure. Where its wrong answer does not show the mistake, use another shape's."""
     wrong = [it.verdict for it in tried if it.verdict.kind != "passed"]
     first = wrong[0] if wrong else Passed()
     if not isinstance(first, WrongAnswer) or not first.is_vague:
@@ -145,7 +146,8 @@ def _explained(tried: Sequence[LaunchResult]) -> Verdict:
 
 
 def merged(findings: Sequence[Finding]) -> tuple[Finding, ...]:
-    """Findings of several launches, one for each kind and pair of lines: the first one's example, all counts added."""
+    """Merge findings of several launches, one for each kind and pair of lines: keep the first example, add all
+    counts."""
     by_place: dict[tuple[object, ...], Finding] = {}
     for finding in findings:
         seen = by_place.get(_place(finding))
@@ -154,8 +156,8 @@ def merged(findings: Sequence[Finding]) -> tuple[Finding, ...]:
 
 
 def of_one_barrier(findings: Sequence[Finding]) -> tuple[Finding, ...]:
-    """Races that one barrier would end, as one finding: of all that is written (read) first, every line stands before
-    every line of what is read (written) next, or behind each in the round before."""
+    """Merge races that one barrier would fix into one finding. Among everything written (read) first, every line
+    precedes every line of what is read (written) next, or follows each in the iteration before."""
     groups: list[list[Finding]] = []
     for finding in findings:
         fitting = (group for group in groups if _one_barrier([*group, finding]))
@@ -163,7 +165,7 @@ def of_one_barrier(findings: Sequence[Finding]) -> tuple[Finding, ...]:
             group.append(finding)
         else:
             groups.append([finding])
-    for group in groups:  # what is written before a barrier and read behind it, and in the next round the other way
+    for group in groups:  # written before a barrier and read after it, and in the next iteration the other way round
         back = next((it for it in groups if it and it is not group and _pairs(it) == _pairs(group, turned=True)), [])
         if group and group[0].kind == "race" and group[0].effects.startswith("shared"):
             group += back
@@ -172,7 +174,7 @@ def of_one_barrier(findings: Sequence[Finding]) -> tuple[Finding, ...]:
 
 
 def _pairs(group: Sequence[Finding], turned: bool = False) -> set[tuple[object, ...]]:
-    """Both lines of each finding of a group, with what tells kinds of race apart."""
+    """Return both lines of each finding of a group, with the fields that distinguish kinds of race."""
     if turned:
         return {(it.kind, it.severity, it.file, it.other_line, it.line) for it in group}
     return {(it.kind, it.severity, it.file, it.line, it.other_line) for it in group}

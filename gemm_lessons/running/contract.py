@@ -1,6 +1,6 @@
-"""The contract that scripts rely on: a run's outcome as the JSON object of ``gemm-lessons run --json``.
+"""The JSON contract with scripts: a run's outcome as the object that ``gemm-lessons run --json`` prints.
 
-The keys are documented in README.md; ``SCHEMA`` changes when one changes its meaning or goes away.
+README.md documents the keys; ``SCHEMA`` changes when a key changes its meaning or is removed.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ JSON = None | bool | int | float | str | list["JSON"] | Mapping[str, "JSON"]
 
 
 def exit_code(outcome: RunOutcome) -> int:
-    """0 when the kernel passed, 1 when it did not."""
+    """Return 0 when the kernel passed, 1 when it did not."""
     return EXIT_PASSED if outcome.verdict.kind == "passed" else EXIT_NOT_PASSED
 
 
 def as_json(outcome: RunOutcome) -> dict[str, JSON]:
-    """The outcome of the kernel that was asked for. NaN and infinities, which JSON cannot hold, become ``null``."""
+    """Return the outcome of the kernel under test. NaN and infinities, which JSON lacks, become ``null``."""
     row, checked, speed = outcome.kernel, outcome.kernel.checked, outcome.kernel.speed
     measured, counters = speed.measured, checked.counters
     return {
@@ -106,7 +106,7 @@ def _shape(result: ShapeResult) -> JSON:
 
 
 def _hidden(hidden: bool) -> dict[str, JSON]:
-    """Only graded runs have what is hidden."""
+    """Return the key ``hidden``, which only graded runs have."""
     return {"hidden": True} if hidden else {}
 
 
@@ -124,7 +124,7 @@ def _compile(row: Row) -> JSON:
 
 
 def _diagnostics(row: Row) -> Iterator[dict[str, JSON]]:
-    """The compiler's; first, what is wrong where the compiler had nothing against it."""
+    """Yield the compiler's diagnostics, after the error of a kernel that compiled but does not match the lesson."""
     from gemm_lessons.judging.verdict import CompileFailed
 
     verdict, found = row.verdict, row.diagnostics

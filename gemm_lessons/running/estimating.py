@@ -1,4 +1,4 @@
-"""A step of a run: how fast a right kernel would be on a GPU that need not be here."""
+"""A step of a run: estimate the speed of a right kernel on a GPU that need not be present."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SEED = 1  # of the inputs; their values do not matter
 
 
 def estimate(plan: RunPlan, kernel: KernelPlan, built: Built, checked: Checked) -> Speed:
-    """Built, checked -> Speed. A wrong kernel has no time, nor one that does not fit on the chosen GPU, cannot take the
+    """Estimate a kernel's speed. A kernel has no time if it is wrong, does not fit on the chosen GPU, cannot take the
     shape, or is beyond the model."""
     shape, launch = plan.timed_shape, kernel.timed
     if not checked.right or checked.counters is None or launch is None:
@@ -49,19 +49,20 @@ def estimate(plan: RunPlan, kernel: KernelPlan, built: Built, checked: Checked) 
 def estimator_of(
     lesson: Lesson, kernels: Sequence[Compiled], gpu: GpuSpec, timed: Shape | None = None
 ) -> Estimator | None:
-    """Estimates for the shapes at which the host launches these kernels; None where no block fits on a multiprocessor,
-    or beyond the model. ``timed``: the one of them that matters, where a launch's grid does not grow with M and N."""
+    """Return an estimator for the shapes at which the host launches these kernels; None where no block fits on a
+    multiprocessor, or beyond the model. ``timed``: the relevant shape where a launch's grid does not grow with M and
+    N."""
     found = estimator_for(subjects_of(lesson, kernels, timed), lesson.grids, gpu)
     return found if isinstance(found, Estimator) else None
 
 
 def subjects_of(lesson: Lesson, kernels: Sequence[Compiled], timed: Shape | None = None) -> tuple[Subject, ...]:
-    """What to trace of each launch."""
+    """Return what to trace of each launch."""
     return tuple(subject_of(lesson, compiled, number, timed) for number, compiled in enumerate(kernels))
 
 
 def subject_of(lesson: Lesson, compiled: Compiled, number: int = 0, timed: Shape | None = None) -> Subject:
-    """What to trace of a lesson's launch."""
+    """Return what to trace of one launch of a lesson."""
     launch = lesson.launches[number]
 
     def arguments(shape: Shape) -> tuple[Argument, ...]:
@@ -85,7 +86,8 @@ def subject_of(lesson: Lesson, compiled: Compiled, number: int = 0, timed: Shape
 
 
 def sharing_of(lesson: Lesson, number: int, timed: Shape) -> tuple[Shape, int] | None:
-    """The shape and the blocks that share out its K tiles; None for a launch whose grid grows with M and N."""
+    """Return the shape and the number of blocks that divide its K tiles; None for a launch whose grid grows with M and
+    N."""
     if tile_sizes(lesson) == TileSizes():
         return None
     wider = replace(timed, m=2 * timed.m, n=2 * timed.n)
@@ -97,12 +99,13 @@ def sharing_of(lesson: Lesson, number: int, timed: Shape) -> tuple[Shape, int] |
 
 
 def held_by(data: DataSpec, parameters: Sequence[str]) -> set[str]:
-    """The buffers that a launch with these parameters is given."""
+    """Return the buffers that a launch with these parameters receives."""
     return {found.source for name in parameters if (found := data.parameter(name)) and found.kind in HELD}
 
 
 def made_of_factors(lesson: Lesson) -> dict[str, set[str]]:
-    """Scratch buffers that a launch makes of a factor: turned, or in two parts. Who has all factors multiplies them."""
+    """Return the scratch buffers that a launch makes from a factor: transposed, or split in two. A launch that has all
+    factors multiplies them."""
     data = lesson.data
     factors = {factor.name for factor in data.factors}
     scratch = {it.name for it in data.buffers if it.role == "scratch"}
@@ -117,13 +120,13 @@ def made_of_factors(lesson: Lesson) -> dict[str, set[str]]:
 
 
 def movement_of(lesson: Lesson, parameters: Sequence[str]) -> Movement:
-    """What a launch with these parameters has to move: the buffers that it is given, each once."""
+    """Return what a launch with these parameters must move: the buffers that it receives, each once."""
     data = lesson.data
     held, made = held_by(data, parameters), made_of_factors(lesson)
     given = held.union(*(made.get(name, ()) for name in held))
     multiplies = data.formula.product is not None and {factor.name for factor in data.factors} <= given
-    # Of several launches, the scratch of the one that multiplies is written there and read by the next; but for what
-    # the launches before made of a factor.
+    # Of several launches, the multiplying one writes its scratch and the next reads it; scratch made from a factor by
+    # earlier launches is read only.
     new = {it.name for it in data.buffers if it.role == "scratch" and multiplies and it.name not in made}
     reads = {it.name for it in data.buffers if it.role in ("in", "inout", "scratch")} - new
     writes = {it.name for it in data.buffers if it.role in ("out", "inout")} | new

@@ -1,10 +1,10 @@
-"""The work of a run as jobs, each done once: ahead of time by a second worker, or here when its result is first needed.
+"""The work of a run as jobs, each done once: early by a second worker, or here when its result is first needed.
 
     main process    build kernel -> its larger shapes -> counted shapes -> asks for the rest -> judge, estimate, advise
     second worker   some of its shapes, the rows beside it
 
-The second worker is a forked process where there is another core (``Jobs.shared``). Where there is none, the compiler,
-which leaves Python alone while it works, runs ahead in a thread (``start``). A run is the same with and without.
+The second worker is a forked process where there is another core (``Jobs.shared``). Without one, the compiler, which
+releases the interpreter lock, runs early in a thread (``start``). The results of a run are the same either way.
 """
 
 from __future__ import annotations
@@ -27,13 +27,14 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
 T = TypeVar("T")
-Kept = dict[Hashable, tuple[object, Any]]  # key -> facts, result: what the runs of one process keep for the next
+Kept = dict[Hashable, tuple[object, Any]]  # key -> facts, result: what the runs of one process keep for the next run
 
 
 @dataclass(frozen=True)
 class Deferred(Generic[T]):
-    """``make`` computes what ``key`` names. ``facts`` are all that the result depends on: while they are the same it is
-    kept from run to run; None keeps it for no other run. ``portable`` leaves out what no other process needs."""
+    """A job: ``make`` computes the result of ``key``. ``facts`` are everything that the result depends on: it is kept
+    between runs while they are unchanged; with None it is kept for no other run. ``portable`` drops what other
+    processes do not need."""
 
     key: Hashable
     make: Callable[[], T]
@@ -42,7 +43,7 @@ class Deferred(Generic[T]):
 
 
 class Jobs:
-    """Results by key. Use as a context manager: the second process ends with it."""
+    """Results by key. Use it as a context manager: the second process ends with it."""
 
     def __init__(
         self,
@@ -58,11 +59,11 @@ class Jobs:
 
     @classmethod
     def shared(cls, jobs: Sequence[Deferred[Any]], limits: Bounds) -> Jobs:
-        """Fork a process that does these, in this order, within bounds of its own. Call it before this process has
-        threads. Without a second core, all is done here."""
+        """Fork a process that does these jobs, in this order, within its own bounds. Call it before this process has
+        threads. Without a second core, all jobs run here."""
         if not jobs or len(os.sched_getaffinity(0)) < 2:
             return cls()
-        gc.freeze()  # looked through in two processes, it would be there twice
+        gc.freeze()  # else the collector would copy shared pages in both processes
         try:
             child = Forked(lambda parent: _do(jobs, limits, parent))
         except KitError:
@@ -70,16 +71,16 @@ class Jobs:
         return cls(child=child, theirs=[job.key for job in jobs], wait_s=limits.seconds + limits.grace)
 
     def keeping(self, kept: Kept | None) -> Jobs:
-        """The same, with what earlier runs kept."""
+        """Return the same jobs with results kept from earlier runs."""
         self._kept = self._kept if kept is None else kept
         return self
 
     def elsewhere(self, key: Hashable) -> bool:
-        """Whether the second process does this job."""
+        """Tell whether the second process does this job."""
         return key in self._theirs
 
     def start(self, job: Deferred[Any]) -> None:
-        """Begin a job in a thread."""
+        """Start a job in a thread."""
         from concurrent.futures import ThreadPoolExecutor  # slow to import, and lesson 01 is compared with nothing
 
         if job.key not in self._threads:
@@ -88,11 +89,11 @@ class Jobs:
             pool.shutdown(wait=False)
 
     def knows(self, job: Deferred[Any]) -> bool:
-        """Whether an earlier run kept the result."""
+        """Tell whether an earlier run kept the result."""
         return job.facts is not None and job.key in self._kept and self._kept[job.key][0] == job.facts
 
     def result(self, job: Deferred[T]) -> T:
-        """What came of a job: kept, received, or done now."""
+        """Return the result of a job: kept, received, or computed now."""
         if self.knows(job):
             kept: T = self._kept[job.key][1]
             return kept
@@ -109,14 +110,14 @@ class Jobs:
         return started.result() if started is not None else job.make()
 
     def _receive(self, key: Hashable) -> bool:
-        """Wait for a result of the second process; False when it ended without."""
+        """Wait for a result of the second process; return False when it ended without one."""
         while key not in self._received and self._child is not None:
             try:
                 _, blobs = self._child.receive(self._wait_s, working=True)
             except (ChildDied, ChildHung):
                 self._child = None
             else:
-                name, made = pickle.loads(blobs[0])  # by our own fork: nobody else has this pipe
+                name, made = pickle.loads(blobs[0])  # from this process's own fork: nothing else has this pipe
                 self._received[name] = made
         return key in self._received
 
@@ -131,8 +132,8 @@ class Jobs:
 
 
 def _do(jobs: Sequence[Deferred[Any]], limits: Bounds, parent: Parent) -> None:
-    """The second process. What it cannot do it leaves to the first, which then finds the same obstacle."""
-    with contextlib.suppress(OSError), bounds.within(limits):  # OSError: nobody listens any more
+    """Run the second process. It leaves a failed job to the first process, which then fails in the same way."""
+    with contextlib.suppress(OSError), bounds.within(limits):  # OSError: the first process no longer listens
         for job in jobs:
             with contextlib.suppress(UnsupportedKernel):
                 parent.send({}, [pickle.dumps((job.key, job.portable(job.make())))])

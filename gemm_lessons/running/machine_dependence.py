@@ -1,7 +1,7 @@
-"""Does a kernel ask what only the machine that runs it can answer? A graded one may not.
+"""Check that a graded kernel does not read machine-dependent registers.
 
-The simulator answers as one GPU could. A kernel that goes another way where the answer is another one would be judged
-by a way that it takes nowhere else.
+The simulator returns values that one GPU could return. A kernel that branches on such a value could be judged on a path
+that it takes nowhere else.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ PLACE = re.compile(r"^\s*\.loc\s+\d+\s+(\d+)", re.M)
 
 
 def asking(compiled: Compiled) -> Finding | None:
-    """The first register in a kernel's PTX that tells the machine, the time or the launch apart from others. Comments
-    are searched, too: only inline assembly has any, and there one may hide where another begins."""
+    """Return a finding for the first register in a kernel's PTX that identifies the machine, the time or the launch.
+    Comments are searched too: only inline assembly has them, and a comment may hide there where another begins."""
     asked = ASKED.search(compiled.ptx)
     if asked is None:
         return None

@@ -1,4 +1,4 @@
-"""A step of a run: how fast the right kernels are on the GPU that is here, beside cuBLAS."""
+"""A step of a run: measure the right kernels on the present GPU, beside cuBLAS."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 
 def measure(plan: RunPlan, rows: Sequence[Row]) -> Measurement | None:
-    """Time all right kernels that can take the shape in one run, so that the ratios hold; None where nothing can be
-    timed, or where the kernel under test (the first row) is wrong."""
+    """Time all right kernels that can take the shape in one run, so that the ratios are comparable; return None where
+    nothing can be timed, or where the kernel under test (the first row) is wrong."""
     timer, shape = plan.device.timer, plan.timed_shape
     if timer is None or not rows[0].checked.right:
         return None
@@ -60,7 +60,7 @@ def _steps(launch: LaunchPlan, kernels: Sequence[Compiled]) -> tuple[Step, ...]:
 
 
 def steps_of(lesson: Lesson, kernels: Sequence[Compiled], shape: Shape) -> tuple[Step, ...]:
-    """The launches of a lesson, as they are timed."""
+    """Return the launches of a lesson as they are timed."""
     from gemm_lessons.devices.gpu.records import Step
 
     launches = zip(kernels, lesson.grids(shape), lesson.launches, strict=True)
@@ -69,14 +69,14 @@ def steps_of(lesson: Lesson, kernels: Sequence[Compiled], shape: Shape) -> tuple
 
 @dataclass(frozen=True)
 class Overran(Details):
-    """The buffer beyond whose ends a kernel wrote as it was timed, and the shape."""
+    """The buffer whose guard zone a kernel overwrote while it was timed, and the shape."""
 
     name: str
     shape: str
 
 
 def with_times(row: Row, measured: Measurement | None) -> Row:
-    """The row with its measured times, or with what went wrong on the large shape only."""
+    """Return the row with its measured times, or with what failed on the large shape only."""
     if measured is None:
         return row
     shape, it = measured.shape, measured.of(row.label)

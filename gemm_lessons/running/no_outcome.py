@@ -1,4 +1,4 @@
-"""The outcome of a run that could not tell its own: it crashed, or was stopped from outside, or was not even begun."""
+"""The outcome of a run without a result of its own: it crashed, was stopped from outside, or did not start."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from gemm_lessons.running.outcome import Row, RunOutcome
 
 
 def lost(lesson: Lesson, path: Path, kind: str, message: str, device: str = "sim", gpu: str = "") -> RunOutcome:
-    """Of a run that ended without an answer: ``kind`` is ``timeout``, ``memory`` or ``crash``."""
+    """Return the outcome of a run that ended without an answer: ``kind`` is ``timeout``, ``memory`` or ``crash``."""
     finding = Finding(kind, "error", "bounds", facts=Quoted(message))
     verdict: Verdict = (TimedOut if kind == "timeout" else Faulted)(lesson.shapes.count, finding)
     return _outcome(lesson, path, Checked(verdict, findings=(finding,)), device, gpu)
 
 
 def refused(lesson: Lesson, path: Path, message: str, line: int, device: str = "sim", gpu: str = "") -> RunOutcome:
-    """Of a file that no compiler is given."""
+    """Return the outcome for a file that is not passed to a compiler."""
     failed = CompileFailed(message, (Diagnostic(shown(path), line, None, "error", message),))
     return _outcome(lesson, path, Checked(failed), device, gpu)
 

@@ -1,4 +1,4 @@
-"""What a run hands to the report: one row for every kernel, each with all that is known about it."""
+"""What a run returns to the report: one row for every kernel, with everything known about it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Role = Literal["kernel", "previous", "reference"]
 
 @dataclass(frozen=True)
 class LaunchResult:
-    """What came of one planned launch; ``fault`` ended it early."""
+    """The result of one planned launch; ``fault`` ended it early."""
 
     shape: Shape
     verdict: Verdict
@@ -33,12 +33,12 @@ class LaunchResult:
 
     @property
     def told(self) -> tuple[Finding, ...]:
-        """All findings. The fault is the last one, unless the device put it in its place."""
+        """Return all findings. The fault is last, unless the device placed it itself."""
         return self.findings if self.fault is None or self.fault in self.findings else (*self.findings, self.fault)
 
     @property
     def summary(self) -> ShapeResult:
-        """As the report has it."""
+        """Return the result as the report shows it."""
         return ShapeResult(self.shape, self.verdict.kind, self.judgement, self.findings, self.hidden)
 
 
@@ -62,47 +62,47 @@ class Row:
 
     @property
     def verdict(self) -> Verdict:
-        """What came of it."""
+        """Return the verdict on this kernel."""
         return self.checked.verdict
 
     @property
     def diagnostics(self) -> tuple[Diagnostic, ...]:
-        """The compiler's errors, or its warnings."""
+        """Return the compiler's errors, or its warnings."""
         if self.built is not None:
             return self.built.diagnostics
         return self.verdict.diagnostics if isinstance(self.verdict, CompileFailed) else ()
 
     def holds(self, file: str) -> bool:
-        """Whether a line of ``file`` is one of the kernel file; without a name it is."""
+        """Tell whether lines of ``file`` are lines of the kernel file; an empty name means the kernel file."""
         return file in ("", self.path)
 
     def source_line(self, line: int | None, file: str = "") -> str:
-        """The text of a line (from 1) of the kernel file without its indent, or an empty string."""
+        """Return the text of a line (from 1) of the kernel file without its indent, or an empty string."""
         return text_of_line(self.source, line) if self.holds(file) else ""
 
 
 @dataclass(frozen=True)
 class RunOutcome:
-    """What ``gemm-lessons run`` reports. ``rows[0]`` is the kernel that was asked for; its verdict is the run's."""
+    """The outcome that ``gemm-lessons run`` reports. ``rows[0]`` is the kernel under test; its verdict is the run's."""
 
     lesson: Lesson
     device_kind: Literal["simulator", "gpu"]
     device_name: str
-    gpu: str  # the GPU that estimates and occupancy are for, such as "H200"
+    gpu: str  # the GPU of estimates and occupancy, such as "H200"
     seed: int
     count_shape: Shape
     estimate_shape: Shape
     rows: tuple[Row, ...]
     seconds: float = 0.0
     measured: Measurement | None = None  # on a GPU, when the kernel was right
-    peak_gflops: float | None = None  # of the device's data sheet, in the kernel's precision; None if not known
+    peak_gflops: float | None = None  # of the device's data sheet, in the kernel's precision; None if unknown
 
     @property
     def kernel(self) -> Row:
-        """The row of the kernel that was asked for."""
+        """Return the row of the kernel under test."""
         return self.rows[0]
 
     @property
     def verdict(self) -> Verdict:
-        """The verdict on the kernel that was asked for."""
+        """Return the verdict on the kernel under test."""
         return self.rows[0].verdict

@@ -1,4 +1,4 @@
-"""run_lesson(): the whole flow, top to bottom, in steps that each take records and return one.
+"""run_lesson(): all steps of a run, in order; each step takes records and returns one.
 
     request -> plan -> file --build--> Built --check, judge_method, second_look--> Checked --estimate, measure--> Speed
                                                                                            in a Row, with hints
@@ -46,29 +46,29 @@ __all__ = ["Row", "RunOutcome", "RunRequest", "ShapeResult", "Tell", "label_for"
 
 
 def run_lesson(request: RunRequest, progress: Tell | None = None) -> RunOutcome:
-    """Compile, check, count, judge, estimate, advise and measure: one kernel, and what to compare it with.
+    """Compile, check, count, judge, estimate, advise and measure one kernel, and the kernels to compare it with.
 
-    Whatever the kernel does is a verdict. Raises ``CommandError`` (its file cannot be read), ``ShapeError`` (the lesson
-    does not allow this shape), ``UnsupportedKernel`` (the device cannot run it) and ``KitError``.
+    Everything that the kernel does is a verdict. Raise ``CommandError`` (its file cannot be read), ``ShapeError`` (the
+    lesson does not allow this shape), ``UnsupportedKernel`` (the device cannot run it) and ``KitError``.
     """
     return run_plan(RunPlan.of(request), Jobs(), progress)
 
 
 def run_plan(plan: RunPlan, jobs: Jobs, progress: Tell | None = None) -> RunOutcome:
-    """Carry out a plan. Raises what ``run_lesson`` raises, but for ``ShapeError``."""
+    """Carry out a plan. Raise the errors of ``run_lesson``, except ``ShapeError``."""
     request = plan.request
     try:
         with told_to(progress):
             return _run(plan, jobs.keeping(request.kept))
-    except (OutOfTime, MemoryError) as end:  # outside of its launches, which know more of it
+    except (OutOfTime, MemoryError) as end:  # outside of its launches, which report more detail
         kind, message = _words(end, request.bounds)
         return lost(request.lesson, request.path, kind, message, request.device.kind, request.gpu.name)
 
 
 def shared(plan: RunPlan) -> Jobs:
-    """The jobs of a run with a second process for some of them, forked before this one has threads."""
+    """Return the jobs of a run with a second process for some of them, forked before this one has threads."""
     kernel, *others = plan.kernels
-    if plan.device.timer is not None or ranges.is_heard():  # a profiler wants all ranges in one process
+    if plan.device.timer is not None or ranges.is_heard():  # a profiler needs all ranges in one process
         return Jobs()
     given = worth_sharing(kernel, others)
     built = functools.cache(lambda: _built_for(plan, kernel, tuple(dict.fromkeys(it.lesson for it in given))))
@@ -88,7 +88,7 @@ def _run(plan: RunPlan, jobs: Jobs) -> RunOutcome:
         beside = [row_job(plan, other, jobs) for other in others]
         late = [it for it, job in zip(others, beside, strict=True) if not (jobs.elsewhere(job.key) or jobs.knows(job))]
         rows = [row_of(plan, kernel, jobs, late)]
-        if rows[0].built is not None:  # it compiled: there is something to compare
+        if rows[0].built is not None:  # there is a compiled kernel to compare
             rows += map(jobs.result, beside)
         rows[0] = advised(plan, rows)
         measured = measure(plan, rows)
@@ -109,7 +109,7 @@ def _run(plan: RunPlan, jobs: Jobs) -> RunOutcome:
 
 
 def row_of(plan: RunPlan, kernel: KernelPlan, jobs: Jobs, compiled_next: Sequence[KernelPlan] = ()) -> Row:
-    """One kernel from its file to its speed. Kernels that are ``compiled_next`` are compiled while this one runs."""
+    """Take one kernel from its file to its speed. The kernels ``compiled_next`` are compiled while this one runs."""
     assert kernel.path is not None
     with turn(kernel.role, kernel.label):
         path = shown(kernel.path)
@@ -126,9 +126,9 @@ def row_of(plan: RunPlan, kernel: KernelPlan, jobs: Jobs, compiled_next: Sequenc
                 jobs.start(compile_job(plan, other, other.lesson, read_source(other.path)))
         checked = judge(plan, kernel, built, jobs)
         if kernel.role == "kernel":
-            with contextlib.suppress(OutOfTime, MemoryError):  # the verdict stands without
+            with contextlib.suppress(OutOfTime, MemoryError):  # the verdict is valid without
                 checked = print_out(plan, built, second_look(plan, built, source, checked))
-        # What stands beside a measured kernel is measured, and needs no estimate.
+        # Rows beside a measured kernel are measured too, and need no estimate.
         measured = kernel.role != "kernel" and plan.device.timer is not None
         speed = UNTIMED
         if plan.request.estimating and not measured:
@@ -138,18 +138,18 @@ def row_of(plan: RunPlan, kernel: KernelPlan, jobs: Jobs, compiled_next: Sequenc
 
 
 def judge(plan: RunPlan, kernel: KernelPlan, built: Built, jobs: Jobs) -> Checked:
-    """Two steps: Built -> Checked, by its answers and its method."""
+    """Run two steps: Built -> Checked, by answers and by method."""
     try:
         return judge_method(plan, kernel, built, check(plan, kernel, built, jobs))
-    except (OutOfTime, MemoryError) as end:  # not while it ran: that is a fault, and names a line
+    except (OutOfTime, MemoryError) as end:  # not during a launch: there it is a fault that names a line
         kind, message = _words(end, bounds.current())
         finding = Finding(kind, "error", "bounds", facts=Quoted(message))
         return Checked(stopped(kernel.counting_shape, finding), findings=(finding,))
 
 
 def row_job(plan: RunPlan, kernel: KernelPlan, jobs: Jobs) -> Deferred[Row]:
-    """A row beside the kernel. It depends on its own sources, and on all of the plan that rows show, but not on the
-    inputs, which decide nothing about a solution."""
+    """Return a job for a row beside the kernel. It depends on its own sources and on everything in the plan that rows
+    show, but not on the inputs, which do not affect a solution's results."""
     files = sources_of(kernel.lesson, kernel.path) if kernel.path is not None else None
     device, targets = plan.device.name, plan.workshop.targets
     facts = (kernel, files, plan.lesson, plan.gpu, plan.timed_shape, device, targets) if files else None
@@ -157,7 +157,7 @@ def row_job(plan: RunPlan, kernel: KernelPlan, jobs: Jobs) -> Deferred[Row]:
 
 
 def _row_beside(plan: RunPlan, kernel: KernelPlan, jobs: Jobs) -> Row:
-    """That it cannot be had is no failure of the kernel under test."""
+    """Compute a row beside the kernel. If that fails, the kernel under test does not fail."""
     why = f"{kernel.lesson.name} has no solution here"
     if kernel.path is not None:
         try:
@@ -171,7 +171,7 @@ def _row_beside(plan: RunPlan, kernel: KernelPlan, jobs: Jobs) -> Row:
 
 
 def _portable(row: Row) -> Row:
-    """Without what only another row would want of it: code taken apart, estimates for other shapes."""
+    """Drop from a row what only another row would use: disassembled code, estimates for other shapes."""
     return replace(row, speed=replace(row.speed, estimator=None), built=row.built and _bare(row.built))
 
 
@@ -183,7 +183,7 @@ def _bare(built: Built) -> Built:
 
 
 def build(plan: RunPlan, kernel: KernelPlan, source: str, jobs: Jobs) -> Built | CompileFailed:
-    """A step: file -> Built, with a variant for each way that the host launches it in this run."""
+    """Build a file, with a variant for each way that the host launches it in this run."""
     made = []
     for lesson in kernel.variants:
         one = _compiled(plan, kernel, lesson, source, jobs)
@@ -197,7 +197,7 @@ def build(plan: RunPlan, kernel: KernelPlan, source: str, jobs: Jobs) -> Built |
 
 
 def _built_for(plan: RunPlan, kernel: KernelPlan, variants: Sequence[Lesson]) -> Built:
-    """These variants alone, for launches that are only checked. Raises ``UnsupportedKernel`` where one fails."""
+    """Build only these variants, for launches that are only checked. Raise ``UnsupportedKernel`` where one fails."""
     assert kernel.path is not None
     source = read_source(kernel.path)
     made = []
@@ -210,7 +210,7 @@ def _built_for(plan: RunPlan, kernel: KernelPlan, variants: Sequence[Lesson]) ->
 
 
 def _compiled(plan: RunPlan, kernel: KernelPlan, lesson: Lesson, source: str, jobs: Jobs) -> Built | CompileFailed:
-    """One variant, for what counts it and for the GPU that times are for."""
+    """Build one variant, for the counted architecture and for the GPU of the times."""
     assert kernel.path is not None
     ranges.announce(f"compile {kernel.path.name}")
     with stage("compile", kernel.path.name, payload=len(source)):
@@ -230,14 +230,14 @@ def _compiled(plan: RunPlan, kernel: KernelPlan, lesson: Lesson, source: str, jo
 
 
 def compile_job(plan: RunPlan, kernel: KernelPlan, lesson: Lesson, source: str) -> Deferred[Binaries | CompileFailed]:
-    """Compile one variant of a kernel."""
+    """Return a job that compiles one variant of a kernel."""
     path = kernel.path
     assert path is not None
     return Deferred((kernel.role, lesson), lambda: plan.workshop.build(lesson, path, source))
 
 
 def advised(plan: RunPlan, rows: Sequence[Row]) -> Row:
-    """The kernel's row, the first, with its hints."""
+    """Return the kernel's row, the first, with its hints."""
     lesson, row, kernel = plan.lesson, rows[0], plan.kernels[0]
     timed = lesson.at(plan.timed_shape) if lesson.shapes.refusal(plan.timed_shape) is None else None
     evidence = Evidence(
@@ -259,7 +259,7 @@ def advised(plan: RunPlan, rows: Sequence[Row]) -> Row:
 
 
 def _peak_gflops(device: Device, lesson: Lesson) -> float | None:
-    """What the data sheet of this very GPU promises for fused multiply-adds in fp32."""
+    """Return the peak of fused multiply-adds in fp32 from this GPU's data sheet."""
     sheet = device.sheet
     single = [factor.element.name for factor in lesson.data.factors] == ["float32", "float32"]
     return sheet.fp32_flops_per_s / 1e9 if sheet and single else None

@@ -1,8 +1,8 @@
-"""What to run: as it was asked for (``RunRequest``), and decided once, launch by launch (``RunPlan``).
+"""What to run: as requested (``RunRequest``), and as decided once, launch by launch (``RunPlan``).
 
     RunRequest --RunPlan.of--> RunPlan: a KernelPlan for each row of the table, with a LaunchPlan for each shape
 
-Both processes of a run work from the same plan; nothing is decided later.
+Both processes of a run work from the same plan; all decisions are made in it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from gemm_lessons.running.builder import Workshop
 from gemm_lessons.running.jobs import Kept
 from gemm_lessons.running.outcome import Role
 
-ESTIMATE_SIZE = 4096  # M = N = K of the times in the table, unless the lesson says: no launch overhead or tail shows
+ESTIMATE_SIZE = 4096  # M = N = K of the times in the table unless the lesson sets it: hides launch overhead and tail
 DIGITS = 256  # of K, at most, where the last bit of sums is checked
 PLAIN = 8  # seeds for which checked scalars are lesson.toml's own, then as many for which they are the next shape's
 
@@ -37,12 +37,12 @@ Purpose = Literal["check", "count", "time"]
 
 @dataclass(frozen=True)
 class RunRequest:
-    """What to run, on what.
+    """The kernel to run and the options of the run.
 
-    ``shape`` replaces the lesson's check shapes and is what the estimate is for; ``seed`` repeats an earlier run;
-    ``beside`` adds the previous lesson's solution and the reference to the table; ``kept`` has their rows
-    from earlier runs of this process; ``estimating`` times on the GPU of the data sheet. ``graded``: it is checked,
-    counted and judged on hidden shapes, too, and checked on those that are ``secret``. ``bounds``: what it may use.
+    ``shape`` replaces the lesson's check shapes and is the shape of the estimate; ``seed`` repeats an earlier run;
+    ``beside`` adds the previous lesson's solution and the reference to the table; ``kept`` has their rows from earlier
+    runs of this process; ``estimating`` times on the GPU of the data sheet. ``graded``: the kernel is also checked,
+    counted and judged on hidden shapes, and checked on ``secret`` ones. ``bounds``: its limits of time and memory.
     """
 
     course: Course
@@ -62,10 +62,10 @@ class RunRequest:
 
 @dataclass(frozen=True)
 class LaunchPlan:
-    """The launches of a lesson on one problem, one after the other. ``lesson`` is the lesson as the host launches it at
-    this shape. A launch to ``count`` is followed by counters; ``hidden`` marks a shape that is not to be known.
+    """Consecutive launches of a lesson on one problem. ``lesson`` is the lesson as the host launches it at this shape.
+    A launch to ``count`` is traced by counters; ``hidden`` marks a shape that is not disclosed.
 
-    The other fields say which inputs the problem has: see ``Problem``.
+    The other fields choose the problem's inputs: see ``Problem``.
     """
 
     lesson: Lesson
@@ -86,52 +86,52 @@ class LaunchPlan:
         return self.lesson.data.operations(self.shape.names)
 
     def problem(self, seed: int) -> Problem:
-        """The inputs, made anew, and the right answer."""
+        """Return the problem with new inputs and the right answer."""
         return Problem(
             self.lesson.data, self.shape, seed, gaps=self.gaps, next_scalars=self.next_scalars, rare=self.rare,
             sharp=self.sharp, flat=self.flat,
         )  # fmt: skip
 
     def task(self, code: Binaries, problem: Problem) -> Task:
-        """What a device is given to run."""
+        """Return the task for a device."""
         parameters = tuple(launch.parameters for launch in self.lesson.launches)
         return Task(code, self.grids, parameters, problem.trial, self.operations // 2)
 
 
 @dataclass(frozen=True)
 class KernelPlan:
-    """One row of the table: a kernel file, the lesson that says how to launch it, and all launches of it.
+    """One row of the table: a kernel file, the lesson that launches it, and all its launches.
 
-    ``launches``: the shapes to check, the counting shape, then hidden shapes that are counted, too. ``timed``: the
-    lesson as launched at the shape that times are for; None where it cannot take that shape, or nothing is timed.
+    ``launches``: the shapes to check, the counting shape, then hidden shapes to count. ``timed``: the lesson as
+    launched at the timed shape; None where it cannot take that shape, or nothing is timed.
     """
 
     role: Role
     label: str
     lesson: Lesson
-    path: Path | None  # None: the course has no such file here
+    path: Path | None  # None: the course does not have this file here
     launches: tuple[LaunchPlan, ...] = ()
     timed: LaunchPlan | None = None
 
     @property
     def counted(self) -> tuple[LaunchPlan, ...]:
-        """The launches that are followed by counters: the counting shape first."""
+        """Return the counted launches: the counting shape first."""
         return tuple(launch for launch in self.launches if launch.purpose == "count")
 
     @property
     def counting_shape(self) -> Shape:
-        """The shape whose counters the table shows."""
+        """Return the shape whose counters the table shows."""
         return self.counted[0].shape
 
     @property
     def variants(self) -> tuple[Lesson, ...]:
-        """The lesson as the host chooses it for each shape of this run: a compilation each. Its own tile is first."""
+        """Return the lesson's variant for each shape of this run: one compilation each. Its own tile is first."""
         timed = () if self.timed is None else (self.timed.lesson,)
         return tuple(dict.fromkeys((self.lesson, *(launch.lesson for launch in self.launches), *timed)))
 
     @property
     def disassembled(self) -> frozenset[Lesson]:
-        """The variants whose machine code is needed: those that are counted or timed, and the lesson's own tile."""
+        """Return the variants whose machine code is needed: the counted or timed ones, and the lesson's own tile."""
         return frozenset(
             (self.lesson, *(it.lesson for it in self.counted), *((self.timed.lesson,) if self.timed else ()))
         )
@@ -139,22 +139,22 @@ class KernelPlan:
 
 @dataclass(frozen=True)
 class RunPlan:
-    """A run with everything decided. ``timed_shape`` is what estimates and measurements are for; on the ``hidden``
-    shapes of graded runs the kernel is counted, too, on the ``secret`` ones it is only checked."""
+    """A fully decided run. ``timed_shape`` is the shape of estimates and measurements; the kernel is also counted on
+    the ``hidden`` shapes of graded runs, and only checked on the ``secret`` ones."""
 
     request: RunRequest
     device: Device
     seed: int
     timed_shape: Shape
     workshop: Workshop
-    kernels: tuple[KernelPlan, ...] = ()  # the kernel under test, then what is beside it
+    kernels: tuple[KernelPlan, ...] = ()  # the kernel under test, then the rows beside it
     hidden: tuple[Shape, ...] = ()
     secret: tuple[Shape, ...] = ()
     stub: str = ""  # the text of the lesson's stub, if it has one
 
     @classmethod
     def of(cls, request: RunRequest) -> RunPlan:
-        """Raises ``ShapeError`` when the lesson does not allow the shape that was asked for."""
+        """Decide a request. Raise ``ShapeError`` when the lesson does not allow the requested shape."""
         lesson = request.lesson
         for shape in (request.shape, *request.secret):
             if shape is not None:
@@ -175,28 +175,28 @@ class RunPlan:
             timed_shape=timed,
             workshop=Workshop(request.course.architecture, device, request.gpu),
             hidden=hidden,
-            secret=tuple(it for it in secret if it not in hidden),  # what is counted is checked, too
+            secret=tuple(it for it in secret if it not in hidden),  # counted shapes are checked anyway
             stub=read_source(lesson.stub_path) if lesson.stub_path.is_file() else "",
         )
         return plan.with_kernels(*plan._line_up())
 
     def with_kernels(self, *kernels: KernelPlan) -> RunPlan:
-        """The same run of these kernels."""
+        """Return the same run with these kernels."""
         return replace(self, kernels=kernels)
 
     @property
     def lesson(self) -> Lesson:
-        """The lesson of the kernel under test."""
+        """Return the lesson of the kernel under test."""
         return self.request.lesson
 
     @property
     def gpu(self) -> GpuSpec:
-        """What estimates and occupancy are for."""
+        """Return the GPU of estimates and occupancy."""
         return self.request.gpu
 
     @property
     def following(self) -> str:
-        """The lesson that comes after this one, with its title; empty after the last, and where there is no course."""
+        """Return the next lesson with its title; empty after the last lesson, and without a course."""
         course = self.request.course
         name = course.neighbour(self.lesson, +1) if self.lesson.name in course.names else None
         return "" if name is None else f"{name[:2]} ({course.lesson(name).title})"
@@ -210,7 +210,7 @@ class RunPlan:
         checked: tuple[Shape, ...] = (),
         hidden: tuple[Shape, ...] = (),
     ) -> KernelPlan:
-        """Plan one kernel: checked on these shapes, counted on the counting shape, and then on the hidden ones.
+        """Plan one kernel: checked on these shapes, counted on the counting shape, then on the hidden ones.
 
         All rows count the same work, that of the lesson under test; a lesson that cannot take its shape uses its own.
         """
@@ -234,7 +234,7 @@ class RunPlan:
         hidden: bool = False,
         gaps: bool = True,
     ) -> LaunchPlan:
-        """Known counters are those of the least gaps; gates may say when a scalar is 0."""
+        """Plan one launch. Known counters use the least gaps; gates may depend on a scalar being 0."""
         launched = lesson.at(shape)
         return LaunchPlan(
             launched,
@@ -261,13 +261,13 @@ class RunPlan:
 
     @property
     def _sharp(self) -> Shape | None:
-        """Of the secret shapes the largest one whose answer has digits to spare: nothing may be cut off there."""
+        """Return the largest secret shape whose answer has digits to spare: truncation is detected there."""
         return max((it for it in self.secret if it.k <= DIGITS), key=lambda it: it.m * it.n, default=None)
 
     def _line_up(self) -> Iterator[KernelPlan]:
-        """The kernel; then what is beside it: the solution that this lesson starts from, and its own reference.
+        """Yield the kernel, then the rows beside it: the solution that this lesson starts from, and its own reference.
 
-        The former meets this lesson's gates, not its own: that shows what the new idea changes.
+        The former is judged by this lesson's gates, not its own, to show the effect of the new idea.
         """
         request, course, lesson = self.request, self.request.course, self.lesson
         label = label_for(course, lesson, request.path)
@@ -282,7 +282,8 @@ class RunPlan:
 
 
 def label_for(course: Course, lesson: Lesson, path: Path) -> str:
-    """A kernel file's name in the table and in the ranges: ``reference``, ``stub``, ``bug`` or ``your kernel``."""
+    """Return a kernel file's name in the table and in the ranges: ``reference``, ``stub``, ``bug`` or ``your
+    kernel``."""
     solution = course.solution(lesson)
     if solution is not None and solution.resolve() == path.resolve():
         return "reference"

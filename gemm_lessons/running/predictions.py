@@ -1,4 +1,4 @@
-"""What a run counted, as the answers to a lesson's questions."""
+"""A run's counters as answers to a lesson's questions."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from gemm_lessons.running.outcome import Row, RunOutcome
 
 
 def counted_answers(outcome: RunOutcome, questions: Sequence[Question]) -> dict[str, Answer]:
-    """The answer to each question that a run counted. None unless the kernel passed: what another one counts is not
-    what the lesson asks about."""
+    """Return the answer to each question that a run counted. Empty unless the kernel passed: the questions are about
+    right kernels."""
     if not isinstance(outcome.verdict, Passed):
         return {}
     names = names_of(outcome)
@@ -24,7 +24,7 @@ def counted_answers(outcome: RunOutcome, questions: Sequence[Question]) -> dict[
 
 
 def names_of(outcome: RunOutcome) -> Mapping[str, Number]:
-    """All that a question may name: what the kernel counted, sizes, and what the previous solution counted."""
+    """Return all names for questions: the kernel's counters, sizes, and the previous solution's counters."""
     previous = next((row for row in outcome.rows if row.role == "previous"), None)
     before = _facts(previous) if previous is not None else dict.fromkeys(FACTS, math.nan)
     return {
@@ -49,7 +49,7 @@ def _facts(row: Row) -> Mapping[str, Number]:
 
 
 def scored(progress: Progress, outcome: RunOutcome) -> tuple[Progress, tuple[Score, ...]]:
-    """The progress with what a passing run counted beside the learner's predictions, and the scores that are new."""
+    """Return the progress with a passing run's counts beside the learner's predictions, and the new scores."""
     lesson = outcome.lesson
     so_far = progress.of(lesson.name)
     if not so_far.guesses or so_far.counted or outcome.verdict.kind != "passed":

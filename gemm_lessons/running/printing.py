@@ -1,6 +1,6 @@
-"""A step of a run: what the kernel prints, on the shape that went wrong, else on the first one.
+"""A step of a run: collect what the kernel prints on the failed shape, else on the first one.
 
-The simulator runs it, also where a GPU is: there printed lines come in any order, and to another process.
+The simulator runs it even where there is a GPU: a GPU prints lines in any order, and to another process.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from gemm_lessons.running.plan import RunPlan
 
 
 def print_out(plan: RunPlan, built: Built, checked: Checked) -> Checked:
-    """Checked -> Checked with ``printed``, of a kernel that calls ``printf``."""
+    """Add ``printed`` to the results of a kernel that calls ``printf``."""
     if not built.code.spoken or not checked.shapes:
         return checked
     shape = _shape_of(checked)

@@ -1,7 +1,7 @@
-"""Is the compiled kernel the one that the lesson launches? Its name, and its parameters' number and sizes.
+"""Check that the compiled kernel has the name, and the number and sizes of parameters, that the lesson launches.
 
-The compiler cannot know: a kernel with another name or other parameters is valid CUDA, and launching it would read
-arguments that are not there.
+The compiler cannot check this: a kernel with another name or other parameters is valid CUDA, and launching it would
+read missing arguments.
 """
 
 from __future__ import annotations
@@ -16,16 +16,17 @@ from gemm_lessons.gemm.data import POINTER_SIZE
 
 
 def wrong_name(lesson: Lesson, launch: LaunchSpec, diagnostics: Sequence[Diagnostic]) -> str | None:
-    """What to say when the compiler found no kernel of that name (its diagnostic lists those that it found)."""
+    """Return the message when the compiler found no kernel of that name (its diagnostic lists the kernels found)."""
     if any(d.message.startswith(("no kernel is called", f"{launch.entry} is not a kernel")) for d in diagnostics):
         return f"there is no kernel named {launch.entry}. The lesson launches {lesson.prototype(launch)}"
     return None
 
 
 def mismatch(lesson: Lesson, launch: LaunchSpec, compiled: Compiled) -> str | None:
-    """What to say when the parameters of the compiled kernel are not those that the lesson passes, else None.
+    """Return the message when the parameters of the compiled kernel differ from those that the lesson passes, else
+    None.
 
-    Machine code keeps only their sizes, so an ``int *`` in the place of a ``float *`` is not seen.
+    Machine code keeps only sizes, so an ``int *`` in place of a ``float *`` is not detected.
     """
     found = parser.parse(compiled.ptx).parameters[compiled.entry]
     expected = lesson.parameters(launch)

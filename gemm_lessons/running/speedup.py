@@ -1,4 +1,4 @@
-"""What a pass bought: how many times the first lesson, and what part of cuBLAS."""
+"""The gain of a passing kernel: its speed / the first lesson's, and / cuBLAS's."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from gemm_lessons.running.outcome import RunOutcome
 
 @dataclass(frozen=True)
 class Bought:
-    """``times`` the speed of ``before``, another kernel; None where there is nothing to compare with. ``measured``: the
-    learner's kernel was, else it is estimated. What it is compared with was measured, where ``of_cublas`` is known."""
+    """``times`` the speed of ``before``, another kernel; None where there is nothing to compare with. ``measured``:
+    whether the learner's kernel was measured; else it is estimated. The other speed is measured where ``of_cublas`` is
+    known."""
 
     measured: bool
     gpu: str
@@ -22,16 +23,16 @@ class Bought:
 
 
 def gain_of(course: Course, outcome: RunOutcome) -> Bought | None:
-    """Of the learner's own kernel of a lesson of the course."""
+    """Return the gain of the learner's own kernel in a lesson of the course."""
     mine = outcome.kernel.label == "your kernel" and outcome.lesson.name in course.names
     return bought(outcome, course.names[0], load_measured()) if mine and outcome.verdict.kind == "passed" else None
 
 
 def bought(outcome: RunOutcome, first: str, data: Measured) -> Bought | None:
-    """Of a kernel with a time. ``first`` is the course's first lesson.
+    """Return the gain of a kernel with a time. ``first`` is the course's first lesson.
 
-    On the GPU that ``data`` is of, and at one of its sizes, it is compared with that, else with the previous lesson's
-    solution beside it in the table.
+    On the GPU of ``data``, at one of its sizes, the kernel is compared with ``data``; otherwise with the previous
+    lesson's solution beside it in the table.
     """
     lesson, speed = outcome.lesson, outcome.kernel.speed
     time = speed.measured or speed.estimate

@@ -1,11 +1,19 @@
-"""What pictures of a run show, as plain records: who touches what, who owns what, what every warp does when.
+"""Records for the pictures of a run: memory accesses, owners of elements, and the timeline of every warp.
 
-    RunOutcome, and the machine code of one block, followed once more --> View --> report: a page, text, a trace
+    RunOutcome + machine code of one block, followed once more --View--> report: a page, text, a trace file
 
-- ``accesses``: what the lanes of a warp ask of shared and global memory, line by line
-- ``banks``: which bank serves which lane, and in which turn
+A ``View`` holds one ``Side`` per kernel:
+
+    counts     counters by line of the kernel file
+    requests   tuple of Request: addresses of a warp's lanes, with cost and ideal cost
+    owners     for each row of the block's tile of C, runs of (elements, thread)
+    timeline   for each warp, strips of (ticks, state, line)
+    products   lane and register of each element of a tensor core's fragments
+
+- ``accesses``: what the lanes of a warp request from shared and global memory, line by line
+- ``banks``: which bank serves which lane, and in which wavefront
 - ``owners``: which thread stores which element of the answer
-- ``timeline``: what the estimate's multiprocessor does, clock by clock
-- ``fragments``: which lane holds what of a tensor core's product
-- ``record``: all of it together; ``perfetto``: the timeline as a file
+- ``timeline``: the estimate's multiprocessor, clock by clock
+- ``fragments``: lane and register of each element of a tensor core's product
+- ``record``: all of these together; ``perfetto``: the timeline as a file
 """

@@ -1,7 +1,7 @@
-"""Who touches what: the addresses that a warp's lanes ask for, instruction by instruction, in one block of a launch.
+"""Addresses that a warp's lanes request, instruction by instruction, in one block of a launch.
 
-They are those of the machine code, which is what the counters count: ``Simulator.follow`` walks through it once more
-and tells every access. Executions that look the same, moved by whole rows of banks, are one ``Request``.
+The addresses are those of the machine code, which the counters count: ``Simulator.follow`` executes it once more and
+reports every access. Executions that are equal up to whole rows of banks are one ``Request``.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ if TYPE_CHECKING:
 
 Array = NDArray[Any]
 
-BLOCK = 0  # of the grid: the one that is looked at
+BLOCK = 0  # the block of the grid that is followed
 PERIOD = banks.BANKS * banks.WORD  # bytes after which banks and sectors repeat
 
 
 @dataclass(frozen=True)
 class Request:
-    """What one warp's lanes ask for at once.
+    """A request of one warp's lanes.
 
-    ``lanes``: the byte of ``array`` at which each lane begins, None where it takes no part; ``start``: the byte of the
-    block's shared memory at which the array begins (0 of global memory). ``cost`` and ``ideal`` are wavefronts of
-    shared memory, sectors of global memory. ``times``: executions by the block's warps that look like this one, of
+    ``lanes``: the byte of ``array`` at which each lane begins, None for an inactive lane; ``start``: the byte of the
+    block's shared memory at which the array begins (0 for global memory). ``cost`` and ``ideal`` are wavefronts of
+    shared memory, sectors of global memory. ``times``: executions by the block's warps that are equal to this one, of
     ``instructions`` machine instructions; ``text`` is the first of them.
     """
 
@@ -46,7 +46,7 @@ class Request:
     space: Literal["shared", "global"]
     effect: Effect
     is_matrix: bool
-    width: int  # bytes a lane
+    width: int  # bytes per lane
     text: str
     array: str
     start: int
@@ -60,15 +60,16 @@ class Request:
 
 @dataclass(frozen=True)
 class Touched:
-    """What the block's machine code touched. ``requests`` in the order of lines, in each the most wasteful first."""
+    """Accesses of the block's machine code. ``requests`` are in the order of lines; within a line the most wasteful is
+    first."""
 
     requests: tuple[Request, ...]
     stores: Stores  # to global memory
-    bases: Mapping[str, int]  # where buffers begin
+    bases: Mapping[str, int]  # addresses where buffers begin
 
 
 def follow(compiled: Compiled, grid: Grid, arguments: Sequence[Argument]) -> Touched:
-    """Follow block 0. Raises ``Uncountable`` when the machine code cannot be followed, and ``UnsupportedKernel``."""
+    """Follow block 0. Raise ``Uncountable`` when the machine code cannot be followed, and ``UnsupportedKernel``."""
     notes = _Notes()
     launch, origin = Simulator().follow(compiled, grid, arguments, range(BLOCK, BLOCK + 1), notes.watch)
     bases = {name: base for name, base, _ in launch.buffers}
@@ -77,11 +78,11 @@ def follow(compiled: Compiled, grid: Grid, arguments: Sequence[Argument]) -> Tou
 
 @dataclass
 class _Seen:
-    """Executions of one instruction that look the same."""
+    """Equal executions of one instruction."""
 
     access: Access
     warp: int
-    lanes: tuple[int | None, ...]  # addresses as the machine code has them
+    lanes: tuple[int | None, ...]  # addresses as in the machine code
     cost: int
     ideal: int
     times: int = 0
@@ -89,13 +90,14 @@ class _Seen:
 
 @dataclass
 class _Notes:
-    """Every access, as it comes."""
+    """Collects every access in order of execution."""
 
     seen: dict[tuple[int, str, bytes], _Seen] = field(default_factory=dict)
     stores: Stores = field(default_factory=Stores)
 
     def watch(self, access: Access, addresses: Array, active: Array | None, first: int) -> None:
-        """See ``machinecode.Watch``. Textures are counted and not drawn: where they lie is not told."""
+        """Record an access; see ``machinecode.Watch``. Textures are counted but not drawn: their addresses are
+        unknown."""
         if access.space == "texture":
             return
         rows = addresses.reshape(-1, WARP)
@@ -115,7 +117,7 @@ class _Notes:
             found.times += 1
 
     def requests(self, launch: LaunchInfo, origin: int) -> tuple[Request, ...]:
-        """What was seen, with the names of arrays; instructions of one line that look alike are one."""
+        """Return the requests with the names of arrays; equal instructions of one line are merged."""
         merged: dict[tuple[object, ...], Request] = {}
         for one in self.seen.values():
             if one.access.line is None:
@@ -134,7 +136,7 @@ class _Notes:
 
 
 def _price(access: Access, row: Array, mask: Array) -> tuple[int, int]:
-    """Wavefronts or sectors of one warp, and how many there must be."""
+    """Return the wavefronts or sectors of one warp, and their least possible number."""
     rows, active = row[None, :], None if mask.all() else mask[None, :]
     if access.space == "shared":
         cost, ideal = banks.wavefronts(rows, active, access.width, kind_of(access))

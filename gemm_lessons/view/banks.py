@@ -1,7 +1,7 @@
-"""Which bank serves which lane of a warp's request to shared memory, and in which turn: a map of lanes by banks.
+"""A map of lanes by banks: which bank serves which lane of a warp's request to shared memory, and in which turn.
 
-Lanes are served in groups that together ask for at most 128 bytes (``counters/banks.py``). In each group, a bank gives
-one word a wavefront to all lanes that ask for that word; lanes that ask for another one have to wait for the next turn.
+Lanes are served in groups that together request at most 128 bytes (``counters/banks.py``). In each group, a bank gives
+one word per wavefront to all lanes that request that word; lanes that request another word wait for the next turn.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from gemm_lessons.view.accesses import Request
 
 @dataclass(frozen=True)
 class Cell:
-    """One word that a lane asks for. ``turn`` counts from 1 the different words that the group wants of this bank;
-    ``again``: a lane before asked for the same word, and this one gets it with that."""
+    """One word that a lane requests. ``turn`` numbers, from 1, the different words that the group requests from this
+    bank; ``again``: an earlier lane requested the same word, and one access serves both lanes."""
 
     bank: int
     turn: int
@@ -23,7 +23,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class BankMap:
-    """Cells by lane (none where it takes no part). ``group``: lanes that are served together; ``turns``: by group."""
+    """Cells by lane (none for an inactive lane). ``group``: lanes that are served together; ``turns``: by group."""
 
     lanes: tuple[tuple[Cell, ...], ...]
     group: int
@@ -31,12 +31,12 @@ class BankMap:
 
     @property
     def joined(self) -> int:
-        """Wavefronts that neighbouring groups would take if they could not share one: the sum of all turns."""
+        """Return the wavefronts if neighbouring groups could not share one: the sum of all turns."""
         return sum(self.turns)
 
 
 def bank_map(request: Request) -> BankMap:
-    """The map of a request to shared memory."""
+    """Return the map of a request to shared memory."""
     words = max(1, request.width // WORD)
     group = max(1, min(WARP, WARP // words))
     lanes: list[tuple[Cell, ...]] = []

@@ -1,4 +1,4 @@
-"""Who holds what of the small matrices that tensor cores multiply: lane and register of each element.
+"""Fragments of the small matrices that tensor cores multiply: lane and register of each element.
 
 PTX of a launch --products--> one WarpProduct for each form of mma.sync and wmma.mma, in the order of the code
 """
@@ -15,14 +15,14 @@ from gemm_lessons.engine.ptx.fragments import Part, product_form
 from gemm_lessons.engine.ptx.wmma import Placed, fragments_of_product
 from gemm_lessons.engine.records.frozen import dataclass
 
-NAMES: Mapping[Part, str] = {"a": "A", "b": "B", "c": "C"}  # of the matrices, as texts call them
-PREFIX: Mapping[Part, str] = {"a": "a", "b": "b", "c": "d"}  # of registers; sums come and go in the same
+NAMES: Mapping[Part, str] = {"a": "A", "b": "B", "c": "C"}  # names of the matrices in texts
+PREFIX: Mapping[Part, str] = {"a": "a", "b": "b", "c": "d"}  # of registers; an accumulator is updated in place
 
 
 @dataclass(frozen=True)
 class Held:
-    """A matrix of ``rows`` x ``cols`` elements. ``lanes`` and ``registers``: of each, row by row; a lane's registers
-    are called ``prefix`` and a number."""
+    """A matrix of ``rows`` x ``cols`` elements. ``lanes`` and ``registers``: one entry per element, row by row; a
+    lane's registers are named ``prefix`` and a number."""
 
     name: str
     prefix: str
@@ -42,7 +42,8 @@ class WarpProduct:
 
 
 def products(text: str, entry: str) -> tuple[WarpProduct, ...]:
-    """Each form once. What the simulator does not know is left out: it has refused the kernel before."""
+    """Return each form of product once. Forms that the simulator does not know are omitted: it has refused the
+    kernel."""
     found: dict[str, WarpProduct] = {}
     for instruction in parser.parse(text).kernels[entry].instructions:
         pieces = list(_pieces(instruction))

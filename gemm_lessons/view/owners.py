@@ -1,4 +1,4 @@
-"""Who owns what: the thread of block 0 that stores each element of the answer."""
+"""The owner of each element of the answer: the thread of block 0 that stores it."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ NOBODY = -1
 
 @dataclass
 class Stores:
-    """Stores to global memory: bytes and the thread that wrote them, in the order in which they came."""
+    """Stores to global memory in order of execution: bytes and the thread that wrote them."""
 
     parts: list[tuple[Array, Array]] = field(default_factory=list)  # first bytes, one row for each lane; threads
     widths: list[int] = field(default_factory=list)
 
     def add(self, addresses: Array, active: Array, width: int) -> None:
-        """``addresses`` and ``active`` by warp and lane of the block."""
+        """Add a store; ``addresses`` and ``active`` are by warp and lane of the block."""
         threads = np.arange(addresses.size).reshape(addresses.shape)
         self.parts.append((addresses[active].copy(), threads[active]))
         self.widths.append(width)
@@ -33,10 +33,10 @@ class Stores:
 
 @dataclass(frozen=True)
 class Owners:
-    """The part of the answer that block 0 stores: from element (row, col), so many rows and columns.
+    """The part of the answer that block 0 stores: from element (row, col), this many rows and columns.
 
-    ``runs``: for each row, (how many elements, thread) from left to right; thread -1 is nobody. ``twice``: elements
-    that more than one thread stores.
+    ``runs``: for each row, (number of elements, thread) from left to right; thread -1 means that no thread stores them.
+    ``twice``: elements that more than one thread stores.
     """
 
     buffer: str
@@ -48,11 +48,11 @@ class Owners:
 
     @property
     def count(self) -> int:
-        """How many elements the block stores."""
+        """Count the elements that the block stores."""
         return sum(length for line in self.runs for length, thread in line if thread != NOBODY)
 
     def thread(self, row: int, col: int) -> int:
-        """Who stores element (row, col) of the answer."""
+        """Return the thread that stores element (row, col) of the answer."""
         for length, thread in self.runs[row - self.row]:
             if col - self.col < length:
                 return thread
@@ -61,7 +61,8 @@ class Owners:
 
 
 def owners(stores: Stores, layout: BufferLayout, base: int) -> Owners | None:
-    """Who stores the matrix that begins at ``base``; None when the block does not, or when it is no single matrix."""
+    """Return the owners in the matrix that begins at ``base``; None when the block stores none of it, or when the
+    buffer is not a single matrix."""
     size = layout.element.size
     if layout.batch != 1 or layout.dimensions != 2 or size < 1:
         return None
@@ -74,7 +75,7 @@ def owners(stores: Stores, layout: BufferLayout, base: int) -> Owners | None:
             where, who = places[inside], threads[inside]
             twice[where[(owner[where] != NOBODY) & (owner[where] != who)]] = True
             owner[where] = who
-            twice[where[owner[where] != who]] = True  # of two lanes of one instruction, the last one stays
+            twice[where[owner[where] != who]] = True  # of two lanes of one instruction, the last one wins
     matrix = layout.matrix(owner.reshape(layout.lines, layout.leading))
     rows, cols = np.flatnonzero((matrix != NOBODY).any(1)), np.flatnonzero((matrix != NOBODY).any(0))
     if not rows.size:

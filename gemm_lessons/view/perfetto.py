@@ -1,7 +1,7 @@
 """The timeline as a file that Perfetto (ui.perfetto.dev) and chrome://tracing open: Chrome's Trace Event Format.
 
-One process for each block, one thread for each warp. A slice is a stretch of work at one source line, or a wait with
-its reason; loads on their way are slices of their own, beside. The format counts in microseconds and viewers show
+There is one process for each block, one thread for each warp. A slice is work at one source line, or a stall with
+its reason; loads in flight are separate slices. The format counts in microseconds and viewers show
 nanoseconds, so a clock of the multiprocessor is written as a nanosecond.
 """
 
@@ -15,7 +15,7 @@ from gemm_lessons.engine.estimate.recording import NOTHING, Recording, Spell
 from gemm_lessons.view.timeline import SHOWN_AS, WIDE, Shown, Timeline
 
 NANOSECOND = 1e-3  # in microseconds: one clock
-WAITS: Mapping[Shown, tuple[str, str]] = {  # what a slice is called, and its colour in viewers that know Chrome's names
+WAITS: Mapping[Shown, tuple[str, str]] = {  # name of a slice, and its colour in viewers that know Chrome's names
     "run": ("", "thread_state_running"),
     "queue": ("load-store queue is full", "thread_state_runnable"),
     "global": ("waits for global memory", "terrible"),
@@ -27,7 +27,7 @@ Event = dict[str, Any]
 
 
 def trace_file(recording: Recording, timeline: Timeline, path: str, source: str, label: str) -> str:
-    """The file's text. ``path`` and ``source`` are the kernel's, ``label`` what it is called."""
+    """Return the file's text. ``path`` and ``source`` are the kernel's; ``label`` is its name."""
     lines = source.splitlines()
 
     def text(place: int) -> str:
@@ -57,7 +57,7 @@ def _names(recording: Recording) -> Iterator[Event]:
 
 
 def _slices(recording: Recording, text: Any) -> Iterator[Event]:
-    """Spells; work at one source line is one slice until the warp waits."""
+    """Yield slices; work at one source line is one slice until the warp stalls."""
     by_warp: dict[int, list[Spell]] = {}
     for spell in recording.spells:
         by_warp.setdefault(spell.warp, []).append(spell)

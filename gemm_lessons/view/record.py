@@ -1,4 +1,4 @@
-"""All that a page shows of a run: the run's outcome, and for each kernel on it who touches, owns and does what.
+"""Everything that a page shows of a run: the outcome, and for each kernel its accesses, owners and timeline.
 
 RunOutcome (counters by line, verdict, estimate) --view_of--> View: one Side for the kernel, one to compare it with
 """
@@ -27,7 +27,7 @@ from gemm_lessons.view.timeline import Timeline, play, timeline
 
 @dataclass(frozen=True)
 class Place:
-    """How a matrix lies in memory, to name its elements by their bytes."""
+    """The layout of a matrix in memory, to name its elements by their bytes."""
 
     name: str
     element_bytes: int
@@ -37,8 +37,8 @@ class Place:
 
 @dataclass(frozen=True)
 class Side:
-    """One kernel. ``counts`` are its counters of the file's own lines, ``requests`` what warps of block 0 ask of memory
-    there; ``shape`` is what both belong to. What could not be had is None or empty, and ``notes`` says why."""
+    """One kernel. ``counts`` are its counters for the file's own lines, ``requests`` the memory requests of block 0's
+    warps there; both are for ``shape``. Missing parts are None or empty, and ``notes`` says why."""
 
     row: Row
     shape: Shape
@@ -53,13 +53,13 @@ class Side:
     notes: tuple[str, ...] = ()
 
     def requests_of(self, line: int) -> tuple[Request, ...]:
-        """What one line asks for, the most wasteful first."""
+        """Return the requests of one line, the most wasteful first."""
         return tuple(request for request in self.requests if request.line == line)
 
 
 @dataclass(frozen=True)
 class Dot:
-    """A kernel in the roofline: operations for each byte of the path to shared memory and L1, and TFLOP/s."""
+    """A kernel in the roofline: operations per byte of the path to shared memory and L1, and TFLOP/s."""
 
     label: str
     flop_per_byte: float
@@ -68,7 +68,8 @@ class Dot:
 
 @dataclass(frozen=True)
 class Roofline:
-    """At ``shape`` on ``gpu``; ``peak`` in TFLOP/s, ``bandwidth`` of shared memory and L1 together in TB/s."""
+    """The roofline at ``shape`` on ``gpu``; ``peak`` in TFLOP/s, ``bandwidth`` of shared memory and L1 together in
+    TB/s."""
 
     gpu: str
     shape: Shape
@@ -79,7 +80,7 @@ class Roofline:
 
 @dataclass(frozen=True)
 class View:
-    """A run, and its pictures: ``sides[0]`` is the kernel that was asked for."""
+    """A run with its pictures: ``sides[0]`` is the kernel under test."""
 
     outcome: RunOutcome
     sides: tuple[Side, ...]
@@ -87,15 +88,15 @@ class View:
 
 
 def view_of(outcome: RunOutcome, gpu: GpuSpec) -> View:
-    """The pictures of a run of ``run_lesson``. Raises ``UnsupportedKernel``."""
+    """Return the pictures of a run of ``run_lesson``. Raises ``UnsupportedKernel``."""
     rows = [outcome.kernel, *compared(outcome)]
-    depth = max(tile_sizes(row.built.lesson).depth for row in rows if row.built)  # as deep for both: to compare them
+    depth = max(tile_sizes(row.built.lesson).depth for row in rows if row.built)  # the same for both, to compare
     return View(outcome, tuple(side_of(outcome, row, gpu, depth) for row in rows), _roofline(outcome, gpu))
 
 
 def compared(outcome: RunOutcome) -> Sequence[Row]:
-    """What a kernel is shown beside: the reference once it is right by the lesson's idea, before that the previous
-    lesson's solution, which gives nothing away."""
+    """Return the kernels to compare with: the reference once the kernel passes; before that the previous lesson's
+    solution, which reveals nothing."""
     wanted: Role = "reference" if outcome.verdict.kind == "passed" else "previous"
     built = {row.role: row for row in outcome.rows[1:] if row.built is not None}
     found = built.get(wanted) or built.get("previous")
@@ -103,7 +104,7 @@ def compared(outcome: RunOutcome) -> Sequence[Row]:
 
 
 def side_of(outcome: RunOutcome, row: Row, gpu: GpuSpec, depth: int = 1) -> Side:
-    """One kernel's pictures. ``depth``: K of a tile, of which a timeline shows several; 0 leaves the timeline out."""
+    """Return one kernel's pictures. ``depth``: K of a tile; a timeline shows several tiles; 0 omits the timeline."""
     assert row.built is not None
     lesson = row.built.lesson
     shape = outcome.count_shape if lesson.shapes.refusal(outcome.count_shape) is None else lesson.shapes.count
@@ -164,10 +165,10 @@ def _owned(found: Touched, problem: Problem) -> Owners | None:
 
 
 def _roofline(outcome: RunOutcome, gpu: GpuSpec) -> Roofline | None:
-    """Every kernel of the table that has an estimate."""
+    """Return the roofline of all kernels in the table that have an estimate."""
     shape = outcome.estimate_shape
     if [factor.element.name for factor in outcome.lesson.data.factors] != ["float32", "float32"]:
-        return None  # the data sheet's peak is one of fp32
+        return None  # the data sheet's peak is for fp32
     dots = []
     for row in outcome.rows:
         estimate, estimator = row.speed.estimate, row.speed.estimator

@@ -1,7 +1,7 @@
-"""The clock-by-clock timeline that the estimate plays, made coarse enough to be drawn: one strip for each warp.
+"""The clock-by-clock timeline that the estimate plays, coarsened for drawing: one strip for each warp.
 
-Every figure here is a sum over the spells of a ``Recording``; only where a strip shows one state for several clocks is
-it the one that took most of them.
+Every figure here is a sum over the spells of a ``Recording``. Only a strip that shows one state for several clocks is
+approximate: it shows the state that took most of them.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from gemm_lessons.gemm.time_model import Estimator
 Array = NDArray[Any]
 
 TICKS = 1500  # of a strip, at most
-MOST_STRETCHES = 9_000  # of all strips together: what keeps a page small
+MOST_STRETCHES = 9_000  # of all strips together: limits the size of a page
 WIDE = 400  # parts of the curves above the strips
-TILES = 6  # along K, that a timeline should show at least
+TILES = 6  # least number along K in a timeline
 
-# What a strip shows: a warp runs while it issues, while the arithmetic before is under way, and while it takes turns
+# States of a strip: a warp runs while it issues, while its previous arithmetic executes, and while it takes turns
 # with others of its scheduler, for the scheduler itself or for a unit that computes.
 Shown = Literal["run", "queue", "global", "shared", "result", "barrier"]
 SHOWN: tuple[Shown, ...] = get_args(Shown)
@@ -55,8 +55,8 @@ class Strip:
 
 @dataclass(frozen=True)
 class Stalls:
-    """Clocks that all warps together spent at one source line, by what they did. ``source``: lines whose loads they
-    waited for, with the clocks."""
+    """Clocks that all warps together spent at one source line, by state. ``source``: lines whose loads they waited for,
+    with the clocks."""
 
     line: int
     clocks: Mapping[State, float]
@@ -67,8 +67,8 @@ class Stalls:
 class Timeline:
     """One multiprocessor of ``gpu`` with ``blocks`` resident blocks, from the launch to the last instruction.
 
-    ``strips``: by warp, block by block. ``flights``: by warp, clocks in which loads from global memory are on their
-    way. ``issued``: percent of the issue slots used, in ``WIDE`` equal parts of the time.
+    ``strips``: by warp, block by block. ``flights``: by warp, clocks in which loads from global memory are in flight.
+    ``issued``: percent of the issue slots used, in ``WIDE`` equal parts of the time.
     """
 
     gpu: str
@@ -77,26 +77,26 @@ class Timeline:
     warps_per_block: int
     schedulers: int
     clocks: float
-    loop: float  # clocks until the last barrier is behind: what comes after stores the answer
+    loop: float  # clocks until the last barrier: the epilogue follows
     tick: int  # clocks
     strips: tuple[tuple[Strip, ...], ...]
     flights: tuple[tuple[tuple[int, int], ...], ...]
     issued: tuple[int, ...]
     shares: Mapping[State, float]  # of all warps' time
-    busy: Mapping[str, float]  # share of the time in which a unit works, once the loop is under way: the estimate's own
+    busy: Mapping[str, float]  # busy fraction of each unit in the main loop, from the estimate
     stalls: tuple[Stalls, ...]
 
 
 def play(estimator: Estimator, shape: Shape, depth: int, gpu: GpuSpec) -> tuple[Recording, Shape]:
-    """Play the first launch as the estimate does: the shorter of its two traces that has enough tiles along K.
-    ``depth``: K of a tile. ``shape`` gives M and N, to name it."""
+    """Play the first launch as the estimate does: the shorter of its two traces with enough tiles along K. ``depth``: K
+    of a tile. ``shape`` gives M and N for the name."""
     profile = estimator.profiles[0]
     k, trace = next((it for it in profile.traces if it[0] >= TILES * depth), profile.traces[-1])
     return record(trace, profile.blocks_per_sm, gpu), replace(shape, k=k)
 
 
 def timeline(recording: Recording, shape: Shape, gpu: GpuSpec, path: str, busy: Mapping[str, float]) -> Timeline:
-    """``path``: the file whose lines are meant; instructions of other files count as line 0."""
+    """Make the timeline. ``path``: the file whose lines are shown; instructions of other files count as line 0."""
     lines = [d.source.line or 0 if d.source.file == path else 0 for d in recording.code]
     warps = _by_warp(recording, lines)
     tick = max(1, math.ceil(_loop(recording) / TICKS))
@@ -127,8 +127,8 @@ def timeline(recording: Recording, shape: Shape, gpu: GpuSpec, path: str, busy: 
 
 
 def _loop(recording: Recording) -> float:
-    """The last clock at which a warp waits at a barrier: what comes after stores the answer, and is seldom of interest.
-    The end, where there are no barriers."""
+    """Return the last clock at which a warp waits at a barrier: the epilogue follows, which is seldom of interest.
+    Return the end where there are no barriers."""
     return max((spell.end for spell in recording.spells if spell.state == "barrier"), default=recording.clocks)
 
 
@@ -138,7 +138,8 @@ def _clocks(spells: Sequence[Spell], state: State) -> float:
 
 @dataclass(frozen=True)
 class _Warp:
-    """The spells of one warp as arrays. ``kinds``: state and line as one number, by ``lines`` that occur."""
+    """The spells of one warp as arrays. ``kinds``: state and line as one number, numbered by the ``lines`` that
+    occur."""
 
     starts: Array
     ends: Array
@@ -162,7 +163,7 @@ def _by_warp(recording: Recording, lines: Sequence[int]) -> list[_Warp]:
 
 
 def _strip(warp: _Warp, clocks: float, tick: int) -> tuple[Strip, ...]:
-    """The state that takes most of each tick, and the line that has most of that; equal neighbours are one."""
+    """Return the state with most clocks of each tick, and the line with most of those; equal neighbours are merged."""
     if not warp.starts.size:
         return ()
     ticks = math.ceil(clocks / tick)
@@ -191,7 +192,7 @@ def _strip(warp: _Warp, clocks: float, tick: int) -> tuple[Strip, ...]:
 
 
 def _flights(recording: Recording, warp: int, tick: int) -> tuple[tuple[int, int], ...]:
-    """When at least one load of the warp is on its way; gaps below a tick are closed."""
+    """Return when at least one load of the warp is in flight; gaps below a tick are closed."""
     merged: list[tuple[int, int]] = []
     for start, end in sorted((flight.start, flight.end) for flight in recording.flights if flight.warp == warp):
         begin, finish = int(start), math.ceil(end)
@@ -203,7 +204,7 @@ def _flights(recording: Recording, warp: int, tick: int) -> tuple[tuple[int, int
 
 
 def _issued(recording: Recording) -> tuple[int, ...]:
-    """Percent of all schedulers' issue slots that are used, in equal parts of the time."""
+    """Return the percentage of all schedulers' issue slots that are used, in equal parts of the time."""
     part = recording.clocks / WIDE
     used = np.zeros(WIDE)
     for spell in recording.spells:

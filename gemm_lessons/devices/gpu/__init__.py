@@ -1,7 +1,9 @@
 """A CUDA GPU by way of CuPy: launches cubins and times them beside cuBLAS.
 
+    cubins, Grid, arguments --Gpu (this process)--> messages --> server (owns the CUDA context) --> arrays, Measurement
+
 - ``cuda_gpu``: the GPU as this process sees it; ``server``: the process that owns the CUDA context
 - ``functions``, ``memory``, ``arena``, ``baseline``: in that process: launches, buffers, one problem, cuBLAS
-- ``measure``, ``timing``, ``health``: times, how far to trust them, clock and temperature
-- ``records``, ``errors``, ``trouble``: what goes back and forth, and CUDA's errors in words; ``ranges``: NVTX
+- ``measure``, ``timing``, ``health``: times and their reliability, clock and temperature
+- ``records``, ``errors``, ``trouble``: records passed to and fro, and CUDA's errors in words; ``ranges``: NVTX
 """

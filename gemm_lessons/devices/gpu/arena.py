@@ -1,8 +1,8 @@
-"""A problem on the GPU, as large as one wants to time: its buffers between guard zones, and what turns make of them.
+"""A problem on the GPU at the timed size: its buffers between guard zones, and their state before each timed launch.
 
-Every timed launch finds one secret row of the left factor replaced by another (so no earlier answer is right), the
-answer poisoned, and L2 flushed by overwriting a buffer larger than it. Numbers lie from 0.5 to 1, since what they are
-decides about power and so about clocks; other exponents are for checks. Inside the process that owns the context.
+Before every timed launch, one secret row of the left factor is replaced by another (so no earlier answer is right), the
+answer is poisoned, and L2 is flushed by overwriting a buffer larger than it. Numbers are from 0.5 to 1, because values
+determine power and so clocks; the checks use other exponents. This module runs in the process that owns the context.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from gemm_lessons.gemm.shapes import Shape
 Array = np.ndarray[Any, Any]
 
 BLOCK = 1_000_003  # random numbers drawn; larger matrices repeat them (a prime, so that no two rows are alike)
-MOST = 200  # launches of one kernel that are timed
+MOST = 200  # timed launches of one kernel, at most
 
 
 def described(data: DataSpec, shape: Shape, seed: int, flush: int) -> dict[str, Any]:
-    """A problem as a message to the process that owns the GPU. Lines follow each other without gaps. Scratch is no
-    part of it: every kernel has its own."""
+    """Describe a problem as a message to the process that owns the GPU. Lines have no gaps. Scratch is not included:
+    every kernel has its own."""
     return {
         "layouts": [row for row in _rows(data, shape) if row["role"] != "scratch"],
         "accumulate": data.accumulate.name,
@@ -42,7 +42,7 @@ def described(data: DataSpec, shape: Shape, seed: int, flush: int) -> dict[str, 
 
 
 def scratch_of(data: DataSpec, shape: Shape) -> list[dict[str, Any]]:
-    """What a kernel needs beside the problem's buffers, as a message."""
+    """Describe the buffers that a kernel needs beside the problem's, as a message."""
     return [row for row in _rows(data, shape) if row["role"] == "scratch"]
 
 
@@ -56,7 +56,7 @@ def _layout(row: Mapping[str, Any]) -> BufferLayout:
 
 
 def passed(data: DataSpec, shape: Shape, parameters: Sequence[str]) -> list[dict[str, Any]]:
-    """A launch's arguments as a message: a buffer by name, or bytes. Scalars are neutral: alpha 1, beta 0."""
+    """Describe a launch's arguments as a message: a buffer by name, or bytes. Scalars are neutral: alpha 1, beta 0."""
     layouts = data.lay_out(shape.names, gap=0)
     found: list[dict[str, Any]] = []
     for name in parameters:
@@ -94,7 +94,7 @@ class Arena:
             self.target = replace(self.target, fill="zeros")
         self.random = np.random.default_rng([problem["seed"], *problem["shape"]])
         self.host = {layout.name: self._drawn(layout) for layout in self.layouts.values() if layout.role == "in"}
-        self.rows = self.target.batch * self.target.rows  # of the answer, a batch stacked
+        self.rows = self.target.batch * self.target.rows  # of the answer, with a batch stacked
         self.cols = self.target.cols
         self.depth = self.left.rows if self.product.left_transposed else self.left.cols
         sizes = [layout.nbytes for layout in self.layouts.values()]
@@ -110,7 +110,7 @@ class Arena:
         memory.copy(self.pristine, self.buffers[self.left.name], self.left.nbytes)
         self._answer = np.empty(self.target.shape, self.target.element.storage)
         self.flushed = memory.allocate(self.flush_bytes)
-        self._textures: list[Any] = []  # as long as kernels read through them
+        self._textures: list[Any] = []  # kept alive while kernels read through them
         self._poisoned = [(self.buffers[self.target.name], self.target)]
 
     def _drawn(self, layout: BufferLayout) -> Array:
@@ -125,7 +125,7 @@ class Arena:
         return pointer + GUARD_BYTES
 
     def overran(self) -> str:
-        """The name of a buffer whose guard zone was written, and repair the zone; or an empty string."""
+        """Return the name of a buffer whose guard zone was overwritten, and repair the zone; else an empty string."""
         for name, layout in self.layouts.items():
             for zone in (self.buffers[name] - GUARD_BYTES, self.buffers[name] + layout.nbytes):
                 if np.any(self.memory.read(zone, np.empty(GUARD_BYTES, np.uint8)) != GUARD_BYTE):
@@ -134,7 +134,7 @@ class Arena:
         return ""
 
     def scratch(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, int]:
-        """Buffers of one kernel's own, poisoned before each of its turns."""
+        """Return the addresses of one kernel's own buffers, which are poisoned before each of its turns."""
         layouts = [_layout(row) for row in rows]
         self.memory.expect([layout.nbytes for layout in layouts], "what a kernel needs beside its arguments")
         own = {layout.name: self.memory.allocate(layout.nbytes) for layout in layouts}
@@ -142,7 +142,7 @@ class Arena:
         return own
 
     def arguments(self, passed: Sequence[Mapping[str, Any]], own: Mapping[str, int]) -> list[Array]:
-        """A kernel's arguments in order, by value; ``own`` are the addresses of its scratch."""
+        """Return a kernel's arguments in order, by value; ``own`` are the addresses of its scratch."""
         at = {**self.buffers, **own}
         found = []
         for it in passed:
@@ -158,12 +158,14 @@ class Arena:
         return found
 
     def poison(self) -> None:
-        """Leave nothing in what kernels write that could be taken for an answer; zeros where they count on them."""
+        """Poison the buffers that kernels write, so that no old answer remains; buffers specified as zeros are
+        cleared."""
         for pointer, layout in self._poisoned:
             self.memory.fill(pointer, 0x00 if layout.fill == "zeros" else 0xFF, layout.nbytes)
 
     def refresh(self) -> tuple[int, int]:
-        """Replace a secret row of the left factor, poison, flush L2: (the row, the row that its answer now equals)."""
+        """Replace a secret row of the left factor, poison, flush L2. Return (the row, the row that its answer now
+        equals)."""
         first = int(self.random.integers(self.target.batch)) * self.target.rows
         row, other = (first + int(number) for number in self.random.integers(self.target.rows, size=2))
         self._copy_row(self.buffers[self.left.name], row, self.pristine, other)
@@ -172,7 +174,7 @@ class Arena:
         return row, other
 
     def restore(self, row: int) -> None:
-        """Put the pristine row of the left factor back."""
+        """Restore the pristine row of the left factor."""
         self._copy_row(self.buffers[self.left.name], row, self.pristine, row)
 
     def _copy_row(self, target: int, row: int, source: int, other: int) -> None:
@@ -196,7 +198,7 @@ class Arena:
             self.memory.copy(target, source, layout.cols * size)
 
     def answer(self) -> Array:
-        """The answer, (rows, columns) as stored, a batch stacked; the same host memory each time."""
+        """Return the answer, (rows, columns) as stored, a batch stacked. Each call reuses the same host memory."""
         stored = self.memory.read(self.buffers[self.target.name], self._answer)
         matrix = self.target.matrix(stored)
         return matrix.reshape(-1, self.cols)
@@ -208,8 +210,8 @@ def _listed(names: Iterable[str]) -> str:
 
 
 def _row_of(layout: BufferLayout, row: int, rows: int, across: bool) -> tuple[int, int]:
-    """Where row ``row`` of a stack of matrices with ``rows`` rows begins, and how far apart its elements are if it goes
-    ``across`` the lines, both in bytes."""
+    """Return where row ``row`` of a stack of matrices with ``rows`` rows begins, and the distance of its elements if it
+    goes ``across`` the lines. Both are in bytes."""
     batch, line = divmod(row, rows)
     size = layout.element.size
     start = batch * layout.lines * layout.leading * size

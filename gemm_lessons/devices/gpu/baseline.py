@@ -1,4 +1,4 @@
-"""cuBLAS on the same problem: what kernels are timed beside, and whose product they are compared with."""
+"""cuBLAS on the same problem: the baseline for times, and the reference product for answers."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import numpy as np
 from gemm_lessons.devices.gpu.arena import Arena
 from gemm_lessons.gemm.data import BufferLayout
 
-# Values of cublasComputeType_t (cublas_api.h). The fp32 compute type is the one that uses no TF32 unless the handle's
-# math mode asks for it, and ours does not; factors that are TF32 ask for it.
+# Values of cublasComputeType_t (cublas_api.h). The fp32 compute type uses no TF32 unless the math mode of the handle
+# asks for it, and this handle's does not; TF32 factors ask for it.
 COMPUTE_TYPES = {"float16": 64, "float32": 68, "float64": 70, "int32": 72}
 FAST_TF32 = 77
 DEFAULT_MATH, DEFAULT_ALGORITHM = 0, -1
@@ -20,7 +20,7 @@ PLAIN, TRANSPOSED = 0, 1
 
 @lru_cache(maxsize=1)
 def open_cublas() -> tuple[Any, int]:
-    """CuPy's binding of cuBLAS and a handle; takes some 0.2 s the first time. Raises ``ImportError``."""
+    """Return CuPy's binding of cuBLAS and a handle; takes some 0.2 s the first time. Raise ``ImportError``."""
     from cupy.cuda import cublas
 
     handle = cublas.create()
@@ -31,7 +31,7 @@ def open_cublas() -> tuple[Any, int]:
 class Cublas:
     """The library's product in the same types and layouts.
 
-    It counts columns first. A row-major C is its C^T = B^T A^T; a row-major factor is its transpose to it as well.
+    cuBLAS is column-major. For it a row-major C is C^T = B^T A^T, and a row-major factor is its transpose.
     """
 
     def __init__(self, arena: Arena) -> None:
@@ -66,5 +66,5 @@ class Cublas:
 
 
 def _operation(layout: BufferLayout, transposed: bool) -> int:
-    """How cuBLAS has to read a factor that is wanted as it is, or ``transposed``."""
+    """Return how cuBLAS must read a factor that is wanted as it is, or ``transposed``."""
     return TRANSPOSED if transposed != (layout.order == "row") else PLAIN

@@ -43,15 +43,15 @@ if TYPE_CHECKING:
 __all__ = ["Entrant", "Gpu", "GpuUnavailable", "Measurement", "Step", "Timed", "WrongGpuIndex"]
 
 START_LIMIT_S = 60.0  # for a driver that wakes up slowly
-PATIENCE_S = 2.0  # for the context to be torn down in order
-LAUNCH_LIMIT_S = 10.0  # for one launch on top of what its size explains
-# Far below what the naive kernel reaches on an old GPU, so that slow is not taken for endless.
+PATIENCE_S = 2.0  # for an orderly teardown of the context
+LAUNCH_LIMIT_S = 10.0  # for one launch, in addition to the time that its size explains
+# Far below the speed of the naive kernel on an old GPU, so that a slow kernel does not count as endless.
 SLOWEST_BYTES_PER_S = 1e7
 SLOWEST_FLOPS = 2e10
 FLUSH = 2  # times the L2 cache is overwritten before each timed launch, and
-SMALLEST_FLUSH = 128 << 20  # at least so many bytes: about 30 us, enough for the host to queue what comes after it
+SMALLEST_FLUSH = 128 << 20  # bytes, at least: about 30 us, enough for the host to queue the following launches
 
-# Nobody's environment makes cuBLAS compute fp32 in another precision.
+# The environment must not make cuBLAS compute fp32 in another precision.
 ENVIRONMENT = {"NVIDIA_TF32_OVERRIDE": "0", "CUBLAS_EMULATE_SINGLE_PRECISION": "0"}
 
 
@@ -67,8 +67,8 @@ class _Failed(Exception):
 class Gpu:
     """A CUDA GPU, by its index among those that ``CUDA_VISIBLE_DEVICES`` leaves.
 
-    The constructor only starts the process that owns the GPU, which takes up to a second. ``facts``, and whatever needs
-    them, waits for it and raises ``GpuUnavailable``. ``module`` and ``path`` say what serves it, for tests.
+    The constructor only starts the process that owns the GPU, which takes up to a second. ``facts``, and every method
+    that needs them, waits for it and raises ``GpuUnavailable``. ``module`` and ``path`` name the server, for tests.
     """
 
     kind: Literal["gpu"] = "gpu"
@@ -90,24 +90,24 @@ class Gpu:
 
     @property
     def facts(self) -> GpuFacts:
-        """What the GPU says about itself."""
+        """Return what the GPU reports about itself."""
         if self._facts is None:
             self._facts = self._greet()
         return self._facts
 
     @property
     def name(self) -> str:
-        """The product's name, such as ``NVIDIA H200``."""
+        """Return the product's name, such as ``NVIDIA H200``."""
         return self.facts.name
 
     @property
     def arch(self) -> str:
-        """The target to compile for, such as ``sm_90``."""
+        """Return the target to compile for, such as ``sm_90``."""
         return self.facts.arch
 
     @property
     def driver_major(self) -> int:
-        """The newest CUDA major version whose cubins the driver loads."""
+        """Return the newest CUDA major version whose cubins the driver loads."""
         return self.facts.driver // 1000
 
     def close(self) -> None:
@@ -117,7 +117,7 @@ class Gpu:
             self._child = None
 
     def _kill(self) -> None:
-        """The same, for a process that may be busy with what nobody wants any more."""
+        """End the process at once, although it may be busy with an unwanted request."""
         if self._child is not None:
             self._child.close()
             self._child = None
@@ -129,10 +129,10 @@ class Gpu:
         self.close()
 
     def launch(self, compiled: Compiled, grid: Grid, arguments: Sequence[Argument]) -> Launched:
-        """Launch once; arrays are written back, and guard zones around them checked.
+        """Launch once; write arrays back and check the guard zones around them.
 
-        A fault of the kernel or a launch that never ends comes back as ``fault``. Raises ``KitError`` when the GPU
-        itself does not work, or has too little memory.
+        A fault of the kernel or an endless launch is returned as ``fault``. Raise ``KitError`` when the GPU itself does
+        not work, or has too little memory.
         """
         buffers: list[Guarded] = []
         numbers: dict[int, int] = {}
@@ -157,9 +157,9 @@ class Gpu:
         return Launched(Counters(), tuple(damage))
 
     def prepare(self, data: DataSpec, shape: Shape, seed: int) -> None:
-        """Let the GPU's process make the inputs of a ``measure`` to come, while the caller does something else."""
+        """Let the GPU's process make the inputs of a later ``measure``, while the caller does something else."""
         if self._child is not None and self._facts is not None:
-            with contextlib.suppress(ChildDied):  # whoever asks for an answer will be told
+            with contextlib.suppress(ChildDied):  # the next request reports the failure
                 self._child.send({"do": "prepare", "problem": self._problem(data, shape, seed)})
 
     def _problem(self, data: DataSpec, shape: Shape, seed: int) -> dict[str, Any]:
@@ -178,12 +178,12 @@ class Gpu:
         warm_up_s: float = 1.0,
         progress: Callable[[str], None] = lambda label: None,
     ) -> Measurement:
-        """Verify and time kernels and cuBLAS, interleaved, on fresh inputs of ``shape``; rows lie without gaps.
+        """Verify and time kernels and cuBLAS, interleaved, on fresh inputs of ``shape``; rows have no gaps.
 
-        ``seconds`` is about the time that timed launches take in all (at least three of each), ``warm_up_s`` the
-        longest to wait for a steady clock. Raises ``KitError`` when the GPU lacks memory or cuBLAS; a kernel's fault is
-        part of the result. Raises ``UnsupportedKernel`` for a formula without a single product, which cuBLAS lacks, or
-        with functions.
+        ``seconds`` is about the total time of the timed launches (at least three of each); ``warm_up_s`` is the longest
+        wait for a steady clock. Raise ``KitError`` when the GPU lacks memory or cuBLAS; a kernel's fault is part of the
+        result. Raise ``UnsupportedKernel`` for a formula with functions, or one that is not a single product, which
+        cuBLAS lacks.
         """
         _measurable(data)
         header = {
@@ -249,7 +249,7 @@ class Gpu:
         except ChildDied as died:
             self._child = None
             raise KitError(f"the process that uses the GPU ended unexpectedly: {died}") from died
-        except BaseException:  # Ctrl-C: the answer to this question must not be taken for the next one's
+        except BaseException:  # Ctrl-C: the next request must not receive the answer to this one
             self._kill()
             raise
         if "error" in answer:
@@ -282,7 +282,7 @@ class Gpu:
         return GpuFacts(**{name: answer[name] for name in GpuFacts.__dataclass_fields__})
 
     def _rethrow(self, failed: _Failed) -> None:
-        """Errors that are the environment's, as ``KitError``; returns when it may be the kernel's."""
+        """Raise an error of the environment as ``KitError``; return when the kernel may be at fault."""
         header, code = failed.header, failed.code
         if header["error"] == "import":
             raise KitError(f"cuBLAS is missing ({failed}); install it with: pip install {self._extra()}") from failed
@@ -298,7 +298,7 @@ class Gpu:
             raise KitError(
                 f"the GPU does not work: {failed}; does nvidia-smi show it, and nobody else on it?"
             ) from failed
-        if code not in trouble.REFUSED:  # the context is gone, and the server with it
+        if code not in trouble.REFUSED:  # the context is lost, and the server with it
             self._kill()
 
     def _extra(self) -> str:
@@ -308,7 +308,7 @@ class Gpu:
 def _measurable(data: DataSpec) -> None:
     if data.formula.product is None:
         raise UnsupportedKernel(f"{data.formula.text}: only formulas with one product of two buffers are timed")
-    if data.formula.has_functions:  # cuBLAS's product has an error of its own, which they may make larger
+    if data.formula.has_functions:  # functions may amplify the error of cuBLAS's product
         raise UnsupportedKernel(f"{data.formula.text}: only formulas of products and sums are timed beside cuBLAS")
     for factor in data.factors:
         if factor.element.cuda is None or factor.element.name.startswith("float8"):
@@ -330,11 +330,11 @@ def _grid(grid: Grid) -> dict[str, Any]:
 
 
 def _encode(argument: Argument, buffers: list[Guarded], numbers: dict[int, int]) -> dict[str, Any]:
-    """An argument as the server wants it; its arrays are added to ``buffers``, each once (``numbers`` by id)."""
+    """Encode an argument for the server; add its arrays to ``buffers``, each once (``numbers`` by id)."""
     from gemm_lessons.gemm.problem import GUARD_BYTES, Guarded
 
     def target(pointer: Buffer | Pointer) -> list[int]:
-        """Which of ``buffers``, and how many bytes from its start, the zone before it included."""
+        """Return the index in ``buffers``, and the bytes from its start, including the guard zone before it."""
         buffer = buffer_of(pointer)
         key = id(buffer.array)
         if key not in numbers:

@@ -1,4 +1,4 @@
-"""Why a GPU cannot be used."""
+"""Reasons why a GPU cannot be used."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from gemm_lessons.engine.records.errors import KitError
 
 
 class GpuUnavailable(KitError):
-    """There is no GPU to be used here; the message says why and what to do."""
+    """There is no usable GPU; the message says why and what to do."""
 
 
 class WrongGpuIndex(GpuUnavailable):
-    """There are GPUs, but not the one that was asked for."""
+    """There are GPUs, but not the one that was requested."""

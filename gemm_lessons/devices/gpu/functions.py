@@ -1,4 +1,5 @@
-"""Functions of a cubin on the GPU, and their arguments as bytes. Only in the process that owns the CUDA context."""
+"""Functions of a cubin on the GPU, and their arguments as bytes. Used only in the process that owns the CUDA
+context."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ import numpy as np
 
 from gemm_lessons.engine.records.launch import TENSOR_MAP_SIZE
 
-DEFAULT_SHARED_LIMIT = 48 * 1024  # bytes; more dynamic shared memory has to be asked for, by
+DEFAULT_SHARED_LIMIT = 48 * 1024  # bytes; more dynamic shared memory needs MAX_DYNAMIC_SHARED
 TENSOR_MAP_ALIGNMENT = 64  # bytes
 # CUtensorMapDataType (cuda.h), in its order.
 TENSOR_MAP_TYPES = "uint8 uint16 uint32 int32 uint64 int64 float16 float32 float64 bfloat16".split()
@@ -18,7 +19,7 @@ MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES (cuda.
 
 
 def launcher(cubin: bytes, step: Mapping[str, Any], arguments: Sequence[Any]) -> Callable[[], None]:
-    """Starts a kernel of a freshly loaded module (its ``__device__`` variables start anew) each time it is called.
+    """Return a function that starts a kernel of a freshly loaded module, whose ``__device__`` variables are fresh.
     ``step``: its ``entry``, and the launch."""
     grid, block, shared = tuple(step["grid"]), tuple(step["block"]), step["dynamic_shared"]
     function = _load(cubin, step["entry"], shared)
@@ -42,7 +43,7 @@ def _load(cubin: bytes, entry: str, dynamic_shared: int) -> Any:
 def _with_clusters(
     function: Any, sizes: tuple[int, ...], shared: int, cluster: Sequence[int], arguments: Sequence[Any]
 ) -> Callable[[], None]:
-    """CuPy's own launches have no attributes."""
+    """Launch with a cluster attribute, which CuPy's own launches lack."""
     import cupy
     from cuda.bindings import driver
 
@@ -57,7 +58,7 @@ def _with_clusters(
     pointers = np.array([value.ctypes.data for value in values], np.uint64)
 
     def start() -> None:
-        assert len(values) == len(pointers)  # they live as long as this does
+        assert len(values) == len(pointers)  # they live as long as this function
         config.hStream = cupy.cuda.get_current_stream().ptr
         (code,) = driver.cuLaunchKernelEx(config, function.ptr, pointers.ctypes.data, 0)
         if int(code):
@@ -67,12 +68,12 @@ def _with_clusters(
 
 
 def by_value(raw: bytes) -> np.ndarray[Any, Any]:
-    """Bytes as CuPy passes them to a kernel by value: a NumPy array of one element."""
+    """Return bytes as CuPy passes them to a kernel by value: a NumPy array of one element."""
     return np.frombuffer(raw, dtype=f"V{len(raw)}")
 
 
 def linear_texture(pointer: int, size: int, dtype: str, channels: int) -> Any:
-    """A texture object over ``size`` bytes of plain memory; it lives as long as somebody holds it."""
+    """Return a texture object over ``size`` bytes of linear memory; it lives as long as it is referenced."""
     import cupy
     from cupy.cuda import runtime, texture
 
@@ -87,10 +88,10 @@ def linear_texture(pointer: int, size: int, dtype: str, channels: int) -> Any:
 
 
 def tensor_map(pointer: int, about: Mapping[str, Any]) -> Any:
-    """A ``CUtensorMap`` of the array at an address. ``about``: ``TensorMap`` as ``described`` tells it."""
+    """Return a ``CUtensorMap`` of the array at an address. ``about``: a ``TensorMap`` as ``described`` encodes it."""
     from cupy.cuda import driver
 
-    library = ctypes.CDLL("libcuda.so.1")  # which CuPy has loaded
+    library = ctypes.CDLL("libcuda.so.1")  # CuPy has loaded it already
     room = np.zeros(2 * TENSOR_MAP_SIZE, np.uint8)
     start = -room.ctypes.data % TENSOR_MAP_ALIGNMENT
     sizes, strides, box = about["sizes"], about["strides"], about["box"]
@@ -105,8 +106,8 @@ def tensor_map(pointer: int, about: Mapping[str, Any]) -> Any:
         (ctypes.c_uint32 * len(box))(*[1] * len(box)),
         0,  # not interleaved
         (0, 32, 64, 128).index(about["swizzle"]),
-        0,  # the L2 cache is told nothing
-        0,  # zeros outside
+        0,  # no L2 promotion
+        0,  # zeros out of bounds
     )
     if code:
         raise driver.CUDADriverError(code)
@@ -114,5 +115,5 @@ def tensor_map(pointer: int, about: Mapping[str, Any]) -> Any:
 
 
 def address(pointer: int) -> bytes:
-    """An address as the kernel gets it."""
+    """Return an address as the kernel receives it."""
     return pointer.to_bytes(8, "little")

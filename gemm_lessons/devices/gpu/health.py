@@ -33,7 +33,7 @@ class Monitor:
         self.look_around()
 
     def _ask(self, name: str, *arguments: int, gpu: bool = True) -> Any:
-        """One value, or None where this GPU or driver does not tell."""
+        """Return one value, or None where this GPU or driver does not report it."""
         function = getattr(self._api, name, None)
         if function is None:
             return None
@@ -43,10 +43,10 @@ class Monitor:
             return None
 
     def look_around(self) -> None:
-        """Who else uses the GPU? To be called twice before our first launch.
+        """Look for other users of the GPU. Call it twice before the first launch.
 
-        The driver tells how busy the GPU was in the last second or so. A program that has ended since is in the first
-        reading, less in the second one; one that goes on is in both.
+        The driver reports how busy the GPU was in the last second or so. A program that has ended since is in the first
+        reading and less in the second; one that still runs is in both.
         """
         if self._api is None:
             return
@@ -57,7 +57,7 @@ class Monitor:
         self._others = tuple(process.pid for process in processes if process.pid != os.getpid())
 
     def sample(self) -> None:
-        """Read clock and slow-down reasons; to be called while a kernel runs."""
+        """Read the clock and the slow-down reasons; call it while a kernel runs."""
         if self._api is None:
             return
         clock = self._ask("nvmlDeviceGetClockInfo", self._api.NVML_CLOCK_SM)
@@ -74,7 +74,7 @@ class Monitor:
         self._slowed_by = 0
 
     def read(self) -> Health:
-        """All that is known."""
+        """Return everything known."""
         if self._api is None:
             return Health()
         milliwatts = self._ask("nvmlDeviceGetPowerUsage")

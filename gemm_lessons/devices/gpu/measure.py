@@ -2,8 +2,8 @@
 
     fresh inputs -> every kernel's answer verified against cuBLAS -> warm-up until the clock is steady -> timed rounds
 
-Every timed turn goes like this: the arena is refreshed (a secret row of A, a poisoned C, a flushed L2), event,
-kernels, event; then that row of C is set aside and judged at the end. The flush also keeps the GPU busy while the host
+Every timed turn has these steps: refresh the arena (a secret row of A, a poisoned C, a flushed L2), event,
+kernels, event; then save that row of C, to be judged at the end. The flush also keeps the GPU busy while the host
 queues event, kernels, event: the time between the events is then the kernels' alone, not the host's.
 """
 
@@ -33,16 +33,16 @@ from gemm_lessons.gemm.problem import DEFAULTS, EPILOGUE
 Array = np.ndarray[Any, Any]
 
 SHORTEST_WARM_UP_S = 0.15  # an H200's clock rises from 345 to 1980 MHz in well below that
-BURST_S = 0.005  # of launches between two looks at the clock
+BURST_S = 0.005  # seconds of launches between two clock samples
 CHUNK = 1 << 18  # elements to compare at a time: they stay in the processor's cache
 SILENCE_S = 0.5  # report progress at least this often between launches
 FEWEST = 3  # repeats
-SAMPLE_EVERY = 7  # rounds between two looks at the clock
+SAMPLE_EVERY = 7  # rounds between two clock samples
 
 
 @dataclass
 class Contestant:
-    """One kernel that takes part: how to launch it, what came of it."""
+    """One kernel in the measurement: how to launch it, and its results."""
 
     label: str
     role: ranges.Who
@@ -56,7 +56,7 @@ class Contestant:
     overran: str = ""  # the buffer whose guard zone was written
 
     def result(self) -> dict[str, Any]:
-        """For the parent."""
+        """Return the result for the parent."""
         return {
             "label": self.label,
             "role": self.role,
@@ -71,8 +71,8 @@ class Contestant:
 class Judge:
     """Compares answers with cuBLAS's. Both may be off by the problem's tolerance, so twice that is allowed.
 
-    What the formula does beside the product is done here, on cuBLAS's product; ``expected`` are answers of kernels,
-    ``products`` those of cuBLAS.
+    The rest of the formula is applied here to cuBLAS's product; ``expected`` are answers of kernels, ``products`` those
+    of cuBLAS.
     """
 
     def __init__(self, arena: Arena, product: Array) -> None:
@@ -85,14 +85,14 @@ class Judge:
         unit *= 2 * (roundings(arena.depth) + EPILOGUE)
         self._final = (2 + epilogue) * kind.roundoff if kind.roundoff > arena.accumulate.roundoff else 0.0
         self._rest = unit * float(np.abs(self.expected - self.products).max()) if epilogue else 0.0
-        # |A||B| is at most the product of the norms of row and column, by Cauchy and Schwarz.
+        # By Cauchy-Schwarz, |A||B| is at most the product of the norms of row and column.
         self._rows = unit * self._norms(arena, arena.left, arena.product.left_transposed, "bij,bij->bi").reshape(-1)
         self._cols = self._norms(arena, arena.right, arena.product.right_transposed, "bij,bij->bj")
         self._each = arena.target.rows
 
     @staticmethod
     def _norms(arena: Arena, layout: BufferLayout, transposed: bool, which: str) -> Array:
-        """The norms of a factor's rows or columns: (batch, rows) or (batch, columns)."""
+        """Return the norms of a factor's rows or columns: (batch, rows) or (batch, columns)."""
         values = _values(layout.matrix(arena.host[layout.name]), layout.element)
         values = values.reshape(-1, *values.shape[-2:])
         if transposed:
@@ -101,13 +101,14 @@ class Judge:
         return np.broadcast_to(found, (arena.target.batch, found.shape[1]))
 
     def compare(self, entrant: Contestant, stored: Array, rows: Sequence[int] | slice) -> None:
-        """Judge rows of an answer against those rows of cuBLAS's; add to the entrant's account.
+        """Judge rows of an answer against the same rows of cuBLAS's answer; add to the entrant's counts.
 
-        Millions of elements per launch: the errors in units of their tolerances take four passes and no more memory.
+        There are millions of elements per launch. Computing the errors in units of their tolerances takes four passes
+        and no extra memory.
         """
         got = _values(stored, self._kind)
         expected = (self.products if entrant.role == "cublas" else self.expected)[rows]
-        with np.errstate(all="ignore"):  # whatever a wrong kernel leaves
+        with np.errstate(all="ignore"):  # a wrong kernel may leave any bits
             error = np.abs(got - expected)
             if self._final or self._rest or not self._rows.any():  # integers are exact
                 share = np.where(error == 0, 0, error / self._tolerance(rows, expected))
@@ -136,7 +137,7 @@ class Judge:
 
 
 def _finished(arena: Arena, product: Array) -> tuple[Array, bool]:
-    """What kernels have to answer, given cuBLAS's product; and whether that is anything else."""
+    """Return the right answer of kernels, given cuBLAS's product, and whether it differs from the product."""
     if set(arena.formula.names) <= {arena.left.name, arena.right.name, arena.target.name, "alpha", "beta"}:
         return product, False
     names = {name: Value.exact(np.array(value)) for name, value in DEFAULTS.items()}
@@ -149,7 +150,7 @@ def _finished(arena: Arena, product: Array) -> tuple[Array, bool]:
 
 
 def _values(stored: Array, kind: Element) -> Array:
-    """The numbers of an array as floats, without a copy where it holds such already."""
+    """Return an array as floats, without a copy where it is float already."""
     return stored if stored.dtype in (np.float32, np.float64) else kind.decode(stored)
 
 
@@ -161,7 +162,7 @@ class Stopwatch:
         self._first, self._second = runtime.eventCreate(), runtime.eventCreate()
 
     def time_us(self, start: Callable[[], None]) -> float:
-        """Microseconds between an event before and one after ``start``; waits for both."""
+        """Return microseconds between an event before and one after ``start``; wait for both."""
         self._runtime.eventRecord(self._first, 0)
         start()
         self._runtime.eventRecord(self._second, 0)
@@ -170,7 +171,8 @@ class Stopwatch:
 
 
 class Ground:
-    """What kernels are measured on: the problem on the GPU, and cuBLAS with its answer. Close it to free the memory."""
+    """The state that kernels are measured on: the problem on the GPU, and cuBLAS with its answer. Close it to free the
+    memory."""
 
     def __init__(self, runtime: Any, problem: dict[str, Any]) -> None:
         self.problem = problem
@@ -241,7 +243,7 @@ class _Session:
         self.flop = ground.arena.operations
 
     def verify(self) -> None:
-        """One launch of each on poisoned C, compared with cuBLAS's answer."""
+        """Launch each kernel once on poisoned C and compare with cuBLAS's answer."""
         arena = self.arena
         step = max(CHUNK // arena.cols, 1)
         for entrant in self.entrants:
@@ -277,7 +279,7 @@ class _Session:
                     return
 
     def run(self, seconds: float) -> None:
-        """Timed rounds; afterwards the rows set aside are judged and the guard zones looked at."""
+        """Run timed rounds; afterwards judge the saved rows and inspect the guard zones."""
         arena = self.arena
         counts = repeats(self.first_us, seconds, FEWEST, MOST)
         size = arena.cols * arena.target.element.size
@@ -301,7 +303,7 @@ class _Session:
         self._audit(audit, slot)
 
     def _sample(self) -> None:
-        """Look at the clock while cuBLAS, which is timed with everything else, keeps the GPU busy."""
+        """Sample the clock while cuBLAS, which is timed with everything else, keeps the GPU busy."""
         self.entrants[-1].start()
         self.monitor.sample()
 
@@ -317,7 +319,7 @@ class _Session:
             self.entrants[0].overran = overran  # the kernel under test is the first suspect
 
     def _say(self, entrant: Contestant) -> None:
-        """Name the kernel that runs next: if it never ends, the parent knows which one it was."""
+        """Name the next kernel, so that the parent knows which kernel never ended."""
         if entrant.label != self._said or self.parent.silence > SILENCE_S:
             self._said = entrant.label
             self.parent.send({"progress": entrant.label})

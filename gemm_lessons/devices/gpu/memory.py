@@ -1,7 +1,7 @@
-"""Memory of the GPU, as bytes at an address: plain allocations through CuPy's binding of the CUDA runtime.
+"""GPU memory as bytes at an address: plain allocations through CuPy's binding of the CUDA runtime.
 
-CuPy's arrays are not used on purpose: their fills and comparisons are compiled when first needed, which costs seconds,
-and its pool would hide where one buffer ends and the next begins.
+CuPy's arrays are avoided on purpose. Their fills and comparisons are compiled on first use, which takes seconds, and
+CuPy's pool would hide where one buffer ends and the next begins.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ CUDA_OUT_OF_MEMORY = 2  # cudaErrorMemoryAllocation
 
 
 class OutOfMemory(Exception):
-    """The GPU has too little memory left: bytes asked for in all, bytes free, bytes there are, and what for."""
+    """The GPU has too little memory: bytes requested in all, bytes free, bytes in total, and their purpose."""
 
     def __init__(self, asked: int, free: int, total: int, what: str) -> None:
         super().__init__(what)
@@ -39,13 +39,13 @@ class DeviceMemory:
         self._pointers.clear()
 
     def expect(self, sizes: Sequence[int], what: str) -> None:
-        """Raises ``OutOfMemory`` when not all of ``sizes`` (bytes) can be had: better now than half-way."""
+        """Raise ``OutOfMemory`` when ``sizes`` (bytes) do not all fit, before the first of them is allocated."""
         free, total = self._runtime.memGetInfo()
         if sum(sizes) > free:
             raise OutOfMemory(sum(sizes), free, total, what)
 
     def allocate(self, size: int) -> int:
-        """The address of ``size`` bytes; it is a multiple of 256. Raises ``OutOfMemory``."""
+        """Return the address of ``size`` bytes, a multiple of 256. Raise ``OutOfMemory``."""
         try:
             pointer = int(self._runtime.malloc(max(size, 1)))
         except self._runtime.CUDARuntimeError as error:
@@ -57,7 +57,7 @@ class DeviceMemory:
         return pointer
 
     def upload(self, data: Any) -> int:
-        """A copy of a C-contiguous array or bytes."""
+        """Return the address of a copy of a C-contiguous array or bytes."""
         source = np.frombuffer(data, np.uint8)
         pointer = self.allocate(source.nbytes)
         self.write(pointer, source)

@@ -1,12 +1,12 @@
 """NVTX ranges: every stage of a run is a named range in the domain ``gemm-lessons``, on both devices.
 
 Without a listener (Nsight Systems, Nsight Compute, an injection library) a range costs nothing: not even ``nvtx`` is
-loaded, which would take every run 10 ms.
+loaded, which would cost every run 10 ms.
 
     with stage("check", "128x128x64", payload=flops):
         ...
 
-The process that owns the GPU opens the ranges of its parent again (``current``, ``opened``), so that a kernel lies
+The process that owns the GPU reopens the ranges of its parent (``current``, ``opened``), so that a kernel is
 inside ``lesson`` and ``check`` there too, and a profiler's filter can name it.
 """
 
@@ -20,12 +20,12 @@ from contextvars import ContextVar
 from typing import Literal, NamedTuple
 
 DOMAIN = "gemm-lessons"
-# How a listener comes into a process: NVTX loads the library that the first names (``nvtx3/nvtxDetail/nvtxInit.h``), or
+# Ways to load a listener: NVTX loads the library that the first variable names (``nvtx3/nvtxDetail/nvtxInit.h``), or
 # takes what a preloaded one defines.
 LISTENER = ("NVTX_INJECTION64_PATH", "NVTX_INJECTION32_PATH", "LD_PRELOAD", "DYLD_INSERT_LIBRARIES")
 Stage = Literal["lesson", "compile", "check", "count", "prepare", "verify", "warm-up", "time", "estimate"]
 Who = Literal["kernel", "previous", "reference", "cublas"]
-# ARGB. Numbers, since nvtx asks matplotlib for most names.
+# ARGB as numbers, since nvtx asks matplotlib for most names.
 COLOURS: Mapping[Stage | Who, int] = {
     "lesson": 0xFF_4C_72_B0,
     "compile": 0xFF_DD_84_52,
@@ -51,7 +51,7 @@ class Range(NamedTuple):
     payload: int | None = None
 
 
-Tell = Callable[[str], None]  # told what begins: "compile solution.cu", "check 96x64x80", ...
+Tell = Callable[[str], None]  # receives what begins: "compile solution.cu", "check 96x64x80", ...
 
 _current: ContextVar[tuple[Range, ...]] = ContextVar("ranges", default=())
 _progress: ContextVar[Tell | None] = ContextVar("progress", default=None)
@@ -59,7 +59,7 @@ _progress: ContextVar[Tell | None] = ContextVar("progress", default=None)
 
 @contextlib.contextmanager
 def told_to(tell: Tell | None) -> Iterator[None]:
-    """Where ``announce`` goes inside of this block."""
+    """Direct ``announce`` to ``tell`` inside this block."""
     token = _progress.set(tell)
     try:
         yield
@@ -68,14 +68,14 @@ def told_to(tell: Tell | None) -> Iterator[None]:
 
 
 def announce(what: str) -> None:
-    """Say what begins, to whoever shows progress."""
+    """Announce what begins, to show progress."""
     tell = _progress.get()
     if tell is not None:
         tell(what)
 
 
 def stage(stage: Stage, what: str = "", payload: int | None = None) -> contextlib.AbstractContextManager[None]:
-    """A range named ``stage`` or ``stage what``, nested in the range that encloses it.
+    """Return a range named ``stage`` or ``stage what``, nested in the enclosing range.
 
     ``payload``: the lesson's number, the bytes of source to compile, or the floating-point operations of the shape.
     """
@@ -83,13 +83,14 @@ def stage(stage: Stage, what: str = "", payload: int | None = None) -> contextli
 
 
 def turn(who: Who, label: str, payload: int | None = None) -> contextlib.AbstractContextManager[None]:
-    """A range for one kernel's turn, named by its label in the table (``your kernel``), in the colour of its role."""
+    """Return a range for one kernel's turn, named by its label in the table (``your kernel``), in the colour of its
+    role."""
     return opened(Range(label, COLOURS[who], payload))
 
 
 @contextlib.contextmanager
 def opened(it: Range) -> Iterator[None]:
-    """Open a range, close it at the end."""
+    """Open a range; close it at the end."""
     token = _current.set((*_current.get(), it))
     try:
         with _annotated(it) if is_heard() else contextlib.nullcontext():
@@ -100,7 +101,7 @@ def opened(it: Range) -> Iterator[None]:
 
 @functools.cache
 def is_heard() -> bool:
-    """Whether a profiler listens, or may."""
+    """Tell whether a profiler listens, or may listen."""
     return any(os.environ.get(name) for name in LISTENER)
 
 
@@ -114,5 +115,5 @@ def _annotated(it: Range) -> contextlib.AbstractContextManager[object]:
 
 
 def current() -> tuple[Range, ...]:
-    """The ranges that are open here, outermost first."""
+    """Return the open ranges of this process, outermost first."""
     return _current.get()

@@ -1,4 +1,4 @@
-"""What the GPU device takes and hands back: kernels to time, their times, what a GPU says about itself."""
+"""Records that the GPU device receives and returns: kernels to time, their times, facts about a GPU."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ class Step:
 
 @dataclass(frozen=True)
 class Entrant:
-    """What takes part in a measurement: launches that follow each other, and are timed together. ``role`` names its
-    NVTX ranges and their colour."""
+    """One participant of a measurement: consecutive launches, timed together. ``role`` names its NVTX ranges and their
+    colour."""
 
     label: str
     role: Literal["kernel", "previous", "reference"]
     steps: tuple[Step, ...]
-    data: DataSpec | None = None  # where it has scratch of its own; else the measurement's
+    data: DataSpec | None = None  # for scratch of its own; else the measurement's
 
 
 @dataclass(frozen=True)
 class Timed:
-    """One kernel's times, and whether its answers were right: on C as a whole once, then on one row each time."""
+    """One kernel's times, and whether its answers were right: all of C once, then one row each time."""
 
     label: str
     role: str
@@ -47,16 +47,16 @@ class Timed:
     wrong: int = 0  # elements
     max_error: float = 0.0
     tolerance: float = 0.0
-    overran: str = ""  # the buffer beyond whose ends the kernel wrote
+    overran: str = ""  # the buffer whose guard zone the kernel overwrote
 
     @property
     def time_us(self) -> float:
-        """The median."""
+        """Return the median."""
         return self.spread.median
 
     @property
     def gflops(self) -> float:
-        """10^9 floating-point operations per second, at the median."""
+        """Return 10^9 floating-point operations per second, at the median."""
         return self.flop / self.time_us / 1e3
 
 
@@ -76,17 +76,17 @@ class Measurement:
     culprit: str = ""
 
     def fraction(self, kernel: Timed) -> float | None:
-        """The kernel's speed as a share of cuBLAS's in the same run."""
+        """Return the kernel's speed / cuBLAS's speed in the same run."""
         return self.cublas.time_us / kernel.time_us if self.cublas else None
 
     def of(self, label: str) -> Timed | None:
-        """The kernel with this label."""
+        """Return the kernel with this label."""
         return next((kernel for kernel in self.kernels if kernel.label == label), None)
 
 
 @dataclass(frozen=True)
 class GpuFacts:
-    """What a GPU says about itself. ``driver`` is the newest CUDA it supports, such as 13000."""
+    """Facts that a GPU reports. ``driver`` is the newest CUDA it supports, such as 13000."""
 
     name: str
     arch: str

@@ -1,4 +1,4 @@
-"""The process that owns the CUDA context: loads cubins, launches kernels, times them. Runs inside a ``child.Child``.
+"""The process that owns the CUDA context: load cubins, launch kernels, time them. It runs inside a ``child.Child``.
 
 One message in, one message out (``measure`` reports progress in between). A CUDA error that poisons the context is
 reported and then ends the process; the parent starts a new one. An endless kernel ends with a kill from outside.
@@ -32,7 +32,7 @@ HARMLESS = (1, 2, 9, 98, 209, 701, 912)
 
 
 def main(parent: Parent, index: str) -> None:
-    """Say what GPU ``index`` is, then answer until the parent goes away."""
+    """Report facts about GPU ``index``, then answer requests until the parent ends."""
     _lift_memory_limit()
     try:
         import cupy
@@ -65,16 +65,16 @@ def main(parent: Parent, index: str) -> None:
 
 
 class _Server:
-    """Answers one question after the other."""
+    """Answers requests one after the other."""
 
     def __init__(self, parent: Parent, runtime: Any, index: int, monitor: Monitor) -> None:
         self.parent, self.runtime, self.monitor = parent, runtime, monitor
-        self.ground: Ground | None = None  # prepared for a measurement to come
+        self.ground: Ground | None = None  # prepared for a later measurement
         self.cublas = threading.Thread(target=_load_cublas, args=(runtime, index), daemon=True)
         self.cublas.start()
 
     def answer(self, header: dict[str, Any], blobs: Sequence[bytes]) -> None:
-        """Do what is asked. ``prepare`` gets no answer: what it could not do, ``measure`` will say."""
+        """Handle one request. ``prepare`` gets no answer: ``measure`` reports its failures."""
         if header["do"] == "prepare":
             with contextlib.suppress(OutOfMemory, ImportError):
                 self.ground = self._ground(header["problem"])
@@ -121,12 +121,12 @@ def _serve(server: _Server, errors: tuple[type[Exception], ...]) -> None:
             if header["do"] != "prepare":
                 parent.send({"error": "cuda", "code": code, "text": str(error)})
             if code not in HARMLESS:
-                # Nothing on this context works any more; tearing it down properly would only raise further errors.
+                # Nothing works any more on this context; an orderly teardown would only raise further errors.
                 os._exit(0)
 
 
 def _load_cublas(runtime: Any, index: int) -> None:
-    """Load cuBLAS while kernels are checked; whoever needs it will be told if that fails."""
+    """Load cuBLAS while kernels are checked; the request that needs it reports a failure."""
     with contextlib.suppress(ImportError, RuntimeError):
         from gemm_lessons.devices.gpu.baseline import open_cublas
 
@@ -135,14 +135,14 @@ def _load_cublas(runtime: Any, index: int) -> None:
 
 
 def _lift_memory_limit() -> None:
-    """A CUDA context maps far more address space than it uses; a limit for the process that asked is not for us."""
+    """Lift the memory limit of the parent: a CUDA context maps far more address space than it uses."""
     for limit in (resource.RLIMIT_AS, resource.RLIMIT_DATA):
         _, hard = resource.getrlimit(limit)
         resource.setrlimit(limit, (hard, hard))
 
 
 def describe(runtime: Any, index: int) -> dict[str, Any]:
-    """Name, architecture, sizes and bus address of one GPU."""
+    """Return name, architecture, sizes and bus address of one GPU."""
     facts = runtime.getDeviceProperties(index)
     name = facts["name"]
     return {

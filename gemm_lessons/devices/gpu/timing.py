@@ -1,6 +1,6 @@
-"""What to make of raw times: medians with their spread, whether the clock is steady, and reasons for doubt.
+"""Statistics of raw times: medians with their spread, whether the clock is steady, and reasons for doubt.
 
-Pure arithmetic on lists of microseconds, so that it is tested without a GPU.
+This module is pure arithmetic on lists of microseconds, so it is tested without a GPU.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from collections.abc import Mapping, Sequence
 from gemm_lessons.engine.records.frozen import dataclass
 
 STEADY_WINDOW = 4  # bursts of launches that must agree
-STEADY = 0.01  # to within this share, before anything is timed
-DRIFT = 0.03  # between the first and the last third of a series: above, the clock has changed meanwhile
-SCATTER = 0.05  # of the middle half of a series around its median: above, something disturbs
+STEADY = 0.01  # relative agreement, before anything is timed
+DRIFT = 0.03  # between the first and the last third of a series: above, the clock has changed
+SCATTER = 0.05  # of the middle half of a series around its median: above, something interferes
 SCATTER_US = 1.0  # below this the resolution of CUDA events, about half a microsecond, scatters by itself
-BUSY = 10  # percent of the time that others kept the GPU busy before the run
+BUSY = 10  # percent of the time that other processes kept the GPU busy before the run
 
-# Bits of nvmlDeviceGetCurrentClocksEventReasons (nvml.h); the ones that are not listed are no reason for doubt.
+# Bits of nvmlDeviceGetCurrentClocksEventReasons (nvml.h); the other bits are no reason for doubt.
 SLOWED_BY: Mapping[int, str] = {
     0x04: "its power limit",
     0x08: "a hardware slowdown",
@@ -29,7 +29,7 @@ SLOWED_BY: Mapping[int, str] = {
 
 @dataclass(frozen=True)
 class Spread:
-    """Repeated times of one kernel in microseconds: quartiles, how many, and the raw values in order."""
+    """Repeated times of one kernel in microseconds: quartiles, count, and the raw values in order."""
 
     median: float
     q1: float
@@ -38,7 +38,7 @@ class Spread:
 
     @classmethod
     def of(cls, times: Sequence[float]) -> Spread:
-        """Quartiles by linear interpolation; of one time, itself."""
+        """Compute quartiles by linear interpolation; a single time is its own quartiles."""
         if len(times) == 1:
             return cls(times[0], times[0], times[0], tuple(times))
         q1, median, q3 = statistics.quantiles(times, n=4, method="inclusive")
@@ -46,12 +46,12 @@ class Spread:
 
     @property
     def scatter(self) -> float:
-        """The middle half of the times, relative to the median."""
+        """Return the interquartile range / the median."""
         return (self.q3 - self.q1) / self.median
 
     @property
     def drift(self) -> float:
-        """How much slower the last third is than the first, relative; 0 when there are fewer than six times."""
+        """Return the relative slowdown of the last third against the first; 0 for fewer than six times."""
         third = len(self.times) // 3
         if third < 2:
             return 0.0
@@ -60,7 +60,7 @@ class Spread:
 
 @dataclass(frozen=True)
 class Health:
-    """What the driver's monitor said. None: it could not be asked. ``others`` are processes beside ours."""
+    """Reports of the driver's monitor; None where it did not answer. ``others`` are other processes."""
 
     clocks_mhz: tuple[int, ...] = ()  # of the multiprocessors, sampled while kernels ran
     highest_mhz: int | None = None
@@ -72,13 +72,13 @@ class Health:
 
 
 def is_steady(times: Sequence[float]) -> bool:
-    """Whether the last bursts agree: no ramping clock any more."""
+    """Tell whether the last bursts agree, so that the clock no longer ramps."""
     last = times[-STEADY_WINDOW:]
     return len(last) == STEADY_WINDOW and max(last) - min(last) <= STEADY * min(last)
 
 
 def repeats(estimates_us: Sequence[float], seconds: float, fewest: int, most: int) -> list[int]:
-    """How often to time each kernel, given one time of each, so that all takes about ``seconds``.
+    """Return how often to time each kernel, given one time of each, so that all takes about ``seconds``.
 
     Every kernel gets an equal share of the time, as far as ``fewest`` and ``most`` allow.
     """
@@ -87,9 +87,10 @@ def repeats(estimates_us: Sequence[float], seconds: float, fewest: int, most: in
 
 
 def schedule(counts: Sequence[int]) -> list[list[int]]:
-    """Rounds of kernel numbers in which kernel i occurs ``counts[i]`` times, evenly spread, rotating who goes first.
+    """Return rounds of kernel numbers in which kernel i occurs ``counts[i]`` times, evenly spread, with a rotating
+    first.
 
-    Interleaved like this, whatever changes slowly (clock, temperature) hits all alike and leaves the ratios alone.
+    With this interleaving, slow changes (clock, temperature) affect all kernels alike and leave the ratios unchanged.
     """
     total = max(counts)
     rounds = []
@@ -101,7 +102,7 @@ def schedule(counts: Sequence[int]) -> list[list[int]]:
 
 
 def doubts(spreads: Mapping[str, Spread], health: Health) -> tuple[str, ...]:
-    """What the reader should know before trusting these times, in whole sentences. ``spreads`` are by label."""
+    """Return reasons to doubt these times, in whole sentences. ``spreads`` are by label."""
     found = []
     if health.busy_percent is not None and health.busy_percent >= BUSY:
         found.append(f"The GPU was {health.busy_percent}% busy with other work just before: times may be too long.")

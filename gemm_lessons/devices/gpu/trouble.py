@@ -1,4 +1,4 @@
-"""CUDA's errors in words: which ones are the kernel's fault, and why a GPU cannot be used and what to do about it."""
+"""CUDA's errors in words: which errors are the kernel's fault, why a GPU cannot be used, and what to do about it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FAULTS: Mapping[int, str] = {
     718: "trap",  # invalid program counter
     719: "out_of_bounds",  # launch failure
 }
-# An invalid value, an invalid configuration, too many resources, clusters that cannot be: nothing was launched.
+# An invalid value, an invalid configuration, too many resources, an impossible cluster: nothing was launched.
 REFUSED = (1, 9, 701, 912)
 NO_CODE = (98, 200, 209)
 INSUFFICIENT_DRIVER, NO_DEVICE, UNAVAILABLE, NOT_READY = 35, 100, 46, 802
@@ -39,7 +39,7 @@ class CudaError(Details):
 
 @dataclass(frozen=True)
 class Launch(Details):
-    """A launch that a GPU refused, and what its driver says."""
+    """A launch that a GPU refused, and its driver's message."""
 
     text: str
     grid: tuple[int, ...] | None = None
@@ -49,13 +49,13 @@ class Launch(Details):
 
 @dataclass(frozen=True)
 class Waited(Details):
-    """How long a launch was waited for."""
+    """How long the parent waited for a launch."""
 
     seconds: float
 
 
 def fault(code: int, text: str, grid: Grid | None) -> Finding:
-    """The finding for a CUDA error that is the kernel's fault (in ``FAULTS`` or ``REFUSED``)."""
+    """Return the finding for a CUDA error that is the kernel's fault (in ``FAULTS`` or ``REFUSED``)."""
     if code in REFUSED:
         launch = Launch(text, grid.grid, grid.block, grid.dynamic_shared) if grid else Launch(text)
         return Finding("launch_refused", "error", facts=launch)
@@ -63,12 +63,12 @@ def fault(code: int, text: str, grid: Grid | None) -> Finding:
 
 
 def timeout(seconds: float) -> Finding:
-    """The finding for a launch that did not end."""
+    """Return the finding for a launch that did not end."""
     return Finding("timeout", "error", "gpu", facts=Waited(seconds))
 
 
 def why_unavailable(answer: Mapping[str, Any]) -> str:
-    """Why the server could not start, from its first answer, and what to do."""
+    """Return why the server could not start, from its first answer, and what to do."""
     code, text = int(answer.get("code", 0)), answer["text"]
     if answer["error"] == "import":
         return (
@@ -99,13 +99,13 @@ def why_unavailable(answer: Mapping[str, Any]) -> str:
 
 
 def wrong_index(index: int, count: int) -> str:
-    """There are ``count`` GPUs, none of them number ``index``."""
+    """Return the message for GPU number ``index`` where there are ``count`` GPUs."""
     seen = {0: "none is", 1: "one is"}.get(count, f"{count} are")
     return f"there is no GPU {index}: {seen} visible, counted from 0{visible()}"
 
 
 def too_little_memory(header: Mapping[str, Any]) -> str:
-    """What was asked for, from the server's answer, and what there is."""
+    """Return the message for too little memory, from the server's answer."""
     asked, free, total = (f"{header[name] / GIB:.2f}" for name in ("asked", "free", "total"))
     return (
         f"the GPU has too little memory: {asked} GiB were asked for ({header['what']}), {free} of {total} GiB are "
@@ -114,11 +114,11 @@ def too_little_memory(header: Mapping[str, Any]) -> str:
 
 
 def visible() -> str:
-    """What the environment hides, in brackets."""
+    """Return the environment variables that hide GPUs, in brackets."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     return "" if visible is None else f" (CUDA_VISIBLE_DEVICES={visible!r})"
 
 
 def dotted(version: int) -> str:
-    """13.0 for 13000."""
+    """Return 13.0 for 13000."""
     return f"{version // 1000}.{version % 1000 // 10}"
