@@ -33,7 +33,7 @@ TICK_S = 0.5
 PATIENCE_S = 2.0  # seconds for a child that was asked to end
 SPARE_S = 30.0  # seconds beyond the child's own bounds, to load, compile and print
 ADOPT_ORPHANS = 36  # prctl
-BYTES_PER_ELEMENT = 64  # bytes per byte of A, B and C, for all copies that a run holds
+BYTES_PER_ELEMENT = 64  # bytes per element of A, B and C, for all copies that a run holds
 MULTIPLY_ADDS_PER_S = 4e6  # throughput of a slow kernel on a slow machine
 ENVIRONMENT = ("GEMM_LESSONS_TIME_LIMIT", "GEMM_LESSONS_MEMORY_LIMIT")
 
