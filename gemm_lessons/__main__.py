@@ -1,4 +1,4 @@
-"""The way in: ``gemm-lessons`` and ``python -m gemm_lessons``. The last net below every command.
+"""Entry point of ``gemm-lessons`` and ``python -m gemm_lessons``, with the last exception handler.
 
 The rest is imported inside ``main`` so that Ctrl-C during start-up is as quiet as later.
 """
@@ -14,8 +14,8 @@ import stat
 import sys
 from typing import Any
 
-INTERRUPTED = 130  # 128 + SIGINT, as shells have it
-BROKEN_PIPE = 141  # 128 + SIGPIPE
+INTERRUPTED = 130  # 128 + SIGINT, as in shells
+BROKEN_PIPE = 141  # 128 + SIGPIPE, as in shells
 BROKEN = 3
 # Of the disk that stdout goes to, or of a file that some library writes: no bug of ours.
 REFUSED = (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EROFS)
@@ -23,20 +23,20 @@ FRESH_OBJECTS = 10_000  # new objects after which Python looks for cycles among 
 
 
 def main() -> None:
-    """Run the command line and exit with its code; never a traceback, unless ``GEMM_LESSONS_DEBUG=1`` asks for it."""
+    """Run the command line and exit with its code. Tracebacks appear only with ``GEMM_LESSONS_DEBUG=1``."""
     main_process = os.getpid()
     try:
         code = _run()
     except KeyboardInterrupt:
         code = INTERRUPTED
     except BrokenPipeError:
-        # Whoever read our output has gone. Python flushes stdout once more at exit: let that go nowhere.
+        # The reader of our output has closed the pipe. Python flushes stdout again at exit, so redirect it to nowhere.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         code = BROKEN_PIPE
     except MemoryError:
         print("error: not enough memory; try a smaller --shape", file=sys.stderr)
         code = BROKEN
-    except Exception as error:  # the top level: what nobody foresaw is a bug of ours, and we say so
+    except Exception as error:  # top level: an unexpected exception is a bug of ours
         if os.environ.get("GEMM_LESSONS_DEBUG"):
             raise
         if isinstance(error.__cause__, KeyboardInterrupt):  # Ctrl-C while Python 3.11 made a class: it wraps that
@@ -62,7 +62,7 @@ def _run() -> int:
     os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "16")
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="replace")  # an ASCII terminal shows "?", it does not crash us
+            stream.reconfigure(errors="replace")  # an ASCII terminal shows "?" instead of raising
     _bear_closed_pipes()
     from gemm_lessons import cli
     from gemm_lessons.cli.app import app_for, whole
@@ -72,7 +72,7 @@ def _run() -> int:
     try:
         (whole() if completing else app_for(sys.argv[1:]))(prog_name="gemm-lessons")
     except SystemExit as exit_:
-        if sys.stdout is not None:  # closed by whoever started us
+        if sys.stdout is not None:  # closed by the parent process
             sys.stdout.flush()
         return exit_.code if isinstance(exit_.code, int) else int(exit_.code is not None)
     return 0

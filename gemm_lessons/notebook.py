@@ -1,6 +1,6 @@
 """Lessons in Jupyter and Colab: ``%load_ext gemm_lessons``, then ``%lesson 03`` to read, ``%%lesson 03`` to run a cell.
 
-A cell is run as ``gemm-lessons run`` runs a file, with the same verdict; what is shown is the same report, as HTML.
+A cell runs as a file does under ``gemm-lessons run``, with the same verdict and the same report, as HTML.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class LessonRun:
 
 
 class _Quietly:
-    """A learner's mistake, or the kit's trouble, is one message, never a traceback."""
+    """Context manager that prints an error of the learner or of the kit as one message without a traceback."""
 
     def __enter__(self) -> None:
         return None
@@ -92,7 +92,7 @@ class LessonMagics(Magics):
     def __init__(self, shell: InteractiveShell) -> None:
         super().__init__(shell)
         self._folder = tempfile.TemporaryDirectory(prefix="gemm-lessons-")
-        self._cells: dict[str, str] = {}  # lesson -> what was run last
+        self._cells: dict[str, str] = {}  # lesson -> source of its last run
         self._hints: dict[str, dict[int, int]] = {}  # lesson -> hints seen here
 
     @line_cell_magic
@@ -167,7 +167,7 @@ class LessonMagics(Magics):
 
 
 def _for_cells(html: str, following: str | None = None) -> str:
-    """Commands as a notebook has them."""
+    """Replace commands of the terminal by those of a notebook."""
     of_a_file = r"<div[^>]*>(?:(?!<div).)*gemm-lessons (?:diff|export) (?:(?!<div).)*</div>\n"
     html = re.sub(of_a_file, "", html)
     html = html.replace("gemm-lessons next", f"%lesson {(following or '')[:2]}").replace("Change the file", "Change it")

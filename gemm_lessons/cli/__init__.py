@@ -1,3 +1,3 @@
-"""The command line: arguments in, exit code out."""
+"""The command line: parse arguments, call a command, return an exit code."""
 
-forking = False  # whether this process is the command line's own, and may go on in a child (``guard``)
+forking = False  # whether the command line owns this process, so that it may run kernels in a child (``guard``)

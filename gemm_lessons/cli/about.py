@@ -1,4 +1,4 @@
-"""``gemm-lessons doctor`` and ``version``: is all there, and which is it?"""
+"""``gemm-lessons doctor`` and ``version``."""
 
 from __future__ import annotations
 

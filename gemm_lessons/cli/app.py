@@ -1,7 +1,7 @@
-"""Arguments in, exit code out. What a command does lives elsewhere; this only calls it and shows the result.
+"""Build the Typer app and map failures of commands to messages and exit codes.
 
-Start-up matters here: a command's module is imported for a command line that begins with it, and heavy modules inside
-the commands that need them. ``list`` and ``--help`` must not import NumPy or CUDA.
+Start-up time matters: only the module of the requested command is imported, and a command imports heavy modules when it
+needs them. ``list`` and ``--help`` must not import NumPy or CUDA.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ FIRST_STEPS = ("gemm-lessons init my-course && cd my-course", "gemm-lessons next
 
 
 def app_for(words: Sequence[str]) -> typer.Typer:
-    """An app with the one command that a command line begins with; all of them where it begins with none.
+    """Return an app with only the command that the command line begins with, or with all commands if it has none.
 
-    Typer builds every command that it is given, each time: half of what ``list`` takes. The page that ``--help`` shows
-    has of each but a line.
+    Typer builds every registered command on each start, which would take half of the time of ``list``. The page of
+    ``--help`` shows only one line for each.
     """
     name = words[0] if words else ""
-    if name in COMPLETION and len(words) > 1:  # a shell is named: Typer then does not look which one it is in
+    if name in COMPLETION and len(words) > 1:  # names the shell, so that Typer does not detect it
         os.environ["_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION"] = "1"
     if name in NAMES:
         return _app([name])
@@ -40,7 +40,7 @@ def app_for(words: Sequence[str]) -> typer.Typer:
 
 @cache
 def whole() -> typer.Typer:
-    """All commands: for the shell's completion, and for what is no command."""
+    """Return an app with all commands, for shell completion and for unknown commands."""
     return _app(NAMES)
 
 
@@ -52,7 +52,7 @@ def _app(names: Iterable[str], build: Build | None = None) -> typer.Typer:
         name="gemm-lessons",
         help="Learn to make a CUDA matrix multiplication fast, one lesson at a time, with or without a GPU.",
         context_settings={"help_option_names": [*HELP]},
-        rich_markup_mode=None,  # plain help: half the start-up time, and no boxes in pipes
+        rich_markup_mode=None,  # plain help halves the start-up time and prints no boxes into pipes
         pretty_exceptions_enable=False,
         epilog=_lines("First steps", FIRST_STEPS),
     )
@@ -88,17 +88,17 @@ def _graders() -> typer.Typer:
 
 def _register(app: typer.Typer, commands: Iterable[Command], build: Build) -> None:
     for command in commands:
-        first = command.what.partition(". ")[0].removesuffix(".") + "."  # wrapped by --help, where a docstring is cut
+        first = command.what.partition(". ")[0].removesuffix(".") + "."  # wrapped by --help, not truncated
         epilog = _lines("Examples", command.examples)
         app.command(name=command.name, short_help=first, epilog=epilog)(build(command))
 
 
 def _lines(title: str, lines: Iterable[str]) -> str:
-    return "\n".join(("\b", f"{title}:", *(f"  {line}" for line in lines)))  # \b: they are not to be joined
+    return "\n".join(("\b", f"{title}:", *(f"  {line}" for line in lines)))  # \b keeps the lines separate
 
 
 def _loaded(command: Command) -> Callable[..., None]:
-    """A command's function. It returns its exit code; its failures become one message each."""
+    """Import a command's function, and wrap it to exit with its code and to turn each failure into one message."""
     function = getattr(import_module(f"gemm_lessons.cli.{command.module}"), command.function)
 
     @wraps(function)
@@ -109,7 +109,7 @@ def _loaded(command: Command) -> Callable[..., None]:
 
 
 def _line(_command: Command) -> Callable[..., None]:
-    """What a line of ``--help`` stands for is not called."""
+    """Return a placeholder for a command that ``--help`` only lists."""
     return _nothing
 
 
@@ -132,7 +132,7 @@ def _exit_code(function: Callable[..., int], *args: Any, **kwargs: Any) -> int:
     try:
         return function(*args, **kwargs)
     except KeyboardInterrupt:
-        return contract.EXIT_INTERRUPTED  # __main__ has the words for it
+        return contract.EXIT_INTERRUPTED  # __main__ prints the message
     except (CommandError, ShapeError) as error:
         _show(str(error))
         return contract.EXIT_WRONG_COMMAND

@@ -1,7 +1,7 @@
-"""What commands there are: where each one's function is, what it is for, examples.
+"""The table of commands: function, purpose, examples.
 
-``--help`` shows this and imports none of them; every other command line imports the one that it begins with. The first
-paragraph of a function's docstring is what stands here of it (a test holds that): ``--help`` of the command shows all.
+``--help`` shows this table and imports no command; every other command line imports only its own command. ``what``
+equals the first paragraph of the function's docstring (a test checks this); a command's own ``--help`` shows all of it.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 
 class Command(NamedTuple):
-    """A function of this room that is a command. ``what``: the first paragraph of its docstring."""
+    """A function of this package that is a command. ``what`` is the first paragraph of its docstring."""
 
     module: str
     function: str
@@ -19,11 +19,11 @@ class Command(NamedTuple):
 
     @property
     def name(self) -> str:
-        """As one types it."""
+        """The name on the command line."""
         return self.function.rstrip("_")
 
 
-COURSE = (  # as --help lists them: a learner's loop, then what goes further
+COURSE = (  # in the order of --help: a learner's loop, then the advanced commands
     Command(
         "init",
         "init",
@@ -262,4 +262,4 @@ GRADERS = (
     ),
 )
 GROUPS = {"dev": "For teachers: add a lesson, and prove that it is one.", "grade": "For teachers: grade a class."}
-NAMES = (*(command.name for command in COURSE), *GROUPS)  # what a command line may begin with
+NAMES = (*(command.name for command in COURSE), *GROUPS)  # first words of command lines

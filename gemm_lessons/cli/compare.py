@@ -1,4 +1,4 @@
-"""``gemm-lessons compare``: two lessons' kernels side by side."""
+"""``gemm-lessons compare``: compare two lessons' kernels side by side."""
 
 from __future__ import annotations
 
@@ -69,12 +69,12 @@ def compare(
 def _file(course: Course, lesson: Lesson, solution: bool) -> Path:
     own = not course.packaged and not solution and lesson.kernel_path.exists()
     if own and read_bytes(lesson.kernel_path) == read_bytes(lesson.stub_path):
-        own = False  # nothing is written yet
+        own = False  # not edited yet
     return kernel_path(course, lesson, solution=not own, stub=False, file=None)
 
 
 def _may_be_seen(course: Course, lesson: Lesson, path: Path, reveal: bool) -> bool:
-    """The learner's own file, or a reference that spoils nothing any more."""
+    """Return whether the file is the learner's own, or a reference that may be revealed."""
     progress = load_progress(course)
     if path == lesson.kernel_path or progress.of(lesson.name).may_see_reference:
         return True

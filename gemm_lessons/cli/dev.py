@@ -1,4 +1,4 @@
-"""``gemm-lessons dev``: for who writes lessons."""
+"""``gemm-lessons dev``: commands for authors of lessons."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def check(
     course = own_course() if write else any_course()
     names = [course.resolve(query) for query in lessons or ()]
     skipped: list[str] = []
-    if not names:  # a course that init made holds copies without solutions: not what a teacher asks about
+    if not names:  # a course made by init has no solutions, so it cannot be checked
         names = [name for name in course.names if (course.lessons_dir / name / "solution.cu").is_file()]
         skipped = [name for name in course.names if name not in names]
     if not names:
@@ -82,4 +82,4 @@ def _filled(course: Course, name: str, numbers: Numbers) -> bool:
     try:
         return fill_in(course.lesson(name), numbers)
     except (CommandError, LessonError):
-        return False  # the proofs will say what is wrong
+        return False  # the proofs report the error

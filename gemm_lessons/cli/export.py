@@ -1,4 +1,4 @@
-"""``gemm-lessons export``: a lesson as a program of its own."""
+"""``gemm-lessons export``: write a lesson as a stand-alone program."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def export(
     if layout is not None:
         found = laid(found, layout.upper())
     wanted = shape_of(found, shape) if shape is not None else None
-    from gemm_lessons.export.folder import export_lesson  # loads what renders templates
+    from gemm_lessons.export.folder import export_lesson  # imports the template engine
 
     folder = out or Path("export") / "_".join(filter(None, (found.name, found.type)))
     exported = export_lesson(found, path, folder, course.architecture, wanted)

@@ -1,4 +1,4 @@
-"""``gemm-lessons profile`` and ``bench``: what one does with a GPU beside running."""
+"""``gemm-lessons profile`` and ``bench``: profiling and benchmarks."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def bench(
     request = BenchRequest(course, found, wanted, on, sheet or on.sheet or sheet_for(DEFAULT_GPU), csv, mine)
     with Bar(make_console(stderr=True)) as bar:
         result = run_bench(request, bar)
-    # A measurement is compared with the data sheet of the very GPU, or with none.
+    # A measurement is compared only with the data sheet of the GPU that ran it.
     roof = request.gpu if on.timer is None else on.sheet
     show_bench(make_console(), request, result)
     if plot is not None:
@@ -160,12 +160,12 @@ MOST_SIZES = 64
 
 
 def squares(sizes: Sequence[int]) -> list[Shape]:
-    """M = N = K."""
+    """Return shapes with M = N = K."""
     return [Shape(size, size, size) for size in sizes]
 
 
 def parse_shapes(text: str) -> list[Shape]:
-    """``128x128x8192,64x4096x4096``, each once, in this order. Raises ``CommandError``."""
+    """Parse ``128x128x8192,64x4096x4096``, without duplicates, in this order. Raises ``CommandError``."""
     found = [re.fullmatch(r"(\d{1,6})x(\d{1,6})x(\d{1,6})", part) for part in re.split(r"[,;\s]+", text.strip())]
     shapes = [Shape(*map(int, it.groups())) for it in found if it is not None]
     if None in found or any(min(astuple(it)) < 1 for it in shapes) or len(shapes) > MOST_SIZES:
@@ -174,7 +174,7 @@ def parse_shapes(text: str) -> list[Shape]:
 
 
 def parse_layouts(text: str | None) -> list[str]:
-    """``NN,TN``; all of ``LAYOUTS`` are known. Raises ``CommandError``."""
+    """Parse layouts of ``LAYOUTS``: ``NN,TN``. Raises ``CommandError``."""
     found = list(dict.fromkeys(text.upper().replace(" ", "").split(","))) if text is not None else [LAYOUTS[0]]
     if unknown := [it for it in found if it not in LAYOUTS]:
         raise CommandError(f'--layout "{unknown[0]}" is none of {", ".join(LAYOUTS)}')
@@ -182,7 +182,7 @@ def parse_layouts(text: str | None) -> list[str]:
 
 
 def parse_sizes(text: str) -> tuple[int, ...]:
-    """``128:8192`` (powers of two times the first), ``512,1000,4096`` or one number. Raises ``CommandError``."""
+    """Parse ``128:8192`` (powers of two times the first), ``512,1000,4096`` or one number. Raises ``CommandError``."""
     wrong = CommandError(
         f'--sizes "{text}": write FIRST:LAST, which doubles from first to last, or sizes like 512,1024'
     )

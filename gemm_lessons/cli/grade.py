@@ -1,4 +1,4 @@
-"""``gemm-lessons grade``: from arguments to an assignment, from grades to the terminal."""
+"""``gemm-lessons grade``: build an assignment from arguments, and show the grades."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MOST_SHARDS = 10_000
 
 
 class GradingDevice(StrEnum):
-    """Where kernels run. Nothing is chosen by what happens to be there: a grade must not depend on that."""
+    """Where kernels run. There is no automatic choice: a grade must not depend on the machine's hardware."""
 
     sim = "sim"
     gpu = "gpu"
@@ -41,7 +41,7 @@ class GradeGroup(TyperGroup):
         if name != "class":
             return name, command, rest
         plain: Any = command.context_class
-        # "gemm-lessons grade", as it was typed, in usage lines and errors.
+        # "gemm-lessons grade", as typed, in usage lines and errors.
         path = property(lambda self: plain.command_path.fget(self).rstrip())
         command.context_class = type("Context", (plain,), {"command_path": path})
         return "", command, rest
@@ -120,7 +120,7 @@ def class_(
     )
     if again is not None and lesson is not None:
         return _again(asked, again, lesson)
-    if device is GradingDevice.gpu:  # whose kernels would wait for each other
+    if device is GradingDevice.gpu:  # parallel kernels would wait for each other
         processes = processes or 1
     return _grade(asked, fresh, executor, processes, format_ or [])
 
@@ -154,7 +154,7 @@ def _grade(asked: Assignment, fresh: bool, executor: str, processes: int | None,
 
 
 def _show(out: Path, formats: list[str], course: Course) -> int:
-    """Write the outputs of what is graded, and show it."""
+    """Write the outputs of the graded class and show them."""
     from gemm_lessons.grading.formats import write_csv, write_format
     from gemm_lessons.grading.gradebook import gradebook
     from gemm_lessons.grading.pairs import pairs_of

@@ -1,10 +1,10 @@
-"""A command that executes a kernel does so in a child process: whatever becomes of that, there is an answer.
+"""Run a command that executes a kernel in a child process, so that there is an answer even if the child crashes.
 
     return guarded(work, lost, bounds)    work() in the child; lost("timeout", words) here, if the child gave no answer
 
-The child is forked before anything heavy is loaded, so this costs milliseconds. It bounds itself (``bounds``); this is
-for what goes beyond: it is killed when it is far too late, and its crash is told. Signals that end a command come here
-and are passed on, so that files are left whole; who is ended by the child's own exit code ends with the same one.
+The child is forked before heavy modules are loaded, so this costs milliseconds. The child enforces its own limits
+(``bounds``); as a fallback, the parent kills a child that is far too late and reports a crash. The parent forwards
+signals that end a command, so that the child leaves files complete, and exits with the child's exit code.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ from gemm_lessons.running.contract import EXIT_NOT_PASSED
 
 TOLD = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 129}
 TICK_S = 0.5
-PATIENCE_S = 2.0  # for a child that was asked to end
-SPARE_S = 30.0  # beyond the child's own bounds, to load, compile, print
+PATIENCE_S = 2.0  # seconds for a child that was asked to end
+SPARE_S = 30.0  # seconds beyond the child's own bounds, to load, compile and print
 ADOPT_ORPHANS = 36  # prctl
-BYTES_PER_ELEMENT = 64  # of A, B and C, for all that a run holds of them
-MULTIPLY_ADDS_PER_S = 4e6  # of a slow kernel on a slow machine
+BYTES_PER_ELEMENT = 64  # bytes per element of A, B and C, for all copies that a run holds
+MULTIPLY_ADDS_PER_S = 4e6  # throughput of a slow kernel on a slow machine
 ENVIRONMENT = ("GEMM_LESSONS_TIME_LIMIT", "GEMM_LESSONS_MEMORY_LIMIT")
 
 
 def bounds_for(seconds: float | None, gibibytes: float | None, shape: Shape | None = None) -> Bounds:
-    """What ``--time-limit`` and ``--memory-limit`` ask for, or the environment; else more for a larger ``shape``.
-    Raises ``CommandError``."""
+    """Return the limits of ``--time-limit`` and ``--memory-limit``, else of the environment, else defaults that grow
+    with ``shape``. Raises ``CommandError``."""
     seconds = _number("--time-limit", seconds, ENVIRONMENT[0])
     gibibytes = _number("--memory-limit", gibibytes, ENVIRONMENT[1])
     usual, work, bytes_ = Bounds(), 0.0, 0
@@ -67,8 +67,9 @@ def _number(option: str, given: float | None, variable: str) -> float | None:
 
 
 def guarded(work: Callable[[Callable[[int], None]], int], lost: Callable[[str, str], int], bounds: Bounds) -> int:
-    """``work`` in a child, which it tells its exit code as soon as it is known, before it prints; or ``lost``."""
-    if not cli.forking:  # whoever calls ``app`` from Python goes on in one process
+    """Run ``work`` in a child, or ``lost`` if the child gives no answer. ``work`` reports its exit code through its
+    argument as soon as the code is known, before it prints."""
+    if not cli.forking:  # a Python caller of ``app`` stays in one process
         return work(lambda code: None)
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:
@@ -95,7 +96,7 @@ def guarded(work: Callable[[Callable[[int], None]], int], lost: Callable[[str, s
 
 
 def in_child(work: Callable[[], int], bounds: Bounds | None = None) -> int:
-    """``guarded``, for a command whose answer is no verdict: that it was lost is told, and that it did not pass."""
+    """``guarded`` for a command without a verdict: a lost child is reported as an error."""
 
     def lost(kind: str, message: str) -> int:
         from gemm_lessons.report.console import make_console
@@ -111,7 +112,7 @@ def _work(work: Callable[[Callable[[int], None]], int], parent: int, told: int, 
     end_with(parent)
     for number in signals:
         signal.signal(number, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # from our parent: end, and leave files whole
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # from our parent: end, and leave files complete
     try:
         return work(lambda code: _tell(told, code))
     except KeyboardInterrupt:
@@ -129,11 +130,11 @@ def _watch(pid: int, theirs: int, ended: list[int], lost: Callable[[str, str], i
     while not ended and not late:
         if select.select([theirs], [], [], TICK_S)[0]:
             word = os.read(theirs, 1)
-            if not word:  # it has ended
+            if not word:  # the child has exited
                 break
             known, most = word[0], math.inf  # a pager may stay open for hours
         now = time.monotonic()
-        passed, last = passed + min(now - last, 2 * TICK_S), now  # what we slept through does not count
+        passed, last = passed + min(now - last, 2 * TICK_S), now  # suspended time does not count
         late = passed > most
     if ended or late:
         _end(pid)
@@ -154,7 +155,7 @@ def _watch(pid: int, theirs: int, ended: list[int], lost: Callable[[str, str], i
 
 
 def _end(pid: int) -> None:
-    """Ask a child to end, then end it."""
+    """Ask a child to end, then kill it."""
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signal.SIGTERM)
         os.kill(pid, signal.SIGCONT)
@@ -167,7 +168,7 @@ def _end(pid: int) -> None:
 
 
 def _end_orphans() -> None:
-    """What the child had started and not ended is our child now."""
+    """Kill the processes that the child left running; as subreaper, this process is their parent."""
     with contextlib.suppress(OSError):
         for pid in map(int, Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()):
             os.kill(pid, signal.SIGKILL)

@@ -1,6 +1,6 @@
-"""What several commands share: the lesson's name and its completion, ``--no-color``, shapes, kernel files, notes.
+"""Options that several commands share: lesson name with completion, ``--no-color``, shapes, kernel files, notes.
 
-Options that belong together are the fields of a frozen dataclass; ``grouped`` spreads them out for Typer.
+Related options are the fields of a frozen dataclass; ``grouped`` turns the fields into parameters for Typer.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from gemm_lessons.gemm.shapes import Shape
 
 
 def grouped(command: Callable[..., int]) -> Callable[..., int]:
-    """A command whose parameters may be dataclasses: on the command line each of their fields is an option."""
+    """Wrap a command whose parameters may be dataclasses, so that each of their fields is an option."""
     hints = get_type_hints(command, include_extras=True)
     parameters: list[inspect.Parameter] = []
     for parameter in inspect.signature(command).parameters.values():
@@ -55,7 +55,7 @@ def _gathered(kind: Any, name: str, given: Mapping[str, Any]) -> Any:
 
 
 def complete_lesson(incomplete: str) -> list[str]:
-    """Lesson names for the shell's completion; a broken course completes nothing."""
+    """Return lesson names for shell completion; none for a broken course."""
     try:
         names = any_course().names
     except (CommandError, KitError):
@@ -104,7 +104,7 @@ NoColor = Annotated[
 
 
 def keep_progress(course: Course, progress: Progress) -> None:
-    """Save the learner's progress, or say in one line why that was not possible."""
+    """Save the learner's progress, or print in one line why that failed."""
     from gemm_lessons.report.console import make_console
     from gemm_lessons.report.course import show_note
 
@@ -114,7 +114,7 @@ def keep_progress(course: Course, progress: Progress) -> None:
 
 
 def kernel_path(course: Course, lesson: Lesson, solution: bool, stub: bool, file: Path | None) -> Path:
-    """The file that the options name: the learner's own unless they say otherwise. Raises ``CommandError``."""
+    """Return the kernel file that the options name, by default the learner's own. Raises ``CommandError``."""
     if file is not None:
         return file
     if stub:
@@ -130,7 +130,7 @@ def kernel_path(course: Course, lesson: Lesson, solution: bool, stub: bool, file
 
 
 def one_at_most(**options: object) -> None:
-    """Raises ``CommandError`` where several of these are given, which exclude each other."""
+    """Raise ``CommandError`` if more than one of these mutually exclusive options is given."""
     if sum(bool(given) for given in options.values()) > 1:
         *others, last = (f"--{name}" for name in options)
         raise CommandError(f"{', '.join(others)} and {last} exclude each other; give one")
@@ -139,23 +139,23 @@ def one_at_most(**options: object) -> None:
 def kernel_of(
     name: str, solution: bool = False, stub: bool = False, file: Path | None = None
 ) -> tuple[Course, Lesson, Path]:
-    """The course, the lesson of that name and the file that the options name: the learner's own unless they say
-    otherwise. Raises ``CommandError``."""
+    """Return the course, the named lesson, and the kernel file that the options name, by default the learner's own.
+    Raises ``CommandError``."""
     course = any_course() if solution or stub or file else own_course()
     lesson = course.lesson(name)
     return course, lesson, kernel_path(course, lesson, solution, stub, file)
 
 
 def shape_of(lesson: Lesson, text: str) -> Shape:
-    """``M,N,K`` as a shape of the lesson, in its layout. Raises ``CommandError``, and ``ShapeError`` for one that it
-    does not take."""
+    """Parse ``M,N,K`` as a shape of the lesson in its layout. Raises ``CommandError``, and ``ShapeError`` for a shape
+    that the lesson does not accept."""
     shape = replace(parse_shape(text), layout=lesson.shapes.count.layout)
     lesson.allow(shape)
     return shape
 
 
 def parse_shape(text: str) -> Shape:
-    """``M,N,K`` or ``MxNxK`` as a shape. Raises ``CommandError``."""
+    """Parse ``M,N,K`` or ``MxNxK`` as a shape. Raises ``CommandError``."""
     sizes = re.fullmatch(r"\s*(\d{1,9})\s*[,x]\s*(\d{1,9})\s*[,x]\s*(\d{1,9})\s*", text)
     if not sizes:
         raise CommandError(f'--shape "{text}" is no shape; write three whole numbers, like --shape 96,64,80')

@@ -1,4 +1,4 @@
-"""``gemm-lessons predict``, a lesson's questions before the run, and ``bug``, a mistake to find."""
+"""``gemm-lessons predict`` (a lesson's questions before the run) and ``bug`` (a planted mistake)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from gemm_lessons.course.questions import Answer, Question
     from gemm_lessons.running.outcome import RunOutcome
 
-SKIP = "-"  # leaves a question out
+SKIP = "-"  # skips a question
 
 
 def predict(
@@ -78,7 +78,7 @@ def _typed(lesson: Lesson, questions: tuple[Question, ...], answers: list[str]) 
 def _asked(
     course: Course, lesson: Lesson, questions: tuple[Question, ...], guesses: dict[str, Answer]
 ) -> dict[str, Answer]:
-    """Ask one after the other, on a terminal or from a pipe; each answer is kept as soon as it is given."""
+    """Ask the questions in order, on a terminal or from a pipe; save each answer at once."""
     from gemm_lessons.engine.arguments.expression import ExpressionError
     from gemm_lessons.report.console import make_console
     from gemm_lessons.report.practice import show_question, show_refused
@@ -134,8 +134,8 @@ def bug(
 
 
 def practised(course: Course, lesson: Lesson, path: Path, outcome: RunOutcome) -> Callable[[], None] | None:
-    """Keep what a passing run means for predictions, or for the bug that was mended; what shows it, if there is
-    something to show."""
+    """Record the effect of a passing run on predictions or on the repaired bug. Return a function that shows it, or
+    None."""
     if outcome.verdict.kind != "passed":
         return None
     so_far = load_progress(course).of(lesson.name)
@@ -144,7 +144,7 @@ def practised(course: Course, lesson: Lesson, path: Path, outcome: RunOutcome) -
             return _score(course, outcome)
         if path.resolve() == lesson.bug_path.resolve() and so_far.bug:
             return _mend(course, lesson)
-    except LessonError as error:  # its questions or bugs are broken: that is told below the verdict, which stands
+    except LessonError as error:  # an error in its questions or bugs is shown below the verdict, which is still valid
         from gemm_lessons.report.console import make_console
         from gemm_lessons.report.course import show_note
 

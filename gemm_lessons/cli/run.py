@@ -1,4 +1,4 @@
-"""``gemm-lessons run``: from arguments to a request, and from the outcome to the terminal."""
+"""``gemm-lessons run``: build a request from arguments, and show the outcome."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class DeviceChoice(StrEnum):
 
 @dataclass(frozen=True)
 class KernelChoice:
-    """Which file is the lesson's kernel: the learner's own unless an option says otherwise."""
+    """The kernel file of the lesson, by default the learner's own."""
 
     solution: Annotated[bool, typer.Option("--solution", help="Run the reference.")] = False
     stub: Annotated[bool, typer.Option("--stub", help="Run the stub as it is.")] = False
@@ -66,7 +66,7 @@ class KernelChoice:
 
 @dataclass(frozen=True)
 class DeviceOptions:
-    """Where it runs, and the GPU that estimates are for."""
+    """The device, and the GPU of the estimates."""
 
     device: Annotated[DeviceChoice, typer.Option("--device", help="auto takes a GPU when there is one.")] = (
         DeviceChoice.auto
@@ -81,7 +81,7 @@ class DeviceOptions:
 
     @property
     def sheet(self) -> GpuSpec | None:
-        """The data sheet that was asked for. Raises ``CommandError``."""
+        """The data sheet of ``--gpu``. Raises ``CommandError``."""
         return sheet_for(self.gpu) if self.gpu is not None else None
 
 
@@ -99,7 +99,7 @@ class Variant:
     ] = None
 
     def of(self, lesson: Lesson) -> tuple[Lesson, tuple[str, ...]]:
-        """The variant, and what to remark about it. Raises ``CommandError``."""
+        """Return the variant of the lesson and remarks on it. Raises ``CommandError``."""
         remarks: tuple[str, ...] = ()
         if self.type_ is not None:
             lesson = typed(lesson, self.type_)
@@ -113,7 +113,7 @@ class Variant:
 
 @dataclass(frozen=True)
 class RunLimits:
-    """What the run may use."""
+    """Time and memory limits of the run."""
 
     time_limit: TimeLimit = None
     memory_limit: MemoryLimit = None
@@ -130,7 +130,7 @@ class Output:
 
 @dataclass(frozen=True)
 class Asked:
-    """A run as the command line asks for it. ``again`` repeats it; ``counts``: its verdict is the learner's own."""
+    """A run as requested. ``again`` is the command that repeats it; ``counts``: the verdict counts as the learner's."""
 
     course: Course
     lesson: Lesson
@@ -161,7 +161,7 @@ def run(
     The answer is checked against NumPy on the lesson's shapes; the counters are judged by the lesson's gates.
     Exit code: 0 passed, 1 not passed, 2 wrong command, 3 the kit is broken.
     """
-    # What the command got wrong is said before NumPy and the compiler are loaded.
+    # Report errors of the command line before NumPy and the compiler are loaded.
     asked = _asked(lesson, kernel, shape, variant)
     from gemm_lessons.cli.guard import bounds_for, guarded
 
@@ -185,7 +185,7 @@ def run(
         except UnsupportedKernel as error:
             line = f"{shown(asked.path)}:{error.line}" if error.line else shown(asked.path)
             show_error(make_console(stderr=True), f"{line}: the simulator cannot run this kernel: {error}")
-            return contract.EXIT_BROKEN  # nothing is known about the kernel, so it neither passed nor failed
+            return contract.EXIT_BROKEN  # no verdict on the kernel: neither passed nor failed
         tell(contract.exit_code(outcome))
         return _finish(asked, outcome, output)
 
@@ -199,7 +199,7 @@ def run(
 
 
 def _asked(name: str | None, kernel: KernelChoice, shape: str | None, variant: Variant) -> Asked:
-    """Raises ``CommandError`` for all that can be wrong about the words of the command."""
+    """Check the command line and return the requested run. Raises ``CommandError``."""
     solution, stub, bug, file = kernel.solution, kernel.stub, kernel.bug, kernel.file
     one_at_most(solution=solution, stub=stub, bug=bug, file=file)
     course = own_course() if not (solution or stub or file) else any_course()
@@ -223,9 +223,9 @@ def _asked(name: str | None, kernel: KernelChoice, shape: str | None, variant: V
 
 
 def _finish(asked: Asked, outcome: RunOutcome, output: Output) -> int:
-    """Keep progress, show the outcome, and say how the command ends."""
+    """Save progress, show the outcome, and return the exit code."""
     course, lesson = asked.course, asked.lesson
-    if asked.counts:  # before anything is printed: whoever reads it may have seen enough after four lines
+    if asked.counts:  # before printing, since a reader may close the pipe after a few lines
         keep_progress(course, load_progress(course).after_run(lesson.name, outcome.verdict.kind))
     practice = practised(course, lesson, asked.path, outcome) if asked.is_plain else None
     if output.as_json:
@@ -245,7 +245,7 @@ def _finish(asked: Asked, outcome: RunOutcome, output: Output) -> int:
 
 
 def options(**given: object) -> str:
-    """Those that are given, as one types them again."""
+    """Return the given options as text for the command line."""
     words: list[str] = []
     for name, value in given.items():
         for one in value if isinstance(value, list) else [value]:
@@ -275,7 +275,7 @@ def _of_the_tile(usual: Lesson, now: Lesson) -> str:
 
 
 def sheet_for(name: str) -> GpuSpec:
-    """The data sheet that ``--gpu`` names. Raises ``CommandError``."""
+    """Return the data sheet that ``--gpu`` names. Raises ``CommandError``."""
     from gemm_lessons.engine.hardware.sheets import find_gpu
 
     try:
@@ -285,12 +285,12 @@ def sheet_for(name: str) -> GpuSpec:
 
 
 def load_pipeline() -> None:
-    """Import what every run needs."""
+    """Import the modules that every run needs."""
     import gemm_lessons.running.pipeline  # noqa: F401
 
 
 def device_for(choice: DeviceChoice, index: int) -> Device:
-    """The device for ``--device`` and ``--gpu-index``. Raises ``CommandError`` and ``KitError``."""
+    """Open the device for ``--device`` and ``--gpu-index``. Raises ``CommandError`` and ``KitError``."""
     from gemm_lessons.devices.choose import open_device
     from gemm_lessons.devices.gpu.errors import WrongGpuIndex
 
@@ -301,7 +301,7 @@ def device_for(choice: DeviceChoice, index: int) -> Device:
 
 
 def afford(shape: Shape) -> None:
-    """Raises ``CommandError`` for a shape that would take more memory than anybody means to give."""
+    """Raise ``CommandError`` for a shape that needs more host memory than the fixed limit."""
     bytes_ = BYTES_PER_ELEMENT * (shape.m * shape.k + shape.k * shape.n + shape.m * shape.n)
     if bytes_ > MAX_BYTES:
         raise CommandError(

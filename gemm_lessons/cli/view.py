@@ -93,7 +93,7 @@ def view(
 
 
 def _may_write(option: str, out: Path, begins: bytes) -> None:
-    """Where a file may be written: into a folder that is there, and over nothing but a file of the same kind. Raises
+    """Check that the folder of ``out`` exists and that an existing file there is of the same kind. Raises
     ``CommandError``."""
     try:
         if out.is_dir():
@@ -119,7 +119,7 @@ def _show_line(side: Side, line: int) -> None:
     from gemm_lessons.report.console import make_console
     from gemm_lessons.report.course import show_note
 
-    if side.requests_of(line) or any(count.line == line for count in side.counts):  # textures are counted only
+    if side.requests_of(line) or any(count.line == line for count in side.counts):  # textures are only counted
         show_line(make_console(), side, line)
         return
     for note in side.notes:

@@ -1,4 +1,4 @@
-"""``gemm-lessons watch``: from arguments to a session."""
+"""``gemm-lessons watch``: start a session from arguments."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def watch(
 
 
 def _show_pictures(course: Course, lesson: Lesson) -> None:
-    """The page of a run, kept beside the progress; in a browser where there is a desktop."""
+    """Write the page of a run beside the progress, and open it in a browser if there is a desktop."""
     from gemm_lessons.course.progress import progress_path
 
     folder = progress_path(course).parent

@@ -1,1 +1,1 @@
-"""What ``init`` puts beside the lessons: editors then understand a ``.cu`` without a CUDA toolkit, and git keeps it."""
+"""Files of ``init`` for editors and git, so that editors understand ``.cu`` files without a CUDA toolkit."""

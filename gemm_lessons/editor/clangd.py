@@ -1,4 +1,4 @@
-"""How clangd is to read each lesson's kernel: ``compile_commands.json``, with the lesson's tile sizes.
+"""Write ``compile_commands.json``, by which clangd parses each lesson's kernel with the lesson's tile sizes.
 
 clang knows CUDA C++ by itself, but wants NVIDIA's headers, which came as wheels, and the C++ library's, which come with
 a compiler for the host. Where those are missing it gets ``cuda_names.h`` and ``headers/plain`` instead: all that the
@@ -17,7 +17,7 @@ from gemm_lessons.engine.compiler import nvrtc
 NAMES = Path(__file__).parent / "cuda_names.h"
 HEADERS = Path(__file__).parent / "headers"
 CUDA = 13
-CXX_HEADERS = (Path("/usr/include/c++"), Path("/usr/local/include/c++"))  # of libstdc++, of libc++
+CXX_HEADERS = (Path("/usr/include/c++"), Path("/usr/local/include/c++"))  # headers of libstdc++ and of libc++
 SOURCES = ("kernel.cu", "stub.cu", "solution.cu", "bug.cu")
 HOW = ("clang++", "-xcuda", "-std=c++17", "--cuda-device-only", "-nocudalib", "-Wno-unknown-cuda-version")
 
@@ -47,7 +47,7 @@ def commands(lessons: Sequence[Lesson], architecture: str, headers: Path | None)
 
 
 def cuda_headers() -> Path | None:
-    """The CUDA folder to read headers from; None where clang could not read them for want of the C++ library's."""
+    """Return the CUDA folder with the headers; None if clang cannot use them because the C++ library's are missing."""
     if not any(folder.is_dir() for folder in CXX_HEADERS):
         return None
     return next((folder.parent for folder in nvrtc.include_folders(CUDA) if folder.name == "include"), None)

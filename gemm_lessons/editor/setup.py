@@ -1,4 +1,4 @@
-"""Puts the files for editors into a course folder, and makes it a git repository."""
+"""Write the files for editors into a course folder, and make the folder a git repository."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from gemm_lessons.editor import clangd, vscode
 
 COMMANDS = "compile_commands.json"
 GIT_SECONDS = 20
-NOBODY = ("-c", "user.name=gemm-lessons", "-c", "user.email=gemm-lessons@localhost")  # where git knows no user
+NOBODY = ("-c", "user.name=gemm-lessons", "-c", "user.email=gemm-lessons@localhost")  # used if git has no user
 PLAIN = ("-c", "commit.gpgsign=false", "-c", f"core.hooksPath={os.devnull}")
 OURS = ("lessons", ".gitignore", ".vscode")
-ELSEWHERE = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE")  # set where a hook of another repository runs
+ELSEWHERE = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE")  # set in a hook of another repository
 FIRST_COMMIT = "The course as it came"
 
 
 def write_editor_files(course: Course) -> list[Path]:
-    """Write what clangd and VS Code need. What somebody has written for VS Code stays; the commands for clangd name
-    folders of this machine, and are made anew. Returns what is new. Raises ``WriteError``."""
+    """Write the files for clangd and VS Code and return the new ones. Existing files for VS Code are kept; the commands
+    for clangd name folders of this machine and are rewritten. Raises ``WriteError``."""
     lessons: list[Lesson] = []
     for name in course.names:
         try:

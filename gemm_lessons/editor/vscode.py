@@ -1,4 +1,4 @@
-"""VS Code's folder: which extension reads CUDA C++, tasks that run a lesson, and how to read what they print."""
+"""Generate VS Code's settings: an extension for CUDA C++, tasks that run a lesson, and problem matchers."""
 
 from __future__ import annotations
 

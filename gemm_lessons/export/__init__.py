@@ -1,1 +1,1 @@
-"""Taking a lesson home: a folder with a program of its own, for a GPU machine without this kit."""
+"""Export a lesson as a stand-alone program, for a GPU machine without this kit."""

@@ -1,6 +1,6 @@
-"""The arithmetic and the formula of lesson.toml as C++: what host code computes of the same expressions.
+"""Translate the arithmetic and the formula of lesson.toml into C++ host code.
 
-Python divides and rounds in another way than C++. What would come out differently is refused, never translated.
+Python divides and rounds differently from C++. Expressions whose results would differ are refused.
 """
 
 from __future__ import annotations
@@ -22,15 +22,16 @@ PRECEDENCE: Mapping[type[ast.operator], tuple[int, str]] = {
     ast.FloorDiv: (2, "/"),
     ast.Mod: (2, "%"),
 }
-Code = tuple[str, int]  # and how tightly it binds
+Code = tuple[str, int]  # C++ text and its operator precedence
 
 
 def arithmetic(
     expression: Expression, places: Sequence[Mapping[str, Number]], names: Mapping[str, str] = MappingProxyType({})
 ) -> str:
-    """Whole-number arithmetic over ``M N K`` and the tile, as C++. ``places``: the names' values at the shapes that the
-    lesson knows; ``names``: what C++ calls some of them. Raises ``CommandError`` for what C++ would round otherwise
-    there."""
+    """Translate integer arithmetic over ``M N K`` and the tile sizes into C++.
+
+    ``places`` holds the names' values at the lesson's shapes, and ``names`` the C++ names of some of them. Raises
+    ``CommandError`` if C++ would round differently at one of those shapes."""
     return _Arithmetic(expression.text, places, names).code(_tree(expression.text))[0]
 
 
@@ -64,7 +65,7 @@ class _Arithmetic:
                 self.check(left, right, exact=False)
                 (above, _), below = self.code(left), self.code(right)
                 return infix((f"({above} + {_held(below, 1)} - 1)", ATOM), ast.Div(), below)
-            case ast.Call(func=ast.Name(id=name), args=[first, *others]):  # min, max, gcd of two or more
+            case ast.Call(func=ast.Name(id=name), args=[first, *others]):  # min, max, gcd of two or more arguments
                 made = self.code(first)[0]
                 for other in others:
                     made = f"std::{name}({made}, {self.code(other)[0]})"
@@ -72,7 +73,7 @@ class _Arithmetic:
         raise self.refused(f"holds {ast.unparse(node)}")
 
     def check(self, left: ast.expr, right: ast.expr, exact: bool) -> None:
-        """Whether C++ divides these as Python does, at every shape that the lesson knows."""
+        """Refuse a division that C++ rounds differently from Python at one of the lesson's shapes."""
         above, below = Expression(ast.unparse(left)), Expression(ast.unparse(right))
         for names in self.places:
             numbers = above.value(names), below.value(names)
@@ -81,7 +82,7 @@ class _Arithmetic:
 
 
 def infix(left: Code, op: ast.operator, right: Code) -> Code:
-    """``left op right`` with the parentheses that it needs."""
+    """Return ``left op right`` with the necessary parentheses."""
     rank, sign = PRECEDENCE[type(op)]
     return f"{_held(left, rank)} {sign} {_held(right, rank + 1)}", rank
 
@@ -91,18 +92,18 @@ def _held(code: Code, rank: int) -> str:
 
 
 def element(formula: Formula, names: Mapping[str, str], product: str) -> str:
-    """One element of the answer, in double: ``names`` gives the code of every buffer's element and every scalar,
-    ``product`` that of the matrix product."""
+    """Return C++ for one element of the answer, in double. ``names`` holds the code of each buffer's element and each
+    scalar, ``product`` that of the matrix product."""
     return _formula(formula, lambda name: names[name], product, value=True)
 
 
 def magnitude(formula: Formula, bounds: Mapping[str, str], product: str) -> str:
-    """The formula over magnitudes, with nothing that cancels: what rounding errors are relative to."""
+    """Return C++ for the formula over magnitudes, without cancellation; rounding errors are relative to its value."""
     return _formula(formula, lambda name: bounds[name], product, value=False)
 
 
 def bounded(formula: Formula, names: Mapping[str, str], product: str, unit: float) -> str:
-    """The same as ``element``, in the type ``Bounded`` of main.cu: each value with the bound of its error."""
+    """Return the same as ``element`` in the type ``Bounded`` of main.cu, a value with its error bound."""
 
     def number(value: float) -> str:
         return f"Bounded{{{value!r}, {constant_error(value, unit):g}}}"
@@ -125,7 +126,7 @@ def _formula(
     def code(node: ast.expr) -> Code:
         match node:
             case ast.Constant(value=int() | float() as constant):
-                return number(float(constant)), ATOM  # a minus before it is an operator
+                return number(float(constant)), ATOM  # parenthesised, since a minus sign before it is an operator
             case ast.Name(id=name):
                 return named(name), ATOM
             case ast.BinOp(op=ast.MatMult()):

@@ -1,4 +1,4 @@
-"""``gemm-lessons export``: the folder of a stand-alone program, rendered from the templates beside this module."""
+"""``gemm-lessons export``: render the folder of a stand-alone program from the templates beside this module."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from gemm_lessons.export.program import context, named_in_pragmas
 from gemm_lessons.gemm.shapes import Shape
 
 TEMPLATES = Path(__file__).parent / "templates"
-HOST = "// Host: what the CPU runs"  # where the learner's part of main.cu ends
+HOST = "// Host: what the CPU runs"  # marks the end of the learner's part of main.cu
 
 
 @dataclass(frozen=True)
 class Exported:
-    """What ``export`` wrote, and which older files it kept under another name."""
+    """The files that ``export`` wrote, and the backups of older files."""
 
     lesson: Lesson
     folder: Path
@@ -31,10 +31,10 @@ class Exported:
 def export_lesson(
     lesson: Lesson, kernel: Path, folder: Path, architecture: str, shape: Shape | None = None
 ) -> Exported:
-    """Write a program of the lesson with this kernel into ``folder``; a file there that differs is kept first.
-    ``shape``: the program's own size, if it is to be another one than 4096.
+    """Write a program of the lesson with this kernel into ``folder``; an existing file that differs is backed up first.
+    ``shape`` is the program's default size instead of 4096.
 
-    Raises ``CommandError`` when the lesson or the kernel cannot be exported: nothing is written then.
+    Raises ``CommandError`` if the lesson or the kernel cannot be exported; then nothing is written.
     """
     if folder.exists() and not folder.is_dir():
         raise CommandError(f"{shown(folder)} is a file; name a folder")
@@ -75,8 +75,8 @@ def _rendered(name: str, names: dict[str, object]) -> str:
 
 
 def _meet_no_macro(kernel: KernelText, host: str) -> None:
-    """The host code stands below the kernel's: macros and functions of the kernel's file reach it. Raises
-    ``CommandError`` when they have a name that it uses for something else."""
+    """Check the kernel's macros and functions against the host code, which follows them in the same file. Raises
+    ``CommandError`` for a name that the host code uses for something else."""
     macros = set(re.findall(r"^\s*#\s*define\s+(\w+)", kernel.everything, re.M))
     own = set(re.findall(r"^(?:static|struct|int)\b[^;{=]*?(\w+)(?:\(| \{)", host, re.M))
     functions = {

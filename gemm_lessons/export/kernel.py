@@ -1,4 +1,4 @@
-"""A kernel file with all that travels with it: what it includes of the lesson's headers and of the learner's own."""
+"""Read a kernel file with the headers that it includes, the lesson's and the learner's own."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gemm_lessons.engine.records.frozen import dataclass
 
 @dataclass(frozen=True)
 class KernelText:
-    """The learner's file, with the files that it includes: name beside main.cu -> content."""
+    """The learner's file, with the files that it includes: name in the folder of main.cu -> content."""
 
     path: Path
     text: str
@@ -22,12 +22,12 @@ class KernelText:
 
     @property
     def everything(self) -> str:
-        """All of it, without comments."""
+        """The text of kernel and headers without comments."""
         return without_comments("\n".join((self.text, *(content for _, content in self.headers))))
 
 
 def read_kernel(lesson: Lesson, path: Path) -> KernelText:
-    """Read a kernel file and what it includes of the lesson's. Raises ``CommandError``."""
+    """Read a kernel file and the headers that it includes. Raises ``CommandError``."""
     text = read_source(path)
     found: dict[str, str] = {}
     waiting = [(text, path.parent, Path())]
@@ -37,7 +37,7 @@ def read_kernel(lesson: Lesson, path: Path) -> KernelText:
             folders = (folder, *lesson.include_dirs)
             header = next((place / name for place in folders if (place / name).is_file()), None)
             if header is None:
-                continue  # of the CUDA toolkit or the C++ library
+                continue  # a header of the CUDA toolkit or the C++ library
             beside = (place / name if header.parent == (folder / name).parent else Path(name)).as_posix()
             if beside.startswith(("/", "..")) or beside in ("main.cu", "Makefile", "README.md"):
                 raise CommandError(f"{shown(path)}: cannot be exported: #include of {name}, outside of its folder")

@@ -1,8 +1,8 @@
-"""What a stand-alone program holds, as the templates name it: a lesson's description and a kernel file put into C++.
+"""Translate a lesson's description and a kernel file into the C++ values that the templates use.
 
     lesson, kernel file  --context-->  names  --folder.export_lesson-->  main.cu, headers, Makefile, README.md
 
-A lesson that such a program cannot be made of is refused, with the reason.
+A lesson that cannot become a stand-alone program is refused with the reason.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from gemm_lessons.gemm.data import LAYOUTS, SCALARS, SIZES, BufferSpec, Paramete
 from gemm_lessons.gemm.formula import PROBABLE, Product
 from gemm_lessons.gemm.shapes import Shape, astuple, transposed
 
-LARGE, SMALL = Shape(4096, 4096, 4096), Shape(512, 256, 128)  # a program's own size, and another to show, if allowed
-OTHER = Shape(4096, 2048, 1024)  # to show where a program is for large ones only
+LARGE, SMALL = Shape(4096, 4096, 4096), Shape(512, 256, 128)  # a program's default size, and one for examples
+OTHER = Shape(4096, 2048, 1024)  # example for programs that take large sizes only
 TYPE_HEADERS = {"float16": "cuda_fp16.h", "bfloat16": "cuda_bf16.h"}
-NOT_YET = ("tf32", "float8_e4m3", "float8_e5m2")  # the host has no type that rounds to them
-FLOAT_SCALARS, INTEGER_SCALARS = ("1.5", "-0.5"), ("2", "-1")  # alpha and beta, where the formula has them
-# Pointers to these may stand in a kernel's parameters where the lesson has another type, such as float4 for float.
+NOT_YET = ("tf32", "float8_e4m3", "float8_e5m2")  # the host has no type with this rounding
+FLOAT_SCALARS, INTEGER_SCALARS = ("1.5", "-0.5"), ("2", "-1")  # alpha and beta, if the formula has them
+# A kernel parameter may point to one of these instead of the lesson's type, such as float4 for float.
 VECTOR = re.compile(r"(?:u?(?:char|short|int|long|longlong)|float|double)[1-4]|half2|__half2|__nv_bfloat162|void")
 
-# cublasGemmEx: types of both factors, of the answer and of the sums -> compute type, C type of one and zero
+# cublasGemmEx: types of both factors, of the answer and of the sums -> compute type, C type of alpha and beta
 # (cuBLAS documentation, table of cublasGemmEx). float32 and float64 have calls of their own.
 MIXED = {
     ("float16", "float16", "float16"): ("CUBLAS_COMPUTE_16F", "__half"),
@@ -48,7 +48,7 @@ DATA_TYPES = {"float16": "CUDA_R_16F", "bfloat16": "CUDA_R_16BF", "float32": "CU
 
 @dataclass(frozen=True)
 class ProgramBuffer:
-    """An array of the program: C++ type, elements (as C++), its shape in words, where its first contents come from."""
+    """An array of the program: C++ type, element count (as C++), shape in words, source of its initial contents."""
 
     name: str
     type: str
@@ -56,11 +56,11 @@ class ProgramBuffer:
     shape: str
     role: str
     fill: str
-    range: tuple[float, float] | None = None  # of random numbers that are not 0.5 to 1, of either sign
+    range: tuple[float, float] | None = None  # range of random numbers other than 0.5 to 1 of either sign
 
     @property
     def copied(self) -> bool:
-        """Whether the host's contents go to the device before the launch."""
+        """Whether the host copies the contents to the device before the launch."""
         return self.role in ("in", "inout")
 
 
@@ -71,20 +71,20 @@ class ProgramLaunch:
     entry: str
     grid: tuple[str, ...]
     block: tuple[str, ...]
-    dynamic_shared: str  # empty: none
+    dynamic_shared: str  # empty for none
     arguments: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class ProductLoop:
-    """How the CPU computes the product: sizes, and the elements (i, k) and (k, j) as doubles."""
+    """The CPU's product loop: sizes, and the elements (i, k) and (k, j) as doubles."""
 
     rows: str
     cols: str
     depth: str
     left: str
     right: str
-    row_by_row: bool  # the elements of row k of the right factor lie side by side
+    row_by_row: bool  # the elements of row k of the right factor are contiguous
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ class Library:
     """The call of cuBLAS that computes the same product."""
 
     function: str
-    shape: str  # how to read the factors, and the sizes
+    shape: str  # operations on the factors, and the sizes
     first: str
     second: str
     third: str
@@ -103,7 +103,7 @@ class Library:
 
 
 class _Description:
-    """A lesson's facts in C++, part by part. Raises ``CommandError`` for what a stand-alone program cannot show."""
+    """A lesson's description in C++, part by part. Raises ``CommandError`` for what a program cannot express."""
 
     def __init__(self, lesson: Lesson, kernel: KernelText, shape: Shape | None) -> None:
         self.lesson = lesson
@@ -120,13 +120,13 @@ class _Description:
         return CommandError(f"lesson {self.lesson.name} cannot be exported: {why}")
 
     def allowed(self, shape: Shape) -> Shape:
-        """The smallest shape from this one on that the lesson's contract allows."""
+        """Return the smallest shape not below this one that the lesson's contract allows."""
         sizes = zip(astuple(shape), astuple(self.lesson.shapes.multiple_of), strict=True)
         whole = (-(-size // multiple) * multiple for size, multiple in sizes)
         return Shape(*whole, layout=self.lesson.shapes.count.layout)
 
     def choices(self) -> list[tuple[str, str]]:
-        """What the host chose for the program's own size, and how it follows from M, N and K: name, C++."""
+        """Return the sizes that the host derives from M, N and K: name, C++."""
         names = {name: str(value) for name, value in transposed(self.default.layout).items()}
         names |= {leading_name(spec.name): self.leading(spec) for spec in self.data.buffers}
         found = [
@@ -158,19 +158,19 @@ class _Description:
     # Sizes.
 
     def held(self, expression: Expression) -> str:
-        """A size as C++, in parentheses if it is more than a name."""
+        """Return a size as C++, in parentheses unless it is a single name."""
         text = cplusplus.arithmetic(expression, self.places)
         return text if re.fullmatch(r"\w+", text) else f"({text})"
 
     def leading(self, spec: BufferSpec) -> str:
-        """Elements from one line to the next: lines follow each other without gaps."""
+        """Return the leading dimension in elements; lines are contiguous."""
         return self.held(spec.shape[-1 if spec.order == "row" or len(spec.shape) == 1 else -2])
 
     def count(self, spec: BufferSpec) -> str:
         return " * ".join(self.held(extent) for extent in spec.shape)
 
     def at(self, spec: BufferSpec, row: str, col: str) -> str:
-        """The place of an element of a matrix in memory."""
+        """Return the index of a matrix element in memory, as C++."""
         if len(spec.shape) == 1:
             return col
         first, second = (row, col) if spec.order == "row" else (col, row)
@@ -208,7 +208,7 @@ class _Description:
         return ProgramLaunch(launch.entry, tuple(grid), tuple(block), "" if bytes_ == "0" else bytes_, tuple(arguments))
 
     def _function(self, launch: LaunchSpec) -> GlobalFunction:
-        """The kernel in the learner's text."""
+        """Return the kernel function in the learner's text."""
         name, expected = launch.entry.partition("<")[0].strip(), self.lesson.prototype(launch)
         found = [function for function in kernels(self.kernel.everything) if function.name == name]
         where = shown(self.kernel.path)
@@ -252,11 +252,11 @@ class _Description:
         )
 
     def number(self, spec: BufferSpec, row: str, col: str) -> str:
-        """An element on the host, as a double."""
+        """Return C++ for an element on the host, as a double."""
         return as_double(spec.element, f"host.{spec.name}[{self.at(spec, row, col)}]")
 
     def epilogue(self) -> str:
-        """An element of the answer, given that of the product; empty when it is just that."""
+        """Return C++ for an element of the answer from that of the product; empty if the two are equal."""
         formula, answer = self.data.formula, self.data.answer
         names: dict[str, str] = {name: f"(double){name}" for name in SCALARS}
         for spec in self.data.buffers:
@@ -271,7 +271,7 @@ class _Description:
         return "" if made == "product" else made
 
     def magnitude(self) -> str:
-        if self.data.formula.has_functions:  # of the product alone: its error is followed through the formula
+        if self.data.formula.has_functions:  # error of the product alone; the formula propagates it
             factors = (self.data.by_name[it] for it in (self.product.left, self.product.right))
             largest = math.prod(max(map(abs, it.range)) if it.range else 1.0 for it in factors)
             return self.loop().depth if largest == 1 else f"({self.loop().depth} * {largest:g})"
@@ -281,14 +281,14 @@ class _Description:
         return made if re.fullmatch(r"\w+", made) else f"({made})"
 
     def scalars(self) -> dict[str, str]:
-        """The values of alpha and beta: neutral ones where the formula has none."""
+        """Return the values of alpha and beta; neutral ones if the formula has none."""
         values = FLOAT_SCALARS if self.data.accumulate.is_float else INTEGER_SCALARS
         used = self.data.formula.names
         neutral = zip(SCALARS, values, ("1", "0"), strict=True)
         return {name: value if name in used else default for name, value, default in neutral}
 
     def library(self) -> Library | None:
-        """The call of cuBLAS; None when it does not have these types."""
+        """Return the call of cuBLAS; None if cuBLAS does not support these types."""
         left, right = self.data.by_name[self.product.left], self.data.by_name[self.product.right]
         answer, sums = self.data.answer, self.data.accumulate.name
         kinds = {left.element.name, right.element.name}
@@ -320,14 +320,14 @@ class _Description:
         return Library(name, shape, a, b, c, scalar, one, zero, why)
 
     def unit(self) -> int:
-        """The exponent of the largest relative error of one addition."""
+        """Return the exponent of the largest relative error of one addition."""
         from gemm_lessons.gemm.problem import unit
 
         return round(math.log2(unit(self.data))) if self.data.accumulate.is_float else 0
 
     def macros(self) -> bool:
-        """Whether the preprocessor asks for a tile size: then it must be a macro. Raises ``CommandError`` when the file
-        changes one; it may say what a size is where nobody else does."""
+        """Return whether the preprocessor reads a tile size, which must then be a macro. Raises ``CommandError`` if the
+        file redefines one; the file may define a default for one that is not defined."""
         tile = "|".join(self.lesson.tile.defines)
         if not tile:
             return False
@@ -340,7 +340,7 @@ class _Description:
 
 
 def named_in_pragmas(text: str, names: Mapping[str, object]) -> str:
-    """Numbers in the place of macros, which nvcc does not look for in a pragma: ``#pragma unroll BK``."""
+    """Replace macros in pragmas by their numbers, since nvcc does not expand them there: ``#pragma unroll BK``."""
     if not names["macros"]:
         return text
     sizes = {name: str(size) for name, size in cast(Iterable[tuple[str, int]], names["tile"])}
@@ -350,14 +350,14 @@ def named_in_pragmas(text: str, names: Mapping[str, object]) -> str:
 
 
 def as_double(element: Element, code: str) -> str:
-    """A number in memory as a double."""
+    """Return C++ that converts a stored number to double."""
     return f"(double)(float){code}" if element.name in TYPE_HEADERS else f"(double){code}"
 
 
 def context(
     lesson: Lesson, kernel: KernelText, origin: str, architecture: str, shape: Shape | None = None
 ) -> dict[str, object]:
-    """Everything that the templates name; ``shape`` is the program's own size. Raises ``CommandError``."""
+    """Return all values that the templates use. ``shape`` is the program's default size. Raises ``CommandError``."""
     from gemm_lessons.gemm.problem import EPILOGUE
     from gemm_lessons.gemm.rounding import DIVISION_ROUNDINGS, FUNCTION_ROUNDINGS
 
@@ -368,7 +368,7 @@ def context(
     place = made.at(answer, "i", "j")
     multiples = [(name, size) for name, size in zip(SIZES, astuple(lesson.shapes.multiple_of), strict=True) if size > 1]
     flags = "-O3 -std=c++17 -lineinfo" + f" -Xptxas {','.join(lesson.of_ptxas)}" * bool(lesson.ptxas)
-    arch = "native" if architecture[-1].isdigit() else architecture  # sm_90a: code for that very chip
+    arch = "native" if architecture[-1].isdigit() else architecture  # sm_90a: code for that architecture only
     libraries = "-lcublas " if library else ""
     found: dict[str, object] = {
         "name": lesson.name,

@@ -1,1 +1,1 @@
-"""Judging code that nobody trusts, in a process of its own."""
+"""Grade untrusted code, each submission in its own sandboxed process."""

@@ -1,10 +1,10 @@
-"""What a student handed in, as text files by name: from a folder, from an archive, from an archive in a folder.
+"""Read a submission as text files by name, from a folder, an archive, or an archive in a folder.
 
     read_folder(path), read_archive(path)  -->  HandIn: {"lessons/03_block_tile/kernel.cu": HandedFile}, remarks
 
-Nothing is unpacked onto the disk and nothing is followed: files that may be sources are read into memory, in order of
-their names, as many and as large as a course needs. Everything else costs itself only: a link, a device, a name that
-leads out, a bomb is left out, with a remark that says why, and the rest of that submission still counts.
+Nothing is unpacked onto the disk and links are not followed. Files that may be sources are read into memory in order of
+their names, within limits on their number and size. A link, a device, a name outside the archive or a decompression
+bomb is left out with a remark that gives the reason, and the rest of that submission still counts.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ from gemm_lessons.engine.records.frozen import dataclass
 
 SOURCES = (".cu", ".cuh", ".h", ".hpp", ".inl", ".inc", ".cpp", ".cc", ".c", ".txt")
 ARCHIVES = (".zip", ".tar", ".tgz", ".tar.gz", ".txz", ".tar.xz", ".tbz2", ".tar.bz2")
-FOREIGN_ARCHIVES = (".rar", ".7z", ".tar.zst", ".gz", ".xz", ".bz2", ".zst")  # that we do not read
-NOT_HANDED_IN = ("__macosx", "__pycache__", "node_modules", "venv")  # folders; and all that are hidden
+FOREIGN_ARCHIVES = (".rar", ".7z", ".tar.zst", ".gz", ".xz", ".bz2", ".zst")  # recognised, but not read
+NOT_HANDED_IN = ("__macosx", "__pycache__", "node_modules", "venv")  # folders; hidden ones are skipped as well
 
 MIB = 1 << 20
-MAX_ARCHIVE = 100 * MIB  # of a file: a clone with its history stays below
-MAX_UNPACKED = 64 * MIB  # of a tar, which has to be unpacked from its beginning
-MAX_DIRECTORY = 4 * MIB  # of a zip's table of contents, some 40,000 names
+MAX_ARCHIVE = 100 * MIB  # bytes of an archive file: a clone with its history is smaller
+MAX_UNPACKED = 64 * MIB  # bytes of an unpacked tar, which can only be read from its beginning
+MAX_DIRECTORY = 4 * MIB  # bytes of a zip's central directory, about 40,000 names
 MAX_NAMES = 20_000  # files and folders of a submission
-MAX_TEXT = 16 * MIB  # of a submission, in sources
-MAX_DEPTH = 24  # folders below folders
+MAX_TEXT = 16 * MIB  # bytes of all sources of a submission
+MAX_DEPTH = 24  # nested folders
 MAX_NAME = 500  # characters
 MAX_REMARKS = 8
-DICTIONARY = 80 * MIB  # what xz may ask for; `xz -9` asks for 65
-WORDS = 80  # characters of a broken archive's own complaint
+DICTIONARY = 80 * MIB  # bytes that xz may allocate; `xz -9` asks for 65 MiB
+WORDS = 80  # characters of an error message about a broken archive
 
-# What Python's readers of archives say about one that is broken, beside their own errors.
+# Exceptions that Python's archive readers raise for a broken archive.
 BROKEN = (
     zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError, struct.error, EOFError, OSError, ValueError,
     OverflowError, IndexError, KeyError, NotImplementedError, RuntimeError, MemoryError,
@@ -53,28 +53,28 @@ BROKEN = (
 
 @dataclass(frozen=True)
 class HandedFile:
-    """A file of a submission that may be a source: its bytes, or why they were not taken."""
+    """A file of a submission that may be a source: its bytes, or why they were refused."""
 
-    name: str  # within the submission, with /
+    name: str  # path within the submission, with /
     data: bytes = b""
     refusal: str = ""
-    unreadable: bool = False  # not refused: it could not be read
+    unreadable: bool = False  # reading failed, as opposed to a refusal
 
 
 @dataclass
 class HandIn:
-    """All that may be sources, by name, and what to know about the rest."""
+    """The possible source files of a submission by name, and remarks about the other files."""
 
     files: dict[str, HandedFile] = field(default_factory=dict)
     remarks: list[str] = field(default_factory=list)
     broken: str = ""  # why nothing could be read at all
-    refused: bool = False  # that it was not to be read
+    refused: bool = False  # the submission itself was refused
     _folded: dict[str, str] = field(default_factory=dict)
     _silent: int = 0
     _text: int = 0
 
     def remark(self, text: str) -> None:
-        """Say something, as long as it stays readable."""
+        """Add a remark, up to ``MAX_REMARKS``; further ones are only counted."""
         if text in self.remarks:
             return
         if len(self.remarks) < MAX_REMARKS:
@@ -83,8 +83,8 @@ class HandIn:
             self._silent += 1
 
     def keep(self, file: HandedFile) -> None:
-        """Take a file in. The same name again replaces the first, as unpacking would; one that differs in upper and
-        lower case only is refused, since who unpacked it on another system would have lost one."""
+        """Add a file. A file of the same name replaces the first, as unpacking would. A name that differs from an
+        earlier one in case only is refused, because a case-insensitive file system would keep one of the two."""
         other = self._folded.get(file.name.casefold(), file.name)
         if other != file.name:
             self.remark(f"{file.name}: refused: {other} differs from it in upper and lower case only")
@@ -100,7 +100,7 @@ class HandIn:
             self.remark(f"{file.name}: {'unreadable' if file.unreadable else 'refused'}: {file.refusal}")
 
     def add(self, other: HandIn) -> None:
-        """What another part of the same submission holds; what is here already stays."""
+        """Add the files and remarks of another part of the same submission; files already here are kept."""
         for file in other.files.values():
             mine = self.files.get(file.name)
             if mine is None:
@@ -112,23 +112,23 @@ class HandIn:
         self.broken, self.refused = self.broken or other.broken, self.refused or other.refused
 
     def told(self) -> tuple[str, ...]:
-        """The remarks, in a fixed order."""
+        """Return the remarks in a fixed order."""
         more = (f"and {self._silent} more remarks",) if self._silent else ()
         return (*self.remarks, *more)
 
 
 def printable(text: str) -> str:
-    """A text that comes from a student, fit for a terminal and a file: what is no character of text is escaped."""
+    """Return a student's text with unprintable characters escaped."""
     return "".join(it if it.isprintable() else it.encode("unicode_escape").decode() for it in text)
 
 
 def is_source(name: str) -> bool:
-    """Whether a file of this name may be one that is compiled."""
+    """Return whether a file of this name may be a source file."""
     return name.lower().endswith(SOURCES)
 
 
 def is_archive(name: str) -> bool:
-    """Whether a file of this name is an archive, one that we can read or another."""
+    """Return whether a file of this name is an archive, readable here or not."""
     return name.lower().endswith((*ARCHIVES, *FOREIGN_ARCHIVES))
 
 
@@ -144,9 +144,9 @@ def _passed_over(name: str) -> bool:
 
 
 def read_file(path: Path, name: str) -> HandedFile:
-    """A file that was handed in, if it is one."""
+    """Read a submitted file; refuse anything but a regular file."""
     try:
-        # Without following a link, and without waiting for whoever would write into a pipe.
+        # Do not follow a link, and do not block on a pipe without a writer.
         with open(path, "rb", opener=lambda path, flags: os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)) as file:
             status = os.fstat(file.fileno())
             if not stat.S_ISREG(status.st_mode):
@@ -166,8 +166,8 @@ def _limited(name: str, file: IO[bytes]) -> HandedFile:
 
 
 def read_folder(root: Path) -> HandIn:
-    """Everything below a folder. Archives directly in it, or in a folder below, are read as if they were unpacked
-    beside themselves; archives in those are not."""
+    """Read all sources below a folder. An archive anywhere below it is read as if it were unpacked in its own folder;
+    an archive inside of an archive is not read."""
     found, archives = HandIn(), []
     for seen, (path, name, trouble) in enumerate(_walk(root, "", 0)):
         if seen >= MAX_NAMES:
@@ -193,7 +193,7 @@ def read_folder(root: Path) -> HandIn:
 
 
 def _walk(folder: Path, prefix: str, depth: int) -> Iterator[tuple[Path, str, str]]:
-    """(path, name, what is wrong with it), in order of names."""
+    """Yield (path, name, what is wrong with it), in order of names."""
     try:
         entries = sorted(os.scandir(folder), key=lambda it: os.fsencode(it.name))
     except OSError as error:
@@ -205,7 +205,7 @@ def _walk(folder: Path, prefix: str, depth: int) -> Iterator[tuple[Path, str, st
         path, name = folder / entry.name, f"{prefix}{printable(entry.name)}"
         if entry.is_symlink():
             if is_source(name):
-                yield path, name, ""  # read_file says it
+                yield path, name, ""  # read_file refuses the link
             else:
                 yield path, name, "refused: it is a link; hand in the file itself"
         elif entry.is_dir(follow_symlinks=False):
@@ -222,7 +222,7 @@ class _Stream(Protocol):
 
 
 class _Careful:
-    """A file that refuses to be read in pieces that no honest archive asks for."""
+    """A file that refuses single reads larger than ``MAX_DIRECTORY``, which only a hostile archive asks for."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
@@ -235,11 +235,11 @@ class _Careful:
 
 
 class _TooMuch(Exception):
-    """An archive is larger, unpacked, than any submission."""
+    """Raised when an archive exceeds ``MAX_UNPACKED`` bytes after unpacking."""
 
 
 class _Bounded:
-    """Unpacked bytes, up to ``MAX_UNPACKED``."""
+    """A stream of unpacked bytes that raises ``_TooMuch`` after ``MAX_UNPACKED``."""
 
     def __init__(self, stream: _Stream) -> None:
         self._stream, self._left = stream, MAX_UNPACKED
@@ -253,7 +253,7 @@ class _Bounded:
 
 
 class _Xz:
-    """xz, with a limit on the memory that a file may ask for."""
+    """An xz reader that limits its memory to ``DICTIONARY`` bytes."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
@@ -270,7 +270,7 @@ class _Xz:
 
 
 def read_archive(path: Path, name: str = "") -> HandIn:
-    """Everything in an archive: what it is shows in its first bytes, not in its name."""
+    """Read all sources in an archive. Its first bytes decide the format, not its name."""
     name, found = name or printable(path.name), HandIn()
     try:
         with open(path, "rb", opener=lambda path, flags: os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)) as file:
@@ -293,7 +293,7 @@ def read_archive(path: Path, name: str = "") -> HandIn:
 
 
 def _unread(found: HandIn, name: str, why: str) -> HandIn:
-    """The archive, or what came after some of its files, cannot be read."""
+    """Record that the archive, or the rest of it, cannot be read."""
     found.remark(f"{name} cannot be read: {why}")
     if not found.files:
         found.broken = f"{name} cannot be read: {why}"
@@ -328,8 +328,8 @@ def _is_old_tar(start: bytes) -> bool:
 
 
 def _read_zip(file: IO[bytes], found: HandIn) -> None:
-    with zipfile.ZipFile(_Careful(file)) as archive:  # it wants read, seek and tell
-        for info in sorted(archive.infolist(), key=lambda it: it.filename):  # stable: of two alike the last stays last
+    with zipfile.ZipFile(_Careful(file)) as archive:  # ZipFile needs read, seek and tell
+        for info in sorted(archive.infolist(), key=lambda it: it.filename):  # stable sort
             kind = stat.S_IFMT(info.external_attr >> 16)
             name = _taken(found, info.filename, kind if kind else stat.S_IFREG)
             if name is None or info.is_dir():
@@ -366,7 +366,7 @@ def _read_tar(stream: _Stream, found: HandIn) -> None:
 
 
 def _taken(found: HandIn, raw: str, kind: int) -> str | None:
-    """A member's name if it is a source that may be read; a remark where it is one that must not be in an archive."""
+    """Return a member's name if it is a source that may be read, else None; remark on members that are refused."""
     shown = printable(raw)[:MAX_NAME]
     parts = [part for part in raw.replace("\\", "/").split("/") if part not in ("", ".")]
     refusal = ""
@@ -387,7 +387,7 @@ def _taken(found: HandIn, raw: str, kind: int) -> str | None:
     name = "/".join(parts)
     if refusal:
         if kind == stat.S_IFLNK and is_source(name) and ".." not in parts and not raw.startswith(("/", "\\")):
-            found.keep(HandedFile(printable(name), refusal=refusal))  # a lesson's file: the lesson says it
+            found.keep(HandedFile(printable(name), refusal=refusal))  # reported with the lesson
         else:
             found.remark(f"{shown}: refused: {refusal}")
         return None

@@ -1,10 +1,10 @@
-"""A class from its submissions to its grades: what is there already is kept, the rest is judged, in any order.
+"""Grade a class: keep the grades that are still valid and judge the other submissions, in any order.
 
     Assignment --Classroom.of--> Classroom --grade--> OUT/results/STUDENT/NN_name.json, one by one
 
-There is no list of what is done. A grade whose ``key`` is that of the job which would be started now is done; so
-Ctrl-C, a power cut, a corrected submission and a second machine are all the same thing: grade again, and what is
-missing or different is judged.
+There is no list of finished jobs. A grade is valid if its ``key`` equals that of the job that would be started now.
+After Ctrl-C, a power cut, a corrected submission or a change of machine, grade again: only missing or changed grades
+are judged.
 """
 
 from __future__ import annotations
@@ -41,27 +41,27 @@ from gemm_lessons.grading.sources import keep_source
 
 UNTOUCHED = "the stub as it came: nothing is filled in"
 
-Tell = Callable[[int, int], None]  # so many grades are there, of so many
+Tell = Callable[[int, int], None]  # called with the number of grades that are done, and the total
 
 
 @dataclass(frozen=True)
 class Assignment:
-    """What is asked for: whose work, by which lessons of which course, graded how, into which folder."""
+    """A grading request: submissions, course, lessons, rubric and output folder."""
 
     submissions: Submissions
     course: Course
     lessons: tuple[str, ...]
     rubric: Rubric
     out: Path
-    seed: int | None = None  # of the class; None: the rubric's, that of an earlier run into this folder, a fresh one
+    seed: int | None = None  # of the class; None: see _seed
     shard: tuple[int, int] | None = None
     device: Choice = "sim"
-    fresh: bool = False  # judge everything again
+    fresh: bool = False  # ignore the grades of earlier runs
 
 
 @dataclass
 class Headcount:
-    """How far a run has come."""
+    """Progress of a grading run."""
 
     total: int
     kept: int = 0  # graded by an earlier run
@@ -71,7 +71,7 @@ class Headcount:
 
 @dataclass(frozen=True)
 class Classroom:
-    """An assignment with everything decided."""
+    """An assignment with its seed, its lessons and their hashes."""
 
     assignment: Assignment
     seed: int
@@ -81,7 +81,7 @@ class Classroom:
 
     @classmethod
     def of(cls, assignment: Assignment) -> Classroom:
-        """Raises ``CommandError``, ``LessonError``."""
+        """Load the lessons and choose the seed. Raises ``CommandError`` and ``LessonError``."""
         course = assignment.course
         lessons = {name: course.lesson(name) for name in assignment.lessons}
         hashes = {name: lesson_hash(lesson) for name, lesson in lessons.items()}
@@ -89,7 +89,7 @@ class Classroom:
 
     @property
     def mine(self) -> frozenset[tuple[str, str]]:
-        """The students and lessons of this shard: neighbours in both directions go to different ones."""
+        """The (student, lesson) pairs of this shard. Neighbouring students and lessons go to different shards."""
         part, parts = self.assignment.shard or (1, 1)
         return frozenset(
             (student.id, lesson)
@@ -99,7 +99,7 @@ class Classroom:
         )
 
     def record(self, remarks: Mapping[str, Sequence[str]]) -> Grading:
-        """What ``grading.json`` holds."""
+        """Return the content of ``grading.json``."""
         it = self.assignment
         return Grading(
             lessons=it.lessons,
@@ -116,7 +116,7 @@ class Classroom:
         )
 
     def handed(self) -> Iterator[tuple[Student, Handed, tuple[str, ...]]]:
-        """Everything of this shard, student by student; read when it is asked for."""
+        """Yield the submitted kernels of this shard, student by student, each read on demand."""
         it, mine = self.assignment, self.mine
         for student in it.submissions.students:
             found, remarks = read_student(student, self.lessons, it.course.names)
@@ -125,7 +125,7 @@ class Classroom:
                     yield student, found[lesson], remarks
 
     def job(self, student: Student, handed: Handed) -> Job | None:
-        """How to judge what was handed in; None where there is nothing to judge."""
+        """Return the job that judges a submitted kernel; None if there is nothing to judge."""
         it, lesson = self.assignment, self.lessons[handed.lesson]
         if handed.status != "graded" or is_stub(handed.data, lesson):
             return None
@@ -147,7 +147,7 @@ class Classroom:
         )
 
     def grade(self, executor: Executor, tell: Tell = lambda done, total: None) -> Headcount:
-        """Judge what is not judged yet. Whatever ends this, each grade that was reached is on the disk."""
+        """Judge all kernels without a valid grade. Each grade is saved at once, so an interruption loses none."""
         count = Headcount(len(self.mine))
         remarks: dict[str, tuple[str, ...]] = {}
         students = {student.id: student for student in self.assignment.submissions.students}
@@ -162,7 +162,7 @@ class Classroom:
         return count
 
     def grade_one(self, student: Student, lesson: str) -> Grade:
-        """The grade of one student for one lesson: kept if it is there, else judged here and now."""
+        """Return the grade of one student for one lesson; judge the kernel in this process if no grade is valid."""
         handed = read_student(student, self.lessons, self.assignment.course.names)[0][lesson]
         job = self.job(student, handed)
         if job is None:
@@ -176,8 +176,9 @@ class Classroom:
 
     @classmethod
     def repeat(cls, assignment: Assignment, student: str, lesson: str) -> tuple[Grade, Grade]:
-        """The grade of an earlier run, and the same case judged once more; nothing is written. Raises ``CommandError``
-        where there was none, or where what was handed in is another file now."""
+        """Judge a case of an earlier run again: return the earlier and the new grade, and write nothing.
+
+        Raises ``CommandError`` if there was no such grade, or if the submitted file has changed."""
         before = load_grade(assignment.out, student, lesson)
         if before is None:
             raise CommandError(f"{shown(assignment.out)} has no grade of {student} for lesson {lesson}")
@@ -200,7 +201,7 @@ class Classroom:
         return before, classroom._graded(found, job, judge(job))
 
     def kept(self) -> int:
-        """How many grades an earlier run has left that still hold."""
+        """Return the number of grades of an earlier run that are still valid."""
         return sum(self._is_kept(student, handed) for student, handed, _ in self.handed())
 
     def _is_kept(self, student: Student, handed: Handed) -> bool:
@@ -210,7 +211,7 @@ class Classroom:
         return load_grade(self.assignment.out, student.id, handed.lesson) == self._not_judged(student, handed)
 
     def _open(self, count: Headcount, remarks: dict[str, tuple[str, ...]], tell: Tell) -> Iterator[Job]:
-        """The jobs that are left. What needs no judging, or has been judged, is put in order on the way."""
+        """Yield the jobs that remain. Save the grades of kernels that need no judging."""
         for student, handed, said in self.handed():
             remarks[student.id] = said
             job = self.job(student, handed)
@@ -228,7 +229,7 @@ class Classroom:
                 yield job
 
     def _earlier(self, student: Student, job: Job) -> Grade | None:
-        """The grade of an earlier run, if it is that of this very job."""
+        """Return the grade of an earlier run if its key equals that of this job."""
         if self.assignment.fresh:
             return None
         grade = load_grade(self.assignment.out, student.id, job.lesson)
@@ -279,7 +280,7 @@ class Classroom:
         return self._scored(student, job, grade)
 
     def _scored(self, student: Student, job: Job, grade: Grade) -> Grade:
-        """The grade with points by the rubric as it is now, and with what does not decide the outcome."""
+        """Return the grade with points by the current rubric and with the fields that do not affect the outcome."""
         lesson, rubric = self.lessons[job.lesson], self._rubric(job.lesson)
         scored = score(grade.outcome, lesson, rubric, self.assignment.rubric.near_miss) if grade.outcome else None
         return replace(
@@ -297,7 +298,7 @@ class Classroom:
 
 
 def _seed(assignment: Assignment) -> int:
-    """The seed of the class: as given, else that of the run before, else one that nobody could know."""
+    """Return the seed of the class: the given one, else the rubric's, else the earlier run's, else a random one."""
     given = assignment.seed if assignment.seed is not None else assignment.rubric.seed
     if given is not None:
         return given
@@ -310,7 +311,7 @@ def _seed(assignment: Assignment) -> int:
 
 @contextlib.contextmanager
 def _alone(out: Path) -> Iterator[None]:
-    """Nobody else grades into this folder meanwhile. The lock goes with the process, however that ends."""
+    """Lock the output folder against other grading runs. The system releases the lock when the process ends."""
     path = out / ".lock"
     try:
         out.mkdir(parents=True, exist_ok=True)

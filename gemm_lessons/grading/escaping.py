@@ -1,7 +1,7 @@
-"""Text that comes from a submission, made harmless where it is going to be shown.
+"""Escape text of a submission for terminals, spreadsheets and Markdown.
 
-Names of students and files, the compiler's diagnostics and what quotes them are chosen by whoever handed in. A terminal
-must not obey them, a spreadsheet not compute them, a page not take them for its own tags.
+A student controls the names of files, and through the source the compiler's diagnostics. A terminal must not
+interpret control characters in them, a spreadsheet must not evaluate them, and a page must not parse them as tags.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ import unicodedata
 LONGEST = 2000  # characters of one line; no message of the kit is longer
 # Cc controls, Cf formats such as direction overrides, Cs surrogates, Co private, Zl and Zp line and paragraph ends.
 UNSEEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
-FORMULA = tuple("=+-@＝＋－＠")  # what spreadsheets compute, also in full width
+FORMULA = tuple("=+-@＝＋－＠")  # begins a formula in a spreadsheet, also in full width
 MARKDOWN = re.compile(r"([\\`*_\[\]<>|~&$@#])")
-LINKED = re.compile(r":(?=//)|(?<=www)\.", re.IGNORECASE)  # GitHub makes links of bare addresses
+LINKED = re.compile(r":(?=//)|(?<=www)\.", re.IGNORECASE)  # GitHub turns bare addresses into links
 
 
 def one_line(text: str) -> str:
-    """Text as one printable line: what controls, hides or turns other text becomes ``?``, breaks become spaces."""
+    """Return text as one printable line: control and format characters become ``?``, line breaks become spaces."""
     joined = " ".join(text.split())
     if not joined.isprintable():
         joined = "".join("?" if unicodedata.category(letter) in UNSEEN else letter for letter in joined)
@@ -26,16 +26,16 @@ def one_line(text: str) -> str:
 
 
 def cell(text: str) -> str:
-    """A text for a cell of a table that a spreadsheet opens: it begins no formula."""
+    """Return text for a spreadsheet cell, prefixed so that it cannot begin a formula."""
     plain = one_line(text)
     return f"'{plain}" if plain.startswith(FORMULA) else plain
 
 
 def markdown(text: str) -> str:
-    """A text that stands in Markdown as it is: no tags, links, emphasis, table columns."""
+    """Escape text for Markdown: no tags, links, emphasis or table columns."""
     return LINKED.sub(r"\\\g<0>", MARKDOWN.sub(r"\\\1", one_line(text)))
 
 
 def amount(points: float) -> str:
-    """``8``, ``7.5``: points with two digits at most."""
+    """Format points with at most two decimals: ``8``, ``7.5``."""
     return f"{points:.2f}".rstrip("0").rstrip(".")

@@ -1,9 +1,9 @@
-"""Where jobs are judged: in processes of this machine, or on a cluster of Ray. Jobs come back as they are done.
+"""Run jobs in processes of this machine or on a Ray cluster, and yield each as it finishes.
 
     with open_executor("local", processes=2) as executor:
         for job, judged in executor.run(jobs): ...
 
-Nothing depends on the order, nor on who judged what: a job holds all that decides its outcome.
+Results do not depend on the order or the machine: a job holds everything that decides its outcome.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from gemm_lessons.course.folder import CommandError
 from gemm_lessons.engine.records.errors import KitError
 from gemm_lessons.grading.judging import Job, Judged, judge
 
-WORKER_BYTES = 700 << 20  # what one judging process may need
+WORKER_BYTES = 700 << 20  # memory of one judging process
 CGROUPS = ("/sys/fs/cgroup/cpu.max", "/sys/fs/cgroup/memory.max")
-PATIENCE_S = 0.5  # between looks whether Ctrl-C came
+PATIENCE_S = 0.5  # interval between checks for Ctrl-C
 EXECUTORS = ("local", "ray")
 
 Done = tuple[Job, Judged]
 
 
 class Executor(Protocol):
-    """Judges jobs."""
+    """Interface of the executors."""
 
     def run(self, jobs: Iterable[Job]) -> Iterator[Done]:
-        """Take jobs, a few ahead, and give each with what came of it, whichever is done first."""
+        """Take jobs, a few in advance, and yield each with its result in the order of completion."""
 
 
 def open_executor(name: str, processes: int | None = None) -> AbstractContextManager[Executor]:
-    """``local`` or ``ray``. Raises ``CommandError`` for another, and ``KitError`` where it is not installed."""
+    """Open ``local`` or ``ray``. Raises ``CommandError`` for another name, ``KitError`` if Ray is not installed."""
     if name == "local":
         return LocalExecutor(processes or how_many())
     if name == "ray":
@@ -46,7 +46,7 @@ def open_executor(name: str, processes: int | None = None) -> AbstractContextMan
 
 
 def how_many() -> int:
-    """As many processes as there are cores for us, and memory for them; at least one."""
+    """Return how many processes the available cores and memory allow; at least one."""
     cores = float(len(os.sched_getaffinity(0)))
     memory = float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
     with contextlib.suppress(OSError, ValueError, IndexError), open(CGROUPS[0], encoding="ascii") as file:
@@ -58,21 +58,21 @@ def how_many() -> int:
 
 
 class LocalExecutor:
-    """Threads of this process, each with one judging process at a time. They end with this process, whatever ends it:
-    a judging process whose parent is gone ends by itself."""
+    """Threads of this process, each with one judging process at a time. A judging process exits when its parent is
+    gone, so none outlives this process."""
 
     def __init__(self, processes: int) -> None:
         self.processes = processes
         self._todo: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         self._done: queue.SimpleQueue[Done | BaseException] = queue.SimpleQueue()
-        # Daemons: Ctrl-C must not wait for the kernels under way.
+        # Daemon threads: Ctrl-C must not wait for running kernels.
         self._threads = [threading.Thread(target=self._work, daemon=True) for _ in range(processes)]
 
     def _work(self) -> None:
         while (job := self._todo.get()) is not None:
             try:
                 self._done.put((job, judge(job)))
-            except BaseException as error:  # noqa: BLE001 (a bug of ours: whoever waits has to know)
+            except BaseException as error:  # noqa: BLE001 (a bug of ours: pass it to the waiting thread)
                 self._done.put(error)
                 return
 
@@ -118,8 +118,8 @@ class LocalExecutor:
 
 
 class RayExecutor:
-    """Tasks on a cluster of Ray: the one that ``RAY_ADDRESS`` names, else one that is started here. A task whose
-    worker or machine is lost is judged again on another."""
+    """Tasks on the Ray cluster that ``RAY_ADDRESS`` names, else on one that is started here. A task whose worker or
+    machine is lost is judged again on another."""
 
     def __init__(self, processes: int | None = None) -> None:
         self._processes = processes

@@ -1,9 +1,9 @@
-"""The process that submissions are forked from: everything is loaded once, and nothing of one reaches the next.
+"""Fork server for submissions: it loads all modules once and forks a fresh process for each job.
 
     worker --question--> nursery --fork--> job (in a folder of its own) --> answer --> worker
 
-It runs no submission itself. Each job has pipes and an empty folder of its own; when it has answered, or its time is
-over, it is killed with all that it started, and the folder goes.
+It runs no submission itself. Each job has its own pipes and its own empty folder. After its answer or its timeout the
+job and all its child processes are killed, and the folder is deleted.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ from gemm_lessons.engine.records.errors import KitError
 from gemm_lessons.grading import job
 
 ROOMS = ("course", "engine", "gemm", "judging", "running")
-ADOPT_ORPHANS = 36  # prctl
+ADOPT_ORPHANS = 36  # PR_SET_CHILD_SUBREAPER of prctl
 PREFIX = "gemm-lessons-job-"
 
 
 def main(parent: Parent) -> None:
-    """Load, then answer until the parent goes away."""
+    """Load all modules, then answer questions until the parent exits."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     ctypes.CDLL(None).prctl(ADOPT_ORPHANS, 1, 0, 0, 0)
-    # The one other thread waits for our parent's end, and is not there in a fork.
+    # The only other thread waits for the parent to exit; a fork does not inherit it.
     warnings.filterwarnings("ignore", "This process .* is multi-threaded", DeprecationWarning)
     _load()
     while True:
@@ -50,10 +50,10 @@ def _load() -> None:
         package = importlib.import_module(f"gemm_lessons.{room}")
         for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             importlib.import_module(module.name)
-    with contextlib.suppress(KitError):  # whoever compiles will be told
+    with contextlib.suppress(KitError):  # compiling will report the error
         tools.prepare(nvrtc.CUDA_MAJORS[0])
     gc.collect()
-    gc.freeze()  # the pages of what lives on stay shared
+    gc.freeze()  # keeps pages of long-lived objects shared with the forks
 
 
 def _judge(question: dict[str, Any], sources: list[bytes]) -> dict[str, Any]:
@@ -67,10 +67,10 @@ def _judge(question: dict[str, Any], sources: list[bytes]) -> dict[str, Any]:
             except ChildHung:
                 return {"error": "timeout"}
             except ChildDied as died:
-                # Who is deaf to SIGXCPU is killed by Linux a little later.
+                # Linux kills a process that ignores SIGXCPU a little later.
                 by = abs(died.code or 0)
                 late = by == signal.SIGXCPU or (by == signal.SIGKILL and _used() - before >= question["seconds"])
-                if died.code == 1 and "Traceback" in died.last_words:  # whatever led to it, the mistake is ours
+                if died.code == 1 and "Traceback" in died.last_words:  # an uncaught exception is a bug of the kit
                     last = died.last_words.splitlines()[-1]
                     return {"error": "kit", "text": f"this is a bug in gemm-lessons ({last})"}
                 return {"error": "timeout"} if late else {"error": "crash", "text": str(died)}
@@ -80,13 +80,13 @@ def _judge(question: dict[str, Any], sources: list[bytes]) -> dict[str, Any]:
 
 
 def _used() -> float:
-    """Processor seconds of all jobs so far."""
+    """Return the processor seconds of all finished jobs."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 
 
 def _end_orphans() -> None:
-    """What a job has left behind is our child now."""
+    """Kill and reap the processes that a job left running; as subreaper, this process is their parent."""
     with contextlib.suppress(OSError):
         while children := Path(f"/proc/self/task/{os.getpid()}/children").read_text().split():
             for pid in map(int, children):

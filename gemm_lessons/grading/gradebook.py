@@ -1,4 +1,4 @@
-"""All grades of a class in one record, student by student: what every output is made of.
+"""Collect all grades of a class in one record, the source of every output.
 
 Grading + Grades  --gradebook-->  Gradebook  -->  grades.csv, formats/, the pages of report/
 """
@@ -13,25 +13,25 @@ from gemm_lessons.grading.results import Grade, GradedStudent, Grading
 
 @dataclass(frozen=True)
 class GradebookRow:
-    """One student: a grade for each lesson, in the run's order, None where there is none yet."""
+    """One student: a grade for each lesson in the run's order, None for a missing grade."""
 
     student: GradedStudent
     grades: tuple[Grade | None, ...]
 
     @property
     def points(self) -> float:
-        """What the student has, of all lessons."""
+        """The sum of the student's points."""
         return sum(grade.points for grade in self.grades if grade)
 
     @property
     def seconds(self) -> float:
-        """How long judging took."""
+        """The seconds that judging took, over all lessons."""
         return sum(grade.seconds for grade in self.grades if grade)
 
 
 @dataclass(frozen=True)
 class Gradebook:
-    """A class. ``out_of`` holds what each lesson is worth."""
+    """The grades of a class. ``out_of`` holds the maximum points of each lesson."""
 
     grading: Grading
     rows: tuple[GradebookRow, ...]
@@ -44,11 +44,11 @@ class Gradebook:
 
     @property
     def total(self) -> float:
-        """What all lessons are worth."""
+        """The maximum points of all lessons together."""
         return sum(self.out_of)
 
     def status(self, row: GradebookRow) -> str:
-        """``graded``, or what is not, and in which lessons: ``missing 03 05; unsupported 07``."""
+        """Return ``graded``, or the other statuses with their lessons: ``missing 03 05; unsupported 07``."""
         others: dict[str, list[str]] = {}
         for lesson, grade in zip(self.lessons, row.grades, strict=True):
             status = grade.status if grade else "not judged yet"
@@ -58,7 +58,7 @@ class Gradebook:
 
 
 def gradebook(grading: Grading, grades: Sequence[Grade]) -> Gradebook:
-    """Put the grades that there are in their places."""
+    """Arrange the grades by student and lesson."""
     found = {(grade.student, grade.lesson): grade for grade in grades}
     rows = tuple(
         GradebookRow(student, tuple(found.get((student.id, lesson)) for lesson in grading.lessons))

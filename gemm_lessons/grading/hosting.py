@@ -1,8 +1,8 @@
-"""Files that make another system grade by this kit: Gradescope, GitHub, Classroom 50, a laptop.
+"""Write the files that let another system grade with this kit: Gradescope, GitHub, Classroom 50, a laptop.
 
     write_host("gradescope", folder, ...)  -->  setup.sh, run_autograder, grading.toml, the kit's wheel, autograder.zip
 
-They lie in ``hosts/`` as they are, but for what stands between two ``@``. Nothing else has to be written by hand.
+The templates are in ``hosts/``; each ``@NAME@`` in them is replaced. Nothing else has to be written by hand.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from gemm_lessons.grading.wheel import write_wheel, write_zip
 HOSTS = Path(__file__).parent / "hosts"
 GRADING = "grading.toml"
 SEEDS = 1 << 31
-PLAIN = re.compile(r"[\w ,.:-]+")  # nothing that a shell would take for its own
+PLAIN = re.compile(r"[\w ,.:-]+")  # no character that a shell interprets
 
 
 @dataclass(frozen=True)
 class Host:
-    """Where the files of a system go: template -> path in the folder; ``tools`` is where wheel and points lie.
+    """Where the files of a system go: template -> path in the folder. ``tools`` holds the wheel and grading.toml.
 
-    ``seconds`` and ``memory_gib`` bound one kernel, by what the system gives to all of them.
+    ``seconds`` and ``memory_gib`` bound one kernel, so that all kernels fit the limits of the system.
     """
 
     files: Mapping[str, str]
@@ -38,7 +38,7 @@ class Host:
 
 
 HOST: Mapping[str, Host] = {
-    # 768 MB and half a CPU for 10 minutes: nine kernels that use up their time still leave time for an answer.
+    # 768 MB and half a CPU for 10 minutes: nine kernels that all time out still leave time for an answer.
     "gradescope": Host(
         {"setup.sh": "setup.sh", "run_autograder": "run_autograder", "README.md": "README.md"},
         seconds=25, memory_gib=0.4, zipped="autograder.zip",

@@ -1,10 +1,10 @@
-"""A folder of submissions -> students, each with the kernel of every lesson, or with the reason why there is none.
+"""Read a folder of submissions: each student's kernel of every lesson, or the reason why there is none.
 
     find_students(folder, lessons, roster)  -->  [Student(id, name, where)]  --read_student-->  {lesson: Handed}
 
-A student's part is a folder in any layout, an archive, or loose files whose names say whose they are (``naming.py``).
-Kernels are taken, and headers of the student's own that lie beside one and are included by it. What else a submission
-brings along, as lesson.toml, progress or another matrix.cuh, takes no part: the lesson that judges is the teacher's.
+A student's submission is a folder in any layout, an archive, or loose files whose names identify the student
+(``naming.py``). Kernels are taken, together with the student's own headers that are in the same folder and included.
+Other files, such as lesson.toml, progress or another matrix.cuh, are ignored: the teacher's lesson judges.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ from gemm_lessons.grading.naming import Claim, Owner, claim, owner_of
 from gemm_lessons.grading.results import GradedStudent, GradeStatus
 from gemm_lessons.grading.roster import Enrolled, Roster
 
-MOST_HEADERS = 50  # of one kernel
-MOST_STRAYS = 3  # that are named
+MOST_HEADERS = 50  # headers of one kernel
+MOST_STRAYS = 3  # stray kernels that a remark names
 MISSING = "nothing was handed in for this lesson"
 
 
 @dataclass(frozen=True)
 class Piece:
-    """A piece of somebody's submission: a path, and for a loose file the name that it was handed in under."""
+    """A part of a student's submission: a path, and for a loose file its original name."""
 
     path: Path
     file: str = ""
@@ -53,20 +53,20 @@ class Piece:
 
 @dataclass(frozen=True)
 class Student:
-    """Somebody who is to be graded, and where their work lies."""
+    """A student to be graded, and the paths of the submission."""
 
     record: GradedStudent
     parts: tuple[Piece, ...] = ()
 
     @property
     def id(self) -> str:
-        """What results are filed under."""
+        """The id that names the student's results."""
         return self.record.id
 
 
 @dataclass(frozen=True)
 class Submissions:
-    """The class, in the order of ids."""
+    """The students of the class in the order of ids."""
 
     students: tuple[Student, ...]
     remarks: tuple[str, ...] = ()
@@ -74,23 +74,23 @@ class Submissions:
 
 @dataclass(frozen=True)
 class Handed:
-    """What a student handed in for a lesson. ``status`` is "graded" where there is something to judge."""
+    """A student's submission for one lesson. ``status`` is "graded" if there is a kernel to judge."""
 
     lesson: str
     status: GradeStatus
     message: str = ""
     file: str | None = None
     data: bytes = b""
-    headers: Mapping[str, bytes] = field(default_factory=dict)  # of the student's own, beside the kernel
+    headers: Mapping[str, bytes] = field(default_factory=dict)  # the student's own headers, in the kernel's folder
 
     @property
     def sha256(self) -> str | None:
-        """Of the kernel's bytes."""
+        """The hash of the kernel's bytes."""
         return hashlib.sha256(self.data).hexdigest() if self.status == "graded" else None
 
 
 def find_students(folder: Path, lessons: Sequence[str], roster: Roster | None = None) -> Submissions:
-    """Everybody with an entry in the folder, and everybody in the roster. Raises ``CommandError``."""
+    """Return all students with an entry in the folder or in the roster. Raises ``CommandError``."""
     try:
         entries = sorted(os.scandir(folder), key=lambda it: os.fsencode(it.name))
     except NotADirectoryError:
@@ -120,7 +120,7 @@ def find_students(folder: Path, lessons: Sequence[str], roster: Roster | None = 
 
 
 def one_student(folder: Path, name: str, roster: Roster | None = None) -> Submissions:
-    """A folder or archive that is one student's. Raises ``CommandError``."""
+    """Return the submission of one student, from a folder or an archive. Raises ``CommandError``."""
     if not folder.exists():
         raise CommandError(f"{shown(folder)}: no such file or folder")
     return Submissions(_students({Owner(name): [Piece(folder)]}, roster and Roster(
@@ -164,7 +164,7 @@ def _name(raw: str) -> str:
 
 
 def _students(owned: Mapping[Owner, Sequence[Piece]], roster: Roster | None) -> tuple[Student, ...]:
-    """One student for each owner: by the roster, else by name, and with the platform's number where names clash."""
+    """Return one student for each owner: by the roster, else by name, with the platform's number if names clash."""
     named: dict[str, set[str]] = {}
     for owner in owned:
         named.setdefault(owner.name, set()).add(owner.number)
@@ -191,8 +191,8 @@ def _record(enrolled: Enrolled) -> GradedStudent:
 def read_student(
     student: Student, lessons: Mapping[str, Lesson], names: Sequence[str]
 ) -> tuple[dict[str, Handed], tuple[str, ...]]:
-    """What a student handed in for each of ``lessons``, and remarks on the submission as a whole; ``names`` are all
-    lessons that a file may be for."""
+    """Return a student's submission for each of ``lessons``, and remarks on the whole submission. ``names`` are all
+    lessons that a file may belong to."""
     handed = HandIn()
     for part in student.parts:
         handed.add(_read(part))
@@ -228,13 +228,13 @@ def _read(part: Piece) -> HandIn:
 
 
 def _kit_folders(handed: HandIn) -> tuple[str, ...]:
-    """In a course folder or a clone of this kit: the folders with files that are nobody's work."""
+    """Return the folders of a course or of a clone of this kit whose files are not the student's work."""
     homes = {name.partition("lessons/")[0] for name in handed.files if re.match(r"(?:[^/]+/)*lessons/\d\d_", name)}
     return tuple(f"{home}{folder}/" for home in homes for folder in ("checks", "gemm_lessons", "lessons/common"))
 
 
 def _take_the_only_one(handed: HandIn, lesson: str, claims: dict[str, list[Claim]]) -> str:
-    """One lesson, one kernel: it is that lesson's, whatever it is called. Its name, or nothing."""
+    """Claim a single kernel for a single lesson, whatever its name. Return its name, or an empty string."""
     own = [name for name in handed.files if name.lower().endswith(".cu") and not _came_along(name)]
     if len(own) == 1 and not claims:
         claims[lesson] = [Claim(2, 0, own[0].count("/"), 0, own[0], lesson)]
@@ -244,7 +244,7 @@ def _take_the_only_one(handed: HandIn, lesson: str, claims: dict[str, list[Claim
 
 
 def _is_of_the_course(file: HandedFile, lesson: Lesson | None) -> bool:
-    """Whether a file lies like this in the lesson's folder and is nobody's work, as ``kernel.cu`` is."""
+    """Return whether the lesson's folder holds the same file, so that it is not the student's work."""
     own = posixpath.basename(file.name)
     if lesson is None or own == lesson.kernel_path.name:
         return False
@@ -255,7 +255,7 @@ def _is_of_the_course(file: HandedFile, lesson: Lesson | None) -> bool:
 
 
 def _tell_of_strays(handed: HandIn, strays: Sequence[str]) -> None:
-    """Kernels whose names say nothing: a teacher may know which lesson they are for."""
+    """Add a remark that names the kernels whose lesson is unknown, for the teacher to sort out."""
     for name in strays[:MOST_STRAYS]:
         handed.remark(f"{name} was not graded: its name says no lesson, as 03.cu or 03_block_tile.cu does")
     if len(strays) > MOST_STRAYS:
@@ -263,13 +263,13 @@ def _tell_of_strays(handed: HandIn, strays: Sequence[str]) -> None:
 
 
 def _came_along(name: str) -> bool:
-    """Whether a file by its name came with the course."""
+    """Return whether a file of this name comes with the course."""
     return posixpath.basename(name).lower() in ("stub.cu", "solution.cu", "bug.cu", "first.cu")
 
 
 def _handed(handed: HandIn, lesson: Lesson, claims: Sequence[Claim]) -> Handed:
-    """The best of the files that claim to be this lesson's kernel: one that can be read and is not the untouched
-    stub, if there is one."""
+    """Choose the best of the files that may be this lesson's kernel, preferring a readable one that is not the
+    untouched stub."""
     files = [handed.files[claim.name] for claim in claims]
     if not files:
         why = f"{MISSING} ({handed.broken})" if handed.broken else MISSING
@@ -290,7 +290,7 @@ def _handed(handed: HandIn, lesson: Lesson, claims: Sequence[Claim]) -> Handed:
 
 
 def is_stub(data: bytes, lesson: Lesson) -> bool:
-    """Whether a file is the lesson's stub as it came."""
+    """Return whether a file is the lesson's unchanged stub."""
     try:
         return _normal(data) == _normal(lesson.stub_path.read_bytes())
     except OSError:
@@ -302,8 +302,8 @@ def _normal(data: bytes) -> bytes:
 
 
 def _headers(handed: HandIn, lesson: Lesson, kernel: HandedFile) -> dict[str, bytes]:
-    """The student's own files that the kernel includes, directly or not, from its own folder; none whose name the
-    course has, and none that would be taken for the kernel."""
+    """Return the student's files in the kernel's folder that the kernel includes, directly or indirectly. Files whose
+    name the course uses, or that could be taken for the kernel, are left out."""
     home = kernel.name.rpartition("/")[0]
     beside = {posixpath.basename(name): file for name, file in handed.files.items() if posixpath.dirname(name) == home}
     taken: dict[str, bytes] = {}

@@ -1,7 +1,7 @@
-"""One submission, in a process that was made for it: behind the walls first, then run, then one answer.
+"""Judge one submission in a process of its own: enter the sandbox, run the kernel, send one answer.
 
-It is asked ``{"submission": {...}, "files": [names], "memory_bytes":, "seconds":}``, and given the files. Its answer is
-the outcome or why there is none, and the walls that stood.
+The question is ``{"submission": {...}, "files": [names], "memory_bytes":, "seconds":}`` with the files' contents. The
+answer is the outcome, or the reason why there is none, and the names of the active protections (walls).
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from gemm_lessons.grading import sandbox
 from gemm_lessons.running.contract import as_json
 from gemm_lessons.running.pipeline import RunRequest, run_lesson
 
-RESERVE_BYTES = 32 << 20  # freed when memory runs out, so that this can still be said
+RESERVE_BYTES = 32 << 20  # freed when memory runs out, so that the error can still be reported
 ENVIRONMENT = {"LANG": "C.UTF-8", "PATH": "/usr/bin:/bin", "GEMM_LESSONS_NO_CACHE": "1", "OPENBLAS_NUM_THREADS": "1"}
 Question = Mapping[str, Any]
 
 
 def start(question: Question, sources: Sequence[bytes], folder: Path) -> Forked:
-    """Fork a process for this one job, in ``folder``; it sends one message."""
+    """Fork a process for this job, in ``folder``; it sends one message."""
     return Forked(lambda parent: _become_first(parent, question, sources, folder))
 
 
 def _become_first(parent: Parent, question: Question, sources: Sequence[bytes], folder: Path) -> None:
-    """Enter namespaces of our own, where Linux has them, in whose first process the job runs. A GPU's own process stays
-    outside: CUDA does not work in there."""
+    """Enter new namespaces, where Linux allows them, and run the job as their first process. The process of a GPU stays
+    outside, because CUDA does not work inside."""
     parent.no_more_questions()
     device = _device(question["submission"])
     if not sandbox.leave_namespaces():
@@ -54,7 +54,7 @@ def _become_first(parent: Parent, question: Question, sources: Sequence[bytes], 
 
 
 def _device(submission: Question) -> Device | KitError:
-    """Opened, or why it cannot be."""
+    """Open the device; return the error if that fails."""
     try:
         return open_device(submission["device"], submission["gpu_index"])
     except KitError as error:
@@ -91,12 +91,12 @@ def _judged(
     submission = question["submission"]
     course = Course(Path(submission["course"]))
     lesson = course.lesson(submission["lesson"])
-    _ = course.names, course.architecture  # read while we may
+    _ = course.names, course.architecture  # read before the sandbox forbids it
     os.environ.clear()
     os.environ.update(ENVIRONMENT, HOME=str(folder), TMPDIR=str(folder))
     reach = sandbox.reach_of(lesson, folder)
     given = [*zip(question["files"], sources, strict=True)]
-    for name, source in reversed(given):  # the kernel last, if two share a name
+    for name, source in reversed(given):  # written last, so that the kernel wins if two files share a name
         (folder / name).write_bytes(source)
     path = folder / question["files"][0]
     bounded = sandbox.limit(question["memory_bytes"], question["seconds"] + Bounds(question["seconds"]).grace)
@@ -124,7 +124,7 @@ def _judged(
 
 
 def _foreign(code: str) -> object:
-    """Run Python in place of a submission: what somebody could do who had found a hole in the simulator."""
+    """Run Python code in place of a submission, as an attacker could after a break-out from the simulator."""
     scope: dict[str, Any] = {}
     exec(code, scope)
     return scope.get("got")

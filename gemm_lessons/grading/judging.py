@@ -1,9 +1,9 @@
-"""One student's kernel of one lesson: a ``Job`` that holds all that decides the outcome, and how it is judged.
+"""Judge one student's kernel of one lesson. A ``Job`` holds everything that decides the outcome.
 
     Job --judge--> Judged: the outcome of ``run --json``, or why there is none
 
-A job is self-contained, so that any process on any machine can take it: the source travels in it. Its ``key`` is a hash
-of all that it holds and of the versions that judge; two runs with the same key have the same outcome.
+A job is self-contained and includes the source, so any process on any machine can run it. Its ``key`` is a hash of its
+contents and of the judging versions; two runs with the same key have the same outcome.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ SEED_BYTES = 4
 
 @dataclass(frozen=True)
 class Job:
-    """What is judged, on what, by which lesson. ``course``: None for the lessons that came with the package, wherever
-    it lies; ``seeds``: one run each, until one does not pass."""
+    """A kernel, its lesson and its inputs. ``course`` is None for the lessons of the package, wherever it is
+    installed. ``seeds``: one run for each, until one does not pass."""
 
     student: str
     lesson: str
     lesson_hash: str
     file: str
     data: bytes
-    headers: Mapping[str, bytes] = field(default_factory=dict)  # of the student's own, beside the kernel
+    headers: Mapping[str, bytes] = field(default_factory=dict)  # the student's own headers, in the kernel's folder
     seeds: tuple[int, ...] = (0,)
     shapes: tuple[tuple[int, int, int], ...] = ()
     seconds: float = 60.0
@@ -54,12 +54,12 @@ class Job:
 
     @property
     def sha256(self) -> str:
-        """Of the kernel's bytes."""
+        """The hash of the kernel's bytes."""
         return hashlib.sha256(self.data).hexdigest()
 
     @property
     def key(self) -> str:
-        """A hash of all that decides the outcome."""
+        """A hash of everything that decides the outcome."""
         facts = {
             "lesson": self.lesson,
             "lesson_hash": self.lesson_hash,
@@ -76,7 +76,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Judged:
-    """What came of a job. ``seed`` is that of the run which decided."""
+    """The result of a job. ``seed`` is that of the run that decided it."""
 
     status: GradeStatus
     message: str
@@ -87,7 +87,7 @@ class Judged:
 
 @cache
 def versions() -> Mapping[str, str]:
-    """What judges here."""
+    """Return the versions of the judging software of this machine."""
     found = {"gemm_lessons": __version__, "python": platform.python_version()}
     for name, package in (("nvrtc", "nvidia-cuda-nvrtc"), ("numpy", "numpy")):
         try:
@@ -98,13 +98,13 @@ def versions() -> Mapping[str, str]:
 
 
 def seed_for(class_seed: int, student: str, lesson: str, number: int = 0) -> int:
-    """The seed of a student's inputs: nobody's own without the seed of the class, and the same on every machine."""
+    """Derive the seed of a student's inputs: unknown without the seed of the class, the same on every machine."""
     text = f"{class_seed}\0{student}\0{lesson}\0{number}".encode(errors="surrogatepass")
     return int.from_bytes(hashlib.sha256(text).digest()[:SEED_BYTES], "big")
 
 
 def judge(job: Job) -> Judged:
-    """Judge one kernel. Never raises for what the kernel does, nor for what the kit does not know."""
+    """Judge one kernel. Never raises for the kernel's behaviour or for features that the kit does not support."""
     began = time.monotonic()
     status: GradeStatus = "graded"
     message, outcome, seed = "", None, job.seeds[0]
@@ -125,7 +125,7 @@ def judge(job: Job) -> Judged:
         status, message = "unreadable", str(error).replace(folder, "").lstrip("/")
     except (KitError, OSError) as error:
         status, message = "kit_error", str(error)
-    except Exception as error:  # a bug of ours with one kernel is no reason to stop a class
+    except Exception as error:  # a bug of ours with one kernel must not stop the whole class
         if os.environ.get("GEMM_LESSONS_DEBUG"):
             raise
         status, message = "kit_error", f"this is a bug in gemm-lessons ({type(error).__name__}: {error})"
@@ -139,15 +139,15 @@ def _judge_once(job: Job, course: Course, path: Path, seed: int) -> dict[str, An
     )
     limits = Limits(seconds=job.seconds, memory_bytes=int(job.memory_gib * GIB))
     outcome = dict(judge_submission(submission, limits))
-    # Where it lay while it was judged says nothing, and would be another name each time.
+    # The temporary path is meaningless and differs from run to run.
     text = json.dumps(outcome | {"kernel": job.file}).replace(str(path), json.dumps(job.file)[1:-1])
     found: dict[str, Any] = json.loads(text.replace(f"{path.parent}/", ""))
     return found
 
 
 def as_utf8(data: bytes) -> bytes:
-    """A text file of any editor: UTF-16 by its mark, else UTF-8, else the encoding of Western Windows. What is no text
-    stays as it is: to judge that is somebody else's business."""
+    """Convert a text file to UTF-8: from UTF-16 if it has a byte-order mark, else from UTF-8, else from Windows-1252.
+    A file that is not text is returned unchanged; the caller judges it."""
     try:
         if data.startswith((b"\xff\xfe", b"\xfe\xff")):
             return data.decode("utf-16").encode()

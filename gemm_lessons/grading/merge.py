@@ -1,4 +1,4 @@
-"""The grades of several shards in one folder, if they are shards of one class, graded by one rule."""
+"""Merge the grades of several shards into one folder, if they share class, rubric and versions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from gemm_lessons.grading.results import (
 )
 from gemm_lessons.grading.sources import keep_source, load_source
 
-ALIKE = {  # what shards must agree on, in words
+ALIKE = {  # what shards must agree on, in the words of the error message
     "lessons": "other lessons",
     "rubric": "another grading.toml",
     "seed": "another seed",
@@ -29,8 +29,8 @@ ALIKE = {  # what shards must agree on, in words
 
 
 def merge_shards(folders: Sequence[Path], out: Path) -> tuple[str, ...]:
-    """Copy all grades to ``out``; what is missing, one sentence each. Raises ``CommandError`` for what does not belong
-    together, before anything is written."""
+    """Copy all grades to ``out``; return one sentence for each missing part. Raises ``CommandError`` for shards that do
+    not match, before anything is written."""
     gradings = [load_grading(folder) for folder in folders]
     first = gradings[0]
     for folder, grading in zip(folders, gradings, strict=True):
@@ -64,7 +64,7 @@ def _compared(grading: Grading, key: str) -> object:
 
 
 def _student(records: Sequence[GradedStudent]) -> GradedStudent:
-    """One student, as all shards know them, with everything that any of them remarked."""
+    """Merge the records of one student, with the remarks of all shards."""
     said = dict.fromkeys(remark for record in records for remark in record.remarks)
     return replace(records[0], remarks=tuple(said))
 

@@ -1,9 +1,9 @@
-"""Which lesson a file is for, and whose it is, by the names that people and learning platforms give.
+"""Derive a file's lesson and its student from the names that people and learning platforms give.
 
     lessons/03_block_tile/kernel.cu    03.cu    3_tile.cu    block_tile.cu    lesson03 (1).cu    ana/03/my kernel.cu
     Ana Lima_123456_assignsubmission_file_ (Moodle)         limaana_LATE_12345_67890_03.cu (Canvas)
 
-The rules look at names only, never at dates or at the order of a listing, so that they decide alike everywhere.
+The rules use names only, never dates or the order of a listing, so they give the same result on every machine.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ CANVAS = re.compile(r"(?P<name>[^_]+)(?:_LATE)?_(?P<number>\d+)_\d+_(?P<file>.+)
 
 @dataclass(frozen=True, order=True)
 class Claim:
-    """That a file is a lesson's kernel; of several the smallest is best."""
+    """A file that may be a lesson's kernel, by its name. Of several claims the smallest is the best."""
 
     rank: int  # 0: kernel.cu in the lesson's folder, 1: named like the lesson, 2: another file in that folder
     ending: int
     depth: int
-    copy: int  # a later copy comes before an earlier one
+    copy: int  # a later copy sorts before an earlier one
     name: str
     lesson: str
 
 
 def claim(name: str, lessons: Sequence[str]) -> Claim | None:
-    """The lesson that a file's name speaks for, if it does."""
+    """Return the claim of a file by its name; None if the name fits no lesson."""
     *folders, file = name.split("/")
     ending = next((i for i in sorted(range(len(ENDINGS)), key=lambda i: -len(ENDINGS[i]))
                    if file.lower().endswith(ENDINGS[i])), None)  # fmt: skip
@@ -49,7 +49,7 @@ def claim(name: str, lessons: Sequence[str]) -> Claim | None:
     if around is not None:
         rank = 0 if stem.lower() == "kernel" else 1 if own == around else 2
         if ENDINGS[ending] in (".txt", ".cuh") and rank == 2:
-            return None  # notes, or a header of theirs
+            return None  # notes, or the student's own header
         return Claim(rank, ending, len(folders), -copy, name, around)
     return None if own is None else Claim(1, ending, len(folders), -copy, name, own)
 
@@ -64,7 +64,7 @@ def without_copy(stem: str) -> tuple[str, int]:
 
 
 def _lesson_folder(name: str, lessons: Sequence[str]) -> str | None:
-    """The lesson that a folder is for: 03, lesson_3, 03-tiles, block_tile; not hw2, and not 2026-03-01."""
+    """Return the lesson that a folder is for: 03, lesson_3, 03-tiles, block_tile; not hw2, and not 2026-03-01."""
     first, *rest = [*re.findall(r"[a-z]+|\d+", name.lower()), ""]
     said = first if first.isdigit() else rest[0] if rest and first in BEFORE_A_NUMBER else ""
     found = lesson_named(name, lessons)
@@ -73,7 +73,7 @@ def _lesson_folder(name: str, lessons: Sequence[str]) -> str | None:
 
 
 def lesson_named(text: str, lessons: Sequence[str]) -> str | None:
-    """The lesson that a word of a path names: by its name, else by its number, else none."""
+    """Return the lesson that a word of a path names, by name or else by number; None if it names none."""
     plain = unicodedata.normalize("NFKD", text).lower()
     tokens = re.findall(r"[a-z]+|\d+", plain)
     letters = "".join(token for token in tokens if token.isalpha())
@@ -89,7 +89,7 @@ def lesson_named(text: str, lessons: Sequence[str]) -> str | None:
 
 
 def _number(tokens: Sequence[str], known: dict[int, str]) -> int | None:
-    """The number that is most likely a lesson's: behind a word for one, else as 03, else the only one."""
+    """Return the likeliest lesson number: after a word for "lesson", else one like 03, else the only number."""
     numbers = [(i, token) for i, token in enumerate(tokens) if token.isdigit() and len(token) <= 2]
     fits = [(i, token) for i, token in numbers if int(token) in known]
     for chosen in (
@@ -104,8 +104,8 @@ def _number(tokens: Sequence[str], known: dict[int, str]) -> int | None:
 
 @dataclass(frozen=True)
 class Owner:
-    """Whose a folder or file is, by its name: ``number`` is a platform's, to tell two of one name apart; ``file`` is
-    the name that a loose file had when it was handed in."""
+    """The owner of a folder or file, by its name. ``number`` is the platform's and distinguishes students of one name;
+    ``file`` is the original name of a loose file."""
 
     name: str
     number: str = ""
@@ -113,14 +113,15 @@ class Owner:
 
 
 def owner_of(name: str, lessons: Sequence[str] = (), loose: bool = False) -> Owner | None:
-    """Whose an entry of the folder of submissions is. ``loose``: it is a file by itself, whose name has to say it."""
+    """Return the owner of an entry of the folder of submissions. ``loose``: the entry is a single file, whose name must
+    name the student."""
     if found := MOODLE.fullmatch(name):
         return Owner(found["name"].strip(), found["number"], found["file"])
     if not loose:
         return Owner(name)
     if found := CANVAS.fullmatch(name):
         return Owner(found["name"], found["number"], found["file"])
-    # ana_03.cu, ana-block_tile.cu: what stands behind a _ or - names a lesson, what stands before does not.
+    # ana_03.cu, ana-block_tile.cu: the part after a _ or - names a lesson, the part before does not.
     for cut in reversed(list(re.finditer(r"[_-]", name))):
         before, behind = name[: cut.start()], name[cut.end() :]
         if before and claim(behind, lessons) and lesson_named(before, lessons) is None:

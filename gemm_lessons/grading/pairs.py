@@ -1,4 +1,4 @@
-"""Which kernels of a class are compared with each other: all that were judged, also those of other shards."""
+"""Compare the judged kernels of a class with each other, including those of other shards."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from gemm_lessons.grading.judging import as_utf8
 from gemm_lessons.grading.similarity import Alike, alike, given
 from gemm_lessons.grading.sources import load_source
 
-LARGEST = 100_000  # bytes; what is longer is no kernel, and would take long
+LARGEST = 100_000  # bytes; a longer file is no kernel, and comparing it would be slow
 
 
 def pairs_of(out: Path, book: Gradebook, course: Course) -> tuple[Alike, ...] | None:
-    """The pairs that are more alike than the lesson makes everybody; None where there is nobody to compare with."""
+    """Return the pairs more alike than stub and solution explain; None if there are no two students to compare."""
     if len(book.rows) < 2:
         return None
     sources: dict[str, dict[str, str]] = {lesson: {} for lesson in book.lessons}

@@ -1,10 +1,10 @@
-"""The judgement of ``gemm-lessons grade`` as tests, one for each student and lesson.
+"""Pytest plugin: grade as ``gemm-lessons grade`` does, with one test for each student and lesson.
 
     pytest -p gemm_lessons.grading.plugin --submissions DIR       wherever the package is installed
     pytest checks --submissions DIR                               in a clone
 
-A test passes with all points, fails with the reason, and is skipped where nothing was handed in. With ``--grades DIR``
-the grades are kept there, as the command would.
+A test passes with all points, fails with the reason, and is skipped if nothing was submitted. With ``--grades DIR``
+the grades are saved there, as by the command.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SUITE = Path(__file__).with_name("suite.py")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """What ``gemm-lessons grade`` takes, too."""
+    """Add the options of ``gemm-lessons grade``."""
     group = parser.getgroup("gemm-lessons", "grading a class (gemm-lessons grade)")
     group.addoption("--submissions", type=Path, metavar="DIR", help="grade these, and run no other tests")
     group.addoption("--lessons", metavar="LESSONS", help="such as 01-09")
@@ -36,7 +36,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """With submissions there are no other tests than theirs."""
+    """With submissions, collect only the tests of the submissions."""
     if config.getoption("submissions") is None:
         return
     from gemm_lessons.grading.classroom import Classroom
@@ -72,20 +72,20 @@ CLASSROOM: pytest.StashKey[Any] = pytest.StashKey()
 
 
 def pytest_report_header(config: pytest.Config) -> str | None:
-    """What a run can be repeated with."""
+    """Report the seed that repeats the run."""
     classroom = config.stash.get(CLASSROOM, None)
     return None if classroom is None else f"gemm-lessons: --class-seed {classroom.seed}"
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
-    """The processes of pytest-xdist have one seed."""
+    """Give all processes of pytest-xdist the same seed."""
     if (classroom := node.config.stash.get(CLASSROOM, None)) is not None:
         node.workerinput["gemm_lessons_seed"] = classroom.seed
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """A test for each student and lesson."""
+    """Generate a test for each student and lesson."""
     classroom = metafunc.config.stash.get(CLASSROOM, None)
     if classroom is None or "handed_in" not in metafunc.fixturenames:
         return
@@ -96,5 +96,5 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture
 def classroom(pytestconfig: pytest.Config) -> Any:
-    """What ``--submissions`` and the other options ask for."""
+    """Build the classroom from ``--submissions`` and the other options."""
     return pytestconfig.stash[CLASSROOM]

@@ -1,4 +1,4 @@
-"""What somebody asks to be graded, by paths and words -> an ``Assignment``: for the command, and for pytest."""
+"""Build an ``Assignment`` from paths and options, for the command and for pytest."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gemm_lessons.grading.inputs import find_students, one_student
 from gemm_lessons.grading.roster import load_roster
 from gemm_lessons.grading.rubric import Rubric, load_rubric, parse_lessons
 
-# Files of the teacher's that are found without being named, in the folder of submissions.
+# The teacher's files, which are found in the folder of submissions without an option.
 ROSTER, CONFIG = "roster.csv", "grading.toml"
 
 
@@ -29,11 +29,11 @@ def assignment_of(
     shard: tuple[int, int] | None = None,
     device: Choice = "sim",
 ) -> Assignment:
-    """Read everything but the kernels. Raises ``CommandError`` and ``LessonError``."""
+    """Read course, rubric, roster and students, but no kernels. Raises ``CommandError`` and ``LessonError``."""
     judging = packaged_course() if course is None else Course(course)
     if not judging.lessons_dir.is_dir() or not judging.names:
         raise CommandError(f"{shown(judging.root)} is no course: it has no lessons/NN_name/lesson.toml")
-    if student is None:  # nothing of one student's folder is the teacher's
+    if student is None:  # a student's folder holds none of the teacher's files
         config, roster = config or _beside(submissions, CONFIG), roster or _beside(submissions, ROSTER)
     rubric = load_rubric(config, judging) if config else Rubric.plain(())
     try:

@@ -1,10 +1,10 @@
-"""What grading leaves behind: one ``Grade`` for each student and lesson, and one ``Grading`` for the whole run.
+"""The results of grading: one ``Grade`` for each student and lesson, and one ``Grading`` for the whole run.
 
     OUT/grading.json                    lessons, students in order, rubric, seed, versions      gemm-lessons/grading/1
     OUT/results/STUDENT/NN_name.json    one grade                                               gemm-lessons/grade/1
 
-Each file is written under another name, flushed to the disk and renamed: after Ctrl-C or a power cut it is there and
-whole, or it is not there. There is no journal: a grade whose ``key`` is still right is done, whoever wrote it.
+Each file is written under a temporary name, flushed to the disk and renamed, so after Ctrl-C or a power cut it is
+either complete or absent. There is no journal: a grade is valid as long as its ``key`` matches the job.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from gemm_lessons.running.contract import JSON
 
 GRADE_SCHEMA = "gemm-lessons/grade/1"
 GRADING_SCHEMA = "gemm-lessons/grading/1"
-LONGEST_NAME = 100  # bytes of a folder's name; file systems stop at 255, and a suffix may come
+LONGEST_NAME = 100  # bytes of a folder's name; file systems allow 255, and a suffix may follow
 PLAIN = "-_.@+=,()"
 
 GradeStatus = Literal["graded", "missing", "unreadable", "refused", "unsupported", "kit_error"]
-NOT_JUDGED: tuple[GradeStatus, ...] = ("unsupported", "kit_error")  # no fault of the student
+NOT_JUDGED: tuple[GradeStatus, ...] = ("unsupported", "kit_error")  # not the student's fault
 
 
 @dataclass(frozen=True)
 class GradePart:
-    """A part of a lesson's points; ``why`` is fit for students: neither hidden inputs nor the solution."""
+    """A part of a lesson's points. Students may read ``why``: it reveals neither hidden inputs nor the solution."""
 
     name: str
     points: float
@@ -41,7 +41,7 @@ class GradePart:
 
 @dataclass(frozen=True)
 class Case:
-    """What a submission was judged on. For the teacher only; ``grade --again`` repeats it."""
+    """The inputs that a submission was judged on. For the teacher only; ``grade --again`` repeats them."""
 
     seed: int
     count_shapes: tuple[tuple[int, int, int], ...] = ()
@@ -50,7 +50,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Grade:
-    """What one student has for one lesson."""
+    """The grade of one student for one lesson."""
 
     student: str
     lesson: str
@@ -59,24 +59,24 @@ class Grade:
     out_of: float
     message: str  # one line for the student
     name: str | None = None
-    file: str | None = None  # inside the submission
-    sha256: str | None = None  # of the judged source
+    file: str | None = None  # path inside the submission
+    sha256: str | None = None  # hash of the judged source
     parts: tuple[GradePart, ...] = ()
     verdict: str | None = None
-    outcome: Mapping[str, JSON] | None = None  # the object of run --json
+    outcome: Mapping[str, JSON] | None = None  # the JSON object of run --json
     case: Case = field(default_factory=lambda: Case(0))
     versions: Mapping[str, str] = field(default_factory=dict)
     lesson_hash: str = ""
     seconds: float = 0.0
-    key: str = ""  # hash of all that decides the outcome: a grade with the same key need not be judged again
+    key: str = ""  # hash of everything that decides the outcome; the same key needs no new judging
 
     @property
     def judged(self) -> bool:
-        """Whether the kit could say what the submission is worth."""
+        """Whether the kit was able to judge the submission."""
         return self.status not in NOT_JUDGED
 
     def as_json(self) -> dict[str, JSON]:
-        """The object of ``OUT/results/STUDENT/NN_name.json``."""
+        """Return the JSON object of ``OUT/results/STUDENT/NN_name.json``."""
         return {
             "schema": GRADE_SCHEMA,
             "student": self.student,
@@ -150,23 +150,23 @@ def _shape(sizes: Sequence[int]) -> tuple[int, int, int]:
 
 @dataclass(frozen=True)
 class GradedStudent:
-    """A student of a grading run; ``roster`` holds the columns of the roster that the kit does not know."""
+    """A student of a grading run. ``roster`` holds the extra columns of the class list."""
 
     id: str
     name: str | None = None
     email: str | None = None
     roster: Mapping[str, str] = field(default_factory=dict)
-    remarks: tuple[str, ...] = ()  # about the submission as a whole: what of an archive was refused, and why
+    remarks: tuple[str, ...] = ()  # about the whole submission: which files were refused, and why
 
     @property
     def folder(self) -> str:
-        """The name of the folder with this student's results."""
+        """The name of the folder of this student's results."""
         return folder_name(self.id)
 
 
 @dataclass(frozen=True)
 class Grading:
-    """A grading run: everything but the grades."""
+    """A grading run without its grades."""
 
     lessons: tuple[str, ...]
     students: tuple[GradedStudent, ...]
@@ -174,11 +174,11 @@ class Grading:
     seed: int
     versions: Mapping[str, str]
     lesson_hashes: Mapping[str, str]
-    shard: tuple[int, int] | None = None  # (3, 10) is the third of ten
-    remarks: tuple[str, ...] = ()  # about the submissions as a whole
+    shard: tuple[int, int] | None = None  # (3, 10) is the third of ten shards
+    remarks: tuple[str, ...] = ()  # about the folder of submissions
 
     def as_json(self) -> dict[str, JSON]:
-        """The object of ``OUT/grading.json``."""
+        """Return the JSON object of ``OUT/grading.json``."""
         return {
             "schema": GRADING_SCHEMA,
             "lessons": list(self.lessons),
@@ -225,7 +225,7 @@ class Grading:
 
 
 def folder_name(student: str) -> str:
-    """A student's name as a folder's, another for each: letters of every script as they are, %20 for a space."""
+    """Return a unique folder name for a student: letters of every script are kept, a space becomes %20."""
     name = "".join(letter if letter.isalnum() or letter in PLAIN else _quoted(letter) for letter in student)
     if name.startswith("."):
         name = f"%2E{name[1:]}"
@@ -243,22 +243,22 @@ def _quoted(letter: str) -> str:
 
 
 def grade_path(out: Path, student: str, lesson: str) -> Path:
-    """Where a grade lies."""
+    """Return the path of a grade."""
     return out / "results" / folder_name(student) / f"{lesson}.json"
 
 
 def save_grade(out: Path, grade: Grade) -> None:
-    """Write a grade, durably. Raises ``WriteError``."""
+    """Write a grade durably. Raises ``WriteError``."""
     write_durably(grade_path(out, grade.student, grade.lesson), grade.as_json())
 
 
 def save_grading(out: Path, grading: Grading) -> None:
-    """Write what a run is about, durably. Raises ``WriteError``."""
+    """Write the record of a run durably. Raises ``WriteError``."""
     write_durably(out / "grading.json", grading.as_json())
 
 
 def load_grade(out: Path, student: str, lesson: str) -> Grade | None:
-    """A grade of an earlier run; None where there is none, or none that can be read: then it is judged again."""
+    """Load a grade of an earlier run; None if it is missing or unreadable, so that it is judged again."""
     path = grade_path(out, student, lesson)
     try:
         grade = Grade.from_json(json.loads(path.read_bytes()))
@@ -268,7 +268,7 @@ def load_grade(out: Path, student: str, lesson: str) -> Grade | None:
 
 
 def load_grading(out: Path) -> Grading:
-    """``OUT/grading.json``. Raises ``CommandError`` where there is none that can be read."""
+    """Load ``OUT/grading.json``. Raises ``CommandError`` if it is missing or unreadable."""
     path = out / "grading.json"
     try:
         return Grading.from_json(json.loads(path.read_bytes()))
@@ -281,13 +281,13 @@ def load_grading(out: Path) -> Grading:
 
 
 def load_grades(out: Path, grading: Grading) -> tuple[Grade, ...]:
-    """All grades that are there, student by student in the run's order, each in the order of lessons."""
+    """Load all existing grades in the run's order of students, then of lessons."""
     found = (load_grade(out, student.id, lesson) for student in grading.students for lesson in grading.lessons)
     return tuple(grade for grade in found if grade is not None)
 
 
 def write_durably(path: Path, content: Mapping[str, JSON]) -> None:
-    """Replace a JSON file so that it is whole whenever the power fails. Raises ``WriteError``."""
+    """Replace a JSON file so that it is complete even after a power failure. Raises ``WriteError``."""
     text = json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

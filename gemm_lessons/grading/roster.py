@@ -1,6 +1,6 @@
-"""The class list, a CSV file: who is who, and who handed in nothing.
+"""Read the class list, a CSV file that identifies students and shows who submitted nothing.
 
-id,name,email,group          id is what folders are named by; any further columns are kept as they are
+id,name,email,group          folders are named by id; any further columns are kept unchanged
 ana,Ana Lima,ana@uni.example,2
 """
 
@@ -18,7 +18,7 @@ from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.grading.archives import MIB, printable
 
 LARGEST = 8 * MIB
-COLUMNS = {  # as learning platforms call them
+COLUMNS = {  # column names of learning platforms
     "id": ("id", "student id", "student", "sis user id", "sid", "login", "username", "user"),
     "name": ("name", "full name", "student name"),
     "email": ("email", "e-mail", "email address", "mail"),
@@ -27,7 +27,7 @@ COLUMNS = {  # as learning platforms call them
 
 @dataclass(frozen=True)
 class Enrolled:
-    """A line of the class list; ``more`` holds the columns that the kit does not know."""
+    """A line of the class list. ``more`` holds the extra columns."""
 
     id: str
     name: str | None = None
@@ -37,13 +37,13 @@ class Enrolled:
 
 @dataclass(frozen=True)
 class Roster:
-    """The class list, in its own order."""
+    """The class list in its original order."""
 
     students: tuple[Enrolled, ...] = ()
 
     def find(self, name: str, number: str = "") -> Enrolled | None:
-        """Whom a folder's or file's name stands for: an id, an email address, a name in any order of its words; None
-        where nobody or more than one fits."""
+        """Return the student that a folder or file name denotes, by id, email address, or name in any order of its
+        words. Return None if no student or more than one fits."""
         said = [_plain(name), _plain(number)] if number else [_plain(name)]
         for keys in (_ids, _addresses, _names):
             fits = [student for student in self.students if set(said) & keys(student)]
@@ -62,7 +62,7 @@ def _addresses(student: Enrolled) -> set[str]:
 
 
 def _names(student: Enrolled) -> set[str]:
-    """``Ana Lima``, ``Lima, Ana``, and Canvas's ``limaana``."""
+    """Return the forms of a student's name: ``Ana Lima``, ``Lima, Ana``, and Canvas's ``limaana``."""
     words = _words(student.name or "")
     if not words:
         return set()
@@ -75,14 +75,14 @@ def _plain(text: str) -> str:
 
 
 def _words(text: str) -> list[str]:
-    """In lower case, without accents; all that is no letter or digit separates."""
+    """Split text into lower-case words without accents; every other character than a letter or digit separates."""
     split = unicodedata.normalize("NFKD", text).casefold()
     kept = "".join(it if it.isalnum() else " " for it in split if not unicodedata.combining(it))
     return kept.split()
 
 
 def load_roster(path: Path) -> Roster:
-    """Read a class list, separated by commas, semicolons or tabs. Raises ``CommandError`` with file and line."""
+    """Read a class list separated by commas, semicolons or tabs. Raises ``CommandError`` with file and line."""
     try:
         with path.open("rb") as file:
             raw = file.read(LARGEST + 1)

@@ -1,25 +1,25 @@
-"""What counts, and for how much: ``grading.toml``, or ten points a lesson without one.
+"""Read the rubric: ``grading.toml``, or ten points for each lesson without one.
 
-    seed = 4711                     # of the class: what nobody can know beforehand is drawn from it
-    lessons = ["01-09"]             # that count
+    seed = 4711                     # of the class: seeds the hidden inputs
+    lessons = ["01-09"]             # graded lessons
     near_miss = { within = 0.1, worth = 0.5 }     # a gate missed by at most a tenth is worth half its points
 
-    [points]                        # of a lesson, by how far a kernel gets
+    [points]                        # of a lesson, by the stage that a kernel reaches
     compiles = 1
-    runs = 1                        # without a fault, to the end
+    runs = 1                        # to the end, without a fault
     right_values = 5                # on every shape
-    gates = 3                       # by the lesson's own method; its gates share them
+    gates = 3                       # the counters meet the lesson's gates, which share these points
 
-    [lesson.block_tile]             # what differs there
+    [lesson.block_tile]             # exceptions for this lesson
     points = { gates = 6 }
-    gates = { "barriers per K tile" = 1 }         # this gate's points; the others share what is left
-    shapes = [[65, 33, 40]]         # to check besides, in secret
+    gates = { "barriers per K tile" = 1 }         # this gate's points; the other gates share the rest
+    shapes = [[65, 33, 40]]         # additional hidden check shapes
 
     [limits]
     seconds = 60
-    memory_gib = 2                  # on top of what the kit itself needs
+    memory_gib = 2                  # in addition to the memory of the kit itself
 
-``score`` is a pure function of the outcome: other points need no other run.
+``score`` is a pure function of the outcome, so a change of points needs no new run.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ from gemm_lessons.running.contract import JSON
 
 STAGES = ("compiles", "runs", "right_values", "gates")
 MOST_POINTS = 1e6
-MOST_SHAPES = 20  # a lesson
-MOST_PRODUCTS = 1 << 27  # of a shape, in multiply-adds: the simulator takes a minute for as many
+MOST_SHAPES = 20  # points of a lesson
+MOST_PRODUCTS = 1 << 27  # multiply-adds of a shape: one minute on the simulator
 LARGEST_SEED = 1 << 63
 SECONDS = (1.0, 3600.0)
 MEMORY_GIB = (0.25, 64.0)
@@ -49,7 +49,7 @@ MOST_SEEDS = 10
 
 @dataclass(frozen=True)
 class Points:
-    """Of one lesson: by stage, and of those gates that have their own."""
+    """Points of one lesson, by stage, and of the gates with points of their own."""
 
     compiles: float = 1.0
     runs: float = 1.0
@@ -59,11 +59,11 @@ class Points:
 
     @property
     def out_of(self) -> float:
-        """All of them."""
+        """The sum of all points."""
         return self.compiles + self.runs + self.right_values + self.gates
 
     def of_gates(self, lesson: Lesson) -> dict[str, float]:
-        """The points of each gate. A lesson without gates gives those points for right values."""
+        """Return the points of each gate. A lesson without gates adds the points of the gates to right values."""
         own = dict(self.own)
         others = [gate.name for gate in lesson.gates if gate.name not in own]
         left = self.gates - sum(own.values())
@@ -72,16 +72,16 @@ class Points:
 
 @dataclass(frozen=True)
 class LessonRubric:
-    """What one lesson is worth, and what a submission is checked on besides what the lesson says."""
+    """Points of one lesson, and the check shapes and seeds in addition to the lesson's own."""
 
     points: Points = field(default_factory=Points)
     shapes: tuple[Shape, ...] = ()
-    seeds: tuple[int, ...] = ()  # instead of the ones that are drawn
+    seeds: tuple[int, ...] = ()  # replace the derived seeds
 
 
 @dataclass(frozen=True)
 class NearMiss:
-    """A gate that is missed by at most this part of its limit is worth this part of its points."""
+    """A gate missed by at most the fraction ``within`` of its limit gives the fraction ``worth`` of its points."""
 
     within: float = 0.0
     worth: float = 0.0
@@ -89,18 +89,18 @@ class NearMiss:
 
 @dataclass(frozen=True)
 class Rubric:
-    """All of ``grading.toml``."""
+    """The content of ``grading.toml``."""
 
     lessons: tuple[str, ...]
     by_lesson: Mapping[str, LessonRubric]
     near_miss: NearMiss = field(default_factory=NearMiss)
     seed: int | None = None
-    seeds: int = 1  # how many inputs each submission is judged on
+    seeds: int = 1  # number of input sets for each submission
     seconds: float = 60.0
     memory_gib: float = 2.0
 
     def as_json(self) -> dict[str, JSON]:
-        """For ``grading.json``."""
+        """Return the rubric as JSON for ``grading.json``."""
         return {
             "near_miss": {"within": self.near_miss.within, "worth": self.near_miss.worth},
             "seeds": self.seeds,
@@ -118,7 +118,7 @@ class Rubric:
 
     @classmethod
     def plain(cls, lessons: Sequence[str]) -> Rubric:
-        """Ten points a lesson."""
+        """Return the default rubric, ten points for each lesson."""
         return cls(tuple(lessons), {lesson: LessonRubric() for lesson in lessons})
 
 
@@ -134,7 +134,7 @@ def load_rubric(path: Path, course: Course) -> Rubric:
 
 
 def parse_lessons(course: Course, texts: Sequence[str]) -> tuple[str, ...]:
-    """``01-09``, ``block_tile``, ``03,05`` -> names, in the course's order. Raises ``CommandError``."""
+    """Parse ``01-09``, ``block_tile``, ``03,05`` into names in the course's order. Raises ``CommandError``."""
     found = set()
     for text in (part.strip() for words in texts for part in words.split(",")):
         ends = re.fullmatch(r"(\d{1,2})\s*(?:-|\.\.|:|–)\s*(\d{1,2})", text)
@@ -262,7 +262,7 @@ class _Reader(TomlReader):
         value = raw.get(key, default)
         low, high = within
         kinds = (int,) if whole else (int, float)
-        if type(value) not in kinds or not low <= float(str(value)) <= high:  # NaN is within nothing
+        if type(value) not in kinds or not low <= float(str(value)) <= high:  # also refuses NaN
             kind = "a whole number" if whole else "a number"
             raise self.wrong((*where, key), f"must be {kind} from {low:g} to {high:g}, not {value!r}")
         return float(str(value))

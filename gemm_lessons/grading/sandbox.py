@@ -1,7 +1,7 @@
-"""What the process of a submission may not do: read others' files, write, reach the network, start or touch processes.
+"""Sandbox of a submission: no access to other files, the network or other processes.
 
-Linux has several walls, none of them everywhere. ``confine`` puts up all that are there and says which. Sources: the
-kernel's documentation of Landlock and of seccomp filters, and its tables of system calls for x86-64.
+Not every Linux system has every protection ("wall"). ``confine`` enables all that are available and returns their
+names. Sources: the kernel's documentation of Landlock and of seccomp filters, and its system call table for x86-64.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from gemm_lessons.engine.records.frozen import dataclass
 
 PACKAGE = Path(__file__).resolve().parents[1]
 FILE_BYTES = 64 << 20  # the largest file that may be written
-PROCESSES = 64  # with threads; root is exempt from this one
-SPACE = 16 << 30  # of address space, beyond what is taken and the memory: libraries map much that they do not use
+PROCESSES = 64  # including threads; Linux exempts root
+SPACE = 16 << 30  # bytes of address space beyond current use and the memory limit: libraries map more than they use
 OPEN_FILES = 256
 
-ROOT = os.geteuid() == 0  # asked before anybody has users of their own
-LOADERS = ("/lib64/ld-linux*", "/lib/ld-linux*", "/lib/ld-musl*")  # the program that starts programs
+ROOT = os.geteuid() == 0  # read before the process enters a user namespace
+LOADERS = ("/lib64/ld-linux*", "/lib/ld-linux*", "/lib/ld-musl*")  # the dynamic loader
 
 # landlock.h
 EXECUTE, WRITE_FILE, READ_FILE, READ_FOLDER = 1 << 0, 1 << 1, 1 << 2, 1 << 3
 FILE_RIGHTS = {1: (1 << 13) - 1, 2: (1 << 14) - 1, 3: (1 << 15) - 1, 4: (1 << 15) - 1, 5: (1 << 16) - 1}
-SPECIAL_FILES = 1 << 6 | 1 << 9 | 1 << 10 | 1 << 11 | 1 << 12  # devices, sockets, pipes, links: not even in the folder
+SPECIAL_FILES = 1 << 6 | 1 << 9 | 1 << 10 | 1 << 11 | 1 << 12  # devices, sockets, pipes, links: forbidden everywhere
 TCP = 0b11
 SOCKETS_AND_SIGNALS = 0b11
 
@@ -58,7 +58,7 @@ OTHERS = {
     "the kernel": (163, 164, 167, 168, 169, 170, 171, 172, 173, 175, 176, 179, 227, 246, 248, 249, 250, 298, 305, 313,
                    320, 321, 323, 425, 426, 427),
 }  # fmt: skip
-PRLIMIT = 302  # on others: its first argument is not 0
+PRLIMIT = 302  # refused for other processes: its first argument is not 0
 
 WALLS = {
     "files": "reads only the kit, CUDA's files and its own; writes only into its own folder (Landlock)",
@@ -75,7 +75,8 @@ WALLS = {
 
 @dataclass(frozen=True)
 class Reach:
-    """What is left: files that may be read, folders below which everything may, the folder that may be written."""
+    """Access that the sandbox allows: readable files, folders that are readable with everything below, programs that
+    may be started, and the one writable folder."""
 
     folder: Path
     files: Sequence[Path]
@@ -84,7 +85,8 @@ class Reach:
 
 
 def reach_of(lesson: Lesson, folder: Path) -> Reach:
-    """For a submission to ``lesson`` in its ``folder``: no solution, nobody else's file, nothing of the system."""
+    """Return the access of a submission to ``lesson`` in its ``folder``. Solutions, other users' files and files of the
+    system are out of reach."""
     lessons = lesson.directory.parent
     paths = sysconfig.get_paths()
     installed = {Path(paths[name]) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
@@ -104,7 +106,8 @@ def reach_of(lesson: Lesson, folder: Path) -> Reach:
 
 
 def _around(folder: Path, closed: Sequence[Path]) -> list[Path]:
-    """``folder``, or all in it but what is ``closed``: what is allowed above cannot be refused below."""
+    """Paths that Landlock may allow: everything below ``folder`` except ``closed``. A Landlock rule for a folder covers
+    everything below it, so the siblings of a closed path are listed one by one."""
     inside = [it for it in closed if folder == it.resolve() or folder in it.resolve().parents]
     if not inside:
         return [folder]
@@ -114,14 +117,14 @@ def _around(folder: Path, closed: Sequence[Path]) -> list[Path]:
 
 
 def leave_namespaces() -> bool:
-    """Give this process, and those that it starts, users, network and process ids of their own; the next child is the
-    first of these. False where Linux does not let us."""
+    """Enter new user, PID, network and IPC namespaces; the next child is the first process of the PID namespace. Return
+    False if Linux refuses."""
     libc = ctypes.CDLL(None, use_errno=True)
     return bool(libc.unshare(NEW_USER | NEW_PROCESSES | NEW_NETWORK | NEW_IPC) == 0)
 
 
 def limit(memory_bytes: int, seconds: float) -> tuple[str, ...]:
-    """The hard bounds of a submission's process and of each that it starts; the names of ``WALLS``."""
+    """Set the hard resource limits of this process and its children; return the names in ``WALLS``."""
     most = int(seconds) + 1
     space, data = bounds.used()
     for what, value in (
@@ -139,7 +142,7 @@ def limit(memory_bytes: int, seconds: float) -> tuple[str, ...]:
 
 
 def confine(reach: Reach, starts: bool = False) -> tuple[str, ...]:
-    """Put up every wall that is there; the names of ``WALLS`` that stand. Without ``starts``, it starts no program."""
+    """Enable all available protections; return their names in ``WALLS``. Without ``starts``, forbid new programs."""
     walls = []
     version = wall.version()
     if version and _files(reach, version, starts):
@@ -170,7 +173,7 @@ def _files(reach: Reach, version: int, starts: bool) -> bool:
 
 
 def _calls(starts: bool) -> bool:
-    """Refuse system calls. A filter is a program: each step jumps over so many if true, so many if false."""
+    """Install the seccomp filter. Each BPF step is (code, instructions to skip if true, if false, operand)."""
     if platform.machine() != "x86_64":
         return False
     refused = sorted(number for numbers in OTHERS.values() for number in numbers)
@@ -179,7 +182,7 @@ def _calls(starts: bool) -> bool:
     for number in (*refused, *(() if starts else START)):
         steps += [(EQUAL, 0, 1, number), (RETURN, 0, 0, REFUSE)]
     if not starts:
-        steps += [(EQUAL, 0, 1, CLONE3), (RETURN, 0, 0, UNKNOWN)]  # its flags lie in memory; libraries then use clone
+        steps += [(EQUAL, 0, 1, CLONE3), (RETURN, 0, 0, UNKNOWN)]  # flags are in memory; libraries fall back to clone
         steps += [(EQUAL, 0, 4, CLONE), (LOAD, 0, 0, 16), (ANY_BIT, 0, 1, THREAD)]
         steps += [(RETURN, 0, 0, ALLOW), (RETURN, 0, 0, REFUSE)]
     steps += [(EQUAL, 0, 3, PRLIMIT), (LOAD, 0, 0, 16), (EQUAL, 1, 0, 0), (RETURN, 0, 0, REFUSE)]

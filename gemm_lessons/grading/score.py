@@ -1,8 +1,8 @@
-"""An outcome and a rubric -> points, in parts, each with a reason that a student may read.
+"""Compute points from an outcome and a rubric, in parts, each with a reason that a student may read.
 
-A pure function: the same outcome has the same points everywhere, and other points need no other run. What it says
-names lines of the student's own file, shapes that the lesson's text names, and gates; never a hidden shape or its
-values, and nothing of the solution.
+This is a pure function: the same outcome always gives the same points, and a change of points needs no new run. The
+reasons name lines of the student's own file, shapes that the lesson's text names, and gates. They never name a hidden
+shape or its values, or anything of the solution.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from gemm_lessons.grading.escaping import one_line
 from gemm_lessons.grading.results import GradePart
 from gemm_lessons.grading.rubric import LessonRubric, NearMiss
 
-DIGITS = 4  # of points, after the decimal point: thirds of a point add up
+DIGITS = 4  # decimals of points; thirds of a point still add up
 ELSEWHERE = "a shape that the lesson does not name"
-LONGEST = 300  # characters of a message
+LONGEST = 300  # maximum characters of a message
 
 
 @dataclass(frozen=True)
 class Scored:
-    """What an outcome is worth."""
+    """The points of an outcome, with their parts and a message."""
 
     points: float
     parts: tuple[GradePart, ...]
@@ -33,7 +33,7 @@ class Scored:
 
 
 def score(outcome: Mapping[str, Any], lesson: Lesson, rubric: LessonRubric, near_miss: NearMiss) -> Scored:
-    """Points for each stage that the kernel reached, and for each of the lesson's gates."""
+    """Return the points for each stage that the kernel reached and for each of the lesson's gates."""
     verdict, points = outcome["verdict"], rubric.points
     compiled = verdict != "compile_failed"
     ran = compiled and verdict not in ("faulted", "timed_out")
@@ -59,12 +59,12 @@ def score(outcome: Mapping[str, Any], lesson: Lesson, rubric: LessonRubric, near
 
 
 def out_of(lesson: Lesson, rubric: LessonRubric) -> float:
-    """The most points of a lesson."""
+    """Return the maximum points of a lesson."""
     return round(rubric.points.out_of, DIGITS)
 
 
 def _rounded(shares: Sequence[float]) -> list[float]:
-    """The same, rounded, so that they still add up to what they are shares of: seven sevenths of a point are one."""
+    """Round shares so that they still add up to the same sum: seven sevenths of a point remain one point."""
     sums = [0.0, *(round(total, DIGITS) for total in accumulate(shares))]
     return [round(after - before, DIGITS) for before, after in pairwise(sums)]
 
@@ -102,7 +102,7 @@ def _number(value: float | None) -> str:
 
 
 def _why(outcome: Mapping[str, Any], lesson: Lesson) -> str:
-    """One line: what came of the kernel."""
+    """Return one line about the result of the kernel."""
     verdict = outcome["verdict"]
     if verdict == "passed":
         return "right on every shape" + (", and every gate is met" if lesson.gates else "")
@@ -116,7 +116,7 @@ def _why(outcome: Mapping[str, Any], lesson: Lesson) -> str:
         return _wrong(outcome["shapes"], lesson)
     found = next((it for it in outcome["findings"] if it["severity"] == "error"), None)
     what = "it does not come to its end" if verdict == "timed_out" else "it was stopped by a fault"
-    if outcome["shapes"] and not _named(outcome["shapes"], lesson):  # its numbers would tell the shape
+    if outcome["shapes"] and not _named(outcome["shapes"], lesson):  # its numbers would reveal the shape
         line = found and found.get("line")
         return f"{what} on {ELSEWHERE}" + (f": line {line}" if line else "")
     return f"{what}: {_at(found)}" if found else what
@@ -138,7 +138,7 @@ def _wrong(shapes: Sequence[Mapping[str, Any]], lesson: Lesson) -> str:
 
 
 def _named(shapes: Sequence[Mapping[str, Any]], lesson: Lesson) -> list[str]:
-    """Of the shapes that failed, those that the lesson names."""
+    """Return the failed shapes that the lesson's text names."""
     known = {*lesson.shapes.check, lesson.shapes.count}
     failed = (Shape(it["m"], it["n"], it["k"]) for it in shapes if it["verdict"] != "passed" and not it.get("hidden"))
     return [str(shape) for shape in failed if shape in known]

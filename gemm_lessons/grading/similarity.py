@@ -1,12 +1,12 @@
-"""Pairs of submissions that are more alike than the lesson makes everybody: a hint for the teacher, never a verdict.
+"""Find pairs of submissions more alike than stub, solution and class explain: a hint for the teacher, not a verdict.
 
-As MOSS does it (Schleimer, Wilkerson, Aiken: "Winnowing", SIGMOD 2003), on short files: what two files share are runs
-of ``RUN`` tokens, without comments, layout, qualifiers, braces, parentheses and semicolons, a macro replaced by what it
-stands for, each name, also of a type, by the order in which it comes up inside the run. So renaming changes nothing,
-and moving a statement only the runs across its ends. Runs that the stub, the solution or many of the class have say
-nothing about two of them; a file with few others is not compared at all.
+The method is that of MOSS (Schleimer, Wilkerson, Aiken: "Winnowing", SIGMOD 2003) for short files. Files are compared
+by their runs (n-grams) of ``RUN`` tokens. Comments, layout, qualifiers, braces, parentheses and semicolons are dropped,
+macros are expanded, and each name, including type names, is replaced by its order of appearance in the run. So renaming
+changes nothing, and moving a statement changes only the runs across its ends. Runs that occur in the stub, in the
+solution or in many submissions are ignored. A file with few other runs is not compared.
 
-    sources --runs--> own runs of each --who else has it--> pairs      linear in the class: a run counts for few only
+    sources --runs--> own runs of each --owners of each run--> pairs      linear in the class: each run has few owners
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from gemm_lessons.course.folder import CommandError, Course, read_source
 from gemm_lessons.engine.compiler.tokens import Token, blanked, tokens
 from gemm_lessons.engine.records.frozen import dataclass
 
-# Chosen by ``python -m checks.grading.copies``: no two honest kernels share 40% but a few that began as one;
-# disguised copies share 60% and more.
+# Chosen by ``python -m checks.grading.copies``: independent kernels share less than 40%, except for a few that began
+# as one file; disguised copies share 60% and more.
 RUN = 8  # tokens
-SHARE = 0.6  # of the smaller one's own runs
-OWN = 24  # runs; with fewer, alike is what everybody is
-MANY = 10  # a run that a tenth of the class has (and more than FEW) is nobody's own
+SHARE = 0.6  # fraction of the smaller file's own runs
+OWN = 24  # runs; files with fewer own runs are all alike
+MANY = 10  # a run that more than a tenth of the class (and more than FEW) has is common
 FEW = 3
-MOST_TOKENS = 20_000  # of one file; a kernel has a thousand
+MOST_TOKENS = 20_000  # of one file; a kernel has about a thousand
 IGNORED = frozenset(["const", "constexpr", "__restrict__", "inline", "__forceinline__", "register", *"{}();"])
 NAMED = frozenset(
     "if else for while do return break continue switch case goto struct class template typename sizeof static extern "
@@ -37,13 +37,13 @@ NAMED = frozenset(
 GIVEN = re.compile(r"__\w+|[BTW][MNK]")  # intrinsics and tile sizes
 
 Run = tuple[str, ...]
-Places = dict[Run, list[tuple[int, int]]]  # run -> first and last line, each time it comes
+Places = dict[Run, list[tuple[int, int]]]  # run -> first and last line of each occurrence
 
 
 @dataclass(frozen=True)
 class Alike:
-    """Two students' kernels for a lesson. ``share`` of what the smaller one has beyond what all have is in the other,
-    too; ``lines`` of each file are those that match, with their numbers."""
+    """Two students' kernels for a lesson. ``share`` is the fraction of the smaller file's own runs that the other file
+    contains. ``first_lines`` and ``second_lines`` are the matching lines with their numbers."""
 
     lesson: str
     first: str
@@ -54,15 +54,15 @@ class Alike:
 
 
 def alike(sources: Mapping[str, Mapping[str, str]], shared: Mapping[str, Sequence[str]]) -> tuple[Alike, ...]:
-    """The pairs among ``sources`` (lesson -> student -> text), the most alike first; ``shared`` are texts of a lesson
-    that everybody has."""
+    """Return the similar pairs among ``sources`` (lesson -> student -> text), most alike first. ``shared`` holds the
+    texts of each lesson that all students have."""
     found = [pair for lesson, texts in sources.items() for pair in _alike(lesson, texts, shared.get(lesson, ()))]
     return tuple(sorted(found, key=lambda it: (-it.share, it.lesson, it.first, it.second)))
 
 
 def given(course: Course, lesson: str) -> tuple[str, ...]:
-    """What everybody has of a lesson: its stub, its solution, and those of the lesson before; nothing of a lesson that
-    the course lacks."""
+    """Return the texts of a lesson that all students have: stub and solution of this lesson and of the previous one.
+    Empty for a lesson that is not in the course."""
     if lesson not in course.names:
         return ()
     at = course.names.index(lesson)
@@ -74,7 +74,7 @@ def given(course: Course, lesson: str) -> tuple[str, ...]:
                 try:
                     found.append(read_source(path))
                 except CommandError:
-                    continue  # a lesson of the teacher's own may lack one
+                    continue  # a teacher's own lesson may lack one
     return tuple(found)
 
 
@@ -98,7 +98,7 @@ def _alike(lesson: str, texts: Mapping[str, str], shared: Iterable[str]) -> Iter
         for pair, count in common.items()
         if count >= SHARE * min(len(own[pair[0]]), len(own[pair[1]]))
     }
-    # A copy that many have is nobody's own any more, but whole files do not come to be the same by themselves.
+    # The runs of a file that many copied are common, but identical whole files are still copies.
     same: dict[frozenset[Run], list[str]] = {}
     for student, whole in beyond.items():
         if len(whole) >= OWN:
@@ -128,7 +128,7 @@ def _runs(text: str) -> Places:
 
 
 def _tokens(text: str) -> Iterator[tuple[str, bool, int]]:
-    """Each token, whether its name is the student's to choose, and its line."""
+    """Yield each token, whether the student chose its name, and its line."""
     macros: dict[str, tuple[str, ...]] = {}
     hidden: list[tuple[int, int]] = []
     for line in tokens(text, "directive"):
@@ -138,7 +138,7 @@ def _tokens(text: str) -> Iterator[tuple[str, bool, int]]:
         if constant or line.directive in ("pragma", "include"):
             hidden.append((line.start, line.end))
     count = 0
-    for token in tokens(blanked(text, hidden).replace("#", " ")):  # others count as code
+    for token in tokens(blanked(text, hidden).replace("#", " ")):  # other directives count as code
         for kept in macros.get(token.text, _kept([token])):
             if (count := count + 1) > MOST_TOKENS:
                 return
@@ -146,7 +146,7 @@ def _tokens(text: str) -> Iterator[tuple[str, bool, int]]:
 
 
 def _kept(found: Iterable[Token]) -> Iterator[str]:
-    """The tokens that count; 0.0f is 0."""
+    """Yield the text of the tokens that count, with numbers normalised: 0.0f becomes 0."""
     for token in found:
         text = token.text
         if token.kind == "comment" or text in IGNORED:
@@ -162,5 +162,5 @@ def _is_name(token: str) -> bool:
 
 
 def _is_free(token: str) -> bool:
-    """Whether it is a name that is the student's to choose."""
+    """Return whether a token is a name that the student chose."""
     return _is_name(token) and token not in NAMED and not GIVEN.fullmatch(token)

@@ -1,4 +1,4 @@
-"""The judged kernels, beside their grades: for comparing them with each other, and for whoever looks at one later.
+"""Store the judged kernels beside their grades, for comparison and for later inspection.
 
 OUT/results/STUDENT/NN_name.cu
 """
@@ -13,7 +13,7 @@ from gemm_lessons.grading.results import Grade, grade_path
 
 
 def keep_source(out: Path, student: str, lesson: str, data: bytes) -> None:
-    """Put a kernel beside its grade. Raises ``WriteError``."""
+    """Write a kernel beside its grade. Raises ``WriteError``."""
     path = _path(out, student, lesson)
     try:
         if path.is_file() and path.read_bytes() == data:
@@ -25,7 +25,7 @@ def keep_source(out: Path, student: str, lesson: str, data: bytes) -> None:
 
 
 def load_source(out: Path, grade: Grade) -> bytes | None:
-    """The kernel that a grade is about; None where it is not there, or is another one."""
+    """Return the kernel of a grade; None if it is missing or has another hash."""
     if grade.sha256 is None:
         return None
     try:

@@ -1,4 +1,4 @@
-"""What a class did, in numbers: how points are spread, what most stumbled over, what took long to judge."""
+"""Statistics of a class: distribution of points, common mistakes, slowest judgings."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gemm_lessons.grading.escaping import one_line
 from gemm_lessons.grading.gradebook import Gradebook
 from gemm_lessons.grading.results import Grade
 
-Reached = Literal["full", "some", "none", "gone", "open"]  # all points, some, none; nothing handed in; not judged
+Reached = Literal["full", "some", "none", "gone", "open"]  # all points, some, none; nothing submitted; not judged
 REACHED: tuple[Reached, ...] = ("full", "some", "none", "gone", "open")
 SHOWN = 15
 WORDS = {
@@ -24,7 +24,7 @@ WORDS = {
 
 @dataclass(frozen=True)
 class Stumble:
-    """Something that went wrong in a lesson for ``students`` of those who handed it in."""
+    """A mistake in a lesson, and the number of ``students`` who made it."""
 
     lesson: str
     what: str
@@ -33,7 +33,7 @@ class Stumble:
 
 
 def reached(grade: Grade | None) -> Reached:
-    """How far a student came in a lesson."""
+    """Classify a student's grade for a lesson."""
     if grade is None or not grade.judged:
         return "open"
     if grade.status == "missing":
@@ -44,7 +44,7 @@ def reached(grade: Grade | None) -> Reached:
 
 
 def spread(book: Gradebook, columns: int = 10) -> Sequence[int]:
-    """How many students have 0 to 10% of all points, 10 to 20%, ...; the last column includes all points."""
+    """Return how many students have 0 to 10% of all points, 10 to 20%, ...; the last column includes 100%."""
     counts = [0] * columns
     for row in book.rows:
         counts[min(columns - 1, int(columns * row.points / book.total)) if book.total else 0] += 1
@@ -52,7 +52,7 @@ def spread(book: Gradebook, columns: int = 10) -> Sequence[int]:
 
 
 def middle(values: Sequence[float]) -> float:
-    """The median; 0 of nothing."""
+    """Return the median; 0 for no values."""
     ordered, half = sorted(values), len(values) // 2
     if not ordered:
         return 0.0
@@ -60,7 +60,7 @@ def middle(values: Sequence[float]) -> float:
 
 
 def stumbles(book: Gradebook) -> Sequence[Stumble]:
-    """What most stumbled over, most first: verdicts, missed gates, faults, and what hints say of them."""
+    """Return the common mistakes, most frequent first: verdicts, missed gates, faults, and their hints."""
     found = []
     for i, lesson in enumerate(book.lessons):
         grades = [grade for row in book.rows if (grade := row.grades[i]) and grade.judged and grade.status != "missing"]
@@ -92,11 +92,11 @@ def _records(value: object) -> Iterator[dict[str, object]]:
 
 
 def _same(hint: str) -> str:
-    """A hint without its numbers, so that it is the same for everybody who gets it."""
+    """Return a hint without its numbers, so that equal hints compare equal."""
     return re.sub(r"(?<![\w.])\d(?:[\d,.]*\d)?", "_", one_line(hint))
 
 
 def slowest(book: Gradebook, most: int = 10) -> Sequence[Grade]:
-    """The grades that took longest, longest first."""
+    """Return the grades that took longest to judge, slowest first."""
     grades = [grade for row in book.rows for grade in row.grades if grade and grade.seconds > 0]
     return sorted(grades, key=lambda it: (-it.seconds, it.student, it.lesson))[:most]

@@ -1,4 +1,4 @@
-"""The test that ``plugin`` makes of each student's kernel of each lesson."""
+"""The test that ``plugin`` parametrises by student and lesson."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from gemm_lessons.grading.inputs import Student
 
 
 def test_submission(classroom: Classroom, handed_in: tuple[Student, str]) -> None:
-    """All points, or the reason why not."""
+    """Pass with all points, else fail with the reason."""
     student, lesson = handed_in
     grade = classroom.grade_one(student, lesson)
     said = f"{grade.points:g} of {grade.out_of:g} points: {grade.message}"

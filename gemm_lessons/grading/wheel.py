@@ -1,6 +1,6 @@
-"""The kit itself as a wheel: what grades elsewhere is what grades here, lessons included, also if it is on no index.
+"""Build a wheel of the installed kit, lessons included, so that another machine grades with the same version.
 
-Made of the installed files, by the binary distribution format
+The wheel follows the binary distribution format
 (https://packaging.python.org/en/latest/specifications/binary-distribution-format/). The same files give the same wheel.
 """
 
@@ -26,7 +26,7 @@ WHEN = (1980, 1, 1, 0, 0, 0)
 
 
 def write_wheel(folder: Path) -> Path:
-    """Write the wheel into a folder. Raises ``KitError`` where the kit is not installed, and ``WriteError``."""
+    """Write the wheel into a folder. Raises ``KitError`` if the kit is not installed, and ``WriteError``."""
     try:
         installed = distribution("gemm-lessons")
     except PackageNotFoundError:
@@ -41,7 +41,7 @@ def write_wheel(folder: Path) -> Path:
 
 
 def write_zip(path: Path, contents: dict[str, tuple[bytes, bool]]) -> Path:
-    """A zip archive of files with their contents; True stands for one that is run. Raises ``WriteError``."""
+    """Write a zip archive: name -> (content, whether it is executable). Raises ``WriteError``."""
     try:
         with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
             for name, (data, runs) in contents.items():
@@ -56,7 +56,7 @@ def write_zip(path: Path, contents: dict[str, tuple[bytes, bool]]) -> Path:
 
 
 def _files() -> Iterator[tuple[str, bytes]]:
-    """The package's files, and the lessons where the package has them; nothing of a learner's."""
+    """Yield the package's files, with its lessons if it has them, but no learner's files."""
     lessons = packaged_course().lessons_dir
     roots = {"gemm_lessons": PACKAGE} | ({} if lessons.is_relative_to(PACKAGE) else {"gemm_lessons/lessons": lessons})
     for prefix, root in roots.items():

@@ -1,13 +1,12 @@
-"""One submission in, one outcome out, in its own process, with limits in time and memory.
+"""Judge one submission in its own process, with limits on time and memory.
 
     judge_submission(Submission(...), Limits(...))  --nursery--> job: run_lesson  -->  the object of ``--json``
 
-Whatever the submission does ends here: an outcome comes back also when its process crashed, ran out of memory or had
-to be stopped. It cannot forge one. Its source is compiled and interpreted (or run on a GPU, in a further process), and
-nothing of that can reach the pipe that carries the outcome. ``sandbox`` says what the process may not do in case that
-somebody finds a hole.
+There is an outcome even if the process crashed, ran out of memory or was stopped. A submission cannot forge an outcome:
+its source is compiled and interpreted (or run on a GPU in a further process) and has no access to the pipe that carries
+the outcome. ``sandbox`` confines the process in case a submission breaks out of the simulator.
 
-Each thread that asks at the same time as another has a nursery of its own; they stay for the next question.
+Each concurrent thread has its own fork server ("nursery"), which is kept for the next question.
 """
 
 from __future__ import annotations
@@ -33,17 +32,17 @@ if TYPE_CHECKING:
     from gemm_lessons.running.contract import JSON
     from gemm_lessons.running.outcome import RunOutcome
 
-MOST_BYTES = 1_000_001  # of a file that are read: one more than a kernel may have
-SPARE_S = 60.0  # for the nursery to start and to tidy up
-# What of our environment a nursery has, so that it finds what we find. Its jobs have none of it.
+MOST_BYTES = 1_000_001  # bytes read of a file: one more than the limit for a kernel
+SPARE_S = 60.0  # seconds for the fork server to start and to clean up
+# Environment variables that the fork server inherits, so that it finds the same files. Its jobs have none of them.
 KEPT = ("PATH", "LD_LIBRARY_PATH", "PYTHONPATH", "CUDA_HOME", "CUDA_PATH", "CUDA_VISIBLE_DEVICES", "TMPDIR")
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What one submission may use: seconds of processor time, bytes of memory on top of what the kit itself needs.
+    """Limits of one submission: seconds of processor time, and bytes of memory in addition to the kit's own.
 
-    Of a GPU's process, only the time that it takes to answer counts.
+    For the process of a GPU, only the wall time until its answer counts.
     """
 
     seconds: float = 60.0
@@ -52,8 +51,8 @@ class Limits:
 
 @dataclass(frozen=True)
 class Submission:
-    """A kernel file for a lesson of a course. ``shape`` (M, N, K) replaces the check shapes; ``seed`` repeats a run;
-    files ``beside`` it may be included, by their names alone."""
+    """A kernel file for a lesson of a course. ``shape`` (M, N, K) replaces the check shapes; ``seed`` repeats a run.
+    The kernel may include the files ``beside`` it by name."""
 
     course: Path  # the course's root
     lesson: str
@@ -64,13 +63,13 @@ class Submission:
     shape: tuple[int, int, int] | None = None
     seed: int | None = None
     beside: tuple[Path, ...] = ()
-    secret: tuple[tuple[int, int, int], ...] = ()  # shapes to check, too
+    secret: tuple[tuple[int, int, int], ...] = ()  # additional check shapes
 
 
 def judge_submission(submission: Submission, limits: Limits | None = None) -> Mapping[str, JSON]:
-    """The outcome of a submission, as ``gemm-lessons run --json`` gives it, without estimates.
+    """Return the outcome of a submission as in ``gemm-lessons run --json``, without estimates.
 
-    Raises ``CommandError`` (the file, the lesson or the shape cannot be), ``UnsupportedKernel`` and ``KitError``: none
+    Raises ``CommandError`` (invalid file, lesson or shape), ``UnsupportedKernel`` and ``KitError``; none
     of these is the submission's fault.
     """
     limits = limits or Limits()
@@ -95,12 +94,12 @@ def judge_submission(submission: Submission, limits: Limits | None = None) -> Ma
 
 
 def protections() -> tuple[str, ...]:
-    """The walls that stand around a submission on this machine, by their names in ``sandbox.WALLS``."""
+    """Return the protections that are active on this machine, by their names in ``sandbox.WALLS``."""
     return tuple(run_python("got = True")["walls"])
 
 
 def walls_around_grading() -> Check:
-    """For ``gemm-lessons doctor``: which walls stand here, and which do not."""
+    """Return the check of ``gemm-lessons doctor`` that lists active and missing protections."""
     from gemm_lessons.commands.doctor import Check
     from gemm_lessons.grading.sandbox import WALLS
 
@@ -114,8 +113,10 @@ def walls_around_grading() -> Check:
 
 
 def run_python(code: str, limits: Limits | None = None) -> Mapping[str, Any]:
-    """Run Python in place of a submission and behind the same walls: ``{"got": what it left in got, "walls": [...]}``,
-    or ``{"error": "timeout" | "memory" | "crash", "text":}``. What could be done through a hole in the simulator."""
+    """Run Python code in the sandbox in place of a submission, to test what a break-out from the simulator could do.
+
+    Returns ``{"got": the variable got, "walls": [...]}`` or ``{"error": "timeout" | "memory" | "crash", "text":}``.
+    """
     from gemm_lessons.course.folder import packaged_course
 
     course = packaged_course()
@@ -137,8 +138,8 @@ _turn = threading.Lock()
 
 
 def _ask(question: dict[str, Any], sources: list[bytes]) -> dict[str, Any]:
-    """Have a nursery judge. That one is lost is no submission's fault, as far as anybody can tell: once more, then
-    ``KitError``."""
+    """Send a question to a fork server. If the server itself is lost, ask a new one once, then raise ``KitError``: a
+    submission is not known to cause that."""
     try:
         return _asked(question, sources)
     except (ChildHung, ChildDied):
@@ -154,7 +155,7 @@ def _asked(question: dict[str, Any], sources: list[bytes]) -> dict[str, Any]:
     try:
         nursery.send(question, sources)
         answer, _ = nursery.receive(SLOW * 2 * question["seconds"] + SPARE_S)
-    except BaseException:  # also Ctrl-C: the answer that may still come is not the next one's
+    except BaseException:  # also on Ctrl-C: a late answer must not be taken for the next question's
         nursery.close()
         raise
     with _turn:
@@ -175,7 +176,7 @@ def _nursery() -> Child:
 
 @atexit.register
 def close() -> None:
-    """End the nurseries of this process; the next question starts one anew."""
+    """Stop the fork servers of this process; the next question starts a new one."""
     with _turn:
         mine = [nursery for process, nursery in _idle if process == os.getpid()]
         _idle.clear()
@@ -187,8 +188,8 @@ def close() -> None:
 
 
 def _not_their_own(submission: Submission) -> str:
-    """Why a file is not one that was handed in. On the command line a kernel may be a link to wherever its owner works;
-    what is graded is the file itself."""
+    """Return why a file cannot be graded, or an empty string. The command line accepts a link to a kernel; grading
+    accepts neither a link nor the lesson's solution under another name."""
     if submission.path.is_symlink():
         return f"{submission.path.name} is a link to another file: hand in the file itself"
     solution = Course(submission.course).lesson(submission.lesson).solution_path

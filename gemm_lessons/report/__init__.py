@@ -1,10 +1,10 @@
-"""What the user sees: the only place that imports rich. It prints records and decides nothing.
+"""Print records for the user. Only this package imports rich; it makes no decisions.
 
-- ``console``: where it goes: colours, widths, the pager, progress; ``links``: places in files; ``html``: all as HTML
+- ``console``: colours, widths, the pager, progress; ``links``: places in files; ``html``: reports as HTML
 - ``run``: the outcome of a run, with its ``table``; for editors, ``problems``
 - ``course``, ``home``, ``practice``, ``diff``: lessons, the next step, questions and bugs, the reference
 - ``bench``, ``compare``, ``inspect``, ``profile``, ``proofs``, ``tune``, ``tile_model``, ``watch``: those commands
-- ``accesses``, ``page``: pictures of a run; ``plot``, ``tune_plot``: of many
+- ``accesses``, ``page``: pictures of one run; ``plot``, ``tune_plot``: pictures of many runs
 - ``grading``: a class in the terminal; ``grades``, ``student``: pages, with their ``bars``
 - ``site``: the course as web pages, with ``drawing`` and ``chart``; ``reference``: its page about the engine
 - ``template``: what all pages are made from

@@ -1,4 +1,4 @@
-"""What one source line asks of memory, in the terminal: lanes by banks of shared memory, sectors of global memory."""
+"""Show the memory requests of one source line: lanes by bank of shared memory, sectors of global memory."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from gemm_lessons.view.accesses import Request
 from gemm_lessons.view.banks import Cell, bank_map
 from gemm_lessons.view.record import Place, Side
 
-MOST = 4  # pictures of one line
+MOST = 4  # maximum pictures of one line
 SHORT = {metric: short.replace("_", " ") for short, metric in TABLED.items()}
 TURNS = "123456789abcdefghijklmnopqrstuvw"
 
 
 def show_line(console: Console, side: Side, line: int) -> None:
-    """The line, its counters, and a picture of every kind of request."""
+    """Print the line, its counters, and a picture of every kind of request."""
     row = side.row
     console.print(Text.assemble((f"{row.path}:{line}  ", "quiet"), (row.source_line(line), "bold")), soft_wrap=True)
     for count in side.counts:
@@ -39,7 +39,7 @@ def show_line(console: Console, side: Side, line: int) -> None:
 
 
 def heading(request: Request) -> str:
-    """``load from Bs, 16 bytes a lane, warp 0: 8 wavefronts, 4 would do``."""
+    """Describe a request: ``load from Bs, 16 bytes a lane, warp 0: 8 wavefronts, 4 would do``."""
     way = {"load": "load from", "store": "store to", "atomic": "atomic on", "copy": "copy"}[request.effect]
     if request.effect == "copy":
         way = "copy from" if request.space == "global" else "copy to"
@@ -93,7 +93,7 @@ def _word(at: int | None) -> str:
 
 
 def _sectors(console: Console, request: Request, place: Place | None) -> None:
-    """One line for each sector: which lanes touch which of its words."""
+    """Print one line for each sector: which lanes access which of its words."""
     touched: dict[int, dict[int, list[int]]] = {}
     for lane, at in enumerate(request.lanes):
         for byte in range(at, at + request.width) if at is not None else ():
@@ -112,7 +112,7 @@ def _sectors(console: Console, request: Request, place: Place | None) -> None:
 
 
 def element(place: Place | None, byte: int) -> str:
-    """``[3, 64]``: the row and column of the element at a byte, or the byte itself."""
+    """Return ``[3, 64]``, the row and column of the element at a byte offset, or the byte offset itself."""
     if place is None or byte < 0:
         return f" byte {byte}"
     line, inside = divmod(byte // place.element_bytes, place.leading)

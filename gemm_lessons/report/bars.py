@@ -1,4 +1,4 @@
-"""Small drawings for the page of grades: a histogram, and bars of parts. Their colours are the page's own."""
+"""SVG drawings for the page of grades: a histogram and stacked bars, in the page's colours."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ GAP = 4
 
 
 def histogram(counts: Sequence[int], unit: str) -> str:
-    """Columns for equal parts of 0 to 100%, each with its count above."""
+    """Draw a histogram of 0 to 100% with equal bins, each with its count above."""
     most = max([*counts, 1])
     step = (WIDE - LEFT) / len(counts)
     floor = HIGH - BOTTOM
@@ -33,7 +33,7 @@ def histogram(counts: Sequence[int], unit: str) -> str:
 
 
 def bar(parts: Mapping[str, int], of: int) -> str:
-    """One bar, cut into parts; a part's name is its colour's class."""
+    """Draw one stacked bar; the name of a part is its CSS class."""
     x, made = 0.0, []
     for name, count in parts.items():
         wide = 100 * count / of if of else 0

@@ -1,4 +1,4 @@
-"""A benchmark in the terminal: a progress bar, then two tables with one line per shape and one column per lesson."""
+"""Show a benchmark: a progress bar, then two tables with one line per shape and one column per lesson."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gemm_lessons.report.table import tera
 
 
 class Bar:
-    """A progress bar on stderr; only on a terminal, gone at the end. Call it as ``bench.Progress``."""
+    """A progress bar on stderr, only on a terminal, and removed at the end. Call it as ``bench.Progress``."""
 
     def __init__(self, console: Console) -> None:
         self._progress = Progress(
@@ -27,7 +27,7 @@ class Bar:
         self._task = self._progress.add_task("", total=None)
 
     def __call__(self, done: int, total: int, what: str) -> None:
-        """``done`` of ``total`` steps are done, ``what`` is next."""
+        """Show that ``done`` of ``total`` steps are done and ``what`` is next."""
         self._progress.update(self._task, completed=done, total=total, description=what)
 
     def __enter__(self) -> Bar:
@@ -41,7 +41,7 @@ class Bar:
 
 
 def show_bench(console: Console, request: BenchRequest, result: Result) -> None:
-    """Speed by size and lesson, then the share of cuBLAS, then what to know about it."""
+    """Print speed by size and lesson, then the fraction of cuBLAS, then notes."""
     points = result.points
     if points:
         measured = points[0].kind == "measured"

@@ -1,6 +1,6 @@
-"""A small line chart as SVG for the site: speed over size, one lesson before the others.
+"""Draw a small line chart as SVG for the site: speed over size, with one lesson highlighted.
 
-Its colours are the page's own, so it follows light and dark; ``plot`` draws the large pictures of ``bench``.
+It uses the page's colours, so it follows light and dark mode. ``plot`` draws the large pictures of ``bench``.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ Line = Sequence[tuple[int, float]]  # (size, TFLOP/s), sizes ascending
 WIDE, HIGH = 640, 320
 LEFT, RIGHT, TOP, BOTTOM = 44, 130, 26, 40
 STEPS = (1, 2, 5, 10, 20, 50, 100, 200)
-GAP = 14  # between names at the right end
+GAP = 14  # pixels between names at the right end
 
 
 def chart(series: Mapping[str, Line], chosen: str, title: str) -> str:
-    """All ``series`` by name, ``chosen`` in the foreground (empty: none). Names stand at the ends of their lines."""
+    """Draw all ``series``, with ``chosen`` in the foreground (empty: none) and names at the ends of their lines."""
     sizes = sorted({size for line in series.values() for size, _ in line})
     top = max(speed for line in series.values() for _, speed in line)
 

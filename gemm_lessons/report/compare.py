@@ -1,4 +1,4 @@
-"""Two kernels side by side: where their source differs, then what each counts."""
+"""Show two kernels side by side: the difference of their sources, then their counters."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from gemm_lessons.running.outcome import Row
 
 
 def show_comparison(console: Console, compared: Comparison, sources: bool) -> None:
-    """The counters last, where one looks first. ``sources``: the learner may see both files."""
+    """Print the sources, then the counters, which remain visible. ``sources``: the learner may see both files."""
     left, right = compared.rows
     parts: list[RenderableType] = []
     if sources:
@@ -83,7 +83,7 @@ def _number(value: float | None) -> str:
 
 
 def _ratio(left: float | None, right: float | None) -> str:
-    """The right one over the left one: ``x0.25``; empty where they are the same."""
+    """Return the ratio right / left as ``x0.25``; empty if the two are equal."""
     ratio = f"{right / left:.3g}" if left and right is not None else "1"
     return "" if ratio == "1" else f"x{ratio}"
 

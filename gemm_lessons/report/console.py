@@ -1,4 +1,4 @@
-"""Where the output goes: colours only on a terminal that wants them, a pager for what is long, progress on stderr."""
+"""Consoles: colours only on a terminal that supports them, a pager for long output, progress on stderr."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
 READING_WIDTH = 100  # columns; longer lines of prose are hard to read
-PATIENCE = 1.0  # seconds after which a run says what it is doing
+PATIENCE = 1.0  # seconds after which a run reports its stage
 
 THEME = Theme(
     {
@@ -33,14 +33,14 @@ THEME = Theme(
 
 
 def make_console(stderr: bool = False) -> Console:
-    """A console on stdout or stderr. ``NO_COLOR``, ``TERM=dumb`` and pipes give plain text."""
-    if not os.environ.get("COLUMNS", "").strip("0"):  # 0 stands for unknown; rich would print nothing at all
+    """Make a console on stdout or stderr. ``NO_COLOR``, ``TERM=dumb`` and pipes give plain text."""
+    if not os.environ.get("COLUMNS", "").strip("0"):  # 0 means unknown; rich would print nothing
         os.environ.pop("COLUMNS", None)
     return Console(stderr=stderr, theme=THEME, highlight=False, markup=False, emoji=False)
 
 
 def page(console: Console, content: RenderableType) -> None:
-    """Print, through a pager when it is longer than the terminal (and there is a terminal)."""
+    """Print, through a pager if stdout is a terminal and the content is longer than it."""
     import pydoc
     import shutil
 
@@ -56,8 +56,8 @@ def page(console: Console, content: RenderableType) -> None:
         console.file.write(text)
         return
     if "less" in pager:
-        os.environ.setdefault("LESS", "-R")  # let colours through
-    elif not console.no_color:  # a pager that may show control codes as they are gets none
+        os.environ.setdefault("LESS", "-R")  # makes less pass colours
+    elif not console.no_color:  # other pagers may show control codes literally
         plain = Console(
             theme=THEME, highlight=False, no_color=True, color_system=None, force_terminal=False, width=width
         )
@@ -68,7 +68,7 @@ def page(console: Console, content: RenderableType) -> None:
 
 
 class Working:
-    """Says on stderr what is going on once it takes longer than ``PATIENCE``; only on a terminal, gone at the end.
+    """Show the current stage on stderr after ``PATIENCE`` seconds, only on a terminal; removed at the end.
 
     Use as a context manager; call it with the name of each stage.
     """
@@ -93,7 +93,7 @@ class Working:
             self._progress.start()
 
     def __call__(self, stage: str) -> None:
-        """Name what is being done now."""
+        """Set the current stage."""
         with self._turn:
             self._stage = stage
             if self._progress is not None:
@@ -109,6 +109,6 @@ class Working:
     ) -> None:
         if self._wanted:
             self._timer.cancel()
-            self._timer.join()  # it may be starting the display right now
+            self._timer.join()  # the timer may be starting the display at this moment
             if self._progress is not None:
                 self._progress.stop()

@@ -1,4 +1,4 @@
-"""The course as the user sees it: the list, a lesson's text, start, reset, hints, and what the doctor found."""
+"""Show the course: the list, a lesson's text, start, reset, hints, and the doctor's checks."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from gemm_lessons.course.todos import TodoMark
     from gemm_lessons.export.folder import Exported
 
-COMMAND = ": gemm-lessons "  # what an error ends with: the remedy
+COMMAND = ": gemm-lessons "  # the remedy at the end of an error
 
 PREDICT_FIRST = (
     "*Predict first: `gemm-lessons predict {number}`. The run that passes scores you, and then this is shown. "
@@ -48,7 +48,7 @@ STATE_STYLE = {
 def show_list(
     console: Console, course: Course, lessons: Sequence[tuple[str, Lesson | LessonError]], progress: Progress
 ) -> None:
-    """The lessons with their idea, which are passed, started and next, what was tried, and how to go on."""
+    """Print the lessons with idea and state (passed, started, next), the runs so far, and the next command."""
     where = "the installed package (read only)" if course.packaged else str(course.root)
     table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column("", no_wrap=True, min_width=7)
@@ -85,7 +85,7 @@ def show_list(
 
 
 def tried(so_far: LessonProgress) -> str:
-    """What the learner did in a lesson, in a few words; empty for nothing."""
+    """Summarise the learner's runs of a lesson in a few words; empty without runs."""
     parts = []
     if so_far.runs:
         parts.append("tried once" if so_far.runs == 1 else f"tried {so_far.runs} times")
@@ -108,8 +108,8 @@ def _when(stored: str) -> str:
 
 
 def show_text(console: Console, lesson: Lesson, text: str, course: Course, waits: bool = False) -> None:
-    """A lesson's text, rendered; HTML comments are for the checks, not for the reader. ``waits``: without its results,
-    which the learner has yet to predict."""
+    """Render a lesson's text without its HTML comments, which are for the checks. ``waits`` omits the results, which
+    the learner has yet to predict."""
     from rich.markdown import Markdown  # slow to import, and only this needs it
 
     body = body_of(lesson, text, waits)
@@ -120,15 +120,15 @@ def show_text(console: Console, lesson: Lesson, text: str, course: Course, waits
 
 
 def body_of(lesson: Lesson, text: str, waits: bool) -> str:
-    """A lesson's text as a reader gets it; ``waits``: without its results."""
+    """Return a lesson's text for readers; ``waits`` omits its results."""
     if waits:
         text = folded(text, PREDICT_FIRST.format(number=f"{lesson.number:02}"))
     return re.sub(r"<!--.*?-->\n?", "", text, flags=re.DOTALL)
 
 
 def show_started(console: Console, started: Started, asks: bool, runs: bool = False) -> None:
-    """Where the learner's file is, what to fill in and how to go on. ``asks``: there are questions to answer before
-    the run; ``runs``: the caller runs it, and has keys for the rest."""
+    """Print where the learner's file is, what to fill in and the next command. ``asks``: there are questions to answer
+    before the run; ``runs``: the caller runs the kernel and has keys for the other commands."""
     lesson, number = started.lesson, f"{started.lesson.number:02}"
     console.print(Text.assemble((f"Lesson {number}  ", "lesson"), (lesson.title, "bold")))
     made = "made from the stub" if started.created else "is already there, kept as it is"
@@ -152,7 +152,7 @@ def show_started(console: Console, started: Started, asks: bool, runs: bool = Fa
 
 
 def show_reset(console: Console, lesson: Lesson, reset: Reset) -> None:
-    """That the stub is back, and where the old file went."""
+    """Report that the stub is restored, and the backup of the old file."""
     console.print(Text.assemble((shown(reset.path), "command"), "  is the stub again"), soft_wrap=True)
     if reset.backup:
         console.print(Text.assemble("Your old file is kept as ", (shown(reset.backup), "command")), soft_wrap=True)
@@ -162,7 +162,7 @@ def show_reset(console: Console, lesson: Lesson, reset: Reset) -> None:
 
 
 def show_restored(console: Console, files: Sequence[Reset]) -> None:
-    """Which files are as they came, and where the old ones went."""
+    """Report the restored files and the backups of the old ones."""
     for file in files:
         line = Text.assemble((shown(file.path), "command"), "  is as it came")
         if file.backup:
@@ -173,7 +173,8 @@ def show_restored(console: Console, files: Sequence[Reset]) -> None:
 
 
 def show_init(console: Console, course: Course, here: bool, repository: str) -> None:
-    """What the new course folder holds and how to begin. ``repository``: what came of making it one, if asked for."""
+    """Print what the new course folder holds and how to begin. ``repository`` is the result of creating a git
+    repository, if requested."""
     count = len(course.names)
     folder = shown(course.root)
     console.print(
@@ -188,7 +189,7 @@ def show_init(console: Console, course: Course, here: bool, repository: str) -> 
 
 
 def show_editor_files(console: Console, files: Sequence[Path]) -> None:
-    """Which files for editors are new."""
+    """List the new files for editors."""
     for path in files:
         console.print(Text.assemble((shown(path), "command"), "  written"), soft_wrap=True)
 
@@ -196,7 +197,7 @@ def show_editor_files(console: Console, files: Sequence[Path]) -> None:
 def show_todos(
     console: Console, lesson: Lesson, marks: Sequence[TodoMark], progress: Progress, still_open: Sequence[int] = ()
 ) -> None:
-    """The lesson's TODOs, which of them are open, and how many of their hints were seen."""
+    """Print the lesson's TODOs, which of them are open, and how many of their hints were shown."""
     number = f"{lesson.number:02}"
     if not lesson.todos:
         console.print(f"Lesson {number} has no hints; its text: gemm-lessons read {number}")
@@ -219,7 +220,7 @@ def show_todos(
 
 
 def show_hint(console: Console, lesson: Lesson, rung: Rung, steps: bool = True) -> None:
-    """One hint; ``steps``: and how to go on."""
+    """Print one hint; with ``steps`` also the next command."""
     hints = lesson.todos[rung.todo - 1].hints
     title = f"TODO({rung.todo}), hint {rung.level} of {len(hints)}"
     if rung.mark:
@@ -234,7 +235,7 @@ def show_hint(console: Console, lesson: Lesson, rung: Rung, steps: bool = True) 
 
 
 def show_export(console: Console, exported: Exported) -> None:
-    """What was written, what was kept, and how to build it."""
+    """Print the files written, the backups, and how to build the program."""
     lesson, folder = exported.lesson, shown(exported.folder)
     console.print(Text.assemble((f"Lesson {lesson.number:02}  ", "lesson"), (lesson.title, "bold")))
     names = ", ".join(str(file.relative_to(exported.folder)) for file in exported.files)
@@ -248,11 +249,11 @@ def show_export(console: Console, exported: Exported) -> None:
 
 
 def show_doctor(console: Console, checks: Sequence[Check]) -> None:
-    """What was found, what is missing and what to do about it."""
+    """Print the components found, those missing, and the remedies."""
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column(no_wrap=True)
     table.add_column(no_wrap=True)
-    table.add_column(overflow="fold")  # paths must stay whole
+    table.add_column(overflow="fold")  # paths must not be wrapped
     style = {"found": "good", "missing": "bad", "optional": "quiet"}
     for check in checks:
         detail = Text(check.detail)
@@ -263,7 +264,7 @@ def show_doctor(console: Console, checks: Sequence[Check]) -> None:
 
 
 def todo_table(marks: Sequence[TodoMark]) -> Table:
-    """Line, number and text of each TODO."""
+    """Return a table with line, number and text of each TODO."""
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
     for mark in marks:
         table.add_row(Text(f"line {mark.line}", style="quiet"), Text(f"TODO({mark.number})", style="lesson"), mark.text)
@@ -271,15 +272,15 @@ def todo_table(marks: Sequence[TodoMark]) -> Table:
 
 
 def step(console: Console, when: str, command: str) -> None:
-    """One line that says which command comes next; two on a terminal that is too narrow for one."""
+    """Print the next command on one line, or on two if the terminal is too narrow."""
     narrow = console.is_terminal and len(when) + 2 + len(command) > console.width
     gap = ":\n  " if narrow else ": "
     console.print(Text.assemble((f"{when}{gap}", "quiet"), (command, "command")), soft_wrap=True)
 
 
 def show_error(console: Console, message: str, prefix: str = "error") -> None:
-    """One message on stderr: one line for scripts. A terminal breaks it between words, and before a command that
-    ends it, which is there to be copied."""
+    """Print one message on stderr, on one line for scripts. On a terminal it wraps between words, and before a command
+    at its end, so that the command can be copied."""
     command = ""
     if console.is_terminal and len(prefix) + 2 + len(message) > console.width and COMMAND in message:
         message, _, command = message.rpartition(COMMAND)
@@ -290,5 +291,5 @@ def show_error(console: Console, message: str, prefix: str = "error") -> None:
 
 
 def show_note(console: Console, message: str) -> None:
-    """One line that matters little, on stderr."""
+    """Print one dimmed line on stderr."""
     console.print(Text(f"note: {message}", style="quiet"), soft_wrap=True)

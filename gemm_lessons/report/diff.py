@@ -1,4 +1,4 @@
-"""Two kernel files, line by line: what is only in the one, what is only in the other."""
+"""Show the difference of two kernel files, line by line."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from rich.text import Text
 
 from gemm_lessons.report.console import page
 
-Side = tuple[str, str]  # what it is called, and its text
+Side = tuple[str, str]  # title and text
 STYLE = {"-": "bad", "+": "good", "@": "lesson"}
 
 
 def show_diff(console: Console, mine: Side, other: Side) -> None:
-    """All of it, through the pager where it is long."""
+    """Print the difference, through the pager if it is long."""
     lines = diff_lines(mine, other)
     if console.is_terminal:
         page(console, Group(*lines))
@@ -24,9 +24,9 @@ def show_diff(console: Console, mine: Side, other: Side) -> None:
 
 
 def diff_lines(mine: Side, other: Side) -> list[Text]:
-    """A unified difference; blanks at the ends of lines do not count."""
+    """Return a unified diff that ignores trailing blanks."""
     before, after = ([line.rstrip() for line in text.splitlines()] for _, text in (mine, other))
-    found = list(difflib.unified_diff(before, after, lineterm=""))[2:]  # without its two headings
+    found = list(difflib.unified_diff(before, after, lineterm=""))[2:]  # without the two header lines
     heading = [Text(f"- {mine[0]}", style="bad"), Text(f"+ {other[0]}", style="good"), Text("")]
     if not found:
         return [*heading, Text("They are the same, line by line.", style="quiet")]

@@ -1,10 +1,10 @@
-"""A drawing of characters as SVG: its lines as strokes, its arrows with heads, its words as text where they stand.
+"""Convert an ASCII drawing to SVG: lines become strokes, arrows get heads, words stay text at their position.
 
     +-----+         `-`, `+`, `<`, `v` and the like are strokes only as parts of lines: `k0 += BK`, `M - 1`, `a->b`
     |  B  |---->    and `0-3` stay words. Box-drawing characters are strokes by their Unicode names, `##` is a filled
     +-----+         area, and all else is text.
 
-Colours are the page's own (``site.css``), so it follows light and dark; it shrinks to the width of a phone.
+It uses the page's colours (``site.css``), so it follows light and dark mode; it shrinks to the width of a phone.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from itertools import groupby
 
 from gemm_lessons.engine.records.frozen import dataclass
 
-WIDE, HIGH = 8, 17  # a character, in pixels
-BASE = 12.5  # of the letters, below the top of their row
+WIDE, HIGH = 8, 17  # pixels of a character
+BASE = 12.5  # pixels from the top of a row to the baseline
 STEP = {"u": (-1, 0), "d": (1, 0), "l": (0, -1), "r": (0, 1)}
 FACING = {"u": "d", "d": "u", "l": "r", "r": "l"}
 HEADS = {"<": "l", ">": "r", "^": "u", "v": "d"}
@@ -30,7 +30,7 @@ Cell = tuple[int, int]  # row, column
 
 @dataclass(frozen=True)
 class Strokes:
-    """What is drawn, by cell: the arms of lines (of ``u d l r``), where heads point, slopes, and filled areas."""
+    """Strokes by cell: arms of lines (of ``u d l r``), directions of arrow heads, slopes, and filled areas."""
 
     lines: dict[Cell, str]
     heads: dict[Cell, str]
@@ -42,12 +42,12 @@ class Strokes:
 
 
 def rows_of(text: str) -> list[str]:
-    """The drawing's rows, without the margin that all of them have."""
+    """Return the drawing's rows without their common margin."""
     return textwrap.dedent(text.expandtabs()).strip("\n").split("\n")
 
 
 def strokes(rows: list[str]) -> Strokes:
-    """Find the lines of a drawing."""
+    """Find the strokes of a drawing."""
     at = {(y, x): char for y, row in enumerate(rows) for x, char in enumerate(row) if char != " "}
     lines = {cell: "ud" if char == "|" else _box(char) for cell, char in at.items() if char == "|" or _box(char)}
     heads: dict[Cell, str] = {}
@@ -71,7 +71,7 @@ def strokes(rows: list[str]) -> Strokes:
 
 
 def drawing(text: str) -> str:
-    """The drawing as an SVG element. Its words are also what is read aloud."""
+    """Return the drawing as an SVG element. Screen readers get its words."""
     rows = rows_of(text)
     found = strokes(rows)
     words = list(_words(rows, found))
@@ -90,7 +90,7 @@ def drawing(text: str) -> str:
 
 
 def _box(char: str) -> str:
-    """The arms of a box-drawing character."""
+    """Return the arms of a box-drawing character."""
     name = unicodedata.name(char, "")
     if not name.startswith("BOX DRAWINGS") or "DIAGONAL" in name:
         return ""
@@ -98,14 +98,14 @@ def _box(char: str) -> str:
 
 
 def _is_line(row: str, run: re.Match[str]) -> bool:
-    """Whether dashes are a line, and not a minus, a range, C's arrow, ``i--`` or an option of a command."""
+    """Return whether dashes are a line, and not a minus, a range, C's arrow, ``i--`` or a command's option."""
     before, after = row[: run.start()][-1:], row[run.end() :][:1]
     hangs, holds = bool(re.match(r"[\w)\]]", before)), bool(re.match(r"\w", after))
     if run[0] == "-":
         return (before == "+" and not holds) or (after == "+" and not hangs)
     if run[0] in ("->", "<-"):
         return not (hangs and holds)
-    if run[0] == "--" and holds:  # a line goes on behind its words: --NVRTC-->
+    if run[0] == "--" and holds:  # a line continues after its label: --NVRTC-->
         return not hangs and bool(re.match(r"\w(?:[\w ]*\w)?--", row[run.end() :]))
     return run[0] != "--" or not hangs or bool(re.match(r"[|+]", after))
 
@@ -115,7 +115,7 @@ def _to(cell: Cell, arm: str) -> Cell:
 
 
 def _met(lines: dict[Cell, str], cell: Cell, arms: str) -> str:
-    """Those of ``arms`` where the neighbour's line comes towards this cell."""
+    """Return those of ``arms`` at which the neighbour has an arm towards this cell."""
     return "".join(arm for arm in arms if FACING[arm] in lines.get(_to(cell, arm), ""))
 
 
@@ -125,7 +125,7 @@ def _goes_on(at: dict[Cell, str], y: int, x: int) -> bool:
 
 
 def _segments(found: Strokes) -> Iterator[tuple[float, float, float, float]]:
-    """The lines from end to end: what meets in one row or column is one stroke."""
+    """Yield the line segments, with connected cells of one row or column merged into one stroke."""
     across = {(y, 2 * x + (arm == "r")) for (y, x), arms in found.lines.items() for arm in arms if arm in "lr"}
     down = {(x, 2 * y + (arm == "d")) for (y, x), arms in found.lines.items() for arm in arms if arm in "ud"}
     for y, begin, end in _runs(across):
@@ -138,14 +138,14 @@ def _segments(found: Strokes) -> Iterator[tuple[float, float, float, float]]:
 
 
 def _runs(halves: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int, int]]:
-    """(line, first, one past the last) of each run without a gap."""
+    """Yield (line, first, one past the last) of each run without a gap."""
     for (line, _), group in groupby(enumerate(sorted(halves)), lambda it: (it[1][0], it[1][1] - it[0])):
         run = [half for _, (_, half) in group]
         yield line, run[0], run[-1] + 1
 
 
 def _head(found: Strokes, cell: Cell, to: str) -> str:
-    """A triangle at the far edge of its cell, or on the line behind it."""
+    """Return a triangle at the far edge of its cell, or at the line beyond it."""
     (down, right), (y, x) = STEP[to], cell
     crossing = "ud" if to in "lr" else "lr"
     reach = 1.0 if set(crossing) & set(found.lines.get(_to(cell, to), "")) else 0.5
@@ -158,7 +158,7 @@ def _head(found: Strokes, cell: Cell, to: str) -> str:
 
 
 def _areas(found: Strokes) -> str:
-    """Filled areas, each as far as the lines around it."""
+    """Return the filled areas, each extended to the surrounding lines."""
     parts = []
     for y, begin, end in _runs(found.fills):
         left, right = (0.5 * ((y, it) in found.lines) for it in (begin - 1, end))
@@ -171,7 +171,7 @@ def _areas(found: Strokes) -> str:
 
 
 def _words(rows: list[str], found: Strokes) -> Iterator[tuple[Cell, str]]:
-    """What is not drawn, by its place: words with single blanks between them stay together."""
+    """Yield the remaining text by position; words separated by single blanks stay together."""
     for y, row in enumerate(rows):
         rest = "".join(" " if (y, x) in found else char for x, char in enumerate(row))
         yield from (((y, run.start()), run[0]) for run in re.finditer(r"\S+(?: \S+)*", rest))

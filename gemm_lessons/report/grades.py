@@ -1,8 +1,8 @@
-"""What grading shows: a page for the teacher, and a report for each student.
+"""Write the results of grading: a page for the teacher, and a report for each student.
 
     Gradebook, pairs --write_pages--> OUT/index.html, OUT/reports/STUDENT/report.{html,md,json}
 
-The teacher's page is one file that needs nothing else: no network, no script but the one in it, which sorts tables.
+The teacher's page is one self-contained file: no network, and only an inline script that sorts tables.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ MOST_PAIRS = 50
 
 
 def write_pages(book: Gradebook, out: Path, pairs: Sequence[Alike] | None = None) -> list[Path]:
-    """Write all pages, the teacher's first; ``pairs`` is None where nobody compared. Raises ``WriteError``."""
+    """Write all pages, the teacher's first. ``pairs`` is None without a comparison. Raises ``WriteError``."""
     made = [write_text(out / "index.html", class_page(book, pairs))]
     for row in book.rows:
         report, folder = student_report(book, row), out / "reports" / row.student.folder
@@ -45,7 +45,7 @@ def write_pages(book: Gradebook, out: Path, pairs: Sequence[Alike] | None = None
 
 
 def class_page(book: Gradebook, pairs: Sequence[Alike] | None = None) -> str:
-    """The teacher's page."""
+    """Return the teacher's page."""
     style, script = asset("site.css") + asset("grades.css"), asset("sort.js")
     titles = {lesson: _title(lesson) for lesson in book.lessons}
     return rendered(
@@ -96,7 +96,7 @@ def _figures(book: Gradebook) -> Sequence[tuple[str, str]]:
 
 
 def _troubles(book: Gradebook) -> Iterator[tuple[str, str, str, str]]:
-    """What a person has to look at: student, lesson, what, why."""
+    """Yield the cases for manual review: student, lesson, status, reason."""
     for row in book.rows:
         who = one_line(row.student.id)
         for remark in row.student.remarks:
@@ -109,7 +109,7 @@ def _troubles(book: Gradebook) -> Iterator[tuple[str, str, str, str]]:
 
 
 def _lessons(book: Gradebook) -> Iterator[tuple[str, str, str, str]]:
-    """Each lesson: title, bar, mean, what it is worth."""
+    """Yield for each lesson: title, bar, mean, maximum points."""
     for i, (lesson, worth) in enumerate(zip(book.lessons, book.out_of, strict=True)):
         grades = [row.grades[i] for row in book.rows]
         states = [reached(grade) for grade in grades]
@@ -149,6 +149,6 @@ def _pair(pair: Alike) -> dict[str, Any]:
 
 
 def _code(text: str) -> str:
-    """A line of code with the white space that it begins with."""
+    """Return a line of code as HTML that keeps its indentation."""
     inside = text.lstrip(" \t")
     return " " * min(40, len(text.expandtabs(4)) - len(inside.expandtabs(4))) + one_line(inside)

@@ -1,4 +1,4 @@
-"""A grading run in the terminal: how far it is and when it will end, then the class at a glance."""
+"""Show a grading run in the terminal: progress with its estimated end, then a summary of the class."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from gemm_lessons.grading.escaping import amount, one_line
 from gemm_lessons.grading.gradebook import Gradebook, GradebookRow
 from gemm_lessons.grading.results import Grade
 
-EVERY_S = 30.0  # between two lines where there is no terminal
-ALL_ROWS = 40  # students that are listed one by one; of a larger class, those that somebody has to look at
+EVERY_S = 30.0  # seconds between two progress lines without a terminal
+ALL_ROWS = 40  # maximum class size that is listed in full; of a larger class, only the cases for manual review
 TENTHS = 10
 BAR = 40  # columns
-UNBOUNDED = 1000  # columns: how wide a table would like to be
+UNBOUNDED = 1000  # columns: preferred width of a table
 LONGEST_NAME = 24
 
-# One letter says what came of a kernel; where there are colours they say it, too.
+# One letter for the outcome of a kernel, coloured if the terminal has colours.
 MARKS = {
     "passed": ("+", "good", "passed"),
     "gate_missed": ("g", "doubt", "gate missed"),
@@ -45,8 +45,7 @@ MARKS = {
 
 
 class Ahead:
-    """Progress with the estimated end: a bar on a terminal, a line now and then elsewhere. Call it as
-    ``classroom.Tell``."""
+    """Progress with the estimated end: a bar on a terminal, else occasional lines. Call it as ``classroom.Tell``."""
 
     def __init__(self, console: Console, total: int, kept: int) -> None:
         self._console, self._kept, self._done = console, kept, kept
@@ -59,7 +58,7 @@ class Ahead:
         self._task = self._bar.add_task("", total=total)
 
     def __call__(self, done: int, total: int) -> None:
-        """So many grades are there."""
+        """Show that ``done`` of ``total`` grades are done."""
         self._done = done
         self._bar.update(self._task, completed=done, total=total)
         now = time.monotonic()
@@ -93,7 +92,7 @@ def _duration(seconds: float) -> str:
 
 
 def show_start(console: Console, classroom: Classroom, kept: int) -> None:
-    """What is going to be judged."""
+    """Print what is going to be judged."""
     it = classroom.assignment
     students, total = len(it.submissions.students), len(classroom.mine)
     lessons = f"{len(it.lessons)} lesson{'s'[: len(it.lessons) != 1]}"
@@ -104,13 +103,13 @@ def show_start(console: Console, classroom: Classroom, kept: int) -> None:
 
 
 def show_remarks(console: Console, remarks: Sequence[str]) -> None:
-    """What the teacher should know about the submissions as a whole."""
+    """Print the remarks about the submissions as a whole."""
     for remark in remarks:
         console.print(Text(one_line(remark), style="doubt"), soft_wrap=True)
 
 
 def show_class(console: Console, book: Gradebook, written: Sequence[str]) -> None:
-    """Each lesson's outcomes, the distribution of points, and the students: all of a small class."""
+    """Print each lesson's outcomes, the distribution of points, and the students; of a large class only some."""
     rows = book.rows
     wide = _lessons(book)
     fits = Measurement.get(console, console.options.update(max_width=UNBOUNDED), wide).maximum <= console.width
@@ -167,7 +166,7 @@ def _lessons(book: Gradebook, short: bool = False) -> Table:
 
 
 def _distribution(book: Gradebook) -> Table:
-    """Students by tenths of the points."""
+    """Return the number of students by tenths of the points."""
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column(justify="right")
     table.add_column(justify="right")
@@ -196,7 +195,7 @@ def _students(book: Gradebook, rows: Sequence[GradebookRow]) -> Table:
 
 
 def show_again(console: Console, before: Grade | None, now: Grade) -> None:
-    """One case, judged again: what came of it, and whether it is what came of it before."""
+    """Print the result of a case that was judged again, and whether it equals the earlier one."""
     console.print(Text(f"{one_line(now.student)}, lesson {now.lesson}, {now.file or 'no file'}", style="bold"))
     console.print(Text(f"seed {now.case.seed}; counted on {_shapes(now.case.count_shapes)}; "
                        f"checked on {_shapes(now.case.check_shapes)}", style="quiet"))  # fmt: skip
@@ -224,7 +223,7 @@ def _shapes(shapes: Sequence[tuple[int, int, int]]) -> str:
 
 
 def written_lines(paths: Sequence[object]) -> list[str]:
-    """Where things lie, for the last lines."""
+    """Return the lines that name the written files."""
     from pathlib import Path
 
     return [f"written: {shown(Path(str(path)))}" for path in paths]

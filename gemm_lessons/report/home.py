@@ -1,4 +1,4 @@
-"""``gemm-lessons`` alone: where the learner stands, the next step, three commands."""
+"""``gemm-lessons`` alone: show the current lesson, the next step, and three commands."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from gemm_lessons.course.folder import shown
 from gemm_lessons.course.position import Standing
 from gemm_lessons.report.course import step, tried
 
-Command = tuple[str, str]  # what to type, and what it does
+Command = tuple[str, str]  # command and description
 
 
 def show_home(console: Console, at: Standing) -> None:
-    """Where the learner stands. Outside of a course folder, how to get one."""
+    """Print the learner's progress; outside of a course folder, how to create one."""
     lessons = len(at.course.names)
     if at.course.packaged:
         console.print(Text.assemble(("gemm-lessons", "bold"), f"  {lessons} lessons; there is no course folder here"))
@@ -46,7 +46,7 @@ def show_home(console: Console, at: Standing) -> None:
 
 
 def _advice(at: Standing) -> tuple[Text, Sequence[Command]]:
-    """The next step, and three commands for it."""
+    """Return the next step and three commands for it."""
     lesson = at.lesson
     if at.course.packaged:
         return _next("make a folder of your own to work in"), (

@@ -1,7 +1,7 @@
-"""What the terminal would show, as HTML: the same reports, printed to a console that keeps what it is given.
+"""Render the terminal's reports as HTML, through a console that records what is printed to it.
 
-Tables become tables, texts become lines, colours stay. No colour but the theme's is named: what is plain has the page's
-own, light or dark.
+Tables become HTML tables, texts become lines, and colours are kept. Only the theme's colours are set; plain text has
+the colour of the page, light or dark.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from rich.text import Text
 
 from gemm_lessons.report.console import THEME
 
-WIDE = 200  # columns: tables have all their headers, the page breaks lines itself
-# Of the 8 colours of a terminal, those that the theme has, readable on white and on black.
+WIDE = 200  # columns: tables have full headers, and the page wraps lines
+# The terminal colours of the theme, in shades readable on white and on black.
 MIDDLE = (127, 127, 127)
 ANSI = [MIDDLE, (214, 51, 57), (35, 134, 54), (176, 124, 0), MIDDLE, MIDDLE, (14, 130, 150), MIDDLE]
 COLOURS = TerminalTheme((255, 255, 255), (0, 0, 0), ANSI)
@@ -29,7 +29,7 @@ CELL = "border: none; vertical-align: top"
 
 
 class HtmlConsole(Console):
-    """Print reports to it, then take ``html``."""
+    """A console that records reports; ``html`` returns them."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -39,12 +39,12 @@ class HtmlConsole(Console):
         self._parts: list[str] = []
 
     def print(self, *objects: Any, **_: Any) -> None:
-        """Keep the objects, each as a block; nothing is an empty line."""
+        """Record each object as a block; without objects, an empty line."""
         self._parts += [self._block(it) for it in objects] or ["<div>&nbsp;</div>"]
 
     @property
     def html(self) -> str:
-        """All that was printed, in one element."""
+        """Everything printed so far, in one element."""
         body = "\n".join(self._parts)
         style = "font-family: var(--jp-code-font-family, monospace); font-size: 13px; line-height: 1.4"
         return f'<div class="gemm-lessons" style="{style}">\n{body}\n</div>'
@@ -78,7 +78,7 @@ class HtmlConsole(Console):
         return f'<{tag} style="padding: 0 {gap}ch 0 0; {CELL}; {LINE}; text-align: {side}">{inside}</{tag}>'
 
     def _inline(self, it: RenderableType) -> str:
-        """A text with its colours; anything else as the terminal would show it."""
+        """Return a text with its colours; any other object as the terminal shows it."""
         if isinstance(it, str):
             return escape(it)
         if not isinstance(it, Text):

@@ -1,4 +1,4 @@
-"""The outcome of ``inspect`` as the user sees it."""
+"""Show the outcome of ``inspect``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from gemm_lessons.running.outcome import Row
 
 
 def show_inspection(console: Console, result: Inspection) -> None:
-    """Headline, faults and findings, counters, bank conflicts by line."""
+    """Print headline, faults and findings, counters, and bank conflicts by line."""
     request = result.request
     launch = request.grid
     console.print(Text(f"{request.entry} in {request.path}", style="bold"))
@@ -43,7 +43,7 @@ def show_inspection(console: Console, result: Inspection) -> None:
         values = ", ".join(map(str, values_of(array))) + (", ..." if array.size > SHOWN else "")
         console.print(Text(f"{name} = {values}"))
     resources = result.compiled.resources
-    registers = f"{resources.registers} registers, " if resources.registers else ""  # ptxas alone knows
+    registers = f"{resources.registers} registers, " if resources.registers else ""  # only ptxas reports this
     console.print(Text(f"{registers}{resources.shared_bytes:,} bytes of static shared memory", style="quiet"))
     show_findings(console, row)
     if launched.printed is not None:
@@ -94,7 +94,7 @@ def _times(sizes: tuple[int, int, int]) -> str:
 
 
 def show_opcodes(console: Console, known: Mapping[str, str], missing: Sequence[str]) -> None:
-    """The opcode table, and what is not in it."""
+    """Print the supported opcodes and the missing ones."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="quiet")
     table.add_column("opcode", no_wrap=True)
     table.add_column("forms that run")

@@ -1,4 +1,4 @@
-"""Places in files as links (OSC 8), in terminals that are known to have them; elsewhere they are plain text."""
+"""Link to places in files (OSC 8) in terminals that are known to support it; elsewhere use plain text."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from rich.style import Style
 PROGRAMS = ("vscode", "iTerm.app", "WezTerm", "ghostty", "Hyper", "rio", "Tabby")  # TERM_PROGRAM
 VARIABLES = ("KITTY_WINDOW_ID", "WT_SESSION", "KONSOLE_VERSION", "DOMTERM", "ALACRITTY_WINDOW_ID")
 TERMS = ("xterm-kitty", "alacritty", "foot", "xterm-ghostty")
-VTE = 5000  # GNOME's terminal and its relatives, since 0.50: earlier ones crashed
+VTE = 5000  # VTE (GNOME Terminal and others) since 0.50: earlier versions crashed
 
 
 def link(console: Console, path: str, line: int | None = None, column: int | None = None) -> Style:
-    """The style of a text that leads to a place: no style at all where there is no terminal that follows links."""
+    """Return the style of a text that links to a place; an empty style if the terminal has no links."""
     if not console.is_terminal or console.no_color or not has_links(os.environ):
         return Style()
     return Style(link=url(path, line, column, os.environ))
 
 
 def has_links(environment: Mapping[str, str]) -> bool:
-    """Whether the terminal is one of those that follow links. ``FORCE_HYPERLINK`` decides, where it is set."""
+    """Return whether the terminal supports links. ``FORCE_HYPERLINK`` overrides this if it is set."""
     forced = environment.get("FORCE_HYPERLINK")
     if forced:
         return forced != "0"
@@ -39,12 +39,12 @@ def has_links(environment: Mapping[str, str]) -> bool:
 
 
 def url(path: str, line: int | None, column: int | None, environment: Mapping[str, str]) -> str:
-    """VS Code opens its own scheme at the line, kitty looks for the line behind a ``#``; others get the file."""
+    """Return the URL of a place: VS Code's own scheme with the line, for kitty the line after ``#``, else the file."""
     full = Path(os.path.abspath(path))
     if environment.get("TERM_PROGRAM") == "vscode":
         return f"vscode://file{full}" + (f":{line}" if line else "") + (f":{column}" if line and column else "")
     place = full.as_uri().removeprefix("file://")
-    import socket  # for these links alone
+    import socket  # only for these links
 
     return f"file://{socket.gethostname()}{place}" + (f"#{line}" if line and _is_kitty(environment) else "")
 

@@ -1,8 +1,8 @@
-"""A page of pictures: one HTML file that needs nothing else. ``assets/view.*`` draw what ``record`` holds.
+"""A page of pictures: one self-contained HTML file. ``assets/view.*`` draw the content of ``record``.
 
     View --record--> JSON in the page --view.js--> the DOM
 
-The record decides everything that is shown: numbers, names, colours' meanings. The script only lays it out.
+The record holds everything that is shown: numbers, names, the meanings of colours. The script only lays it out.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from gemm_lessons.view.banks import bank_map
 from gemm_lessons.view.record import Side, View
 from gemm_lessons.view.timeline import SHOWN, Timeline
 
-PICTURES = 4  # of one line, in each memory
-# The counters whose heat can be chosen, in this order, by their short names.
+PICTURES = 4  # requests of one line in each memory
+# The counters that the heat map can show, in this order, by their short names.
 HEAT = (
     "shared_wavefronts",
     "global_load_sectors",
@@ -67,7 +67,7 @@ JSON = Mapping[str, Any]
 
 
 def page_of(view: View) -> str:
-    """The whole page as text."""
+    """Return the whole page as text."""
     lesson = view.outcome.lesson
     parts = {
         "TITLE": html.escape(f"{lesson.number:02} {lesson.title}"),
@@ -82,7 +82,7 @@ def page_of(view: View) -> str:
 
 
 def record(view: View) -> JSON:
-    """Everything that the page shows."""
+    """Return everything that the page shows."""
     outcome, row = view.outcome, view.outcome.kernel
     columns = columns_of(measured=False)
     lesson, verdict = outcome.lesson, row.verdict
@@ -189,7 +189,7 @@ def _side(side: Side) -> JSON:
 
 
 def _requests(requests: Sequence[Request]) -> JSON:
-    """The first few of each memory; ``more`` others look different still."""
+    """Return the first few requests of each memory; ``more`` counts the other distinct ones."""
     shown = [it for space in ("shared", "global") for it in [r for r in requests if r.space == space][:PICTURES]]
     return {"more": len(requests) - len(shown), "shown": [_request(it) for it in shown]}
 
@@ -223,7 +223,7 @@ def _request(it: Request) -> JSON:
 
 
 def _runs(runs: Sequence[Sequence[tuple[int, int]]]) -> JSON:
-    """Rows as numbers of different rows: most have the same owners as a neighbour."""
+    """Encode rows as indices of distinct rows, since most rows have the same owners as a neighbour."""
     different = list(dict.fromkeys(tuple(line) for line in runs))
     number = {line: i for i, line in enumerate(different)}
     return {

@@ -1,7 +1,7 @@
-"""Pictures of a benchmark: speed over size, share of cuBLAS, and a roofline with every lesson as a point.
+"""Plot a benchmark: speed over size, fraction of cuBLAS, and a roofline with every lesson as a point.
 
-Drawn with matplotlib, an optional extra: scales, ticks, text metrics and three file formats are its trade, and what we
-would write instead is more code than all of this module. Nothing else imports it.
+It uses matplotlib, an optional extra, for scales, ticks, text metrics and three file formats; our own code for these
+would be longer than this module. No other module imports matplotlib.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 FORMATS = (".svg", ".png", ".pdf")
 INK, FAINT, GRID = "#222222", "#777777", "#e6e6e6"
 GREEN = "#5a8f00"  # cuBLAS
-# Lessons from first to last: one hue sequence from violet over blue and green to red, dark enough on white.
+# Lessons from first to last: hues from violet through blue and green to red, dark enough on white.
 HUES = ("#5e3c99", "#3f5fb0", "#2b83ba", "#1a9e96", "#4d9f3c", "#b59a00", "#e07b00", "#d7301f")
 STYLE: Any = {
     "font.family": "sans-serif",
-    "font.sans-serif": ["DejaVu Sans"],  # comes with matplotlib: the same picture everywhere
+    "font.sans-serif": ["DejaVu Sans"],  # part of matplotlib, so the picture is the same on every machine
     "font.size": 10,
     "axes.edgecolor": FAINT,
     "axes.labelcolor": INK,
@@ -44,12 +44,12 @@ STYLE: Any = {
     "xtick.color": FAINT,
     "ytick.color": FAINT,
     "text.color": INK,
-    "svg.hashsalt": "gemm-lessons",  # the same file for the same points
+    "svg.hashsalt": "gemm-lessons",  # makes the file reproducible
 }
 
 
 def need_matplotlib(path: Path) -> None:
-    """Raises ``CommandError`` for a file name that cannot be drawn, ``KitError`` when matplotlib is missing."""
+    """Raise ``CommandError`` for an unsupported file format, ``KitError`` if matplotlib is missing."""
     if path.suffix.lower() not in FORMATS:
         raise CommandError(f"--plot {path}: name a file that ends in {', '.join(FORMATS)}")
     if importlib.util.find_spec("matplotlib") is None:
@@ -57,9 +57,9 @@ def need_matplotlib(path: Path) -> None:
 
 
 def draw(points: Sequence[Point], path: Path, gpu: GpuSpec | None) -> None:
-    """Draw the points into a file; its ending names the format. ``gpu`` gives the roofs, None leaves them out.
+    """Draw the points into a file whose suffix decides the format. ``gpu`` gives the roofs; None omits them.
 
-    Raises ``WriteError``, and ``CommandError`` when there is nothing to draw.
+    Raises ``WriteError``, and ``CommandError`` if there is nothing to draw.
     """
     if not points:
         raise CommandError("there is nothing to plot: no lesson could be measured or estimated")
@@ -75,7 +75,7 @@ def draw(points: Sequence[Point], path: Path, gpu: GpuSpec | None) -> None:
 
 
 def figure_of(points: Sequence[Point], gpu: GpuSpec | None) -> Figure:
-    """The picture: two panels over shapes on the left, the roofline on the right."""
+    """Return the figure: two panels over shapes on the left, the roofline on the right."""
     from matplotlib import rc_context
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure as Canvas
@@ -106,13 +106,13 @@ def _square(points: Sequence[Point]) -> bool:
 
 
 def _places(points: Sequence[Point]) -> dict[Shape, float]:
-    """Where shapes stand on the axis, from left to right: squares at their size, others one after the other."""
+    """Return the positions of shapes on the axis: squares at their size, other shapes one after the other."""
     shapes = list(dict.fromkeys(point.shape for point in points))
     return {it: it.m for it in sorted(shapes)} if _square(points) else {it: i + 1 for i, it in enumerate(shapes)}
 
 
 def _around(crowd: Sequence[float], gap: float) -> list[float]:
-    """One name where it would be; several ``gap`` apart around their middle."""
+    """Return the positions of a group of names: a single one unchanged, several ``gap`` apart around their mean."""
     if len(crowd) == 1:
         return list(crowd)
     return [fmean(crowd) + (i - (len(crowd) - 1) / 2) * gap for i in range(len(crowd))]
@@ -127,7 +127,7 @@ def _colours(points: Sequence[Point]) -> dict[str, Any]:
 
 
 def _lines(axes: Any, points: Sequence[Point], colours: Mapping[str, Any], value: Any) -> None:
-    """One line per series, its name at the right end; names are pushed apart where they would overlap."""
+    """Draw one line per series with its name at the right end; names that would overlap are moved apart."""
     ends = []
     at, square = _places(points), _square(points)
     for name, colour in colours.items():
@@ -157,7 +157,7 @@ def _lines(axes: Any, points: Sequence[Point], colours: Mapping[str, Any], value
 
 
 def _name_ends(axes: Any, ends: Sequence[tuple[float, float, str, Any]]) -> None:
-    axes.figure.canvas.draw()  # fixes the scales, so that positions on the page are known
+    axes.figure.canvas.draw()  # fixes the scales, so that pixel positions are known
     low, high = (axes.transAxes.transform((0, at))[1] for at in (0, 1))
     ordered = sorted(ends)
     at = [axes.transData.transform((x, y))[1] for y, x, _, _ in ordered]
@@ -172,8 +172,8 @@ def _name_ends(axes: Any, ends: Sequence[tuple[float, float, str, Any]]) -> None
 
 
 def spread_out(heights: Sequence[float], gap: float, top: float) -> list[float]:
-    """Ascending heights, moved as little as needed, up or down, to be ``gap`` apart and at most ``top``."""
-    crowds: list[list[float]] = []  # neighbours that move together, around the middle of where they would be
+    """Move ascending heights up or down as little as possible, so that they are ``gap`` apart and at most ``top``."""
+    crowds: list[list[float]] = []  # neighbours that move together, centred on the mean of their original heights
     for height in heights:
         crowds.append([height])
         while len(crowds) > 1 and _around(crowds[-2], gap)[-1] + gap > _around(crowds[-1], gap)[0]:
@@ -198,7 +198,7 @@ def _speed(axes: Any, points: Sequence[Point], colours: Mapping[str, Any], gpu: 
     axes.set_ylabel("TFLOP/s, log scale")
     if gpu is not None:
         peak = gpu.fp32_flops_per_s / 1e9
-        sizes = _places(points).values()  # the line ends where the names of the others begin
+        sizes = _places(points).values()  # the line ends where the names of the other series begin
         axes.plot([min(sizes) / 1.15, max(sizes)], [peak, peak], color=FAINT, linewidth=1, linestyle=":")
         axes.annotate(
             f"fp32 peak of the data sheet, {peak / 1e3:.1f}", (0, peak), xycoords=("axes fraction", "data"),
@@ -209,7 +209,7 @@ def _speed(axes: Any, points: Sequence[Point], colours: Mapping[str, Any], gpu: 
 
 
 def _share(axes: Any, points: Sequence[Point], colours: Mapping[str, Any], gpu: GpuSpec | None) -> None:
-    """Percent of cuBLAS where it was measured, else of the data sheet's peak."""
+    """Draw percent of cuBLAS if it was measured, else percent of the data sheet's peak."""
     shares = [point for point in points if point.of_cublas is not None]
     if shares:
         axes.set_title("Share of cuBLAS in the same run")
@@ -224,7 +224,7 @@ def _share(axes: Any, points: Sequence[Point], colours: Mapping[str, Any], gpu: 
 
 
 def _roofline(axes: Any, points: Sequence[Point], colours: Mapping[str, Any], gpu: GpuSpec | None) -> None:
-    """The largest size of each lesson: operations per byte of the path to shared memory and L1, against speed."""
+    """Draw each lesson at its largest size: speed over operations per byte of the path to shared memory and L1."""
     largest = max((point.shape for point in points), key=lambda shape: shape.m * shape.n * shape.k)
     shown = [point for point in points if point.shape == largest and point.flop_per_byte]
     shown.sort(key=lambda point: point.series)
@@ -288,7 +288,7 @@ def _roofline(axes: Any, points: Sequence[Point], colours: Mapping[str, Any], gp
 
 
 def _angle(axes: Any, left: float, knee: float, slope: float) -> float:
-    """The angle of the slanted roof on the page, in degrees."""
+    """Return the angle of the slanted roof on the page, in degrees."""
     axes.figure.canvas.draw()
     (x0, y0), (x1, y1) = axes.transData.transform([(left, left * slope), (knee, knee * slope)])
     return math.degrees(math.atan2(y1 - y0, x1 - x0))

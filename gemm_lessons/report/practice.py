@@ -1,4 +1,4 @@
-"""Predict, then run: the questions, and how near the answers were. Find the bug: where it is, and what it was."""
+"""Show predictions (questions and scores) and planted bugs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gemm_lessons.report.course import step
 
 
 def show_questions(console: Console, lesson: Lesson) -> None:
-    """What the questions are about, and how one answers."""
+    """Print the topic of the questions and how to answer."""
     shape = lesson.shapes.count
     sizes = ", ".join(("M", "N", "K", *lesson.tile.defines))
     console.print(Text.assemble((f"Lesson {lesson.number:02}  ", "lesson"), (lesson.title, "bold")))
@@ -27,7 +27,7 @@ def show_questions(console: Console, lesson: Lesson) -> None:
 
 
 def show_question(console: Console, number: int, question: Question, before: Answer | None) -> None:
-    """One question, and what was answered before."""
+    """Print one question and the earlier answer."""
     console.print()
     asked = Table.grid(padding=(0, 2, 0, 0))
     asked.add_row(Text(str(number), style="lesson"), question.ask)
@@ -37,12 +37,12 @@ def show_question(console: Console, number: int, question: Question, before: Ans
 
 
 def show_refused(console: Console, why: str) -> None:
-    """Why what was typed is no answer, below it."""
+    """Print why the input is not a valid answer."""
     console.print(Padding(Text(why, style="doubt"), (0, 0, 0, 3), expand=False))
 
 
 def show_predicted(console: Console, lesson: Lesson, answered: int, asked: int) -> None:
-    """How many questions were answered, and what scores them."""
+    """Print how many questions were answered, and which run scores them."""
     number = f"{lesson.number:02}"
     console.print()
     console.print(f"{answered} of {asked} predicted. The run that passes says how near they were.")
@@ -53,7 +53,7 @@ def show_predicted(console: Console, lesson: Lesson, answered: int, asked: int) 
 
 
 def show_scores(console: Console, scores: Sequence[Score]) -> None:
-    """Each prediction beside what was counted."""
+    """Print each prediction beside the counted value."""
     right = sum(score.right for score in scores)
     console.print()
     console.print(Text.assemble(("Your predictions: ", "bold"), f"{right} of {len(scores)} right"))
@@ -72,14 +72,14 @@ def show_scores(console: Console, scores: Sequence[Score]) -> None:
 
 
 def in_words(answer: Answer) -> str:
-    """``16,384``, ``2.5``, ``the same``."""
+    """Format an answer: ``16,384``, ``2.5``, ``the same``."""
     if isinstance(answer, str):
         return answer
     return f"{answer:,.0f}" if answer == round(answer) else f"{answer:,.4g}"
 
 
 def show_bug(console: Console, lesson: Lesson, written: Reset, mended: int, bugs: int) -> None:
-    """Where the bug is, and what to do about it."""
+    """Print which file has the bug and what to do."""
     console.print(Text.assemble((shown(written.path), "command"), "  one thing in it is wrong"), soft_wrap=True)
     if written.backup:
         console.print(Text.assemble("The old one is kept as ", (shown(written.backup), "command")), soft_wrap=True)
@@ -90,7 +90,7 @@ def show_bug(console: Console, lesson: Lesson, written: Reset, mended: int, bugs
 
 
 def show_mended(console: Console, lesson: Lesson, what: str, mended: int, bugs: int) -> None:
-    """What the bug was, and how many are left."""
+    """Print what the bug was and how many bugs remain."""
     console.print()
     console.print(Text.assemble(("Mended: ", "good"), what))
     console.print(Text(f"{mended} of {bugs} bugs of this lesson", style="quiet"))

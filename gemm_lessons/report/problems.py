@@ -1,4 +1,4 @@
-"""Problems as compilers print them, one line each: ``FILE:LINE:COLUMN: SEVERITY: MESSAGE``, for editors."""
+"""Print problems in a compiler's format for editors, one per line: ``FILE:LINE:COLUMN: SEVERITY: MESSAGE``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SEVERITY = {"error": "error", "warning": "warning", "note": "info", "remark": "i
 
 
 def show_problems(console: Console, row: Row) -> None:
-    """Every problem of a kernel, where there are some."""
+    """Print every problem of a kernel."""
     lines = list(dict.fromkeys(problem_lines(row)))
     if lines:
         console.print()
@@ -24,7 +24,7 @@ def show_problems(console: Console, row: Row) -> None:
 
 
 def problem_lines(row: Row) -> Iterator[str]:
-    """The compiler's, the findings, and the verdict where no line is to blame."""
+    """Yield the compiler's messages, the findings, and the verdict if no line is responsible."""
     for found in row.diagnostics:
         yield _line(found.file, found.line, found.column, found.severity, found.message)
     findings = list(row.checked.findings)

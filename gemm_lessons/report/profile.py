@@ -1,4 +1,4 @@
-"""Hardware counters beside the simulator's."""
+"""Show hardware counters beside the simulator's."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gemm_lessons.course.folder import shown
 
 
 def show_profile(console: Console, plan: ProfilePlan, profiled: Profiled) -> None:
-    """One line for each counter: its name, the simulator's value, the GPU's; then what only a GPU tells."""
+    """Print one line per counter: name, simulator's value, GPU's value; then the counters that only a GPU has."""
     console.print(Text(f"{profiled.kernel} at {plan.shape}, one launch; the run's verdict: {profiled.verdict}"))
     table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column("counter", overflow="fold")
@@ -39,13 +39,13 @@ def show_profile(console: Console, plan: ProfilePlan, profiled: Profiled) -> Non
 
 
 def show_report_file(console: Console, plan: ProfilePlan) -> None:
-    """Where the report is, and what opens it."""
+    """Print the path of the report and the program that opens it."""
     viewer = "ncu-ui" if plan.tool == "ncu" else "nsys-ui"
     console.print(Text(f"The whole report: {viewer} {shown(plan.report)}", style="quiet"))
 
 
 def show_plan(console: Console, plan: ProfilePlan) -> None:
-    """The command alone, on one line, to copy."""
+    """Print only the command, on one line, to copy."""
     console.file.write(plan.text + "\n")
 
 

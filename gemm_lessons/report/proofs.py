@@ -1,4 +1,4 @@
-"""What ``gemm-lessons dev`` says: the files of a new lesson, and what was proven of one."""
+"""Show the output of ``gemm-lessons dev``: the files of a new lesson, and the proofs of a lesson."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gemm_lessons.report.course import step
 
 
 def show_proofs(console: Console, name: str, proofs: Sequence[Proven], every: bool) -> None:
-    """One lesson's proofs: ``every`` one of them, or their number and those that found a flaw."""
+    """Print one lesson's proofs: all of them with ``every``, else their number and those that found a flaw."""
     held = sum(proof.holds for proof in proofs)
     style = "good" if held == len(proofs) else "bad"
     console.print(Text.assemble((name, "lesson"), "  ", (f"{held} of {len(proofs)} proven", style)))
@@ -33,13 +33,13 @@ def show_proofs(console: Console, name: str, proofs: Sequence[Proven], every: bo
         console.print(Padding(table, (0, 0, 0, 2), expand=False))
     for proof in proofs:
         for flaw in proof.flaws or ():
-            console.print(Text(flaw), soft_wrap=True)  # whole, so that terminals and editors find file and line
+            console.print(Text(flaw), soft_wrap=True)  # unwrapped, so that terminals recognise file and line
     if rows:
         console.print()
 
 
 def show_checked(console: Console, lessons: int, broken: Sequence[str], skipped: Sequence[str]) -> None:
-    """The sum of a check."""
+    """Print the summary of a check."""
     if skipped:
         names = ", ".join(name[:2] for name in skipped)
         console.print(Text(f"not looked at, since they are copies without a solution: {names}", style="quiet"))
@@ -50,7 +50,7 @@ def show_checked(console: Console, lessons: int, broken: Sequence[str], skipped:
 
 
 def show_new_lesson(console: Console, directory: Path) -> None:
-    """What the new folder holds and what to do with it."""
+    """Print what the new folder holds and the next steps."""
     files = ", ".join(sorted(path.name for path in directory.iterdir()))
     console.print(Text(shown(directory), style="command"), soft_wrap=True)
     console.print(Text(f"  {files}", style="quiet"))
@@ -59,5 +59,5 @@ def show_new_lesson(console: Console, directory: Path) -> None:
 
 
 def show_filled(console: Console, path: Path) -> None:
-    """That numbers of a text were filled in."""
+    """Report that numbers of a text were filled in."""
     console.print(Text.assemble((shown(path), "command"), "  filled in"), soft_wrap=True)

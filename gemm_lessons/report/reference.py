@@ -1,4 +1,4 @@
-"""The page that documents the engine for those who call it from Python: its public names, signatures and docstrings."""
+"""Generate the reference page of the engine: its public names, signatures and docstrings."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from gemm_lessons import engine
 from gemm_lessons.engine.records.metrics import COUNTED
 
-# Every public name of the engine, in the order in which a reader meets them.
+# Every public name of the engine, in reading order.
 SECTIONS: Mapping[str, Sequence[str]] = {
     "Compile, launch, estimate": ("compile", "CompiledKernel", "simulate"),
     "What a launch returns": ("Launched", "Counters", "LineCount", "Conflict", "Finding", "Printed"),
@@ -24,13 +24,13 @@ SECTIONS: Mapping[str, Sequence[str]] = {
         "CompileError", "UnsupportedKernel", "NotCounted", "NotEstimated", "KitError", "Disagreement",
     ),
 }  # fmt: skip
-OPENED = ("CompiledKernel", "Launched", "Counters", "Finding")  # classes whose methods and properties a caller needs
+OPENED = ("CompiledKernel", "Launched", "Counters", "Finding")  # classes whose methods and properties are listed
 CONSTANTS = {"GPUS": "Data sheets of the GPUs that estimates know, as `GpuSpec`, by these names: {names}."}
-LONGEST = 100  # characters of a signature on one line
+LONGEST = 100  # maximum characters of a signature on one line
 
 
 def reference() -> str:
-    """The page as Markdown."""
+    """Return the page as Markdown."""
     parts = ["# The engine: any CUDA kernel from Python", _introduction()]
     for title, names in SECTIONS.items():
         parts.append(f"## {title}")
@@ -40,7 +40,7 @@ def reference() -> str:
 
 
 def _introduction() -> str:
-    """What the package's docstring says before it lists its rooms."""
+    """Return the part of the package's docstring before the list of its subpackages."""
     text = inspect.getdoc(engine) or ""
     told = text.partition("\n\n``__all__``")[0]
     return told.replace("\n\n    ", "\n\n```python\n", 1).replace("\n    ", "\n") + "\n```"
@@ -61,7 +61,7 @@ def _entry(name: str, value: Any) -> Iterator[str]:
 
 
 def _members(name: str, of: type) -> Iterator[str]:
-    """The methods and properties that the class itself defines, each with its docstring."""
+    """Yield the methods and properties that the class itself defines, each with its docstring."""
     for member, value in vars(of).items():
         told = inspect.getdoc(value)
         if member.startswith("_") or told is None or isinstance(value, (str, int)):
@@ -76,7 +76,7 @@ def _members(name: str, of: type) -> Iterator[str]:
 
 
 def _signature(name: str, value: Any) -> str:
-    """As it is called: of a record its fields, of an exception its name alone."""
+    """Return how to call it; for a record its fields, for an exception only its name."""
     result = ""
     if dataclasses.is_dataclass(value):
         fields = [field for field in dataclasses.fields(value) if field.init]

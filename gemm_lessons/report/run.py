@@ -1,4 +1,4 @@
-"""The outcome of a run as the user sees it: headline, table, what is wrong and where, gates, hints, what comes next."""
+"""Show the outcome of a run: headline, table, errors with their lines, gates, hints, next command."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from gemm_lessons.report.table import SHORT, STYLE, show_footnotes, table, told_
 from gemm_lessons.running.outcome import Row, RunOutcome
 from gemm_lessons.running.speedup import Bought
 
-MAP_ROWS, MAP_COLS = 24, 32  # block tiles shown of a wrong answer
+MAP_ROWS, MAP_COLS = 24, 32  # maximum block tiles shown of a wrong answer
 MAX_DIAGNOSTICS = 8
 MAX_WARNINGS = 3
 MAX_CONFLICTS = 6
 MAX_FINDINGS = 8
-NOT_YET = ("never_written", "nan", "misplaced")  # what a wrong answer looks like that nobody has finished
-VOWEL_SOUNDS = "AEFHILMNORSX"  # letters before which one says "an"
+NOT_YET = ("never_written", "nan", "misplaced")  # patterns of a wrong answer from an unfinished kernel
+VOWEL_SOUNDS = "AEFHILMNORSX"  # letters that take the article "an"
 
 
 def show_outcome(
@@ -42,9 +42,9 @@ def show_outcome(
     gain: Bought | None = None,
     counts: bool = True,
 ) -> None:
-    """Everything about a run. ``following`` is the next lesson's name; ``again`` the command that repeats this run,
-    empty where nobody needs one; ``remarks`` what is unusual about it; ``gain`` what a pass bought; ``counts`` is
-    whether a pass counts as the lesson's."""
+    """Print everything about a run. ``following`` is the next lesson's name; ``again`` is the command that repeats this
+    run, empty if not needed; ``remarks`` are notes on unusual options; ``gain`` is the speedup of a pass; ``counts``
+    tells whether a pass counts for the lesson."""
     row = outcome.kernel
     _headline(console, outcome, remarks)
     if not isinstance(row.verdict, CompileFailed):
@@ -60,7 +60,7 @@ def show_outcome(
     _warnings(console, row)
     show_findings(console, row)
     _gates(console, row)
-    if isinstance(row.verdict, Passed | GateMissed):  # to a wrong answer they are beside the point
+    if isinstance(row.verdict, Passed | GateMissed):  # irrelevant for a wrong answer
         show_conflicts(console, row)
     _hints(console, row)
     if gain is not None and isinstance(row.verdict, Passed):
@@ -70,7 +70,7 @@ def show_outcome(
 
 
 def printed(outcome: RunOutcome, columns: int = 80) -> str:
-    """What ``show_outcome`` prints, without colour."""
+    """Return the output of ``show_outcome`` without colour."""
     console = Console(
         file=StringIO(), width=columns, theme=THEME, highlight=False, markup=False, emoji=False, color_system=None,
         force_jupyter=False,
@@ -99,7 +99,7 @@ def _headline(console: Console, outcome: RunOutcome, remarks: Sequence[str]) -> 
 
 
 def show_printed(console: Console, printed: Printed) -> None:
-    """What a kernel printed, and how much of it that is."""
+    """Print the kernel's own output, and which part of it is shown."""
     for line in printed.text.splitlines():
         console.print(_indented(Text("".join(c if c.isprintable() or c == "\t" else "?" for c in line))))
     if printed.shown < printed.calls:
@@ -108,7 +108,7 @@ def show_printed(console: Console, printed: Printed) -> None:
 
 
 def _extent(row: Row) -> str:
-    """How many shapes are right; of a kernel that was stopped, how far it came."""
+    """Return how many shapes are right; for a stopped kernel, how far it got."""
     shapes = row.checked.shapes
     right = sum(result.kind == "passed" for result in shapes)
     if row.checked.counters is not None or shapes[-1].kind == "passed":
@@ -134,7 +134,7 @@ def gain_in_words(gain: Bought) -> str:
 
 
 def _shapes(results: Sequence[ShapeResult]) -> Table:
-    """One line for each verdict: the shapes that got it."""
+    """Return a table with one line per verdict and its shapes."""
     table = Table.grid(padding=(0, 2, 0, 0))
     for kind in dict.fromkeys(result.kind for result in results):
         shapes = "  ".join(str(result.shape) for result in results if result.kind == kind)
@@ -143,12 +143,12 @@ def _shapes(results: Sequence[ShapeResult]) -> Table:
 
 
 def title_of(row: Row) -> str:
-    """A verdict as a headline."""
+    """Return the headline of a verdict."""
     return "NOT FINISHED" if row.checked.unfinished else row.verdict.kind.replace("_", " ").upper()
 
 
 def summary_of(row: Row) -> str:
-    """What came of a kernel, in one sentence."""
+    """Summarise the result of a kernel in one sentence."""
     far = row.checked.unfinished
     if far is None:
         return _came_to(row)
@@ -209,13 +209,13 @@ def _problem(console: Console, row: Row) -> None:
 
 
 def _found_better(row: Row, pattern: Pattern) -> bool:
-    """Whether a finding names what a NaN only points at: memory that was not set."""
+    """Return whether a finding already reports the uninitialised memory that a NaN only suggests."""
     kinds = {finding.kind for finding in row.checked.findings if finding.severity != "note"}
     return pattern.name == "nan" and not kinds.isdisjoint(("uninitialised", "unset"))
 
 
 def _map(console: Console, tiles: TileMap, row: Row) -> None:
-    """Which block tiles are wrong: ``#`` all of it, ``+`` part of it, ``.`` nothing."""
+    """Print a map of wrong block tiles: ``#`` entirely wrong, ``+`` partly wrong, ``.`` right."""
     judged = row.verdict.judgement if isinstance(row.verdict, WrongAnswer) else None
     shape = row.verdict.shape if isinstance(row.verdict, WrongAnswer) else None
     if judged is None or shape is None or len(tiles.wrong) * len(tiles.wrong[0]) == 1:
@@ -247,7 +247,7 @@ def _warnings(console: Console, row: Row) -> None:
 
 
 def show_diagnostics(console: Console, row: Row, found: Sequence[Diagnostic]) -> None:
-    """The compiler's messages, each with its line of the source."""
+    """Print the compiler's messages, each with its source line."""
     for diagnostic in found[:MAX_DIAGNOSTICS]:
         console.print()
         line, column = diagnostic.line or None, diagnostic.column
@@ -281,7 +281,7 @@ def _quote(console: Console, row: Row, line: int | None, column: int | None = No
 
 
 def show_findings(console: Console, row: Row) -> None:
-    """What the checkers saw, without the finding that is the verdict."""
+    """Print the checkers' findings except the one that is the verdict."""
     shown = row.verdict.finding if isinstance(row.verdict, Faulted | TimedOut) else None
     others = [finding for finding in _once(row.checked.findings) if finding != shown]
     if not others:
@@ -294,7 +294,7 @@ def show_findings(console: Console, row: Row) -> None:
 
 
 def _once(findings: Sequence[Finding]) -> list[Finding]:
-    """Without what repeats: threads that have returned are missing at every barrier, the first one tells all."""
+    """Drop repeated findings: threads that have returned miss every barrier, so the first finding is enough."""
     first = next((finding for finding in findings if finding.kind == "exited_before_barrier"), None)
     return [finding for finding in findings if finding.kind != "exited_before_barrier" or finding is first]
 
@@ -340,7 +340,7 @@ def _gates(console: Console, row: Row) -> None:
 
 
 def show_conflicts(console: Console, row: Row) -> None:
-    """Bank conflicts of shared memory, line by line, the worst first."""
+    """Print the bank conflicts of shared memory by line, the worst first."""
     if row.checked.counters is None or not row.checked.counters.conflicts:
         return
     _heading(console, "Bank conflicts by line")
@@ -351,7 +351,7 @@ def show_conflicts(console: Console, row: Row) -> None:
     lines.add_column("what", no_wrap=True)
     lines.add_column("extra", justify="right", no_wrap=True)
     lines.add_column("lanes", no_wrap=True)
-    lines.add_column("source")  # the only one that gives way when the terminal is narrow
+    lines.add_column("source")  # the only column that shrinks on a narrow terminal
     for conflict in worst[:MAX_CONFLICTS]:
         lanes = ",".join(str(lane) for lane in conflict.lanes[:3]) + (",..." if len(conflict.lanes) > 3 else "")
         lines.add_row(

@@ -1,8 +1,8 @@
-"""The course as a folder of web pages: every text as it is, code in colours, drawings as SVG, and what was measured.
+"""Write the course as a folder of web pages: texts, highlighted code, drawings as SVG, and measurements.
 
-    Course --pages--> Page for each Markdown file --> links between files become links between pages, all checked
+    Course --site--> SitePage for each Markdown file --> links between files become links between pages, all checked
 
-Needs no server and no network: a browser opens ``index.html`` from the disk.
+The pages need no server and no network: a browser opens ``index.html`` from the disk.
 """
 
 from __future__ import annotations
@@ -27,31 +27,31 @@ from gemm_lessons.report.reference import reference
 from gemm_lessons.report.template import asset, rendered
 
 STYLE = "site.css"
-MEASURED = "measured/h200.json"  # what the chart shows; a teacher's own course may have none
+MEASURED = "measured/h200.json"  # data of the chart; a teacher's own course may have none
 GPU = "H200"
-FOLDED = ("What comes out", "Answers")  # sections to open oneself: first think, then look
-DRAWING = "drawing"  # the language of a block of lines and words
+FOLDED = ("What comes out", "Answers")  # sections that are folded, so that the reader thinks first
+DRAWING = "drawing"  # the language of an ASCII drawing
 COMMENT = re.compile(r"<!--.*?-->\n?", re.DOTALL)
 ENGINE = "engine.html"
-OURS = 'name="generator" content="gemm-lessons"'  # in every page: a folder of our own may be written again
+OURS = 'name="generator" content="gemm-lessons"'  # present in every page: a folder with this mark may be overwritten
 
 
 @dataclass(frozen=True)
 class SitePage:
-    """One page. ``source`` is its Markdown file (None: the index and the engine's), ``idea`` a lesson's; ``body`` is
-    HTML."""
+    """One page. ``source`` is its Markdown file (None for the index and the engine's page), ``idea`` is that of a
+    lesson, and ``body`` is HTML."""
 
-    name: str  # of the file, such as 03_block_tile.html
+    name: str  # file name, such as 03_block_tile.html
     title: str
     source: Path | None = None
     idea: str = ""
     body: str = ""
-    contents: tuple[tuple[str, str], ...] = ()  # anchor and words of each section
+    contents: tuple[tuple[str, str], ...] = ()  # anchor and title of each section
 
 
 @dataclass(frozen=True)
 class BrokenLink:
-    """A link of a page that leads nowhere."""
+    """A link of a page whose target does not exist."""
 
     page: str
     target: str
@@ -61,8 +61,8 @@ class BrokenLink:
 
 
 def write_site(course: Course, out: Path) -> list[SitePage]:
-    """Write all pages. Raises ``CommandError`` for a folder with other things in it, ``LessonError`` for broken links
-    and ``WriteError``."""
+    """Write all pages. Raises ``CommandError`` for a folder with foreign files, ``LessonError`` for broken links, and
+    ``WriteError``."""
     _clear_of_others(out)
     pages = site(course)
     if broken := broken_links(pages):
@@ -88,7 +88,7 @@ def _clear_of_others(out: Path) -> None:
 
 
 def site(course: Course) -> list[SitePage]:
-    """Every page, the index first."""
+    """Return every page, the index first."""
     found = list(_sources(course))
     names = {page.source: page.name for page in found if page.source}
     series = _measured(course)
@@ -115,7 +115,7 @@ def site(course: Course) -> list[SitePage]:
 
 
 def _sources(course: Course) -> Iterator[SitePage]:
-    """A page for each text, without what is in it: the lessons, then what stands beside them."""
+    """Yield a page without content for each text: the lessons, then the other texts."""
     for name in course.names:
         lesson = load_lesson(course.lessons_dir / name)
         yield SitePage(f"{name}.html", lesson.title, lesson.text_path, lesson.idea)
@@ -130,7 +130,7 @@ def _sources(course: Course) -> Iterator[SitePage]:
 
 
 def _parts(text: str, source: Path | None, names: Mapping[Path, str]) -> dict[str, Any]:
-    """The body and the contents of a page, the links of its file to others turned into links to their pages."""
+    """Return the body and the table of contents of a page, with links to files replaced by links to their pages."""
     from markdown_it import MarkdownIt
 
     markdown = MarkdownIt("commonmark", {"html": False}).enable("table")
@@ -153,7 +153,7 @@ def _parts(text: str, source: Path | None, names: Mapping[Path, str]) -> dict[st
 
 
 def _anchor(words: str, taken: dict[str, int]) -> str:
-    """``What comes out`` -> ``what-comes-out``, with a number where a page has it twice."""
+    """Convert ``What comes out`` to ``what-comes-out``, with a number if the page has it twice."""
     name = re.sub(r"[^a-z0-9]+", "-", words.lower()).strip("-") or "section"
     taken[name] = taken.get(name, 0) + 1
     return name if taken[name] == 1 else f"{name}-{taken[name]}"
@@ -168,7 +168,7 @@ def _target(href: str, source: Path, names: Mapping[Path, str]) -> str:
 
 
 def _block(_renderer: Any, tokens: Sequence[Any], index: int, _options: Any, _env: Any) -> str:
-    """Code in its colours; what has no language is what a terminal shows."""
+    """Render code with highlighting; a block without a language is terminal output."""
     token = tokens[index]
     language = token.info.strip()
     if language == DRAWING:
@@ -195,7 +195,7 @@ def _table(_renderer: Any, tokens: Sequence[Any], index: int, _options: Any, _en
 
 
 def _folded(body: str) -> str:
-    """Sections that answer questions are closed at first."""
+    """Fold the sections that answer questions."""
     parts = re.split(r"(?=<h2)", body)
     for i, part in enumerate(parts):
         match = re.match(r"<h2[^>]*>(.*?)</h2>", part)
@@ -204,11 +204,11 @@ def _folded(body: str) -> str:
     return "".join(parts)
 
 
-# -- what was measured -------------------------------------------------------------------------------------------------
+# -- measurements ------------------------------------------------------------------------------------------------------
 
 
 def _measured(course: Course) -> dict[str, Line]:
-    """TFLOP/s by size of every lesson and of cuBLAS, L2 cold; empty where the course has no readings."""
+    """Return TFLOP/s by size of every lesson and of cuBLAS with a cold L2; empty if the course has no readings."""
     path = course.lessons_dir / MEASURED
     if not path.is_file():
         return {}
@@ -261,7 +261,7 @@ def _style() -> str:
 
 
 class _Links(HTMLParser):
-    """The links and the anchors of a page."""
+    """Collect the links and the anchors of a page."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -269,7 +269,7 @@ class _Links(HTMLParser):
         self.anchors: set[str] = set()
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Called by the parser."""
+        """Record a link or an anchor; called by the parser."""
         given = dict(attrs)
         if tag == "a" and given.get("href"):
             self.links.append(str(given["href"]))
@@ -278,7 +278,7 @@ class _Links(HTMLParser):
 
 
 def broken_links(pages: Sequence[SitePage]) -> list[BrokenLink]:
-    """Links to pages or to sections of pages that are not there. What lies elsewhere in the web is not asked for."""
+    """Return the links to missing pages or sections. External links are not checked."""
     read: dict[str, _Links] = {}
     for page in pages:
         read[page.name] = _Links()

@@ -1,9 +1,9 @@
-"""What a student gets: each lesson's points, what passed, what did not, why, and hints. As JSON, Markdown and a page.
+"""Write a student's report as JSON, Markdown and HTML: points, passed and failed parts with reasons, and hints.
 
     GradebookRow --student_report--> a record --> report.json, report.md, report.html
 
-The record is made of what may be told, key by key: no seeds, no shapes, no counters of a run on hidden inputs. A hint
-with a number that only the hidden inputs have is left out.
+The record is built key by key from what a student may know: no seeds, no shapes, no counters of a run on hidden
+inputs. A hint with a number that could reveal the hidden inputs is left out.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from gemm_lessons.grading.results import Grade
 from gemm_lessons.report.template import asset, policy, rendered
 
 SCHEMA = "gemm-lessons/report/1"
-MOST = 8  # diagnostics or findings of one lesson
-SMALL = 8  # numbers below tell nothing of a shape
+MOST = 8  # maximum diagnostics or findings of one lesson
+SMALL = 8  # smaller numbers reveal nothing about a shape
 HEADLINES = {
     "passed": "passed",
     "compile_failed": "does not compile",
@@ -39,7 +39,7 @@ NO_FAULT = "This is no fault of yours, and has cost you nothing yet: whoever tea
 
 
 def student_report(book: Gradebook, row: GradebookRow) -> dict[str, Any]:
-    """All that a student may know, each text as one printable line."""
+    """Return everything that a student may know, each text as one printable line."""
     pairs = zip(book.lessons, book.out_of, row.grades, strict=True)
     return {
         "schema": SCHEMA,
@@ -101,7 +101,7 @@ def _of(record: Mapping[str, Any], key: str, default: Any) -> Any:
 
 
 def _tells(text: str, grade: Grade) -> bool:
-    """Whether a text has a number by which the hidden inputs could be known."""
+    """Return whether a text has a number that could reveal the hidden inputs."""
     shown = {(it["m"], it["n"], it["k"]) for it in _of(grade.outcome or {}, "shapes", []) if not it.get("hidden")}
     hidden = {*grade.case.count_shapes, *grade.case.check_shapes} - shown
     telling = {grade.case.seed, *_sizes(hidden)} - set(_sizes(shown))
@@ -118,7 +118,7 @@ def _sizes(shapes: Iterable[tuple[int, int, int]]) -> Iterator[int]:
 
 
 def as_markdown(report: Mapping[str, Any]) -> str:
-    """The report to read as text; what comes from the submission stands in it as it is."""
+    """Return the report as Markdown; text of the submission is escaped."""
     return "\n".join(_markdown(report)) + "\n"
 
 
@@ -157,8 +157,8 @@ def _points(it: Mapping[str, Any]) -> str:
 
 
 def _details(it: Mapping[str, Any]) -> Iterator[tuple[str, list[str]]]:
-    """Lists below a lesson's parts, each with its heading; only those that hold something."""
-    parts = {part["name"] for part in it["parts"]}  # gates that have points are told there
+    """Yield the non-empty lists below a lesson's parts, each with its heading."""
+    parts = {part["name"] for part in it["parts"]}  # gates with points are listed among the parts
     lists = {
         "The compiler says": [_at(found["line"], found["message"]) for found in it["compiler"]],
         "Found": [_at(found["line"], found["kind"]) for found in it["findings"]],
@@ -173,7 +173,7 @@ def _at(line: int | None, text: str) -> str:
 
 
 def gate_line(gate: Mapping[str, Any]) -> str:
-    """``barriers per K tile: 3, limit 2 (missed)``."""
+    """Format a gate: ``barriers per K tile: 3, limit 2 (missed)``."""
     value = "not known" if gate["value"] is None else f"{gate['value']:.4g}"
     return f"{gate['name']}: {value}, limit {gate['limit']:.4g} ({'met' if gate['passed'] else 'missed'})"
 
@@ -182,7 +182,7 @@ def gate_line(gate: Mapping[str, Any]) -> str:
 
 
 def as_page(report: Mapping[str, Any]) -> str:
-    """The report as a page that needs nothing else and runs nothing."""
+    """Return the report as a self-contained HTML page without scripts."""
     style = asset("site.css") + asset("grades.css")
     return rendered(
         "student.html.jinja",
@@ -195,5 +195,5 @@ def as_page(report: Mapping[str, Any]) -> str:
 
 
 def as_text(report: Mapping[str, Any]) -> str:
-    """The record itself."""
+    """Return the record as JSON text."""
     return json.dumps(report, indent=1, ensure_ascii=False, allow_nan=False) + "\n"

@@ -1,4 +1,4 @@
-"""The table of a run: one row for each kernel, in the widest form that the terminal has room for."""
+"""The table of a run: one row per kernel, in the widest form that fits the terminal."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ SHORT: dict[Kind, str] = {
     "timed_out": "endless",
     "gate_missed": "gate missed",
 }
-# What can limit an estimate, in words.
+# The possible bottlenecks of an estimate, in words.
 LIMITERS = {
     "issue": "issuing instructions",
     "fp32": "multiply-adds (fp32 and integer units)",
@@ -48,13 +48,12 @@ LIMITERS = {
     "latency": "latency (waiting for loads and barriers)",
     "launch": "the launch itself",
 }
-UNBOUNDED = 1000  # columns: how wide a table would like to be
+UNBOUNDED = 1000  # columns: preferred width of a table
 
 
 @dataclass(frozen=True)
 class Column:
-    """One column: its header where there is room, its header where there is not (lines), and its cell, which may also
-    have a shorter form."""
+    """One column: its wide header, its narrow header (lines), and its cell, which may have a shorter form."""
 
     wide: str
     narrow: str
@@ -62,12 +61,12 @@ class Column:
     short_cell: Callable[[Row], Text | str] | None = None
 
     def content(self, row: Row, wide: bool) -> Text | str:
-        """The cell for one kernel."""
+        """Return the cell for one kernel."""
         return self.cell(row) if wide or self.short_cell is None else self.short_cell(row)
 
 
 def table(console: Console, outcome: RunOutcome) -> Table:
-    """The widest of three forms that fits: full headers, short headers, and turned by 90 degrees."""
+    """Return the widest of three forms that fits: full headers, short headers, or transposed."""
     columns = columns_of(measured=outcome.device_kind == "gpu")
     for wide in (True, False):
         made = _one_row_each(outcome, columns, wide)
@@ -99,7 +98,7 @@ def _short_label(row: Row) -> str:
 
 
 def columns_of(measured: bool) -> list[Column]:
-    """All but the kernel's name."""
+    """Return all columns except the kernel's name."""
     if measured:
         times = [
             Column("time", "time", lambda row: _time(row.speed.measured)),
@@ -112,7 +111,7 @@ def columns_of(measured: bool) -> list[Column]:
             Column("est. TFLOP/s", "est.\nTFLOP\n/s", lambda row: _speed(row.speed.estimate)),
         ]
     return [
-        # Measured times have a column more, so that at 80 columns the longest verdict has to give.
+        # Measured times need one more column, so at 80 columns the longest verdict is shortened.
         Column("verdict", "verdict", _verdict_cell, (lambda row: _verdict_cell(row, "gate")) if measured else None),
         *times,
         Column("regs", "regs", lambda row: str(row.built.resources.registers) if row.built else "-"),
@@ -153,7 +152,7 @@ def _kib_cell(row: Row) -> str:
 
 
 def _instructions_cell(row: Row) -> str:
-    """Instructions of warps over multiply-adds of warps."""
+    """Return warp instructions / warp multiply-adds."""
     value = row.checked.instructions_per_fma
     return "-" if value is None else f"{value:.2f}" if value < 99.5 else f"{value:.0f}"
 
@@ -166,7 +165,7 @@ def _sectors_cell(row: Row) -> str:
 
 
 def _conflict_cell(row: Row) -> str | Text:
-    """Wavefronts over the fewest possible: ``none``, or ``x2.0`` when it took twice as many."""
+    """Return wavefronts / fewest possible wavefronts: ``none``, or ``x2.0`` for twice as many."""
     if row.checked.counters is None:
         return "-"
     ideal, real = row.checked.counters.get("shared_wavefronts_ideal"), row.checked.counters.get("shared_wavefronts")
@@ -183,7 +182,7 @@ def _gates_cell(row: Row) -> str | Text:
 
 
 def show_footnotes(console: Console, outcome: RunOutcome) -> None:
-    """What the numbers of the table are for, and where they come from."""
+    """Print the conditions and the sources of the table's numbers."""
     for note in footnotes(outcome):
         console.print(Text(note, style="quiet"))
     for doubt in outcome.measured.notes if outcome.measured else ():
@@ -191,7 +190,7 @@ def show_footnotes(console: Console, outcome: RunOutcome) -> None:
 
 
 def footnotes(outcome: RunOutcome) -> list[str]:
-    """The same as sentences, without what casts doubt on a measurement."""
+    """Return the same as sentences, without the warnings about a measurement."""
     notes = []
     shape = outcome.estimate_shape
     if outcome.device_kind == "simulator":
@@ -217,7 +216,7 @@ def footnotes(outcome: RunOutcome) -> list[str]:
 
 
 def _timing(outcome: RunOutcome) -> list[str]:
-    """How the times were measured, and how far they are from what the chip could do."""
+    """Return how the times were measured, and how they compare with the peak of the chip."""
     measured, shape = outcome.measured, outcome.estimate_shape
     if measured is None or measured.cublas is None:
         return []
@@ -235,11 +234,11 @@ def _timing(outcome: RunOutcome) -> list[str]:
     return notes
 
 
-WHOLE = 1e10  # more digits than 32 bits have are not shown
+WHOLE = 1e10  # float32 has no more digits
 
 
 def told_apart(got: float, expected: float) -> tuple[str, str]:
-    """Two different numbers, with six digits or as many as tell them apart; whole ones in full."""
+    """Format two different numbers with six digits, or as many as distinguish them; integers in full."""
     if got.is_integer() and expected.is_integer() and max(abs(got), abs(expected)) < WHOLE:
         return f"{got:.0f}", f"{expected:.0f}"
     digits = next((it for it in range(6, 17) if f"{got:.{it}g}" != f"{expected:.{it}g}"), 17)
@@ -247,7 +246,7 @@ def told_apart(got: float, expected: float) -> tuple[str, str]:
 
 
 def duration(microseconds: float | None) -> str:
-    """A time with three digits: ``12.3 us``, ``1.23 ms``, ``1.23 s``."""
+    """Format a time with three digits: ``12.3 us``, ``1.23 ms``, ``1.23 s``."""
     if microseconds is None:
         return "-"
     value, unit = microseconds / 1e6, "s"
@@ -260,7 +259,7 @@ def duration(microseconds: float | None) -> str:
 
 
 def tera(gflops: float | None) -> str:
-    """10^9 operations per second in TFLOP/s, the one unit of every table and text: ``53.9``, ``8.12``, ``0.504``."""
+    """Format GFLOP/s as TFLOP/s, the unit of every table and text: ``53.9``, ``8.12``, ``0.504``."""
     if gflops is None:
         return "-"
     value = gflops / 1e3

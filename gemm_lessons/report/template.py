@@ -1,4 +1,4 @@
-"""Pages from the templates and files in ``assets/``."""
+"""Render pages from the templates and files in ``assets/``."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ ASSETS = Path(__file__).parent / "assets"
 
 
 def asset(name: str) -> str:
-    """The text of a file in ``assets/``."""
+    """Return the text of a file in ``assets/``."""
     return (ASSETS / name).read_text(encoding="utf-8")
 
 
 def rendered(template: str, **values: Any) -> str:
-    """A template with its values. What is not marked as HTML is escaped."""
+    """Render a template with its values. Values that are not marked as HTML are escaped."""
     return _environment().get_template(template).render(values)
 
 
@@ -34,13 +34,13 @@ def _environment() -> Environment:
 
 
 def embedded(data: Mapping[str, Any]) -> str:
-    """JSON that may stand inside a script element: no text in it can end the element."""
+    """Return JSON for a script element, escaped so that no text in it can end the element."""
     text = json.dumps(data, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
     return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 
 
 def policy(*, style: str, script: str = "") -> str:
-    """A content security policy for a page of its own: this style and this script, and nothing else from anywhere."""
+    """Return a content security policy that allows only this style and this script."""
     parts = ["default-src 'none'", f"style-src {_hash(style)}"]
     if script:
         parts.append(f"script-src {_hash(script)}")

@@ -1,4 +1,4 @@
-"""``gemm-lessons tune --model``: the bounds on tile sizes, line by line."""
+"""``gemm-lessons tune --model``: show the bounds on tile sizes line by line."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NEAREST = 2  # the next larger thread tile is this many times as wide
 
 
 def show_model(console: Console, lesson: Lesson, model: TileModel) -> None:
-    """What the GPU can, what a tile therefore has to be, and what the lesson has."""
+    """Print the limits of the GPU, the resulting bounds on a tile, and the lesson's sizes."""
     gpu, word = model.gpu, model.word
     console.print(Text(f"{lesson.name} on {gpu.name}: square tiles that its data sheet allows", style="bold"))
     rows = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))

@@ -1,4 +1,4 @@
-"""A search for tile sizes in the terminal: the best as a table, and why the others were left out."""
+"""Show a search for tile sizes: a table of the best, and the reasons why others were left out."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from gemm_lessons.course.folder import shown
 from gemm_lessons.report.table import duration, tera
 
 SHOWN = 10
-OWN = "*"  # behind the place of the lesson's own sizes
+OWN = "*"  # after the rank of the lesson's own sizes
 
 
 def show_tuning(console: Console, request: TuneRequest, tuning: Tuning) -> None:
-    """The ten fastest and the lesson's own sizes, then what to know about them."""
+    """Print the ten fastest and the lesson's own sizes, then notes."""
     measured = bool(tuning.measured)
     where = request.device.name if measured else request.gpu.name
     what = "measured: medians, L2 cold" if measured else "ESTIMATES: nothing was timed, L2 warm"
@@ -60,7 +60,7 @@ def _table(rows: list[tuple[int, TileCandidate]], varied: list[str], tuning: Tun
 
 
 def _short(name: str) -> str:
-    """``BLOCKS_PER_SM`` in a column of two digits: ``BPS``."""
+    """Abbreviate a name for a column of two digits: ``BLOCKS_PER_SM`` becomes ``BPS``."""
     words = name.split("_")
     return name if len(name) <= 5 else "".join(word[0] for word in words)
 
@@ -100,5 +100,5 @@ def _time(candidate: TileCandidate, tuning: Tuning) -> float:
 
 
 def _reason(why_not: str) -> str:
-    """Reasons that differ in their numbers only are one."""
+    """Return a reason without its numbers, so that equal reasons are counted together."""
     return re.sub(r"\d[\d,]*", "N", why_not)

@@ -1,4 +1,4 @@
-"""The picture of a search: every candidate in the order of its time, measured times beside the estimates."""
+"""Plot a search: every candidate in the order of its time, measured times beside the estimates."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gemm_lessons.report.plot import FAINT, GREEN, HUES, STYLE
 
 
 def draw_tuning(request: TuneRequest, tuning: Tuning, path: Path) -> None:
-    """Draw into a file; its ending names the format. Raises ``WriteError``."""
+    """Draw into a file whose suffix decides the format. Raises ``WriteError``."""
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 

@@ -1,4 +1,4 @@
-"""The screens of ``gemm-lessons watch`` beside those of a run: what stands below each, and what there is to say."""
+"""The screens of ``gemm-lessons watch``: status lines and notices below the report of a run."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from gemm_lessons.judging.verdict import Kind
 from gemm_lessons.report.console import make_console
 from gemm_lessons.report.table import STYLE
 
-Key = tuple[str, str]  # the key, and what it does
+Key = tuple[str, str]  # key and description
 Part = Callable[[Console], None]
 
 
 @dataclass(frozen=True)
 class Status:
-    """The last lines of the screen. ``verdict`` is of the last run, None before there was one; ``after`` says how long
-    it took; ``keys`` work now."""
+    """The last lines of the screen. ``verdict`` is that of the last run, None before the first; ``after`` tells how
+    long it took; ``keys`` are the active keys."""
 
     lesson: Lesson
     verdict: Kind | None
@@ -33,28 +33,28 @@ class Status:
 
 
 class Screen:
-    """Shows one thing at a time on an empty screen, and again when the terminal changes its size."""
+    """Show content on an empty screen, and redraw it when the terminal is resized."""
 
     def __init__(self) -> None:
         self.console = make_console()
         self._parts: tuple[Part, ...] = ()
 
     def show(self, *parts: Part) -> None:
-        """These, one below the other. What was there stays in the terminal's history, where it has one."""
+        """Show these parts one below the other. Earlier output remains in the terminal's scrollback, if it has one."""
         self._parts = parts
         self.again()
 
     def once(self, part: Part) -> None:
-        """This, as long as nothing else is drawn: it may have the terminal for itself, as a pager has."""
+        """Show a part once, without redrawing; it may take over the terminal, as a pager does."""
         self._clear()
         part(self.console)
 
     def below(self, part: Part) -> None:
-        """One more thing, below what is there now."""
+        """Add a part below the current content."""
         part(self.console)
 
     def again(self) -> None:
-        """What was shown last, in the width that the terminal has now."""
+        """Redraw the content at the terminal's current width."""
         self._clear()
         for part in self._parts:
             part(self.console)
@@ -65,7 +65,7 @@ class Screen:
 
 
 def show_status(console: Console, status: Status) -> None:
-    """The verdict once more, since the report may be longer than the terminal; then the keys."""
+    """Repeat the verdict, since the report may be longer than the terminal, then list the keys."""
     console.print(Rule(style="quiet"))
     line = Text.assemble((status.lesson.name, "lesson"), "  ")
     if status.verdict is None:
@@ -86,5 +86,5 @@ def show_status(console: Console, status: Status) -> None:
 
 
 def show_notice(console: Console, text: str) -> None:
-    """One thing to say."""
+    """Print one notice."""
     console.print(Text(text, style="doubt"))

@@ -1,1 +1,1 @@
-"""``gemm-lessons watch``: runs a kernel each time it is saved, and obeys single keys."""
+"""``gemm-lessons watch``: run a kernel each time it is saved, controlled by single keys."""

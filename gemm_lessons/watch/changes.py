@@ -1,6 +1,6 @@
-"""Changes of files, as something to wait for: by the system's events (watchfiles), or by looking again and again.
+"""Wait for changes of files, by the system's events (watchfiles) or by polling.
 
-Events of a file system that another machine writes to do not come. Who notices that calls ``poll``.
+There are no events for files that another machine writes to. A caller that notices this calls ``poll``.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from typing import Literal
 
 import watchfiles
 
-SETTLED_MS = 20  # nothing more for so long: the editor has finished
+SETTLED_MS = 20  # milliseconds without a change after which the editor has finished
 AT_MOST_MS = 200
 POLLS_MS = 300
-WAIT_MS = 5000  # then it waits again
+WAIT_MS = 5000  # milliseconds after which the wait starts again
 
 
 class Changes:
-    """``file`` can be read once something in one of the folders has changed; ``taken`` empties it.
+    """``file`` becomes readable when something in one of the folders has changed; ``taken`` empties it.
 
     A context manager."""
 
@@ -38,11 +38,11 @@ class Changes:
 
     @property
     def how(self) -> Literal["", "asked", "no events"]:
-        """Why it is looking again and again, if it is."""
+        """The reason for polling; empty without polling."""
         return "" if not self.polling else "asked" if self.asked else "no events"
 
     def of(self, folders: Sequence[Path]) -> None:
-        """Tell of these folders from now on, and of no others. A folder that is not there tells nothing."""
+        """Watch these folders instead of the earlier ones. A missing folder is ignored."""
         self._end()
         self._folders = [folder for folder in folders if folder.is_dir()]
         self._stop = threading.Event()
@@ -50,12 +50,12 @@ class Changes:
         self._thread.start()
 
     def poll(self) -> None:
-        """No longer wait for events: look."""
+        """Switch from events to polling."""
         self.polling = True
         self.of(self._folders)
 
     def taken(self) -> None:
-        """Forget what has changed so far."""
+        """Discard the changes so far."""
         with contextlib.suppress(BlockingIOError):
             while os.read(self.file, 4096):
                 pass
@@ -69,11 +69,11 @@ class Changes:
         os.close(self._told)
 
     def _watch(self, stop: threading.Event) -> None:
-        with contextlib.suppress(OSError, RuntimeError):  # what watchfiles raises where there are no (more) events
+        with contextlib.suppress(OSError, RuntimeError):  # watchfiles raises these if there are no (more) events
             self._tell(stop)
             return
         self.polling = True
-        with contextlib.suppress(OSError, RuntimeError):  # the folder is gone: who looks at the clock finds out
+        with contextlib.suppress(OSError, RuntimeError):  # the folder is gone; the periodic check notices it
             self._tell(stop)
 
     def _tell(self, stop: threading.Event) -> None:
@@ -90,7 +90,7 @@ class Changes:
             raise_interrupt=False,
         ):
             if not stop.is_set():
-                with contextlib.suppress(BlockingIOError):  # full: it is known that something has changed
+                with contextlib.suppress(BlockingIOError):  # full pipe: a change is already signalled
                     os.write(self._told, b"!")
 
     def _end(self) -> None:
@@ -101,6 +101,6 @@ class Changes:
 
 
 def _must_poll() -> bool:
-    """The environment asks for it, as watchfiles has it; or events would have to cross from Windows into its Linux."""
+    """Return whether watchfiles' environment variable asks for polling, or files of Windows are watched from WSL."""
     asked = os.environ.get("WATCHFILES_FORCE_POLLING", "").lower()
     return asked not in ("", "false", "disable", "disabled") or "microsoft" in platform.uname().release.lower()

@@ -1,6 +1,6 @@
-"""One session of ``gemm-lessons watch``: waits for a save or a key, runs the kernel, shows what came of it.
+"""One session of ``gemm-lessons watch``: wait for a save or a key, run the kernel, show the outcome.
 
-Nothing is lost when it ends at any moment: a run counts before it is shown.
+A run is recorded before it is shown, so ending the session at any moment loses nothing.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ from gemm_lessons.running.speedup import gain_of
 from gemm_lessons.watch.changes import Changes
 from gemm_lessons.watch.terminal import END_OF_INPUT, Terminal
 
-LOOK = 1.0  # seconds after which the files are looked at, whatever the events say
+LOOK = 1.0  # seconds between checks of the files, with or without events
 HEADERS = (".cuh", ".h", ".hpp", ".inl")
-FAILURES = (CommandError, KitError, UnsupportedKernel)  # what is told, and does not end the session
-LONGEST_WAIT = 60.0  # seconds between a save and its verdict; more, and the clocks of two machines differ
+FAILURES = (CommandError, KitError, UnsupportedKernel)  # errors that are shown and do not end the session
+LONGEST_WAIT = 60.0  # seconds from save to verdict; a larger difference means that two clocks disagree
 
 Stamp = tuple[tuple[Path, bytes], ...]
 
 
 class Session:
-    """Watches the learner's kernel of one lesson at a time. ``where``: what runs it, and the GPU that estimates are
-    for; ``view`` shows a lesson's pictures, if the kit can; ``problems`` are told in a compiler's form, too."""
+    """Watch the learner's kernel of one lesson at a time. ``where`` holds the device and the GPU of the estimates;
+    ``view`` shows a lesson's pictures, if available; ``problems`` prints problems in a compiler's format as well."""
 
     def __init__(
         self,
@@ -61,15 +61,15 @@ class Session:
         self._kept: Kept = {}
         self._terminal, self._changes = Terminal(), Changes(polling)
         self._lesson: Lesson
-        self._report: tuple[Part, ...] = ()  # what the last run showed
+        self._report: tuple[Part, ...] = ()  # report of the last run
         self._verdict: Kind | None = None
         self._after = ""
-        self._ran: Stamp = ()  # what the last run was of
-        self._missed = False  # files have changed and no event has come
+        self._ran: Stamp = ()  # file contents of the last run
+        self._missed = False  # files changed without an event
         self._warming: threading.Thread | None = None
 
     def run(self, lesson: Lesson) -> None:
-        """Until q, Ctrl-C or the end of the terminal."""
+        """Run the session until q, Ctrl-C or the end of the terminal."""
         with self._terminal, self._changes:
             self._turn_to(lesson)
             while True:
@@ -85,7 +85,7 @@ class Session:
     # What changed
 
     def _look(self, told: bool) -> None:
-        """Run if there is something new. Where no event told of it, wait no longer for events."""
+        """Run if the files have changed. If no event announced the change, switch to polling."""
         self._changes.taken()
         if self._stamp() == self._ran:
             self._missed = False
@@ -95,10 +95,10 @@ class Session:
             self._missed = False
             self._run(saved=True)
         else:
-            self._missed = True  # the event may be on its way: look once more
+            self._missed = True  # the event may still arrive: check once more
 
     def _stamp(self) -> Stamp:
-        """The files that a run of the learner's depends on, with their contents."""
+        """Return the files that a run depends on, with their contents."""
         folders = {self._lesson.directory, *self._lesson.include_dirs}
         headers = {path for folder in folders for suffix in HEADERS for path in folder.glob(f"*{suffix}")}
         files = [self._lesson.kernel_path, self._lesson.toml_path, *sorted(headers)]
@@ -107,7 +107,7 @@ class Session:
     # What is shown
 
     def _turn_to(self, lesson: Lesson) -> None:
-        """Another lesson: its kernel is made from the stub if there is none, and run if something is written in it."""
+        """Switch to another lesson: create its kernel from the stub if missing, and run it if it has been edited."""
         self._lesson, self._verdict, self._after, self._report = lesson, None, "", ()
         started = start_lesson(lesson)
         self._keep(self._progress().at(lesson.name))
@@ -122,14 +122,14 @@ class Session:
             self._run()
 
     def _warm_up(self, lesson: Lesson) -> None:
-        """While the learner thinks: what the first run would compile, load and compare with. It counts as none."""
+        """Compile and load in advance what the first run needs. This does not count as a run."""
         if self._where[0].timer is None:
             request = RunRequest(self._course, lesson, lesson.stub_path, *self._where, kept=self._kept)
             self._warming = threading.Thread(target=_try, args=(request,), daemon=True)
             self._warming.start()
 
     def _run(self, saved: bool = False) -> None:
-        """Run the kernel and show what comes of it, or why that cannot be. What was typed meanwhile is dropped."""
+        """Run the kernel and show the outcome, or the error. Keys typed meanwhile are dropped."""
         self._verdict, self._after = None, "not run"
         if self._warming is not None:
             self._warming.join()
@@ -149,7 +149,7 @@ class Session:
             counted, broken = self._progress().after_run(lesson.name, self._verdict), ""
             try:
                 progress, scores = scored(counted, outcome)
-            except LessonError as error:  # of its questions; the verdict stands
+            except LessonError as error:  # an error in its questions; the verdict is still valid
                 progress, scores, broken = counted, (), str(error)
             note = save_progress(self._course, progress) or broken
             self._after = _took(lesson, outcome.seconds, saved)
@@ -173,11 +173,11 @@ class Session:
         self._show_run()
 
     def _show_run(self) -> None:
-        self._terminal.drop_input()  # before the result can be seen: keys that answer it come later
+        self._terminal.drop_input()  # before the result is visible, so that no later key is dropped
         self._show()
 
     def _show(self, *more: Part) -> None:
-        """What the last run showed, and ``more`` below."""
+        """Show the report of the last run, and ``more`` below it."""
         self._screen.show(*self._report, *more, self._status())
 
     def _status(self) -> Part:
@@ -190,7 +190,7 @@ class Session:
     # Keys
 
     def _press(self, key: str) -> None:
-        """Do what a key does now, if anything; what hinders it is told."""
+        """Perform the current action of a key, if it has one; show errors."""
         keys = self._keys()
         if key in keys:
             try:
@@ -199,7 +199,7 @@ class Session:
                 self._fail(error)
 
     def _keys(self) -> dict[str, tuple[str, Callable[[], None]]]:
-        """What each key does now: in words, and in deed."""
+        """Return the current keys: key -> (description, action)."""
         so_far = self._progress().of(self._lesson.name)
         solved = self._course.solution(self._lesson) is not None
         return {
@@ -266,7 +266,7 @@ class Session:
 
 
 def _try(request: RunRequest) -> None:
-    with contextlib.suppress(*FAILURES, OSError, MemoryError):  # the run that counts will say so
+    with contextlib.suppress(*FAILURES, OSError, MemoryError):  # the next counted run reports it
         run_lesson(request)
 
 
@@ -275,8 +275,8 @@ def _reset(lesson: Lesson) -> str:
 
 
 def _took(lesson: Lesson, seconds: float, saved: bool) -> str:
-    """How long the learner has waited: since the save, where the clocks agree on when that was."""
+    """Return how long the learner has waited, measured from the save if the clocks agree."""
     since = -1.0
-    with contextlib.suppress(OSError):  # it may be gone by now
+    with contextlib.suppress(OSError):  # the file may be gone
         since = time.time() - lesson.kernel_path.stat().st_mtime
     return f"{since:.2f} s after the save" if saved and 0 <= since < LONGEST_WAIT else f"in {seconds:.2f} s"

@@ -1,7 +1,6 @@
-"""The terminal while it is watched: single keys without Enter, and what the system tells of it. Restored at the end,
-however that comes.
+"""The terminal during a session: single keys without Enter, and signals. Its settings are restored at the end.
 
-Signals come through a pipe, so that one ``select`` waits for them, for keys and for changed files.
+Signals arrive through a pipe, so that one ``select`` waits for signals, keys and changed files.
 """
 
 from __future__ import annotations
@@ -18,15 +17,15 @@ from types import FrameType
 
 from gemm_lessons.engine.records.frozen import dataclass
 
-ESCAPE = "\x1b"  # begins what arrows and function keys send
-END_OF_INPUT = "\x04"  # Ctrl-D, and what a closed terminal comes to
+ESCAPE = "\x1b"  # first byte of arrow and function keys
+END_OF_INPUT = "\x04"  # Ctrl-D; a closed terminal reads the same
 RESIZED, WENT_ON = signal.SIGWINCH, signal.SIGCONT
 ENDING = (signal.SIGTERM, signal.SIGHUP)
 
 
 @dataclass(frozen=True)
 class Heard:
-    """What ended a wait: a key (else empty), a terminal to be drawn anew, the other file."""
+    """The reason for the end of a wait: a key (else empty), a redraw of the terminal, or the other file."""
 
     key: str = ""
     redraw: bool = False
@@ -34,7 +33,7 @@ class Heard:
 
 
 class Terminal:
-    """Standard input as keys, as a context manager. Where it is no terminal there are no keys, only signals."""
+    """Context manager that reads keys from standard input. If that is not a terminal, there are only signals."""
 
     def __init__(self) -> None:
         self.has_keys = sys.stdin is not None and sys.stdin.isatty() and sys.stdout.isatty()
@@ -65,7 +64,7 @@ class Terminal:
         os.close(self._wake)
 
     def wait(self, other: int, seconds: float) -> Heard:
-        """Until a key, a signal, something to read in the file ``other``, or no longer than ``seconds``."""
+        """Wait at most ``seconds`` for a key, a signal, or data in the file ``other``."""
         ready, _, _ = select.select([self._wakes, other, *[self._keys] * self.has_keys], [], [], seconds)
         told: set[int] = set()
         with contextlib.suppress(BlockingIOError):
@@ -75,7 +74,7 @@ class Terminal:
         return Heard(self._typed() if self._keys in ready else "", bool({RESIZED, WENT_ON} & told), other in ready)
 
     def _typed(self) -> str:
-        """The first key of those that were typed at once. What arrows and the like send is none."""
+        """Return the first key typed; empty for arrow and function keys."""
         try:
             typed = os.read(self._keys, 4096).decode(errors="replace")
         except OSError:  # the terminal is gone
@@ -83,13 +82,13 @@ class Terminal:
         return typed.partition(ESCAPE)[0][:1].lower() if typed else END_OF_INPUT
 
     def drop_input(self) -> None:
-        """Forget what was typed so far."""
+        """Discard the keys typed so far."""
         if self.has_keys:
             termios.tcflush(self._keys, termios.TCIFLUSH)
 
     @contextlib.contextmanager
     def lent(self) -> Iterator[None]:
-        """As usual, for a pager or another program."""
+        """Restore the usual settings for a pager or another program."""
         self._as_usual()
         try:
             yield
