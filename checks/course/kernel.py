@@ -32,8 +32,10 @@ class Kernel:
 
     @property
     def entry(self) -> str:
-        """Of the launch that multiplies, whose resources are shown: others turn, split, clear or add up."""
-        return next(it.entry for it in self.lesson.launches if it.entry.startswith("gemm"))
+        """Of the launch that multiplies, whose resources are shown: others transpose, split, clear or add up. Of the
+        first launch where none multiplies."""
+        entries = [it.entry for it in self.lesson.launches]
+        return next((entry for entry in entries if entry.startswith("gemm")), entries[0])
 
     def chosen(self, shapes: Iterable[Shape]) -> list[Kernel]:
         """The kernels that the host chooses at these shapes, as far as the lesson takes them; most lessons have one."""

@@ -25,7 +25,7 @@ from gemm_lessons.engine.records.findings import Finding
 from gemm_lessons.engine.records.metrics import METRICS
 from gemm_lessons.engine.simulator import Setting, Simulator
 from gemm_lessons.engine.simulator.final_memory import FinalMemory
-from gemm_lessons.gemm.problem import Problem
+from gemm_lessons.gemm.problem import Trial
 from gemm_lessons.gemm.shapes import Shape
 from gemm_lessons.judging.evidence import Built, Checked, text_of_line
 from gemm_lessons.judging.told import Told
@@ -57,15 +57,16 @@ def second_look(plan: RunPlan, built: Built, source: str, checked: Checked) -> C
     compiled = _as_written(built, launch, source)
     if compiled is None:
         return checked
+    trial = problem.trial()
     try:
-        remains, counted = _run_both(compiled, built, launch, problem)
+        remains, counted = _run_both(compiled, built, launch, trial)
     except UnsupportedKernel:  # it counts nothing and judges nothing: the run has done that without it
         return checked
     names = _names(compiled, remains)
     checked = _with_findings(checked, _past_the_end(remains, names, source), launch.shape)
     if can_tell(problem) and (unfinished or (puzzling and remains.fault is None)):
         left_out = () if counted is None else _left_out(remains, counted, checked)
-        checked = replace(checked, contents=(*contents(problem, problem.trial(), remains, names), *left_out))
+        checked = replace(checked, contents=(*contents(problem, trial, remains, names), *left_out))
     return checked
 
 
@@ -86,16 +87,17 @@ def _as_written(built: Built, launch: LaunchPlan, source: str) -> Compiled | Non
 
 
 def _run_both(
-    compiled: Compiled, built: Built, launch: LaunchPlan, problem: Problem
+    compiled: Compiled, built: Built, launch: LaunchPlan, trial: Trial
 ) -> tuple[FinalMemory, FinalMemory | None]:
-    """What the only block leaves in its memory: as written; and as optimised, if the first came to its end and the
-    second was built for this tile. Raises ``UnsupportedKernel``."""
+    """Return what the only block leaves in its memory: as written, on ``trial``, whose arrays are written; and as
+    optimised, if the first came to its end and the second was built for this tile. Raises ``UnsupportedKernel``."""
     (grid,), (step,) = launch.grids, launch.lesson.launches
     simulator = Simulator(Setting(budget=BUDGET))
-    remains = simulator.final_memory(compiled, grid, problem.trial().arguments(step.parameters))
+    remains = simulator.final_memory(compiled, grid, trial.arguments(step.parameters))
     if remains.fault is not None or launch.lesson.tile != built.lesson.tile:
         return remains, None
-    return remains, simulator.final_memory(built.code.counted[0], grid, problem.trial().arguments(step.parameters))
+    anew = trial.problem.trial().arguments(step.parameters)
+    return remains, simulator.final_memory(built.code.counted[0], grid, anew)
 
 
 def _mostly_right(checked: Checked) -> bool:
