@@ -100,7 +100,7 @@ def test_a_barrier_opens_when_the_last_other_warp_ends() -> None:
     of = trace([barrier, *ffma(1000, stall=4), ("EXIT", FREE, None)], warps=3)
     through, alone = of.warps[0], tuple(step for step in of.warps[0] if step[0])
     mixed = replace(of, warps=(through, through, alone))
-    played = play(mixed, 1, H200)
+    played = play(mixed, 1, H200, ended_arrive=True)
     assert played.clocks == pytest.approx(2 * 4000, rel=0.02)
 
 

@@ -143,13 +143,13 @@ def _of_multiprocessor(trace: Trace, per_sm: int, resident: int, gpu: GpuSpec) -
     """Return microseconds of each unit of the fullest multiprocessor, as ``latency`` in all; and the busiest unit."""
     waves, rest = divmod(per_sm, resident)
     together = waves + bool(rest) == 1
-    whole = play(trace, resident, gpu, together=together and uneven(resident, gpu))
-    played = [(waves, whole), *([(1, play(trace, rest, gpu))] if rest else [])]
+    whole = play(trace, resident, gpu, together=together and uneven(resident, gpu), ended_arrive=True)
+    played = [(waves, whole), *([(1, play(trace, rest, gpu, ended_arrive=True))] if rest else [])]
     parts = {name: sum(times * it.busy.get(name, 0.0) for times, it in played) for name in whole.busy}
     parts["latency"] = sum(times * it.clocks for times, it in played)
     busiest = max(whole.busy, key=lambda name: parts[name])
     if not together:  # a later block loads while others still multiply and store
-        saved = max(2 * whole.clocks - play(trace, resident, gpu, 2).clocks, 0.0)
+        saved = max(2 * whole.clocks - play(trace, resident, gpu, 2, ended_arrive=True).clocks, 0.0)
         parts["latency"] = max(parts["latency"] - (waves + bool(rest) - 1) * saved, parts[busiest])
     return {name: clocks / (gpu.clock_hz / 1e6) for name, clocks in parts.items()}, busiest
 
