@@ -343,7 +343,7 @@ def test_one_new_entry_of_many_measures_the_folder(folder, monkeypatch):
 
 
 def test_many_processes_write_and_trim_at_once(folder, monkeypatch):
-    """Whoever reads meanwhile finds an entry whole, or none."""
+    """A concurrent reader finds a whole entry or none."""
     script = (
         "import random, sys\nfrom gemm_lessons.engine.compiler import cache\ncache.BYTES, cache.LOOKS = 64 << 10, 4\n"
         "draw = random.Random(int(sys.argv[1]))\n"

@@ -2,7 +2,8 @@
 
 import pytest
 
-from gemm_lessons.engine.compiler.source import included_names, kernels, shared_array_line, without_comments
+from gemm_lessons.engine.compiler.source import included_names, kernels, shared_array_line
+from gemm_lessons.engine.compiler.tokens import without_comments
 
 
 @pytest.mark.parametrize(

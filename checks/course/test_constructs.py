@@ -12,7 +12,8 @@ import numpy as np
 
 from gemm_lessons.course.folder import packaged_course
 from gemm_lessons.engine.api import simulate
-from gemm_lessons.engine.compiler.source import included_names, without_comments
+from gemm_lessons.engine.compiler.source import included_names
+from gemm_lessons.engine.compiler.tokens import without_comments
 
 LESSONS = packaged_course().lessons_dir
 NAMES = packaged_course().names

@@ -22,6 +22,7 @@ from checks.foreign.manifest import Case
 from checks.foreign.runner import CRASHES
 from gemm_lessons.engine.compiler import source as cuda_source
 from gemm_lessons.engine.compiler.compile import Compiled, NotCompiled
+from gemm_lessons.engine.compiler.tokens import without_comments
 from gemm_lessons.engine.ptx import parser
 from gemm_lessons.engine.ptx import records as ptx
 from gemm_lessons.engine.records.errors import UnsupportedKernel
@@ -58,7 +59,7 @@ def search(repository: str, root: Path, seen: set[str], limit: int = 10_000) -> 
     """What became of each kernel that was not seen before; ``seen`` holds hashes of definitions."""
     count = 0
     for file in files(root):
-        text = cuda_source.without_comments(file.read_text(errors="replace"))
+        text = without_comments(file.read_text(errors="replace"))
         host = guess.Host(text)
         here = refused = 0
         for kernel in cuda_source.kernels(text):

@@ -338,7 +338,7 @@ def _measure(
         while group:
             made = [(it.name, it.at(shape)) for it in group]
             entrants = [
-                Entrant(name, "reference", steps_of(it.lesson, it.kernels, shape), it.lesson.data)
+                Entrant(name, "reference", steps_of(it.lesson, it.kernels, it.lesson.grids(shape)), it.lesson.data)
                 for name, it in made
                 if it is not None
             ]

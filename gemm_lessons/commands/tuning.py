@@ -251,4 +251,4 @@ def _entrant(request: TuneRequest, candidate: TileCandidate) -> Entrant:
     lesson = retiled(request.lesson, candidate.sizes).at(request.shape)
     compiled = Builder(request.target).build(lesson, request.path, read_source(request.path))
     assert not isinstance(compiled, CompileFailed)  # the candidate compiled before
-    return Entrant(candidate.text, "reference", steps_of(lesson, compiled, request.shape), lesson.data)
+    return Entrant(candidate.text, "reference", steps_of(lesson, compiled, lesson.grids(request.shape)), lesson.data)

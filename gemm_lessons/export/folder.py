@@ -7,7 +7,7 @@ from pathlib import Path
 
 from gemm_lessons.course.folder import CommandError, WriteError, read_bytes, replace_with_backup, shown
 from gemm_lessons.course.lesson import Lesson
-from gemm_lessons.engine.compiler.source import without_comments
+from gemm_lessons.engine.compiler.tokens import without_comments
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.export.kernel import KernelText, read_kernel
 from gemm_lessons.export.program import context, named_in_pragmas

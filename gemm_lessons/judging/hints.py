@@ -11,8 +11,8 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from gemm_lessons.course.todos import open_todos, skipped_todos
-from gemm_lessons.engine.compiler.source import included_names, kernels, line_of, without_comments
-from gemm_lessons.engine.compiler.tokens import Lexed
+from gemm_lessons.engine.compiler.source import included_names, kernels, line_of
+from gemm_lessons.engine.compiler.tokens import Lexed, without_comments
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.engine.records.launch import Grid
 from gemm_lessons.engine.records.metrics import METRICS

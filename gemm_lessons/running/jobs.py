@@ -70,11 +70,6 @@ class Jobs:
             return cls()
         return cls(child=child, theirs=[job.key for job in jobs], wait_s=limits.seconds + limits.grace)
 
-    def keeping(self, kept: Kept | None) -> Jobs:
-        """Return the same jobs with results kept from earlier runs."""
-        self._kept = self._kept if kept is None else kept
-        return self
-
     def elsewhere(self, key: Hashable) -> bool:
         """Tell whether the second process does this job."""
         return key in self._theirs

@@ -13,15 +13,15 @@ from gemm_lessons.engine.compiler.compile import Compiled
 from gemm_lessons.engine.records.facts import Details
 from gemm_lessons.engine.records.findings import Finding
 from gemm_lessons.engine.records.frozen import dataclass
-from gemm_lessons.gemm.shapes import Shape
 from gemm_lessons.judging.verdict import Faulted, Judgement, Verdict, WrongAnswer
 from gemm_lessons.running.builder import variant_of
 from gemm_lessons.running.checking import stopped
 from gemm_lessons.running.outcome import Row
-from gemm_lessons.running.plan import LaunchPlan, RunPlan
+from gemm_lessons.running.plan import RunPlan
 
 if TYPE_CHECKING:
     from gemm_lessons.devices.gpu.records import Measurement, Step
+    from gemm_lessons.engine.records.launch import Grid
 
 
 def measure(plan: RunPlan, rows: Sequence[Row]) -> Measurement | None:
@@ -43,7 +43,7 @@ def measure(plan: RunPlan, rows: Sequence[Row]) -> Measurement | None:
         if built.code.timed is None:
             continue
         if lesson.data.asks_the_same(data, shape.names):
-            entrants.append(Entrant(row.label, row.role, _steps(launch, built.code.timed), lesson.data))
+            entrants.append(Entrant(row.label, row.role, steps_of(lesson, built.code.timed, launch.grids), lesson.data))
     ranges.announce(f"time {shape}")
     with stage("time", str(shape), payload=data.operations(shape.names)):
         return timer.measure(
@@ -51,19 +51,11 @@ def measure(plan: RunPlan, rows: Sequence[Row]) -> Measurement | None:
         )  # fmt: skip
 
 
-def _steps(launch: LaunchPlan, kernels: Sequence[Compiled]) -> tuple[Step, ...]:
-    """The launches of a plan, as they are timed."""
-    from gemm_lessons.devices.gpu.records import Step
-
-    each = zip(kernels, launch.grids, launch.lesson.launches, strict=True)
-    return tuple(Step(compiled, grid, step.parameters) for compiled, grid, step in each)
-
-
-def steps_of(lesson: Lesson, kernels: Sequence[Compiled], shape: Shape) -> tuple[Step, ...]:
+def steps_of(lesson: Lesson, kernels: Sequence[Compiled], grids: Sequence[Grid]) -> tuple[Step, ...]:
     """Return the launches of a lesson as they are timed."""
     from gemm_lessons.devices.gpu.records import Step
 
-    launches = zip(kernels, lesson.grids(shape), lesson.launches, strict=True)
+    launches = zip(kernels, grids, lesson.launches, strict=True)
     return tuple(Step(compiled, grid, launch.parameters) for compiled, grid, launch in launches)
 
 

@@ -51,7 +51,7 @@ def run_lesson(request: RunRequest, progress: Tell | None = None) -> RunOutcome:
     Everything that the kernel does is a verdict. Raise ``CommandError`` (its file cannot be read), ``ShapeError`` (the
     lesson does not allow this shape), ``UnsupportedKernel`` (the device cannot run it) and ``KitError``.
     """
-    return run_plan(RunPlan.of(request), Jobs(), progress)
+    return run_plan(RunPlan.of(request), Jobs(request.kept), progress)
 
 
 def run_plan(plan: RunPlan, jobs: Jobs, progress: Tell | None = None) -> RunOutcome:
@@ -59,7 +59,7 @@ def run_plan(plan: RunPlan, jobs: Jobs, progress: Tell | None = None) -> RunOutc
     request = plan.request
     try:
         with told_to(progress):
-            return _run(plan, jobs.keeping(request.kept))
+            return _run(plan, jobs)
     except (OutOfTime, MemoryError) as end:  # outside of its launches, which report more detail
         kind, message = _words(end, request.bounds)
         return lost(request.lesson, request.path, kind, message, request.device.kind, request.gpu.name)
@@ -184,27 +184,37 @@ def _bare(built: Built) -> Built:
 
 def build(plan: RunPlan, kernel: KernelPlan, source: str, jobs: Jobs) -> Built | CompileFailed:
     """Build a file, with a variant for each way that the host launches it in this run."""
+    built = _variants(plan, kernel, kernel.variants, source, jobs, kernel.disassembled)
+    if isinstance(built, CompileFailed):
+        return built
+    return replace(built, may_overrun=kernel.role == "kernel" and may_run_past(source, kernel.lesson.tile.defines))
+
+
+def _built_for(plan: RunPlan, kernel: KernelPlan, lessons: Sequence[Lesson]) -> Built:
+    """Build only these variants, for launches that are only checked. Raise ``UnsupportedKernel`` where one fails."""
+    assert kernel.path is not None
+    built = _variants(plan, kernel, lessons, read_source(kernel.path), Jobs())
+    if isinstance(built, CompileFailed):
+        raise UnsupportedKernel(built.message)
+    return built
+
+
+def _variants(
+    plan: RunPlan,
+    kernel: KernelPlan,
+    lessons: Sequence[Lesson],
+    source: str,
+    jobs: Jobs,
+    disassembled: frozenset[Lesson] = frozenset(),
+) -> Built | CompileFailed:
+    """Compile variants of a kernel, up to the first that fails, and begin to disassemble some."""
     made = []
-    for lesson in kernel.variants:
+    for lesson in lessons:
         one = _compiled(plan, kernel, lesson, source, jobs)
         if isinstance(one, CompileFailed):
             return one
-        if lesson in kernel.disassembled:
+        if lesson in disassembled:
             one.code.take_apart()
-        made.append(one)
-    may_overrun = kernel.role == "kernel" and may_run_past(source, kernel.lesson.tile.defines)
-    return replace(made[0], may_overrun=may_overrun, others=tuple(made[1:]))
-
-
-def _built_for(plan: RunPlan, kernel: KernelPlan, variants: Sequence[Lesson]) -> Built:
-    """Build only these variants, for launches that are only checked. Raise ``UnsupportedKernel`` where one fails."""
-    assert kernel.path is not None
-    source = read_source(kernel.path)
-    made = []
-    for lesson in variants:
-        one = _compiled(plan, kernel, lesson, source, Jobs())
-        if isinstance(one, CompileFailed):
-            raise UnsupportedKernel(one.message)
         made.append(one)
     return replace(made[0], others=tuple(made[1:]))
 

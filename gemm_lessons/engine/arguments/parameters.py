@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gemm_lessons.engine.compiler.source import kernels, without_comments
+from gemm_lessons.engine.compiler.source import kernels
+from gemm_lessons.engine.compiler.tokens import without_comments
 from gemm_lessons.engine.ptx.records import Kernel, KernelParameter
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.engine.records.launch import Scalar

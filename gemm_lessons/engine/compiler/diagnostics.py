@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import Literal
 
 from gemm_lessons.engine.compiler import source as cuda_source
+from gemm_lessons.engine.compiler.tokens import without_comments
 from gemm_lessons.engine.records.frozen import dataclass
 
 Severity = Literal["error", "warning"]
@@ -112,7 +113,7 @@ def _missing_end(found: Diagnostic, path: str, source: str) -> Diagnostic:
     """A missing semicolon is reported at the next line: name the line that should have ended with it."""
     if found.message != 'expected a ";"' or found.file != path or not found.column:
         return found
-    lines = cuda_source.without_comments(source).split("\n")
+    lines = without_comments(source).split("\n")
     if found.line > len(lines):
         return found
     before = [number for number, line in enumerate(lines[: found.line - 1], 1) if line.strip()]
@@ -219,7 +220,7 @@ def _about_kernel(text: str, severity: Severity, path: str, source: str, ptx: st
     if match := re.search(r"Unresolved extern function '(\S+)'", text):
         name = plain_name(match[1])
         text = f"the function {name} is declared and called, but nothing defines it"
-        use = re.search(rf"\b{re.escape(name)}\b", cuda_source.without_comments(source))
+        use = re.search(rf"\b{re.escape(name)}\b", without_comments(source))
         line = cuda_source.line_of(source, use.start()) if use else 1
     elif match := re.search(r"'(_Z\w+|\w+)'", text):
         name = plain_name(match[1])
@@ -318,7 +319,7 @@ def _explain_name(complaint: str, path: str, source: str, entry: str) -> Diagnos
         else:
             message = f"{entry} cannot be instantiated from {same[0]}: {complaint}"
     elif "non-__global__" in complaint or "must form address" in complaint:
-        use = re.search(rf"\b{re.escape(name)}\b", cuda_source.without_comments(source))
+        use = re.search(rf"\b{re.escape(name)}\b", without_comments(source))
         line = cuda_source.line_of(source, use.start()) if use else 1
         message = f"{name} is not a kernel: a kernel is a function with __global__ in front"
     elif defined:

@@ -18,7 +18,8 @@ from gemm_lessons.engine.compiler.compile import (
     with_file_names,
 )
 from gemm_lessons.engine.compiler.ptxas import shared_arrays
-from gemm_lessons.engine.compiler.source import PTX_HEAD, without_comments
+from gemm_lessons.engine.compiler.source import PTX_HEAD
+from gemm_lessons.engine.compiler.tokens import without_comments
 from gemm_lessons.engine.hardware.occupancy import Resources
 
 _ENTRY = re.compile(r"\.entry\s+([\w$]+)")

@@ -15,8 +15,7 @@ from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
 
-from gemm_lessons.engine.compiler.tokens import ANGLES, OPENING, Lexed, tokens
-from gemm_lessons.engine.compiler.tokens import without_comments as without_comments
+from gemm_lessons.engine.compiler.tokens import ANGLES, OPENING, Lexed, tokens, without_comments
 from gemm_lessons.engine.records.frozen import dataclass
 
 # The head of a PTX file.
