@@ -15,8 +15,9 @@ from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 
+from gemm_lessons.course.course_toml import CourseFacts, Part, load_course_toml, parts_of
 from gemm_lessons.course.lesson import Lesson, LessonError
-from gemm_lessons.course.lesson_toml import LESSON_NAME, load_architecture, load_lesson
+from gemm_lessons.course.lesson_toml import LESSON_NAME, load_lesson
 from gemm_lessons.course.todos import TodoMark, todo_marks
 from gemm_lessons.engine.arguments.expression import closest
 from gemm_lessons.engine.records.errors import KitError
@@ -111,9 +112,23 @@ class Course:
         return tuple(sorted(entry.name for entry in entries if LESSON_NAME.fullmatch(entry.name) and entry.is_dir()))
 
     @cached_property
+    def facts(self) -> CourseFacts:
+        """Return the contents of course.toml. Raise ``LessonError``."""
+        return load_course_toml(self.lessons_dir)
+
+    @property
     def architecture(self) -> str:
         """Return the architecture of counters and gates, such as ``sm_90``. Raise ``LessonError``."""
-        return load_architecture(self.lessons_dir)
+        return self.facts.architecture
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """Return the parts of the course, each with its lessons, in order. Raise ``LessonError``."""
+        return parts_of(self.facts, self.names)
+
+    def part_of(self, name: str) -> Part | None:
+        """Return the part of a lesson; None for a lesson of no part. Raise ``LessonError``."""
+        return next((part for part in self.parts if part.number and name in part.names), None)
 
     def resolve(self, query: str) -> str:
         """Return the lesson that ``03``, ``3``, ``block_tile``, ``03_block_tile`` or a path into its folder means.

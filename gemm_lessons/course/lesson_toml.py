@@ -39,7 +39,6 @@ from gemm_lessons.gemm.shapes import Shape, Shapes, Tile
 LESSON_NAME = re.compile(r"(\d{2})_([a-z0-9][a-z0-9_]*)")
 MAX_THREADS = 1024  # per block, every compute capability so far (CUDA programming guide, "Compute Capabilities")
 
-ARCHITECTURE = "sm_90"  # the architecture of a course that names none
 SWIZZLES = (0, 32, 64, 128)  # bytes
 PTXAS = ("opt-level", "register-usage-level")  # options that change machine code, with a number
 TYPES = ("a", "b", "c", "accumulate")  # of [kernel]
@@ -59,19 +58,6 @@ def load_lesson(directory: Path, type_: str = "") -> Lesson:
     text, raw = read_toml(path, f"the course's own again: gemm-lessons reset {directory.name[:2]} --settings")
     reader = _Reader(path, text)
     return reader.lesson(directory, reader.typed(raw, type_) if type_ else raw, type_)
-
-
-def load_architecture(lessons: Path) -> str:
-    """Return the architecture that a course counts on, from ``course.toml`` in its folder of lessons; ``sm_90`` without
-    it.
-
-    Raise ``LessonError`` like ``load_lesson``.
-    """
-    path = lessons / "course.toml"
-    if not path.exists():
-        return ARCHITECTURE
-    text, raw = read_toml(path, "restore it")
-    return _Reader(path, text).architecture(raw)
 
 
 class _Reader(TomlReader):
@@ -176,19 +162,6 @@ class _Reader(TomlReader):
         if space.combinations > MOST:
             raise self.wrong(("tune",), f"makes {space.combinations:,} combinations; at most {MOST:,} can be searched")
         return space
-
-    def architecture(self, raw: dict[str, Any]) -> str:
-        from gemm_lessons.engine.hardware.sheets import OLDEST_ARCH  # imported late: only compiling needs it
-
-        self.known((), raw, ("architecture",))
-        name = self.string((), raw, "architecture")
-        number = re.fullmatch(r"sm_(\d{2,3})[af]?", name)
-        if number is None or int(number[1]) < OLDEST_ARCH:
-            raise self.wrong(
-                ("architecture",),
-                f"{name!r} is none that the compiler knows; write sm_{OLDEST_ARCH} or a later one, like {ARCHITECTURE}",
-            )
-        return name
 
     def try_scalars(self, lesson: Lesson) -> None:
         for name, value in lesson.data.given:

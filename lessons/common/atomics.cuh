@@ -3,7 +3,7 @@
 //   atomic_add<4>(c(row, col), acc[i][j]);       four sums, one access of 128 bits
 //
 // From compute capability 9.0 on, 2 or 4 floats that lie side by side are one access; before, one float after the other.
-// `to` lies in global memory, at a multiple of 4 * WIDTH bytes. Lesson 18 explains what it is good for.
+// `to` lies in global memory, at a multiple of 4 * WIDTH bytes. Lesson 12 explains what it is good for.
 #pragma once
 #include "floats.cuh"
 

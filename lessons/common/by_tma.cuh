@@ -1,7 +1,7 @@
-// The kernel of lesson 17 once more, for GPUs of compute capability 9.0: its tiles come by TMA, and a block computes
+// The kernel of lesson 15 once more, for GPUs of compute capability 9.0: its tiles come by TMA, and a block computes
 // several tiles of C, one after the other, so that the first tiles of the next are on their way while this one is stored.
 //
-// Lesson 17 includes this behind its fragments and explains it in "A tile by one thread".
+// Lesson 15 includes this behind its fragments and explains it in "A tile by one thread".
 #pragma once
 #include "fragments.cuh"
 #include "lanes.cuh"

@@ -4,7 +4,7 @@
 //                                   `to` becomes 0, and `from` is not read
 //   copies_are_done()               waits for all that this thread has sent for; a barrier tells the others
 //
-// Lesson 10 uses them where an access may take one float only. Lesson 16 explains them, and sends for more at once.
+// Lesson 10 uses them where an access may take one float only. Lesson 14 explains them, and sends for more at once.
 #pragma once
 
 __device__ inline void copy_or_zero(float &to, const float &from, bool there)

@@ -4,7 +4,7 @@
 //
 //   double2_at(As[k][row]) = double2_at(a_tile(row, k));     one 128-bit load, one 128-bit store
 //
-// Lesson 13 explains what it saves.
+// Lesson 24 explains what it saves.
 #pragma once
 
 __device__ inline double2 &double2_at(double &first)

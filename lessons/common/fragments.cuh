@@ -13,7 +13,7 @@
 //   settle              after each tile
 //   store               to C, at (row, col)
 //
-// Lesson 17 includes this behind swizzled() and the fragments of 16-bit numbers, and explains it in "Other types": the
+// Lesson 15 includes this behind swizzled() and the fragments of 16-bit numbers, and explains it in "Other types": the
 // others are not 16 bits wide, so ldmatrix_trans cannot transpose them.
 #pragma once
 #include "matrix.cuh"

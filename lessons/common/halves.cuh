@@ -4,7 +4,7 @@
 //
 //   half8_at(As[row][col]) = half8_at(a_tile(row, col));     one 128-bit load, one 128-bit store
 //
-// What is inside does not matter on the way: uint4 is 128 bits that nobody computes with. Lesson 15 uses it.
+// What is inside does not matter on the way: uint4 is 128 bits that nobody computes with. Lesson 13 uses it.
 #pragma once
 #include <cuda_fp16.h>
 

@@ -5,7 +5,7 @@
 //
 //   int4_at(Bs[k][col]) = int4_at(b_tile(k, col));     one 128-bit load, one 128-bit store
 //
-// Lesson 14 explains what is in them.
+// Lesson 25 explains what is in them.
 #pragma once
 
 __device__ inline int4 &int4_at(int &first)

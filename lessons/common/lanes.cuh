@@ -9,7 +9,7 @@
 // constant distance. And what lies two pieces further on? If p has not got that bit, p + 2 is p xor 2, and the place is
 // (p xor 2) xor r % 8 = (p xor r % 8) xor 2: another address by one xor with a constant. Tiles begin at multiples of 1024.
 //
-// Lesson 17 explains it in "A tile by one thread".
+// Lesson 15 explains it in "A tile by one thread".
 #pragma once
 #include "fragments.cuh"
 

@@ -7,7 +7,7 @@
 //   mma_f16(d, a, b)            d += a * b: d 16 x 8, a 16 x 16 and b 16 x 8 numbers in the registers of 32 lanes
 //   mma_bf16, mma_tf32, mma_s8, mma_f64         the same for other types, with 16, 8, 32 and 4 of k
 //
-// Where a row is a number, it is an address in shared memory. All 32 lanes call them together. Lesson 17 explains which lane holds what.
+// Where a row is a number, it is an address in shared memory. All 32 lanes call them together. Lesson 15 explains which lane holds what.
 #pragma once
 
 __device__ inline void ldmatrix(unsigned (&to)[4], unsigned row)

@@ -5,7 +5,7 @@
 //
 // SCALE keeps the small ones of float16 above its smallest numbers; it is a power of two and multiplies both factors.
 // SUMS == 2 adds a tile's sum to that of the tiles before by ordinary additions, which round; the tensor core cuts.
-// Lesson 17 includes this behind fragments.cuh and explains it in "fp32 from tensor cores".
+// Lesson 15 includes this behind fragments.cuh and explains it in "fp32 from tensor cores".
 #pragma once
 #include "fragments.cuh"
 

@@ -1,7 +1,7 @@
-// The kernel of lesson 19 once more, for GPUs of compute capability 9.0. A launch of its own turns A, and then both tiles
+// The kernel of lesson 26 once more, for GPUs of compute capability 9.0. A launch of its own turns A, and then both tiles
 // come by TMA. No thread of the product copies, turns or stores into shared memory: it loads factors and multiplies.
 //
-// Lesson 19 includes this behind its kernel and explains it in "A turned beforehand".
+// Lesson 26 includes this behind its kernel and explains it in "A turned beforehand".
 #pragma once
 #include "tma.cuh"
 
@@ -82,7 +82,7 @@ gemm_by_tma(const __grid_constant__ CUtensorMap map_At, const __grid_constant__ 
                     float4_at(b_frag[j]) = float4_at(stages[now].b[k][mine.col(j)]);
                 for (int i = 0; i < TM; i += 4)
                     float4_at(a_frag[i]) = float4_at(stages[now].a[k][mine.row(i)]);
-                // Lesson 19's order, up the first column instead of down. That the compiler makes more of.
+                // Lesson 26's order, up the first column instead of down. That the compiler makes more of.
                 for (int j = 0; j < TN; j++)
                     for (int n = 0; n < TM; n++) {
                         const int i = j % 2 ? n : TM - 1 - n;

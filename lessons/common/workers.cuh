@@ -1,4 +1,4 @@
-// Workers: lesson 18's way of sharing out K tiles, ready to use. All K tiles of all tiles of C stand in a row, as units.
+// Workers: lesson 12's way of sharing out K tiles, ready to use. All K tiles of all tiles of C stand in a row, as units.
 // Each of the first WHOLE blocks has a tile of its own; the units of the last CUT tiles are shared out among WORKERS.
 //
 //   Tiles tiles(N, K)

@@ -1,0 +1,321 @@
+// Lesson 12: split K
+// New idea: blocks share out the K tiles of all tiles of C: as many blocks as fit on the GPU, with equally much to do.
+// Before:   lesson 10, a block for each tile of C, however few or many. Now: WORKERS blocks, each with its share.
+// Launch:   gemm: grid WORKERS, block (BM/WM)*(BN/WN) warps. Then combine: grid (BM*BN/4/ADDERS, tiles that are cut),
+//           block TEAMS * ADDERS. For each launch the host chooses what it does for lesson 10, WORKERS, WHOLE and TEAMS.
+//           run --type atomics: first clear, grid ceil(M*N/THREADS), block THREADS; then gemm, which adds by atomics.
+#include "atomics.cuh"
+#include "float4.cuh"
+#include "floats.cuh"
+#include "matrix.cuh"
+#include "prefetch.cuh"
+
+constexpr int THREADS = (BM / WM) * (BN / WN) * 32;
+constexpr bool ATOMICS = ADD_BY == 2; // pieces are added to C right away, and not by combine
+static_assert((WM / TM) * (WN / TN) == 32, "a warp tile is 32 thread tiles");
+
+// An operand on its way to shared memory, as in lesson 10: ROWS x BK numbers of a view at a time, through registers.
+template <int ROWS, int WIDTH, bool ALONG_K>
+struct Operand {
+    static constexpr int LINE = ALONG_K ? BK : ROWS;             // numbers in a line of the tile
+    static constexpr int LINES = THREADS * WIDTH / LINE;         // lines that the block copies in one round
+    static constexpr int ROUNDS = ROWS * BK / (THREADS * WIDTH); // rounds until the tile is complete
+    static_assert(THREADS * WIDTH % LINE == 0 && ROUNDS > 0, "the tile must be whole rounds of copying");
+
+    int line = threadIdx.x * WIDTH / LINE;  // my first number in a tile: its line,
+    int place = threadIdx.x * WIDTH % LINE; // and its place in the line
+    const float *mine;                      // the same number in memory; moves on along K
+    int k_stride;                           // from one k to the next
+    int line_stride;                        // from one line to the next
+    unsigned last;                          // from `mine` to the last row of the view
+    Floats<WIDTH> next[ROUNDS] = {};
+
+    __device__ Operand(const Matrix<const float> &view, int first_row, int first_k)
+    {
+        int row = first_row + (ALONG_K ? line : place);
+        row = min(row, view.rows - (ALONG_K ? 1 : WIDTH));
+        mine = &view(row, first_k + (ALONG_K ? place : line));
+        k_stride = view.col_stride;
+        line_stride = ALONG_K ? view.row_stride : view.col_stride;
+        last = (view.rows - 1 - row) * view.row_stride;
+    }
+
+    // global memory -> registers, `depth` of BK k; the others are 0. Then on to the next tile.
+    __device__ void fetch(int depth)
+    {
+        for (int r = 0; r < ROUNDS; r++) {
+            const int k = ALONG_K ? place : line + r * LINES;
+            const unsigned away = r * LINES * line_stride;
+            if (depth == BK || k < depth)
+                next[r] = floats_at<WIDTH>(mine[ALONG_K ? min(away, last) : away]);
+            else
+                next[r] = {};
+        }
+        mine += depth * k_stride;
+    }
+
+    // registers -> shared memory: a tile is BK lines of ROWS, whatever the operand's layout
+    __device__ void store(float (&tile)[BK][ROWS + 4])
+    {
+        for (int r = 0; r < ROUNDS; r++) {
+            if (ALONG_K)
+                for (int j = 0; j < WIDTH; j++)
+                    tile[place + j][line + r * LINES] = next[r].at[j];
+            else
+                floats_at<WIDTH>(tile[line + r * LINES][place]) = next[r];
+        }
+    }
+
+    // Of the AHEAD k that begin AHEAD after this tile, bring one line of memory as far as the L2 cache (lesson 09).
+    __device__ void prefetch() const
+    {
+        if constexpr (ALONG_K)
+            prefetch_line(mine[min(threadIdx.x % ROUNDS * LINES * line_stride, last) + AHEAD - BK + 31 - place]);
+        else
+            prefetch_line(mine[(threadIdx.x % (AHEAD / LINES) * LINES + AHEAD - BK) * line_stride - place % 32]);
+    }
+};
+
+// The tiles of C, numbered row by row, and their K tiles. Tiles 0 to cut - 1 may be cut, the others stay whole.
+struct Tiles {
+    int cols;     // tiles beside each other
+    int count;    // tiles in all
+    int depth;    // K tiles of a tile
+    int cut;      // tiles that may be cut
+    int short_by; // what the first K tile lacks: it takes what does not fill a tile (lesson 10)
+
+    __device__ Tiles(int M, int N, int K)
+    {
+        cols = (N + BN - 1) / BN;
+        count = (M + BM - 1) / BM * cols;
+        depth = (K + BK - 1) / BK;
+        cut = count - WHOLE * WORKERS;
+        short_by = depth * BK - K;
+    }
+
+    // The K tiles of all tiles that may be cut stand in a row, as units 0 to cut * depth - 1, and are shared out.
+    // Where does a worker's share begin? It ends where the next one's begins.
+    __device__ int begin(int worker) const
+    {
+        int unit = 0;
+        // TODO(1): the units, cut * depth, in WORKERS equal shares: where does this worker's begin?
+        return unit;
+    }
+
+    // Whose share has this unit?
+    __device__ int owner(int unit) const
+    {
+        int worker = 0;
+        // TODO(2): the last worker that begins at this unit or before it.
+        return worker;
+    }
+
+    // The first k of a K tile.
+    __device__ int first_k(int k_tile) const
+    {
+        int k = 0;
+        // TODO(3): K tile 0 begins at 0, and ends at BK - short_by. Where do the others begin?
+        return k;
+    }
+};
+
+// Which elements of a tile belong to a thread of gemm? Those of lesson 10: TM x TN of its warp's tile, in 4 x 4.
+struct Place {
+    int thread_row, thread_col;
+
+    __device__ explicit Place(int thread)
+    {
+        constexpr int LANE_COLS = WN / TN;
+        const int warp = thread / 32;
+        const int lane = thread % 32;
+        thread_row = warp / (BN / WN) * WM + (lane / (2 * LANE_COLS) * 2 + lane % 2) * 4;
+        thread_col = warp % (BN / WN) * WN + lane / 2 % LANE_COLS * 4;
+    }
+
+    __device__ int row(int i) const
+    {
+        return thread_row + i / 4 * (WM / (TM / 4)) + i % 4;
+    }
+
+    __device__ int col(int j) const
+    {
+        return thread_col + j / 4 * (WN / (TN / 4)) + j % 4;
+    }
+};
+
+// P has a slot of BM * BN numbers for each piece, 4 by 4: first the first 4 that thread 0 of gemm has, those of thread
+// 1, ..., THREADS - 1, then the next 4 of each, and so on. So neighbours in a warp are neighbours in memory.
+__device__ inline float &partial(float *P, int slot, int quad)
+{
+    return P[slot * BM * BN + quad * 4];
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM)
+gemm(const float *A, const float *B, float *C, float *P, int M, int N, int K, int lda, int ldb, int ldc)
+{
+    static_assert(AHEAD % BK == 0, "prefetch asks for whole K tiles");
+    __shared__ __align__(16) float As[2][BK][BM + 4];
+    __shared__ __align__(16) float Bs[2][BK][BN + 4];
+
+    const Matrix<const float> a_view{A, M, K, TRANS_A ? 1 : lda, TRANS_A ? lda : 1};
+    const Matrix<const float> b_view{B, N, K, TRANS_B ? ldb : 1, TRANS_B ? 1 : ldb};
+    const Matrix<float> c{C, M, N, ldc, 1};
+    const Tiles tiles(M, N, K);
+    const Place mine(threadIdx.x);
+
+    int unit = tiles.begin(blockIdx.x);
+    const int end = tiles.begin(blockIdx.x + 1);
+    int whole = tiles.cut + blockIdx.x; // my first tile that is not cut
+
+    while (unit < end || whole < tiles.count) {
+        // A piece: K tiles `first` to `last` - 1 of one tile of C.
+        int tile = whole, first = 0, last = tiles.depth;
+        if (unit < end) {
+            // TODO(4): the piece that begins at `unit`: which tile, its first K tile, and the one behind its last.
+            unit += last - first;
+        } else {
+            whole += WORKERS;
+        }
+
+        // Walk along K, from K tile `first` on, as in lesson 10.
+        const int block_row = tile / tiles.cols * BM;
+        const int block_col = tile % tiles.cols * BN;
+        float acc[TM][TN] = {};
+        Operand<BM, WIDTH_A, !TRANS_A> a(a_view, block_row, tiles.first_k(first));
+        Operand<BN, WIDTH_B, TRANS_B> b(b_view, block_col, tiles.first_k(first));
+
+        const auto fetch = [&](int k_tile) {
+            a.fetch(BK);
+            b.fetch(BK);
+            if (PREFETCH && (k_tile - first) % (AHEAD / BK) == 1 && k_tile + 2 * AHEAD / BK <= last) {
+                a.prefetch();
+                b.prefetch();
+            }
+        };
+
+        const auto store = [&](int buffer) {
+            a.store(As[buffer]);
+            b.store(Bs[buffer]);
+        };
+
+        // shared memory -> products
+        const auto multiply = [&](int buffer) {
+#pragma unroll
+            for (int k = 0; k < BK; k++) {
+                float a_frag[TM];
+                float b_frag[TN];
+                for (int j = 0; j < TN; j += 4)
+                    float4_at(b_frag[j]) = float4_at(Bs[buffer][k][mine.col(j)]);
+                for (int i = 0; i < TM; i += 4)
+                    float4_at(a_frag[i]) = float4_at(As[buffer][k][mine.row(i)]);
+
+                for (int i = 0; i < TM; i++)
+                    for (int j = 0; j < TN; j++)
+                        acc[i][j] += a_frag[i] * b_frag[j];
+            }
+        };
+
+        // One turn: the tile in buffer `now` is multiplied while a K tile arrives and goes to the other buffer.
+        const auto turn = [&](int now, int k_tile) {
+            fetch(k_tile);
+            multiply(now);
+            store(1 - now);
+            __syncthreads();
+        };
+
+        a.fetch(first == 0 ? BK - tiles.short_by : BK);
+        b.fetch(first == 0 ? BK - tiles.short_by : BK);
+        __syncthreads(); // the buffers of the last piece are free
+        store(0);
+        __syncthreads();
+
+        // Two turns at a time, so that the numbers of the buffers are constants.
+        int k_tile = first + 1;
+        for (; k_tile + 1 < last; k_tile += 2) {
+            turn(0, k_tile);
+            turn(1, k_tile + 1);
+        }
+        if (k_tile < last) {
+            turn(0, k_tile);
+            multiply(1);
+        } else {
+            multiply(0);
+        }
+
+        // All of a tile goes to C. A piece of one is for combine to add up, or is added to C right now.
+        if (!ATOMICS && last - first < tiles.depth) {
+            // TODO(5): store acc in a slot of P that no other piece has, 4 columns at a time.
+            continue;
+        }
+        for (int i = 0; i < TM; i++)
+            for (int j = 0; j < TN; j += WIDTH_C) {
+                const int row = block_row + mine.row(i);
+                const int col = block_col + mine.col(j);
+                if (row < M && col < N) {
+                    if (!ATOMICS || last - first == tiles.depth)
+                        floats_at<WIDTH_C>(c(row, col)) = floats_at<WIDTH_C>(acc[i][j]);
+                    else
+                        atomic_add<WIDTH_C>(c(row, col), acc[i][j]);
+                }
+            }
+    }
+}
+
+// C = the sum of all pieces, for each tile that was cut: tile blockIdx.y. TEAMS of ADDERS threads, 4 columns for each
+// thread: a team adds some of the pieces, one behind the other, and the first team adds what the teams have.
+extern "C" __global__ void __launch_bounds__(TEAMS *ADDERS)
+combine(float *P, float *C, int M, int N, int K, int ldc)
+{
+    const Tiles tiles(M, N, K);
+    const int tile = blockIdx.y;
+    const int team = threadIdx.x / ADDERS;
+    const int member = threadIdx.x % ADDERS;
+    const int quad = blockIdx.x * ADDERS + member;
+
+    // Who has the tile's first K tile, and who the last?
+    const int from = tiles.owner(tile * tiles.depth);
+    const int to = tiles.owner((tile + 1) * tiles.depth - 1);
+    if (from == to)
+        return; // it was not cut, and stands in C
+
+    // My team's pieces: those of workers `first` to `last` - 1.
+    const int first = from + (to + 1 - from) * team / TEAMS;
+    const int last = from + (to + 1 - from) * (team + 1) / TEAMS;
+    Floats<4> sum = {};
+#pragma unroll 16
+    for (int worker = first; worker < last; worker++) {
+        // TODO(6): add this worker's piece to sum.
+    }
+
+    if constexpr (TEAMS > 1) {
+        __shared__ Floats<4> sums[TEAMS][ADDERS];
+        sums[team][member] = sum;
+        __syncthreads();
+        if (team > 0)
+            return;
+        for (int t = 1; t < TEAMS; t++)
+            for (int e = 0; e < 4; e++)
+                sum.at[e] += sums[t][member].at[e];
+    }
+
+    // Which elements are they? Those that thread `quad % THREADS` of gemm has stored there.
+    const Matrix<float> c{C, M, N, ldc, 1};
+    const Place place(quad % THREADS);
+    const int i = quad / THREADS * 4 / TN;
+    const int j = quad / THREADS * 4 % TN;
+    const int row = tile / tiles.cols * BM + place.row(i);
+    for (int e = 0; e < 4; e += WIDTH_C) {
+        const int col = tile % tiles.cols * BN + place.col(j) + e;
+        if (row < M && col < N)
+            floats_at<WIDTH_C>(c(row, col)) = floats_at<WIDTH_C>(sum.at[e]);
+    }
+}
+
+// What atomics add to must be 0 before.
+extern "C" __global__ void __launch_bounds__(THREADS)
+clear(float *C, int M, int N, int ldc)
+{
+    const int i = blockIdx.x * THREADS + threadIdx.x;
+    if (i < M * N)
+        C[i / N * ldc + i % N] = 0.0f;
+}
