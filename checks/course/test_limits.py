@@ -15,16 +15,16 @@ MISSED = {
     "mma tma, 8192, cold: 77% of cublas float16 (aim)",
     "mma tma, 4096, cold: 90% of 646 (aim)",
     "mma tma, 8192, cold: 90% of 646 (aim)",
-    "mma int8_tma, 4096, cold: 110% of torch int8 TN",
-    "mma int8_tma, 8192, cold: 110% of torch int8 TN",
-    "mma int8_tma, 4096, cold: 135% of 788 (aim)",
-    "mma int8_tma, 8192, cold: 135% of 891 (aim)",
-    "mma fp32_by_f16, 4096, cold: 300% of cublas float32 (aim)",
+    "precision int8_tma, 4096, cold: 110% of torch int8 TN",
+    "precision int8_tma, 8192, cold: 110% of torch int8 TN",
+    "precision int8_tma, 4096, cold: 135% of 788 (aim)",
+    "precision int8_tma, 8192, cold: 135% of 891 (aim)",
+    "precision, 4096, cold: 300% of cublas float32 (aim)",
     "beat_cublas tma, 4096, cold: 110% of cublas (aim)",
     "epilogue, 64, cold: 170% of any_shape then kernel",
     "dgemm, 4096, cold: 92% of loop float64",
     "dgemm, 8192, cold: 92% of loop float64",
-    "mma tf32_tma, 8192, cold: 65% of cublas tf32",
+    "precision tf32_tma, 8192, cold: 65% of cublas tf32",
 }
 
 

@@ -47,10 +47,10 @@ OTHERS = (
     ("h200_epilogues.json", "cold", ("epilogue",)),  # the sizes are K's
     ("h200_types.json", "cold", ("dgemm", "dp4a")),
     ("h200_halves.json", "warm", ("tensor_cores", "async_copy")),
-    ("h200_mma.json", "cold", ("mma", "mma bf16", "mma tf32", "mma int8", "mma fp64")),
+    ("h200_mma.json", "cold", ("mma", "precision bf16", "precision tf32", "precision int8", "precision fp64")),
     ("h200_squares.json", "cold", ("beat_cublas", "beat_cublas tma")),
 )
-BY_TMA = ("mma tma", "mma tf32_tma", "mma int8_tma")  # tiles come through tensor maps, blocks stay
+BY_TMA = ("mma tma", "precision tf32_tma", "precision int8_tma")  # tiles come through tensor maps, blocks stay
 ORDERED = (512, 1024, 2048, 4096, 8192)  # at which the order of lessons is looked at
 VARIED = f"{len(listed()['variants'].variants)} variants of the lessons"
 HOPPER = 90  # the H200's entry in PIPES

@@ -75,9 +75,11 @@ class _Reader(TomlReader):
         for key, value in there.items():
             before = raw.get(key)
             merged[key] = {**before, **value} if isinstance(before, dict) and isinstance(value, dict) else value
-        if "launches" in there:  # replaces the one launch
-            merged.pop("launch", None)
-            merged["kernel"] = there.get("kernel", {})
+        other = {"launches": "launch", "launch": "launches"}
+        for key in other.keys() & there.keys():
+            if other[key] in merged:  # one launch replaces several, with what they pass to one another, or several one
+                del merged[other[key]]
+                merged |= {name: there.get(name, {}) for name in ("kernel", "buffers")}
         return merged
 
     def lesson(self, directory: Path, raw: dict[str, Any], type_: str) -> Lesson:

@@ -1,17 +1,16 @@
 // The kernel of lesson 15 once more, for GPUs of compute capability 9.0: its tiles come by TMA, and a block computes
 // several tiles of C, one after the other, so that the first tiles of the next are on their way while this one is stored.
 //
-// Lesson 15 includes this behind its fragments and explains it in "A tile by one thread".
+// Lesson 15 includes this after its fragments, called Of, and explains it in "A tile by one thread". So does lesson 16.
 #pragma once
-#include "fragments.cuh"
 #include "lanes.cuh"
+#include "row.cuh"
 #include "tma.cuh"
 
 extern "C" __global__ void __launch_bounds__((BM / WM) * (BN / WN) * 32, 1)
 gemm_by_tma(const __grid_constant__ CUtensorMap map_A, const __grid_constant__ CUtensorMap map_B,
-            Fragments<TYPE>::Sum *C, int M, int N, int K)
+            Of::Sum *C, int M, int N, int K)
 {
-    using Of = Fragments<TYPE>;
     using Element = Of::Element;
     using Sum = Of::Sum;
     constexpr int WARPS = (BM / WM) * (BN / WN);
@@ -83,7 +82,7 @@ gemm_by_tma(const __grid_constant__ CUtensorMap map_A, const __grid_constant__ C
     // shared memory -> registers
     Of::A a_frag[2][WM / 16] = {};
     Of::B b_frag[2][WN / Of::COLS] = {};
-    const Lanes<TYPE> lanes(warp_row, warp_col);
+    const Lanes<Of> lanes(warp_row, warp_col);
     const auto load = [&](int set, int stage, int step) {
         const unsigned a_tile = __cvta_generic_to_shared(stages[stage].a);
         const unsigned b_tile = __cvta_generic_to_shared(stages[stage].b);
@@ -123,7 +122,7 @@ gemm_by_tma(const __grid_constant__ CUtensorMap map_A, const __grid_constant__ C
                 }
                 const int i = Of::B_FIRST ? n % (WM / 16) : n / (WN / Of::COLS);
                 const int j = Of::B_FIRST ? n / (WM / 16) : n % (WN / Of::COLS);
-                Of::multiply_add(acc[i][j], a_frag[step % 2][i], b_frag[step % 2][j], 0);
+                Of::multiply_add(acc[i][j], a_frag[step % 2][i], b_frag[step % 2][j]);
             }
         }
         now = next;

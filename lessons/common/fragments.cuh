@@ -1,52 +1,102 @@
-// Fragments<TYPE> of other types than float16: how a warp loads them from swizzled tiles, multiplies and stores them.
+// Fragments<TYPE>: how a warp loads numbers of a type from swizzled tiles, multiplies them and stores the sums.
 //
 //   Element, Sum        numbers in memory, and what products are summed in
 //   DEPTH, COLS         of k and of columns, that one load_b takes
-//   PARTS, PASSES       matrices that each of A and B is given as, and products for each pair of fragments: 1 and 1, or
-//                       2 and 3 where fp32 is split
-//   B_FIRST             whether B is what mma.sync takes as its first factor
-//   PAD                 numbers behind each row of C in shared memory, so that store has no bank conflicts
+//   PARTS, PASSES       matrices that each of A and B is given as, and products for each pair of fragments: 1 and 1
+//   B_FIRST             whether B is the first factor of mma.sync
+//   PAD                 numbers after each row of C in shared memory, so that store has no bank conflicts
 //   A, B, Sums          a lane's registers: of 16 rows x DEPTH of A, of DEPTH x COLS of B, of 16 rows x COLS of C
 //   turn_a, turn_b      what the places of a row's pieces are xored with
 //   load_a, load_b      from a tile of WIDTH columns, at (row, k) and at (k, col)
-//   multiply_add        sums += a * b
+//   multiply_add        sums += a * b; the last argument is the number of the pass
 //   settle              after each tile
 //   store               to C, at (row, col)
 //
-// Lesson 15 includes this behind swizzled() and the fragments of 16-bit numbers, and explains it in "Other types": the
-// others are not 16 bits wide, so ldmatrix_trans cannot transpose them.
+// Halves are those of lesson 15, for any type of 16 bits. The other types are not 16 bits wide, so ldmatrix_trans cannot
+// transpose them: see "The types" in lesson 16.
 #pragma once
+#include "floats.cuh"
 #include "matrix.cuh"
 #include "mma.cuh"
+#include "row.cuh"
 
 enum Type { F16 = 1, BF16, TF32, S8, F64, FP32_BY_TF32, FP32_BY_F16 };
 
+template <int>
+struct Fragments;
+
+// Where number (row, col) of a tile of COLS columns is stored. A row is pieces of 16 bytes, which change places.
+template <int COLS, typename Number>
+__device__ inline unsigned swizzled(unsigned row, unsigned col, unsigned turn)
+{
+    constexpr int PIECE = 16 / sizeof(Number);
+    unsigned place = col / PIECE;
+    place ^= turn % 8;
+    return row * COLS + place * PIECE + col % PIECE;
+}
+
+// Numbers of 16 bits. A product of fragments takes 16 of k, and one ldmatrix loads B for two products.
+template <typename Number>
+struct Halves {
+    using Element = Number;
+    using Sum = float;
+    using A = unsigned[4];    // a lane's share of 16 rows x 16 k
+    using B = unsigned[2][2]; // of 16 k x 16 columns, for two products
+    using Sums = float[2][4]; // of 16 rows x 16 columns
+    static constexpr int DEPTH = 16, COLS = 16, PARTS = 1, PASSES = 1, PAD = 8;
+    static constexpr bool B_FIRST = false;
+
+    __device__ static unsigned turn_a(unsigned row) { return row; }
+    __device__ static unsigned turn_b(unsigned row) { return row; }
+
+    template <int WIDTH>
+    __device__ static void load_a(A &a, const Number *tile, int row, int k)
+    {
+        const int lane = threadIdx.x % 32;
+        row += lane % 16;
+        k += lane / 16 * 8;
+        ldmatrix(a, &tile[swizzled<WIDTH, Number>(row, k, turn_a(row))]);
+    }
+
+    template <int WIDTH>
+    __device__ static void load_b(B &b, const Number *tile, int k, int col)
+    {
+        const int lane = threadIdx.x % 32;
+        k += lane % 16;
+        col += lane / 16 * 8;
+        ldmatrix_trans(b, &tile[swizzled<WIDTH, Number>(k, col, turn_b(k))]);
+    }
+
+    __device__ static void store(const Matrix<float> &c, int row, int col, const Sums &sums)
+    {
+        const int lane = threadIdx.x % 32;
+        for (int w = 0; w < 2; w++)
+            for (int half = 0; half < 2; half++) {
+                const Floats<2> pair = {sums[w][2 * half], sums[w][2 * half + 1]};
+                floats_at<2>(c(row + 8 * half + lane / 4, col + 8 * w + lane % 4 * 2)) = pair;
+            }
+    }
+
+    __device__ static void settle(Sums &) {}
+};
+
 template <>
-struct Fragments<BF16> : OfHalves<__nv_bfloat16> {
-    __device__ static void multiply_add(Sums &sums, const A &a, const B &b, int)
+struct Fragments<F16> : Halves<half> {
+    __device__ static void multiply_add(Sums &sums, const A &a, const B &b, int = 0)
+    {
+        for (int w = 0; w < 2; w++)
+            mma_f16(sums[w], a, b[w]);
+    }
+};
+
+template <>
+struct Fragments<BF16> : Halves<__nv_bfloat16> {
+    __device__ static void multiply_add(Sums &sums, const A &a, const B &b, int = 0)
     {
         for (int w = 0; w < 2; w++)
             mma_bf16(sums[w], a, b[w]);
     }
 };
-
-// COUNT numbers that lie side by side, as one access.
-template <typename Number, int COUNT>
-struct alignas(COUNT * sizeof(Number) < 16 ? COUNT * sizeof(Number) : 16) Row {
-    Number at[COUNT];
-};
-
-template <int COUNT, typename Number>
-__device__ inline Row<Number, COUNT> &row_at(Number &first)
-{
-    return reinterpret_cast<Row<Number, COUNT> &>(first);
-}
-
-template <int COUNT, typename Number>
-__device__ inline const Row<Number, COUNT> &row_at(const Number &first)
-{
-    return reinterpret_cast<const Row<Number, COUNT> &>(first);
-}
 
 // tf32 are floats, of which the tensor core reads the first 19 bits. A row of 16 bytes is four of them, so ldmatrix serves
 // for A. Of B a lane takes two columns side by side. They are rows of the other factor: the tensor core multiplies the
@@ -95,7 +145,7 @@ struct Fragments<TF32> {
         }
     }
 
-    __device__ static void multiply_add(Sums &sums, const A &a, const B &b, int)
+    __device__ static void multiply_add(Sums &sums, const A &a, const B &b, int = 0)
     {
         for (int w = 0; w < 2; w++)
             mma_tf32(sums[w], b, a[w]);
@@ -161,7 +211,7 @@ struct Fragments<S8> {
         pick(b, pairs);
     }
 
-    __device__ static void multiply_add(Sums &sums, const A &a, const B &b, int)
+    __device__ static void multiply_add(Sums &sums, const A &a, const B &b, int = 0)
     {
         for (int w = 0; w < 2; w++)
             mma_s8(sums[w], a, b[w]);
@@ -208,7 +258,7 @@ struct Fragments<F64> {
         b[0] = tile[swizzled<WIDTH, double>(k + lane % 4, col + lane / 4, turn_b(lane % 4))];
     }
 
-    __device__ static void multiply_add(Sums &sums, const A &a, const B &b, int) { mma_f64(sums, a, b); }
+    __device__ static void multiply_add(Sums &sums, const A &a, const B &b, int = 0) { mma_f64(sums, a, b); }
 
     __device__ static void settle(Sums &) {}
 

@@ -1,7 +1,7 @@
-// Lanes<TYPE>: where a lane finds its share of the fragments in tiles that came by TMA. It works that out once, and not
+// Lanes<Of>: where a lane finds its share of the fragments in tiles that came by TMA. It works that out once, and not
 // for each fragment.
 //
-//   Lanes<TYPE> lanes(row, col)            of a warp whose tile begins in this row of A's tile and column of B's
+//   Lanes<Of> lanes(row, col)            of a warp whose tile begins in this row of A's tile and column of B's
 //   lanes.load_a(a, tile, i, step)         16 rows from 16 i on, product number `step` along K; `tile`: where A's tile begins
 //   lanes.load_b(b, tile, j, step)         16 columns from 16 j on; `tile`: where the strips of B's tile begin
 //
@@ -11,7 +11,7 @@
 //
 // Lesson 15 explains it in "A tile by one thread".
 #pragma once
-#include "fragments.cuh"
+#include "mma.cuh"
 
 __device__ inline unsigned place(int row, int piece)
 {
@@ -20,7 +20,7 @@ __device__ inline unsigned place(int row, int piece)
 
 constexpr unsigned STRIP = BK * 128; // bytes from one strip of B's tile to the next
 
-template <int WHICH> // of 16 bits: a product takes two pieces of a row of A, and B has 64 columns in a strip
+template <typename Of> // of 16 bits: a product takes two pieces of a row of A, and B has 64 columns in a strip
 struct Lanes {
     unsigned a, b;
 
@@ -39,56 +39,5 @@ struct Lanes {
     __device__ void load_b(unsigned (&to)[2][2], unsigned tile, int j, int step) const
     {
         ldmatrix_trans(to, ((tile + b) ^ (j * 32)) + step * 16 * 128);
-    }
-};
-
-template <> // a product takes 8 k, and B has 32 columns in a strip: 16 and 16 of them, as Fragments<TF32>::my_col says
-struct Lanes<TF32> {
-    unsigned a, b;
-
-    __device__ Lanes(int row, int col)
-    {
-        const int lane = threadIdx.x % 32, mine = Fragments<TF32>::my_col(0);
-        a = place(row + lane / 16 * 8 + lane % 8, lane / 8 % 2);
-        b = col / 32 * STRIP + place(lane % 4, mine / 4) + mine % 4 * 4;
-    }
-
-    __device__ void load_a(unsigned (&to)[2][2], unsigned tile, int i, int step) const
-    {
-        unsigned all[4];
-        ldmatrix(all, ((tile + a) ^ (step * 32)) + i * 16 * 128);
-        for (int n = 0; n < 4; n++)
-            to[n / 2][n % 2] = all[n];
-    }
-
-    __device__ void load_b(unsigned (&to)[4], unsigned tile, int j, int step) const
-    {
-        for (int half = 0; half < 2; half++) // four rows further down, r % 8 has one more bit, and so has the place
-            load_two(to[2 * half], to[2 * half + 1],
-                     ((tile + b) ^ (j % 2 * 32 + half * 64)) + j / 2 * STRIP + (step * 8 + half * 4) * 128);
-    }
-};
-
-template <> // a product takes 32 k, and B has 128 columns in a strip
-struct Lanes<S8> {
-    unsigned a, b;
-
-    __device__ Lanes(int row, int col)
-    {
-        const int lane = threadIdx.x % 32, k = Fragments<S8>::my_row();
-        a = place(row + lane % 16, lane / 16);
-        b = col / 128 * STRIP + place(k, col % 128 / 16);
-    }
-
-    __device__ void load_a(unsigned (&to)[4], unsigned tile, int i, int step) const
-    {
-        ldmatrix(to, ((tile + a) ^ (step * 32)) + i * 16 * 128);
-    }
-
-    __device__ void load_b(unsigned (&to)[2][2], unsigned tile, int j, int step) const
-    {
-        unsigned pairs[2][2];
-        ldmatrix_trans(pairs, ((tile + b) ^ (j * 16)) + step * 32 * 128);
-        Fragments<S8>::pick(to, pairs);
     }
 };
