@@ -17,6 +17,16 @@ __device__ inline void narrow(float &to, float x) // tf32: the first 19 bits
     to = __uint_as_float((__float_as_uint(x) + 0x1000u) & 0xffffe000u);
 }
 
+// The two parts of a number: big + small is SCALE * x, to 22 bits.
+template <typename Number>
+__device__ inline void split_number(Number &big, Number &small, float x)
+{
+    // (1) Scale and round; then round what the rounding has lost. That difference is exact: it fits into a float.
+    const float scaled = SCALE * x;
+    narrow(big, scaled);
+    narrow(small, scaled - float(big));
+}
+
 // Fragments of float32, made of those of a narrower type: big + small is SCALE times the number.
 template <typename Of>
 struct Split : Of {
@@ -98,12 +108,8 @@ extern "C" __global__ void split(const float *X, Element *parts, int rows, int c
         return;
     const Row<float, 4> x = row_at<4>(X[i]);
     Row<Element, 4> big = {}, small = {};
-    for (int e = 0; e < 4; e++) {
-        // (1) Scaled, then rounded; and what the rounding has lost. That difference is exact: it fits into a float.
-        const float scaled = SCALE * x.at[e];
-        narrow(big.at[e], scaled);
-        narrow(small.at[e], scaled - float(big.at[e]));
-    }
+    for (int e = 0; e < 4; e++)
+        split_number(big.at[e], small.at[e], x.at[e]);
     row_at<4>(parts[i]) = big;
     row_at<4>(parts[i + rows * cols]) = small;
 }

@@ -17,6 +17,13 @@ __device__ inline void narrow(float &to, float x) // tf32: the first 19 bits
     to = __uint_as_float((__float_as_uint(x) + 0x1000u) & 0xffffe000u);
 }
 
+// The two parts of a number: big + small is SCALE * x, to 22 bits.
+template <typename Number>
+__device__ inline void split_number(Number &big, Number &small, float x)
+{
+    // TODO(1): split SCALE * x into big and small, by `narrow`.
+}
+
 // Fragments of float32, made of those of a narrower type: big + small is SCALE times the number.
 template <typename Of>
 struct Split : Of {
@@ -94,9 +101,8 @@ extern "C" __global__ void split(const float *X, Element *parts, int rows, int c
         return;
     const Row<float, 4> x = row_at<4>(X[i]);
     Row<Element, 4> big = {}, small = {};
-    for (int e = 0; e < 4; e++) {
-        // TODO(1): split SCALE * x.at[e] into big.at[e] and small.at[e], by `narrow`.
-    }
+    for (int e = 0; e < 4; e++)
+        split_number(big.at[e], small.at[e], x.at[e]);
     row_at<4>(parts[i]) = big;
     row_at<4>(parts[i + rows * cols]) = small;
 }
