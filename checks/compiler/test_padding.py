@@ -95,7 +95,7 @@ def test_files_are_found_and_called_what_they_are(compiled, errors, tmp_path, fo
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("address_space")
-@pytest.mark.parametrize("name", ["mma", "beat_cublas"])
+@pytest.mark.parametrize("name", ["precision", "beat_cublas"])
 def test_the_code_does_not_depend_on_where_files_lie(compiled, tmp_path, monkeypatch, name):
     """The kernel, the lesson's headers, the kit's and CUDA's; nor on where the user stands."""
     lesson, source = _sensitive(name)
@@ -125,7 +125,7 @@ def test_the_code_does_not_depend_on_where_files_lie(compiled, tmp_path, monkeyp
 
 def _sensitive(name: str) -> tuple[Lesson, str]:
     course = packaged_course()
-    if name == "mma":
+    if name == "precision":
         lesson = typed(course.lesson(name), "int8_tma")
         return lesson, lesson.solution_path.read_text()
     return course.lesson(name), next(it.source for it in fixtures.honest() if it.name == "a_ahead_of_the_products")

@@ -1,4 +1,4 @@
-"""What kernels of lesson mma take of a GPU's power, and what clock that leaves them: the table power.
+"""What kernels of lesson precision take of a GPU's power, and what clock that leaves them: the table power.
 
 Each kernel runs for some seconds, launch after launch, and the driver is asked for power and clock meanwhile; what it
 says of the first part does not count. Once with normal numbers for A and B, once with zeros: the same instructions, and

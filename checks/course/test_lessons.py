@@ -28,7 +28,7 @@ COURSE = Course(packaged_course().root)
 SHARED = Shared.of(COURSE, printed, get_group(whole()).commands)
 SEED = 20261121
 LONG = ("numbers", "quotes", "bugs")  # proofs that many runs go into
-ON_TENSOR_CORES = ("tensor_cores", "async_copy", "mma")
+ON_TENSOR_CORES = ("tensor_cores", "async_copy", "mma", "precision")
 # With every change a lesson's pitfalls run once: with the newest versions up to double_buffer, with the oldest ones
 # (``checks/versions.py``) behind it, where each takes as long as three of the others: every second one. Where the host
 # chooses a kernel by the shape, each pitfall is compiled up to eleven times. These, and the other second ones, are

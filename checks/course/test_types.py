@@ -12,7 +12,7 @@ import pytest
 
 from checks.forks import run
 from gemm_lessons.course.folder import packaged_course
-from gemm_lessons.course.lesson import LessonError
+from gemm_lessons.course.lesson import Lesson, LessonError
 from gemm_lessons.course.lesson_toml import load_lesson
 from gemm_lessons.course.pitfalls import resized
 from gemm_lessons.devices.simulated import Simulated
@@ -23,23 +23,27 @@ from gemm_lessons.gemm.shapes import Shape
 from gemm_lessons.judging.verdict import Passed
 from gemm_lessons.running.pipeline import RunRequest, run_lesson
 
-LESSON = packaged_course().lesson("mma")
+LESSON = packaged_course().lesson("precision")
+MMA = packaged_course().lesson("mma")
 SHAPES = {
     "bf16": (256, 128, 192), "tf32": (256, 128, 96), "int8": (256, 128, 384), "fp64": (128, 128, 80),
-    "fp32_by_tf32": (128, 256, 96), "fp32_by_f16": (128, 256, 192),
-    "tma": (512, 256, 384), "tf32_tma": (512, 256, 192), "int8_tma": (512, 256, 384),
+    "fp32_by_tf32": (128, 256, 96), "": (128, 256, 192), "tma": (512, 256, 384), "tf32_tma": (512, 256, 192), "int8_tma": (512, 256, 384),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize(
-    "name",
-    ["int8", *(pytest.param(name, marks=pytest.mark.slow) for name in LESSON.types if name != "int8")],
+    ("of", "name"),
+    [
+        (LESSON, "int8"),
+        *(pytest.param(LESSON, name, marks=pytest.mark.slow) for name in ("", *LESSON.types) if name != "int8"),
+        *(pytest.param(MMA, name, marks=pytest.mark.slow) for name in MMA.types),
+    ],
 )
-def test_the_same_source_is_right_for_each_type(name: str) -> None:
-    lesson, shape = load_lesson(LESSON.directory, name), Shape(*SHAPES[name])
+def test_the_same_source_is_right_for_each_type(of: Lesson, name: str) -> None:
+    lesson, shape = load_lesson(of.directory, name), Shape(*SHAPES[name])
     if "BLOCKS" in lesson.tile.defines:
         lesson = resized(lesson, {"BLOCKS": 3})  # one of them has two tiles of C
-    request = RunRequest(packaged_course(), lesson, LESSON.solution_path, Simulated(), GPUS["h200"], shape)
+    request = RunRequest(packaged_course(), lesson, lesson.solution_path, Simulated(), GPUS["h200"], shape)
     assert isinstance(run_lesson(replace(request, beside=False, estimating=False)).verdict, Passed)
 
 
@@ -52,33 +56,55 @@ def test_beat_cublas_by_tma_is_right_where_tiles_are_cut_and_where_not() -> None
 
 
 def test_a_type_replaces_what_it_names_and_nothing_else() -> None:
+    other = load_lesson(LESSON.directory, "fp32_by_tf32")
+    assert other.data.by_name["A_parts"].element.name == "tf32"
+    assert other.tile.defines == {**LESSON.tile.defines, "TYPE": 6, "BK": 32, "BYTES": 8, "SCALE": 1}
+    assert (other.launches, other.gates) == (LESSON.launches, LESSON.gates)
+    assert other.shapes.check == LESSON.shapes.check
+
+
+def test_one_launch_replaces_several_and_several_one(tmp_path: Path) -> None:
+    """With the buffers that they pass to one another."""
+    assert [launch.entry for launch in LESSON.launches] == ["split", "split", "gemm"]
+    assert {"A_parts", "B_parts"} <= LESSON.data.by_name.keys()
     other = load_lesson(LESSON.directory, "bf16")
-    assert other.data.by_name["A"].element.name == "bfloat16"
-    assert other.tile.defines == {**LESSON.tile.defines, "TYPE": 2}
-    assert (other.launches, other.shapes, other.gates) == (LESSON.launches, LESSON.shapes, LESSON.gates)
-    split = load_lesson(LESSON.directory, "fp32_by_f16")
-    assert [launch.entry for launch in split.launches] == ["split", "split", "gemm"]
-    assert split.data.by_name["A"].element.name == "float32"
+    assert [launch.entry for launch in other.launches] == ["gemm"]
+    assert {it.name: it.element.name for it in other.data.buffers} == {"A": "bfloat16", "B": "bfloat16", "C": "float32"}
+    folder = tmp_path / MMA.name
+    shutil.copytree(MMA.directory, folder)
+    several = "".join(f'''
+[[types.two.launches]]
+entry = "{entry}"
+parameters = ["{given}", "{made}", "M", "N", "K"]
+grid = ["N // BN", "M // BM"]
+block = ["256"]
+''' for entry, given, made in (("first", "A", "T"), ("second", "T", "C")))  # fmt: skip
+    several = several.replace('"T", "C"', '"T", "B", "C"')
+    buffer = '\n[types.two.buffers.T]\ntype = "float16"\nshape = ["M", "K"]\nrole = "scratch"\n'
+    toml = folder / "lesson.toml"
+    toml.write_text(toml.read_text() + buffer + several)
+    assert [launch.entry for launch in load_lesson(folder, "two").launches] == ["first", "second"]
+    assert "T" in load_lesson(folder, "two").data.by_name
 
 
 def test_a_gate_belongs_to_the_types_that_it_names(tmp_path: Path) -> None:
-    other = load_lesson(LESSON.directory, "tma")
+    other = load_lesson(MMA.directory, "tma")
     alone = {"barriers, for each K tile", "tiles waited for, per block"}  # of copies by cp.async
-    assert {gate.name for gate in LESSON.gates} - {gate.name for gate in other.gates} == alone
+    assert {gate.name for gate in MMA.gates} - {gate.name for gate in other.gates} == alone
     assert [one.name for one in other.data.maps] == ["map_A", "map_B"]
-    assert not LESSON.data.maps
-    folder = tmp_path / LESSON.name
-    shutil.copytree(LESSON.directory, folder)
+    assert not MMA.data.maps
+    folder = tmp_path / MMA.name
+    shutil.copytree(MMA.directory, folder)
     toml = folder / "lesson.toml"
     toml.write_text(toml.read_text().replace('where = "COPY == 1"', 'where = "COPIES == 1"'))
-    with pytest.raises(LessonError, match=r"\[\[gates\]\] number 5: where: .COPIES. names COPIES, which is not known"):
+    with pytest.raises(LessonError, match=r"\[\[gates\]\] number 4: where: .COPIES. names COPIES, which is not known"):
         load_lesson(folder)
 
 
 def test_an_unknown_type_is_a_wrong_command() -> None:
-    done = run(["run", "mma", "--solution", "--type", "f8"])
+    done = run(["run", "precision", "--solution", "--type", "f8"])
     assert done.returncode == 2
-    assert "has the types bf16, tf32" in done.stderr
+    assert "has the types fp32_by_tf32, bf16, tf32" in done.stderr
     done = run(["run", "naive", "--solution", "--type", "bf16"])
     assert done.returncode == 2
     assert "has one type of numbers" in done.stderr
@@ -95,7 +121,7 @@ def test_a_wrong_key_of_a_type_is_named(tmp_path: Path) -> None:
 
 def test_the_range_of_float16_in_two_parts_is_as_the_text_has_it() -> None:
     """From 1/256 to 1023 nothing beyond 22 bits is lost; below, 2**-31 at most; above, it is infinite and shows."""
-    lesson = load_lesson(LESSON.directory, "fp32_by_f16")
+    lesson = LESSON
     random = np.random.default_rng(3)
     inside = np.exp2(random.uniform(-8, np.log2(1023), 512))
     below = np.exp2(random.uniform(-30, -8, 512))
@@ -114,7 +140,7 @@ def test_the_range_of_float16_in_two_parts_is_as_the_text_has_it() -> None:
 
 
 def test_the_matrix_that_is_drawn_is_the_one_that_is_simulated() -> None:
-    drawn = re.findall(r"^ +row (\d) +((?:\[ ?t\d+ \] ?){4})", LESSON.text_path.read_text(), re.MULTILINE)
+    drawn = re.findall(r"^ +row (\d) +((?:\[ ?t\d+ \] ?){4})", MMA.text_path.read_text(), re.MULTILINE)
     assert [int(row) for row, _ in drawn] == [0, 1, 2, 7]
     rows, cols = Fragment("a", 16, 16, 16, 32).places  # its first register is the first matrix
     for row, lanes in drawn:

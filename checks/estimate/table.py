@@ -144,7 +144,7 @@ def typed(others: Sequence[tuple[str, str, tuple[str, ...]]] = OTHERS) -> Iterat
 
 
 def by_tma() -> Iterator[Compared]:
-    """Lesson mma's types with tensor maps."""
+    """The types of lessons mma and precision with tensor maps."""
     return typed([("h200_mma.json", "cold", BY_TMA)])
 
 

@@ -235,7 +235,7 @@ def test_what_is_traced_of_a_grid_that_knows_one_size_of_c(size: str, shape: tup
 
 def test_a_launch_multiplies_what_others_made_of_the_factors() -> None:
     """Of fp32 in two parts only the launches that split had anything to do, and the table showed 0 TFLOP/s."""
-    lesson, shape = load_lesson(any_course().lesson("mma").directory, "fp32_by_f16"), Shape(256, 256, 256)
+    lesson, shape = any_course().lesson("precision"), Shape(256, 256, 256)
     moved = [movement_of(lesson, launch.parameters) for launch in lesson.launches]
     assert [it.tiled for it in moved] == [False, False, True]
     assert [it.operations(shape) for it in moved] == [0, 0, 2 * 256**3]

@@ -34,7 +34,7 @@ pytestmark = pytest.mark.slow
 # Nothing in the model tells why these two are slower than it says. The naive kernel loses more at 4096 than caches and
 # DRAM explain; the other is printed as 0.06 ms, and its neighbours of the same size are slower than estimated, too.
 BEYOND = {("naive 32x32", 4096), ("V1 16x16", 256)}
-TENSOR = ("tensor_cores", "async_copy", "mma")
+TENSOR = ("tensor_cores", "async_copy", "mma", "precision")
 BEHIND = {name: (file, way, (name,)) for file, way, names in table.OTHERS for name in names}
 SELDOM = ("beat_cublas", "beat_cublas tma")  # in -m long: each takes a minute
 Behind = Callable[[str], list[Compared]]

@@ -419,17 +419,17 @@ def test_pragmas_name_numbers_where_sizes_are_macros() -> None:
 
 def test_other_types(tmp_path: Path) -> None:
     """The program is of that type, and says so where it asks for another one; what it cannot show is refused."""
-    split, mma = (COURSE.lessons_dir / COURSE.resolve(name) for name in ("split_k", "mma"))
+    split, mma, precision = (COURSE.lessons_dir / COURSE.resolve(name) for name in ("split_k", "mma", "precision"))
     lesson = load_lesson(split, "atomics")
     export_lesson(lesson, lesson.solution_path, tmp_path / "atomics", COURSE.architecture)
     text = (tmp_path / "atomics" / "main.cu").read_text()
     assert f"gemm-lessons export {lesson.number} --type atomics --shape" in text
     assert "clear<<<" in text
-    halves = load_lesson(mma, "fp32_by_f16")  # a header of it says which sizes hold where lesson.toml has none
+    halves = load_lesson(precision)
     export_lesson(halves, halves.solution_path, tmp_path / "halves", COURSE.architecture)
     assert "#define SCALE 64" in (tmp_path / "halves" / "main.cu").read_text()
-    for type_, why in (("tma", "tensor map"), ("tf32", "tf32")):
-        lesson = load_lesson(mma, type_)
+    for folder, type_, why in ((mma, "tma", "tensor map"), (precision, "tf32", "tf32")):
+        lesson = load_lesson(folder, type_)
         with pytest.raises(CommandError, match=why):
             export_lesson(lesson, lesson.solution_path, tmp_path / type_, COURSE.architecture)
         assert not (tmp_path / type_).exists()
