@@ -12,7 +12,6 @@ import pytest
 from checks.estimate.test_timeline import FREE, Line, ffma, lds, shared, trace
 from gemm_lessons.course.folder import any_course
 from gemm_lessons.course.lesson import tile_sizes
-from gemm_lessons.course.lesson_toml import load_lesson
 from gemm_lessons.devices.device import BuildTarget
 from gemm_lessons.engine.compiler import cache as compile_cache
 from gemm_lessons.engine.compiler.compile import Compiled, compile_source
