@@ -83,7 +83,8 @@ def start(lesson: LessonArgument, no_color: NoColor = False) -> int:
     course = own_course()
     started, progress = start_lesson(course.lesson(lesson)), load_progress(course)
     keep_progress(course, progress.at(started.lesson.name))
-    show_started(make_console(), started, waits_for_predictions(started.lesson, progress))
+    waits = waits_for_predictions(started.lesson, progress)
+    show_started(make_console(), started, waits, part=course.part_that_begins_with(started.lesson.name))
     return contract.EXIT_PASSED
 
 
@@ -97,7 +98,7 @@ def next_(no_color: NoColor = False) -> int:
     course = own_course()
     progress = load_progress(course)
     console = make_console()
-    name = progress.first_open(course.names)
+    name = progress.next_open(course.names)
     if name is None:
         show_home(console, standing(course))
         return contract.EXIT_PASSED
@@ -108,7 +109,7 @@ def next_(no_color: NoColor = False) -> int:
     waits = waits_for_predictions(lesson, progress)
     if untouched and console.is_terminal:
         show_text(console, lesson, read_source(lesson.text_path), course, waits)
-    show_started(console, started, waits)
+    show_started(console, started, waits, part=course.part_that_begins_with(name))
     return contract.EXIT_PASSED
 
 

@@ -57,7 +57,7 @@ def standing(course: Course) -> Standing:
     progress = load_progress(course)
     name = progress.recent
     if name not in course.names or (progress.of(name).passed and not progress.of(name).broken_since):
-        name = progress.first_open(course.names) or ""
+        name = progress.next_open(course.names) or ""
     if not name:
         return Standing(course, progress, None)
     lesson = course.lesson(name)
