@@ -131,7 +131,8 @@ def test_json_keeps_the_contract(run: Run) -> None:
     assert outcome["counters"]["smsp__sass_thread_inst_executed_op_ffma_pred_on.sum"] == 8 * 16 * 4
     assert set(outcome["lines"][0]) == {"line", "source", "metric", "value", "ideal"}
     assert any("A[row * K + k]" in line["source"] for line in outcome["lines"])
-    assert outcome["gates"] == [{"name": "barriers", "limit": 1.0, "value": 1.0, "passed": True, "note": None}]
+    gate = {"id": "barriers", "name": "barriers", "limit": 1.0, "value": 1.0}
+    assert outcome["gates"] == [{**gate, "passed": True, "note": None, "integrity": False}]
 
 
 def test_json_of_what_is_not_a_number(run: Run, kernel: Path) -> None:

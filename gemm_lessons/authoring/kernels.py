@@ -61,12 +61,12 @@ def solution_passes(it: Candidate) -> Iterator[str]:
         line, what = _trouble(row)
         yield flaw(path, line, f"{what}; a solution passes every shape of [shapes]")
         return
-    for number, gate in enumerate(row.checked.gates):
+    for gate in row.checked.gates:
         if not gate.passed:
             bound = "at_most" if gate.at_most else "at_least"
-            value = "not a number" if gate.value is None else gate.shown
+            value = gate.note or gate.shown
             yield it.in_toml(
-                ("gates", number, bound),
+                it.gate_at(gate.id, bound),
                 f'the solution misses "{gate.name}": it has {value}, {bound} is {gate.limit:g}; correct one of the two',
             )
     for diagnostic in row.diagnostics:

@@ -5,7 +5,7 @@
 
 - ``folder``: the course folder; ``course_toml``: its parts; ``carry_over``: a folder from before a move; ``original``:
   the installed course; ``lesson_hash``: a lesson's version
-- ``lesson``: the records, read by ``lesson_toml`` with ``toml`` and ``search_space``
+- ``lesson``: the records, read by ``lesson_toml`` with ``gates_toml``, ``toml`` and ``search_space``
 - ``tiles``: ``--tile``, ``--layout``
 - ``hidden``: shapes of a graded run
 - ``text``, ``questions``, ``pitfalls``, ``bugs``, ``todos``, ``measured``: other files of a lesson's folder

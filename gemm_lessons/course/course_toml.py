@@ -15,7 +15,7 @@ from typing import Any
 from gemm_lessons.course.toml import TomlReader, Where, read_toml
 from gemm_lessons.engine.records.frozen import dataclass
 
-KEYS = ("architecture", "former", "parts")
+KEYS = ("architecture", "former", "parts", "integrity")  # gates_toml reads [[integrity]]
 ARCHITECTURE = "sm_90"  # the architecture of a course that names none
 
 

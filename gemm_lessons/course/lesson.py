@@ -60,15 +60,18 @@ class LaunchSpec:
 class Gate:
     """A limit on a counter, which distinguishes this lesson's method from the last one's. Exactly one bound is set.
 
-    ``value`` may name the counters of ``launch.COUNTED``, ``RESOURCES``, ``M N K`` and the tile; a division by zero in
-    it gives infinity or NaN, and NaN meets no limit.
+    ``id`` is unique in a lesson and stays; ``name`` is for people. An ``integrity`` gate is the course's, the same for
+    many lessons, and is shown only when missed. ``value`` may name the counters of ``launch.COUNTED``, ``RESOURCES``,
+    ``M N K`` and the tile; a division by zero in it gives infinity or NaN, and NaN meets no limit.
     """
 
+    id: str
     name: str
     value: Expression
     why: str
     at_most: float | None = None
     at_least: float | None = None
+    integrity: bool = False
 
     def holds(self, value: float) -> bool:
         """Tell whether the value meets the bound; NaN never does."""

@@ -93,6 +93,11 @@ class Checked:
     contents: tuple[Told, ...] = ()  # what memory holds after one K tile, for an answer that nothing else explains
 
     @property
+    def shown_gates(self) -> tuple[GateResult, ...]:
+        """Return the gates to show: the lesson's own, and integrity gates that are missed."""
+        return tuple(gate for gate in self.gates if not gate.integrity or gate.missed)
+
+    @property
     def right(self) -> bool:
         """Tell whether the answer is right, by any method: only then does its speed matter."""
         return self.verdict.kind in ("passed", "gate_missed")

@@ -159,9 +159,11 @@ def summary_of(row: Row) -> str:
 def _came_to(row: Row) -> str:
     match row.verdict:
         case Passed():
-            count = len(row.checked.gates)
-            gates = f" and {'the gate' if count == 1 else 'all gates'} met" if count else ""
-            return f"right on every shape{gates}"
+            gates = row.checked.shown_gates
+            if unjudged := sum(gate.passed is None for gate in gates):
+                return f"right on every shape; {unjudged} of {len(gates)} gate{'s'[: len(gates) != 1]} not judged"
+            met = f" and {'the gate' if len(gates) == 1 else 'all gates'} met" if gates else ""
+            return f"right on every shape{met}"
         case CompileFailed(message=message):
             return message
         case Faulted(shape=shape, finding=finding):
@@ -317,8 +319,12 @@ def _finding(console: Console, row: Row, finding: Finding) -> None:
         _quote(console, row, finding.other_line)
 
 
+GATE_WORDS = {True: ("met", "good"), False: ("missed", "doubt"), None: ("not judged", "quiet")}  # with their styles
+
+
 def _gates(console: Console, row: Row) -> None:
-    if not row.checked.gates:
+    shown = row.checked.shown_gates
+    if not shown:
         return
     _heading(console, "Gates: is it this lesson's method?")
     gates = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
@@ -326,14 +332,12 @@ def _gates(console: Console, row: Row) -> None:
     gates.add_column()
     gates.add_column(justify="right", no_wrap=True)
     gates.add_column(no_wrap=True)
-    for gate in row.checked.gates:
-        verdict = Text("met", style="good") if gate.passed else Text("missed", style="doubt")
+    for gate in shown:
+        verdict = Text(*GATE_WORDS[gate.passed])
         limit = f"{'<=' if gate.at_most else '>='} {gate.limit:g}"
         gates.add_row(verdict, gate.name, gate.shown, Text(limit, style="quiet"))
     console.print(_indented(gates))
-    if any(", in " in gate.name for gate in row.checked.gates):
-        console.print(_indented(Text("x, in y: x divided by y, so that 1 is exactly y", style="quiet")))
-    for gate in row.checked.gates:
+    for gate in shown:
         note = gate.note or ("missed on a shape that is not the lesson's own" if gate.hidden else "")
         if not gate.passed and note:
             console.print(_indented(Text(f"{gate.name}: {note}", style="quiet")))

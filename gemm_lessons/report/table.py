@@ -175,10 +175,11 @@ def _conflict_cell(row: Row) -> str | Text:
 
 
 def _gates_cell(row: Row) -> str | Text:
-    if not row.checked.gates:
+    gates = [gate for gate in row.checked.shown_gates if gate.passed is not None]
+    if not gates:
         return "-"
-    passed = sum(gate.passed for gate in row.checked.gates)
-    return Text(f"{passed}/{len(row.checked.gates)}", style="good" if passed == len(row.checked.gates) else "doubt")
+    passed = sum(gate.passed is True for gate in gates)
+    return Text(f"{passed}/{len(gates)}", style="good" if passed == len(gates) else "doubt")
 
 
 def show_footnotes(console: Console, outcome: RunOutcome) -> None:

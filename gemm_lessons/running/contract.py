@@ -77,11 +77,13 @@ def as_json(outcome: RunOutcome) -> dict[str, JSON]:
         ],
         "gates": [
             {
+                "id": gate.id,
                 "name": gate.name,
                 "limit": gate.limit,
                 "value": _number(gate.value),
                 "passed": gate.passed,
                 "note": gate.note or None,
+                "integrity": gate.integrity,
                 **_hidden(gate.hidden),
             }
             for gate in checked.gates
