@@ -183,8 +183,10 @@ class Course:
         """Return a file that learners' folders lack: the lesson's own, else the installed package's. It may be missing
         in both places."""
         own = lesson.directory / name
+        if own.is_file():  # where a submission is judged, the package's folder of lessons cannot be listed
+            return own
         package = packaged_course()
-        return own if own.is_file() else package.lessons_dir / (package.named(lesson.name[3:]) or lesson.name) / name
+        return package.lessons_dir / (package.named(lesson.name[3:]) or lesson.name) / name
 
 
 def packaged_course() -> Course:
