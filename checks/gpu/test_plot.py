@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from checks.readings import FOLDER
-from gemm_lessons.commands.bench import Point, read
+from gemm_lessons.commands.points import Point, grouped, read
 from gemm_lessons.course.folder import CommandError, WriteError
 from gemm_lessons.engine.hardware.sheets import find_gpu
 from gemm_lessons.engine.records.errors import KitError
@@ -25,6 +25,7 @@ ESTIMATES = [
 ]
 H200 = find_gpu("h200")
 KERNELS = sorted({point.series for point in POINTS} - {"cuBLAS"})
+TYPES = dict.fromkeys(KERNELS, "fp32")
 FEW = [point for point in POINTS if point.series in ("cuBLAS", KERNELS[-1])]
 
 
@@ -58,12 +59,12 @@ def test_estimates_say_that_nothing_was_timed() -> None:
 @pytest.mark.parametrize("suffix", plot.FORMATS)
 def test_files(tmp_path: Path, suffix: str) -> None:
     path = tmp_path / "deep" / f"picture{suffix}"
-    plot.draw(FEW, path, H200)
+    plot.draw(grouped(FEW, TYPES), path, H200)
     start = path.read_bytes()[:5]
     if suffix == ".svg":
         root = ElementTree.parse(path).getroot()
         assert root.tag.endswith("svg")
-        plot.draw(FEW, tmp_path / "again.svg", H200)
+        plot.draw(grouped(FEW, TYPES), tmp_path / "again.svg", H200)
         assert (tmp_path / "again.svg").read_bytes() == path.read_bytes()
     else:
         assert start == {".png": b"\x89PNG\r", ".pdf": b"%PDF-"}[suffix]
@@ -90,7 +91,7 @@ def test_nothing_to_draw(tmp_path: Path) -> None:
 def test_a_place_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(WriteError):
-        plot.draw(POINTS[:9], tmp_path / "file" / "x.png", None)
+        plot.draw(grouped(POINTS[:9], TYPES), tmp_path / "file" / "x.png", None)
 
 
 def test_what_drawing_needs(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
 from dataclasses import replace
@@ -21,7 +22,7 @@ from gemm_lessons.cli.options import (
     shape_of,
 )
 from gemm_lessons.cli.run import DEFAULT_GPU, DeviceChoice, device_for, sheet_for
-from gemm_lessons.course.folder import CommandError, any_course, read_source
+from gemm_lessons.course.folder import CommandError, Course, any_course, read_source
 from gemm_lessons.course.tiles import laid
 from gemm_lessons.engine.records.errors import KitError
 from gemm_lessons.gemm.data import LAYOUTS
@@ -90,9 +91,13 @@ def profile(
 
 
 def bench(
-    lessons: Annotated[
+    names: Annotated[
         list[str] | None,
         typer.Argument(metavar="[LESSON]...", help="Lessons; all of them by default.", autocompletion=complete_lesson),
+    ] = None,
+    lessons: Annotated[
+        str | None,
+        typer.Option("--lessons", metavar="LIST", help="Lessons as a list of numbers, names and ranges: 03-09,dgemm."),
     ] = None,
     sizes: Annotated[
         str | None,
@@ -112,6 +117,8 @@ def bench(
     ] = None,
     plot: Annotated[Path | None, typer.Option("--plot", help="Draw the pictures: .svg, .png or .pdf.")] = None,
     mine: Annotated[bool, typer.Option("--mine", help="Your kernel.cu where there is one, not the reference.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Every note, not a summary of them.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout, for scripts.")] = False,
     device: Annotated[
         DeviceChoice, typer.Option("--device", help="gpu measures, sim estimates; auto takes a GPU when there is one.")
     ] = DeviceChoice.auto,
@@ -123,16 +130,20 @@ def bench(
 ) -> int:
     """Every lesson and cuBLAS over sizes: a table, a file, a plot. On the simulator these are estimates."""
     one_at_most(sizes=sizes is not None, shapes=shapes is not None)
+    if lessons is not None and names:
+        raise CommandError(f"give lessons once: as arguments ({' '.join(names)}) or with --lessons")
     wanted = parse_shapes(shapes) if shapes is not None else squares(parse_sizes(sizes or SIZES))
     wanted = [replace(shape, layout=it) for shape in wanted for it in parse_layouts(layout)]
     sheet = sheet_for(gpu) if gpu is not None else None
     course = any_course()
-    found = [course.lesson(name) for name in dict.fromkeys(map(course.resolve, lessons or course.names))]
+    chosen = parse_lessons(course, lessons) if lessons is not None else map(course.resolve, names or course.names)
+    found = [course.lesson(name) for name in dict.fromkeys(chosen)]
     if plot is not None:
         from gemm_lessons.report.plot import need_matplotlib
 
         need_matplotlib(plot)
     from gemm_lessons.commands.bench import BenchRequest
+    from gemm_lessons.commands.bench import as_json as bench_json
     from gemm_lessons.commands.bench import bench as run_bench
     from gemm_lessons.report.bench import Bar, show_bench
     from gemm_lessons.report.console import make_console
@@ -143,11 +154,14 @@ def bench(
         result = run_bench(request, bar)
     # A measurement is compared only with the data sheet of the GPU that ran it.
     roof = request.gpu if on.timer is None else on.sheet
-    show_bench(make_console(), request, result)
+    if as_json:
+        print(json.dumps(bench_json(result), indent=1))
+    else:
+        show_bench(make_console(), request, result, verbose)
     if plot is not None:
         from gemm_lessons.report.plot import draw
 
-        draw(result.points, plot, roof)
+        draw(result.groups, plot, roof)
         make_console(stderr=True).print(f"drawn: {plot}")
     if result.points:
         return contract.EXIT_PASSED
@@ -179,6 +193,22 @@ def parse_layouts(text: str | None) -> list[str]:
     if unknown := [it for it in found if it not in LAYOUTS]:
         raise CommandError(f'--layout "{unknown[0]}" is none of {", ".join(LAYOUTS)}')
     return found
+
+
+def parse_lessons(course: Course, text: str) -> list[str]:
+    """Parse ``03-09,dgemm``: lessons and ranges of lessons, in the course's order within a range. Raises
+    ``CommandError``."""
+    found: list[str] = []
+    for part in text.split(","):
+        first, dash, last = (it.strip() for it in part.partition("-"))
+        if not first or (dash and not last):
+            raise CommandError(f'--lessons "{text}": write lessons and ranges of them, like 03-09 or 03,05,dgemm')
+        start = course.names.index(course.resolve(first))
+        end = course.names.index(course.resolve(last)) if dash else start
+        if end < start:
+            raise CommandError(f'--lessons "{text}": {first} comes after {last}; write {last}-{first}')
+        found += course.names[start : end + 1]
+    return list(dict.fromkeys(found))
 
 
 def parse_sizes(text: str) -> tuple[int, ...]:

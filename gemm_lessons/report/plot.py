@@ -13,7 +13,8 @@ from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-from gemm_lessons.commands.bench import CUBLAS, WAVEFRONT_BYTES, Point, is_square, label
+from gemm_lessons.commands.bench import WAVEFRONT_BYTES
+from gemm_lessons.commands.points import CUBLAS, Group, Point, is_square, label
 from gemm_lessons.course.folder import CommandError, WriteError
 from gemm_lessons.engine.records.errors import KitError
 from gemm_lessons.engine.records.extras import install_extra
@@ -57,11 +58,12 @@ def need_matplotlib(path: Path) -> None:
         raise KitError(f"--plot needs matplotlib: {install_extra('plot')}")
 
 
-def draw(points: Sequence[Point], path: Path, gpu: GpuSpec | None) -> None:
+def draw(groups: Sequence[Group], path: Path, gpu: GpuSpec | None) -> None:
     """Draw the points into a file whose suffix decides the format. ``gpu`` gives the roofs; None omits them.
 
     Raises ``WriteError``, and ``CommandError`` if there is nothing to draw.
     """
+    points = [point for group in groups for point in group.points]
     if not points:
         raise CommandError("there is nothing to plot: no lesson could be measured or estimated")
     figure = figure_of(points, gpu)
