@@ -99,6 +99,9 @@ def bench(
         str | None,
         typer.Option("--lessons", metavar="LIST", help="Lessons as a list of numbers, names and ranges: 03-09,dgemm."),
     ] = None,
+    part: Annotated[
+        str | None, typer.Option("--part", metavar="N,...", help="Whole parts of the course: 1, or 2,3, or 1-3.")
+    ] = None,
     sizes: Annotated[
         str | None,
         typer.Option(
@@ -130,13 +133,18 @@ def bench(
 ) -> int:
     """Every lesson and cuBLAS over sizes: a table, a file, a plot. On the simulator these are estimates."""
     one_at_most(sizes=sizes is not None, shapes=shapes is not None)
-    if lessons is not None and names:
-        raise CommandError(f"give lessons once: as arguments ({' '.join(names)}) or with --lessons")
     wanted = parse_shapes(shapes) if shapes is not None else squares(parse_sizes(sizes or SIZES))
     wanted = [replace(shape, layout=it) for shape in wanted for it in parse_layouts(layout)]
     sheet = sheet_for(gpu) if gpu is not None else None
     course = any_course()
-    chosen = parse_lessons(course, lessons) if lessons is not None else map(course.resolve, names or course.names)
+    if sum(it is not None and it != [] for it in (names, lessons, part)) > 1:
+        raise CommandError("name lessons in one way: as arguments, with --lessons or with --part")
+    if part is not None:
+        chosen = parse_parts(course, part)
+    else:
+        chosen = (
+            parse_lessons(course, lessons) if lessons is not None else [*map(course.resolve, names or course.names)]
+        )
     found = [course.lesson(name) for name in dict.fromkeys(chosen)]
     if plot is not None:
         from gemm_lessons.report.plot import need_matplotlib
@@ -209,6 +217,19 @@ def parse_lessons(course: Course, text: str) -> list[str]:
             raise CommandError(f'--lessons "{text}": {first} comes after {last}; write {last}-{first}')
         found += course.names[start : end + 1]
     return list(dict.fromkeys(found))
+
+
+def parse_parts(course: Course, text: str) -> list[str]:
+    """Parse ``1``, ``2,3`` or ``1-3`` and return the lessons of these parts. Raises ``CommandError``."""
+    parts = {it.number: it for it in course.parts if it.number}
+    ranges = [re.fullmatch(r"\s*(\d{1,3})(?:\s*-\s*(\d{1,3}))?\s*", it) for it in text.split(",")]
+    numbers = [n for it in ranges if it for n in range(int(it[1]), int(it[2] or it[1]) + 1)]
+    if None in ranges or not numbers:
+        raise CommandError(f'--part "{text}": write numbers of parts, like 1 or 2,3 or 1-3')
+    if unknown := [number for number in numbers if number not in parts]:
+        known = ", ".join(f"{it.number} ({it.title})" for it in parts.values()) or "none"
+        raise CommandError(f"there is no part {unknown[0]}; the course has {known}")
+    return list(dict.fromkeys(name for number in numbers for name in parts[number].names))
 
 
 def parse_sizes(text: str) -> tuple[int, ...]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import importlib.util
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
@@ -63,8 +63,10 @@ ROW = 15.0  # points from one label to the next
 LEADER = 0.3  # inches from the axes to the labels
 SPACE = 0.12  # inches between columns of labels
 NEAR = 2.2  # a peak is drawn in a panel if it is at most so many times the highest speed
-BEYOND = 6.0  # the roofline's axis ends at so many times the intensity of the last bend
-ABOVE = 1.15  # top of a panel over the highest peak, whose name is above it
+BEYOND = 4.0  # the roofline's axis ends at so many times the intensity of the last bend
+CROWD = 40.0  # points: a number is written away from points that are nearer
+BESIDE = 14  # points from a point of the roofline to its number
+ABOVE = 18.0  # points above the highest peak of a panel, for its name
 MARK = 7.0  # points: radius around a point of the roofline that labels avoid
 
 
@@ -134,7 +136,7 @@ def figure_of(groups: Sequence[Group], gpu: GpuSpec | None) -> Figure:
         FigureCanvasAgg(figure)  # measures text; the file's own format comes with savefig
         _header(figure, full)
         points = _roofline_points(full)
-        share = (0.38, 0.29, 0.33) if others else (0.56, 0.0, 0.44)
+        share = (0.37, 0.31, 0.32) if others else (0.56, 0.0, 0.44)
         if not points:
             share = (0.58, 0.42, 0.0) if others else (1.0, 0.0, 0.0)
         first, second, third = (part * (WIDE - 2 * EDGE) for part in share)
@@ -303,7 +305,11 @@ def _speed(figure: Figure, box: Box, group: Group, colours: Mapping[Any, Any], g
     for line in group.lines:
         last = line.points[max(line.points, key=lambda shape: at[shape])]
         share = "" if last.of_cublas is None or line.is_cublas else f"{last.of_cublas:.0%}"
-        columns = (_name(line.name), tera(last.gflops), share) if measured else (_name(line.name), tera(last.gflops))
+        columns = (
+            (_name(line.name), _three(last.gflops / 1e3), share)
+            if measured
+            else (_name(line.name), _three(last.gflops / 1e3))
+        )
         colour = colours[group.title, line.name]
         labels.append(Label(columns, at[last.shape], last.gflops / 1e3, colour, line.is_cublas))
     largest = max(at, key=lambda shape: at[shape])
@@ -333,10 +339,12 @@ def _speed(figure: Figure, box: Box, group: Group, colours: Mapping[Any, Any], g
     axes.set_xlabel("M = N = K" if square else "M x N x K")
     fastest = max(point.gflops for point in points) / 1e3
     near = [it for it in _peaks(gpu, group.types) if it.flops_per_s / 1e12 <= NEAR * fastest]
-    axes.set_ylim(0, max(1.06 * fastest, *(ABOVE * it.flops_per_s / 1e12 for it in near), 0.0))
+    above = 1 - ABOVE / ((box.height - BOTTOM - TOP) * INCH)
+    axes.set_ylim(0, max(1.06 * fastest, *(it.flops_per_s / 1e12 / above for it in near), 0.0))
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
     for peak in near:
-        height, value = peak.flops_per_s / 1e12, tera(peak.flops_per_s / 1e9)
+        height = peak.flops_per_s / 1e12
+        value = _three(height)
         axes.axhline(height, color=FAINT, linewidth=1.2, linestyle=":", zorder=1)
         names = (f"peak of {peak.unit}, {value}", f"peak {value}")
         axes.annotate(
@@ -367,6 +375,11 @@ def _both(first: str, second: str) -> str:
     return f"{first}, {second}"
 
 
+def _short(unit: str) -> str:
+    """Return ``fp32, fp64`` for ``fp32 units, fp64 tensor cores``."""
+    return ", ".join(part.split()[0] for part in unit.split(", "))
+
+
 def _roofline_points(groups: Sequence[Group]) -> list[tuple[Group, Line, Point]]:
     """Return each kernel at the largest shape of all."""
     shapes = {point.shape for group in groups for point in group.points}
@@ -387,7 +400,12 @@ def _roofline(
     shape = shown[0][2].shape
     types = [of for group in groups if any(it is group for it, _, _ in shown) for of in group.types]
     roofs = _peaks(gpu, types)
-    libraries = [(line, line.points[shape]) for group in groups for line in group.lines if line.is_cublas and shape in line.points]
+    libraries = [
+        (line, line.points[shape])
+        for group in groups
+        for line in group.lines
+        if line.is_cublas and shape in line.points
+    ]
     xs = [point.flop_per_byte or 1.0 for _, _, point in shown]
     ys = [point.gflops / 1e3 for _, _, point in shown]
     slope = gpu.sms * gpu.bytes_per_clock * gpu.clock_hz / 1e12 if gpu else None  # TB/s
@@ -395,9 +413,14 @@ def _roofline(
     left, right = min(xs) / 2.2, max(xs) * 2.0
     if slope and heights:
         right = max(right, BEYOND * max(heights) / slope)
-    levels = [(f"{it.unit} {tera(it.flops_per_s / 1e9)}", height) for it, height in zip(roofs, heights, strict=True)]
+    levels = [
+        ((f"{it.unit} {_three(height)}", f"{_short(it.unit)} {_three(height)}"), height)
+        for it, height in zip(roofs, heights, strict=True)
+    ]
     libraries = libraries if len(groups) == 1 else []  # beside the kernels of its own type it is in their panel
-    levels += [(f"{line.name} {tera(point.gflops)}", point.gflops / 1e3) for line, point in libraries]
+    for line, point in libraries:
+        name = f"{line.name} {_three(point.gflops / 1e3)}"
+        levels.append(((name, name), point.gflops / 1e3))
     at = label(shape) if is_square(shape) else str(shape)
     axes = _axes(figure, box, 0.15, f"Roofline at {at}, TFLOP/s")
     axes.set_xscale("log", base=2)
@@ -408,87 +431,140 @@ def _roofline(
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}" if value >= 1 else f"1/{1 / value:g}")
     taken: list[Rectangle] = []
+    _label_levels(axes, levels, slope, taken)
     if slope:
         top = max(heights, default=max(ys))
         knee = top / slope
         axes.plot([left, knee], [left * slope, top], color=INK, linewidth=1.8, zorder=2)
-        middle = left * (knee / left) ** 0.28
-        axes.text(
-            middle, middle * slope * 1.12, f"shared memory and L1, {slope:.1f} TB/s", rotation=_angle(axes, left, knee, slope),
-            rotation_mode="anchor", ha="left", va="bottom", color=INK, fontsize=SMALLER, gid="slope",
-        )  # fmt: skip
+        _label_slope(
+            axes,
+            f"shared, L1: {slope:.1f} TB/s",
+            (left, left * slope),
+            (knee, top),
+            zip(xs, ys, strict=True),
+            taken,
+        )
         for height in heights:
             axes.plot([height / slope, right], [height, height], color=INK, linewidth=1.8, zorder=2)
-    for line, point in libraries:
+    for _, point in libraries:
         axes.axhline(point.gflops / 1e3, color=FAINT, linestyle=(0, (5, 2)), linewidth=1.2, zorder=1)
     measured = shown[0][2].kind == "measured"
     kinds = {group.title: MARKERS[i % len(MARKERS)] for i, group in enumerate(groups)}
     for group, line, point in shown:
         colour = colours[group.title, line.name]
         axes.plot(
-            point.flop_per_byte, point.gflops / 1e3, kinds[group.title], color=colour, markersize=9, zorder=4,
+            point.flop_per_byte, point.gflops / 1e3, kinds[group.title], color=colour, markersize=8, zorder=4,
             markerfacecolor=colour if measured else "white", markeredgewidth=1.8,
         )  # fmt: skip
-    _label_levels(axes, levels, taken)
     _label_points(axes, [(line.name, x, y) for (_, line, _), x, y in zip(shown, xs, ys, strict=True)], taken)
 
 
-def _label_levels(axes: Any, levels: Sequence[tuple[str, float]], taken: list[Rectangle]) -> None:
-    """Write the names of horizontal lines above their right ends, moved apart where lines are close."""
+def _three(value: float) -> str:
+    """Format TFLOP/s with three digits."""
+    return f"{value:.0f}" if value >= 99.95 else tera(1e3 * value)
+
+
+def _label_levels(
+    axes: Any, levels: Sequence[tuple[tuple[str, str], float]], slope: float | None, taken: list[Rectangle]
+) -> None:
+    """Write the names of horizontal lines above their right ends, moved apart where lines are close. Each has a long
+    name and a short one, for a line that is too short. The highest may stand out on the left."""
     to_points = INCH / DPI
     right, top = axes.transAxes.transform((1, 1)) * to_points
     ordered = sorted(levels, key=lambda it: it[1])
-    x = axes.get_xlim()[1]
-    lines = [axes.transData.transform((x, y))[1] * to_points + 3 for _, y in ordered]
-    heights = spread_out(lines, SMALLER + 4, top - SMALLER)
-    for (text, _), height in zip(ordered, heights, strict=True):
+    lowest, last = axes.get_xlim()
+    ends = [axes.transData.transform((last, y))[1] * to_points for _, y in ordered]
+    heights = spread_out([y + 3 for y in ends], SMALLER + 4, top - SMALLER)
+    for i, ((names, level), height) in enumerate(zip(ordered, heights, strict=True)):
+        start = axes.transData.transform((max(level / slope, lowest) if slope else lowest, level))[0] * to_points
+        room = right - start - 8 if i < len(ordered) - 1 else math.inf
+        text = names[0] if _width(names[0], SMALLER) * INCH < room else names[1]
         axes.annotate(
             text, (0, 0), xytext=(right - 2, height), textcoords="figure points", ha="right", va="baseline",
-            fontsize=SMALLER, color=INK, gid=f"level-{text}",
+            xycoords="figure points", fontsize=SMALLER, color=INK, gid=f"level-{text}", annotation_clip=False,
         )  # fmt: skip
         taken.append((right - 2 - _width(text, SMALLER) * INCH, height - 3, right, height + SMALLER))
+        taken.append((start, ends[i] - 1, right, ends[i] + 1))
+
+
+def _label_slope(
+    axes: Any,
+    text: str,
+    start: tuple[float, float],
+    end: tuple[float, float],
+    points: Iterable[tuple[float, float]],
+    taken: list[Rectangle],
+) -> None:
+    """Write along the slanted roof, as low as no point is in the way."""
+    to_points = INCH / DPI
+    (x0, y0), (x1, y1) = axes.transData.transform([start, end]) * to_points
+    length = math.hypot(x1 - x0, y1 - y0)
+    along, up = (x1 - x0) / length, (y1 - y0) / length
+    marks = [axes.transData.transform(point) * to_points for point in points]
+    wide = _width(text, SMALLER) * INCH
+
+    def squares(first: float) -> list[Rectangle]:
+        """Return small rectangles that cover the text if it begins ``first`` points up the roof."""
+        found, at = [], first
+        while at <= first + wide:
+            x, y = x0 + at * along - 9 * up, y0 + at * up + 9 * along
+            found.append((x - 6, y - 6, x + 6, y + 6))
+            at += 10
+        return found
+
+    def free(first: float) -> bool:
+        around = [(x - 6, y - 6, x + 6, y + 6) for x, y in marks]
+        return not any(_overlap(one, other) for one in squares(first) for other in (*around, *taken))
+
+    places = [12.0 + 6 * i for i in range(int(max(length - wide - 12, 0) // 6) + 1)]
+    first = next(filter(free, places), places[0])
+    axes.annotate(
+        text, (0, 0), xytext=(x0 + first * along - 4 * up, y0 + first * up + 4 * along), textcoords="figure points",
+        xycoords="figure points", rotation=math.degrees(math.atan2(up, along)), rotation_mode="anchor", ha="left",
+        va="baseline", color=INK, fontsize=SMALLER, gid="slope", annotation_clip=False,
+    )  # fmt: skip
+    taken += squares(first)
+    count = int(length // 4)
+    roof = ((x0 + (x1 - x0) * i / count, y0 + (y1 - y0) * i / count) for i in range(count + 1))
+    taken += [(x - 1, y - 1, x + 1, y + 1) for x, y in roof]
 
 
 def _label_points(axes: Any, points: Sequence[tuple[str, float, float]], taken: list[Rectangle]) -> None:
-    """Write each point's number beside it, at the nearest place that no point and no other number has."""
-    figure = axes.figure
+    """Write each point's number beside it, away from its neighbours, at the nearest place that is free."""
     to_points = INCH / DPI
     left, bottom = axes.transAxes.transform((0, 0)) * to_points
     right, top = axes.transAxes.transform((1, 1)) * to_points
     at = [axes.transData.transform((x, y)) * to_points for _, x, y in points]
-    taken += [(x - MARK, y - MARK, x + MARK, y + MARK) for x, y in at]
+    marks = [(x - MARK, y - MARK, x + MARK, y + MARK) for x, y in at]
+    taken += marks
     for (name, _, _), (x, y) in sorted(zip(points, at, strict=True), key=lambda it: it[0][0]):
         text = name[:2] if name[:2].isdigit() else _name(name)
         wide, high = _width(text, weight="bold") * INCH + 2, SMALL + 2
-        best = None
-        for distance in range(14, 120, 4):
-            for turn in (0, 7, 1, 6, 2, 4, 3, 5):
-                angle = turn * math.pi / 4
-                cx, cy = x + distance * math.cos(angle), y + distance * math.sin(angle)
-                rect = (cx - wide / 2, cy - high / 2, cx + wide / 2, cy + high / 2)
-                inside = left <= rect[0] and rect[2] <= right and bottom <= rect[1] and rect[3] <= top
-                if inside and not any(_overlap(rect, other) for other in taken):
-                    best = (distance, cx, cy, rect)
-                    break
-            if best:
-                break
-        if best is None:
-            continue
-        distance, cx, cy, rect = best
-        taken.append(rect)
-        arrow = {"arrowstyle": "-", "color": FAINT, "linewidth": 0.8, "shrinkA": 1, "shrinkB": 4}
-        axes.annotate(
-            text, (0, 0) if distance == 14 else (x, y), xycoords="figure points", xytext=(cx, cy), textcoords="figure points",
-            ha="center", va="center", fontsize=SMALL, fontweight="bold", gid=f"number-{name}", zorder=5,
-            arrowprops=None if distance == 14 else arrow, annotation_clip=False,
-        )  # fmt: skip
+        near = [(a, b) for a, b in at if 0 < math.hypot(a - x, b - y) < CROWD]
+        away = math.atan2(y - fmean([b for _, b in near]), x - fmean([a for a, _ in near])) if near else -math.pi / 2
+        turns = sorted(
+            (turn * math.pi / 8 for turn in range(-8, 8)), key=lambda turn: abs(math.remainder(turn - away, math.tau))
+        )
+        places = ((distance, turn) for distance in range(BESIDE, 140, 4) for turn in turns)
+        for distance, turn in places:
+            cx, cy = x + distance * math.cos(turn), y + distance * math.sin(turn)
+            rect = (cx - wide / 2, cy - high / 2, cx + wide / 2, cy + high / 2)
+            inside = left <= rect[0] and rect[2] <= right and bottom <= rect[1] and rect[3] <= top
+            if not inside or any(_overlap(rect, other) for other in taken):
+                continue
+            steps = [(x + (cx - x) * i / 12, y + (cy - y) * i / 12) for i in range(1, 12)]
+            others = [it for it in marks if not (it[0] < x < it[2] and it[1] < y < it[3])]
+            if distance < 100 and any(_overlap((a, b, a, b), other) for a, b in steps for other in others):
+                continue
+            taken.append(rect)
+            arrow = {"arrowstyle": "-", "color": FAINT, "linewidth": 0.8, "shrinkA": 1, "shrinkB": 4}
+            axes.annotate(
+                text, (x, y), xycoords="figure points", xytext=(cx, cy), textcoords="figure points", ha="center",
+                va="center", fontsize=SMALL, fontweight="bold", gid=f"number-{name}", zorder=5,
+                arrowprops=None if distance == BESIDE else arrow, annotation_clip=False,
+            )  # fmt: skip
+            break
 
 
 def _overlap(a: Rectangle, b: Rectangle) -> bool:
     return a[0] < b[2] and b[0] < a[2] and a[1] < b[3] and b[1] < a[3]
-
-
-def _angle(axes: Any, left: float, knee: float, slope: float) -> float:
-    """Return the angle of the slanted roof on the page, in degrees."""
-    (x0, y0), (x1, y1) = axes.transData.transform([(left, left * slope), (knee, knee * slope)])
-    return math.degrees(math.atan2(y1 - y0, x1 - x0))
