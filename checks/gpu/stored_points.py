@@ -28,7 +28,8 @@ def types() -> dict[str, str]:
 
 def points(gpu: str = "NVIDIA H200") -> list[Point]:
     """Return every solution and cuBLAS in its number types, at the sizes that were measured."""
-    names, found = {name[3:]: name for name in COURSE.names}, {}
+    names = {name[3:]: name for name in COURSE.names}
+    found: dict[tuple[str, str, int], Point] = {}
     for file in FILES:
         raw = json.loads((COURSE.lessons_dir / "measured" / f"{file}.json").read_text(encoding="utf-8"))
         for row in raw["rows"]:

@@ -1,4 +1,4 @@
-"""Tables of a benchmark: nothing is cut and no kernel vanishes, whatever the width; lessons by range; notes summed up."""
+"""Tables of a benchmark: nothing is cut, no kernel vanishes; lessons by range; notes summed up."""
 
 from __future__ import annotations
 

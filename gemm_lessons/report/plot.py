@@ -19,6 +19,7 @@ from gemm_lessons.commands.points import Group, Line, Point, is_square, label
 from gemm_lessons.course.folder import CommandError, WriteError
 from gemm_lessons.engine.estimate.peaks import Peak, peaks
 from gemm_lessons.engine.records.errors import KitError
+from gemm_lessons.engine.records.extras import install_extra
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.report.table import tera
 
@@ -97,9 +98,9 @@ class Label:
 def need_matplotlib(path: Path) -> None:
     """Raise ``CommandError`` for a suffix that is no picture, ``KitError`` if matplotlib is missing."""
     if path.suffix.lower() not in FORMATS:
-        raise CommandError(f'--plot "{path}": the name ends in {", ".join(FORMATS)}')
+        raise CommandError(f"--plot {path}: name a file that ends in {', '.join(FORMATS)}")
     if importlib.util.find_spec("matplotlib") is None:
-        raise KitError("--plot needs matplotlib: pip install 'gemm-lessons[plot]'")
+        raise KitError(f"--plot needs matplotlib: {install_extra('plot')}")
 
 
 def draw(groups: Sequence[Group], path: Path, gpu: GpuSpec | None) -> None:
