@@ -156,7 +156,8 @@ COURSE = (  # in the order of --help: a learner's loop, then the advanced comman
         "Every lesson and cuBLAS over sizes: a table, a file, a plot. On the simulator these are estimates.",
         (
             "gemm-lessons bench",
-            "gemm-lessons bench thread_tile vector_loads --sizes 512:4096 --plot out.svg",
+            "gemm-lessons bench --part 1 --sizes 512:4096 --plot out.svg",
+            "gemm-lessons bench --lessons 03-09,beat_cublas --csv points.csv",
             "gemm-lessons bench --device sim --gpu v100",
         ),
     ),
