@@ -127,7 +127,13 @@ def bench(
     wanted = [replace(shape, layout=it) for shape in wanted for it in parse_layouts(layout)]
     sheet = sheet_for(gpu) if gpu is not None else None
     course = any_course()
-    found = [course.lesson(name) for name in dict.fromkeys(map(course.resolve, lessons or course.names))]
+    named = [course.lesson(name) for name in dict.fromkeys(map(course.resolve, lessons or course.names))]
+    found = [lesson for lesson in named if lesson.data.multiplies]
+    if lessons and len(found) < len(named):
+        other = next(lesson for lesson in named if lesson not in found)
+        raise CommandError(
+            f"lesson {other.name} computes {other.data.formula.text}; bench compares matrix products: leave it out"
+        )
     if plot is not None:
         from gemm_lessons.report.plot import need_matplotlib
 
