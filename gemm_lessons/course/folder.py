@@ -186,8 +186,10 @@ class Course:
         """Return a file that learners' folders lack: the lesson's own, else the installed package's. It may be missing
         in both places."""
         own = lesson.directory / name
+        if own.is_file():  # the package is out of a submission's reach
+            return own
         package = packaged_course()
-        return own if own.is_file() else package.lessons_dir / (package.named(lesson.name[3:]) or lesson.name) / name
+        return package.lessons_dir / (package.named(lesson.name[3:]) or lesson.name) / name
 
 
 def packaged_course() -> Course:
