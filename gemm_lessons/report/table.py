@@ -124,7 +124,9 @@ def columns_of(outcome: RunOutcome, measured: bool = False) -> list[Column]:
         ]
     return [
         # Measured times need one more column, so at 80 columns the longest verdict is shortened.
-        Column("verdict", "verdict", _verdict_cell, (lambda row: _verdict_cell(row, "gate")) if len(times) > 2 else None),
+        Column(
+            "verdict", "verdict", _verdict_cell, (lambda row: _verdict_cell(row, "gate")) if len(times) > 2 else None
+        ),
         *times,
         Column("regs", "regs", lambda row: str(row.built.resources.registers) if row.built else "-"),
         Column("shared", "smem\nKiB", _shared_cell, _kib_cell),
