@@ -69,7 +69,7 @@ def test_all_that_it_may_say(tmp_path: Path) -> None:
         ("lessons = 3", r"grading\.toml:1: lessons: must be a list of lessons"),
         ('lessons = ["blok_tile"]', r"grading\.toml:1: lessons: .*block_tile"),
         ('lessons = ["71-72"]', r"grading\.toml:1: lessons: no lesson from 71-72"),
-        ('lessons = ["01-90"]', r"grading\.toml:1: lessons: 01-90; the course has 01 to 26"),
+        ('lessons = ["01-90"]', r"grading\.toml:1: lessons: 01-90; the course has 00 to 26"),
         ("[points]\nruns = -1", r"grading\.toml:2: \[points\] runs: must be a number from 0"),
         ("[points]\nruns = nan", r"grading\.toml:2: \[points\] runs: must be a number"),
         ("[points]\nruns = true", r"grading\.toml:2: \[points\] runs: must be a number"),

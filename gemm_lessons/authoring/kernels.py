@@ -90,7 +90,7 @@ def _without_answer(it: Candidate) -> Shape | None:
 def previous_misses_a_gate(it: Candidate) -> Iterator[str]:
     """The solution that the lesson starts from is right but does not pass here."""
     name = it.course.start_of(it.lesson)
-    if it.lesson.starts_from and (name or "").partition("_")[2] != it.lesson.starts_from:
+    if it.lesson.starts_from and it.course.named(it.lesson.starts_from) is None:
         yield it.in_toml(("starts_from",), "no lesson has this name; give its folder's name without the digits")
     before = next((row for row in it.solved.rows if row.role == "previous"), None)
     if before is None or isinstance(before.verdict, GateMissed):

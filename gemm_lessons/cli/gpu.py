@@ -145,7 +145,15 @@ def bench(
         chosen = (
             parse_lessons(course, lessons) if lessons is not None else [*map(course.resolve, names or course.names)]
         )
-    found = [course.lesson(name) for name in dict.fromkeys(chosen)]
+    named = [course.lesson(name) for name in dict.fromkeys(chosen)]
+    found = [lesson for lesson in named if lesson.data.multiplies]
+    if names and len(found) < len(named):
+        other = next(lesson for lesson in named if lesson not in found)
+        raise CommandError(
+            f"lesson {other.name} computes {other.data.formula.text}; bench compares matrix products: leave it out"
+        )
+    if not found:
+        raise CommandError("none of these lessons is a matrix product, and bench compares matrix products")
     if plot is not None:
         from gemm_lessons.report.plot import need_matplotlib
 

@@ -171,8 +171,11 @@ class Course:
 
     def start_of(self, lesson: Lesson) -> str | None:
         """Return the name of the lesson whose solution this one improves: the previous one, unless the lesson names
-        another."""
-        return self.named(lesson.starts_from) or self.neighbour(lesson, -1)
+        another. None where only one of the two multiplies matrices. Raise ``LessonError``."""
+        name = self.named(lesson.starts_from) or self.neighbour(lesson, -1)
+        if name is None or self.lesson(name).data.multiplies != lesson.data.multiplies:
+            return None
+        return name
 
     def solution(self, lesson: Lesson) -> Path | None:
         """Return the reference for a lesson, ``None`` where there is none."""

@@ -204,6 +204,10 @@ def _wrong_tile(facts: Evidence) -> Iterator[Hint]:
         return
     if verdict.judgement.pattern or suspects:
         return
+    if not facts.lesson.data.multiplies:
+        wrong = "no mistake that is known gives exactly this C."
+        yield Hint(7, f"{wrong} Follow one wrong element: which thread computes it, and from which inputs?")
+        return
     follow = (
         "Follow one product from the copy through shared memory to C: do row, col and k stay the same at each step?"
     )

@@ -222,7 +222,8 @@ def _map(console: Console, tiles: TileMap, row: Row) -> None:
     shape = row.verdict.shape if isinstance(row.verdict, WrongAnswer) else None
     if judged is None or shape is None or len(tiles.wrong) * len(tiles.wrong[0]) == 1:
         return
-    _heading(console, f"Block tiles of C, {tiles.tile_rows} x {tiles.tile_cols} each")
+    sized = f"Block tiles of C, {tiles.tile_rows} x {tiles.tile_cols} each"
+    _heading(console, sized if tiles.tile_rows * tiles.tile_cols > 1 else "Elements of C")
     for i, counts in enumerate(tiles.wrong[:MAP_ROWS]):
         line = Text("  ")
         height = min(tiles.tile_rows, shape.m - i * tiles.tile_rows)
@@ -410,7 +411,8 @@ def _next(console: Console, outcome: RunOutcome, following: str | None, again: s
     else:
         step(console, "What comes out, and exercises", f"gemm-lessons read {number}")
         step(console, "Yours and the reference", f"gemm-lessons diff {number}")
-        step(console, "As a program of its own, for a GPU machine", f"gemm-lessons export {number}")
+        if outcome.lesson.data.formula.product is not None:
+            step(console, "As a program of its own, for a GPU machine", f"gemm-lessons export {number}")
         if not counts:
             step(console, "The run that counts", f"gemm-lessons run {number}")
         elif following:

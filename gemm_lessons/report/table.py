@@ -67,7 +67,7 @@ class Column:
 
 def table(console: Console, outcome: RunOutcome) -> Table:
     """Return the widest of three forms that fits: full headers, short headers, or transposed."""
-    columns = columns_of(measured=outcome.device_kind == "gpu")
+    columns = columns_of(outcome, measured=outcome.device_kind == "gpu")
     for wide in (True, False):
         made = _one_row_each(outcome, columns, wide)
         if Measurement.get(console, console.options.update(max_width=UNBOUNDED), made).maximum <= console.width:
@@ -97,9 +97,21 @@ def _short_label(row: Row) -> str:
     return f"lesson {row.label[:2]}" if row.role == "previous" else row.label
 
 
-def columns_of(measured: bool) -> list[Column]:
-    """Return all columns except the kernel's name."""
-    if measured:
+def columns_of(outcome: RunOutcome, measured: bool = False) -> list[Column]:
+    """Return all columns except the kernel's name. An answer without matrix products is never ``measured``, and its
+    speed is in bytes of its inputs and its answer, each once."""
+    if not outcome.lesson.data.multiplies:
+
+        def moved(row: Row) -> str:
+            it = row.speed.estimate
+            size = outcome.lesson.at(outcome.estimate_shape).data.bytes(outcome.estimate_shape.names)
+            return f"{size / it.time_us / 1e3:,.0f}" if it else "-"
+
+        times = [
+            Column("est. time", "est.\ntime", lambda row: _time(row.speed.estimate)),
+            Column("est. GB/s", "est.\nGB/s", moved),
+        ]
+    elif measured:
         times = [
             Column("time", "time", lambda row: _time(row.speed.measured)),
             Column("TFLOP/s", "TFLOP\n/s", lambda row: _speed(row.speed.measured)),
@@ -112,7 +124,9 @@ def columns_of(measured: bool) -> list[Column]:
         ]
     return [
         # Measured times need one more column, so at 80 columns the longest verdict is shortened.
-        Column("verdict", "verdict", _verdict_cell, (lambda row: _verdict_cell(row, "gate")) if measured else None),
+        Column(
+            "verdict", "verdict", _verdict_cell, (lambda row: _verdict_cell(row, "gate")) if len(times) > 2 else None
+        ),
         *times,
         Column("regs", "regs", lambda row: str(row.built.resources.registers) if row.built else "-"),
         Column("shared", "smem\nKiB", _shared_cell, _kib_cell),
@@ -194,7 +208,7 @@ def footnotes(outcome: RunOutcome) -> list[str]:
     """Return the same as sentences, without the warnings about a measurement."""
     notes = []
     shape = outcome.estimate_shape
-    if outcome.device_kind == "simulator":
+    if outcome.device_kind == "simulator" or not outcome.lesson.data.multiplies:
         limiter = outcome.kernel.speed.estimate.limiter if outcome.kernel.speed.estimate else ""
         notes.append(
             f"est. = an estimate for the {outcome.gpu} at M, N, K = {shape.m}, {shape.n}, {shape.k}, computed from its "

@@ -129,7 +129,7 @@ def row_of(plan: RunPlan, kernel: KernelPlan, jobs: Jobs, compiled_next: Sequenc
             with contextlib.suppress(OutOfTime, MemoryError):  # the verdict is valid without
                 checked = print_out(plan, built, second_look(plan, built, source, checked))
         # Rows beside a measured kernel are measured too, and need no estimate.
-        measured = kernel.role != "kernel" and plan.device.timer is not None
+        measured = kernel.role != "kernel" and plan.timer is not None
         speed = UNTIMED
         if plan.request.estimating and not measured:
             with contextlib.suppress(OutOfTime, MemoryError):
