@@ -213,7 +213,7 @@ def test_what_drawing_needs(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(CommandError, match=r"ends in \.svg, \.png, \.pdf"):
         plot.need_matplotlib(Path("x.gif"))
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(KitError, match="pip install .*matplotlib"):
+    with pytest.raises(KitError, match=r"pip install .*matplotlib"):
         plot.need_matplotlib(Path("x.svg"))
 
 
