@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, get_args
 
-from gemm_lessons.course.lesson import RESOURCES, Gate, LaunchSpec, Lesson, LessonError, Todo
+from gemm_lessons.course.lesson import LIMITERS, RESOURCES, Figure, Gate, LaunchSpec, Lesson, LessonError, Todo
 from gemm_lessons.course.search_space import MOST, Condition, SearchSpace
 from gemm_lessons.course.toml import TomlReader, Where, read_toml
 from gemm_lessons.engine.arguments.expression import Expression, ExpressionError
@@ -37,6 +37,7 @@ from gemm_lessons.gemm.data import (
 from gemm_lessons.gemm.shapes import Shape, Shapes, Tile
 
 LESSON_NAME = re.compile(r"(\d{2})_([a-z0-9][a-z0-9_]*)")
+LONGEST_LABEL = 29  # characters of a figure's label, so that the table of a run fits 80 columns
 MAX_THREADS = 1024  # per block, every compute capability so far (CUDA programming guide, "Compute Capabilities")
 
 SWIZZLES = (0, 32, 64, 128)  # bytes
@@ -69,7 +70,7 @@ class _Reader(TomlReader):
         """Return the file for one of its ``[types]``: keys of tables are replaced one by one, lists as a whole."""
         types = self.table((), raw, "types")
         there = self.table(("types",), types, type_)
-        replaced = "tile ptxas choices launch launches kernel buffers tensor_maps shapes gates".split()
+        replaced = "tile ptxas choices launch launches kernel buffers tensor_maps shapes gates show".split()
         self.known(("types", type_), there, replaced)
         merged = {key: value for key, value in raw.items() if key not in there}
         for key, value in there.items():
@@ -83,8 +84,8 @@ class _Reader(TomlReader):
     def lesson(self, directory: Path, raw: dict[str, Any], type_: str) -> Lesson:
         from gemm_lessons.engine.records.metrics import COUNTED  # imported late: --help reads no lesson
 
-        words = "tile ptxas launch launches kernel scalars choices buffers tensor_maps shapes gates todo tune types"
-        self.known((), raw, ("title", "idea", "starts_from", *words.split()))
+        words = "tile ptxas launch launches kernel scalars choices buffers tensor_maps shapes gates show todo tune types"
+        self.known((), raw, ("title", "idea", "starts_from", "attacks", *words.split()))
         tile = self.tile(self.table((), raw, "tile", required=False))
         choices = self.choices(self.table((), raw, "choices", required=False), tile)
         names = (*SIZES, *tile.defines, *dict(choices))
@@ -109,6 +110,11 @@ class _Reader(TomlReader):
             type=type_,
             starts_from=self.string((), raw, "starts_from") if "starts_from" in raw else "",
             ptxas=self.ptxas(self.table((), raw, "ptxas", required=False), tile),
+            figures=tuple(
+                self.figure(("show", i), table, (*names, *COUNTED, *RESOURCES))
+                for i, table in enumerate(self.tables(raw, "show"))
+            ),
+            attacks=self.attacks(raw),
         )
         if lesson.shapes.layouts != LAYOUTS[:1] and not choices:
             raise self.wrong(("shapes", "layouts"), "needs [choices], or a kernel never hears how A and B lie")
@@ -435,6 +441,21 @@ class _Reader(TomlReader):
             )
         except ExpressionError as error:
             raise self.wrong((*where, "where"), str(error)) from None
+
+    def figure(self, where: Where, raw: dict[str, Any], names: Sequence[str]) -> Figure:
+        self.known(where, raw, ("label", "value", "unit"))
+        label = self.string(where, raw, "label")
+        if len(label) > LONGEST_LABEL:
+            raise self.wrong((*where, "label"), f"has {len(label)} characters; a row of the table has {LONGEST_LABEL}")
+        value = self.expression((*where, "value"), self.present(where, raw, "value"), names)
+        return Figure(label, value, self.string(where, raw, "unit") if "unit" in raw else "")
+
+    def attacks(self, raw: dict[str, Any]) -> tuple[str, ...]:
+        """Read which limiters the lesson's idea relieves."""
+        named = raw.get("attacks", [])
+        if not isinstance(named, list) or not all(name in LIMITERS for name in named):
+            raise self.wrong(("attacks",), f"must be a list of some of {', '.join(LIMITERS)}")
+        return tuple(named)
 
     def todo(self, where: Where, raw: dict[str, Any]) -> Todo:
         self.known(where, raw, ("number", "hints"))

@@ -22,9 +22,9 @@ class Bought:
     of_cublas: float | None = None
 
 
-def gain_of(course: Course, outcome: RunOutcome) -> Bought | None:
-    """Return the gain of the learner's own kernel in a lesson of the course."""
-    mine = outcome.kernel.label == "your kernel" and outcome.lesson.name in course.names
+def gain_of(course: Course, outcome: RunOutcome, reference: bool = False) -> Bought | None:
+    """Return the gain of the learner's own kernel in a lesson of the course; with ``reference``, also of that one."""
+    mine = outcome.kernel.label in ("your kernel", *["reference"] * reference) and outcome.lesson.name in course.names
     return bought(outcome, course.names[0], load_measured()) if mine and outcome.verdict.kind == "passed" else None
 
 

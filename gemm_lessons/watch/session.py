@@ -27,7 +27,7 @@ from gemm_lessons.report.course import show_error, show_hint, show_list, show_no
 from gemm_lessons.report.diff import show_diff
 from gemm_lessons.report.practice import show_scores
 from gemm_lessons.report.problems import show_problems
-from gemm_lessons.report.run import show_outcome
+from gemm_lessons.report.run import show_details
 from gemm_lessons.report.watch import Part, Screen, Status, show_notice, show_status
 from gemm_lessons.running.jobs import Kept
 from gemm_lessons.running.pipeline import RunRequest, run_lesson
@@ -155,7 +155,7 @@ class Session:
             self._after = _took(lesson, outcome.seconds, saved)
             remarks, gain = remarks_on(lesson), gain_of(self._course, outcome)
             following = self._course.neighbour(lesson, +1)
-            self._report = (lambda console: show_outcome(console, outcome, following, "", remarks, gain),)
+            self._report = (lambda console: show_details(console, outcome, following, "", remarks, gain),)
             if self._problems:
                 self._report = (*self._report, lambda console: show_problems(console, outcome.kernel))
             if scores:
