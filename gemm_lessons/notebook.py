@@ -32,8 +32,8 @@ from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.gemm.shapes import ShapeError
 from gemm_lessons.report.course import body_of, show_hint
 from gemm_lessons.report.html import HtmlConsole
-from gemm_lessons.report.run import printed, show_details
-from gemm_lessons.report.screen import Around, show_screen
+from gemm_lessons.report.run import show_details
+from gemm_lessons.report.screen import Around, printed, show_screen
 from gemm_lessons.running import contract
 from gemm_lessons.running.outcome import RunOutcome
 from gemm_lessons.running.pipeline import RunRequest, run_lesson

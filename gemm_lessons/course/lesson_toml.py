@@ -84,7 +84,9 @@ class _Reader(TomlReader):
     def lesson(self, directory: Path, raw: dict[str, Any], type_: str) -> Lesson:
         from gemm_lessons.engine.records.metrics import COUNTED  # imported late: --help reads no lesson
 
-        words = "tile ptxas launch launches kernel scalars choices buffers tensor_maps shapes gates show todo tune types"
+        words = (
+            "tile ptxas launch launches kernel scalars choices buffers tensor_maps shapes gates show todo tune types"
+        )
         self.known((), raw, ("title", "idea", "starts_from", "attacks", *words.split()))
         tile = self.tile(self.table((), raw, "tile", required=False))
         choices = self.choices(self.table((), raw, "choices", required=False), tile)

@@ -108,7 +108,6 @@ class Checked:
         per_fma = 32 * counted["warp_instructions"] / fused if fused else math.nan
         return per_fma if math.isfinite(per_fma) else None
 
-
     @property
     def instructions_per_mma(self) -> float | None:
         """Return machine instructions per instruction of the tensor cores, both per warp; None like the one above."""

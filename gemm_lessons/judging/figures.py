@@ -13,7 +13,9 @@ from gemm_lessons.engine.arguments.expression import Expression, Number
 from gemm_lessons.judging.evidence import Built, Checked
 from gemm_lessons.judging.gates import counted_names, uncounted
 
-PER_MMA = Figure("instructions per mma", Expression("warp_instructions / ((hmma + imma + dmma) * min(1, tensor_products))"))
+PER_MMA = Figure(
+    "instructions per mma", Expression("warp_instructions / ((hmma + imma + dmma) * min(1, tensor_products))")
+)
 PER_FMA = Figure("instructions per multiply-add", Expression("32 * warp_instructions / (ffma + dfma)"))
 SECTORS = Figure("global sectors loaded", Expression("global_load_sectors"))
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from io import StringIO
 from pathlib import Path
 
 from rich.console import Console, RenderableType
@@ -17,8 +16,16 @@ from gemm_lessons.engine.records.results import Conflict, Printed
 from gemm_lessons.gemm.shapes import Shape
 from gemm_lessons.judging.evidence import ShapeResult
 from gemm_lessons.judging.pattern import Pattern
-from gemm_lessons.judging.verdict import CompileFailed, Faulted, GateMissed, GateResult, Passed, TileMap, TimedOut, WrongAnswer
-from gemm_lessons.report.console import THEME
+from gemm_lessons.judging.verdict import (
+    CompileFailed,
+    Faulted,
+    GateMissed,
+    GateResult,
+    Passed,
+    TileMap,
+    TimedOut,
+    WrongAnswer,
+)
 from gemm_lessons.report.course import step
 from gemm_lessons.report.links import link
 from gemm_lessons.report.table import SHORT, STYLE, show_footnotes, table, told_apart
@@ -70,17 +77,6 @@ def show_details(
     _next(console, outcome, following, again, counts)
 
 
-def printed(outcome: RunOutcome, columns: int = 80) -> str:
-    """Return the output of ``show_details`` without colour."""
-    console = Console(
-        file=StringIO(), width=columns, theme=THEME, highlight=False, markup=False, emoji=False, color_system=None,
-        force_jupyter=False,
-    )  # fmt: skip
-    with console.capture() as capture:
-        show_details(console, outcome, None, "")
-    return capture.get()
-
-
 def _headline(console: Console, outcome: RunOutcome, remarks: Sequence[str]) -> None:
     lesson, row = outcome.lesson, outcome.kernel
     console.print(Text.assemble((f"Lesson {lesson.number:02}  ", "lesson"), (lesson.title, "bold")))
@@ -89,9 +85,7 @@ def _headline(console: Console, outcome: RunOutcome, remarks: Sequence[str]) -> 
     for remark in remarks:
         console.print(Text(remark, style="doubt"))
     console.print()
-    kind = row.verdict.kind
-    style = "doubt" if row.checked.unfinished else STYLE[kind]
-    console.print(Text(f"{title_of(row)}: {summary_of(row)}", style=style))
+    console.print(Text(f"{title_of(row)}: {summary_of(row)}", style=style_of(row)))
     for told in row.checked.contents if row.checked.unfinished else ():
         console.print(_indented(Text(told.text)))
     if row.checked.shapes:
@@ -157,6 +151,11 @@ def _shapes(results: Sequence[ShapeResult]) -> Table:
 def title_of(row: Row) -> str:
     """Return the headline of a verdict."""
     return "NOT FINISHED" if row.checked.unfinished else row.verdict.kind.replace("_", " ").upper()
+
+
+def style_of(row: Row) -> str:
+    """Return the style of a verdict's headline."""
+    return "doubt" if row.checked.unfinished else STYLE[row.verdict.kind]
 
 
 def summary_of(row: Row) -> str:
@@ -393,6 +392,7 @@ def _name(file: str) -> str:
 
 
 def ways(conflict: Conflict) -> str:
+    """Return how many lanes collide: ``2-way``; ``split`` where none do and the access takes longer all the same."""
     return f"{conflict.ways}-way" if conflict.ways > 1 else "split"
 
 

@@ -67,8 +67,7 @@ class Column:
 
 def table(console: Console, outcome: RunOutcome) -> Table:
     """Return the widest of three forms that fits: full headers, short headers, or transposed."""
-    on_tensor_cores = any(row.checked.instructions_per_mma is not None for row in outcome.rows)
-    columns = columns_of(outcome.device_kind == "gpu", on_tensor_cores)
+    columns = columns_of(outcome.rows, measured=outcome.device_kind == "gpu")
     for wide in (True, False):
         made = _one_row_each(outcome, columns, wide)
         if Measurement.get(console, console.options.update(max_width=UNBOUNDED), made).maximum <= console.width:
@@ -98,8 +97,9 @@ def _short_label(row: Row) -> str:
     return f"lesson {row.label[:2]}" if row.role == "previous" else row.label
 
 
-def columns_of(measured: bool, on_tensor_cores: bool) -> list[Column]:
+def columns_of(rows: Sequence[Row], measured: bool) -> list[Column]:
     """Return all columns except the kernel's name."""
+    on_tensor_cores = any(row.checked.instructions_per_mma is not None for row in rows)
     if measured:
         times = [
             Column("time", "time", lambda row: _time(row.speed.measured)),
