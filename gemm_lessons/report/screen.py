@@ -1,7 +1,7 @@
 """One screen for a run, at most 24 lines of 80 columns: the verdict comes last but for one line, where the eye is.
 
-A right kernel has a table of the numbers that tell the lesson's story. A wrong one has the line of source, its meaning and
-one remedy. What was met is silent; ``run.py`` prints all of it, for ``--details``.
+A right kernel has a table of the numbers that tell the lesson's story. A wrong one has the line of source, its meaning
+and one remedy. What was met is silent; ``run.py`` prints all of it, for ``--details``.
 """
 
 from __future__ import annotations
@@ -113,11 +113,12 @@ def _header(console: Console, outcome: RunOutcome) -> Text:
 
 def _verdict(console: Console, outcome: RunOutcome, around: Around) -> Text:
     row = outcome.kernel
-    said = ", ".join(_passed(outcome, around.gain)) if isinstance(row.verdict, Passed) else summary_of(row)
+    right = isinstance(row.verdict, Passed | GateMissed)
+    said = ", ".join(_right(outcome, around.gain)) if right else summary_of(row)
     return clipped(console, Text.assemble((title_of(row), style_of(row)), f"  {said}"), 2)
 
 
-def _passed(outcome: RunOutcome, gain: Bought | None) -> Iterator[str]:
+def _right(outcome: RunOutcome, gain: Bought | None) -> Iterator[str]:
     checked = outcome.kernel.checked
     right = sum(result.kind == "passed" for result in checked.shapes)
     yield f"{right} of {len(checked.shapes)} shapes"
