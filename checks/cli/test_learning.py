@@ -249,3 +249,17 @@ def test_the_measurements_are_there() -> None:
     assert 0.15 < fraction < 0.25
     assert (data.of(third, 4096) or 0) > 5 * (data.of(first, 4096) or 1e9)
     assert data.of(first, 4097) is None
+
+
+def test_without_a_name_a_run_is_of_the_folder_or_of_the_last_kernel(run: Run, course: Path, kernel: Path) -> None:
+    """After a pass, the next lesson has no kernel yet: the same command runs the same kernel again."""
+    second = course / "lessons" / "02_second"
+    assert run("start", "1").code == 0
+    kernel.write_text(SOLUTION)
+    assert run("run").code == 0
+    assert "The first lesson" in run("run").out
+    there = run("run", cwd=second)
+    assert there.code == 2
+    assert "kernel.cu is not there yet: gemm-lessons start 02" in there.err
+    assert run("next").code == 0
+    assert "The second lesson" in run("run").out

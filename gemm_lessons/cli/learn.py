@@ -88,7 +88,8 @@ def start(lesson: LessonArgument, no_color: NoColor = False) -> int:
     course = own_course()
     started, progress = start_lesson(course.lesson(lesson)), load_progress(course)
     keep_progress(course, progress.at(started.lesson.name))
-    show_started(make_console(), started, waits_for_predictions(started.lesson, progress))
+    waits = waits_for_predictions(started.lesson, progress)
+    show_started(make_console(), started, waits, part=course.part_that_begins_with(started.lesson.name))
     return contract.EXIT_PASSED
 
 
@@ -102,7 +103,7 @@ def next_(no_color: NoColor = False) -> int:
     course = own_course()
     progress = load_progress(course)
     console = make_console()
-    name = progress.first_open(course.names)
+    name = progress.next_open(course.names)
     if name is None:
         show_home(console, standing(course))
         return contract.EXIT_PASSED
@@ -113,7 +114,7 @@ def next_(no_color: NoColor = False) -> int:
     waits = waits_for_predictions(lesson, progress)
     if untouched and console.is_terminal:
         show_text(console, lesson, read_source(lesson.text_path), course, waits, steps=False)
-    show_started(console, started, waits)
+    show_started(console, started, waits, part=course.part_that_begins_with(name))
     return contract.EXIT_PASSED
 
 

@@ -28,7 +28,7 @@ from gemm_lessons.cli.practice import practised
 from gemm_lessons.course.folder import CommandError, Course, NotText, any_course, own_course, read_source, shown
 from gemm_lessons.course.lesson import Lesson
 from gemm_lessons.course.original import remarks_on
-from gemm_lessons.course.position import lesson_at
+from gemm_lessons.course.position import lesson_to_run
 from gemm_lessons.course.progress import load_progress
 from gemm_lessons.course.tiles import laid, parse_tile, retiled, typed
 from gemm_lessons.engine.records.errors import UnsupportedKernel
@@ -221,7 +221,7 @@ def _asked(name: str | None, kernel: KernelChoice, shape: str | None, variant: V
     solution, stub, bug, file = kernel.solution, kernel.stub, kernel.bug, kernel.file
     one_at_most(solution=solution, stub=stub, bug=bug, file=file)
     course = own_course() if not (solution or stub or file) else any_course()
-    lesson = lesson_at(course, name)
+    lesson = lesson_to_run(course, name)
     path = kernel_path(course, lesson, solution, stub, lesson.bug_path if bug else file)
     if bug and not path.exists():
         raise CommandError(f"{shown(path)} is not there yet: gemm-lessons bug {lesson.number:02}")

@@ -3,7 +3,8 @@
     lessons/NN_name/lesson.toml --load_lesson--> Lesson: tile, data, launches, shapes, gates, todos
     .gemm-lessons/progress.json --load_progress--> Progress: lesson name -> LessonProgress
 
-- ``folder``: the course folder; ``original``: the installed course; ``lesson_hash``: a lesson's version
+- ``folder``: the course folder; ``course_toml``: its parts; ``carry_over``: a folder from before a move; ``original``:
+  the installed course; ``lesson_hash``: a lesson's version
 - ``lesson``: the records, read by ``lesson_toml`` with ``toml`` and ``search_space``
 - ``tiles``: ``--tile``, ``--layout``
 - ``hidden``: shapes of a graded run

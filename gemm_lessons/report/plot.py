@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from gemm_lessons.commands.bench import CUBLAS, WAVEFRONT_BYTES, Point, is_square, label
 from gemm_lessons.course.folder import CommandError, WriteError
 from gemm_lessons.engine.records.errors import KitError
+from gemm_lessons.engine.records.extras import install_extra
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -53,7 +54,7 @@ def need_matplotlib(path: Path) -> None:
     if path.suffix.lower() not in FORMATS:
         raise CommandError(f"--plot {path}: name a file that ends in {', '.join(FORMATS)}")
     if importlib.util.find_spec("matplotlib") is None:
-        raise KitError("--plot needs matplotlib: pip install 'gemm-lessons[plot]'")
+        raise KitError(f"--plot needs matplotlib: {install_extra('plot')}")
 
 
 def draw(points: Sequence[Point], path: Path, gpu: GpuSpec | None) -> None:
