@@ -59,7 +59,10 @@ def read(
     all_: Annotated[bool, typer.Option("--all", help="With what comes out, also before you have predicted.")] = False,
     no_color: NoColor = False,
 ) -> int:
-    """The lesson's text, in a pager when it is long; `read glossary` explains the words of a run."""
+    """The lesson's text, in a pager when it is long.
+
+    `read glossary` explains the words of a run.
+    """
     from gemm_lessons.course.glossary import GLOSSARY, glossary_path
     from gemm_lessons.course.position import lesson_at
     from gemm_lessons.report.console import make_console

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from rich.console import Console
+from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
 from gemm_lessons.gemm.shapes import Shape, astuple
 from gemm_lessons.judging.figures import figures_of, value_of
 from gemm_lessons.report.run import ways
-from gemm_lessons.report.table import conflict_cell, duration, occupancy_cell
+from gemm_lessons.report.table import UNBOUNDED, conflict_cell, duration, occupancy_cell
 from gemm_lessons.running.outcome import Row, RunOutcome
 
 THIS_LESSON = "<- this lesson"
@@ -29,10 +31,16 @@ BOTTLENECKS = {
 }
 
 
-def figures_table(outcome: RunOutcome) -> Table:
-    """Return a column for each kernel, a line for each number, the same at every width."""
+def figures_table(console: Console, outcome: RunOutcome) -> Table:
+    """Return a column for each kernel, a line for each number: the same at every width that has room for them."""
+    table = _figures_table(outcome, 2, THIS_LESSON)
+    width = Measurement.get(console, console.options.update(max_width=UNBOUNDED), table).maximum
+    return table if width <= console.width else _figures_table(outcome, 1, "<-")
+
+
+def _figures_table(outcome: RunOutcome, gap: int, mark: str) -> Table:
     rows = sorted(outcome.rows, key=lambda row: ("previous", "kernel", "reference").index(row.role))
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="quiet", show_header=True)
+    table = Table(box=None, pad_edge=False, padding=(0, gap, 0, 0), header_style="quiet", show_header=True)
     table.add_column("", no_wrap=True)
     for row in rows:
         table.add_column(Text(_column(row), "bold" if row.role == "kernel" else ""), justify="right", no_wrap=True)
@@ -48,7 +56,7 @@ def figures_table(outcome: RunOutcome) -> Table:
             for row in rows
         ]
         cells = ["-" if value is None else f"{number_in_words(value)}{figure.unit}" for value in values]
-        table.add_row(figure.label, *cells, THIS_LESSON if own and not number else "")
+        table.add_row(figure.label, *cells, mark if own and not number else "")
     table.add_row("bank conflicts", *map(_conflict_cell, rows), "")
     table.add_row("occupancy", *map(occupancy_cell, rows), "")
     return table
@@ -62,13 +70,6 @@ def _conflict_cell(row: Row) -> str | Text:
 
 def _column(row: Row) -> str:
     return f"lesson {row.label[:2]}" if row.role == "previous" else {"your kernel": "you"}.get(row.label, row.label)
-
-
-def labels_of(outcome: RunOutcome) -> list[str]:
-    """Return the labels of the table's lines, without the size of the times."""
-    times = [label.partition(" at ")[0] for label, _ in _times(outcome)]
-    figures = figures_of(outcome.lesson, [row.checked for row in outcome.rows])
-    return [*times, *(figure.label for figure in figures), "bank conflicts", "occupancy"]
 
 
 def _times(outcome: RunOutcome) -> list[tuple[str, Callable[[Row], str]]]:

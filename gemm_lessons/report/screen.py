@@ -14,7 +14,7 @@ from rich.text import Text
 
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.judging.verdict import CompileFailed, GateMissed, Passed, WrongAnswer
-from gemm_lessons.report.blocks import Block, clipped, fitted
+from gemm_lessons.report.blocks import Piece, clipped, fitted
 from gemm_lessons.report.console import THEME
 from gemm_lessons.report.figures import bottleneck, conflicts, figures_table, percent
 from gemm_lessons.report.run import (
@@ -72,23 +72,23 @@ def printed(outcome: RunOutcome, columns: int = 80) -> str:
     return capture.get()
 
 
-def _blocks(console: Console, outcome: RunOutcome, around: Around) -> Iterator[Block]:
+def _blocks(console: Console, outcome: RunOutcome, around: Around) -> Iterator[Piece]:
     row = outcome.kernel
-    yield Block(_header(console, outcome))
+    yield Piece(_header(console, outcome))
     for remark in around.remarks:
-        yield Block(clipped(console, Text(remark, "doubt"), 2))
+        yield Piece(clipped(console, Text(remark, "doubt"), 2))
     if _has_table(row):
-        yield Block(figures_table(outcome), 0 if row.checked.right else 6, gap=True)
+        yield Piece(figures_table(console, outcome), 0 if row.checked.right else 6, gap=True)
     yield from _printed(console, row)
     if row.checked.right:
         yield from _remarks_on_a_right_one(console, outcome)
     else:
         yield from what_is_wrong(console, outcome)
     for number, text in enumerate(around.news):
-        yield Block(clipped(console, Text(text), 2), gap=not number and isinstance(row.verdict, CompileFailed))
-    yield Block(_verdict(console, outcome, around), gap=True)
+        yield Piece(clipped(console, Text(text), 2), gap=not number and isinstance(row.verdict, CompileFailed))
+    yield Piece(_verdict(console, outcome, around), gap=True)
     if around.again:
-        yield Block(_next(console, outcome, around))
+        yield Piece(_next(console, outcome, around))
 
 
 def _has_table(row: Row) -> bool:
@@ -99,7 +99,7 @@ def _has_table(row: Row) -> bool:
 def _header(console: Console, outcome: RunOutcome) -> Text:
     """Return the lesson on the left and where it ran on the right; a long title without its second half."""
     lesson, where = outcome.lesson, outcome.device_name
-    if _has_table(outcome.kernel) and outcome.device_kind == "simulator":
+    if outcome.kernel.checked.right and outcome.device_kind == "simulator":
         where += f", estimates for {('an' if outcome.gpu[:1] in VOWEL_SOUNDS else 'a')} {outcome.gpu}"
     elif not outcome.kernel.checked.right and outcome.verdict.kind != "compile_failed":
         where += f", --seed {outcome.seed}"  # repeats the inputs
@@ -115,7 +115,11 @@ def _verdict(console: Console, outcome: RunOutcome, around: Around) -> Text:
     row = outcome.kernel
     right = isinstance(row.verdict, Passed | GateMissed)
     said = ", ".join(_right(outcome, around.gain)) if right else summary_of(row)
-    return clipped(console, Text.assemble((title_of(row), style_of(row)), f"  {said}"), 2)
+    return clipped(
+        console,
+        Text.assemble((title_of(row), style_of(row)), f"  {said}"),
+        5 if isinstance(row.verdict, CompileFailed) else 2,
+    )
 
 
 def _right(outcome: RunOutcome, gain: Bought | None) -> Iterator[str]:
@@ -161,7 +165,7 @@ def _next(console: Console, outcome: RunOutcome, around: Around) -> Text:
     return line
 
 
-def _remarks_on_a_right_one(console: Console, outcome: RunOutcome) -> Iterator[Block]:
+def _remarks_on_a_right_one(console: Console, outcome: RunOutcome) -> Iterator[Piece]:
     row = outcome.kernel
     lines = [*conflicts(row), *bottleneck(outcome)]
     for doubt in outcome.measured.notes[:1] if outcome.measured else ():
@@ -171,17 +175,17 @@ def _remarks_on_a_right_one(console: Console, outcome: RunOutcome) -> Iterator[B
     for diagnostic in [it for it in row.diagnostics if it.severity == "warning"][:1]:
         lines.append(Text.assemble((f"Compiler warning, line {diagnostic.line}: ", "doubt"), diagnostic.message))
     for number, line in enumerate(lines):
-        yield Block(clipped(console, line, 2), 1, gap=not number)
+        yield Piece(clipped(console, line, 2), 1, gap=not number)
     if isinstance(row.verdict, GateMissed):
         for number, gate in enumerate(row.verdict.missed[:MISSED_GATES]):
             limit = f"{gate.name} is {gate.note or gate.shown}, the limit {gate_limit(gate)}"
             text = Text.assemble(("Missed: ", "doubt"), limit + (". " if not number else ""))
             if not number:
                 text.append(gate.why, "quiet")
-            yield Block(clipped(console, text, 4 - 2 * bool(number)), 2 * number, gap=not number)
+            yield Piece(clipped(console, text, 4 - 2 * bool(number)), 2 * number, gap=not number)
 
 
-def _printed(console: Console, row: Row) -> Iterator[Block]:
+def _printed(console: Console, row: Row) -> Iterator[Piece]:
     printed = row.checked.printed
     if printed is None:
         return
@@ -190,4 +194,4 @@ def _printed(console: Console, row: Row) -> Iterator[Block]:
     head = Text(f"Printed by the kernel at {row.checked.printed_at}", "bold")
     cut = len(lines) > PRINTED or printed.shown < printed.calls
     head.append(f", the first {min(PRINTED, len(lines))} lines of {printed.calls:,} calls" if cut else "", "quiet")
-    yield Block(Group(head, body), 1, gap=True)
+    yield Piece(Group(head, body), 1, gap=True)
