@@ -246,7 +246,7 @@ def test_every_command_has_examples(run: Run, command: str) -> None:
 
 def test_without_a_lesson_it_is_the_one_that_you_are_at(run: Run, kernel: Path) -> None:
     kernel.write_text(SOLUTION)
-    ran = run("run")
+    ran = run("run", "--details")
     assert ran.code == 0
     assert "01_first" in ran.out
     assert "01_first" in run("run").out  # passed, and the next one has no kernel yet

@@ -35,7 +35,7 @@ def test_from_the_first_lesson_to_the_second(run: Run, course: Path, kernel: Pat
     at_work = run().out
     assert "TODO(1) in line 6 of lessons/01_first/kernel.cu: add up the K products" in at_work
     kernel.write_text(SOLUTION)
-    passed = run("run", "1").out
+    passed = run("run", "1", "--details").out
     assert "Yours and the reference: gemm-lessons diff 01" in passed
     assert "The second lesson" in run().out
     kernel.write_text(SOLUTION.replace("+=", "-="))

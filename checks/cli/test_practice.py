@@ -52,7 +52,7 @@ def test_predict_then_run(run: Run, course: Path, asking: Path, kernel: Path) ->
     kernel.write_text(STUB)
     assert "predictions" not in run("run", "01").out, "what a wrong kernel counts is no answer"
     kernel.write_text(SOLUTION)
-    scored = run("run", "01").out
+    scored = run("run", "01", "--details").out
     assert "Your predictions: 2 of 2 right" in scored
     assert "One for each element and k." in scored
     stored = json.loads((course / ".gemm-lessons" / "progress.json").read_text())["lessons"]["01_first"]
@@ -166,7 +166,7 @@ def test_find_the_bugs(run: Run, course: Path, bugs: Path) -> None:
     assert "kept as" not in run("bug", "01", "--seed", "1").out
     assert bugs.read_text() == same, "a seed is a bug"
     bugs.write_text((bugs.parent / "solution.cu").read_text())
-    mended = run("run", "01", "--bug")
+    mended = run("run", "01", "--bug", "--details")
     assert mended.code == 0
     what = "acc was set, not added to." if "acc = A" in same else "the guard let too many rows in."
     assert f"Mended: {what}" in mended.out
