@@ -145,9 +145,15 @@ ARRAYS = "__shared__ float As[BM][BK + 1];\nconstexpr int N4 = BN / 4;\n__shared
     ("message", "text"),
     [
         ("As, byte 36 of 432: read", "As[1][0]: read"),
-        ("As: byte 432 of 432, 4 bytes read by thread 0: just past its end", "As[12][0], read by thread 0: just past its end"),
+        (
+            "As: byte 432 of 432, 4 bytes read by thread 0: just past its end",
+            "As[12][0], read by thread 0: just past its end",
+        ),
         ("Bs, byte 16 of 64: read", "Bs[0][1]: read"),
-        ("A: byte 400 of 240, 4 bytes read by thread 0: 160 bytes past its end", "A[100], read by thread 0: 40 elements past its end"),
+        (
+            "A: byte 400 of 240, 4 bytes read by thread 0: 160 bytes past its end",
+            "A[100], read by thread 0: 40 elements past its end",
+        ),
         ("unknown, byte 4 of 8: read", "unknown, byte 4 of 8: read"),
     ],
 )
