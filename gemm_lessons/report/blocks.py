@@ -9,7 +9,7 @@ from gemm_lessons.engine.records.frozen import dataclass
 
 
 @dataclass(frozen=True)
-class Piece:
+class Paragraph:
     """A part of the screen. The one with the highest ``spare`` is left out first where lines are short; 0 never is.
     ``gap``: an empty line comes before it."""
 
@@ -18,7 +18,7 @@ class Piece:
     gap: bool = False
 
 
-def fitted(console: Console, blocks: list[Piece], lines: int) -> list[Piece]:
+def fitted(console: Console, blocks: list[Paragraph], lines: int) -> list[Paragraph]:
     """Leave out spare blocks until the others fit."""
     heights = {id(block): len(console.render_lines(block.content, pad=False)) + block.gap for block in blocks}
     while sum(heights[id(block)] for block in blocks) > lines:

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.judging.verdict import CompileFailed, GateMissed, Passed, WrongAnswer
-from gemm_lessons.report.blocks import Piece, clipped, fitted
+from gemm_lessons.report.blocks import Paragraph, clipped, fitted
 from gemm_lessons.report.console import THEME
 from gemm_lessons.report.figures import bottleneck, conflicts, figures_table, percent
 from gemm_lessons.report.run import (
@@ -72,23 +72,23 @@ def printed(outcome: RunOutcome, columns: int = 80) -> str:
     return capture.get()
 
 
-def _blocks(console: Console, outcome: RunOutcome, around: Around) -> Iterator[Piece]:
+def _blocks(console: Console, outcome: RunOutcome, around: Around) -> Iterator[Paragraph]:
     row = outcome.kernel
-    yield Piece(_header(console, outcome))
+    yield Paragraph(_header(console, outcome))
     for remark in around.remarks:
-        yield Piece(clipped(console, Text(remark, "doubt"), 2))
+        yield Paragraph(clipped(console, Text(remark, "doubt"), 2))
     if _has_table(row):
-        yield Piece(figures_table(console, outcome), 0 if row.checked.right else 6, gap=True)
+        yield Paragraph(figures_table(console, outcome), 0 if row.checked.right else 6, gap=True)
     yield from _printed(console, row)
     if row.checked.right:
         yield from _remarks_on_a_right_one(console, outcome)
     else:
         yield from what_is_wrong(console, outcome)
     for number, text in enumerate(around.news):
-        yield Piece(clipped(console, Text(text), 2), gap=not number and isinstance(row.verdict, CompileFailed))
-    yield Piece(_verdict(console, outcome, around), gap=True)
+        yield Paragraph(clipped(console, Text(text), 2), gap=not number and isinstance(row.verdict, CompileFailed))
+    yield Paragraph(_verdict(console, outcome, around), gap=True)
     if around.again:
-        yield Piece(_next(console, outcome, around))
+        yield Paragraph(_next(console, outcome, around))
 
 
 def _has_table(row: Row) -> bool:
@@ -165,7 +165,7 @@ def _next(console: Console, outcome: RunOutcome, around: Around) -> Text:
     return line
 
 
-def _remarks_on_a_right_one(console: Console, outcome: RunOutcome) -> Iterator[Piece]:
+def _remarks_on_a_right_one(console: Console, outcome: RunOutcome) -> Iterator[Paragraph]:
     row = outcome.kernel
     lines = [*conflicts(row), *bottleneck(outcome)]
     for doubt in outcome.measured.notes[:1] if outcome.measured else ():
@@ -175,17 +175,17 @@ def _remarks_on_a_right_one(console: Console, outcome: RunOutcome) -> Iterator[P
     for diagnostic in [it for it in row.diagnostics if it.severity == "warning"][:1]:
         lines.append(Text.assemble((f"Compiler warning, line {diagnostic.line}: ", "doubt"), diagnostic.message))
     for number, line in enumerate(lines):
-        yield Piece(clipped(console, line, 2), 1, gap=not number)
+        yield Paragraph(clipped(console, line, 2), 1, gap=not number)
     if isinstance(row.verdict, GateMissed):
         for number, gate in enumerate(row.verdict.missed[:MISSED_GATES]):
             limit = f"{gate.name} is {gate.note or gate.shown}, the limit {gate_limit(gate)}"
             text = Text.assemble(("Missed: ", "doubt"), limit + (". " if not number else ""))
             if not number:
                 text.append(gate.why, "quiet")
-            yield Piece(clipped(console, text, 4 - 2 * bool(number)), 2 * number, gap=not number)
+            yield Paragraph(clipped(console, text, 4 - 2 * bool(number)), 2 * number, gap=not number)
 
 
-def _printed(console: Console, row: Row) -> Iterator[Piece]:
+def _printed(console: Console, row: Row) -> Iterator[Paragraph]:
     printed = row.checked.printed
     if printed is None:
         return
@@ -194,4 +194,4 @@ def _printed(console: Console, row: Row) -> Iterator[Piece]:
     head = Text(f"Printed by the kernel at {row.checked.printed_at}", "bold")
     cut = len(lines) > PRINTED or printed.shown < printed.calls
     head.append(f", the first {min(PRINTED, len(lines))} lines of {printed.calls:,} calls" if cut else "", "quiet")
-    yield Piece(Group(head, body), 1, gap=True)
+    yield Paragraph(Group(head, body), 1, gap=True)

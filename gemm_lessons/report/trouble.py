@@ -12,7 +12,7 @@ from gemm_lessons.course.lesson import Lesson
 from gemm_lessons.engine.compiler.diagnostics import printable
 from gemm_lessons.engine.records.findings import Finding
 from gemm_lessons.judging.verdict import CompileFailed, Faulted, TimedOut, WrongAnswer
-from gemm_lessons.report.blocks import Piece, clipped
+from gemm_lessons.report.blocks import Paragraph, clipped
 from gemm_lessons.report.elements import in_elements
 from gemm_lessons.report.links import link
 from gemm_lessons.report.run import NOT_YET, found_better, map_line, once, visible
@@ -23,7 +23,7 @@ MAP_ROWS, MAP_COLS = 5, 32  # block tiles of a wrong answer
 WRONG_ELEMENTS = 2
 
 
-def what_is_wrong(console: Console, outcome: RunOutcome) -> Iterator[Piece]:
+def what_is_wrong(console: Console, outcome: RunOutcome) -> Iterator[Paragraph]:
     """Yield the parts of the screen about a kernel that is not right."""
     row = outcome.kernel
     match row.verdict:
@@ -36,26 +36,26 @@ def what_is_wrong(console: Console, outcome: RunOutcome) -> Iterator[Piece]:
         case _:
             pass
     if row.hints:
-        yield Piece(clipped(console, Text.assemble(("What to do: ", "bold"), _remedy(row.hints[0])), 6), gap=True)
+        yield Paragraph(clipped(console, Text.assemble(("What to do: ", "bold"), _remedy(row.hints[0])), 6), gap=True)
 
 
-def _not_compiled(console: Console, row: Row, failed: CompileFailed) -> Iterator[Piece]:
+def _not_compiled(console: Console, row: Row, failed: CompileFailed) -> Iterator[Paragraph]:
     errors = [diagnostic for diagnostic in failed.diagnostics if diagnostic.severity == "error"]
     for diagnostic in errors[:1]:
         line, column = diagnostic.line or None, diagnostic.column
         place = Text(":".join(str(it) for it in (printable(diagnostic.file), line, column) if it), "bold")
         place.stylize(link(console, diagnostic.file, line, column))
         said = Text.assemble(place, ": ", ("error", "bad"), f": {printable(diagnostic.message)}")
-        yield Piece(clipped(console, said, 6), gap=True)
+        yield Paragraph(clipped(console, said, 6), gap=True)
         if diagnostic.file == row.path:
             yield from _code(console, row, line, column)
     if len(errors) > 1:
-        yield Piece(Text(f"and {len(errors) - 1} more; correct the first one first", "quiet"), 4)
+        yield Paragraph(Text(f"and {len(errors) - 1} more; correct the first one first", "quiet"), 4)
     if not failed.diagnostics and failed.log.strip():
-        yield Piece(clipped(console, Text(failed.log.strip()), 8), gap=True)
+        yield Paragraph(clipped(console, Text(failed.log.strip()), 8), gap=True)
 
 
-def _wrong(console: Console, outcome: RunOutcome, wrong: WrongAnswer) -> Iterator[Piece]:
+def _wrong(console: Console, outcome: RunOutcome, wrong: WrongAnswer) -> Iterator[Paragraph]:
     row, judged, unfinished = outcome.kernel, wrong.judgement, outcome.kernel.checked.unfinished
     if not unfinished:
         yield from _where(console, wrong)
@@ -64,45 +64,45 @@ def _wrong(console: Console, outcome: RunOutcome, wrong: WrongAnswer) -> Iterato
     expected = unfinished and pattern and (pattern.vague or pattern.name in NOT_YET)
     if pattern and not found_better(row, pattern) and not expected:
         looks = Text.assemble(("Looks like: ", "bold"), pattern.explanation)
-        yield Piece(clipped(console, looks, 4), 1 if findings else 0, gap=True)
+        yield Paragraph(clipped(console, looks, 4), 1 if findings else 0, gap=True)
     for finding in findings[:1]:
         yield from _finding_blocks(console, outcome, finding, spare=1)
     if unfinished and row.checked.contents:
         told = Text(" ".join(it.text for it in row.checked.contents))
-        yield Piece(clipped(console, told, 3), 4, gap=True)
+        yield Paragraph(clipped(console, told, 3), 4, gap=True)
 
 
-def _where(console: Console, wrong: WrongAnswer) -> Iterator[Piece]:
+def _where(console: Console, wrong: WrongAnswer) -> Iterator[Paragraph]:
     """Yield the first wrong elements and a small map."""
     judged, tiles = wrong.judgement, wrong.judgement.tiles
     first = [
         "C[{}, {}] is {}, expected {}".format(it.row, it.col, *told_apart(it.got, it.expected))
         for it in judged.first[:WRONG_ELEMENTS]
     ]
-    yield Piece(clipped(console, Text("; ".join(first)), 2), 2, gap=True)
+    yield Paragraph(clipped(console, Text("; ".join(first)), 2), 2, gap=True)
     if tiles is None or len(tiles.wrong) * len(tiles.wrong[0]) == 1:
         return
     lines = [map_line(tiles, wrong.shape, number, MAP_COLS) for number in range(len(tiles.wrong))[:MAP_ROWS]]
     cut = f"; it has {len(tiles.wrong)} rows" if len(tiles.wrong) > MAP_ROWS else ""
     legend = f"  tiles of C, {tiles.tile_rows} x {tiles.tile_cols}: # all wrong  + some wrong  . right{cut}"
-    yield Piece(Group(*lines, Text(legend, "quiet")), 3)
+    yield Paragraph(Group(*lines, Text(legend, "quiet")), 3)
 
 
-def _finding_blocks(console: Console, outcome: RunOutcome, finding: Finding, spare: int = 0) -> Iterator[Piece]:
+def _finding_blocks(console: Console, outcome: RunOutcome, finding: Finding, spare: int = 0) -> Iterator[Paragraph]:
     """Yield the place of a finding, its source with a caret, and its meaning."""
     row = outcome.kernel
     if finding.line:
         file = row.path if row.holds(finding.file) else finding.file
         place = Text(f"{printable(file)}:{finding.line}", "bold")
         place.stylize(link(console, file, finding.line))
-        yield Piece(place, spare, gap=True)
+        yield Paragraph(place, spare, gap=True)
     if row.holds(finding.file):
         yield from _code(console, row, finding.line, None, finding.array)
     if row.holds(finding.other_file or finding.file) and finding.other_line not in (None, finding.line):
         yield from _code(console, row, finding.other_line, None, finding.array)
     style = {"error": "bad", "warning": "doubt", "note": "quiet"}[finding.severity]
     meaning = Text.assemble((f"{kind_of(finding)}: ", style), meaning_of(outcome, finding))
-    yield Piece(clipped(console, meaning, 5), spare, gap=not finding.line)
+    yield Paragraph(clipped(console, meaning, 5), spare, gap=not finding.line)
 
 
 def kind_of(finding: Finding) -> str:
@@ -118,7 +118,7 @@ def meaning_of(outcome: RunOutcome, finding: Finding) -> str:
     return printable(in_elements(finding.message, row.source, lesson, shape))
 
 
-def _code(console: Console, row: Row, line: int | None, column: int | None, name: str = "") -> Iterator[Piece]:
+def _code(console: Console, row: Row, line: int | None, column: int | None, name: str = "") -> Iterator[Paragraph]:
     """Yield a source line with a caret, at the column or at the name of an array."""
     lines = row.source.splitlines()
     if line is None or not 0 < line <= len(lines):
@@ -132,9 +132,9 @@ def _code(console: Console, row: Row, line: int | None, column: int | None, name
     start = max(0, at - room + 20) if len(body) > room else 0  # the caret's part of a long line
     shown = Text(f"{gutter}", "quiet").append(visible(body[start:]), "default")
     shown.truncate(console.width, overflow="ellipsis")
-    yield Piece(shown)
+    yield Paragraph(shown)
     if body:
-        yield Piece(Text(" " * (len(gutter) + min(at, len(body)) - start) + "^", "bad"))
+        yield Paragraph(Text(" " * (len(gutter) + min(at, len(body)) - start) + "^", "bad"))
 
 
 def _remedy(hint: str) -> str:
