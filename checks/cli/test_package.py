@@ -72,7 +72,7 @@ def test_the_wheel_holds_the_course_and_nobody_s_work(installed: Path) -> None:
 
 
 def test_the_main_job_runs_from_anywhere(installed: Path, tmp_path: Path) -> None:
-    done = run(installed, tmp_path, "run", "03", "--solution")
+    done = run(installed, tmp_path, "run", "03", "--solution", "--details")
     assert done.returncode == 0, done.stderr
     assert "PASSED" in done.stdout
     assert str(installed) in done.stdout, "this is the installed copy"

@@ -375,8 +375,8 @@ def estimate(limiter: str) -> Estimate:
 def test_the_limiter_points_to_the_next_lesson_or_says_what_to_try(limiter: str) -> None:
     what, advice = LIMITS[limiter]
     assert f"is {what}. Next: {advice}." in said(estimate=estimate(limiter))
-    text = said(estimate=estimate(limiter), following="04 (Thread columns)")
-    assert f"is {what}. Lesson 04 (Thread columns) goes on from here." in text
+    text = said(estimate=estimate(limiter), attacker="04 (Thread columns)")
+    assert f"is {what}. Lesson 04 (Thread columns) attacks it." in text
     assert advice not in text, "that may be what a later lesson is about"
     assert said(estimate=estimate("something else")) == ""
     assert said(estimate=estimate(limiter), verdict=wrong_answer()) == "", "a wrong kernel need not be fast"

@@ -59,12 +59,20 @@ def read(
     all_: Annotated[bool, typer.Option("--all", help="With what comes out, also before you have predicted.")] = False,
     no_color: NoColor = False,
 ) -> int:
-    """The lesson's text, in a pager when it is long."""
+    """The lesson's text, in a pager when it is long.
+
+    `read glossary` explains the words of a run.
+    """
+    from gemm_lessons.course.glossary import GLOSSARY, glossary_path
     from gemm_lessons.course.position import lesson_at
     from gemm_lessons.report.console import make_console
-    from gemm_lessons.report.course import show_text
+    from gemm_lessons.report.course import show_markdown, show_text
 
     course = any_course()
+    if lesson == GLOSSARY:
+        text = read_source(glossary_path(course))
+        typer.echo(text, nl=not text.endswith("\n")) if raw else show_markdown(make_console(), text)
+        return contract.EXIT_PASSED
     found = lesson_at(course, lesson)
     text = read_source(found.text_path)
     if raw:
@@ -108,7 +116,7 @@ def next_(no_color: NoColor = False) -> int:
     untouched = read_bytes(started.path) == read_bytes(lesson.stub_path)
     waits = waits_for_predictions(lesson, progress)
     if untouched and console.is_terminal:
-        show_text(console, lesson, read_source(lesson.text_path), course, waits)
+        show_text(console, lesson, read_source(lesson.text_path), course, waits, steps=False)
     show_started(console, started, waits, part=course.part_that_begins_with(name))
     return contract.EXIT_PASSED
 

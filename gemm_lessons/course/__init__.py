@@ -7,6 +7,7 @@
   the installed course; ``lesson_hash``: a lesson's version
 - ``lesson``: the records, read by ``lesson_toml`` with ``gates_toml``, ``toml`` and ``search_space``
 - ``tiles``: ``--tile``, ``--layout``
+- ``glossary``: the words of a run's screen
 - ``hidden``: shapes of a graded run
 - ``text``, ``questions``, ``pitfalls``, ``bugs``, ``todos``, ``measured``: other files of a lesson's folder
 - ``progress``, ``position``: the learner's progress; ``csv_log``: CSV lines that a long command appends

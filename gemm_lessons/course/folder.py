@@ -7,6 +7,7 @@ first kept under a new name.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
@@ -176,6 +177,17 @@ class Course:
         if name is None or self.lesson(name).data.multiplies != lesson.data.multiplies:
             return None
         return name
+
+    def attacked_by(self, lesson: Lesson, limiter: str) -> Lesson | None:
+        """Return the first later lesson that attacks what limits a kernel of ``lesson``, for numbers of the same types.
+        A lesson whose folder is broken is passed over."""
+        types = [factor.element for factor in lesson.data.factors]
+        for name in self.names[self.names.index(lesson.name) + 1 :] if lesson.name in self.names else ():
+            with contextlib.suppress(LessonError):
+                other = load_lesson(self.lessons_dir / name)
+                if limiter in other.attacks and [factor.element for factor in other.data.factors] == types:
+                    return other
+        return None
 
     def solution(self, lesson: Lesson) -> Path | None:
         """Return the reference for a lesson, ``None`` where there is none."""

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 # Names for gates besides the counters, the sizes and the tile: facts about the compiled kernel.
 RESOURCES = ("registers", "spill_bytes", "stack_bytes", "shared_bytes")
+# What can hold a kernel up, by the estimate; a lesson names those that it attacks.
+LIMITERS = ("issue", "fp32", "tensor", "fp64", "shared", "l1", "l2", "dram", "latency", "launch")
 
 
 class LessonError(KitError):
@@ -86,6 +88,16 @@ class Gate:
 
 
 @dataclass(frozen=True)
+class Figure:
+    """A number of a run's table that tells the lesson's story. ``value`` is an expression like a gate's, and ``unit``
+    is printed after it. The first figure of a lesson is the one that its idea changes."""
+
+    label: str
+    value: Expression
+    unit: str = ""
+
+
+@dataclass(frozen=True)
 class Todo:
     """The hints for one ``// TODO(number)`` of the stub, from a nudge to nearly the code."""
 
@@ -112,6 +124,8 @@ class Lesson:
     type: str = ""  # the chosen one of them; empty: the lesson's own
     starts_from: str = ""  # the lesson whose kernel it improves, without digits; empty: the previous one
     ptxas: tuple[tuple[str, Expression], ...] = ()  # options of the assembler and their values
+    figures: tuple[Figure, ...] = ()  # empty: the run's own choice
+    attacks: tuple[str, ...] = ()  # of LIMITERS: what its idea relieves
 
     @property
     def name(self) -> str:

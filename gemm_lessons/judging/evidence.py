@@ -113,6 +113,16 @@ class Checked:
         per_fma = 32 * counted["warp_instructions"] / fused if fused else math.nan
         return per_fma if math.isfinite(per_fma) else None
 
+    @property
+    def instructions_per_mma(self) -> float | None:
+        """Return machine instructions per instruction of the tensor cores, both per warp; None like the one above."""
+        if self.counters is None:
+            return None
+        counted = self.counters.numbers()
+        products = counted["hmma"] + counted["imma"] + counted["dmma"] if counted["tensor_products"] else 0
+        per_mma = counted["warp_instructions"] / products if products else math.nan
+        return per_mma if math.isfinite(per_mma) else None
+
 
 @dataclass(frozen=True)
 class Speed:
@@ -145,7 +155,7 @@ class Evidence:
     sms: int = 0
     gpu: str = ""
     reference: Checked | None = None  # results of the lesson's own solution, where it ran beside the kernel
-    following: str = ""  # the next lesson, as a learner names it
+    attacker: str = ""  # the later lesson that attacks what limits the kernel, as a learner names it
 
     def quote(self, line: int) -> str:
         """Return a source line without its indent."""

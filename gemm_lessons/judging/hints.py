@@ -340,7 +340,7 @@ def _limiter(facts: Evidence) -> Iterator[Hint]:
         return
     if facts.speed.estimate.limiter in LIMITS:
         what, advice = LIMITS[facts.speed.estimate.limiter]
-        more = f"Lesson {facts.following} goes on from here" if facts.following else f"Next: {advice}"
+        more = f"Lesson {facts.attacker} attacks it" if facts.attacker else f"Next: {advice}"
         yield Hint(10, f"by the estimate for {facts.gpu}, what limits this kernel at {facts.shape} is {what}. {more}.")
 
 

@@ -130,16 +130,22 @@ def _when(stored: str) -> str:
         return stored
 
 
-def show_text(console: Console, lesson: Lesson, text: str, course: Course, waits: bool = False) -> None:
+def show_text(
+    console: Console, lesson: Lesson, text: str, course: Course, waits: bool = False, steps: bool = True
+) -> None:
     """Render a lesson's text without its HTML comments, which are for the checks. ``waits`` omits the results, which
-    the learner has yet to predict."""
-    from rich.markdown import Markdown  # slow to import, and only this needs it
-
-    body = body_of(lesson, text, waits)
-    page(console, Markdown(body, code_theme="ansi_dark" if not console.no_color else "bw", hyperlinks=False))
-    if console.is_terminal and not course.packaged:
+    the learner has yet to predict; with ``steps`` also the next command."""
+    show_markdown(console, body_of(lesson, text, waits))
+    if steps and console.is_terminal and not course.packaged:
         verb = "run" if lesson.kernel_path.exists() else "start"
         step(console, "Next", f"gemm-lessons {verb} {lesson.number:02}")
+
+
+def show_markdown(console: Console, text: str) -> None:
+    """Render a text that belongs to no lesson."""
+    from rich.markdown import Markdown  # slow to import, and only this needs it
+
+    page(console, Markdown(text, code_theme="ansi_dark" if not console.no_color else "bw", hyperlinks=False))
 
 
 def body_of(lesson: Lesson, text: str, waits: bool) -> str:

@@ -97,19 +97,21 @@ def _short_label(row: Row) -> str:
     return f"lesson {row.label[:2]}" if row.role == "previous" else row.label
 
 
+def bandwidth(outcome: RunOutcome, row: Row) -> str:
+    """Return the estimated GB/s of a kernel that reads its inputs and writes its answer once each."""
+    it = row.speed.estimate
+    size = outcome.lesson.at(outcome.estimate_shape).data.bytes(outcome.estimate_shape.names)
+    return f"{size / it.time_us / 1e3:,.0f}" if it else "-"
+
+
 def columns_of(outcome: RunOutcome, measured: bool = False) -> list[Column]:
     """Return all columns except the kernel's name. An answer without matrix products is never ``measured``, and its
     speed is in bytes of its inputs and its answer, each once."""
+    on_tensor_cores = any(row.checked.instructions_per_mma is not None for row in outcome.rows)
     if not outcome.lesson.data.multiplies:
-
-        def moved(row: Row) -> str:
-            it = row.speed.estimate
-            size = outcome.lesson.at(outcome.estimate_shape).data.bytes(outcome.estimate_shape.names)
-            return f"{size / it.time_us / 1e3:,.0f}" if it else "-"
-
         times = [
             Column("est. time", "est.\ntime", lambda row: _time(row.speed.estimate)),
-            Column("est. GB/s", "est.\nGB/s", moved),
+            Column("est. GB/s", "est.\nGB/s", lambda row: bandwidth(outcome, row)),
         ]
     elif measured:
         times = [
@@ -130,10 +132,12 @@ def columns_of(outcome: RunOutcome, measured: bool = False) -> list[Column]:
         *times,
         Column("regs", "regs", lambda row: str(row.built.resources.registers) if row.built else "-"),
         Column("shared", "smem\nKiB", _shared_cell, _kib_cell),
-        Column("occupancy", "occ.", _occupancy_cell),
-        Column("instr/FMA", "ins.\n/FMA", _instructions_cell),
+        Column("occupancy", "occ.", occupancy_cell),
+        Column("instr/mma", "ins.\n/mma", _per_mma_cell)
+        if on_tensor_cores
+        else Column("instr/FMA", "ins.\n/FMA", _instructions_cell),
         Column("sectors/req", "sect.\n/req", _sectors_cell),
-        Column("conflicts", "bank\nconf.", _conflict_cell),
+        Column("conflicts", "bank\nconf.", conflict_cell),
         Column("gates", "gates", _gates_cell),
     ]
 
@@ -153,7 +157,8 @@ def _verdict_cell(row: Row, gate_missed: str = "gate missed") -> Text:
     return Text(gate_missed if kind == "gate_missed" else SHORT[kind], style=STYLE[kind])
 
 
-def _occupancy_cell(row: Row) -> str:
+def occupancy_cell(row: Row) -> str:
+    """Return the occupancy of the GPU of the times."""
     return _percent(row.built.occupancy.fraction if row.built and row.built.occupancy else None)
 
 
@@ -167,7 +172,15 @@ def _kib_cell(row: Row) -> str:
 
 def _instructions_cell(row: Row) -> str:
     """Return warp instructions / warp multiply-adds."""
-    value = row.checked.instructions_per_fma
+    return _ratio(row.checked.instructions_per_fma)
+
+
+def _per_mma_cell(row: Row) -> str:
+    """Return warp instructions / instructions of the tensor cores."""
+    return _ratio(row.checked.instructions_per_mma)
+
+
+def _ratio(value: float | None) -> str:
     return "-" if value is None else f"{value:.2f}" if value < 99.5 else f"{value:.0f}"
 
 
@@ -178,7 +191,7 @@ def _sectors_cell(row: Row) -> str:
     return f"{sectors / requests:.2f}" if requests and sectors is not None else "-"
 
 
-def _conflict_cell(row: Row) -> str | Text:
+def conflict_cell(row: Row) -> str | Text:
     """Return wavefronts / fewest possible wavefronts: ``none``, or ``x2.0`` for twice as many."""
     if row.checked.counters is None:
         return "-"

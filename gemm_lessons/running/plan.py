@@ -203,12 +203,9 @@ class RunPlan:
         cuBLAS lacks."""
         return self.device.timer if self.lesson.data.multiplies else None
 
-    @property
-    def following(self) -> str:
-        """Return the next lesson with its title; empty after the last lesson, and without a course."""
-        course = self.request.course
-        name = course.neighbour(self.lesson, +1) if self.lesson.name in course.names else None
-        return "" if name is None else f"{name[:2]} ({course.lesson(name).title})"
+    def attacker(self, limiter: str) -> Lesson | None:
+        """Return the later lesson that attacks this limiter; None without one, and without a course."""
+        return self.request.course.attacked_by(self.lesson, limiter)
 
     def kernel(
         self,

@@ -22,9 +22,9 @@ class Bought:
     of_cublas: float | None = None
 
 
-def gain_of(course: Course, outcome: RunOutcome) -> Bought | None:
-    """Return the gain of the learner's own kernel in a lesson of the course."""
-    mine = outcome.kernel.label == "your kernel" and outcome.lesson.name in course.names
+def gain_of(course: Course, outcome: RunOutcome, reference: bool = False) -> Bought | None:
+    """Return the gain of the learner's own kernel in a lesson of the course; with ``reference``, also of that one."""
+    mine = outcome.kernel.label in ("your kernel", *["reference"] * reference) and outcome.lesson.name in course.names
     data = load_measured()
     first = next((name for name in course.names if data.knows(name)), course.names[0])
     return bought(outcome, first, data) if mine and outcome.verdict.kind == "passed" else None
