@@ -33,18 +33,16 @@ PICTURES = ROOT / ".github" / "pictures"
 COLUMNS = 80
 RUN = ("run", "03", "--solution")
 VIEW = ("view", "07", "--solution")
-BEFORE, AFTER = (
-    "Bs[k + step][thread_col + j]",
-    "Bs[k][thread_col + j / 4 * COL_STEP]",
-)  # the load of lesson 06, of lesson 07
+BEFORE, AFTER = "Bs[k + step][thread_col + j]", "Bs[k][thread_col + j / 4 * COL_STEP]"  # loads of lessons 06 and 07
 WEB_FONT = re.compile(r"\s*@font-face \{.*?\}", re.DOTALL)  # a picture on a page may load nothing
 # For each map its caption, then what the page itself draws: the first request of the line, what it says below, the key.
 MAPS = """((wanted) => wanted.map(([side, words]) => {
   const { label, source, requests } = DATA.sides[side];
   const line = source.findIndex((text) => text.includes(words)), request = requests[line + 1].shown[0];
   const figure = banks(request), number = side ? label.split(" ")[0] : String(DATA.lesson.number).padStart(2, "0");
+  const [what] = request.heading.split(", "), [, cost] = request.heading.split(": ");
   return {
-    source: source[line].trim(), title: `Lesson ${number}: ${request.heading.split(", ")[0]}, ${request.heading.split(": ")[1]}`,
+    source: source[line].trim(), title: `Lesson ${number}: ${what}, ${cost}`,
     drawn: figure.querySelector("svg").outerHTML, note: figure.querySelector("p").textContent,
     key: [...figure.querySelectorAll(".key li")].map((it) => [it.querySelector("i").style.background, it.textContent]),
   };
