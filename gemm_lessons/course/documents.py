@@ -36,8 +36,8 @@ def documents(course: Course) -> dict[str, Document]:
 
 
 def _found(course: Course) -> Iterator[Document]:
-    for path in sorted(PAGES.glob("*.md")):
-        yield _document(path.stem, path)
+    for name in page_names():
+        yield _document(name, PAGES / f"{name}.md")
     for path in sorted(course.lessons_dir.glob("*/*.md")):
         if path.parent.name not in course.names:
             yield _document(path.parent.name if path.stem == "README" else path.stem.lower(), path)
