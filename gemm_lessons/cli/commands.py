@@ -40,10 +40,11 @@ COURSE = (  # in the order of --help: a learner's loop, then the advanced comman
     Command(
         "learn",
         "read",
-        "The lesson's text, in a pager when it is long.",
+        "A lesson's text or a page about the kit, in a pager when it is long.",
         (
             "gemm-lessons read 03",
             "gemm-lessons read block_tile --raw > block_tile.md",
+            "gemm-lessons read json",
         ),
     ),
     Command(

@@ -210,9 +210,9 @@ def _explain(word: str) -> int:
     """Print the glossary's entry. Raises ``CommandError`` for a word that it does not have."""
     from gemm_lessons.course.glossary import entry_of
     from gemm_lessons.report.console import make_console
-    from gemm_lessons.report.course import show_markdown
+    from gemm_lessons.report.course import show_page
 
-    show_markdown(make_console(), entry_of(any_course(), word))
+    show_page(make_console(), entry_of(any_course(), word), raw=False)
     return contract.EXIT_PASSED
 
 

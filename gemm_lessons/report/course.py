@@ -23,6 +23,8 @@ from gemm_lessons.report.console import page
 from gemm_lessons.report.links import link
 
 if TYPE_CHECKING:
+    from rich.markdown import Markdown
+
     from gemm_lessons.commands.doctor import Check
     from gemm_lessons.course.carry_over import CarriedOver
     from gemm_lessons.course.course_toml import CoursePart
@@ -135,23 +137,35 @@ def show_text(
 ) -> None:
     """Render a lesson's text without its HTML comments, which are for the checks. ``waits`` omits the results, which
     the learner has yet to predict; with ``steps`` also the next command."""
-    show_markdown(console, body_of(lesson, text, waits))
+    page(console, _markdown(console, body_of(lesson, text, waits)))
     if steps and console.is_terminal and not course.packaged:
         verb = "run" if lesson.kernel_path.exists() else "start"
         step(console, "Next", f"gemm-lessons {verb} {lesson.number:02}")
 
 
-def show_markdown(console: Console, text: str) -> None:
-    """Render a text that belongs to no lesson."""
+def show_page(console: Console, text: str, raw: bool) -> None:
+    """Render a page about the kit, or print its Markdown as it is."""
+    if raw:
+        console.file.write(text if text.endswith("\n") else f"{text}\n")
+        return
+    page(console, _markdown(console, _visible(text)))
+
+
+def _markdown(console: Console, text: str) -> Markdown:
     from rich.markdown import Markdown  # slow to import, and only this needs it
 
-    page(console, Markdown(text, code_theme="ansi_dark" if not console.no_color else "bw", hyperlinks=False))
+    return Markdown(text, code_theme="ansi_dark" if not console.no_color else "bw", hyperlinks=False)
 
 
 def body_of(lesson: Lesson, text: str, waits: bool) -> str:
     """Return a lesson's text for readers; ``waits`` omits its results."""
     if waits:
         text = folded(text, PREDICT_FIRST.format(number=f"{lesson.number:02}"))
+    return _visible(text)
+
+
+def _visible(text: str) -> str:
+    """Return Markdown without its HTML comments, which are for the checks."""
     return re.sub(r"<!--.*?-->\n?", "", text, flags=re.DOTALL)
 
 

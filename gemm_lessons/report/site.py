@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from gemm_lessons.course.course_toml import CoursePart
+from gemm_lessons.course.documents import documents
 from gemm_lessons.course.folder import CommandError, Course, WriteError, read_source, shown
 from gemm_lessons.course.lesson import LessonError
 from gemm_lessons.course.lesson_toml import load_lesson
@@ -128,11 +129,8 @@ def _sources(course: Course) -> Iterator[SitePage]:
     for name in course.names:
         lesson = load_lesson(course.lessons_dir / name)
         yield SitePage(f"{name}.html", lesson.title, lesson.text_path, lesson.idea)
-    others = (path for path in course.lessons_dir.glob("*/*.md") if path.parent.name not in course.names)
-    for path in sorted(others):
-        stem = path.parent.name if path.stem == "README" else path.stem.lower()
-        title = re.search(r"^# (.+)$", path.read_text(encoding="utf-8"), re.MULTILINE)
-        yield SitePage(f"{stem}.html", title[1] if title else stem, path)
+    for text in documents(course).values():
+        yield SitePage(f"{text.name}.html", text.title, text.path)
 
 
 # -- Markdown ----------------------------------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 """The JSON contract with scripts: a run's outcome as the object that ``gemm-lessons run --json`` prints.
 
-README.md documents the keys; ``SCHEMA`` changes when a key changes its meaning or is removed.
+``docs/json.md`` documents the keys; ``SCHEMA`` changes when a key changes its meaning or is removed.
 """
 
 from __future__ import annotations
