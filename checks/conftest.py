@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import gc
 import mmap
 import os
@@ -67,6 +68,16 @@ def address_space() -> None:
         mmap.mmap(-1, 1 << 46, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | NO_RESERVE, prot=0).close()
     except OSError:
         pytest.skip("this system limits a process's address space")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(collector: pytest.Collector) -> Generator[None, object, object]:
+    """Workers import each file in turn: the first one rewrites its assertions, and the others read the result."""
+    if not isinstance(collector, pytest.Module) or "PYTEST_XDIST_WORKER" not in os.environ:
+        return (yield)
+    with open(collector.path, "rb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        return (yield)
 
 
 @pytest.hookimpl(wrapper=True)

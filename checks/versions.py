@@ -189,8 +189,7 @@ def built(folder: Path) -> tuple[Path, Path]:
     place = folder / "copy"
     for name in ("checks", "lessons"):
         shutil.copytree(ROOT / name, place / name, ignore=shutil.ignore_patterns("__pycache__", "kernel.cu*"))
-    for name in ("pyproject.toml", "README.md"):
-        shutil.copy(ROOT / name, place)
+    shutil.copy(ROOT / "pyproject.toml", place)
     return wheel, place
 
 

@@ -32,7 +32,8 @@ from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.gemm.shapes import ShapeError
 from gemm_lessons.report.course import body_of, show_hint
 from gemm_lessons.report.html import HtmlConsole
-from gemm_lessons.report.run import printed, show_outcome
+from gemm_lessons.report.run import show_details
+from gemm_lessons.report.screen import Around, printed, show_screen
 from gemm_lessons.running import contract
 from gemm_lessons.running.outcome import RunOutcome
 from gemm_lessons.running.pipeline import RunRequest, run_lesson
@@ -102,6 +103,7 @@ class LessonMagics(Magics):
     @argument("--tile", action="append", help="BK=16: another tile size, for this run")
     @argument("--device", choices=[it.value for it in DeviceChoice], default="auto", help="where to run")
     @argument("--gpu", help="the GPU that estimates are for")
+    @argument("--details", action="store_true", help="everything that the run knows")
     @argument("--seed", type=int, help="repeat the inputs of an earlier run")
     def lesson(self, line: str, cell: str | None = None) -> LessonRun | None:
         """%lesson 03 shows the text and makes a cell of the stub; %%lesson 03 runs the cell as the lesson's kernel."""
@@ -158,10 +160,14 @@ class LessonMagics(Magics):
         if counts := shape is None and not asked.tile:
             save_progress(course, load_progress(course).after_run(found.name, outcome.verdict.kind))
             if scores := practised(course, found, found.kernel_path, outcome):
-                scores()
+                scores.show()
         console = HtmlConsole()
         following = course.neighbour(found, +1)
-        show_outcome(console, outcome, following, "run the cell again", gain=gain_of(course, outcome), counts=counts)
+        gain, again = gain_of(course, outcome), "run the cell again"
+        if asked.details:
+            show_details(console, outcome, following, again, gain=gain, counts=counts)
+        else:
+            show_screen(console, outcome, Around(following, again, gain=gain, counts=counts))
         html = console.html.replace(shown(path), f"cell of lesson {found.number:02}")
         return LessonRun(outcome, _for_cells(html, following))
 

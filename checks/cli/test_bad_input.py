@@ -198,7 +198,8 @@ def test_misaligned_vector(run: Run, kernel: Path) -> None:
 
 def test_out_of_bounds(run: Run, kernel: Path) -> None:
     kernel.write_text(OUT_OF_BOUNDS)
-    verdict(run("run", "01"), "FAULTED", "out of bounds", "A[M * K + 100]", "Stopped at 9x16x5 (M x N x K), the first")
+    stopped = "Stopped at 9x16x5 (M x N x K), the first"
+    verdict(run("run", "01", "--details"), "FAULTED", "out of bounds", "A[M * K + 100]", stopped)
 
 
 def test_unsupported_opcode(run: Run, kernel: Path) -> None:

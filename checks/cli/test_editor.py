@@ -111,7 +111,7 @@ def test_links_where_the_terminal_follows_them(course: Path, kernel: Path) -> No
     kernel.write_text(KERNEL.replace("BODY", "    acc = A[M * K + 100];"))
     _, plain = on_terminal(course, 100, "run", "01")
     assert "\x1b]8;" not in plain
-    _, linked = on_terminal(course, 100, "run", "01", TERM_PROGRAM="vscode", CI="")
+    _, linked = on_terminal(course, 100, "run", "01", "--details", TERM_PROGRAM="vscode", CI="")
     assert f"vscode://file{kernel.resolve()}:6" in linked
     assert f"vscode://file{kernel.resolve()}\x1b" in linked
 

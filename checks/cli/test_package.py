@@ -68,14 +68,22 @@ def test_the_wheel_holds_the_course_and_nobody_s_work(installed: Path) -> None:
     assert (installed / "gemm_lessons" / "authoring" / "skeleton" / "lesson.toml").is_file()
     assert (installed / "gemm_lessons" / "engine" / "compiler" / "headers").is_dir()
     assert (installed / "gemm_lessons" / "report" / "assets" / "view.js").is_file()
+    pages = {path.name for path in (ROOT / "gemm_lessons" / "docs").iterdir()}
+    assert {path.name for path in (installed / "gemm_lessons" / "docs").iterdir()} == pages
     assert (installed / "gemm_lessons" / "py.typed").is_file(), "type checkers of those who import us look for it"
 
 
 def test_the_main_job_runs_from_anywhere(installed: Path, tmp_path: Path) -> None:
-    done = run(installed, tmp_path, "run", "03", "--solution")
+    done = run(installed, tmp_path, "run", "03", "--solution", "--details")
     assert done.returncode == 0, done.stderr
     assert "PASSED" in done.stdout
     assert str(installed) in done.stdout, "this is the installed copy"
+
+
+def test_the_pages_are_there_without_a_checkout(installed: Path, tmp_path: Path) -> None:
+    done = run(installed, tmp_path, "read", "grading")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "Grading a class" in done.stdout
 
 
 def test_a_class_is_graded_without_a_checkout(installed: Path, tmp_path: Path) -> None:

@@ -50,21 +50,21 @@ def test_predict_then_run(run: Run, course: Path, asking: Path, kernel: Path) ->
     assert predicted.code == 0
     assert "2 of 3 predicted" in predicted.out
     kernel.write_text(STUB)
-    assert "predictions" not in run("run", "01").out, "what a wrong kernel counts is no answer"
+    assert "redictions" not in run("run", "01").out, "what a wrong kernel counts is no answer"
     kernel.write_text(SOLUTION)
-    scored = run("run", "01").out
+    scored = run("run", "01", "--details").out
     assert "Your predictions: 2 of 2 right" in scored
     assert "One for each element and k." in scored
     stored = json.loads((course / ".gemm-lessons" / "progress.json").read_text())["lessons"]["01_first"]
     assert stored["guesses"] == {"products": 512, "barriers": "less"}
     assert stored["counted"] == {"products": 512, "barriers": "less", "loads": 32}
     assert "It is 512" in run("read", "01").out
-    assert "predictions" not in run("run", "01").out, "told once"
+    assert "redictions" not in run("run", "01").out, "told once"
     assert "gemm-lessons predict 01" not in run("start", "01").out
     assert "2 of 2 right" in run("predict", "01").out
     assert run("predict", "01", "1").code == 2
     assert "1 of 3 predicted" in run("predict", "01", "100", "--again").out
-    again = run("run", "01").out
+    again = run("run", "01", "--details").out
     assert "0 of 1 right" in again
     assert "off" in again
 
@@ -82,7 +82,7 @@ def test_questions_that_break_later_hide_no_verdict(run: Run, asking: Path, kern
 
 def test_who_passes_without_predicting_reads_all(run: Run, asking: Path, kernel: Path) -> None:
     kernel.write_text(SOLUTION)
-    assert "predictions" not in run("run", "01").out
+    assert "redictions" not in run("run", "01").out
     assert "It is 512" in run("read", "01").out
 
 
@@ -166,7 +166,7 @@ def test_find_the_bugs(run: Run, course: Path, bugs: Path) -> None:
     assert "kept as" not in run("bug", "01", "--seed", "1").out
     assert bugs.read_text() == same, "a seed is a bug"
     bugs.write_text((bugs.parent / "solution.cu").read_text())
-    mended = run("run", "01", "--bug")
+    mended = run("run", "01", "--bug", "--details")
     assert mended.code == 0
     what = "acc was set, not added to." if "acc = A" in same else "the guard let too many rows in."
     assert f"Mended: {what}" in mended.out

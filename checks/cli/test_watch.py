@@ -151,7 +151,7 @@ def test_a_session(hand: Hand, course: Path) -> None:
     hand.type("n")
     hand.sees("The second lesson", "made from the stub", "02_second", "q quit\n")
     save(course / "lessons" / "02_second" / "kernel.cu", SOLUTION)
-    hand.sees("GATE MISSED", "lesson 01", "reference", "02_second", "q quit\n")
+    hand.sees("lesson 01", "reference", "GATE MISSED", "02_second", "q quit\n")
 
     termios.tcsetattr(hand.theirs, termios.TCSANOW, hand.usual)  # a shell's, while the session was stopped
     hand.process.send_signal(signal.SIGCONT)

@@ -118,11 +118,11 @@ def test_no_hint_and_no_ratio_is_made_of_what_was_not_counted() -> None:
 
 
 def test_a_gate_says_why_it_has_no_value() -> None:
-    """Not ``at most 0``, which a missing counter that reads as 0 would meet."""
+    """A missing counter that reads as 0 would meet ``at most 0``: the gate is not judged instead."""
     counters = counted(GENERIC)
-    gate = Gate("shuffles", Expression("max(0, shuffles)"), "", at_most=0)
+    gate = Gate("shuffles", "shuffles", Expression("max(0, shuffles)"), "", at_most=0)
     (result,) = judge_gates([gate], counters.numbers(), uncounted(counters))
-    assert (result.value, result.passed) == (None, False)
+    assert (result.value, result.passed) == (None, None)
     assert result.note == f"cannot be counted: {counters.obstacle}"
     (result,) = judge_gates([gate], counted("y[t] = x[t];").numbers(), uncounted(counted("y[t] = x[t];")))
     assert (result.value, result.passed, result.note) == (0, True, "")

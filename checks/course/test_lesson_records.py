@@ -112,7 +112,7 @@ def test_records_pickle_and_compare(lesson: Lesson) -> None:
     ],
 )
 def test_gate_limits(most: float | None, least: float | None, value: float, holds: bool) -> None:
-    gate = Gate("g", Expression("1"), "w", most, least)
+    gate = Gate("g", "g", Expression("1"), "w", most, least)
     assert gate.holds(value) is holds
     assert gate.limit in ("<= 5", ">= 5")
 

@@ -21,7 +21,7 @@ from gemm_lessons.course.lesson_toml import load_lesson
 from gemm_lessons.devices.simulated import Simulated
 from gemm_lessons.engine.hardware.sheets import GPUS, find_gpu
 from gemm_lessons.gemm.shapes import Shape
-from gemm_lessons.report.run import printed
+from gemm_lessons.report.screen import printed
 from gemm_lessons.running.pipeline import RunOutcome, RunRequest, run_lesson
 
 COURSE = Course(packaged_course().root)

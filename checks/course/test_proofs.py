@@ -18,7 +18,7 @@ from gemm_lessons.authoring.write_numbers import fill_in
 from gemm_lessons.cli.app import whole
 from gemm_lessons.course.folder import CommandError, Course, packaged_course
 from gemm_lessons.course.lesson import LessonError
-from gemm_lessons.report.run import printed
+from gemm_lessons.report.screen import printed
 
 RUNNING = ("stub", "solution", "previous", "numbers", "answers", "edits", "quotes", "bugs")  # proofs that run kernels
 READING = [proof for proof in PROOFS if proof.name not in RUNNING]

@@ -90,8 +90,8 @@ block = ["256"]
 
 def test_a_gate_belongs_to_the_types_that_it_names(tmp_path: Path) -> None:
     other = load_lesson(MMA.directory, "tma")
-    alone = {"barriers, for each K tile", "tiles waited for, per block"}  # of copies by cp.async
-    assert {gate.name for gate in MMA.gates} - {gate.name for gate in other.gates} == alone
+    alone = {"barriers_per_k_tile", "tiles_waited_for"}  # of copies by cp.async
+    assert {gate.id for gate in MMA.gates} - {gate.id for gate in other.gates} == alone
     assert [one.name for one in other.data.maps] == ["map_A", "map_B"]
     assert not MMA.data.maps
     folder = tmp_path / MMA.name

@@ -27,7 +27,7 @@ from checks.course.tables import tables as listed
 from checks.estimate.articles import ARTICLES, Article
 from checks.estimate.matrices import CASES, MEASURED, QUEUED_US
 from gemm_lessons.authoring.numbers import table_of
-from gemm_lessons.commands.bench import shape_of
+from gemm_lessons.commands.points import shape_of
 from gemm_lessons.course.folder import Course
 from gemm_lessons.course.lesson import Lesson
 from gemm_lessons.course.lesson_toml import load_lesson

@@ -28,7 +28,8 @@ from gemm_lessons.gemm.shapes import Shape
 COURSE = packaged_course()
 SPLIT_K = Path(__file__).parents[1] / "course" / "kernels" / "90_split_k"
 TEXTURED = COURSE.lessons_dir / COURSE.resolve("two_warps")
-LESSONS = [path for name in COURSE.names if (path := COURSE.lessons_dir / name) != TEXTURED] + [SPLIT_K]
+REFUSED = (TEXTURED, COURSE.lessons_dir / COURSE.resolve("first_kernel"))
+LESSONS = [path for name in COURSE.names if (path := COURSE.lessons_dir / name) not in REFUSED] + [SPLIT_K]
 FAKE = Path(__file__).parent / "fake"
 COMPILER = shutil.which("g++")
 needs_compiler = pytest.mark.skipif(COMPILER is None, reason="no C++ compiler (g++)")
@@ -228,7 +229,7 @@ static void gemm(const float *A, const float *B, float *C, int M, int N, int K)
 
 @needs_compiler
 def test_a_formula_with_functions_is_compared_within_its_own_bound(tmp_path: Path) -> None:
-    lesson = load_lesson(COURSE.lessons_dir / COURSE.names[0])
+    lesson = load_lesson(COURSE.lessons_dir / COURSE.resolve("naive"))
     lesson = replace(lesson, data=DataSpec.plain("ABCMNK", formula=SMOOTH))
     program = built(exported(lesson, tmp_path).folder / "main.cu", SMOOTH_ON_CPU)
     done = run_program(program, 33, 17, 70)
@@ -252,7 +253,7 @@ def test_functions_are_written_in_both_ways() -> None:
 
 
 def test_a_range_of_a_buffer_is_the_program_s_range(tmp_path: Path) -> None:
-    lesson = load_lesson(COURSE.lessons_dir / COURSE.names[0])
+    lesson = load_lesson(COURSE.lessons_dir / COURSE.resolve("naive"))
     data = DataSpec.plain("ABCMNK", formula="C = exp(A @ B)")
     ranged = replace(data.by_name["A"], range=(-0.5, 0.25))
     data = DataSpec.plain("ABCMNK", formula="C = exp(A @ B)", buffers=[ranged])
@@ -310,7 +311,7 @@ def test_a_makefile_and_a_text_for_those_who_have_none_of_this(programs: dict[st
 
 
 def test_a_tile_size_that_the_preprocessor_asks_for_is_a_macro(tmp_path: Path) -> None:
-    lesson = load_lesson(COURSE.lessons_dir / COURSE.names[0])
+    lesson = load_lesson(COURSE.lessons_dir / COURSE.resolve("naive"))
     source = lesson.solution_path.read_text()
     asked = exported(lesson, tmp_path, source.replace("extern", "#if BM > 16 && BN > 16\n#endif\nextern", 1))
     assert "#define BM 32\n" in (asked.folder / "main.cu").read_text()
@@ -323,7 +324,7 @@ def test_a_tile_size_that_the_preprocessor_asks_for_is_a_macro(tmp_path: Path) -
 
 
 def test_headers_of_the_learner_travel_along(tmp_path: Path) -> None:
-    lesson = load_lesson(COURSE.lessons_dir / COURSE.names[0])
+    lesson = load_lesson(COURSE.lessons_dir / COURSE.resolve("naive"))
     (tmp_path / "parts").mkdir()
     (tmp_path / "parts" / "one.cuh").write_text('#pragma once\n#include "two.cuh"\n')
     (tmp_path / "parts" / "two.cuh").write_text("#pragma once\n")
@@ -346,7 +347,7 @@ def test_headers_of_the_learner_travel_along(tmp_path: Path) -> None:
 )
 def test_what_would_not_compile_is_refused(tmp_path: Path, old: str, new: str, message: str) -> None:
     (tmp_path / "two.cuh").write_text("")
-    lesson = load_lesson(COURSE.lessons_dir / COURSE.names[0])
+    lesson = load_lesson(COURSE.lessons_dir / COURSE.resolve("naive"))
     with pytest.raises(CommandError, match=re.escape(message)):
         exported(lesson, tmp_path / "work", lesson.solution_path.read_text().replace(old, new, 1))
     assert not (tmp_path / "work" / "out").exists(), "nothing was written"
@@ -358,7 +359,7 @@ def test_a_lesson_of_textures_is_refused(tmp_path: Path) -> None:
 
 
 def test_pointers_to_vectors_are_cast(tmp_path: Path) -> None:
-    lesson = load_lesson(COURSE.lessons_dir / COURSE.names[0])
+    lesson = load_lesson(COURSE.lessons_dir / COURSE.resolve("naive"))
     parameters = "const float4 *__restrict__ A, float const *B, float *C, int M, int N, int K"
     kernel = f'extern "C" __global__ void gemm({parameters}) {{}}'
     text = (exported(lesson, tmp_path, kernel).folder / "main.cu").read_text()
@@ -367,7 +368,7 @@ def test_pointers_to_vectors_are_cast(tmp_path: Path) -> None:
 
 def other(**data: object) -> Lesson:
     """A lesson like 01 with other data."""
-    lesson = load_lesson(COURSE.lessons_dir / COURSE.names[0])
+    lesson = load_lesson(COURSE.lessons_dir / COURSE.resolve("naive"))
     return replace(lesson, data=replace(lesson.data, **data))  # type: ignore[arg-type]
 
 

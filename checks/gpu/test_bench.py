@@ -16,7 +16,8 @@ from checks.gpu.test_device import compiled
 from checks.readings import FOLDER
 from gemm_lessons.cli.gpu import parse_layouts, parse_shapes, parse_sizes, squares
 from gemm_lessons.commands import bench
-from gemm_lessons.commands.bench import CUBLAS, BenchRequest, Point, append, read
+from gemm_lessons.commands.bench import BenchRequest
+from gemm_lessons.commands.points import CUBLAS, Point, append, label, read, shape_of
 from gemm_lessons.course.folder import CommandError, Course, WriteError, packaged_course
 from gemm_lessons.devices.gpu.cuda_gpu import Gpu
 from gemm_lessons.devices.shadowed_gpu import ShadowedGpu
@@ -79,7 +80,7 @@ def count_calls(patch: pytest.MonkeyPatch) -> list[str]:
     seen: list[str] = []
     real = bench._count
 
-    def count(request: BenchRequest, series: bench._Series, shapes: Sequence[Shape]) -> bench._Series | str:
+    def count(request: BenchRequest, series: bench._Series, shapes: Sequence[Shape]) -> bench._Series | bench.Note:
         seen.append(series.name)
         return real(request, series, shapes)
 
@@ -127,7 +128,7 @@ def test_layouts_that_cannot_be() -> None:
 
 @pytest.mark.parametrize("shape", [Shape(4096, 4096, 4096), Shape(128, 64, 32), Shape(7, 7, 7, layout="TN")])
 def test_a_shape_s_label_is_read_back(shape: Shape) -> None:
-    assert bench.shape_of(bench.label(shape)) == shape
+    assert shape_of(label(shape)) == shape
 
 
 # Lesson coalesced with a row of A by WIDTH floats at a time, if it lies along K, and other blocks for a large M.
@@ -357,7 +358,7 @@ def test_the_command_line_measures(copied: Course, fake_cupy: pytest.MonkeyPatch
     done = command("bench", "01", "--device", "gpu", "--sizes", "64", cwd=copied.root)
     assert done.returncode == 0, done.stderr
     assert "on Fake GPU 0, M = N = K; measured: medians" in done.stdout
-    assert "Share of cuBLAS, same precision, same run" in done.stdout
+    assert "Share of cuBLAS, same number type, same run" in done.stdout
 
 
 @pytest.mark.parametrize(

@@ -100,7 +100,7 @@ def reason_of(outcome: Mapping[str, Any]) -> str:
             told = [f"wrong at {where}", *outcome["hints"][:1]]
         case "gate_missed":
             missed = [it for it in outcome["gates"] if not it["passed"]]
-            told = [f"{it['name']}: {_number(it['value'])}, limit {_number(it['limit'])}" for it in missed]
+            told = [f"{it['id']}: {_number(it['value'])}, limit {_number(it['limit'])}" for it in missed]
     return " ".join("; ".join(told).split())
 
 

@@ -25,6 +25,7 @@ SAMPLE = (  # of several classes and lessons, those that are judged quickly
     "thread_tile/cluster_of_three",
     "vector_loads/knows_the_counting_shape",
     "bank_conflicts/text_in_a_comment",
+    "coalesced/hides_from_the_counters",
 )
 SELDOM = (
     *(f"{lesson}/shuffled_floats" for lesson in ("vector_loads", "bank_conflicts", "warp_tile")),

@@ -16,7 +16,7 @@ from gemm_lessons.grading.score import ELSEWHERE, out_of, score
 
 COURSE = packaged_course()
 LESSON = COURSE.lesson("block_tile")
-GATES = [gate.name for gate in LESSON.gates]
+GATES = [gate.id for gate in LESSON.gates]
 WHOLE = f"""\
 seed = 4711
 seeds = 2
@@ -69,7 +69,7 @@ def test_all_that_it_may_say(tmp_path: Path) -> None:
         ("lessons = 3", r"grading\.toml:1: lessons: must be a list of lessons"),
         ('lessons = ["blok_tile"]', r"grading\.toml:1: lessons: .*block_tile"),
         ('lessons = ["71-72"]', r"grading\.toml:1: lessons: no lesson from 71-72"),
-        ('lessons = ["01-90"]', r"grading\.toml:1: lessons: 01-90; the course has 01 to 19"),
+        ('lessons = ["01-90"]', r"grading\.toml:1: lessons: 01-90; the course has 00 to 26"),
         ("[points]\nruns = -1", r"grading\.toml:2: \[points\] runs: must be a number from 0"),
         ("[points]\nruns = nan", r"grading\.toml:2: \[points\] runs: must be a number"),
         ("[points]\nruns = true", r"grading\.toml:2: \[points\] runs: must be a number"),
@@ -117,9 +117,16 @@ def outcome(verdict: str, **more: Any) -> dict[str, Any]:
     return {"verdict": verdict, **empty, **more}
 
 
+def test_a_gate_may_be_given_by_its_name(tmp_path: Path) -> None:
+    """Rubrics of before had names; the same rubric with ids is equal."""
+    by_name = WHOLE.replace(GATES[0], LESSON.gates[0].name)
+    assert by_name != WHOLE
+    assert load(tmp_path, by_name) == load(tmp_path, WHOLE)
+
+
 def gates(*values: float) -> list[dict[str, Any]]:
     return [
-        {"name": gate.name, "limit": gate.at_most, "value": value, "passed": gate.holds(value)}
+        {"id": gate.id, "name": gate.name, "limit": gate.at_most, "value": value, "passed": gate.holds(value)}
         for gate, value in zip(LESSON.gates, values, strict=True)
     ]
 
@@ -146,8 +153,8 @@ def test_points_for_how_far_a_kernel_gets() -> None:
 def test_points_add_up_whatever_the_number_of_gates() -> None:
     """Three points for seven gates: what rounding gives one of them, another does without."""
     for number in range(1, 12):
-        lesson = replace(LESSON, gates=tuple(replace(LESSON.gates[0], name=f"gate {n}") for n in range(number)))
-        met = [{"name": gate.name, "value": 0.0, "passed": True} for gate in lesson.gates]
+        lesson = replace(LESSON, gates=tuple(replace(LESSON.gates[0], id=f"gate_{n}") for n in range(number)))
+        met = [{"id": gate.id, "name": gate.name, "value": 0.0, "passed": True} for gate in lesson.gates]
         scored = score(outcome("passed", gates=met), lesson, LessonRubric(), NearMiss())
         assert scored.points == out_of(lesson, LessonRubric()) == 10
         assert len({part.out_of for part in scored.parts[3:]}) <= 2

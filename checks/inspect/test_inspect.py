@@ -12,6 +12,7 @@ import pytest
 
 from checks import forks
 from checks.simulator.phase_cases import BOX
+from gemm_lessons.course.documents import PAGES
 from gemm_lessons.engine.arguments.text import ArgumentError, build
 from gemm_lessons.engine.compiler.compile import Compiled, compile_source
 from gemm_lessons.engine.simulator import Simulator
@@ -51,8 +52,8 @@ def test_counters_that_may_be_otherwise_say_why():
     assert "smsp__inst_executed.sum" in json.loads(inspect(*where).stdout)["inexact"]
 
 
-def test_the_object_is_what_readme_says():
-    text = (Path(__file__).parents[2] / "README.md").read_text()
+def test_the_object_is_what_the_page_says():
+    text = (PAGES / "json.md").read_text()
     said = text[text.index('{"schema": "gemm-lessons/inspect/1"') :].partition("```")[0]
     result = json.loads(inspect(str(TILE), *GEMM, "--args", ARGS).stdout)
     assert re.findall(r'"(\w+)":', said) == list(result)

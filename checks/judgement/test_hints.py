@@ -112,7 +112,7 @@ def test_beside_a_missed_gate_the_line_is_named() -> None:
     it = counted("    x[t] = x[32 * t];")
 
     def beside(expression: str) -> str:
-        gate = GateResult("sectors", 32.0, 3.0, True, False, "Read on.", expression)
+        gate = GateResult("sectors", "sectors", 32.0, 3.0, True, False, "Read on.", expression)
         return hints_for(changed(it, verdict=GateMissed((gate,))))[-1]
 
     hint = beside("global_sectors_read / (M * K)")
@@ -253,7 +253,7 @@ def test_a_wrong_answer_need_not_be_fast() -> None:
 
 
 def test_missed_gates_say_value_limit_and_why() -> None:
-    gate = GateResult("loads per multiply-add", 2.0, 0.3, True, False, "Reuse them.", "a / b")
+    gate = GateResult("loads", "loads per multiply-add", 2.0, 0.3, True, False, "Reuse them.", "a / b")
     assert (
         said(verdict=GateMissed((gate,))) == "loads per multiply-add is 2; this lesson wants at most 0.3. Reuse them."
     )
@@ -375,8 +375,8 @@ def estimate(limiter: str) -> Estimate:
 def test_the_limiter_points_to_the_next_lesson_or_says_what_to_try(limiter: str) -> None:
     what, advice = LIMITS[limiter]
     assert f"is {what}. Next: {advice}." in said(estimate=estimate(limiter))
-    text = said(estimate=estimate(limiter), following="04 (Thread columns)")
-    assert f"is {what}. Lesson 04 (Thread columns) goes on from here." in text
+    text = said(estimate=estimate(limiter), attacker="04 (Thread columns)")
+    assert f"is {what}. Lesson 04 (Thread columns) attacks it." in text
     assert advice not in text, "that may be what a later lesson is about"
     assert said(estimate=estimate("something else")) == ""
     assert said(estimate=estimate(limiter), verdict=wrong_answer()) == "", "a wrong kernel need not be fast"

@@ -225,7 +225,7 @@ def test_endless_kernels_time_out(kernel) -> None:
 def test_a_missed_gate_is_no_pass() -> None:
     outcome = run("03", COURSE.lesson("02").solution_path)
     assert isinstance(outcome.verdict, GateMissed)
-    assert [gate.name for gate in outcome.verdict.missed] == ["global load sectors, in tiles"]
+    assert [gate.id for gate in outcome.verdict.missed] == ["global_sectors"]
     assert len(outcome.kernel.checked.gates) == 3
 
 

@@ -277,9 +277,9 @@ def test_edges_need_right_whole_tiles() -> None:
     assert judged(it, answer, TileSizes()).pattern is None
 
 
-def gate(value: str, **limit: float) -> Gate:
+def gate(value: str, at_most: float | None = None, at_least: float | None = None) -> Gate:
     names = ("sectors", "requests", "K")
-    return Gate("sectors per request", Expression.parse(value, names), "coalesce", **limit)
+    return Gate("sectors", "sectors per request", Expression.parse(value, names), "coalesce", at_most, at_least)
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import pytest
 
 from checks.cli.tiny_course import write_course
 from checks.view.browser import PHONE, Browser, chromium
+from gemm_lessons.course.documents import page_names
 from gemm_lessons.course.folder import CommandError, Course, packaged_course
 from gemm_lessons.course.lesson import LessonError
 from gemm_lessons.report.chart import GAP, chart
@@ -27,9 +28,10 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_page_for_every_text(out: Path) -> None:
-    assert {path.stem for path in out.glob("*.html")} == {*COURSE.names, "index", "estimate", "measured", "engine"}
+    others = {*page_names(), "estimate", "measured", "engine"}
+    assert {path.stem for path in out.glob("*.html")} == {*COURSE.names, *others, "index"}
     index = (out / "index.html").read_text()
-    assert all(f'href="{name}.html"' in index for name in (*COURSE.names, "engine"))
+    assert all(f'href="{name}.html"' in index for name in (*COURSE.names, *others))
 
 
 @pytest.mark.parametrize("name", COURSE.names)
@@ -67,7 +69,8 @@ def test_a_broken_link_is_named(tmp_path: Path) -> None:
     assert not (tmp_path / "site").exists()
     text.write_text(f"{good}\n## Twice\n\n## Twice\n\nSee [it](#twice-2), [that](../02_second/README.md).\n")
     names = [page.name for page in write_site(course, tmp_path / "site")]
-    assert names == ["index.html", "01_first.html", "02_second.html", "engine.html"]
+    pages = [f"{name}.html" for name in page_names()]
+    assert names == ["index.html", "01_first.html", "02_second.html", *pages, "engine.html"]
     assert "<svg" not in (tmp_path / "site" / "index.html").read_text(), "nothing was measured of this course"
 
 

@@ -11,9 +11,10 @@ from pathlib import Path
 
 from gemm_lessons.authoring.numbers import GPU, SEED, Numbers
 from gemm_lessons.course.folder import Course, WriteError, read_source, shown, write_atomically
+from gemm_lessons.course.gates_toml import GateReader
 from gemm_lessons.course.lesson import Lesson
 from gemm_lessons.course.pitfalls import Pitfall, load_pitfalls
-from gemm_lessons.course.toml import TomlReader, Where
+from gemm_lessons.course.toml import TomlReader, Where, read_toml
 from gemm_lessons.devices.simulated import Simulated
 from gemm_lessons.engine.compiler import cache
 from gemm_lessons.engine.hardware.sheets import find_gpu
@@ -118,6 +119,12 @@ class Candidate:
 
     def _run(self, lesson: Lesson, path: Path, beside: bool = False) -> RunOutcome:
         return run_lesson(RunRequest(self.course, lesson, path, Simulated(), find_gpu(GPU), seed=SEED, beside=beside))
+
+    def gate_at(self, id_: str, key: str) -> Where:
+        """Return the place of a gate's key in lesson.toml; of ``[integrity]`` for one of the course's gates."""
+        text, raw = read_toml(self.lesson.toml_path, "restore it")
+        ids = [it for _, it in GateReader(self.lesson.toml_path, text).with_ids(raw, "gates")]
+        return ("gates", ids.index(id_), key) if id_ in ids else ("integrity", id_)
 
     def in_toml(self, where: Where, message: str) -> str:
         """Return a flaw of lesson.toml, at the line of a key."""

@@ -61,12 +61,12 @@ def solution_passes(it: Candidate) -> Iterator[str]:
         line, what = _trouble(row)
         yield flaw(path, line, f"{what}; a solution passes every shape of [shapes]")
         return
-    for number, gate in enumerate(row.checked.gates):
+    for gate in row.checked.gates:
         if not gate.passed:
             bound = "at_most" if gate.at_most else "at_least"
-            value = "not a number" if gate.value is None else gate.shown
+            value = gate.note or gate.shown
             yield it.in_toml(
-                ("gates", number, bound),
+                it.gate_at(gate.id, bound),
                 f'the solution misses "{gate.name}": it has {value}, {bound} is {gate.limit:g}; correct one of the two',
             )
     for diagnostic in row.diagnostics:
@@ -90,7 +90,7 @@ def _without_answer(it: Candidate) -> Shape | None:
 def previous_misses_a_gate(it: Candidate) -> Iterator[str]:
     """The solution that the lesson starts from is right but does not pass here."""
     name = it.course.start_of(it.lesson)
-    if it.lesson.starts_from and (name or "").partition("_")[2] != it.lesson.starts_from:
+    if it.lesson.starts_from and it.course.named(it.lesson.starts_from) is None:
         yield it.in_toml(("starts_from",), "no lesson has this name; give its folder's name without the digits")
     before = next((row for row in it.solved.rows if row.role == "previous"), None)
     if before is None or isinstance(before.verdict, GateMissed):

@@ -109,7 +109,7 @@ def code_fits_the_terminal(it: Candidate) -> Iterator[str]:
 def named_sections_are_there(it: Candidate) -> Iterator[str]:
     """A gate's ``why`` or a TODO that says See 'Section' (or "Section") points at a heading of the lesson's text."""
     headings = re.findall(r"^#+ (.*)$", it.text, flags=re.MULTILINE)
-    gates = [(gate.why, it.lesson.toml_path, ("gates", i, "why")) for i, gate in enumerate(it.lesson.gates)]
+    gates = [(gate.why, it.lesson.toml_path, it.gate_at(gate.id, "why")) for gate in it.lesson.gates]
     reader = TomlReader(it.lesson.toml_path, it.lesson.toml_path.read_text(encoding="utf-8"))
     said = [(why, path, reader.line(where)) for why, path, where in gates]
     said += [(mark.text, it.lesson.stub_path, mark.line) for mark in todo_marks(it.stub)]

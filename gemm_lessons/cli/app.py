@@ -103,6 +103,8 @@ def _loaded(command: Command) -> Callable[..., None]:
 
     @wraps(function)
     def guarded(*args: Any, **kwargs: Any) -> None:
+        if command in COURSE and command.name != "init":
+            _carry_over()
         raise typer.Exit(_exit_code(function, *args, **kwargs))
 
     return guarded
@@ -145,6 +147,25 @@ def _exit_code(function: Callable[..., int], *args: Any, **kwargs: Any) -> int:
         return contract.EXIT_BROKEN
 
 
+def _carry_over() -> None:
+    """Update a course folder that was made before lessons got other numbers, and say so; where it cannot be written it
+    stays as it is."""
+    from gemm_lessons.course.carry_over import carry_over
+    from gemm_lessons.course.folder import CommandError, find_course
+    from gemm_lessons.engine.records.errors import KitError
+
+    try:
+        course = find_course()
+        done = carry_over(course) if course else None
+    except (CommandError, KitError):  # the command itself reports a folder that cannot be read
+        return
+    if done:
+        from gemm_lessons.report.console import make_console
+        from gemm_lessons.report.course import show_carried_over
+
+        show_carried_over(make_console(stderr=True), done)
+
+
 def _show(failure: str) -> None:
     from gemm_lessons.report.console import make_console
     from gemm_lessons.report.course import show_error
@@ -161,4 +182,5 @@ def _root(
     if context.invoked_subcommand is None:
         from gemm_lessons.cli.learn import home
 
+        _carry_over()
         raise typer.Exit(_exit_code(home))

@@ -40,10 +40,11 @@ COURSE = (  # in the order of --help: a learner's loop, then the advanced comman
     Command(
         "learn",
         "read",
-        "The lesson's text, in a pager when it is long.",
+        "A lesson's text or a page about the kit, in a pager when it is long.",
         (
             "gemm-lessons read 03",
             "gemm-lessons read block_tile --raw > block_tile.md",
+            "gemm-lessons read json",
         ),
     ),
     Command(
@@ -156,7 +157,8 @@ COURSE = (  # in the order of --help: a learner's loop, then the advanced comman
         "Every lesson and cuBLAS over sizes: a table, a file, a plot. On the simulator these are estimates.",
         (
             "gemm-lessons bench",
-            "gemm-lessons bench thread_tile vector_loads --sizes 512:4096 --plot out.svg",
+            "gemm-lessons bench --part 1 --sizes 512:4096 --plot out.svg",
+            "gemm-lessons bench --lessons 03-09,beat_cublas --csv points.csv",
             "gemm-lessons bench --device sim --gpu v100",
         ),
     ),

@@ -47,7 +47,7 @@ def check(
     """
     from gemm_lessons.report.console import Working, make_console
     from gemm_lessons.report.proofs import show_checked, show_filled, show_proofs
-    from gemm_lessons.report.run import printed
+    from gemm_lessons.report.screen import printed
 
     course = own_course() if write else any_course()
     names = [course.resolve(query) for query in lessons or ()]

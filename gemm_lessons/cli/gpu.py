@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
 from dataclasses import replace
@@ -21,7 +22,7 @@ from gemm_lessons.cli.options import (
     shape_of,
 )
 from gemm_lessons.cli.run import DEFAULT_GPU, DeviceChoice, device_for, sheet_for
-from gemm_lessons.course.folder import CommandError, any_course, read_source
+from gemm_lessons.course.folder import CommandError, Course, any_course, read_source
 from gemm_lessons.course.tiles import laid
 from gemm_lessons.engine.records.errors import KitError
 from gemm_lessons.gemm.data import LAYOUTS
@@ -90,9 +91,16 @@ def profile(
 
 
 def bench(
-    lessons: Annotated[
+    names: Annotated[
         list[str] | None,
         typer.Argument(metavar="[LESSON]...", help="Lessons; all of them by default.", autocompletion=complete_lesson),
+    ] = None,
+    lessons: Annotated[
+        str | None,
+        typer.Option("--lessons", metavar="LIST", help="Lessons as a list of numbers, names and ranges: 03-09,dgemm."),
+    ] = None,
+    part: Annotated[
+        str | None, typer.Option("--part", metavar="N,...", help="Whole parts of the course: 1, or 2,3, or 1-3.")
     ] = None,
     sizes: Annotated[
         str | None,
@@ -112,6 +120,8 @@ def bench(
     ] = None,
     plot: Annotated[Path | None, typer.Option("--plot", help="Draw the pictures: .svg, .png or .pdf.")] = None,
     mine: Annotated[bool, typer.Option("--mine", help="Your kernel.cu where there is one, not the reference.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Every note, not a summary of them.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout, for scripts.")] = False,
     device: Annotated[
         DeviceChoice, typer.Option("--device", help="gpu measures, sim estimates; auto takes a GPU when there is one.")
     ] = DeviceChoice.auto,
@@ -127,12 +137,29 @@ def bench(
     wanted = [replace(shape, layout=it) for shape in wanted for it in parse_layouts(layout)]
     sheet = sheet_for(gpu) if gpu is not None else None
     course = any_course()
-    found = [course.lesson(name) for name in dict.fromkeys(map(course.resolve, lessons or course.names))]
+    if sum(it is not None and it != [] for it in (names, lessons, part)) > 1:
+        raise CommandError("name lessons in one way: as arguments, with --lessons or with --part")
+    if part is not None:
+        chosen = parse_parts(course, part)
+    else:
+        chosen = (
+            parse_lessons(course, lessons) if lessons is not None else [*map(course.resolve, names or course.names)]
+        )
+    named = [course.lesson(name) for name in dict.fromkeys(chosen)]
+    found = [lesson for lesson in named if lesson.data.multiplies]
+    if names and len(found) < len(named):
+        other = next(lesson for lesson in named if lesson not in found)
+        raise CommandError(
+            f"lesson {other.name} computes {other.data.formula.text}; bench compares matrix products: leave it out"
+        )
+    if not found:
+        raise CommandError("none of these lessons is a matrix product, and bench compares matrix products")
     if plot is not None:
         from gemm_lessons.report.plot import need_matplotlib
 
         need_matplotlib(plot)
     from gemm_lessons.commands.bench import BenchRequest
+    from gemm_lessons.commands.bench import as_json as bench_json
     from gemm_lessons.commands.bench import bench as run_bench
     from gemm_lessons.report.bench import Bar, show_bench
     from gemm_lessons.report.console import make_console
@@ -143,11 +170,14 @@ def bench(
         result = run_bench(request, bar)
     # A measurement is compared only with the data sheet of the GPU that ran it.
     roof = request.gpu if on.timer is None else on.sheet
-    show_bench(make_console(), request, result)
+    if as_json:
+        print(json.dumps(bench_json(result), indent=1))
+    else:
+        show_bench(make_console(), request, result, verbose)
     if plot is not None:
         from gemm_lessons.report.plot import draw
 
-        draw(result.points, plot, roof)
+        draw(result.groups, plot, roof)
         make_console(stderr=True).print(f"drawn: {plot}")
     if result.points:
         return contract.EXIT_PASSED
@@ -179,6 +209,35 @@ def parse_layouts(text: str | None) -> list[str]:
     if unknown := [it for it in found if it not in LAYOUTS]:
         raise CommandError(f'--layout "{unknown[0]}" is none of {", ".join(LAYOUTS)}')
     return found
+
+
+def parse_lessons(course: Course, text: str) -> list[str]:
+    """Parse ``03-09,dgemm``: lessons and ranges of lessons, in the course's order within a range. Raises
+    ``CommandError``."""
+    found: list[str] = []
+    for part in text.split(","):
+        first, dash, last = (it.strip() for it in part.partition("-"))
+        if not first or (dash and not last):
+            raise CommandError(f'--lessons "{text}": write lessons and ranges of them, like 03-09 or 03,05,dgemm')
+        start = course.names.index(course.resolve(first))
+        end = course.names.index(course.resolve(last)) if dash else start
+        if end < start:
+            raise CommandError(f'--lessons "{text}": {first} comes after {last}; write {last}-{first}')
+        found += course.names[start : end + 1]
+    return list(dict.fromkeys(found))
+
+
+def parse_parts(course: Course, text: str) -> list[str]:
+    """Parse ``1``, ``2,3`` or ``1-3`` and return the lessons of these parts. Raises ``CommandError``."""
+    parts = {it.number: it for it in course.parts if it.number}
+    ranges = [re.fullmatch(r"\s*(\d{1,3})(?:\s*-\s*(\d{1,3}))?\s*", it) for it in text.split(",")]
+    numbers = [n for it in ranges if it for n in range(int(it[1]), int(it[2] or it[1]) + 1)]
+    if None in ranges or not numbers:
+        raise CommandError(f'--part "{text}": write numbers of parts, like 1 or 2,3 or 1-3')
+    if unknown := [number for number in numbers if number not in parts]:
+        known = ", ".join(f"{it.number} ({it.title})" for it in parts.values()) or "none"
+        raise CommandError(f"there is no part {unknown[0]}; the course has {known}")
+    return list(dict.fromkeys(name for number in numbers for name in parts[number].names))
 
 
 def parse_sizes(text: str) -> tuple[int, ...]:

@@ -67,7 +67,8 @@ def class_(
         str | None, typer.Option("--student", metavar="NAME", help="SUBMISSIONS is the work of this one student.")
     ] = None,
     format_: Annotated[
-        list[str] | None, typer.Option("--format", metavar="FORMAT", help="Also for another system; see README.")
+        list[str] | None,
+        typer.Option("--format", metavar="FORMAT", help="Also for another system: gemm-lessons read grading."),
     ] = None,
     course: Annotated[
         Path | None, typer.Option("--course", metavar="DIR", help="Judge by this course; default: the package's.")
@@ -192,7 +193,8 @@ def merge(
     folders: Annotated[list[Path], typer.Argument(metavar="DIR...", help="The folders that the shards wrote.")],
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Where all grades go.")] = Path("grades"),
     format_: Annotated[
-        list[str] | None, typer.Option("--format", metavar="FORMAT", help="Also for another system; see README.")
+        list[str] | None,
+        typer.Option("--format", metavar="FORMAT", help="Also for another system: gemm-lessons read grading."),
     ] = None,
     no_color: NoColor = False,
 ) -> int:

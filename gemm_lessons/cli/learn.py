@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated
 
 import typer
@@ -10,8 +11,10 @@ import typer
 from gemm_lessons.cli.options import LessonArgument, LessonOrHere, NoColor, complete_lesson, keep_progress, kernel_path
 from gemm_lessons.course.folder import (
     CommandError,
+    Course,
     any_course,
     own_course,
+    packaged_course,
     read_bytes,
     read_source,
     reset_lesson,
@@ -21,6 +24,7 @@ from gemm_lessons.course.folder import (
 from gemm_lessons.course.lesson import Lesson, LessonError
 from gemm_lessons.course.lesson_toml import load_lesson
 from gemm_lessons.course.progress import load_progress, waits_for_predictions
+from gemm_lessons.engine.arguments.expression import closest
 from gemm_lessons.running import contract
 
 
@@ -53,18 +57,38 @@ def list_(no_color: NoColor = False) -> int:
     return contract.EXIT_BROKEN if broken else contract.EXIT_PASSED
 
 
+ENGINE = "engine"  # the page that is generated from the engine's docstrings
+# For --help, which must not look for files; a test compares it with the folder.
+PAGES = "authoring, commands, dependencies, grading, install, json, notebook, numbers, profiling, python, engine"
+
+
+def complete_text(incomplete: str) -> list[str]:
+    """Return names of lessons and pages for shell completion."""
+    return complete_lesson(incomplete) + [name for name in PAGES.split(", ") if name.startswith(incomplete)]
+
+
 def read(
-    lesson: LessonOrHere = None,
+    lesson: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[LESSON|PAGE]",
+            help=f"A lesson: 03, 3, block_tile; default: your current one. Or a page: {PAGES}.",
+            autocompletion=complete_text,
+        ),
+    ] = None,
     raw: Annotated[bool, typer.Option("--raw", help="The Markdown as it is.")] = False,
     all_: Annotated[bool, typer.Option("--all", help="With what comes out, also before you have predicted.")] = False,
     no_color: NoColor = False,
 ) -> int:
-    """The lesson's text, in a pager when it is long."""
+    """A lesson's text or a page about the kit, in a pager when it is long."""
     from gemm_lessons.course.position import lesson_at
     from gemm_lessons.report.console import make_console
-    from gemm_lessons.report.course import show_text
+    from gemm_lessons.report.course import show_page, show_text
 
     course = any_course()
+    if lesson is not None and (page := _page(course, lesson)) is not None:
+        show_page(make_console(), page, raw)
+        return contract.EXIT_PASSED
     found = lesson_at(course, lesson)
     text = read_source(found.text_path)
     if raw:
@@ -75,6 +99,25 @@ def read(
     return contract.EXIT_PASSED
 
 
+def _page(course: Course, name: str) -> str | None:
+    """Return the Markdown of the page of this name; None when a lesson is meant. Raise ``CommandError``."""
+    if course.named(name) or re.match(r"\d", name):
+        return None
+    from gemm_lessons.course.documents import documents
+
+    texts = {**documents(packaged_course()), **documents(course)}  # a learner's folder lacks some
+    if name in texts:
+        return read_source(texts[name].path)
+    if name == ENGINE:
+        from gemm_lessons.report.reference import reference
+
+        return reference()
+    near = closest(name, [*texts, ENGINE])
+    if near and not closest(name, [lesson[3:] for lesson in course.names]):
+        raise CommandError(f'there is no page "{name}"; did you mean gemm-lessons read {near}?')
+    return None
+
+
 def start(lesson: LessonArgument, no_color: NoColor = False) -> int:
     """Make kernel.cu from the stub; say what to fill in."""
     from gemm_lessons.report.console import make_console
@@ -83,7 +126,8 @@ def start(lesson: LessonArgument, no_color: NoColor = False) -> int:
     course = own_course()
     started, progress = start_lesson(course.lesson(lesson)), load_progress(course)
     keep_progress(course, progress.at(started.lesson.name))
-    show_started(make_console(), started, waits_for_predictions(started.lesson, progress))
+    waits = waits_for_predictions(started.lesson, progress)
+    show_started(make_console(), started, waits, part=course.part_that_begins_with(started.lesson.name))
     return contract.EXIT_PASSED
 
 
@@ -97,7 +141,7 @@ def next_(no_color: NoColor = False) -> int:
     course = own_course()
     progress = load_progress(course)
     console = make_console()
-    name = progress.first_open(course.names)
+    name = progress.next_open(course.names)
     if name is None:
         show_home(console, standing(course))
         return contract.EXIT_PASSED
@@ -107,8 +151,8 @@ def next_(no_color: NoColor = False) -> int:
     untouched = read_bytes(started.path) == read_bytes(lesson.stub_path)
     waits = waits_for_predictions(lesson, progress)
     if untouched and console.is_terminal:
-        show_text(console, lesson, read_source(lesson.text_path), course, waits)
-    show_started(console, started, waits)
+        show_text(console, lesson, read_source(lesson.text_path), course, waits, steps=False)
+    show_started(console, started, waits, part=course.part_that_begins_with(name))
     return contract.EXIT_PASSED
 
 

@@ -81,7 +81,7 @@ LessonOrHere = Annotated[
     str | None,
     typer.Argument(
         metavar="[LESSON]",
-        help="A lesson: 03, 3, block_tile; default: the one that you are at.",
+        help="A lesson: 03, 3, block_tile; default: your current lesson.",
         autocompletion=complete_lesson,
     ),
 ]

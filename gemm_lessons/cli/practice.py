@@ -14,6 +14,7 @@ from gemm_lessons.cli.options import LessonArgument, NoColor, keep_progress
 from gemm_lessons.course.folder import CommandError, Course, own_course
 from gemm_lessons.course.lesson import Lesson, LessonError
 from gemm_lessons.course.progress import load_progress
+from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.running import contract
 
 if TYPE_CHECKING:
@@ -133,9 +134,16 @@ def bug(
     return contract.EXIT_PASSED
 
 
-def practised(course: Course, lesson: Lesson, path: Path, outcome: RunOutcome) -> Callable[[], None] | None:
-    """Record the effect of a passing run on predictions or on the repaired bug. Return a function that shows it, or
-    None."""
+@dataclass(frozen=True)
+class Practised:
+    """What a pass did for predictions or for a bug: one line about it, and a function that shows all of it."""
+
+    line: str
+    show: Callable[[], None]
+
+
+def practised(course: Course, lesson: Lesson, path: Path, outcome: RunOutcome) -> Practised | None:
+    """Record the effect of a passing run on predictions or on the repaired bug, and return it, or None."""
     if outcome.verdict.kind != "passed":
         return None
     so_far = load_progress(course).of(lesson.name)
@@ -148,21 +156,21 @@ def practised(course: Course, lesson: Lesson, path: Path, outcome: RunOutcome) -
         from gemm_lessons.report.console import make_console
         from gemm_lessons.report.course import show_note
 
-        return partial(show_note, make_console(stderr=True), str(error))
+        return Practised("", partial(show_note, make_console(stderr=True), str(error)))
     return None
 
 
-def _score(course: Course, outcome: RunOutcome) -> Callable[[], None]:
+def _score(course: Course, outcome: RunOutcome) -> Practised:
     from gemm_lessons.report.console import make_console
-    from gemm_lessons.report.practice import show_scores
+    from gemm_lessons.report.practice import scores_in_words, show_scores
     from gemm_lessons.running.predictions import scored
 
     progress, scores = scored(load_progress(course), outcome)
     keep_progress(course, progress)
-    return partial(show_scores, make_console(), scores)
+    return Practised(scores_in_words(outcome.lesson, scores), partial(show_scores, make_console(), scores))
 
 
-def _mend(course: Course, lesson: Lesson) -> Callable[[], None]:
+def _mend(course: Course, lesson: Lesson) -> Practised:
     from gemm_lessons.course.bugs import bugs_of
     from gemm_lessons.report.console import make_console
     from gemm_lessons.report.practice import show_mended
@@ -173,4 +181,5 @@ def _mend(course: Course, lesson: Lesson) -> Callable[[], None]:
     keep_progress(course, progress)
     mended = [it for it in progress.of(lesson.name).mended if it in bugs]
     what = bugs[name].bug if name in bugs else ""
-    return partial(show_mended, make_console(), lesson, what, len(mended), len(bugs))
+    line = f"Mended, {len(mended)} of {len(bugs)} bugs: {what}"
+    return Practised(line, partial(show_mended, make_console(), lesson, what, len(mended), len(bugs)))

@@ -28,7 +28,7 @@ from gemm_lessons.cli.practice import practised
 from gemm_lessons.course.folder import CommandError, Course, NotText, any_course, own_course, read_source, shown
 from gemm_lessons.course.lesson import Lesson
 from gemm_lessons.course.original import remarks_on
-from gemm_lessons.course.position import lesson_at
+from gemm_lessons.course.position import lesson_to_run
 from gemm_lessons.course.progress import load_progress
 from gemm_lessons.course.tiles import laid, parse_tile, retiled, typed
 from gemm_lessons.engine.records.errors import UnsupportedKernel
@@ -123,6 +123,9 @@ class RunLimits:
 class Output:
     """How the outcome is shown."""
 
+    details: Annotated[
+        bool, typer.Option("--details", help="Everything: all counters' table, each gate, conflicts, findings, hints.")
+    ] = False
     problems: Problems = False
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout, for scripts.")] = False
     no_color: NoColor = False
@@ -155,12 +158,17 @@ def run(
     seed: Annotated[int | None, typer.Option("--seed", min=0, help="Repeat the inputs of an earlier run.")] = None,
     limits: RunLimits,
     output: Output,
+    explain: Annotated[
+        str | None, typer.Option("--explain", metavar="WORD", help="Explain a word of the screen, and run nothing.")
+    ] = None,
 ) -> int:
     """Compile a kernel, check it, count, compare, advise.
 
     The answer is checked against NumPy on the lesson's shapes; the counters are judged by the lesson's gates.
     Exit code: 0 passed, 1 not passed, 2 wrong command, 3 the kit is broken.
     """
+    if explain is not None:
+        return _explain(explain)
     # Report errors of the command line before NumPy and the compiler are loaded.
     asked = _asked(lesson, kernel, shape, variant)
     from gemm_lessons.cli.guard import bounds_for, guarded
@@ -198,12 +206,22 @@ def run(
     return guarded(work, lost, most)
 
 
+def _explain(word: str) -> int:
+    """Print the glossary's entry. Raises ``CommandError`` for a word that it does not have."""
+    from gemm_lessons.course.glossary import entry_of
+    from gemm_lessons.report.console import make_console
+    from gemm_lessons.report.course import show_page
+
+    show_page(make_console(), entry_of(any_course(), word), raw=False)
+    return contract.EXIT_PASSED
+
+
 def _asked(name: str | None, kernel: KernelChoice, shape: str | None, variant: Variant) -> Asked:
     """Check the command line and return the requested run. Raises ``CommandError``."""
     solution, stub, bug, file = kernel.solution, kernel.stub, kernel.bug, kernel.file
     one_at_most(solution=solution, stub=stub, bug=bug, file=file)
     course = own_course() if not (solution or stub or file) else any_course()
-    lesson = lesson_at(course, name)
+    lesson = lesson_to_run(course, name)
     path = kernel_path(course, lesson, solution, stub, lesson.bug_path if bug else file)
     if bug and not path.exists():
         raise CommandError(f"{shown(path)} is not there yet: gemm-lessons bug {lesson.number:02}")
@@ -233,14 +251,14 @@ def _finish(asked: Asked, outcome: RunOutcome, output: Output) -> int:
 
         typer.echo(json.dumps(contract.as_json(outcome), indent=2, allow_nan=False))
         return contract.exit_code(outcome)
-    _show(asked, outcome)
+    _show(asked, outcome, output.details, practice.line if practice is not None else "")
     if output.problems:
         from gemm_lessons.report.console import make_console
         from gemm_lessons.report.problems import show_problems
 
         show_problems(make_console(), outcome.kernel)
-    if practice is not None:
-        practice()
+    if practice is not None and (output.details or not practice.line):
+        practice.show()
     return contract.exit_code(outcome)
 
 
@@ -254,14 +272,23 @@ def options(**given: object) -> str:
     return "".join(f" {shlex.quote(word)}" for word in words)
 
 
-def _show(asked: Asked, outcome: RunOutcome) -> None:
+def _show(asked: Asked, outcome: RunOutcome, details: bool, news: str) -> None:
     from gemm_lessons.report.console import make_console
-    from gemm_lessons.report.run import show_outcome
     from gemm_lessons.running.speedup import gain_of
 
-    following = asked.course.neighbour(outcome.lesson, +1)
-    gain = gain_of(asked.course, outcome)
-    show_outcome(make_console(), outcome, following, asked.again, asked.remarks, gain, asked.counts)
+    course, console = asked.course, make_console()
+    following = course.neighbour(outcome.lesson, +1)
+    if details:
+        from gemm_lessons.report.run import show_details
+
+        gain = gain_of(course, outcome)
+        show_details(console, outcome, following, asked.again, asked.remarks, gain, asked.counts)
+        return
+    from gemm_lessons.report.screen import Around, show_screen
+
+    gain = gain_of(course, outcome, reference=True)
+    news_ = (news,) if news else ()
+    show_screen(console, outcome, Around(following, asked.again, asked.remarks, gain, asked.counts, news_))
 
 
 def _of_the_tile(usual: Lesson, now: Lesson) -> str:

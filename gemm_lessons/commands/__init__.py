@@ -1,5 +1,5 @@
 """The work of commands other than ``run``.
 
-- ``bench``, ``tuning`` with its ``tuning_book``: many kernels, shapes, tiles; both can be continued
+- ``bench`` with its ``points``, ``tuning`` with its ``tuning_book``: many kernels, shapes, tiles; both can be continued
 - ``comparing``, ``inspection``, ``profiling``, ``doctor``: ``compare``, ``inspect``, ``profile``, ``doctor``
 """

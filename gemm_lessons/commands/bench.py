@@ -6,24 +6,33 @@ benchmark can therefore be stopped and resumed, and only changed points (kernel,
 
 from __future__ import annotations
 
-import csv
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field, fields, replace
 from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any
 
-from gemm_lessons.course.csv_log import append_lines
-from gemm_lessons.course.folder import CommandError, Course, ReadError, read_source, shown
+from gemm_lessons.commands.points import (
+    CUBLAS,
+    FP32,
+    Group,
+    Point,
+    append,
+    grouped,
+    label,
+    read,
+    type_of,
+)
+from gemm_lessons.course.folder import Course, read_source
 from gemm_lessons.course.lesson import Lesson
 from gemm_lessons.devices.device import Device
 from gemm_lessons.devices.gpu.cuda_gpu import Gpu
 from gemm_lessons.devices.gpu.records import Entrant, Measurement, Timed
+from gemm_lessons.devices.gpu.timing import reasons
 from gemm_lessons.engine.hardware.sheets import GpuSpec
-from gemm_lessons.engine.records.errors import KitError
+from gemm_lessons.engine.records.errors import KitError, UnsupportedKernel
 from gemm_lessons.engine.records.frozen import dataclass
-from gemm_lessons.gemm.data import LAYOUTS
 from gemm_lessons.gemm.shapes import Shape
 from gemm_lessons.gemm.time_model import Estimator, Work
 from gemm_lessons.judging.verdict import CompileFailed, Passed
@@ -33,45 +42,12 @@ from gemm_lessons.running.measuring import steps_of
 if TYPE_CHECKING:
     from gemm_lessons.engine.compiler.compile import Compiled
 
-CUBLAS = "cuBLAS"
 WAVEFRONT_BYTES = 128  # bytes that shared memory and L1 move per multiprocessor and clock
 SECONDS = 2.0  # of timed launches per size, all kernels together
+SAME_RUN = 1e-4  # relative: the CSV file has six digits
+SCHEMA = "gemm-lessons/bench/1"
 
-Kind = Literal["measured", "estimated"]
 TellSteps = Callable[[int, int, str], None]  # steps done, steps in all, the next step
-
-
-@dataclass(frozen=True)
-class Point:
-    """One kernel at one shape; a line of the CSV file, whose column ``size`` has the shape's ``label``.
-
-    ``gflops`` are 10^9 operations per second at the median time. ``flop_per_byte`` counts the bytes of the kernel's
-    wavefronts on the path to shared memory and L1, by the simulator; it is None for cuBLAS.
-    """
-
-    date: str
-    kind: Kind
-    gpu: str
-    series: str  # the lesson's name, or cuBLAS
-    kernel: str  # fingerprint of the source and everything compiled with it
-    shape: Shape
-    time_us: float
-    q1_us: float | None  # quartiles of the measured times
-    q3_us: float | None
-    launches: int
-    gflops: float
-    of_cublas: float | None  # speed / cuBLAS's speed in the same run
-    limiter: str  # of an estimate
-    flop_per_byte: float | None
-    clock_mhz: int | None  # the lowest seen while timing
-    driver: str
-    cublas: str
-    compiler: str
-
-    @property
-    def key(self) -> tuple[str, ...]:
-        """Return the fields that identify a point."""
-        return (self.kind, self.gpu, self.series, self.kernel, label(self.shape), self.compiler)
 
 
 @dataclass(frozen=True)
@@ -89,12 +65,43 @@ class BenchRequest:
 
 
 @dataclass(frozen=True)
+class Note:
+    """Why a number is missing, or a reason to doubt one. ``kind`` is one of ``MISSING`` or of the reasons' kinds."""
+
+    kind: str
+    text: str  # a whole sentence
+    series: str = ""  # the kernel; empty: all of them
+    size: str = ""  # the shape's label; empty: all of them
+
+    @property
+    def is_doubt(self) -> bool:
+        """Tell whether the numbers exist but may be wrong."""
+        return self.kind not in MISSING
+
+
+VERDICTS = {"compile_failed": "no build", "faulted": "fault", "timed_out": "fault"}
+MISSING = ("shape refused", "no solution", "no build", "no estimate", "fault", "wrong answer", "not timed")
+
+
+@dataclass(frozen=True)
 class Result:
-    """All requested points that could be computed, old and new, and notes for the reader."""
+    """All requested points that could be computed, old and new, notes for the reader, and every requested kernel's
+    number type."""
 
     points: tuple[Point, ...]
-    notes: tuple[str, ...] = ()
+    remarks: tuple[Note, ...] = ()
     reused: int = 0
+    types: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Return all notes as sentences."""
+        return tuple(it.text for it in self.remarks)
+
+    @property
+    def groups(self) -> tuple[Group, ...]:
+        """Return the kernels by number type, each group beside its own cuBLAS."""
+        return grouped(self.points, self.types)
 
 
 @dataclass
@@ -151,7 +158,7 @@ def bench(request: BenchRequest, progress: TellSteps = lambda done, total, what:
 
     old = read(request.csv) if request.csv is not None and request.csv.exists() else []
     book = _Book(request.csv, {point.key: point for point in old})
-    notes: list[str] = []
+    notes: list[Note] = []
     steps = len(request.lessons) + len(request.shapes)
     series: list[_Series] = []
     for done, lesson in enumerate(request.lessons):
@@ -170,61 +177,58 @@ def bench(request: BenchRequest, progress: TellSteps = lambda done, total, what:
     for done, shape in enumerate(request.shapes):
         progress(len(request.lessons) + done, steps, str(shape))
         allowed = [it for it in series if it.takes(shape)]
+        at = label(shape)
         refused = ((it.name, it.lesson.shapes.refusal(shape)) for it in series if it not in allowed)
-        notes += [f"{name} cannot take {label(shape)}: {why}." for name, why in refused]
+        notes += [Note("shape refused", f"{name} cannot take {at}: {why}.", name, at) for name, why in refused]
         lacking = [it for it in allowed if _key(request, it, shape) not in book.points]
         reused += len(allowed) - len(lacking)
         if (timer := request.device.timer) is not None:
             if lacking:
                 with stage("time", str(shape), payload=2 * shape.m * shape.n * shape.k):
                     book.add(_measure(timer, request, lacking, shape, notes))
-            baseline = _latest(book, request.device.name, shape)
-            wanted += [baseline] if baseline else []
+            wanted += _libraries(book, request, allowed, shape)
         else:
             book.add(_estimated(request, it, shape) for it in lacking)
         wanted += [book.points[key] for it in allowed if (key := _key(request, it, shape)) in book.points]
     progress(steps, steps, "")
-    return Result(tuple(wanted), tuple(dict.fromkeys(notes)), reused)
+    types = {_name(request, lesson): type_of(lesson.data) for lesson in request.lessons}
+    return Result(tuple(wanted), tuple(dict.fromkeys(notes)), reused, types)
 
 
-def is_square(shape: Shape) -> bool:
-    """Tell whether M = N = K, with A and B in the default layout."""
-    return shape.m == shape.n == shape.k and shape.layout == LAYOUTS[0]
+def as_json(result: Result) -> dict[str, Any]:
+    """Return the result for scripts: points with the CSV file's columns and the number type, and all notes."""
+
+    def line(point: Point) -> dict[str, Any]:
+        cells = {it.name: getattr(point, it.name) for it in fields(Point)}
+        kind = point.kernel or FP32 if point.series == CUBLAS else result.types.get(point.series, "")
+        return {"type": kind, **{it: cells[it] for it in cells if it != "shape"}, "size": label(point.shape)}
+
+    notes = [{it.name: getattr(note, it.name) for it in fields(Note)} for note in result.remarks]
+    return {"schema": SCHEMA, "points": [line(point) for point in result.points], "notes": notes}
 
 
-def label(shape: Shape) -> str:
-    """Return ``4096``, or ``128x128x8192 TN``."""
-    return str(shape.m) if is_square(shape) else str(shape)
+def _name(request: BenchRequest, lesson: Lesson) -> str:
+    return f"{lesson.name} (yours)" if request.mine and lesson.kernel_path.is_file() else lesson.name
 
 
-def shape_of(text: str) -> Shape:
-    """Return the shape with this label. Raises ``ValueError``."""
-    sizes, _, layout = text.partition(" ")
-    found = [int(size) for size in sizes.split("x")]
-    if len(found) not in (1, 3) or (layout and layout not in LAYOUTS):
-        raise ValueError(f"{text!r} is no shape")
-    m, n, k = found * (3 // len(found))
-    return Shape(m, n, k, layout=layout or LAYOUTS[0])
-
-
-def _compile(request: BenchRequest, lesson: Lesson) -> _Series | str:
+def _compile(request: BenchRequest, lesson: Lesson) -> _Series | Note:
     """Compile the lesson's kernel, or return a note why it is omitted."""
     from gemm_lessons.running.builder import builder_for
 
     mine = request.mine and lesson.kernel_path.is_file()
     path = lesson.kernel_path if mine else request.course.solution(lesson)
+    name = _name(request, lesson)
     if path is None:
-        return f"{lesson.name} has no solution here."
+        return Note("no solution", f"{name} has no solution here.", name)
     device, source = request.device, read_source(path)
-    name = f"{lesson.name} (yours)" if mine else lesson.name
     compiled = builder_for(device, request.gpu).build(lesson, path, source)
     if isinstance(compiled, CompileFailed):
-        return f"{name} is left out: it does not compile."
+        return Note("no build", f"{name} is left out: it does not compile.", name)
     made = {lesson: _Made(lesson, compiled)}
     return _Series(lesson, name, path, source, fingerprint(lesson, source), compiled[0].compiler, made)
 
 
-def _count(request: BenchRequest, series: _Series, shapes: Sequence[Shape]) -> _Series | str:
+def _count(request: BenchRequest, series: _Series, shapes: Sequence[Shape]) -> _Series | Note:
     """Check the kernel on the simulator and count, for each way that it is launched at these shapes; or return a note
     why it is omitted."""
     from gemm_lessons.devices.simulated import Simulated
@@ -235,15 +239,18 @@ def _count(request: BenchRequest, series: _Series, shapes: Sequence[Shape]) -> _
     ).kernel
     if row.speed.estimator is None:
         if isinstance(row.verdict, Passed):
-            return f"{series.name} is left out: the estimate does not know all of its machine instructions."
-        return f"{series.name} is left out: its verdict is {row.verdict.kind.replace('_', ' ')}."
+            why = "the estimate does not know all of its machine instructions"
+            return Note("no estimate", f"{series.name} is left out: {why}.", series.name)
+        kind = VERDICTS.get(row.verdict.kind, "wrong answer")
+        verdict = row.verdict.kind.replace("_", " ")
+        return Note(kind, f"{series.name} is left out: its verdict is {verdict}.", series.name)
     if not series.lesson.choices:
         series.made[series.lesson].estimator = row.speed.estimator
         return series
     return _chosen(request, series, shapes)
 
 
-def _chosen(request: BenchRequest, series: _Series, shapes: Sequence[Shape]) -> _Series | str:
+def _chosen(request: BenchRequest, series: _Series, shapes: Sequence[Shape]) -> _Series | Note:
     """Add a kernel for each choice that the host makes at these shapes."""
     from gemm_lessons.running.builder import builder_for
 
@@ -251,19 +258,23 @@ def _chosen(request: BenchRequest, series: _Series, shapes: Sequence[Shape]) -> 
         if lesson not in series.made:
             compiled = builder_for(request.device, request.gpu).build(lesson, series.path, series.source)
             if isinstance(compiled, CompileFailed):
-                return f"{series.name} is left out: it does not compile for every shape."
+                why = "it does not compile for every shape"
+                return Note("no build", f"{series.name} is left out: {why}.", series.name)
             series.made[lesson] = _Made(lesson, compiled)
         made = series.made[lesson]
         made.estimator = estimator_of(lesson, made.kernels, request.gpu, shape)
         if made.estimator is None:
-            return f"{series.name} is left out: no block fits on {request.gpu.name}, or it is beyond the estimate."
+            why = f"no block fits on {request.gpu.name}, or it is beyond the estimate"
+            return Note("no estimate", f"{series.name} is left out: {why}.", series.name)
     return series
 
 
 def fingerprint(lesson: Lesson, source: str) -> str:
     """Return twelve hex digits over everything that the compiler reads: the source, the tile sizes, the common
     headers."""
-    parts = [source, repr(sorted(lesson.tile.defines.items())), repr(lesson.launches), repr(lesson.data)]
+    data = replace(lesson.data, padded=frozenset())  # the order of a set is another one in each process
+    parts = [source, repr(sorted(lesson.tile.defines.items())), repr(lesson.launches), repr(data)]
+    parts += sorted(lesson.data.padded)
     parts += [repr(lesson.choices)] * bool(lesson.choices) + [repr(lesson.options)] * bool(lesson.options)
     for folder in lesson.include_dirs:
         parts += [path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.cuh")) if path.is_file()]
@@ -319,7 +330,7 @@ def _estimated(request: BenchRequest, series: _Series, shape: Shape) -> Point:
 
 
 def _measure(
-    gpu: Gpu, request: BenchRequest, missing: Sequence[_Series], shape: Shape, notes: list[str]
+    gpu: Gpu, request: BenchRequest, missing: Sequence[_Series], shape: Shape, notes: list[Note]
 ) -> list[Point]:
     """Time these kernels and cuBLAS in one run; omit a kernel that faults, and time the rest again."""
     import secrets
@@ -329,11 +340,11 @@ def _measure(
     for it in missing:
         data = it.lesson.at(shape).data
         alike = (group for group in groups if data.asks_the_same(group[0].lesson.at(shape).data, shape.names))
-        found = next(alike, None)
-        if found is None:
+        like = next(alike, None)
+        if like is None:
             groups.append([it])
         else:
-            found.append(it)
+            like.append(it)
     for group in groups:
         while group:
             made = [(it.name, it.at(shape)) for it in group]
@@ -344,31 +355,41 @@ def _measure(
             ]
             data = group[0].lesson.at(shape).data
             seed = secrets.randbits(32)
-            measured = gpu.measure(data, shape, entrants, seed=seed, seconds=request.seconds)
+            try:
+                measured = gpu.measure(data, shape, entrants, seed=seed, seconds=request.seconds)
+            except UnsupportedKernel as error:
+                notes += [Note("not timed", f"{it.name} is not timed: {error}.", it.name, label(shape)) for it in group]
+                break
             if measured.fault is None:
-                points += _points(request, group, measured, notes)
+                known = {point.kernel for point in points if point.series == CUBLAS}
+                found = _points(request, group, measured, notes)
+                points += [it for it in found if it.series != CUBLAS or it.kernel not in known]
                 break
             if measured.culprit not in [it.name for it in group]:
                 raise KitError(f"{measured.culprit or 'the GPU'} failed at {shape}: {measured.fault.message}")
-            notes.append(f"{measured.culprit} is left out at {label(shape)}: {measured.fault.message}")
+            text = f"{measured.culprit} is left out at {label(shape)}: {measured.fault.message}"
+            notes.append(Note("fault", text, measured.culprit, label(shape)))
             group = [it for it in group if it.name != measured.culprit]
     return points
 
 
-def _points(request: BenchRequest, group: Sequence[_Series], measured: Measurement, notes: list[str]) -> list[Point]:
-    shape = measured.shape
-    notes += [f"At {label(shape)}: {note}" for note in measured.notes]
+def _points(request: BenchRequest, group: Sequence[_Series], measured: Measurement, notes: list[Note]) -> list[Point]:
+    shape, at = measured.shape, label(measured.shape)
+    raw = (*measured.kernels, measured.cublas)
+    doubts = reasons({it.label: it.spread for it in raw if it is not None}, measured.health)
+    notes += [Note(it.kind, f"At {at}: {it.text}", it.label, at) for it in doubts]
     timed = {it.label: it for it in measured.kernels}
     found = []
     for series in group:
         it = timed[series.name]
         if it.wrong or it.overran:
             what = "writes out of bounds" if it.overran else f"{it.wrong} elements are wrong"
-            notes.append(f"{series.name} is left out at {label(shape)}: {what}.")
+            notes.append(Note("wrong answer", f"{series.name} is left out at {at}: {what}.", series.name, at))
             continue
         found.append(_filled(_point(request, series, shape), it, measured))
     if measured.cublas is not None:
-        blank = replace(_point(request, group[0], shape), series=CUBLAS, kernel="", flop_per_byte=None, compiler="")
+        of = type_of(group[0].lesson.data)
+        blank = replace(_point(request, group[0], shape), series=CUBLAS, kernel=of, flop_per_byte=None, compiler="")
         found.append(_filled(blank, measured.cublas, measured))
     return found
 
@@ -393,77 +414,22 @@ def version(number: int) -> str:
     return f"{number // 10000}.{number // 100 % 100}.{number % 100}"
 
 
-def _latest(book: _Book, gpu: str, shape: Shape) -> Point | None:
-    found = [
+def _libraries(book: _Book, request: BenchRequest, kernels: Sequence[_Series], shape: Shape) -> list[Point]:
+    """Return the newest point of cuBLAS at this shape in each number type of the kernels."""
+    gpu, found = request.device.name, []
+    stored = [
         it for it in book.points.values() if (it.series, it.gpu, it.shape, it.kind) == (CUBLAS, gpu, shape, "measured")
     ]
-    return found[-1] if found else None
+    for of in dict.fromkeys(type_of(it.lesson.data) for it in kernels):
+        own = [book.points.get(_key(request, it, shape)) for it in kernels if type_of(it.lesson.data) == of]
+        known = [it for it in stored if it.kernel == of]
+        # Older files do not name cuBLAS's type; the speeds of kernels beside it tell.
+        known = known or [replace(it, kernel=of) for it in stored if not it.kernel and any(_beside(it, own))]
+        found += known[-1:]
+    return found
 
 
-# The CSV file.
-
-
-COLUMNS = tuple("size" if it.name == "shape" else it.name for it in fields(Point))
-
-
-def append(path: Path, points: Sequence[Point]) -> None:
-    """Add lines to the CSV file; a new file gets its header first. Raises ``WriteError``."""
-    rows = ([getattr(point, it.name) for it in fields(Point)] for point in points)
-    append_lines(path, COLUMNS, [dict(zip(COLUMNS, map(_cell, row), strict=True)) for row in rows])
-
-
-def _cell(value: object) -> object:
-    if isinstance(value, Shape):
-        return label(value)
-    return "" if value is None else f"{value:.6g}" if isinstance(value, float) else value
-
-
-def read(path: Path) -> list[Point]:
-    """Return the points of a CSV file; incomplete lines are omitted. Raise ``CommandError`` for another kind of
-    file."""
-    try:
-        with path.open(newline="", encoding="utf-8") as file:
-            rows = csv.reader(file)
-            header = next(rows, None)
-            if header is None:
-                return []
-            if tuple(header) != COLUMNS:
-                raise CommandError(f"{shown(path)} is no file of gemm-lessons bench; name another one with --csv")
-            return [point for row in rows if (point := _parse(row)) is not None]
-    except (UnicodeDecodeError, csv.Error):
-        raise CommandError(f"{shown(path)} is no CSV file; name another one with --csv") from None
-    except OSError as error:
-        raise ReadError(path, error) from None
-
-
-def _parse(row: Sequence[str]) -> Point | None:
-    if len(row) != len(COLUMNS):
-        return None
-    cells = dict(zip(COLUMNS, row, strict=True))
-
-    def number(name: str) -> float | None:
-        return float(cells[name]) if cells[name] else None
-
-    try:
-        return Point(
-            date=cells["date"],
-            kind="measured" if cells["kind"] == "measured" else "estimated",
-            gpu=cells["gpu"],
-            series=cells["series"],
-            kernel=cells["kernel"],
-            shape=shape_of(cells["size"]),
-            time_us=float(cells["time_us"]),
-            q1_us=number("q1_us"),
-            q3_us=number("q3_us"),
-            launches=int(cells["launches"]),
-            gflops=float(cells["gflops"]),
-            of_cublas=number("of_cublas"),
-            limiter=cells["limiter"],
-            flop_per_byte=number("flop_per_byte"),
-            clock_mhz=int(cells["clock_mhz"]) if cells["clock_mhz"] else None,
-            driver=cells["driver"],
-            cublas=cells["cublas"],
-            compiler=cells["compiler"],
-        )
-    except ValueError:
-        return None
+def _beside(library: Point, kernels: Sequence[Point | None]) -> Iterable[bool]:
+    for it in kernels:
+        if it is not None and it.of_cublas:
+            yield abs(it.gflops / it.of_cublas / library.gflops - 1) < SAME_RUN

@@ -56,7 +56,7 @@ def compare(request: RunRequest, other: Contender, mine: Contender, tell: Tell) 
     with bounds.within(request.bounds), told_to(tell):
         left, right = (row_of(plan, kernel, Jobs()) for kernel in kernels)
     sides = list(zip(kernels, (left, right), strict=True))
-    gates = {gate.name: gate for gate in (*other.lesson.gates, *mine.lesson.gates)}
+    gates = {gate.id: gate for gate in (*other.lesson.gates, *mine.lesson.gates)}
     ideas = tuple(Pair(gate.name, *(_value(*it, gate) for it in sides)) for gate in gates.values())
     counters = tuple(Pair(short, _count(left, short), _count(right, short)) for short in TABLED)
     shapes = kernels[0].counting_shape, kernels[1].counting_shape

@@ -19,6 +19,7 @@ from gemm_lessons.course.folder import CommandError, Course, find_course, packag
 from gemm_lessons.course.lesson import LessonError
 from gemm_lessons.course.lesson_toml import load_lesson
 from gemm_lessons.engine.records.errors import KitError
+from gemm_lessons.engine.records.extras import install_extra
 from gemm_lessons.engine.records.frozen import dataclass
 
 OLDEST_PYTHON = (3, 11)
@@ -155,7 +156,7 @@ def _cupy() -> Check:
             return Check("CuPy", "found", f"{name} {importlib.metadata.version(name)}")
         except importlib.metadata.PackageNotFoundError:
             continue
-    remedy = 'with a GPU: pip install "gemm-lessons[cuda13]" (driver 580 or newer) or "gemm-lessons[cuda12]"'
+    remedy = f"with a GPU and driver 580 or newer: {install_extra('cuda13')}; older: {install_extra('cuda12')}"
     return Check("CuPy", "optional", "not installed; only runs on a GPU need it", remedy)
 
 

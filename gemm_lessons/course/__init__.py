@@ -3,10 +3,13 @@
     lessons/NN_name/lesson.toml --load_lesson--> Lesson: tile, data, launches, shapes, gates, todos
     .gemm-lessons/progress.json --load_progress--> Progress: lesson name -> LessonProgress
 
-- ``folder``: the course folder; ``original``: the installed course; ``lesson_hash``: a lesson's version
-- ``lesson``: the records, read by ``lesson_toml`` with ``toml`` and ``search_space``
+- ``folder``: the course folder; ``course_toml``: its parts; ``carry_over``: a folder from before a move; ``original``:
+  the installed course; ``lesson_hash``: a lesson's version
+- ``lesson``: the records, read by ``lesson_toml`` with ``gates_toml``, ``toml`` and ``search_space``
 - ``tiles``: ``--tile``, ``--layout``
+- ``glossary``: the words of a run's screen
 - ``hidden``: shapes of a graded run
 - ``text``, ``questions``, ``pitfalls``, ``bugs``, ``todos``, ``measured``: other files of a lesson's folder
+- ``documents``: pages about the kit, and a course's other texts
 - ``progress``, ``position``: the learner's progress; ``csv_log``: CSV lines that a long command appends
 """

@@ -1,6 +1,6 @@
 """Read ``course.toml``: the facts that hold for every lesson, and the parts that divide the course.
 
-course.toml  --load_course_toml-->  CourseFacts(architecture, parts)
+course.toml  --load_course_toml-->  CourseFacts(parts, former);  --load_architecture-->  sm_90
 
 The file is optional, and so is everything in it but the architecture: a course without parts is one list.
 """
@@ -12,9 +12,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from gemm_lessons.course.toml import TomlReader, read_toml
+from gemm_lessons.course.toml import TomlReader, Where, read_toml
 from gemm_lessons.engine.records.frozen import dataclass
 
+KEYS = ("architecture", "former", "parts", "integrity")  # gates_toml reads [[integrity]]
 ARCHITECTURE = "sm_90"  # the architecture of a course that names none
 
 
@@ -30,14 +31,14 @@ class PartOfToml:
 
 @dataclass(frozen=True)
 class CourseFacts:
-    """The contents of course.toml."""
+    """The order of a course. ``former``: folder names that lessons had before they got other numbers."""
 
-    architecture: str = ARCHITECTURE
     parts: tuple[PartOfToml, ...] = ()
+    former: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
-class Part:
+class CoursePart:
     """A part of a course, with the folder names of its lessons. ``number`` is 0 for the lessons of no part."""
 
     number: int
@@ -47,7 +48,7 @@ class Part:
 
 
 def load_course_toml(lessons: Path) -> CourseFacts:
-    """Read ``course.toml`` in a course's folder of lessons; the defaults without it.
+    """Read parts and former names from ``course.toml`` in a course's folder of lessons; the defaults without it.
 
     Raise ``LessonError`` with file, line, key and remedy, like ``load_lesson``.
     """
@@ -58,22 +59,34 @@ def load_course_toml(lessons: Path) -> CourseFacts:
     return _Reader(path, text).facts(raw)
 
 
-def parts_of(facts: CourseFacts, names: Sequence[str]) -> tuple[Part, ...]:
+def load_architecture(lessons: Path) -> str:
+    """Return the architecture that a course counts on, from its ``course.toml``; ``sm_90`` without it.
+
+    Raise ``LessonError`` like ``load_course_toml``.
+    """
+    path = lessons / "course.toml"
+    if not path.exists():
+        return ARCHITECTURE
+    text, raw = read_toml(path, "restore it")
+    return _Reader(path, text).architecture(raw)
+
+
+def parts_of(facts: CourseFacts, names: Sequence[str]) -> tuple[CoursePart, ...]:
     """Return the parts that have lessons among these folder names; last, without a title, the lessons of no part."""
     found = []
     for number, part in enumerate(facts.parts, 1):
         inside = tuple(name for name in names if name[3:] in part.lessons)
         if inside:
-            found.append(Part(number, part.title, part.builds_on, inside))
+            found.append(CoursePart(number, part.title, part.builds_on, inside))
     taken = {name for part in found for name in part.names}
     if rest := tuple(name for name in names if name not in taken):
-        found.append(Part(0, "", "", rest))
+        found.append(CoursePart(0, "", "", rest))
     return tuple(found)
 
 
 class _Reader(TomlReader):
     def facts(self, raw: dict[str, Any]) -> CourseFacts:
-        self.known((), raw, ("architecture", "parts"))
+        self.known((), raw, KEYS)
         parts = tuple(self.part(("parts", i), table) for i, table in enumerate(self.tables(raw, "parts")))
         first: dict[str, int] = {}
         for i, part in enumerate(parts):
@@ -81,18 +94,23 @@ class _Reader(TomlReader):
                 if name in first:
                     raise self.wrong(("parts", i, "lessons"), f"{name} is in part {first[name]} already; name it once")
                 first[name] = i + 1
-        return CourseFacts(self.architecture(raw), parts)
+        former = self.names(("former",), raw.get("former", []), '["12_two_warps"]')
+        return CourseFacts(parts, former)
+
+    def names(self, where: Where, value: object, example: str) -> tuple[str, ...]:
+        if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
+            raise self.wrong(where, f"must be a list of names, like {example}")
+        return tuple(value)
 
     def part(self, where: tuple[str, int], raw: dict[str, Any]) -> PartOfToml:
         self.known(where, raw, ("title", "builds_on", "lessons"))
-        lessons = self.present(where, raw, "lessons")
-        if not isinstance(lessons, list) or not all(isinstance(name, str) for name in lessons):
-            raise self.wrong((*where, "lessons"), 'must be names without numbers, like ["naive", "coalesced"]')
-        return PartOfToml(self.string(where, raw, "title"), self.string(where, raw, "builds_on"), tuple(lessons))
+        lessons = self.names((*where, "lessons"), self.present(where, raw, "lessons"), '["naive", "coalesced"]')
+        return PartOfToml(self.string(where, raw, "title"), self.string(where, raw, "builds_on"), lessons)
 
     def architecture(self, raw: dict[str, Any]) -> str:
         from gemm_lessons.engine.hardware.sheets import OLDEST_ARCH  # imported late: only compiling needs it
 
+        self.known((), raw, KEYS)
         name = self.string((), raw, "architecture")
         number = re.fullmatch(r"sm_(\d{2,3})[af]?", name)
         if number is None or int(number[1]) < OLDEST_ARCH:

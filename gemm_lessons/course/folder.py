@@ -7,6 +7,7 @@ first kept under a new name.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
@@ -15,7 +16,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 
-from gemm_lessons.course.course_toml import CourseFacts, Part, load_course_toml, parts_of
+from gemm_lessons.course.course_toml import CourseFacts, CoursePart, load_architecture, load_course_toml, parts_of
 from gemm_lessons.course.lesson import Lesson, LessonError
 from gemm_lessons.course.lesson_toml import LESSON_NAME, load_lesson
 from gemm_lessons.course.todos import TodoMark, todo_marks
@@ -111,24 +112,33 @@ class Course:
             raise ReadError(self.lessons_dir, error) from None
         return tuple(sorted(entry.name for entry in entries if LESSON_NAME.fullmatch(entry.name) and entry.is_dir()))
 
+    def named(self, name: str) -> str | None:
+        """Return the folder of the lesson of this name, without its number; None where there is none."""
+        return next((it for it in self.names if it[3:] == name), None)
+
     @cached_property
     def facts(self) -> CourseFacts:
-        """Return the contents of course.toml. Raise ``LessonError``."""
+        """Return the parts and former names of course.toml. Raise ``LessonError``."""
         return load_course_toml(self.lessons_dir)
 
-    @property
+    @cached_property
     def architecture(self) -> str:
         """Return the architecture of counters and gates, such as ``sm_90``. Raise ``LessonError``."""
-        return self.facts.architecture
+        return load_architecture(self.lessons_dir)
 
     @property
-    def parts(self) -> tuple[Part, ...]:
+    def parts(self) -> tuple[CoursePart, ...]:
         """Return the parts of the course, each with its lessons, in order. Raise ``LessonError``."""
         return parts_of(self.facts, self.names)
 
-    def part_of(self, name: str) -> Part | None:
+    def part_of(self, name: str) -> CoursePart | None:
         """Return the part of a lesson; None for a lesson of no part. Raise ``LessonError``."""
         return next((part for part in self.parts if part.number and name in part.names), None)
+
+    def part_that_begins_with(self, name: str) -> CoursePart | None:
+        """Return the part whose first lesson this is, if any. Raise ``LessonError``."""
+        part = self.part_of(name)
+        return part if part and part.names[0] == name else None
 
     def resolve(self, query: str) -> str:
         """Return the lesson that ``03``, ``3``, ``block_tile``, ``03_block_tile`` or a path into its folder means.
@@ -162,9 +172,22 @@ class Course:
 
     def start_of(self, lesson: Lesson) -> str | None:
         """Return the name of the lesson whose solution this one improves: the previous one, unless the lesson names
-        another."""
-        named = (it for it in self.names if lesson.starts_from and it.partition("_")[2] == lesson.starts_from)
-        return next(named, self.neighbour(lesson, -1))
+        another. None where only one of the two multiplies matrices. Raise ``LessonError``."""
+        name = self.named(lesson.starts_from) or self.neighbour(lesson, -1)
+        if name is None or self.lesson(name).data.multiplies != lesson.data.multiplies:
+            return None
+        return name
+
+    def attacked_by(self, lesson: Lesson, limiter: str) -> Lesson | None:
+        """Return the first later lesson that attacks what limits a kernel of ``lesson``, for numbers of the same types.
+        A lesson whose folder is broken is passed over."""
+        types = [factor.element for factor in lesson.data.factors]
+        for name in self.names[self.names.index(lesson.name) + 1 :] if lesson.name in self.names else ():
+            with contextlib.suppress(LessonError):
+                other = load_lesson(self.lessons_dir / name)
+                if limiter in other.attacks and [factor.element for factor in other.data.factors] == types:
+                    return other
+        return None
 
     def solution(self, lesson: Lesson) -> Path | None:
         """Return the reference for a lesson, ``None`` where there is none."""
@@ -175,7 +198,10 @@ class Course:
         """Return a file that learners' folders lack: the lesson's own, else the installed package's. It may be missing
         in both places."""
         own = lesson.directory / name
-        return own if own.is_file() else packaged_course().lessons_dir / lesson.name / name
+        if own.is_file():  # where a submission is judged, the package's folder of lessons cannot be listed
+            return own
+        package = packaged_course()
+        return package.lessons_dir / (package.named(lesson.name[3:]) or lesson.name) / name
 
 
 def packaged_course() -> Course:
@@ -257,11 +283,7 @@ def init_course(directory: Path) -> Course:
         directory.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=directory, prefix=".lessons-") as scratch:
             copy = Path(scratch) / "lessons"
-            shutil.copytree(source.lessons_dir, copy, ignore=_not_for_learners)
-            for folder, _, files in os.walk(copy):  # a read-only package must not make a read-only course
-                Path(folder).chmod(0o755)
-                for name in files:
-                    (Path(folder) / name).chmod(0o644)
+            copy_for_learners(source, copy)
             copy.rename(directory / "lessons")
         ignore = directory / ".gitignore"
         if not ignore.exists():
@@ -269,6 +291,15 @@ def init_course(directory: Path) -> Course:
     except OSError as error:
         raise WriteError(Path(error.filename or directory), error) from None
     return Course(directory)
+
+
+def copy_for_learners(source: Course, lessons: Path) -> None:
+    """Copy a course's lessons without their solutions, writable. Raise ``OSError``."""
+    shutil.copytree(source.lessons_dir, lessons, ignore=_not_for_learners)
+    for folder, _, files in os.walk(lessons):  # a read-only package must not make a read-only course
+        Path(folder).chmod(0o755)
+        for name in files:
+            (Path(folder) / name).chmod(0o644)
 
 
 def read_source(path: Path) -> str:

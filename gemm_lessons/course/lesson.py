@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 # Names for gates besides the counters, the sizes and the tile: facts about the compiled kernel.
 RESOURCES = ("registers", "spill_bytes", "stack_bytes", "shared_bytes")
+# What can hold a kernel up, by the estimate; a lesson names those that it attacks.
+LIMITERS = ("issue", "fp32", "tensor", "fp64", "shared", "l1", "l2", "dram", "latency", "launch")
 
 
 class LessonError(KitError):
@@ -60,15 +62,18 @@ class LaunchSpec:
 class Gate:
     """A limit on a counter, which distinguishes this lesson's method from the last one's. Exactly one bound is set.
 
-    ``value`` may name the counters of ``launch.COUNTED``, ``RESOURCES``, ``M N K`` and the tile; a division by zero in
-    it gives infinity or NaN, and NaN meets no limit.
+    ``id`` is unique in a lesson and stays; ``name`` is for people. An ``integrity`` gate is the course's, the same for
+    many lessons, and is shown only when missed. ``value`` may name the counters of ``launch.COUNTED``, ``RESOURCES``,
+    ``M N K`` and the tile; a division by zero in it gives infinity or NaN, and NaN meets no limit.
     """
 
+    id: str
     name: str
     value: Expression
     why: str
     at_most: float | None = None
     at_least: float | None = None
+    integrity: bool = False
 
     def holds(self, value: float) -> bool:
         """Tell whether the value meets the bound; NaN never does."""
@@ -80,6 +85,16 @@ class Gate:
     def limit(self) -> str:
         """Return the bound as text, such as ``<= 5``."""
         return f"<= {self.at_most:g}" if self.at_most is not None else f">= {self.at_least:g}"
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A number of a run's table that tells the lesson's story. ``value`` is an expression like a gate's, and ``unit``
+    is printed after it. The first figure of a lesson is the one that its idea changes."""
+
+    label: str
+    value: Expression
+    unit: str = ""
 
 
 @dataclass(frozen=True)
@@ -109,6 +124,8 @@ class Lesson:
     type: str = ""  # the chosen one of them; empty: the lesson's own
     starts_from: str = ""  # the lesson whose kernel it improves, without digits; empty: the previous one
     ptxas: tuple[tuple[str, Expression], ...] = ()  # options of the assembler and their values
+    figures: tuple[Figure, ...] = ()  # empty: the run's own choice
+    attacks: tuple[str, ...] = ()  # of LIMITERS: what its idea relieves
 
     @property
     def name(self) -> str:

@@ -16,9 +16,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, get_args
 
-from gemm_lessons.course.lesson import RESOURCES, Gate, LaunchSpec, Lesson, LessonError, Todo
+from gemm_lessons.course.gates_toml import GateReader
+from gemm_lessons.course.lesson import LIMITERS, RESOURCES, Figure, LaunchSpec, Lesson, LessonError, Todo
 from gemm_lessons.course.search_space import MOST, Condition, SearchSpace
-from gemm_lessons.course.toml import TomlReader, Where, read_toml
+from gemm_lessons.course.toml import Where, read_toml
 from gemm_lessons.engine.arguments.expression import Expression, ExpressionError
 from gemm_lessons.engine.records.elements import ELEMENTS, Element
 from gemm_lessons.gemm.data import (
@@ -37,6 +38,7 @@ from gemm_lessons.gemm.data import (
 from gemm_lessons.gemm.shapes import Shape, Shapes, Tile
 
 LESSON_NAME = re.compile(r"(\d{2})_([a-z0-9][a-z0-9_]*)")
+LONGEST_LABEL = 29  # characters of a figure's label, so that the table of a run fits 80 columns
 MAX_THREADS = 1024  # per block, every compute capability so far (CUDA programming guide, "Compute Capabilities")
 
 SWIZZLES = (0, 32, 64, 128)  # bytes
@@ -60,7 +62,7 @@ def load_lesson(directory: Path, type_: str = "") -> Lesson:
     return reader.lesson(directory, reader.typed(raw, type_) if type_ else raw, type_)
 
 
-class _Reader(TomlReader):
+class _Reader(GateReader):
     """Turns the parsed TOML into records."""
 
     several = False  # whether launches are in [[launches]]
@@ -69,7 +71,7 @@ class _Reader(TomlReader):
         """Return the file for one of its ``[types]``: keys of tables are replaced one by one, lists as a whole."""
         types = self.table((), raw, "types")
         there = self.table(("types",), types, type_)
-        replaced = "tile ptxas choices launch launches kernel buffers tensor_maps shapes gates".split()
+        replaced = "tile ptxas choices launch launches kernel buffers tensor_maps shapes gates integrity show".split()
         self.known(("types", type_), there, replaced)
         merged = {key: value for key, value in raw.items() if key not in there}
         for key, value in there.items():
@@ -85,8 +87,8 @@ class _Reader(TomlReader):
     def lesson(self, directory: Path, raw: dict[str, Any], type_: str) -> Lesson:
         from gemm_lessons.engine.records.metrics import COUNTED  # imported late: --help reads no lesson
 
-        words = "tile ptxas launch launches kernel scalars choices buffers tensor_maps shapes gates todo tune types"
-        self.known((), raw, ("title", "idea", "starts_from", *words.split()))
+        words = "tile ptxas launch launches kernel scalars choices buffers tensor_maps shapes gates integrity show todo"
+        self.known((), raw, ("title", "idea", "starts_from", "attacks", *words.split(), "tune", "types"))
         tile = self.tile(self.table((), raw, "tile", required=False))
         choices = self.choices(self.table((), raw, "choices", required=False), tile)
         names = (*SIZES, *tile.defines, *dict(choices))
@@ -99,11 +101,7 @@ class _Reader(TomlReader):
             data=self.data(raw, launches, tile, names),
             launches=launches,
             shapes=self.shapes(self.table((), raw, "shapes")),
-            gates=tuple(
-                self.gate(("gates", i), table, (*names, *COUNTED, *RESOURCES))
-                for i, table in enumerate(self.tables(raw, "gates"))
-                if self.applies(("gates", i), table, tile)
-            ),
+            gates=self.gates(raw, names, tile),
             todos=tuple(self.todo(("todo", i), table) for i, table in enumerate(self.tables(raw, "todo"))),
             choices=choices,
             search=self.search(self.table((), raw, "tune", required=False), (*tile.defines, *dict(choices))),
@@ -111,6 +109,11 @@ class _Reader(TomlReader):
             type=type_,
             starts_from=self.string((), raw, "starts_from") if "starts_from" in raw else "",
             ptxas=self.ptxas(self.table((), raw, "ptxas", required=False), tile),
+            figures=tuple(
+                self.figure(("show", i), table, (*names, *COUNTED, *RESOURCES))
+                for i, table in enumerate(self.tables(raw, "show"))
+            ),
+            attacks=self.attacks(raw),
         )
         if lesson.shapes.layouts != LAYOUTS[:1] and not choices:
             raise self.wrong(("shapes", "layouts"), "needs [choices], or a kernel never hears how A and B lie")
@@ -418,25 +421,20 @@ class _Reader(TomlReader):
             raise self.wrong(where, f"{value!r} is no shape; write [M, N, K], three whole numbers above 0")
         return Shape(*sizes, layout=(*layout, LAYOUTS[0])[0])
 
-    def gate(self, where: Where, raw: dict[str, Any], names: Sequence[str]) -> Gate:
-        self.known(where, raw, ("name", "value", "at_most", "at_least", "why", "where"))
-        if ("at_most" in raw) == ("at_least" in raw):
-            raise self.wrong(where, "needs exactly one of at_most and at_least")
-        bound = "at_most" if "at_most" in raw else "at_least"
-        if type(raw[bound]) not in (int, float) or not math.isfinite(raw[bound]):
-            raise self.wrong((*where, bound), f"must be a number, not {raw[bound]!r}")
-        limits = {bound: float(raw[bound])}
+    def figure(self, where: Where, raw: dict[str, Any], names: Sequence[str]) -> Figure:
+        self.known(where, raw, ("label", "value", "unit"))
+        label = self.string(where, raw, "label")
+        if len(label) > LONGEST_LABEL:
+            raise self.wrong((*where, "label"), f"has {len(label)} characters; a row of the table has {LONGEST_LABEL}")
         value = self.expression((*where, "value"), self.present(where, raw, "value"), names)
-        return Gate(self.string(where, raw, "name"), value, self.string(where, raw, "why"), **limits)
+        return Figure(label, value, self.string(where, raw, "unit") if "unit" in raw else "")
 
-    def applies(self, where: Where, raw: dict[str, Any], tile: Tile) -> bool:
-        """Tell whether a gate applies to this tile, and so to this type: ``where = "COPY == 1"``."""
-        try:
-            return "where" not in raw or Condition.parse(self.string(where, raw, "where"), tuple(tile.defines)).holds(
-                tile.defines
-            )
-        except ExpressionError as error:
-            raise self.wrong((*where, "where"), str(error)) from None
+    def attacks(self, raw: dict[str, Any]) -> tuple[str, ...]:
+        """Read which limiters the lesson's idea relieves."""
+        named = raw.get("attacks", [])
+        if not isinstance(named, list) or not all(name in LIMITERS for name in named):
+            raise self.wrong(("attacks",), f"must be a list of some of {', '.join(LIMITERS)}")
+        return tuple(named)
 
     def todo(self, where: Where, raw: dict[str, Any]) -> Todo:
         self.known(where, raw, ("number", "hints"))

@@ -25,6 +25,10 @@ class Measured:
         """Return TFLOP/s, None where there is no measurement."""
         return self.tflops.get((kernel, size))
 
+    def knows(self, kernel: str) -> bool:
+        """Tell whether a kernel was measured at any size."""
+        return any(name == kernel for name, _ in self.tflops)
+
 
 def load_measured() -> Measured:
     """Return the package's measurements; empty where its file cannot be read or is malformed."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from gemm_lessons.course.folder import CommandError, Course, read_source
 from gemm_lessons.course.lesson import Lesson
 from gemm_lessons.course.progress import LessonProgress, Progress, load_progress
@@ -47,9 +49,31 @@ class Rung:
 
 
 def lesson_at(course: Course, name: str | None) -> Lesson:
-    """Return the lesson of that name; without a name, the learner's current lesson, or the last one if all are
-    passed."""
+    """Return the lesson of that name; without a name, that of the lesson's folder that the user is in, else the
+    learner's current lesson, or the last one if all are passed."""
+    if name is None:
+        name = _here(course)
     return course.lesson(name) if name is not None else standing(course).lesson or course.lesson(course.names[-1])
+
+
+def lesson_to_run(course: Course, name: str | None) -> Lesson:
+    """Return the lesson of ``lesson_at``; without a name, and as long as the current lesson has no kernel, the one that
+    was run last."""
+    lesson = lesson_at(course, name)
+    recent = load_progress(course).recent
+    if name is not None or lesson.kernel_path.exists() or recent not in course.names or _here(course):
+        return lesson
+    last = course.lesson(recent)
+    return last if last.kernel_path.exists() else lesson
+
+
+def _here(course: Course) -> str | None:
+    """Return the lesson whose folder is the current one or above it."""
+    try:
+        below = Path.cwd().relative_to(course.lessons_dir.resolve())
+    except (OSError, ValueError):
+        return None
+    return below.parts[0] if below.parts and below.parts[0] in course.names else None
 
 
 def standing(course: Course) -> Standing:
@@ -57,7 +81,7 @@ def standing(course: Course) -> Standing:
     progress = load_progress(course)
     name = progress.recent
     if name not in course.names or (progress.of(name).passed and not progress.of(name).broken_since):
-        name = progress.first_open(course.names) or ""
+        name = progress.next_open(course.names) or ""
     if not name:
         return Standing(course, progress, None)
     lesson = course.lesson(name)

@@ -76,9 +76,11 @@ class Progress:
         """Count how many of these lessons are passed."""
         return sum(self.of(name).passed for name in names)
 
-    def first_open(self, names: Sequence[str]) -> str | None:
-        """Return the first of these lessons that is not passed."""
-        return next((name for name in names if not self.of(name).passed), None)
+    def next_open(self, names: Sequence[str]) -> str | None:
+        """Return the next of these lessons that is not passed: the first one after the recent lesson, so that a
+        learner can enter the course anywhere, else the first of all."""
+        start = names.index(self.recent) if self.recent in names else 0
+        return next((name for name in (*names[start:], *names[:start]) if not self.of(name).passed), None)
 
     def after_run(self, name: str, verdict: str) -> Progress:
         """Return the progress after a run of the learner's kernel."""

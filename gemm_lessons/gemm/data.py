@@ -221,6 +221,11 @@ class DataSpec:
         return self.by_name[self.formula.target]
 
     @property
+    def multiplies(self) -> bool:
+        """Tell whether the answer has matrix products. Speeds of other answers are not compared with theirs."""
+        return self.formula.has_products
+
+    @property
     def factors(self) -> tuple[BufferSpec, ...]:
         """Return the two factors of the formula's product; all inputs if there is no product, or more than one."""
         product = self.formula.product

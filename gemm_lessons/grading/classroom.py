@@ -294,6 +294,7 @@ class Classroom:
             parts=scored.parts if scored else (),
             message=scored.message if scored else grade.message,
             verdict=str(grade.outcome["verdict"]) if grade.outcome else None,
+            look_at=scored.look_at if scored else (),
         )
 
 

@@ -19,6 +19,7 @@ from typing import Any, Protocol
 
 from gemm_lessons.course.folder import CommandError
 from gemm_lessons.engine.records.errors import KitError
+from gemm_lessons.engine.records.extras import install_extra
 from gemm_lessons.grading.judging import Job, Judged, judge
 
 WORKER_BYTES = 700 << 20  # memory of one judging process
@@ -151,7 +152,7 @@ class RayExecutor:
         try:
             import ray
         except ImportError:
-            raise KitError("Ray is not installed: pip install 'gemm-lessons[ray]'") from None
+            raise KitError(f"Ray is not installed: {install_extra('ray')}") from None
         self._ray = ray
         self._ours = not ray.is_initialized()
         if self._ours:

@@ -69,6 +69,7 @@ class Grade:
     lesson_hash: str = ""
     seconds: float = 0.0
     key: str = ""  # hash of everything that decides the outcome; the same key needs no new judging
+    look_at: tuple[str, ...] = ()  # for the teacher: gates that could not be judged
 
     @property
     def judged(self) -> bool:
@@ -103,6 +104,7 @@ class Grade:
             "lesson_hash": self.lesson_hash,
             "seconds": self.seconds,
             "key": self.key,
+            "look_at": list(self.look_at),
         }
 
     @classmethod
@@ -138,6 +140,7 @@ class Grade:
                 lesson_hash=raw["lesson_hash"],
                 seconds=float(raw["seconds"]),
                 key=raw.get("key", ""),
+                look_at=tuple(raw.get("look_at", ())),
             )
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"{error} is not as it should be") from None

@@ -12,7 +12,7 @@
 
     [lesson.block_tile]             # exceptions for this lesson
     points = { gates = 6 }
-    gates = { "barriers per K tile" = 1 }         # this gate's points; the other gates share the rest
+    gates = { barriers_per_k_tile = 1 }           # this gate's points, by id; the other gates share the rest
     shapes = [[65, 33, 40]]         # additional hidden check shapes
 
     [limits]
@@ -63,11 +63,11 @@ class Points:
         return self.compiles + self.runs + self.right_values + self.gates
 
     def of_gates(self, lesson: Lesson) -> dict[str, float]:
-        """Return the points of each gate. A lesson without gates adds the points of the gates to right values."""
+        """Return the points of each gate, by id. A lesson without gates adds these points to right values."""
         own = dict(self.own)
-        others = [gate.name for gate in lesson.gates if gate.name not in own]
+        others = [gate.id for gate in lesson.gates if gate.id not in own]
         left = self.gates - sum(own.values())
-        return {gate.name: own.get(gate.name, left / max(1, len(others))) for gate in lesson.gates}
+        return {gate.id: own.get(gate.id, left / max(1, len(others))) for gate in lesson.gates}
 
 
 @dataclass(frozen=True)
@@ -203,8 +203,11 @@ class _Reader(TomlReader):
         table = self.inner(where, key, raw, "points")
         mine = self.points((*where, "points"), table, points)
         gates = self.inner(where, key, raw, "gates")
-        self.known((*where, "gates"), gates, [gate.name for gate in lesson.gates])
-        own = tuple((name, self.number((*where, "gates"), gates, name, 0, (0, MOST_POINTS))) for name in gates)
+        ids = {**{gate.name: gate.id for gate in lesson.gates}, **{gate.id: gate.id for gate in lesson.gates}}
+        if not set(gates) <= set(ids):  # names are taken, too: older rubrics have them
+            self.known((*where, "gates"), gates, [gate.id for gate in lesson.gates])
+        given = {ids[key]: self.number((*where, "gates"), gates, key, 0, (0, MOST_POINTS)) for key in gates}
+        own = tuple(given.items())
         if (total := sum(value for _, value in own)) > mine.gates + 1e-9:
             raise self.wrong(
                 (*where, "gates"), f"these are {total:g} points, and all gates together have {mine.gates:g}"

@@ -7,10 +7,11 @@ shape or its values, or anything of the solution.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate, pairwise
 from typing import Any
 
+from gemm_lessons.course.gates_toml import id_of
 from gemm_lessons.course.lesson import Gate, Lesson
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.gemm.shapes import Shape
@@ -25,11 +26,12 @@ LONGEST = 300  # maximum characters of a message
 
 @dataclass(frozen=True)
 class Scored:
-    """The points of an outcome, with their parts and a message."""
+    """The points of an outcome, with their parts and a message. ``look_at``: what the teacher should judge."""
 
     points: float
     parts: tuple[GradePart, ...]
     message: str
+    look_at: tuple[str, ...] = ()
 
 
 def score(outcome: Mapping[str, Any], lesson: Lesson, rubric: LessonRubric, near_miss: NearMiss) -> Scored:
@@ -42,20 +44,20 @@ def score(outcome: Mapping[str, Any], lesson: Lesson, rubric: LessonRubric, near
     values = points.right_values + (0 if lesson.gates else points.gates)
     worth = points.of_gates(lesson)
     compiles, runs, values, *of_gates = _rounded(
-        [points.compiles, points.runs, values, *(worth[gate.name] for gate in lesson.gates)]
+        [points.compiles, points.runs, values, *(worth[gate.id] for gate in lesson.gates)]
     )
     parts = [
         _part("compiles", compiles, compiled, "it compiles" if compiled else why),
         _part("runs", runs, ran, "it runs to its end, without a fault" if ran else _after(compiled, why)),
         _part("right values", values, right, "right on every shape" if right else _after(ran, why)),
     ]
-    judged = {gate["name"]: gate for gate in outcome["gates"]} if right else {}
+    judged = {gate.get("id") or id_of(gate["name"]): gate for gate in outcome["gates"]} if right else {}
     parts += [
-        _gate(gate, most, judged.get(gate.name), near_miss, right)
+        _gate(gate, most, judged.get(gate.id), near_miss, right)
         for gate, most in zip(lesson.gates, of_gates, strict=True)
     ]
     total = round(sum(part.points for part in parts), DIGITS)
-    return Scored(total, tuple(parts), one_line(why)[:LONGEST])
+    return Scored(total, tuple(parts), one_line(why)[:LONGEST], tuple(_unjudged(outcome["gates"])))
 
 
 def out_of(lesson: Lesson, rubric: LessonRubric) -> float:
@@ -82,6 +84,9 @@ def _gate(gate: Gate, most: float, judged: Mapping[str, Any] | None, near_miss: 
         why = "it was not judged" if right else "counted for right values only"
         return GradePart(gate.name, 0.0, most, False, why)
     value = judged["value"]
+    if judged["passed"] is None:
+        why = f"not judged: {judged.get('note') or 'it has no value'}. Your teacher sees this."
+        return GradePart(gate.name, 0.0, most, False, one_line(why)[:LONGEST])
     if judged["passed"]:
         return GradePart(gate.name, most, most, True, f"{_number(value)}; asked for is {gate.limit}")
     where = f"on {ELSEWHERE} it is" if judged.get("hidden") else "it is"
@@ -89,6 +94,14 @@ def _gate(gate: Gate, most: float, judged: Mapping[str, Any] | None, near_miss: 
     if near_miss.worth and value is not None and _near(float(value), gate, near_miss.within):
         return GradePart(gate.name, round(most * near_miss.worth, DIGITS), most, False, f"nearly: {said}")
     return GradePart(gate.name, 0.0, most, False, said)
+
+
+def _unjudged(gates: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield a line about each gate that could not be judged: it gives no points, because any kernel can prevent its
+    counters from being counted, and an honest kernel may deserve them."""
+    for gate in gates:
+        if gate["passed"] is None:
+            yield one_line(f"gate not judged, look at it: {gate['name']}: {gate.get('note') or 'no reason'}")[:LONGEST]
 
 
 def _near(value: float, gate: Gate, within: float) -> bool:
@@ -107,7 +120,9 @@ def _why(outcome: Mapping[str, Any], lesson: Lesson) -> str:
     if verdict == "passed":
         return "right on every shape" + (", and every gate is met" if lesson.gates else "")
     if verdict == "gate_missed":
-        names = [gate["name"] for gate in outcome["gates"] if not gate["passed"]]
+        names = [gate["name"] for gate in outcome["gates"] if gate["passed"] is False]
+        if not names:
+            return "right on every shape, but not every gate could be judged"
         return f"right on every shape, but not by the lesson's method: {', '.join(names)}"
     if verdict == "compile_failed":
         found = next(iter(outcome["compile"]["diagnostics"]), None)

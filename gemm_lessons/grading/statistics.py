@@ -75,8 +75,10 @@ def _mistakes(grade: Grade) -> Iterator[str]:
         yield f"{grade.status}: {one_line(grade.message)}"
     if grade.verdict in WORDS:
         yield WORDS[grade.verdict]
-    missed = [str(it.get("name")) for it in _records(outcome.get("gates")) if not it.get("passed")]
+    gates = _records(outcome.get("gates"))
+    missed = [str(it.get("name")) for it in gates if it.get("passed") is False]
     yield from (f"gate missed: {name}" for name in missed)
+    yield from (f"gate not judged: {it.get('name')}" for it in gates if it.get("passed") is None)
     for it in _records(outcome.get("findings")):
         if it.get("severity") == "error":
             yield f"fault: {str(it.get('kind')).replace('_', ' ')}"

@@ -93,6 +93,11 @@ class Checked:
     contents: tuple[Told, ...] = ()  # what memory holds after one K tile, for an answer that nothing else explains
 
     @property
+    def shown_gates(self) -> tuple[GateResult, ...]:
+        """Return the gates to show: the lesson's own, and integrity gates that are missed."""
+        return tuple(gate for gate in self.gates if not gate.integrity or gate.missed)
+
+    @property
     def right(self) -> bool:
         """Tell whether the answer is right, by any method: only then does its speed matter."""
         return self.verdict.kind in ("passed", "gate_missed")
@@ -107,6 +112,16 @@ class Checked:
         fused = counted["ffma"] + counted["dfma"] + 32 * counted["dot_products"]
         per_fma = 32 * counted["warp_instructions"] / fused if fused else math.nan
         return per_fma if math.isfinite(per_fma) else None
+
+    @property
+    def instructions_per_mma(self) -> float | None:
+        """Return machine instructions per instruction of the tensor cores, both per warp; None like the one above."""
+        if self.counters is None:
+            return None
+        counted = self.counters.numbers()
+        products = counted["hmma"] + counted["imma"] + counted["dmma"] if counted["tensor_products"] else 0
+        per_mma = counted["warp_instructions"] / products if products else math.nan
+        return per_mma if math.isfinite(per_mma) else None
 
 
 @dataclass(frozen=True)
@@ -140,7 +155,7 @@ class Evidence:
     sms: int = 0
     gpu: str = ""
     reference: Checked | None = None  # results of the lesson's own solution, where it ran beside the kernel
-    following: str = ""  # the next lesson, as a learner names it
+    attacker: str = ""  # the later lesson that attacks what limits the kernel, as a learner names it
 
     def quote(self, line: int) -> str:
         """Return a source line without its indent."""

@@ -1,4 +1,9 @@
-"""Gates over the counters of a right kernel's launches: does it use the lesson's method?"""
+"""Gates over the counters of a right kernel's launches: does it use the lesson's method?
+
+A gate on a counter that could not be counted is not judged: that is no mistake of the kernel. In a graded run such a
+gate is missed nevertheless (``verdict_of``), because any kernel can make its counters uncountable: a load through an
+address that is read from memory does.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +17,7 @@ from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.engine.records.metrics import COUNTED, ON_PTX
 from gemm_lessons.engine.records.results import Counters
 from gemm_lessons.judging.evidence import Built
-from gemm_lessons.judging.verdict import GateResult
+from gemm_lessons.judging.verdict import GateMissed, GateResult
 
 
 @dataclass(frozen=True)
@@ -28,6 +33,7 @@ def judge_launches(gates: Sequence[Gate], launches: Sequence[CountedLaunch]) -> 
     """Return the worst result of each gate over these launches.
 
     The first launch has a known shape. A gate that only another launch misses is marked as missed on a hidden shape.
+    Missed is worse than not judged, and that is worse than met.
     """
     known, *hidden = (
         judge_gates(gates, {**counted_names(it.built, it.counters), **it.sizes}, uncounted(it.counters))
@@ -38,21 +44,28 @@ def judge_launches(gates: Sequence[Gate], launches: Sequence[CountedLaunch]) -> 
 
 def _worst(results: Sequence[GateResult]) -> GateResult:
     """Return the worst result of one gate on several shapes; the known shape has precedence."""
-    first = next((number for number, result in enumerate(results) if not result.passed), 0)
-    return replace(results[first], hidden=True) if first else results[0]
+    worst = min(results, key=lambda it: (it.passed is not False, it.passed is not None))  # the first of equals
+    return worst if worst is results[0] else replace(worst, hidden=True)
+
+
+def verdict_of(gates: Sequence[GateResult], graded: bool) -> GateMissed | None:
+    """Return the verdict when gates are missed. In a graded run, those not judged are missed."""
+    missed = tuple(gate for gate in gates if (not gate.passed if graded else gate.missed))
+    return GateMissed(missed) if missed else None
 
 
 def judge_gates(
     gates: Sequence[Gate], names: Mapping[str, Number], uncounted: Mapping[str, str] | None = None
 ) -> tuple[GateResult, ...]:
     """Evaluate the lesson's gates over counters, resources, sizes and tile names. A value that is not a number misses
-    its gate, and so does a gate on a counter that could not be counted: ``uncounted`` says why."""
+    its gate. A gate on a counter that could not be counted is not judged: ``uncounted`` says why."""
     results = []
     for gate in gates:
         value = float(gate.value.value(names))
         note = ""
+        passed: bool | None = math.isfinite(value) and gate.holds(value)
         if why := next((why for name, why in (uncounted or {}).items() if name in gate.value.names), ""):
-            note = f"cannot be counted: {why}"
+            note, passed = f"cannot be counted: {why}", None
         elif not math.isfinite(value):
             note = f"{gate.value.text} divides by zero: the kernel never does what this gate counts"
         at_most = gate.at_most is not None
@@ -60,14 +73,16 @@ def judge_gates(
         assert limit is not None
         results.append(
             GateResult(
+                gate.id,
                 gate.name,
                 None if note else value,
                 limit,
                 at_most,
-                not note and gate.holds(value),
+                passed,
                 gate.why,
                 gate.value.text,
                 note,
+                integrity=gate.integrity,
             )
         )
     return tuple(results)

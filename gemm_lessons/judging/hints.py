@@ -204,6 +204,10 @@ def _wrong_tile(facts: Evidence) -> Iterator[Hint]:
         return
     if verdict.judgement.pattern or suspects:
         return
+    if not facts.lesson.data.multiplies:
+        wrong = "no mistake that is known gives exactly this C."
+        yield Hint(7, f"{wrong} Follow one wrong element: which thread computes it, and from which inputs?")
+        return
     follow = (
         "Follow one product from the copy through shared memory to C: do row, col and k stay the same at each step?"
     )
@@ -229,6 +233,9 @@ def _gates(facts: Evidence) -> Iterator[Hint]:
     if not isinstance(facts.checked.verdict, GateMissed):
         return
     for number, gate in enumerate(facts.checked.verdict.missed):
+        if gate.passed is None:  # of a graded run
+            yield Hint(3 + number / 100, f"{gate.name} was not judged: it {gate.note}")
+            continue
         value = gate.note or gate.shown
         limit = f"at most {gate.limit:g}" if gate.at_most else f"at least {gate.limit:g}"
         where = " on a shape that is not the lesson's own" if gate.hidden else ""
@@ -333,7 +340,7 @@ def _limiter(facts: Evidence) -> Iterator[Hint]:
         return
     if facts.speed.estimate.limiter in LIMITS:
         what, advice = LIMITS[facts.speed.estimate.limiter]
-        more = f"Lesson {facts.following} goes on from here" if facts.following else f"Next: {advice}"
+        more = f"Lesson {facts.attacker} attacks it" if facts.attacker else f"Next: {advice}"
         yield Hint(10, f"by the estimate for {facts.gpu}, what limits this kernel at {facts.shape} is {what}. {more}.")
 
 

@@ -376,6 +376,8 @@ def _outside(facts: Evidence, finding: Finding) -> str | None:
         )
     if finding.array and finding.array not in facts.lesson.data.by_name:
         return _shared_index(facts, finding.array)
+    if not facts.lesson.data.multiplies:
+        return _without_element(facts, finding)
     promised = facts.lesson.shapes.multiple_of
     for size, promise in zip(("BM", "BN", "BK"), (promised.m, promised.n, promised.k), strict=True):
         tile = facts.lesson.tile.defines.get(size, 1)
@@ -389,6 +391,22 @@ def _outside(facts: Evidence, finding: Finding) -> str | None:
     if min(promised.m, promised.n, promised.k) > 1:
         return "Every tile is whole in this lesson, so no guard is missing: the index itself is too large."
     return None
+
+
+def _without_element(facts: Evidence, finding: Finding) -> str | None:
+    """Of an answer without products: threads of the launch / elements of the array."""
+    verdict, layout = facts.checked.verdict, facts.lesson.data.by_name[finding.array] if finding.array else None
+    if not isinstance(verdict, Faulted) or layout is None or len(facts.lesson.launches) > 1:
+        return None
+    grid = facts.lesson.at(verdict.shape).grids(verdict.shape)[0]
+    there = facts.lesson.data.lay_out(verdict.shape.names, gap=0)[finding.array]
+    threads, elements = grid.blocks * grid.threads, there.batch * there.rows * there.cols
+    if threads <= elements:
+        return f"The launch has {threads:,} threads and {finding.array} {elements:,} elements: the index is too large."
+    return (
+        f"The launch has {threads:,} threads, {finding.array} {elements:,} elements, numbered from 0. A thread whose "
+        "element does not exist must neither read nor write: guard the access, with < and the number of elements."
+    )
 
 
 def _shared_index(facts: Evidence, name: str) -> str:

@@ -67,18 +67,26 @@ class Judgement:
 
 @dataclass(frozen=True)
 class GateResult:
-    """A gate with its measured value. ``value`` is None when it could not be computed (``note`` says why). ``hidden``:
-    the gate was missed on a shape that is not shown, and met on the shown one."""
+    """A gate with its measured value. ``value`` is None when it could not be computed (``note`` says why). ``passed``
+    is None when the gate was not judged, because a counter could not be counted. ``hidden``: the gate was missed on a
+    shape that is not shown, and met on the shown one."""
 
+    id: str
     name: str
     value: float | None
     limit: float
     at_most: bool
-    passed: bool
+    passed: bool | None
     why: str
     expression: str
     note: str = ""
     hidden: bool = False
+    integrity: bool = False
+
+    @property
+    def missed(self) -> bool:
+        """Tell whether the gate was judged, and missed."""
+        return self.passed is False
 
     @property
     def shown(self) -> str:
@@ -90,7 +98,7 @@ class GateResult:
 
 @dataclass(frozen=True)
 class Passed:
-    """Right answers on every shape, no fault, every gate met."""
+    """Right answers on every shape, no fault, every gate met or not judged."""
 
     kind: ClassVar[Kind] = "passed"
 
@@ -139,7 +147,8 @@ class WrongAnswer:
 
 @dataclass(frozen=True)
 class GateMissed:
-    """The answer is right, but not by this lesson's idea. ``missed`` holds only the gates that failed."""
+    """The answer is right, but not by this lesson's idea. ``missed`` holds only the gates that failed; in a graded run
+    also those that could not be judged."""
 
     kind: ClassVar[Kind] = "gate_missed"
     missed: tuple[GateResult, ...] = ()

@@ -1,7 +1,8 @@
 """Print records for the user. Only this package imports rich; it makes no decisions.
 
 - ``console``: colours, widths, the pager, progress; ``links``: places in files; ``html``: reports as HTML
-- ``run``: the outcome of a run, with its ``table``; for editors, ``problems``
+- ``screen``: a run on one screen: ``figures``, a table, or ``trouble``, with ``elements`` for bytes, in ``blocks``
+- ``run``: everything about a run, with its ``table``; for editors, ``problems``
 - ``course``, ``home``, ``practice``, ``diff``: lessons, the next step, questions and bugs, the reference
 - ``bench``, ``compare``, ``inspect``, ``profile``, ``proofs``, ``tune``, ``tile_model``, ``watch``: those commands
 - ``accesses``, ``page``: pictures of one run; ``plot``, ``tune_plot``: pictures of many runs

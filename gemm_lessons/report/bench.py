@@ -1,19 +1,31 @@
-"""Show a benchmark: a progress bar, then two tables with one line per shape and one column per lesson."""
+"""Show a benchmark: a progress bar, then speeds and shares of cuBLAS, one line per kernel and one column per shape.
+
+Tables are as wide as their cells. Where the terminal is narrower, columns continue in another block below: no cell is
+cut and no kernel is dropped.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from types import TracebackType
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
 from rich.text import Text
 
-from gemm_lessons.commands.bench import CUBLAS, BenchRequest, Point, Result, is_square, label
+from gemm_lessons.commands.bench import BenchRequest, Note, Result
+from gemm_lessons.commands.points import Group, Point, is_square, label
 from gemm_lessons.course.folder import shown
+from gemm_lessons.engine.records.frozen import dataclass
+from gemm_lessons.gemm.shapes import Shape
 from gemm_lessons.report.table import tera
+
+GAP = 2  # spaces between columns
+FEW = 2  # notes that are printed in full
+NAMED = 6  # kernels that a line names
+
+Cell = Callable[[Point], str]
 
 
 class Bar:
@@ -40,38 +52,109 @@ class Bar:
         self._progress.stop()
 
 
-def show_bench(console: Console, request: BenchRequest, result: Result) -> None:
-    """Print speed by size and lesson, then the fraction of cuBLAS, then notes."""
+def show_bench(console: Console, request: BenchRequest, result: Result, verbose: bool = False) -> None:
+    """Print speed by kernel and size, then the fraction of cuBLAS, then notes: summed up, or all with ``verbose``."""
     points = result.points
     if points:
         measured = points[0].kind == "measured"
         what = "measured: medians, L2 cold" if measured else "ESTIMATES: nothing was timed, L2 warm"
-        lessons = sorted({point.series for point in points} - {CUBLAS})
-        console.print(Text(", ".join(name.replace("_", " ") for name in lessons), style="quiet"))
-        console.print()
-        sizes = "M = N = K" if all(is_square(point.shape) for point in points) else "M x N x K"
-        console.print(Text(f"TFLOP/s (10^12 per second) on {points[0].gpu}, {sizes}; {what}", style="bold"))
-        console.print(_table(points, lambda point: tera(point.gflops)))
+        square = all(is_square(shape) for shape in request.shapes)
+        sizes = "M = N = K" if square else "M x N x K"
+        _print(console, f"TFLOP/s on {points[0].gpu}, {sizes}; {what}", "bold")
+        shapes = list(dict.fromkeys(request.shapes))
+        named = label if square else str
+        _print_table(console, _rows(result.groups, shapes, lambda point: tera(point.gflops)), list(map(named, shapes)))
         if measured:
             console.print()
-            console.print(Text("Share of cuBLAS, same precision, same run", style="bold"))
-            shares = [point for point in points if point.series != CUBLAS]
-            console.print(_table(shares, lambda point: "-" if point.of_cublas is None else f"{point.of_cublas:.1%}"))
-    for note in result.notes:
-        console.print(Text(note, style="doubt"))
+            _print(console, "Share of cuBLAS, same number type, same run", "bold")
+            kernels = [Group(it.types, tuple(line for line in it.lines if not line.is_cublas)) for it in result.groups]
+            _print_table(console, _rows([it for it in kernels if it.lines], shapes, share), list(map(named, shapes)))
+        console.print()
+    for line in [it.text for it in result.remarks] if verbose or not points else summed_up(result):
+        console.print(Text(line, style="doubt"))
     if request.csv is not None:
         again = f"; {result.reused} of them were there already" if result.reused else ""
         console.print(Text(f"{len(points)} points in {shown(request.csv)}{again}.", style="quiet"))
 
 
-def _table(points: Sequence[Point], cell: Callable[[Point], str]) -> Table:
-    series = sorted({point.series for point in points}, key=lambda name: (name == CUBLAS, name))
-    table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
-    table.add_column("size", justify="right")
-    for name in series:
-        table.add_column(name if name == CUBLAS else name[:2], justify="right", min_width=5)
-    named = label if all(is_square(point.shape) for point in points) else str
-    for shape in dict.fromkeys(point.shape for point in points):
-        cells = {point.series: cell(point) for point in points if point.shape == shape}
-        table.add_row(named(shape), *(cells.get(name, "-") for name in series))
-    return table
+def share(point: Point) -> str:
+    """Return the fraction of cuBLAS's speed as ``98.1%``, ``102%`` or a dash."""
+    if point.of_cublas is None:
+        return "-"
+    percent = 100 * point.of_cublas
+    return f"{percent:.1f}%" if percent < 99.95 else f"{percent:.0f}%"
+
+
+def summed_up(result: Result) -> list[str]:
+    """Return the notes in at most two lines: what has no number, and what to doubt. A few are returned in full."""
+    if len(result.remarks) <= FEW:
+        return list(result.notes)
+    missing = [note for note in result.remarks if not note.is_doubt]
+    doubts = [note for note in result.remarks if note.is_doubt]
+    lines = []
+    if missing:
+        kernels = list(dict.fromkeys(note.series for note in missing))
+        names = ", ".join(name[:2] for name in kernels) if len(kernels) <= NAMED else f"{len(kernels)} kernels"
+        lines.append(f"Numbers are missing for {names}: {_counted(missing)}.")
+    if doubts:
+        sizes = {note.size for note in doubts}
+        at = "1 size" if len(sizes) == 1 else f"{len(sizes)} sizes"
+        lines.append(f"Times to doubt at {at}: {_counted(doubts)}.")
+    lines[-1] += " --verbose lists all."
+    return lines
+
+
+def _counted(notes: Sequence[Note]) -> str:
+    """Return ``shape refused (5), scatter (2)``, the most frequent kind first."""
+    return ", ".join(f"{kind} ({count})" for kind, count in Counter(note.kind for note in notes).most_common())
+
+
+@dataclass(frozen=True)
+class _Row:
+    """A kernel with its cells, or the heading of a group: no cells."""
+
+    name: str
+    cells: tuple[str, ...] = ()
+    style: str = ""
+
+
+def _rows(groups: Sequence[Group], shapes: Sequence[Shape], cell: Cell) -> list[_Row]:
+    rows = []
+    for group in groups:
+        whole = all(of.startswith("int") for of in group.types)
+        rows.append(_Row(f"{group.title}, TOP/s" if whole and cell is not share else group.title, style="bold"))
+        for line in group.lines:
+            cells = (cell(line.points[it]) if it in line.points else "-" for it in shapes)
+            rows.append(_Row(kernel_name(line.name), tuple(cells), "good" if line.is_cublas else ""))
+    return rows
+
+
+def kernel_name(name: str) -> str:
+    """Return a lesson's name as tables and plots write it: ``03 block tile``."""
+    return name.replace("_", " ")
+
+
+def _print_table(console: Console, rows: Sequence[_Row], headers: Sequence[str]) -> None:
+    """Print the rows in as many blocks of columns as the width of the console needs."""
+    name = max(len(row.name) for row in rows)
+    widths = [
+        max(len(header), *(len(row.cells[i]) for row in rows if row.cells)) + GAP for i, header in enumerate(headers)
+    ]
+    start = 0
+    while start < len(headers):
+        end = start + 1
+        while end < len(headers) and name + sum(widths[start : end + 1]) <= console.width:
+            end += 1
+        if start:
+            console.print()
+        columns = range(start, end)
+        _print(console, " " * name + "".join(headers[i].rjust(widths[i]) for i in columns), "quiet")
+        for row in rows:
+            cells = "".join(row.cells[i].rjust(widths[i]) for i in columns) if row.cells else ""
+            _print(console, row.name.ljust(name) + cells if cells else row.name, row.style)
+        start = end
+
+
+def _print(console: Console, line: str, style: str) -> None:
+    """Print a line as it is: neither wrapped nor cut."""
+    console.print(Text(line, style=style), soft_wrap=True)

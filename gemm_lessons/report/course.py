@@ -9,7 +9,6 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.padding import Padding
 from rich.panel import Panel
@@ -24,7 +23,11 @@ from gemm_lessons.report.console import page
 from gemm_lessons.report.links import link
 
 if TYPE_CHECKING:
+    from rich.markdown import Markdown
+
     from gemm_lessons.commands.doctor import Check
+    from gemm_lessons.course.carry_over import CarriedOver
+    from gemm_lessons.course.course_toml import CoursePart
     from gemm_lessons.course.position import Rung
     from gemm_lessons.course.todos import TodoMark
     from gemm_lessons.export.folder import Exported
@@ -50,30 +53,24 @@ def show_list(
 ) -> None:
     """Print the lessons with idea and state (passed, started, next), the runs so far, and the next command."""
     where = "the installed package (read only)" if course.packaged else str(course.root)
-    table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column("", no_wrap=True, min_width=7)
-    table.add_column("lesson", no_wrap=True)
-    table.add_column("the one idea")
-    following = progress.first_open([name for name, _ in lessons])
+    following = progress.next_open(course.names)
+    tables: list[tuple[CoursePart | None, Table]] = []
+    width = max((len(name) for name, _ in lessons), default=0)
     for name, lesson in lessons:
-        so_far = progress.of(name)
-        state = "next" if name == following else ""
-        if isinstance(lesson, LessonError):
-            state, idea = "damaged", Text(f"see the message below: {name}/lesson.toml")
-        else:
-            idea = Text(lesson.idea)
-            if so_far.passed:
-                state = "broken" if so_far.broken_since else "passed"
-            elif not course.packaged and lesson.kernel_path.exists():
-                state = "started"
-        if done := tried(so_far):
-            idea.append(f"\n{done}", style="quiet")
-        table.add_row(Text(state, style=STATE_STYLE[state]), Text(name, style="lesson"), idea)
+        part = course.part_of(name)
+        if not tables or tables[-1][0] != part:
+            tables.append((part, _lessons_table(width)))
+        state, idea = _state_and_idea(course, name, lesson, progress, following)
+        tables[-1][1].add_row(Text(state, style=STATE_STYLE[state]), Text(name, style="lesson"), idea)
     passed = progress.passed([name for name, _ in lessons])
     console.print(Text.assemble(("gemm-lessons", "bold"), f"  {passed} of {len(lessons)} passed"))
     console.print(Text(where, style="quiet"), soft_wrap=True)
-    console.print()
-    console.print(table)
+    for part, table in tables:
+        console.print()
+        if part:
+            console.print(Text(f"Part {part.number}  {part.title}", style="bold"))
+            console.print(Text(part.builds_on, style="quiet"))
+        console.print(table)
     console.print()
     if course.packaged:
         step(console, "To work on them", "gemm-lessons init my-course && cd my-course")
@@ -82,6 +79,34 @@ def show_list(
     else:
         started = (course.lessons_dir / following / "kernel.cu").exists()
         step(console, "Next", f"gemm-lessons run {following[:2]}" if started else "gemm-lessons next")
+
+
+def _lessons_table(width: int) -> Table:
+    """Return an empty table for the lessons of one part; ``width`` is that of the longest name of the course."""
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column(no_wrap=True, min_width=7)
+    table.add_column(no_wrap=True, min_width=width)
+    table.add_column()
+    return table
+
+
+def _state_and_idea(
+    course: Course, name: str, lesson: Lesson | LessonError, progress: Progress, following: str | None
+) -> tuple[str, Text]:
+    """Return a lesson's state (passed, started, next, ...), and its idea with the runs so far."""
+    so_far = progress.of(name)
+    state = "next" if name == following else ""
+    if isinstance(lesson, LessonError):
+        state, idea = "damaged", Text(f"see the message below: {name}/lesson.toml")
+    else:
+        idea = Text(lesson.idea)
+        if so_far.passed:
+            state = "broken" if so_far.broken_since else "passed"
+        elif not course.packaged and lesson.kernel_path.exists():
+            state = "started"
+    if done := tried(so_far):
+        idea.append(f"\n{done}", style="quiet")
+    return state, idea
 
 
 def tried(so_far: LessonProgress) -> str:
@@ -107,29 +132,54 @@ def _when(stored: str) -> str:
         return stored
 
 
-def show_text(console: Console, lesson: Lesson, text: str, course: Course, waits: bool = False) -> None:
+def show_text(
+    console: Console, lesson: Lesson, text: str, course: Course, waits: bool = False, steps: bool = True
+) -> None:
     """Render a lesson's text without its HTML comments, which are for the checks. ``waits`` omits the results, which
-    the learner has yet to predict."""
-    from rich.markdown import Markdown  # slow to import, and only this needs it
-
-    body = body_of(lesson, text, waits)
-    page(console, Markdown(body, code_theme="ansi_dark" if not console.no_color else "bw", hyperlinks=False))
-    if console.is_terminal and not course.packaged:
+    the learner has yet to predict; with ``steps`` also the next command."""
+    page(console, _markdown(console, body_of(lesson, text, waits)))
+    if steps and console.is_terminal and not course.packaged:
         verb = "run" if lesson.kernel_path.exists() else "start"
         step(console, "Next", f"gemm-lessons {verb} {lesson.number:02}")
+
+
+def show_page(console: Console, text: str, raw: bool) -> None:
+    """Render a page about the kit, or print its Markdown as it is."""
+    if raw:
+        console.file.write(text if text.endswith("\n") else f"{text}\n")
+        return
+    page(console, _markdown(console, _visible(text)))
+
+
+def _markdown(console: Console, text: str) -> Markdown:
+    from rich.markdown import Markdown  # slow to import, and only this needs it
+
+    return Markdown(text, code_theme="ansi_dark" if not console.no_color else "bw", hyperlinks=False)
 
 
 def body_of(lesson: Lesson, text: str, waits: bool) -> str:
     """Return a lesson's text for readers; ``waits`` omits its results."""
     if waits:
         text = folded(text, PREDICT_FIRST.format(number=f"{lesson.number:02}"))
+    return _visible(text)
+
+
+def _visible(text: str) -> str:
+    """Return Markdown without its HTML comments, which are for the checks."""
     return re.sub(r"<!--.*?-->\n?", "", text, flags=re.DOTALL)
 
 
-def show_started(console: Console, started: Started, asks: bool, runs: bool = False) -> None:
+def show_started(
+    console: Console, started: Started, asks: bool, runs: bool = False, part: CoursePart | None = None
+) -> None:
     """Print where the learner's file is, what to fill in and the next command. ``asks``: there are questions to answer
-    before the run; ``runs``: the caller runs the kernel and has keys for the other commands."""
+    before the run; ``runs``: the caller runs the kernel and has keys for the other commands; ``part``: the part of the
+    course that begins with this lesson."""
     lesson, number = started.lesson, f"{started.lesson.number:02}"
+    if part:
+        console.print(Text(f"Part {part.number}  {part.title}", style="bold"))
+        console.print(Text(part.builds_on, style="quiet"))
+        console.print()
     console.print(Text.assemble((f"Lesson {number}  ", "lesson"), (lesson.title, "bold")))
     made = "made from the stub" if started.created else "is already there, kept as it is"
     path = Text(shown(started.path), style="command")
@@ -159,6 +209,15 @@ def show_reset(console: Console, lesson: Lesson, reset: Reset) -> None:
     else:
         console.print("Nothing of yours was in it, so there is no backup.", style="quiet")
     step(console, "Next", f"gemm-lessons run {lesson.number:02}")
+
+
+def show_carried_over(console: Console, done: CarriedOver) -> None:
+    """Report that the lessons have new numbers, the kernels that moved along, and the backup."""
+    moved = ", ".join(f"{old} is now {new}" for old, new in done.moved)
+    kernels = f"your kernels moved along ({moved})" if moved else "you had no kernel in the ones that moved"
+    show_note(console, f"lessons have new numbers: {kernels}; the old folder is kept as {shown(done.backup)}")
+    if done.note:
+        show_note(console, done.note)
 
 
 def show_restored(console: Console, files: Sequence[Reset]) -> None:

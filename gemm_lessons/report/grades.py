@@ -106,6 +106,9 @@ def _troubles(book: Gradebook) -> Iterator[tuple[str, str, str, str]]:
                 yield who, _title(lesson), "not judged yet", ""
             elif grade.status not in ("graded", "missing"):
                 yield who, _title(lesson), grade.status.replace("_", " "), one_line(grade.message)
+            else:
+                for remark in grade.look_at:
+                    yield who, _title(lesson), "not judged", one_line(remark)
 
 
 def _lessons(book: Gradebook) -> Iterator[tuple[str, str, str, str]]:

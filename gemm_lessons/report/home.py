@@ -51,7 +51,7 @@ def _advice(at: Standing) -> tuple[Text, Sequence[Command]]:
     if at.course.packaged:
         return _next("make a folder of your own to work in"), (
             ("gemm-lessons init my-course && cd my-course", "the lessons, yours to change"),
-            ("gemm-lessons read 01", "the first lesson's text"),
+            (f"gemm-lessons read {at.course.names[0][:2]}", "the first lesson's text"),
             ("gemm-lessons run 03 --solution", "what a run shows"),
         )
     if lesson is None:

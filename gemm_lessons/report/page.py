@@ -84,7 +84,7 @@ def page_of(view: View) -> str:
 def record(view: View) -> JSON:
     """Return everything that the page shows."""
     outcome, row = view.outcome, view.outcome.kernel
-    columns = columns_of(measured=False)
+    columns = columns_of(outcome)
     lesson, verdict = outcome.lesson, row.verdict
     return {
         "version": __version__,

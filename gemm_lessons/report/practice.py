@@ -52,6 +52,12 @@ def show_predicted(console: Console, lesson: Lesson, answered: int, asked: int) 
     step(console, "Next", f"gemm-lessons {verb} {number}")
 
 
+def scores_in_words(lesson: Lesson, scores: Sequence[Score]) -> str:
+    """Return how many predictions were right, and where to read more."""
+    right = sum(score.right for score in scores)
+    return f"Predictions: {right} of {len(scores)} right (gemm-lessons predict {lesson.number:02})"
+
+
 def show_scores(console: Console, scores: Sequence[Score]) -> None:
     """Print each prediction beside the counted value."""
     right = sum(score.right for score in scores)

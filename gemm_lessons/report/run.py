@@ -1,9 +1,8 @@
-"""Show the outcome of a run: headline, table, errors with their lines, gates, hints, next command."""
+"""Show everything about a run, for ``--details``: headline, table, errors with their lines, gates, hints."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from io import StringIO
 from pathlib import Path
 
 from rich.console import Console, RenderableType
@@ -14,10 +13,19 @@ from rich.text import Text
 from gemm_lessons.engine.compiler.diagnostics import Diagnostic, printable
 from gemm_lessons.engine.records.findings import Finding
 from gemm_lessons.engine.records.results import Conflict, Printed
+from gemm_lessons.gemm.shapes import Shape
 from gemm_lessons.judging.evidence import ShapeResult
 from gemm_lessons.judging.pattern import Pattern
-from gemm_lessons.judging.verdict import CompileFailed, Faulted, GateMissed, Passed, TileMap, TimedOut, WrongAnswer
-from gemm_lessons.report.console import THEME
+from gemm_lessons.judging.verdict import (
+    CompileFailed,
+    Faulted,
+    GateMissed,
+    GateResult,
+    Passed,
+    TileMap,
+    TimedOut,
+    WrongAnswer,
+)
 from gemm_lessons.report.course import step
 from gemm_lessons.report.links import link
 from gemm_lessons.report.table import SHORT, STYLE, show_footnotes, table, told_apart
@@ -33,7 +41,7 @@ NOT_YET = ("never_written", "nan", "misplaced")  # patterns of a wrong answer fr
 VOWEL_SOUNDS = "AEFHILMNORSX"  # letters that take the article "an"
 
 
-def show_outcome(
+def show_details(
     console: Console,
     outcome: RunOutcome,
     following: str | None,
@@ -69,17 +77,6 @@ def show_outcome(
     _next(console, outcome, following, again, counts)
 
 
-def printed(outcome: RunOutcome, columns: int = 80) -> str:
-    """Return the output of ``show_outcome`` without colour."""
-    console = Console(
-        file=StringIO(), width=columns, theme=THEME, highlight=False, markup=False, emoji=False, color_system=None,
-        force_jupyter=False,
-    )  # fmt: skip
-    with console.capture() as capture:
-        show_outcome(console, outcome, None, "")
-    return capture.get()
-
-
 def _headline(console: Console, outcome: RunOutcome, remarks: Sequence[str]) -> None:
     lesson, row = outcome.lesson, outcome.kernel
     console.print(Text.assemble((f"Lesson {lesson.number:02}  ", "lesson"), (lesson.title, "bold")))
@@ -88,23 +85,27 @@ def _headline(console: Console, outcome: RunOutcome, remarks: Sequence[str]) -> 
     for remark in remarks:
         console.print(Text(remark, style="doubt"))
     console.print()
-    kind = row.verdict.kind
-    style = "doubt" if row.checked.unfinished else STYLE[kind]
-    console.print(Text(f"{title_of(row)}: {summary_of(row)}", style=style))
+    console.print(Text(f"{title_of(row)}: {summary_of(row)}", style=style_of(row)))
     for told in row.checked.contents if row.checked.unfinished else ():
         console.print(_indented(Text(told.text)))
     if row.checked.shapes:
         console.print(Text(_extent(row), style="quiet"))
-        console.print(_indented(_shapes(row.checked.shapes)))
+        if not _by_luck(row):
+            console.print(_indented(_shapes(row.checked.shapes)))
 
 
 def show_printed(console: Console, printed: Printed) -> None:
     """Print the kernel's own output, and which part of it is shown."""
     for line in printed.text.splitlines():
-        console.print(_indented(Text("".join(c if c.isprintable() or c == "\t" else "?" for c in line))))
+        console.print(_indented(Text(visible(line))))
     if printed.shown < printed.calls:
         cut = f"The first {printed.shown} of {printed.calls:,} calls of printf, by block and thread."
         console.print(Text(f"  {cut} Ask for fewer: if (blockIdx.x == 0 && threadIdx.x == 0)", style="quiet"))
+
+
+def visible(line: str) -> str:
+    """Return a line with ``?`` for control characters."""
+    return "".join(c if c.isprintable() or c == "\t" else "?" for c in line)
 
 
 def _extent(row: Row) -> str:
@@ -112,11 +113,16 @@ def _extent(row: Row) -> str:
     shapes = row.checked.shapes
     right = sum(result.kind == "passed" for result in shapes)
     if row.checked.counters is not None or shapes[-1].kind == "passed":
-        faults = right == len(shapes) and isinstance(row.verdict, Faulted)  # at a second look
-        luck = ", as it was compiled here; as it is written it faults" if faults else ""
-        return f"{right} of {len(shapes)} shapes right (M x N x K){luck}"
+        if _by_luck(row):
+            return "The answers were right by luck: as it is written, the kernel faults"
+        return f"{right} of {len(shapes)} shapes right (M x N x K)"
     before = f"{right} of {len(shapes) - 1} before it right" if len(shapes) > 1 else "the first shape"
     return f"Stopped at {shapes[-1].shape} (M x N x K), {before}; the rest was not tried"
+
+
+def _by_luck(row: Row) -> bool:
+    """Tell whether a second look found a fault where every answer was right."""
+    return isinstance(row.verdict, Faulted) and all(result.kind == "passed" for result in row.checked.shapes)
 
 
 def gain_in_words(gain: Bought) -> str:
@@ -147,6 +153,11 @@ def title_of(row: Row) -> str:
     return "NOT FINISHED" if row.checked.unfinished else row.verdict.kind.replace("_", " ").upper()
 
 
+def style_of(row: Row) -> str:
+    """Return the style of a verdict's headline."""
+    return "doubt" if row.checked.unfinished else STYLE[row.verdict.kind]
+
+
 def summary_of(row: Row) -> str:
     """Summarise the result of a kernel in one sentence."""
     far = row.checked.unfinished
@@ -159,9 +170,11 @@ def summary_of(row: Row) -> str:
 def _came_to(row: Row) -> str:
     match row.verdict:
         case Passed():
-            count = len(row.checked.gates)
-            gates = f" and {'the gate' if count == 1 else 'all gates'} met" if count else ""
-            return f"right on every shape{gates}"
+            gates = row.checked.shown_gates
+            if unjudged := sum(gate.passed is None for gate in gates):
+                return f"right on every shape; {unjudged} of {len(gates)} gate{'s'[: len(gates) != 1]} not judged"
+            met = f" and {'the gate' if len(gates) == 1 else 'all gates'} met" if gates else ""
+            return f"right on every shape{met}"
         case CompileFailed(message=message):
             return message
         case Faulted(shape=shape, finding=finding):
@@ -201,14 +214,14 @@ def _problem(console: Console, row: Row) -> None:
             )
             if judged.tiles:
                 _map(console, judged.tiles, row)
-            if judged.pattern and not _found_better(row, judged.pattern):
+            if judged.pattern and not found_better(row, judged.pattern):
                 console.print()
                 console.print(Text.assemble(("Looks like: ", "bold"), judged.pattern.explanation))
         case Passed() | GateMissed():
             pass
 
 
-def _found_better(row: Row, pattern: Pattern) -> bool:
+def found_better(row: Row, pattern: Pattern) -> bool:
     """Return whether a finding already reports the uninitialised memory that a NaN only suggests."""
     kinds = {finding.kind for finding in row.checked.findings if finding.severity != "note"}
     return pattern.name == "nan" and not kinds.isdisjoint(("uninitialised", "unset"))
@@ -220,18 +233,24 @@ def _map(console: Console, tiles: TileMap, row: Row) -> None:
     shape = row.verdict.shape if isinstance(row.verdict, WrongAnswer) else None
     if judged is None or shape is None or len(tiles.wrong) * len(tiles.wrong[0]) == 1:
         return
-    _heading(console, f"Block tiles of C, {tiles.tile_rows} x {tiles.tile_cols} each")
-    for i, counts in enumerate(tiles.wrong[:MAP_ROWS]):
-        line = Text("  ")
-        height = min(tiles.tile_rows, shape.m - i * tiles.tile_rows)
-        for j, count in enumerate(counts[:MAP_COLS]):
-            size = height * min(tiles.tile_cols, shape.n - j * tiles.tile_cols)
-            mark, style = ("#", "bad") if count >= size else ("+", "doubt") if count else (".", "good")
-            line.append(f"{mark} ", style=style)
-        console.print(line)
+    sized = f"Block tiles of C, {tiles.tile_rows} x {tiles.tile_cols} each"
+    _heading(console, sized if tiles.tile_rows * tiles.tile_cols > 1 else "Elements of C")
+    for number in range(len(tiles.wrong))[:MAP_ROWS]:
+        console.print(map_line(tiles, shape, number, MAP_COLS))
     cut = len(tiles.wrong) > MAP_ROWS or len(tiles.wrong[0]) > MAP_COLS
     more = f" The map goes on: {len(tiles.wrong)} x {len(tiles.wrong[0])} tiles." if cut else ""
     console.print(Text(f"  # all wrong  + some wrong  . right{more}", style="quiet"))
+
+
+def map_line(tiles: TileMap, shape: Shape, number: int, most: int) -> Text:
+    """Return one row of a map of block tiles, of at most so many columns."""
+    line = Text("  ")
+    height = min(tiles.tile_rows, shape.m - number * tiles.tile_rows)
+    for j, count in enumerate(tiles.wrong[number][:most]):
+        size = height * min(tiles.tile_cols, shape.n - j * tiles.tile_cols)
+        mark, style = ("#", "bad") if count >= size else ("+", "doubt") if count else (".", "good")
+        line.append(f"{mark} ", style=style)
+    return line
 
 
 def _warnings(console: Console, row: Row) -> None:
@@ -273,7 +292,7 @@ def _quote(console: Console, row: Row, line: int | None, column: int | None = No
     quoted = Table.grid()
     number = Text(gutter, style="quiet")
     number.stylize(link(console, row.path, line, column), 2, len(gutter) - 3)
-    quoted.add_row(number, Text("".join(c if c.isprintable() or c == "\t" else "?" for c in body)))
+    quoted.add_row(number, Text(visible(body)))
     console.print(quoted)
     if column is not None and body and len(gutter + body) <= console.width:  # no caret below a wrapped line
         offset = max(0, column - 1 - (len(text) - len(text.lstrip())))
@@ -283,7 +302,7 @@ def _quote(console: Console, row: Row, line: int | None, column: int | None = No
 def show_findings(console: Console, row: Row) -> None:
     """Print the checkers' findings except the one that is the verdict."""
     shown = row.verdict.finding if isinstance(row.verdict, Faulted | TimedOut) else None
-    others = [finding for finding in _once(row.checked.findings) if finding != shown]
+    others = [finding for finding in once(row.checked.findings) if finding != shown]
     if not others:
         return
     _heading(console, "Findings")
@@ -293,7 +312,7 @@ def show_findings(console: Console, row: Row) -> None:
         console.print(Text(f"  and {len(others) - MAX_FINDINGS} more", style="quiet"))
 
 
-def _once(findings: Sequence[Finding]) -> list[Finding]:
+def once(findings: Sequence[Finding]) -> list[Finding]:
     """Drop repeated findings: threads that have returned miss every barrier, so the first finding is enough."""
     first = next((finding for finding in findings if finding.kind == "exited_before_barrier"), None)
     return [finding for finding in findings if finding.kind != "exited_before_barrier" or finding is first]
@@ -317,8 +336,12 @@ def _finding(console: Console, row: Row, finding: Finding) -> None:
         _quote(console, row, finding.other_line)
 
 
+GATE_WORDS = {True: ("met", "good"), False: ("missed", "doubt"), None: ("not judged", "quiet")}  # with their styles
+
+
 def _gates(console: Console, row: Row) -> None:
-    if not row.checked.gates:
+    shown = row.checked.shown_gates
+    if not shown:
         return
     _heading(console, "Gates: is it this lesson's method?")
     gates = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
@@ -326,17 +349,19 @@ def _gates(console: Console, row: Row) -> None:
     gates.add_column()
     gates.add_column(justify="right", no_wrap=True)
     gates.add_column(no_wrap=True)
-    for gate in row.checked.gates:
-        verdict = Text("met", style="good") if gate.passed else Text("missed", style="doubt")
-        limit = f"{'<=' if gate.at_most else '>='} {gate.limit:g}"
-        gates.add_row(verdict, gate.name, gate.shown, Text(limit, style="quiet"))
+    for gate in shown:
+        verdict = Text(*GATE_WORDS[gate.passed])
+        gates.add_row(verdict, gate.name, gate.shown, Text(gate_limit(gate), style="quiet"))
     console.print(_indented(gates))
-    if any(", in " in gate.name for gate in row.checked.gates):
-        console.print(_indented(Text("x, in y: x divided by y, so that 1 is exactly y", style="quiet")))
-    for gate in row.checked.gates:
+    for gate in shown:
         note = gate.note or ("missed on a shape that is not the lesson's own" if gate.hidden else "")
         if not gate.passed and note:
             console.print(_indented(Text(f"{gate.name}: {note}", style="quiet")))
+
+
+def gate_limit(gate: GateResult) -> str:
+    """Return the bound of a gate: ``<= 1.1``."""
+    return f"{'<=' if gate.at_most else '>='} {gate.limit:g}"
 
 
 def show_conflicts(console: Console, row: Row) -> None:
@@ -356,7 +381,7 @@ def show_conflicts(console: Console, row: Row) -> None:
         lanes = ",".join(str(lane) for lane in conflict.lanes[:3]) + (",..." if len(conflict.lanes) > 3 else "")
         lines.add_row(
             str(conflict.line) if row.holds(conflict.file) else f"{_name(conflict.file)}:{conflict.line}",
-            Text(f"{_ways(conflict)} {'store' if conflict.store else 'load'}", style="doubt"),
+            Text(f"{ways(conflict)} {'store' if conflict.store else 'load'}", style="doubt"),
             f"{conflict.excess_wavefronts / total:.0%}" if total else "-",
             f"{lanes} on bank {conflict.bank}" if conflict.ways > 1 else "",
             Text(row.source_line(conflict.line, conflict.file), no_wrap=True, overflow="ellipsis"),
@@ -373,7 +398,8 @@ def _name(file: str) -> str:
     return printable(Path(file).name)
 
 
-def _ways(conflict: Conflict) -> str:
+def ways(conflict: Conflict) -> str:
+    """Return how many lanes collide: ``2-way``; ``split`` where none do and the access takes longer all the same."""
     return f"{conflict.ways}-way" if conflict.ways > 1 else "split"
 
 
@@ -406,7 +432,8 @@ def _next(console: Console, outcome: RunOutcome, following: str | None, again: s
     else:
         step(console, "What comes out, and exercises", f"gemm-lessons read {number}")
         step(console, "Yours and the reference", f"gemm-lessons diff {number}")
-        step(console, "As a program of its own, for a GPU machine", f"gemm-lessons export {number}")
+        if outcome.lesson.data.formula.product is not None:
+            step(console, "As a program of its own, for a GPU machine", f"gemm-lessons export {number}")
         if not counts:
             step(console, "The run that counts", f"gemm-lessons run {number}")
         elif following:

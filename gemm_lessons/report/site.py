@@ -17,6 +17,8 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
+from gemm_lessons.course.course_toml import CoursePart
+from gemm_lessons.course.documents import documents
 from gemm_lessons.course.folder import CommandError, Course, WriteError, read_source, shown
 from gemm_lessons.course.lesson import LessonError
 from gemm_lessons.course.lesson_toml import load_lesson
@@ -95,16 +97,9 @@ def site(course: Course) -> list[SitePage]:
     pages = [replace(page, **_parts(read_source(page.source), page.source, names)) for page in found if page.source]
     pages = [replace(page, body=page.body + _chart(series, page)) if page.idea else page for page in pages]
     pages.append(SitePage(ENGINE, "The engine: any CUDA kernel from Python", **_parts(reference(), None, names)))
-    lessons = [page for page in pages if page.idea]
-    rows = "".join(
-        f'<tr><td>{page.name[:2]}</td><td><a href="{page.name}">{html.escape(page.title)}</a></td>'
-        f"<td>{html.escape(page.idea)}</td></tr>"
-        for page in lessons
-    )
     body = (
         "<h1>gemm-lessons</h1><p>Learn to make a CUDA matrix multiplication fast, one lesson at a time, on any Linux "
-        'machine, with or without a GPU.</p><div class="scroll" tabindex="0"><table><thead><tr><th>no</th>'
-        f"<th>lesson</th><th>the one idea</th></tr></thead><tbody>{rows}</tbody></table></div>"
+        f"machine, with or without a GPU.</p>{''.join(_index_of(part, pages) for part in course.parts)}"
     )
     if series:
         body += f"<h2>How fast they are</h2>{_figure(series, '')}"
@@ -114,16 +109,28 @@ def site(course: Course) -> list[SitePage]:
     return [SitePage("index.html", "gemm-lessons", body=body), *pages]
 
 
+def _index_of(part: CoursePart, pages: Sequence[SitePage]) -> str:
+    """Return the heading and the table of a part's lessons."""
+    heading = f"<h2>Part {part.number}: {html.escape(part.title)}</h2><p>{html.escape(part.builds_on)}</p>"
+    rows = "".join(
+        f'<tr><td>{page.name[:2]}</td><td><a href="{page.name}">{html.escape(page.title)}</a></td>'
+        f"<td>{html.escape(page.idea)}</td></tr>"
+        for page in pages
+        if page.name.removesuffix(".html") in part.names
+    )
+    return (
+        f'{heading if part.number else ""}<div class="scroll" tabindex="0"><table><thead><tr><th>no</th>'
+        f"<th>lesson</th><th>the one idea</th></tr></thead><tbody>{rows}</tbody></table></div>"
+    )
+
+
 def _sources(course: Course) -> Iterator[SitePage]:
     """Yield a page without content for each text: the lessons, then the other texts."""
     for name in course.names:
         lesson = load_lesson(course.lessons_dir / name)
         yield SitePage(f"{name}.html", lesson.title, lesson.text_path, lesson.idea)
-    others = (path for path in course.lessons_dir.glob("*/*.md") if path.parent.name not in course.names)
-    for path in sorted(others):
-        stem = path.parent.name if path.stem == "README" else path.stem.lower()
-        title = re.search(r"^# (.+)$", path.read_text(encoding="utf-8"), re.MULTILINE)
-        yield SitePage(f"{stem}.html", title[1] if title else stem, path)
+    for text in documents(course).values():
+        yield SitePage(f"{text.name}.html", text.title, text.path)
 
 
 # -- Markdown ----------------------------------------------------------------------------------------------------------

@@ -175,7 +175,8 @@ def _at(line: int | None, text: str) -> str:
 def gate_line(gate: Mapping[str, Any]) -> str:
     """Format a gate: ``barriers per K tile: 3, limit 2 (missed)``."""
     value = "not known" if gate["value"] is None else f"{gate['value']:.4g}"
-    return f"{gate['name']}: {value}, limit {gate['limit']:.4g} ({'met' if gate['passed'] else 'missed'})"
+    word = {True: "met", False: "missed", None: "not judged"}[gate["passed"]]
+    return f"{gate['name']}: {value}, limit {gate['limit']:.4g} ({word})"
 
 
 # -- a page, JSON ------------------------------------------------------------------------------------------------------

@@ -67,7 +67,7 @@ class Column:
 
 def table(console: Console, outcome: RunOutcome) -> Table:
     """Return the widest of three forms that fits: full headers, short headers, or transposed."""
-    columns = columns_of(measured=outcome.device_kind == "gpu")
+    columns = columns_of(outcome, measured=outcome.device_kind == "gpu")
     for wide in (True, False):
         made = _one_row_each(outcome, columns, wide)
         if Measurement.get(console, console.options.update(max_width=UNBOUNDED), made).maximum <= console.width:
@@ -97,9 +97,23 @@ def _short_label(row: Row) -> str:
     return f"lesson {row.label[:2]}" if row.role == "previous" else row.label
 
 
-def columns_of(measured: bool) -> list[Column]:
-    """Return all columns except the kernel's name."""
-    if measured:
+def bandwidth(outcome: RunOutcome, row: Row) -> str:
+    """Return the estimated GB/s of a kernel that reads its inputs and writes its answer once each."""
+    it = row.speed.estimate
+    size = outcome.lesson.at(outcome.estimate_shape).data.bytes(outcome.estimate_shape.names)
+    return f"{size / it.time_us / 1e3:,.0f}" if it else "-"
+
+
+def columns_of(outcome: RunOutcome, measured: bool = False) -> list[Column]:
+    """Return all columns except the kernel's name. An answer without matrix products is never ``measured``, and its
+    speed is in bytes of its inputs and its answer, each once."""
+    on_tensor_cores = any(row.checked.instructions_per_mma is not None for row in outcome.rows)
+    if not outcome.lesson.data.multiplies:
+        times = [
+            Column("est. time", "est.\ntime", lambda row: _time(row.speed.estimate)),
+            Column("est. GB/s", "est.\nGB/s", lambda row: bandwidth(outcome, row)),
+        ]
+    elif measured:
         times = [
             Column("time", "time", lambda row: _time(row.speed.measured)),
             Column("TFLOP/s", "TFLOP\n/s", lambda row: _speed(row.speed.measured)),
@@ -112,14 +126,18 @@ def columns_of(measured: bool) -> list[Column]:
         ]
     return [
         # Measured times need one more column, so at 80 columns the longest verdict is shortened.
-        Column("verdict", "verdict", _verdict_cell, (lambda row: _verdict_cell(row, "gate")) if measured else None),
+        Column(
+            "verdict", "verdict", _verdict_cell, (lambda row: _verdict_cell(row, "gate")) if len(times) > 2 else None
+        ),
         *times,
         Column("regs", "regs", lambda row: str(row.built.resources.registers) if row.built else "-"),
         Column("shared", "smem\nKiB", _shared_cell, _kib_cell),
-        Column("occupancy", "occ.", _occupancy_cell),
-        Column("instr/FMA", "ins.\n/FMA", _instructions_cell),
+        Column("occupancy", "occ.", occupancy_cell),
+        Column("instr/mma", "ins.\n/mma", _per_mma_cell)
+        if on_tensor_cores
+        else Column("instr/FMA", "ins.\n/FMA", _instructions_cell),
         Column("sectors/req", "sect.\n/req", _sectors_cell),
-        Column("conflicts", "bank\nconf.", _conflict_cell),
+        Column("conflicts", "bank\nconf.", conflict_cell),
         Column("gates", "gates", _gates_cell),
     ]
 
@@ -139,7 +157,8 @@ def _verdict_cell(row: Row, gate_missed: str = "gate missed") -> Text:
     return Text(gate_missed if kind == "gate_missed" else SHORT[kind], style=STYLE[kind])
 
 
-def _occupancy_cell(row: Row) -> str:
+def occupancy_cell(row: Row) -> str:
+    """Return the occupancy of the GPU of the times."""
     return _percent(row.built.occupancy.fraction if row.built and row.built.occupancy else None)
 
 
@@ -153,7 +172,15 @@ def _kib_cell(row: Row) -> str:
 
 def _instructions_cell(row: Row) -> str:
     """Return warp instructions / warp multiply-adds."""
-    value = row.checked.instructions_per_fma
+    return _ratio(row.checked.instructions_per_fma)
+
+
+def _per_mma_cell(row: Row) -> str:
+    """Return warp instructions / instructions of the tensor cores."""
+    return _ratio(row.checked.instructions_per_mma)
+
+
+def _ratio(value: float | None) -> str:
     return "-" if value is None else f"{value:.2f}" if value < 99.5 else f"{value:.0f}"
 
 
@@ -164,7 +191,7 @@ def _sectors_cell(row: Row) -> str:
     return f"{sectors / requests:.2f}" if requests and sectors is not None else "-"
 
 
-def _conflict_cell(row: Row) -> str | Text:
+def conflict_cell(row: Row) -> str | Text:
     """Return wavefronts / fewest possible wavefronts: ``none``, or ``x2.0`` for twice as many."""
     if row.checked.counters is None:
         return "-"
@@ -175,10 +202,11 @@ def _conflict_cell(row: Row) -> str | Text:
 
 
 def _gates_cell(row: Row) -> str | Text:
-    if not row.checked.gates:
+    gates = [gate for gate in row.checked.shown_gates if gate.passed is not None]
+    if not gates:
         return "-"
-    passed = sum(gate.passed for gate in row.checked.gates)
-    return Text(f"{passed}/{len(row.checked.gates)}", style="good" if passed == len(row.checked.gates) else "doubt")
+    passed = sum(gate.passed is True for gate in gates)
+    return Text(f"{passed}/{len(gates)}", style="good" if passed == len(gates) else "doubt")
 
 
 def show_footnotes(console: Console, outcome: RunOutcome) -> None:
@@ -193,7 +221,7 @@ def footnotes(outcome: RunOutcome) -> list[str]:
     """Return the same as sentences, without the warnings about a measurement."""
     notes = []
     shape = outcome.estimate_shape
-    if outcome.device_kind == "simulator":
+    if outcome.device_kind == "simulator" or not outcome.lesson.data.multiplies:
         limiter = outcome.kernel.speed.estimate.limiter if outcome.kernel.speed.estimate else ""
         notes.append(
             f"est. = an estimate for the {outcome.gpu} at M, N, K = {shape.m}, {shape.n}, {shape.k}, computed from its "

@@ -12,21 +12,23 @@ from rich.text import Text
 from gemm_lessons.course.folder import shown
 from gemm_lessons.course.lesson import Lesson
 from gemm_lessons.engine.records.frozen import dataclass
-from gemm_lessons.judging.verdict import Kind
 from gemm_lessons.report.console import make_console
-from gemm_lessons.report.table import STYLE
+from gemm_lessons.report.run import style_of, title_of
+from gemm_lessons.report.screen import LINES
+from gemm_lessons.running.outcome import Row
 
 Key = tuple[str, str]  # key and description
 Part = Callable[[Console], None]
+STATUS_LINES = 4
 
 
 @dataclass(frozen=True)
 class Status:
-    """The last lines of the screen. ``verdict`` is that of the last run, None before the first; ``after`` tells how
+    """The last lines of the screen. ``row`` is the kernel of the last run, None before the first; ``after`` tells how
     long it took; ``keys`` are the active keys."""
 
     lesson: Lesson
-    verdict: Kind | None
+    row: Row | None
     after: str
     polling: Literal["", "asked", "no events"]
     keys: Sequence[Key]
@@ -64,14 +66,19 @@ class Screen:
             self.console.clear()
 
 
+def lines_above(console: Console) -> int:
+    """Return how many lines a run may have so that the status stays on the same screen."""
+    return min(LINES, max(LINES + 1, console.height) - STATUS_LINES - 1)
+
+
 def show_status(console: Console, status: Status) -> None:
     """Repeat the verdict, since the report may be longer than the terminal, then list the keys."""
     console.print(Rule(style="quiet"))
     line = Text.assemble((status.lesson.name, "lesson"), "  ")
-    if status.verdict is None:
+    if status.row is None:
         line.append("not run yet" if not status.after else status.after)
     else:
-        line.append(status.verdict.replace("_", " ").upper(), style=STYLE[status.verdict])
+        line.append(title_of(status.row), style=style_of(status.row))
         line.append(f"  {status.after}", style="quiet")
     console.print(line)
     how = "Looking again and again" if status.polling else "Waiting"

@@ -16,10 +16,9 @@ from gemm_lessons.engine.records.results import Launched
 from gemm_lessons.gemm.problem import Trial
 from gemm_lessons.gemm.shapes import Shape
 from gemm_lessons.judging.evidence import Built, Checked
-from gemm_lessons.judging.gates import CountedLaunch, judge_launches
+from gemm_lessons.judging.gates import CountedLaunch, judge_launches, verdict_of
 from gemm_lessons.judging.verdict import (
     Faulted,
-    GateMissed,
     Judgement,
     Passed,
     TimedOut,
@@ -212,5 +211,4 @@ def judge_method(plan: RunPlan, kernel: KernelPlan, built: Built, checked: Check
         for launch, it in zip(kernel.counted, counters, strict=True)
     ]
     gates = judge_launches(plan.lesson.gates, counted)
-    missed = tuple(gate for gate in gates if not gate.passed)
-    return replace(checked, gates=gates, verdict=GateMissed(missed) if missed else checked.verdict)
+    return replace(checked, gates=gates, verdict=verdict_of(gates, plan.request.graded) or checked.verdict)

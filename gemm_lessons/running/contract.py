@@ -1,6 +1,6 @@
 """The JSON contract with scripts: a run's outcome as the object that ``gemm-lessons run --json`` prints.
 
-README.md documents the keys; ``SCHEMA`` changes when a key changes its meaning or is removed.
+``docs/json.md`` documents the keys; ``SCHEMA`` changes when a key changes its meaning or is removed.
 """
 
 from __future__ import annotations
@@ -77,11 +77,13 @@ def as_json(outcome: RunOutcome) -> dict[str, JSON]:
         ],
         "gates": [
             {
+                "id": gate.id,
                 "name": gate.name,
                 "limit": gate.limit,
                 "value": _number(gate.value),
                 "passed": gate.passed,
                 "note": gate.note or None,
+                "integrity": gate.integrity,
                 **_hidden(gate.hidden),
             }
             for gate in checked.gates

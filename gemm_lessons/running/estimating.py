@@ -125,6 +125,7 @@ def movement_of(lesson: Lesson, parameters: Sequence[str]) -> Movement:
     held, made = held_by(data, parameters), made_of_factors(lesson)
     given = held.union(*(made.get(name, ()) for name in held))
     multiplies = data.formula.product is not None and {factor.name for factor in data.factors} <= given
+    computes = not data.multiplies and data.answer.name in held  # an answer without products
     # Of several launches, the multiplying one writes its scratch and the next reads it; scratch made from a factor by
     # earlier launches is read only.
     new = {it.name for it in data.buffers if it.role == "scratch" and multiplies and it.name not in made}
@@ -140,7 +141,7 @@ def movement_of(lesson: Lesson, parameters: Sequence[str]) -> Movement:
     return Movement(
         lambda shape: moved(reads, shape, reading=True),
         lambda shape: moved(writes, shape),
-        lambda shape: data.operations(shape.names) if multiplies else 0,
+        lambda shape: data.operations(shape.names) if multiplies or computes else 0,
         left.element.size,
         right.element.size,
         target.element.size,

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 def measure(plan: RunPlan, rows: Sequence[Row]) -> Measurement | None:
     """Time all right kernels that can take the shape in one run, so that the ratios are comparable; return None where
     nothing can be timed, or where the kernel under test (the first row) is wrong."""
-    timer, shape = plan.device.timer, plan.timed_shape
+    timer, shape = plan.timer, plan.timed_shape
     if timer is None or not rows[0].checked.right:
         return None
     data = plan.lesson.at(shape).data

@@ -95,6 +95,7 @@ class RunOutcome:
     rows: tuple[Row, ...]
     seconds: float = 0.0
     measured: Measurement | None = None  # on a GPU, when the kernel was right
+    attacker: str = ""  # name of the lesson that attacks what limits a kernel that passed
     peak_gflops: float | None = None  # of the device's data sheet, in the kernel's precision; None if unknown
 
     @property

@@ -90,7 +90,9 @@ def _run(plan: RunPlan, jobs: Jobs) -> RunOutcome:
         rows = [row_of(plan, kernel, jobs, late)]
         if rows[0].built is not None:  # there is a compiled kernel to compare
             rows += map(jobs.result, beside)
-        rows[0] = advised(plan, rows)
+        estimate_ = rows[0].speed.estimate
+        attacker = plan.attacker(estimate_.limiter) if estimate_ and rows[0].verdict.kind == "passed" else None
+        rows[0] = advised(plan, rows, attacker)
         measured = measure(plan, rows)
         rows = [with_times(row, measured) for row in rows]
     return RunOutcome(
@@ -104,6 +106,7 @@ def _run(plan: RunPlan, jobs: Jobs) -> RunOutcome:
         rows=tuple(rows),
         seconds=time.perf_counter() - began,
         measured=measured,
+        attacker=attacker.name if attacker else "",
         peak_gflops=_peak_gflops(plan.device, plan.lesson),
     )
 
@@ -129,7 +132,7 @@ def row_of(plan: RunPlan, kernel: KernelPlan, jobs: Jobs, compiled_next: Sequenc
             with contextlib.suppress(OutOfTime, MemoryError):  # the verdict is valid without
                 checked = print_out(plan, built, second_look(plan, built, source, checked))
         # Rows beside a measured kernel are measured too, and need no estimate.
-        measured = kernel.role != "kernel" and plan.device.timer is not None
+        measured = kernel.role != "kernel" and plan.timer is not None
         speed = UNTIMED
         if plan.request.estimating and not measured:
             with contextlib.suppress(OutOfTime, MemoryError):
@@ -246,8 +249,8 @@ def compile_job(plan: RunPlan, kernel: KernelPlan, lesson: Lesson, source: str) 
     return Deferred((kernel.role, lesson), lambda: plan.workshop.build(lesson, path, source))
 
 
-def advised(plan: RunPlan, rows: Sequence[Row]) -> Row:
-    """Return the kernel's row, the first, with its hints."""
+def advised(plan: RunPlan, rows: Sequence[Row], attacker: Lesson | None = None) -> Row:
+    """Return the kernel's row, the first, with its hints. ``attacker`` is the lesson that attacks what limits it."""
     lesson, row, kernel = plan.lesson, rows[0], plan.kernels[0]
     timed = lesson.at(plan.timed_shape) if lesson.shapes.refusal(plan.timed_shape) is None else None
     evidence = Evidence(
@@ -263,7 +266,7 @@ def advised(plan: RunPlan, rows: Sequence[Row]) -> Row:
         sms=plan.gpu.sms,
         gpu=plan.gpu.name,
         reference=next((other.checked for other in rows if other.role == "reference"), None),
-        following=plan.following,
+        attacker=f"{attacker.number:02} ({attacker.title})" if attacker else "",
     )
     return replace(row, hints=hints_for(evidence))
 

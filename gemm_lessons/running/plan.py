@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import field, replace
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from gemm_lessons.course.folder import Course, read_source
 from gemm_lessons.course.hidden import hidden_and_counted, hidden_checks
@@ -26,6 +26,9 @@ from gemm_lessons.gemm.shapes import Shape, astuple
 from gemm_lessons.running.builder import Workshop
 from gemm_lessons.running.jobs import Kept
 from gemm_lessons.running.outcome import Role
+
+if TYPE_CHECKING:
+    from gemm_lessons.devices.gpu.cuda_gpu import Gpu
 
 ESTIMATE_SIZE = 4096  # M = N = K of the times in the table unless the lesson sets it: hides launch overhead and tail
 DIGITS = 256  # of K, at most, where the last bit of sums is checked
@@ -195,11 +198,14 @@ class RunPlan:
         return self.request.gpu
 
     @property
-    def following(self) -> str:
-        """Return the next lesson with its title; empty after the last lesson, and without a course."""
-        course = self.request.course
-        name = course.neighbour(self.lesson, +1) if self.lesson.name in course.names else None
-        return "" if name is None else f"{name[:2]} ({course.lesson(name).title})"
+    def timer(self) -> Gpu | None:
+        """Return what measures this lesson's kernels; None on the simulator, and for an answer without a product, which
+        cuBLAS lacks."""
+        return self.device.timer if self.lesson.data.multiplies else None
+
+    def attacker(self, limiter: str) -> Lesson | None:
+        """Return the later lesson that attacks this limiter; None without one, and without a course."""
+        return self.request.course.attacked_by(self.lesson, limiter)
 
     def kernel(
         self,
@@ -221,7 +227,7 @@ class RunPlan:
         launches = [self._launch(lesson, shape, "check", hidden=shape in self.secret) for shape in others]
         launches.append(self._launch(lesson, counting, "count", gaps=False))
         launches += [self._launch(lesson, shape, "count", hidden=True) for shape in hidden if shape != counting]
-        timing = self.request.estimating or self.device.timer is not None
+        timing = self.request.estimating or self.timer is not None
         takes = timing and lesson.shapes.refusal(self.timed_shape) is None
         timed = self._launch(lesson, self.timed_shape, "time") if takes else None
         return KernelPlan(role, label, lesson, path, tuple(launches), timed)

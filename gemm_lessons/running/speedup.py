@@ -1,4 +1,4 @@
-"""The gain of a passing kernel: its speed / the first lesson's, and / cuBLAS's."""
+"""The gain of a passing kernel: its speed / the first measured lesson's, and / cuBLAS's."""
 
 from __future__ import annotations
 
@@ -22,14 +22,16 @@ class Bought:
     of_cublas: float | None = None
 
 
-def gain_of(course: Course, outcome: RunOutcome) -> Bought | None:
-    """Return the gain of the learner's own kernel in a lesson of the course."""
-    mine = outcome.kernel.label == "your kernel" and outcome.lesson.name in course.names
-    return bought(outcome, course.names[0], load_measured()) if mine and outcome.verdict.kind == "passed" else None
+def gain_of(course: Course, outcome: RunOutcome, reference: bool = False) -> Bought | None:
+    """Return the gain of the learner's own kernel in a lesson of the course; with ``reference``, also of that one."""
+    mine = outcome.kernel.label in ("your kernel", *["reference"] * reference) and outcome.lesson.name in course.names
+    data = load_measured()
+    first = next((name for name in course.names if data.knows(name)), course.names[0])
+    return bought(outcome, first, data) if mine and outcome.verdict.kind == "passed" else None
 
 
 def bought(outcome: RunOutcome, first: str, data: Measured) -> Bought | None:
-    """Return the gain of a kernel with a time. ``first`` is the course's first lesson.
+    """Return the gain of a kernel with a time. ``first`` is the course's first measured lesson.
 
     On the GPU of ``data``, at one of its sizes, the kernel is compared with ``data``; otherwise with the previous
     lesson's solution beside it in the table.

@@ -9,6 +9,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from gemm_lessons.course.folder import CommandError, Course, read_source, shown, start_lesson
@@ -21,15 +22,15 @@ from gemm_lessons.devices.device import Device
 from gemm_lessons.engine.compiler.source import content_of
 from gemm_lessons.engine.hardware.sheets import GpuSpec
 from gemm_lessons.engine.records.errors import KitError, UnsupportedKernel
-from gemm_lessons.judging.verdict import Kind
 from gemm_lessons.report.console import Working, make_console
 from gemm_lessons.report.course import show_error, show_hint, show_list, show_note, show_started
 from gemm_lessons.report.diff import show_diff
-from gemm_lessons.report.practice import show_scores
+from gemm_lessons.report.practice import scores_in_words
 from gemm_lessons.report.problems import show_problems
-from gemm_lessons.report.run import show_outcome
-from gemm_lessons.report.watch import Part, Screen, Status, show_notice, show_status
+from gemm_lessons.report.screen import Around, show_screen
+from gemm_lessons.report.watch import Part, Screen, Status, lines_above, show_notice, show_status
 from gemm_lessons.running.jobs import Kept
+from gemm_lessons.running.outcome import Row
 from gemm_lessons.running.pipeline import RunRequest, run_lesson
 from gemm_lessons.running.predictions import scored
 from gemm_lessons.running.speedup import gain_of
@@ -62,7 +63,7 @@ class Session:
         self._terminal, self._changes = Terminal(), Changes(polling)
         self._lesson: Lesson
         self._report: tuple[Part, ...] = ()  # report of the last run
-        self._verdict: Kind | None = None
+        self._row: Row | None = None
         self._after = ""
         self._ran: Stamp = ()  # file contents of the last run
         self._missed = False  # files changed without an event
@@ -108,7 +109,7 @@ class Session:
 
     def _turn_to(self, lesson: Lesson) -> None:
         """Switch to another lesson: create its kernel from the stub if missing, and run it if it has been edited."""
-        self._lesson, self._verdict, self._after, self._report = lesson, None, "", ()
+        self._lesson, self._row, self._after, self._report = lesson, None, "", ()
         started = start_lesson(lesson)
         self._keep(self._progress().at(lesson.name))
         self._changes.of(list({lesson.directory, *lesson.include_dirs}))
@@ -130,7 +131,7 @@ class Session:
 
     def _run(self, saved: bool = False) -> None:
         """Run the kernel and show the outcome, or the error. Keys typed meanwhile are dropped."""
-        self._verdict, self._after = None, "not run"
+        self._row, self._after = None, "not run"
         if self._warming is not None:
             self._warming.join()
             self._warming = None
@@ -145,8 +146,8 @@ class Session:
         except FAILURES as error:
             self._fail(error)
         else:
-            self._verdict = outcome.verdict.kind
-            counted, broken = self._progress().after_run(lesson.name, self._verdict), ""
+            self._row = outcome.kernel
+            counted, broken = self._progress().after_run(lesson.name, outcome.verdict.kind), ""
             try:
                 progress, scores = scored(counted, outcome)
             except LessonError as error:  # an error in its questions; the verdict is still valid
@@ -155,11 +156,11 @@ class Session:
             self._after = _took(lesson, outcome.seconds, saved)
             remarks, gain = remarks_on(lesson), gain_of(self._course, outcome)
             following = self._course.neighbour(lesson, +1)
-            self._report = (lambda console: show_outcome(console, outcome, following, "", remarks, gain),)
+            news = (scores_in_words(lesson, scores),) if scores else ()
+            around = Around(following, "", remarks, gain, news=news)
+            self._report = (lambda console: show_screen(console, outcome, replace(around, lines=lines_above(console))),)
             if self._problems:
                 self._report = (*self._report, lambda console: show_problems(console, outcome.kernel))
-            if scores:
-                self._report = (*self._report, lambda console: show_scores(console, scores))
             if note:
                 self._report = (*self._report, lambda console: show_note(console, note))
             self._show_run()
@@ -184,7 +185,7 @@ class Session:
         has_keys, polling = self._terminal.has_keys, self._changes.how
         keys = [(key, does) for key, (does, _) in self._keys().items()]
         shown_keys = (*keys, ("q", "quit")) if has_keys else ()
-        status = Status(self._lesson, self._verdict, self._after, polling, shown_keys)
+        status = Status(self._lesson, self._row, self._after, polling, shown_keys)
         return lambda console: show_status(console, status)
 
     # Keys

@@ -1,43 +1,36 @@
-// The smallest whole CUDA program: sum[i] = x[i] + y[i]. Lesson 01 explains it.
+// The smallest whole CUDA program: y[i] = 2 * x[i], with one thread for each i. Lesson 00 explains it.
 //
 //   nvcc first.cu -o first && ./first      with a GPU and the CUDA toolkit
 //
-// A real program looks at what each of these calls returns: gemm-lessons export 01 --solution writes one that does.
+// A real program checks what each of these calls returns: gemm-lessons export 01 --solution writes one that does.
 #include <stdio.h>
 
-enum { N = 1000 };
-float host_x[N], host_y[N], host_sum[N];
+enum { N = 256 };
+float host_x[N], host_y[N];
 
 extern "C" __global__ void
-add(const float *x, const float *y, float *sum, int n)
+doubled(const float *x, float *y)
 {
-    const int i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (i < n)
-        sum[i] = x[i] + y[i];
+    y[threadIdx.x] = 2.0f * x[threadIdx.x];
 }
 
 int main()
 {
-    for (int i = 0; i < N; i++) {
+    for (int i = 0; i < N; i++)
         host_x[i] = i;
-        host_y[i] = 2 * i;
-    }
 
     const size_t bytes = N * sizeof(float);
-    float *x, *y, *sum; // addresses in the device's memory
+    float *x, *y; // addresses in the device's memory
     cudaMalloc(&x, bytes);
     cudaMalloc(&y, bytes);
-    cudaMalloc(&sum, bytes);
     cudaMemcpy(x, host_x, bytes, cudaMemcpyHostToDevice);
-    cudaMemcpy(y, host_y, bytes, cudaMemcpyHostToDevice);
 
-    add<<<4, 256>>>(x, y, sum, N); // 4 blocks of 256 threads
+    doubled<<<1, N>>>(x, y); // 1 block of N threads
 
     // This copy waits for the kernel.
-    cudaMemcpy(host_sum, sum, bytes, cudaMemcpyDeviceToHost);
+    cudaMemcpy(host_y, y, bytes, cudaMemcpyDeviceToHost);
     cudaFree(x);
     cudaFree(y);
-    cudaFree(sum);
 
     const cudaError_t error = cudaGetLastError(); // of any of these calls
     if (error != cudaSuccess) {
@@ -46,7 +39,7 @@ int main()
     }
     int right = 0;
     for (int i = 0; i < N; i++)
-        right += host_sum[i] == 3.0f * i;
-    printf("%d of %d sums are right\n", right, N);
+        right += host_y[i] == 2.0f * i;
+    printf("%d of %d numbers are right\n", right, N);
     return right == N ? 0 : 1;
 }

@@ -19,6 +19,7 @@ from gemm_lessons.devices.gpu.records import Entrant, GpuFacts, Measurement, Ste
 from gemm_lessons.devices.gpu.timing import Health, Spread, doubts
 from gemm_lessons.engine.process.child import Child, ChildDied, ChildHung
 from gemm_lessons.engine.records.errors import KitError, UnsupportedKernel
+from gemm_lessons.engine.records.extras import install_extra
 from gemm_lessons.engine.records.launch import (
     Argument,
     Buffer,
@@ -285,7 +286,7 @@ class Gpu:
         """Raise an error of the environment as ``KitError``; return when the kernel may be at fault."""
         header, code = failed.header, failed.code
         if header["error"] == "import":
-            raise KitError(f"cuBLAS is missing ({failed}); install it with: pip install {self._extra()}") from failed
+            raise KitError(f"cuBLAS is missing ({failed}); install it with: {self._extra()}") from failed
         if header["error"] == "memory":
             raise KitError(trouble.too_little_memory(header)) from failed
         if header["error"] == "context" or code not in (*trouble.FAULTS, *trouble.REFUSED):
@@ -296,13 +297,13 @@ class Gpu:
                     f"CUDA {trouble.dotted(self.facts.driver)}"
                 ) from failed
             raise KitError(
-                f"the GPU does not work: {failed}; does nvidia-smi show it, and nobody else on it?"
+                f"the GPU does not work: {failed}; does nvidia-smi list it, with no other process on it?"
             ) from failed
         if code not in trouble.REFUSED:  # the context is lost, and the server with it
             self._kill()
 
     def _extra(self) -> str:
-        return f"'gemm-lessons[cuda{12 if self.driver_major < 13 else 13}]'"
+        return install_extra(f"cuda{12 if self.driver_major < 13 else 13}")
 
 
 def _measurable(data: DataSpec) -> None:

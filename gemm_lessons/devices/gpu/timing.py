@@ -101,24 +101,42 @@ def schedule(counts: Sequence[int]) -> list[list[int]]:
     return rounds
 
 
+@dataclass(frozen=True)
+class Doubt:
+    """A reason to doubt times: its kind, a whole sentence, and the kernel if it is about one."""
+
+    kind: str
+    text: str
+    label: str = ""
+
+
 def doubts(spreads: Mapping[str, Spread], health: Health) -> tuple[str, ...]:
     """Return reasons to doubt these times, in whole sentences. ``spreads`` are by label."""
-    found = []
+    return tuple(it.text for it in reasons(spreads, health))
+
+
+def reasons(spreads: Mapping[str, Spread], health: Health) -> tuple[Doubt, ...]:
+    """Return the same as records."""
+    found: list[Doubt] = []
     if health.busy_percent is not None and health.busy_percent >= BUSY:
-        found.append(f"The GPU was {health.busy_percent}% busy with other work just before: times may be too long.")
+        text = f"The GPU was {health.busy_percent}% busy with other work just before: times may be too long."
+        found.append(Doubt("GPU busy", text))
     if health.others:
         processes = ", ".join(map(str, health.others[:5]))
         more = "es" if len(health.others) > 1 else ""
-        found.append(f"Other programs hold this GPU (process{more} {processes}): if they compute, times are too long.")
-    reasons = [text for bit, text in SLOWED_BY.items() if health.slowed_by & bit]
-    if reasons and health.clocks_mhz:
+        text = f"Other programs hold this GPU (process{more} {processes}): if they compute, times are too long."
+        found.append(Doubt("GPU shared", text))
+    slow = [text for bit, text in SLOWED_BY.items() if health.slowed_by & bit]
+    if slow and health.clocks_mhz:
         lowest, top = min(health.clocks_mhz), health.highest_mhz
         of = f" of {top}" if top else ""
-        found.append(f"The GPU slowed down because of {' and '.join(reasons)}: {lowest}{of} MHz while timing.")
+        text = f"The GPU slowed down because of {' and '.join(slow)}: {lowest}{of} MHz while timing."
+        found.append(Doubt("slow clock", text))
     drifting = {label: spread.drift for label, spread in spreads.items() if abs(spread.drift) > DRIFT}
     if drifting:
         label = max(drifting, key=lambda name: abs(drifting[name]))
-        found.append(f"The times of {label} changed by {drifting[label]:+.0%} from first to last: run it again.")
+        text = f"The times of {label} changed by {drifting[label]:+.0%} from first to last: run it again."
+        found.append(Doubt("drift", text, label))
     scattered = {
         label: spread.scatter
         for label, spread in spreads.items()
@@ -126,5 +144,6 @@ def doubts(spreads: Mapping[str, Spread], health: Health) -> tuple[str, ...]:
     }
     if scattered and not drifting:
         label = max(scattered, key=lambda name: scattered[name])
-        found.append(f"The times of {label} scatter by {scattered[label]:.0%}: something else may use the GPU.")
+        text = f"The times of {label} scatter by {scattered[label]:.0%}: something else may use the GPU."
+        found.append(Doubt("scatter", text, label))
     return tuple(found)

@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+from gemm_lessons.engine.records.extras import install_extra
 from gemm_lessons.engine.records.facts import Details
 from gemm_lessons.engine.records.findings import Finding
 from gemm_lessons.engine.records.frozen import dataclass
@@ -73,15 +74,15 @@ def why_unavailable(answer: Mapping[str, Any]) -> str:
     if answer["error"] == "import":
         return (
             f"CuPy, which runs kernels on the GPU, cannot be used here ({text}); install it to go with your driver "
-            "(nvidia-smi shows its CUDA version): pip install 'gemm-lessons[cuda13]' or 'gemm-lessons[cuda12]'"
+            f"(nvidia-smi shows its CUDA version): for CUDA 13, {install_extra('cuda13')}; for CUDA 12, "
+            f"{install_extra('cuda12')}"
         )
     if answer.get("driver") == 0:
         return "no NVIDIA driver is installed here; see nvidia.com/drivers, or leave --device out for the simulator"
     if code == INSUFFICIENT_DRIVER:
         has, needs = answer["driver"], answer["runtime"]
         other = (
-            f"; or install the kit for CUDA 12: pip uninstall cupy-cuda{needs // 1000}x, then pip install "
-            "'gemm-lessons[cuda12]'"
+            f"; or install CuPy for CUDA 12: pip uninstall cupy-cuda{needs // 1000}x, then {install_extra('cuda12')}"
             if has // 1000 == 12
             else ""
         )

@@ -6,5 +6,6 @@
 
 - ``launch``: a launch of any kernel; ``chip``: rules that it shares with the model of matrix products
 - ``timeline``: simulation of one multiprocessor; ``recording``: the same, recorded; ``phases``: its mbarriers
-- ``items``: traced instructions with unit and duration; ``latencies``: latencies and rates by compute capability
+- ``items``: traced instructions with unit and duration; ``latencies``: latencies and rates by compute capability;
+  ``peaks``: peak rates by number type
 """

@@ -118,7 +118,7 @@ function wrong(node, it) {
     return make("i", { class: count >= size ? "all" : count ? "some" : "none", title: `tile ${i}, ${j}: ${count} of ${size} wrong` });
   }));
   const summary = it.map.map((line, i) => `row ${i}: ${line.join(", ")}`).join("; ");
-  node.append(make("figure", {}, make("figcaption", {}, `Block tiles of C, ${rows} x ${cols} each`),
+  node.append(make("figure", {}, make("figcaption", {}, rows * cols > 1 ? `Block tiles of C, ${rows} x ${cols} each` : "Elements of C"),
     make("div", { class: "scroll", tabindex: 0, role: "img", "aria-label": `Wrong elements by block tile. ${summary}` },
       make("div", { class: "tiles", style: `grid-template-columns: repeat(${it.map[0].length}, auto)` }, ...cells)),
     key(["bad", "all of it is wrong"], ["shared", "part of it"], ["good", "right"])));

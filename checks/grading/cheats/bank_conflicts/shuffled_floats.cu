@@ -1,5 +1,5 @@
 // cheat: hidden loads: every number of the tiles is read as a single float, once in a warp, and goes from lane to lane by shuffles
-// expect: gate_missed shared accesses
+// expect: gate_missed shared_accesses
 #include "float4.cuh"
 
 extern "C" __global__ void __launch_bounds__(256)

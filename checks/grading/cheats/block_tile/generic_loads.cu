@@ -1,5 +1,5 @@
 // cheat: hidden loads: lesson 02 with generic loads
-// expect: gate_missed global load sectors
+// expect: gate_missed global_sectors
 __device__ float read(const float *x)
 {
     float value;

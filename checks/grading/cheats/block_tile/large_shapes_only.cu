@@ -1,5 +1,5 @@
 // cheat: known shape: tiles where all sizes are 128 or more, lesson 02 below
-// expect: gate_missed global load sectors
+// expect: gate_missed global_sectors
 extern "C" __global__ void gemm(const float *A, const float *B, float *C, int M, int N, int K)
 {
     __shared__ float As[BM][BK], Bs[BK][BN];

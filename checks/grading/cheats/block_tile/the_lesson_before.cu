@@ -1,5 +1,5 @@
 // cheat: wrong idea: lesson 02's kernel with two decoy barriers and a shared array that nobody reads
-// expect: gate_missed global load sectors
+// expect: gate_missed global_sectors
 extern "C" __global__ void gemm(const float *A, const float *B, float *C, int M, int N, int K)
 {
     __shared__ float decoy[BM][BK];

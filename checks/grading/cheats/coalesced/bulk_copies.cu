@@ -1,5 +1,5 @@
 // cheat: hidden loads: a thread brings the block's rows of A by cp.async.bulk, which no load counter sees
-// expect: gate_missed sectors read per warp and k
+// expect: gate_missed sectors_read
 extern "C" __global__ void gemm(const float *A, const float *B, float *C, int M, int N, int K)
 {
     __shared__ alignas(16) float rows[BM][4];

@@ -1,5 +1,5 @@
 // cheat: hidden loads: lesson 01 with every load of A a cp.async of four bytes into a thread's own place
-// expect: gate_missed sectors
+// expect: gate_missed sectors_
 __device__ float read(const float *x, float *mine)
 {
     const unsigned to = __cvta_generic_to_shared(mine);

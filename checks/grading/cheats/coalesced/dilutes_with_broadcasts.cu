@@ -1,5 +1,5 @@
 // cheat: diluted mean: lesson 01 with twenty useless loads of one sector beside each real one
-// expect: gate_missed read
+// expect: gate_missed sectors_read
 extern "C" __global__ void gemm(const float *A, const float *B, float *C, int M, int N, int K)
 {
     __shared__ float tile[BM][BN + 1];

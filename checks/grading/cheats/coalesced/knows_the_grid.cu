@@ -1,5 +1,5 @@
 // cheat: known shape: tells the counting shape by its grid of 4 x 4 blocks
-// expect: gate_missed sectors read per warp and k
+// expect: gate_missed sectors_read
 extern "C" __global__ void gemm(const float *A, const float *B, float *C, int M, int N, int K)
 {
     const bool counted = gridDim.x * gridDim.y == 16;

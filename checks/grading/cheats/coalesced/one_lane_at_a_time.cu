@@ -1,5 +1,5 @@
 // cheat: diluted mean: stores one below the other, every lane in its turn: one sector a request, 32 requests
-// expect: gate_missed sectors written per warp
+// expect: gate_missed sectors_written
 extern "C" __global__ void gemm(const float *A, const float *B, float *C, int M, int N, int K)
 {
     __shared__ float tile[BM][BN + 1];

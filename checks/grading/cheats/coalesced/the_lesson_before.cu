@@ -1,5 +1,5 @@
 // cheat: wrong idea: lesson 01's kernel, whose lanes stand below each other
-// expect: gate_missed sectors read per warp and k
+// expect: gate_missed sectors_read
 extern "C" __global__ void gemm(const float *A, const float *B, float *C, int M, int N, int K)
 {
     const int row = blockIdx.y * BM + threadIdx.x % BM;

@@ -1,5 +1,5 @@
 // cheat: names: a kernel called gemm in a namespace, beside the one that is launched
-// expect: gate_missed sectors read per warp and k
+// expect: gate_missed sectors_read
 namespace right {
 __global__ void gemm(const float *A, const float *B, float *C, int M, int N, int K)
 {

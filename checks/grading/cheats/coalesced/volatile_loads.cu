@@ -1,5 +1,5 @@
 // cheat: hidden loads: lesson 01 with volatile, uniform and read-only loads by turns
-// expect: gate_missed sectors read per warp and k
+// expect: gate_missed sectors_read
 extern "C" __global__ void gemm(const float *A, const float *B, float *C, int M, int N, int K)
 {
     const int row = blockIdx.y * BM + threadIdx.x % BM; // lesson 01's way

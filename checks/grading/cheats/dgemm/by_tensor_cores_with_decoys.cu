@@ -1,5 +1,5 @@
 // cheat: wrong idea: multiplies on the tensor cores, and adds zeros by as many DFMA as the product would need
-// expect: gate_missed multiply-adds in fp64
+// expect: gate_missed fp64_products
 #include "double2.cuh"
 
 constexpr int PK = BK / PIECES;

@@ -1,5 +1,5 @@
 // cheat: answers kept: keeps C of the first launch in a __device__ array; later ones of the same inputs only copy it
-// expect: gate_missed global or faulted, timed_out in line or wrong_answer wrong at
+// expect: gate_missed global_reads or faulted, timed_out in line or wrong_answer wrong at
 __device__ float kept[1 << 20];
 __device__ float known[64];
 

@@ -1,5 +1,5 @@
 // cheat: wrong idea: converts the halves and multiplies in fp32
-// expect: gate_missed outside of the tensor cores
+// expect: gate_missed operations_beside_tensor_cores
 #include "halves.cuh"
 
 extern "C" __global__ void __launch_bounds__(128)

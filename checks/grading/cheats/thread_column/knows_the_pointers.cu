@@ -1,5 +1,5 @@
 // cheat: known shape: tells the counting run by the distance of its arrays
-// expect: gate_missed, faulted shared memory
+// expect: gate_missed shared_reads or faulted shared memory
 extern "C" __global__ void gemm(const float *A, const float *B, float *C, int M, int N, int K)
 {
     constexpr int ROWS = BM / TM;

@@ -1,5 +1,5 @@
 // cheat: wrong idea: lesson 03's two shared floats for each multiply-add
-// expect: gate_missed floats read from shared memory
+// expect: gate_missed shared_reads
 extern "C" __global__ void gemm(const float *A, const float *B, float *C, int M, int N, int K)
 {
     constexpr int ROWS = BM / TM;

@@ -1,5 +1,5 @@
 // cheat: wrong idea: lesson 02's kernel, one element after the other, with a decoy tile and a barrier
-// expect: gate_missed global
+// expect: gate_missed global_reads
 extern "C" __global__ void gemm(const float *A, const float *B, float *C, int M, int N, int K)
 {
     __shared__ float tile[BM][BK];

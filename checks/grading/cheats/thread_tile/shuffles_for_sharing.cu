@@ -1,5 +1,5 @@
 // cheat: wrong idea: one lane reads, the others get the numbers by shuffles: few loads, but no reuse in registers
-// expect: gate_missed floats read from shared memory per multiply-add
+// expect: gate_missed shared_reads
 extern "C" __global__ void gemm(const float *A, const float *B, float *C, int M, int N, int K)
 {
     constexpr int THREADS = (BM / TM) * (BN / TN);

@@ -1,5 +1,5 @@
 // cheat: wrong idea: keeps its sums in C between the tiles, not in registers
-// expect: gate_missed global
+// expect: gate_missed global_reads
 extern "C" __global__ void gemm(const float *A, const float *B, float *C, int M, int N, int K)
 {
     constexpr int THREADS = (BM / TM) * (BN / TN);

@@ -1,5 +1,5 @@
 // cheat: diluted mean: lesson 05 with every scalar access made a wide one of which one number is used
-// expect: gate_missed shared accesses, in float4 of each lane
+// expect: gate_missed shared_accesses
 // Number i of x, by a load of the four that hold it.
 __device__ float one_of(const float *x, int i)
 {

@@ -1,5 +1,5 @@
 // cheat: wrong idea: float4 straight from global memory, no tile but a decoy
-// expect: gate_missed global
+// expect: gate_missed global_accesses
 extern "C" __global__ void gemm(const float *A, const float *B, float *C, int M, int N, int K)
 {
     __shared__ alignas(16) float tile[BM * BN / (TM * TN) * 4];

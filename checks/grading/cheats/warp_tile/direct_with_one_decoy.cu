@@ -1,5 +1,5 @@
 // cheat: wrong idea: lesson 02's kernel with one shared access, so that no ratio is without a value
-// expect: gate_missed global
+// expect: gate_missed global_reads
 extern "C" __global__ void gemm(const float *A, const float *B, float *C, int M, int N, int K)
 {
     __shared__ float tile[128];

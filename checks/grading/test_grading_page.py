@@ -1,4 +1,4 @@
-"""README's page for teachers keeps its word: its commands are understood, its grading.toml is one, its names exist."""
+"""The page about grading: its commands are understood, its grading.toml is valid, its names exist."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import pytest
 from typer.testing import CliRunner
 
 from gemm_lessons.cli.app import whole
+from gemm_lessons.course.documents import PAGES
 from gemm_lessons.course.folder import packaged_course
 from gemm_lessons.grading.formats import FORMATS
 from gemm_lessons.grading.hosting import HOST
 from gemm_lessons.grading.rubric import load_rubric
 
-README = Path(__file__).resolve().parents[2] / "README.md"
-PAGE = README.read_text().split("## For teachers: grading a class\n")[1].split("\n## ")[0]
+PAGE = (PAGES / "grading.md").read_text()
 COMMANDS = re.findall(r"^gemm-lessons (grade .*?)(?:\s+#.*)?$", PAGE, re.MULTILINE)
 
 

@@ -1,0 +1,163 @@
+"""A run fits one screen: every lesson's solution and stub, and what a broken kernel says. Its words are explained."""
+
+from __future__ import annotations
+
+import io
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from checks.cli.tiny_course import GATE, KERNEL, SOLUTION, STUB, Run
+from gemm_lessons.course.folder import packaged_course
+from gemm_lessons.course.glossary import entries, glossary_path
+from gemm_lessons.course.lesson import LIMITERS, Lesson
+from gemm_lessons.course.lesson_toml import load_lesson
+from gemm_lessons.devices.simulated import Simulated
+from gemm_lessons.engine.hardware.sheets import find_gpu
+from gemm_lessons.gemm.shapes import Tile
+from gemm_lessons.judging.figures import PER_FMA, PER_MMA, SECTORS
+from gemm_lessons.judging.hints import LIMITS
+from gemm_lessons.judging.remedies import REMEDIES
+from gemm_lessons.report.console import THEME
+from gemm_lessons.report.elements import in_elements
+from gemm_lessons.report.figures import BOTTLENECKS
+from gemm_lessons.report.screen import Around, show_screen
+from gemm_lessons.running.outcome import RunOutcome
+from gemm_lessons.running.pipeline import RunRequest, run_lesson
+
+COURSE = packaged_course()
+LINES, COLUMNS = 23, 80  # the prompt has the last line of a terminal
+WORDS = entries(glossary_path(COURSE).read_text())
+VERDICTS = "passed, wrong answer, gate missed, faulted, timed out, compile failed, not finished".split(", ")
+BROKEN = {
+    "wrong": (SOLUTION.replace("acc +=", "acc -="), "WRONG ANSWER"),
+    "fault": (KERNEL.replace("BODY", "    acc = A[M * K + 100];"), "FAULTED"),
+    "race": (KERNEL.replace("BODY", "    C[0] = threadIdx.x + blockIdx.x;"), "FAULTED"),
+    "syntax": (SOLUTION.replace("float acc", "flot acc"), "COMPILE FAILED"),
+    "parameters": (SOLUTION.replace(", int K)", ", int K, int extra)"), "COMPILE FAILED"),
+    "endless": (KERNEL.replace("BODY", "    while (M > 0) acc += clock();"), "TIMED OUT"),
+    "stub": (STUB, "NOT FINISHED"),
+}
+
+
+def screen(outcome: RunOutcome, columns: int = COLUMNS) -> str:
+    """Return what a terminal of so many columns shows."""
+    out = io.StringIO()
+    console = Console(file=out, width=columns, theme=THEME, highlight=False, markup=False, emoji=False)
+    show_screen(console, outcome, Around("99_next", f"gemm-lessons run {outcome.lesson.number:02}"))
+    return out.getvalue()
+
+
+def fits(text: str, columns: int = COLUMNS) -> bool:
+    lines = text.splitlines()
+    return len(lines) <= LINES and max(len(line.rstrip()) for line in lines) <= columns
+
+
+def labels(text: str) -> list[str]:
+    """The table's first column, without the size of the times."""
+    table = text.split("\n\n")[1].splitlines()[1:]
+    return [re.split(r" at |  ", line)[0] for line in table]
+
+
+@pytest.mark.parametrize("name", COURSE.names)
+def test_every_solution_fits_and_its_words_are_explained(name: str) -> None:
+    lesson = COURSE.lesson(name)
+    outcome = run_lesson(RunRequest(COURSE, lesson, lesson.solution_path, Simulated(), find_gpu("h200")))
+    narrow, wide = screen(outcome), screen(outcome, 120)
+    assert fits(narrow)
+    assert fits(wide, 120)
+    assert "PASSED" in narrow.splitlines()[-2], "the verdict comes last but for the next step"
+    assert labels(narrow) == labels(wide)
+    assert "\u2026" not in narrow
+    found = labels(narrow)
+    assert {"estimated time", "bank conflicts", "occupancy"} <= set(found)
+    assert any(label in found for label in ("estimated GFLOPS", "estimated GOPS"))
+    assert not [label for label in found if label.lower() not in WORDS]
+
+
+def test_each_word_that_can_come_is_explained() -> None:
+    figures = [figure.label for name in COURSE.names for figure in load_lesson(COURSE.lessons_dir / name).figures]
+    own = [it.label for it in (PER_FMA, PER_MMA, SECTORS)]
+    kinds = [kind.replace("_", " ") for kind in REMEDIES]
+    said = [*figures, *own, *kinds, *BOTTLENECKS.values(), *VERDICTS, "time", "GFLOPS", "GOPS", "of cuBLAS"]
+    assert not [word for word in said if word.lower() not in WORDS]
+    named = {match for text in WORDS.values() for match in re.findall(r"\((\w+)\)\n$", text)}
+    assert not named - {name[3:] for name in COURSE.names}, "an entry names its lesson"
+    assert all(re.search(r"\(\w+\)\n$", text) for text in WORDS.values())
+
+
+def test_limiters_are_those_of_the_estimate() -> None:
+    assert set(LIMITERS) == {*LIMITS, "launch"} == set(BOTTLENECKS)
+
+
+@pytest.mark.parametrize("what", BROKEN)
+def test_a_broken_kernel_fits(run: Run, kernel: Path, what: str) -> None:
+    source, title = BROKEN[what]
+    kernel.write_text(source)
+    done = run("run", "01")
+    assert done.code == 1
+    assert fits(done.out), done.out
+    assert done.out.splitlines()[-1].endswith("--details")
+    assert re.search(rf"^{title}  ", done.out, re.MULTILINE)
+    if what in ("fault", "race", "syntax"):
+        assert re.search(r"^ +\d+ \| .*\n +\^$", done.out, re.MULTILINE), "source with a caret"
+    assert " byte " not in done.out
+
+
+def test_a_missed_gate_is_named_and_met_ones_are_silent(run: Run, course: Path) -> None:
+    toml = course / "lessons" / "02_second" / "lesson.toml"
+    other = GATE.replace('"barriers"\nvalue = "barriers"', '"blocks"\nvalue = "blocks"')
+    toml.write_text(toml.read_text().replace("[[todo]]", f"{other}\n[[todo]]"))
+    done = run("run", "02", "--file", "lessons/01_first/solution.cu")
+    assert done.code == 1
+    assert fits(done.out)
+    assert "Missed: barriers is 0, the limit >= 1. This lesson is about barriers." in done.out
+    assert "GATE MISSED  3 of 3 shapes, 1 of 2 method checks" in done.out
+    assert "blocks" not in done.out
+    assert "blocks" in run("run", "02", "--file", "lessons/01_first/solution.cu", "--details").out
+
+
+def test_what_a_kernel_prints_is_shown(run: Run, kernel: Path) -> None:
+    kernel.write_text(SOLUTION.replace("float acc", 'if (threadIdx.x == 0) printf("here %d\\n", M);\n    float acc'))
+    done = run("run", "01")
+    assert "here " in done.out
+    assert fits(done.out)
+
+
+def test_explain(run: Run) -> None:
+    done = run("run", "--explain", "Bank Conflicts")
+    assert done.code == 0
+    assert "Passes of shared memory" in done.out
+    wrong = run("run", "--explain", "bank conflict")
+    assert wrong.code == 2
+    assert 'did you mean "bank conflicts"?' in wrong.err
+    assert run("run", "--explain", "qqqq").code == 2
+    assert "occupancy" in run("read", "glossary").out
+
+
+ARRAYS = "__shared__ float As[BM][BK + 1];\nconstexpr int N4 = BN / 4;\n__shared__ float4 Bs[2][N4];"
+
+
+@pytest.mark.parametrize(
+    ("message", "text"),
+    [
+        ("As, byte 36 of 432: read", "As[1][0]: read"),
+        (
+            "As: byte 432 of 432, 4 bytes read by thread 0: just past its end",
+            "As[12][0], read by thread 0: just past its end",
+        ),
+        ("Bs, byte 16 of 64: read", "Bs[0][1]: read"),
+        (
+            "A: byte 400 of 240, 4 bytes read by thread 0: 160 bytes past its end",
+            "A[100], read by thread 0: 40 elements past its end",
+        ),
+        ("unknown, byte 4 of 8: read", "unknown, byte 4 of 8: read"),
+    ],
+)
+def test_elements_not_bytes(course: Path, message: str, text: str) -> None:
+    lesson: Lesson = load_lesson(course / "lessons" / "01_first", "")
+    lesson = replace(lesson, tile=Tile((("BM", 12), ("BN", 8), ("BK", 8))))
+    assert in_elements(message, ARRAYS, lesson, None) == text

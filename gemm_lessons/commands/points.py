@@ -1,0 +1,228 @@
+"""Points of a benchmark: the record, its CSV file, and groups of kernels that multiply the same type of numbers."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import Literal
+
+from gemm_lessons.course.csv_log import append_lines
+from gemm_lessons.course.folder import CommandError, ReadError, shown
+from gemm_lessons.engine.records.frozen import dataclass
+from gemm_lessons.gemm.data import LAYOUTS, DataSpec
+from gemm_lessons.gemm.shapes import Shape
+
+CUBLAS = "cuBLAS"
+FP32 = "fp32"
+
+Kind = Literal["measured", "estimated"]
+
+
+@dataclass(frozen=True)
+class Point:
+    """One kernel at one shape; a line of the CSV file, whose column ``size`` has the shape's ``label``.
+
+    ``gflops`` are 10^9 operations per second at the median time. ``flop_per_byte`` counts the bytes of the kernel's
+    wavefronts on the path to shared memory and L1, by the simulator; it is None for cuBLAS.
+    """
+
+    date: str
+    kind: Kind
+    gpu: str
+    series: str  # the lesson's name, or cuBLAS
+    kernel: str  # fingerprint of the source and everything compiled with it; for cuBLAS the type, such as fp16
+    shape: Shape
+    time_us: float
+    q1_us: float | None  # quartiles of the measured times
+    q3_us: float | None
+    launches: int
+    gflops: float
+    of_cublas: float | None  # speed / cuBLAS's speed in the same run
+    limiter: str  # of an estimate
+    flop_per_byte: float | None
+    clock_mhz: int | None  # the lowest seen while timing
+    driver: str
+    cublas: str
+    compiler: str
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """Return the fields that identify a point."""
+        return (self.kind, self.gpu, self.series, self.kernel, label(self.shape), self.compiler)
+
+
+def is_square(shape: Shape) -> bool:
+    """Tell whether M = N = K, with A and B in the default layout."""
+    return shape.m == shape.n == shape.k and shape.layout == LAYOUTS[0]
+
+
+def label(shape: Shape) -> str:
+    """Return ``4096``, or ``128x128x8192 TN``."""
+    return str(shape.m) if is_square(shape) else str(shape)
+
+
+def shape_of(text: str) -> Shape:
+    """Return the shape with this label. Raises ``ValueError``."""
+    sizes, _, layout = text.partition(" ")
+    found = [int(size) for size in sizes.split("x")]
+    if len(found) not in (1, 3) or (layout and layout not in LAYOUTS):
+        raise ValueError(f"{text!r} is no shape")
+    m, n, k = found * (3 // len(found))
+    return Shape(m, n, k, layout=layout or LAYOUTS[0])
+
+
+# Number types.
+
+TYPES = {  # of a lesson's factors -> as tables and plots write it, in the order of groups
+    "float32": FP32,
+    "tf32": "tf32",
+    "float16": "fp16",
+    "bfloat16": "bf16",
+    "float8_e4m3": "fp8",
+    "float8_e5m2": "fp8",
+    "int8": "int8",
+    "uint8": "int8",
+    "float64": "fp64",
+}
+ORDER = tuple(dict.fromkeys(TYPES.values()))
+HALVES = ("fp16", "bf16")  # one group: tensor cores multiply both at the same rate
+
+
+def type_of(data: DataSpec) -> str:
+    """Return the number type of the factors, such as ``fp16``."""
+    name = data.factors[0].element.name if data.factors else "float32"
+    return TYPES.get(name, name)
+
+
+@dataclass(frozen=True)
+class Line:
+    """One row of a table and one line of a plot: a kernel, or cuBLAS in one number type."""
+
+    name: str
+    type: str
+    points: Mapping[Shape, Point]
+
+    @property
+    def is_cublas(self) -> bool:
+        """Tell whether this is the library."""
+        return self.name.startswith(CUBLAS)
+
+
+@dataclass(frozen=True)
+class Group:
+    """Kernels of the same number type in the course's order, then cuBLAS in that type."""
+
+    types: tuple[str, ...]
+    lines: tuple[Line, ...]
+
+    @property
+    def points(self) -> tuple[Point, ...]:
+        """Return the points of all lines."""
+        return tuple(point for line in self.lines for point in line.points.values())
+
+    @property
+    def title(self) -> str:
+        """Return ``fp32``, or ``fp16, bf16``."""
+        return ", ".join(self.types)
+
+
+def grouped(points: Sequence[Point], types: Mapping[str, str]) -> tuple[Group, ...]:
+    """Group kernels by number type. ``types``: kernel -> type, in the order of lines; a kernel without points gets an
+    empty line."""
+    found: dict[tuple[str, ...], list[str]] = {}
+    for name in types:
+        found.setdefault(_family(types[name]), []).append(name)
+    for point in points:
+        if point.series == CUBLAS:
+            found.setdefault(_family(point.kernel or FP32), [])
+    groups = []
+    for family in sorted(found, key=lambda family: [*ORDER, family[0]].index(family[0])):
+        lines = [Line(name, types[name], _at(points, name)) for name in found[family]]
+        libraries = {
+            of: here
+            for of in family
+            if (here := {it.shape: it for it in points if it.series == CUBLAS and (it.kernel or FP32) == of})
+        }
+        shown_types = tuple(of for of in family if of in libraries or of in {line.type for line in lines})
+        for of, here in libraries.items():
+            lines.append(Line(CUBLAS if len(shown_types) == 1 else f"{CUBLAS} {of}", of, here))
+        groups.append(Group(shown_types, tuple(lines)))
+    return tuple(groups)
+
+
+def _family(of: str) -> tuple[str, ...]:
+    return HALVES if of in HALVES else (of,)
+
+
+def _at(points: Iterable[Point], name: str) -> dict[Shape, Point]:
+    return {point.shape: point for point in points if point.series == name}
+
+
+# The CSV file.
+
+COLUMNS = tuple("size" if it.name == "shape" else it.name for it in fields(Point))
+
+
+def append(path: Path, points: Sequence[Point]) -> None:
+    """Add lines to the CSV file; a new file gets its header first. Raises ``WriteError``."""
+    rows = ([getattr(point, it.name) for it in fields(Point)] for point in points)
+    append_lines(path, COLUMNS, [dict(zip(COLUMNS, map(_cell, row), strict=True)) for row in rows])
+
+
+def _cell(value: object) -> object:
+    if isinstance(value, Shape):
+        return label(value)
+    return "" if value is None else f"{value:.6g}" if isinstance(value, float) else value
+
+
+def read(path: Path) -> list[Point]:
+    """Return the points of a CSV file; incomplete lines are omitted. Raise ``CommandError`` for another kind of
+    file."""
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            rows = csv.reader(file)
+            header = next(rows, None)
+            if header is None:
+                return []
+            if tuple(header) != COLUMNS:
+                raise CommandError(f"{shown(path)} is no file of gemm-lessons bench; name another one with --csv")
+            return [point for row in rows if (point := _parse(row)) is not None]
+    except (UnicodeDecodeError, csv.Error):
+        raise CommandError(f"{shown(path)} is no CSV file; name another one with --csv") from None
+    except OSError as error:
+        raise ReadError(path, error) from None
+
+
+def _parse(row: Sequence[str]) -> Point | None:
+    if len(row) != len(COLUMNS):
+        return None
+    cells = dict(zip(COLUMNS, row, strict=True))
+
+    def number(name: str) -> float | None:
+        return float(cells[name]) if cells[name] else None
+
+    try:
+        return Point(
+            date=cells["date"],
+            kind="measured" if cells["kind"] == "measured" else "estimated",
+            gpu=cells["gpu"],
+            series=cells["series"],
+            kernel=cells["kernel"],
+            shape=shape_of(cells["size"]),
+            time_us=float(cells["time_us"]),
+            q1_us=number("q1_us"),
+            q3_us=number("q3_us"),
+            launches=int(cells["launches"]),
+            gflops=float(cells["gflops"]),
+            of_cublas=number("of_cublas"),
+            limiter=cells["limiter"],
+            flop_per_byte=number("flop_per_byte"),
+            clock_mhz=int(cells["clock_mhz"]) if cells["clock_mhz"] else None,
+            driver=cells["driver"],
+            cublas=cells["cublas"],
+            compiler=cells["compiler"],
+        )
+    except ValueError:
+        return None

@@ -1,0 +1,197 @@
+"""One screen for a run, at most 24 lines of 80 columns: the verdict comes last but for one line, where the eye is.
+
+A right kernel has a table of the numbers that tell the lesson's story. A wrong one has the line of source, its meaning
+and one remedy. What was met is silent; ``run.py`` prints all of it, for ``--details``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from io import StringIO
+
+from rich.console import Console, Group
+from rich.text import Text
+
+from gemm_lessons.engine.records.frozen import dataclass
+from gemm_lessons.judging.verdict import CompileFailed, GateMissed, Passed, WrongAnswer
+from gemm_lessons.report.blocks import Paragraph, clipped, fitted
+from gemm_lessons.report.console import THEME
+from gemm_lessons.report.figures import bottleneck, conflicts, figures_table, percent
+from gemm_lessons.report.run import (
+    VOWEL_SOUNDS,
+    gate_limit,
+    once,
+    show_details,
+    style_of,
+    summary_of,
+    title_of,
+    visible,
+)
+from gemm_lessons.report.trouble import kind_of, meaning_of, what_is_wrong
+from gemm_lessons.running.outcome import Row, RunOutcome
+from gemm_lessons.running.speedup import Bought
+
+LINES = 23  # of a terminal with 24: the last one is for the prompt
+PRINTED = 6  # lines of the kernel's own output
+MISSED_GATES = 2
+
+
+@dataclass(frozen=True)
+class Around:
+    """What the screen says besides the outcome: the ``following`` lesson, the command to run it ``again`` (empty: no
+    next step), ``remarks`` on unusual options, the ``gain`` of a pass, whether a pass ``counts``, ``news`` (scored
+    predictions, a mended bug), and how many ``lines`` there are."""
+
+    following: str | None = None
+    again: str = ""
+    remarks: Sequence[str] = ()
+    gain: Bought | None = None
+    counts: bool = True
+    news: Sequence[str] = ()
+    lines: int = LINES
+
+
+def show_screen(console: Console, outcome: RunOutcome, around: Around) -> None:
+    """Print one screen about a run."""
+    for block in fitted(console, [*_blocks(console, outcome, around)], around.lines):
+        if block.gap:
+            console.print()
+        console.print(block.content)
+
+
+def printed(outcome: RunOutcome, columns: int = 80) -> str:
+    """Return what a run prints, without colour: the screen, then what ``--details`` prints."""
+    console = Console(
+        file=StringIO(), width=columns, theme=THEME, highlight=False, markup=False, emoji=False, color_system=None,
+        force_jupyter=False,
+    )  # fmt: skip
+    with console.capture() as capture:
+        show_screen(console, outcome, Around())
+        console.print()
+        show_details(console, outcome, None, "")
+    return capture.get()
+
+
+def _blocks(console: Console, outcome: RunOutcome, around: Around) -> Iterator[Paragraph]:
+    row = outcome.kernel
+    yield Paragraph(_header(console, outcome))
+    for remark in around.remarks:
+        yield Paragraph(clipped(console, Text(remark, "doubt"), 2))
+    if _has_table(row):
+        yield Paragraph(figures_table(console, outcome), 0 if row.checked.right else 6, gap=True)
+    yield from _printed(console, row)
+    if row.checked.right:
+        yield from _remarks_on_a_right_one(console, outcome)
+    else:
+        yield from what_is_wrong(console, outcome)
+    for number, text in enumerate(around.news):
+        yield Paragraph(clipped(console, Text(text), 2), gap=not number and isinstance(row.verdict, CompileFailed))
+    yield Paragraph(_verdict(console, outcome, around), gap=True)
+    if around.again:
+        yield Paragraph(_next(console, outcome, around))
+
+
+def _has_table(row: Row) -> bool:
+    """Tell whether numbers matter: of a right kernel, and, as a goal, of one that is not finished."""
+    return row.checked.right or (row.checked.unfinished is not None and isinstance(row.verdict, WrongAnswer))
+
+
+def _header(console: Console, outcome: RunOutcome) -> Text:
+    """Return the lesson on the left and where it ran on the right; a long title without its second half."""
+    lesson, where = outcome.lesson, outcome.device_name
+    if outcome.kernel.checked.right and outcome.device_kind == "simulator":
+        where += f", estimates for {('an' if outcome.gpu[:1] in VOWEL_SOUNDS else 'a')} {outcome.gpu}"
+    elif not outcome.kernel.checked.right and outcome.verdict.kind != "compile_failed":
+        where += f", --seed {outcome.seed}"  # repeats the inputs
+    first = f"Lesson {lesson.number:02}  "
+    room = console.width - len(first) - len(where) - 2
+    title = lesson.title if len(lesson.title) <= room else lesson.title.partition(":")[0]
+    gap = console.width - len(first) - len(title) - len(where)
+    line = Text.assemble((first, "lesson"), (title, "bold"))
+    return line.append(" " * min(gap, 30) + where if gap >= 2 else f"\n{where}", "quiet")
+
+
+def _verdict(console: Console, outcome: RunOutcome, around: Around) -> Text:
+    row = outcome.kernel
+    right = isinstance(row.verdict, Passed | GateMissed)
+    said = ", ".join(_right(outcome, around.gain)) if right else summary_of(row)
+    return clipped(
+        console,
+        Text.assemble((title_of(row), style_of(row)), f"  {said}"),
+        5 if isinstance(row.verdict, CompileFailed) else 2,
+    )
+
+
+def _right(outcome: RunOutcome, gain: Bought | None) -> Iterator[str]:
+    checked = outcome.kernel.checked
+    right = sum(result.kind == "passed" for result in checked.shapes)
+    yield f"{right} of {len(checked.shapes)} shapes"
+    if gates := [gate for gate in checked.shown_gates if gate.passed is not None]:
+        yield f"{sum(gate.passed is True for gate in gates)} of {len(gates)} method checks"
+    if gain is None:
+        return
+    if gain.of_cublas is not None:
+        yield f"{percent(gain.of_cublas)} of cuBLAS{'' if gain.measured else ' (estimated)'}"
+    elif gain.times is not None:
+        yield f"{gain.times:.3g} times lesson {gain.before[:2]}{'' if gain.measured else ' (estimated)'}"
+
+
+def _next(console: Console, outcome: RunOutcome, around: Around) -> Text:
+    """Return one next step, and how to see everything."""
+    number, label = f"{outcome.lesson.number:02}", outcome.kernel.label
+    if outcome.verdict.kind != "passed":
+        what, command = "Stuck", f"gemm-lessons hint {number}"
+        if label == "reference":  # it is right: what does not fit is what was asked of it
+            what, command = "Choose other sizes", ""
+        elif label == "bug":
+            what, command = "Mend it, then", around.again
+        elif outcome.kernel.checked.unfinished:
+            what = "A hint"
+    elif label == "bug":
+        what, command = "Another", f"gemm-lessons bug {number}"
+    elif label != "your kernel":
+        what, command = "Your turn", f"gemm-lessons start {number}"
+    elif not around.counts:
+        what, command = "The run that counts", f"gemm-lessons run {number}"
+    elif around.following:
+        what, command = "Next", "gemm-lessons next"
+    else:
+        what, command = "That was the last lesson. Well done.", ""
+    line = Text.assemble((f"{what}{': ' if command else ''}", "quiet"), (command, "command"))
+    if around.again.startswith("gemm-lessons run"):
+        line.append("   Everything else: ", "quiet")
+        whole = f"{around.again} --details"
+        line.append(whole if line.cell_len + len(whole) <= console.width else "--details", "command")
+    return line
+
+
+def _remarks_on_a_right_one(console: Console, outcome: RunOutcome) -> Iterator[Paragraph]:
+    row = outcome.kernel
+    lines = [*conflicts(row), *bottleneck(outcome)]
+    for doubt in outcome.measured.notes[:1] if outcome.measured else ():
+        lines.append(Text(doubt, "doubt"))
+    for finding in once([it for it in row.checked.findings if it.severity != "note"])[:1]:
+        lines.append(Text.assemble((f"{kind_of(finding)}: ", "doubt"), meaning_of(outcome, finding)))
+    for diagnostic in [it for it in row.diagnostics if it.severity == "warning"][:1]:
+        lines.append(Text.assemble((f"Compiler warning, line {diagnostic.line}: ", "doubt"), diagnostic.message))
+    for number, line in enumerate(lines):
+        yield Paragraph(clipped(console, line, 2), 1, gap=not number)
+    if isinstance(row.verdict, GateMissed):
+        for number, gate in enumerate(row.verdict.missed[:MISSED_GATES]):
+            limit = f"{gate.name} is {gate.note or gate.shown}, the limit {gate_limit(gate)}"
+            text = Text.assemble(("Missed: ", "doubt"), limit + (". " if not number else ""))
+            if not number:
+                text.append(gate.why, "quiet")
+            yield Paragraph(clipped(console, text, 4 - 2 * bool(number)), 2 * number, gap=not number)
+
+
+def _printed(console: Console, row: Row) -> Iterator[Paragraph]:
+    printed = row.checked.printed
+    if printed is None:
+        return
+    lines = printed.text.splitlines()
+    body = Text("\n").join(Text(f"  {visible(line)}", overflow="ellipsis", no_wrap=True) for line in lines[:PRINTED])
+    head = Text(f"Printed by the kernel at {row.checked.printed_at}", "bold")
+    cut = len(lines) > PRINTED or printed.shown < printed.calls
+    head.append(f", the first {min(PRINTED, len(lines))} lines of {printed.calls:,} calls" if cut else "", "quiet")
+    yield Paragraph(Group(head, body), 1, gap=True)

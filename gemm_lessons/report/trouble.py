@@ -1,0 +1,143 @@
+"""What the screen says of a wrong kernel: the place, its source with a caret, the meaning, one remedy."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from rich.console import Console, Group
+from rich.text import Text
+
+from gemm_lessons.course.lesson import Lesson
+from gemm_lessons.engine.compiler.diagnostics import printable
+from gemm_lessons.engine.records.findings import Finding
+from gemm_lessons.judging.verdict import CompileFailed, Faulted, TimedOut, WrongAnswer
+from gemm_lessons.report.blocks import Paragraph, clipped
+from gemm_lessons.report.elements import in_elements
+from gemm_lessons.report.links import link
+from gemm_lessons.report.run import NOT_YET, found_better, map_line, once, visible
+from gemm_lessons.report.table import told_apart
+from gemm_lessons.running.outcome import Row, RunOutcome
+
+MAP_ROWS, MAP_COLS = 5, 32  # block tiles of a wrong answer
+WRONG_ELEMENTS = 2
+
+
+def what_is_wrong(console: Console, outcome: RunOutcome) -> Iterator[Paragraph]:
+    """Yield the parts of the screen about a kernel that is not right."""
+    row = outcome.kernel
+    match row.verdict:
+        case CompileFailed() as failed:
+            yield from _not_compiled(console, row, failed)
+        case Faulted(finding=finding) | TimedOut(finding=finding):
+            yield from _finding_blocks(console, outcome, finding)
+        case WrongAnswer() as wrong:
+            yield from _wrong(console, outcome, wrong)
+        case _:
+            pass
+    if row.hints:
+        yield Paragraph(clipped(console, Text.assemble(("What to do: ", "bold"), _remedy(row.hints[0])), 6), gap=True)
+
+
+def _not_compiled(console: Console, row: Row, failed: CompileFailed) -> Iterator[Paragraph]:
+    errors = [diagnostic for diagnostic in failed.diagnostics if diagnostic.severity == "error"]
+    for diagnostic in errors[:1]:
+        line, column = diagnostic.line or None, diagnostic.column
+        place = Text(":".join(str(it) for it in (printable(diagnostic.file), line, column) if it), "bold")
+        place.stylize(link(console, diagnostic.file, line, column))
+        said = Text.assemble(place, ": ", ("error", "bad"), f": {printable(diagnostic.message)}")
+        yield Paragraph(clipped(console, said, 6), gap=True)
+        if diagnostic.file == row.path:
+            yield from _code(console, row, line, column)
+    if len(errors) > 1:
+        yield Paragraph(Text(f"and {len(errors) - 1} more; correct the first one first", "quiet"), 4)
+    if not failed.diagnostics and failed.log.strip():
+        yield Paragraph(clipped(console, Text(failed.log.strip()), 8), gap=True)
+
+
+def _wrong(console: Console, outcome: RunOutcome, wrong: WrongAnswer) -> Iterator[Paragraph]:
+    row, judged, unfinished = outcome.kernel, wrong.judgement, outcome.kernel.checked.unfinished
+    if not unfinished:
+        yield from _where(console, wrong)
+    findings = once([it for it in row.checked.findings if it.severity != "note"])
+    pattern = judged.pattern
+    expected = unfinished and pattern and (pattern.vague or pattern.name in NOT_YET)
+    if pattern and not found_better(row, pattern) and not expected:
+        looks = Text.assemble(("Looks like: ", "bold"), pattern.explanation)
+        yield Paragraph(clipped(console, looks, 4), 1 if findings else 0, gap=True)
+    for finding in findings[:1]:
+        yield from _finding_blocks(console, outcome, finding, spare=1)
+    if unfinished and row.checked.contents:
+        told = Text(" ".join(it.text for it in row.checked.contents))
+        yield Paragraph(clipped(console, told, 3), 4, gap=True)
+
+
+def _where(console: Console, wrong: WrongAnswer) -> Iterator[Paragraph]:
+    """Yield the first wrong elements and a small map."""
+    judged, tiles = wrong.judgement, wrong.judgement.tiles
+    first = [
+        "C[{}, {}] is {}, expected {}".format(it.row, it.col, *told_apart(it.got, it.expected))
+        for it in judged.first[:WRONG_ELEMENTS]
+    ]
+    yield Paragraph(clipped(console, Text("; ".join(first)), 2), 2, gap=True)
+    if tiles is None or len(tiles.wrong) * len(tiles.wrong[0]) == 1:
+        return
+    lines = [map_line(tiles, wrong.shape, number, MAP_COLS) for number in range(len(tiles.wrong))[:MAP_ROWS]]
+    cut = f"; it has {len(tiles.wrong)} rows" if len(tiles.wrong) > MAP_ROWS else ""
+    legend = f"  tiles of C, {tiles.tile_rows} x {tiles.tile_cols}: # all wrong  + some wrong  . right{cut}"
+    yield Paragraph(Group(*lines, Text(legend, "quiet")), 3)
+
+
+def _finding_blocks(console: Console, outcome: RunOutcome, finding: Finding, spare: int = 0) -> Iterator[Paragraph]:
+    """Yield the place of a finding, its source with a caret, and its meaning."""
+    row = outcome.kernel
+    if finding.line:
+        file = row.path if row.holds(finding.file) else finding.file
+        place = Text(f"{printable(file)}:{finding.line}", "bold")
+        place.stylize(link(console, file, finding.line))
+        yield Paragraph(place, spare, gap=True)
+    if row.holds(finding.file):
+        yield from _code(console, row, finding.line, None, finding.array)
+    if row.holds(finding.other_file or finding.file) and finding.other_line not in (None, finding.line):
+        yield from _code(console, row, finding.other_line, None, finding.array)
+    style = {"error": "bad", "warning": "doubt", "note": "quiet"}[finding.severity]
+    meaning = Text.assemble((f"{kind_of(finding)}: ", style), meaning_of(outcome, finding))
+    yield Paragraph(clipped(console, meaning, 5), spare, gap=not finding.line)
+
+
+def kind_of(finding: Finding) -> str:
+    """Return the kind of a finding as a word: ``Out of bounds``."""
+    return finding.kind.replace("_", " ").capitalize()
+
+
+def meaning_of(outcome: RunOutcome, finding: Finding) -> str:
+    """Return a finding's sentence, with elements instead of bytes."""
+    verdict, row = outcome.verdict, outcome.kernel
+    shape = verdict.shape if isinstance(verdict, Faulted | TimedOut | WrongAnswer) else None
+    lesson: Lesson = row.built.lesson if row.built else outcome.lesson
+    return printable(in_elements(finding.message, row.source, lesson, shape))
+
+
+def _code(console: Console, row: Row, line: int | None, column: int | None, name: str = "") -> Iterator[Paragraph]:
+    """Yield a source line with a caret, at the column or at the name of an array."""
+    lines = row.source.splitlines()
+    if line is None or not 0 < line <= len(lines):
+        return
+    text = lines[line - 1]
+    body, indent = text.strip(), len(text) - len(text.lstrip())
+    found = re.search(rf"\b{re.escape(name)}\b", body) if name else None
+    at = max(0, column - 1 - indent) if column is not None else found.start() if found else 0
+    gutter = f"{line:>6} | "
+    room = max(20, console.width - len(gutter))
+    start = max(0, at - room + 20) if len(body) > room else 0  # the caret's part of a long line
+    shown = Text(f"{gutter}", "quiet").append(visible(body[start:]), "default")
+    shown.truncate(console.width, overflow="ellipsis")
+    yield Paragraph(shown)
+    if body:
+        yield Paragraph(Text(" " * (len(gutter) + min(at, len(body)) - start) + "^", "bad"))
+
+
+def _remedy(hint: str) -> str:
+    """Return a hint without the line, kind and quote that the screen has shown."""
+    text = re.sub(r"^line \d+: [a-z ]+\. (?:\[.*?\] (?=[A-Z]))?", "", hint)
+    return text[:1].upper() + text[1:]

@@ -1,0 +1,15 @@
+// Lesson 00: first kernel
+// New idea: there is no loop; each thread adds one pair of elements.
+// Launch:   grid ceil(M*N/THREADS), block THREADS; THREADS = 256 from lesson.toml.
+extern "C" __global__ void
+add(const float *A, const float *B, float *C, int M, int N)
+{
+    // Which element is mine?
+    // (1) My number in the whole grid.
+    const int i = blockIdx.x * blockDim.x + threadIdx.x;
+
+    // Add.
+    // (2) Threads beyond the last element do nothing.
+    if (i < M * N)
+        C[i] = A[i] + B[i];
+}
