@@ -548,3 +548,11 @@ def test_nobody_is_flooded() -> None:
 
 def test_nothing_to_say() -> None:
     assert hints_for(facts(counters=Counters())) == ()
+
+
+def test_todos_between_the_same_lines_are_not_one_step() -> None:
+    """Two functions of one TODO each have the same lines around it."""
+    stub = "void f()\n{\n    // TODO(1): one\n}\nvoid g()\n{\n    // TODO(2): two\n}\n"
+    assert open_todos(stub, stub) == {1: 3, 2: 7}
+    assert open_todos(stub.replace("two\n", "two\n    h();\n"), stub) == {1: 3}
+    assert open_todos(stub.replace("one\n", "one\n    h();\n"), stub) == {2: 8}

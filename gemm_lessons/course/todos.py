@@ -106,10 +106,11 @@ class _Group:
 
 def _groups(stub: str) -> Iterator[_Group]:
     code, marks = _marks(stub)
-    around = {number: (_above(code, index), _below(code, index)) for number, index in marks.items()}
-    for (above, below), numbers in groupby(around, key=around.__getitem__):
+    before = {number: sum(map(bool, code[: index + 1])) for number, index in marks.items()}  # lines of code
+    for _, numbers in groupby(before, key=before.__getitem__):
         each = tuple(numbers)
-        yield _Group(each, above, below, _region(code, marks, marks[each[-1]]))
+        first, last = marks[each[0]], marks[each[-1]]
+        yield _Group(each, _above(code, first), _below(code, last), _region(code, marks, last))
 
 
 def _marks(source: str) -> tuple[list[str], dict[int, int]]:

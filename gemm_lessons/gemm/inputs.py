@@ -135,11 +135,16 @@ def _exponents(
     rows, cols = (random.integers(-reach, reach + 1, size) for size in (a.shape[-2], b.shape[-1]))
     depth = random.integers(-(reach // 2), reach // 2 + 1, a.shape[-1])
     if rare:  # multiply A, and so its rows, by a power of two, and B by another
+        factors = (product.left, product.right)
         floats = {name: it for name, it in layouts.items() if it.element.is_float}
-        # A factor may be split into parts of a narrower type in a scratch buffer: it stays in their range.
-        held = {name for name, it in floats.items() if name in (product.left, product.right) or it.role == "scratch"}
-        others = [it.element for name, it in floats.items() if name not in held]
-        most, room = (min(it.shift for it in of) for of in ([floats[name].element for name in held], others))
+        given = [floats[name].element for name in factors]
+        most, digits = min(it.shift for it in given), min(it.precision for it in given)
+        # A factor may be split into parts of a narrower type in a scratch buffer. The second part lies lower by the
+        # digits of the first, and must keep its own.
+        parts = [it.element for it in floats.values() if it.role == "scratch" and it.element.precision < digits]
+        most = min([most, *(max(0, it.shift - it.precision) for it in parts)])
+        others = [it.element for name, it in floats.items() if name not in factors and it.role != "scratch"]
+        room = min(element.shift for element in others)
         room *= all(element.precision >= SINGLE for element in others)  # a narrow type has no room
         half = room >= most  # of the lines keep their size
         left = _shift(random, -most, most, half)
