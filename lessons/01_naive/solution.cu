@@ -18,13 +18,13 @@ gemm(const float *A, const float *B, float *C, int M, int N, int K)
 
     // Walk along K.
     float acc = 0.0f;
-    // (1) Threads whose element is inside C add up the K products of row `row` of A and column `col` of B.
+    // (1) Row `row` of A times column `col` of B. Threads outside C have no element.
     if (row < M && col < N)
         for (int k = 0; k < K; k++)
             acc += a(row, k) * b(k, col);
 
     // Write my element back.
-    // (2) The same threads store acc.
+    // (2) Only threads inside C store.
     if (row < M && col < N)
         c(row, col) = acc;
 }

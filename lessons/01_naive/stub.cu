@@ -18,8 +18,8 @@ gemm(const float *A, const float *B, float *C, int M, int N, int K)
 
     // Walk along K.
     float acc = 0.0f;
-    // TODO(1): if my element is inside C, add to acc the K products of row `row` of A and column `col` of B.
+    // TODO(1): which K products make up my element of C? Does every thread have an element?
 
     // Write my element back.
-    // TODO(2): if my element is inside C, store acc there.
+    // TODO(2): where does acc go? May every thread store?
 }
