@@ -1,6 +1,6 @@
 // Lesson 02: coalesced
-// New idea: neighbouring lanes of a warp take neighbouring columns of C, so that one request touches few sectors.
-// Before:   lesson 01, the lanes stand below each other: 32 rows of A, 32 sectors a request. Now: 4.
+// New idea: neighbouring lanes of a warp read neighbouring addresses, so that a request touches few sectors.
+// Before:   lesson 01, the lanes of a warp own elements below each other: a load of A touches 32 sectors.
 // Launch:   grid (ceil(N/BN), ceil(M/BM)), block BM*BN threads; BM = BN = 32 from lesson.toml.
 #include "matrix.cuh"
 
@@ -14,7 +14,7 @@ gemm(const float *A, const float *B, float *C, int M, int N, int K)
     // Which element of C is mine?
     int thread_row = 0;
     int thread_col = 0;
-    // (1) Threads 0 to 31 are one warp. They share a row of C and stand side by side in its columns.
+    // (1) Threads 0 to 31 are one warp. They own adjacent elements of one row of C.
     thread_row = threadIdx.x / BN;
     thread_col = threadIdx.x % BN;
     const int row = blockIdx.y * BM + thread_row;

@@ -1,6 +1,6 @@
 // Lesson 02: coalesced
-// New idea: neighbouring lanes of a warp take neighbouring columns of C, so that one request touches few sectors.
-// Before:   lesson 01, the lanes stand below each other: 32 rows of A, 32 sectors a request. Now: 4.
+// New idea: neighbouring lanes of a warp read neighbouring addresses, so that a request touches few sectors.
+// Before:   lesson 01, the lanes of a warp own elements below each other: a load of A touches 32 sectors.
 // Launch:   grid (ceil(N/BN), ceil(M/BM)), block BM*BN threads; BM = BN = 32 from lesson.toml.
 #include "matrix.cuh"
 
@@ -14,7 +14,7 @@ gemm(const float *A, const float *B, float *C, int M, int N, int K)
     // Which element of C is mine?
     int thread_row = 0;
     int thread_col = 0;
-    // TODO(1): choose thread_row (0 to BM - 1) and thread_col (0 to BN - 1) so that a warp's lanes stand side by side.
+    // TODO(1): which element of the block's tile should I own, so that my warp's requests touch few sectors?
     const int row = blockIdx.y * BM + thread_row;
     const int col = blockIdx.x * BN + thread_col;
 
