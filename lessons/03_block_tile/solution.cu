@@ -1,5 +1,5 @@
 // Lesson 03: shared-memory tiles
-// New idea: a block copies one tile of A and one of B into shared memory, then every thread reuses them.
+// New idea: a block copies one tile of A and one of B into shared memory, and all of its threads read them there.
 // Before:   lesson 02, each thread reads 2*K floats from global memory. Now: K/BN of A and K/BM of B.
 // Launch:   grid (ceil(N/BN), ceil(M/BM)), block BM*BN threads; BM = BN = 32, BK = 64 from lesson.toml.
 #include "matrix.cuh"
@@ -7,7 +7,7 @@
 extern "C" __global__ void __launch_bounds__(BM * BN)
 gemm(const float *A, const float *B, float *C, int M, int N, int K)
 {
-    static_assert(BK % BM == 0 && BK % BN == 0, "BK must be a multiple of BM and BN: whole rounds of copying");
+    static_assert(BK % BM == 0 && BK % BN == 0, "BK must be a multiple of BM and BN, so that all threads copy equally often");
     __shared__ float As[BM][BK];
     __shared__ float Bs[BK][BN];
 
@@ -24,11 +24,11 @@ gemm(const float *A, const float *B, float *C, int M, int N, int K)
     // Walk along K, one tile at a time.
     float acc = 0.0f;
     for (int k0 = 0; k0 < K; k0 += BK) {
-        // (1) Copy my share of A: columns thread_col, thread_col + BN, ... of my row; 0 outside the matrix.
+        // (1) Copy columns thread_col, thread_col + BN, ... of my row of A's tile; 0 outside the matrix.
         for (int k = 0; k < BK; k += BN)
             As[thread_row][k + thread_col] = row < M && k0 + k + thread_col < K ? a(row, k0 + k + thread_col) : 0.0f;
 
-        // (2) Copy my share of B: rows thread_row, thread_row + BM, ... of my column; 0 outside the matrix.
+        // (2) Copy rows thread_row, thread_row + BM, ... of my column of B's tile; 0 outside the matrix.
         for (int k = 0; k < BK; k += BM)
             Bs[k + thread_row][thread_col] = k0 + k + thread_row < K && col < N ? b(k0 + k + thread_row, col) : 0.0f;
 
@@ -39,7 +39,7 @@ gemm(const float *A, const float *B, float *C, int M, int N, int K)
         for (int k = 0; k < BK; k++)
             acc += As[thread_row][k] * Bs[k][thread_col];
 
-        // (5) Wait until the whole block has finished reading: the next turn overwrites the tiles.
+        // (5) Wait until the whole block has read the tiles, because the next iteration overwrites them.
         __syncthreads();
     }
 

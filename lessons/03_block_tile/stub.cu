@@ -1,5 +1,5 @@
 // Lesson 03: shared-memory tiles
-// New idea: a block copies one tile of A and one of B into shared memory, then every thread reuses them.
+// New idea: a block copies one tile of A and one of B into shared memory, and all of its threads read them there.
 // Before:   lesson 02, each thread reads 2*K floats from global memory. Now: K/BN of A and K/BM of B.
 // Launch:   grid (ceil(N/BN), ceil(M/BM)), block BM*BN threads; BM = BN = 32, BK = 64 from lesson.toml.
 #include "matrix.cuh"
@@ -7,7 +7,7 @@
 extern "C" __global__ void __launch_bounds__(BM * BN)
 gemm(const float *A, const float *B, float *C, int M, int N, int K)
 {
-    static_assert(BK % BM == 0 && BK % BN == 0, "BK must be a multiple of BM and BN: whole rounds of copying");
+    static_assert(BK % BM == 0 && BK % BN == 0, "BK must be a multiple of BM and BN, so that all threads copy equally often");
     __shared__ float As[BM][BK];
     __shared__ float Bs[BK][BN];
 
@@ -24,15 +24,15 @@ gemm(const float *A, const float *B, float *C, int M, int N, int K)
     // Walk along K, one tile at a time.
     float acc = 0.0f;
     for (int k0 = 0; k0 < K; k0 += BK) {
-        // TODO(1): copy A[row, k0 + k + thread_col] into As, k = 0, BN, 2*BN, ... below BK; 0 outside the matrix.
+        // TODO(1): which elements of A do I copy, and where do they go in As? What do I store outside the matrix?
 
-        // TODO(2): copy B[k0 + k + thread_row, col] into Bs, k = 0, BM, 2*BM, ... below BK; 0 outside the matrix.
+        // TODO(2): which elements of B do I copy, and where do they go in Bs?
 
-        // TODO(3): wait until the whole block has finished copying.
+        // TODO(3): may I read As and Bs now?
 
-        // TODO(4): add the BK products of my row of As and my column of Bs to acc.
+        // TODO(4): which products does this tile add to acc?
 
-        // TODO(5): wait again. Why? See "The second barrier" in README.md.
+        // TODO(5): may I start the next iteration now? See "The second barrier" in README.md.
     }
 
     // Write my element back.
