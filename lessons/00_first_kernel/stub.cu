@@ -1,5 +1,5 @@
 // Lesson 00: first kernel
-// New idea: there is no loop; each thread adds one pair of elements.
+// New idea: each thread adds one pair of elements, so there is no loop.
 // Launch:   grid ceil(M*N/THREADS), block THREADS; THREADS = 256 from lesson.toml.
 extern "C" __global__ void
 add(const float *A, const float *B, float *C, int M, int N)
@@ -8,5 +8,5 @@ add(const float *A, const float *B, float *C, int M, int N)
     // TODO(1): declare int i: which of the M * N elements is mine?
 
     // Add.
-    // TODO(2): store A's element plus B's in C. Does every thread have an element?
+    // TODO(2): add my elements of A and B. Does every thread have an element?
 }

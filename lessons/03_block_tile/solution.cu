@@ -39,7 +39,7 @@ gemm(const float *A, const float *B, float *C, int M, int N, int K)
         for (int k = 0; k < BK; k++)
             acc += As[thread_row][k] * Bs[k][thread_col];
 
-        // (5) Wait until the whole block has read the tiles, because the next iteration overwrites them.
+        // (5) Wait until the whole block has finished reading, because the next iteration overwrites the tiles.
         __syncthreads();
     }
 
