@@ -24,7 +24,13 @@ from gemm_lessons.cli.practice import practised
 from gemm_lessons.cli.run import DEFAULT_GPU, DeviceChoice, afford, device_for, sheet_for
 from gemm_lessons.course.folder import CommandError, any_course, read_source, shown
 from gemm_lessons.course.position import rung
-from gemm_lessons.course.progress import LessonProgress, load_progress, save_progress, waits_for_predictions
+from gemm_lessons.course.progress import (
+    LessonProgress,
+    keeps_reference,
+    load_progress,
+    save_progress,
+    waits_for_predictions,
+)
 from gemm_lessons.course.tiles import parse_tile, retiled
 from gemm_lessons.course.todos import open_todos
 from gemm_lessons.engine.records.errors import KitError, UnsupportedKernel
@@ -161,6 +167,8 @@ class LessonMagics(Magics):
             save_progress(course, load_progress(course).after_run(found.name, outcome.verdict.kind))
             if scores := practised(course, found, found.kernel_path, outcome):
                 scores.show()
+        if keeps_reference(course, found, load_progress(course)):
+            outcome = outcome.without_reference()
         console = HtmlConsole()
         following = course.neighbour(found, +1)
         gain, again = gain_of(course, outcome), "run the cell again"

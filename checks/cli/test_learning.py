@@ -82,7 +82,7 @@ def test_hints_are_for_the_first_open_todo(run: Run, course: Path, kernel: Path)
     assert "nearly the code" in run("hint", "01", "--todo", "1").out
     last = run("hint", "01", "--todo", "1").out
     assert "nearly the code" in last
-    assert "gemm-lessons diff 01 --reveal" in last
+    assert "gemm-lessons diff 01 --peek" in last
     assert "a nudge" in run("hint", "01", "--todo", "1", "--level", "1").out
     assert "3 of 3 hints seen" in run("hint", "01", "--list").out
     assert "4 hints" in run("list").out
@@ -93,9 +93,9 @@ def test_the_reference_is_shown_after_a_pass_or_when_asked_for(run: Run, course:
     kernel.write_text(SOLUTION.replace("acc +=", "acc -="))
     refused = run("diff", "01")
     assert refused.code == 2
-    assert "--reveal" in refused.err
+    assert "--peek" in refused.err
     assert not (course / ".gemm-lessons").exists()
-    shown = run("diff", "01", "--reveal")
+    shown = run("diff", "01", "--peek")
     assert shown.code == 0
     assert "-            acc -= A[row * K + k] * B[k * N + col];\n+            acc += A" in shown.out
     assert "reference seen" in run("list").out
@@ -114,9 +114,9 @@ def test_two_lessons_side_by_side(run: Run, course: Path, kernel: Path) -> None:
     assert re.search(r"what the gates look at\s+barriers +0 +1 *\n", spoiled.out)
     assert re.search(r"global load sectors +\d+ +\d+ *\n", spoiled.out)
     assert "__syncthreads" not in spoiled.out
-    assert "--reveal" in spoiled.err
+    assert "--peek" in spoiled.err
     kernel.write_text(SOLUTION.replace("acc +=", "acc -="))
-    shown = run("compare", "first", "second", "--reveal")
+    shown = run("compare", "first", "second", "--peek")
     assert "- 01 yours: lessons/01_first/kernel.cu\n+ 02 reference: lessons/02_second/solution.cu" in shown.out
     assert "-            acc -= A[row * K + k] * B[k * N + col];" in shown.out
     assert re.search(r"answer +wrong +right", shown.out)

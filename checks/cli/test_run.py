@@ -266,7 +266,7 @@ def test_what_is_too_long_for_a_terminal_is_not_torn_apart(course: Path, kernel:
     code, out = on_terminal(course, 60, "diff", "01")
     lines = [line.rstrip() for line in re.sub(r"\x1b\[[0-9;]*m", "", out).splitlines()]
     assert code == 2
-    assert lines[-1] == "  gemm-lessons diff 01 --reveal"
+    assert lines[-1] == "  gemm-lessons diff 01 --peek"
     assert " ".join(lines[:-1]).endswith("would spoil it; to see it all the same:")
     assert max(len(line) for line in lines) <= 60
 

@@ -53,7 +53,7 @@ COURSE = (  # in the order of --help: a learner's loop, then the advanced comman
         "Answer the lesson's questions; the run that passes scores them.",
         (
             "gemm-lessons predict 03",
-            "gemm-lessons predict 03 16384 more '2 * K / BK'",
+            "gemm-lessons predict 03 1000 fewer 'K / BK' 2",
         ),
     ),
     Command(
@@ -103,7 +103,7 @@ COURSE = (  # in the order of --help: a learner's loop, then the advanced comman
         "Your kernel.cu against the reference, once it has passed.",
         (
             "gemm-lessons diff 03",
-            "gemm-lessons diff 03 --reveal",
+            "gemm-lessons diff 03 --peek",
         ),
     ),
     Command(

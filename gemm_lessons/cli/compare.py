@@ -11,7 +11,7 @@ from gemm_lessons.cli.options import LessonArgument, NoColor, keep_progress, ker
 from gemm_lessons.cli.run import DEFAULT_GPU, sheet_for
 from gemm_lessons.course.folder import CommandError, Course, any_course, read_bytes, read_source
 from gemm_lessons.course.lesson import Lesson
-from gemm_lessons.course.progress import load_progress
+from gemm_lessons.course.progress import keeps_reference, load_progress
 from gemm_lessons.running import contract
 
 
@@ -22,7 +22,7 @@ def compare(
         bool, typer.Option("--solution", help="The references, also where there is a kernel.cu.")
     ] = False,
     reveal: Annotated[
-        bool, typer.Option("--reveal", help="Show the source of references before a pass; the course remembers it.")
+        bool, typer.Option("--peek", "--reveal", help="Show references before a pass; the course remembers it.")
     ] = False,
     gpu: Annotated[str, typer.Option("--gpu", help="The GPU that estimates are for.")] = DEFAULT_GPU,
     no_color: NoColor = False,
@@ -39,6 +39,14 @@ def compare(
     for path in files:
         read_source(path)
     sheet = sheet_for(gpu)
+    progress = load_progress(course)
+    closed = [it for it, path in zip((left, right), files, strict=True) if path != it.kernel_path]
+    for lesson in closed if not reveal else ():
+        if keeps_reference(course, lesson, progress):
+            raise CommandError(
+                f"lesson {lesson.name} is not passed yet, and its reference would answer its questions; to see it all "
+                f"the same: gemm-lessons compare {left.number:02} {right.number:02} --peek"
+            )
     sources = all(_may_be_seen(course, lesson, path, reveal) for lesson, path in zip((left, right), files, strict=True))
 
     from gemm_lessons.cli.guard import in_child
@@ -60,7 +68,7 @@ def compare(
             result = compared(request, one, other, working)
         show_comparison(make_console(), result, sources)
         if not sources:
-            show_note(make_console(stderr=True), "the source of a reference is shown after a pass, or with --reveal")
+            show_note(make_console(stderr=True), "the source of a reference is shown after a pass, or with --peek")
         return contract.EXIT_PASSED
 
     return in_child(work)

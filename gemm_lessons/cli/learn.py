@@ -72,7 +72,7 @@ def read(
         str | None,
         typer.Argument(
             metavar="[LESSON|PAGE]",
-            help=f"A lesson: 03, 3, block_tile; default: your current one. Or a page: {PAGES}.",
+            help=f"A lesson: 03, 3, block_tile; default: your current one. Or a page: glossary, {PAGES}.",
             autocompletion=complete_text,
         ),
     ] = None,
@@ -189,7 +189,8 @@ def hint(
 def diff(
     lesson: LessonArgument,
     reveal: Annotated[
-        bool, typer.Option("--reveal", help="Show the reference before a pass; the course remembers that you did.")
+        bool,
+        typer.Option("--peek", "--reveal", help="Show the reference before a pass; the course remembers it."),
     ] = False,
     no_color: NoColor = False,
 ) -> int:
@@ -205,7 +206,7 @@ def diff(
     if not (reveal or progress.of(found.name).may_see_reference):
         raise CommandError(
             f"lesson {found.name} is not passed yet, and the reference would spoil it; "
-            f"to see it all the same: gemm-lessons diff {found.number:02} --reveal"
+            f"to see it all the same: gemm-lessons diff {found.number:02} --peek"
         )
     before, after = read_source(mine), read_source(reference)
     if not progress.of(found.name).may_see_reference:

@@ -13,7 +13,7 @@ import typer
 from gemm_lessons.cli.options import LessonArgument, NoColor, keep_progress
 from gemm_lessons.course.folder import CommandError, Course, own_course
 from gemm_lessons.course.lesson import Lesson, LessonError
-from gemm_lessons.course.progress import load_progress
+from gemm_lessons.course.progress import keeps_reference, load_progress
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.running import contract
 
@@ -113,6 +113,9 @@ def bug(
     seed: Annotated[
         int | None, typer.Option("--seed", min=0, help="The same bug for everybody who gives this number.")
     ] = None,
+    peek: Annotated[
+        bool, typer.Option("--peek", help="Before a pass: bug.cu is close to the solution; the course remembers it.")
+    ] = False,
     no_color: NoColor = False,
 ) -> int:
     """Write a kernel with a bug beside yours: find it with what a run says, and mend it until it passes."""
@@ -126,6 +129,13 @@ def bug(
     if not bugs:
         raise CommandError(f"lesson {found.name} has no bugs to find")
     progress = load_progress(course)
+    if keeps_reference(course, found, progress):
+        if not peek:
+            raise CommandError(
+                f"lesson {found.name} is not passed yet, and bug.cu is its solution but for one mistake; to see it "
+                f"all the same: gemm-lessons bug {found.number:02} --peek"
+            )
+        progress = progress.after_reveal(found.name)
     mended = [name for name in progress.of(found.name).mended if name in bugs]
     chosen = a_bug(bugs, mended, seed)
     written = write_bug(course, found, chosen)

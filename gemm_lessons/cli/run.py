@@ -29,7 +29,7 @@ from gemm_lessons.course.folder import CommandError, Course, NotText, any_course
 from gemm_lessons.course.lesson import Lesson
 from gemm_lessons.course.original import remarks_on
 from gemm_lessons.course.position import lesson_to_run
-from gemm_lessons.course.progress import load_progress
+from gemm_lessons.course.progress import keeps_reference, load_progress
 from gemm_lessons.course.tiles import laid, parse_tile, retiled, typed
 from gemm_lessons.engine.records.errors import UnsupportedKernel
 from gemm_lessons.engine.records.frozen import dataclass
@@ -125,6 +125,9 @@ class Output:
 
     details: Annotated[
         bool, typer.Option("--details", help="Everything: all counters' table, each gate, conflicts, findings, hints.")
+    ] = False
+    peek: Annotated[
+        bool, typer.Option("--peek", help="Show the reference beside yours before a pass; the course remembers it.")
     ] = False
     problems: Problems = False
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout, for scripts.")] = False
@@ -251,6 +254,12 @@ def _finish(asked: Asked, outcome: RunOutcome, output: Output) -> int:
 
         typer.echo(json.dumps(contract.as_json(outcome), indent=2, allow_nan=False))
         return contract.exit_code(outcome)
+    progress = load_progress(course)
+    if keeps_reference(course, lesson, progress):
+        if output.peek:
+            keep_progress(course, progress.after_reveal(lesson.name))
+        else:
+            outcome = outcome.without_reference()
     _show(asked, outcome, output.details, practice.line if practice is not None else "")
     if output.problems:
         from gemm_lessons.report.console import make_console

@@ -140,6 +140,13 @@ def waits_for_predictions(lesson: Lesson, progress: Progress) -> bool:
     return lesson.questions_path.exists() and not (so_far.counted or so_far.passed)
 
 
+def keeps_reference(course: Course, lesson: Lesson, progress: Progress) -> bool:
+    """Tell whether the reference waits for a pass: in a learner's folder, which has no solutions, until the lesson is
+    passed or its reference was asked for."""
+    own = not course.packaged and not lesson.solution_path.is_file()
+    return own and not progress.of(lesson.name).may_see_reference
+
+
 def progress_path(course: Course) -> Path:
     """Return where a course's progress is kept."""
     return course.root / ".gemm-lessons" / "progress.json"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 BLOCK = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
-RESULTS = "What comes out"  # the section that answers the questions
+RESULTS = ("What comes out", "Answers")  # the sections that answer the questions
 
 
 def section(text: str, heading: str) -> str:
@@ -16,11 +16,11 @@ def section(text: str, heading: str) -> str:
 
 def folded(text: str, instead: str) -> str:
     """Return the text with ``instead`` in place of its results."""
-    inside = BLOCK.sub(_without_headings, text)
-    match = _section(RESULTS).search(inside)
-    if match is None:
-        return text
-    shown = inside[: match.start(1)] + f"\n{instead}\n\n" + inside[match.end(1) :]
+    shown = BLOCK.sub(_without_headings, text)
+    for heading in RESULTS:
+        match = _section(heading).search(shown)
+        if match is not None:
+            shown = shown[: match.start(1)] + f"\n{instead}\n\n" + shown[match.end(1) :]
     return BLOCK.sub(lambda block: block[0].replace("\n #", "\n#"), shown)
 
 

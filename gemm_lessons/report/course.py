@@ -290,7 +290,7 @@ def show_hint(console: Console, lesson: Lesson, rung: Rung, steps: bool = True) 
     if rung.level < len(hints):
         step(console, "More", f"gemm-lessons hint {lesson.number:02} --todo {rung.todo}")
     else:
-        step(console, "That was the last one. The reference", f"gemm-lessons diff {lesson.number:02} --reveal")
+        step(console, "That was the last one. The reference", f"gemm-lessons diff {lesson.number:02} --peek")
 
 
 def show_export(console: Console, exported: Exported) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 from gemm_lessons.engine.records.frozen import dataclass
@@ -97,6 +98,10 @@ class RunOutcome:
     measured: Measurement | None = None  # on a GPU, when the kernel was right
     attacker: str = ""  # name of the lesson that attacks what limits a kernel that passed
     peak_gflops: float | None = None  # of the device's data sheet, in the kernel's precision; None if unknown
+
+    def without_reference(self) -> RunOutcome:
+        """Return the outcome without the reference beside the kernel, whose counters would answer the questions."""
+        return replace(self, rows=tuple(row for row in self.rows if row.role != "reference"))
 
     @property
     def kernel(self) -> Row:

@@ -17,7 +17,7 @@ from gemm_lessons.course.lesson import Lesson, LessonError
 from gemm_lessons.course.lesson_toml import load_lesson
 from gemm_lessons.course.original import remarks_on
 from gemm_lessons.course.position import next_rung
-from gemm_lessons.course.progress import Progress, load_progress, save_progress, waits_for_predictions
+from gemm_lessons.course.progress import Progress, keeps_reference, load_progress, save_progress, waits_for_predictions
 from gemm_lessons.devices.device import Device
 from gemm_lessons.engine.compiler.source import content_of
 from gemm_lessons.engine.hardware.sheets import GpuSpec
@@ -146,6 +146,8 @@ class Session:
         except FAILURES as error:
             self._fail(error)
         else:
+            if keeps_reference(self._course, lesson, self._progress()) and outcome.verdict.kind != "passed":
+                outcome = outcome.without_reference()
             self._row = outcome.kernel
             counted, broken = self._progress().after_run(lesson.name, outcome.verdict.kind), ""
             try:
