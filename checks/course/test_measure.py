@@ -134,6 +134,13 @@ def test_a_column_may_say_its_own_way() -> None:
         filled("h200 us", "| us | 1024 hot |\n|---|---:|\n| cublas | |\n")
 
 
+@pytest.mark.parametrize("page", sorted((ROOT / "lessons/common").glob("*.md")), ids=lambda it: it.stem)
+def test_numbers_of_pages_are_what_their_source_gives(page: Path) -> None:
+    """``dev check`` proves those of the lessons' own texts."""
+    text = page.read_text()
+    assert Numbers(Course(ROOT)).rewritten(text) == text
+
+
 # -- compiling, and measuring on a GPU that is not there
 
 

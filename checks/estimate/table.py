@@ -53,6 +53,7 @@ OTHERS = (
 BY_TMA = ("mma tma", "precision tf32_tma", "precision int8_tma")  # tiles come through tensor maps, blocks stay
 ORDERED = (512, 1024, 2048, 4096, 8192)  # at which the order of lessons is looked at
 VARIED = f"{len(listed()['variants'].variants)} variants of the lessons"
+EDITED = {it.name for it in listed()["variants"].variants if it.edits or it.pitfall}
 HOPPER = 90  # the H200's entry in PIPES
 FIRST = 10  # by estimate, among which the fastest should be
 FAR = 0.40  # an error above this is too large
@@ -331,7 +332,11 @@ def tables(
         [one.kernel, *(f"{one.estimate.parts[unit] / 1e3:.2f}" for unit in UNITS), f"{one.measured_us / 1e3:.2f}"]
         for one in large
     ]
-    parts = {f"{VARIED}, H200": varied, f"{len(CASES)} kernels for other units, H200": others} | {
+    parts = {
+        f"{VARIED}, H200": varied,
+        f"of these, {len(EDITED)} edits of the source": [one for one in varied if one.kernel in EDITED],
+        f"{len(CASES)} kernels for other units, H200": others,
+    } | {
         f"article, {gpu}": [one for one in theirs if one.table == gpu]
         for gpu in dict.fromkeys(one.table for one in theirs)
     }

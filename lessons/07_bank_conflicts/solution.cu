@@ -1,6 +1,6 @@
 // Lesson 07: bank conflicts
-// New idea: lay out shared memory so that no two lanes ask one bank for different words.
-// Before:   lesson 06, the lanes read every second float4. Now: As is transposed, patches are cut in fours.
+// New idea: lay out shared memory so that no two lanes of a request need different words of one bank.
+// Before:   lesson 06, the lanes read every second float4. Now: As is transposed, a thread tile is split into 4 x 4.
 // Launch:   grid (N/BN, M/BM), block (BM/TM)*(BN/TN) threads; BM = BN = 128, BK = TM = TN = 8 from lesson.toml.
 #include "float4.cuh"
 #include "matrix.cuh"
@@ -9,10 +9,10 @@ extern "C" __global__ void __launch_bounds__((BM / TM) * (BN / TN))
 gemm(const float *A, const float *B, float *C, int M, int N, int K)
 {
     constexpr int THREADS = (BM / TM) * (BN / TN);
-    constexpr int A_ROWS = THREADS / (BK / 4); // rows of a_tile that the block copies in one round
+    constexpr int A_ROWS = THREADS / (BK / 4); // rows of a_tile that the block copies in one pass
     constexpr int B_ROWS = THREADS / (BN / 4); // rows of b_tile
-    static_assert(BM % A_ROWS == 0 && BK % B_ROWS == 0, "the tiles must be whole rounds of copying");
-    __shared__ __align__(16) float As[BK][BM + 4]; // transposed, every row 4 floats longer than it needs to be
+    static_assert(BM % A_ROWS == 0 && BK % B_ROWS == 0, "the tiles must be whole passes of copying");
+    __shared__ __align__(16) float As[BK][BM + 4]; // transposed, with 4 floats of padding per row
     __shared__ __align__(16) float Bs[BK][BN];
 
     const Matrix<const float> a{A, M, K, K, 1};
@@ -40,7 +40,7 @@ gemm(const float *A, const float *B, float *C, int M, int N, int K)
         const Matrix<const float> b_tile = b.tile(k0, block_col, BK, BN);
         for (int r = 0; r < BM; r += A_ROWS) {
             const float4 four = float4_at(a_tile(load_row_a + r, load_col_a));
-            // (1) The four floats are four k of one row: in As they stand below each other.
+            // (1) The four floats are four k of one row, so they belong to four rows of As.
             As[load_col_a + 0][load_row_a + r] = four.x;
             As[load_col_a + 1][load_row_a + r] = four.y;
             As[load_col_a + 2][load_row_a + r] = four.z;

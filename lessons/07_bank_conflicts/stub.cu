@@ -1,6 +1,6 @@
 // Lesson 07: bank conflicts
-// New idea: lay out shared memory so that no two lanes ask one bank for different words.
-// Before:   lesson 06, the lanes read every second float4. Now: As is transposed, patches are cut in fours.
+// New idea: lay out shared memory so that no two lanes of a request need different words of one bank.
+// Before:   lesson 06, the lanes read every second float4. Now: As is transposed, a thread tile is split into 4 x 4.
 // Launch:   grid (N/BN, M/BM), block (BM/TM)*(BN/TN) threads; BM = BN = 128, BK = TM = TN = 8 from lesson.toml.
 #include "float4.cuh"
 #include "matrix.cuh"
@@ -9,10 +9,10 @@ extern "C" __global__ void __launch_bounds__((BM / TM) * (BN / TN))
 gemm(const float *A, const float *B, float *C, int M, int N, int K)
 {
     constexpr int THREADS = (BM / TM) * (BN / TN);
-    constexpr int A_ROWS = THREADS / (BK / 4); // rows of a_tile that the block copies in one round
+    constexpr int A_ROWS = THREADS / (BK / 4); // rows of a_tile that the block copies in one pass
     constexpr int B_ROWS = THREADS / (BN / 4); // rows of b_tile
-    static_assert(BM % A_ROWS == 0 && BK % B_ROWS == 0, "the tiles must be whole rounds of copying");
-    __shared__ __align__(16) float As[BK][BM + 4]; // transposed, every row 4 floats longer than it needs to be
+    static_assert(BM % A_ROWS == 0 && BK % B_ROWS == 0, "the tiles must be whole passes of copying");
+    __shared__ __align__(16) float As[BK][BM + 4]; // transposed, with 4 floats of padding per row
     __shared__ __align__(16) float Bs[BK][BN];
 
     const Matrix<const float> a{A, M, K, K, 1};
@@ -40,7 +40,7 @@ gemm(const float *A, const float *B, float *C, int M, int N, int K)
         const Matrix<const float> b_tile = b.tile(k0, block_col, BK, BN);
         for (int r = 0; r < BM; r += A_ROWS) {
             const float4 four = float4_at(a_tile(load_row_a + r, load_col_a));
-            // TODO(1): store the four floats in As: they are four k of one row, so they go below each other.
+            // TODO(1): which k and which row of A is each of the four floats? Where does it go in the transposed As?
         }
         for (int r = 0; r < BK; r += B_ROWS)
             float4_at(Bs[load_row_b + r][load_col_b]) = float4_at(b_tile(load_row_b + r, load_col_b));
@@ -50,9 +50,9 @@ gemm(const float *A, const float *B, float *C, int M, int N, int K)
         for (int k = 0; k < BK; k++) {
             float a_frag[TM];
             float b_frag[TN];
-            // TODO(2): read b_frag from row k of Bs: piece j / 4 starts at thread_col + j / 4 * COL_STEP.
+            // TODO(2): which TN columns of Bs are mine? Where does each piece of four start?
 
-            // TODO(3): read a_frag from row k of As: piece i / 4 starts at thread_row + i / 4 * ROW_STEP.
+            // TODO(3): which TM rows are mine? Where does each piece of four start in As?
 
             for (int i = 0; i < TM; i++)
                 for (int j = 0; j < TN; j++)
@@ -62,5 +62,5 @@ gemm(const float *A, const float *B, float *C, int M, int N, int K)
     }
 
     // Write my elements back.
-    // TODO(4): store acc: row i lies in piece i / 4 at i % 4, columns j to j + 3 are piece j / 4.
+    // TODO(4): which row and column of C does acc[i][j] belong to? Store four columns at a time.
 }

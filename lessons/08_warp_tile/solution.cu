@@ -1,5 +1,5 @@
 // Lesson 08: warp tiles
-// New idea: block -> warp -> thread. Each warp owns a tile of its own, its lanes stand in 4 rows of 8, in pairs.
+// New idea: block -> warp -> thread. Each warp owns a tile; its lanes are 4 rows of 8, ordered in pairs.
 // Before:   lesson 07, a warp is 2 rows of 16 lanes: 12 shared wavefronts per k. Now: 8, and blocks of any shape.
 // Launch:   grid (N/BN, M/BM), block (BM/WM)*(BN/WN) warps; BM = 64, BN = 128, BK = 8, WM = 32, WN = 64, TM = TN = 8.
 #include "float4.cuh"
@@ -9,11 +9,11 @@ extern "C" __global__ void __launch_bounds__((BM / WM) * (BN / WN) * 32)
 gemm(const float *A, const float *B, float *C, int M, int N, int K)
 {
     constexpr int THREADS = (BM / WM) * (BN / WN) * 32;
-    constexpr int A_ROWS = THREADS / (BK / 4); // rows of a_tile that the block copies in one round
+    constexpr int A_ROWS = THREADS / (BK / 4); // rows of a_tile that the block copies in one pass
     constexpr int B_ROWS = THREADS / (BN / 4); // rows of b_tile
-    static_assert(BM % A_ROWS == 0 && BK % B_ROWS == 0, "the tiles must be whole rounds of copying");
+    static_assert(BM % A_ROWS == 0 && BK % B_ROWS == 0, "the tiles must be whole passes of copying");
     static_assert((WM / TM) * (WN / TN) == 32, "a warp tile is 32 thread tiles");
-    __shared__ __align__(16) float As[BK][BM + 4]; // transposed, every row 4 floats longer than it needs to be
+    __shared__ __align__(16) float As[BK][BM + 4]; // transposed, with 4 floats of padding per row
     __shared__ __align__(16) float Bs[BK][BN];
 
     const Matrix<const float> a{A, M, K, K, 1};
@@ -35,7 +35,7 @@ gemm(const float *A, const float *B, float *C, int M, int N, int K)
     warp_col = warp % (BN / WN) * WN;
     int lane_row = 0;
     int lane_col = 0;
-    // (2) Lanes 0 and 1 below each other, 2 and 3 to the right of them, LANE_COLS such pairs; then the next two rows.
+    // (2) Lane 1 is below lane 0, lanes 2 and 3 are to their right. LANE_COLS such pairs fill two rows.
     lane_row = lane / (2 * LANE_COLS) * 2 + lane % 2;
     lane_col = lane / 2 % LANE_COLS;
     const int thread_row = warp_row + lane_row * 4;
@@ -67,7 +67,7 @@ gemm(const float *A, const float *B, float *C, int M, int N, int K)
         for (int k = 0; k < BK; k++) {
             float a_frag[TM];
             float b_frag[TN];
-            // (3) Read my pieces: in lesson 07 the steps crossed the block tile, now they stay inside the warp tile.
+            // (3) Read my pieces. The steps now stay inside the warp tile.
             for (int j = 0; j < TN; j += 4)
                 float4_at(b_frag[j]) = float4_at(Bs[k][thread_col + j / 4 * COL_STEP]);
             for (int i = 0; i < TM; i += 4)

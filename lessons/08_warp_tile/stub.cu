@@ -1,5 +1,5 @@
 // Lesson 08: warp tiles
-// New idea: block -> warp -> thread. Each warp owns a tile of its own, its lanes stand in 4 rows of 8, in pairs.
+// New idea: block -> warp -> thread. Each warp owns a tile; its lanes are 4 rows of 8, ordered in pairs.
 // Before:   lesson 07, a warp is 2 rows of 16 lanes: 12 shared wavefronts per k. Now: 8, and blocks of any shape.
 // Launch:   grid (N/BN, M/BM), block (BM/WM)*(BN/WN) warps; BM = 64, BN = 128, BK = 8, WM = 32, WN = 64, TM = TN = 8.
 #include "float4.cuh"
@@ -9,11 +9,11 @@ extern "C" __global__ void __launch_bounds__((BM / WM) * (BN / WN) * 32)
 gemm(const float *A, const float *B, float *C, int M, int N, int K)
 {
     constexpr int THREADS = (BM / WM) * (BN / WN) * 32;
-    constexpr int A_ROWS = THREADS / (BK / 4); // rows of a_tile that the block copies in one round
+    constexpr int A_ROWS = THREADS / (BK / 4); // rows of a_tile that the block copies in one pass
     constexpr int B_ROWS = THREADS / (BN / 4); // rows of b_tile
-    static_assert(BM % A_ROWS == 0 && BK % B_ROWS == 0, "the tiles must be whole rounds of copying");
+    static_assert(BM % A_ROWS == 0 && BK % B_ROWS == 0, "the tiles must be whole passes of copying");
     static_assert((WM / TM) * (WN / TN) == 32, "a warp tile is 32 thread tiles");
-    __shared__ __align__(16) float As[BK][BM + 4]; // transposed, every row 4 floats longer than it needs to be
+    __shared__ __align__(16) float As[BK][BM + 4]; // transposed, with 4 floats of padding per row
     __shared__ __align__(16) float Bs[BK][BN];
 
     const Matrix<const float> a{A, M, K, K, 1};
@@ -30,10 +30,10 @@ gemm(const float *A, const float *B, float *C, int M, int N, int K)
     const int lane = threadIdx.x % 32;
     int warp_row = 0;
     int warp_col = 0;
-    // TODO(1): where in the block tile does my warp's tile start? There are BN / WN warp tiles side by side.
+    // TODO(1): where in the block tile does my warp's tile start?
     int lane_row = 0;
     int lane_col = 0;
-    // TODO(2): where in the warp do I stand? Lane 1 below lane 0, lanes 2 and 3 right of them, LANE_COLS such pairs.
+    // TODO(2): which row and column of the warp's lanes is mine? See the drawing in "Which lane owns what".
     const int thread_row = warp_row + lane_row * 4;
     const int thread_col = warp_col + lane_col * 4;
 
@@ -63,7 +63,7 @@ gemm(const float *A, const float *B, float *C, int M, int N, int K)
         for (int k = 0; k < BK; k++) {
             float a_frag[TM];
             float b_frag[TN];
-            // TODO(3): read b_frag from row k of Bs and a_frag from row k of As, in pieces of 4 that are a step apart.
+            // TODO(3): which pieces of Bs and As are mine? How far apart are they now?
 
             for (int i = 0; i < TM; i++)
                 for (int j = 0; j < TN; j++)
@@ -73,5 +73,5 @@ gemm(const float *A, const float *B, float *C, int M, int N, int K)
     }
 
     // Write my elements back.
-    // TODO(4): store acc, four columns at a time: row i lies in piece i / 4 at i % 4, columns j to j + 3 are piece j / 4.
+    // TODO(4): which row and column of C does acc[i][j] belong to? Store four columns at a time.
 }

@@ -1,6 +1,6 @@
 // Lesson 09: double buffering
 // New idea: fetch the next tile while computing this one; two buffers, so that one barrier per tile is enough.
-// Before:   lesson 08, fetch, wait, compute, wait. Now: the fetch is under way while the block computes.
+// Before:   lesson 08, fetch, wait, compute, wait. Now: the loads are in flight while the block computes.
 // Launch:   grid (N/BN, M/BM), block (BM/WM)*(BN/WN) warps; BM = 64, BN = 128, BK = 8, WM = 32, WN = 64, TM = TN = 8.
 #include "float4.cuh"
 #include "matrix.cuh"
@@ -10,11 +10,11 @@ extern "C" __global__ void __launch_bounds__((BM / WM) * (BN / WN) * 32, BLOCKS_
 gemm(const float *A, const float *B, float *C, int M, int N, int K)
 {
     constexpr int THREADS = (BM / WM) * (BN / WN) * 32;
-    constexpr int A_ROWS = THREADS / (BK / 4); // rows of a_tile that the block copies in one round
+    constexpr int A_ROWS = THREADS / (BK / 4); // rows of a_tile that the block copies in one pass
     constexpr int B_ROWS = THREADS / (BN / 4); // rows of b_tile
-    static_assert(BM % A_ROWS == 0 && BK % B_ROWS == 0, "the tiles must be whole rounds of copying");
+    static_assert(BM % A_ROWS == 0 && BK % B_ROWS == 0, "the tiles must be whole passes of copying");
     static_assert((WM / TM) * (WN / TN) == 32, "a warp tile is 32 thread tiles");
-    static_assert(AHEAD % 32 == 0, "prefetch asks for whole lines");
+    static_assert(AHEAD % 32 == 0, "prefetch takes whole lines");
     __shared__ __align__(16) float As[2][BK][BM + 4]; // two buffers
     __shared__ __align__(16) float Bs[2][BK][BN];
 
@@ -50,15 +50,15 @@ gemm(const float *A, const float *B, float *C, int M, int N, int K)
     const Matrix<const float> a_mine = a.tile(block_row + load_row_a, load_col_a, BM, K);
     const Matrix<const float> b_mine = b.tile(load_row_b, block_col + load_col_b, K, BN);
 
-    // global memory -> registers: starts the loads; nobody waits until a_next and b_next are used
+    // global memory -> registers: issues the loads; no warp waits until it uses a_next and b_next
     const auto fetch = [&](int k0) {
-        // (1) One float4 of each round into a register of its own. Nothing here uses them, so nothing waits.
+        // (1) Load one float4 of each pass into its own registers. Nothing here uses them, so no warp waits.
         for (int r = 0; r < BM; r += A_ROWS)
             a_next[r / A_ROWS] = float4_at(a_mine(r, k0));
         for (int r = 0; r < BK; r += B_ROWS)
             b_next[r / B_ROWS] = float4_at(b_mine(k0 + r, 0));
 
-        // Every AHEAD of K: bring the next AHEAD as far as the L2 cache.
+        // Every AHEAD of K: prefetch the next AHEAD into the L2 cache.
         if (k0 % AHEAD == 0 && k0 + 2 * AHEAD <= K) {
             prefetch<THREADS>(a.tile(block_row, k0 + AHEAD, BM, AHEAD));
             prefetch<THREADS>(b.tile(k0 + AHEAD, block_col, AHEAD, BN));
@@ -67,7 +67,7 @@ gemm(const float *A, const float *B, float *C, int M, int N, int K)
 
     // registers -> shared memory
     const auto store = [&](int buffer) {
-        // (2) Here they are used. A goes below each other, as in lesson 08.
+        // (2) The values are used here. A is transposed, as in lesson 08.
         for (int r = 0; r < BM; r += A_ROWS) {
             As[buffer][load_col_a + 0][load_row_a + r] = a_next[r / A_ROWS].x;
             As[buffer][load_col_a + 1][load_row_a + r] = a_next[r / A_ROWS].y;
@@ -95,21 +95,21 @@ gemm(const float *A, const float *B, float *C, int M, int N, int K)
         }
     };
 
-    // One turn: the tile in buffer `now` is multiplied while the tile at k0 arrives and goes to the other buffer.
+    // One turn: multiply the tile in buffer `now` while the tile at k0 arrives for the other buffer.
     const auto turn = [&](int now, int k0) {
-        // (3) Nobody reads buffer 1 - now in this turn, so it can be filled without a barrier before.
+        // (3) No thread reads buffer 1 - now in this turn, so it can be filled without another barrier.
         fetch(k0);
         multiply(now);
         store(1 - now);
         __syncthreads();
     };
 
-    // (4) The first tile has nothing to hide behind.
+    // (4) Nothing hides the loads of the first tile.
     fetch(0);
     store(0);
     __syncthreads();
 
-    // (5) Two turns at a time, so that the numbers of the buffers are constants.
+    // (5) Two turns per iteration, so that the buffer numbers are constants.
     int k0 = BK;
     for (; k0 + BK < K; k0 += 2 * BK) {
         turn(0, k0);

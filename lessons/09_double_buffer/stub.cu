@@ -1,6 +1,6 @@
 // Lesson 09: double buffering
 // New idea: fetch the next tile while computing this one; two buffers, so that one barrier per tile is enough.
-// Before:   lesson 08, fetch, wait, compute, wait. Now: the fetch is under way while the block computes.
+// Before:   lesson 08, fetch, wait, compute, wait. Now: the loads are in flight while the block computes.
 // Launch:   grid (N/BN, M/BM), block (BM/WM)*(BN/WN) warps; BM = 64, BN = 128, BK = 8, WM = 32, WN = 64, TM = TN = 8.
 #include "float4.cuh"
 #include "matrix.cuh"
@@ -10,11 +10,11 @@ extern "C" __global__ void __launch_bounds__((BM / WM) * (BN / WN) * 32, BLOCKS_
 gemm(const float *A, const float *B, float *C, int M, int N, int K)
 {
     constexpr int THREADS = (BM / WM) * (BN / WN) * 32;
-    constexpr int A_ROWS = THREADS / (BK / 4); // rows of a_tile that the block copies in one round
+    constexpr int A_ROWS = THREADS / (BK / 4); // rows of a_tile that the block copies in one pass
     constexpr int B_ROWS = THREADS / (BN / 4); // rows of b_tile
-    static_assert(BM % A_ROWS == 0 && BK % B_ROWS == 0, "the tiles must be whole rounds of copying");
+    static_assert(BM % A_ROWS == 0 && BK % B_ROWS == 0, "the tiles must be whole passes of copying");
     static_assert((WM / TM) * (WN / TN) == 32, "a warp tile is 32 thread tiles");
-    static_assert(AHEAD % 32 == 0, "prefetch asks for whole lines");
+    static_assert(AHEAD % 32 == 0, "prefetch takes whole lines");
     __shared__ __align__(16) float As[2][BK][BM + 4]; // two buffers
     __shared__ __align__(16) float Bs[2][BK][BN];
 
@@ -50,11 +50,11 @@ gemm(const float *A, const float *B, float *C, int M, int N, int K)
     const Matrix<const float> a_mine = a.tile(block_row + load_row_a, load_col_a, BM, K);
     const Matrix<const float> b_mine = b.tile(load_row_b, block_col + load_col_b, K, BN);
 
-    // global memory -> registers: starts the loads; nobody waits until a_next and b_next are used
+    // global memory -> registers: issues the loads; no warp waits until it uses a_next and b_next
     const auto fetch = [&](int k0) {
-        // TODO(1): load my float4 of every round at k0: a_mine(r, k0) into a_next, b_mine(k0 + r, 0) into b_next.
+        // TODO(1): which float4 of the tiles at k0 do I load? Where do they wait?
 
-        // Every AHEAD of K: bring the next AHEAD as far as the L2 cache.
+        // Every AHEAD of K: prefetch the next AHEAD into the L2 cache.
         if (k0 % AHEAD == 0 && k0 + 2 * AHEAD <= K) {
             prefetch<THREADS>(a.tile(block_row, k0 + AHEAD, BM, AHEAD));
             prefetch<THREADS>(b.tile(k0 + AHEAD, block_col, AHEAD, BN));
@@ -63,7 +63,7 @@ gemm(const float *A, const float *B, float *C, int M, int N, int K)
 
     // registers -> shared memory
     const auto store = [&](int buffer) {
-        // TODO(2): store a_next in As[buffer], four k below each other, and b_next in Bs[buffer], as lesson 08 did.
+        // TODO(2): where in this buffer do a_next and b_next belong?
     };
 
     // shared memory -> products
@@ -83,14 +83,14 @@ gemm(const float *A, const float *B, float *C, int M, int N, int K)
         }
     };
 
-    // One turn: the tile in buffer `now` is multiplied while the tile at k0 arrives and goes to the other buffer.
+    // One turn: multiply the tile in buffer `now` while the tile at k0 arrives for the other buffer.
     const auto turn = [&](int now, int k0) {
-        // TODO(3): fetch the tile at k0, multiply buffer `now`, store what arrived in buffer 1 - now, wait once.
+        // TODO(3): which order of the steps hides the loads? Which buffer does each step use? Where is the one barrier?
     };
 
-    // TODO(4): bring the first tile into buffer 0, for everybody to see.
+    // TODO(4): the prologue. What must be true before the first turn?
 
-    // TODO(5): take turns for the tiles at BK, 2*BK, ... in buffers 0, 1, 0, 1, ...; then multiply the last tile.
+    // TODO(5): the main loop and the epilogue. Which buffer is read in each turn, and which holds the last tile?
 
     // Write my elements back.
     for (int i = 0; i < TM; i++)

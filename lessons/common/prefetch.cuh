@@ -1,10 +1,10 @@
-// Prefetch: ask for numbers before they are needed. They come as far as the L2 cache; no register is taken, nobody waits.
+// Prefetch: bring numbers into the L2 cache before they are needed. It takes no register, and no warp waits.
 //
-//   prefetch<THREADS>(tile)     the threads 0 to THREADS - 1 of the block together ask for the tile, a line each
-//   prefetch_line(x)            this thread asks for the line that holds x
+//   prefetch<THREADS>(tile)     the threads 0 to THREADS - 1 of the block prefetch the tile together, a line each
+//   prefetch_line(x)            this thread prefetches the line that holds x
 //
-// A line is 128 bytes. One request brings all of it, so a row of the tile must be whole lines. Lesson 09 explains what
-// this is good for.
+// A line is 128 bytes. One request brings all of it, so a row of the tile must be whole lines. COLD_MEMORY.md explains
+// when this helps.
 #pragma once
 #include "matrix.cuh"
 
