@@ -33,7 +33,6 @@ gemm(const float *A, const float *B, float *C, int M, int N, int K)
         // outside the matrix?
 
         // TODO(2): the same for B and Bs. Which row and which column of B?
-
         __syncthreads();
 
         for (int k = 0; k < BK; k++) {
