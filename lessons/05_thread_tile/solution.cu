@@ -1,7 +1,7 @@
 // Lesson 05: thread tiles
 // New idea: one thread computes TM x TN elements, an outer product in registers for every k.
 // Before:   lesson 04, TM + 1 shared floats for TM multiply-adds. Now: TM + TN for TM * TN.
-// Shapes:   whole tiles only, so no guards: M, N, K are multiples of BM, BN, BK. Lesson 10 brings the guards back.
+// Shapes:   M, N, K are multiples of BM, BN, BK, so the kernel needs no guards. Lesson 10 brings them back.
 // Launch:   grid (N/BN, M/BM), block (BM/TM)*(BN/TN) threads; BM = BN = 128, BK = TM = TN = 8 from lesson.toml.
 #include "matrix.cuh"
 
@@ -17,7 +17,7 @@ gemm(const float *A, const float *B, float *C, int M, int N, int K)
     const Matrix<const float> b{B, K, N, N, 1};
     const Matrix<float> c{C, M, N, N, 1};
 
-    // Which elements of C are mine? A patch of TM x TN that starts at (thread_row, thread_col) of the block tile.
+    // Which elements of C are mine? A TM x TN tile that starts at (thread_row, thread_col) of the block tile.
     const int block_row = blockIdx.y * BM;
     const int block_col = blockIdx.x * BN;
     const int thread_row = threadIdx.x / (BN / TN) * TM;
@@ -28,7 +28,7 @@ gemm(const float *A, const float *B, float *C, int M, int N, int K)
     for (int k0 = 0; k0 < K; k0 += BK) {
         const Matrix<const float> a_tile = a.tile(block_row, k0, BM, BK);
         const Matrix<const float> b_tile = b.tile(k0, block_col, BK, BN);
-        // (1) Copy the tiles: there are more elements than threads, so each thread takes every THREADS-th one.
+        // (1) Copy the tiles. They have more elements than the block has threads: each thread takes every THREADS-th one.
         for (int first = 0; first < BM * BK; first += THREADS) {
             const int i = first + threadIdx.x;
             As[i / BK][i % BK] = a_tile(i);
@@ -49,7 +49,7 @@ gemm(const float *A, const float *B, float *C, int M, int N, int K)
             for (int j = 0; j < TN; j++)
                 b_frag[j] = Bs[k][thread_col + j];
 
-            // (3) Every element of a_frag meets every element of b_frag.
+            // (3) Outer product: multiply each element of a_frag by each of b_frag.
             for (int i = 0; i < TM; i++)
                 for (int j = 0; j < TN; j++)
                     acc[i][j] += a_frag[i] * b_frag[j];
@@ -58,7 +58,7 @@ gemm(const float *A, const float *B, float *C, int M, int N, int K)
     }
 
     // Write my elements back.
-    // (4) Store the patch.
+    // (4) Store my tile.
     for (int i = 0; i < TM; i++)
         for (int j = 0; j < TN; j++)
             c(block_row + thread_row + i, block_col + thread_col + j) = acc[i][j];

@@ -1,7 +1,7 @@
 // Lesson 05: thread tiles
 // New idea: one thread computes TM x TN elements, an outer product in registers for every k.
 // Before:   lesson 04, TM + 1 shared floats for TM multiply-adds. Now: TM + TN for TM * TN.
-// Shapes:   whole tiles only, so no guards: M, N, K are multiples of BM, BN, BK. Lesson 10 brings the guards back.
+// Shapes:   M, N, K are multiples of BM, BN, BK, so the kernel needs no guards. Lesson 10 brings them back.
 // Launch:   grid (N/BN, M/BM), block (BM/TM)*(BN/TN) threads; BM = BN = 128, BK = TM = TN = 8 from lesson.toml.
 #include "matrix.cuh"
 
@@ -17,7 +17,7 @@ gemm(const float *A, const float *B, float *C, int M, int N, int K)
     const Matrix<const float> b{B, K, N, N, 1};
     const Matrix<float> c{C, M, N, N, 1};
 
-    // Which elements of C are mine? A patch of TM x TN that starts at (thread_row, thread_col) of the block tile.
+    // Which elements of C are mine? A TM x TN tile that starts at (thread_row, thread_col) of the block tile.
     const int block_row = blockIdx.y * BM;
     const int block_col = blockIdx.x * BN;
     const int thread_row = threadIdx.x / (BN / TN) * TM;
@@ -28,20 +28,20 @@ gemm(const float *A, const float *B, float *C, int M, int N, int K)
     for (int k0 = 0; k0 < K; k0 += BK) {
         const Matrix<const float> a_tile = a.tile(block_row, k0, BM, BK);
         const Matrix<const float> b_tile = b.tile(k0, block_col, BK, BN);
-        // TODO(1): copy the tiles: a_tile into As, b_tile into Bs, every thread its share of each.
+        // TODO(1): which elements of a_tile and b_tile do I copy, and where do they go in As and Bs?
         __syncthreads();
 
 #pragma unroll 2
         for (int k = 0; k < BK; k++) {
             float a_frag[TM];
             float b_frag[TN];
-            // TODO(2): read my TM elements of column k of As into a_frag and my TN elements of row k of Bs into b_frag.
+            // TODO(2): which floats of As and Bs does my tile need for this k? Read each of them once.
 
-            // TODO(3): add the product of every a_frag[i] with every b_frag[j] to acc[i][j].
+            // TODO(3): which product belongs to which element of acc?
         }
         __syncthreads();
     }
 
     // Write my elements back.
-    // TODO(4): store acc in C; its first element is C[block_row + thread_row, block_col + thread_col].
+    // TODO(4): where does each element of acc go in C?
 }

@@ -1,6 +1,6 @@
-// float4: four floats that lie side by side, read or written as one 128-bit access.
+// float4: four adjacent floats, read or written with one 128-bit access.
 //
-//   float4_at(x) is the float4 that starts at the float x. x must lie at a multiple of 16 bytes, in any memory.
+//   float4_at(x) is the float4 that starts at the float x, in any memory. The address of x must be a multiple of 16 bytes.
 //
 //   float4_at(As[row][col]) = float4_at(a_tile(row, col));     one 128-bit load, one 128-bit store
 //
@@ -17,5 +17,5 @@ __device__ inline const float4 &float4_at(const float &first)
     return reinterpret_cast<const float4 &>(first);
 }
 
-template <typename Other> // of another type there would only be a copy, with nobody's numbers behind it
+template <typename Other> // another type would be converted, and the reference would be to that copy
 __device__ const float4 &float4_at(const Other &) = delete;
