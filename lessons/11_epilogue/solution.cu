@@ -3,11 +3,10 @@
 // Before:   lesson 10 stores A B, and whoever wants more launches a second kernel, which reads C and writes it again.
 // Now:      C = relu(alpha * A B + beta * C + bias), while the products are still in registers.
 // Launch:   as in lesson 10.
-#include "copy_async.cuh"
+#include "any_shape.cuh"
 #include "float4.cuh"
 #include "floats.cuh"
 #include "matrix.cuh"
-#include "prefetch.cuh"
 
 constexpr int THREADS = (BM / WM) * (BN / WN) * 32;
 
@@ -91,97 +90,6 @@ struct Relu {
         for (int j = 0; j < WIDTH_C; j++)
             x.at[j] = max(x.at[j], 0.0f);
         return x;
-    }
-};
-
-// An operand on its way to shared memory: ROWS x BK numbers of a view at a time, through registers; DIRECT: past them.
-// A line is what lies side by side in memory: BK numbers of a row if ALONG_K, else ROWS numbers of a column. If DIRECT
-// such a column is STRIPES lines: a thread has the same place in each, one address and offsets that are constants.
-template <int ROWS, int THREADS, int WIDTH, bool ALONG_K, bool DIRECT>
-struct Operand {
-    static constexpr int LINE = ALONG_K ? BK : DIRECT ? 32 : ROWS;       // numbers in a line of the tile
-    static constexpr int STRIPES = ALONG_K ? 1 : ROWS / LINE;            // lines side by side
-    static constexpr int LINES = THREADS * WIDTH / LINE;                 // lines that the block copies in one round
-    static constexpr int ROUNDS = ROWS / STRIPES * BK / THREADS / WIDTH; // rounds until the tile is complete
-    static_assert(THREADS * WIDTH % LINE == 0 && ROUNDS > 0, "the tile must be whole rounds of copying");
-    static_assert(!DIRECT || WIDTH == 1, "straight into shared memory goes one float at a time");
-
-    int line = 0;      // my first number in a tile: its line,
-    int place = 0;     // and its place in the line
-    const float *mine; // the same number in memory; moves on along K
-    int k_stride;      // from one k to the next
-    int line_stride;   // from one line to the next
-    unsigned last;     // from `mine` to the last row of the view
-    int room;          // rows of the view from my first one on
-    Floats<WIDTH> next[ROUNDS] = {};
-
-    __device__ Operand(const Matrix<const float> &view, int first_row)
-    {
-        // One logical index counts along the lines of the tile.
-        line = threadIdx.x * WIDTH / LINE;
-        place = threadIdx.x * WIDTH % LINE;
-
-        int row = first_row + (ALONG_K ? line : place);
-        const int k = ALONG_K ? place : line;
-        room = view.rows - row;
-        // A row beyond the last one: load the last one again. What it is multiplied to is never stored.
-        row = min(row, view.rows - (ALONG_K ? 1 : WIDTH));
-
-        mine = &view(row, k);
-        k_stride = view.col_stride;
-        line_stride = ALONG_K ? view.row_stride : view.col_stride;
-        last = (view.rows - 1 - row) * view.row_stride;
-    }
-
-    // My numbers of round r, which begin at `from`, or zeros if they are not there: to registers, or straight to the tile.
-    __device__ void bring(float (&tile)[BK][ROWS + 4], int r, const float &from, bool there)
-    {
-        if constexpr (!DIRECT)
-            next[r] = there ? floats_at<WIDTH>(from) : Floats<WIDTH>{};
-        else if constexpr (ALONG_K)
-            copy_or_zero(tile[place][line + r * LINES], from, there);
-        else
-            for (int s = 0; s < ROWS; s += LINE)
-                copy_or_zero(tile[line + r * LINES][place + s], (&from)[s], there && s < room);
-    }
-
-    // Bring `depth` of BK k, and zeros for the others. Then on to the next tile.
-    __device__ void fetch(float (&tile)[BK][ROWS + 4], int depth)
-    {
-        for (int r = 0; r < ROUNDS; r++) {
-            const int k = ALONG_K ? place : line + r * LINES;
-            // In the turns the compiler knows that depth is BK, and drops the question.
-            const unsigned away = r * LINES * line_stride;
-            bring(tile, r, mine[ALONG_K ? min(away, last) : away], depth == BK || k < depth);
-        }
-        mine += depth * k_stride;
-    }
-
-    // registers -> shared memory: a tile is BK lines of ROWS, whatever the operand's layout
-    __device__ void store(float (&tile)[BK][ROWS + 4])
-    {
-        if constexpr (DIRECT)
-            return; // it is on its way there
-        for (int r = 0; r < ROUNDS; r++) {
-            // Along K, neighbours go below each other, as A did in lesson 07. Else they stay side by side.
-            if (ALONG_K)
-                for (int j = 0; j < WIDTH; j++)
-                    tile[place + j][line + r * LINES] = next[r].at[j];
-            else
-                floats_at<WIDTH>(tile[line + r * LINES][place]) = next[r];
-        }
-    }
-
-    // Of the AHEAD k that begin AHEAD after this tile, bring one line of memory as far as the L2 cache (lesson 09).
-    __device__ void prefetch() const
-    {
-        if constexpr (ALONG_K) {
-            prefetch_line(mine[min(threadIdx.x % ROUNDS * LINES * line_stride, last) + AHEAD - BK + 31 - place]);
-        } else {
-            const int k = threadIdx.x % (AHEAD / LINES) * LINES + AHEAD - BK;
-            const int stripe = threadIdx.x % 32 / (AHEAD / LINES) % STRIPES * LINE;
-            prefetch_line(mine[k * line_stride + (stripe < room ? stripe : 0) - place % 32]);
-        }
     }
 };
 

@@ -8,73 +8,11 @@
 #include "float4.cuh"
 #include "floats.cuh"
 #include "matrix.cuh"
-#include "prefetch.cuh"
+#include "slice.cuh"
 
 constexpr int THREADS = (BM / WM) * (BN / WN) * 32;
 constexpr bool ATOMICS = ADD_BY == 2; // pieces are added to C right away, and not by combine
 static_assert((WM / TM) * (WN / TN) == 32, "a warp tile is 32 thread tiles");
-
-// An operand on its way to shared memory, as in lesson 10: ROWS x BK numbers of a view at a time, through registers.
-template <int ROWS, int WIDTH, bool ALONG_K>
-struct Operand {
-    static constexpr int LINE = ALONG_K ? BK : ROWS;             // numbers in a line of the tile
-    static constexpr int LINES = THREADS * WIDTH / LINE;         // lines that the block copies in one round
-    static constexpr int ROUNDS = ROWS * BK / (THREADS * WIDTH); // rounds until the tile is complete
-    static_assert(THREADS * WIDTH % LINE == 0 && ROUNDS > 0, "the tile must be whole rounds of copying");
-
-    int line = threadIdx.x * WIDTH / LINE;  // my first number in a tile: its line,
-    int place = threadIdx.x * WIDTH % LINE; // and its place in the line
-    const float *mine;                      // the same number in memory; moves on along K
-    int k_stride;                           // from one k to the next
-    int line_stride;                        // from one line to the next
-    unsigned last;                          // from `mine` to the last row of the view
-    Floats<WIDTH> next[ROUNDS] = {};
-
-    __device__ Operand(const Matrix<const float> &view, int first_row, int first_k)
-    {
-        int row = first_row + (ALONG_K ? line : place);
-        row = min(row, view.rows - (ALONG_K ? 1 : WIDTH));
-        mine = &view(row, first_k + (ALONG_K ? place : line));
-        k_stride = view.col_stride;
-        line_stride = ALONG_K ? view.row_stride : view.col_stride;
-        last = (view.rows - 1 - row) * view.row_stride;
-    }
-
-    // global memory -> registers, `depth` of BK k; the others are 0. Then on to the next tile.
-    __device__ void fetch(int depth)
-    {
-        for (int r = 0; r < ROUNDS; r++) {
-            const int k = ALONG_K ? place : line + r * LINES;
-            const unsigned away = r * LINES * line_stride;
-            if (depth == BK || k < depth)
-                next[r] = floats_at<WIDTH>(mine[ALONG_K ? min(away, last) : away]);
-            else
-                next[r] = {};
-        }
-        mine += depth * k_stride;
-    }
-
-    // registers -> shared memory: a tile is BK lines of ROWS, whatever the operand's layout
-    __device__ void store(float (&tile)[BK][ROWS + 4])
-    {
-        for (int r = 0; r < ROUNDS; r++) {
-            if (ALONG_K)
-                for (int j = 0; j < WIDTH; j++)
-                    tile[place + j][line + r * LINES] = next[r].at[j];
-            else
-                floats_at<WIDTH>(tile[line + r * LINES][place]) = next[r];
-        }
-    }
-
-    // Of the AHEAD k that begin AHEAD after this tile, bring one line of memory as far as the L2 cache (lesson 09).
-    __device__ void prefetch() const
-    {
-        if constexpr (ALONG_K)
-            prefetch_line(mine[min(threadIdx.x % ROUNDS * LINES * line_stride, last) + AHEAD - BK + 31 - place]);
-        else
-            prefetch_line(mine[(threadIdx.x % (AHEAD / LINES) * LINES + AHEAD - BK) * line_stride - place % 32]);
-    }
-};
 
 // The tiles of C, numbered row by row, and their K tiles. Tiles 0 to cut - 1 may be cut, the others stay whole.
 struct Tiles {
@@ -122,30 +60,6 @@ struct Tiles {
     }
 };
 
-// Which elements of a tile belong to a thread of gemm? Those of lesson 10: TM x TN of its warp's tile, in 4 x 4.
-struct Place {
-    int thread_row, thread_col;
-
-    __device__ explicit Place(int thread)
-    {
-        constexpr int LANE_COLS = WN / TN;
-        const int warp = thread / 32;
-        const int lane = thread % 32;
-        thread_row = warp / (BN / WN) * WM + (lane / (2 * LANE_COLS) * 2 + lane % 2) * 4;
-        thread_col = warp % (BN / WN) * WN + lane / 2 % LANE_COLS * 4;
-    }
-
-    __device__ int row(int i) const
-    {
-        return thread_row + i / 4 * (WM / (TM / 4)) + i % 4;
-    }
-
-    __device__ int col(int j) const
-    {
-        return thread_col + j / 4 * (WN / (TN / 4)) + j % 4;
-    }
-};
-
 // P has a slot of BM * BN numbers for each piece, 4 by 4: first the first 4 that thread 0 of gemm has, those of thread
 // 1, ..., THREADS - 1, then the next 4 of each, and so on. So neighbours in a warp are neighbours in memory.
 __device__ inline float &partial(float *P, int slot, int quad)
@@ -187,8 +101,8 @@ gemm(const float *A, const float *B, float *C, float *P, int M, int N, int K, in
         const int block_row = tile / tiles.cols * BM;
         const int block_col = tile % tiles.cols * BN;
         float acc[TM][TN] = {};
-        Operand<BM, WIDTH_A, !TRANS_A> a(a_view, block_row, tiles.first_k(first));
-        Operand<BN, WIDTH_B, TRANS_B> b(b_view, block_col, tiles.first_k(first));
+        Operand<BM, THREADS, WIDTH_A, !TRANS_A> a(a_view, block_row, tiles.first_k(first));
+        Operand<BN, THREADS, WIDTH_B, TRANS_B> b(b_view, block_col, tiles.first_k(first));
 
         const auto fetch = [&](int k_tile) {
             a.fetch(BK);
