@@ -1,6 +1,6 @@
 // Lesson 11: epilogue
-// New idea: what becomes of a product before it is stored is an object of its own; the walk along K knows nothing of it.
-// Before:   lesson 10 stores A B, and whoever wants more launches a second kernel, which reads C and writes it again.
+// New idea: an object decides what happens to a product before it is stored; the main loop does not know it.
+// Before:   lesson 10 stores A B. Anything more needs a second kernel, which reads C and writes it again.
 // Now:      C = relu(alpha * A B + beta * C + bias), while the products are still in registers.
 // Launch:   as in lesson 10.
 #include "any_shape.cuh"
@@ -10,15 +10,15 @@
 
 constexpr int THREADS = (BM / WM) * (BN / WN) * 32;
 
-// Epilogues. Each is told which columns of C come next, WIDTH_C of them; then it is called once for each row, with the
-// products of those columns and with what C held there: `old`, or nullptr if nobody reads it. It gives what is stored.
+// Epilogues. enter(col) announces the next WIDTH_C columns of C. Then the epilogue is called once per row, with the
+// products of those columns and the old elements of C, or nullptr if C is not read. It returns what to store.
 
 // alpha * x + beta * old
 struct Scale {
     float alpha;
     float beta;
 
-    // If beta is 0, C is not read: it may hold anything, NaN, too.
+    // If beta is 0, C is not read: it may hold anything, NaN included.
     __device__ bool reads_c() const
     {
         return beta != 0.0f;
@@ -29,7 +29,7 @@ struct Scale {
     __device__ Floats<WIDTH_C> operator()(Floats<WIDTH_C> x, const Floats<WIDTH_C> *old) const
     {
         for (int j = 0; j < WIDTH_C; j++) {
-            // (1) What C held counts only if somebody has read it.
+            // (1) The old C counts only if it was read.
             x.at[j] *= alpha;
             if (old)
                 x.at[j] += beta * old->at[j];
@@ -38,12 +38,12 @@ struct Scale {
     }
 };
 
-// What Inner gives, and on top of it one number for each column.
+// The result of Inner plus one value per column.
 template <typename Inner>
 struct AddBias {
     Inner inner;
     const float *bias;
-    Floats<WIDTH_C> mine; // of the columns that I have entered
+    Floats<WIDTH_C> mine; // bias of the current columns
 
     __device__ bool reads_c() const
     {
@@ -61,14 +61,14 @@ struct AddBias {
     {
         x = inner(x, old);
         for (int j = 0; j < WIDTH_C; j++) {
-            // (3) It was fetched when the columns were entered.
+            // (3) enter has loaded it.
             x.at[j] += mine.at[j];
         }
         return x;
     }
 };
 
-// What Inner gives, and 0 in place of what is negative.
+// The result of Inner, with 0 in place of negative values.
 template <typename Inner>
 struct Relu {
     Inner inner;
@@ -93,7 +93,7 @@ struct Relu {
     }
 };
 
-// Lesson 10's kernel: both operands as rows x K, B on its side. What is stored, the epilogue says.
+// Lesson 10's kernel, both operands as rows x K. The epilogue decides what is stored.
 template <typename Epilogue>
 __device__ void multiply_matrices(const Matrix<const float> &a_view, const Matrix<const float> &b_view,
                                   const Matrix<float> &c, Epilogue epilogue)
@@ -103,7 +103,7 @@ __device__ void multiply_matrices(const Matrix<const float> &a_view, const Matri
     __shared__ __align__(16) float As[2][BK][BM + 4];
     __shared__ __align__(16) float Bs[2][BK][BN + 4];
 
-    // Which elements of C are mine? My warp's tile, and in it TM x TN in pieces of 4 x 4.
+    // Which elements of C are mine? TM x TN of my warp's tile, in pieces of 4 x 4.
     constexpr int LANE_COLS = WN / TN;
     constexpr int ROW_STEP = WM / (TM / 4);
     constexpr int COL_STEP = WN / (TN / 4);
@@ -123,7 +123,7 @@ __device__ void multiply_matrices(const Matrix<const float> &a_view, const Matri
     Operand<BM, THREADS, WIDTH_A, !TRANS_A, DIRECT_A> a(a_view, block_row);
     Operand<BN, THREADS, WIDTH_B, TRANS_B, DIRECT_B> b(b_view, block_col);
     const int K = a_view.cols;
-    const int depth = (K - 1) % BK + 1; // of the first tile: it takes what does not fill a tile
+    const int depth = (K - 1) % BK + 1; // of the first tile: it takes the remainder
 
     const auto fetch = [&](int buffer, int k0) {
         a.fetch(As[buffer], BK);
@@ -158,7 +158,7 @@ __device__ void multiply_matrices(const Matrix<const float> &a_view, const Matri
         }
     };
 
-    // One turn: the tile in buffer `now` is multiplied while the tile at k0 arrives and goes to the other buffer.
+    // One iteration: multiply the tile in buffer `now` while the tile at k0 is in flight to the other buffer.
     const auto turn = [&](int now, int k0) {
         fetch(1 - now, k0);
         multiply(now);
@@ -171,7 +171,7 @@ __device__ void multiply_matrices(const Matrix<const float> &a_view, const Matri
     store(0);
     __syncthreads();
 
-    // Two turns at a time, so that the numbers of the buffers are constants.
+    // Two iterations at a time, so that buffer indices are constants.
     int k0 = depth;
     for (; k0 + BK < K; k0 += 2 * BK) {
         turn(0, k0);
@@ -198,7 +198,7 @@ __device__ void multiply_matrices(const Matrix<const float> &a_view, const Matri
         };
         if (epilogue.reads_c()) {
             Floats<WIDTH_C> old[TM] = {};
-            // (6) All rows are read before the first is stored: they are under way together.
+            // (6) Read all rows before the first store, so that the loads are in flight together.
             for (int i = 0; i < TM; i++)
                 if (row_of(i) < c.rows)
                     old[i] = floats_at<WIDTH_C>(c(row_of(i), col));
