@@ -60,8 +60,8 @@ struct Tiles {
     }
 };
 
-// P has a slot of BM * BN elements per piece, in groups of 4: the first group of threads 0, 1, ..., THREADS - 1 of gemm,
-// then the second group of each, and so on. So the groups of neighbouring lanes are contiguous.
+// P has a slot of BM * BN elements per piece, in groups of 4: the first group of threads 0, 1, ..., THREADS - 1 of
+// gemm, then the second group of each, and so on. So the groups of neighbouring lanes are contiguous.
 __device__ inline float &partial(float *P, int slot, int quad)
 {
     return P[slot * BM * BN + quad * 4];

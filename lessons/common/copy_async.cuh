@@ -1,7 +1,7 @@
 // Asynchronous copies from global to shared memory: they need no register, and the thread continues meanwhile.
 //
-//   copy_or_zero(to, from, there)   issues a copy of the float `from` to the float `to` in shared memory; unless `there`,
-//                                   `to` becomes 0 and `from` is not read
+//   copy_or_zero(to, from, there)   issues a copy of the float `from` to the float `to` in shared memory; if not
+//                                   `there`, `to` becomes 0 and `from` is not read
 //   copies_are_done()               waits for all copies that this thread has issued; a barrier tells the others
 //
 // Lesson 10 uses them where an access can be only one float wide.
