@@ -34,7 +34,9 @@ def test_quoted_code_is_the_code(path: Path) -> None:
 
 @each_appendix
 def test_code_fits_the_terminal(path: Path) -> None:
-    assert [line for block in BLOCK.findall(path.read_text()) for line in block.splitlines() if len(line) > WIDEST] == []
+    assert [
+        line for block in BLOCK.findall(path.read_text()) for line in block.splitlines() if len(line) > WIDEST
+    ] == []
 
 
 @each_appendix
