@@ -28,7 +28,8 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_page_for_every_text(out: Path) -> None:
-    others = {*page_names(), "estimate", "measured", "engine", "then_and_now", "cold_memory", "glossary"}
+    appendices = {f"{path.parent.name[3:]}_appendix" for path in COURSE.lessons_dir.glob("*/APPENDIX.md")}
+    others = {*page_names(), *appendices, "estimate", "measured", "engine", "then_and_now", "cold_memory", "glossary"}
     assert {path.stem for path in out.glob("*.html")} == {*COURSE.names, *others, "index"}
     index = (out / "index.html").read_text()
     assert all(f'href="{name}.html"' in index for name in (*COURSE.names, *others))

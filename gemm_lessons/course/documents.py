@@ -1,4 +1,4 @@
-"""Texts that are not lessons: the kit's pages in ``docs/``, and a course's own beside its lessons.
+"""Texts that are not lessons: the kit's pages in ``docs/``, a course's own beside its lessons, and lessons' appendices.
 
 ``gemm-lessons read NAME`` shows one; ``gemm-lessons site`` writes a web page of each.
 """
@@ -41,6 +41,8 @@ def _found(course: Course) -> Iterator[Document]:
     for path in sorted(course.lessons_dir.glob("*/*.md")):
         if path.parent.name not in course.names:
             yield _document(path.parent.name if path.stem == "README" else path.stem.lower(), path)
+        elif path.stem != "README":
+            yield _document(f"{path.parent.name[3:]}_{path.stem.lower()}", path)  # any_shape_appendix
 
 
 def _document(name: str, path: Path) -> Document:

@@ -1,8 +1,8 @@
 // Lesson 10: any shape
-// New idea: the host picks a kernel for the layout and the alignment; clamped rows and one short K tile do the rest.
-// Before:   lesson 09, whole tiles of row-major A and B only. Now: any M, N, K, any leading dimension, NN NT TN TT.
+// New idea: the host picks a kernel for layout and alignment; clamped rows and one short K tile handle the edges.
+// Before:   lesson 09, whole tiles of row-major A and B. Now: any M, N, K, any leading dimension, NN NT TN TT.
 // Launch:   grid (ceil(N/BN), ceil(M/BM)), block (BM/WM)*(BN/WN) warps; the tiles of lesson 09. For each launch the host
-//           chooses TRANS_A TRANS_B, WIDTH_A WIDTH_B WIDTH_C (floats per access), DIRECT_A DIRECT_B (past the registers),
+//           chooses TRANS_A TRANS_B, WIDTH_A WIDTH_B WIDTH_C (floats per access), DIRECT_A DIRECT_B (cp.async),
 //           PREFETCH, BM, BN, WM, WN, TM and BLOCKS_PER_SM.
 #include "copy_async.cuh"
 #include "float4.cuh"
@@ -10,21 +10,21 @@
 #include "matrix.cuh"
 #include "prefetch.cuh"
 
-// An operand on its way to shared memory: ROWS x BK numbers of a view at a time, through registers; DIRECT: past them.
-// A line is what lies side by side in memory: BK numbers of a row if ALONG_K, else ROWS numbers of a column. If DIRECT
-// such a column is STRIPES lines: a thread has the same place in each, one address and offsets that are constants.
+// Copies ROWS x BK elements of a view at a time to shared memory: through registers, or by cp.async if DIRECT.
+// A line is contiguous in memory: BK elements of a row if ALONG_K, else ROWS elements of a column. If DIRECT, such a
+// column is STRIPES lines; a thread has the same place in each, so one address and constant offsets serve them all.
 template <int ROWS, int THREADS, int WIDTH, bool ALONG_K, bool DIRECT>
 struct Operand {
-    static constexpr int LINE = ALONG_K ? BK : DIRECT ? 32 : ROWS;       // numbers in a line of the tile
-    static constexpr int STRIPES = ALONG_K ? 1 : ROWS / LINE;            // lines side by side
-    static constexpr int LINES = THREADS * WIDTH / LINE;                 // lines that the block copies in one round
+    static constexpr int LINE = ALONG_K ? BK : DIRECT ? 32 : ROWS;       // elements in a line of the tile
+    static constexpr int STRIPES = ALONG_K ? 1 : ROWS / LINE;            // lines next to each other
+    static constexpr int LINES = THREADS * WIDTH / LINE;                 // lines that the block copies per round
     static constexpr int ROUNDS = ROWS / STRIPES * BK / THREADS / WIDTH; // rounds until the tile is complete
     static_assert(THREADS * WIDTH % LINE == 0 && ROUNDS > 0, "the tile must be whole rounds of copying");
-    static_assert(!DIRECT || WIDTH == 1, "straight into shared memory goes one float at a time");
+    static_assert(!DIRECT || WIDTH == 1, "DIRECT copies one float at a time");
 
-    int line = 0;      // my first number in a tile: its line,
-    int place = 0;     // and its place in the line
-    const float *mine; // the same number in memory; moves on along K
+    int line = 0;      // line of my first element in a tile
+    int place = 0;     // its place in the line
+    const float *mine; // the same element in global memory; moves along K
     int k_stride;      // from one k to the next
     int line_stride;   // from one line to the next
     unsigned last;     // from `mine` to the last row of the view
@@ -33,12 +33,12 @@ struct Operand {
 
     __device__ Operand(const Matrix<const float> &view, int first_row)
     {
-        // TODO(1): which number of the tile is my first? Number threadIdx.x * WIDTH, counted along the lines.
+        // TODO(1): which element of the tile is my first one? Count along the lines.
 
         int row = first_row + (ALONG_K ? line : place);
         const int k = ALONG_K ? place : line;
         room = view.rows - row;
-        // TODO(2): clamp row: a thread that stands beyond the last row loads the last one again. See "Clamp".
+        // TODO(2): what does a thread load whose row does not exist? See "Clamp".
 
         mine = &view(row, k);
         k_stride = view.col_stride;
@@ -46,7 +46,7 @@ struct Operand {
         last = (view.rows - 1 - row) * view.row_stride;
     }
 
-    // My numbers of round r, which begin at `from`, or zeros if they are not there: to registers, or straight to the tile.
+    // My elements of round r, from `from` on, or zeros unless `there`: to registers, or straight to the tile.
     __device__ void bring(float (&tile)[BK][ROWS + 4], int r, const float &from, bool there)
     {
         if constexpr (!DIRECT)
@@ -58,13 +58,12 @@ struct Operand {
                 copy_or_zero(tile[line + r * LINES][place + s], (&from)[s], there && s < room);
     }
 
-    // Bring `depth` of BK k, and zeros for the others. Then on to the next tile.
+    // Issue the loads of `depth` of BK k, with zeros for the rest. Then step to the next tile.
     __device__ void fetch(float (&tile)[BK][ROWS + 4], int depth)
     {
         for (int r = 0; r < ROUNDS; r++) {
             const int k = ALONG_K ? place : line + r * LINES;
-            // TODO(3): bring round r: it begins at my first number in line `line + r * LINES`, and is there if k is below
-            // depth. Along K the lines are rows: not beyond the last one.
+            // TODO(3): bring round r. How far is it from `mine`? Does it exist?
         }
         mine += depth * k_stride;
     }
@@ -73,13 +72,13 @@ struct Operand {
     __device__ void store(float (&tile)[BK][ROWS + 4])
     {
         if constexpr (DIRECT)
-            return; // it is on its way there
+            return; // cp.async writes the tile
         for (int r = 0; r < ROUNDS; r++) {
-            // TODO(4): store next[r] in the tile: below each other if ALONG_K, else side by side.
+            // TODO(4): where does next[r] go in the tile, for lines along K and for lines along the rows?
         }
     }
 
-    // Of the AHEAD k that begin AHEAD after this tile, bring one line of memory as far as the L2 cache (lesson 09).
+    // Ask for one 128-byte line of the AHEAD k that start AHEAD after this tile, as far as the L2 cache (lesson 09).
     __device__ void prefetch() const
     {
         if constexpr (ALONG_K) {
@@ -101,12 +100,12 @@ gemm(const float *A, const float *B, float *C, int M, int N, int K, int lda, int
     __shared__ __align__(16) float As[2][BK][BM + 4];
     __shared__ __align__(16) float Bs[2][BK][BN + 4];
 
-    // Both operands as rows x K, whatever their layout: B lies on its side.
+    // Both operands as rows x K, whatever their layout; B as N x K.
     const Matrix<const float> a_view{A, M, K, TRANS_A ? 1 : lda, TRANS_A ? lda : 1};
     const Matrix<const float> b_view{B, N, K, TRANS_B ? ldb : 1, TRANS_B ? 1 : ldb};
     const Matrix<float> c{C, M, N, ldc, 1};
 
-    // Which elements of C are mine? My warp's tile, and in it TM x TN in pieces of 4 x 4.
+    // Which elements of C are mine? TM x TN of my warp's tile, in pieces of 4 x 4.
     constexpr int LANE_COLS = WN / TN;
     constexpr int ROW_STEP = WM / (TM / 4);
     constexpr int COL_STEP = WN / (TN / 4);
@@ -126,7 +125,7 @@ gemm(const float *A, const float *B, float *C, int M, int N, int K, int lda, int
     Operand<BM, THREADS, WIDTH_A, !TRANS_A, DIRECT_A> a(a_view, block_row);
     Operand<BN, THREADS, WIDTH_B, TRANS_B, DIRECT_B> b(b_view, block_col);
     int depth = BK; // of the first tile
-    // TODO(5): the first tile takes what does not fill a tile, 1 to BK of K. See "The short tile first".
+    // TODO(5): how many k does the first tile take? See "The short tile first".
 
     const auto fetch = [&](int buffer, int k0) {
         a.fetch(As[buffer], BK);
@@ -161,7 +160,7 @@ gemm(const float *A, const float *B, float *C, int M, int N, int K, int lda, int
         }
     };
 
-    // One turn: the tile in buffer `now` is multiplied while the tile at k0 arrives and goes to the other buffer.
+    // One iteration: multiply the tile in buffer `now` while the tile at k0 is in flight to the other buffer.
     const auto turn = [&](int now, int k0) {
         fetch(1 - now, k0);
         multiply(now);
@@ -174,7 +173,7 @@ gemm(const float *A, const float *B, float *C, int M, int N, int K, int lda, int
     store(0);
     __syncthreads();
 
-    // Two turns at a time, so that the numbers of the buffers are constants.
+    // Two iterations at a time, so that buffer indices are constants.
     int k0 = depth;
     for (; k0 + BK < K; k0 += 2 * BK) {
         turn(0, k0);
@@ -190,6 +189,6 @@ gemm(const float *A, const float *B, float *C, int M, int N, int K, int lda, int
     // Write my elements back.
     for (int i = 0; i < TM; i++)
         for (int j = 0; j < TN; j += WIDTH_C) {
-            // TODO(6): store my elements (i, j) to (i, j + WIDTH_C - 1), if C has them.
+            // TODO(6): which element of C is acc[i][j]? Does C have it? Store WIDTH_C at once.
         }
 }

@@ -1,25 +1,24 @@
 // Lesson 11: epilogue
-// New idea: what becomes of a product before it is stored is an object of its own; the walk along K knows nothing of it.
-// Before:   lesson 10 stores A B, and whoever wants more launches a second kernel, which reads C and writes it again.
+// New idea: an object decides what happens to a product before it is stored; the main loop does not know it.
+// Before:   lesson 10 stores A B. Anything more needs a second kernel, which reads C and writes it again.
 // Now:      C = relu(alpha * A B + beta * C + bias), while the products are still in registers.
 // Launch:   as in lesson 10.
-#include "copy_async.cuh"
+#include "any_shape.cuh"
 #include "float4.cuh"
 #include "floats.cuh"
 #include "matrix.cuh"
-#include "prefetch.cuh"
 
 constexpr int THREADS = (BM / WM) * (BN / WN) * 32;
 
-// Epilogues. Each is told which columns of C come next, WIDTH_C of them; then it is called once for each row, with the
-// products of those columns and with what C held there: `old`, or nullptr if nobody reads it. It gives what is stored.
+// Epilogues. enter(col) announces the next WIDTH_C columns of C. Then the epilogue is called once per row, with the
+// products of those columns and the old elements of C, or nullptr if C is not read. It returns what to store.
 
 // alpha * x + beta * old
 struct Scale {
     float alpha;
     float beta;
 
-    // If beta is 0, C is not read: it may hold anything, NaN, too.
+    // If beta is 0, C is not read: it may hold anything, NaN included.
     __device__ bool reads_c() const
     {
         return beta != 0.0f;
@@ -30,7 +29,7 @@ struct Scale {
     __device__ Floats<WIDTH_C> operator()(Floats<WIDTH_C> x, const Floats<WIDTH_C> *old) const
     {
         for (int j = 0; j < WIDTH_C; j++) {
-            // (1) What C held counts only if somebody has read it.
+            // (1) The old C counts only if it was read.
             x.at[j] *= alpha;
             if (old)
                 x.at[j] += beta * old->at[j];
@@ -39,12 +38,12 @@ struct Scale {
     }
 };
 
-// What Inner gives, and on top of it one number for each column.
+// The result of Inner plus one value per column.
 template <typename Inner>
 struct AddBias {
     Inner inner;
     const float *bias;
-    Floats<WIDTH_C> mine; // of the columns that I have entered
+    Floats<WIDTH_C> mine; // bias of the current columns
 
     __device__ bool reads_c() const
     {
@@ -62,14 +61,14 @@ struct AddBias {
     {
         x = inner(x, old);
         for (int j = 0; j < WIDTH_C; j++) {
-            // (3) It was fetched when the columns were entered.
+            // (3) enter has loaded it.
             x.at[j] += mine.at[j];
         }
         return x;
     }
 };
 
-// What Inner gives, and 0 in place of what is negative.
+// The result of Inner, with 0 in place of negative values.
 template <typename Inner>
 struct Relu {
     Inner inner;
@@ -94,98 +93,7 @@ struct Relu {
     }
 };
 
-// An operand on its way to shared memory: ROWS x BK numbers of a view at a time, through registers; DIRECT: past them.
-// A line is what lies side by side in memory: BK numbers of a row if ALONG_K, else ROWS numbers of a column. If DIRECT
-// such a column is STRIPES lines: a thread has the same place in each, one address and offsets that are constants.
-template <int ROWS, int THREADS, int WIDTH, bool ALONG_K, bool DIRECT>
-struct Operand {
-    static constexpr int LINE = ALONG_K ? BK : DIRECT ? 32 : ROWS;       // numbers in a line of the tile
-    static constexpr int STRIPES = ALONG_K ? 1 : ROWS / LINE;            // lines side by side
-    static constexpr int LINES = THREADS * WIDTH / LINE;                 // lines that the block copies in one round
-    static constexpr int ROUNDS = ROWS / STRIPES * BK / THREADS / WIDTH; // rounds until the tile is complete
-    static_assert(THREADS * WIDTH % LINE == 0 && ROUNDS > 0, "the tile must be whole rounds of copying");
-    static_assert(!DIRECT || WIDTH == 1, "straight into shared memory goes one float at a time");
-
-    int line = 0;      // my first number in a tile: its line,
-    int place = 0;     // and its place in the line
-    const float *mine; // the same number in memory; moves on along K
-    int k_stride;      // from one k to the next
-    int line_stride;   // from one line to the next
-    unsigned last;     // from `mine` to the last row of the view
-    int room;          // rows of the view from my first one on
-    Floats<WIDTH> next[ROUNDS] = {};
-
-    __device__ Operand(const Matrix<const float> &view, int first_row)
-    {
-        // One logical index counts along the lines of the tile.
-        line = threadIdx.x * WIDTH / LINE;
-        place = threadIdx.x * WIDTH % LINE;
-
-        int row = first_row + (ALONG_K ? line : place);
-        const int k = ALONG_K ? place : line;
-        room = view.rows - row;
-        // A row beyond the last one: load the last one again. What it is multiplied to is never stored.
-        row = min(row, view.rows - (ALONG_K ? 1 : WIDTH));
-
-        mine = &view(row, k);
-        k_stride = view.col_stride;
-        line_stride = ALONG_K ? view.row_stride : view.col_stride;
-        last = (view.rows - 1 - row) * view.row_stride;
-    }
-
-    // My numbers of round r, which begin at `from`, or zeros if they are not there: to registers, or straight to the tile.
-    __device__ void bring(float (&tile)[BK][ROWS + 4], int r, const float &from, bool there)
-    {
-        if constexpr (!DIRECT)
-            next[r] = there ? floats_at<WIDTH>(from) : Floats<WIDTH>{};
-        else if constexpr (ALONG_K)
-            copy_or_zero(tile[place][line + r * LINES], from, there);
-        else
-            for (int s = 0; s < ROWS; s += LINE)
-                copy_or_zero(tile[line + r * LINES][place + s], (&from)[s], there && s < room);
-    }
-
-    // Bring `depth` of BK k, and zeros for the others. Then on to the next tile.
-    __device__ void fetch(float (&tile)[BK][ROWS + 4], int depth)
-    {
-        for (int r = 0; r < ROUNDS; r++) {
-            const int k = ALONG_K ? place : line + r * LINES;
-            // In the turns the compiler knows that depth is BK, and drops the question.
-            const unsigned away = r * LINES * line_stride;
-            bring(tile, r, mine[ALONG_K ? min(away, last) : away], depth == BK || k < depth);
-        }
-        mine += depth * k_stride;
-    }
-
-    // registers -> shared memory: a tile is BK lines of ROWS, whatever the operand's layout
-    __device__ void store(float (&tile)[BK][ROWS + 4])
-    {
-        if constexpr (DIRECT)
-            return; // it is on its way there
-        for (int r = 0; r < ROUNDS; r++) {
-            // Along K, neighbours go below each other, as A did in lesson 07. Else they stay side by side.
-            if (ALONG_K)
-                for (int j = 0; j < WIDTH; j++)
-                    tile[place + j][line + r * LINES] = next[r].at[j];
-            else
-                floats_at<WIDTH>(tile[line + r * LINES][place]) = next[r];
-        }
-    }
-
-    // Of the AHEAD k that begin AHEAD after this tile, bring one line of memory as far as the L2 cache (lesson 09).
-    __device__ void prefetch() const
-    {
-        if constexpr (ALONG_K) {
-            prefetch_line(mine[min(threadIdx.x % ROUNDS * LINES * line_stride, last) + AHEAD - BK + 31 - place]);
-        } else {
-            const int k = threadIdx.x % (AHEAD / LINES) * LINES + AHEAD - BK;
-            const int stripe = threadIdx.x % 32 / (AHEAD / LINES) % STRIPES * LINE;
-            prefetch_line(mine[k * line_stride + (stripe < room ? stripe : 0) - place % 32]);
-        }
-    }
-};
-
-// Lesson 10's kernel: both operands as rows x K, B on its side. What is stored, the epilogue says.
+// Lesson 10's kernel, both operands as rows x K. The epilogue decides what is stored.
 template <typename Epilogue>
 __device__ void multiply_matrices(const Matrix<const float> &a_view, const Matrix<const float> &b_view,
                                   const Matrix<float> &c, Epilogue epilogue)
@@ -195,7 +103,7 @@ __device__ void multiply_matrices(const Matrix<const float> &a_view, const Matri
     __shared__ __align__(16) float As[2][BK][BM + 4];
     __shared__ __align__(16) float Bs[2][BK][BN + 4];
 
-    // Which elements of C are mine? My warp's tile, and in it TM x TN in pieces of 4 x 4.
+    // Which elements of C are mine? TM x TN of my warp's tile, in pieces of 4 x 4.
     constexpr int LANE_COLS = WN / TN;
     constexpr int ROW_STEP = WM / (TM / 4);
     constexpr int COL_STEP = WN / (TN / 4);
@@ -215,7 +123,7 @@ __device__ void multiply_matrices(const Matrix<const float> &a_view, const Matri
     Operand<BM, THREADS, WIDTH_A, !TRANS_A, DIRECT_A> a(a_view, block_row);
     Operand<BN, THREADS, WIDTH_B, TRANS_B, DIRECT_B> b(b_view, block_col);
     const int K = a_view.cols;
-    const int depth = (K - 1) % BK + 1; // of the first tile: it takes what does not fill a tile
+    const int depth = (K - 1) % BK + 1; // of the first tile: it takes the remainder
 
     const auto fetch = [&](int buffer, int k0) {
         a.fetch(As[buffer], BK);
@@ -250,7 +158,7 @@ __device__ void multiply_matrices(const Matrix<const float> &a_view, const Matri
         }
     };
 
-    // One turn: the tile in buffer `now` is multiplied while the tile at k0 arrives and goes to the other buffer.
+    // One iteration: multiply the tile in buffer `now` while the tile at k0 is in flight to the other buffer.
     const auto turn = [&](int now, int k0) {
         fetch(1 - now, k0);
         multiply(now);
@@ -263,7 +171,7 @@ __device__ void multiply_matrices(const Matrix<const float> &a_view, const Matri
     store(0);
     __syncthreads();
 
-    // Two turns at a time, so that the numbers of the buffers are constants.
+    // Two iterations at a time, so that buffer indices are constants.
     int k0 = depth;
     for (; k0 + BK < K; k0 += 2 * BK) {
         turn(0, k0);
@@ -290,7 +198,7 @@ __device__ void multiply_matrices(const Matrix<const float> &a_view, const Matri
         };
         if (epilogue.reads_c()) {
             Floats<WIDTH_C> old[TM] = {};
-            // (6) All rows are read before the first is stored: they are under way together.
+            // (6) Read all rows before the first store, so that the loads are in flight together.
             for (int i = 0; i < TM; i++)
                 if (row_of(i) < c.rows)
                     old[i] = floats_at<WIDTH_C>(c(row_of(i), col));

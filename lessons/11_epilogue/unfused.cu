@@ -1,10 +1,10 @@
-// What lesson 11 saves: a second kernel that reads the whole of C once more, adds the bias, cuts what is negative, and
-// writes all of it again. N is a multiple of 4.
+// The second kernel that lesson 11 saves: it reads all of C, adds the bias, applies ReLU and writes all of C again.
+// N is a multiple of 4.
 // Launch:   grid (ceil(N/(4*THREADS)), ceil(M/ROWS)), block THREADS
 #include "float4.cuh"
 #include "matrix.cuh"
 
-constexpr int ROWS = 4; // for each thread, all under way at the same time
+constexpr int ROWS = 4; // per thread, all in flight at once
 
 extern "C" __global__ void bias_relu(float *C, const float *bias, int M, int N, int ldc)
 {

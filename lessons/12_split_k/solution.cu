@@ -1,88 +1,26 @@
 // Lesson 12: split K
-// New idea: blocks share out the K tiles of all tiles of C: as many blocks as fit on the GPU, with equally much to do.
-// Before:   lesson 10, a block for each tile of C, however few or many. Now: WORKERS blocks, each with its share.
+// New idea: blocks share the K tiles of all tiles of C: as many blocks as fit on the GPU, with equal work.
+// Before:   lesson 10, one block per tile of C, however few or many. Now: WORKERS blocks, each with its share.
 // Launch:   gemm: grid WORKERS, block (BM/WM)*(BN/WN) warps. Then combine: grid (BM*BN/4/ADDERS, tiles that are cut),
-//           block TEAMS * ADDERS. For each launch the host chooses what it does for lesson 10, WORKERS, WHOLE and TEAMS.
+//           block TEAMS * ADDERS. For each launch the host chooses as in lesson 10, and WORKERS, WHOLE and TEAMS.
 //           run --type atomics: first clear, grid ceil(M*N/THREADS), block THREADS; then gemm, which adds by atomics.
 #include "atomics.cuh"
 #include "float4.cuh"
 #include "floats.cuh"
 #include "matrix.cuh"
-#include "prefetch.cuh"
+#include "slice.cuh"
 
 constexpr int THREADS = (BM / WM) * (BN / WN) * 32;
-constexpr bool ATOMICS = ADD_BY == 2; // pieces are added to C right away, and not by combine
+constexpr bool ATOMICS = ADD_BY == 2; // pieces are added to C at once instead of by combine
 static_assert((WM / TM) * (WN / TN) == 32, "a warp tile is 32 thread tiles");
-
-// An operand on its way to shared memory, as in lesson 10: ROWS x BK numbers of a view at a time, through registers.
-template <int ROWS, int WIDTH, bool ALONG_K>
-struct Operand {
-    static constexpr int LINE = ALONG_K ? BK : ROWS;             // numbers in a line of the tile
-    static constexpr int LINES = THREADS * WIDTH / LINE;         // lines that the block copies in one round
-    static constexpr int ROUNDS = ROWS * BK / (THREADS * WIDTH); // rounds until the tile is complete
-    static_assert(THREADS * WIDTH % LINE == 0 && ROUNDS > 0, "the tile must be whole rounds of copying");
-
-    int line = threadIdx.x * WIDTH / LINE;  // my first number in a tile: its line,
-    int place = threadIdx.x * WIDTH % LINE; // and its place in the line
-    const float *mine;                      // the same number in memory; moves on along K
-    int k_stride;                           // from one k to the next
-    int line_stride;                        // from one line to the next
-    unsigned last;                          // from `mine` to the last row of the view
-    Floats<WIDTH> next[ROUNDS] = {};
-
-    __device__ Operand(const Matrix<const float> &view, int first_row, int first_k)
-    {
-        int row = first_row + (ALONG_K ? line : place);
-        row = min(row, view.rows - (ALONG_K ? 1 : WIDTH));
-        mine = &view(row, first_k + (ALONG_K ? place : line));
-        k_stride = view.col_stride;
-        line_stride = ALONG_K ? view.row_stride : view.col_stride;
-        last = (view.rows - 1 - row) * view.row_stride;
-    }
-
-    // global memory -> registers, `depth` of BK k; the others are 0. Then on to the next tile.
-    __device__ void fetch(int depth)
-    {
-        for (int r = 0; r < ROUNDS; r++) {
-            const int k = ALONG_K ? place : line + r * LINES;
-            const unsigned away = r * LINES * line_stride;
-            if (depth == BK || k < depth)
-                next[r] = floats_at<WIDTH>(mine[ALONG_K ? min(away, last) : away]);
-            else
-                next[r] = {};
-        }
-        mine += depth * k_stride;
-    }
-
-    // registers -> shared memory: a tile is BK lines of ROWS, whatever the operand's layout
-    __device__ void store(float (&tile)[BK][ROWS + 4])
-    {
-        for (int r = 0; r < ROUNDS; r++) {
-            if (ALONG_K)
-                for (int j = 0; j < WIDTH; j++)
-                    tile[place + j][line + r * LINES] = next[r].at[j];
-            else
-                floats_at<WIDTH>(tile[line + r * LINES][place]) = next[r];
-        }
-    }
-
-    // Of the AHEAD k that begin AHEAD after this tile, bring one line of memory as far as the L2 cache (lesson 09).
-    __device__ void prefetch() const
-    {
-        if constexpr (ALONG_K)
-            prefetch_line(mine[min(threadIdx.x % ROUNDS * LINES * line_stride, last) + AHEAD - BK + 31 - place]);
-        else
-            prefetch_line(mine[(threadIdx.x % (AHEAD / LINES) * LINES + AHEAD - BK) * line_stride - place % 32]);
-    }
-};
 
 // The tiles of C, numbered row by row, and their K tiles. Tiles 0 to cut - 1 may be cut, the others stay whole.
 struct Tiles {
-    int cols;     // tiles beside each other
+    int cols;     // tiles next to each other
     int count;    // tiles in all
     int depth;    // K tiles of a tile
     int cut;      // tiles that may be cut
-    int short_by; // what the first K tile lacks: it takes what does not fill a tile (lesson 10)
+    int short_by; // what the first K tile, the short one, lacks (lesson 10)
 
     __device__ Tiles(int M, int N, int K)
     {
@@ -93,12 +31,12 @@ struct Tiles {
         short_by = depth * BK - K;
     }
 
-    // The K tiles of all tiles that may be cut stand in a row, as units 0 to cut * depth - 1, and are shared out.
-    // Where does a worker's share begin? It ends where the next one's begins.
+    // The K tiles of all tiles that may be cut form one line of units, 0 to cut * depth - 1, which the workers share.
+    // Where does a worker's share begin? It ends where the next one begins.
     __device__ int begin(int worker) const
     {
         int unit = 0;
-        // (1) Of whole numbers, so rounded down; 64 bits, for the product may be large.
+        // (1) Integer division rounds down; 64 bits, because the product may be large.
         unit = (long long)worker * cut * depth / WORKERS;
         return unit;
     }
@@ -107,7 +45,7 @@ struct Tiles {
     __device__ int owner(int unit) const
     {
         int worker = 0;
-        // (2) The last one that begins at or before it.
+        // (2) The last one that begins at or before it; begin has rounded down.
         worker = ((unit + 1LL) * WORKERS - 1) / (cut * depth);
         return worker;
     }
@@ -122,32 +60,8 @@ struct Tiles {
     }
 };
 
-// Which elements of a tile belong to a thread of gemm? Those of lesson 10: TM x TN of its warp's tile, in 4 x 4.
-struct Place {
-    int thread_row, thread_col;
-
-    __device__ explicit Place(int thread)
-    {
-        constexpr int LANE_COLS = WN / TN;
-        const int warp = thread / 32;
-        const int lane = thread % 32;
-        thread_row = warp / (BN / WN) * WM + (lane / (2 * LANE_COLS) * 2 + lane % 2) * 4;
-        thread_col = warp % (BN / WN) * WN + lane / 2 % LANE_COLS * 4;
-    }
-
-    __device__ int row(int i) const
-    {
-        return thread_row + i / 4 * (WM / (TM / 4)) + i % 4;
-    }
-
-    __device__ int col(int j) const
-    {
-        return thread_col + j / 4 * (WN / (TN / 4)) + j % 4;
-    }
-};
-
-// P has a slot of BM * BN numbers for each piece, 4 by 4: first the first 4 that thread 0 of gemm has, those of thread
-// 1, ..., THREADS - 1, then the next 4 of each, and so on. So neighbours in a warp are neighbours in memory.
+// P has a slot of BM * BN elements per piece, in groups of 4: the first group of threads 0, 1, ..., THREADS - 1 of
+// gemm, then the second group of each, and so on. So the groups of neighbouring lanes are contiguous.
 __device__ inline float &partial(float *P, int slot, int quad)
 {
     return P[slot * BM * BN + quad * 4];
@@ -174,7 +88,7 @@ gemm(const float *A, const float *B, float *C, float *P, int M, int N, int K, in
         // A piece: K tiles `first` to `last` - 1 of one tile of C.
         int tile = whole, first = 0, last = tiles.depth;
         if (unit < end) {
-            // (4) As far as my share or the tile goes.
+            // (4) To the end of my share or of the tile.
             tile = unit / tiles.depth;
             first = unit % tiles.depth;
             last = min(tiles.depth, first + end - unit);
@@ -187,8 +101,8 @@ gemm(const float *A, const float *B, float *C, float *P, int M, int N, int K, in
         const int block_row = tile / tiles.cols * BM;
         const int block_col = tile % tiles.cols * BN;
         float acc[TM][TN] = {};
-        Operand<BM, WIDTH_A, !TRANS_A> a(a_view, block_row, tiles.first_k(first));
-        Operand<BN, WIDTH_B, TRANS_B> b(b_view, block_col, tiles.first_k(first));
+        Operand<BM, THREADS, WIDTH_A, !TRANS_A> a(a_view, block_row, tiles.first_k(first));
+        Operand<BN, THREADS, WIDTH_B, TRANS_B> b(b_view, block_col, tiles.first_k(first));
 
         const auto fetch = [&](int k_tile) {
             a.fetch(BK);
@@ -221,7 +135,7 @@ gemm(const float *A, const float *B, float *C, float *P, int M, int N, int K, in
             }
         };
 
-        // One turn: the tile in buffer `now` is multiplied while a K tile arrives and goes to the other buffer.
+        // One iteration: multiply the tile in buffer `now` while a K tile is in flight to the other buffer.
         const auto turn = [&](int now, int k_tile) {
             fetch(k_tile);
             multiply(now);
@@ -235,7 +149,7 @@ gemm(const float *A, const float *B, float *C, float *P, int M, int N, int K, in
         store(0);
         __syncthreads();
 
-        // Two turns at a time, so that the numbers of the buffers are constants.
+        // Two iterations at a time, so that buffer indices are constants.
         int k_tile = first + 1;
         for (; k_tile + 1 < last; k_tile += 2) {
             turn(0, k_tile);
@@ -248,9 +162,9 @@ gemm(const float *A, const float *B, float *C, float *P, int M, int N, int K, in
             multiply(0);
         }
 
-        // All of a tile goes to C. A piece of one is for combine to add up, or is added to C right now.
+        // A whole tile goes to C. A piece goes to P, for combine, or is added to C by atomics.
         if (!ATOMICS && last - first < tiles.depth) {
-            // (5) Two pieces in a row have another tile or another worker: the slot worker + tile is mine alone.
+            // (5) From piece to piece the tile or the worker changes, so slot worker + tile is mine alone.
             for (int i = 0; i < TM; i++)
                 for (int j = 0; j < TN; j += 4) {
                     const int quad = (i * TN + j) / 4 * THREADS + threadIdx.x;
@@ -272,8 +186,8 @@ gemm(const float *A, const float *B, float *C, float *P, int M, int N, int K, in
     }
 }
 
-// C = the sum of all pieces, for each tile that was cut: tile blockIdx.y. TEAMS of ADDERS threads, 4 columns for each
-// thread: a team adds some of the pieces, one behind the other, and the first team adds what the teams have.
+// C = the sum of all pieces of tile blockIdx.y, if it was cut. TEAMS of ADDERS threads, 4 columns per thread: each team
+// adds some of the pieces in order, and the first team adds the sums of the teams.
 extern "C" __global__ void __launch_bounds__(TEAMS *ADDERS)
 combine(float *P, float *C, int M, int N, int K, int ldc)
 {
@@ -283,11 +197,11 @@ combine(float *P, float *C, int M, int N, int K, int ldc)
     const int member = threadIdx.x % ADDERS;
     const int quad = blockIdx.x * ADDERS + member;
 
-    // Who has the tile's first K tile, and who the last?
+    // Which worker has the tile's first K tile, and which the last?
     const int from = tiles.owner(tile * tiles.depth);
     const int to = tiles.owner((tile + 1) * tiles.depth - 1);
     if (from == to)
-        return; // it was not cut, and stands in C
+        return; // it was not cut, so it is in C already
 
     // My team's pieces: those of workers `first` to `last` - 1.
     const int first = from + (to + 1 - from) * team / TEAMS;
@@ -295,7 +209,7 @@ combine(float *P, float *C, int M, int N, int K, int ldc)
     Floats<4> sum = {};
 #pragma unroll 16
     for (int worker = first; worker < last; worker++) {
-        // (6) In the order of K, each time: the same answer each time.
+        // (6) Always in the order of K, so the answer is always the same.
         const Floats<4> piece = floats_at<4>(partial(P, worker + tile, quad));
         for (int e = 0; e < 4; e++)
             sum.at[e] += piece.at[e];
@@ -312,7 +226,7 @@ combine(float *P, float *C, int M, int N, int K, int ldc)
                 sum.at[e] += sums[t][member].at[e];
     }
 
-    // Which elements are they? Those that thread `quad % THREADS` of gemm has stored there.
+    // Which elements are these? Thread `quad % THREADS` of gemm has stored them.
     const Matrix<float> c{C, M, N, ldc, 1};
     const Place place(quad % THREADS);
     const int i = quad / THREADS * 4 / TN;
@@ -325,7 +239,7 @@ combine(float *P, float *C, int M, int N, int K, int ldc)
     }
 }
 
-// What atomics add to must be 0 before.
+// Atomics add to C, so it must be 0 first.
 extern "C" __global__ void __launch_bounds__(THREADS)
 clear(float *C, int M, int N, int ldc)
 {

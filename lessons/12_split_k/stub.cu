@@ -1,88 +1,26 @@
 // Lesson 12: split K
-// New idea: blocks share out the K tiles of all tiles of C: as many blocks as fit on the GPU, with equally much to do.
-// Before:   lesson 10, a block for each tile of C, however few or many. Now: WORKERS blocks, each with its share.
+// New idea: blocks share the K tiles of all tiles of C: as many blocks as fit on the GPU, with equal work.
+// Before:   lesson 10, one block per tile of C, however few or many. Now: WORKERS blocks, each with its share.
 // Launch:   gemm: grid WORKERS, block (BM/WM)*(BN/WN) warps. Then combine: grid (BM*BN/4/ADDERS, tiles that are cut),
-//           block TEAMS * ADDERS. For each launch the host chooses what it does for lesson 10, WORKERS, WHOLE and TEAMS.
+//           block TEAMS * ADDERS. For each launch the host chooses as in lesson 10, and WORKERS, WHOLE and TEAMS.
 //           run --type atomics: first clear, grid ceil(M*N/THREADS), block THREADS; then gemm, which adds by atomics.
 #include "atomics.cuh"
 #include "float4.cuh"
 #include "floats.cuh"
 #include "matrix.cuh"
-#include "prefetch.cuh"
+#include "slice.cuh"
 
 constexpr int THREADS = (BM / WM) * (BN / WN) * 32;
-constexpr bool ATOMICS = ADD_BY == 2; // pieces are added to C right away, and not by combine
+constexpr bool ATOMICS = ADD_BY == 2; // pieces are added to C at once instead of by combine
 static_assert((WM / TM) * (WN / TN) == 32, "a warp tile is 32 thread tiles");
-
-// An operand on its way to shared memory, as in lesson 10: ROWS x BK numbers of a view at a time, through registers.
-template <int ROWS, int WIDTH, bool ALONG_K>
-struct Operand {
-    static constexpr int LINE = ALONG_K ? BK : ROWS;             // numbers in a line of the tile
-    static constexpr int LINES = THREADS * WIDTH / LINE;         // lines that the block copies in one round
-    static constexpr int ROUNDS = ROWS * BK / (THREADS * WIDTH); // rounds until the tile is complete
-    static_assert(THREADS * WIDTH % LINE == 0 && ROUNDS > 0, "the tile must be whole rounds of copying");
-
-    int line = threadIdx.x * WIDTH / LINE;  // my first number in a tile: its line,
-    int place = threadIdx.x * WIDTH % LINE; // and its place in the line
-    const float *mine;                      // the same number in memory; moves on along K
-    int k_stride;                           // from one k to the next
-    int line_stride;                        // from one line to the next
-    unsigned last;                          // from `mine` to the last row of the view
-    Floats<WIDTH> next[ROUNDS] = {};
-
-    __device__ Operand(const Matrix<const float> &view, int first_row, int first_k)
-    {
-        int row = first_row + (ALONG_K ? line : place);
-        row = min(row, view.rows - (ALONG_K ? 1 : WIDTH));
-        mine = &view(row, first_k + (ALONG_K ? place : line));
-        k_stride = view.col_stride;
-        line_stride = ALONG_K ? view.row_stride : view.col_stride;
-        last = (view.rows - 1 - row) * view.row_stride;
-    }
-
-    // global memory -> registers, `depth` of BK k; the others are 0. Then on to the next tile.
-    __device__ void fetch(int depth)
-    {
-        for (int r = 0; r < ROUNDS; r++) {
-            const int k = ALONG_K ? place : line + r * LINES;
-            const unsigned away = r * LINES * line_stride;
-            if (depth == BK || k < depth)
-                next[r] = floats_at<WIDTH>(mine[ALONG_K ? min(away, last) : away]);
-            else
-                next[r] = {};
-        }
-        mine += depth * k_stride;
-    }
-
-    // registers -> shared memory: a tile is BK lines of ROWS, whatever the operand's layout
-    __device__ void store(float (&tile)[BK][ROWS + 4])
-    {
-        for (int r = 0; r < ROUNDS; r++) {
-            if (ALONG_K)
-                for (int j = 0; j < WIDTH; j++)
-                    tile[place + j][line + r * LINES] = next[r].at[j];
-            else
-                floats_at<WIDTH>(tile[line + r * LINES][place]) = next[r];
-        }
-    }
-
-    // Of the AHEAD k that begin AHEAD after this tile, bring one line of memory as far as the L2 cache (lesson 09).
-    __device__ void prefetch() const
-    {
-        if constexpr (ALONG_K)
-            prefetch_line(mine[min(threadIdx.x % ROUNDS * LINES * line_stride, last) + AHEAD - BK + 31 - place]);
-        else
-            prefetch_line(mine[(threadIdx.x % (AHEAD / LINES) * LINES + AHEAD - BK) * line_stride - place % 32]);
-    }
-};
 
 // The tiles of C, numbered row by row, and their K tiles. Tiles 0 to cut - 1 may be cut, the others stay whole.
 struct Tiles {
-    int cols;     // tiles beside each other
+    int cols;     // tiles next to each other
     int count;    // tiles in all
     int depth;    // K tiles of a tile
     int cut;      // tiles that may be cut
-    int short_by; // what the first K tile lacks: it takes what does not fill a tile (lesson 10)
+    int short_by; // what the first K tile, the short one, lacks (lesson 10)
 
     __device__ Tiles(int M, int N, int K)
     {
@@ -93,12 +31,12 @@ struct Tiles {
         short_by = depth * BK - K;
     }
 
-    // The K tiles of all tiles that may be cut stand in a row, as units 0 to cut * depth - 1, and are shared out.
-    // Where does a worker's share begin? It ends where the next one's begins.
+    // The K tiles of all tiles that may be cut form one line of units, 0 to cut * depth - 1, which the workers share.
+    // Where does a worker's share begin? It ends where the next one begins.
     __device__ int begin(int worker) const
     {
         int unit = 0;
-        // TODO(1): the units, cut * depth, in WORKERS equal shares: where does this worker's begin?
+        // TODO(1): all units in WORKERS equal shares: where does this worker's share begin?
         return unit;
     }
 
@@ -106,7 +44,7 @@ struct Tiles {
     __device__ int owner(int unit) const
     {
         int worker = 0;
-        // TODO(2): the last worker that begins at this unit or before it.
+        // TODO(2): which worker is the last to begin at or before this unit?
         return worker;
     }
 
@@ -114,37 +52,13 @@ struct Tiles {
     __device__ int first_k(int k_tile) const
     {
         int k = 0;
-        // TODO(3): K tile 0 begins at 0, and ends at BK - short_by. Where do the others begin?
+        // TODO(3): K tile 0 is the short one. Where do the others begin?
         return k;
     }
 };
 
-// Which elements of a tile belong to a thread of gemm? Those of lesson 10: TM x TN of its warp's tile, in 4 x 4.
-struct Place {
-    int thread_row, thread_col;
-
-    __device__ explicit Place(int thread)
-    {
-        constexpr int LANE_COLS = WN / TN;
-        const int warp = thread / 32;
-        const int lane = thread % 32;
-        thread_row = warp / (BN / WN) * WM + (lane / (2 * LANE_COLS) * 2 + lane % 2) * 4;
-        thread_col = warp % (BN / WN) * WN + lane / 2 % LANE_COLS * 4;
-    }
-
-    __device__ int row(int i) const
-    {
-        return thread_row + i / 4 * (WM / (TM / 4)) + i % 4;
-    }
-
-    __device__ int col(int j) const
-    {
-        return thread_col + j / 4 * (WN / (TN / 4)) + j % 4;
-    }
-};
-
-// P has a slot of BM * BN numbers for each piece, 4 by 4: first the first 4 that thread 0 of gemm has, those of thread
-// 1, ..., THREADS - 1, then the next 4 of each, and so on. So neighbours in a warp are neighbours in memory.
+// P has a slot of BM * BN elements per piece, in groups of 4: the first group of threads 0, 1, ..., THREADS - 1 of
+// gemm, then the second group of each, and so on. So the groups of neighbouring lanes are contiguous.
 __device__ inline float &partial(float *P, int slot, int quad)
 {
     return P[slot * BM * BN + quad * 4];
@@ -171,7 +85,7 @@ gemm(const float *A, const float *B, float *C, float *P, int M, int N, int K, in
         // A piece: K tiles `first` to `last` - 1 of one tile of C.
         int tile = whole, first = 0, last = tiles.depth;
         if (unit < end) {
-            // TODO(4): the piece that begins at `unit`: which tile, its first K tile, and the one behind its last.
+            // TODO(4): which tile and K tile is `unit`? Where does the piece end: with my share or with the tile?
             unit += last - first;
         } else {
             whole += WORKERS;
@@ -181,8 +95,8 @@ gemm(const float *A, const float *B, float *C, float *P, int M, int N, int K, in
         const int block_row = tile / tiles.cols * BM;
         const int block_col = tile % tiles.cols * BN;
         float acc[TM][TN] = {};
-        Operand<BM, WIDTH_A, !TRANS_A> a(a_view, block_row, tiles.first_k(first));
-        Operand<BN, WIDTH_B, TRANS_B> b(b_view, block_col, tiles.first_k(first));
+        Operand<BM, THREADS, WIDTH_A, !TRANS_A> a(a_view, block_row, tiles.first_k(first));
+        Operand<BN, THREADS, WIDTH_B, TRANS_B> b(b_view, block_col, tiles.first_k(first));
 
         const auto fetch = [&](int k_tile) {
             a.fetch(BK);
@@ -215,7 +129,7 @@ gemm(const float *A, const float *B, float *C, float *P, int M, int N, int K, in
             }
         };
 
-        // One turn: the tile in buffer `now` is multiplied while a K tile arrives and goes to the other buffer.
+        // One iteration: multiply the tile in buffer `now` while a K tile is in flight to the other buffer.
         const auto turn = [&](int now, int k_tile) {
             fetch(k_tile);
             multiply(now);
@@ -229,7 +143,7 @@ gemm(const float *A, const float *B, float *C, float *P, int M, int N, int K, in
         store(0);
         __syncthreads();
 
-        // Two turns at a time, so that the numbers of the buffers are constants.
+        // Two iterations at a time, so that buffer indices are constants.
         int k_tile = first + 1;
         for (; k_tile + 1 < last; k_tile += 2) {
             turn(0, k_tile);
@@ -242,9 +156,9 @@ gemm(const float *A, const float *B, float *C, float *P, int M, int N, int K, in
             multiply(0);
         }
 
-        // All of a tile goes to C. A piece of one is for combine to add up, or is added to C right now.
+        // A whole tile goes to C. A piece goes to P, for combine, or is added to C by atomics.
         if (!ATOMICS && last - first < tiles.depth) {
-            // TODO(5): store acc in a slot of P that no other piece has, 4 columns at a time.
+            // TODO(5): which slot of P is mine alone? Store acc there, 4 columns at a time.
             continue;
         }
         for (int i = 0; i < TM; i++)
@@ -261,8 +175,8 @@ gemm(const float *A, const float *B, float *C, float *P, int M, int N, int K, in
     }
 }
 
-// C = the sum of all pieces, for each tile that was cut: tile blockIdx.y. TEAMS of ADDERS threads, 4 columns for each
-// thread: a team adds some of the pieces, one behind the other, and the first team adds what the teams have.
+// C = the sum of all pieces of tile blockIdx.y, if it was cut. TEAMS of ADDERS threads, 4 columns per thread: each team
+// adds some of the pieces in order, and the first team adds the sums of the teams.
 extern "C" __global__ void __launch_bounds__(TEAMS *ADDERS)
 combine(float *P, float *C, int M, int N, int K, int ldc)
 {
@@ -272,11 +186,11 @@ combine(float *P, float *C, int M, int N, int K, int ldc)
     const int member = threadIdx.x % ADDERS;
     const int quad = blockIdx.x * ADDERS + member;
 
-    // Who has the tile's first K tile, and who the last?
+    // Which worker has the tile's first K tile, and which the last?
     const int from = tiles.owner(tile * tiles.depth);
     const int to = tiles.owner((tile + 1) * tiles.depth - 1);
     if (from == to)
-        return; // it was not cut, and stands in C
+        return; // it was not cut, so it is in C already
 
     // My team's pieces: those of workers `first` to `last` - 1.
     const int first = from + (to + 1 - from) * team / TEAMS;
@@ -284,7 +198,7 @@ combine(float *P, float *C, int M, int N, int K, int ldc)
     Floats<4> sum = {};
 #pragma unroll 16
     for (int worker = first; worker < last; worker++) {
-        // TODO(6): add this worker's piece to sum.
+        // TODO(6): where is this worker's piece? Add my 4 elements of it to sum.
     }
 
     if constexpr (TEAMS > 1) {
@@ -298,7 +212,7 @@ combine(float *P, float *C, int M, int N, int K, int ldc)
                 sum.at[e] += sums[t][member].at[e];
     }
 
-    // Which elements are they? Those that thread `quad % THREADS` of gemm has stored there.
+    // Which elements are these? Thread `quad % THREADS` of gemm has stored them.
     const Matrix<float> c{C, M, N, ldc, 1};
     const Place place(quad % THREADS);
     const int i = quad / THREADS * 4 / TN;
@@ -311,7 +225,7 @@ combine(float *P, float *C, int M, int N, int K, int ldc)
     }
 }
 
-// What atomics add to must be 0 before.
+// Atomics add to C, so it must be 0 first.
 extern "C" __global__ void __launch_bounds__(THREADS)
 clear(float *C, int M, int N, int ldc)
 {

@@ -1,9 +1,9 @@
-// atomic_add<WIDTH>(to, x): WIDTH floats from `to` on += those from `x` on, each as one step that nobody comes between.
+// atomic_add<WIDTH>(to, x): WIDTH floats from `to` on += those from `x` on, each addition in one indivisible step.
 //
 //   atomic_add<4>(c(row, col), acc[i][j]);       four sums, one access of 128 bits
 //
-// From compute capability 9.0 on, 2 or 4 floats that lie side by side are one access; before, one float after the other.
-// `to` lies in global memory, at a multiple of 4 * WIDTH bytes. Lesson 12 explains what it is good for.
+// From compute capability 9.0 on, 2 or 4 contiguous floats are one access; before, one access per float.
+// `to` is in global memory, at a multiple of 4 * WIDTH bytes. Lesson 12 explains its use.
 #pragma once
 #include "floats.cuh"
 

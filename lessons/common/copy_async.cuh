@@ -1,10 +1,10 @@
-// Copies from global to shared memory that no register takes part in, and that nobody waits for until it is asked.
+// Asynchronous copies from global to shared memory: they need no register, and the thread continues meanwhile.
 //
-//   copy_or_zero(to, from, there)   sends for the float `from`, to the float `to` in shared memory; where it is not there,
-//                                   `to` becomes 0, and `from` is not read
-//   copies_are_done()               waits for all that this thread has sent for; a barrier tells the others
+//   copy_or_zero(to, from, there)   issues a copy of the float `from` to the float `to` in shared memory; if not
+//                                   `there`, `to` becomes 0 and `from` is not read
+//   copies_are_done()               waits for all copies that this thread has issued; a barrier tells the others
 //
-// Lesson 10 uses them where an access may take one float only. Lesson 14 explains them, and sends for more at once.
+// Lesson 10 uses them where an access can be only one float wide.
 #pragma once
 
 __device__ inline void copy_or_zero(float &to, const float &from, bool there)

@@ -1,6 +1,6 @@
-// Floats<WIDTH>: 1, 2 or 4 floats that lie side by side, read or written as one access of 32, 64 or 128 bits.
+// Floats<WIDTH>: 1, 2 or 4 contiguous floats, read or written as one access of 32, 64 or 128 bits.
 //
-//   floats_at<WIDTH>(x) are the WIDTH floats that start at the float x. x must lie at a multiple of 4 * WIDTH bytes.
+//   floats_at<WIDTH>(x) are the WIDTH floats that start at x, whose address must be a multiple of 4 * WIDTH bytes.
 //
 //   Floats<2> pair = floats_at<2>(a(row, col));     one 64-bit load
 //   floats_at<2>(c(row, col)) = pair;               one 64-bit store
@@ -26,5 +26,5 @@ __device__ inline const Floats<WIDTH> &floats_at(const float &first)
     return reinterpret_cast<const Floats<WIDTH> &>(first);
 }
 
-template <int WIDTH, typename Other> // of another type there would only be a copy, with nobody's numbers behind it
+template <int WIDTH, typename Other> // of another type it would be a copy, with other elements after it
 __device__ const Floats<WIDTH> &floats_at(const Other &) = delete;
