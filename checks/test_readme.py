@@ -191,7 +191,7 @@ def test_read_shows_a_page(name: str) -> None:
 
 def test_read_says_which_pages_there_are() -> None:
     shown = " ".join(forks.run(["read", "--help"]).stdout.split())
-    assert f"a page: {', '.join(page_names())}, {ENGINE}." in shown
+    assert f"a page: glossary, {', '.join(page_names())}, {ENGINE}." in shown
     done = forks.run(["read", "jsn"])
     assert (done.returncode, done.stderr) == (
         2,

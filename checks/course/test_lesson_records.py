@@ -59,6 +59,7 @@ def test_names_and_places(lesson: Lesson) -> None:
 def test_a_lesson_starts_from_the_one_before_or_from_one_that_it_names(lesson: Lesson) -> None:
     for name in ("03_earlier", "05_before"):
         (lesson.directory.parent / name).mkdir()
+        (lesson.directory.parent / name / "lesson.toml").write_text(TOML)
     course = Course(lesson.directory.parent.parent)
     assert course.start_of(lesson) == "05_before"
     lesson.toml_path.write_text(f'starts_from = "earlier"\n{TOML}')
