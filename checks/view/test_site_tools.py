@@ -203,6 +203,7 @@ def test_search_finds_sections(browser: Browser, out: Path) -> None:
 
 def test_sections_of_a_page() -> None:
     body = '<h1>T</h1>\n<p>a <b>b</b></p><svg><text>no</text></svg><h2 id="x">X <code>y</code></h2><p>c\n d</p>'
+    body += "<details><summary><h2>Answers</h2></summary><p>42</p></details>"
     assert list(sections("p.html", "T", body)) == [("p.html", "T", "", "", "T a b"), ("p.html", "T", "x", "X y", "c d")]
 
 

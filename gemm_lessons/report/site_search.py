@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from html.parser import HTMLParser
 
 Section = tuple[str, str, str, str, str]  # page, its title, anchor, heading, text
-HIDDEN = ("svg", "form", "script", "noscript")
+HIDDEN = ("svg", "form", "noscript", "details")  # details are answers, which a search must not give away
 
 
 class _Sections(HTMLParser):

@@ -42,7 +42,7 @@ function draw_loads() {
     `: ${total} sectors in ${all.length} requests, ${fewest} would do. `, total === fewest ? "Coalesced. " : "",
     missing ? `${missing} elements are never loaded. ` : "", twice ? `${twice} elements are loaded more than once. ` : "", missing || twice ? "" : "Every element is loaded once.");
   if (missing || twice) ANSWER.className = "bad";
-  picture.append(tile(rows, cols, owners, chosen), make("figcaption", {}, `Tile of ${field("tile")}, ${rows} x ${cols}. A number is a thread. Shades tell warps apart; request ${chosen} is blue, and elements that no thread loads are red.`));
+  picture.append(make("div", { class: "tall", tabindex: 0, role: "group", "aria-label": "Picture of the tile" }, tile(rows, cols, owners, chosen)), make("figcaption", {}, `Tile of ${field("tile")}, ${rows} x ${cols}. A number is a thread. Shades tell warps apart; request ${chosen} is blue, and elements that no thread loads are red.`));
   listed.append(table(["request", "warp", "iteration", "threads", "sectors", "fewest"], all.slice(0, LISTED).map((it, index) => {
     const on = it.lanes.filter((_, lane) => it.active[lane]);
     return [index, it.warp, it.i, lane_list(on.map((lane) => lane.t)), it.sectors, Math.ceil((on.length * V * WORD) / SECTOR)];
