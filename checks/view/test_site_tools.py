@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from checks.cli.tiny_course import write_course
 from checks.view.browser import PHONE, Browser, chromium
-from gemm_lessons.course.folder import packaged_course
+from gemm_lessons.course.folder import Course, packaged_course
 from gemm_lessons.course.glossary import entries, glossary_path
 from gemm_lessons.engine.costs import banks
 from gemm_lessons.report.site import TRY, write_site
@@ -213,7 +214,7 @@ def marked(text: str) -> str:
     markdown = MarkdownIt("commonmark")
     tokens = markdown.parse(text)
     race, passes = "## race\n\nTwo *threads* <meet>. (naive)", "## bank conflicts, conflicts\n\nPasses. (naive)"
-    glossary = f"# G\n\n{race}\n\n{passes}\n\n## time\n\nno\n"
+    glossary = f"# G\n\n{race}\n\n{passes}\n\n## time\n\nno\n\n## \n\n## trace\n"  # an unfinished one has no anchor
     terms(glossary, "g.html", {"race": "race", "bank conflicts, conflicts": "b", "time": "t"}).mark(tokens)
     return str(markdown.renderer.render(tokens, markdown.options, {})).strip()
 
@@ -239,3 +240,18 @@ def test_everyday_words_are_those_of_the_glossary(out: Path) -> None:
     assert set(entries(GLOSSARY)) >= EVERYDAY
     assert 'class="term"' in (out / f"{COURSE.lesson('bank_conflicts').name}.html").read_text()
     assert 'class="term"' not in (out / "glossary.html").read_text()
+
+
+def test_any_heading_of_a_course_s_glossary_is_an_anchor(tmp_path: Path) -> None:
+    course = Course(write_course(tmp_path / "course"))
+    folder = course.lessons_dir / "common"
+    folder.mkdir(exist_ok=True)
+    (folder / "glossary.md").write_text(
+        "# G\n\n##  a`b`c, warp \n\nW.\n\n## \n\n## #1 *tile*\n\nT.\n\n## tile\n\n## tile\n\nX.\n"
+    )
+    text = course.lesson("first").text_path
+    text.write_text(f"{text.read_text()}\n## More\n\nA warp, and a tile.\n")
+    write_site(course, tmp_path / "site")
+    page = (tmp_path / "site" / "01_first.html").read_text()
+    assert '<a class="term" href="glossary.html#abc-warp" title="W.">warp</a>' in page
+    assert '<a class="term" href="glossary.html#tile-2" title="X.">tile</a>' in page

@@ -171,8 +171,8 @@ def _marker(course: Course, names: Mapping[Path, str]) -> Callable[[Sequence[Any
         return None
     source = read_source(text.path)
     taken: dict[str, int] = {}
-    headings = re.findall(r"^#{1,6} (.+)$", source, re.MULTILINE)
-    return terms(source, names[text.path], {heading: _anchor(heading, taken) for heading in headings}).mark
+    headings = [heading.strip() for heading in re.findall(r"^#{1,6} (.+)$", source, re.MULTILINE)]
+    return terms(source, names[text.path], {heading: _anchor(_plain(heading), taken) for heading in headings}).mark
 
 
 def _search_data(pages: Sequence[SitePage]) -> str:
@@ -219,7 +219,7 @@ def _parts(
     taken: dict[str, int] = {}
     for token, inside in zip(tokens, [*tokens[1:], None], strict=True):
         if token.type == "heading_open" and inside is not None:
-            words = re.sub(r"[`*]", "", inside.content)
+            words = _plain(inside.content)
             anchor = _anchor(words, taken)
             token.attrSet("id", anchor)
             if token.tag == "h2":
@@ -232,6 +232,11 @@ def _parts(
     for name, rule in (("fence", _block), ("code_block", _block), ("table_open", _table), ("table_close", _table)):
         markdown.add_render_rule(name, rule)
     return {"body": _folded(markdown.renderer.render(tokens, markdown.options, {})), "contents": tuple(contents)}
+
+
+def _plain(words: str) -> str:
+    """Return a heading without its Markdown."""
+    return re.sub(r"[`*]", "", words)
 
 
 def _anchor(words: str, taken: dict[str, int]) -> str:

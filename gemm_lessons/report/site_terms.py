@@ -67,9 +67,10 @@ def terms(glossary: str, page: str, anchors: Mapping[str, str]) -> Terms:
     found: dict[str, str] = {}
     for word, entry in entries(glossary).items():
         heading, _, text = entry.partition("\n")
-        if word not in EVERYDAY:
+        heading = heading.removeprefix("## ").strip()
+        if word and heading in anchors and word not in EVERYDAY:
             title = html.escape(re.sub(r"[`*]", "", re.sub(r"\s*\(\w+\)\s*$", "", " ".join(text.split()))), quote=True)
-            href = f"{page}#{anchors[heading.removeprefix('## ')]}"
+            href = f"{page}#{anchors[heading]}"
             link = f'<a class="term" href="{href}" title="{title}">'
             found |= dict.fromkeys(_numbers(word), link)
     words = "|".join(re.escape(word) for word in sorted(found, key=len, reverse=True))
