@@ -149,6 +149,8 @@ def test_the_links_of_bank_conflicts_show_what_its_text_says(browser: Browser, o
         ("banks", "row=lane&col=0", "32 wavefronts instead of 1"),
         ("banks", "row=lane&col=0&pad=1", "1 wavefront, the fewest"),
         ("banks", "width=16&row=lane&col=0&swizzle=col ^ (row % 8) * 4", "4 wavefronts, the fewest"),
+        ("banks", "access=atomic&row=0&col=lane % 8", "4 wavefronts instead of 1"),
+        ("banks", "access=store&row=0&col=lane % 8", "1 wavefront, the fewest"),
         ("banks", "width=16&row=lane&col=1", "Misaligned: lane 0 to 31"),
         ("banks", "row=lane&rows=8", "Outside of the tile: lane 8 to 31"),
         ("banks", "row=alert(1)", 'Row of a lane: "alert" is unexpected'),

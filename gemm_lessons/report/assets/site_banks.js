@@ -30,8 +30,9 @@ function draw_banks() {
   picture.append(memory(addresses, width, access, serving, `${cost} wavefronts, ${ideal} at least`));
   picture.append(make("figcaption", {}, "One column for each bank, one row for each 128 bytes that the warp touches; the number is the first lane that wants the word. ",
     access === "atomic" ? "Lanes that meet at one bank take turns." : "Blue words are served in the first wavefront of their group; redder words wait longer."));
-  groups.append(table(["lanes served together", "wavefronts", "fullest bank", "words it is asked for"], serving.map((it) => {
-    const [bank, wanted] = [...banks(addresses, it.lanes, width)].sort((a, b) => b[1].length - a[1].length)[0];
+  const atomic = access === "atomic";
+  groups.append(table(["lanes served together", "wavefronts", "fullest bank", atomic ? "lanes that meet there" : "words it is asked for"], serving.map((it) => {
+    const [bank, wanted] = [...(atomic ? meeting(addresses, it.lanes) : banks(addresses, it.lanes, width))].sort((a, b) => b[1].length - a[1].length)[0];
     return [lane_list(it.lanes), it.cost, bank, wanted.join(", ")];
   })));
 }
@@ -39,10 +40,10 @@ function draw_banks() {
 function memory(addresses, width, access, serving, label) {
   const cells = new Map(); // word -> who wants it, and in which wavefront of the group it is served
   for (const { lanes, cost } of serving) {
-    const order = banks(addresses, lanes, width);
+    const order = banks(addresses, lanes, width), met = meeting(addresses, lanes);
     for (const lane of lanes) for (const word of words(addresses, lane, width)) {
       const cell = cells.get(word) || { lanes: [], turn: 0 };
-      const turn = access === "atomic" ? cell.lanes.length : cost === 1 ? 0 : order.get(word % BANKS).indexOf(word);
+      const turn = access === "atomic" ? met.get(div(addresses[lane], WORD) % BANKS).indexOf(lane) : cost === 1 ? 0 : order.get(word % BANKS).indexOf(word);
       cells.set(word, { lanes: [...cell.lanes, lane], turn: Math.max(cell.turn, turn) });
     }
   }

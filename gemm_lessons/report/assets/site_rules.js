@@ -20,6 +20,16 @@ function banks(addresses, lanes, width) {
   return found;
 }
 
+// The lanes at each bank, which take turns when they are atomic: a Map from bank to an array.
+function meeting(addresses, lanes) {
+  const found = new Map();
+  for (const lane of lanes) {
+    const bank = div(addresses[lane], WORD) % BANKS;
+    found.set(bank, [...(found.get(bank) || []), lane]);
+  }
+  return found;
+}
+
 const fullest = (addresses, lanes, width) => Math.max(0, ...[...banks(addresses, lanes, width).values()].map((it) => it.length));
 
 function paired(addresses, active, lanes, strictly) {
@@ -31,8 +41,7 @@ function paired(addresses, active, lanes, strictly) {
 function served(addresses, active, width, access) {
   const on = range(WARP).filter((lane) => active[lane]);
   if (access === "atomic") {
-    const at = (lane) => div(addresses[lane], WORD) % BANKS;
-    return [{ lanes: on, cost: Math.max(0, ...on.map((lane) => on.filter((other) => at(other) === at(lane)).length)) }];
+    return [{ lanes: on, cost: Math.max(0, ...[...meeting(addresses, on).values()].map((it) => it.length)) }];
   }
   const size = Math.min(WARP, (WARP * WORD) / width);
   const cut = (each) => range(WARP / each).map((i) => range(each, i * each));
