@@ -38,7 +38,9 @@ OWNERS = {
     "watchfiles": ("watch",),
 }
 # By IPython, by pytest, by the parser of HTML that a class is made of, by Python as it ends, by str.format's parser.
-CALLED_FROM_OUTSIDE = "load_ipython_extension _repr_html_ test_submission handle_starttag _close_all get_value".split()
+CALLED_FROM_OUTSIDE = (
+    "load_ipython_extension _repr_html_ test_submission _close_all get_value handle_starttag handle_endtag handle_data"
+).split()
 
 
 KIT = Package(PACKAGE)

@@ -14,7 +14,7 @@ from gemm_lessons.course.documents import page_names
 from gemm_lessons.course.folder import CommandError, Course, packaged_course
 from gemm_lessons.course.lesson import LessonError
 from gemm_lessons.report.chart import GAP, chart
-from gemm_lessons.report.site import FOLDED, SitePage, broken_links, write_site
+from gemm_lessons.report.site import FOLDED, TOOLS, SitePage, broken_links, write_site
 
 COURSE = packaged_course()
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -29,7 +29,8 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_page_for_every_text(out: Path) -> None:
     appendices = {f"{path.parent.name[3:]}_appendix" for path in COURSE.lessons_dir.glob("*/APPENDIX.md")}
-    others = {*page_names(), *appendices, "estimate", "measured", "engine", "then_and_now", "cold_memory", "glossary"}
+    others = {*page_names(), *appendices, *TOOLS, "estimate", "measured", "engine", "glossary"}
+    others |= {"then_and_now", "cold_memory"}
     assert {path.stem for path in out.glob("*.html")} == {*COURSE.names, *others, "index"}
     index = (out / "index.html").read_text()
     assert all(f'href="{name}.html"' in index for name in (*COURSE.names, *others))
@@ -71,16 +72,21 @@ def test_a_broken_link_is_named(tmp_path: Path) -> None:
     text.write_text(f"{good}\n## Twice\n\n## Twice\n\nSee [it](#twice-2), [that](../02_second/README.md).\n")
     names = [page.name for page in write_site(course, tmp_path / "site")]
     pages = [f"{name}.html" for name in page_names()]
-    assert names == ["index.html", "01_first.html", "02_second.html", *pages, "engine.html"]
+    assert names == ["index.html", "01_first.html", "02_second.html", *pages, "engine.html", "banks.html", "loads.html"]
     assert "<svg" not in (tmp_path / "site" / "index.html").read_text(), "nothing was measured of this course"
 
 
 def test_links_that_lead_nowhere() -> None:
     pages = [
-        SitePage("a.html", "a", body='<h2 id="x">x</h2><a href="b.html#y">1</a><a href="#x">2</a>'),
+        SitePage(
+            "a.html",
+            "a",
+            body='<h2 id="x">x</h2><a href="b.html#y">1</a><a href="#x">2</a>',
+        ),
         SitePage("b.html", "b"),
+        SitePage("c.html", "c", body='<input id="x"><a href="#x=1">1</a><a href="#x=1&amp;z=2">2</a>'),
     ]
-    assert [str(it) for it in broken_links(pages)] == ["a.html: b.html#y"]
+    assert [str(it) for it in broken_links(pages)] == ["a.html: b.html#y", "c.html: #x=1&z=2"]
 
 
 def test_other_people_s_files_stay(out: Path, tmp_path: Path) -> None:

@@ -209,7 +209,7 @@ COURSE = (  # in the order of --help: a learner's loop, then the advanced comman
     Command(
         "site",
         "site",
-        "The course as web pages: every lesson's text, drawings, charts of what was measured. Links are checked.",
+        "The course as web pages: texts, drawings, charts, search, and two pages to try layouts. Links are checked.",
         ("gemm-lessons site pages",),
     ),
     Command("about", "doctor", "Look for everything that a run needs, and say what to do.", ("gemm-lessons doctor",)),

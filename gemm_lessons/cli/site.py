@@ -16,7 +16,7 @@ def site(
     out: Annotated[Path, typer.Argument(metavar="OUT", help="A new folder, or one that this command made.")],
     no_color: NoColor = False,
 ) -> int:
-    """The course as web pages: every lesson's text, drawings, charts of what was measured. Links are checked."""
+    """The course as web pages: texts, drawings, charts, search, and two pages to try layouts. Links are checked."""
     from gemm_lessons.report.console import make_console
     from gemm_lessons.report.site import write_site
 

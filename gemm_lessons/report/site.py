@@ -2,7 +2,8 @@
 
     Course --site--> SitePage for each Markdown file --> links between files become links between pages, all checked
 
-The pages need no server and no network: a browser opens ``index.html`` from the disk.
+``assets/site_*`` hold the interactive pages and the search. No page needs a server or the network:
+a browser opens ``index.html`` from the disk.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import html
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -20,13 +21,16 @@ from typing import Any
 from gemm_lessons.course.course_toml import CoursePart
 from gemm_lessons.course.documents import documents
 from gemm_lessons.course.folder import CommandError, Course, WriteError, read_source, shown
+from gemm_lessons.course.glossary import GLOSSARY
 from gemm_lessons.course.lesson import LessonError
 from gemm_lessons.course.lesson_toml import load_lesson
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.report.chart import Line, chart
 from gemm_lessons.report.drawing import drawing
 from gemm_lessons.report.reference import reference
-from gemm_lessons.report.template import asset, rendered
+from gemm_lessons.report.site_search import sections
+from gemm_lessons.report.site_terms import terms
+from gemm_lessons.report.template import asset, embedded, rendered
 
 STYLE = "site.css"
 MEASURED = "measured/h200.json"  # data of the chart; a teacher's own course may have none
@@ -35,6 +39,19 @@ FOLDED = ("What comes out", "Answers")  # sections that are folded, so that the 
 DRAWING = "drawing"  # the language of an ASCII drawing
 COMMENT = re.compile(r"<!--.*?-->\n?", re.DOTALL)
 ENGINE = "engine.html"
+MEANINGS = f"{GLOSSARY}.html"
+SEARCH = "site_search.js"
+RULES = ("site_rules.js", "site_tool.js")
+TOOLS = {"banks": "Bank conflicts: try a layout", "loads": "Who loads what"}  # interactive pages
+BS = "banks.html#width=16&amp;rows=8&amp;cols=128&amp;row=0&amp;col=lane+%25+16+*+"  # a load of Bs; the stride follows
+# What a lesson, by its name without a number, links to before its questions.
+TRY = {
+    "coalesced": 'Try other tiles and mappings on the page <a href="loads.html">who loads what</a>.',
+    "bank_conflicts": (
+        'Try other layouts on the page <a href="banks.html">bank conflicts</a>, '
+        f'starting from the read of Bs <a href="{BS}8">before</a> or <a href="{BS}4">after</a>.'
+    ),
+}
 OURS = 'name="generator" content="gemm-lessons"'  # present in every page: a folder with this mark may be overwritten
 
 
@@ -49,6 +66,7 @@ class SitePage:
     idea: str = ""
     body: str = ""
     contents: tuple[tuple[str, str], ...] = ()  # anchor and title of each section
+    scripts: tuple[str, ...] = ()  # files beside the page
 
 
 @dataclass(frozen=True)
@@ -74,6 +92,9 @@ def write_site(course: Course, out: Path) -> list[SitePage]:
         for page in pages:
             (out / page.name).write_text(_rendered(page, pages), encoding="utf-8")
         (out / STYLE).write_text(_style(), encoding="utf-8")
+        for script in {script for page in pages for script in page.scripts}:
+            before = _search_data(pages) if script == SEARCH else ""
+            (out / script).write_text(before + asset(script), encoding="utf-8")
     except OSError as error:
         raise WriteError(out, error) from None
     return pages
@@ -94,19 +115,69 @@ def site(course: Course) -> list[SitePage]:
     found = list(_sources(course))
     names = {page.source: page.name for page in found if page.source}
     series = _measured(course)
-    pages = [replace(page, **_parts(read_source(page.source), page.source, names)) for page in found if page.source]
-    pages = [replace(page, body=page.body + _chart(series, page)) if page.idea else page for page in pages]
+    mark = _marker(course, names)
+    pages = [
+        replace(page, **_parts(read_source(page.source), page.source, names, mark if page.name != MEANINGS else None))
+        for page in found
+        if page.source
+    ]
+    pages = [replace(page, body=_tried(page) + _chart(series, page)) if page.idea else page for page in pages]
     pages.append(SitePage(ENGINE, "The engine: any CUDA kernel from Python", **_parts(reference(), None, names)))
+    pages += [
+        SitePage(f"{name}.html", title, body=asset(f"site_{name}.html"), scripts=(*RULES, f"site_{name}.js"))
+        for name, title in TOOLS.items()
+    ]
+    return [SitePage("index.html", "gemm-lessons", body=_index(course, pages, series), scripts=(SEARCH,)), *pages]
+
+
+def _index(course: Course, pages: Sequence[SitePage], series: Mapping[str, Line]) -> str:
+    """Return the first page: what this is, search, the ladder of speed, the interactive pages, the lessons."""
     body = (
         "<h1>gemm-lessons</h1><p>Learn to make a CUDA matrix multiplication fast, one lesson at a time, on any Linux "
-        f"machine, with or without a GPU.</p>{''.join(_index_of(part, pages) for part in course.parts)}"
+        "machine, with or without a GPU. Each lesson explains one idea, you write the kernel, and the kit counts what "
+        "the hardware would do with it.</p>"
+    )
+    if first := next((page for page in pages if page.idea), None):
+        body += f'<p><a href="{first.name}">Start with {html.escape(first.title)}</a>.</p>'
+    body += (
+        '<div role="search"><label for="search">Search all pages</label> '
+        '<input id="search" type="search" autocomplete="off"> <output id="found" for="search"></output>'
+        '<ul id="results"></ul></div>'
     )
     if series:
-        body += f"<h2>How fast they are</h2>{_figure(series, '')}"
-    more = "".join(f'<li><a href="{it.name}">{html.escape(it.title)}</a></li>' for it in pages if not it.idea)
-    if more:
-        body += f"<h2>More</h2><ul>{more}</ul>"
-    return [SitePage("index.html", "gemm-lessons", body=body), *pages]
+        body += f"<h2>The ladder of speed</h2>{_figure(series, '')}"
+    body += f"<h2>Try it in the browser</h2>{_list(page for page in pages if page.scripts)}"
+    body += "".join(_index_of(part, pages) for part in course.parts)
+    more = [page for page in pages if not page.idea and not page.scripts]
+    return f"{body}<h2>More</h2>{_list(more)}" if more else body
+
+
+def _list(pages: Iterable[SitePage]) -> str:
+    items = (f'<li><a href="{page.name}">{html.escape(page.title)}</a></li>' for page in pages)
+    return f"<ul>{''.join(items)}</ul>"
+
+
+def _tried(page: SitePage) -> str:
+    """Return the body of a lesson with its link to an interactive page, before its questions or at the end."""
+    note = TRY.get(page.name.removesuffix(".html")[3:])
+    before, heading, after = page.body.partition('<h2 id="predict">')
+    return f"{before}<p>{note}</p>{heading}{after}" if note else page.body
+
+
+def _marker(course: Course, names: Mapping[Path, str]) -> Callable[[Sequence[Any]], None] | None:
+    """Return what marks the words of the course's glossary in a page's tokens; None if no page has them."""
+    text = documents(course).get(GLOSSARY)
+    if text is None or text.path not in names:
+        return None
+    source = read_source(text.path)
+    taken: dict[str, int] = {}
+    headings = [heading.strip() for heading in re.findall(r"^#{1,6} (.+)$", source, re.MULTILINE)]
+    return terms(source, names[text.path], {heading: _anchor(_plain(heading), taken) for heading in headings}).mark
+
+
+def _search_data(pages: Sequence[SitePage]) -> str:
+    found = [section for page in pages[1:] for section in sections(page.name, page.title, page.body)]
+    return f"const PAGES = {embedded(found)};\n"
 
 
 def _index_of(part: CoursePart, pages: Sequence[SitePage]) -> str:
@@ -136,7 +207,9 @@ def _sources(course: Course) -> Iterator[SitePage]:
 # -- Markdown ----------------------------------------------------------------------------------------------------------
 
 
-def _parts(text: str, source: Path | None, names: Mapping[Path, str]) -> dict[str, Any]:
+def _parts(
+    text: str, source: Path | None, names: Mapping[Path, str], mark: Callable[[Sequence[Any]], None] | None = None
+) -> dict[str, Any]:
     """Return the body and the table of contents of a page, with links to files replaced by links to their pages."""
     from markdown_it import MarkdownIt
 
@@ -146,7 +219,7 @@ def _parts(text: str, source: Path | None, names: Mapping[Path, str]) -> dict[st
     taken: dict[str, int] = {}
     for token, inside in zip(tokens, [*tokens[1:], None], strict=True):
         if token.type == "heading_open" and inside is not None:
-            words = re.sub(r"[`*]", "", inside.content)
+            words = _plain(inside.content)
             anchor = _anchor(words, taken)
             token.attrSet("id", anchor)
             if token.tag == "h2":
@@ -154,9 +227,16 @@ def _parts(text: str, source: Path | None, names: Mapping[Path, str]) -> dict[st
         for child in token.children or ():
             if child.type == "link_open" and source is not None:
                 child.attrSet("href", _target(str(child.attrGet("href")), source, names))
+    if mark:
+        mark(tokens)
     for name, rule in (("fence", _block), ("code_block", _block), ("table_open", _table), ("table_close", _table)):
         markdown.add_render_rule(name, rule)
     return {"body": _folded(markdown.renderer.render(tokens, markdown.options, {})), "contents": tuple(contents)}
+
+
+def _plain(words: str) -> str:
+    """Return a heading without its Markdown."""
+    return re.sub(r"[`*]", "", words)
 
 
 def _anchor(words: str, taken: dict[str, int]) -> str:
@@ -297,6 +377,8 @@ def broken_links(pages: Sequence[SitePage]) -> list[BrokenLink]:
                 continue
             target, _, anchor = link.partition("#")
             there = read.get(target or name)
-            if there is None or (anchor and anchor not in there.anchors):
+            # The state of an interactive page, width=16&pad=4, names fields, which are anchors too.
+            wanted = {part.partition("=")[0] for part in anchor.split("&")} if anchor else set()
+            if there is None or not wanted <= there.anchors:
                 broken.append(BrokenLink(name, link))
     return broken

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
@@ -33,7 +33,7 @@ def _environment() -> Environment:
     return Environment(loader=FileSystemLoader(ASSETS), undefined=StrictUndefined, autoescape=True)
 
 
-def embedded(data: Mapping[str, Any]) -> str:
+def embedded(data: Mapping[str, Any] | Sequence[Any]) -> str:
     """Return JSON for a script element, escaped so that no text in it can end the element."""
     text = json.dumps(data, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
     return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
