@@ -95,7 +95,7 @@ SAID = {
     ),
     "the mbarrier full[1] is arrived at once, where 0 arrivals are missing, by thread (3, 1) in block 0 in line 9"
     " (mbarrier.arrive)": finding("mbarrier", "arrived", ONE, facts=MbarrierMisuse(FULL, "mbarrier.arrive", 1, 0)),
-    "the mbarrier was overwritten by a store of something else, by thread (3, 1) in block 0 in line 9 (mbarrier.x)": (
+    "the mbarrier was overwritten by another store, by thread (3, 1) in block 0 in line 9 (mbarrier.x)": (
         finding("mbarrier", "overwritten", ONE, facts=MbarrierMisuse(Mbarrier(), "mbarrier.x"))
     ),
     "thread (3, 1) in block 0 and 1 more thread wait in a loop for something that no thread does any more: a lock that"

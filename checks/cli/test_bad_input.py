@@ -436,7 +436,7 @@ def test_what_may_not_be_read_is_named(run: Run, course: Path, kernel: Path, tmp
     clear(run("compare", "01", "02", prefix=WITHOUT_PRIVILEGES), 2, "kernel.cu: cannot be read: permission denied")
     kernel.unlink()
     os.mkfifo(kernel)  # to read it would never end
-    clear(run("compare", "01", "02"), 2, "kernel.cu is no regular file")
+    clear(run("compare", "01", "02"), 2, "kernel.cu is not a regular file")
     (course / "lessons" / "01_first" / "README.md").write_bytes(b"\xff")
     clear(run("read", "01"), 2, "README.md:1: not UTF-8 text (byte 0); save it as UTF-8")
     run("init", "mine", "--no-git", cwd=tmp_path)

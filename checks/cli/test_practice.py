@@ -106,7 +106,7 @@ def test_answers_are_asked_for_and_kept_one_by_one(run: Run, course: Path, askin
         (("01", "x"), "question 1 (How many multiply-adds?)"),
         (("01", "1", "less", "3", "4"), "asks 3 questions, here are 4 answers"),
         (("02",), "lesson 02_second asks nothing"),
-        (("01", "more"), '"more" is no answer here: this question asks for a number'),
+        (("01", "more"), '"more" is not an answer here: this question asks for a number'),
     ],
 )
 def test_wrong_answers_to_the_command(run: Run, asking: Path, arguments: tuple[str, ...], message: str) -> None:
@@ -173,7 +173,7 @@ def test_find_the_bugs(run: Run, course: Path, bugs: Path) -> None:
     assert "1 of 2 bugs" in mended.out
     assert "gemm-lessons next" not in mended.out, "a bug that is mended is no lesson passed"
     assert "Mended" not in run("run", "01", "--bug").out, "told once"
-    assert "1 of 2 bugs of this lesson mended" in run("bug", "01").out
+    assert "1 of 2 bugs of this lesson fixed" in run("bug", "01").out
     other = bugs.read_text()
     assert other != same, "one that was mended does not come again while there are others"
     stored = json.loads((course / ".gemm-lessons" / "progress.json").read_text())["lessons"]["01_first"]

@@ -182,7 +182,7 @@ def test_without_a_terminal_and_without_events(course: Path) -> None:
     shown = ""
     for line in process.stdout:
         shown += line
-        if line == "Looking again and again for a save of lessons/01_first/kernel.cu\n":
+        if line == "Polling for a save of lessons/01_first/kernel.cu\n":
             assert re.match(str(BACKGROUND["endsPattern"]), line)
             if "PASSED" in shown:
                 break

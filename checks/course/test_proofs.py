@@ -141,11 +141,11 @@ def test_names_that_are_none(shared: Shared, name: str, says: str) -> None:
         ("simulator 64,64,32", "22 BM=x", "`ffma`", "write tile sizes like 22 BK=16"),
         ("simulator 64,64,32", "22 slow", "`ffma`", r"22_after/pitfalls.toml has no \[slow\]"),
         ("simulator 64,64,0", "22", "`ffma`", "K = 0 is below 1"),
-        ("h200 cold", "512", "22_after", "cold is no unit: tflops, percent, ms, us"),
+        ("h200 cold", "512", "22_after", "cold is not a unit: tflops, percent, ms, us"),
         ("h200 tflops", "512", "22_after", "h200.json is not there"),
         ("ncu 4096", "22", "`sm_cycles`", "h200_ncu.json is not there"),
         ("machinecode 64,64,32", "dropped", "22", "'dropped' is not there; the source is simulator M,N,K"),
-        ("", "22", "`ffma`", "'' is no source; write simulator M,N,K"),
+        ("", "22", "`ffma`", "'' is not a source; write simulator M,N,K"),
     ],
 )
 def test_tables_that_cannot_be_filled(shared: Shared, source: str, head: str, row: str, says: str) -> None:

@@ -70,7 +70,7 @@ def test_it_is_estimated() -> None:
 def test_a_unit_without_known_times_is_named() -> None:
     outcome = solved()
     unknown = replace(outcome, rows=(replace(outcome.kernel, speed=Speed(unknown=("UBLKCP", "WGMMA"))),))
-    assert any("No estimate: it knows no times of UBLKCP, WGMMA." in it for it in footnotes(unknown))
+    assert any("No estimate: the model has no timings of UBLKCP, WGMMA." in it for it in footnotes(unknown))
 
 
 def test_who_does_not_wait_reads_what_has_not_come() -> None:
@@ -127,7 +127,7 @@ def changed(tmp_path: Path, old: str, new: str) -> Lesson:
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ('buffer = "A"', 'buffer = "X"', r"toml:19: \[tensor_maps.map_A\] buffer: 'X' is no buffer"),
+        ('buffer = "A"', 'buffer = "X"', r"toml:19: \[tensor_maps.map_A\] buffer: 'X' is not a buffer"),
         ('box = ["BM", "BK"]', 'box = ["BM"]', r"\[tensor_maps.map_A\] box: needs a size for each"),
         ('box = ["BM", "BK"]', 'box = ["BM", "BQ"]', r"\[tensor_maps.map_A\] box: .*names BQ"),
         ("swizzle = 128", "swizzle = 16", r"\[tensor_maps.map_A\] swizzle: 16 is none of 0, 32, 64, 128"),

@@ -108,7 +108,7 @@ def test_notes_are_summed_up_in_two_lines() -> None:
     lines = summed_up(result)
     assert lines == [
         "Numbers are missing for 14, 15, 26: shape refused (6).",
-        "Times to doubt at 3 sizes: scatter (14), slow clock (3). --verbose lists all.",
+        "Doubtful times at 3 sizes: scatter (14), slow clock (3). --verbose lists all.",
     ]
     assert printed(result, 80)[-2:] == lines
     told = printed(result, 200, verbose=True)

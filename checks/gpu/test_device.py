@@ -198,9 +198,9 @@ def test_formulas_that_cublas_cannot_check_are_not_timed(fake_gpu: Gpu) -> None:
 def test_too_little_memory_says_what_was_asked(fake_cupy: pytest.MonkeyPatch) -> None:
     fake_cupy.setenv("FAKE_GPU", f"memory={200 << 20}")
     with Gpu() as gpu:
-        with pytest.raises(KitError, match=r"0\.\d+ GiB were asked for \(A, B and C of 4096x4096x64 .*0\.20 of 0\.20"):
+        with pytest.raises(KitError, match=r"0\.\d+ GiB were requested \(A, B and C of 4096x4096x64 .*0\.20 of 0\.20"):
             gpu.measure(DATA, Shape(4096, 4096, 64), entrants("gemm"), seed=1)
-        with pytest.raises(KitError, match=r"0\.25 GiB were asked for \(the kernel's arguments\)"):
+        with pytest.raises(KitError, match=r"0\.25 GiB were requested \(the kernel's arguments\)"):
             gpu.launch(compiled("gemm"), ONE, [Buffer("A", np.zeros(1 << 28, np.uint8))])
         assert launch(gpu, "gemm")[0].fault is None
 
@@ -292,5 +292,5 @@ def test_preparing_too_much_is_told_when_it_is_measured(fake_cupy: pytest.Monkey
         _ = gpu.facts
         gpu.prepare(DATA, large, 1)
         assert launch(gpu, "gemm")[0].fault is None
-        with pytest.raises(KitError, match="GiB were asked for"):
+        with pytest.raises(KitError, match="GiB were requested"):
             gpu.measure(DATA, large, entrants("gemm"), seed=1)

@@ -218,7 +218,7 @@ def test_a_kernel_that_remembers_is_caught(real_gpu: Gpu) -> None:
 
 def test_too_little_memory(real_gpu: Gpu) -> None:
     compiled = build(real_gpu, NAIVE)
-    with pytest.raises(KitError, match="GiB were asked for"):
+    with pytest.raises(KitError, match="GiB were requested"):
         real_gpu.measure(
             DATA, Shape(1 << 20, 1 << 20, 8), [Entrant("x", "kernel", (Step(compiled, LINE, PARAMETERS),))], seed=1
         )

@@ -179,7 +179,7 @@ def test_what_does_not_belong_together_is_not_merged(assignment: Assignment, tmp
     )
     with pytest.raises(CommandError, match="have different grades for"):
         merge_shards([one, two], tmp_path / "both")
-    with pytest.raises(CommandError, match="is no folder of gemm-lessons grade"):
+    with pytest.raises(CommandError, match="is not a folder of gemm-lessons grade"):
         merge_shards([one, tmp_path / "nothing"], tmp_path / "both")
     assert not (tmp_path / "both").exists()
 

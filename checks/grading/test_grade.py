@@ -147,7 +147,7 @@ WRONG_COMMANDS = {
     ("in", "--executor", "slurm"): "there is no executor",
     ("in", "--config", "nowhere.toml"): "not found",
     ("in", "--roster", "nowhere.csv"): "no such file",
-    ("merge", "nowhere"): "is no folder of gemm-lessons grade",
+    ("merge", "nowhere"): "is not a folder of gemm-lessons grade",
     ("merge",): "Missing argument",
 }
 

@@ -111,9 +111,9 @@ def test_a_kernel_whose_name_says_no_lesson_is_told(tmp_path: Path) -> None:
     lay(tmp_path / "ana", {"01.cu": b"a", "number three.cu": KERNEL, "stub.cu": b"s", "03/notes.txt": b"x"})
     handed, remarks = read(tmp_path)
     assert handed[TILE].status == "missing"
-    assert remarks == ("number three.cu was not graded: its name says no lesson, as 03.cu or 03_block_tile.cu does",)
+    assert remarks == ("number three.cu was not graded: its name must give a lesson, like 03.cu or 03_block_tile.cu",)
     lay(tmp_path / "ana", {f"kernel {letter}.cu": b"k" for letter in "abcdef"})
-    assert read(tmp_path)[1][-1] == "and 4 more .cu files whose names say no lesson"
+    assert read(tmp_path)[1][-1] == "and 4 more .cu files whose names do not give a lesson"
 
 
 def test_what_a_course_folder_brings_along_is_no_kernel(tmp_path: Path) -> None:
@@ -240,7 +240,7 @@ def test_bombs_end_early(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     tarred(tmp_path / "ana.tar.gz", {"01.cu": KERNEL, "big.bin": b"\0" * (8 << 20), "02.cu": b"behind"}, "gz")
     handed, remarks = read(tmp_path)
     assert (handed[NAIVE].data, handed["02_coalesced"].status) == (KERNEL, "missing")
-    assert remarks == ("ana.tar.gz: unpacked it is larger than 3 MB: what came after that was not read",)
+    assert remarks == ("ana.tar.gz: unpacked it is larger than 3 MB: the rest was not read",)
 
     monkeypatch.setattr(archives, "MAX_DIRECTORY", 10_000)
     zipped(tmp_path / "zip" / "ana.zip", {f"{i}.bin": b"" for i in range(300)})
@@ -328,7 +328,7 @@ def test_headers_of_their_own_come_along_but_none_of_the_course(tmp_path: Path) 
     lay(tmp_path / "in", {"out.cuh": ""})
     handed, remarks = read(tmp_path / "in")
     assert list(handed[TILE].headers) == ["mine.cuh", "more.h"]
-    assert remarks == ("matrix.cuh took no part: lessons have their own matrix.cuh",)
+    assert remarks == ("matrix.cuh was ignored: lessons have their own matrix.cuh",)
 
 
 def test_one_student_s_folder(tmp_path: Path) -> None:

@@ -57,7 +57,7 @@ def test_a_grade_of_somebody_else_is_none(tmp_path: Path) -> None:
 
 
 def test_a_broken_record_of_a_run_is_named(tmp_path: Path) -> None:
-    with pytest.raises(CommandError, match="is no folder of gemm-lessons grade"):
+    with pytest.raises(CommandError, match="is not a folder of gemm-lessons grade"):
         results.load_grading(tmp_path)
     (tmp_path / "grading.json").write_text(json.dumps({"schema": "gemm-lessons/grading/1"}))
     with pytest.raises(CommandError, match=r"grading\.json: not a record"):

@@ -267,7 +267,7 @@ def test_undefined_tile_sizes() -> None:
         message = f'identifier "{name}" is undefined'
         return CompileFailed("", (Diagnostic("k.cu", 7, 3, "error", message),))
 
-    assert "line 7: TM is no tile size of this lesson. lesson.toml defines BM = 32" in said(verdict=failed("TM"))
+    assert "line 7: TM is not a tile size of this lesson. lesson.toml defines BM = 32" in said(verdict=failed("TM"))
     assert "bk is no tile size" in said(verdict=failed("bk"))
     assert said(verdict=failed("acc")) == ""
 

@@ -131,7 +131,7 @@ def test_past_k_the_loop_is_to_blame_and_no_guard() -> None:
     beyond = access("out_of_bounds", "B", 20480, 20480, line=3)
     assert "the loop over k first (k < K)" in "".join(said("naive", beyond))
     assert "Guard the access" in "".join(said("naive", beyond, at=RAGGED))
-    assert "Guard the access" in "".join(said("block_tile", beyond)), "K = 80 is no whole number of tiles"
+    assert "Guard the access" in "".join(said("block_tile", beyond)), "K = 80 is not a whole number of tiles"
     assert "the loop over k0 first (k0 < K)" in "".join(said("thread_tile", beyond, at=Shape(128, 128, 8)))
     shared = access("out_of_bounds", "Bs", 8192, 8192, line=3)
     source = "__shared__ float As[BM][BK];\n__shared__ float Bs[BK][BN];"

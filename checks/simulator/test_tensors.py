@@ -80,7 +80,7 @@ def test_narrow_swizzles(run: Run, swizzle: int) -> None:
         ("&out, x2, y2", "&out, x2 + 1, y2", "misaligned", "the box begins 4 bytes into a row of"),
         ("&out, x2, y2", "&out, x2 - 4, y2", "illegal_access", "at (-4, 0), but none that is stored may begin before"),
         ("&out, x2, y2", "&out, x2, y2 - 1", "illegal_access", "at (0, -1), but none that is stored may begin before"),
-        ("&in, x, y, &bar", "(const Map *)raw, x, y, &bar", "illegal_access", "no tensor map lies at the address"),
+        ("&in, x, y, &bar", "(const Map *)raw, x, y, &bar", "illegal_access", "the address does not hold a tensor map"),
     ],
 )
 def test_faults(run: Run, old: str, new: str, kind: str, says: str) -> None:

@@ -110,7 +110,7 @@ def previous_misses_a_gate(it: Candidate) -> Iterator[str]:
         )
     else:
         what = _trouble(before)[1]
-        yield flaw(it.lesson.directory, None, f"the solution of {name}, which stands beside it, does not run: {what}")
+        yield flaw(it.lesson.directory, None, f"the solution of {name}, which is beside it, does not run: {what}")
 
 
 def _trouble(row: Row) -> tuple[int | None, str]:

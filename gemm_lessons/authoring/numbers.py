@@ -80,7 +80,7 @@ class Numbers:
                 case _ if kind in FILES:
                     done = self._measured(kind, words, head, rows)
                 case _:
-                    raise LessonError(f"numbers: {source}: {kind!r} is no source; write {SOURCES}")
+                    raise LessonError(f"numbers: {source}: {kind!r} is not a source; write {SOURCES}")
             return table_of(head, done)
         except (CommandError, ExpressionError, LookupError, ValueError) as error:
             what = f"{error} is not there" if isinstance(error, LookupError) else str(error)
@@ -176,7 +176,7 @@ class Numbers:
         each column's heading starts with its size and includes the way: ``1024 cold``."""
         *way, unit = words or [""]
         if unit not in UNITS:
-            raise ValueError(f"{unit or 'nothing'} is no unit: {', '.join(UNITS)}")
+            raise ValueError(f"{unit or 'nothing'} is not a unit: {', '.join(UNITS)}")
         field, scale, digits = UNITS[unit]
         by_place = {(entry["kernel"], entry["size"]): entry for entry in self._rows(kind)}
         for row in rows:
@@ -190,7 +190,7 @@ class Numbers:
                     size, *own = heading.split()
                     how = " ".join(way or own)
                     if how not in WAYS:
-                        raise ValueError(f"{how or 'nothing'} is no way of measuring: {' or '.join(WAYS)}")
+                        raise ValueError(f"{how or 'nothing'} is not a way of measuring: {' or '.join(WAYS)}")
                     place = (kernel, int(size) if size.isdigit() else size)
                     found = by_place[place] if place in by_place else by_place[kernel, EVERY_SIZE]
                     values.append(f"{found[how][field] * scale:.{digits}f}")

@@ -24,8 +24,8 @@ def a_run_answers_each(it: Candidate) -> Iterator[str]:
             yield flaw(
                 it.lesson.questions_path,
                 question.line,
-                f"[{question.name}]: the solution's run has no answer, {question.answer.text} is no number there; ask "
-                "for something that it counts",
+                f"[{question.name}]: the solution's run has no answer, {question.answer.text} is not a number there; "
+                "ask for something that it counts",
             )
 
 

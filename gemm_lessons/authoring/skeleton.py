@@ -22,7 +22,7 @@ def new_lesson(course: Course, name: str) -> Path:
         free = next((f"{number:02}" for number in range(1, 100) if f"{number:02}" not in taken), "99")
         words = re.sub(r"^\d+_", "", word) or "my_idea"
         raise CommandError(
-            f'"{name}" is no name for a lesson: two digits, _, a name in lower case. Perhaps {free}_{words}?'
+            f'"{name}" is not a name for a lesson: two digits, _, a name in lower case. Perhaps {free}_{words}?'
         )
     if found[1] in taken:
         free = ", ".join([f"{number:02}" for number in range(int(found[1]), 100) if f"{number:02}" not in taken][:3])

@@ -62,9 +62,7 @@ def sections_are_there(it: Candidate) -> Iterator[str]:
         return
     for before, after in pairwise(SECTIONS):
         if places[before] > places[after]:
-            yield flaw(
-                path, line_at(text, places[after] + 1), f'"## {after}" stands before "## {before}"; exchange them'
-            )
+            yield flaw(path, line_at(text, places[after] + 1), f'"## {after}" is before "## {before}"; exchange them')
             return
 
 

@@ -10,7 +10,7 @@ from gemm_lessons.running import contract
 
 
 def doctor(no_color: NoColor = False) -> int:
-    """Look for everything that a run needs, and say what to do."""
+    """Check everything that a run needs, and say how to fix it."""
     from gemm_lessons.commands.doctor import examine, healthy
     from gemm_lessons.grading.worker import walls_around_grading
     from gemm_lessons.report.console import Working, make_console

@@ -50,7 +50,7 @@ COURSE = (  # in the order of --help: a learner's loop, then the advanced comman
     Command(
         "practice",
         "predict",
-        "Answer the lesson's questions; the run that passes scores them.",
+        "Answer the lesson's questions; a passing run scores them.",
         (
             "gemm-lessons predict 03",
             "gemm-lessons predict 03 1000 fewer 'K / BK' 2",
@@ -81,7 +81,7 @@ COURSE = (  # in the order of --help: a learner's loop, then the advanced comman
     Command(
         "practice",
         "bug",
-        "Write a kernel with a bug beside yours: find it with what a run says, and mend it until it passes.",
+        "Write a kernel with a bug beside yours: find the bug from what a run says, and fix it.",
         (
             "gemm-lessons bug 03",
             "gemm-lessons bug 03 --seed 7",
@@ -132,7 +132,7 @@ COURSE = (  # in the order of --help: a learner's loop, then the advanced comman
     Command(
         "view",
         "view",
-        "Look at a run: which lane hits which bank, who owns what, what every warp does when.",
+        "Look at a run: bank conflicts by lane, which thread owns what, a timeline of every warp.",
         (
             "gemm-lessons view 03",
             "gemm-lessons view bank_conflicts --solution --open",
@@ -212,20 +212,20 @@ COURSE = (  # in the order of --help: a learner's loop, then the advanced comman
         "The course as web pages: texts, drawings, charts, search, and two pages to try layouts. Links are checked.",
         ("gemm-lessons site pages",),
     ),
-    Command("about", "doctor", "Look for everything that a run needs, and say what to do.", ("gemm-lessons doctor",)),
+    Command("about", "doctor", "Check everything that a run needs, and say how to fix it.", ("gemm-lessons doctor",)),
     Command("about", "version", "The version of gemm-lessons.", ("gemm-lessons version",)),
 )
 TEACHERS = (
     Command(
         "dev",
         "new",
-        "Make a lesson in your course folder: small and working, to write yours over it.",
+        "Make a small, working lesson in your course folder, to replace with your own.",
         ("gemm-lessons dev new 22_my_idea",),
     ),
     Command(
         "dev",
         "check",
-        "Prove that a lesson is one: its kernels, its text and its numbers.",
+        "Prove that a lesson works: its kernels, its text and its numbers.",
         (
             "gemm-lessons dev check",
             "gemm-lessons dev check 22 --write",
@@ -256,12 +256,12 @@ GRADERS = (
     Command(
         "grade",
         "setup",
-        "Write the files that make another system grade: nothing is left to fill in.",
+        "Write the files for grading on another system, ready to use.",
         (
             "gemm-lessons grade setup gradescope autograder --lessons 01-09",
             "gemm-lessons grade setup laptop my-class --config grading.toml",
         ),
     ),
 )
-GROUPS = {"dev": "For teachers: add a lesson, and prove that it is one.", "grade": "For teachers: grade a class."}
+GROUPS = {"dev": "For teachers: add a lesson, and prove that it works.", "grade": "For teachers: grade a class."}
 NAMES = (*(command.name for command in COURSE), *GROUPS)  # first words of command lines

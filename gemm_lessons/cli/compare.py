@@ -29,7 +29,7 @@ def compare(
 ) -> int:
     """Two lessons side by side: where their source differs, and what each counts.
 
-    It takes your kernel.cu of a lesson where something is written in it, else the reference.
+    It uses your kernel.cu of a lesson if you have changed it, else the reference.
     """
     course = any_course()
     left, right = course.lesson(first), course.lesson(second)

@@ -20,7 +20,7 @@ def new(
     name: Annotated[str, typer.Argument(metavar="NN_NAME", help="Two digits, _, a name in lower case.")],
     no_color: NoColor = False,
 ) -> int:
-    """Make a lesson in your course folder: small and working, to write yours over it."""
+    """Make a small, working lesson in your course folder, to replace with your own."""
     from gemm_lessons.authoring.skeleton import new_lesson
     from gemm_lessons.report.console import make_console
     from gemm_lessons.report.proofs import show_new_lesson
@@ -41,7 +41,7 @@ def check(
     ] = False,
     no_color: NoColor = False,
 ) -> int:
-    """Prove that a lesson is one: its kernels, its text and its numbers.
+    """Prove that a lesson works: its kernels, its text and its numbers.
 
     Each flaw is one line: file, line, what is wrong, what to do. Exit code: 0 all proven, 1 flaws, 2 wrong command.
     """

@@ -113,17 +113,19 @@ def bench(
     ] = None,
     layout: Annotated[
         str | None,
-        typer.Option("--layout", metavar="NN|NT|TN|TT,...", help="A and B as they are or transposed; or a list of it."),
+        typer.Option(
+            "--layout", metavar="NN|NT|TN|TT,...", help="A and B as they are or transposed; or a list of layouts."
+        ),
     ] = None,
     csv: Annotated[
-        Path | None, typer.Option("--csv", help="Keep every point here, and do not repeat what it holds already.")
+        Path | None, typer.Option("--csv", help="Save every point in this CSV file, and skip the points that it has.")
     ] = None,
     plot: Annotated[Path | None, typer.Option("--plot", help="Draw the pictures: .svg, .png or .pdf.")] = None,
     mine: Annotated[bool, typer.Option("--mine", help="Your kernel.cu where there is one, not the reference.")] = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Every note, not a summary of them.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout, for scripts.")] = False,
     device: Annotated[
-        DeviceChoice, typer.Option("--device", help="gpu measures, sim estimates; auto takes a GPU when there is one.")
+        DeviceChoice, typer.Option("--device", help="gpu measures, sim estimates; auto uses a GPU if there is one.")
     ] = DeviceChoice.auto,
     gpu_index: Annotated[int, typer.Option("--gpu-index", min=0, help="Which GPU.")] = 0,
     gpu: Annotated[

@@ -54,9 +54,9 @@ def class_(
     lessons: Annotated[
         list[str] | None, typer.Option("--lessons", metavar="LESSONS", help="Such as 01-09, or 03,block_tile.")
     ] = None,
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Where grades go; a run is resumed.")] = Path(
-        "grades"
-    ),
+    out: Annotated[
+        Path, typer.Option("--out", metavar="DIR", help="Folder for the grades; an earlier run there resumes.")
+    ] = Path("grades"),
     config: Annotated[
         Path | None, typer.Option("--config", metavar="FILE", help="Points and limits: grading.toml.")
     ] = None,
@@ -74,10 +74,12 @@ def class_(
         Path | None, typer.Option("--course", metavar="DIR", help="Judge by this course; default: the package's.")
     ] = None,
     seed: Annotated[
-        int | None, typer.Option("--seed", min=0, help="Of the class; default: the earlier run's, or a fresh one.")
+        int | None,
+        typer.Option("--seed", min=0, help="Seed of the hidden inputs; default: the earlier run's, or a new one."),
     ] = None,
     processes: Annotated[
-        int | None, typer.Option("--processes", min=1, max=1024, help="Kernels at a time; default: one a core.")
+        int | None,
+        typer.Option("--processes", min=1, max=1024, help="Kernels to judge in parallel; default: one per core."),
     ] = None,
     device: Annotated[
         GradingDevice, typer.Option("--device", help="Where kernels run: on the simulator, or on this GPU.")
@@ -86,19 +88,20 @@ def class_(
         str, typer.Option("--executor", metavar="local|ray", help="Where kernels are judged.")
     ] = "local",
     shard: Annotated[
-        str | None, typer.Option("--shard", metavar="I/N", help="Only the I-th of N parts; then: grade merge.")
+        str | None,
+        typer.Option("--shard", metavar="I/N", help="Judge only part I of N; combine them with grade merge."),
     ] = None,
     again: Annotated[
         str | None, typer.Option("--again", metavar="STUDENT", help="Judge one kernel of an earlier run once more.")
     ] = None,
-    lesson: Annotated[str | None, typer.Option("--lesson", metavar="LESSON", help="With --again: which one.")] = None,
+    lesson: Annotated[str | None, typer.Option("--lesson", metavar="LESSON", help="The lesson for --again.")] = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Judge everything again.")] = False,
     no_color: NoColor = False,
 ) -> int:
     """Grade a class: judge every student's kernels, safely, and write the grades.
 
-    A run that was stopped goes on where it was. Exit code: 0 graded, whatever the grades; 2 wrong command; 3 some could
-    not be judged, by the kit's fault.
+    A stopped run resumes where it was. Exit code: 0 graded, whatever the grades; 2 wrong command; 3 some could not be
+    judged, because of the kit.
     """
     from gemm_lessons.grading.formats import check_format
     from gemm_lessons.grading.request import assignment_of
@@ -132,7 +135,7 @@ def _shard(text: str | None) -> tuple[int, int] | None:
     found = re.fullmatch(r"\s*(\d{1,5})\s*/\s*(\d{1,5})\s*", text)
     part, parts = (int(found[1]), int(found[2])) if found else (0, 0)
     if not 1 <= part <= parts <= MOST_SHARDS:
-        raise CommandError(f'--shard "{text}" is no shard; write --shard 1/10 to --shard 10/10')
+        raise CommandError(f'--shard "{text}" is not a shard; write --shard 1/10 to --shard 10/10')
     return part, parts
 
 
@@ -191,7 +194,7 @@ def _again(asked: Assignment, student: str, lesson: str) -> int:
 
 def merge(
     folders: Annotated[list[Path], typer.Argument(metavar="DIR...", help="The folders that the shards wrote.")],
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Where all grades go.")] = Path("grades"),
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder for all grades.")] = Path("grades"),
     format_: Annotated[
         list[str] | None,
         typer.Option("--format", metavar="FORMAT", help="Also for another system: gemm-lessons read grading."),
@@ -218,14 +221,14 @@ def setup(
     host: Annotated[str, typer.Argument(metavar="HOST", help="gradescope, github, classroom50 or laptop.")],
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A new folder.")],
     lessons: Annotated[
-        str, typer.Option("--lessons", metavar="LESSONS", help="That are graded there, such as 01-09.")
+        str, typer.Option("--lessons", metavar="LESSONS", help="Lessons to grade there, such as 01-09.")
     ] = "01-09",
     config: Annotated[
         Path | None, typer.Option("--config", metavar="FILE", help="Your grading.toml; default: ten points a lesson.")
     ] = None,
     no_color: NoColor = False,
 ) -> int:
-    """Write the files that make another system grade: nothing is left to fill in."""
+    """Write the files for grading on another system, ready to use."""
     from gemm_lessons.grading.hosting import write_host
     from gemm_lessons.grading.rubric import load_rubric, parse_lessons
     from gemm_lessons.report.console import make_console

@@ -62,7 +62,7 @@ def _number(option: str, given: float | None, variable: str) -> float | None:
         except ValueError:
             raise CommandError(f'{variable}="{text}" is no number') from None
     if given is not None and not (math.isfinite(given) and given > 0):
-        raise CommandError(f"{option}: {given:g} is no limit; give a number above 0")
+        raise CommandError(f"{option}: {given:g} is not a limit; give a number above 0")
     return given
 
 

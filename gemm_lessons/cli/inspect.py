@@ -86,20 +86,20 @@ def inspect(
     symbol: Annotated[
         list[str] | None, typer.Option("--symbol", help="A __constant__ or __device__ variable, like an argument.")
     ] = None,
-    define: Annotated[list[str] | None, typer.Option("--define", "-D", help="NAME=VALUE for the compiler.")] = None,
+    define: Annotated[
+        list[str] | None, typer.Option("--define", "-D", help="Define NAME=VALUE for the compiler.")
+    ] = None,
     include: Annotated[
         list[Path] | None,
         typer.Option(
-            "--include", "-I", help="A folder of headers; with the kernel's own and CUDA's, all that it may include."
+            "--include", "-I", help="A folder of headers that the kernel may include, besides its own and CUDA's."
         ),
     ] = None,
     dynamic_shared: Annotated[int, typer.Option("--dynamic-shared", min=0, help="Bytes.")] = 0,
-    arch: Annotated[
-        str | None, typer.Option("--arch", help="Compile for this target; sm_90 if you do not say.")
-    ] = None,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Of the random inputs.")] = 0,
+    arch: Annotated[str | None, typer.Option("--arch", help="Compile for this target; default: sm_90.")] = None,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the random inputs.")] = 0,
     budget: Annotated[
-        int | None, typer.Option("--budget", min=1, help="Instructions after which a kernel counts as endless.")
+        int | None, typer.Option("--budget", min=1, help="Stop the kernel after this many instructions.")
     ] = None,
     time_limit: TimeLimit = None,
     memory_limit: MemoryLimit = None,
@@ -160,7 +160,9 @@ def inspect(
 
 
 def opcodes(
-    opcode: Annotated[str | None, typer.Argument(metavar="[OPCODE]", help="Show every form of this one.")] = None,
+    opcode: Annotated[
+        str | None, typer.Argument(metavar="[OPCODE]", help="Show every form of this instruction.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="All names, for scripts.")] = False,
 ) -> int:
     """The PTX instructions that the simulator runs, and those that it does not."""

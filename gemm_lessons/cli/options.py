@@ -158,5 +158,5 @@ def parse_shape(text: str) -> Shape:
     """Parse ``M,N,K`` or ``MxNxK`` as a shape. Raises ``CommandError``."""
     sizes = re.fullmatch(r"\s*(\d{1,9})\s*[,x]\s*(\d{1,9})\s*[,x]\s*(\d{1,9})\s*", text)
     if not sizes:
-        raise CommandError(f'--shape "{text}" is no shape; write three whole numbers, like --shape 96,64,80')
+        raise CommandError(f'--shape "{text}" is not a shape; write three whole numbers, like --shape 96,64,80')
     return Shape(*(int(size) for size in sizes.groups()))

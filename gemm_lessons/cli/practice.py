@@ -28,12 +28,12 @@ def predict(
     lesson: LessonArgument,
     answers: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[ANSWER]...", help=f"In the order of the questions; {SKIP} leaves one out."),
+        typer.Argument(metavar="[ANSWER]...", help=f"In the order of the questions; {SKIP} skips one."),
     ] = None,
-    again: Annotated[bool, typer.Option("--again", help="Predict anew, after a run has scored.")] = False,
+    again: Annotated[bool, typer.Option("--again", help="Predict again after a run has scored you.")] = False,
     no_color: NoColor = False,
 ) -> int:
-    """Answer the lesson's questions; the run that passes scores them."""
+    """Answer the lesson's questions; a passing run scores them."""
     from gemm_lessons.course.questions import load_questions, scores
     from gemm_lessons.report.console import make_console
     from gemm_lessons.report.practice import show_predicted, show_questions, show_scores
@@ -111,14 +111,14 @@ def _asked(
 def bug(
     lesson: LessonArgument,
     seed: Annotated[
-        int | None, typer.Option("--seed", min=0, help="The same bug for everybody who gives this number.")
+        int | None, typer.Option("--seed", min=0, help="Repeat a bug: the same seed gives the same bug.")
     ] = None,
     peek: Annotated[
         bool, typer.Option("--peek", help="Before a pass: bug.cu is close to the solution; the course remembers it.")
     ] = False,
     no_color: NoColor = False,
 ) -> int:
-    """Write a kernel with a bug beside yours: find it with what a run says, and mend it until it passes."""
+    """Write a kernel with a bug beside yours: find the bug from what a run says, and fix it."""
     from gemm_lessons.course.bugs import a_bug, bugs_of, write_bug
     from gemm_lessons.report.console import make_console
     from gemm_lessons.report.practice import show_bug
@@ -191,5 +191,5 @@ def _mend(course: Course, lesson: Lesson) -> Practised:
     keep_progress(course, progress)
     mended = [it for it in progress.of(lesson.name).mended if it in bugs]
     what = bugs[name].bug if name in bugs else ""
-    line = f"Mended, {len(mended)} of {len(bugs)} bugs: {what}"
+    line = f"Fixed, {len(mended)} of {len(bugs)} bugs: {what}"
     return Practised(line, partial(show_mended, make_console(), lesson, what, len(mended), len(bugs)))

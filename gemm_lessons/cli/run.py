@@ -68,7 +68,7 @@ class KernelChoice:
 class DeviceOptions:
     """The device, and the GPU of the estimates."""
 
-    device: Annotated[DeviceChoice, typer.Option("--device", help="auto takes a GPU when there is one.")] = (
+    device: Annotated[DeviceChoice, typer.Option("--device", help="auto uses a GPU if there is one.")] = (
         DeviceChoice.auto
     )
     gpu_index: Annotated[

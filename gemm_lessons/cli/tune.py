@@ -19,9 +19,7 @@ from gemm_lessons.running import contract
 
 def tune(
     lesson: LessonArgument,
-    shape: Annotated[
-        str, typer.Option("--shape", metavar="M,N,K", help="What it is to be fast at.")
-    ] = "4096,4096,4096",
+    shape: Annotated[str, typer.Option("--shape", metavar="M,N,K", help="The shape to tune for.")] = "4096,4096,4096",
     try_: Annotated[
         list[str] | None,
         typer.Option("--try", metavar="NAME=A,B,C", help="Try these values of a size, not those of lesson.toml."),
@@ -29,19 +27,23 @@ def tune(
     mine: Annotated[bool, typer.Option("--mine", help="Your kernel.cu, not the reference.")] = False,
     file: Annotated[Path | None, typer.Option("--file", help="This file as the lesson's kernel.")] = None,
     csv: Annotated[
-        Path | None, typer.Option("--csv", help="Keep every result here, and go on from what it holds already.")
+        Path | None, typer.Option("--csv", help="Save every result in this CSV file, and resume from it.")
     ] = None,
     plot: Annotated[Path | None, typer.Option("--plot", help="Draw a picture: .svg, .png or .pdf.")] = None,
     keep: Annotated[
         bool, typer.Option("--keep", help="Write the fastest sizes into your course's lesson.toml, with a backup.")
     ] = False,
     model: Annotated[
-        bool, typer.Option("--model", help="No search: what registers, shared memory and DRAM allow.")
+        bool, typer.Option("--model", help="Print what registers, shared memory and DRAM allow, without a search.")
     ] = False,
-    measure: Annotated[int, typer.Option("--measure", min=1, help="Time so many, the best by estimate.")] = 24,
-    processes: Annotated[int | None, typer.Option("--processes", min=1, help="That share the work.")] = None,
+    measure: Annotated[
+        int, typer.Option("--measure", min=1, help="How many candidates to time, best estimates first.")
+    ] = 24,
+    processes: Annotated[
+        int | None, typer.Option("--processes", min=1, help="How many processes share the work.")
+    ] = None,
     device: Annotated[
-        DeviceChoice, typer.Option("--device", help="gpu measures, sim estimates; auto takes a GPU when there is one.")
+        DeviceChoice, typer.Option("--device", help="gpu measures, sim estimates; auto uses a GPU if there is one.")
     ] = DeviceChoice.auto,
     gpu_index: Annotated[int, typer.Option("--gpu-index", min=0, help="Which GPU.")] = 0,
     gpu: Annotated[
@@ -51,15 +53,15 @@ def tune(
 ) -> int:
     """Search for the fastest tile sizes: compile, check and rank by estimate; on a GPU, time the best.
 
-    What is tried stands in lesson.toml, in [tune]. Nothing is written into the course without --keep. --model works
-    the sizes out from the data sheet of a GPU, without a kernel.
+    [tune] in lesson.toml lists the sizes to try. Only --keep changes your course. --model derives sizes from a GPU's
+    data sheet, without a kernel.
     """
     one_at_most(mine=mine, file=file)
     course = own_course() if mine or keep else any_course()
     found = course.lesson(lesson)
     if model:
         if mine or keep or any(it is not None for it in (file, try_, csv, plot)):
-            raise CommandError("--model reads a data sheet alone; beside it only --gpu is of use")
+            raise CommandError("--model reads only a data sheet; combine it with --gpu only")
         return show_bounds(found, gpu)
     path = kernel_path(course, found, not mine, False, file)
     read_source(path)
@@ -117,7 +119,7 @@ def parse_values(lesson: Lesson, texts: Sequence[str]) -> dict[str, tuple[int, .
     for text in texts:
         match = re.fullmatch(r"\s*([A-Z][A-Z0-9_]*)\s*=\s*(\d{1,6}(?:\s*,\s*\d{1,6})*)\s*", text)
         if not match:
-            raise CommandError(f'--try "{text}" is no list of sizes; write it like --try BK=8,16,32')
+            raise CommandError(f'--try "{text}" is not a list of sizes; write it like --try BK=8,16,32')
         if match[1] not in lesson.tile.defines:
             known = ", ".join(lesson.tile.defines) or "none"
             raise CommandError(f"--try: lesson {lesson.name} has no size {match[1]}; it has {known}")
@@ -139,7 +141,9 @@ def keep_sizes(lesson: Lesson, sizes: Mapping[str, int]) -> str:
     for name, size in had.items():
         at = next((i for i in range(start, end) if re.match(rf"\s*{name}\s*=", lines[i])), None)
         if at is None:
-            raise CommandError(f"{shown(lesson.toml_path)}: {name} is chosen for each launch, and not kept in [tile]")
+            raise CommandError(
+                f"{shown(lesson.toml_path)}: {name} is chosen for each launch, so [tile] does not have it"
+            )
         lines[at] = re.sub(r"=(\s*)\d+", rf"=\g<1>{size}", lines[at], count=1)
     kept = replace_with_backup(lesson.toml_path, "".join(lines).encode())
     assert kept.backup is not None  # the file was there: it has been read

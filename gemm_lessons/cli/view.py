@@ -31,7 +31,7 @@ def view(
     ] = None,
     open_: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
     line: Annotated[
-        int | None, typer.Option("--line", min=1, help="Draw what this line asks of memory, here in the terminal.")
+        int | None, typer.Option("--line", min=1, help="Draw this line's memory requests in the terminal.")
     ] = None,
     trace: Annotated[
         Path | None,
@@ -41,10 +41,10 @@ def view(
     seed: Annotated[int | None, typer.Option("--seed", min=0, help="Repeat the inputs of an earlier run.")] = None,
     no_color: NoColor = False,
 ) -> int:
-    """Look at a run: which lane hits which bank, who owns what, what every warp does when.
+    """Look at a run: bank conflicts by lane, which thread owns what, a timeline of every warp.
 
-    Writes one page that needs nothing else, with the kernel beside the reference (once it has passed) or the previous
-    lesson's solution; with --line or --trace only if --html or --open asks for one, too. Everything comes from a run on
+    Writes one self-contained page, with the kernel beside the reference (once it has passed) or the previous
+    lesson's solution; with --line or --trace, only if you also give --html or --open. Everything comes from a run on
     the simulator; times are estimates.
     """
     one_at_most(solution=solution, stub=stub, file=file)
@@ -101,7 +101,7 @@ def _may_write(option: str, out: Path, begins: bytes) -> None:
         if not out.resolve().parent.is_dir():
             raise CommandError(f"{option} {out}: there is no folder {shown(out.resolve().parent)}")
         if out.exists() and not (out.is_file() and begins.startswith(read_bytes(out, len(begins)))):
-            raise CommandError(f"{option} {out} is there and not from this command; name another file")
+            raise CommandError(f"{option} {out} exists and is not from this command; name another file")
     except OSError as error:  # such as a name that is too long
         raise WriteError(out, error) from None
 
@@ -125,7 +125,7 @@ def _show_line(side: Side, line: int) -> None:
     for note in side.notes:
         show_note(make_console(stderr=True), note)
     lines = ", ".join(str(number) for number in sorted({request.line for request in side.requests}))
-    raise CommandError(f"line {line} asks nothing of memory" + (f"; these lines do: {lines}" if lines else ""))
+    raise CommandError(f"line {line} does not access memory" + (f"; these lines do: {lines}" if lines else ""))
 
 
 def _write_trace(side: Side, path: Path) -> None:

@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 def watch(
     lesson: LessonOrHere = None,
     device: Annotated[
-        DeviceChoice, typer.Option("--device", help="auto takes a GPU when there is one.")
+        DeviceChoice, typer.Option("--device", help="auto uses a GPU if there is one.")
     ] = DeviceChoice.auto,
     gpu_index: Annotated[
         int, typer.Option("--gpu-index", min=0, help="Which GPU, of those that CUDA_VISIBLE_DEVICES leaves.")
     ] = 0,
     gpu: Annotated[str | None, typer.Option("--gpu", help="The GPU that estimates are for, as in run.")] = None,
     polling: Annotated[
-        bool, typer.Option("--polling", help="Look at the files again and again, where no events come.")
+        bool, typer.Option("--polling", help="Poll the files, for network drives and containers.")
     ] = False,
     problems: Problems = False,
     no_color: NoColor = False,

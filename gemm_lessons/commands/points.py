@@ -187,10 +187,10 @@ def read(path: Path) -> list[Point]:
             if header is None:
                 return []
             if tuple(header) != COLUMNS:
-                raise CommandError(f"{shown(path)} is no file of gemm-lessons bench; name another one with --csv")
+                raise CommandError(f"{shown(path)} is not a file of gemm-lessons bench; name another one with --csv")
             return [point for row in rows if (point := _parse(row)) is not None]
     except (UnicodeDecodeError, csv.Error):
-        raise CommandError(f"{shown(path)} is no CSV file; name another one with --csv") from None
+        raise CommandError(f"{shown(path)} is not a CSV file; name another one with --csv") from None
     except OSError as error:
         raise ReadError(path, error) from None
 

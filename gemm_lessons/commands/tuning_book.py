@@ -74,10 +74,10 @@ class TuningBook:
             with path.open(newline="", encoding="utf-8") as file:
                 rows = csv.DictReader(file)
                 if rows.fieldnames is not None and tuple(rows.fieldnames) != COLUMNS:
-                    raise CommandError(f"{shown(path)} is no file of gemm-lessons tune; name another one with --csv")
+                    raise CommandError(f"{shown(path)} is not a file of gemm-lessons tune; name another one with --csv")
                 found = [(tuple(row[name] for name in KEY), _tuned(row)) for row in rows if None not in row.values()]
         except (UnicodeDecodeError, csv.Error):
-            raise CommandError(f"{shown(path)} is no CSV file; name another one with --csv") from None
+            raise CommandError(f"{shown(path)} is not a CSV file; name another one with --csv") from None
         except OSError as error:
             raise ReadError(path, error) from None
         return cls(path, {key: tuned for key, tuned in found if tuned is not None})

@@ -15,7 +15,7 @@ from gemm_lessons.course.pitfalls import Pitfall, load_pitfalls
 
 STEP = re.compile(r"\s*// \(\d+\)")  # marks former TODOs in solutions
 COMMENT = re.compile(r"\s*//(?! \(\d+\))")
-NOTE = "// One thing in this kernel is wrong. Find it by what a run says: gemm-lessons run {number} --bug\n"
+NOTE = "// This kernel has one bug. Find it from what a run says: gemm-lessons run {number} --bug\n"
 
 
 def bugs_of(course: Course, lesson: Lesson) -> Mapping[str, Pitfall]:

@@ -116,6 +116,7 @@ class _Reader(TomlReader):
         if number is None or int(number[1]) < OLDEST_ARCH:
             raise self.wrong(
                 ("architecture",),
-                f"{name!r} is none that the compiler knows; write sm_{OLDEST_ARCH} or a later one, like {ARCHITECTURE}",
+                f"{name!r} is not a target that the compiler knows; write sm_{OLDEST_ARCH} or a later one, like "
+                f"{ARCHITECTURE}",
             )
         return name

@@ -416,7 +416,7 @@ def read_bytes(path: Path, limit: int = -1) -> bytes:
     unreadable."""
     try:
         if path.exists() and not path.is_file() and not path.is_dir():  # reading a pipe or a device may never end
-            raise CommandError(f"{shown(path)} is no regular file; save the kernel in a file first")
+            raise CommandError(f"{shown(path)} is not a regular file; save the kernel in a file first")
         with path.open("rb") as file:
             return file.read(limit)
     except FileNotFoundError:

@@ -116,7 +116,7 @@ class _Reader(GateReader):
             attacks=self.attacks(raw),
         )
         if lesson.shapes.layouts != LAYOUTS[:1] and not choices:
-            raise self.wrong(("shapes", "layouts"), "needs [choices], or a kernel never hears how A and B lie")
+            raise self.wrong(("shapes", "layouts"), "needs [choices], or a kernel cannot know the layouts of A and B")
         numbers = [todo.number for todo in lesson.todos]
         if numbers != list(range(1, len(numbers) + 1)):
             raise self.wrong(("todo",), f"the numbers are {numbers}; number the TODOs 1, 2, 3, ... in order")
@@ -227,7 +227,9 @@ class _Reader(GateReader):
             self.known(("kernel",), kernel, ("entry", "parameters", *TYPES, "formula"))
             return (self.one(("kernel",), kernel, ("launch",), launch, names),)
         if "launch" in raw:
-            raise self.wrong(("launch",), "is for a lesson of one launch; here are [[launches]], too: keep one of them")
+            raise self.wrong(
+                ("launch",), "is for a lesson with one launch, but there are [[launches]], too: keep one of the two"
+            )
         found = []
         for number, launch in enumerate(self.tables(raw, "launches")):
             where = ("launches", number)
@@ -292,7 +294,7 @@ class _Reader(GateReader):
         for one in maps:
             mapped = data.by_name.get(one.buffer)
             if mapped is None or len(mapped.shape) != len(one.box):
-                what = f"{one.buffer!r} is no buffer" if mapped is None else "needs a size for each of the buffer's"
+                what = f"{one.buffer!r} is not a buffer" if mapped is None else "needs a size for each of the buffer's"
                 raise self.wrong((f"tensor_maps.{one.name}", "buffer" if mapped is None else "box"), what)
         held = (*data.by_name, *(one.name for one in maps))
         known = dict.fromkeys([*held, *SIZES, "lda", "ldb", "ldc", *SCALARS, "bias"])
@@ -334,7 +336,7 @@ class _Reader(GateReader):
         for name in raw:
             where = (f"buffers.{name}",)
             if not re.fullmatch(r"[A-Za-z]\w*", name) or name in (*chosen, *SCALARS):
-                raise self.wrong(where, "a buffer is named like a variable of C, and not like a size")
+                raise self.wrong(where, "name a buffer like a C variable, not like a size")
             table = raw[name]
             if not isinstance(table, dict):
                 raise self.wrong(where, f"must be a table: write [buffers.{name}] on a line of its own")
@@ -361,7 +363,7 @@ class _Reader(GateReader):
         for name in raw:
             where = (f"tensor_maps.{name}",)
             if not re.fullmatch(r"[A-Za-z]\w*", name) or name in (*names, *SCALARS):
-                raise self.wrong(where, "a tensor map is named like a variable of C, and not like a size")
+                raise self.wrong(where, "name a tensor map like a C variable, not like a size")
             table = raw[name]
             if not isinstance(table, dict):
                 raise self.wrong(where, f"must be a table: write [tensor_maps.{name}] on a line of its own")
@@ -418,7 +420,7 @@ class _Reader(GateReader):
         sizes, layout = (value[:3], value[3:]) if isinstance(value, list) else ([], [])
         whole = len(sizes) == 3 and all(type(size) is int and size > 0 for size in sizes)
         if not whole or len(layout) > 1 or any(name not in LAYOUTS for name in layout):
-            raise self.wrong(where, f"{value!r} is no shape; write [M, N, K], three whole numbers above 0")
+            raise self.wrong(where, f"{value!r} is not a shape; write [M, N, K], three whole numbers above 0")
         return Shape(*sizes, layout=(*layout, LAYOUTS[0])[0])
 
     def figure(self, where: Where, raw: dict[str, Any], names: Sequence[str]) -> Figure:

@@ -58,7 +58,7 @@ def remarks_on(lesson: Lesson) -> tuple[str, ...]:
     if not changed:
         return ()
     back = f"gemm-lessons reset {lesson.number:02} --settings"
-    return (f"lesson.toml is not the course's: {', '.join(changed)}. As it came: {back}",)
+    return (f"lesson.toml differs from the course's: {', '.join(changed)}. To restore it: {back}",)
 
 
 def restore_settings(course: Course, name: str) -> list[Reset]:
@@ -99,9 +99,9 @@ def _walk(folder: Path) -> Iterator[Path]:
 def _restore(course: Course, files: list[Path]) -> list[Reset]:
     source = packaged_course()
     if source.root.resolve() == course.root.resolve():
-        raise CommandError("these lessons are the package's own, there is nothing to put back; ask git")
+        raise CommandError("these lessons are the package's own; restore them with git")
     if not all((source.lessons_dir / file).is_file() for file in files) or not files:
-        raise CommandError("the package has no such lesson to put back; it is one of your own")
+        raise CommandError("the package has no such lesson to restore; it is one of your own")
     done = []
     for file in files:
         target, theirs = course.lessons_dir / file, (source.lessons_dir / file).read_bytes()

@@ -46,8 +46,8 @@ def with_edits(source: str, edits: Iterable[tuple[str, str]], where: str) -> str
     for find, instead in edits:
         if (places := source.count(find)) != 1:
             raise LessonError(
-                f"{where}: {find!r} stands {places} times in the solution, and must stand there once: write it as it "
-                "is there, with more around it"
+                f"{where}: {find!r} occurs {places} times in the solution, but must occur exactly once: quote more of "
+                "the code around it"
             )
         source = source.replace(find, instead)
     return source

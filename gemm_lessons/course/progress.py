@@ -194,7 +194,7 @@ def save_progress(course: Course, progress: Progress) -> str | None:
         path.parent.mkdir(exist_ok=True)
         if path.exists() and _read(path) is None:
             backup = replace_with_backup(path, data).backup
-            return f"{path} could not be read: progress begins anew, the old file is kept as {backup and backup.name}"
+            return f"{path} could not be read: progress starts over, the old file is kept as {backup and backup.name}"
         write_atomically(path, data)
     except CommandError as error:
         return f"progress is not saved: {error}"

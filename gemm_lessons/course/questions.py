@@ -78,10 +78,10 @@ class Question:
                 raise ExpressionError(f'"{text}" is none of {", ".join(TREND)}')
             return WORDS[typed]
         if typed in WORDS:
-            raise ExpressionError(f'"{text}" is no answer here: this question asks for a number')
+            raise ExpressionError(f'"{text}" is not an answer here: this question asks for a number')
         plain = GROUPED.sub(lambda it: it[0].replace(",", ""), text.strip().removesuffix("%"))
         if re.fullmatch(r"\d+,\d+", plain):
-            raise ExpressionError(f'"{text}" has a comma: a point stands before decimals, {plain.replace(",", ".")}')
+            raise ExpressionError(f'"{text}" has a comma: write decimals with a point, {plain.replace(",", ".")}')
         value = Expression.parse(plain, names).value(names)
         if not math.isfinite(value):
             raise ExpressionError(f'"{text}" is {value}')
@@ -136,7 +136,9 @@ class _Reader(TomlReader):
         answer = self.expression((name, "answer"), self.present((name,), table, "answer"), names)
         than = self.expression((name, "than"), table["than"], names) if "than" in table else None
         if not any(word in answer.text for word in FACTS):
-            raise self.wrong((name, "answer"), "names no counter: the answer is what a run counts, never a number")
+            raise self.wrong(
+                (name, "answer"), "does not name a counter: the answer is what a run counts, never a constant"
+            )
         return Question(
             name,
             self.string((name,), table, "ask"),

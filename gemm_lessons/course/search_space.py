@@ -38,7 +38,7 @@ class Condition:
         """Parse a condition. Raise ``ExpressionError``."""
         parts = re.split(r"(==|<=|>=)", text)
         if len(parts) != 3:
-            raise ExpressionError(f'"{text}" is no comparison; write one ==, <= or >=, like "BM % WM == 0"')
+            raise ExpressionError(f'"{text}" is not a comparison; write one ==, <= or >=, like "BM % WM == 0"')
         return cls(Expression.parse(parts[0].strip(), names), parts[1], Expression.parse(parts[2].strip(), names))
 
     def holds(self, sizes: Mapping[str, Number]) -> bool:

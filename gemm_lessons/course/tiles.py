@@ -23,7 +23,7 @@ def parse_tile(texts: Sequence[str]) -> dict[str, int]:
     for text in ",".join(texts).split(","):
         found = re.fullmatch(r"\s*([A-Z][A-Z0-9_]*)\s*=\s*([1-9]\d{0,5})\s*", text)
         if not found:
-            raise CommandError(f'--tile "{text}" is no tile size; write it like --tile BK=16 or --tile BM=64,BN=64')
+            raise CommandError(f'--tile "{text}" is not a tile size; write it like --tile BK=16 or --tile BM=64,BN=64')
         sizes[found[1]] = int(found[2])
     return sizes
 

@@ -18,7 +18,7 @@ def read_toml(path: Path, without: str) -> tuple[str, dict[str, Any]]:
     """Return a TOML file as text and parsed; ``without``: what to do when it is missing. Raise ``LessonError``."""
     try:
         if path.exists() and not path.is_file():  # reading a pipe may never end
-            raise LessonError(f"{path}: cannot be read: it is no file; restore it")
+            raise LessonError(f"{path}: cannot be read: it is not a file; restore it")
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         raise LessonError(f"{path}: not found; {without}") from None

@@ -24,7 +24,7 @@ MATCHER = {
 BACKGROUND = {
     "activeOnStart": True,
     "beginsPattern": r"^(Lesson \d\d|error:)",
-    "endsPattern": r"^(Waiting|Looking again and again) for a save of ",
+    "endsPattern": r"^(Waiting|Polling) for a save of ",
 }
 SETTINGS = {
     "files.associations": {"*.cu": "cuda-cpp", "*.cuh": "cuda-cpp"},

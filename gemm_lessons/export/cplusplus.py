@@ -51,7 +51,7 @@ class _Arithmetic:
             case ast.Constant(value=int() as number):
                 return str(number), ATOM
             case ast.Constant():
-                raise self.refused(f"holds {ast.unparse(node)}, which is no whole number")
+                raise self.refused(f"holds {ast.unparse(node)}, which is not a whole number")
             case ast.Name(id=name):
                 return self.names.get(name, name), ATOM
             case ast.UnaryOp(op=op, operand=operand):

@@ -84,6 +84,6 @@ def _meet_no_macro(kernel: KernelText, host: str) -> None:
     }
     taken = sorted(macros & set(re.findall(r"\w+", without_comments(host))) | functions)
     if "main" in taken:
-        raise CommandError(f"{shown(kernel.path)} has a main function: it is a program of its own already")
+        raise CommandError(f"{shown(kernel.path)} has a main function: it is already a complete program")
     if taken:
-        raise CommandError(f"{shown(kernel.path)} gives the name {taken[0]} a meaning; main.cu needs it: rename yours")
+        raise CommandError(f"{shown(kernel.path)} gives the name {taken[0]} a meaning that main.cu needs: rename yours")

@@ -142,7 +142,7 @@ class _Description:
             raise self.refused(f"its formula {self.data.formula.text} is not of one product of two matrices")
         for spec in (self.data.by_name[product.left], self.data.by_name[product.right], self.data.answer):
             if len(spec.shape) != 2:
-                raise self.refused(f"{spec.name} is no single matrix")
+                raise self.refused(f"{spec.name} is not a single matrix")
         for buffer in self.data.buffers:
             if buffer.element.name in NOT_YET:
                 raise self.refused(f"{buffer.name} holds {buffer.element.name}, which host code cannot make")
@@ -300,7 +300,7 @@ class _Description:
             sizes.reverse()
         turned = [(transposed != by_rows) != (spec.order == "row") for spec, transposed in factors]
         ways = ["CUBLAS_OP_T" if turn else "CUBLAS_OP_N" for turn in turned]
-        why = "(A B)^T = B^T A^T, so the factors change places" if by_rows else "The answer lies that way, too"
+        why = "(A B)^T = B^T A^T, so the factors change places" if by_rows else "The answer has that layout, too"
         why += "; OP_T: read it as its transpose." if any(turned) else "."
         shape = ", ".join((*ways, *sizes, loop.depth))
         pointers = [f"device.{spec.name}" for spec, _ in factors] + ["device.product"]
@@ -334,7 +334,7 @@ class _Description:
         sure = re.sub(rf"^\s*#\s*ifndef\s+({tile})\s+#\s*define\s+\1\b", "", self.kernel.everything, flags=re.M)
         if changed := re.search(rf"^\s*#\s*(?:define|undef)\s+({tile})\b", sure, re.M):
             raise CommandError(
-                f"{shown(self.kernel.path)}: defines {changed[1]}, which lesson.toml has; leave it to it"
+                f"{shown(self.kernel.path)}: defines {changed[1]}, which lesson.toml defines; remove it from the kernel"
             )
         return bool(re.search(rf"^\s*#\s*(?:if|ifdef|ifndef|elif)\b.*\b(?:{tile})\b", self.kernel.everything, re.M))
 

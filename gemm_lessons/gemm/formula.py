@@ -107,7 +107,7 @@ class Formula:
         match body:
             case [ast.Assign(targets=[ast.Name(id=target)], value=value)]:
                 return target, value
-        raise ExpressionError(f'"{self.text}" is no formula; allowed: {ALLOWED}')
+        raise ExpressionError(f'"{self.text}" is not a formula; allowed: {ALLOWED}')
 
     @property
     def target(self) -> str:

@@ -65,7 +65,7 @@ class Shapes:
         """Return why this shape is not allowed, or ``None`` when it is."""
         wrong = []
         if shape.layout not in self.layouts:
-            wrong.append(f"A and B lie as {shape.layout}, and it takes {', '.join(self.layouts)}")
+            wrong.append(f"A and B have layout {shape.layout}, but it takes {', '.join(self.layouts)}")
         for name, size, multiple in zip(SIZES, astuple(shape), astuple(self.multiple_of), strict=True):
             if size < 1:
                 wrong.append(f"{name} = {size} is below 1")

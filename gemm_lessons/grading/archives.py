@@ -150,7 +150,7 @@ def read_file(path: Path, name: str) -> HandedFile:
         with open(path, "rb", opener=lambda path, flags: os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)) as file:
             status = os.fstat(file.fileno())
             if not stat.S_ISREG(status.st_mode):
-                return HandedFile(name, refusal="it is no regular file")
+                return HandedFile(name, refusal="it is not a regular file")
             return _limited(name, file)
     except OSError as error:
         if path.is_symlink():
@@ -171,7 +171,7 @@ def read_folder(root: Path) -> HandIn:
     found, archives = HandIn(), []
     for seen, (path, name, trouble) in enumerate(_walk(root, "", 0)):
         if seen >= MAX_NAMES:
-            found.remark(f"more than {MAX_NAMES:,} files and folders: what came after them was not looked at")
+            found.remark(f"more than {MAX_NAMES:,} files and folders: the rest was not looked at")
             break
         if trouble:
             found.remark(f"{name}: {trouble}")
@@ -276,12 +276,12 @@ def read_archive(path: Path, name: str = "") -> HandIn:
         with open(path, "rb", opener=lambda path, flags: os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)) as file:
             status = os.fstat(file.fileno())
             if not stat.S_ISREG(status.st_mode):
-                return _unread(found, name, "it is no regular file")
+                return _unread(found, name, "it is not a regular file")
             if status.st_size > MAX_ARCHIVE:
                 return _unread(found, name, f"it is larger than {MAX_ARCHIVE // MIB} MB")
             _read_any(file, found)
     except _TooMuch:
-        found.remark(f"{name}: unpacked it is larger than {MAX_UNPACKED // MIB} MB: what came after that was not read")
+        found.remark(f"{name}: unpacked it is larger than {MAX_UNPACKED // MIB} MB: the rest was not read")
         if not found.files:
             found.broken = found.remarks[-1]
     except BROKEN as error:
@@ -316,7 +316,7 @@ def _read_any(file: IO[bytes], found: HandIn) -> None:
     else:
         foreign = {b"Rar!": "a RAR archive", b"7z\xbc\xaf": "a 7z archive", b"(\xb5/\xfd": "packed with zstd"}
         kind = foreign.get(start[:4])
-        raise ValueError(f"it is {kind}; hand in a .zip or .tar.gz" if kind else "it is no archive")
+        raise ValueError(f"it is {kind}; hand in a .zip or .tar.gz" if kind else "it is not an archive")
 
 
 def _is_old_tar(start: bytes) -> bool:
@@ -353,7 +353,7 @@ def _read_tar(stream: _Stream, found: HandIn) -> None:
     with tarfile.open(fileobj=source, mode="r|", errorlevel=0) as archive:
         for number, info in enumerate(archive):
             if number >= MAX_NAMES:
-                found.remark(f"more than {MAX_NAMES:,} files and folders: what came after them was not looked at")
+                found.remark(f"more than {MAX_NAMES:,} files and folders: the rest was not looked at")
                 break
             kind = {tarfile.SYMTYPE: stat.S_IFLNK, tarfile.LNKTYPE: stat.S_IFLNK, tarfile.DIRTYPE: stat.S_IFDIR}
             sort = stat.S_IFREG if info.isreg() else kind.get(info.type, stat.S_IFCHR)

@@ -83,7 +83,7 @@ def _seed() -> str:
 def _empty(folder: Path) -> None:
     try:
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-            raise CommandError(f"{shown(folder)} is there already; name a new folder")
+            raise CommandError(f"{shown(folder)} already exists; name a new folder")
     except OSError as error:
         raise ReadError(folder, error) from None
 

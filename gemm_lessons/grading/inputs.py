@@ -257,9 +257,9 @@ def _is_of_the_course(file: HandedFile, lesson: Lesson | None) -> bool:
 def _tell_of_strays(handed: HandIn, strays: Sequence[str]) -> None:
     """Add a remark that names the kernels whose lesson is unknown, for the teacher to sort out."""
     for name in strays[:MOST_STRAYS]:
-        handed.remark(f"{name} was not graded: its name says no lesson, as 03.cu or 03_block_tile.cu does")
+        handed.remark(f"{name} was not graded: its name must give a lesson, like 03.cu or 03_block_tile.cu")
     if len(strays) > MOST_STRAYS:
-        handed.remark(f"and {len(strays) - MOST_STRAYS} more .cu files whose names say no lesson")
+        handed.remark(f"and {len(strays) - MOST_STRAYS} more .cu files whose names do not give a lesson")
 
 
 def _came_along(name: str) -> bool:
@@ -315,7 +315,7 @@ def _headers(handed: HandIn, lesson: Lesson, kernel: HandedFile) -> dict[str, by
             if file is None or file.refusal or name in (*taken, "kernel.cu") or file is kernel:
                 continue
             if any((folder / name).exists() for folder in lesson.include_dirs):
-                handed.remark(f"{file.name} took no part: lessons have their own {name}")
+                handed.remark(f"{file.name} was ignored: lessons have their own {name}")
                 continue
             taken[name] = file.data
             waiting.append(file.data)

@@ -32,7 +32,7 @@ def assignment_of(
     """Read course, rubric, roster and students, but no kernels. Raises ``CommandError`` and ``LessonError``."""
     judging = packaged_course() if course is None else Course(course)
     if not judging.lessons_dir.is_dir() or not judging.names:
-        raise CommandError(f"{shown(judging.root)} is no course: it has no lessons/NN_name/lesson.toml")
+        raise CommandError(f"{shown(judging.root)} is not a course: it has no lessons/NN_name/lesson.toml")
     if student is None:  # a student's folder holds none of the teacher's files
         config, roster = config or _beside(submissions, CONFIG), roster or _beside(submissions, ROSTER)
     rubric = load_rubric(config, judging) if config else Rubric.plain(())
@@ -41,7 +41,7 @@ def assignment_of(
     except CommandError as error:
         if course is not None:
             raise
-        raise CommandError(f"{error}. That is the course of the package; by one of your own: --course DIR") from None
+        raise CommandError(f"{error}. That is the package's course; to judge by your own: --course DIR") from None
     listed = load_roster(roster) if roster else None
     _not_inside(out, submissions)
     if student is not None:
@@ -61,4 +61,4 @@ def _not_inside(out: Path, submissions: Path) -> None:
     except (OSError, RuntimeError):
         raise CommandError(f"{shown(out)}: cannot be written: its path is a loop of links") from None
     if inside:
-        raise CommandError(f"--out {shown(out)} lies among the submissions; grades go to a folder elsewhere: --out DIR")
+        raise CommandError(f"--out {shown(out)} is inside the submissions; name a folder elsewhere: --out DIR")

@@ -276,7 +276,7 @@ def load_grading(out: Path) -> Grading:
     try:
         return Grading.from_json(json.loads(path.read_bytes()))
     except FileNotFoundError:
-        raise CommandError(f"{shown(path)}: no such file; {shown(out)} is no folder of gemm-lessons grade") from None
+        raise CommandError(f"{shown(path)}: no such file; {shown(out)} is not a folder of gemm-lessons grade") from None
     except OSError as error:
         raise ReadError(path, error) from None
     except (ValueError, AttributeError, RecursionError) as error:

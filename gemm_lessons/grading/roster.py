@@ -124,9 +124,7 @@ def _read(path: Path, text: str) -> list[Enrolled]:
             if not student.id:
                 raise CommandError(f"{shown(path)}:{line}: a student without an id; write one, or delete the line")
             if student.id in found:
-                raise CommandError(
-                    f"{shown(path)}:{line}: the id {student.id!r} stands in line {lines[student.id]}, too"
-                )
+                raise CommandError(f"{shown(path)}:{line}: the id {student.id!r} is also in line {lines[student.id]}")
             found[student.id], lines[student.id] = student, line
     except csv.Error as error:
         raise CommandError(f"{shown(path)}:{reader.line_num}: not valid CSV: {error}") from None

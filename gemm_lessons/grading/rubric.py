@@ -232,7 +232,7 @@ class _Reader(TomlReader):
 
     def shape(self, where: Where, lesson: Lesson, value: object) -> Shape:
         if not (isinstance(value, list) and len(value) == 3 and all(type(size) is int and size > 0 for size in value)):
-            raise self.wrong(where, f"{value!r} is no shape; write [M, N, K], three whole numbers above 0")
+            raise self.wrong(where, f"{value!r} is not a shape; write [M, N, K], three whole numbers above 0")
         shape = Shape(*value)
         if refusal := lesson.shapes.refusal(shape):
             raise self.wrong(where, f"lesson {lesson.name} cannot take {value}: {refusal}")
@@ -255,7 +255,7 @@ class _Reader(TomlReader):
 
     def seed(self, where: Where, value: object, key: str) -> int:
         if type(value) is not int or not 0 <= value < LARGEST_SEED:
-            raise self.wrong((*where, key), f"{value!r} is no seed; write a whole number from 0 to 2^63 - 1")
+            raise self.wrong((*where, key), f"{value!r} is not a seed; write a whole number from 0 to 2^63 - 1")
         return value
 
     def number(

@@ -48,7 +48,7 @@ def score(outcome: Mapping[str, Any], lesson: Lesson, rubric: LessonRubric, near
     )
     parts = [
         _part("compiles", compiles, compiled, "it compiles" if compiled else why),
-        _part("runs", runs, ran, "it runs to its end, without a fault" if ran else _after(compiled, why)),
+        _part("runs", runs, ran, "it finishes without a fault" if ran else _after(compiled, why)),
         _part("right values", values, right, "right on every shape" if right else _after(ran, why)),
     ]
     judged = {gate.get("id") or id_of(gate["name"]): gate for gate in outcome["gates"]} if right else {}
@@ -88,9 +88,9 @@ def _gate(gate: Gate, most: float, judged: Mapping[str, Any] | None, near_miss: 
         why = f"not judged: {judged.get('note') or 'it has no value'}. Your teacher sees this."
         return GradePart(gate.name, 0.0, most, False, one_line(why)[:LONGEST])
     if judged["passed"]:
-        return GradePart(gate.name, most, most, True, f"{_number(value)}; asked for is {gate.limit}")
+        return GradePart(gate.name, most, most, True, f"{_number(value)}; the limit is {gate.limit}")
     where = f"on {ELSEWHERE} it is" if judged.get("hidden") else "it is"
-    said = f"{where} {_number(value)}; asked for is {gate.limit}. {gate.why}"
+    said = f"{where} {_number(value)}; the limit is {gate.limit}. {gate.why}"
     if near_miss.worth and value is not None and _near(float(value), gate, near_miss.within):
         return GradePart(gate.name, round(most * near_miss.worth, DIGITS), most, False, f"nearly: {said}")
     return GradePart(gate.name, 0.0, most, False, said)
@@ -130,7 +130,7 @@ def _why(outcome: Mapping[str, Any], lesson: Lesson) -> str:
     if verdict == "wrong_answer":
         return _wrong(outcome["shapes"], lesson)
     found = next((it for it in outcome["findings"] if it["severity"] == "error"), None)
-    what = "it does not come to its end" if verdict == "timed_out" else "it was stopped by a fault"
+    what = "it does not finish" if verdict == "timed_out" else "it was stopped by a fault"
     if outcome["shapes"] and not _named(outcome["shapes"], lesson):  # its numbers would reveal the shape
         line = found and found.get("line")
         return f"{what} on {ELSEWHERE}" + (f": line {line}" if line else "")

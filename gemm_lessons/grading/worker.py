@@ -108,7 +108,7 @@ def walls_around_grading() -> Check:
     except (KitError, KeyError) as error:
         return Check("grading", "optional", f"no submission can be judged here: {error}")
     missing = [text for name, text in WALLS.items() if name not in stand]
-    detail = f"{len(stand)} of {len(WALLS)} walls stand around a submission"
+    detail = f"{len(stand)} of {len(WALLS)} walls protect the machine from a submission"
     return Check("grading", "found", detail, "not here: " + "; ".join(missing) if missing else "")
 
 

@@ -83,7 +83,7 @@ def _skipped_todo(facts: Evidence) -> Iterator[Hint]:
     if facts.checked.right or isinstance(facts.checked.verdict, CompileFailed):
         return
     for number, line in skipped_todos(facts.source, facts.stub).items():
-        yield Hint(4.4, f"nothing stands below TODO({number}) in line {line}: is that step written somewhere else?")
+        yield Hint(4.4, f"TODO({number}) in line {line} is empty. Did you write that step elsewhere?")
         return
 
 
@@ -95,7 +95,7 @@ def _undefined_tile(facts: Evidence) -> Iterator[Hint]:
         match = re.search(r'identifier "([A-Za-z_]\w*)" is undefined', diagnostic.message)
         if match and (match[1].upper() in tiles or re.fullmatch(r"[BWT][MNK]", match[1])):
             known = ", ".join(f"{name} = {size}" for name, size in tiles.items())
-            text = f"line {diagnostic.line}: {match[1]} is no tile size of this lesson. lesson.toml defines {known}."
+            text = f"line {diagnostic.line}: {match[1]} is not a tile size of this lesson. lesson.toml defines {known}."
             yield Hint(1, text)
             return
 
@@ -108,7 +108,7 @@ def _missing_include(facts: Evidence) -> Iterator[Hint]:
     if any(re.search(" is undefined| is not a template", it.message) for it in verdict.diagnostics):
         gone = [f'#include "{name}"' for name, _ in included_names(facts.stub) or () if name not in dict(here)]
         if gone:
-            yield Hint(1, f"the stub begins with {' and '.join(gone)}: without that its names mean nothing here.")
+            yield Hint(1, f"the stub begins with {' and '.join(gone)}: without it, its names are undefined.")
 
 
 def _ends_at_once(facts: Evidence) -> Iterator[Hint]:
@@ -118,9 +118,9 @@ def _ends_at_once(facts: Evidence) -> Iterator[Hint]:
         if token.text in ("if", "for") and lexed.text(at + 1) == "(":
             end = lexed.after(at + 1)
             if lexed.text(end) == ";":
-                then = {"for": "executed once, behind the loop", "if": "executed in any case"}[token.text]
-                head = f"line {lexed.code[end].line}: the semicolon behind {token.text} (...) ends it"
-                yield Hint(1.5, f"{head}: what stands below is {then}.")
+                then = {"for": "executed once, after the loop", "if": "always executed"}[token.text]
+                head = f"line {lexed.code[end].line}: the semicolon after {token.text} (...) ends it"
+                yield Hint(1.5, f"{head}: the statement below is {then}.")
                 return
 
 
@@ -136,7 +136,7 @@ def _flat_block(facts: Evidence) -> Iterator[Hint]:
             continue
         threads = f"{max(grid.threads for grid in grids):,}"
         is_y = found["axis"] is None and found["of"] is None
-        so = "threadIdx.y is always 0" if is_y else f"blockDim.x is {threads} and no tile size"
+        so = "threadIdx.y is always 0" if is_y else f"blockDim.x is {threads}, not a tile size"
         whose = "this lesson's" if len(grids) == len(facts.lesson.launches) else "this kernel's"
         yield Hint(
             rank,
@@ -205,7 +205,7 @@ def _wrong_tile(facts: Evidence) -> Iterator[Hint]:
     if verdict.judgement.pattern or suspects:
         return
     if not facts.lesson.data.multiplies:
-        wrong = "no mistake that is known gives exactly this C."
+        wrong = "no known mistake gives exactly this C."
         yield Hint(7, f"{wrong} Follow one wrong element: which thread computes it, and from which inputs?")
         return
     follow = (
@@ -218,14 +218,14 @@ def _wrong_tile(facts: Evidence) -> Iterator[Hint]:
             "the first has put it, and does it take all of them, each once?"
         )
     elif whole not in right:
-        text = f"no mistake that is known gives exactly this C. {follow}"
+        text = f"no known mistake gives exactly this C. {follow}"
     elif right[whole]:
         text = (
-            f"one block with one K tile ({whole}) is right, and more of them are not: look at what blockIdx and k0 do. "
-            "Which tile does each round copy, and where in C does the block's part start?"
+            f"one block with one K tile ({whole}) is right, but more of them are not: look at what blockIdx and k0 do. "
+            "Which tile does each iteration copy, and where in C does the block's part start?"
         )
     else:
-        text = f"one block with one K tile ({whole}) is wrong already, so neither blockIdx nor k0 is to blame. {follow}"
+        text = f"one block with one K tile ({whole}) is already wrong, so neither blockIdx nor k0 is to blame. {follow}"
     yield Hint(7, text)
 
 
@@ -239,7 +239,7 @@ def _gates(facts: Evidence) -> Iterator[Hint]:
         value = gate.note or gate.shown
         limit = f"at most {gate.limit:g}" if gate.at_most else f"at least {gate.limit:g}"
         where = " on a shape that is not the lesson's own" if gate.hidden else ""
-        yield Hint(3 + number / 100, f"{gate.name} is {value}{where}; this lesson wants {limit}. {gate.why}")
+        yield Hint(3 + number / 100, f"{gate.name} is {value}{where}; this lesson requires {limit}. {gate.why}")
 
 
 def _spills(facts: Evidence) -> Iterator[Hint]:
@@ -319,9 +319,9 @@ def _instructions(facts: Evidence) -> Iterator[Hint]:
     if facts.checked.right and mine is not None and best is not None and mine > MORE_INSTRUCTIONS * best:
         yield Hint(
             8.5,
-            f"its machine code executes {mine:.2f} instructions for each multiply-add, the reference's {best:.2f}. "
-            "Loads and stores aside, that is index arithmetic and loops: work out what does not change before the loop "
-            "over k0, and give every loop a constant number of rounds, so that the compiler can unroll it.",
+            f"its machine code executes {mine:.2f} instructions per multiply-add, the reference {best:.2f}. Apart from "
+            "loads and stores, these are index arithmetic and loops: move arithmetic that does not change out of the "
+            "loop over k0, and give every loop a constant number of iterations, so that the compiler can unroll it.",
         )
 
 
@@ -330,8 +330,8 @@ def _small_grid(facts: Evidence) -> Iterator[Hint]:
         count = f"{facts.blocks} block{'s' * (facts.blocks > 1)}"
         yield Hint(
             9,
-            f"at {facts.shape} the grid has {count} and an {facts.gpu} has {facts.sms} SMs: "
-            f"{facts.sms - facts.blocks} of them idle. Larger tiles make it worse; larger matrices make it go away.",
+            f"at {facts.shape} the grid has {count} and an {facts.gpu} has {facts.sms} SMs: {facts.sms - facts.blocks} "
+            "of them idle. Larger tiles make this worse; larger matrices avoid it.",
         )
 
 
@@ -341,7 +341,7 @@ def _limiter(facts: Evidence) -> Iterator[Hint]:
     if facts.speed.estimate.limiter in LIMITS:
         what, advice = LIMITS[facts.speed.estimate.limiter]
         more = f"Lesson {facts.attacker} attacks it" if facts.attacker else f"Next: {advice}"
-        yield Hint(10, f"by the estimate for {facts.gpu}, what limits this kernel at {facts.shape} is {what}. {more}.")
+        yield Hint(10, f"estimated bottleneck on {facts.gpu} at {facts.shape}: {what}. {more}.")
 
 
 def _occupancy(facts: Evidence) -> Iterator[Hint]:
@@ -350,11 +350,11 @@ def _occupancy(facts: Evidence) -> Iterator[Hint]:
         return
     estimate = facts.speed.estimate
     if estimate is None:
-        what = "That is no fault as long as each thread has enough independent work."
+        what = "That is fine as long as each thread has enough independent work."
     elif estimate.limiter == "latency":
-        what = "By the estimate it waits: other warps could fill that, or more independent work of each thread."
+        what = "The estimate shows stalls: more warps, or more independent work per thread, would hide them."
     else:
-        what = "That is no fault here: by the estimate it is not waiting that limits this kernel."
+        what = "That is fine here: by the estimate, latency is not the bottleneck."
     yield Hint(11, f"occupancy is {it.fraction:.3g} ({it.warps} warps on an SM), limited by {it.limiter}. {what}")
 
 

@@ -49,9 +49,9 @@ MISTAKES: Sequence[Mistake] = (
         "{count} elements of C were never written, and others hold wrong sums. Results that are stored in the wrong "
         "place do both: are the row and column of the store those that the sum was computed for?"),
     Mistake("nan", wrong_elements.no_numbers, wrong,
-        "{count:elements are} NaN. The inputs hold none, and C starts as NaN: so the sum read memory that was not set: "
-        "C itself,{scratch:scratch}{gaps:gaps} shared memory before it was filled, or a thread's own variable or array "
-        "(all four floats of a float4?) that has no value yet."),
+        "{count:elements are} NaN. The inputs hold none, and C starts as NaN, so the sum read memory that was not set: "
+        "C itself,{scratch:scratch}{gaps:gaps} shared memory before it was filled, or a thread's own variable or "
+        "array (all four floats of a float4?) that has no value yet."),
     Mistake("all_zero", widths.zeros, near, vague=True, sentence=
         "every element is 0: C is written, but nothing was added to the accumulator. Is the sum along K filled in?"),
 
@@ -61,23 +61,22 @@ MISTAKES: Sequence[Mistake] = (
         "hold a factor, and not the sum of many products; make the accumulator float."),
     Mistake("rounded_to_float", widths.floats, near,
         "every element is right to some seven digits, as if it had been computed in float. A double that passes "
-        "through a float on its way, a fragment or a sum, loses more than half of its digits."),
+        "through a float variable, fragment or sum loses more than half of its digits."),
     Mistake("digits_missing", widths.rounded, near,
         "every element is nearly right, but {count} lack digits at their end. The numbers of this check are such that "
-        "these sums need no rounding, in whatever order they are added up. Something on the way has fewer bits than "
+        "these sums need no rounding, in whatever order they are added up. Some value in between has fewer bits than "
         "the sum: a narrower type, a mask, an approximation."),
     Mistake("whole_numbers", widths.whole_numbers, near,
-        "every element is a whole number: something on the way is an int, which keeps nothing behind the point. "
-        "Declare what holds the sum as float."),
+        "every element is a whole number: an int somewhere drops the fraction. Declare the accumulator as float."),
     Mistake("wrapped_around", widths.low_bits, every,
         "every sum is right in its last {bits} bits and in no others: it was kept in {bits} bits, and wrapped around "
         "where it left their range. A product of two bytes has 16 bits, a sum of them more."),
     Mistake("without_sign", read(factors.unsigned, "AB", "A", "B"), every,
-        "the bytes of {of:and} were taken for numbers from 0 to 255: -1 became 255. Of a word of four bytes, int says "
-        "that they have signs, unsigned that they have none."),
+        "the bytes of {of:and} were taken for numbers from 0 to 255: -1 became 255. An int holds four signed bytes, an "
+        "unsigned four unsigned ones."),
     Mistake("not_turned", read(factors.words, "B"), every,
-        "each 4 x 4 of B is transposed: a word holds four columns of one k, as B lies in memory, and is multiplied as "
-        "if it were four k of one column. Turn it on its way to shared memory."),
+        "each 4 x 4 of B is transposed: a word holds four columns of one k, as in global memory, but is multiplied as "
+        "four k of one column. Transpose each 4 x 4 when you copy it to shared memory."),
     Mistake("cut", read(factors.truncated, "A", "B", "AB"), every,
         "the numbers of {of:and} were cut to whole numbers: a variable that holds them is an int. Declare it as "
         "float."),
@@ -106,43 +105,43 @@ MISTAKES: Sequence[Mistake] = (
     # -- fragments of tensor cores --
     Mistake("fragments_turned", read(factors.fragments, "A", "B"), every,
         "each 16 x 16 of {of:and} was read with rows and columns exchanged. wmma::row_major and wmma::col_major in a "
-        "fragment's type say how the matrix lies in memory, not how it is used."),
+        "fragment's type say how the matrix is stored in memory, not how it is used."),
     Mistake("fragments_turned", misplaced.fragments_transposed, every,
         "each 16 x 16 of C is transposed: store_matrix_sync was told wmma::mem_col_major, and C is row-major."),
     Mistake("quarters_turned", read(factors.quarters, "A"), every,
         "each 8 x 8 of A is transposed. A has two k of one row side by side, as mma.sync wants them: that is plain "
         "ldmatrix."),
     Mistake("quarters_exchanged", read(factors.quarters_exchanged, "A"), every,
-        f"{ANOTHER_ORDER} The second one, whose rows lanes 8 to 15 hand over, lies 8 rows below the first; the third 8 "
-        "k further."),
+        f"{ANOTHER_ORDER} The second one, whose row addresses lanes 8 to 15 supply, is 8 rows below the first; the "
+        "third 8 k further."),
     Mistake("quarters_turned", read(factors.quarters, "B"), every,
         "each 8 x 8 of B is transposed. mma.sync wants two k of one column in a register, and memory has two columns "
         "of one k side by side: ldmatrix_trans exchanges them."),
     Mistake("quarters_exchanged", read(factors.quarters_exchanged, "B"), every,
-        f"{ANOTHER_ORDER} The second one, whose rows lanes 8 to 15 hand over, lies 8 k below the first; the third has "
-        "the next 8 columns."),
+        f"{ANOTHER_ORDER} The second one, whose row addresses lanes 8 to 15 supply, is 8 k below the first; the third "
+        "has the next 8 columns."),
 
     # -- tiles of K --
     Mistake("first_k_tile", factors.only_k_tile(0), every,
         "only the first K tile (k = {first} to {last}) was summed. Does the loop over k0 step by {depth} up to K, and "
-        "does each pass load its own tile, at k0?"),
+        "does each iteration load its own tile, at k0?"),
     Mistake("last_k_tile", factors.only_k_tile(-1), every,
         "only the last K tile (k = {first} to {last}) was summed. Is the accumulator set to 0 inside the loop over k0? "
         "It belongs before it."),
     Mistake("k_tile_missing", factors.k_tile_counted(0, last=False), every,
         "the {number:ordinal} K tile (k = {first} to {last}) is missing from every sum. Look at what is loaded before "
-        "the loop and in its first pass."),
+        "the loop and in its first iteration."),
     Mistake("k_tile_missing", factors.k_tile_counted(0, last=True), every,
         "the last K tile (k = {first} to {last}) is missing from every sum. Look at the condition that ends the loop "
         "over k0."),
     Mistake("k_tile_twice", factors.k_tile_counted(2, last=False), every,
         "the {number:ordinal} K tile (k = {first} to {last}) was counted twice in every sum. Look at what is loaded "
-        "before the loop and in its first pass."),
+        "before the loop and in its first iteration."),
     Mistake("k_tile_twice", factors.k_tile_counted(2, last=True), every,
         "the last K tile (k = {first} to {last}) was counted twice in every sum. Look at the condition that ends the "
         "loop over k0."),
     Mistake("same_k_tile", read(factors.first_tile, "AB", "A", "B"), every,
-        "every pass of the loop over k0 used the first tile of {of:and of}."),
+        "every iteration of the loop over k0 used the first tile of {of:and of}."),
 
     # -- after the product --
     *(Mistake(f"{name}_ignored", epilogues.left_out(name), every,
@@ -179,18 +178,18 @@ MISTAKES: Sequence[Mistake] = (
         "the first {count} products of {in_tile:whole} are missing ({in_tile:k} = {k:few}): does the loop over k start "
         "at 0?"),
     Mistake("early_end", sums.counted(partial(sums.without_the_last, one=True)), search,
-        "the last product of {in_tile:whole} is missing ({in_tile:k} = {end}): the loop over k ends one turn too "
+        "the last product of {in_tile:whole} is missing ({in_tile:k} = {end}): the loop over k ends one iteration too "
         "early."),
     Mistake("wrong_bound", sums.counted(partial(sums.without_the_last, one=False)), search,
-        "of {in_tile:whole} only the products with {in_tile:k} below {end} are there, of {size}: the loop over k ends "
+        "in {in_tile:whole} only the products with {in_tile:k} below {end} of {size} were added: the loop over k ends "
         "at {end}{called:in brackets}."),
     Mistake("skipping", sums.counted(sums.one_in_several), search,
-        "of {in_tile:whole} only one product in {step} is there ({in_tile:k} = {k:few}): the loop over k takes steps "
-        "of {step}, so each turn has {step} products to add."),
+        "in {in_tile:whole} only one product in {step} was added ({in_tile:k} = {k:few}): the loop over k advances by "
+        "{step}, so each iteration must add {step} products."),
     Mistake("missing", sums.counted(sums.without_some), search,
-        "products of {in_tile:whole} are missing ({in_tile:k} = {k:few}): which turns of the loop skip them?"),
+        "products of {in_tile:whole} are missing ({in_tile:k} = {k:few}): which iterations of the loop skip them?"),
     Mistake("weights", sums.counted(sums.other_times), search,
-        "not every product of {in_tile:whole} counts once ({times:times of k}). Which turns of the loop over k do "
+        "not every product of {in_tile:whole} counts once ({times:times of k}). Which iterations of the loop over k do "
         "that?"),
     *(row for of, name in (("B", "wrong_k_of_b"), ("A", "wrong_k_of_a")) for row in (
         Mistake(name, sums.wrong_k(of, sums.first_of_the_tile), search,
@@ -200,7 +199,7 @@ MISTAKES: Sequence[Mistake] = (
             "the {size}."),
         Mistake(name, sums.wrong_k(of, sums.first_of_the_tile_again), search,
             f"{TOOK} In each K tile the first {{size}} k are used again and again: the index of {{of}} lacks the term "
-            "that goes on in steps of {size}."),
+            "that advances by {size}."),
         Mistake(name, sums.wrong_k(of, sums.anywhere), search,
             f"{TOOK} Follow k through the index of {{of}} in the copy and in what is read of the tile."))),
     Mistake("bytes_of_words", factors.bytes_of_words, search,
@@ -216,7 +215,7 @@ MISTAKES: Sequence[Mistake] = (
             "{axis}s {lines:lines} are 0: nothing was added to them. Does the loop over a thread's {axis}s reach its "
             "end?"))),
     *(Mistake(name, misplaced.shifted(axis), near,
-        "every {axis} of C stands {distance} too far {way}: {axis} {here} holds the right values of {axis} {there}. "
+        "every {axis} of C is {distance} too far {way}: {axis} {here} holds the right values of {axis} {there}. "
         "Compare the index that reads with the index that writes.")
         for name, axis in (("rows_shifted", ROWS), ("cols_shifted", COLUMNS))),
     *(row for name, axis, also in (("rows_repeated", ROWS, "columns_repeated"), ("columns_repeated", COLUMNS, ""))
@@ -235,10 +234,10 @@ MISTAKES: Sequence[Mistake] = (
             "{axis}s {lines:lines} hold the sums of other {axis}s, {axis} {here} those of {axis} {there}: follow the "
             "{axis} index of {factor} from the copy to the product, and that of C in the store."))),
     Mistake("exchanged", misplaced.exchanged, search,
-        "the sums are right, but elements have changed places in pairs: C[{here[0]}, {here[1]}] holds what belongs in "
-        "C[{there[0]}, {there[1]}], and the other way round. Row and column are exchanged inside each thread's patch: "
-        "acc[i][j] is a_frag[i] times b_frag[j], and belongs in row i, column j of the patch. Look at the product and "
-        "at the store."),
+        "the sums are right, but elements are exchanged in pairs: C[{here[0]}, {here[1]}] holds what belongs in "
+        "C[{there[0]}, {there[1]}], and the other way round. Row and column are exchanged inside each thread's "
+        "patch: acc[i][j] is a_frag[i] times b_frag[j], and belongs in row i, column j of the patch. Look at the "
+        "product and at the store."),
 
     # -- where C is wrong, and nothing more --
     Mistake("edges", wrong_elements.ragged_edge, wrong, vague=True, sentence=

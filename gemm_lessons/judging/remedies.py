@@ -19,62 +19,63 @@ from gemm_lessons.judging.verdict import Faulted, WrongAnswer
 WORD = 4  # bytes of a number in the lessons whose arrays are inspected
 # Advice by the kind of finding; the finding itself says what happened and where.
 REMEDIES: Mapping[str, str] = {
-    "out_of_bounds": "Guard the access: a thread whose row, column or k lies outside the matrix must not touch it. A "
-    "guard that is there must ask for the very row, column and k of this access, and with <, not <=.",
+    "out_of_bounds": "Guard the access: a thread whose row, column or k is outside the matrix must not touch it. An "
+    "existing guard must test the row, column and k of this access, with <, not <=.",
     "misaligned": "A wide access must start at a multiple of its size (float2: 8 bytes; float4, double2, int4: 16): "
     "check the index, and the line that computes it.",
     "race": "A __syncthreads() is missing between the write and the other thread's access.",
-    "uninitialised": "Nobody had written what is read here. Does the copy fill every element of the array (all rounds; "
+    "uninitialised": "This element was never written. Does the copy fill every element of the array (all iterations; "
     "all four floats of a float4)? Is there a __syncthreads() between copy and read?",
     "unset": "Give the variable a value where it is declared, such as float acc = 0.0f, and = {} for an array.",
     "divergent_barrier": "Every thread of the block must reach the same __syncthreads(): move it out of the if.",
     "block_order": "Blocks run in any order and at the same time: what one writes, another may read in a later launch.",
     "async_in_flight": "Wait for the copy's group, then __syncthreads(), then read.",
-    "async_unfinished": "Nothing waits for a copy: what it reads or fills must stay until it is done.",
-    "async_proxy": "What threads store or make is seen by a bulk copy only behind a fence.proxy.async of theirs, and a "
-    "barrier behind that.",
-    "mbarrier": "An mbarrier is made once (mbarrier.init, then a barrier for all), and each of its phases expects the "
-    "arrivals that were counted there: no more, no fewer.",
-    "out_of_array": "An index runs past the end of its array, into the next one: check the loop's bound, and in which "
-    "order the indices stand.",
+    "async_unfinished": "The kernel never waits for this copy: its source and destination must exist until it "
+    "completes.",
+    "async_proxy": "A bulk copy sees a thread's stores and mbarrier.init only after that thread's fence.proxy.async "
+    "and a barrier.",
+    "mbarrier": "Initialise an mbarrier once (mbarrier.init, then a barrier for all threads). Each of its phases needs "
+    "exactly the arrivals given to mbarrier.init.",
+    "out_of_array": "An index runs past the end of its array, into the next one: check the loop's bound and the order "
+    "of the indices.",
     "exited_before_barrier": "Threads that have returned copy nothing for the others and do not wait: no return "
     "before a __syncthreads(); guard the loads and stores instead.",
-    "shuffle_source": "Let every thread that another one reads from execute the shuffle too, and name it in the mask.",
+    "shuffle_source": "Every lane that another lane reads from must execute the shuffle too, and be in its mask.",
     "divergent_warp": "The mask of a warp instruction must name exactly the threads that execute it together.",
     "barrier_count": "A named barrier needs one thread count, a multiple of 32, for all threads that meet there.",
     "deadlock": "Some threads wait at a barrier that others never reach: no return and no if around __syncthreads().",
-    "trap": "The kernel stops itself where a condition of its own does not hold: see which, and why it does not.",
+    "trap": "The kernel stops itself because one of its own checks fails: find out which one, and why.",
     "timeout": "Which loop never ends? Look at how its counter changes and at its condition.",
-    "memory": "A thread's own array is there once for each thread: does it need to be so large?",
-    "launch_failed": "Threads, blocks and dynamic shared memory are the lesson's: make the kernel fit them, by fewer "
+    "memory": "Every thread has its own copy of a local array: does it need to be so large?",
+    "launch_failed": "The lesson sets threads, blocks and dynamic shared memory: make the kernel fit with fewer "
     "registers, smaller shared arrays, or a __launch_bounds__ that allows its threads.",
     "input_overwritten": "Declare A and B as const float *: then the compiler finds the store.",
 }
 READ_EARLY = (
-    "Whoever reads the tile, or fills it anew, must first see its mbarrier's phase end (mbarrier.try_wait), or meet a "
-    "thread that has."
+    "A thread that reads or refills the tile must first see its mbarrier's phase end (mbarrier.try_wait), or "
+    "synchronise with a thread that has."
 )
 # For a thread's own array, as the debug build names it.
 OWN_ARRAYS = tuple(("out_of_array", case) for case in ("own", "own end", "one of several"))
 # For some findings the cause decides, or what two accesses do.
 SPECIAL_REMEDIES: Mapping[tuple[str, str], str] = {
     ("race", "global store store"): "Two threads write the same element of C. Every element needs one owner: check row "
-    "and col, in which order they stand, the block's part of them, and the guard of the store.",
+    "and col, their order, the block's part of them, and the guard of the store.",
     ("race", "shared store store"): "Two threads write the same element of a shared array: give each its own, or put a "
     "__syncthreads() between the two writes.",
     (
         "deadlock",
         "mbarrier",
-    ): "A phase never ends. Do all arrive who were counted in mbarrier.init? Is expect_tx as many "
-    "bytes as the copies bring? Does the parity that is waited for change with every round?",
+    ): "A phase never ends. Do all threads counted in mbarrier.init arrive? Does expect_tx equal the bytes of the "
+    "copies? Does the parity that you wait for change in every iteration?",
     ("async_in_flight", "bulk load"): READ_EARLY,
     ("async_in_flight", "reported load"): READ_EARLY,
     ("async_in_flight", "bulk store"): "The thread that copies must wait for its group (cp.async.bulk.wait_group.read) "
-    "before anybody stores there again.",
+    "before any thread stores there again.",
     **dict.fromkeys(
         OWN_ARRAYS,
-        "A thread's own array is too short for this index, or for the four numbers that a float4 takes from there: "
-        "check bound and step of the loop.",
+        "A thread's own array is too short for this index, or for the four numbers that a float4 reads from there: "
+        "check the loop's bound and step.",
     ),
 }
 # Races of writes; in one line, an index that several threads share.
@@ -151,7 +152,7 @@ def _wrong_lane(facts: Evidence) -> str | None:
     found = re.search(r"\b(\w*lane\w*)\s*=\s*threadIdx\.x\s*;", facts.source)
     if found is None or "WM" not in facts.lesson.tile.defines or facts.checked.right:
         return None
-    return f"{found[1]} is threadIdx.x, which goes on in the next warp: a lane is 0 to 31, threadIdx.x % 32."
+    return f"{found[1]} is threadIdx.x, which keeps counting in the next warp: a lane is 0 to 31, threadIdx.x % 32."
 
 
 def _lane(facts: Evidence, finding: Finding) -> str | None:
@@ -167,11 +168,11 @@ def _one_owner(facts: Evidence, finding: Finding) -> str | None:
         return None
     what = "its index lacks a term that tells them apart"
     if finding.effects == "shared copy copy":
-        what += ", or brings two places together, as a swizzle must not"
+        what += ", or maps two elements to one place, as a swizzle must not"
     one, other = (_shown(actor.thread) for actor in finding.actors)
     return (
         f"Several threads, such as {other} and {one}, store to the same element of {finding.array} in line "
-        f"{finding.line}: {what}. No barrier cures that."
+        f"{finding.line}: {what}. A barrier does not fix that."
     )
 
 
@@ -183,8 +184,8 @@ def _of_each_thread(facts: Evidence, finding: Finding) -> str | None:
     if (finding.kind, finding.case) != ("uninitialised", "local"):
         return None
     return (
-        "An array without __shared__ is there once for each thread, and no other thread fills it. Is the block to "
-        "share it? Declare it __shared__. If not: give each element a value before it is read."
+        "Without __shared__, every thread has its own array, which no other thread fills. If the block shares it, "
+        "declare it __shared__. Otherwise set each element before you read it."
     )
 
 
@@ -192,7 +193,7 @@ def _in_a_fragment(facts: Evidence, finding: Finding) -> str | None:
     """What a fragment is loaded from: distinguish a wrong address or row distance from an incomplete copy."""
     line = facts.quote(finding.line) if finding.line else ""
     if finding.kind == "unset" and "mma_sync" in line:
-        return "Registers hold what was there before: fill the fragment of the sums before the loop, by fill_fragment."
+        return "Registers hold old values: clear the accumulator fragment with fill_fragment before the loop."
     if finding.kind not in ("uninitialised", "out_of_array") or "load_matrix_sync" not in line:
         return None
     return (
@@ -208,12 +209,9 @@ def _scratch(facts: Evidence, finding: Finding) -> str | None:
     if layout is None or layout.role != "scratch":
         return None
     if (finding.kind, finding.effects) == ("race", "global store store"):
-        return f"Two threads write the same element of {name}: which term of its index is to tell the two apart?"
+        return f"Two threads write the same element of {name}: which term of its index should tell the two apart?"
     if finding.kind == "out_of_bounds":
-        return (
-            f"{name} is no matrix that a tile sticks out of: its index is too large. Look at each term, and at what "
-            "it counts."
-        )
+        return f"{name} has no partial tiles: its index is too large. Look at each term, and at what it counts."
     return None
 
 
@@ -222,8 +220,8 @@ def _trapped(facts: Evidence, finding: Finding) -> str | None:
     if (finding.kind, finding.case, finding.facts) != ("trap", "stop", Stopped()):
         return None
     return (
-        "The compiler writes a trap where it sees that a pointer is null: is the pointer of this line always one to "
-        "something? Ask before it is read."
+        "The compiler emits a trap where it sees a null pointer: can the pointer in this line be null? Test it before "
+        "you read it."
     )
 
 
@@ -233,8 +231,8 @@ def _added_to_nothing(facts: Evidence, finding: Finding) -> str | None:
     if finding.kind != "uninitialised" or finding.array != answer:
         return None
     if facts.lesson.data.answer.role == "inout":
-        return f"beta is 0 there, and {answer} holds nothing: read it only where beta is not 0, for 0 times NaN is NaN."
-    return f"{answer} holds nothing before the kernel: store the sum there (=), do not add to what is there (+=)."
+        return f"beta is 0 there, and {answer} is uninitialised: read it only if beta is not 0, because 0 * NaN is NaN."
+    return f"{answer} is uninitialised before the kernel: store the sum (=) instead of adding to it (+=)."
 
 
 def _not_filled_up(facts: Evidence, finding: Finding) -> str | None:
@@ -249,8 +247,8 @@ def _not_filled_up(facts: Evidence, finding: Finding) -> str | None:
     if not any(right) or any(wrong) or not wrong:
         return None
     return (
-        "Only shapes whose tiles stick out of the matrix are wrong: there the copy leaves elements of the tile as they "
-        "were. Store 0 outside the matrix: it adds nothing to the sum."
+        "Only shapes with partial tiles are wrong: there the copy leaves elements of the tile unchanged. Store 0 for "
+        "elements outside the matrix: they add nothing to the sum."
     )
 
 
@@ -338,8 +336,8 @@ def _blocks_part(facts: Evidence, finding: Finding) -> str | None:
     if name in facts.lesson.data.by_name or not any(block):
         return None
     return (
-        f"{name} is the block's own and begins anew in each: does its index hold the block's part, which is not 0 in "
-        f"block {_shown(block)}? row and col count in the matrix, thread_row and thread_col in the tile."
+        f"{name} belongs to one block: does its index contain the block's part, which is not 0 in block "
+        f"{_shown(block)}? row and col are indices into the matrix, thread_row and thread_col into the tile."
     )
 
 
@@ -356,7 +354,9 @@ def _where_the_tile_starts(facts: Evidence, finding: Finding) -> str | None:
         return None
     if not re.search(rf"\b{name}(\[[^]]*\])?\[([^]]*\+ *)?k0( *\+[^]]*)?\]", facts.quote(finding.line or 0)):
         return None
-    return f"{name} begins anew with each tile: k0 counts along the matrix, k in the tile. Leave k0 out of this index."
+    return (
+        f"{name} holds one tile at a time: k0 counts along the matrix, k inside the tile. Leave k0 out of this index."
+    )
 
 
 def _outside(facts: Evidence, finding: Finding) -> str | None:
@@ -365,11 +365,11 @@ def _outside(facts: Evidence, finding: Finding) -> str | None:
         return None
     pattern = facts.checked.verdict.judgement.pattern if isinstance(facts.checked.verdict, WrongAnswer) else None
     if pattern is not None and pattern.name.endswith("_swapped"):
-        return "The exchanged row and column lead here: a guard would only hide it."
+        return "The exchanged row and column cause this: a guard would only hide it."
     if pattern is not None and pattern.name.endswith("_stride"):
-        return "The wrong length of a row leads here: a guard would only hide it."
+        return "The wrong row length causes this: a guard would only hide it."
     if pattern is not None and pattern.name == "wrong_bound":
-        return "The bound of the loop over k leads here, on shapes where it is beyond K: a guard would only hide it."
+        return "The bound of the loop over k causes this, on shapes where it exceeds K: a guard would only hide it."
     if finding.place is not None and finding.place.byte < 0:
         return (
             "The index is below 0 there, so no guard at the far edge helps: look at what is subtracted, and from what."
@@ -384,7 +384,7 @@ def _outside(facts: Evidence, finding: Finding) -> str | None:
         if promise > 1 and promise % tile:
             return (
                 f"Tiles of {size} = {tile} do not fit a promise of {size[1]} = {promise} (multiple_of in lesson.toml): "
-                "the last one sticks out. Change the two together."
+                "the last tile is partial. Change both together."
             )
     if finding.actors and finding.array in ("A", "B") and (beyond := _beyond_k(facts)):
         return beyond
@@ -417,7 +417,7 @@ def _shared_index(facts: Evidence, name: str) -> str:
             f"{name}{''.join(f'[{size}]' for size in sizes)} is the block's own, so no guard is missing: does the loop "
             "over k end below BK? Then check the other index against its dimension."
         )
-    return f"{name} is the block's own: check each index against its dimensions, and in which order they stand."
+    return f"{name} belongs to the block: check each index against its dimensions, and their order."
 
 
 def _beyond_k(facts: Evidence) -> str | None:
@@ -429,14 +429,14 @@ def _beyond_k(facts: Evidence) -> str | None:
     loop = "k0" if sizes[2] > 1 else "k"
     if "STAGES" in tile:
         return (
-            f"At {verdict.shape} every tile is whole, so no row and no column is to blame. A tile is sent for long "
-            "before its turn: is there one that far ahead, below K? Ask before each copy; then check which rows a "
-            "thread copies."
+            f"At {verdict.shape} every tile is whole, so no row and no column is to blame. A copy is issued several "
+            "tiles ahead: is there a tile that far ahead, below K? Test this before each copy; then check which rows "
+            "a thread copies."
         )
     return (
         f"At {verdict.shape} every tile is whole, so no guard is missing. Does k stay below K = {verdict.shape.k}? "
-        f"Check the bound of the loop over {loop} first ({loop} < K), then row and column, and by what the row is "
-        "multiplied: a row of A has K elements, a row of B has N."
+        f"Check the bound of the loop over {loop} first ({loop} < K), then row and column, and the factor of the row: "
+        "a row of A has K elements, a row of B has N."
     )
 
 

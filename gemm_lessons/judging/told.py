@@ -111,10 +111,8 @@ PHRASES: Mapping[str, Callable[[Any], str]] = {
     "k": _noun,
     "times of k": _times,
     # other memory that a sum may have read uninitialised
-    "scratch": lambda names: "".join(f" {name} where nobody stored what is added," for name in names),
-    "gaps": lambda names: (
-        f" {' or '.join(names)} behind the end of a line, before the next one begins," if names else ""
-    ),
+    "scratch": lambda names: "".join(f" {name} where no thread stored the value," for name in names),
+    "gaps": lambda names: f" {' or '.join(names)} past the end of a line, before the next one starts," if names else "",
     # what memory holds
     "accumulator": lambda name: name or "The accumulator",
     "order": _ORDERS.__getitem__,

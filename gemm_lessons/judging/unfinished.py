@@ -27,12 +27,12 @@ SENTENCES: Mapping[str, str] = {
     "nothing": "Nothing is in {array} yet.",
     "tile": "{array} holds the tile of {matrix}{order:order}.",
     "part": "{array} holds {count:,} of the {size:,} numbers of {matrix}'s tile; {matrix}[{row}, {col}] is missing.",
-    "neither": "What {array} holds is of neither A nor B.",
-    "one_number": "{array} holds one number of {matrix} again and again.",
+    "neither": "{array} holds numbers of neither A nor B.",
+    "one_number": "{array} repeats one number of {matrix}.",
     "numbers": "{array} holds numbers of {matrix}.",
     "filled_in_part": "{array} is filled in part: {count} of {size}, with numbers of {matrix}.",
     "right_sums": "{array:accumulator} holds the right sums.",
-    "shared_sums": "{array:accumulator} holds right sums, but of {count:,} of the {size:,} elements: "
+    "shared_sums": "{array:accumulator} holds right sums for only {count:,} of the {size:,} elements: "
     "{by_warp:by warp}.",
     "nothing_stored": "Nothing is stored in C yet.",
     "no_loads": "The counters have no loads of {lines:source lines}: what is loaded there does not reach C yet, so the "

@@ -44,7 +44,7 @@ def heading(request: Request) -> str:
     if request.effect == "copy":
         way = "copy from" if request.space == "global" else "copy to"
     unit = "wavefront" if request.space == "shared" else "sector"
-    rest = "as few as can be" if request.cost <= request.ideal else f"{request.ideal} would do"
+    rest = "as few as possible" if request.cost <= request.ideal else f"{request.ideal} would do"
     array = request.array or f"{request.space} memory"
     width = "a row of a matrix for each lane" if request.is_matrix else f"{request.width} bytes a lane"
     return f"{way} {array}, {width}, warp {request.warp}: {_numbered(request.cost, unit)}, {rest}"

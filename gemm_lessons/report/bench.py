@@ -99,7 +99,7 @@ def summed_up(result: Result) -> list[str]:
     if doubts:
         sizes = {note.size for note in doubts}
         at = "1 size" if len(sizes) == 1 else f"{len(sizes)} sizes"
-        lines.append(f"Times to doubt at {at}: {_counted(doubts)}.")
+        lines.append(f"Doubtful times at {at}: {_counted(doubts)}.")
     lines[-1] += " --verbose lists all."
     return lines
 

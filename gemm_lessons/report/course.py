@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 COMMAND = ": gemm-lessons "  # the remedy at the end of an error
 
 PREDICT_FIRST = (
-    "*Predict first: `gemm-lessons predict {number}`. The run that passes scores you, and then this is shown. "
-    "(At once: `gemm-lessons read {number} --all`.)*"
+    "*Predict first: `gemm-lessons predict {number}`. This is shown once a passing run has scored you. (To see it now: "
+    "`gemm-lessons read {number} --all`.)*"
 )
 STATE_STYLE = {
     "passed": "good",
@@ -228,7 +228,7 @@ def show_restored(console: Console, files: Sequence[Reset]) -> None:
             line.append(f"; yours is kept as {file.backup.name}", style="quiet")
         console.print(line, soft_wrap=True)
     if not files:
-        console.print("Everything was as it came; nothing was changed.", style="quiet")
+        console.print("Everything was already as in the original course; nothing was changed.", style="quiet")
 
 
 def show_init(console: Console, course: Course, here: bool, repository: str) -> None:

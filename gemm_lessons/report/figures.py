@@ -144,4 +144,6 @@ def bottleneck(outcome: RunOutcome) -> Iterator[Text]:
         yield Text.assemble("Bottleneck now: ", (name, "bold"), f"{by}.{attacks}")
     elif outcome.kernel.speed.measured is None:
         unknown = ", ".join(outcome.kernel.speed.unknown)
-        yield Text("No estimate" + (f": it knows no times of {unknown}." if unknown else " for this kernel."), "quiet")
+        yield Text(
+            "No estimate" + (f": the model has no timings of {unknown}." if unknown else " for this kernel."), "quiet"
+        )

@@ -77,7 +77,7 @@ class Ahead:
     ) -> None:
         self._bar.stop()
         if kind is KeyboardInterrupt:
-            said = f"{self._done} grades are kept; the same command goes on from there"
+            said = f"{self._done} grades are kept; the same command resumes from there"
             self._console.print(said, soft_wrap=True)
 
 
@@ -118,7 +118,7 @@ def show_class(console: Console, book: Gradebook, written: Sequence[str]) -> Non
         console.print(_distribution(book))
     listed = rows if len(rows) <= ALL_ROWS else [row for row in rows if _needs_a_look(row)]
     if listed:
-        title = "Students" if len(listed) == len(rows) else "Students whose grades somebody should look at"
+        title = "Students" if len(listed) == len(rows) else "Students whose grades need a look"
         console.print(Text(title, style="bold"))
         console.print(_students(book, listed[:ALL_ROWS]))
         if len(listed) > ALL_ROWS:
@@ -205,7 +205,7 @@ def show_again(console: Console, before: Grade | None, now: Grade) -> None:
     console.print(Text(f"{amount(now.points)} of {amount(now.out_of)} points: {now.message}"))
     if before is not None:
         if before.lesson_hash != now.lesson_hash:
-            console.print(Text("The lesson is another one than then.", style="doubt"))
+            console.print(Text("The lesson has changed since then.", style="doubt"))
         for name, version in before.versions.items():
             if (today := now.versions.get(name)) != version:
                 console.print(Text(f"Then it was judged with {name} {version}, now with {today}.", style="doubt"))

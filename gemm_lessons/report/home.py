@@ -71,7 +71,7 @@ def _advice(at: Standing) -> tuple[Text, Sequence[Command]]:
             (f"gemm-lessons run {number} --solution", "what its reference reaches"),
         )
     if at.so_far.broken_since:
-        return _next("it passed, and does not any more"), (
+        return _next("it passed before, but no longer does"), (
             watch,
             (f"gemm-lessons diff {number}", "yours against the reference"),
             (f"gemm-lessons reset {number}", "back to the stub; yours is kept"),

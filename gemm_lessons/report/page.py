@@ -36,7 +36,7 @@ HEAT = (
 )
 LETTERS = "rqgsxb"  # of SHOWN, in a strip
 STATES = {
-    "run": "runs: issues, or takes turns with others",
+    "run": "runs: issues, or is ready to",
     "queue": "load-store queue is full",
     "global": "waits for global memory",
     "shared": "waits for shared memory",
@@ -61,7 +61,7 @@ BUSY = {
     "fp64": "fp64 units",
     "shared": "shared memory",
     "l1": "requests to global memory",
-    "l2": "the way to L2",
+    "l2": "the path to L2",
 }
 JSON = Mapping[str, Any]
 

@@ -45,7 +45,7 @@ def show_predicted(console: Console, lesson: Lesson, answered: int, asked: int) 
     """Print how many questions were answered, and which run scores them."""
     number = f"{lesson.number:02}"
     console.print()
-    console.print(f"{answered} of {asked} predicted. The run that passes says how near they were.")
+    console.print(f"{answered} of {asked} predicted. They are scored when your kernel passes.")
     if answered < asked:
         step(console, "The others", f"gemm-lessons predict {number}")
     verb = "run" if lesson.kernel_path.exists() else "start"
@@ -90,9 +90,9 @@ def show_bug(console: Console, lesson: Lesson, written: Reset, mended: int, bugs
     if written.backup:
         console.print(Text.assemble("The old one is kept as ", (shown(written.backup), "command")), soft_wrap=True)
     if mended:
-        console.print(Text(f"{mended} of {bugs} bugs of this lesson mended", style="quiet"))
+        console.print(Text(f"{mended} of {bugs} bugs of this lesson fixed", style="quiet"))
     step(console, "Find it", f"gemm-lessons run {lesson.number:02} --bug")
-    console.print(Text("It is mended when that passes, which also says what it was.", style="quiet"))
+    console.print(Text("The bug is fixed when that run passes; it then says what the bug was.", style="quiet"))
 
 
 def show_mended(console: Console, lesson: Lesson, what: str, mended: int, bugs: int) -> None:

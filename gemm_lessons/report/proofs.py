@@ -42,7 +42,7 @@ def show_checked(console: Console, lessons: int, broken: Sequence[str], skipped:
     """Print the summary of a check."""
     if skipped:
         names = ", ".join(name[:2] for name in skipped)
-        console.print(Text(f"not looked at, since they are copies without a solution: {names}", style="quiet"))
+        console.print(Text(f"skipped, since they are copies without a solution: {names}", style="quiet"))
     if broken and lessons > 1:
         console.print(Text(f"{len(broken)} of {lessons} lessons have flaws: {', '.join(broken)}", style="bad"))
     elif lessons > 1:
@@ -54,7 +54,7 @@ def show_new_lesson(console: Console, directory: Path) -> None:
     files = ", ".join(sorted(path.name for path in directory.iterdir()))
     console.print(Text(shown(directory), style="command"), soft_wrap=True)
     console.print(Text(f"  {files}", style="quiet"))
-    console.print("A small lesson that works. Write yours over it; what only you know is marked REPLACE.")
+    console.print("A small lesson that works. Replace it with yours; REPLACE marks what only you know.")
     step(console, "What is left to do", f"gemm-lessons dev check {directory.name[:2]}")
 
 

@@ -114,9 +114,9 @@ def _extent(row: Row) -> str:
     right = sum(result.kind == "passed" for result in shapes)
     if row.checked.counters is not None or shapes[-1].kind == "passed":
         if _by_luck(row):
-            return "The answers were right by luck: as it is written, the kernel faults"
+            return "The answers were right by luck: the kernel as written faults"
         return f"{right} of {len(shapes)} shapes right (M x N x K)"
-    before = f"{right} of {len(shapes) - 1} before it right" if len(shapes) > 1 else "the first shape"
+    before = f"{right} of {len(shapes) - 1} earlier shapes right" if len(shapes) > 1 else "the first shape"
     return f"Stopped at {shapes[-1].shape} (M x N x K), {before}; the rest was not tried"
 
 

@@ -144,7 +144,7 @@ def _next(console: Console, outcome: RunOutcome, around: Around) -> Text:
         if label == "reference":  # it is right: what does not fit is what was asked of it
             what, command = "Choose other sizes", ""
         elif label == "bug":
-            what, command = "Mend it, then", around.again
+            what, command = "Fix it, then", around.again
         elif outcome.kernel.checked.unfinished:
             what = "A hint"
     elif label == "bug":

@@ -86,7 +86,7 @@ def write_site(course: Course, out: Path) -> list[SitePage]:
     _clear_of_others(out)
     pages = site(course)
     if broken := broken_links(pages):
-        raise LessonError(f"links that lead nowhere: {'; '.join(map(str, broken))}; mend them in the lessons' texts")
+        raise LessonError(f"broken links: {'; '.join(map(str, broken))}; fix them in the lessons' texts")
     try:
         out.mkdir(parents=True, exist_ok=True)
         for page in pages:

@@ -35,7 +35,7 @@ HEADLINES = {
     "kit_error": "could not be judged",
 }
 NOT_YET = "not judged yet"
-NO_FAULT = "This is no fault of yours, and has cost you nothing yet: whoever teaches the course knows."
+NO_FAULT = "This is not your fault, and has cost you no points so far: your teacher can see it."
 
 
 def student_report(book: Gradebook, row: GradebookRow) -> dict[str, Any]:

@@ -233,9 +233,9 @@ def footnotes(outcome: RunOutcome) -> list[str]:
     arch, occupancy = (built.arch, built.occupancy) if built else ("", None)
     by = f" Occupancy is limited by {occupancy.limiter}." if occupancy and occupancy.fraction < 1 else ""
     if occupancy and not occupancy.fraction:
-        by = " No block fits on that GPU: it has less shared memory or fewer registers than one wants."
+        by = " No block fits on that GPU: it has less shared memory or fewer registers than a block needs."
     if unknown := outcome.kernel.speed.unknown:
-        by += f" No estimate: it knows no times of {', '.join(unknown)}."
+        by += f" No estimate: the model has no timings of {', '.join(unknown)}."
     if built and built.code.timed is None:
         by = " It does not compile for that GPU, so there is no estimate."
     notes.append(f"Counters and gates: code for {arch}, one launch at M, N, K = {count.m}, {count.n}, {count.k}.{by}")

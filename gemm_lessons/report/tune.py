@@ -81,10 +81,10 @@ def _words(request: TuneRequest, tuning: Tuning, varied: list[str]) -> list[tupl
         said.append((f"The lesson's own sizes ({OWN}) {gain}.", ""))
     if tuning.place is not None:
         said.append(
-            (f"The estimate had put the fastest of {len(tuning.measured)} measured in place {tuning.place}.", "")
+            (f"The estimate ranked the fastest of {len(tuning.measured)} measured in place {tuning.place}.", "")
         )
     reasons = Counter(_reason(it.tuned.why_not) for it in tuning.candidates if it.tuned.why_not)
-    said.append(("regs: registers of a thread. fit: blocks on a multiprocessor.", "quiet"))
+    said.append(("regs: registers per thread. fit: blocks per multiprocessor.", "quiet"))
     said.append((f"{len(tuning.candidates)} candidates, {len(ranked)} of them right.", "quiet"))
     said += [(f"  {count:4} left out: {reason}", "quiet") for reason, count in reasons.most_common()]
     said += [(note, "doubt") for note in tuning.notes]

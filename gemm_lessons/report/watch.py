@@ -81,8 +81,8 @@ def show_status(console: Console, status: Status) -> None:
         line.append(title_of(status.row), style=style_of(status.row))
         line.append(f"  {status.after}", style="quiet")
     console.print(line)
-    how = "Looking again and again" if status.polling else "Waiting"
-    why = " (no events of files come here)" if status.polling == "no events" else ""
+    how = "Polling" if status.polling else "Waiting"
+    why = " (no file events arrive here)" if status.polling == "no events" else ""
     console.print(Text(f"{how} for a save of {shown(status.lesson.kernel_path)}{why}", style="quiet"), soft_wrap=True)
     if status.keys:
         keys = Text()

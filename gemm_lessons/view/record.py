@@ -113,20 +113,20 @@ def side_of(outcome: RunOutcome, row: Row, gpu: GpuSpec, depth: int = 1) -> Side
     counters, notes = row.checked.counters, []
     counts = tuple(count for count in counters.lines if count.file == row.path) if counters else ()
     if counters is None:
-        notes.append("There are no counters: the kernel did not come to its end.")
+        notes.append("There are no counters: the kernel did not finish.")
     notes += [f"{metric}: {why}" for metric, why in counters.inexact.items()][:1] if counters else []
     requests: list[Request] = []
     owned = None
     problem = Problem(lesson.data, shape, outcome.seed)
     if row.verdict.kind == "timed_out":
-        notes.append("Nothing is shown of what it touches: the kernel does not end.")
+        notes.append("Its memory accesses are not shown: the kernel does not end.")
     else:
         for launch, compiled, grid in zip(lesson.launches, built.code.counted, lesson.grids(shape), strict=True):
             arguments = problem.trial().arguments(launch.parameters)
             try:
                 found = follow(compiled, grid, arguments)
             except Uncountable as obstacle:
-                notes.append(f"What it touches cannot be shown: {obstacle}.")
+                notes.append(f"Its memory accesses cannot be shown: {obstacle}.")
                 continue
             requests += [request for request in found.requests if request.file == row.path]
             if any(isinstance(it, Buffer) and it.name == problem.answer.name for it in arguments):

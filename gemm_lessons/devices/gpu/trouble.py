@@ -95,7 +95,7 @@ def why_unavailable(answer: Mapping[str, Any]) -> str:
     if code == UNAVAILABLE:
         return "the GPU is in exclusive use by another process; wait for it, or take another one with --gpu-index"
     if code == NOT_READY:
-        return "the GPU's fabric manager does not run yet (CUDA error 802): ask whoever looks after this machine"
+        return "the GPU's fabric manager does not run yet (CUDA error 802): ask your administrator"
     return f"the GPU cannot be used: {text}"
 
 
@@ -109,7 +109,7 @@ def too_little_memory(header: Mapping[str, Any]) -> str:
     """Return the message for too little memory, from the server's answer."""
     asked, free, total = (f"{header[name] / GIB:.2f}" for name in ("asked", "free", "total"))
     return (
-        f"the GPU has too little memory: {asked} GiB were asked for ({header['what']}), {free} of {total} GiB are "
+        f"the GPU has too little memory: {asked} GiB were requested ({header['what']}), {free} of {total} GiB are "
         "free; use a smaller shape"
     )
 

@@ -138,7 +138,7 @@ def _tree(text: str) -> ast.expr:
     try:
         return ast.parse(text.strip(), mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        raise ExpressionError(f'"{text}" is no arithmetic; allowed: {_ALLOWED}') from None
+        raise ExpressionError(f'"{text}" is not arithmetic; allowed: {_ALLOWED}') from None
 
 
 @cache

@@ -90,7 +90,7 @@ def check_array(name: str, array: NDArray[Any], parameter: KernelParameter, know
     """Raise ``ValueError`` if a parameter cannot be a pointer to the array's elements."""
     if parameter.size != 8 or parameter.type[0] == "f" or (known is not None and not known.pointer and known.kind):
         what = known.text if known is not None else f"{parameter.type}, {parameter.size} bytes"
-        raise ValueError(f"{name}: an array was given for a parameter that is no pointer ({what})")
+        raise ValueError(f"{name}: an array was given for a parameter that is not a pointer ({what})")
     if known is None or not known.kind or _holds(array.dtype, known.kind):
         return
     raise ValueError(
@@ -143,7 +143,7 @@ def scalar(name: str, value: Any, parameter: KernelParameter, known: DeclaredTyp
 def _float(name: str, value: Any, kind: str) -> np.generic:
     number = float(value)
     if isinstance(value, (int, np.integer)) and int(number) != int(value):
-        raise ValueError(f"{name}: {value} is no number of a double: it would be rounded")
+        raise ValueError(f"{name}: {value} is not exactly representable as a double: it would be rounded")
     if kind == "bf":
         bits = np.array([number], np.float32).view(np.uint32)
         rounded = (bits + np.uint32(0x7FFF) + (bits >> np.uint32(16) & np.uint32(1))) >> np.uint32(16)

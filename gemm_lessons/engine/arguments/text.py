@@ -293,7 +293,7 @@ def _pointer(
     except ExpressionError as error:
         raise ArgumentError(f"argument {name}: {error}") from None
     if start > whole.size:
-        raise ArgumentError(f"argument {name}: {target} has {whole.size} elements, {text} lies beyond them")
+        raise ArgumentError(f"argument {name}: {target} has {whole.size} elements, {text} is past its end")
     arrays[name] = whole[start:]
     spec = specs[target]
     return Pointer(name, Buffer(target, arrays[target], spec.output), start * whole.itemsize)

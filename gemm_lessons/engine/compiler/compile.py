@@ -160,7 +160,7 @@ def compile_source(
     if problem := _unreadable(source, path, entry):
         return problem
     if not ARCHITECTURE.fullmatch(arch):
-        raise UnknownArchitecture(f'"{arch}" is no architecture; write one like sm_90')
+        raise UnknownArchitecture(f'"{arch}" is not an architecture; write one like sm_90')
     major = nvrtc.choose_major(arch) if cuda_major is None else cuda_major
     name = _program_name(path)
     source = source.removeprefix("\ufeff")  # a byte order mark, as some editors write
@@ -258,7 +258,7 @@ def _arguments(arch: str, options: Iterable[str], folders: Iterable[Path]) -> li
 def _refused(log: str, arch: str, compiler: str) -> None:
     """Raise ``KitError`` if the compiler rejected its options rather than the source."""
     if log.startswith("nvrtc: error: invalid value for --gpu-architecture"):
-        raise UnknownArchitecture(f"{arch} is no architecture that {compiler} knows; sm_90 is one")
+        raise UnknownArchitecture(f"{arch} is not an architecture that {compiler} knows; sm_90 is one")
     if log.startswith("nvrtc: error"):
         raise KitError(f"{compiler} refused its options: {log.strip()} (arch {arch})")
 

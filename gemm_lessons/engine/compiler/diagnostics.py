@@ -106,7 +106,7 @@ def _foreign_character(found: Diagnostic, path: str, source: str) -> Diagnostic:
         return found
     character = lines[found.line - 1][found.column - 1]
     shown = f"'{character}' " if character.isprintable() else ""
-    return replace(found, message=f"the character {shown}(U+{ord(character):04X}) cannot stand here")
+    return replace(found, message=f"the character {shown}(U+{ord(character):04X}) is not allowed here")
 
 
 def _missing_end(found: Diagnostic, path: str, source: str) -> Diagnostic:
@@ -299,7 +299,7 @@ def _out_of_sight(name: str, source: str, line: int) -> str:
     """Return why the compiler does not see a kernel that the file has."""
     condition = cuda_source.condition_around(source, line)
     if condition is None or cuda_source.is_in_namespace(source, line):
-        return f"{name} stands inside a namespace: call it by its full name, such as ns::{name}"
+        return f"{name} is inside a namespace: call it by its full name, such as ns::{name}"
     number, directive = condition
     return f"{name} is left out by `{directive}` in line {number}: it is compiled where that holds (-D NAME=VALUE)"
 

@@ -273,7 +273,7 @@ class _Body:
         for item in names.split(","):
             numbered = _NUMBERED.match(item.strip())
             if numbered and int(numbered[2]) > MAX_REGISTERS:
-                raise PtxSyntaxError(f"more registers than anybody needs: {statement[:100]}")
+                raise PtxSyntaxError(f"more registers than the kit supports: {statement[:100]}")
             written = [f"{numbered[1]}{i}" for i in range(int(numbered[2]))] if numbered else [item.strip()]
             unique = self.scope.declare(written)
             self.registers.update(dict.fromkeys(unique, kind))

@@ -74,7 +74,9 @@ def _problem(variable: Variable, known: Mapping[str, Variable]) -> str:
     for pointer in variable.pointers:
         target = known.get(pointer.symbol)
         if target is None:
-            return f"{variable.name} holds the address of {pointer.symbol}, which is no variable: a function's, perhaps"
+            return (
+                f"{variable.name} holds the address of {pointer.symbol}, which is not a variable: a function's, perhaps"
+            )
         if target.space not in ("global", "const"):
             return f"{variable.name} holds the address of {pointer.symbol} in {target.space} memory"
     return ""

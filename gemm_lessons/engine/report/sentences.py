@@ -4,7 +4,7 @@ A template is text with fields, as ``str.format`` has them (``{place.byte}``, ``
 
 - ``[...]`` is left out if one of its fields is None or empty; ``[...|...]`` takes what follows the bar then.
 - A field that the finding does not have is another template: ``{access}``.
-- After a field's colon stands a noun (``{others:more thread}`` is "3 more threads"), a template for a record
+- The format after a field's colon is a noun (``{others:more thread}`` is "3 more threads"), a template for a record
   (``{mbarrier:mbarrier}``), what joins a tuple (``{at:, }``), a table of ``VERBS``, or a form of ``FORMS``.
 """
 

@@ -1,6 +1,6 @@
 """Every sentence that a finding can be, by its kind and case, and the parts that several of them share.
 
-``sentences.py`` says what may stand in one. ``first`` and ``other`` are the threads that serve as an example, in the
+``sentences.py`` describes their syntax. ``first`` and ``other`` are the threads that serve as an example, in the
 order in which they came; ``place`` is the memory that they touch.
 """
 
@@ -24,7 +24,7 @@ TEMPLATES: Mapping[str, str] = {
     "pair_of_the_grid": "{place:where}: {first.effect:global} by {whose} in {first.line:line} and"
     " {other.effect:global} by thread {other.thread} of block {other.block} in {other.line:line}",
     "race shared owner": "{pair_of_a_block}; {so}",
-    "so race shared owner": "which value stays is not defined, so give every thread its own element",
+    "so race shared owner": "which value remains is undefined, so give every thread its own element",
     "race shared warp": "{pair_of_a_block}, with no __syncwarp() between them; {so}",
     "so race shared warp": "threads of one warp need not run in step, so put __syncwarp() between the two",
     "race shared next round": "{pair_of_a_block}, with no __syncthreads() between them; {so}",
@@ -32,8 +32,8 @@ TEMPLATES: Mapping[str, str] = {
     " slow one still reads: put a barrier at the end of the loop too",
     "race shared order": "{pair_of_a_block}, with no __syncthreads() between them; {so}",
     "so race shared order": "their order is left to chance, so put a barrier between the two lines",
-    "race shared copy": "{early}; thread {first.thread} copied it by cp.async in {first.line:line} and has waited for"
-    " it, but a wait covers a thread's own copies only: put a __syncthreads() after the wait",
+    "race shared copy": "{early}; thread {first.thread} copied it by cp.async in {first.line:line} and has waited for "
+    "it, but a wait covers only the thread's own copies: put a __syncthreads() after the wait",
     "race global blocks": "{pair_of_the_grid}; {so}",
     "so race global blocks": "blocks run in any order and at the same time: let one block own the element, or use an"
     " atomic",
@@ -55,9 +55,9 @@ TEMPLATES: Mapping[str, str] = {
     " the value is whatever was in memory",
     "unset": "{first.line:line} reads a variable that {who} has not given a value: it holds whatever its register held"
     " before",
-    "shuffle_source": "{who} takes a value by the shuffle in {first.line:line} from lane {lane} of its warp, which does"
-    " not take part (it has returned, is in another branch, or the mask leaves it out): what it gets is not defined,"
-    " and it is used",
+    "shuffle_source": "the shuffle in {first.line:line} gives {who} the value of lane {lane}, which does not take part "
+    "(it has returned, is in another branch, or the mask leaves it out): the value is undefined, and the thread uses "
+    "it",
     # -- past the end of an array, inside of the same memory ----------------------------------------------------------
     "past": "byte {place.byte} of {place.size}, {first.effect:past} by {whose} in {first.line:line}, {side}",
     "side past": "past its end",
@@ -80,7 +80,7 @@ TEMPLATES: Mapping[str, str] = {
     "out_of_bounds local": "{own_array}s: byte {place.byte} of {place.size}{access}: {far}{likewise}",
     "out_of_bounds nowhere": "address 0x{place.byte:x}{access}: not in any buffer{likewise}",
     "out_of_bounds null": "address 0x{place.byte:x}{access}: not in any buffer, an index into a null pointer{likewise}",
-    "out_of_bounds texture": "{who} uses {name} outside it, at ({at:numbers}), x in bytes",
+    "out_of_bounds texture": "{who} accesses {name} out of bounds, at ({at:numbers}), x in bytes",
     "out_of_bounds guard after": "{place.array}: written out of bounds, {place.past} bytes after its end (the array has"
     " {place.size} bytes)",
     "out_of_bounds guard before": "{place.array}: written out of bounds, {place.before} bytes before its start (the"
@@ -91,24 +91,23 @@ TEMPLATES: Mapping[str, str] = {
     "misaligned window": "[{place.array}: |]byte {place.byte}{access}: {must_align}{likewise}",
     "misaligned box": "{opcode} by {who}: the box begins {value} bytes into a row of {name}; that must be a multiple of"
     " {limit}",
-    "misaligned loaded box": "{opcode} by {who}: the box begins {value} bytes into a row of {name}, no multiple of"
-    " {limit}",
+    "misaligned loaded box": "{opcode} by {who}: the box begins {value} bytes into a row of {name}, which is not a "
+    "multiple of {limit}",
     "misaligned bulk": "{who} copies {value} bytes by {opcode}, which copies a multiple of {limit}",
-    "misaligned texture": "{who} uses {limit} bytes of {name} from byte {value} of a row on: x counts bytes, in steps"
-    " of what is moved",
-    "illegal_access constant load": "{place.array}: byte {place.byte} of {place.size}{access}: it does not lie in"
-    " constant memory{likewise}",
+    "misaligned texture": "{who} accesses {limit} bytes at byte {value} of a row of {name}: x is in bytes, and must be "
+    "a multiple of the access size",
+    "illegal_access constant load": "{place.array}: byte {place.byte} of {place.size}{access}: the address is not in "
+    "constant memory{likewise}",
     "illegal_access constant store": "write to constant memory {name}",
-    "illegal_access box": "{opcode} by {who}: the box begins outside of {name}, at ({at:numbers}), but none that is"
-    " stored may begin before it",
-    "illegal_access no map": "{opcode} by {who}: no tensor map lies at the address",
+    "illegal_access box": "{opcode} by {who}: the box starts outside {name}, at ({at:numbers}), but a stored box must "
+    "not start before it",
+    "illegal_access no map": "{opcode} by {who}: the address does not hold a tensor map",
     "illegal_access map dimensions": "{opcode} by {who}: the tensor map {name} has {value} dimensions, not {limit}",
-    "illegal_access map alignment": "{opcode} by {who}: a tensor map must lie at a multiple of {limit} bytes",
-    "illegal_access copy size": "cp.async of {limit} bytes is told to read {value} by {who}: not defined",
-    "illegal_access atomic vector": "atomics of vectors are for global memory, and this is shared",
+    "illegal_access map alignment": "{opcode} by {who}: a tensor map must be aligned to {limit} bytes",
+    "illegal_access copy size": "cp.async of {limit} bytes by {who} has a source size of {value}, which is undefined",
+    "illegal_access atomic vector": "vector atomics need global memory, and this address is in shared memory",
     "illegal_access branch": "{who} takes branch {value} of {limit} (brx.idx)",
-    "illegal_access image": "{who} uses {value:#x}, which is no {name} object: arguments are launch.Texture and"
-    " launch.Surface",
+    "illegal_access image": "{who} uses {value:#x}, which is not a {name} object: pass a launch.Texture or .Surface",
     # -- asynchronous copies ------------------------------------------------------------------------------------------
     "early": "{place:where}: {other.effect:early} by thread {other.thread} of block {other.block} in {other.line:line}",
     "flying": "while the cp.async of thread {first.thread} in {first.line:line} is still in flight",
@@ -117,39 +116,40 @@ TEMPLATES: Mapping[str, str] = {
     "async_in_flight no group": "{early} {flying}: commit it to a group, wait for that {leaves}",
     "async_in_flight never waited": "{early} {flying}: wait for its group {leaves}",
     "async_in_flight waited too little": "{early} {flying}: wait for its group {leaves}",
-    "not_seen": "arrive: every thread that touches the bytes must first see the end of their phase of"
-    " {mbarrier:mbarrier}, or meet a thread that has",
+    "not_seen": "arrive: every thread that accesses the bytes must first see the end of their phase of "
+    "{mbarrier:mbarrier}, or synchronise with a thread that has",
     "async_in_flight bulk load": "{early}, which has not seen the bulk copy of thread {first.thread} in"
     " {first.line:line} {not_seen}",
     "async_in_flight reported load": "{early}, which has not seen the bulk copy of thread {first.thread} by cp.async"
     " {not_seen}",
     "async_in_flight bulk store": "{early} while the bulk copy of thread {first.thread} in {first.line:line} may still"
     " read it: let that thread wait for its group (cp.async.bulk.wait_group.read), then synchronise",
-    "async_unfinished load": "block {first.block} ends while the bulk copy of thread {first.thread} in"
-    " {first.line:line} may still bring its bytes: nobody has seen the end of their phase of {mbarrier:mbarrier}",
+    "async_unfinished load": "block {first.block} ends while the bulk copy of thread {first.thread} in "
+    "{first.line:line} may still write shared memory: no thread has seen the end of its phase of {mbarrier:mbarrier}",
     "async_unfinished store": "block {first.block} ends while the bulk copy of thread {first.thread} in"
     " {first.line:line} may still read its shared memory: that thread must wait for it (cp.async.bulk.wait_group.read"
     " 0)",
-    "async_proxy store": "{place:where}: stored by thread {first.thread} of block {other.block} and then copied by the"
-    " bulk copy in {other.line:line}, which may not see it: every thread that stored needs a fence.proxy.async before"
-    " the barrier that comes before the copy",
-    "async_proxy init": "the bulk copy in {other.line:line} reports to {mbarrier:mbarrier}, but may not see that it was"
-    " made: put fence.proxy.async (or fence.mbarrier_init) behind mbarrier.init, before the barrier",
+    "async_proxy store": "{place:where}: stored by thread {first.thread} of block {other.block} and then copied by the "
+    "bulk copy in {other.line:line}, which may not see it: every thread that stored needs a fence.proxy.async before "
+    "the barrier that precedes the copy",
+    "async_proxy init": "the bulk copy in {other.line:line} reports to {mbarrier:mbarrier}, but may not see its "
+    "initialisation: put fence.proxy.async (or fence.mbarrier_init) after mbarrier.init, before the barrier",
     # -- mbarriers ----------------------------------------------------------------------------------------------------
     "misused": ", by {who}[ in line {first.line}] ({opcode})",
-    "mbarrier arrivals": "{mbarrier:mbarrier} expects {value} arrivals; it may be 1 to {limit:,}{misused}",
-    "mbarrier not made": "{mbarrier:mbarrier} is used, but there was no mbarrier.init of it before{misused}",
-    "mbarrier overwritten": "{mbarrier:mbarrier} was overwritten by a store of something else{misused}",
-    "mbarrier arrived": "{mbarrier:mbarrier} is arrived at {value:once}, where {limit} arrivals are missing{misused}",
-    "mbarrier completed": "{mbarrier:mbarrier} ends its phase by mbarrier.arrive.noComplete, which must not be the last"
-    "{misused}",
+    "mbarrier arrivals": "{mbarrier:mbarrier} expects {value} arrivals; the count must be 1 to {limit:,}{misused}",
+    "mbarrier not made": "{mbarrier:mbarrier} is used before mbarrier.init has initialised it{misused}",
+    "mbarrier overwritten": "{mbarrier:mbarrier} was overwritten by another store{misused}",
+    "mbarrier arrived": "{mbarrier:mbarrier} is arrived at {value:once}, but its phase needs only {limit} more "
+    "arrivals{misused}",
+    "mbarrier completed": "{mbarrier:mbarrier} completes its phase with mbarrier.arrive.noComplete, which must not be "
+    "the last arrival{misused}",
     "mbarrier bytes": "{mbarrier:mbarrier} waits for {value:,} bytes; it may be {limit:,} at most{misused}",
-    "mbarrier parity": "{mbarrier:mbarrier} has phases of parity 0 and 1, and is asked for another one{misused}",
-    "deadlock mbarrier": "{threads:thread} {threads:waits}[ in line {first.line}] for the end of phase {phase} of"
-    " {mbarrier:mbarrier}, which still misses {missing: and }; nobody is left who could bring them (first: {who})",
+    "mbarrier parity": "{mbarrier:mbarrier} is tested for a parity other than 0 or 1{misused}",
+    "deadlock mbarrier": "{threads:thread} {threads:waits}[ in line {first.line}] for the end of phase {phase} of "
+    "{mbarrier:mbarrier}, which still needs {missing: and }; no running thread can supply them (first: {who})",
     "missing arrivals": "{value} of {limit} arrivals",
     "missing bytes": "{value:,} bytes",
-    "missing expect_tx": "mbarrier.expect_tx of {value:,} bytes that came",
+    "missing expect_tx": "mbarrier.expect_tx for {value:,} bytes that arrived",
     # -- barriers and warps -------------------------------------------------------------------------------------------
     "divergent_barrier warp": "a warp reaches its barrier in pieces: {whose} waits in {first.line:line} before thread"
     " {other.thread} has come to {other.line:line}; every thread of the block must reach the same __syncthreads()"
@@ -171,7 +171,7 @@ TEMPLATES: Mapping[str, str] = {
     " not: the whole warp must",
     "warp_mask matrices": "{who} executes {opcode}, but lane {value} of its warp, which holds a part of the matrices,"
     " does not: the whole warp must",
-    "deadlock barrier": "{waiting:; }; nobody is left who could come (first: {who})",
+    "deadlock barrier": "{waiting:; }; no running thread can arrive (first: {who})",
     "waiting here": "{count} of {threads} threads wait at barrier {number}[ in line {line}], which expects"
     " [{expected}|the whole block]",
     "waiting ended": "{ended} have ended",
@@ -195,17 +195,17 @@ TEMPLATES: Mapping[str, str] = {
     "refused bounds": "{value:,} threads per block, but the kernel's __launch_bounds__ allows {limit}",
     "refused block": "blocks of {sizes:sizes} threads, but the kernel is compiled for {wanted:sizes}",
     "refused cluster": "clusters of {sizes:sizes} blocks, but the kernel is compiled for {wanted:sizes}",
-    "refused cluster arch": "clusters, which {arch} does not know (sm_{limit} is the first)",
+    "refused cluster arch": "clusters, which {arch} does not support (sm_{limit} or newer does)",
     "refused cluster size": "clusters of {value} blocks, at most {limit}",
     "refused cluster grid": "a grid of {sizes:sizes} blocks cannot be cut into clusters of {wanted:sizes}",
     "launch_failed no room": "no block of this kernel fits on a multiprocessor of an {gpu}: {threads} threads x"
     " {registers} registers (it has {most_registers}), {shared} bytes of shared memory (a block may have"
     " {most_shared})",
-    "machine_dependent": "the kernel reads {name}, which is another number on another GPU or at another time; a kernel"
-    " that is graded must not depend on it",
+    "machine_dependent": "the kernel reads {name}, which differs between GPUs or runs; a graded kernel must not depend "
+    "on it",
     "clock": "the simulator has no clock: what the kernel reads counts instructions, so times mean nothing",
-    "guessed": "which multiprocessor or warp slot a thread gets, and how many there are, is the GPU's choice: the"
-    " simulator answers as an H200 could, and what depends on it is one of many results",
+    "guessed": "which multiprocessor or warp slot a thread gets, and how many there are, is the GPU's choice: the "
+    "simulator answers as an H200 could, and results that depend on it may differ elsewhere",
     "not_simulated": "no counters: {text}",
     # -- buffers after a launch ---------------------------------------------------------------------------------------
     "input_overwritten": "the kernel changed its input {name}: {elements:element}, first {name}{at:index}. Only"

@@ -173,7 +173,7 @@ class ControlFlow:
                     raise Uncountable(f"return to {int(place):#x}")
                 lanes = mask & (places == place)
                 if self._paired and (self._returns[lanes] != index[int(place)]).any():
-                    raise Uncountable(f"return to {int(place):#x}, which is not behind the call")
+                    raise Uncountable(f"return to {int(place):#x}, which is not after the call")
                 self._lane_groups.add(self._lane_groups.lane_group(index[int(place)], lanes))
             return None
 

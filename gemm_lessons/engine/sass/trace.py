@@ -363,7 +363,7 @@ def shared_out(stream: list[tuple[int, Touch | None]]) -> list[tuple[int, Touch 
             announced[touch.barrier] = touch.bytes, []
         elif isinstance(touch, Traffic) and touch.barrier is not None:
             if touch.barrier not in announced:
-                raise Uncountable("a bulk copy whose bytes nobody announced before")
+                raise Uncountable("a bulk copy whose bytes were not announced before")
             announced[touch.barrier][1].append(place)
     for barrier in list(announced):
         settle(barrier)

@@ -33,7 +33,7 @@ def check_format(name: str, environment: Environment = os.environ) -> None:
         raise CommandError(f'there is no format "{name}"; there are {", ".join(FORMATS)}')
     if lacking := [it for it in NEEDS.get(name, ()) if not environment.get(it)]:
         raise CommandError(
-            f"the format {name} is for where its runner sets {', '.join(lacking)}; elsewhere grade without it"
+            f"the format {name} needs a runner that sets {', '.join(lacking)}; elsewhere grade without it"
         )
 
 

@@ -9,7 +9,7 @@ from gemm_lessons.grading.escaping import one_line
 from gemm_lessons.grading.gradebook import Gradebook, GradebookRow
 
 NOT_YET = "not judged yet"
-NO_FAULT = "This could not be judged, which is no fault of yours; whoever teaches the course can see why."
+NO_FAULT = "This could not be judged, through no fault of yours; your teacher can see why."
 
 
 @dataclass(frozen=True)
