@@ -47,7 +47,7 @@ def main() -> None:
             code = _report_bug(error)
     if code == INTERRUPTED:
         print("\ninterrupted", file=sys.stderr)  # the newline ends the line that shows ^C
-    if main_process != os.getpid():  # the child of ``cli.guard`` ends here, not in the code of whoever called us
+    if main_process != os.getpid():  # the child of ``cli.guard`` ends here, not in the code of our caller
         atexit._run_exitfuncs()
         os._exit(code)
     sys.exit(code)
@@ -79,7 +79,7 @@ def _run() -> int:
 
 
 class _Pipe(io.FileIO):
-    """Stdout that whoever reads it may close: what they do not want goes nowhere, and the exit code stays true."""
+    """Stdout whose reader may close it: further output is dropped, and the exit code stays true."""
 
     def write(self, data: Any) -> int:
         try:

@@ -74,8 +74,8 @@ SAID = {
         facts=Race(),
     ),
     "shared memory, byte 8: overwritten by thread (0, 2) of block 0 in line 12, which has not seen the bulk copy of"
-    " thread (3, 1) by cp.async arrive: every thread that touches the bytes must first see the end of their phase of"
-    " the mbarrier at byte 40 of shared memory, or meet a thread that has": finding(
+    " thread (3, 1) by cp.async arrive: every thread that accesses the bytes must first see the end of their phase of"
+    " the mbarrier at byte 40 of shared memory, or synchronise with a thread that has": finding(
         "async_in_flight",
         "reported load",
         ONE,
@@ -83,8 +83,8 @@ SAID = {
         place=Location("shared", "", 8),
         facts=OfMbarrier(Mbarrier(byte=40)),
     ),
-    "1 thread waits for the end of phase 2 of the mbarrier full[1], which still misses 1 of 4 arrivals and"
-    " mbarrier.expect_tx of 4,096 bytes that came; nobody is left who could bring them (first: thread (3, 1) in block"
+    "1 thread waits for the end of phase 2 of the mbarrier full[1], which still needs 1 of 4 arrivals and"
+    " mbarrier.expect_tx for 4,096 bytes that arrived; no running thread can supply them (first: thread (3, 1) in block"
     " 0)": finding(
         "deadlock",
         "mbarrier",
@@ -93,7 +93,7 @@ SAID = {
             FULL, threads=1, phase=2, missing=(Missing("missing arrivals", 1, 4), Missing("missing expect_tx", 4096))
         ),
     ),
-    "the mbarrier full[1] is arrived at once, where 0 arrivals are missing, by thread (3, 1) in block 0 in line 9"
+    "the mbarrier full[1] is arrived at once, but its phase needs only 0 more arrivals, by thread (3, 1) in block 0 in line 9"
     " (mbarrier.arrive)": finding("mbarrier", "arrived", ONE, facts=MbarrierMisuse(FULL, "mbarrier.arrive", 1, 0)),
     "the mbarrier was overwritten by another store, by thread (3, 1) in block 0 in line 9 (mbarrier.x)": (
         finding("mbarrier", "overwritten", ONE, facts=MbarrierMisuse(Mbarrier(), "mbarrier.x"))
@@ -108,7 +108,7 @@ SAID = {
     "the kernel stopped itself (trap) in thread (3, 1) in block 0: f: why": finding(
         "trap", "stop", ONE, facts=Stopped("f: why")
     ),
-    "cp.async.bulk by thread (3, 1) in block 0: the box begins 4 bytes into a row of T, no multiple of 16": finding(
+    "cp.async.bulk by thread (3, 1) in block 0: the box begins 4 bytes into a row of T, which is not a multiple of 16": finding(
         "misaligned", "loaded box", ONE, facts=Misuse("cp.async.bulk", "T", 4, 16)
     ),
     "a or b: byte 96 of 96 of all, 4 bytes written by thread (3, 1) in block 0, line 9: just past its end; 3 more"
@@ -126,7 +126,7 @@ SAID = {
     "a GPU refuses this launch: clusters of 2 x 1 x 1 blocks, but the kernel is compiled for 4 x 1 x 1": refused(
         "cluster", sizes=(2, 1, 1), wanted=(4, 1, 1)
     ),
-    "a GPU refuses this launch: clusters, which sm_80 does not know (sm_90 is the first)": refused(
+    "a GPU refuses this launch: clusters, which sm_80 does not support (sm_90 or newer does)": refused(
         "cluster arch", limit=90, arch="sm_80"
     ),
     "a GPU refuses this launch: clusters of 16 blocks, at most 8": refused("cluster size", 16, 8),

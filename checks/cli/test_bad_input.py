@@ -108,7 +108,7 @@ def test_file_in_a_file(run: Run) -> None:
 
 
 def test_file_is_a_device(run: Run) -> None:
-    clear(run("run", "01", "--file", "/dev/zero"), 2, "no regular file")
+    clear(run("run", "01", "--file", "/dev/zero"), 2, "not a regular file")
 
 
 def test_unreadable_file(run: Run, kernel: Path) -> None:
@@ -215,12 +215,12 @@ def test_unsupported_opcode(run: Run, kernel: Path) -> None:
         ("8,9,8", "N = 9 is not a multiple of 8 (try 8 or 16)"),
         ("8,7,8", "N = 7 is not a multiple of 8 (try 8)"),
         ("0,8,8", "M = 0 is below 1"),
-        ("8,8", "is no shape"),
-        ("8,8,8,8", "is no shape"),
-        ("-8,8,8", "is no shape"),
-        ("a,b,c", "is no shape"),
-        ("", "is no shape"),
-        ("99999999999,8,8", "is no shape"),
+        ("8,8", "is not a shape"),
+        ("8,8,8,8", "is not a shape"),
+        ("-8,8,8", "is not a shape"),
+        ("a,b,c", "is not a shape"),
+        ("", "is not a shape"),
+        ("99999999999,8,8", "is not a shape"),
     ],
 )
 def test_a_shape_that_is_not_allowed(run: Run, shape: str, words: str) -> None:
@@ -526,7 +526,7 @@ def test_includes_that_lead_out_are_compile_errors(run: Run, course: Path, kerne
     assert run("run", "01").code == 0
     kernel.unlink()
     os.mkfifo(kernel)
-    clear(run("run", "01"), 2, "no regular file")
+    clear(run("run", "01"), 2, "not a regular file")
 
 
 def test_a_file_that_a_library_cannot_write_is_no_bug(run: Run, tmp_path: Path) -> None:

@@ -136,7 +136,7 @@ def test_settings_that_are_not_the_course_s(run: Run, tmp_path: Path) -> None:
     kernel = mine / "lessons" / "01_naive" / "kernel.cu"
     kernel.write_text("int x;\n")
     said = " ".join(run("run", "1", cwd=mine).out.split())
-    assert "lesson.toml is not the course's: BM = 16, not 32, [[gates]]." in said
+    assert "lesson.toml differs from the course's: BM = 16, not 32, [[gates]]." in said
     assert "gemm-lessons reset 01 --settings" in said
     back = run("reset", "1", "--settings", cwd=mine)
     assert toml.read_text() == original
@@ -186,8 +186,8 @@ def test_other_tiles_for_one_run(run: Run, course: Path, kernel: Path) -> None:
     [
         ("BK=16", "has no tile size BK; it has BM, BN"),
         ("BNN=16", "did you mean BN?"),
-        ("BM=0", "is no tile size"),
-        ("BM", "is no tile size"),
+        ("BM=0", "is not a tile size"),
+        ("BM", "is not a tile size"),
         ("BM=1024,BN=1024", "1048576 threads per block"),
     ],
 )

@@ -231,7 +231,7 @@ def test_a_compiled_kernel_travels_between_processes(compiled):
 
 
 def test_a_target_that_this_nvrtc_does_not_know(monkeypatch):
-    with pytest.raises(KitError, match="sm_47 is no architecture"):
+    with pytest.raises(KitError, match="sm_47 is not an architecture"):
         compile_source(PLAIN, path="k.cu", entry="gemm", arch="sm_47", cuda_major=13)
 
 

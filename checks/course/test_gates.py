@@ -176,7 +176,7 @@ def test_mistakes_in_a_lesson_are_named(tmp_path: Path, toml: str, message: str)
         ("default = false", 'default = "no"', r"course.toml:18: \[\[integrity\]\] number 3: default: must be true or"),
         ('"spill_bytes"', '"spills"', r"course.toml:12: \[\[integrity\]\] number 2: value: .spills"),
         ("at_most = 0", "", r"course.toml:8: .* number 2: needs exactly one of"),
-        ('"BK >= 1"', '"BM"', r"course.toml:11: .* number 2: where: .BM. is no comparison"),
+        ('"BK >= 1"', '"BM"', r"course.toml:11: .* number 2: where: .BM. is not a comparison"),
         ("architecture", "arch", r"course.toml:1: arch: unknown key"),
     ],
 )

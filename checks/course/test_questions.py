@@ -43,7 +43,7 @@ def test_other_guesses_are_refused(typed: str) -> None:
 
 @pytest.mark.parametrize(("typed", "meant"), [("16,5", "16.5"), ("0,125", "0.125"), (" 89,1% ", "89.1")])
 def test_a_comma_before_decimals_is_refused(typed: str, meant: str) -> None:
-    with pytest.raises(ExpressionError, match=f"a point stands before decimals, {re.escape(meant)}"):
+    with pytest.raises(ExpressionError, match=f"write decimals with a point, {re.escape(meant)}"):
         COUNT.guess(typed, NAMES)
 
 

@@ -180,7 +180,7 @@ def test_a_lesson_whose_host_chooses_is_estimated_as_it_is_launched_at_each_shap
     assert [it.shape for it in (wide, narrow, turned)] == shapes
     assert narrow.time_us > 1.05 * wide.time_us
     assert len({it.flop_per_byte for it in (wide, narrow, turned)}) == 3
-    assert result.notes == ("02_coalesced cannot take 64x64x64 NT: A and B lie as NT, and it takes NN, TN.",)
+    assert result.notes == ("02_coalesced cannot take 64x64x64 NT: A and B have layout NT, but it takes NN, TN.",)
     assert [it.key for it in read(tmp_path / "out.csv")] == [it.key for it in result.points]
 
 
@@ -241,7 +241,7 @@ def test_a_line_that_was_cut_off_is_done_again(done: Done, copied: Course, tmp_p
 
 
 @pytest.mark.parametrize(
-    ("content", "said"), [(b"a,b\n1,2\n", "no file of gemm-lessons bench"), (b"\xff\xfe\0", "no CSV")]
+    ("content", "said"), [(b"a,b\n1,2\n", "no file of gemm-lessons bench"), (b"\xff\xfe\0", "not a CSV")]
 )
 def test_somebody_elses_file_is_left_alone(copied: Course, tmp_path: Path, content: bytes, said: str) -> None:
     csv = tmp_path / "out.csv"

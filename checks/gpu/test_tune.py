@@ -85,7 +85,7 @@ def test_sizes_are_kept_when_told(tmp_path: Path) -> None:
         ("BM = 32", "BM: must be a list of whole numbers"),
         ("BM = []", "BM: must be a list of whole numbers"),
         ("BX = [1]", "unknown key"),
-        ('where = ["BM"]', "is no comparison"),
+        ('where = ["BM"]', "is not a comparison"),
         ('where = ["BM == BX"]', "BX"),
         (f"BM = {list(range(1, 200))}\nBN = {list(range(1, 200))}", "39,601 combinations"),
     ],

@@ -90,7 +90,7 @@ def test_edits_need_a_kernel_that_they_fit(tmp_path: Path) -> None:
     assert of_it.startswith("extern")
     assert kernel.source.endswith(of_it)
     for wrong, told in [
-        ('edits = [["no such line", ""]]', "stands 0 times"),
+        ('edits = [["no such line", ""]]', "occurs 0 times"),
         ('of = "no_lesson"\nedits = []', "there is no 'no_lesson' to edit"),
         ('of = "block_tile/no_kernel"\nedits = []', "there is no 'block_tile/no_kernel' to edit"),
         ('off = "naive"\nedits = []', "'off' is not a key"),

@@ -84,7 +84,7 @@ def test_the_rest_is_kept_and_a_case_can_be_repeated(graded: tuple[Path, Ran], g
     once = grade("in", "--course", "course", "--out", "out", "--again", "bo", "--lesson", "second")
     assert once.code == 0, once.err
     assert "the same as before" in once.out
-    assert "barriers: 0 of 3: it is 0; asked for is >= 1." in once.out
+    assert "barriers: 0 of 3: it is 0; the limit is >= 1." in once.out
 
 
 def test_shards_and_another_number_of_processes_give_the_same_grades(graded: tuple[Path, Ran], tmp_path: Path) -> None:
@@ -124,7 +124,7 @@ def test_the_same_judgement_through_pytest(graded: tuple[Path, Ran], tmp_path: P
         )  # fmt: skip
         assert done.returncode == 1, done.stdout + done.stderr
         assert "2 failed, 2 passed, 4 skipped" in done.stdout
-        assert "barriers: it is 0; asked for is >= 1. This lesson is about barriers." in done.stdout
+        assert "barriers: it is 0; the limit is >= 1. This lesson is about barriers." in done.stdout
         assert "nothing was handed in for this lesson" in done.stdout
         assert "Traceback" not in done.stdout
     assert {path: path.stat().st_mtime_ns for path in before} == before
@@ -137,13 +137,13 @@ WRONG_COMMANDS = {
     (): "Missing argument",
     ("nowhere",): "no such file",
     ("in", "--lessons", "99"): "no lesson",
-    ("in", "--shard", "4/3"): "is no shard",
+    ("in", "--shard", "4/3"): "is not a shard",
     ("in", "--shard", "1/3"): "need one seed",
     ("in", "--format", "excel"): 'there is no format "excel"',
     ("in", "--again", "ana"): "belong together",
     ("in", "--again", "eve", "--lesson", "01", "--out", "out"): "has no grade of eve",
-    ("in", "--out", "in/grades"): "lies among the submissions",
-    ("in", "--course", "in"): "is no course",
+    ("in", "--out", "in/grades"): "is inside the submissions",
+    ("in", "--course", "in"): "is not a course",
     ("in", "--executor", "slurm"): "there is no executor",
     ("in", "--config", "nowhere.toml"): "not found",
     ("in", "--roster", "nowhere.csv"): "no such file",
@@ -178,7 +178,7 @@ def test_ctrl_c_ends_it_all_and_it_goes_on(tmp_path: Path) -> None:
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert "the same command goes on from there" in err
+    assert "the same command resumes from there" in err
     assert "Traceback" not in err
     assert workers
     until = time.monotonic() + 20

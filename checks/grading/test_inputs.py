@@ -257,7 +257,7 @@ def test_bombs_end_early(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 BROKEN = {
-    "no archive": b"hello",
+    "not an archive": b"hello",
     "empty": b"",
     "cut": b"PK\3\4" + b"\0" * 40,
     "a wrong table": b"PK\5\6" + struct.pack("<4H2LH", 0, 0, 9, 9, 9999, 0, 0),

@@ -63,8 +63,8 @@ def test_all_that_it_may_say(tmp_path: Path) -> None:
     [
         ("seed = ", r"grading\.toml:1: not valid TOML"),
         ("\nsed = 1", r"grading\.toml:2: sed: unknown key; did you mean seed\?"),
-        ("seed = -1", r"grading\.toml:1: seed: -1 is no seed"),
-        ("seed = 1.5", r"grading\.toml:1: seed: 1.5 is no seed"),
+        ("seed = -1", r"grading\.toml:1: seed: -1 is not a seed"),
+        ("seed = 1.5", r"grading\.toml:1: seed: 1.5 is not a seed"),
         ("seeds = 0", r"grading\.toml:1: seeds: must be a whole number from 1 to 10"),
         ("lessons = 3", r"grading\.toml:1: lessons: must be a list of lessons"),
         ('lessons = ["blok_tile"]', r"grading\.toml:1: lessons: .*block_tile"),

@@ -289,9 +289,9 @@ def test_what_pointers_and_variables_are(blur):
 @pytest.mark.parametrize(
     ("arguments", "symbols", "words"),
     [
-        ("x=f32[8],y=out f32[1024],middle=x+9", [], "x has 8 elements, x\\+9 lies beyond"),
+        ("x=f32[8],y=out f32[1024],middle=x+9", [], "x has 8 elements, x\\+9 is past its end"),
         ("x=f32[8],y=out f32[1024],middle=x+0-1", [], "at least 0"),
-        ("x=f32[8],y=out f32[1024],middle=x+", [], "no arithmetic"),
+        ("x=f32[8],y=out f32[1024],middle=x+", [], "not arithmetic"),
         ("x=f32[8],y=out f32[1024],middle=z+1", [], "names z"),
         ("x=view f32[8,8],y=out f32[1024],middle=x+1", [], "view"),
         (BLURRED, ["weight=f32[3]"], "it has __constant__ weights"),

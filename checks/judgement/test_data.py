@@ -198,14 +198,14 @@ def test_products_of_products_round_twice() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("A @ B", "is no formula"),
+        ("A @ B", "is not a formula"),
         ("C = A @ X", "names X, which is not known"),
         ("C = relu(A, B)", "relu takes 1 arguments"),
         ("C = A ** B", "is not allowed"),
         ("C = open('x')", "is not allowed"),
         ("C = A.T @ B", "is not allowed"),
-        ("C = D = A", "is no formula"),
-        ("C[0] = A", "is no formula"),
+        ("C = D = A", "is not a formula"),
+        ("C[0] = A", "is not a formula"),
     ],
 )
 def test_what_is_no_formula(text: str, message: str) -> None:

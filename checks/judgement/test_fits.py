@@ -205,7 +205,7 @@ FLOATS = ("float32", "float32")
 @pytest.mark.parametrize(
     ("name", "kernel", "types", "says"),
     [
-        ("whole_numbers", in_whole_sums, FLOATS, "something on the way is an int"),
+        ("whole_numbers", in_whole_sums, FLOATS, "an int somewhere drops the fraction"),
         ("cut", lambda it: it.factors[0] @ np.trunc(it.factors[1]), FLOATS, "the numbers of B were cut"),
         ("cut", lambda it: np.trunc(it.factors[0]) @ it.factors[1], FLOATS, "the numbers of A were cut"),
         ("a_stride", with_rows_of(48, 32), FLOATS, "A was read as if its rows were M = 48 long: element (row, k) of A"),

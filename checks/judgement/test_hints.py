@@ -206,7 +206,7 @@ def test_a_guard_is_advised_only_where_one_can_be_missing() -> None:
     assert guard in remedy("block_tile", "", 0, 0)
     shared = remedy("block_tile", "As", 8448, 4224)
     assert guard not in shared
-    assert "As is the block's own: check each index" in shared
+    assert "As belongs to the block: check each index" in shared
     whole = remedy("vector_loads", "C", 131072, 131072)
     assert guard not in whole
     assert "Every tile is whole in this lesson" in whole
@@ -234,15 +234,15 @@ def test_an_unexplained_wrong_answer_is_narrowed_down_by_the_smallest_shape() ->
 
     tile = Shape(128, 128, 8)
     wrong, right, other = ShapeResult(tile, "wrong_answer"), ShapeResult(tile, "passed"), ShapeResult(SIZE, "faulted")
-    assert "(128x128x8) is wrong already" in narrowed(shapes=(wrong, other))
-    assert "(128x128x8) is right, and more of them are not" in narrowed(shapes=(right, other))
-    assert "no mistake that is known gives exactly this C" in narrowed(shapes=(other,))
+    assert "(128x128x8) is already wrong" in narrowed(shapes=(wrong, other))
+    assert "(128x128x8) is right, but more of them are not" in narrowed(shapes=(right, other))
+    assert "no known mistake gives exactly this C" in narrowed(shapes=(other,))
     named = WrongAnswer(SIZE, judge(problem(), np.zeros_like(noise), TILES))
     assert narrowed(shapes=(wrong,), verdict=named) == "", "the pattern says more"
     finding = Finding("uninitialised", "warning", line=2)
-    assert "is wrong already" not in narrowed(shapes=(wrong,), findings=[finding])
+    assert "is already wrong" not in narrowed(shapes=(wrong,), findings=[finding])
     stub = lesson.stub_path.read_text()
-    assert "is wrong already" not in narrowed(shapes=(wrong,), source=stub, stub=stub)
+    assert "is already wrong" not in narrowed(shapes=(wrong,), source=stub, stub=stub)
     assert narrowed(shapes=(wrong,), verdict=Passed()) == ""
 
 
@@ -255,10 +255,11 @@ def test_a_wrong_answer_need_not_be_fast() -> None:
 def test_missed_gates_say_value_limit_and_why() -> None:
     gate = GateResult("loads", "loads per multiply-add", 2.0, 0.3, True, False, "Reuse them.", "a / b")
     assert (
-        said(verdict=GateMissed((gate,))) == "loads per multiply-add is 2; this lesson wants at most 0.3. Reuse them."
+        said(verdict=GateMissed((gate,)))
+        == "loads per multiply-add is 2; this lesson requires at most 0.3. Reuse them."
     )
     other = replace(gate, value=None, at_most=False, note="a / b divides by zero")
-    assert "is a / b divides by zero; this lesson wants at least 0.3" in said(verdict=GateMissed((other,)))
+    assert "is a / b divides by zero; this lesson requires at least 0.3" in said(verdict=GateMissed((other,)))
     assert said(verdict=Passed()) == ""
 
 
@@ -282,7 +283,7 @@ def test_semicolons_that_end_a_loop_are_told_from_those_that_do_not() -> None:
         "for (int i : f(a)) g(a);",
     ):
         assert said(verdict=wrong_answer(), source=source) == "", source
-    assert "line 2: the semicolon behind for" in said(verdict=wrong_answer(), source="\nfor (i = f(g(0)); ; i++) ;")
+    assert "line 2: the semicolon after for" in said(verdict=wrong_answer(), source="\nfor (i = f(g(0)); ; i++) ;")
     assert said(verdict=Passed(), source="if (a);") == ""
 
 
@@ -344,7 +345,7 @@ def test_a_flat_index_is_right_where_blocks_cover_a_side_of_the_matrix() -> None
     wide = tuple(Expression.parse(text, ("M", "N", "BM", "BN")) for text in ("(N + BM * BN - 1) // (BM * BN)", "M"))
     rows = replace(lesson, launches=(replace(tiles, grid=wide),))
     assert said(verdict=wrong_answer(), lesson=rows, source=f"int col = {FLAT};") == ""
-    assert "no tile size" in said(verdict=wrong_answer(), lesson=lesson, source=f"int col = {FLAT};")
+    assert "not a tile size" in said(verdict=wrong_answer(), lesson=lesson, source=f"int col = {FLAT};")
 
 
 def test_an_open_todo_comes_before_a_block_of_two_dimensions() -> None:
@@ -374,9 +375,9 @@ def estimate(limiter: str) -> Estimate:
 @pytest.mark.parametrize("limiter", LIMITS)
 def test_the_limiter_points_to_the_next_lesson_or_says_what_to_try(limiter: str) -> None:
     what, advice = LIMITS[limiter]
-    assert f"is {what}. Next: {advice}." in said(estimate=estimate(limiter))
+    assert f": {what}. Next: {advice}." in said(estimate=estimate(limiter))
     text = said(estimate=estimate(limiter), attacker="04 (Thread columns)")
-    assert f"is {what}. Lesson 04 (Thread columns) attacks it." in text
+    assert f": {what}. Lesson 04 (Thread columns) attacks it." in text
     assert advice not in text, "that may be what a later lesson is about"
     assert said(estimate=estimate("something else")) == ""
     assert said(estimate=estimate(limiter), verdict=wrong_answer()) == "", "a wrong kernel need not be fast"
@@ -392,10 +393,10 @@ def executing(instructions: int) -> Counters:
 def test_more_instructions_than_the_reference() -> None:
     best = Checked(Passed(), counters=executing(130))
     text = said(counters=executing(169), reference=best)
-    assert "executes 1.69 instructions for each multiply-add, the reference's 1.30" in text
+    assert "executes 1.69 instructions per multiply-add, the reference 1.30" in text
     assert said(counters=executing(140), reference=best) == ""
     assert said(counters=executing(169)) == "", "nothing to compare with"
-    assert "instructions for each" not in said(counters=executing(169), reference=best, verdict=wrong_answer())
+    assert "instructions per multiply-add" not in said(counters=executing(169), reference=best, verdict=wrong_answer())
     assert said(counters=executing(169), reference=Checked(Passed(), counters=Counters({}))) == ""
 
 
@@ -404,7 +405,7 @@ def test_low_occupancy() -> None:
     assert said(occupancy=Occupancy(2, 32, 0.5, "registers")) == ""
 
 
-@pytest.mark.parametrize(("limiter", "says"), [("latency", "By the estimate it waits"), ("shared", "no fault here")])
+@pytest.mark.parametrize(("limiter", "says"), [("latency", "The estimate shows stalls"), ("shared", "fine here")])
 def test_low_occupancy_is_a_fault_where_the_kernel_waits(limiter: str, says: str) -> None:
     found = said(occupancy=Occupancy(2, 16, 0.25, "registers"), estimate=estimate(limiter))
     assert says in found
@@ -488,10 +489,10 @@ def test_a_todo_with_nothing_below_it_is_asked_for() -> None:
         return said(verdict=wrong_answer(), source="\n".join(lines), stub=stub)
 
     line = next(i for i, text in enumerate(stub.splitlines(), 1) if "TODO(1)" in text)
-    assert f"nothing stands below TODO(1) in line {line}: is that step written somewhere else?" in asked(2, 3, 4, 5)
-    assert "nothing stands below TODO(3)" in asked(1, 2, 4)
+    assert f"TODO(1) in line {line} is empty. Did you write that step elsewhere?" in asked(2, 3, 4, 5)
+    assert "TODO(3) in line" in asked(1, 2, 4)
     for right in (asked(1, 2, 3, 4, 5), asked(1, 2, 3), asked(1, 2, 3, 4, 5, above=True), asked()):
-        assert "nothing stands below" not in right
+        assert "is empty. Did you write" not in right
 
 
 def test_one_tile_that_is_right_is_said_before_what_memory_holds() -> None:
@@ -500,7 +501,7 @@ def test_one_tile_that_is_right_is_said_before_what_memory_holds() -> None:
     vague = replace(verdict, judgement=replace(verdict.judgement, pattern=None))
     tile = ShapeResult(Shape(32, 32, 64), "passed")
     sums = told("right_sums", array="acc")
-    assert "is right, and more of them are not" in said(verdict=vague, shapes=(tile,), contents=(sums,))
+    assert "is right, but more of them are not" in said(verdict=vague, shapes=(tile,), contents=(sums,))
     wrong = replace(tile, kind="wrong_answer")
     moved = "acc holds the right sums. So only their places in C are wrong."
     assert moved in said(verdict=vague, shapes=(wrong,), contents=(sums,))

@@ -137,7 +137,7 @@ def test_the_learners_table_has_the_reference_and_the_previous_lesson(kernel) ->
     assert [row.role for row in outcome.rows] == ["kernel", "previous", "reference"]
     assert [row.verdict.kind for row in outcome.rows] == ["gate_missed", "gate_missed", "passed"]
     assert outcome.kernel.label == "your kernel"
-    assert "sectors read per warp and k is 33; this lesson wants at most 6" in outcome.kernel.hints[0]
+    assert "sectors read per warp and k is 33; this lesson requires at most 6" in outcome.kernel.hints[0]
 
 
 def test_seeds_are_fresh_and_repeatable() -> None:

@@ -36,7 +36,7 @@ UNINITIALISED = access("uninitialised", "As", 256, 8192, line=9, thread=32)
 def test_a_race_within_one_line_is_no_missing_barrier() -> None:
     (text,) = said("block_tile", race(5, 5), UNINITIALISED)
     assert "Several threads, such as 0 and 9, store to the same element of As in line 5" in text
-    assert "No barrier cures that" in text
+    assert "A barrier does not fix that" in text
     assert "put a __syncthreads()" in "".join(said("block_tile", race(5, 6)))
     note = race(5, 5, severity="note")
     (text,) = said("block_tile", note, UNINITIALISED)
@@ -71,11 +71,11 @@ def test_a_row_of_the_matrix_may_stand_in_an_index_of_the_tile() -> None:
     elsewhere = access("out_of_bounds", "As", 16384, 8192, line=40, block=(0, 2))
     assert "not 0 in block (0, 2)" in said("block_tile", elsewhere)[0]
     first = access("out_of_bounds", "As", 16384, 8192, line=40, block=(0, 0))
-    assert "begins anew" not in said("block_tile", first)[0]
+    assert "holds one tile at a time" not in said("block_tile", first)[0]
     below = access("out_of_bounds", "As", -4, 8192, line=40, block=(0, 2))
     assert "The index is below 0 there" in said("block_tile", below)[0]
     matrix = access("out_of_bounds", "A", 16384, 8192, line=40, block=(0, 2))
-    assert "begins anew" not in said("block_tile", matrix)[0]
+    assert "holds one tile at a time" not in said("block_tile", matrix)[0]
 
 
 def test_where_the_tile_starts_is_no_index_of_the_tile() -> None:
@@ -97,7 +97,7 @@ def test_an_array_of_each_thread_may_want_to_be_shared() -> None:
 def test_c_is_not_to_be_added_to() -> None:
     read = replace(access("uninitialised", "C", 0, 24576, line=9), severity="error")
     (text,) = said("block_tile", read)
-    assert "do not add to what is there (+=)" in text
+    assert "instead of adding to it (+=)" in text
     assert "copy" not in text
     assert "syncthreads" not in text
 
@@ -106,7 +106,7 @@ def test_zeros_are_missing_where_only_ragged_shapes_are_wrong() -> None:
     tile, wrong = Shape(32, 32, 64), ShapeResult(RAGGED, "wrong_answer", None, (UNINITIALISED,))
     right = ShapeResult(tile, "passed")
     (text,) = said("block_tile", UNINITIALISED, shapes=(right, wrong))
-    assert "Store 0 outside the matrix" in text
+    assert "Store 0 for elements outside the matrix" in text
     for shapes in ((wrong,), (ShapeResult(tile, "wrong_answer"), wrong), (ShapeResult(RAGGED, "passed"), wrong)):
         (text,) = said("block_tile", UNINITIALISED, shapes=shapes)
         assert REMEDIES["uninitialised"] in text

@@ -108,7 +108,7 @@ def test_after_a_fault_it_is_not_told_what_memory_holds() -> None:
     source = lesson_named("naive").solution_path.read_text().replace("a(row, k) *", "A[row * N + k] *")
     said = words_of(run(lesson_named("naive"), source))
     assert "A was read as if its rows were N = 64 long" in said
-    assert "The wrong length of a row leads here" in said
+    assert "The wrong row length causes this" in said
     assert "Nothing is stored in C" not in said
 
 

@@ -43,7 +43,7 @@ def test_bytes_come_and_go(run: Run) -> None:
         ("x + 256 * blockIdx.x, 1024, &bar", "x + 256 * blockIdx.x, 1000, &bar", "misaligned", "copies 1000 bytes"),
         ("x + 256 * blockIdx.x, 1024", "x + 16 + 256 * blockIdx.x, 1024", "out_of_bounds", "1024 bytes copied by"),
         ("tile, x + 256", "tile + 64, x + 256", "out_of_bounds", "tile: byte 256"),
-        ("expect(&bar, 1024)", "expect(&bar, 2048)", "deadlock", "still misses 1,024 bytes"),
+        ("expect(&bar, 1024)", "expect(&bar, 2048)", "deadlock", "still needs 1,024 bytes"),
         ("init(&bar, 1);", "init(&bar, 2);", "deadlock", "1 of 2 arrivals"),
     ],
 )  # fmt: skip
@@ -96,7 +96,7 @@ def test_a_stage_that_is_filled_again_too_early(run: Run) -> None:
     early = PIPELINE.replace("wait(&empty[i % 2], (i / 2 + 1) & 1);", "").replace("arrive(&empty[i % 2]);", "")
     launched = run(early, 1, 96, [x, y], fault="mbarrier")
     assert launched.fault is not None
-    assert "full[0] is arrived at once, where 0 arrivals are missing" in launched.fault.message
+    assert "full[0] is arrived at once, but its phase needs only 0 more arrivals" in launched.fault.message
     unseen = PIPELINE.replace("wait(&empty[i % 2], (i / 2 + 1) & 1);", "if (i > 1) wait(&full[i % 2], i / 2 + 1 & 1);")
     assert ("race", "error") in serious(run(unseen, 1, 96, [x, y], budget=400_000))
 

@@ -97,8 +97,8 @@ def test_one_address_may_be_generic(run: Run) -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("if (t) wait(&bar[1], 0);", "the end of phase 0 of the mbarrier bar[1], which still misses 1 of 1 arrivals"),
-        ("if (t == 0) expect(&bar[1], 64); wait(&bar[1], 0);", "still misses 64 bytes"),
+        ("if (t) wait(&bar[1], 0);", "the end of phase 0 of the mbarrier bar[1], which still needs 1 of 1 arrivals"),
+        ("if (t == 0) expect(&bar[1], 64); wait(&bar[1], 0);", "still needs 64 bytes"),
         ("arrive(&bar[0]); wait(&bar[0], 0); wait(&bar[0], 1);", "phase 1 of the mbarrier bar[0]"),
         ("if (t < 40) arrive(&bar[0]); wait(&bar[0], 0);", "24 of 64 arrivals"),
     ],
@@ -113,13 +113,13 @@ def test_a_phase_that_nobody_ends_is_a_deadlock(run: Run, text: str, says: str) 
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("if (t == 5) arrive(&bar[3]);", "there was no mbarrier.init of it before, by thread 5 in block 0 in line"),
+        ("if (t == 5) arrive(&bar[3]);", "is used before mbarrier.init has initialised it, by thread 5 in block 0 in"),
         ("if (t == 5) box[0] = 1; if (t == 0) *(volatile u64 *)&bar[1] = 3; __syncthreads(); arrive(&bar[1]);",
-         "was overwritten by a store"),
+         "was overwritten by another store"),
         ("if (t == 0) init(&bar[3], 0);", "expects 0 arrivals"),
         ("""if (t == 0) asm volatile("{ .reg .b64 s; mbarrier.arrive.shared::cta.b64 s, [%0], 3; }"
             :: "r"(AT(&bar[2])));""",
-         "is arrived at 3 times, where 2 arrivals are missing"),
+         "is arrived at 3 times, but its phase needs only 2 more arrivals"),
         ("""if (t == 0) asm volatile("{ .reg .b64 s; mbarrier.arrive.noComplete.shared::cta.b64 s, [%0], 2; }"
             :: "r"(AT(&bar[2])));""", "must not be the last"),
         ("over(&bar[0], 2);", "asked for another one"),

@@ -60,7 +60,7 @@ def bugs_can_be_found(it: Candidate) -> Iterator[str]:
         row = it.pitfall_run(name).kernel
         match row.verdict:
             case Passed():
-                yield f"{at} a run of it passes, so nobody finds it; edit more, or take bug out"
+                yield f"{at} a run of it passes, so it cannot be found; edit more, or take bug out"
             case CompileFailed(message=message):
                 yield f"{at} does not compile, so the compiler finds it: {message}"
             case WrongAnswer(judgement=judged) if not (judged.pattern or row.hints or row.checked.findings):

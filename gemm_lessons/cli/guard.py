@@ -60,7 +60,7 @@ def _number(option: str, given: float | None, variable: str) -> float | None:
         try:
             given = float(text)
         except ValueError:
-            raise CommandError(f'{variable}="{text}" is no number') from None
+            raise CommandError(f'{variable}="{text}" is not a number') from None
     if given is not None and not (math.isfinite(given) and given > 0):
         raise CommandError(f"{option}: {given:g} is not a limit; give a number above 0")
     return given

@@ -68,7 +68,7 @@ def shape_of(text: str) -> Shape:
     sizes, _, layout = text.partition(" ")
     found = [int(size) for size in sizes.split("x")]
     if len(found) not in (1, 3) or (layout and layout not in LAYOUTS):
-        raise ValueError(f"{text!r} is no shape")
+        raise ValueError(f"{text!r} is not a shape")
     m, n, k = found * (3 // len(found))
     return Shape(m, n, k, layout=layout or LAYOUTS[0])
 

@@ -29,7 +29,7 @@ def write_editor_files(course: Course) -> list[Path]:
     for name in course.names:
         try:
             lessons.append(load_lesson(course.lessons_dir / name))
-        except LessonError:  # whoever runs it is told
+        except LessonError:  # the caller reports it
             continue
     text = clangd.commands(lessons, course.architecture, clangd.cuda_headers())
     wanted = {course.root / COMMANDS: text}

@@ -28,7 +28,7 @@ class Made(NamedTuple):
 
     answer: Array
     tolerance: Array | float = 0.0
-    facts: Facts = {}  # noqa: RUF012 nobody writes to it
+    facts: Facts = {}  # noqa: RUF012 never written
     at: Any = ...
 
 

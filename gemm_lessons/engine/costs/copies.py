@@ -14,7 +14,7 @@ every one again:
   halves alike (119 of 120 readings; one costs one more).
 - Past L1, what counts as a sector is a block of 32 bytes of shared memory, for each line of global memory that it gets
   something from.
-- A lane that is told to ignore its source writes zeros, and meets nobody where it would have read. The only reading
+- A lane that is told to ignore its source writes zeros, and has no conflict where it would have read. The only reading
   is a whole kernel's, of 41,064 wavefronts: 130 less than without this rule, 2 less than with it. So counts are marked.
 """
 

@@ -9,7 +9,7 @@ Sources, by the letter used below:
     A T4's L1 was measured at 4,052 GB/s (github.com/cissieAB/ifarm-gpus, docs/roofline.md), 64 bytes a clock.
 [M] measured, because NVIDIA publishes no L2 bandwidth in bytes per second: P100 and V100 by Jia et al.,
     "Dissecting the NVIDIA Volta GPU Architecture via Microbenchmarking", 2018; T4 by the same, "Dissecting the NVidia
-    Turing T4 GPU via Microbenchmarking", 2019, from memory: nobody has compared it with the paper; A100 and L40 (the
+    Turing T4 GPU via Microbenchmarking", 2019, from memory, not yet compared with the paper; A100 and L40 (the
     RTX 4090's chip) by the ``gpu-l2-cache`` benchmark of github.com/te42kyfo/gpu-benches. H200: our own reading, by
     ``checks/readings/estimate/constants.py``; the H100 has the same chip and L2. Its clock while tensor cores work:
     1.70 to 1.78 GHz in nine kernels, counted by Nsight Compute.

@@ -91,7 +91,7 @@ class Child:
     """A running child. Close it (or use it as a context manager), or the process lives as long as the parent.
 
     ``module`` must have ``main(parent: Parent, *arguments: str)``; ``path`` is added to the child's ``sys.path``.
-    ``environment`` is added to ours, or takes its place if ``bare``. ``steady``: what it maps lies at the same
+    ``environment`` is added to ours, or takes its place if ``bare``. ``steady``: what it maps is at the same
     addresses each time.
     """
 
@@ -217,7 +217,7 @@ class Child:
 
 
 class Forked(Child):
-    """A child that goes on from here with ``function(parent)``. Of the open files it keeps its pipes alone.
+    """A child that continues here with ``function(parent)``. Of the open files it keeps its pipes alone.
 
     Only for a process without threads, or whose threads are idle: of these the child has none.
     """

@@ -56,7 +56,7 @@ TOTALS: Mapping[str, str] = {
     "ldmatrix": "smsp__inst_executed_op_ldsm.sum",
     "stmatrix": "smsp__inst_executed_op_shared_stsm.sum",
     "async_copies": "smsp__inst_executed_op_ldgsts.sum",  # cp.async
-    "global_reductions": "smsp__inst_executed_op_global_red.sum",  # atomics whose result nobody reads
+    "global_reductions": "smsp__inst_executed_op_global_red.sum",  # atomics whose result is unused
     "global_reduction_sectors": "l1tex__t_sectors_pipe_lsu_mem_global_op_red.sum",
     "texture_requests": "l1tex__t_requests_pipe_tex_mem_texture.sum",  # fetches from textures, warps
     "texture_sectors": "l1tex__t_sectors_pipe_tex_mem_texture.sum",

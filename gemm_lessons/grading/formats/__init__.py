@@ -1,6 +1,6 @@
 """Grades in the formats of other systems: ``FORMATS`` has for each a function from a gradebook to files.
 
-A file of one student lies in ``OUT/FORMAT/STUDENT/``, a file of the class in ``OUT/FORMAT/``. What goes to students has
+A file of one student is in ``OUT/FORMAT/STUDENT/``, a file of the class in ``OUT/FORMAT/``. What goes to students has
 no hidden inputs, no seeds and nothing of the solution: ``message`` and ``why`` of a grade are written for them.
 """
 

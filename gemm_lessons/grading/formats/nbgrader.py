@@ -29,7 +29,7 @@ def files(book: Gradebook, _environment: Mapping[str, str]) -> Mapping[str, str]
         for row in book.rows:
             student, grade = row.student, row.grades[i]
             points = round(grade.points, 2) if grade else 0.0
-            # A roster may know which part of a name is which; nobody else does.
+            # A roster may know which part of a name is which; the kit does not.
             last, first = student.roster.get("last_name", ""), student.roster.get("first_name", "")
             if not (last or first):
                 first = student.name or ""

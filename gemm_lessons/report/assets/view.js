@@ -510,7 +510,7 @@ function timelines() {
   const first = sides[0].timeline;
   const node = section("timeline", "Timeline: what every warp does, clock by clock");
   node.append(make("p", {}, `As the estimate plays it: one multiprocessor of an ${first.gpu} with the blocks that fit on it. ` +
-    "The thin line under a strip: a load from global memory is on its way. The curve on top: issue slots in use."));
+    "The thin line under a strip: a load from global memory is in flight. The curve on top: issue slots in use."));
   const view = { scale: 1, drawn: [] };
   // One scale for both only where both do the same work.
   const same = new Set(sides.map((side) => `${side.timeline.elements} ${side.timeline.shape}`)).size === 1;
@@ -527,7 +527,7 @@ function timelines() {
     make("button", { type: "button", onclick: zoom(2) }, "zoom in"), make("button", { type: "button", onclick: zoom(0.5) }, "zoom out"),
     make("button", { type: "button", onclick: () => { view.scale = 1; zoom(1)(); } }, "the loop"),
     make("button", { type: "button", onclick: whole }, "all of it")));
-  node.append(key(...DATA.states.map((state) => [state.name, state.text]), ["flight", "a load is on its way"]));
+  node.append(key(...DATA.states.map((state) => [state.name, state.text]), ["flight", "a load is in flight"]));
   sides.forEach((side, index) => node.append(strips_of(side, index, view, longest(side))));
   if (!same) node.insertBefore(make("p", { class: "soft" }, "The two do not compute equally much, so each has a scale of its own."), node.querySelector(".timeline"));
 }
@@ -624,7 +624,7 @@ function strips_of(side, index, view, longest) {
     const block = Math.floor(cursor.warp / it.warps), flight = it.flights[cursor.warp].some((_, i, all) => i % 2 === 0 && all[i] <= cursor.clock && cursor.clock <= all[i + 1]);
     const text = part && part[3] ? ` Line ${part[3]}: ${side.source[part[3] - 1].trim()}` : "";
     readout.textContent = `Clock ${say(cursor.clock)}, block ${block}, warp ${cursor.warp % it.warps}: ` +
-      (part ? `${names[part[2]].text}${flight ? "; a load is on its way" : ""}.${text}` : "has ended.");
+      (part ? `${names[part[2]].text}${flight ? "; a load is in flight" : ""}.${text}` : "has ended.");
     draw();
   }
   function point(event) {
