@@ -93,8 +93,10 @@ SAID = {
             FULL, threads=1, phase=2, missing=(Missing("missing arrivals", 1, 4), Missing("missing expect_tx", 4096))
         ),
     ),
-    "the mbarrier full[1] is arrived at once, but its phase needs only 0 more arrivals, by thread (3, 1) in block 0 in line 9"
-    " (mbarrier.arrive)": finding("mbarrier", "arrived", ONE, facts=MbarrierMisuse(FULL, "mbarrier.arrive", 1, 0)),
+    "the mbarrier full[1] is arrived at once, but its phase needs only 0 more arrivals, by thread (3, 1) in block 0 in"
+    " line 9 (mbarrier.arrive)": finding(
+        "mbarrier", "arrived", ONE, facts=MbarrierMisuse(FULL, "mbarrier.arrive", 1, 0)
+    ),
     "the mbarrier was overwritten by another store, by thread (3, 1) in block 0 in line 9 (mbarrier.x)": (
         finding("mbarrier", "overwritten", ONE, facts=MbarrierMisuse(Mbarrier(), "mbarrier.x"))
     ),
@@ -108,9 +110,8 @@ SAID = {
     "the kernel stopped itself (trap) in thread (3, 1) in block 0: f: why": finding(
         "trap", "stop", ONE, facts=Stopped("f: why")
     ),
-    "cp.async.bulk by thread (3, 1) in block 0: the box begins 4 bytes into a row of T, which is not a multiple of 16": finding(
-        "misaligned", "loaded box", ONE, facts=Misuse("cp.async.bulk", "T", 4, 16)
-    ),
+    "cp.async.bulk by thread (3, 1) in block 0: the box begins 4 bytes into a row of T, which is not a multiple"
+    " of 16": finding("misaligned", "loaded box", ONE, facts=Misuse("cp.async.bulk", "T", 4, 16)),
     "a or b: byte 96 of 96 of all, 4 bytes written by thread (3, 1) in block 0, line 9: just past its end; 3 more"
     " threads likewise": finding(
         "out_of_array",

@@ -8,7 +8,7 @@
                  them takes its share of that
     tensor cores the next product with the same sums waits until the one before is done; ptxas does not write that down
     load-store   one for the whole multiprocessor, first come first served: wavefronts (shared), lines (global)
-    L1           a sector is fetched once; other requests for it meanwhile wait for the same fetch; the load-store unit is
+    L1           a sector is fetched once; later requests for it wait for the same fetch; the load-store unit is
                  busy while it is written
     L2           a port that brings the sectors one after the other, each ``l2`` clocks after it was asked for; a copy
                  past L1 keeps its registers until the port has come near to it

@@ -47,7 +47,7 @@ TEMPLATES: Mapping[str, str] = {
     " atomic",
     "block_order two lines": "{pair_of_the_grid}; {so}",
     "so block_order two lines": "blocks run in any order and at the same time: split the work into two launches",
-    # -- memory and registers that were never written -----------------------------------------------------------------------
+    # -- memory and registers that were never written ----------------------------------------------------------------
     "uninitialised global": "{place:where}: read by {whose} in {first.line:line} before anybody has written it",
     "uninitialised shared": "{place:where}: read by {whose} in {first.line:line}, but no thread of the block has"
     " written it; shared memory does not start as zeros",
