@@ -141,7 +141,7 @@ def test_gate_limits(most: float | None, least: float | None, value: float, hold
         ("check = [[3, 8, 1]]", "check = [[3, 9, 1]]", "lesson.toml:16: .*breaks the contract: N = 9"),
         ("multiple_of = { N = 8 }", "at_most = { N = 7 }", "lesson.toml:16: .*breaks the contract: N = 8 is above 7"),
         ("multiple_of = { N = 8 }", "at_most = { N = 0 }", "lesson.toml:15: .*at_most.*N"),
-        ("count = [4, 16, 2]", "count = [4, 16, 0]", "lesson.toml:17: .shapes. count: .* is no shape"),
+        ("count = [4, 16, 2]", "count = [4, 16, 0]", "lesson.toml:17: .shapes. count: .* is not a shape"),
         ("at_most = 5", "at_most = 5\nat_least = 1", r"lesson.toml:18: \[\[gates\]\] number 1: needs exactly one"),
         ("at_most = 5", 'at_most = "5"', "lesson.toml:21: .* at_most: must be a number"),
         ("ffma /", "fma /", "lesson.toml:20: .* value: .*fma, .*did you mean ffma"),

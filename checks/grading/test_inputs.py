@@ -172,7 +172,7 @@ def test_a_roster_names_them_and_those_who_handed_in_nothing(tmp_path: Path) -> 
         ("", r"roster\.csv:1: is empty"),
         ("name,email\n", r"roster\.csv:1: no column is named id; the first line says: name, email"),
         ("id,name\nana,Ana\nbo\n", r"roster\.csv:3: 1 field, but the first line names 2 columns"),
-        ("id,name\nana,A\n\nana,B\n", r"roster\.csv:4: the id 'ana' stands in line 2, too"),
+        ("id,name\nana,A\n\nana,B\n", r"roster\.csv:4: the id 'ana' is also in line 2"),
         ("id,name\n,A\n", r"roster\.csv:2: a student without an id"),
         ('id,name\nana,"A\n', r"roster\.csv:2: not valid CSV"),
         ("id,ID\n", r"roster\.csv:1: two columns are named 'id'"),

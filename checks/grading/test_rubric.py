@@ -77,7 +77,7 @@ def test_all_that_it_may_say(tmp_path: Path) -> None:
         ("near_miss = 3", r"grading\.toml:1: near_miss: must be a table"),
         ("[lesson.nothing]", r"grading\.toml:1: lesson.nothing: there is no lesson"),
         ("[lesson.03]\n[lesson.block_tile]", r"grading\.toml:2: lesson.block_tile: is lesson 03_block_tile"),
-        ("[lesson.03]\nshapes = [[1, 2]]", r"grading\.toml:2: .*is no shape"),
+        ("[lesson.03]\nshapes = [[1, 2]]", r"grading\.toml:2: .*is not a shape"),
         ("[lesson.05]\nshapes = [[1, 2, 3]]", r"grading\.toml:2: .*cannot take"),
         ("[lesson.01]\nshapes = [[4096, 4096, 4096]]", r"grading\.toml:2: .*too much work"),
         ('[lesson.03]\ngates = { "barrier" = 1 }', r"grading\.toml:2: .*unknown key"),

@@ -269,7 +269,7 @@ def test_undefined_tile_sizes() -> None:
         return CompileFailed("", (Diagnostic("k.cu", 7, 3, "error", message),))
 
     assert "line 7: TM is not a tile size of this lesson. lesson.toml defines BM = 32" in said(verdict=failed("TM"))
-    assert "bk is no tile size" in said(verdict=failed("bk"))
+    assert "bk is not a tile size" in said(verdict=failed("bk"))
     assert said(verdict=failed("acc")) == ""
 
 
@@ -331,7 +331,9 @@ def test_a_flat_index_is_right_where_blocks_form_a_row() -> None:
 
     assert told(second=FLAT) == ""
     assert told(second="(threadIdx.x + N) / blockDim.x") == ""
-    assert "line 4: this kernel's blocks are one row of 1,024 threads, so blockDim.x is 1,024 and" in told(first=FLAT)
+    assert "line 4: this kernel's blocks are one row of 1,024 threads, so blockDim.x is 1,024, not a tile size" in told(
+        first=FLAT
+    )
     assert "line 4: " in told(first=FLAT, second=FLAT)
     assert "line 9: this kernel's blocks are one row of 256 threads, so threadIdx.y is" in told(second="threadIdx.y")
     assert "line 9: this kernel's blocks are one row of 256" in told(second="threadIdx.x / blockDim.x")

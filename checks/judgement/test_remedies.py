@@ -90,7 +90,7 @@ def test_where_the_tile_starts_is_no_index_of_the_tile() -> None:
 def test_an_array_of_each_thread_may_want_to_be_shared() -> None:
     own = replace(UNINITIALISED, case="local", place=Location("local", "", 4))
     (text,) = said("block_tile", own)
-    assert "Declare it __shared__" in text
+    assert "declare it __shared__" in text
     assert "__shared__" not in said("block_tile", UNINITIALISED)[0]
 
 

@@ -141,7 +141,7 @@ def test_mistakes_are_one_line(said: dict[str, list[Any]]) -> None:
     for source, message in (
         ("%lesson 99", 'there is no lesson "99"'),
         ("%%lesson 01 --gpu gtx", "--gpu: "),
-        ("%%lesson 01 --shape 2,2", '--shape "2,2" is no shape'),
+        ("%%lesson 01 --shape 2,2", '--shape "2,2" is not a shape'),
         ("%%lesson 01 --seed x", "invalid int value"),
     ):
         [found] = [output for output in outputs(said, source) if output["output_type"] == "stream"]

@@ -122,7 +122,7 @@ def test_a_phase_that_nobody_ends_is_a_deadlock(run: Run, text: str, says: str) 
          "is arrived at 3 times, but its phase needs only 2 more arrivals"),
         ("""if (t == 0) asm volatile("{ .reg .b64 s; mbarrier.arrive.noComplete.shared::cta.b64 s, [%0], 2; }"
             :: "r"(AT(&bar[2])));""", "must not be the last"),
-        ("over(&bar[0], 2);", "asked for another one"),
+        ("over(&bar[0], 2);", "a parity other than 0 or 1"),
     ],
 )  # fmt: skip
 def test_misuse(run: Run, text: str, says: str) -> None:

@@ -76,7 +76,7 @@ def test_narrow_swizzles(run: Run, swizzle: int) -> None:
     ("old", "new", "kind", "says"),
     [
         ("box_load(tile,", "box_load(tile + 4,", "misaligned", "a multiple of 128"),
-        ("expect(&bar, 1024)", "expect(&bar, 512)", "deadlock", "expect_tx of 512 bytes"),
+        ("expect(&bar, 1024)", "expect(&bar, 512)", "deadlock", "expect_tx for 512 bytes"),
         ("&out, x2, y2", "&out, x2 + 1, y2", "misaligned", "the box begins 4 bytes into a row of"),
         ("&out, x2, y2", "&out, x2 - 4, y2", "illegal_access", "at (-4, 0), but a stored box must not start before"),
         ("&out, x2, y2", "&out, x2, y2 - 1", "illegal_access", "at (0, -1), but a stored box must not start before"),
