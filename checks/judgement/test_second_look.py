@@ -214,7 +214,7 @@ def test_arrays_of_a_thread() -> None:
     both = np.concatenate([rows.view(np.float32), sums], axis=1)
     assert it.said(own=both, a_frag=0, acc=16).startswith("acc holds the right sums.")
     shared = np.repeat(sums[::32], 32, axis=0)
-    assert "of 2 of the 64 elements: each warp has its own, and all lanes" in it.said(own=shared, acc=0)
+    assert "for only 2 of the 64 elements: each warp has its own, and all lanes" in it.said(own=shared, acc=0)
     assert "several threads compute the same ones" in it.said(own=np.roll(shared, 1), acc=0)
     assert "acc" not in it.said(own=sums + 1, acc=0)
 

@@ -33,7 +33,7 @@ TEMPLATES: Mapping[str, str] = {
     "race shared order": "{pair_of_a_block}, with no __syncthreads() between them; {so}",
     "so race shared order": "their order is left to chance, so put a barrier between the two lines",
     "race shared copy": "{early}; thread {first.thread} copied it by cp.async in {first.line:line} and has waited for "
-    "it, but a wait covers only the thread's own copies: put a __syncthreads() after the wait",
+    "it, but a wait covers a thread's own copies only: put a __syncthreads() after the wait",
     "race global blocks": "{pair_of_the_grid}; {so}",
     "so race global blocks": "blocks run in any order and at the same time: let one block own the element, or use an"
     " atomic",
