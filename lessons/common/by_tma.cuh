@@ -1,5 +1,5 @@
 // The kernel of lesson 15 once more, for GPUs of compute capability 9.0: its tiles come by TMA, and a block computes
-// several tiles of C, one after the other, so that the first tiles of the next are on their way while this one is stored.
+// several tiles of C, one after the other, so that the first tiles of the next are in flight while this one is stored.
 //
 // Lesson 15 includes this after its fragments, called Of, and explains it in "A tile by one thread". So does lesson 16.
 #pragma once

@@ -1,6 +1,6 @@
 // double2: two doubles that lie side by side, read or written as one 128-bit access.
 //
-//   double2_at(x) is the double2 that starts at the double x. x must lie at a multiple of 16 bytes, in any memory.
+//   double2_at(x) is the double2 that starts at the double x. x must be aligned to 16 bytes, in any memory.
 //
 //   double2_at(As[k][row]) = double2_at(a_tile(row, k));     one 128-bit load, one 128-bit store
 //
@@ -17,5 +17,5 @@ __device__ inline const double2 &double2_at(const double &first)
     return reinterpret_cast<const double2 &>(first);
 }
 
-template <typename Other> // of another type there would only be a copy, with nobody's numbers behind it
+template <typename Other> // another type would be converted, and the reference would be to that copy
 __device__ const double2 &double2_at(const Other &) = delete;

@@ -1,10 +1,10 @@
 // Eight halves that lie side by side, read or written as one 128-bit access, as float4 is for floats.
 //
-//   half8_at(x) are the eight halves that start at the half x. x must lie at a multiple of 16 bytes, in any memory.
+//   half8_at(x) are the eight halves that start at the half x. x must be aligned to 16 bytes, in any memory.
 //
 //   half8_at(As[row][col]) = half8_at(a_tile(row, col));     one 128-bit load, one 128-bit store
 //
-// What is inside does not matter on the way: uint4 is 128 bits that nobody computes with. Lesson 13 uses it.
+// What is inside does not matter on the way: uint4 is 128 bits, which no instruction computes with. Lesson 13 uses it.
 #pragma once
 #include <cuda_fp16.h>
 
@@ -18,5 +18,5 @@ __device__ inline const uint4 &half8_at(const half &first)
     return reinterpret_cast<const uint4 &>(first);
 }
 
-template <typename Other> // of another type there would only be a copy, with nobody's numbers behind it
+template <typename Other> // another type would be converted, and the reference would be to that copy
 __device__ const uint4 &half8_at(const Other &) = delete;

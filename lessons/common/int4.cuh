@@ -1,6 +1,6 @@
 // int4: four ints that lie side by side, read or written as one 128-bit access.
 //
-//   int4_at(x) is the int4 that starts at x: an int, or one of sixteen numbers of 8 bits. x must lie at a multiple of
+//   int4_at(x) is the int4 that starts at x: an int, or one of sixteen numbers of 8 bits. x must be aligned to
 //   16 bytes, in any memory. int_at(x) is the int that starts at the 8-bit number x, at a multiple of 4 bytes.
 //
 //   int4_at(Bs[k][col]) = int4_at(b_tile(k, col));     one 128-bit load, one 128-bit store
@@ -23,7 +23,7 @@ __device__ inline const int &int_at(const signed char &first)
     return reinterpret_cast<const int &>(first);
 }
 
-template <typename Other> // of another type there would only be a copy, with nobody's numbers behind it
+template <typename Other> // another type would be converted, and the reference would be to that copy
 __device__ const int4 &int4_at(const Other &) = delete;
 
 template <typename Other>

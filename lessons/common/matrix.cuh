@@ -5,7 +5,7 @@
 //   row_stride           how many elements further the next row starts
 //   col_stride           how many elements further the next column stands
 //
-// Element (row, col) lies at data[row * row_stride + col * col_stride]. The strides alone say what the view is:
+// Element (row, col) is at data[row * row_stride + col * col_stride]. The strides alone say what the view is:
 //
 //   row-major, R x C     Matrix<float>{p, R, C, C, 1}
 //   its transpose        Matrix<float>{p, C, R, 1, C}          the same memory, no copy

@@ -1,4 +1,4 @@
-// mma: a warp multiplies matrices that lie in its registers, in fragments. A function for each instruction.
+// mma: a warp multiplies matrices that are in its registers, in fragments. A function for each instruction.
 //
 //   ldmatrix(to, row)           four matrices of 8 rows of 16 bytes from shared memory. Each lane hands over the address
 //                               of one row: lanes 0 to 7 those of the first matrix, 8 to 15 of the second, and so on.

@@ -4,12 +4,12 @@
 //
 //   copy_box(to, map, col, row, barrier)      sends for the box whose corner is (row, col) of a matrix, and goes on
 //
-// A Barrier lies in shared memory and knows phases. A phase ends when so many threads have arrived as init said, and all
+// A Barrier is in shared memory and has phases. A phase ends when so many threads have arrived as init said, and all
 // bytes that they announced are there; then the next begins. The first two phases have the parities 0 and 1, and so on.
 //
 //   init(barrier, count)           by one thread, before anybody uses it; then barriers_are_ready() and __syncthreads()
-//   arrive(barrier)                I am here; nobody waits
-//   arrive_for(barrier, bytes)     the same, and so many bytes are on their way
+//   arrive(barrier)                I am here; I do not wait
+//   arrive_for(barrier, bytes)     the same, and this many bytes are in flight
 //   await(barrier, parity)         waits until the phase of this parity is over
 //
 // Lesson 15 explains them in "A tile by one thread".

@@ -86,7 +86,7 @@ struct Tiles {
     }
 };
 
-// P has a slot for each piece. From one to the next the worker changes, or the tile, or both: their sum is nobody else's.
+// P has a slot for each piece. From one to the next the worker changes, or the tile, or both: their sum is unique.
 // In it lie the first 4 sums of thread 0, of thread 1, ..., then the next 4 of each.
 __device__ inline float &partial(float *P, int worker, int tile, int quad)
 {
