@@ -44,7 +44,7 @@ MISTAKES: Sequence[Mistake] = (
         "made of the row and column that this thread owns?"),
     Mistake("partly_written", wrong_elements.untouched, wrong,
         "{count} of {total} elements of C were never written ({where:part}); those that were are right. Either no "
-        "thread owns these elements, or the guard before the store shuts their threads out."),
+        "thread owns these elements, or the guard before the store excludes their threads."),
     Mistake("misplaced", wrong_elements.untouched_and_wrong, wrong,
         "{count} elements of C were never written, and others hold wrong sums. Results that are stored in the wrong "
         "place do both: are the row and column of the store those that the sum was computed for?"),

@@ -35,7 +35,7 @@ Array = NDArray[Any]
 KEY = "counters"
 VECTOR = 16  # bytes per lane of a 128-bit access
 MOST_UNCOUNTED = 4096  # distinct touches kept in case the machine code cannot be followed to its end
-BOTH_SIDES = "cp.async with bank conflicts where it reads and where it writes: in which order they pass is not known"
+BOTH_SIDES = "cp.async with bank conflicts where it reads and where it writes: their order is not known"
 ZEROS = "cp.async that writes zeros and ignores its source: an H200 counted 2 of 41,064 less, and it is not known why"
 SEVERAL_FLOATS = "an H200 counted 1.3% more sectors than atomics of several floats touch"
 # Machine instructions by the counter they add to.

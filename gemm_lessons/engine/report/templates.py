@@ -28,10 +28,10 @@ TEMPLATES: Mapping[str, str] = {
     "race shared warp": "{pair_of_a_block}, with no __syncwarp() between them; {so}",
     "so race shared warp": "threads of one warp need not run in step, so put __syncwarp() between the two",
     "race shared next round": "{pair_of_a_block}, with no __syncthreads() between them; {so}",
-    "so race shared next round": "the write belongs to the next round of the loop, which a fast warp starts while a"
-    " slow one still reads: put a barrier at the end of the loop too",
+    "so race shared next round": "the write belongs to the next iteration, which a fast warp starts while a slow one "
+    "still reads: put a barrier at the end of the loop too",
     "race shared order": "{pair_of_a_block}, with no __syncthreads() between them; {so}",
-    "so race shared order": "their order is left to chance, so put a barrier between the two lines",
+    "so race shared order": "their order is undefined, so put a barrier between the two lines",
     "race shared copy": "{early}; thread {first.thread} copied it by cp.async in {first.line:line} and has waited for "
     "it, but a wait covers a thread's own copies only: put a __syncthreads() after the wait",
     "race global blocks": "{pair_of_the_grid}; {so}",
