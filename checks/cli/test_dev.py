@@ -29,7 +29,7 @@ def test_a_lesson_needs_no_python(run: Run, tmp_path: Path) -> None:
     assert text.read_text().count("20,480") == 2
     assert re.search(r"^lessons/42_my_idea/lesson.toml:2: says REPLACE", checked.out, re.MULTILINE)
     assert checked.out.count("says REPLACE") == 5, "one line for each file"
-    assert "not looked at" in checked.out
+    assert "skipped" in checked.out
     assert run("list", cwd=mine).code == 0
 
 

@@ -156,7 +156,7 @@ def test_find_the_bugs(run: Run, course: Path, bugs: Path) -> None:
     said = run("run", "01", "--bug")
     assert said.code == 1
     assert "gemm-lessons run 01 --bug" in said.out
-    assert "Mended" not in said.out
+    assert "Fixed" not in said.out
     assert "gemm-lessons hint" not in said.out, "hints are about TODOs"
     bugs.write_text(handed + "// mine\n")
     second = run("bug", "01", "--seed", "1")
@@ -169,10 +169,10 @@ def test_find_the_bugs(run: Run, course: Path, bugs: Path) -> None:
     mended = run("run", "01", "--bug", "--details")
     assert mended.code == 0
     what = "acc was set, not added to." if "acc = A" in same else "the guard let too many rows in."
-    assert f"Mended: {what}" in mended.out
+    assert f"Fixed: {what}" in mended.out
     assert "1 of 2 bugs" in mended.out
     assert "gemm-lessons next" not in mended.out, "a bug that is mended is no lesson passed"
-    assert "Mended" not in run("run", "01", "--bug").out, "told once"
+    assert "Fixed" not in run("run", "01", "--bug").out, "told once"
     assert "1 of 2 bugs of this lesson fixed" in run("bug", "01").out
     other = bugs.read_text()
     assert other != same, "one that was mended does not come again while there are others"

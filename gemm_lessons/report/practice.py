@@ -98,7 +98,7 @@ def show_bug(console: Console, lesson: Lesson, written: Reset, mended: int, bugs
 def show_mended(console: Console, lesson: Lesson, what: str, mended: int, bugs: int) -> None:
     """Print what the bug was and how many bugs remain."""
     console.print()
-    console.print(Text.assemble(("Mended: ", "good"), what))
+    console.print(Text.assemble(("Fixed: ", "good"), what))
     console.print(Text(f"{mended} of {bugs} bugs of this lesson", style="quiet"))
     if mended < bugs:
         step(console, "Another", f"gemm-lessons bug {lesson.number:02}")
