@@ -84,16 +84,7 @@ WRONG = re.compile("|".join(f"(?:{phrase.pattern})" for phrase in PHRASES), re.I
 TO_EDIT = frozenset(
     (
         "gemm_lessons/judging/remedies.py",
-        "lessons/10_any_shape/README.md",
-        "lessons/10_any_shape/lesson.toml",
         "lessons/10_any_shape/pitfalls.toml",
-        "lessons/10_any_shape/stub.cu",
-        "lessons/11_epilogue/README.md",
-        "lessons/11_epilogue/lesson.toml",
-        "lessons/11_epilogue/stub.cu",
-        "lessons/12_split_k/README.md",
-        "lessons/12_split_k/lesson.toml",
-        "lessons/12_split_k/stub.cu",
         "lessons/13_tensor_cores/README.md",
         "lessons/13_tensor_cores/pitfalls.toml",
         "lessons/13_tensor_cores/predict.toml",
@@ -121,9 +112,6 @@ TO_EDIT = frozenset(
         "lessons/26_beat_cublas/lesson.toml",
         "lessons/26_beat_cublas/pitfalls.toml",
         "lessons/26_beat_cublas/stub.cu",
-        "lessons/common/atomics.cuh",
-        "lessons/common/copy_async.cuh",
-        "lessons/common/floats.cuh",
         "lessons/common/lanes.cuh",
     )
 )
