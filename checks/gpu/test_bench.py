@@ -241,7 +241,7 @@ def test_a_line_that_was_cut_off_is_done_again(done: Done, copied: Course, tmp_p
 
 
 @pytest.mark.parametrize(
-    ("content", "said"), [(b"a,b\n1,2\n", "no file of gemm-lessons bench"), (b"\xff\xfe\0", "not a CSV")]
+    ("content", "said"), [(b"a,b\n1,2\n", "not a file of gemm-lessons bench"), (b"\xff\xfe\0", "not a CSV")]
 )
 def test_somebody_elses_file_is_left_alone(copied: Course, tmp_path: Path, content: bytes, said: str) -> None:
     csv = tmp_path / "out.csv"
