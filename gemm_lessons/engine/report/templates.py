@@ -32,6 +32,10 @@ TEMPLATES: Mapping[str, str] = {
     " slow one still reads: put a barrier at the end of the loop too",
     "race shared order": "{pair_of_a_block}, with no __syncthreads() between them; {so}",
     "so race shared order": "their order is left to chance, so put a barrier between the two lines",
+    "race shared skipped": "{pair_of_a_block}, with no __syncthreads() between them that both threads reach; {so}",
+    "so race shared skipped": "some threads of the kernel skip a barrier, which then orders nothing: move it out of its"
+    " if or loop before you add another one",
+    "race shared place": "{pair_of_a_block}, with no __syncthreads() between them",
     "race shared copy": "{early}; thread {first.thread} copied it by cp.async in {first.line:line} and has waited for"
     " it, but a wait covers a thread's own copies only: put a __syncthreads() after the wait",
     "race global blocks": "{pair_of_the_grid}; {so}",
@@ -112,10 +116,11 @@ TEMPLATES: Mapping[str, str] = {
     # -- asynchronous copies ------------------------------------------------------------------------------------------
     "early": "{place:where}: {other.effect:early} by thread {other.thread} of block {other.block} in {other.line:line}",
     "flying": "while the cp.async of thread {first.thread} in {first.line:line} is still in flight",
-    "leaves": "(cp.async.wait_group N leaves the N newest groups in flight[; here N may be {most} at most]), then"
-    " synchronise",
+    "leaves": "(cp.async.wait_group N leaves the N newest groups in flight[; N <= {most} covers this copy]), then"
+    " synchronise; if it is the copy of a later tile, it overwrites what is still read",
     "async_in_flight no group": "{early} {flying}: commit it to a group, wait for that {leaves}",
     "async_in_flight never waited": "{early} {flying}: wait for its group {leaves}",
+    "async_in_flight wrong place": "{early} {flying}",
     "async_in_flight waited too little": "{early} {flying}: wait for its group {leaves}",
     "not_seen": "arrive: every thread that touches the bytes must first see the end of their phase of"
     " {mbarrier:mbarrier}, or meet a thread that has",
