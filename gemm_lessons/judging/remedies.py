@@ -16,6 +16,7 @@ from gemm_lessons.engine.records.facts import InFlight, PastAll, PastEnd, Stoppe
 from gemm_lessons.engine.records.findings import Finding
 from gemm_lessons.gemm.shapes import Shape
 from gemm_lessons.judging.evidence import Checked, Evidence
+from gemm_lessons.judging.mistakes import NAN_OF
 from gemm_lessons.judging.strides import wrong_stride
 from gemm_lessons.judging.verdict import Faulted, WrongAnswer
 
@@ -161,11 +162,13 @@ def _only_cause(facts: Evidence, findings: Sequence[Finding]) -> Finding | None:
 
 
 def restated(facts: Evidence) -> Checked:
-    """Return the results, where findings recommend no barrier and no wait that the remedy calls useless."""
+    """Return the results, where no finding recommends what its remedy calls useless, and NaN has fewer suspects."""
     checked = facts.checked
     stride = wrong_stride(facts)
 
     def told(finding: Finding) -> Finding:
+        if _exited(facts, finding):
+            return replace(finding, case="in an if")
         case = WITHOUT_ADVICE.get((finding.kind, finding.case))
         if case is None or not (stride or _wrong_stage(facts, finding) or _wrong_buffer(facts, finding)):
             return finding
@@ -174,7 +177,25 @@ def restated(facts: Evidence) -> Checked:
     verdict = checked.verdict
     if isinstance(verdict, Faulted):
         verdict = replace(verdict, finding=told(verdict.finding))
+    elif isinstance(verdict, WrongAnswer) and (sentence := _of_nan(checked, verdict)):
+        pattern = verdict.judgement.pattern
+        assert pattern is not None
+        pattern = replace(pattern, sentence=sentence)
+        verdict = replace(verdict, judgement=replace(verdict.judgement, pattern=pattern))
     return replace(checked, verdict=verdict, findings=tuple(map(told, checked.findings)))
+
+
+def _of_nan(checked: Checked, verdict: WrongAnswer) -> str | None:
+    """Return the sentence about NaN that names what is left, where the simulator saw all memory set that it watches."""
+    pattern = verdict.judgement.pattern
+    watched = checked.counters is not None and not {it.kind for it in checked.findings} & {"uninitialised", "unset"}
+    if pattern is None or pattern.name != "nan" or not watched:
+        return None
+    judged = (it.judgement.pattern for it in checked.shapes if it.judgement is not None)
+    of_nan = [it.facts for it in judged if it is not None and it.name == "nan"]
+    scratch = all(facts["scratch"] for facts in of_nan)
+    gaps = all(facts["gaps"] for facts in of_nan)
+    return NAN_OF.get("both" if scratch and gaps else "scratch" if scratch else "gaps" if gaps else "")
 
 
 def _shown(place: Coordinates) -> str:
@@ -462,6 +483,8 @@ def _outside(facts: Evidence, finding: Finding) -> str | None:
         return "The exchanged row and column lead here: a guard would only hide it."
     if pattern is not None and pattern.name.endswith("_stride"):
         return "The wrong length of a row leads here: a guard would only hide it."
+    if pattern is not None and pattern.name.endswith("_guard"):
+        return "The guard is there, but compares with the wrong size: row with M, column with N, k with K."
     if pattern is not None and pattern.name == "wrong_bound":
         return "The bound of the loop over k leads here, on shapes where it is beyond K: a guard would only hide it."
     if finding.place is not None and finding.place.byte < 0:

@@ -163,6 +163,8 @@ TEMPLATES: Mapping[str, str] = {
     " {other.thread} in {other.line:line}; move one __syncthreads() out of the branches",
     "exited_before_barrier": "{ended:thread} of block {other.block} (thread {other.thread} first) returned before the"
     " barrier in {first.line:line} that others wait at: guard the accesses, not the whole thread",
+    "exited_before_barrier in an if": "{ended:thread} of block {other.block} (thread {other.thread} first) ended"
+    " without the barrier in {first.line:line}, which is inside an if that they skip: move it out of the if",
     "barrier_count expected": "threads that meet at one barrier expect different numbers of threads ({whose}, thread"
     " {other.thread})",
     "barrier_count number": "{who} waits at barrier {number} for {threads} threads: barriers are numbered 0 to 15, and"
