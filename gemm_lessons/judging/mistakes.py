@@ -144,8 +144,8 @@ MISTAKES: Sequence[Mistake] = (
 
     # -- tiles of K --
     Mistake("first_k_tile", factors.only_k_tile(0), every,
-        "only the first K tile (k = {first} to {last}) was summed. Does the loop over k0 step by {depth} up to K, and "
-        "does each pass load its own tile, at k0?"),
+        "only the first K tile (k = {first} to {last}) was summed. Does the loop over k0 step by {depth} up to K, does "
+        "each pass load its own tile, at k0, and do the guards compare k with K?"),
     Mistake("last_k_tile", factors.only_k_tile(-1), every,
         "only the last K tile (k = {first} to {last}) was summed. Is the accumulator set to 0 inside the loop over k0? "
         "It belongs before it."),
@@ -252,8 +252,8 @@ MISTAKES: Sequence[Mistake] = (
             "of {factor} for all of them. The {axis} index of {factor} lacks the term that counts the thread's "
             "{axis}s."),
         Mistake(name, misplaced.repeated(axis, misplaced.so_far_before), search, also=also, sentence=
-            "{axis}s {lines:lines} hold the sums of the {axis}s {before} before: the {axis} index of {factor} lacks a "
-            "term of {before}."),
+            "{axis}s {lines:lines} hold the sums of the {axis}s {before} before: there the {axis} index of {factor} "
+            "is {before} too small. Look at the term that goes from one piece of a thread's {axis}s to the next."),
         Mistake(name, misplaced.repeated(axis, misplaced.anywhere), search, also=also, sentence=
             "{axis}s {lines:lines} hold the sums of other {axis}s, {axis} {here} those of {axis} {there}: follow the "
             "{axis} index of {factor} from the copy to the product, and that of C in the store."))),

@@ -17,7 +17,7 @@ from gemm_lessons.engine.records.findings import Finding
 from gemm_lessons.gemm.shapes import Shape
 from gemm_lessons.judging.evidence import Checked, Evidence
 from gemm_lessons.judging.mistakes import NAN_OF
-from gemm_lessons.judging.strides import wrong_stride
+from gemm_lessons.judging.strides import wrong_stride, wrong_view
 from gemm_lessons.judging.verdict import Faulted, WrongAnswer
 
 WORD = 4  # bytes of a number in the lessons whose arrays are inspected
@@ -106,6 +106,13 @@ def remedies(facts: Evidence) -> Iterator[tuple[float, str]]:
             f"distance from one row to the next, padding and all: pass {stride.apart}."
         )
         yield 2, f"line {stride.line}: wrong row distance. [{facts.quote(stride.line)}] {advice}"
+        return
+    if (view := wrong_view(facts)) is not None:
+        advice = (
+            f"View {view.view} has rows {view.rows} and columns {view.cols} apart. {view.matrix} is row-major with "
+            f"{view.apart} elements in a row: its rows are {view.apart} apart and its columns 1."
+        )
+        yield 2, f"line {view.line}: wrong row distance. [{facts.quote(view.line)}] {advice}"
         return
     said = set()
     findings = [it for it in facts.checked.findings if it.severity != "note" and it.kind in REMEDIES]
@@ -463,6 +470,22 @@ def _too_large(finding: Finding) -> bool:
     return finding.kind in ("out_of_bounds", "out_of_array") and finding.place is not None and finding.place.byte >= 0
 
 
+def _order_of_indices(facts: Evidence, finding: Finding) -> str | None:
+    """An index k of the tile in the place of the other one: As[k][row] of As[BM][BK]."""
+    name = finding.array
+    declared = re.search(rf"__shared__[^;]*\b{name}\s*\[([^\]]+)\]\s*\[([^\]]+)\]\s*;", facts.source) if name else None
+    used = re.search(rf"\b{name}\[([^\]]+)\]\[([^\]]+)\]", facts.quote(finding.line or 0)) if name else None
+    if finding.kind not in ("out_of_array", "out_of_bounds", "uninitialised") or not declared or not used:
+        return None
+    depth = ["BK" in size for size in declared.groups()]
+    of_k = [bool(re.search(r"\bk\b", index)) for index in used.groups()]
+    if depth.count(True) != 1 or of_k.count(True) != 1 or depth == of_k:
+        return None
+    first, last = ("k", "then the column") if depth[0] else ("the row", "then k")
+    sizes = "".join(f"[{size}]" for size in declared.groups())
+    return f"{name}{sizes} has {first} first, {last}. Here the two indices have changed places."
+
+
 def _where_the_tile_starts(facts: Evidence, finding: Finding) -> str | None:
     """k0, which counts along K of the matrix, in an index of the block's tile: As[row][k0 + k], but not As[k0 / BK]."""
     several = finding.facts.candidates if isinstance(finding.facts, PastAll) else ()
@@ -571,6 +594,7 @@ RULES: Sequence[Callable[[Evidence, Finding], str | None]] = (
     _wrong_stage,
     _wrong_buffer,
     _in_flight,
+    _order_of_indices,
     _where_the_tile_starts,
     _blocks_part,
     _outside,

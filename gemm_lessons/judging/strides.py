@@ -1,6 +1,7 @@
-"""The row distances (``ldm``) that a kernel passes with its fragments, compared with the arrays that it declares.
+"""The row distances that a kernel passes with its fragments (``ldm``) and its views, compared with the arrays.
 
     Evidence --wrong_stride--> what is passed where, and what the array's rows are apart; None where nothing differs
+    Evidence --wrong_view--> a view of a row-major matrix with other distances than the matrix has
 
 Only arrays with two constant dimensions and views ``Matrix<T> c{C, rows, cols, row_stride, 1}`` are compared.
 """
@@ -11,10 +12,12 @@ import re
 from collections.abc import Iterator, Mapping
 
 from gemm_lessons.engine.arguments.expression import Expression, ExpressionError, Number
+from gemm_lessons.engine.compiler.source import line_of
 from gemm_lessons.engine.compiler.tokens import OPENING, Lexed, without_comments
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.judging.evidence import Evidence
 
+VIEW = re.compile(r"Matrix\s*<[^>]*>\s+(\w+)\s*\{\s*(\w+)\s*,\s*\w+\s*,\s*(\w+)\s*,\s*(\w+)\s*,\s*(\w+)\s*\}")
 CALL = re.compile(r"(?:load|store)_matrix_sync")
 # Values that no arithmetic of tile sizes makes equal.
 SIDES: Mapping[str, Number] = {"M": 1_000_003, "N": 1_000_033, "K": 1_000_037}
@@ -44,6 +47,33 @@ def wrong_stride(facts: Evidence) -> WrongStride | None:
         array, apart = _declared(text, arguments[address])
         if apart and _differ(passed, apart, sizes):
             return WrongStride(line, array, passed, apart)
+    return None
+
+
+@dataclass(frozen=True)
+class WrongView:
+    """View ``view`` of ``matrix`` in ``line`` with these distances of rows and of columns; rows are ``apart``."""
+
+    line: int
+    view: str
+    matrix: str
+    rows: str
+    cols: str
+    apart: str
+
+
+def wrong_view(facts: Evidence) -> WrongView | None:
+    """Return the first view of a row-major matrix whose distances are made of another of M, N and K."""
+    if facts.checked.right:
+        return None
+    text = without_comments(facts.source)
+    for found in VIEW.finditer(text):
+        view, matrix, apart, rows, cols = found.groups()
+        layout = facts.lesson.data.by_name.get(matrix)
+        if layout is None or layout.order != "row" or not {apart, rows, cols} <= {*SIDES, "1"}:
+            continue
+        if (rows, cols) != (apart, "1"):
+            return WrongView(line_of(text, found.start()), view, matrix, rows, cols, apart)
     return None
 
 
