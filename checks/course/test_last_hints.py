@@ -13,16 +13,6 @@ from gemm_lessons.devices.device import BuildTarget
 from gemm_lessons.judging.verdict import CompileFailed
 from gemm_lessons.running.builder import Builder
 
-# TODOs whose last hint ends in words, such as "and the same for B". All other last hints are code.
-IN_WORDS = {
-    "01_naive": {1},
-    "05_thread_tile": {1},
-    "06_vector_loads": {1},
-    "07_bank_conflicts": {1},
-    "09_double_buffer": {2},
-    "12_split_k": {5},
-}
-
 
 def with_last_hints(lesson: Lesson) -> str:
     """The stub with the last hint of every TODO pasted above the TODO's comment."""
@@ -30,8 +20,7 @@ def with_last_hints(lesson: Lesson) -> str:
     hints = {todo.number: todo.hints[-1] for todo in lesson.todos}
     lines = source.split("\n")
     for mark in sorted(todo_marks(source), key=lambda mark: mark.line, reverse=True):
-        if mark.number not in IN_WORDS.get(lesson.name, ()):
-            lines.insert(mark.line - 1, hints[mark.number])
+        lines.insert(mark.line - 1, hints[mark.number])
     return "\n".join(lines)
 
 
@@ -43,8 +32,3 @@ def test_the_last_hints_compile_in_the_stub(name: str, tmp_path: Path) -> None:
     built = Builder(BuildTarget("sm_90")).build(lesson, path, source)
     errors = [f"line {it.line}: {it.message}" for it in built.diagnostics] if isinstance(built, CompileFailed) else []
     assert not isinstance(built, CompileFailed), [built.message, *errors]
-
-
-def test_hints_in_words_are_of_todos_that_exist() -> None:
-    for name, numbers in IN_WORDS.items():
-        assert numbers <= {todo.number for todo in any_course().lesson(name).todos}

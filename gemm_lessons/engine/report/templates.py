@@ -116,8 +116,8 @@ TEMPLATES: Mapping[str, str] = {
     # -- asynchronous copies ------------------------------------------------------------------------------------------
     "early": "{place:where}: {other.effect:early} by thread {other.thread} of block {other.block} in {other.line:line}",
     "flying": "while the cp.async of thread {first.thread} in {first.line:line} is still in flight",
-    "leaves": "(cp.async.wait_group N leaves the N newest groups in flight[; N <= {most} covers this copy]), then"
-    " synchronise; if it is the copy of a later tile, it overwrites what is still read",
+    "leaves": "(cp.async.wait_group N leaves the N newest groups in flight[; here N may be {most} at most]), then"
+    " synchronise",
     "async_in_flight no group": "{early} {flying}: commit it to a group, wait for that {leaves}",
     "async_in_flight never waited": "{early} {flying}: wait for its group {leaves}",
     "async_in_flight wrong place": "{early} {flying}",
