@@ -179,7 +179,7 @@ def restated(facts: Evidence) -> Checked:
         case = WITHOUT_ADVICE.get((finding.kind, finding.case))
         if case is None or not (stride or _wrong_stage(facts, finding) or _wrong_buffer(facts, finding)):
             return finding
-        return replace(finding, case=case)
+        return replace(finding, case=case, also=())  # "the same barrier is missing" is advice, too
 
     verdict = checked.verdict
     if isinstance(verdict, Faulted):
