@@ -192,5 +192,5 @@ def test_a_course_of_ones_own_gets_bugs_from_the_package(run: Run, tmp_path: Pat
     assert run("init", "mine", cwd=tmp_path).code == 0
     mine = tmp_path / "mine"
     assert not list(mine.rglob("pitfalls*"))
-    assert run("bug", "01", "--seed", "3", cwd=mine).code == 0
+    assert run("bug", "01", "--seed", "3", "--peek", cwd=mine).code == 0
     assert "This kernel has one bug" in (mine / "lessons" / "01_naive" / "bug.cu").read_text()

@@ -208,8 +208,8 @@ def test_too_little_memory_says_what_was_asked(fake_cupy: pytest.MonkeyPatch) ->
 @pytest.mark.parametrize(
     ("scene", "index", "error", "said"),
     [
-        ("broken", 0, GpuUnavailable, r"libcudart.*gemm-lessons\[cuda13\]"),
-        ("driver=12040", 0, GpuUnavailable, r"supports CUDA 12\.4, .* for CUDA 13\.0\. Update.*gemm-lessons\[cuda12\]"),
+        ("broken", 0, GpuUnavailable, r"libcudart.*cupy-cuda13x"),
+        ("driver=12040", 0, GpuUnavailable, r"supports CUDA 12\.4, .* for CUDA 13\.0\. Update.*cupy-cuda12x"),
         ("driver=11080", 0, GpuUnavailable, r"supports CUDA 11\.8, .* 525 or newer\)$"),
         ("driver=0", 0, GpuUnavailable, "no NVIDIA driver"),
         ("count=0", 0, GpuUnavailable, r"sees no CUDA GPU \(CUDA_VISIBLE_DEVICES='5'\)"),
@@ -247,7 +247,7 @@ def test_without_cublas_launches_work_and_measuring_says_what_to_install(fake_cu
     fake_cupy.setenv("FAKE_GPU", "nocublas")
     with Gpu() as gpu:
         assert launch(gpu, "gemm")[0].fault is None
-        with pytest.raises(KitError, match=r"cuBLAS is missing .*gemm-lessons\[cuda13\]"):
+        with pytest.raises(KitError, match=r"cuBLAS is missing .*cupy-cuda13x"):
             gpu.measure(DATA, SHAPE, entrants("gemm"), seed=1)
 
 

@@ -31,7 +31,7 @@ def test_the_contract_holds_measured_times(fake_cupy: pytest.MonkeyPatch) -> Non
 
 
 def test_the_table_says_how_times_came_about(fake_cupy: pytest.MonkeyPatch) -> None:
-    done = run("02", "--solution", "--device", "gpu", *SHAPE)
+    done = run("02", "--solution", "--device", "gpu", "--details", *SHAPE)
     assert done.returncode == 0, done.stderr
     text = " ".join(done.stdout.split())
     assert "on: Fake GPU 0" in text

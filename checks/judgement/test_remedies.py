@@ -5,19 +5,23 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from checks.judgement.cases import judged, problem
 from checks.judgement.findings import access, race
 from checks.judgement.mistakes import lesson_named
 from checks.judgement.test_hints import changed
 from gemm_lessons.engine.compiler.compile import Resources
 from gemm_lessons.engine.records.examples import Location
+from gemm_lessons.engine.records.facts import InFlight
 from gemm_lessons.engine.records.findings import Finding
 from gemm_lessons.engine.records.metrics import METRICS
 from gemm_lessons.engine.records.results import Counters
 from gemm_lessons.gemm.shapes import Shape
 from gemm_lessons.judging.evidence import Evidence, ShapeResult
-from gemm_lessons.judging.remedies import REMEDIES, remedies
-from gemm_lessons.judging.verdict import Faulted, WrongAnswer
+from gemm_lessons.judging.pattern import Pattern
+from gemm_lessons.judging.remedies import REMEDIES, remedies, restated
+from gemm_lessons.judging.verdict import Faulted, Judgement, WrongAnswer
 from gemm_lessons.running.checking import of_one_barrier
 
 WHOLE, RAGGED = Shape(96, 64, 80), Shape(33, 31, 29)
@@ -50,6 +54,70 @@ def test_a_barrier_that_some_skip_is_not_said_to_be_missing() -> None:
     assert "put a __syncthreads() between" in said("block_tile", race(5, 6))[0]
     (text,) = said("block_tile", replace(skipped, other_line=None))
     assert text.endswith("move it out of the if.")
+
+
+BARRIER_IN_AN_IF = "for (;;) {\n    if (row < M)\n        __syncthreads();\n    __syncthreads();\n}"
+
+
+def test_threads_that_end_without_a_barrier_in_an_if_have_not_returned_early() -> None:
+    ended = Finding("exited_before_barrier", "warning", "", 3)
+    (text,) = said("block_tile", race(5, 6), ended, source=BARRIER_IN_AN_IF)
+    assert text.endswith("move it out of the if.")
+    texts = said("block_tile", race(5, 6), replace(ended, line=4), source=BARRIER_IN_AN_IF)
+    assert any("no return before a __syncthreads()" in text for text in texts)
+    assert any("put a __syncthreads() between" in text for text in texts)
+    diverged = Finding("divergent_barrier", "error", "places", 4, 3)
+    (text,) = said("block_tile", race(5, 6), diverged, ended, source=BARRIER_IN_AN_IF)
+    assert "that in line 3 stands in an if" in text
+
+
+STAGE = Finding("async_in_flight", "error", "waited too little", 5, 6, facts=InFlight(0))
+
+
+@pytest.mark.parametrize(("wrong", "most", "named"), [(4, 0, True), (0, 0, False), (4, 1, False)])
+def test_a_stage_is_wrong_where_no_wait_makes_c_right(wrong: int, most: int, named: bool) -> None:
+    found = replace(STAGE, facts=InFlight(most))
+    shapes = (ShapeResult(WHOLE, "faulted", Judgement(wrong, 9, 1.0, 0.1), (found,)),)
+    (text,) = said("async_copy", found, shapes=shapes)
+    assert ("the stage is the wrong one" in text) == named
+    facts = changed(
+        Evidence(lesson_named("async_copy"), source=""), findings=(found,), shapes=shapes, verdict=Faulted(WHOLE, found)
+    )
+    told = restated(facts)
+    assert isinstance(told.verdict, Faulted)
+    assert told.verdict.finding == told.findings[0]
+    assert told.findings[0].case == ("wrong place" if named else found.case)
+
+
+@pytest.mark.parametrize("line", ["acc += As[k][thread_row] * x;", "acc += As[thread_row][k] * x;"])
+def test_indices_in_the_wrong_order_are_named(line: str) -> None:
+    source = f"__shared__ float As[BM][BK];\n{line}"
+    (text,) = said("block_tile", access("out_of_array", "As", 8192, 8192, line=2), source=source)
+    assert ("has the row first, then k" in text) == line.startswith("acc += As[k]")
+
+
+def test_nan_has_the_suspects_that_are_left() -> None:
+    def sentence(*gaps: tuple[str, ...], scratch: tuple[str, ...] = ("P",), findings: tuple[Finding, ...] = ()) -> str:
+        patterns = [Pattern("nan", "of {count}", {"count": 4, "scratch": scratch, "gaps": it}) for it in gaps]
+        judged = [Judgement(4, 4, 1.0, 0.1, pattern=it) for it in patterns]
+        shapes = tuple(ShapeResult(WHOLE, "wrong_answer", it) for it in judged)
+        facts = changed(
+            Evidence(lesson_named("split_k"), source=""),
+            verdict=WrongAnswer(WHOLE, judged[0]),
+            shapes=shapes,
+            findings=findings,
+            counters=Counters({}),
+        )
+        verdict = restated(facts).verdict
+        assert isinstance(verdict, WrongAnswer)
+        assert verdict.judgement.pattern is not None
+        return verdict.judgement.pattern.text
+
+    assert "the sum read P where nobody stored what is added, in an earlier launch" in sentence(("A",), ())
+    assert "is a row, a column or k too large" in sentence(("A",), scratch=())
+    assert "added, or A behind the end of a line" in sentence(("A",))
+    assert sentence((), scratch=()) == "of 4"
+    assert sentence((), findings=(UNINITIALISED,)) == "of 4"
 
 
 def test_what_runs_over_the_next_array_is_no_race_of_its_own() -> None:

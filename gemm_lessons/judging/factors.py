@@ -90,9 +90,13 @@ def quarters(it: Wrong, name: str) -> Array | None:
 
 def quarters_exchanged(it: Wrong, name: str) -> Array | None:
     """Exchange the upper right and the lower left quarter of each 16 x 16 fragment."""
-    matrix = _factor(it, name)
+    return with_quarters_exchanged(_factor(it, name)) if it.problem.data.factors[0].element.size == 2 else None
+
+
+def with_quarters_exchanged(matrix: Array) -> Array | None:
+    """Exchange the second and the third of the four 8 x 8 matrices in each 16 x 16."""
     rows, cols = matrix.shape
-    if it.problem.data.factors[0].element.size != 2 or rows % SIDE or cols % SIDE:
+    if rows % SIDE or cols % SIDE:
         return None
     blocks = matrix.reshape(rows // SIDE, 2, QUARTER, cols // SIDE, 2, QUARTER)
     return blocks.transpose(0, 4, 2, 3, 1, 5).reshape(rows, cols)

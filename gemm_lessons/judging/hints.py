@@ -242,6 +242,21 @@ def _gates(facts: Evidence) -> Iterator[Hint]:
         yield Hint(3 + number / 100, f"{gate.name} is {value}{where}; this lesson requires {limit}. {gate.why}")
 
 
+def _not_unrolled(facts: Evidence) -> Iterator[Hint]:
+    """A pragma that keeps a loop from unrolling, where a gate is missed."""
+    if not isinstance(facts.checked.verdict, GateMissed):
+        return
+    found = re.search(r"^[ \t]*#pragma\s+(?:unroll\s+1|nounroll)\b.*$", without_comments(facts.source), re.M)
+    if found is None or found[0].strip() in facts.stub:
+        return
+    line = line_of(facts.source, found.start())
+    yield Hint(
+        2.9,
+        f"line {line}: {found[0].strip()} keeps the loop below from unrolling. Its counter is then no constant, so an "
+        "array that it indexes cannot stay in registers. Remove the pragma.",
+    )
+
+
 def _spills(facts: Evidence) -> Iterator[Hint]:
     resources = facts.built.resources if facts.built else None
     if not facts.checked.right or resources is None or not resources.spill_bytes:
@@ -368,6 +383,7 @@ RULES: Sequence[Callable[[Evidence], Iterator[Hint]]] = (
     _fault,
     _same_tile,
     _wrong_tile,
+    _not_unrolled,
     _gates,
     _spills,
     _conflicts,

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from gemm_lessons.judging.factors import turned
+from gemm_lessons.judging.factors import QUARTER, turned, with_quarters_exchanged
 from gemm_lessons.judging.told import Facts, Lines
 from gemm_lessons.judging.wrong_answer import Array, Made, Transformation, Wrong, numbers
 
@@ -36,6 +36,43 @@ def fragments_transposed(it: Wrong) -> Iterator[Made]:
     blocks, allowed = turned(it.problem.reference), turned(it.problem.tolerance)
     if it.is_plain and blocks is not None and allowed is not None:
         yield Made(blocks, allowed)
+
+
+def quarters_transposed(it: Wrong) -> Iterator[Made]:
+    """Each 8 x 8 of C transposed, where the factors are 16-bit numbers: a fragment of mma.sync that is stored by
+    hand."""
+    yield from _of_a_fragment(it, lambda matrix: turned(matrix, QUARTER))
+
+
+def quarters_exchanged(it: Wrong) -> Iterator[Made]:
+    """The upper right and the lower left quarter of each 16 x 16 of C exchanged, for the same lessons."""
+    yield from _of_a_fragment(it, with_quarters_exchanged)
+
+
+def _of_a_fragment(it: Wrong, moved: Callable[[Array], Array | None]) -> Iterator[Made]:
+    blocks, allowed = moved(it.problem.reference), moved(it.problem.tolerance)
+    halves = it.is_plain and it.problem.data.factors[0].element.size == 2
+    if halves and blocks is not None and allowed is not None:
+        yield Made(blocks, allowed)
+
+
+def guarded_by_another_size(axis: int) -> Transformation:
+    """Return 0 in all rows or columns from another size of the matrices on. Facts: ``axis``, ``factor``, ``size`` and
+    ``length``, and the size that ``should`` be."""
+
+    def made(it: Wrong) -> Iterator[Made]:
+        sizes = {"M": it.problem.shape.m, "N": it.problem.shape.n, "K": it.problem.shape.k}
+        should = "MN"[axis]
+        for size in "KNM":
+            length = sizes[size]
+            if length < sizes[should] and it.is_plain:
+                answer = it.problem.reference.copy()
+                answer[_along(axis, slice(length, None))] = 0
+                noun, factor, _ = AXES[axis]
+                facts = {"axis": noun, "factor": factor, "size": size, "length": length, "should": should}
+                yield Made(answer, it.problem.tolerance, facts)
+
+    return made
 
 
 def shifted(axis: int) -> Transformation:

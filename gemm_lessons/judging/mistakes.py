@@ -18,7 +18,7 @@ a sentence. To add a mistake, add a row; and a transformation, if none of those 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
 from gemm_lessons.judging import epilogues, factors, misplaced, sums, widths, wrong_elements
@@ -35,6 +35,19 @@ ROW_FIRST = (
 INSTEAD = "It should be {formula}; this is {other}."
 TOOK = "products took {of} from another k: where k = {k} was meant, it was read at k = {found}."
 ANOTHER_ORDER = "in each 16 x 16 of {of:and} the second and the third of the four 8 x 8 matrices have changed places."
+
+# Of NaN, where the simulator has seen no read of memory or of a variable that was not set.
+ALL_SET = (
+    "{count:elements are} NaN. The inputs hold none, and no thread read C, shared memory or a variable of its own "
+    "before it was set."
+)
+NAN_OF: Mapping[str, str] = {
+    "scratch": f"{ALL_SET} So the sum read{{scratch:scratch}} in an earlier launch. Do both launches agree which "
+    "pieces exist, at which k each starts and ends, and where in {{scratch:and}} it is?",
+    "gaps": f"{ALL_SET} So the sum read{{gaps:gaps}} where no number is: is a row, a column or k too large?",
+    "both": f"{ALL_SET} So the sum read{{scratch:scratch}} or{{gaps:gaps}} where no number is. Check first "
+    "that both launches agree which pieces exist, and at which k each starts and ends.",
+}
 
 # fmt: off
 MISTAKES: Sequence[Mistake] = (
@@ -107,7 +120,15 @@ MISTAKES: Sequence[Mistake] = (
         "each 16 x 16 of {of:and} was read with rows and columns exchanged. wmma::row_major and wmma::col_major in a "
         "fragment's type say how the matrix is stored in memory, not how it is used."),
     Mistake("fragments_turned", misplaced.fragments_transposed, every,
-        "each 16 x 16 of C is transposed: store_matrix_sync was told wmma::mem_col_major, and C is row-major."),
+        "each 16 x 16 of C is transposed: rows and columns change places where a fragment is stored. C is row-major: "
+        "store_matrix_sync needs wmma::mem_row_major, and by hand lane / 4 is the row."),
+    Mistake("c_quarters_turned", misplaced.quarters_transposed, every,
+        "each 8 x 8 of C is transposed: rows and columns of the fragment change places in the store. In the fragment "
+        "of C that mma.sync leaves, lane / 4 is the row, and lane % 4 * 2 the first of two columns."),
+    Mistake("c_quarters_exchanged", misplaced.quarters_exchanged, every,
+        "in each 16 x 16 of C the upper right and the lower left 8 x 8 have changed places. In the fragment of C that "
+        "mma.sync leaves, a lane's second pair of sums is 8 rows below the first pair, and the sums of the next "
+        "product are 8 columns further."),
     Mistake("quarters_turned", read(factors.quarters, "A"), every,
         "each 8 x 8 of A is transposed. A has two k of one row side by side, as mma.sync wants them: that is plain "
         "ldmatrix."),
@@ -123,8 +144,8 @@ MISTAKES: Sequence[Mistake] = (
 
     # -- tiles of K --
     Mistake("first_k_tile", factors.only_k_tile(0), every,
-        "only the first K tile (k = {first} to {last}) was summed. Does the loop over k0 step by {depth} up to K, and "
-        "does each iteration load its own tile, at k0?"),
+        "only the first K tile (k = {first} to {last}) was summed. Does the loop over k0 step by {depth} up to K, does "
+        "each iteration load its own tile, at k0, and do the guards compare k with K?"),
     Mistake("last_k_tile", factors.only_k_tile(-1), every,
         "only the last K tile (k = {first} to {last}) was summed. Is the accumulator set to 0 inside the loop over k0? "
         "It belongs before it."),
@@ -208,6 +229,9 @@ MISTAKES: Sequence[Mistake] = (
         "s says what the lowest byte is."),
 
     # -- right sums in the wrong places --
+    *(Mistake(f"{name}_guard", misplaced.guarded_by_another_size(axis), every,
+        "{axis}s from {size} = {length} on are 0: a guard compares the {axis} with {size}. A {axis} of {factor} is a "
+        "{axis} of C and is below {should}; k is below K.") for name, axis in (("rows", ROWS), ("columns", COLUMNS))),
     *(row for name, axis in (("rows", ROWS), ("columns", COLUMNS)) for row in (
         Mistake(f"{name}_again", misplaced.multiples(axis, none=False), search,
             "{axis}s {lines:lines} are {times} times the right sums: which loop visits them again?"),
@@ -228,8 +252,8 @@ MISTAKES: Sequence[Mistake] = (
             "of {factor} for all of them. The {axis} index of {factor} lacks the term that counts the thread's "
             "{axis}s."),
         Mistake(name, misplaced.repeated(axis, misplaced.so_far_before), search, also=also, sentence=
-            "{axis}s {lines:lines} hold the sums of the {axis}s {before} before: the {axis} index of {factor} lacks a "
-            "term of {before}."),
+            "{axis}s {lines:lines} hold the sums of the {axis}s {before} before: there the {axis} index of {factor} "
+            "is {before} too small. Look at the term that goes from one piece of a thread's {axis}s to the next."),
         Mistake(name, misplaced.repeated(axis, misplaced.anywhere), search, also=also, sentence=
             "{axis}s {lines:lines} hold the sums of other {axis}s, {axis} {here} those of {axis} {there}: follow the "
             "{axis} index of {factor} from the copy to the product, and that of C in the store."))),

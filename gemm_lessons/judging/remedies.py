@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
+from gemm_lessons.engine.compiler.tokens import Lexed
 from gemm_lessons.engine.records.examples import Coordinates
-from gemm_lessons.engine.records.facts import PastAll, PastEnd, Stopped
+from gemm_lessons.engine.records.facts import InFlight, PastAll, PastEnd, Stopped
 from gemm_lessons.engine.records.findings import Finding
 from gemm_lessons.gemm.shapes import Shape
-from gemm_lessons.judging.evidence import Evidence
+from gemm_lessons.judging.evidence import Checked, Evidence
+from gemm_lessons.judging.mistakes import NAN_OF
+from gemm_lessons.judging.strides import wrong_stride, wrong_view
 from gemm_lessons.judging.verdict import Faulted, WrongAnswer
 
 WORD = 4  # bytes of a number in the lessons whose arrays are inspected
@@ -82,16 +86,40 @@ SPECIAL_REMEDIES: Mapping[tuple[str, str], str] = {
 ALIKE = ("shared store store", "shared copy copy")
 CAUSES = frozenset({"exited_before_barrier", "out_of_array", "unset"})  # warnings that cause others
 # Findings that follow from a cause and need no advice of their own.
-FOLLOWS: Mapping[str, frozenset[str]] = {"uninitialised": frozenset({"exited_before_barrier", "out_of_array"})}
+FOLLOWS: Mapping[str, frozenset[str]] = {
+    "uninitialised": frozenset({"exited_before_barrier", "out_of_array"}),
+    "exited_before_barrier": frozenset({"divergent_barrier"}),
+}
+# Findings whose sentence recommends a barrier or a wait, and the same sentences without it.
+WITHOUT_ADVICE: Mapping[tuple[str, str], str] = {
+    ("race", "shared order"): "shared place",
+    ("race", "shared next round"): "shared place",
+    ("async_in_flight", "waited too little"): "wrong place",
+    ("async_in_flight", "never waited"): "wrong place",
+}
 
 
 def remedies(facts: Evidence) -> Iterator[tuple[float, str]]:
     """Yield rank and text of a remedy for each kind of finding, at the first place it was found."""
+    if (stride := wrong_stride(facts)) is not None:
+        advice = (
+            f"ldm is {stride.passed}, but the rows of {stride.array} are {stride.apart} elements apart. ldm is the "
+            f"distance from one row to the next, padding and all: pass {stride.apart}."
+        )
+        yield 2, f"line {stride.line}: wrong row distance. [{facts.quote(stride.line)}] {advice}"
+        return
+    if (view := wrong_view(facts)) is not None:
+        advice = (
+            f"View {view.view} has rows {view.rows} and columns {view.cols} apart. {view.matrix} is row-major with "
+            f"{view.apart} elements in a row: its rows are {view.apart} apart and its columns 1."
+        )
+        yield 2, f"line {view.line}: wrong row distance. [{facts.quote(view.line)}] {advice}"
+        return
     said = set()
     findings = [it for it in facts.checked.findings if it.severity != "note" and it.kind in REMEDIES]
     if alone := _only_cause(facts, findings):
         findings = [alone]
-    causes = {finding.kind for finding in findings if finding.kind in CAUSES}
+    causes = {finding.kind for finding in findings if finding.kind in CAUSES or finding.kind == "divergent_barrier"}
     for finding in findings:
         follows = finding.severity == "warning" and not causes.isdisjoint(FOLLOWS.get(finding.kind, ()))
         if finding.kind in said or (finding is not alone and (follows or _follows(facts, finding))):
@@ -117,7 +145,8 @@ def _follows(facts: Evidence, finding: Finding) -> bool:
         stored_alike = other.kind == "race" and other.effects in ALIKE and other.line == other.other_line
         if finding.kind == "uninitialised" and stored_alike and finding.array == other.array:
             return True
-        if finding.kind == "race" and finding.effects.startswith("shared") and other.kind == "divergent_barrier":
+        skipped = other.kind == "divergent_barrier" or _exited(facts, other)
+        if finding.kind == "race" and finding.effects.startswith("shared") and skipped:
             return True  # the barrier is there, but some threads pass it by
         hit = other.facts.hit if isinstance(other.facts, PastEnd) else None
         ran_over = hit is not None and hit.array == finding.array != ""
@@ -136,7 +165,45 @@ def _only_cause(facts: Evidence, findings: Sequence[Finding]) -> Finding | None:
     if _wrong_lane(facts) is not None:
         return next((it for it in findings if it.severity == "error"), findings[0] if findings else None)
     copied_alike = (it for it in findings if it.effects == "shared copy copy" and it.line == it.other_line)
-    return next(copied_alike, None) or next((it for it in findings if _wrong_buffer(facts, it)), None)
+    wrong_place = (it for rule in (_wrong_stage, _wrong_buffer) for it in findings if rule(facts, it))
+    return next(copied_alike, None) or next(wrong_place, None)
+
+
+def restated(facts: Evidence) -> Checked:
+    """Return the results, where no finding recommends what its remedy calls useless, and NaN has fewer suspects."""
+    checked = facts.checked
+    stride = wrong_stride(facts)
+
+    def told(finding: Finding) -> Finding:
+        if _exited(facts, finding):
+            return replace(finding, case="in an if")
+        case = WITHOUT_ADVICE.get((finding.kind, finding.case))
+        if case is None or not (stride or _wrong_stage(facts, finding) or _wrong_buffer(facts, finding)):
+            return finding
+        return replace(finding, case=case, also=())  # "the same barrier is missing" is advice, too
+
+    verdict = checked.verdict
+    if isinstance(verdict, Faulted):
+        verdict = replace(verdict, finding=told(verdict.finding))
+    elif isinstance(verdict, WrongAnswer) and (sentence := _of_nan(checked, verdict)):
+        pattern = verdict.judgement.pattern
+        assert pattern is not None
+        pattern = replace(pattern, sentence=sentence)
+        verdict = replace(verdict, judgement=replace(verdict.judgement, pattern=pattern))
+    return replace(checked, verdict=verdict, findings=tuple(map(told, checked.findings)))
+
+
+def _of_nan(checked: Checked, verdict: WrongAnswer) -> str | None:
+    """Return the sentence about NaN that names what is left, where the simulator saw all memory set that it watches."""
+    pattern = verdict.judgement.pattern
+    watched = checked.counters is not None and not {it.kind for it in checked.findings} & {"uninitialised", "unset"}
+    if pattern is None or pattern.name != "nan" or not watched:
+        return None
+    judged = (it.judgement.pattern for it in checked.shapes if it.judgement is not None)
+    of_nan = [it.facts for it in judged if it is not None and it.name == "nan"]
+    scratch = all(facts["scratch"] for facts in of_nan)
+    gaps = all(facts["gaps"] for facts in of_nan)
+    return NAN_OF.get("both" if scratch and gaps else "scratch" if scratch else "gaps" if gaps else "")
 
 
 def _shown(place: Coordinates) -> str:
@@ -259,13 +326,47 @@ def _is_whole(shape: Shape, sizes: Sequence[int]) -> bool:
 # -- barriers and buffers -------------------------------------------------------------------------------------------
 
 
+def _conditional_barriers(source: str) -> frozenset[int]:
+    """Return the lines of __syncthreads() within an ``if``."""
+    lexed, lines = Lexed(source), set()
+    for at, token in enumerate(lexed.code):
+        if token.text != "if" or lexed.text(at + 1) != "(":
+            continue
+        begin = end = lexed.after(at + 1)
+        if lexed.text(begin) == "{":
+            end = lexed.closing(begin)
+        else:
+            while end < len(lexed.code) and lexed.text(end) != ";":
+                end += 1
+        lines |= {it.line for it in lexed.code[begin:end] if it.text == "__syncthreads"}
+    return frozenset(lines)
+
+
+def _exited(facts: Evidence, finding: Finding) -> bool:
+    """Tell whether threads ended without a barrier because it is within an ``if``."""
+    return finding.kind == "exited_before_barrier" and finding.line in _conditional_barriers(facts.source)
+
+
+def _passed_by(facts: Evidence, finding: Finding) -> str | None:
+    """Threads that skipped a barrier within an ``if``, and have ended, look as if they had returned early."""
+    if not _exited(facts, finding):
+        return None
+    return (
+        "This __syncthreads() is inside an if that some threads skip. Every thread of the block must reach it: move it "
+        "out of the if."
+    )
+
+
 def _in_a_branch(facts: Evidence, finding: Finding) -> str | None:
     """Return one of two barriers is in a branch that some threads do not take."""
     if finding.kind != "divergent_barrier" or finding.line is None or finding.other_line in (None, finding.line):
         return None
+    lines = (finding.line, finding.other_line)
+    within = [line for line in lines if line in _conditional_barriers(facts.source)]
+    which = f"that in line {within[0]}" if len(within) == 1 else f"that in line {lines[0]} or that in line {lines[1]}"
     return (
-        f"Every thread of the block must reach the same __syncthreads(): that in line {finding.line} or that in line "
-        f"{finding.other_line} stands in an if that some threads skip. Move it out of the if."
+        f"Every thread of the block must reach the same __syncthreads(): {which} stands in an if that some threads "
+        "skip. Move it out of the if."
     )
 
 
@@ -288,7 +389,28 @@ def _wrong_buffer(facts: Evidence, finding: Finding) -> str | None:
         )
     return (
         "There is a barrier for every tile, and one more would only hide it: the buffer is the wrong one. While one is "
-        "multiplied, only the other may be filled (1 - now), and the next turn changes them over."
+        f"multiplied, only the other may be filled{' (1 - now)' if '1 - now' in facts.stub else ''}, and the next turn "
+        "changes them over, for every index that reads or writes."
+    )
+
+
+def _wrong_stage(facts: Evidence, finding: Finding) -> str | None:
+    """A copy in flight whose bytes would be the wrong ones even after a wait, as the wrong sums show."""
+    if "STAGES" not in facts.lesson.tile.defines or finding.kind != "async_in_flight":
+        return None
+    if finding.case not in ("waited too little", "never waited", "wrong place"):
+        return None
+    faulted = [it.judgement for it in facts.checked.shapes if finding.kind in {other.kind for other in it.findings}]
+    if not any(judgement is not None and not judgement.passed for judgement in faulted):
+        return None
+    enough = facts.lesson.tile.defines["STAGES"] - 2
+    most = finding.facts.most if isinstance(finding.facts, InFlight) else None
+    if finding.case == "waited too little" and (most is None or most >= enough):
+        return None
+    return (
+        "C is wrong even if all copies arrive at once, so no wait cures this: the stage is the wrong one. A turn reads "
+        "stage now, which moves on by 1, and copies to the stage of the tile before, (now + STAGES - 1) % STAGES, "
+        "which is free."
     )
 
 
@@ -346,6 +468,22 @@ def _too_large(finding: Finding) -> bool:
     return finding.kind in ("out_of_bounds", "out_of_array") and finding.place is not None and finding.place.byte >= 0
 
 
+def _order_of_indices(facts: Evidence, finding: Finding) -> str | None:
+    """An index k of the tile in the place of the other one: As[k][row] of As[BM][BK]."""
+    name = finding.array
+    declared = re.search(rf"__shared__[^;]*\b{name}\s*\[([^\]]+)\]\s*\[([^\]]+)\]\s*;", facts.source) if name else None
+    used = re.search(rf"\b{name}\[([^\]]+)\]\[([^\]]+)\]", facts.quote(finding.line or 0)) if name else None
+    if finding.kind not in ("out_of_array", "out_of_bounds", "uninitialised") or not declared or not used:
+        return None
+    depth = ["BK" in size for size in declared.groups()]
+    of_k = [bool(re.search(r"\bk\b", index)) for index in used.groups()]
+    if depth.count(True) != 1 or of_k.count(True) != 1 or depth == of_k:
+        return None
+    first, last = ("k", "then the column") if depth[0] else ("the row", "then k")
+    sizes = "".join(f"[{size}]" for size in declared.groups())
+    return f"{name}{sizes} has {first} first, {last}. Here the two indices have changed places."
+
+
 def _where_the_tile_starts(facts: Evidence, finding: Finding) -> str | None:
     """k0, which counts along K of the matrix, in an index of the block's tile: As[row][k0 + k], but not As[k0 / BK]."""
     several = finding.facts.candidates if isinstance(finding.facts, PastAll) else ()
@@ -368,6 +506,8 @@ def _outside(facts: Evidence, finding: Finding) -> str | None:
         return "The exchanged row and column cause this: a guard would only hide it."
     if pattern is not None and pattern.name.endswith("_stride"):
         return "The wrong row length causes this: a guard would only hide it."
+    if pattern is not None and pattern.name.endswith("_guard"):
+        return "The guard is there, but compares with the wrong size: row with M, column with N, k with K."
     if pattern is not None and pattern.name == "wrong_bound":
         return "The bound of the loop over k causes this, on shapes where it exceeds K: a guard would only hide it."
     if finding.place is not None and finding.place.byte < 0:
@@ -449,9 +589,12 @@ RULES: Sequence[Callable[[Evidence, Finding], str | None]] = (
     _added_to_nothing,
     _one_owner,
     _not_filled_up,
+    _passed_by,
     _in_a_branch,
+    _wrong_stage,
     _wrong_buffer,
     _in_flight,
+    _order_of_indices,
     _where_the_tile_starts,
     _blocks_part,
     _outside,

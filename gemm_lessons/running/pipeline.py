@@ -30,6 +30,7 @@ from gemm_lessons.engine.records.findings import Finding
 from gemm_lessons.engine.simulator import Disagreement
 from gemm_lessons.judging.evidence import UNTIMED, Built, Checked, Evidence, ShapeResult
 from gemm_lessons.judging.hints import hints_for
+from gemm_lessons.judging.remedies import restated
 from gemm_lessons.judging.verdict import CompileFailed
 from gemm_lessons.running.checking import check, judge_method, launch_job, stopped
 from gemm_lessons.running.debug_build import second_look
@@ -268,7 +269,7 @@ def advised(plan: RunPlan, rows: Sequence[Row], attacker: Lesson | None = None) 
         reference=next((other.checked for other in rows if other.role == "reference"), None),
         attacker=f"{attacker.number:02} ({attacker.title})" if attacker else "",
     )
-    return replace(row, hints=hints_for(evidence))
+    return replace(row, checked=restated(evidence), hints=hints_for(evidence))
 
 
 def _peak_gflops(device: Device, lesson: Lesson) -> float | None:

@@ -19,6 +19,9 @@ MOST = 50  # largest number of findings per launch
 SAME = {"block_order": "race"}  # kinds that are compared with each other
 # Effect -> cause; the effect is left out when the cause is reported.
 FOLLOWS_FROM = {"exited_before_barrier": "divergent_barrier"}
+# Races of these cases lack a barrier. Where threads skip a barrier, it may be there, but not for all of them.
+UNORDERED = {"shared order": "shared skipped", "shared next round": "shared skipped"}
+SKIPPED = frozenset({"divergent_barrier", "exited_before_barrier"})
 
 
 @dataclass(frozen=True)
@@ -132,7 +135,8 @@ class FindingCollector:
     def result(self) -> Sequence[Finding]:
         """Return the findings, most severe first.
 
-        A finding is left out if a more severe one about the same lines, or its cause, implies it.
+        A finding is left out if a more severe one about the same lines, or its cause, implies it. A divergent barrier
+        precedes the races that it causes.
         """
         worst: dict[tuple[str, frozenset[int | None]], int] = {}
         for key in self._found:
@@ -146,5 +150,7 @@ class FindingCollector:
             and FOLLOWS_FROM.get(key.kind) not in kinds
             and not self._fixed_by_a_barrier(key)
         ]
-        kept.sort(key=lambda finding: (RANK[finding.severity], finding.line or 0))
+        if not SKIPPED.isdisjoint(kinds):
+            kept = [dataclasses.replace(it, case=UNORDERED.get(it.case, it.case)) for it in kept]
+        kept.sort(key=lambda it: (RANK[it.severity], it.kind != "divergent_barrier", it.line or 0))
         return tuple(kept[:MOST])

@@ -32,6 +32,10 @@ TEMPLATES: Mapping[str, str] = {
     "still reads: put a barrier at the end of the loop too",
     "race shared order": "{pair_of_a_block}, with no __syncthreads() between them; {so}",
     "so race shared order": "their order is undefined, so put a barrier between the two lines",
+    "race shared skipped": "{pair_of_a_block}, with no __syncthreads() between them that both threads reach; {so}",
+    "so race shared skipped": "some threads of the kernel skip a barrier, which then orders nothing: move it out of its"
+    " if or loop before you add another one",
+    "race shared place": "{pair_of_a_block}, with no __syncthreads() between them",
     "race shared copy": "{early}; thread {first.thread} copied it by cp.async in {first.line:line} and has waited for "
     "it, but a wait covers a thread's own copies only: put a __syncthreads() after the wait",
     "race global blocks": "{pair_of_the_grid}; {so}",
@@ -115,6 +119,7 @@ TEMPLATES: Mapping[str, str] = {
     " synchronise",
     "async_in_flight no group": "{early} {flying}: commit it to a group, wait for that {leaves}",
     "async_in_flight never waited": "{early} {flying}: wait for its group {leaves}",
+    "async_in_flight wrong place": "{early} {flying}",
     "async_in_flight waited too little": "{early} {flying}: wait for its group {leaves}",
     "not_seen": "arrive: every thread that accesses the bytes must first see the end of their phase of "
     "{mbarrier:mbarrier}, or synchronise with a thread that has",
@@ -158,6 +163,8 @@ TEMPLATES: Mapping[str, str] = {
     " {other.thread} in {other.line:line}; move one __syncthreads() out of the branches",
     "exited_before_barrier": "{ended:thread} of block {other.block} (thread {other.thread} first) returned before the"
     " barrier in {first.line:line} that others wait at: guard the accesses, not the whole thread",
+    "exited_before_barrier in an if": "{ended:thread} of block {other.block} (thread {other.thread} first) ended"
+    " without the barrier in {first.line:line}, which is inside an if that they skip: move it out of the if",
     "barrier_count expected": "threads that meet at one barrier expect different numbers of threads ({whose}, thread"
     " {other.thread})",
     "barrier_count number": "{who} waits at barrier {number} for {threads} threads: barriers are numbered 0 to 15, and"

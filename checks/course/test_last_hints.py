@@ -1,0 +1,34 @@
+"""The last hints of a lesson are code that compiles in its stub."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gemm_lessons.course.folder import any_course
+from gemm_lessons.course.lesson import Lesson
+from gemm_lessons.course.todos import todo_marks
+from gemm_lessons.devices.device import BuildTarget
+from gemm_lessons.judging.verdict import CompileFailed
+from gemm_lessons.running.builder import Builder
+
+
+def with_last_hints(lesson: Lesson) -> str:
+    """The stub with the last hint of every TODO pasted above the TODO's comment."""
+    source = lesson.stub_path.read_text()
+    hints = {todo.number: todo.hints[-1] for todo in lesson.todos}
+    lines = source.split("\n")
+    for mark in sorted(todo_marks(source), key=lambda mark: mark.line, reverse=True):
+        lines.insert(mark.line - 1, hints[mark.number])
+    return "\n".join(lines)
+
+
+@pytest.mark.parametrize("name", any_course().names)
+def test_the_last_hints_compile_in_the_stub(name: str, tmp_path: Path) -> None:
+    lesson = any_course().lesson(name)
+    path = tmp_path / "kernel.cu"
+    path.write_text(source := with_last_hints(lesson))
+    built = Builder(BuildTarget("sm_90")).build(lesson, path, source)
+    errors = [f"line {it.line}: {it.message}" for it in built.diagnostics] if isinstance(built, CompileFailed) else []
+    assert not isinstance(built, CompileFailed), [built.message, *errors]
