@@ -74,7 +74,7 @@ def test_every_solution_fits_and_its_words_are_explained(name: str) -> None:
     assert "\u2026" not in narrow
     found = labels(narrow)
     assert {"estimated time", "bank conflicts", "occupancy"} <= set(found)
-    assert any(label in found for label in ("estimated GFLOPS", "estimated GOPS"))
+    assert any(label in found for label in ("estimated GFLOPS", "estimated GOPS", "estimated GB/s"))
     assert not [label for label in found if label.lower() not in WORDS]
 
 
