@@ -147,7 +147,7 @@ def test_a_function_that_returns_elsewhere_is_not_followed() -> None:
     memory = GlobalMemory([Buffer("a", np.ones(64)), Buffer("out", np.zeros(64))], [])
     parameters = np.array([a.base for a in memory.allocations], np.uint64).tobytes()
     launch = LaunchInfo(kernel, Grid((1, 1, 1), (64, 1, 1)), parameters=parameters)
-    with pytest.raises(machinecode.Uncountable, match="not behind the call"):
+    with pytest.raises(machinecode.Uncountable, match="not after the call"):
         machinecode.count(code, launch, lambda: memory)
     machinecode.count(machinecode.prepare(made), launch, lambda: memory)
 

@@ -21,7 +21,8 @@ ROOT = Path(__file__).parents[2]
 STORED = ROOT / "lessons" / "measured"
 GPU = "h200"
 SOLUTIONS = "solutions"  # the table of h200.json itself
-BY_SQUARES = "beat_cublas"  # its host chooses among tiles, and other sizes matter: table squares
+# The host of the first chooses among tiles, and other sizes matter: table squares. The second is in table mma.
+ELSEWHERE = ("beat_cublas", "precision")
 IDLE, WARM, COLD = "idle", "warm", "cold"
 PRODUCER = "gemm_by_producer"  # of producer.cuh: a launch in place of the solution's, with one more warp
 
@@ -153,12 +154,12 @@ class Table:
 
 
 def solutions() -> list[Kernel]:
-    """Of the lessons that ask for the same as the first product, C = A B in float32; table squares has beat_cublas."""
+    """Of the lessons that ask for the same as the first product, C = A B in float32, but for those of other tables."""
     course = Course(ROOT)
     lessons = [it for name in course.names if (it := course.lesson(name)).data.multiplies]
     at = lessons[0].shapes.count.names
     alike = [it for it in lessons if it.data.asks_the_same(lessons[0].data, at)]
-    return [Kernel.solution(it) for it in alike if it.name[3:] != BY_SQUARES]
+    return [Kernel.solution(it) for it in alike if it.name[3:] not in ELSEWHERE]
 
 
 @cache

@@ -66,6 +66,13 @@ def code_of(lesson: Path) -> str:
     return "\n".join(found)
 
 
+def text_of(lesson: Path) -> str:
+    """The lesson's text, its appendix, and the pages beside the lessons that it links to."""
+    text = (lesson / "README.md").read_text()
+    pages = re.findall(r"\]\(((?:\.\./common/)?[A-Z_]+\.md)", text)
+    return "\n".join([text, *((lesson / page).read_text() for page in dict.fromkeys(pages))])
+
+
 def missing(codes: list[str], texts: list[str]) -> dict[int, set[str]]:
     """Lesson (from 0) -> what its code has and neither its text nor an earlier one explains."""
     known: list[str] = []
@@ -79,7 +86,7 @@ def missing(codes: list[str], texts: list[str]) -> dict[int, set[str]]:
 
 
 def test_every_construct_is_explained_before_it_is_used() -> None:
-    texts = [(LESSONS / name / "README.md").read_text() for name in NAMES]
+    texts = [text_of(LESSONS / name) for name in NAMES]
     assert not missing([code_of(LESSONS / name) for name in NAMES], texts)
 
 

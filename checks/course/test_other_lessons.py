@@ -128,7 +128,7 @@ def test_a_kernel_that_is_missing_is_named(tmp_path: Path) -> None:
         ('"P", "bias", "C"', '"P", "bias"', "C is missing"),
         ('"P", "bias", "C"', '"P", "bias", "D"', r'toml:39: \[\[launches\]\] number 2: parameters: "D" is none'),
         ('block = ["128"]', 'block = ["1280"]', r"\[\[launches\]\] number 2: block: 1280 threads"),
-        ("[shapes]", '[launch]\ngrid = ["1"]\n[shapes]', "keep one of them"),
+        ("[shapes]", '[launch]\ngrid = ["1"]\n[shapes]', "keep one of the two"),
     ],
 )  # fmt: skip
 def test_mistakes_are_named(tmp_path: Path, old: str, new: str, message: str) -> None:

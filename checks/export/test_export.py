@@ -341,7 +341,7 @@ def test_headers_of_the_learner_travel_along(tmp_path: Path) -> None:
         ("extern", "#define M 5\nextern", "gives the name M a meaning"),
         ("extern", "static int median(int x) { return x; }\nextern", "gives the name median a meaning"),
         ("extern", "int main() { return 0; }\nextern", "has a main function"),
-        ("extern", "#define BM 64\nextern", "defines BM, which lesson.toml has"),
+        ("extern", "#define BM 64\nextern", "defines BM, which lesson.toml defines"),
         ("extern", '#include "../two.cuh"\nextern', "outside of its folder"),
     ],
 )

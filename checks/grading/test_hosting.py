@@ -74,7 +74,7 @@ def test_a_workflow_s_commands_have_no_words_of_students(hosts: Path) -> None:
 
 
 def test_what_is_there_stays(hosts: Path, tmp_path: Path) -> None:
-    with pytest.raises(CommandError, match="there already"):
+    with pytest.raises(CommandError, match="already exists"):
         write_host("laptop", hosts / "laptop", "02")
     with pytest.raises(CommandError, match="gradescope, github, classroom50, laptop"):
         write_host("canvas", tmp_path / "x", "02")

@@ -113,9 +113,9 @@ def test_nan_has_the_suspects_that_are_left() -> None:
         assert verdict.judgement.pattern is not None
         return verdict.judgement.pattern.text
 
-    assert "the sum read P where nobody stored what is added, in an earlier launch" in sentence(("A",), ())
+    assert "the sum read P where no thread stored the value, in an earlier launch" in sentence(("A",), ())
     assert "is a row, a column or k too large" in sentence(("A",), scratch=())
-    assert "added, or A behind the end of a line" in sentence(("A",))
+    assert "value, or A past the end of a line" in sentence(("A",))
     assert sentence((), scratch=()) == "of 4"
     assert sentence((), findings=(UNINITIALISED,)) == "of 4"
 

@@ -50,7 +50,7 @@ CASES = {
         f"void __cluster_dims__(2, 1, 1) {BODY}", {"grid": 4, "cluster": 2}, {"grid": 4, "cluster": 4},
         "compiled for 2 x 1 x 1"),
     "clusters of another GPU": (
-        PLAIN, {"grid": 4, "arch": "sm_86"}, {"grid": 4, "cluster": 2, "arch": "sm_86"}, "sm_86 does not know"),
+        PLAIN, {"grid": 4, "arch": "sm_86"}, {"grid": 4, "cluster": 2, "arch": "sm_86"}, "sm_86 does not support"),
     "too large clusters": (f"void __cluster_dims__(4, 4, 1) {BODY}", None, {"grid": (4, 4)}, "clusters of 16 blocks"),
     "registers": (f"void {GREEDY}", {"block": 256}, {"block": 1024}, "a block has 65,536 registers"),
 }  # fmt: skip

@@ -1,5 +1,5 @@
 // honest: who walks along K from the end, with unsigned indices and a bit for the buffer in the address
-// refused: 'A way out in the middle' (Pitfalls): the compiler moves the loads behind the products
+// refused: 'A branch around the fetch' (Pitfalls): the compiler moves the loads behind the products
 #include "float4.cuh"
 
 extern "C" __global__ void __launch_bounds__(128)

@@ -1,5 +1,5 @@
 // honest: who lets two warps fetch A and four quarters of B come from all, and bars with an asm barrier
-// refused: 'A way out in the middle' (Pitfalls): the compiler moves the loads behind the products
+// refused: 'A branch around the fetch' (Pitfalls): the compiler moves the loads behind the products
 #include "float4.cuh"
 
 extern "C" __global__ void __launch_bounds__(128)
