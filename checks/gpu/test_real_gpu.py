@@ -99,9 +99,13 @@ def test_every_solution_passes(real_gpu: Gpu, name: str) -> None:
     outcome = run_lesson(request)
     assert outcome.verdict.kind == "passed", outcome.verdict
     row = outcome.kernel
+    if not lesson.data.multiplies:
+        assert row.speed.measured is None
+        return
     assert row.speed.measured is not None
     assert row.speed.fraction_of_cublas is not None
-    assert 0.001 < row.speed.fraction_of_cublas < 1.3
+    most = 4 if lesson.name.endswith("precision") else 1.3  # fp32 on tensor cores, which cuBLAS's fp32 does not use
+    assert 0.001 < row.speed.fraction_of_cublas < most
     assert outcome.measured is not None
     if outcome.peak_gflops is not None:
         assert outcome.measured.cublas is not None
