@@ -34,6 +34,8 @@ def carry_over(course: Course) -> CarriedOver | None:
     complete.
     """
     package = packaged_course()
+    if set(course.names) <= set(package.names):  # as on nearly every start: course.toml need not be read
+        return None
     former = [name for name in course.names if name in package.facts.former]
     names = {old: new for old in former if (new := package.named(old[3:])) not in (None, old)}
     if not names or any(course.lessons_dir.glob("*/solution.cu")):

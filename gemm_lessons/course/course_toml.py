@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from gemm_lessons.course.toml import TomlReader, Where, read_toml
+from gemm_lessons.course.toml import TomlReader, Where, read_course
 from gemm_lessons.engine.records.frozen import dataclass
 
 KEYS = ("architecture", "former", "parts", "integrity")  # gates_toml reads [[integrity]]
@@ -52,10 +52,10 @@ def load_course_toml(lessons: Path) -> CourseFacts:
 
     Raise ``LessonError`` with file, line, key and remedy, like ``load_lesson``.
     """
-    path = lessons / "course.toml"
-    if not path.exists():
+    found = read_course(lessons)
+    if found is None:
         return CourseFacts()
-    text, raw = read_toml(path, "restore it")
+    path, text, raw = found
     return _Reader(path, text).facts(raw)
 
 
@@ -64,10 +64,10 @@ def load_architecture(lessons: Path) -> str:
 
     Raise ``LessonError`` like ``load_course_toml``.
     """
-    path = lessons / "course.toml"
-    if not path.exists():
+    found = read_course(lessons)
+    if found is None:
         return ARCHITECTURE
-    text, raw = read_toml(path, "restore it")
+    path, text, raw = found
     return _Reader(path, text).architecture(raw)
 
 

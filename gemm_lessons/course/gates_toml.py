@@ -26,7 +26,7 @@ from typing import Any
 
 from gemm_lessons.course.lesson import RESOURCES, Gate
 from gemm_lessons.course.search_space import Condition
-from gemm_lessons.course.toml import TomlReader, Where, read_toml
+from gemm_lessons.course.toml import TomlReader, Where, read_course
 from gemm_lessons.engine.arguments.expression import ExpressionError
 from gemm_lessons.gemm.shapes import Tile
 
@@ -51,14 +51,15 @@ class GateReader(TomlReader):
         ]
         replaced = {gate.id for gate in own} | {_limited(gate) for gate in own}
         changes = self.table((), raw, "integrity", required=False)
-        added = self.integrity(self.path.parents[1] / "course.toml", changes, allowed, tile)
+        added = self.integrity(self.path.parents[1], changes, allowed, tile)
         return (*own, *(gate for gate in added if not {gate.id, _limited(gate)} & replaced))
 
-    def integrity(self, path: Path, changes: dict[str, Any], names: Sequence[str], tile: Tile) -> Iterator[Gate]:
+    def integrity(self, lessons: Path, changes: dict[str, Any], names: Sequence[str], tile: Tile) -> Iterator[Gate]:
         """Yield the course's integrity gates that apply to this lesson, as ``changes`` alters them."""
-        if not path.exists():
+        of_course = read_course(lessons)
+        if of_course is None:
             return
-        text, raw = read_toml(path, "restore it")
+        path, text, raw = of_course
         course = GateReader(path, text)
         found = course.with_ids(raw, "integrity")
         if found:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,24 @@ def read_toml(path: Path, without: str) -> tuple[str, dict[str, Any]]:
         raise LessonError(f"{path}:{line}: not valid TOML: {what}; correct the line or restore the file") from None
     except RecursionError:
         raise LessonError(f"{path}: is nested too deeply; restore the file") from None
+
+
+def read_course(lessons: Path) -> tuple[Path, str, dict[str, Any]] | None:
+    """Return path, text and contents of ``course.toml`` in a course's folder of lessons; None where there is none. It
+    is parsed once for all lessons, until it changes. Raise ``LessonError``."""
+    path = lessons / "course.toml"
+    if not path.exists():
+        return None
+    try:
+        stat = path.stat()
+    except OSError as error:
+        raise LessonError(f"{path}: cannot be read: {error.strerror}") from None
+    return path, *_unchanged(path, stat.st_mtime_ns, stat.st_size)
+
+
+@lru_cache(maxsize=4)
+def _unchanged(path: Path, _time: int, _size: int) -> tuple[str, dict[str, Any]]:
+    return read_toml(path, "restore it")
 
 
 class TomlReader:
