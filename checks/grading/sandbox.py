@@ -7,6 +7,7 @@ It leaves in ``got`` what it could get hold of; nothing, or the error that stopp
 from __future__ import annotations
 
 import os
+import platform
 import re
 import socket
 import sys
@@ -17,10 +18,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from checks.grading.metadata import code
 from gemm_lessons.course.folder import packaged_course
 from gemm_lessons.engine.compiler import cache
 from gemm_lessons.engine.process.bounds import GIB
-from gemm_lessons.grading import sandbox, worker
+from gemm_lessons.grading import sandbox, seccomp, worker
+from gemm_lessons.grading.system_calls import NUMBERS
 from gemm_lessons.grading.worker import Limits, Submission, judge_submission, run_python
 
 MOST = Limits(seconds=4, memory_bytes=GIB // 2)
@@ -51,6 +54,14 @@ class Attempt:
     wall: str
     code: str
     ends: tuple[str, ...] = ()
+
+
+def refused() -> list[int]:
+    """The numbers of all system calls that the filter refuses whatever their arguments are."""
+    numbers = NUMBERS.get(platform.machine(), {})
+    decided = {numbers.get(name) for name in (*seccomp.ALLOWED, *seccomp._by_argument(False, 0))}
+    decided |= {335, 336}  # uretprobe and uprobe pass every filter; elsewhere than in a probe they end the process
+    return [number for number in range(600) if number not in decided]
 
 
 def _read(name: str, path: str) -> Attempt:
@@ -116,6 +127,23 @@ def attempts(scene: Scene) -> tuple[Attempt, ...]:
         Attempt("a disk bomb", "use",
                 "def fill():\n    with open('big', 'wb') as f:\n        for _ in range(200): f.write(bytes(1 << 20))\n"
                 "    return 'filled'\ngot = attempt(fill)", ends=("crash",)),
+        Attempt("fill the files that are open", "writes",
+                "import stat\nwritten = 0\nfor fd in range(70000):\n    try:\n"
+                "        while stat.S_ISREG(os.fstat(fd).st_mode): written += os.write(fd, bytes(1 << 16))\n"
+                f"    except OSError: pass\ngot = written if written > {2 * sandbox.LAST_WORDS} else ''"),
+        Attempt("fill the disk with many files", "writes",
+                "def fill():\n    for n in range(100):\n        with open(f'big{n}', 'wb') as f: f.write(bytes(9999))\n"
+                "    return 'filled'\ngot = attempt(fill)"),
+        Attempt("fill its folder with folders", "writes",
+                "got = attempt(lambda: [os.mkdir(str(n)) for n in range(1000)] and 'filled')"),
+        Attempt("change another's file: mode, owner, times, attributes, place", "writes",
+                code(other, "kernel.cu", platform.machine())),
+        Attempt("change its own file", "writes", code("kernel.cu", "kernel.cu", platform.machine())),
+        Attempt("every system call that is not allowed", "calls",
+                f"numbers = {refused()!r}\n"
+                "def errno_of(n):\n    ctypes.set_errno(0)\n    libc.syscall(n, *[ctypes.c_long(-1)] * 6)\n"
+                "    return ctypes.get_errno()\n"
+                "got = [n for n in numbers if errno_of(n) not in (1, 38)] or ''"),
         Attempt("never end", "use", "while True: pass", ends=("timeout",)),
         Attempt("never end, deaf", "use",
                 "import signal\nsignal.pthread_sigmask(signal.SIG_BLOCK, range(1, 65))\nwhile True: pass",
@@ -140,6 +168,7 @@ class Scene:
         self.other = folder / "submissions" / "bob" / "kernel.cu"
         self.other.parent.mkdir(parents=True)
         self.other.write_text(SECRET)
+        self._before = os.stat(self.other)
         place = cache.folder()
         assert place is not None
         self.cache = place / f"{os.getpid():064x}"
@@ -159,6 +188,10 @@ class Scene:
         outcome = judge_submission(Submission(packaged_course().root, lesson.name, lesson.stub_path, seed=1))
         left = [Path("/tmp/gemm-lessons-was-here"), Path("/dev/shm/gemm-lessons-was-here"), sandbox.PACKAGE / "evil.py"]
         same = (self.other.read_text(), self.cache.read_text()) == (SECRET, SECRET)
+        now = os.stat(self.other)
+        same &= all(
+            getattr(now, it) == getattr(self._before, it) for it in ("st_mode", "st_uid", "st_mtime_ns", "st_nlink")
+        )
         return same and outcome["verdict"] == "wrong_answer" and not any(path.exists() for path in left)
 
     def close(self) -> None:

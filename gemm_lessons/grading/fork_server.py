@@ -15,9 +15,7 @@ import importlib
 import os
 import pkgutil
 import resource
-import shutil
 import signal
-import tempfile
 import warnings
 from pathlib import Path
 from typing import Any
@@ -27,10 +25,10 @@ from gemm_lessons.engine.process import bounds
 from gemm_lessons.engine.process.child import ChildDied, ChildHung, Parent
 from gemm_lessons.engine.records.errors import KitError
 from gemm_lessons.grading import job
+from gemm_lessons.grading.scratch import remove_leftovers, scratch
 
 ROOMS = ("course", "engine", "gemm", "judging", "running")
 ADOPT_ORPHANS = 36  # PR_SET_CHILD_SUBREAPER of prctl
-PREFIX = "gemm-lessons-job-"
 
 
 def main(parent: Parent) -> None:
@@ -39,6 +37,7 @@ def main(parent: Parent) -> None:
     ctypes.CDLL(None).prctl(ADOPT_ORPHANS, 1, 0, 0, 0)
     # The only other thread waits for the parent to exit; a fork does not inherit it.
     warnings.filterwarnings("ignore", "This process .* is multi-threaded", DeprecationWarning)
+    remove_leftovers()
     _load()
     while True:
         question, sources = parent.receive()
@@ -57,26 +56,29 @@ def _load() -> None:
 
 
 def _judge(question: dict[str, Any], sources: list[bytes]) -> dict[str, Any]:
-    folder = Path(tempfile.mkdtemp(prefix=PREFIX))
+    with scratch("job") as folder:
+        try:
+            return _judge_in(folder, question, sources)
+        finally:
+            _end_orphans()
+
+
+def _judge_in(folder: Path, question: dict[str, Any], sources: list[bytes]) -> dict[str, Any]:
     most = bounds.SLOW * (question["seconds"] + bounds.Bounds(question["seconds"]).grace)
     before = _used()
-    try:
-        with job.start(question, sources, folder) as child:
-            try:
-                return child.receive(most)[0]
-            except ChildHung:
-                return {"error": "timeout"}
-            except ChildDied as died:
-                # Linux kills a process that ignores SIGXCPU a little later.
-                by = abs(died.code or 0)
-                late = by == signal.SIGXCPU or (by == signal.SIGKILL and _used() - before >= question["seconds"])
-                if died.code == 1 and "Traceback" in died.last_words:  # an uncaught exception is a bug of the kit
-                    last = died.last_words.splitlines()[-1]
-                    return {"error": "kit", "text": f"this is a bug in gemm-lessons ({last})"}
-                return {"error": "timeout"} if late else {"error": "crash", "text": str(died)}
-    finally:
-        _end_orphans()
-        shutil.rmtree(folder, ignore_errors=True)
+    with job.start(question, sources, folder) as child:
+        try:
+            return child.receive(most)[0]
+        except ChildHung:
+            return {"error": "timeout"}
+        except ChildDied as died:
+            # Linux kills a process that ignores SIGXCPU a little later.
+            by = abs(died.code or 0)
+            late = by == signal.SIGXCPU or (by == signal.SIGKILL and _used() - before >= question["seconds"])
+            if died.code == 1 and "Traceback" in died.last_words:  # an uncaught exception is a bug of the kit
+                last = died.last_words.splitlines()[-1]
+                return {"error": "kit", "text": f"this is a bug in gemm-lessons ({last})"}
+            return {"error": "timeout"} if late else {"error": "crash", "text": str(died)}
 
 
 def _used() -> float:

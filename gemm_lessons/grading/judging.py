@@ -12,7 +12,6 @@ import hashlib
 import json
 import os
 import platform
-import tempfile
 import time
 from collections.abc import Mapping
 from dataclasses import field
@@ -29,6 +28,7 @@ from gemm_lessons.engine.records.errors import KitError, UnsupportedKernel
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.grading.escaping import one_line
 from gemm_lessons.grading.results import GradeStatus
+from gemm_lessons.grading.scratch import scratch
 from gemm_lessons.grading.worker import Limits, Submission, judge_submission
 
 SEED_BYTES = 4
@@ -109,8 +109,8 @@ def judge(job: Job) -> Judged:
     status: GradeStatus = "graded"
     message, outcome, seed = "", None, job.seeds[0]
     try:
-        with tempfile.TemporaryDirectory(prefix="gemm-lessons-") as folder:
-            path = Path(folder) / "kernel.cu"
+        with scratch("kernel") as folder:
+            path = folder / "kernel.cu"
             for name, data in {**job.headers, path.name: job.data}.items():
                 (path.parent / name).write_bytes(as_utf8(data))
             course = packaged_course() if job.course is None else Course(job.course)
@@ -122,7 +122,7 @@ def judge(job: Job) -> Judged:
         where = f"line {error.line}: " if error.line else ""
         status, message = "unsupported", f"the simulator cannot run this kernel: {where}{error}"
     except CommandError as error:
-        status, message = "unreadable", str(error).replace(folder, "").lstrip("/")
+        status, message = "unreadable", str(error).replace(str(folder), "").lstrip("/")
     except (KitError, OSError) as error:
         status, message = "kit_error", str(error)
     except Exception as error:  # a bug of ours with one kernel must not stop the whole class

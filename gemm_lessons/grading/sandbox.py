@@ -1,7 +1,8 @@
 """Sandbox of a submission: no access to other files, the network or other processes.
 
 Not every Linux system has every protection ("wall"). ``confine`` enables all that are available and returns their
-names. Sources: the kernel's documentation of Landlock and of seccomp filters, and its system call table for x86-64.
+names. A submission writes nothing but its last words on stderr, so it cannot fill a disk. Source: the kernel's
+documentation of Landlock; ``seccomp`` has the filter of system calls.
 """
 
 from __future__ import annotations
@@ -9,10 +10,8 @@ from __future__ import annotations
 import ctypes
 import glob
 import os
-import platform
 import resource
 import site
-import struct
 import sysconfig
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -23,9 +22,11 @@ from gemm_lessons.engine.compiler import landlock as wall
 from gemm_lessons.engine.compiler import nvrtc
 from gemm_lessons.engine.process import bounds
 from gemm_lessons.engine.records.frozen import dataclass
+from gemm_lessons.grading import seccomp
 
 PACKAGE = Path(__file__).resolve().parents[1]
-FILE_BYTES = 64 << 20  # the largest file that may be written
+FILE_BYTES = 64 << 20  # the largest file that may be written: a cubin for nvdisasm, before the sandbox is closed
+LAST_WORDS = 1 << 20  # bytes of stderr, the only file that may be written afterwards
 PROCESSES = 64  # including threads; Linux exempts root
 SPACE = 16 << 30  # bytes of address space beyond current use and the memory limit: libraries map more than they use
 OPEN_FILES = 256
@@ -36,32 +37,15 @@ LOADERS = ("/lib64/ld-linux*", "/lib/ld-linux*", "/lib/ld-musl*")  # the dynamic
 # landlock.h
 EXECUTE, WRITE_FILE, READ_FILE, READ_FOLDER = 1 << 0, 1 << 1, 1 << 2, 1 << 3
 FILE_RIGHTS = {1: (1 << 13) - 1, 2: (1 << 14) - 1, 3: (1 << 15) - 1, 4: (1 << 15) - 1, 5: (1 << 16) - 1}
-SPECIAL_FILES = 1 << 6 | 1 << 9 | 1 << 10 | 1 << 11 | 1 << 12  # devices, sockets, pipes, links: forbidden everywhere
 TCP = 0b11
 SOCKETS_AND_SIGNALS = 0b11
 
 # sched.h
 NEW_USER, NEW_PROCESSES, NEW_NETWORK, NEW_IPC = 0x1000_0000, 0x2000_0000, 0x4000_0000, 0x0800_0000
 
-# seccomp.h, linux/audit.h, and the numbers of x86-64
-SECCOMP, FILTER = 22, 2
-X86_64, X32 = 0xC000_003E, 0x4000_0000
-LOAD, EQUAL, AT_LEAST, ANY_BIT, RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
-ALLOW, REFUSE, UNKNOWN = 0x7FFF_0000, 0x0005_0001, 0x0005_0026  # EPERM, ENOSYS
-CLONE, CLONE3, THREAD = 56, 435, 0x1_0000
-START = (57, 58, 59, 322)  # fork, vfork, execve, execveat
-OTHERS = {
-    "the network": (41, 42, 43, 44, 46, 49, 50, 53, 288, 307),
-    "other processes": (62, 101, 129, 200, 203, 297, 310, 311, 312, 424, 434, 438, 440, 448),
-    "memory that outlives a process": (29, 30, 31, 64, 65, 66, 68, 69, 70, 71, 220, 240, 241, 319),
-    "namespaces and mounts": (155, 161, 165, 166, 272, 303, 304, 308, 428, 429, 430, 431, 432, 433, 442, 467),
-    "the kernel": (163, 164, 167, 168, 169, 170, 171, 172, 173, 175, 176, 179, 227, 246, 248, 249, 250, 298, 305, 313,
-                   320, 321, 323, 425, 426, 427),
-}  # fmt: skip
-PRLIMIT = 302  # refused for other processes: its first argument is not 0
-
 WALLS = {
-    "files": "reads only the kit, CUDA's files and its own; writes only into its own folder (Landlock)",
+    "files": "reads only the kit, CUDA's files and its own (Landlock)",
+    "writes": "writes no file, and changes no owner, mode, time or attribute of one (seccomp)",
     "network": "no network (seccomp)",
     "tcp": "no TCP (Landlock)",
     "calls": "no other process, mount, or setting of the system (seccomp)",
@@ -76,7 +60,7 @@ WALLS = {
 @dataclass(frozen=True)
 class Reach:
     """Access that the sandbox allows: readable files, folders that are readable with everything below, programs that
-    may be started, and the one writable folder."""
+    may be started, and the job's own folder, which is readable as well."""
 
     folder: Path
     files: Sequence[Path]
@@ -148,8 +132,9 @@ def confine(reach: Reach, starts: bool = False) -> tuple[str, ...]:
     if version and _files(reach, version, starts):
         walls += ["files", *["tcp"] * (version >= 4), *["signals"] * (version >= 6)]
     ctypes.CDLL(None).prctl(wall.NO_NEW_PRIVILEGES, 1, 0, 0, 0)
-    if _calls(starts):
-        walls += ["network", "calls", *["start"] * (not starts)]
+    resource.setrlimit(resource.RLIMIT_FSIZE, (LAST_WORDS, LAST_WORDS))
+    if seccomp.install(starts):
+        walls += ["writes", "network", "calls", *["start"] * (not starts)]
     return tuple(walls)
 
 
@@ -166,27 +151,7 @@ def _files(reach: Reach, version: int, starts: bool) -> bool:
     allow(reach.folders, READ_FILE | READ_FOLDER)
     allow(reach.files, READ_FILE)
     allow([os.devnull], READ_FILE | WRITE_FILE)
-    allow([reach.folder], every & ~SPECIAL_FILES & ~EXECUTE)
+    allow([reach.folder], READ_FILE | READ_FOLDER)
     if starts:
         allow([*reach.programs, *(it for one in LOADERS for it in glob.glob(one))], READ_FILE | EXECUTE)
     return wall.restrict(every, places, TCP if version >= 4 else 0, SOCKETS_AND_SIGNALS if version >= 6 else 0)
-
-
-def _calls(starts: bool) -> bool:
-    """Install the seccomp filter. Each BPF step is (code, instructions to skip if true, if false, operand)."""
-    if platform.machine() != "x86_64":
-        return False
-    refused = sorted(number for numbers in OTHERS.values() for number in numbers)
-    steps = [(LOAD, 0, 0, 4), (EQUAL, 1, 0, X86_64), (RETURN, 0, 0, REFUSE)]
-    steps += [(LOAD, 0, 0, 0), (AT_LEAST, 0, 1, X32), (RETURN, 0, 0, REFUSE)]
-    for number in (*refused, *(() if starts else START)):
-        steps += [(EQUAL, 0, 1, number), (RETURN, 0, 0, REFUSE)]
-    if not starts:
-        steps += [(EQUAL, 0, 1, CLONE3), (RETURN, 0, 0, UNKNOWN)]  # flags are in memory; libraries fall back to clone
-        steps += [(EQUAL, 0, 4, CLONE), (LOAD, 0, 0, 16), (ANY_BIT, 0, 1, THREAD)]
-        steps += [(RETURN, 0, 0, ALLOW), (RETURN, 0, 0, REFUSE)]
-    steps += [(EQUAL, 0, 3, PRLIMIT), (LOAD, 0, 0, 16), (EQUAL, 1, 0, 0), (RETURN, 0, 0, REFUSE)]
-    steps += [(RETURN, 0, 0, ALLOW)]
-    code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *step) for step in steps))
-    program = struct.pack("HxxxxxxQ", len(steps), ctypes.addressof(code))
-    return bool(ctypes.CDLL(None).prctl(SECCOMP, FILTER, program, 0, 0) == 0)

@@ -115,6 +115,8 @@ def serve(parent: Parent, confine: Callable[[bool], object]) -> None:
             except ChildDied as died:
                 late = died.code == -signal.SIGXCPU
                 parent.send({"hung": True} if late else {"died": died.code, "words": died.last_words})
+            finally:
+                _cubin_of(program.pid).unlink(missing_ok=True)  # it may not remove files itself
 
 
 def _work(
@@ -130,9 +132,11 @@ def _work(
 def _do(question: dict[str, Any], blobs: Sequence[bytes], seconds: float, confine: Callable[[bool], object]) -> Answer:
     bounds.lower(resource.RLIMIT_CPU, int(seconds) + 1)
     disassembling = question.pop("do") == "disassemble"
+    if disassembling:
+        _cubin_of(os.getpid()).write_bytes(blobs[0])
     confine(disassembling)
     if disassembling:
-        return _disassemble(blobs[0])
+        return _disassemble(_cubin_of(os.getpid()))
     try:
         compiler = nvrtc.load(question.pop("major"))
     except KitError as error:  # no compiler here: not an error of the source
@@ -149,15 +153,17 @@ def disassembling(program: Path, file: Path) -> tuple[list[str], dict[str, str]]
     return [str(program), "-c", "-gi", "-ndf", str(file)], {**os.environ, "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
 
 
-def _disassemble(cubin: bytes) -> Answer:
+def _cubin_of(pid: int) -> Path:
+    """Return the file that the process ``pid`` disassembles, in the current folder."""
+    return Path(f"machine-code-{pid}.cubin")
+
+
+def _disassemble(file: Path) -> Answer:
     program = nvrtc.disassembler()  # never a program named by the request
     if program is None:
         raise KitError("nvdisasm is missing")
-    file = Path(f"machine-code-{os.getpid()}.cubin")
-    file.write_bytes(cubin)
     command, environment = disassembling(program, file)
     done = subprocess.run(command, capture_output=True, check=False, env=environment)
-    file.unlink()
     return {"code": done.returncode}, [done.stdout, done.stderr]
 
 

@@ -29,7 +29,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -274,16 +274,25 @@ def _go_on(function: Callable[[Parent], object], parent: int, question: int, ans
         nothing = os.open(os.devnull, os.O_RDWR)
         for source, target in ((nothing, 0), (nothing, 1), (stderr, 2)):
             os.dup2(source, target)
-        low, high = sorted((question, answer))
-        os.closerange(3, low)
-        os.closerange(low + 1, high)
-        os.closerange(high + 1, os.sysconf("SC_OPEN_MAX"))
+        _close_all_but({0, 1, 2, question, answer})
         function(Parent(question, answer))
         code = 0
     finally:
         if (error := sys.exception()) is not None and not isinstance(error, SystemExit):
             sys.excepthook(type(error), error, error.__traceback__)
         os._exit(code)  # not back into our parent's code, nor through its clean-up
+
+
+def _close_all_but(kept: Collection[int]) -> None:
+    """Close all open files but ``kept``, also those above a limit that was lowered later."""
+    try:
+        numbers: Iterable[int] = map(int, os.listdir("/proc/self/fd"))
+    except OSError:
+        numbers = range(os.sysconf("SC_OPEN_MAX"))
+    for number in numbers:
+        if number not in kept:
+            with contextlib.suppress(OSError):
+                os.close(number)
 
 
 def end_with(parent: int) -> None:
