@@ -156,7 +156,7 @@ def _files() -> Iterator[Path]:
     yield from sorted((PACKAGE / "docs").glob("*.md"))
     yield from (ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md"))
     for lesson in sorted(LESSONS.glob("[0-9][0-9]_*")):
-        names = ("README.md", "lesson.toml", "predict.toml", "pitfalls.toml", "stub.cu")
+        names = ("README.md", "lesson.toml", "predict.toml", "drills.toml", "pitfalls.toml", "stub.cu")
         yield from (lesson / name for name in names if (lesson / name).exists())
     yield from sorted((LESSONS / "common").glob("*.cuh"))
 

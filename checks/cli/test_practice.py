@@ -122,6 +122,92 @@ def test_broken_questions_are_named(run: Run, asking: Path) -> None:
     assert "predict.toml:1: [a] answer: is missing" in result.err
 
 
+DRILLS = """\
+[double]
+ask = "What is {n} + {n}?"
+answer = "n + n"
+why = "{working}."
+draw = { n = [21] }
+
+[place]
+ask = "In which row and column is thread {t}, {C} in a row?"
+answer = ["t // C", "t % C"]
+why = "{working}."
+draw = { C = [8], t = [20] }
+
+[sectors]
+ask = "Lane l loads float l * {s}. How many sectors?"
+sectors = "lane * s"
+why = "They are {4 * s} bytes apart."
+draw = { s = [2] }
+"""
+
+
+@pytest.fixture
+def drilling(course: Path) -> Path:
+    path = course / "lessons" / "01_first" / "drills.toml"
+    path.write_text(DRILLS)
+    return path
+
+
+def drill(course: Path, text: str, *options: str) -> subprocess.CompletedProcess[str]:
+    return forks.run(["drill", "01", *options], cwd=course, env=environment(), text=text)
+
+
+def test_drill_says_what_is_right(course: Path, drilling: Path) -> None:
+    done = drill(course, "42\n2 4\n9\n")
+    assert done.returncode == 0, done.stderr
+    assert "What is 21 + 21?" in done.stdout
+    assert done.stdout.count("right\n") == 3
+    assert "It is 8. They are 8 bytes apart." in done.stdout
+    assert "2 of 3 right" in done.stdout
+    assert not (course / ".gemm-lessons" / "progress.json").exists(), "a drill is not kept"
+    wrong = drill(course, "43\n(2, 5)\n8\n").stdout
+    assert "It is 42. 21 + 21 = 42." in wrong
+    assert "It is 2, 4. 20 / 8 = 2, 20 % 8 = 4." in wrong
+    assert "1 of 3 right" in wrong
+
+
+@pytest.mark.parametrize(("text", "said"), [("", "0 of 0"), ("\n-\n8\n", "1 of 1"), ("42", "1 of 1")])
+def test_a_drill_skipped_gives_nothing_away(course: Path, drilling: Path, text: str, said: str) -> None:
+    done = drill(course, text)
+    assert done.returncode == 0
+    assert f"{said} right" in done.stdout
+    assert "It is" not in done.stdout
+
+
+def test_a_drill_s_seed_repeats_its_numbers(course: Path, drilling: Path) -> None:
+    drilling.write_text(DRILLS.replace("[21]", '"1 .. 100000"'))
+    first, other = (drill(course, "", "--seed", seed).stdout for seed in ("1", "2"))
+    assert first == drill(course, "", "--seed", "1").stdout
+    assert first.splitlines()[:6] != other.splitlines()[:6]
+    drawn = drill(course, "").stdout
+    again = drawn.partition("gemm-lessons drill 01 --seed ")[2].strip()
+    assert drill(course, "", "--seed", again).stdout == drawn
+
+
+def test_what_a_drill_cannot_read(run: Run, course: Path, drilling: Path) -> None:
+    refused = drill(course, "42\nmany\n")
+    assert refused.returncode == 2
+    assert 'question 2 (In which row and column is thread 20, 8 in a row?): "many" is not an answer' in refused.stderr
+    assert "It is" not in refused.stdout
+    none = run("drill", "02")
+    assert none.code == 2
+    assert "lesson 02_second has no drills; its text: gemm-lessons read 02" in none.err
+    drilling.write_text(DRILLS.replace("n + n", "n - 22"))
+    broken = drill(course, "")
+    assert broken.returncode == 3
+    assert 'drills.toml:1: [double] "n - 22" is -1' in broken.stderr
+    drilling.write_text("[a]\nask = 3\n")
+    assert "drills.toml:1: a: needs one of answer" in drill(course, "").stderr
+
+
+def test_start_and_next_name_the_drill(run: Run, course: Path, drilling: Path) -> None:
+    assert "To warm up: gemm-lessons drill 01" in run("next").out
+    assert "drill" not in run("start", "02").out
+    assert "drill" not in run("start", "01").out, "only before the kernel"
+
+
 PITFALLS = """\
 [not_added]
 bug = "acc was set, not added to."

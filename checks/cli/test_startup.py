@@ -87,7 +87,7 @@ def test_nothing_heavy_is_imported(course: Path, arguments: tuple[str, ...]) -> 
     [
         ("next",), ("diff", "01", "--reveal"), ("export", "01", "--solution"), ("site", "pages"), ("opcodes", "cvt"),
         ("view", "01", "--solution", "--html", "view.html"), ("dev", "new", "22_my_idea"),
-        ("bug", "03"), ("predict", "03"),
+        ("bug", "03"), ("drill", "03"), ("predict", "03"),
         ("inspect", str(BLUR), "--entry", "blur", "--grid", "8", "--block", "128",
          "--args", "x=ones f32[1026],y=out f32[1024],middle=x+1", "--symbol", "weights=ones f32[3]"),
     ],
@@ -96,7 +96,7 @@ def test_nothing_heavy_is_imported(course: Path, arguments: tuple[str, ...]) -> 
 def test_a_fresh_process_has_all_that_a_command_needs(course: Path, arguments: tuple[str, ...]) -> None:
     """Most tests fork their commands from a process that has imported everything (``checks.forks``)."""
     shutil.copy(course / "lessons" / "01_first" / "solution.cu", course / "lessons" / "01_first" / "kernel.cu")
-    if arguments[0] in ("bug", "predict"):  # the tiny lessons have none
+    if arguments[0] in ("bug", "drill", "predict"):  # the tiny lessons have none
         shutil.copytree(packaged_course().lessons_dir / "03_block_tile", course / "lessons" / "03_block_tile")
         shutil.copytree(packaged_course().lessons_dir / "common", course / "lessons" / "common", dirs_exist_ok=True)
     done = subprocess.run(

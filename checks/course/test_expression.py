@@ -31,13 +31,30 @@ NAMES = {"M": 100, "N": 64, "BM": 32, "zero": 0}
         ("-M / zero", -math.inf),
         ("M // zero", math.inf),
         ("ceil_div(M, zero)", math.inf),
+        ("xor(M, BM)", 68),
     ],
 )
 def test_values(text: str, value: float) -> None:
     assert Expression.parse(text, NAMES).value(NAMES) == value
 
 
-@pytest.mark.parametrize("text", ["zero / zero", "M % zero", "ceil_div(zero, zero)"])
+@pytest.mark.parametrize(
+    ("text", "in_c"),
+    [
+        ("M // BM * BM + (M % BM)", "M / BM * BM + M % BM"),
+        ("xor(M // 2, N) * 4", "(M / 2 ^ N) * 4"),
+        ("xor(M, xor(N, 1) + 1)", "M ^ (N ^ 1) + 1"),
+        ("-(M // (N // BM))", "-(M / (N / BM))"),
+        ("min(ceil_div(M, BM), N // 2)", "min(ceil_div(M, BM), N / 2)"),
+    ],
+)
+def test_the_same_in_c(text: str, in_c: str) -> None:
+    assert Expression.parse(text, NAMES).in_c == in_c
+
+
+@pytest.mark.parametrize(
+    "text", ["zero / zero", "M % zero", "ceil_div(zero, zero)", "xor(M / 3, 1)", "xor(M / zero, 1)"]
+)
 def test_not_a_number(text: str) -> None:
     assert math.isnan(Expression.parse(text, NAMES).value(NAMES))
 

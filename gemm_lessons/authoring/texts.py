@@ -34,7 +34,7 @@ UNWRITTEN = "REPLACE"  # marks what only the author knows, in the files of ``gem
 
 def nothing_is_left_to_write(it: Candidate) -> Iterator[str]:
     """No file says ``REPLACE`` any more."""
-    for name in ("lesson.toml", "README.md", "predict.toml", "pitfalls.toml", "stub.cu", "solution.cu"):
+    for name in ("lesson.toml", "README.md", "predict.toml", "drills.toml", "pitfalls.toml", "stub.cu", "solution.cu"):
         path = it.lesson.directory / name
         if path.is_file():
             lines = path.read_text(encoding="utf-8", errors="replace").splitlines()

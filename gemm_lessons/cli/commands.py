@@ -49,6 +49,15 @@ COURSE = (  # in the order of --help: a learner's loop, then the advanced comman
     ),
     Command(
         "practice",
+        "drill",
+        "Warm up before the kernel: a minute each on indices, banks and sectors, with new numbers each time.",
+        (
+            "gemm-lessons drill 03",
+            "gemm-lessons drill bank_conflicts --seed 7",
+        ),
+    ),
+    Command(
+        "practice",
         "predict",
         "Answer the lesson's questions; a passing run scores them.",
         (

@@ -1,9 +1,10 @@
-"""``gemm-lessons predict`` (a lesson's questions before the run) and ``bug`` (a planted mistake)."""
+"""``gemm-lessons drill`` (indices), ``predict`` (questions before the run) and ``bug`` (a planted mistake)."""
 
 from __future__ import annotations
 
+import random
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,17 +12,80 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gemm_lessons.cli.options import LessonArgument, NoColor, keep_progress
-from gemm_lessons.course.folder import CommandError, Course, own_course
+from gemm_lessons.course.folder import CommandError, Course, any_course, own_course
 from gemm_lessons.course.lesson import Lesson, LessonError
 from gemm_lessons.course.progress import keeps_reference, load_progress
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.running import contract
 
 if TYPE_CHECKING:
+    from gemm_lessons.course.drills import Drawn
     from gemm_lessons.course.questions import Answer, Question
     from gemm_lessons.running.outcome import RunOutcome
 
 SKIP = "-"  # skips a question
+SEEDS = 10_000  # that a drill chooses from; short to type
+
+
+def drill(
+    lesson: LessonArgument,
+    seed: Annotated[
+        int | None, typer.Option("--seed", min=0, help="Repeat the numbers: the same seed asks the same.")
+    ] = None,
+    no_color: NoColor = False,
+) -> int:
+    """Warm up before the kernel: a minute each on indices, banks and sectors, with new numbers each time."""
+    from gemm_lessons.course.drills import load_drills
+    from gemm_lessons.engine.arguments.expression import ExpressionError
+    from gemm_lessons.report.console import make_console
+    from gemm_lessons.report.practice import show_drilled, show_drills
+
+    course = any_course()
+    found = course.lesson(lesson)
+    drills = load_drills(found)
+    if not drills:
+        raise CommandError(f"lesson {found.name} has no drills; its text: gemm-lessons read {found.number:02}")
+    chosen = random.randrange(SEEDS) if seed is None else seed
+    dice = random.Random(chosen)
+    drawn = []
+    for one in drills:
+        try:
+            drawn.append(one.drawn(dice))
+        except ExpressionError as error:
+            raise LessonError(f"{found.drills_path}:{one.line}: [{one.name}] {error}") from None
+    console = make_console()
+    show_drills(console, found)
+    right = [it for number, question in enumerate(drawn, 1) for it in _drilled(number, question)]
+    show_drilled(console, found, sum(right), len(right), chosen)
+    return contract.EXIT_PASSED
+
+
+def _drilled(number: int, question: Drawn) -> Iterator[bool]:
+    """Ask one question once, say whether the answer is right, and yield it; nothing where it was skipped."""
+    from gemm_lessons.engine.arguments.expression import ExpressionError
+    from gemm_lessons.report.console import make_console
+    from gemm_lessons.report.practice import show_asked, show_judged, show_refused
+
+    console = make_console()
+    show_asked(console, number, question.ask)
+    while True:
+        try:
+            typed = input("   > ").strip()
+        except EOFError:
+            console.print()
+            return
+        if typed in ("", SKIP):
+            return
+        try:
+            answer = question.parse(typed)
+        except ExpressionError as error:
+            if not sys.stdin.isatty():
+                raise CommandError(f"question {number} ({question.ask}): {error}") from None
+            show_refused(console, str(error))
+            continue
+        show_judged(console, question, answer)
+        yield answer == question.answer
+        return
 
 
 def predict(

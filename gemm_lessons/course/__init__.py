@@ -9,7 +9,7 @@
 - ``tiles``: ``--tile``, ``--layout``
 - ``glossary``: the words of a run's screen
 - ``hidden``: shapes of a graded run
-- ``text``, ``questions``, ``pitfalls``, ``bugs``, ``todos``, ``measured``: other files of a lesson's folder
+- ``text``, ``questions``, ``drills``, ``pitfalls``, ``bugs``, ``todos``, ``measured``: other files of a lesson's folder
 - ``documents``: pages about the kit, and a course's other texts
 - ``progress``, ``position``: the learner's progress; ``csv_log``: CSV lines that a long command appends
 """

@@ -126,6 +126,7 @@ class Lesson:
     ptxas: tuple[tuple[str, Expression], ...] = ()  # options of the assembler and their values
     figures: tuple[Figure, ...] = ()  # empty: the run's own choice
     attacks: tuple[str, ...] = ()  # of LIMITERS: what its idea relieves
+    minutes: int | None = None  # about how long a first pass takes
 
     @property
     def name(self) -> str:
@@ -151,6 +152,11 @@ class Lesson:
     def questions_path(self) -> Path:
         """Return the path of the questions; not every lesson has them."""
         return self.directory / "predict.toml"
+
+    @property
+    def drills_path(self) -> Path:
+        """Return the path of the drills; not every lesson has them."""
+        return self.directory / "drills.toml"
 
     @property
     def stub_path(self) -> Path:

@@ -190,6 +190,8 @@ def show_started(
         console.print(Padding(todo_table(started.todos), (0, 0, 0, 2), expand=False))
     console.print()
     step(console, "The lesson's text", f"gemm-lessons read {number}")
+    if lesson.drills_path.exists() and started.created:
+        step(console, "To warm up", f"gemm-lessons drill {number}")
     if asks:
         step(console, "Before you run it", f"gemm-lessons predict {number}")
     if runs:

@@ -1,4 +1,4 @@
-"""Show predictions (questions and scores) and planted bugs."""
+"""Show drills, predictions (questions and scores) and planted bugs."""
 
 from __future__ import annotations
 
@@ -9,10 +9,49 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from gemm_lessons.course.drills import Drawn
+from gemm_lessons.course.drills import in_words as drilled
 from gemm_lessons.course.folder import Reset, shown
 from gemm_lessons.course.lesson import Lesson
 from gemm_lessons.course.questions import Answer, Question, Score
 from gemm_lessons.report.course import step
+
+DRILL_RULES = (
+    "Answer with whole numbers or arithmetic, like 3 * 64 + 5, and a comma between two. Lanes are the threads of a "
+    "warp; arrays begin at multiples of 128 bytes."
+)
+
+
+def show_drills(console: Console, lesson: Lesson) -> None:
+    """Print the heading of the drills and how to answer."""
+    console.print(Text.assemble((f"Lesson {lesson.number:02}  ", "lesson"), (lesson.title, "bold")))
+    console.print(Text(f"{DRILL_RULES} Enter skips a question.", style="quiet"))
+
+
+def show_asked(console: Console, number: int, ask: str) -> None:
+    """Print one question with its number."""
+    console.print()
+    asked = Table.grid(padding=(0, 2, 0, 0))
+    asked.add_row(Text(str(number), style="lesson"), Text(ask))
+    console.print(asked)
+
+
+def show_judged(console: Console, question: Drawn, answer: tuple[int, ...]) -> None:
+    """Print whether an answer to a drill is right; the right one, and how it is computed, where it is not."""
+    if answer == question.answer:
+        line = Text("right", style="good")
+    else:
+        line = Text.assemble((f"It is {drilled(question.answer)}. ", "doubt"), question.why)
+    console.print(Padding(line, (0, 0, 0, 3), expand=False))
+
+
+def show_drilled(console: Console, lesson: Lesson, right: int, answered: int, seed: int) -> None:
+    """Print how many answers were right, and how to drill again."""
+    number = f"{lesson.number:02}"
+    console.print()
+    console.print(f"{right} of {answered} right")
+    step(console, "With other numbers", f"gemm-lessons drill {number}")
+    console.print(Text(f"With the same numbers: gemm-lessons drill {number} --seed {seed}", style="quiet"))
 
 
 def show_questions(console: Console, lesson: Lesson) -> None:
@@ -28,10 +67,7 @@ def show_questions(console: Console, lesson: Lesson) -> None:
 
 def show_question(console: Console, number: int, question: Question, before: Answer | None) -> None:
     """Print one question and the earlier answer."""
-    console.print()
-    asked = Table.grid(padding=(0, 2, 0, 0))
-    asked.add_row(Text(str(number), style="lesson"), question.ask)
-    console.print(asked)
+    show_asked(console, number, question.ask)
     if before is not None:
         console.print(Text(f"   so far: {in_words(before)}; Enter keeps it", style="quiet"))
 

@@ -1,7 +1,7 @@
 """Arithmetic in lesson.toml: launches and gates, evaluated by walking a small syntax tree, never by ``eval``.
 
 Allowed: numbers, the names that the place knows, ``+ - * / // %``, parentheses, ``ceil_div(a, b)``, ``min``,
-``max``, ``gcd``.
+``max``, ``gcd``, ``xor`` of whole numbers.
 """
 
 from __future__ import annotations
@@ -55,6 +55,11 @@ def _gcd(*numbers: Number) -> Number:
     return math.gcd(*map(int, numbers)) if whole else math.nan
 
 
+def _xor(a: Number, b: Number) -> Number:
+    whole = all(math.isfinite(number) and number == int(number) for number in (a, b))
+    return int(a) ^ int(b) if whole else math.nan
+
+
 _OPERATORS: Mapping[type[ast.operator], Callable[[Number, Number], Number]] = {
     ast.Add: lambda a, b: a + b,
     ast.Sub: lambda a, b: a - b,
@@ -68,7 +73,9 @@ _FUNCTIONS: Mapping[str, tuple[Callable[..., Number], int]] = {  # name -> funct
     "min": (min, 2),
     "max": (max, 2),
     "gcd": (_gcd, 2),
+    "xor": (_xor, 2),
 }
+_PAIRS = ("ceil_div", "xor")  # functions of exactly two arguments
 
 
 @dataclass(frozen=True)
@@ -92,6 +99,12 @@ class Expression:
         called = {node.func for node in ast.walk(tree) if isinstance(node, ast.Call)}
         return frozenset(it.id for it in ast.walk(tree) if isinstance(it, ast.Name) and it not in called)
 
+    @property
+    def in_c(self) -> str:
+        """The expression as C writes it for whole numbers that are not negative: ``/`` for ``//``, ``a ^ b`` for
+        ``xor(a, b)``."""
+        return ast.unparse(_in_c(_tree(self.text)))
+
     def value(self, names: Mapping[str, Number]) -> Number:
         """Return the value with these names. A division by zero gives infinity, 0/0 and x % 0 give NaN."""
         return _evaluated(self.text)(names)
@@ -104,7 +117,22 @@ class Expression:
         return int(value)
 
 
-_ALLOWED = "numbers, names, + - * / // %, parentheses, ceil_div(a, b), min(a, b), max(a, b), gcd(a, b)"
+def _in_c(node: ast.expr) -> ast.expr:
+    """Replace operators and functions by those of C."""
+    match node:
+        case ast.BinOp(left=left, op=op, right=right):
+            return ast.BinOp(_in_c(left), ast.Div() if isinstance(op, ast.FloorDiv) else op, _in_c(right))
+        case ast.UnaryOp(op=op, operand=operand):
+            return ast.UnaryOp(op, _in_c(operand))
+        case ast.Call(func=ast.Name(id="xor"), args=[left, right]):
+            return ast.BinOp(_in_c(left), ast.BitXor(), _in_c(right))
+        case ast.Call(func=func, args=arguments):
+            return ast.Call(func, [_in_c(argument) for argument in arguments], [])
+        case _:
+            return node
+
+
+_ALLOWED = "numbers, names, + - * / // %, parentheses, ceil_div(a, b), min(a, b), max(a, b), gcd(a, b), xor(a, b)"
 
 
 def _check(node: ast.expr, text: str, names: list[str]) -> None:
@@ -125,7 +153,7 @@ def _check(node: ast.expr, text: str, names: list[str]) -> None:
             _check(right, text, names)
         case ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]) if name in _FUNCTIONS:
             fewest = _FUNCTIONS[name][1]
-            if len(arguments) < fewest or (name == "ceil_div" and len(arguments) != fewest):
+            if len(arguments) < fewest or (name in _PAIRS and len(arguments) != fewest):
                 raise ExpressionError(f'"{text}": {name} takes {fewest} arguments')
             for argument in arguments:
                 _check(argument, text, names)

@@ -60,6 +60,12 @@ def wavefronts(addresses: Array, active: Array | None, width: int, access: Acces
     return cost, np.minimum(cost, -(-lanes * width // (BANKS * WORD)))
 
 
+def bank(addresses: Array) -> Array:
+    """Return the bank of each address, int64 of the same shape; that of the first byte, where an access is wider."""
+    result: Array = addresses // WORD % BANKS
+    return result
+
+
 def _grouped(addresses: Array, active: Array | None, width: int) -> Array:
     """Return the cost of each group of lanes that is served together, int64 (warps, groups)."""
     lanes = min(WARP, WARP * WORD // width)
@@ -87,7 +93,7 @@ def _wide_load(addresses: Array, active: Array | None, width: int) -> Array:
 def _lanes_per_bank(addresses: Array, active: Array | None) -> Array:
     """Return the largest number of lanes at one bank, whether or not they access the same word."""
     rows = np.broadcast_to(np.arange(len(addresses))[:, None], addresses.shape)
-    slots = rows * BANKS + addresses // WORD % BANKS
+    slots = rows * BANKS + bank(addresses)
     count: Array = np.bincount(slots.ravel() if active is None else slots[active], minlength=len(addresses) * BANKS)
     fullest: Array = count.reshape(-1, BANKS).max(axis=1)
     return fullest
