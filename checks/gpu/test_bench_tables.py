@@ -6,12 +6,14 @@ import io
 import json
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from checks import forks
 from checks.gpu import stored_points
 from gemm_lessons.cli.gpu import parse_lessons, parse_parts, squares
+from gemm_lessons.commands import points as table_points
 from gemm_lessons.commands.bench import BenchRequest, Note, Result, as_json
 from gemm_lessons.commands.points import CUBLAS, grouped
 from gemm_lessons.course.folder import CommandError
@@ -92,6 +94,38 @@ def test_two_types_of_one_group_have_a_line_of_cublas_each() -> None:
 def test_a_kernel_without_any_number_has_a_row() -> None:
     lines = printed(Result(tuple(it for it in POINTS if it.series != "05_thread_tile"), types=TYPES), 80)
     assert [line.split()[3:] for line in lines if line.startswith("05 thread tile")] == [["-"] * 7] * 2
+
+
+def test_a_scattered_time_says_so_in_its_row() -> None:
+    calm = [replace(it, q1_us=0.97 * it.time_us, q3_us=1.03 * it.time_us) for it in POINTS]
+    assert "±" not in "".join(printed(Result(tuple(calm), types=TYPES), 80))
+    wide = [replace(it, q1_us=0.9 * it.time_us, q3_us=1.2 * it.time_us) for it in POINTS if it.shape.m == 128]
+    lines = printed(Result(tuple(wide), types=TYPES), 80, squares([128]))
+    [row] = [line for line in lines if line.startswith("09 double buffer") and "%" not in line.replace("±15%", "")]
+    assert row.endswith(" ±15%")
+
+
+def test_clock_and_power_are_below_each_type() -> None:
+    powered = [replace(it, watts=700.0, clock_mhz=1410) for it in POINTS]
+    lines = printed(Result(tuple(powered), types=TYPES), 120)
+    assert sum(line.startswith("  lowest clock, MHz") for line in lines) == len(grouped(POINTS, TYPES))
+    assert next(line.split()[2:] for line in lines if line.startswith("  power, W")) == ["700"] * 7
+    unknown = [replace(it, clock_mhz=None) for it in POINTS]
+    assert not any("clock" in line for line in printed(Result(tuple(unknown), types=TYPES), 120))
+
+
+def test_a_file_without_power_is_read_and_continued(tmp_path: Path) -> None:
+    path = tmp_path / "older.csv"
+    table_points.append(path, POINTS[:2])
+    rows = [line.rsplit(",", 1)[0] for line in path.read_text(encoding="utf-8").splitlines()]
+    path.write_text("\n".join(rows) + "\n", encoding="utf-8")
+    table_points.append(path, [replace(POINTS[2], watts=650.0)])
+    again = table_points.read(path)
+    assert [it.series for it in again] == [it.series for it in POINTS[:3]]
+    assert [it.watts for it in again] == [None] * 3
+    fresh = tmp_path / "fresh.csv"
+    table_points.append(fresh, [replace(POINTS[2], watts=650.0)])
+    assert table_points.read(fresh)[0].watts == 650
 
 
 def test_other_shapes_continue_in_blocks() -> None:

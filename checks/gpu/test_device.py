@@ -12,6 +12,7 @@ import pytest
 from gemm_lessons.devices.gpu.cuda_gpu import Gpu
 from gemm_lessons.devices.gpu.errors import GpuUnavailable, WrongGpuIndex
 from gemm_lessons.devices.gpu.records import Entrant, Measurement, Step
+from gemm_lessons.devices.gpu.timing import ratio_within_rounds
 from gemm_lessons.engine.compiler.compile import Compiled, Resources
 from gemm_lessons.engine.records.errors import KitError, UnsupportedKernel
 from gemm_lessons.engine.records.launch import Buffer, Grid, Scalar, StructWithBuffers
@@ -157,7 +158,12 @@ def test_measuring_times_everyone_beside_cublas(fake_gpu: Gpu) -> None:
         assert len(kernel.spread.times) >= 3
         assert kernel.time_us == pytest.approx(kernel.flop / kernel.gflops / 1e3)
         assert kernel.flop == 2 * 48 * 40 * 32
-    assert result.fraction(result.kernels[0]) == result.cublas.time_us / result.kernels[0].time_us
+    assert result.held
+    first, base = result.kernels[0], result.cublas
+    assert len(first.rounds) == len(first.spread.times)
+    assert result.fraction(base) == 1
+    times, rounds = first.spread.times, first.rounds
+    assert result.fraction(first) == ratio_within_rounds(base.spread.times, base.rounds, times, rounds)
     assert {"0 gemm", "1 gemm", "cuBLAS"} <= set(seen)
     assert result.cublas_version == 130200
 
@@ -272,6 +278,25 @@ def test_a_disturbed_gpu_is_told(fake_cupy: pytest.MonkeyPatch, scene: str, said
     assert all(words in note for words, note in zip(said, notes, strict=True))
     assert result.driver == ("" if scene == "nonvml" else "580.95.05")
     assert result.health.temperature is None
+
+
+def test_a_turn_that_began_before_all_was_queued_is_thrown_away(fake_cupy: pytest.MonkeyPatch) -> None:
+    fake_cupy.setenv("FAKE_GPU", "hasty=2")
+    with Gpu() as gpu:
+        gpu.smallest_flush = 0
+        result = measure(gpu, "gemm")
+    assert result.held
+    assert result.kernels[0].wrong == 0, "a row of A that a thrown-away turn replaced is restored"
+
+
+def test_a_gpu_that_runs_one_launch_at_a_time_is_told(fake_cupy: pytest.MonkeyPatch) -> None:
+    fake_cupy.setenv("FAKE_GPU", "hasty=1000")
+    with Gpu() as gpu:
+        gpu.smallest_flush = 0
+        result = measure(gpu, "gemm")
+    assert not result.held
+    assert len(result.kernels[0].spread.times) >= 3
+    assert any("one at a time" in note for note in result.notes)
 
 
 def test_a_prepared_measurement_is_the_same(fake_gpu: Gpu) -> None:

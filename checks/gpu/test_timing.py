@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gemm_lessons.devices.gpu.timing import Health, Spread, doubts, is_steady, repeats, schedule
+from gemm_lessons.devices.gpu.timing import Health, Spread, doubts, is_steady, ratio_within_rounds, repeats, schedule
 
 CALM = Spread.of([100.0] * 9)
 
@@ -50,6 +50,21 @@ def test_a_schedule_runs_everyone_as_often_as_told(counts: list[int]) -> None:
         gaps = [later - before for before, later in itertools.pairwise(turns)]
         assert not gaps or max(gaps) - min(gaps) <= 1  # evenly spread
     assert all(len(set(turn)) == len(turn) for turn in rounds)
+
+
+def test_a_falling_clock_does_not_change_ratios() -> None:
+    slow = [1.0, 1.5, 2.0, 2.5, 3.0, 3.5]  # what every time is multiplied with, round by round
+    base = [10 * it for it in slow]
+    kernel = [20 * slow[0], 20 * slow[1]]  # timed in the first rounds only
+    assert ratio_within_rounds(base, range(6), kernel, [0, 1]) == pytest.approx(0.5)
+    assert ratio_within_rounds([10.0, 30.0], [0, 9], [20.0, 60.0, 60.0], [1, 7, 12]) == pytest.approx(0.5)
+    assert ratio_within_rounds([7.0], [3], [14.0], [0]) == 0.5
+
+
+def test_launches_one_at_a_time_are_doubted() -> None:
+    assert doubts({"x": CALM}, Health()) == ()
+    [said] = doubts({"x": CALM}, Health(), held=False)
+    assert "one at a time" in said
 
 
 def test_the_first_place_rotates() -> None:

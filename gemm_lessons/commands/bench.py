@@ -376,7 +376,7 @@ def _measure(
 def _points(request: BenchRequest, group: Sequence[_Series], measured: Measurement, notes: list[Note]) -> list[Point]:
     shape, at = measured.shape, label(measured.shape)
     raw = (*measured.kernels, measured.cublas)
-    doubts = reasons({it.label: it.spread for it in raw if it is not None}, measured.health)
+    doubts = reasons({it.label: it.spread for it in raw if it is not None}, measured.health, measured.held)
     notes += [Note(it.kind, f"At {at}: {it.text}", it.label, at) for it in doubts]
     timed = {it.label: it for it in measured.kernels}
     found = []
@@ -404,6 +404,7 @@ def _filled(point: Point, timed: Timed, measured: Measurement) -> Point:
         gflops=timed.gflops,
         of_cublas=measured.fraction(timed),
         clock_mhz=min(measured.health.clocks_mhz, default=None),
+        watts=measured.health.watts,
         driver=measured.driver,
         cublas=version(measured.cublas_version),
     )

@@ -46,6 +46,12 @@ class Point:
     driver: str
     cublas: str
     compiler: str
+    watts: float | None = None  # the median while timing
+
+    @property
+    def scatter(self) -> float:
+        """Return the interquartile range of the times / the median; 0 where it is unknown."""
+        return (self.q3_us - self.q1_us) / self.time_us if self.q1_us and self.q3_us else 0.0
 
     @property
     def key(self) -> tuple[str, ...]:
@@ -163,12 +169,25 @@ def _at(points: Iterable[Point], name: str) -> dict[Shape, Point]:
 # The CSV file.
 
 COLUMNS = tuple("size" if it.name == "shape" else it.name for it in fields(Point))
+OLDER = COLUMNS[:-1]  # files of version 1.0 lack the power
 
 
 def append(path: Path, points: Sequence[Point]) -> None:
-    """Add lines to the CSV file; a new file gets its header first. Raises ``WriteError``."""
-    rows = ([getattr(point, it.name) for it in fields(Point)] for point in points)
-    append_lines(path, COLUMNS, [dict(zip(COLUMNS, map(_cell, row), strict=True)) for row in rows])
+    """Add lines to the CSV file, with the columns that it has; a new file gets its header first. Raises
+    ``WriteError``."""
+    columns = OLDER if _header(path) == OLDER else COLUMNS
+    values = ([getattr(point, it.name) for it in fields(Point)] for point in points)
+    rows = [dict(zip(COLUMNS, map(_cell, row), strict=True)) for row in values]
+    append_lines(path, columns, [{name: row[name] for name in columns} for row in rows])
+
+
+def _header(path: Path) -> tuple[str, ...]:
+    """Return the columns of a CSV file; none where there is no file yet."""
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            return tuple(next(csv.reader(file), ()))
+    except OSError:
+        return ()
 
 
 def _cell(value: object) -> object:
@@ -186,22 +205,22 @@ def read(path: Path) -> list[Point]:
             header = next(rows, None)
             if header is None:
                 return []
-            if tuple(header) != COLUMNS:
+            if tuple(header) not in (COLUMNS, OLDER):
                 raise CommandError(f"{shown(path)} is not a file of gemm-lessons bench; name another one with --csv")
-            return [point for row in rows if (point := _parse(row)) is not None]
+            return [point for row in rows if (point := _parse(header, row)) is not None]
     except (UnicodeDecodeError, csv.Error):
         raise CommandError(f"{shown(path)} is not a CSV file; name another one with --csv") from None
     except OSError as error:
         raise ReadError(path, error) from None
 
 
-def _parse(row: Sequence[str]) -> Point | None:
-    if len(row) != len(COLUMNS):
+def _parse(columns: Sequence[str], row: Sequence[str]) -> Point | None:
+    if len(row) != len(columns):
         return None
-    cells = dict(zip(COLUMNS, row, strict=True))
+    cells = dict(zip(columns, row, strict=True))
 
     def number(name: str) -> float | None:
-        return float(cells[name]) if cells[name] else None
+        return float(cells[name]) if cells.get(name) else None
 
     try:
         return Point(
@@ -223,6 +242,7 @@ def _parse(row: Sequence[str]) -> Point | None:
             driver=cells["driver"],
             cublas=cells["cublas"],
             compiler=cells["compiler"],
+            watts=number("watts"),
         )
     except ValueError:
         return None

@@ -15,11 +15,11 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.text import Text
 
 from gemm_lessons.commands.bench import BenchRequest, Note, Result
-from gemm_lessons.commands.points import Group, Point, is_square, label
+from gemm_lessons.commands.points import Group, Line, Point, is_square, label
 from gemm_lessons.course.folder import shown
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.gemm.shapes import Shape
-from gemm_lessons.report.table import tera
+from gemm_lessons.report.table import scattered, tera
 
 GAP = 2  # spaces between columns
 FEW = 2  # notes that are printed in full
@@ -63,7 +63,7 @@ def show_bench(console: Console, request: BenchRequest, result: Result, verbose:
         _print(console, f"TFLOP/s on {points[0].gpu}, {sizes}; {what}", "bold")
         shapes = list(dict.fromkeys(request.shapes))
         named = label if square else str
-        _print_table(console, _rows(result.groups, shapes, lambda point: tera(point.gflops)), list(map(named, shapes)))
+        _print_table(console, _rows(result.groups, shapes, _speed), list(map(named, shapes)))
         if measured:
             console.print()
             _print(console, "Share of cuBLAS, same number type, same run", "bold")
@@ -75,6 +75,10 @@ def show_bench(console: Console, request: BenchRequest, result: Result, verbose:
     if request.csv is not None:
         again = f"; {result.reused} of them were there already" if result.reused else ""
         console.print(Text(f"{len(points)} points in {shown(request.csv)}{again}.", style="quiet"))
+
+
+def _speed(point: Point) -> str:
+    return tera(point.gflops) + scattered(point.scatter)
 
 
 def share(point: Point) -> str:
@@ -126,7 +130,19 @@ def _rows(groups: Sequence[Group], shapes: Sequence[Shape], cell: Cell) -> list[
         for line in group.lines:
             cells = (cell(line.points[it]) if it in line.points else "-" for it in shapes)
             rows.append(_Row(kernel_name(line.name), tuple(cells), "good" if line.is_cublas else ""))
+        library = next((line for line in group.lines if line.is_cublas), None)
+        if cell is _speed and library:
+            rows += _conditions(library, shapes)
     return rows
+
+
+def _conditions(library: Line, shapes: Sequence[Shape]) -> list[_Row]:
+    """Return the clock and the power while a group was timed: they decide its speed."""
+    points = [library.points.get(it) for it in shapes]
+    clocks = ["-" if it is None or it.clock_mhz is None else str(it.clock_mhz) for it in points]
+    watts = ["-" if it is None or it.watts is None else f"{it.watts:.0f}" for it in points]
+    rows = [_Row("  lowest clock, MHz", tuple(clocks), "quiet"), _Row("  power, W", tuple(watts), "quiet")]
+    return [row for row in rows if set(row.cells) != {"-"}]
 
 
 def kernel_name(name: str) -> str:

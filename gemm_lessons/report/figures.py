@@ -12,7 +12,7 @@ from rich.text import Text
 from gemm_lessons.gemm.shapes import Shape, astuple
 from gemm_lessons.judging.figures import figures_of, value_of
 from gemm_lessons.report.run import ways
-from gemm_lessons.report.table import UNBOUNDED, bandwidth, conflict_cell, duration, occupancy_cell
+from gemm_lessons.report.table import UNBOUNDED, bandwidth, conflict_cell, duration, measured_time, occupancy_cell
 from gemm_lessons.running.outcome import Row, RunOutcome
 
 THIS_LESSON = "<- this lesson"
@@ -86,7 +86,7 @@ def _times(outcome: RunOutcome) -> list[tuple[str, Callable[[Row], str]]]:
         ]
     if outcome.device_kind == "gpu":
         return [
-            (f"time at {size}", lambda row: duration(row.speed.measured.time_us if row.speed.measured else None)),
+            (f"time at {size}", lambda row: measured_time(row.speed.measured)),
             (unit, lambda row: _giga(row.speed.measured.gflops if row.speed.measured else None)),
             ("of cuBLAS", lambda row: percent(row.speed.fraction_of_cublas)),
         ]

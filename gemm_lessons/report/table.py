@@ -49,6 +49,7 @@ LIMITERS = {
     "launch": "the launch itself",
 }
 UNBOUNDED = 1000  # columns: preferred width of a table
+SHOWN_SCATTER = 0.10  # of the middle half around the median: above, a time is printed with it
 
 
 @dataclass(frozen=True)
@@ -115,7 +116,7 @@ def columns_of(outcome: RunOutcome, measured: bool = False) -> list[Column]:
         ]
     elif measured:
         times = [
-            Column("time", "time", lambda row: _time(row.speed.measured)),
+            Column("time", "time", lambda row: measured_time(row.speed.measured)),
             Column("TFLOP/s", "TFLOP\n/s", lambda row: _speed(row.speed.measured)),
             Column("of cuBLAS", "of\ncuBLAS", lambda row: _percent(row.speed.fraction_of_cublas)),
         ]
@@ -142,8 +143,18 @@ def columns_of(outcome: RunOutcome, measured: bool = False) -> list[Column]:
     ]
 
 
-def _time(of: Timed | Estimate | None) -> str:
+def _time(of: Estimate | None) -> str:
     return duration(of.time_us if of else None)
+
+
+def measured_time(of: Timed | None) -> str:
+    """Format a median: ``12.3 us``, or ``12.3 us ±9%`` where the times scatter."""
+    return duration(of.time_us) + scattered(of.spread.scatter) if of else "-"
+
+
+def scattered(scatter: float) -> str:
+    """Return `` ±9%`` for an interquartile range of 18% of the median; an empty string below 10%."""
+    return f" ±{scatter / 2:.0%}" if scatter > SHOWN_SCATTER else ""
 
 
 def _speed(of: Timed | Estimate | None) -> str:

@@ -202,7 +202,7 @@ class Gpu:
 
         limit = self.limit_s + flop / SLOWEST_FLOPS
         grids = {it.label: it.steps[0].grid for it in entrants}
-        cubins = [step.compiled.cubin for it in entrants for step in it.steps]
+        cubins = [self._holding(), *(step.compiled.cubin for it in entrants for step in it.steps)]
         try:
             answer, _ = self._ask(header, cubins, limit, note)
         except ChildHung as hung:
@@ -217,11 +217,23 @@ class Gpu:
             gpu=self.name,
             kernels=tuple(timed),
             cublas=cublas,
-            notes=doubts({it.label: it.spread for it in (*timed, cublas)}, health),
+            notes=doubts({it.label: it.spread for it in (*timed, cublas)}, health, held=answer["held"]),
             health=health,
             driver=answer["driver"],
             cublas_version=answer["cublas"],
+            held=answer["held"],
         )
+
+    def _holding(self) -> bytes:
+        """Return the machine code of the kernel that holds the queue."""
+        from gemm_lessons.devices.gpu import hold
+        from gemm_lessons.engine.compiler.compile import Compiled, compile_source
+        from gemm_lessons.engine.compiler.nvrtc import choose_major
+
+        major = choose_major(self.arch, self.driver_major)
+        compiled = compile_source(hold.SOURCE, path="hold.cu", entry=hold.ENTRY, arch=self.arch, cuda_major=major)
+        assert isinstance(compiled, Compiled), "a constant source"
+        return compiled.cubin
 
     def _ask(
         self,
@@ -372,6 +384,7 @@ def _timed(row: Mapping[str, Any], flop: int) -> Timed:
         role=row["role"],
         spread=Spread.of(row["times_us"]),
         flop=flop,
+        rounds=tuple(row["rounds"]),
         wrong=row["wrong"],
         max_error=row["max_error"],
         tolerance=row["tolerance"],

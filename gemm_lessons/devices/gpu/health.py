@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import statistics
 from typing import Any
 
 from gemm_lessons.devices.gpu.timing import Health
@@ -14,6 +15,7 @@ class Monitor:
     def __init__(self, pci_bus_id: str) -> None:
         self._api: Any = None
         self._clocks: list[int] = []
+        self._milliwatts: list[int] = []
         self._slowed_by = 0
         self.driver = ""
         try:
@@ -57,12 +59,15 @@ class Monitor:
         self._others = tuple(process.pid for process in processes if process.pid != os.getpid())
 
     def sample(self) -> None:
-        """Read the clock and the slow-down reasons; call it while a kernel runs."""
+        """Read the clock, the power and the slow-down reasons; call it while a kernel runs."""
         if self._api is None:
             return
         clock = self._ask("nvmlDeviceGetClockInfo", self._api.NVML_CLOCK_SM)
         if clock:
             self._clocks.append(int(clock))
+        power = self._ask("nvmlDeviceGetPowerUsage")
+        if power:
+            self._milliwatts.append(int(power))
         reasons = self._ask("nvmlDeviceGetCurrentClocksEventReasons")
         if reasons is None:  # the older name
             reasons = self._ask("nvmlDeviceGetCurrentClocksThrottleReasons")
@@ -71,13 +76,13 @@ class Monitor:
     def restart(self) -> None:
         """Forget the samples taken so far."""
         self._clocks.clear()
+        self._milliwatts.clear()
         self._slowed_by = 0
 
     def read(self) -> Health:
         """Return everything known."""
         if self._api is None:
             return Health()
-        milliwatts = self._ask("nvmlDeviceGetPowerUsage")
         return Health(
             clocks_mhz=tuple(self._clocks),
             highest_mhz=self._ask("nvmlDeviceGetMaxClockInfo", self._api.NVML_CLOCK_SM),
@@ -85,5 +90,5 @@ class Monitor:
             busy_percent=min(self._busy, default=None),
             others=self._others,
             temperature=self._ask("nvmlDeviceGetTemperature", self._api.NVML_TEMPERATURE_GPU),
-            watts=None if milliwatts is None else milliwatts / 1e3,
+            watts=statistics.median(self._milliwatts) / 1e3 if self._milliwatts else None,
         )

@@ -2,9 +2,9 @@
 
     fresh inputs -> every kernel's answer verified against cuBLAS -> warm-up until the clock is steady -> timed rounds
 
-Every timed turn has these steps: refresh the arena (a secret row of A, a poisoned C, a flushed L2), event,
-kernels, event; then save that row of C, to be judged at the end. The flush also keeps the GPU busy while the host
-queues event, kernels, event: the time between the events is then the kernels' alone, not the host's.
+Every timed turn has these steps: refresh the arena (a secret row of A, a poisoned C, a flushed L2), hold the
+queue, event, kernels, event, release the queue; then save that row of C, to be judged at the end. The queue is held
+until the host has queued the second event: the time between the events is then the kernels' alone, not the host's.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from gemm_lessons.devices.gpu.arena import MOST, Arena
 from gemm_lessons.devices.gpu.baseline import Cublas
 from gemm_lessons.devices.gpu.functions import launcher
 from gemm_lessons.devices.gpu.health import Monitor
+from gemm_lessons.devices.gpu.hold import Hold
 from gemm_lessons.devices.gpu.memory import DeviceMemory
 from gemm_lessons.devices.gpu.timing import is_steady, repeats, schedule
 from gemm_lessons.engine.process.child import Parent
@@ -38,6 +39,7 @@ CHUNK = 1 << 18  # elements to compare at a time: they stay in the processor's c
 SILENCE_S = 0.5  # report progress at least this often between launches
 FEWEST = 3  # repeats
 SAMPLE_EVERY = 7  # rounds between two clock samples
+HOPELESS = 3  # turns in a row in which the hold gave up: something runs one kernel at a time, as a profiler does
 
 
 @dataclass
@@ -48,6 +50,7 @@ class Contestant:
     role: ranges.Who
     start: Callable[[], None]
     times: list[float] = field(default_factory=list)
+    rounds: list[int] = field(default_factory=list)  # in which each time was taken
     audits: list[tuple[int, int]] = field(default_factory=list)  # (slot of the audit buffer, row it must equal)
     wrong: int = 0
     worst: float = -1.0  # the largest error in units of its tolerance
@@ -61,6 +64,7 @@ class Contestant:
             "label": self.label,
             "role": self.role,
             "times_us": self.times,
+            "rounds": self.rounds,
             "wrong": self.wrong,
             "max_error": self.max_error,
             "tolerance": self.tolerance,
@@ -163,9 +167,24 @@ class Stopwatch:
 
     def time_us(self, start: Callable[[], None]) -> float:
         """Return microseconds between an event before and one after ``start``; wait for both."""
+        self._queue(start)
+        return self._elapsed_us()
+
+    def time_held_us(self, start: Callable[[], None], hold: Hold) -> float:
+        """Return the same for a GPU that begins after the host has queued all; ``hold.lasted`` tells whether it did."""
+        hold.begin()
+        try:
+            self._queue(start)
+        finally:
+            hold.release()
+        return self._elapsed_us()
+
+    def _queue(self, start: Callable[[], None]) -> None:
         self._runtime.eventRecord(self._first, 0)
         start()
         self._runtime.eventRecord(self._second, 0)
+
+    def _elapsed_us(self) -> float:
         self._runtime.eventSynchronize(self._second)
         return float(self._runtime.eventElapsedTime(self._first, self._second)) * 1e3
 
@@ -196,17 +215,18 @@ class Ground:
 def measure(
     parent: Parent, runtime: Any, header: dict[str, Any], cubins: Sequence[bytes], ground: Ground, monitor: Monitor
 ) -> dict[str, Any]:
-    """Verify and time the kernels of ``header["entrants"]`` (their cubins are the blobs) and cuBLAS."""
-    with ground:
+    """Verify and time the kernels of ``header["entrants"]`` and cuBLAS. The first cubin is that of ``Hold``."""
+    codes = iter(cubins)
+    with ground, Hold(runtime, next(codes)) as hold:
         arena, cublas = ground.arena, ground.cublas
-        entrants, codes = [], iter(cubins)
+        entrants = []
         for entry in header["entrants"]:
             own = arena.scratch(entry["scratch"])
             steps = entry["steps"]
             starts = [launcher(next(codes), step, arena.arguments(step["arguments"], own)) for step in steps]
             entrants.append(Contestant(entry["label"], entry["role"], starts[0] if len(starts) == 1 else _all(starts)))
         baseline = Contestant("cuBLAS", "cublas", cublas.start)
-        session = _Session(parent, runtime, ground, monitor, [*entrants, baseline])
+        session = _Session(parent, runtime, ground, monitor, hold, [*entrants, baseline])
         session.verify()
         session.warm_up(baseline, header["warm_up"])
         session.run(header["seconds"])
@@ -216,6 +236,7 @@ def measure(
             "driver": monitor.driver,
             "cublas": cublas.version,
             "warm_up_s": session.warmed_s,
+            "held": session.held,
         }
 
 
@@ -231,14 +252,21 @@ class _Session:
     """The steps of ``measure``, in order: verify, warm up, run."""
 
     def __init__(
-        self, parent: Parent, runtime: Any, ground: Ground, monitor: Monitor, entrants: Sequence[Contestant]
+        self,
+        parent: Parent,
+        runtime: Any,
+        ground: Ground,
+        monitor: Monitor,
+        hold: Hold,
+        entrants: Sequence[Contestant],
     ) -> None:
-        self.parent, self.runtime, self.monitor = parent, runtime, monitor
+        self.parent, self.runtime, self.monitor, self.hold = parent, runtime, monitor, hold
         self.arena, self.judge = ground.arena, ground.judge
         self.entrants = entrants
         self.watch = Stopwatch(runtime)
         self.first_us: list[float] = []
         self.warmed_s = 0.0
+        self.held = True
         self._said = ""
         self.flop = ground.arena.operations
 
@@ -290,9 +318,9 @@ class _Session:
             for index in turn:
                 entrant = self.entrants[index]
                 self._say(entrant)
-                row, other = arena.refresh()
-                with ranges.turn(entrant.role, entrant.label, payload=self.flop):
-                    entrant.times.append(self.watch.time_us(entrant.start))
+                row, other, time_us = self._turn(entrant)
+                entrant.times.append(time_us)
+                entrant.rounds.append(number)
                 arena.set_aside(row, audit + slot * size)
                 arena.restore(row)
                 entrant.audits.append((slot, other))
@@ -301,6 +329,23 @@ class _Session:
                 self._sample()
         self.runtime.deviceSynchronize()
         self._audit(audit, slot)
+
+    def _turn(self, entrant: Contestant) -> tuple[int, int, float]:
+        """Time one launch. Return the row of A that was replaced, the row that its answer now equals, and the time.
+
+        A turn in which the GPU did not wait for the host is thrown away and repeated.
+        """
+        for _ in range(HOPELESS):
+            row, other = self.arena.refresh()
+            with ranges.turn(entrant.role, entrant.label, payload=self.flop):
+                if not self.held:
+                    return row, other, self.watch.time_us(entrant.start)
+                time_us = self.watch.time_held_us(entrant.start, self.hold)
+            if self.hold.lasted:
+                return row, other, time_us
+            self.arena.restore(row)
+        self.held = False
+        return self._turn(entrant)
 
     def _sample(self) -> None:
         """Sample the clock while cuBLAS, which is timed with everything else, keeps the GPU busy."""

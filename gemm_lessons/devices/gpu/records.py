@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import field
 from typing import TYPE_CHECKING, Literal
 
-from gemm_lessons.devices.gpu.timing import Health, Spread
+from gemm_lessons.devices.gpu.timing import Health, Spread, ratio_within_rounds
 from gemm_lessons.engine.records.findings import Finding
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.engine.records.launch import Grid
@@ -44,6 +44,7 @@ class Timed:
     role: str
     spread: Spread  # microseconds
     flop: int
+    rounds: tuple[int, ...] = ()  # in which the times were taken
     wrong: int = 0  # elements
     max_error: float = 0.0
     tolerance: float = 0.0
@@ -72,12 +73,18 @@ class Measurement:
     health: Health = field(default_factory=Health)
     driver: str = ""
     cublas_version: int = 0
+    held: bool = True  # no launch started before the host had queued all of its turn
     fault: Finding | None = None
     culprit: str = ""
 
     def fraction(self, kernel: Timed) -> float | None:
-        """Return the kernel's speed / cuBLAS's speed in the same run."""
-        return self.cublas.time_us / kernel.time_us if self.cublas else None
+        """Return the kernel's speed / cuBLAS's speed, compared round by round."""
+        base = self.cublas
+        if base is None:
+            return None
+        if not base.rounds or not kernel.rounds:
+            return base.time_us / kernel.time_us
+        return ratio_within_rounds(base.spread.times, base.rounds, kernel.spread.times, kernel.rounds)
 
     def of(self, label: str) -> Timed | None:
         """Return the kernel with this label."""

@@ -5,6 +5,8 @@ This module is pure arithmetic on lists of microseconds, so it is tested without
 
 from __future__ import annotations
 
+import bisect
+import math
 import statistics
 from collections.abc import Mapping, Sequence
 
@@ -68,7 +70,12 @@ class Health:
     busy_percent: int | None = None  # before the run
     others: tuple[int, ...] = ()  # process ids
     temperature: int | None = None
-    watts: float | None = None
+    watts: float | None = None  # the median of the samples
+
+    @property
+    def clock_mhz(self) -> float | None:
+        """Return the median clock while kernels ran."""
+        return statistics.median(self.clocks_mhz) if self.clocks_mhz else None
 
 
 def is_steady(times: Sequence[float]) -> bool:
@@ -84,6 +91,25 @@ def repeats(estimates_us: Sequence[float], seconds: float, fewest: int, most: in
     """
     share = seconds * 1e6 / len(estimates_us)
     return [min(max(int(share / max(time, 1e-3)), fewest), most) for time in estimates_us]
+
+
+def ratio_within_rounds(
+    base: Sequence[float], base_rounds: Sequence[int], times: Sequence[float], rounds: Sequence[int]
+) -> float:
+    """Return the median of base / time, each pair from the same round or the nearest that has a base.
+
+    The clock falls under load; two times of one round share it.
+    """
+    ratios = []
+    for time, number in zip(times, rounds, strict=True):
+        after = bisect.bisect_left(base_rounds, number)
+        near = min((after - 1, after), key=lambda at: _distance(base_rounds, at, number))
+        ratios.append(base[near] / time)
+    return statistics.median(ratios)
+
+
+def _distance(rounds: Sequence[int], at: int, number: int) -> float:
+    return abs(rounds[at] - number) if 0 <= at < len(rounds) else math.inf
 
 
 def schedule(counts: Sequence[int]) -> list[list[int]]:
@@ -110,14 +136,17 @@ class Doubt:
     label: str = ""
 
 
-def doubts(spreads: Mapping[str, Spread], health: Health) -> tuple[str, ...]:
+def doubts(spreads: Mapping[str, Spread], health: Health, held: bool = True) -> tuple[str, ...]:
     """Return reasons to doubt these times, in whole sentences. ``spreads`` are by label."""
-    return tuple(it.text for it in reasons(spreads, health))
+    return tuple(it.text for it in reasons(spreads, health, held))
 
 
-def reasons(spreads: Mapping[str, Spread], health: Health) -> tuple[Doubt, ...]:
+def reasons(spreads: Mapping[str, Spread], health: Health, held: bool = True) -> tuple[Doubt, ...]:
     """Return the same as records."""
     found: list[Doubt] = []
+    if not held:
+        text = "Launches ran one at a time (under a profiler?): times below 100 us include the host's work."
+        found.append(Doubt("launches one at a time", text))
     if health.busy_percent is not None and health.busy_percent >= BUSY:
         text = f"The GPU was {health.busy_percent}% busy with other work just before: times may be too long."
         found.append(Doubt("GPU busy", text))

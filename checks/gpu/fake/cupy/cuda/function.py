@@ -22,4 +22,6 @@ class Module:
         self._kernel = kernels.KERNELS[name](number)
 
     def get_function(self, name):
+        if name == "hold_queue":
+            return Function(kernels.hold_queue)
         return Function(self._kernel)

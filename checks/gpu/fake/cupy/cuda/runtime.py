@@ -104,6 +104,18 @@ def memsetAsync(pointer, byte, size, stream):
         ctypes.memset(pointer, byte, size)
 
 
+def hostAlloc(size, flags):
+    _check()
+    assert flags == 2
+    block = ctypes.create_string_buffer(size)
+    state["pinned"] = block
+    return ctypes.addressof(block)
+
+
+def freeHost(pointer):
+    assert pointer == ctypes.addressof(state.pop("pinned"))
+
+
 def eventCreate():
     state["events"][len(state["events"])] = 0.0
     return len(state["events"]) - 1

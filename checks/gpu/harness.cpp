@@ -1,0 +1,186 @@
+// Times kernels of cubins and cuBLAS's fp32 product without Python, for small_shapes.py: the L2 flushed before each turn,
+// medians of CUDA events. Build: nvcc -O2 harness.cpp -lcuda -lcublas. Reads a plan on stdin:
+//     size M N K
+//     kernel LABEL            a participant; its buffers and steps follow
+//     buffer NAME BYTES FILL  FILL: random (fp32 in 0.5 .. 1), zeros, poison
+//     step CUBIN ENTRY grid block shared arguments
+//     argument NAME | argument =HEX
+// and prints "LABEL MEDIAN_US Q1_US Q3_US" a line.
+#include <cublas_v2.h>
+#include <cuda.h>
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <functional>
+#include <iostream>
+#include <iterator>
+#include <map>
+#include <random>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#define CHECK(call)                                                                     \
+    do {                                                                                \
+        const int code = static_cast<int>(call);                                        \
+        if (code != 0) {                                                                \
+            std::fprintf(stderr, "%s:%d: error %d\n", __FILE__, __LINE__, code);        \
+            std::exit(1);                                                               \
+        }                                                                               \
+    } while (0)
+
+constexpr int TURNS = 200;
+constexpr size_t FLUSH = size_t{128} << 20;
+
+struct Step {
+    CUfunction function;
+    unsigned grid[3], block[3], shared;
+    std::vector<std::vector<char>> values;
+    std::vector<void *> pointers;
+};
+
+struct Participant {
+    std::string label;
+    std::function<void()> start;
+    std::vector<Step> steps;
+    std::vector<float> times;
+};
+
+static std::map<std::string, std::pair<CUdeviceptr, size_t>> buffers;
+static std::vector<std::string> poisoned;
+
+static std::vector<char> contents(const std::string &path)
+{
+    std::ifstream file(path, std::ios::binary);
+    return {std::istreambuf_iterator<char>(file), {}};
+}
+
+static void add_buffer(std::istream &line)
+{
+    std::string name, fill;
+    size_t bytes;
+    line >> name >> bytes >> fill;
+    if (buffers.count(name))
+        return;
+    CUdeviceptr pointer;
+    CHECK(cuMemAlloc(&pointer, bytes));
+    if (fill == "random") {
+        std::mt19937 draw(1);
+        std::uniform_real_distribution<float> half(0.5f, 1.0f);
+        std::vector<float> values(bytes / 4);
+        for (float &value : values)
+            value = half(draw);
+        CHECK(cuMemcpyHtoD(pointer, values.data(), bytes));
+    } else if (fill == "zeros") {
+        CHECK(cuMemsetD8(pointer, 0, bytes));
+    } else {
+        poisoned.push_back(name);
+    }
+    buffers[name] = {pointer, bytes};
+}
+
+static Step step_of(std::istream &line)
+{
+    std::string cubin, entry;
+    Step step{};
+    line >> cubin >> entry;
+    for (unsigned &size : step.grid)
+        line >> size;
+    for (unsigned &size : step.block)
+        line >> size;
+    line >> step.shared;
+    CUmodule module;
+    CHECK(cuModuleLoadData(&module, contents(cubin).data()));
+    CHECK(cuModuleGetFunction(&step.function, module, entry.c_str()));
+    if (step.shared > 48 * 1024)
+        CHECK(cuFuncSetAttribute(step.function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, step.shared));
+    return step;
+}
+
+static std::vector<char> argument(const std::string &text)
+{
+    std::vector<char> value;
+    if (text[0] != '=') {
+        const CUdeviceptr pointer = buffers.at(text).first;
+        const char *bytes = reinterpret_cast<const char *>(&pointer);
+        return {bytes, bytes + sizeof pointer};
+    }
+    for (size_t i = 1; i + 1 < text.size(); i += 2)
+        value.push_back(static_cast<char>(std::stoi(text.substr(i, 2), nullptr, 16)));
+    return value;
+}
+
+int main()
+{
+    CHECK(cudaFree(nullptr));
+    std::vector<Participant> all;
+    int m = 0, n = 0, k = 0;
+    std::string text;
+    while (std::getline(std::cin, text)) {
+        std::istringstream line(text);
+        std::string word;
+        line >> word;
+        if (word == "size") {
+            line >> m >> n >> k;
+        } else if (word == "kernel") {
+            all.emplace_back();
+            line >> all.back().label;
+        } else if (word == "buffer") {
+            add_buffer(line);
+        } else if (word == "step") {
+            all.back().steps.push_back(step_of(line));
+        } else if (word == "argument") {
+            line >> word;
+            all.back().steps.back().values.push_back(argument(word));
+        }
+    }
+    for (Participant &it : all) {
+        for (Step &step : it.steps)
+            for (std::vector<char> &value : step.values)
+                step.pointers.push_back(value.data());
+        it.start = [&it] {
+            for (Step &step : it.steps)
+                CHECK(cuLaunchKernel(step.function, step.grid[0], step.grid[1], step.grid[2], step.block[0],
+                                     step.block[1], step.block[2], step.shared, nullptr, step.pointers.data(), nullptr));
+        };
+    }
+    cublasHandle_t handle;
+    CHECK(cublasCreate(&handle));
+    const float one = 1.0f, zero = 0.0f;
+    all.emplace_back();
+    all.back().label = "cuBLAS";
+    all.back().start = [&] {
+        const auto at = [](const char *name) { return reinterpret_cast<float *>(buffers.at(name).first); };
+        CHECK(cublasGemmEx(handle, CUBLAS_OP_N, CUBLAS_OP_N, n, m, k, &one, at("B"), CUDA_R_32F, n, at("A"), CUDA_R_32F,
+                           k, &zero, at("C"), CUDA_R_32F, n, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT));
+    };
+    char *flush;
+    CHECK(cudaMalloc(&flush, FLUSH));
+    cudaEvent_t first, second;
+    CHECK(cudaEventCreate(&first));
+    CHECK(cudaEventCreate(&second));
+    for (int warm = 0; warm < 300; ++warm)
+        for (Participant &it : all)
+            it.start();
+    for (int turn = 0; turn < TURNS; ++turn)
+        for (Participant &it : all) {
+            for (const std::string &name : poisoned)
+                CHECK(cudaMemsetAsync(reinterpret_cast<void *>(buffers[name].first), 0xff, buffers[name].second));
+            CHECK(cudaMemsetAsync(flush, 0, FLUSH));
+            CHECK(cudaEventRecord(first));
+            it.start();
+            CHECK(cudaEventRecord(second));
+            CHECK(cudaEventSynchronize(second));
+            float elapsed;
+            CHECK(cudaEventElapsedTime(&elapsed, first, second));
+            it.times.push_back(1e3f * elapsed);
+        }
+    for (Participant &it : all) {
+        std::sort(it.times.begin(), it.times.end());
+        std::printf("%s %.3f %.3f %.3f\n", it.label.c_str(), it.times[TURNS / 2], it.times[TURNS / 4],
+                    it.times[3 * TURNS / 4]);
+    }
+}
