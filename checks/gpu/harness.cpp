@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <deque>
 #include <fstream>
 #include <functional>
 #include <iostream>
@@ -116,7 +117,7 @@ static std::vector<char> argument(const std::string &text)
 int main()
 {
     CHECK(cudaFree(nullptr));
-    std::vector<Participant> all;
+    std::deque<Participant> all; // its elements stay where they are
     int m = 0, n = 0, k = 0;
     std::string text;
     while (std::getline(std::cin, text)) {
