@@ -163,7 +163,18 @@ def test_a_roster_names_them_and_those_who_handed_in_nothing(tmp_path: Path) -> 
         ("a1", "Lima, Ana", 1), ("b2", "Bo Roe", 1), ("c3", "Chidi", 0), ("d4", None, 1), ("stranger", None, 1),
     ]  # fmt: skip
     assert found.students[0].record.roster == {"Group": "2"}
-    assert found.students[-1].record.remarks == ("not in the roster",)
+    assert found.remarks == ("not in the roster: stranger",)
+
+
+def test_strangers_are_one_line(tmp_path: Path) -> None:
+    lay(tmp_path / "in", {f"s{n:02}/03.cu": KERNEL for n in range(30)})
+    path = tmp_path / "roster.csv"
+    path.write_text("id\ns00\ns01\n")
+    (remark,) = find_students(tmp_path / "in", COURSE.names, load_roster(path)).remarks
+    assert remark.startswith("not in the roster: s02, s03, ")
+    assert remark.endswith(", s21 and 8 more")
+    assert one_student(tmp_path / "in" / "s00", "s00", load_roster(path)).remarks == ()
+    assert one_student(tmp_path / "in" / "s00", "who", load_roster(path)).remarks == ("not in the roster: who",)
 
 
 @pytest.mark.parametrize(
@@ -233,6 +244,61 @@ def test_a_zip_that_harms(tmp_path: Path) -> None:
     assert "larger than a megabyte" in handed["06_vector_loads"].message
     assert any("upper and lower case only" in it for it in remarks)
     assert any("05.cu is there twice: the last one counts" in it for it in remarks)
+
+
+def packed(files: Mapping[str, bytes], kind: str = "zip") -> bytes:
+    """An archive as bytes."""
+    into = io.BytesIO()
+    if kind == "zip":
+        with zipfile.ZipFile(into, "w", zipfile.ZIP_DEFLATED) as archive:
+            for name, data in files.items():
+                archive.writestr(name, data)
+    else:
+        with tarfile.open(fileobj=into, mode="w:gz") as tar:
+            for name, data in files.items():
+                info = tarfile.TarInfo(name)
+                info.size = len(data)
+                tar.addfile(info, io.BytesIO(data))
+    return into.getvalue()
+
+
+def test_archives_in_archives(tmp_path: Path) -> None:
+    inner = {"03.zip": packed({"kernel.cu": KERNEL}), "naive.tar.gz": packed({"kernel.cu": b"n"}, "tar"),
+             "all.zip": packed({"02.zip": packed({"mine.cu": b"c"})}), "01.txt": b""}  # fmt: skip
+    zipped(tmp_path / "zip" / "ana.zip", inner)
+    tarred(tmp_path / "ana.tar", inner)
+    (tmp_path / "tar").mkdir()
+    (tmp_path / "ana.tar").rename(tmp_path / "tar" / "ana.tar")
+    lay(tmp_path / "folder", {f"ana/{name}": data for name, data in inner.items()})
+    for kind in ("zip", "tar", "folder"):
+        handed, remarks = read(tmp_path / kind)
+        found = {it.file: it.data for it in handed.values() if it.status == "graded"}
+        assert found == {"03/kernel.cu": KERNEL, "naive/kernel.cu": b"n", "all/02/mine.cu": b"c"}, kind
+        assert remarks == ()
+
+
+def test_archives_in_archives_have_bounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    deep = {"04.cu": KERNEL}
+    for _ in range(6):
+        deep = {"in.zip": packed(deep)}
+    broken = {"bad.zip": b"PK\3\4", "x.rar": b"Rar!" + bytes(600), "out.zip": packed({"../02.cu": b"x"})}
+    huge = {"huge.zip": packed({"05.cu": os.urandom(3 << 20)})}
+    monkeypatch.setattr(archives, "MAX_NESTED", 2 << 20)
+    zipped(tmp_path / "deep" / "ana.zip", {"01.cu": KERNEL, **deep, **broken, **huge})
+    handed, remarks = read(tmp_path / "deep")
+    assert [it.lesson for it in handed.values() if it.status != "missing"] == [NAIVE]
+    for word in ("too many archives", "bad.zip cannot be read", "RAR", "leads out of", "at most 2 MB"):
+        assert any(word in remark for remark in remarks), word
+
+    zipped(tmp_path / "many" / "ana.zip", {f"{n}.zip": packed({"01.cu": KERNEL}) for n in range(50)})
+    assert any("too many archives" in remark for remark in read(tmp_path / "many")[1])
+
+    monkeypatch.setattr(archives, "MAX_UNPACKED", 3 << 20)
+    bomb = packed({"big.bin": bytes(2 << 20)}, "tar")
+    zipped(tmp_path / "bomb" / "ana.zip", {f"{n}.tgz": bomb for n in range(5)} | {"01.cu": KERNEL})
+    handed, remarks = read(tmp_path / "bomb")
+    assert handed[NAIVE].status == "graded"
+    assert any("larger than 3 MB" in remark for remark in remarks)
 
 
 def test_bombs_end_early(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,15 +2,17 @@
 
     read_folder(path), read_archive(path)  -->  HandIn: {"lessons/03_block_tile/kernel.cu": HandedFile}, remarks
 
-Nothing is unpacked onto the disk and links are not followed. Files that may be sources are read into memory in order of
-their names, within limits on their number and size. A link, a device, a name outside the archive or a decompression
-bomb is left out with a remark that gives the reason, and the rest of that submission still counts.
+An archive in a folder or in an archive is read as a folder of its name: ``03.zip`` with ``kernel.cu`` is
+``03/kernel.cu``. Nothing is unpacked onto the disk and links are not followed. Files that may be sources are read into
+memory in order of their names, within limits on their number and size. A link, a device, a name outside the archive or
+a decompression bomb is left out with a remark that gives the reason, and the rest of that submission still counts.
 """
 
 from __future__ import annotations
 
 import bz2
 import gzip
+import io
 import lzma
 import os
 import re
@@ -34,7 +36,10 @@ NOT_HANDED_IN = ("__macosx", "__pycache__", "node_modules", "venv")  # folders; 
 
 MIB = 1 << 20
 MAX_ARCHIVE = 100 * MIB  # bytes of an archive file: a clone with its history is smaller
-MAX_UNPACKED = 64 * MIB  # bytes of an unpacked tar, which can only be read from its beginning
+MAX_UNPACKED = 64 * MIB  # bytes of unpacked tars, which can only be read from their beginning
+MAX_NESTED = 16 * MIB  # bytes of an archive in an archive
+MAX_ARCHIVES = 30  # archives in an archive, those inside of them included
+MAX_LEVELS = 3  # archives in archives in archives
 MAX_DIRECTORY = 4 * MIB  # bytes of a zip's central directory, about 40,000 names
 MAX_NAMES = 20_000  # files and folders of a submission
 MAX_TEXT = 16 * MIB  # bytes of all sources of a submission
@@ -166,8 +171,7 @@ def _limited(name: str, file: IO[bytes]) -> HandedFile:
 
 
 def read_folder(root: Path) -> HandIn:
-    """Read all sources below a folder. An archive anywhere below it is read as if it were unpacked in its own folder;
-    an archive inside of an archive is not read."""
+    """Read all sources below a folder, also those in archives."""
     found, archives = HandIn(), []
     for seen, (path, name, trouble) in enumerate(_walk(root, "", 0)):
         if seen >= MAX_NAMES:
@@ -180,16 +184,19 @@ def read_folder(root: Path) -> HandIn:
         elif is_source(name):
             found.keep(read_file(path, name))
     for path, name in archives:
-        inside = read_archive(path, name)
-        folder = name.rpartition("/")[0]
-        moved = HandIn(remarks=inside.remarks, broken=inside.broken)
-        for file in inside.files.values():
-            place = f"{folder}/{file.name}" if folder else file.name
-            moved.files[place] = HandedFile(place, file.data, file.refusal, file.unreadable)
-        found.add(moved)
+        found.add(_moved(read_archive(path, name), stem_of_archive(name)))
     if found.files:
         found.broken = ""
     return found
+
+
+def _moved(inside: HandIn, folder: str) -> HandIn:
+    """Return what an archive holds as the content of ``folder``."""
+    moved = HandIn(remarks=inside.remarks, broken=inside.broken)
+    for file in inside.files.values():
+        place = f"{folder}/{file.name}"
+        moved.files[place] = HandedFile(place, file.data, file.refusal, file.unreadable)
+    return moved
 
 
 def _walk(folder: Path, prefix: str, depth: int) -> Iterator[tuple[Path, str, str]]:
@@ -238,16 +245,24 @@ class _TooMuch(Exception):
     """Raised when an archive exceeds ``MAX_UNPACKED`` bytes after unpacking."""
 
 
-class _Bounded:
-    """A stream of unpacked bytes that raises ``_TooMuch`` after ``MAX_UNPACKED``."""
+@dataclass
+class _Room:
+    """What one submitted archive may still unpack, with the archives in it."""
 
-    def __init__(self, stream: _Stream) -> None:
-        self._stream, self._left = stream, MAX_UNPACKED
+    unpacked: int
+    archives: int = MAX_ARCHIVES
+
+
+class _Bounded:
+    """A stream of unpacked bytes that raises ``_TooMuch`` when there is no more room."""
+
+    def __init__(self, stream: _Stream, room: _Room) -> None:
+        self._stream, self._room = stream, room
 
     def read(self, size: int = -1, /) -> bytes:
         data = self._stream.read(min(size, MIB) if size >= 0 else MIB)
-        self._left -= len(data)
-        if self._left < 0:
+        self._room.unpacked -= len(data)
+        if self._room.unpacked < 0:
             raise _TooMuch
         return data
 
@@ -279,17 +294,41 @@ def read_archive(path: Path, name: str = "") -> HandIn:
                 return _unread(found, name, "it is not a regular file")
             if status.st_size > MAX_ARCHIVE:
                 return _unread(found, name, f"it is larger than {MAX_ARCHIVE // MIB} MB")
-            _read_any(file, found)
+            _read_bounded(file, name, found, _Room(MAX_UNPACKED), 0)
+    except OSError as error:
+        link = path.is_symlink()
+        return _unread(found, name, "it is a link; hand in the file itself" if link else reason(error))
+    if found.files:
+        found.broken = ""
+    return found
+
+
+def _read_bounded(file: IO[bytes], name: str, found: HandIn, room: _Room, level: int) -> None:
+    """Read the archive ``name``, ``level`` archives deep; remark on what cannot be read."""
+    try:
+        _read_any(file, found, room, level)
     except _TooMuch:
         found.remark(f"{name}: unpacked it is larger than {MAX_UNPACKED // MIB} MB: the rest was not read")
         if not found.files:
             found.broken = found.remarks[-1]
     except BROKEN as error:
-        if path.is_symlink():
-            return _unread(found, name, "it is a link; hand in the file itself")
         what = (reason(error) if isinstance(error, OSError) else str(error)) or type(error).__name__
-        return _unread(found, name, printable(what)[:WORDS])
-    return found
+        _unread(found, name, printable(what)[:WORDS])
+
+
+def _read_nested(member: IO[bytes], name: str, found: HandIn, room: _Room, level: int) -> None:
+    """Read an archive that is a member of another."""
+    room.archives -= 1
+    if level >= MAX_LEVELS or room.archives < 0:
+        found.remark(f"{name}: refused: too many archives in archives; hand in the files themselves")
+        return
+    data = member.read(MAX_NESTED + 1)
+    if len(data) > MAX_NESTED:
+        found.remark(f"{name}: refused: an archive in an archive may have at most {MAX_NESTED // MIB} MB")
+        return
+    inside = HandIn()
+    _read_bounded(io.BytesIO(data), name, inside, room, level + 1)
+    found.add(_moved(inside, stem_of_archive(name)))
 
 
 def _unread(found: HandIn, name: str, why: str) -> HandIn:
@@ -300,19 +339,19 @@ def _unread(found: HandIn, name: str, why: str) -> HandIn:
     return found
 
 
-def _read_any(file: IO[bytes], found: HandIn) -> None:
+def _read_any(file: IO[bytes], found: HandIn, room: _Room, level: int) -> None:
     start = file.read(512)
     file.seek(0)
     if start.startswith((b"PK\3\4", b"PK\5\6")):
-        _read_zip(file, found)
+        _read_zip(file, found, room, level)
     elif start.startswith(b"\x1f\x8b"):
-        _read_tar(gzip.GzipFile(fileobj=file), found)
+        _read_tar(gzip.GzipFile(fileobj=file), found, room, level)
     elif start.startswith(b"BZh"):
-        _read_tar(bz2.BZ2File(file), found)
+        _read_tar(bz2.BZ2File(file), found, room, level)
     elif start.startswith(b"\xfd7zXZ\0"):
-        _read_tar(_Xz(file), found)
+        _read_tar(_Xz(file), found, room, level)
     elif start[257:262] == b"ustar" or _is_old_tar(start):
-        _read_tar(file, found)
+        _read_tar(file, found, room, level)
     else:
         foreign = {b"Rar!": "a RAR archive", b"7z\xbc\xaf": "a 7z archive", b"(\xb5/\xfd": "packed with zstd"}
         kind = foreign.get(start[:4])
@@ -327,7 +366,7 @@ def _is_old_tar(start: bytes) -> bool:
     return True
 
 
-def _read_zip(file: IO[bytes], found: HandIn) -> None:
+def _read_zip(file: IO[bytes], found: HandIn, room: _Room, level: int) -> None:
     with zipfile.ZipFile(_Careful(file)) as archive:  # ZipFile needs read, seek and tell
         for info in sorted(archive.infolist(), key=lambda it: it.filename):  # stable sort
             kind = stat.S_IFMT(info.external_attr >> 16)
@@ -342,14 +381,17 @@ def _read_zip(file: IO[bytes], found: HandIn) -> None:
                 continue
             try:
                 with archive.open(info) as member:
-                    found.keep(_limited(name, member))
+                    if is_archive(name):
+                        _read_nested(member, name, found, room, level)
+                    else:
+                        found.keep(_limited(name, member))
             except BROKEN as error:
                 why = f"it is damaged: {printable(str(error))[:WORDS] or type(error).__name__}"
                 found.keep(HandedFile(name, refusal=why, unreadable=True))
 
 
-def _read_tar(stream: _Stream, found: HandIn) -> None:
-    source: Any = _Bounded(stream)
+def _read_tar(stream: _Stream, found: HandIn, room: _Room, level: int) -> None:
+    source: Any = _Bounded(stream, room)
     with tarfile.open(fileobj=source, mode="r|", errorlevel=0) as archive:
         for number, info in enumerate(archive):
             if number >= MAX_NAMES:
@@ -362,11 +404,15 @@ def _read_tar(stream: _Stream, found: HandIn) -> None:
                 continue
             member = archive.extractfile(info)
             assert member is not None, "it is a regular file"
-            found.keep(_limited(name, member))
+            if is_archive(name):
+                _read_nested(member, name, found, room, level)
+            else:
+                found.keep(_limited(name, member))
 
 
 def _taken(found: HandIn, raw: str, kind: int) -> str | None:
-    """Return a member's name if it is a source that may be read, else None; remark on members that are refused."""
+    """Return a member's name if it is a source or an archive that may be read, else None; remark on members that are
+    refused."""
     shown = printable(raw)[:MAX_NAME]
     parts = [part for part in raw.replace("\\", "/").split("/") if part not in ("", ".")]
     refusal = ""
@@ -391,7 +437,4 @@ def _taken(found: HandIn, raw: str, kind: int) -> str | None:
         else:
             found.remark(f"{shown}: refused: {refusal}")
         return None
-    if is_archive(name):
-        found.remark(f"{shown}: refused: an archive in an archive; hand in the files themselves")
-        return None
-    return name if is_source(name) else None
+    return name if is_source(name) or is_archive(name) else None

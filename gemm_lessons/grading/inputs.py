@@ -14,7 +14,7 @@ import os
 import posixpath
 import re
 import stat
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from pathlib import Path
 
@@ -33,12 +33,13 @@ from gemm_lessons.grading.archives import (
     read_folder,
     stem_of_archive,
 )
-from gemm_lessons.grading.naming import Claim, Owner, claim, owner_of
+from gemm_lessons.grading.naming import Claim, Owner, claim, owner_of, said_of_stem
 from gemm_lessons.grading.results import GradedStudent, GradeStatus
 from gemm_lessons.grading.roster import Enrolled, Roster
 
 MOST_HEADERS = 50  # headers of one kernel
 MOST_STRAYS = 3  # stray kernels that a remark names
+MOST_NAMED = 20  # students that a remark names
 MISSING = "nothing was handed in for this lesson"
 
 
@@ -116,15 +117,17 @@ def find_students(folder: Path, lessons: Sequence[str], roster: Roster | None = 
         raise CommandError(f"{shown(folder)} holds no folder or archive of a student{hint}")
     if lone := _is_one_course(folder, owned) or _is_one_student(folder, owned, lessons):
         raise CommandError(lone)
-    return Submissions(_students(owned, roster), tuple(remarks))
+    students = _students(owned, roster)
+    return Submissions(students, (*_not_enrolled(students, roster), *remarks))
 
 
 def one_student(folder: Path, name: str, roster: Roster | None = None) -> Submissions:
     """Return the submission of one student, from a folder or an archive. Raises ``CommandError``."""
     if not folder.exists():
         raise CommandError(f"{shown(folder)}: no such file or folder")
-    return Submissions(_students({Owner(name): [Piece(folder)]}, roster and Roster(
-        tuple(it for it in (roster.find(name),) if it))))  # fmt: skip
+    enrolled = roster and Roster(tuple(it for it in (roster.find(name),) if it))
+    students = _students({Owner(name): [Piece(folder)]}, enrolled)
+    return Submissions(students, tuple(_not_enrolled(students, enrolled)))
 
 
 def _is_one_course(folder: Path, owned: Mapping[Owner, object]) -> str:
@@ -176,12 +179,20 @@ def _students(owned: Mapping[Owner, Sequence[Piece]], roster: Roster | None) -> 
             id_ = enrolled.id
         else:
             id_ = f"{owner.name}_{owner.number}" if owner.number and len(named[owner.name]) > 1 else owner.name
-            unknown = ("not in the roster",) if roster else ()
-            records.setdefault(id_, GradedStudent(id_, remarks=unknown))
+            records.setdefault(id_, GradedStudent(id_))
         parts.setdefault(id_, []).extend(theirs)
     for id_ in records.keys() - parts.keys():
         parts[id_] = []
     return tuple(Student(records[id_], tuple(parts[id_])) for id_ in sorted(parts))
+
+
+def _not_enrolled(students: Sequence[Student], roster: Roster | None) -> Iterator[str]:
+    """Yield one line that names the students who are not in the class list."""
+    known = {it.id for it in roster.students} if roster else set()
+    others = [it.id for it in students if roster and it.id not in known]
+    if others:
+        more = f" and {len(others) - MOST_NAMED} more" if len(others) > MOST_NAMED else ""
+        yield f"not in the roster: {', '.join(others[:MOST_NAMED])}{more}"
 
 
 def _record(enrolled: Enrolled) -> GradedStudent:
@@ -211,7 +222,7 @@ def read_student(
         (only,) = lessons
         taken = _take_the_only_one(handed, only, claims)
         strays = [name for name in strays if name != taken]
-    _tell_of_strays(handed, strays)
+    _tell_of_strays(handed, strays, names)
     result = {name: _handed(handed, lesson, sorted(claims.get(name, ()))) for name, lesson in lessons.items()}
     return result, (*student.record.remarks, *handed.told())
 
@@ -254,10 +265,13 @@ def _is_of_the_course(file: HandedFile, lesson: Lesson | None) -> bool:
         return False
 
 
-def _tell_of_strays(handed: HandIn, strays: Sequence[str]) -> None:
+def _tell_of_strays(handed: HandIn, strays: Sequence[str], names: Sequence[str]) -> None:
     """Add a remark that names the kernels whose lesson is unknown, for the teacher to sort out."""
     for name in strays[:MOST_STRAYS]:
-        handed.remark(f"{name} was not graded: its name must give a lesson, like 03.cu or 03_block_tile.cu")
+        said = said_of_stem(posixpath.splitext(posixpath.basename(name))[0], names).lessons
+        several = f"its name gives lessons {' and '.join(said)}; which one is it?"
+        none = "its name must give a lesson, like 03.cu or 03_block_tile.cu"
+        handed.remark(f"{name} was not graded: {several if said else none}")
     if len(strays) > MOST_STRAYS:
         handed.remark(f"and {len(strays) - MOST_STRAYS} more .cu files whose names do not give a lesson")
 

@@ -9,14 +9,15 @@ The rules use names only, never dates or the order of a listing, so they give th
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Sequence
 
 from gemm_lessons.engine.records.frozen import dataclass
+from gemm_lessons.grading.lesson_names import NOTHING, Said, Sure, lesson_said
 
 NOT_THEIRS = ("stub", "solution", "bug")  # files that come with a course
-BEFORE_A_NUMBER = ("lesson", "lektion", "lecon", "ex", "exercise", "kernel", "task", "part", "l", "no", "nr")
-COPY = re.compile(r"(?:[ _-]*\((\d+)\)|-(\d+)|[ _-]+copy(?:[ _-]*(\d+))?)$", re.IGNORECASE)
+COPY = re.compile(
+    r"(?:[ _-]*\((\d+)\)|(?<!-\d\d)-([1-9]\d*)|[ _-]+(?:copy|kopie)(?:[ _-]*\(?(\d+)\)?)?)$", re.IGNORECASE
+)
 ENDINGS = (".cu", ".cuh", ".cu.txt", ".cpp", ".cc", ".c", ".txt")  # of a kernel, best first
 MOODLE = re.compile(r"(?P<name>.+?)_(?P<number>\d+)_assignsubmission_(?:file|onlinetext)_?(?P<file>.*)", re.DOTALL)
 CANVAS = re.compile(r"(?P<name>[^_]+)(?:_LATE)?_(?P<number>\d+)_\d+_(?P<file>.+)", re.DOTALL)
@@ -35,23 +36,46 @@ class Claim:
 
 
 def claim(name: str, lessons: Sequence[str]) -> Claim | None:
-    """Return the claim of a file by its name; None if the name fits no lesson."""
+    """Return the claim of a file by its name; None if the name fits no lesson, or several."""
     *folders, file = name.split("/")
     ending = next((i for i in sorted(range(len(ENDINGS)), key=lambda i: -len(ENDINGS[i]))
                    if file.lower().endswith(ENDINGS[i])), None)  # fmt: skip
     if ending is None:
         return None
-    stem, copy = without_copy(file[: len(file) - len(ENDINGS[ending])])
+    whole = file[: len(file) - len(ENDINGS[ending])]
+    stem, copy = without_copy(whole)
     if stem.lower() in NOT_THEIRS:
         return None
-    around = next((found for folder in reversed(folders) if (found := _lesson_folder(folder, lessons))), None)
-    own = lesson_named(stem, lessons)
-    if around is not None:
-        rank = 0 if stem.lower() == "kernel" else 1 if own == around else 2
-        if ENDINGS[ending] in (".txt", ".cuh") and rank == 2:
-            return None  # notes, or the student's own header
-        return Claim(rank, ending, len(folders), -copy, name, around)
-    return None if own is None else Claim(1, ending, len(folders), -copy, name, own)
+    own, around = said_of_stem(whole, lessons), _said_of_folders(folders, lessons)
+    # 03/2.cu is a second file of lesson 03; exercise 2/03.cu is lesson 03.
+    mine = own.lesson is not None and (own.sure > around.sure or own.sure == around.sure > Sure.DIGIT)
+    lesson = own.lesson if mine else around.lesson
+    if lesson is None:
+        return None
+    rank = 0 if stem.lower() == "kernel" else 1 if own.lesson == lesson else 2
+    if ENDINGS[ending] in (".txt", ".cuh") and rank == 2:
+        return None  # notes, or the student's own header
+    return Claim(rank, ending, len(folders), -copy, name, lesson)
+
+
+def said_of_stem(stem: str, lessons: Sequence[str]) -> Said:
+    """Return what a file's name without its ending says. A copy's number is no lesson's: ``kernel (2)``, ``03-1``."""
+    short, copy = without_copy(stem)
+    said = lesson_said(short, lessons)
+    if said == NOTHING and copy and short.lower() != "kernel":
+        return lesson_said(stem, lessons)  # lesson-3
+    return said
+
+
+def _said_of_folders(folders: Sequence[str], lessons: Sequence[str]) -> Said:
+    """Return what the folders around a file say: 03, lesson_3, 03-tiles, block_tile; not hw2, and not ana_03. The
+    surest counts, of equally sure ones the innermost."""
+    best = NOTHING
+    for folder in reversed(folders):
+        said = lesson_said(folder, lessons, folder=True)
+        if said.lesson is not None and said.sure > best.sure:
+            best = said
+    return best
 
 
 def without_copy(stem: str) -> tuple[str, int]:
@@ -61,45 +85,6 @@ def without_copy(stem: str) -> tuple[str, int]:
         return stem.strip(), 0
     number = next((group for group in found.groups() if group), "1")
     return stem[: found.start()].rstrip(" _-"), min(int(number[:6]), 999_999)
-
-
-def _lesson_folder(name: str, lessons: Sequence[str]) -> str | None:
-    """Return the lesson that a folder is for: 03, lesson_3, 03-tiles, block_tile; not hw2, and not 2026-03-01."""
-    first, *rest = [*re.findall(r"[a-z]+|\d+", name.lower()), ""]
-    said = first if first.isdigit() else rest[0] if rest and first in BEFORE_A_NUMBER else ""
-    found = lesson_named(name, lessons)
-    by_name = found is not None and found[3:].replace("_", "") in "".join(re.findall(r"[a-z]+", name.lower()))
-    return found if by_name or (said.isdigit() and len(said) <= 2) else None
-
-
-def lesson_named(text: str, lessons: Sequence[str]) -> str | None:
-    """Return the lesson that a word of a path names, by name or else by number; None if it names none."""
-    plain = unicodedata.normalize("NFKD", text).lower()
-    tokens = re.findall(r"[a-z]+|\d+", plain)
-    letters = "".join(token for token in tokens if token.isalpha())
-    by_number = {int(lesson[:2]): lesson for lesson in lessons}
-    slugs = {lesson[3:].replace("_", ""): lesson for lesson in lessons}
-    named = max((slug for slug in slugs if slug in letters), key=len, default=None)
-    number = _number(tokens, by_number)
-    if named is None:
-        return None if number is None else by_number[number]
-    if number is not None and by_number[number] != slugs[named] and letters != named:
-        return by_number[number]  # 02_naive_made_better
-    return slugs[named]
-
-
-def _number(tokens: Sequence[str], known: dict[int, str]) -> int | None:
-    """Return the likeliest lesson number: after a word for "lesson", else one like 03, else the only number."""
-    numbers = [(i, token) for i, token in enumerate(tokens) if token.isdigit() and len(token) <= 2]
-    fits = [(i, token) for i, token in numbers if int(token) in known]
-    for chosen in (
-        [token for i, token in fits if i and tokens[i - 1] in BEFORE_A_NUMBER],
-        [token for _, token in fits if len(token) == 2],
-        [token for _, token in fits],
-    ):
-        if len({int(token) for token in chosen}) == 1:
-            return int(chosen[0])
-    return None
 
 
 @dataclass(frozen=True)
@@ -124,6 +109,6 @@ def owner_of(name: str, lessons: Sequence[str] = (), loose: bool = False) -> Own
     # ana_03.cu, ana-block_tile.cu: the part after a _ or - names a lesson, the part before does not.
     for cut in reversed(list(re.finditer(r"[_-]", name))):
         before, behind = name[: cut.start()], name[cut.end() :]
-        if before and claim(behind, lessons) and lesson_named(before, lessons) is None:
+        if before and claim(behind, lessons) and lesson_said(before, lessons) == NOTHING:
             return Owner(before, "", behind)
     return None
