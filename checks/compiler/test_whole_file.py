@@ -232,3 +232,106 @@ void init(CUtensorMap *map) { cuTensorMapEncodeTiled(map, Of<float>::type, CU_TE
     x = np.zeros(1, np.int32)
     assert not simulate(source, "k<float>", 1, 1, [x]).findings
     assert x[0] == 7
+
+
+LIBRARY = {
+    "lib/lib.hpp": """
+#pragma once
+#define LIB_HEADER(name) <lib/name>
+#define LIB_CONSTEXPR constexpr
+#include LIB_HEADER(traits.hpp)
+namespace lib {
+template <class T> LIB_CONSTEXPR auto twice(T x) { return 2 * x; }
+struct Adapter { virtual int launch(int n) { return n; } };
+constexpr auto thrice(int x) -> int { return 3 * x; }
+}
+""",
+    "lib/traits.hpp": "#pragma once\ntemplate <class T> struct Rank { static constexpr int value() { return 5; } };\n",
+    "lib/clock.hpp": """
+#pragma once
+#include <chrono>
+struct Clock { cudaEvent_t a; Clock() { cudaEventCreate(&a); } };
+""",
+}
+
+
+@pytest.fixture
+def library(tmp_path):
+    for name, text in LIBRARY.items():
+        (tmp_path / "include" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "include" / name).write_text(text)
+    return tmp_path / "include"
+
+
+WITH_LIBRARY = """
+#include <lib/lib.hpp>
+__global__ void k(int *x) { x[0] = lib::twice(x[0]) + lib::thrice(1) + Rank<int>::value(); }
+"""
+HOST_OF_IT = """
+#include <vector>
+#include <lib/clock.hpp>
+int main() { std::vector<int> h(3); Clock c; k<<<1, 1>>>(h.data()); }
+"""
+
+
+@pytest.mark.parametrize("source", [WITH_LIBRARY, HOST_OF_IT + WITH_LIBRARY, WITH_LIBRARY + HOST_OF_IT])
+def test_a_librarys_functions_need_no_device(library, tmp_path, source):
+    """As nvcc takes them: constexpr, through a macro or not, and host code that is never called."""
+    x = np.array([4], np.int32)
+    simulate(source, "k", 1, 1, [x], include_dirs=[library], path=str(tmp_path / "k.cu"))
+    assert x[0] == 2 * 4 + 3 + 5
+
+
+@pytest.mark.parametrize("where", ["k.cu", "own.cuh"])
+@pytest.mark.parametrize("host", ["", HOST_OF_IT])
+def test_beside_a_library_ones_own_functions_do(library, tmp_path, where, host):
+    own = "inline int f(int a) { return a; }\n"
+    (tmp_path / "own.cuh").write_text(own)
+    source = own if where == "k.cu" else '#include "own.cuh"\n'
+    source += WITH_LIBRARY.replace("lib::thrice(1)", "f(1)") + host
+    failed = compile_source(source, path=str(tmp_path / "k.cu"), entry="k", include_dirs=[library])
+    assert isinstance(failed, NotCompiled)
+    first = failed.diagnostics[0]
+    assert first.message.startswith("write __device__ in front")
+    assert (first.file, first.line) == (str(tmp_path / where), 1)
+
+
+def test_an_error_beside_a_library_is_named_alone(library, tmp_path):
+    source = WITH_LIBRARY.replace("lib::thrice(1)", "lib::fourth(1)") + HOST_OF_IT
+    failed = compile_source(source, path=str(tmp_path / "k.cu"), entry="k", include_dirs=[library])
+    assert isinstance(failed, NotCompiled)
+    assert failed.diagnostics[0].line == 3
+    assert "fourth" in failed.diagnostics[0].message
+
+
+def test_headers_of_the_standard_library_are_those_of_cccl(tmp_path):
+    """Here a CCCL of one header."""
+    (tmp_path / "cuda" / "std").mkdir(parents=True)
+    text = "#pragma once\nnamespace cuda { namespace std { struct dead { int x; }; } }\n"
+    (tmp_path / "cuda" / "std" / "initializer_list").write_text(text)
+    source = (
+        "#include <initializer_list>\n#include <ciso646>\n__global__ void k(int *x) { x[0] = cuda::std::dead{7}.x; }"
+    )
+    x = np.zeros(1, np.int32)
+    simulate(source, "k", 1, 1, [x], include_dirs=[tmp_path])
+    assert x[0] == 7
+
+
+@pytest.mark.parametrize("extra", ["", HOST_OF_IT])
+def test_missing_files_stay_out_of_the_way_of_the_error(folder, extra):
+    """A cause goes first: a library by its namespace, std::vector by its name. All others are one warning."""
+    libraries = [f"torch{i}/extension.h" for i in range(8)]
+    source = "".join(f"#include <{name}>\n" for name in ["map", "set", *libraries])
+    typo = failure(
+        source + "__global__ void k(int *x) { x[0] = y; }\n" + extra.replace("lib/clock.hpp", "ctime"), folder
+    )
+    assert 'identifier "y" is undefined' in typo[0].message
+    (rest,) = (d for d in typo if "cannot open" in d.message)
+    assert (rest.severity, rest.line) == ("warning", 3)
+    assert 'nor "torch1/extension.h"' in rest.message
+    assert "and 4 more" in rest.message
+    for use, cause in (("torch5::f()", "torch5/extension.h"), ("std::map<int, int>().size()", "map")):
+        first, second, *_ = failure(source + f"__global__ void k(int *x) {{ x[0] = {use}; }}", folder)
+        assert (first.severity, first.line) == ("error", 1 + source[: source.find(cause)].count("\n"))
+        assert cause in first.message
+        assert second.line == 11

@@ -14,12 +14,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, field, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Literal
 
 from gemm_lessons.engine.compiler import cache as compile_cache
 from gemm_lessons.engine.compiler import includes, neutral_paths, nvrtc, nvrtc_child, sass, tools
 from gemm_lessons.engine.compiler import source as cuda_source
-from gemm_lessons.engine.compiler.diagnostics import Diagnostic, base_name, explain_failure, explain_missing, parse_log
+from gemm_lessons.engine.compiler.diagnostics import Diagnostic, base_name, explain_failure, parse_log
 from gemm_lessons.engine.compiler.ptxas import read_resources, read_shared_layout
 from gemm_lessons.engine.compiler.sass import SassInstruction
 from gemm_lessons.engine.hardware.occupancy import Occupancy, Resources, occupancy
@@ -42,13 +41,11 @@ HERE = "\0"  # the file itself in cached data: other runs have another name for 
 # Headers of the host's C library that nvcc finds, as far as kernels need them.
 HEADERS = Path(__file__).parent / "headers"
 WITHOUT_CCCL = HEADERS / "without_cccl"  # replacements for NVIDIA's C++ core libraries, if those are missing
+WITH_CCCL = HEADERS / "with_cccl"  # the standard library made of them, and their parts for kernels
 PRE_INCLUDED = "nvcc_names.h"
 ARCHITECTURE = re.compile(r"(?:sm|compute)_\d+[af]?")
 APART = re.compile(r"^-*fmad=(false|0)$|-(O|-opt-level=)0$")  # options with which every product is rounded
-MOST_ROUNDS = 6  # attempts to compile a whole file, each without the host's declarations that the last one rejected
 UNFINISHED = "177,550"  # variables never referenced, set but never used: normal in an unfinished kernel
-UNKNOWN_NAME = re.compile(r"is undefined|has no member|must be a class or namespace")
-OF_A_LIBRARY = re.compile(r'namespace "\w+" has no member|must be a class or namespace')
 # Local memory of one thread, on every GPU since Fermi: "CUDA C++ Programming Guide", technical specifications.
 MAX_LOCAL_BYTES = 512 * 1024
 
@@ -166,9 +163,12 @@ def compile_source(
     source = source.removeprefix("\ufeff")  # a byte order mark, as some editors write
     folders = [*(Path(os.path.abspath(folder)) for folder in include_dirs), HEADERS]
     cuda_folders = nvrtc.include_folders(major)
-    without_cccl = not any((folder / "cuda" / "std").is_dir() for folder in cuda_folders)
+    without_cccl = not any((folder / "cuda" / "std").is_dir() for folder in (*folders, *cuda_folders))
     cuda_folders += [WITHOUT_CCCL] * without_cccl
-    places = includes.Places(name, path, folders[:-1], (HEADERS, *cuda_folders), withheld)
+    places = includes.Places(
+        name, path, folders[:-1], (HEADERS, *[WITH_CCCL] * (not without_cccl), *cuda_folders), withheld
+    )
+    folders[:0] = [] if without_cccl else [WITH_CCCL]
     if outside := includes.forbidden(source, places, defines):
         return NotCompiled((outside,), "")
     defined = ["-D_CG_LIMIT_INCLUDED_DEPENDENCIES"] * without_cccl  # cooperative groups then include what they need
@@ -190,7 +190,9 @@ def compile_source(
     result, version = answer
     left_out = ()
     if not result.ok and not result.log.startswith("nvrtc: error"):
-        result, left_out = _without_host_code(result, source, places, arguments, entry, major)
+        from gemm_lessons.engine.compiler import device_part  # needed only if the first attempt failed
+
+        result, left_out = device_part.translate(result, source, places, arguments, entry, major)
     made = finish(result, version, left_out)
     if isinstance(made, NotCompiled):
         return made
@@ -223,7 +225,8 @@ def _compiled(
     found = tuple(d for d in found if d.severity == "error" or not d.file.startswith(inside))
     if not result.ok:
         failure = explain_failure(found, result.log, path, source, entry)
-        return NotCompiled((*left_out, *failure), result.log)
+        causes = [d for d in left_out if d.severity == "error"]
+        return NotCompiled((*causes, *failure, *(d for d in left_out if d not in causes)), result.log)
     resources = read_resources(result.log, result.lowered)
     return Compiled(
         source=source,
@@ -261,53 +264,6 @@ def _refused(log: str, arch: str, compiler: str) -> None:
         raise UnknownArchitecture(f"{arch} is not an architecture that {compiler} knows; sm_90 is one")
     if log.startswith("nvrtc: error"):
         raise KitError(f"{compiler} refused its options: {log.strip()} (arch {arch})")
-
-
-def _without_host_code(
-    failed: nvrtc.Translation, source: str, places: includes.Places, arguments: Sequence[str], entry: str, major: int
-) -> tuple[nvrtc.Translation, tuple[Diagnostic, ...]]:
-    """Compile again without the host's code, if the file has any; else return ``failed`` again.
-
-    Also return diagnostics about missing included files: warnings if the rest compiles without them, errors if they may
-    be the cause. Files that only the host needs are not reported.
-    """
-    from gemm_lessons.engine.compiler import whole_file  # needed only if the first attempt failed
-
-    whole = whole_file.kernels_only(whole_file.gather(source, places))
-    result = failed
-    for _ in range(MOST_ROUNDS):
-        if whole.text == source:
-            break
-        answer = nvrtc_child.translate(major, whole.text, places.name, arguments, entry)
-        if isinstance(answer, nvrtc_child.Broken):
-            return failed, ()
-        result = answer[0]
-        complaints = parse_log(neutral_paths.restore_names(result).log, places.name, whole.text)
-        errors = [d for d in complaints if d.severity == "error"]
-        smaller = None if result.ok else whole_file.without(whole, ((d.file, d.line) for d in errors))
-        if smaller is None:
-            break
-        whole = smaller
-    messages = [d.message for d in parse_log(neutral_paths.restore_names(result).log, places.name, source)]
-    if not result.ok and any(_names_one(message, whole.removed) for message in messages):
-        return failed, ()  # a kernel calls a function without __device__: the first error says so
-    severity: Literal["error", "warning"] = "warning" if result.ok else "error"
-    unknown = any(UNKNOWN_NAME.search(message) for message in messages)
-    of_a_library = any(OF_A_LIBRARY.search(message) for message in messages)
-    return result, tuple(
-        Diagnostic(places.path, _line_of_include(source, file), None, severity, f"{message}; compiled without it")
-        for file in whole.missing
-        if (not whole_file.is_of_the_host(file) and (result.ok or unknown)) or (not result.ok and of_a_library)
-        for message in [explain_missing(file)]
-    )
-
-
-def _names_one(message: str, names: frozenset[str]) -> bool:
-    return any(name in names for name in re.findall(r'identifier "(\w+)" is undefined', message))
-
-
-def _line_of_include(source: str, file: str) -> int:
-    return cuda_source.line_of(source, max(0, source.find(file)))
 
 
 def _unreadable(source: str, path: str, entry: str) -> NotCompiled | None:

@@ -61,13 +61,13 @@ _PTXAS = re.compile(r"^\s*ptxas (?P<kind>error|fatal|warning)\s*: (?P<text>.*)")
 _PTXAS_LINE = re.compile(r"^\s*ptxas .*?, line (?P<line>\d+); (?P<kind>error|fatal|warning)\s*: (?P<text>.*)")
 _TOO_MUCH_SHARED = re.compile(r"Entry function '(.+)' uses too much shared data \((0x\w+) bytes, (0x\w+) max\)")
 
+HOST_FUNCTION = (
+    "write __device__ in front of a function that kernels call, or __global__ in front of a kernel; "
+    "functions of the host (main, launch code) cannot be compiled here"
+)
 # Replacements for front-end messages about options or concepts that a learner cannot act on.
 _REWORDED: tuple[tuple[re.Pattern[str], str], ...] = (
-    (
-        re.compile(r"A function without execution space annotations .*"),
-        "write __device__ in front of a function that kernels call, or __global__ in front of a kernel; "
-        "functions of the host (main, launch code) cannot be compiled here",
-    ),
+    (re.compile(r"A function without execution space annotations .*"), HOST_FUNCTION),
     (
         re.compile(r"A namespace scope variable without memory space annotations .*"),
         "write __device__ or __constant__ in front of a global variable; variables of the host cannot be compiled here",

@@ -2,12 +2,13 @@
 
 ``forbidden`` reads the text, with its own headers, and returns the first line that names another file: by ``..``, by an
 absolute path, by a link that leads out, or through a device or a pipe, which would never end. A name must be written in
-the text or be the value of a macro. A name pasted from pieces is rejected, because it cannot be resolved here. Branches
-that the preprocessor skips count, too. ``landlock`` is the second line of defence.
+the text or follow from macros that the text defines, for every definition of each. Branches that the preprocessor skips
+count, too. ``landlock`` is the second line of defence.
 """
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import stat
@@ -21,10 +22,11 @@ from gemm_lessons.engine.records.frozen import dataclass
 MOST_BYTES = 16 << 20  # of one header
 MOST_FILES = 5000
 SYSTEM = ("/proc", "/dev", "/sys")  # files there may differ between processes
+MOST_NAMES = 500  # of one include, over all definitions of the macros in it
 PIECES = 'the name of an included file must be written out here: "name" or <name>'
 INCBIN = ".incbin reads a file into the program, which is not allowed"
 
-_HEAD = r"^[ \t]*(?:#|%:)[ \t]*"
+_HEAD = r"^[ \t\x01]*(?:#|%:)[ \t\x01]*"
 _WORD = re.compile(r"include(?:_next)?\b|import\b|embed\b|__has_|\.incbin\b")  # fast: no \b in front
 _DIRECTIVE = re.compile(rf"{_HEAD}(?:include|include_next|import|embed)\b[ \t]*(?P<name>[^\n]*)", re.M)
 _WRITTEN = re.compile(r'"([^"\n]+)"|<([^>\n]+)>')
@@ -33,7 +35,10 @@ _UNUSUAL = re.compile(r"\r(?!\n)|\?\?|[\f\v\x01]|\\[ \t\r]*\n")
 # 1'000 does not begin a character.
 _HAS = r"\b__has_(?:include|include_next|embed)\b(?P<call>[ \t]*\([ \t]*)?(?=(?P<name>[^\n]*))"
 _ASKED_FOR = r"(?:\bdefined[ \t]*\(?|#[ \t]*(?:ifn?|elifn?)def)[ \t]*$"
-_DEFINED = rf"(?m){_HEAD}define[ \t]+(\w+)(\(?)[ \t]*([^\n]*)"
+_DEFINED = rf"(?m){_HEAD}define[ \t]+(\w+)(\([^()\n]*\))?[ \t]*([^\n]*)"
+# An include through macros. An argument cannot lead out by itself, whatever CUDA's own macro of that name does with it.
+_ARGUMENT = r"[ \t]*(?:\w+(?:[./-]\w+)*[ \t]*)?"
+_MACRO = rf"\b([A-Za-z_]\w*)\b(?:[ \t]*(\({_ARGUMENT}(?:,{_ARGUMENT})*\)))?"
 _RENAMED = rf'(?m){_HEAD}(?:line\b|\d+[ \t]+")'
 _TOKEN = (
     r'(?sm)//[^\n]*|/\*.*?(?:\*/|\Z)|(?P<raw>(?:u8|[uUL])?R"(?P<mark>[^()\\\s]{0,16})\(.*?\)(?P=mark)")'
@@ -69,7 +74,11 @@ class Places:
 
 def forbidden(source: str, places: Places, defines: Mapping[str, str | int] | None = None) -> Diagnostic | None:
     """Return the first line that would read a forbidden file; None if there is none."""
-    reader = _Reader(places, {name: {str(value)} for name, value in (defines or {}).items()})
+    macros: dict[str, set[_Macro]] = {}
+    for define, value in (defines or {}).items():  # a key may be NAME(x)
+        name, opening, parameters = define.partition("(")
+        macros.setdefault(name.strip(), set()).add(_Macro(opening + parameters, str(value)))
+    reader = _Reader(places, macros)
     return reader.look(source)
 
 
@@ -80,6 +89,35 @@ class _Wanted:
     text: str
     line: int
     file: str
+
+
+@dataclass(frozen=True)
+class _Macro:
+    """One definition: its parameters in parentheses, or nothing, and its value."""
+
+    parameters: str | None
+    value: str
+
+    def expanded(self, arguments: str | None) -> str:
+        """Return the value for arguments in parentheses; what no file is called if there are too many or too few."""
+        names, given = (_listed(it or "") for it in (self.parameters, arguments))
+        if not self.parameters:
+            return self.value
+        if len(names) != len(given) or not all(re.fullmatch(r"[A-Za-z_]\w*", name) for name in names):
+            return "()"
+        values = dict(zip(names, given, strict=True))
+
+        def put(match: re.Match[str]) -> str:
+            value = values.get(match[2], match[2])
+            return f'"{value}"' if match[1] and match[2] in values else (match[1] or "") + value
+
+        return re.sub(r"[ \t]*##[ \t]*", "", re.sub(r"((?<!#)#(?!#)[ \t]*)?\b([A-Za-z_]\w*)\b", put, self.value))
+
+
+def _listed(arguments: str) -> list[str]:
+    """Return what is between the commas of ``(a, b)``."""
+    inside = arguments.strip("()").strip()
+    return [it.strip() for it in inside.split(",")] if inside else []
 
 
 class _Refused(Exception):
@@ -93,27 +131,29 @@ class _Refused(Exception):
 class _Reader:
     """One check of a source and of everything it includes from its own folders."""
 
-    def __init__(self, places: Places, macros: dict[str, set[str]]) -> None:
+    def __init__(self, places: Places, macros: dict[str, set[_Macro]]) -> None:
         self._places = places
         self._main = os.path.dirname(places.name)
         self._macros = macros
-        self._renamed = False
+        self._texts: list[str] = []
         self._tried: set[tuple[str, str]] = set()
         self._waiting: list[tuple[str, str]] = []
 
     def look(self, source: str) -> Diagnostic | None:
         self._waiting = [(source, self._places.name)]
-        texts: list[tuple[str, str]] = []
+        texts = self._texts
+        known = 0  # texts whose macros are known
         computed: list[_Wanted] = []
         try:
             while self._waiting:
                 text, file = self._waiting.pop()
-                texts.append((text, file))
+                texts.append(text)
                 if len(texts) > MOST_FILES:
                     raise _Refused(_Wanted("", 1, file), f"includes more than {MOST_FILES:,} files")
                 computed += self._written(text, file)
                 if computed and not self._waiting:  # the macros of all texts are known now
-                    self._computed(computed, texts)
+                    self._computed(computed, texts[known:])
+                    known = len(texts)
         except _Refused as found:
             file = found.wanted.file
             shown = self._places.path if file == self._places.name else file
@@ -142,13 +182,11 @@ class _Reader:
                     others.append(wanted)
         return others
 
-    def _computed(self, computed: Sequence[_Wanted], texts: Sequence[tuple[str, str]]) -> None:
-        for text, _ in texts:
-            for clean in map(_without_comments, _variants(text)):
-                for match in re.finditer(_DEFINED, clean):
-                    value = match[3].replace(_JOINT, "").strip()
-                    self._macros.setdefault(match[1], set()).add("(" if match[2] else value)
-                self._renamed = self._renamed or bool(re.search(_RENAMED, clean))
+    def _computed(self, computed: Sequence[_Wanted], texts: Sequence[str]) -> None:
+        """Follow what macros may expand to, given all the texts so far, of which ``texts`` are new."""
+        for text in texts:
+            for match in itertools.chain.from_iterable(map(_definitions, _variants(text))):
+                self._macros.setdefault(match[1], set()).add(_Macro(match[2], match[3].replace(_JOINT, "").strip()))
         for wanted in computed:
             for value in self._values(wanted.text):
                 if value is None:
@@ -159,17 +197,41 @@ class _Reader:
         """Yield what a macro may expand to, in quotes or angle brackets; None for what the text does not show."""
         waiting, known = [text], set[str]()
         while waiting:
-            word = re.sub(r"[ \t)]*(?:&&.*|\|\|.*)?$", "", waiting.pop())
-            if word in known or (word == "__FILE__" and not self._renamed):
+            words = waiting.pop().strip()
+            if words in known:
                 continue
-            known.add(word)
-            words = re.findall(r"\w+", word) if re.fullmatch(r"<[^<>]+>", word) else None
-            if re.fullmatch(r'"[^"]+"', word) or (words and not self._macros.keys() & set(words)):
-                yield word
-            elif word in self._macros:
-                waiting.extend(self._macros[word])
-            elif not re.fullmatch(r"[A-Za-z_]\w*", word) or word == "__FILE__":  # other words are CUDA's, or unknown
+            known.add(words)
+            if words == "__FILE__" and not self._renamed():
+                continue
+            if re.fullmatch(r'"[^"]+"', words):
+                yield words
+                continue
+            named = re.fullmatch(r'<[^<>"]+>', words)
+            calls = [call[1] for call in re.finditer(_MACRO, words) if call[2]]
+            whole = named or re.fullmatch(_MACRO, words)
+            if not whole or words == "__FILE__" or words.count("(") > len(calls) or not self._macros.keys() >= {*calls}:
+                yield None  # otherwise, a word that is no macro of these texts is CUDA's, or unknown
+                return
+            if named and not calls:
+                yield words
+                yield re.sub(r"[ \t]", "", words)
+            waiting += self._replaced(words)
+            if len(known) > MOST_NAMES:
                 yield None
+                return
+
+    def _renamed(self) -> bool:
+        """Return whether a text may give itself another name."""
+        return any(re.search(_RENAMED, _without_comments(it)) for text in self._texts for it in _variants(text))
+
+    def _replaced(self, words: str) -> Iterator[str]:
+        """Yield the text with one of its macros replaced, for each macro and each of its definitions."""
+        for match in re.finditer(rf"(?={_MACRO})", words):  # also those within others
+            for macro in self._macros.get(match[1], ()):
+                if macro.parameters and not match[2]:
+                    continue  # without parentheses, it is not expanded
+                end = match.end(2 if macro.parameters else 1)
+                yield words[: match.start()] + macro.expanded(match[2]) + words[end:]
 
     def _follow(self, wanted: _Wanted, text: str) -> None:
         """Raise ``_Refused`` if a name leads out. Queue a file of the user's for a check."""
@@ -264,6 +326,17 @@ def _variants(text: str) -> Iterator[str]:
         yield text.replace("??=", "#").replace("??/", "\\").replace("\\\n", _JOINT)
 
 
+def _definitions(text: str) -> Iterator[re.Match[str]]:
+    """Yield the macros that a joined text may define."""
+    lines = [line for line in text.replace(_JOINT, "").split("\n") if "define" in line]
+    if any("/*" in line or "*/" in line for line in lines):
+        lines = [_without_comments(text).replace(_JOINT, "")]
+    else:  # each line is code from its start, or not code at all
+        lines = [_without_comments(line) for line in lines]
+    for line in lines:
+        yield from re.finditer(_DEFINED, line)
+
+
 def _without_comments(text: str) -> str:
     """Return the text with joined lines made whole, a blank for each comment, raw strings on one line."""
 
@@ -282,7 +355,7 @@ def _names(text: str, file: str) -> Iterator[_Wanted]:
     """Yield every file name in a text without comments, as written. Raise ``_Refused``."""
 
     def wanted(match: re.Match[str], name: str = "") -> _Wanted:
-        before = text[: match.start()]
+        before = text[: match.end() - len(match[0].lstrip(f" \t{_JOINT}"))]
         return _Wanted(name.replace(_JOINT, "").strip(), 1 + before.count("\n") + before.count(_JOINT), file)
 
     for match in re.finditer(r"\.incbin\b", text):
@@ -296,4 +369,14 @@ def _names(text: str, file: str) -> Iterator[_Wanted]:
         through_macro = re.match(rf"{_HEAD}define\b", line) and not _WRITTEN.match(match["name"])
         if match["call"] is None or through_macro:
             raise _Refused(wanted(match), PIECES)
-        yield wanted(match, match["name"])
+        yield wanted(match, match["name"] if _WRITTEN.match(match["name"]) else _inside(match["name"]))
+
+
+def _inside(text: str) -> str:
+    """Return the text up to the parenthesis that closes one before it."""
+    depth = 0
+    for at, character in enumerate(text):
+        depth += {"(": 1, ")": -1}.get(character, 0)
+        if depth < 0:
+            return text[:at]
+    return text

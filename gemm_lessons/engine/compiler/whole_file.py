@@ -38,6 +38,10 @@ _OF_THE_HOST = re.compile(
     r"|omp|cuda_profiler_api|nvToolsExt\w*|cuda|cuda_runtime|cuda_runtime_api|device_launch_parameters|timer|timing"
     r"|opencv\w*|glut|glew|freeglut|getopt|windows|unistd)\.(?:h|hpp|cuh)"
 )
+# Headers of CCCL with functions and containers of the host; the others are for kernels, too.
+_FOR_LAUNCHES = re.compile(
+    r"cub/device/|thrust/(?!(?:addressof|advance|complex|distance|functional|pair|tuple|version|zip_function)\.h|iterator/)"
+)
 MOST_TEXT = 8 << 20
 DEEPEST = 40
 GRAPHICS = "GL/"  # host headers for windows
@@ -139,6 +143,8 @@ class _Gathered:
         if wanted.startswith(GRAPHICS):
             return ""
         kept = any(os.path.isfile(folder / wanted) for folder in self._places.system)
+        if kept and _FOR_LAUNCHES.match(wanted):
+            return ""
         droppable = not quoted or _OF_THE_HOST.fullmatch(Path(wanted).name) or Path(wanted).suffix == ""
         if kept or not droppable:
             return line
@@ -166,9 +172,14 @@ _OF_A_DEVICE_LIBRARY = re.compile(
 )
 
 
+def is_of_a_device_library(file: str) -> bool:
+    """Return whether kernels call functions of an included file, which is no part of CUDA's own headers here."""
+    return bool(_OF_A_DEVICE_LIBRARY.fullmatch(file))
+
+
 def is_of_the_host(file: str) -> bool:
     """Return whether an included file is a host system or library header, which GPU code does not need."""
-    if _OF_A_DEVICE_LIBRARY.fullmatch(file):
+    if is_of_a_device_library(file):
         return False
     return bool(re.fullmatch(r"(?:sys/)?\w+(?:\.h)?", file) or _OF_THE_HOST.fullmatch(Path(file).name))
 

@@ -1,0 +1,247 @@
+"""Compile the device part of a file that NVRTC rejects as it is: it takes no code of the host.
+
+The file's own host code is blanked out (``whole_file``). Headers of libraries such as CuTe stay as they are: NVRTC's
+``-default-device`` takes their functions without ``__device__`` as functions of the device. It is not used for the
+user's own files, where a missing ``__device__`` is an error.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+
+from gemm_lessons.engine.compiler import neutral_paths, nvrtc, nvrtc_child, whole_file
+from gemm_lessons.engine.compiler import source as cuda_source
+from gemm_lessons.engine.compiler.diagnostics import HOST_FUNCTION, Diagnostic, Severity, explain_missing, parse_log
+from gemm_lessons.engine.compiler.includes import Places
+from gemm_lessons.engine.compiler.tokens import blanked
+from gemm_lessons.engine.records.frozen import dataclass
+
+MOST_ROUNDS = 6  # attempts to compile a file, each without what the last one rejected
+# Macros that the kit's headers define, and libraries once more: a warning per line, which no user can fix.
+DEFAULT_DEVICE = ("-default-device", "-diag-suppress=47")
+# What a header of the host fails with: other errors may be the kernel's own, seen inside a library's template.
+OF_THE_HOST = re.compile(
+    r'cannot open source file|identifier "\w+" is undefined|has no member|^#error|__host__ function'
+)
+UNKNOWN_NAME = re.compile(r"is undefined|has no member|must be a class or namespace")
+NO_MEMBER = re.compile(r'namespace "(\w+)" has no member[a-z ]* "(\w+)"')
+NO_NAMESPACE = re.compile("must be a class or namespace")
+MOST_NAMED = 3  # missing files in one message
+LARGEST = 1 << 20  # characters of a file with all its headers that are searched for host code
+
+Result = tuple[nvrtc.Translation, tuple[Diagnostic, ...]]
+
+
+def translate(
+    failed: nvrtc.Translation, source: str, places: Places, arguments: Sequence[str], entry: str, major: int
+) -> Result:
+    """Compile again without the host's code, if the file has any; else return ``failed`` again.
+
+    Also return diagnostics about missing included files: warnings if the rest compiles without them, errors if they may
+    be the cause. Files that only the host needs are not reported.
+    """
+    job = _Job(failed, source, places, arguments, entry, major)
+    found = job.with_libraries()
+    if found is not None and found[0].ok:
+        return found
+    whole = whole_file.gather(source, places)
+    if found is not None and len(whole.text) > LARGEST:
+        return found
+    alone = job.without_host_code(whole)
+    return found if found is not None and not alone[0].ok else alone
+
+
+@dataclass(frozen=True)
+class _Job:
+    """One file to compile, and NVRTC's answer to the whole of it."""
+
+    failed: nvrtc.Translation
+    source: str
+    places: Places
+    arguments: Sequence[str]
+    entry: str
+    major: int
+
+    def without_host_code(self, gathered: whole_file.WholeFile) -> Result:
+        """Compile the file and its headers as one text, without the host's functions."""
+        whole = whole_file.kernels_only(gathered)
+        if whole.text == self.source:
+            return self.failed, ()
+        result = self.failed
+        for _ in range(MOST_ROUNDS):
+            answer = self._compiled(whole.text)
+            if answer is None:
+                return self.failed, ()
+            result = answer
+            smaller = None if result.ok else whole_file.without(whole, ((d.file, d.line) for d in self._errors(result)))
+            if smaller is None:
+                break
+            whole = smaller
+        if self._calls_one(result, whole.removed):
+            return self.failed, ()  # a kernel calls a function without __device__: the first error says so
+        return result, self._left_out(result, whole.missing)
+
+    def with_libraries(self) -> Result | None:
+        """Compile the user's own files without the host's functions, libraries as they are; None without libraries."""
+        first = self._errors(self.failed)
+        complaints = [d for d in first if d.message == HOST_FUNCTION]
+        inside = [d for d in complaints if self._is_of_a_library(d.file)]
+        places = replace(self.places, folders=(), system=(*self.places.folders, *self.places.system))
+        whole = whole_file.gather(self.source, places)
+        stopped = any(d.message.startswith("cannot open source file") for d in first)
+        if not inside and not (stopped and any(self._libraries(whole.text))):
+            return None
+        if len(inside) == len(first):  # only libraries have functions without __device__
+            result = self._compiled(self.source, default_device=True)
+            if result is None or result.ok:
+                return (result, ()) if result else None
+        whole = whole_file.kernels_only(whole)
+        dropped: list[str] = []
+        failed: list[nvrtc.Translation] = []
+        smaller: whole_file.WholeFile | None = whole
+        while smaller is not None and len(failed) < MOST_ROUNDS:
+            whole = smaller
+            result = self._compiled(whole.text, default_device=True)
+            if result is None:
+                return None
+            if result.ok:
+                return result, (*self._left_out(result, whole.missing), *self._dropped(dropped))
+            failed.append(result)
+            errors = self._errors(result)
+            smaller = whole_file.without(whole, ((d.file, d.line) for d in errors))
+            smaller = smaller or self._without_includes(whole, errors, dropped)
+        if self._calls_one(failed[-1], whole.removed):  # a kernel calls a function without __device__
+            own = (f"{d.file}({d.line}): error: {d.message}" for d in complaints if d not in inside)
+            return nvrtc.Translation(False, "\n".join(own)), ()
+        return failed[0], self._left_out(failed[0], whole.missing)
+
+    def _compiled(self, text: str, default_device: bool = False) -> nvrtc.Translation | None:
+        arguments = [*DEFAULT_DEVICE, *self.arguments] if default_device else self.arguments
+        answer = nvrtc_child.translate(self.major, text, self.places.name, arguments, self.entry)
+        return None if isinstance(answer, nvrtc_child.Broken) else answer[0]
+
+    def _errors(self, result: nvrtc.Translation) -> list[Diagnostic]:
+        log = neutral_paths.restore_names(result).log
+        return [d for d in parse_log(log, self.places.name, self.source) if d.severity == "error"]
+
+    def _calls_one(self, result: nvrtc.Translation, names: frozenset[str]) -> bool:
+        """Return whether a name is missing that was taken out as the host's."""
+        unknown = (
+            name for d in self._errors(result) for name in re.findall(r'identifier "(\w+)" is undefined', d.message)
+        )
+        return not result.ok and any(name in names for name in unknown)
+
+    def _left_out(self, result: nvrtc.Translation, missing: Iterable[str]) -> tuple[Diagnostic, ...]:
+        """Report missing files: as errors those that may be the cause of one, else in one warning."""
+        files = list(dict.fromkeys(missing))
+        others = [file for file in files if not whole_file.is_of_the_host(file)]
+        if result.ok:
+            return tuple(self._about("warning", file) for file in others)
+        errors = self._errors(result)
+        if not any(UNKNOWN_NAME.search(d.message) for d in errors):
+            return ()
+        unknown = set(itertools.chain.from_iterable(map(self._unknown, errors)))
+        causes = [
+            file
+            for file in files
+            if unknown & {file, file.split("/")[0]} or (file in others and whole_file.is_of_a_device_library(file))
+        ]
+        rest = [file for file in others if file not in causes]
+        warning = [self._about("warning", rest[0], rest[1:])] if rest else []
+        return (*(self._about("error", file) for file in causes), *warning)
+
+    def _unknown(self, error: Diagnostic) -> Iterator[str]:
+        """Yield the namespace that an error does not know, or the member of the standard library."""
+        for space, member in NO_MEMBER.findall(error.message):
+            yield member if space == "std" else space
+        if NO_NAMESPACE.search(error.message) and error.file == self.places.name and error.column:
+            line = self.source.split("\n")[error.line - 1 : error.line]
+            yield from re.findall(r"\A\w+", line[0][error.column - 1 :] if line else "")
+
+    def _dropped(self, files: Iterable[str]) -> tuple[Diagnostic, ...]:
+        return tuple(
+            self._at(file, "warning", f"{file} has code of the host; compiled without it")
+            for file in files
+            if not whole_file.is_of_the_host(file)
+        )
+
+    def _about(self, severity: Severity, file: str, others: Sequence[str] = ()) -> Diagnostic:
+        """Report a missing file, and others by name only."""
+        named = ", ".join(f'"{it}"' for it in others[:MOST_NAMED])
+        more = f" and {len(others) - MOST_NAMED} more" if len(others) > MOST_NAMED else ""
+        also = f", nor {named}{more}" if others else ""
+        return self._at(file, severity, f"{explain_missing(file)}{also}; compiled without it")
+
+    def _at(self, file: str, severity: Severity, message: str) -> Diagnostic:
+        """Return a message at the line that includes a file."""
+        line = cuda_source.line_of(self.source, max(0, self.source.find(file)))
+        return Diagnostic(self.places.path, line, None, severity, message)
+
+    # --- libraries ---
+
+    @property
+    def _own(self) -> str:
+        return os.path.dirname(self.places.name)
+
+    def _is_of_a_library(self, file: str) -> bool:
+        """Return whether a file belongs to an include folder other than the source's own."""
+        roots = [self._own, *map(str, self.places.folders), *map(str, self.places.system)]
+        around = [root for root in roots if file.startswith(f"{root}/")]
+        return max(around, key=len, default=self._own) != self._own
+
+    def _libraries(self, text: str) -> Iterator[tuple[re.Match[str], Path]]:
+        """Yield the includes of library headers in the user's own files, each with the header."""
+        for match in cuda_source.INCLUDE.finditer(text):
+            name = match[1] or match[2]
+            found = next((place / name for place in self.places.folders if (place / name).is_file()), None)
+            if found is None and re.match("(?:cuda|cub|thrust)/", name):
+                found = next((place / name for place in self.places.system if (place / name).is_file()), None)
+            if found is not None and self._is_of_a_library(str(found)):
+                yield match, found
+
+    def _without_includes(
+        self, whole: whole_file.WholeFile, errors: Iterable[Diagnostic], dropped: list[str]
+    ) -> whole_file.WholeFile | None:
+        """Return the file without the includes that need the host, also added to ``dropped``; None if there is none.
+
+        Of several includes that reach the file of an error, it is the one that reaches the fewest others.
+        """
+        failing = {os.path.realpath(d.file) for d in errors if OF_THE_HOST.search(d.message)}
+        reached = [(match, self._closure(header)) for match, header in self._libraries(whole.text)]
+        blamed = {}
+        for file in failing:
+            candidates = [(len(closure), match.start(), match) for match, closure in reached if file in closure]
+            if candidates:
+                _, start, match = min(candidates)
+                blamed[start] = match
+        if not blamed:
+            return None
+        dropped += (match[1] or match[2] for match in blamed.values())
+        return replace(whole, text=blanked(whole.text, ((at, blamed[at].end()) for at in sorted(blamed))))
+
+    def _closure(self, header: Path) -> frozenset[str]:
+        """Return the names of a header and of all that it may include."""
+        found = {os.path.realpath(header)}
+        waiting = [*found]
+        folders = tuple(map(str, (*self.places.folders, *self.places.system)))
+        while waiting:
+            inner = _included(waiting.pop(), folders) - found
+            found |= inner
+            waiting += inner
+        return frozenset(found)
+
+
+@lru_cache(maxsize=4096)
+def _included(file: str, folders: tuple[str, ...]) -> frozenset[str]:
+    """Return the files that a header names, each in the first folder that has it."""
+    text = (cuda_source.content_of(Path(file)) or b"").decode(errors="replace")
+    names = dict.fromkeys(match[1] or match[2] for match in cuda_source.INCLUDE.finditer(text))
+    places = (os.path.dirname(file), *folders)
+    found = (next(filter(os.path.isfile, (os.path.join(it, name) for it in places)), None) for name in names)
+    return frozenset(os.path.realpath(it) for it in found if it is not None)

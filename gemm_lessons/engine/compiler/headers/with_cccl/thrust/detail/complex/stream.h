@@ -1,0 +1,1 @@
+// Printing of complex numbers is the host's.
