@@ -104,7 +104,7 @@ def test_numbers_are_drawn_within_their_bounds(tmp_path: Path) -> None:
     ("text", "answer"),
     [
         ("12", (12,)), (" 3 * 4 ", (12,)), ("1,024", (1024,)), ("37 / 16", (2,)), ("37 // 16", (2,)), ("-1", (-1,)),
-        ("8.0", (8,)), ("2.5", None), ("1 2", None), ("x", None), ("1,2", None), ("2 ^ 3", None), ("1 / 0", None),
+        ("8.0", None), ("2.5", None), ("1 2", None), ("x", None), ("1,2", None), ("2 ^ 3", None), ("1 / 0", None),
         ("many", None), ("9" * 400, None), ("()", None),
     ],
 )  # fmt: skip

@@ -11,7 +11,7 @@ by = "1 .. 5"                                     # from 1 to 5
 t = "0 .. BM * BN - 1"                            # arithmetic over names above; without .., its value
 
 [sectors]
-ask = "Lane l reads A[l * {K}]. How many sectors?"
+ask = "Each lane reads A[lane * {K}]. How many sectors?"
 draw = { K = [4, 8, 32] }
 sectors = "lane * K"                              # index of the first element of each lane, 0 to 31; the engine counts
 element = 4                                       # bytes of an element; 4 when left out
@@ -26,7 +26,6 @@ the answer.
 
 from __future__ import annotations
 
-import math
 import random
 import re
 from collections.abc import Mapping, Sequence
@@ -173,10 +172,12 @@ def load_drills(lesson: Lesson) -> tuple[Drill, ...]:
 
 def _whole(text: str) -> int:
     try:
+        if not re.fullmatch(r"[0-9.\s+\-*/%()]+", text):
+            raise ExpressionError(text)
         value = Expression.parse(re.sub(r"/+", "//", text), ()).value({})
     except ExpressionError:
         raise ExpressionError(f'"{text.strip()}" is neither a whole number nor arithmetic like 3 * 64 + 5') from None
-    if not math.isfinite(value) or value != int(value):
+    if type(value) is not int:
         raise ExpressionError(f'"{text.strip()}" is {value}; write a whole number')
     return int(value)
 

@@ -7,7 +7,7 @@
 - ``bench``, ``compare``, ``inspect``, ``profile``, ``proofs``, ``tune``, ``tile_model``, ``watch``: those commands
 - ``accesses``, ``page``: pictures of one run; ``plot``, ``tune_plot``: pictures of many runs
 - ``grading``: a class in the terminal; ``grades``, ``student``: pages, with their ``bars``
-- ``site``: the course as web pages, with ``drawing``, ``chart``, ``site_search``, ``site_terms``; ``reference``: on the
-  engine
+- ``site``: the course as web pages, with ``drawing``, ``chart``, ``site_drills``, ``site_search``, ``site_terms``;
+  ``reference``: on the engine
 - ``template``: what all pages are made from
 """

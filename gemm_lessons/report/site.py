@@ -20,6 +20,7 @@ from typing import Any
 
 from gemm_lessons.course.course_toml import CoursePart
 from gemm_lessons.course.documents import documents
+from gemm_lessons.course.drills import load_drills
 from gemm_lessons.course.folder import CommandError, Course, WriteError, read_source, shown
 from gemm_lessons.course.glossary import GLOSSARY
 from gemm_lessons.course.lesson import LessonError
@@ -28,6 +29,8 @@ from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.report.chart import Line, chart
 from gemm_lessons.report.drawing import drawing
 from gemm_lessons.report.reference import reference
+from gemm_lessons.report.site_drills import SCRIPT as DRILL
+from gemm_lessons.report.site_drills import drill_section
 from gemm_lessons.report.site_search import sections
 from gemm_lessons.report.site_terms import terms
 from gemm_lessons.report.template import asset, embedded, rendered
@@ -121,7 +124,7 @@ def site(course: Course) -> list[SitePage]:
         for page in found
         if page.source
     ]
-    pages = [replace(page, body=_tried(page) + _chart(series, page)) if page.idea else page for page in pages]
+    pages = [_drilled(replace(page, body=_tried(page) + _chart(series, page))) if page.idea else page for page in pages]
     pages.append(SitePage(ENGINE, "The engine: any CUDA kernel from Python", **_parts(reference(), None, names)))
     pages += [
         SitePage(f"{name}.html", title, body=asset(f"site_{name}.html"), scripts=(*RULES, f"site_{name}.js"))
@@ -146,7 +149,7 @@ def _index(course: Course, pages: Sequence[SitePage], series: Mapping[str, Line]
     )
     if series:
         body += f"<h2>The ladder of speed</h2>{_figure(series, '')}"
-    body += f"<h2>Try it in the browser</h2>{_list(page for page in pages if page.scripts)}"
+    body += f"<h2>Try it in the browser</h2>{_list(page for page in pages if page.scripts and not page.idea)}"
     body += "".join(_index_of(part, pages) for part in course.parts)
     more = [page for page in pages if not page.idea and not page.scripts]
     return f"{body}<h2>More</h2>{_list(more)}" if more else body
@@ -162,6 +165,18 @@ def _tried(page: SitePage) -> str:
     note = TRY.get(page.name.removesuffix(".html")[3:])
     before, heading, after = page.body.partition('<h2 id="predict">')
     return f"{before}<p>{note}</p>{heading}{after}" if note else page.body
+
+
+def _drilled(page: SitePage) -> SitePage:
+    """Return the page of a lesson with its drills, before the steps to the kernel or at the end."""
+    assert page.source
+    lesson = load_lesson(page.source.parent)
+    drills = load_drills(lesson)
+    if not drills:
+        return page
+    before, heading, after = page.body.partition('<h2 id="the-steps">')
+    body = f"{before}{drill_section(drills, lesson.number)}{heading}{after}"
+    return replace(page, body=body, scripts=(*page.scripts, RULES[0], DRILL))
 
 
 def _marker(course: Course, names: Mapping[Path, str]) -> Callable[[Sequence[Any]], None] | None:

@@ -78,7 +78,8 @@ const OPERATORS = {
   "+": (a, b) => a + b, "-": (a, b) => a - b, "*": (a, b) => a * b,
   "/": (a, b) => Math.trunc(a / nonzero(b)), "%": (a, b) => a % nonzero(b),
 };
-const LONGEST = 200; // characters
+const FUNCTIONS = { min: Math.min, max: Math.max, ceil_div: (a, b) => Math.ceil(a / nonzero(b)), gcd: (a, b) => (b ? FUNCTIONS.gcd(b, a % b) : a) };
+const LONGEST = 300; // characters
 
 function nonzero(value) {
   if (value === 0) throw new Error("division by zero");
@@ -97,11 +98,22 @@ function expression(text, names) {
     const token = tokens[at];
     if (/^\d/.test(token)) return at++, () => Number(token);
     if (names.includes(token)) return at++, (values) => values[token];
-    if (token !== "-" && token !== "~" && token !== "(") fail();
+    if (Object.hasOwn(FUNCTIONS, token) && tokens[at + 1] === "(") return call(FUNCTIONS[token]);
+    if (!["-", "+", "~", "("].includes(token)) fail();
     at++;
     const inner = token === "(" ? binary(0) : factor();
     if (token === "(" && tokens[at++] !== ")") at--, fail();
     return token === "-" ? (values) => -inner(values) : token === "~" ? (values) => ~inner(values) : inner;
+  }
+  function call(apply) {
+    const given = [];
+    do {
+      at += given.length ? 1 : 2;
+      given.push(binary(0));
+    } while (tokens[at] === ",");
+    if (given.length < 2 || tokens[at] !== ")") fail();
+    at++;
+    return (values) => given.map((each) => each(values)).reduce((a, b) => apply(a, b));
   }
   function binary(level) {
     if (level === LEVELS.length) return factor();
