@@ -162,6 +162,7 @@ def _show(out: Path, formats: list[str], course: Course) -> int:
     from gemm_lessons.grading.formats import write_csv, write_format
     from gemm_lessons.grading.gradebook import gradebook
     from gemm_lessons.grading.pairs import pairs_of
+    from gemm_lessons.grading.reference import REFERENCE
     from gemm_lessons.grading.results import load_grades, load_grading
     from gemm_lessons.report.console import Working, make_console
     from gemm_lessons.report.grades import write_pages
@@ -174,7 +175,10 @@ def _show(out: Path, formats: list[str], course: Course) -> int:
     written = [write_csv(book, out), *write_pages(book, out, pairs)[:1]]
     for name in formats:
         written += write_format(name, book, out)[:1]
-    remarks = [f"much alike: {len(pairs)} pair{'s'[: len(pairs) != 1]} of kernels, see index.html"] if pairs else []
+    copied = sum(pair.second == REFERENCE for pair in pairs or ())
+    others = len(pairs or ()) - copied
+    remarks = [f"the reference solution: {copied} kernel{'s'[: copied != 1]}, see index.html"] if copied else []
+    remarks += [f"much alike: {others} pair{'s'[: others != 1]} of kernels, see index.html"] if others else []
     show_class(make_console(), book, [*remarks, *written_lines(written)])
     failed = any(grade is not None and not grade.judged for row in book.rows for grade in row.grades)
     return contract.EXIT_BROKEN if failed else contract.EXIT_PASSED

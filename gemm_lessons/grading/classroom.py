@@ -25,7 +25,8 @@ from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.gemm.shapes import astuple
 from gemm_lessons.grading.executors import Executor
 from gemm_lessons.grading.inputs import Handed, Student, Submissions, is_stub, read_student
-from gemm_lessons.grading.judging import Job, Judged, judge, seed_for, versions
+from gemm_lessons.grading.judging import LARGEST, Job, Judged, as_utf8, judge, seed_for, versions
+from gemm_lessons.grading.reference import reference_of
 from gemm_lessons.grading.results import (
     Case,
     Grade,
@@ -276,6 +277,7 @@ class Classroom:
             versions=versions(),
             seconds=judged.seconds,
             key=job.key,
+            passes=judged.passes,
         )
         return self._scored(student, job, grade)
 
@@ -294,8 +296,17 @@ class Classroom:
             parts=scored.parts if scored else (),
             message=scored.message if scored else grade.message,
             verdict=str(grade.outcome["verdict"]) if grade.outcome else None,
-            look_at=scored.look_at if scored else (),
+            look_at=(*(scored.look_at if scored else ()), *self._remarkable(job, grade)),
         )
+
+    def _remarkable(self, job: Job, grade: Grade) -> Iterator[str]:
+        """Yield what the teacher should know of a kernel, and its student is not told."""
+        if len(job.data) <= LARGEST:
+            text = as_utf8(job.data).decode(errors="replace")
+            if said := reference_of(self.assignment.course, job.lesson, text):
+                yield said
+        if grade.passes:
+            yield f"passes lesson {grade.passes}, not lesson {job.lesson}, as which it was handed in"
 
 
 def _seed(assignment: Assignment) -> int:

@@ -8,13 +8,14 @@ contents and of the judging versions; two runs with the same key have the same o
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
 import platform
 import time
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import field, replace
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -27,11 +28,13 @@ from gemm_lessons.engine.process.bounds import GIB
 from gemm_lessons.engine.records.errors import KitError, UnsupportedKernel
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.grading.escaping import one_line
+from gemm_lessons.grading.reference import nearest_lessons
 from gemm_lessons.grading.results import GradeStatus
 from gemm_lessons.grading.scratch import scratch
 from gemm_lessons.grading.worker import Limits, Submission, judge_submission
 
 SEED_BYTES = 4
+LARGEST = 100_000  # characters; a longer file is no kernel of another lesson
 
 
 @dataclass(frozen=True)
@@ -83,6 +86,7 @@ class Judged:
     outcome: dict[str, Any] | None
     seed: int
     seconds: float
+    passes: str = ""  # another lesson that the kernel passes
 
 
 @cache
@@ -107,7 +111,7 @@ def judge(job: Job) -> Judged:
     """Judge one kernel. Never raises for the kernel's behaviour or for features that the kit does not support."""
     began = time.monotonic()
     status: GradeStatus = "graded"
-    message, outcome, seed = "", None, job.seeds[0]
+    message, outcome, seed, passes = "", None, job.seeds[0], ""
     try:
         with scratch("kernel") as folder:
             path = folder / "kernel.cu"
@@ -117,6 +121,8 @@ def judge(job: Job) -> Judged:
             for seed in job.seeds:
                 outcome = _judge_once(job, course, path, seed)
                 if outcome["verdict"] != "passed":
+                    if outcome["verdict"] != "timed_out":
+                        passes = _passes_another(job, course, path, seed)
                     break
     except UnsupportedKernel as error:
         where = f"line {error.line}: " if error.line else ""
@@ -129,7 +135,20 @@ def judge(job: Job) -> Judged:
         if os.environ.get("GEMM_LESSONS_DEBUG"):
             raise
         status, message = "kit_error", f"this is a bug in gemm-lessons ({type(error).__name__}: {error})"
-    return Judged(status, one_line(message), outcome, seed, round(time.monotonic() - began, 2))
+    return Judged(status, one_line(message), outcome, seed, round(time.monotonic() - began, 2), passes)
+
+
+def _passes_another(job: Job, course: Course, path: Path, seed: int) -> str:
+    """Return the lesson that the kernel passes instead, as a file under a wrong name does; an empty string if none.
+    Tried are lessons whose stub and reference are nearer to the kernel than those of its own lesson."""
+    text = path.read_bytes().decode(errors="replace")
+    if len(text) > LARGEST:
+        return ""
+    for lesson in nearest_lessons(course, job.lesson, text):
+        with contextlib.suppress(UnsupportedKernel, CommandError):
+            if _judge_once(replace(job, lesson=lesson, shapes=()), course, path, seed)["verdict"] == "passed":
+                return lesson
+    return ""
 
 
 def _judge_once(job: Job, course: Course, path: Path, seed: int) -> dict[str, Any]:

@@ -69,7 +69,10 @@ class Grade:
     lesson_hash: str = ""
     seconds: float = 0.0
     key: str = ""  # hash of everything that decides the outcome; the same key needs no new judging
-    look_at: tuple[str, ...] = ()  # for the teacher: gates that could not be judged
+    passes: str = ""  # another lesson that the kernel passes, where it does not pass its own
+    look_at: tuple[
+        str, ...
+    ] = ()  # for the teacher: gates that could not be judged, the reference, another lesson's kernel
 
     @property
     def judged(self) -> bool:
@@ -104,6 +107,7 @@ class Grade:
             "lesson_hash": self.lesson_hash,
             "seconds": self.seconds,
             "key": self.key,
+            "passes": self.passes,
             "look_at": list(self.look_at),
         }
 
@@ -140,6 +144,7 @@ class Grade:
                 lesson_hash=raw["lesson_hash"],
                 seconds=float(raw["seconds"]),
                 key=raw.get("key", ""),
+                passes=raw.get("passes", ""),
                 look_at=tuple(raw.get("look_at", ())),
             )
         except (KeyError, TypeError, AttributeError) as error:

@@ -79,8 +79,8 @@ def given(course: Course, lesson: str) -> tuple[str, ...]:
 
 
 def _alike(lesson: str, texts: Mapping[str, str], shared: Iterable[str]) -> Iterator[Alike]:
-    everybody = {run for text in shared for run in _runs(text)}
-    places = {student: _runs(text) for student, text in sorted(texts.items())}
+    everybody = {run for text in shared for run in runs_of(text)}
+    places = {student: runs_of(text) for student, text in sorted(texts.items())}
     has = Counter(run for of in places.values() for run in of)
     many = max(FEW, len(texts) // MANY)
     beyond = {student: frozenset(of.keys() - everybody) for student, of in places.items()}
@@ -107,16 +107,18 @@ def _alike(lesson: str, texts: Mapping[str, str], shared: Iterable[str]) -> Iter
         pairs |= dict.fromkeys(pairwise(students), 1.0)
     for (first, second), share in pairs.items():
         both = beyond[first] & beyond[second]
-        lines = (_lines(texts[student], places[student], both) for student in (first, second))
+        lines = (lines_with(texts[student], places[student], both) for student in (first, second))
         yield Alike(lesson, first, second, share, *lines)
 
 
-def _lines(text: str, places: Places, runs: Iterable[Run]) -> tuple[tuple[int, str], ...]:
+def lines_with(text: str, places: Places, runs: Iterable[Run]) -> tuple[tuple[int, str], ...]:
+    """Return the lines of a kernel that belong to ``runs``, with their numbers."""
     matching = {n for run in runs for first, last in places[run] for n in range(first, last + 1)}
     return tuple((n, line) for n, line in enumerate(text.split("\n"), 1) if n in matching and line.strip())
 
 
-def _runs(text: str) -> Places:
+def runs_of(text: str) -> Places:
+    """Return the runs of a kernel and their lines."""
     counted = list(_tokens(text))
     found: Places = {}
     for i in range(len(counted) - RUN + 1):

@@ -15,6 +15,7 @@ from urllib.parse import quote
 from gemm_lessons.grading.escaping import amount, one_line
 from gemm_lessons.grading.formats import write_text
 from gemm_lessons.grading.gradebook import Gradebook, GradebookRow
+from gemm_lessons.grading.reference import REFERENCE
 from gemm_lessons.grading.similarity import Alike
 from gemm_lessons.grading.statistics import REACHED, middle, reached, slowest, spread, stumbles
 from gemm_lessons.report.bars import bar, histogram
@@ -63,6 +64,7 @@ def class_page(book: Gradebook, pairs: Sequence[Alike] | None = None) -> str:
             (one_line(it.student), titles[it.lesson], f"{it.seconds:.1f}", _came_to(it.verdict or it.status))
             for it in slowest(book)
         ],
+        reference=REFERENCE,
         pairs=pairs if pairs is None else [_pair(it) for it in pairs[:MOST_PAIRS]],
         more_pairs=len(pairs or ()) - MOST_PAIRS,
         versions=[(name, one_line(str(version))) for name, version in book.grading.versions.items()],
@@ -108,7 +110,7 @@ def _troubles(book: Gradebook) -> Iterator[tuple[str, str, str, str]]:
                 yield who, _title(lesson), grade.status.replace("_", " "), one_line(grade.message)
             else:
                 for remark in grade.look_at:
-                    yield who, _title(lesson), "not judged", one_line(remark)
+                    yield who, _title(lesson), "look at it", one_line(remark)
 
 
 def _lessons(book: Gradebook) -> Iterator[tuple[str, str, str, str]]:
