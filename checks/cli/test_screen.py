@@ -21,9 +21,11 @@ from gemm_lessons.gemm.shapes import Tile
 from gemm_lessons.judging.figures import PER_FMA, PER_MMA, SECTORS
 from gemm_lessons.judging.hints import LIMITS
 from gemm_lessons.judging.remedies import REMEDIES
+from gemm_lessons.judging.verdict import TileMap
 from gemm_lessons.report.console import THEME
 from gemm_lessons.report.elements import in_elements
 from gemm_lessons.report.figures import BOTTLENECKS
+from gemm_lessons.report.run import map_part
 from gemm_lessons.report.screen import Around, show_screen
 from gemm_lessons.running.outcome import RunOutcome
 from gemm_lessons.running.pipeline import RunRequest, run_lesson
@@ -105,6 +107,41 @@ def test_a_broken_kernel_fits(run: Run, kernel: Path, what: str) -> None:
     if what in ("fault", "race", "syntax"):
         assert re.search(r"^ +\d+ \| .*\n +\^$", done.out, re.MULTILINE), "source with a caret"
     assert " byte " not in done.out
+
+
+FIRST_KERNELS = {
+    "no block": ("i = threadIdx.x;", "", ["Out of bounds at 7x1x1: A[7]", "The launch has 256 threads, A 7 elements"]),
+    "no block, guarded": ("i = threadIdx.x;", "if (i < M * N)", ["  . .", "  # #", "; rows 15 to 19 of 32"]),
+    "no guard": (
+        "i = blockIdx.x * blockDim.x + threadIdx.x;",
+        "",
+        ["Out of bounds: ", "[1023], read by", "at 33x31x1"],
+    ),
+}
+
+
+@pytest.mark.parametrize("what", FIRST_KERNELS)
+def test_where_a_kernel_goes_wrong_is_on_the_screen(tmp_path: Path, what: str) -> None:
+    """The map shows wrong elements, and a finding names its shape where the verdict names another one."""
+    index, guard, said = FIRST_KERNELS[what]
+    kernel = tmp_path / "kernel.cu"
+    head = 'extern "C" __global__ void add(const float *A, const float *B, float *C, int M, int N)'
+    kernel.write_text(f"{head}\n{{\n    int {index}\n    {guard}\n    C[i] = A[i] + B[i];\n}}\n")
+    lesson = COURSE.lesson("00_first_kernel")
+    text = screen(run_lesson(RunRequest(COURSE, lesson, kernel, Simulated(), find_gpu("h200"))))
+    assert fits(text)
+    assert not [it for it in said if it not in text]
+
+
+def test_the_part_of_a_map_starts_before_the_first_wrong_tile() -> None:
+    def part(rows: int, cols: int, *wrong: tuple[int, int]) -> tuple[range, range]:
+        tiles = [[int((row, col) in wrong) for col in range(cols)] for row in range(rows)]
+        return map_part(TileMap(1, 1, tuple(map(tuple, tiles))), 5, 8)
+
+    assert part(3, 4, (2, 3)) == (range(3), range(4))
+    assert part(32, 8, (0, 0), (31, 7)) == (range(5), range(8))
+    assert part(32, 20, (16, 9)) == (range(15, 20), range(8, 16))
+    assert part(32, 20, (31, 19)) == (range(27, 32), range(12, 20))
 
 
 def test_a_missed_gate_is_named_and_met_ones_are_silent(run: Run, course: Path) -> None:

@@ -50,7 +50,7 @@ def test_a_race_within_one_line_is_no_missing_barrier() -> None:
 def test_a_barrier_that_some_skip_is_not_said_to_be_missing() -> None:
     skipped = Finding("divergent_barrier", "warning", "places", 9, 7)
     (text,) = said("block_tile", race(5, 6), skipped)
-    assert "that in line 9 or that in line 7 stands in an if" in text
+    assert "that in line 9 or that in line 7 is inside an if" in text
     assert "put a __syncthreads() between" in said("block_tile", race(5, 6))[0]
     (text,) = said("block_tile", replace(skipped, other_line=None))
     assert text.endswith("move it out of the if.")
@@ -68,7 +68,7 @@ def test_threads_that_end_without_a_barrier_in_an_if_have_not_returned_early() -
     assert any("put a __syncthreads() between" in text for text in texts)
     diverged = Finding("divergent_barrier", "error", "places", 4, 3)
     (text,) = said("block_tile", race(5, 6), diverged, ended, source=BARRIER_IN_AN_IF)
-    assert "that in line 3 stands in an if" in text
+    assert "that in line 3 is inside an if" in text
 
 
 STAGE = Finding("async_in_flight", "error", "waited too little", 5, 6, facts=InFlight(0))
@@ -124,8 +124,17 @@ def test_what_runs_over_the_next_array_is_no_race_of_its_own() -> None:
     ran_over = access("out_of_array", "As", 8192, 8192, line=5)
     hit = race(5, 9, place=Location("shared", "Bs", 4, 8192))
     (text,) = said("block_tile", hit, ran_over)
-    assert "runs past the end of its array, into the next one" in text
-    assert len(said("block_tile", replace(hit, line=7), ran_over)) == 2
+    assert "Line 5 reads past the end of As, into Bs" in text
+    apart = replace(hit, line=7)
+    assert len(said("block_tile", apart, ran_over)) == 2
+    # Nor does its own sentence recommend a barrier, or that of a race within one line.
+    for finding, barrier in ((hit, False), (apart, True), (race(5, 5), False), (race(5, 6), True)):
+        verdict = Faulted(WHOLE, finding)
+        facts = changed(Evidence(lesson_named("block_tile"), source=""), verdict=verdict, findings=(finding, ran_over))
+        told = restated(facts)
+        assert isinstance(told.verdict, Faulted)
+        assert ("put a barrier" in told.verdict.finding.message) is barrier
+        assert told.findings[0] == told.verdict.finding
 
 
 def test_who_stores_to_others_elements_lacks_no_guard() -> None:

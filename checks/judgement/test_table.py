@@ -108,6 +108,7 @@ def answers() -> list[Answer]:
         *found,
         (problem(), problem().c),
         unwritten(0, slice(3, None, 16), slice(5, None, 16)),
+        unwritten(0, slice(32, None)),
         unwritten(1, slice(3, None, 16), slice(5, None, 16)),
         plain(lambda it: np.full_like(it.reference, np.nan)),
         sharp(),

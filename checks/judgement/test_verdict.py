@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from checks.judgement.cases import FULL, TILES, Array, Product, judged, problem, stored
+from checks.judgement.mistakes import lesson_named
 from gemm_lessons.course.folder import any_course
 from gemm_lessons.course.lesson import Gate, tile_sizes
 from gemm_lessons.engine.arguments.expression import Expression
@@ -208,6 +209,43 @@ def test_unwritten_parts_of_the_tiles_are_named() -> None:
     assert pattern is not None
     assert pattern.name == "partly_written"
     assert "all but rows 0 to 3, 8 to 11, columns 0 to 3 of each 16 x 16 tile" in pattern.explanation
+
+
+@pytest.mark.parametrize(
+    ("rows", "cols", "said"),
+    [
+        (32, 32, "(rows 32 to 47); those that were are right. N is 32 here: does the guard before the store compare"),
+        (24, 32, "(rows 24 to 47); those that were are right. K is 24 here"),
+        (48, 24, "(columns 24 to 31); those that were are right. K is 24 here"),
+        (40, 32, "(rows 40 to 47); those that were are right. Either"),  # no size
+        (32, 24, "(all but rows 0 to 31, columns 0 to 23); those that were are right. Either"),  # neither axis alone
+    ],
+)
+def test_a_guard_may_compare_with_another_size(rows: int, cols: int, said: str) -> None:
+    it = problem(48, 32, 24)
+    answer = it.c[:, :32].copy()
+    answer[:rows, :cols] = stored(it, it.reference)[:rows, :cols]
+    pattern = judge(it, answer, TILES).pattern
+    assert pattern is not None
+    assert pattern.name == "partly_written"
+    assert said in pattern.explanation
+
+
+@pytest.mark.parametrize(
+    ("elements", "said"),
+    [
+        (6, "(elements 6 to 23); those that were are right. N is 6 here: does the guard before the store compare the"),
+        (4, "(elements 4 to 23); those that were are right. M is 4 here"),
+        (12, "(rows 2 to 3); those that were are right. Either"),
+    ],
+)
+def test_of_an_addition_the_guard_counts_elements(elements: int, said: str) -> None:
+    it = Product(lesson_named("first_kernel").data, Shape(4, 6, 1), 3)
+    answer = it.answer.matrix(it.c).copy()
+    answer.reshape(-1)[:elements] = stored(it, it.reference).reshape(-1)[:elements]
+    pattern = judge(it, answer, TileSizes(1, 1)).pattern
+    assert pattern is not None
+    assert said in pattern.explanation
 
 
 def test_nothing_wrong_is_not_nan() -> None:

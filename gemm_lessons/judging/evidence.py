@@ -97,6 +97,14 @@ class Checked:
         """Return the gates to show: the lesson's own, and integrity gates that are missed."""
         return tuple(gate for gate in self.gates if not gate.integrity or gate.missed)
 
+    def shape_of(self, finding: Finding) -> Shape | None:
+        """Return the first shape with such a finding; None where its author must not know the shape."""
+        place = (finding.kind, finding.file, finding.line, finding.other_line)
+        for result in self.shapes:
+            if place in ((it.kind, it.file, it.line, it.other_line) for it in result.findings):
+                return None if result.hidden else result.shape
+        return None
+
     @property
     def right(self) -> bool:
         """Tell whether the answer is right, by any method: only then does its speed matter."""

@@ -55,6 +55,10 @@ MISTAKES: Sequence[Mistake] = (
     Mistake("never_written", wrong_elements.all_untouched, wrong,
         "no element of C was written. Does every thread reach the line that stores its result, and is the index in C "
         "made of the row and column that this thread owns?"),
+    Mistake("partly_written", wrong_elements.untouched_from_a_size, wrong,
+        "{count} of {total} elements of C were never written ({axis}s {length} to {last}); those that were are right. "
+        "{size} is {length} here: does the guard before the store compare the {axis} with {size} instead of {should}? "
+        "Otherwise no thread owns these elements."),
     Mistake("partly_written", wrong_elements.untouched, wrong,
         "{count} of {total} elements of C were never written ({where:part}); those that were are right. Either no "
         "thread owns these elements, or the guard before the store excludes their threads."),

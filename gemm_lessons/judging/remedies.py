@@ -148,16 +148,21 @@ def _follows(facts: Evidence, finding: Finding) -> bool:
         skipped = other.kind == "divergent_barrier" or _exited(facts, other)
         if finding.kind == "race" and finding.effects.startswith("shared") and skipped:
             return True  # the barrier is there, but some threads pass it by
-        hit = other.facts.hit if isinstance(other.facts, PastEnd) else None
-        ran_over = hit is not None and hit.array == finding.array != ""
-        if finding.kind == "race" and ran_over and other.line in (finding.line, finding.other_line):
-            return True  # one of the two should have been an access to the preceding array
+        if _ran_over(other, finding):
+            return True
         no_owner = other.kind == "race" and other.effects == "global store store" and other.line == other.other_line
         if finding.kind == "out_of_bounds" and no_owner and finding.line == other.line:
             return True  # the index that names other threads' elements is also out of bounds
         if finding.effects == "shared load copy" and other.case == "never waited":
             return True  # a copy overwrites what is being read
     return False
+
+
+def _ran_over(cause: Finding, finding: Finding) -> bool:
+    """Tell whether one access of a race should have been an access to the preceding array."""
+    hit = cause.facts.hit if isinstance(cause.facts, PastEnd) else None
+    ran_over = hit is not None and hit.array == finding.array != ""
+    return finding.kind == "race" and ran_over and cause.line in (finding.line, finding.other_line)
 
 
 def _only_cause(facts: Evidence, findings: Sequence[Finding]) -> Finding | None:
@@ -178,7 +183,9 @@ def restated(facts: Evidence) -> Checked:
         if _exited(facts, finding):
             return replace(finding, case="in an if")
         case = WITHOUT_ADVICE.get((finding.kind, finding.case))
-        if case is None or not (stride or _wrong_stage(facts, finding) or _wrong_buffer(facts, finding)):
+        ran_over = any(_ran_over(other, finding) for other in checked.findings)
+        useless = ran_over or stride or any(rule(facts, finding) for rule in (_one_owner, _wrong_stage, _wrong_buffer))
+        if case is None or not useless:
             return finding
         return replace(finding, case=case, also=())  # "the same barrier is missing" is advice, too
 
@@ -365,7 +372,7 @@ def _in_a_branch(facts: Evidence, finding: Finding) -> str | None:
     within = [line for line in lines if line in _conditional_barriers(facts.source)]
     which = f"that in line {within[0]}" if len(within) == 1 else f"that in line {lines[0]} or that in line {lines[1]}"
     return (
-        f"Every thread of the block must reach the same __syncthreads(): {which} stands in an if that some threads "
+        f"Every thread of the block must reach the same __syncthreads(): {which} is inside an if that some threads "
         "skip. Move it out of the if."
     )
 
@@ -484,6 +491,20 @@ def _order_of_indices(facts: Evidence, finding: Finding) -> str | None:
     return f"{name}{sizes} has {first} first, {last}. Here the two indices have changed places."
 
 
+def _into_the_next(facts: Evidence, finding: Finding) -> str | None:
+    """Return an index past the end of its array that hits another one."""
+    hit = finding.facts.hit if isinstance(finding.facts, PastEnd) else None
+    if finding.kind != "out_of_array" or (finding.kind, finding.case) in OWN_ARRAYS or not finding.actors:
+        return None
+    if hit is None or not hit.array or not finding.array:
+        return None
+    does = "reads" if finding.actors[0].effect == "load" else "writes"
+    return (
+        f"Line {finding.line} {does} past the end of {finding.array}, into {hit.array}: check the loop's bound and "
+        "step, and the order of the indices."
+    )
+
+
 def _where_the_tile_starts(facts: Evidence, finding: Finding) -> str | None:
     """k0, which counts along K of the matrix, in an index of the block's tile: As[row][k0 + k], but not As[k0 / BK]."""
     several = finding.facts.candidates if isinstance(finding.facts, PastAll) else ()
@@ -508,6 +529,8 @@ def _outside(facts: Evidence, finding: Finding) -> str | None:
         return "The wrong row length causes this: a guard would only hide it."
     if pattern is not None and pattern.name.endswith("_guard"):
         return "The guard is there, but compares with the wrong size: row with M, column with N, k with K."
+    if pattern is not None and pattern.name == "partly_written" and "size" in pattern.facts:
+        return "Does each guard compare a row with M, a column with N, and k with K?"
     if pattern is not None and pattern.name == "wrong_bound":
         return "The bound of the loop over k causes this, on shapes where it exceeds K: a guard would only hide it."
     if finding.place is not None and finding.place.byte < 0:
@@ -536,10 +559,11 @@ def _outside(facts: Evidence, finding: Finding) -> str | None:
 def _without_element(facts: Evidence, finding: Finding) -> str | None:
     """Of an answer without products: threads of the launch / elements of the array."""
     verdict, layout = facts.checked.verdict, facts.lesson.data.by_name[finding.array] if finding.array else None
-    if not isinstance(verdict, Faulted) or layout is None or len(facts.lesson.launches) > 1:
+    shape = verdict.shape if isinstance(verdict, Faulted) else facts.checked.shape_of(finding)
+    if shape is None or layout is None or len(facts.lesson.launches) > 1:
         return None
-    grid = facts.lesson.at(verdict.shape).grids(verdict.shape)[0]
-    there = facts.lesson.data.lay_out(verdict.shape.names, gap=0)[finding.array]
+    grid = facts.lesson.at(shape).grids(shape)[0]
+    there = facts.lesson.data.lay_out(shape.names, gap=0)[finding.array]
     threads, elements = grid.blocks * grid.threads, there.batch * there.rows * there.cols
     if threads <= elements:
         return f"The launch has {threads:,} threads and {finding.array} {elements:,} elements: the index is too large."
@@ -597,5 +621,6 @@ RULES: Sequence[Callable[[Evidence, Finding], str | None]] = (
     _order_of_indices,
     _where_the_tile_starts,
     _blocks_part,
+    _into_the_next,
     _outside,
 )

@@ -38,11 +38,11 @@ class Lines(NamedTuple):
 
 
 class TilePart(NamedTuple):
-    """A part of every block tile. Empty ``rows`` or ``cols`` mean all of them."""
+    """A part of every block tile, or of C where ``tile`` is empty. Empty ``rows`` or ``cols`` mean all of them."""
 
     rows: tuple[int, ...]
     cols: tuple[int, ...]
-    tile: tuple[int, int]
+    tile: tuple[int, ...]
     which: str = ""  # "all but" this part, or "such as" this part
 
 
@@ -62,16 +62,14 @@ def _lines(lines: Lines) -> str:
     return f"{few(lines.numbers)}{' of each block tile' if lines.in_tile else ''}"
 
 
-def _part(part: TilePart | None) -> str:
-    if part is None:
-        return "see the map for where"
+def _part(part: TilePart) -> str:
     each = [
         f"{noun} {numbers[0]}" if len(numbers) == 1 else f"{noun}s {few(numbers)}"
         for noun, numbers in (("row", part.rows), ("column", part.cols))
         if numbers
     ]
-    size = "{} x {}".format(*part.tile)
-    return f"{part.which} {', '.join(each)} of each {size} tile".lstrip()
+    of = " of each {} x {} tile".format(*part.tile) if part.tile else ""
+    return f"{part.which} {', '.join(each)}{of}".lstrip()
 
 
 def _ordinal(number: int) -> str:

@@ -28,7 +28,25 @@ def untouched(it: Wrong) -> Iterator[Made]:
     count = int((it.wrong & it.untouched).sum())
     where = next((made.facts["where"] for made in same_positions(it) if it.is_wrong_in(made)), None)
     where = where or next((made.facts["where"] for made in same_part(it) if it.is_wrong_in(made, MOSTLY)), None)
+    where = where or _described(it.untouched)._replace(tile=())
     yield Made(NONE, facts={"count": count, "total": it.wrong.size, "where": where}, at=~it.untouched)
+
+
+def untouched_from_a_size(it: Wrong) -> Iterator[Made]:
+    """Exactly the rows or columns from another size of the matrices on are unwritten, or, of an answer without
+    products, the elements. Facts: ``axis``, ``size`` and ``length``, and the size that ``should`` be."""
+    shape, total = it.problem.shape, it.wrong.size
+    sizes = {"N": shape.n, "M": shape.m, "K": shape.k}
+    counted = np.arange(total).reshape(it.wrong.shape)
+    axes = [("row", "M", counted // shape.n, shape.m), ("column", "N", counted % shape.n, shape.n)]
+    if not it.problem.data.multiplies:
+        axes = [("element", "M * N", counted, total)]
+        del sizes["K"]
+    for axis, should, index, end in axes:
+        for size, length in sizes.items():
+            if length < end and it.untouched[index >= length].all():
+                facts = {"axis": axis, "size": size, "length": length, "last": end - 1, "should": should}
+                yield Made(index >= length, facts={**facts, "count": int(it.untouched.sum()), "total": total})
 
 
 def untouched_and_wrong(it: Wrong) -> Iterator[Made]:

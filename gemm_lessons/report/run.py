@@ -16,6 +16,7 @@ from gemm_lessons.engine.records.results import Conflict, Printed
 from gemm_lessons.gemm.shapes import Shape
 from gemm_lessons.judging.evidence import ShapeResult
 from gemm_lessons.judging.pattern import Pattern
+from gemm_lessons.judging.unfinished import Unfinished
 from gemm_lessons.judging.verdict import (
     CompileFailed,
     Faulted,
@@ -38,6 +39,7 @@ MAX_WARNINGS = 3
 MAX_CONFLICTS = 6
 MAX_FINDINGS = 8
 NOT_YET = ("never_written", "nan", "misplaced")  # patterns of a wrong answer from an unfinished kernel
+UNTOUCHED = ("partly_written",)  # and from one of which no TODO is written
 VOWEL_SOUNDS = "AEFHILMNORSX"  # letters that take the article "an"
 
 
@@ -197,7 +199,7 @@ def _problem(console: Console, row: Row) -> None:
             _heading(console, "What went wrong")
             _finding(console, row, finding)
         case WrongAnswer(judgement=judged) if row.checked.unfinished:
-            if judged.pattern and not judged.pattern.vague and judged.pattern.name not in NOT_YET:
+            if judged.pattern and not judged.pattern.vague and not not_yet(row.checked.unfinished, judged.pattern):
                 console.print()
                 console.print(Text.assemble(("Looks like: ", "bold"), judged.pattern.explanation))
         case WrongAnswer(judgement=judged):
@@ -221,6 +223,11 @@ def _problem(console: Console, row: Row) -> None:
             pass
 
 
+def not_yet(unfinished: Unfinished, pattern: Pattern) -> bool:
+    """Tell whether the open TODOs explain a pattern."""
+    return pattern.name in NOT_YET or (not unfinished.done and pattern.name in UNTOUCHED)
+
+
 def found_better(row: Row, pattern: Pattern) -> bool:
     """Return whether a finding already reports the uninitialised memory that a NaN only suggests."""
     kinds = {finding.kind for finding in row.checked.findings if finding.severity != "note"}
@@ -235,19 +242,33 @@ def _map(console: Console, tiles: TileMap, row: Row) -> None:
         return
     sized = f"Block tiles of C, {tiles.tile_rows} x {tiles.tile_cols} each"
     _heading(console, sized if tiles.tile_rows * tiles.tile_cols > 1 else "Elements of C")
-    for number in range(len(tiles.wrong))[:MAP_ROWS]:
-        console.print(map_line(tiles, shape, number, MAP_COLS))
+    rows, cols = map_part(tiles, MAP_ROWS, MAP_COLS)
+    for number in rows:
+        console.print(map_line(tiles, shape, number, cols))
     cut = len(tiles.wrong) > MAP_ROWS or len(tiles.wrong[0]) > MAP_COLS
-    more = f" The map goes on: {len(tiles.wrong)} x {len(tiles.wrong[0])} tiles." if cut else ""
+    begins = f"begins at {rows[0]}, {cols[0]} of" if rows[0] or cols[0] else "goes on:"
+    more = f" The map {begins} {len(tiles.wrong)} x {len(tiles.wrong[0])} tiles." if cut else ""
     console.print(Text(f"  # all wrong  + some wrong  . right{more}", style="quiet"))
 
 
-def map_line(tiles: TileMap, shape: Shape, number: int, most: int) -> Text:
-    """Return one row of a map of block tiles, of at most so many columns."""
+def map_part(tiles: TileMap, rows: int, cols: int) -> tuple[range, range]:
+    """Return the rows and columns of a map to show, at most so many: the first wrong one and, where there is one, a
+    right one before it."""
+    bad = [[count > 0 for count in line] for line in tiles.wrong]
+    return _part_of([any(line) for line in bad], rows), _part_of([any(line) for line in zip(*bad, strict=True)], cols)
+
+
+def _part_of(bad: Sequence[bool], most: int) -> range:
+    first = max(0, min(bad.index(True) - 1, len(bad) - most)) if any(bad) else 0
+    return range(first, min(len(bad), first + most))
+
+
+def map_line(tiles: TileMap, shape: Shape, number: int, cols: range) -> Text:
+    """Return these columns of one row of a map of block tiles."""
     line = Text("  ")
     height = min(tiles.tile_rows, shape.m - number * tiles.tile_rows)
-    for j, count in enumerate(tiles.wrong[number][:most]):
-        size = height * min(tiles.tile_cols, shape.n - j * tiles.tile_cols)
+    for j in cols:
+        count, size = tiles.wrong[number][j], height * min(tiles.tile_cols, shape.n - j * tiles.tile_cols)
         mark, style = ("#", "bad") if count >= size else ("+", "doubt") if count else (".", "good")
         line.append(f"{mark} ", style=style)
     return line

@@ -11,11 +11,12 @@ from rich.text import Text
 from gemm_lessons.course.lesson import Lesson
 from gemm_lessons.engine.compiler.diagnostics import printable
 from gemm_lessons.engine.records.findings import Finding
+from gemm_lessons.gemm.shapes import Shape
 from gemm_lessons.judging.verdict import CompileFailed, Faulted, TimedOut, WrongAnswer
 from gemm_lessons.report.blocks import Paragraph, clipped
 from gemm_lessons.report.elements import in_elements
 from gemm_lessons.report.links import link
-from gemm_lessons.report.run import NOT_YET, found_better, map_line, once, visible
+from gemm_lessons.report.run import found_better, map_line, map_part, not_yet, once, visible
 from gemm_lessons.report.table import told_apart
 from gemm_lessons.running.outcome import Row, RunOutcome
 
@@ -61,10 +62,10 @@ def _wrong(console: Console, outcome: RunOutcome, wrong: WrongAnswer) -> Iterato
         yield from _where(console, wrong)
     findings = once([it for it in row.checked.findings if it.severity != "note"])
     pattern = judged.pattern
-    expected = unfinished and pattern and (pattern.vague or pattern.name in NOT_YET)
+    expected = unfinished and pattern and (pattern.vague or not_yet(unfinished, pattern))
     if pattern and not found_better(row, pattern) and not expected:
         looks = Text.assemble(("Looks like: ", "bold"), pattern.explanation)
-        yield Paragraph(clipped(console, looks, 4), 1 if findings else 0, gap=True)
+        yield Paragraph(clipped(console, looks, 4 if findings else 6), 1 if findings else 0, gap=True)
     for finding in findings[:1]:
         yield from _finding_blocks(console, outcome, finding, spare=1)
     if unfinished and row.checked.contents:
@@ -82,9 +83,11 @@ def _where(console: Console, wrong: WrongAnswer) -> Iterator[Paragraph]:
     yield Paragraph(clipped(console, Text("; ".join(first)), 2), 2, gap=True)
     if tiles is None or len(tiles.wrong) * len(tiles.wrong[0]) == 1:
         return
-    lines = [map_line(tiles, wrong.shape, number, MAP_COLS) for number in range(len(tiles.wrong))[:MAP_ROWS]]
-    cut = f"; it has {len(tiles.wrong)} rows" if len(tiles.wrong) > MAP_ROWS else ""
-    legend = f"  tiles of C, {tiles.tile_rows} x {tiles.tile_cols}: # all wrong  + some wrong  . right{cut}"
+    rows, cols = map_part(tiles, MAP_ROWS, MAP_COLS)
+    lines = [map_line(tiles, wrong.shape, number, cols) for number in rows]
+    cut = f"; rows {rows[0]} to {rows[-1]} of {len(tiles.wrong)}" if len(tiles.wrong) > MAP_ROWS else ""
+    sized = f"tiles of C, {tiles.tile_rows} x {tiles.tile_cols}: # all wrong  + some wrong"
+    legend = f"  {sized if tiles.tile_rows * tiles.tile_cols > 1 else 'elements of C: # wrong'}  . right{cut}"
     yield Paragraph(Group(*lines, Text(legend, "quiet")), 3)
 
 
@@ -101,7 +104,9 @@ def _finding_blocks(console: Console, outcome: RunOutcome, finding: Finding, spa
     if row.holds(finding.other_file or finding.file) and finding.other_line not in (None, finding.line):
         yield from _code(console, row, finding.other_line, None, finding.array)
     style = {"error": "bad", "warning": "doubt", "note": "quiet"}[finding.severity]
-    meaning = Text.assemble((f"{kind_of(finding)}: ", style), meaning_of(outcome, finding))
+    shape = row.checked.shape_of(finding)
+    elsewhere = f" at {shape}" if shape not in (None, _shape_of(outcome)) else ""
+    meaning = Text.assemble((f"{kind_of(finding)}{elsewhere}: ", style), meaning_of(outcome, finding))
     yield Paragraph(clipped(console, meaning, 5), spare, gap=not finding.line)
 
 
@@ -112,10 +117,16 @@ def kind_of(finding: Finding) -> str:
 
 def meaning_of(outcome: RunOutcome, finding: Finding) -> str:
     """Return a finding's sentence, with elements instead of bytes."""
-    verdict, row = outcome.verdict, outcome.kernel
-    shape = verdict.shape if isinstance(verdict, Faulted | TimedOut | WrongAnswer) else None
+    row = outcome.kernel
+    shape = row.checked.shape_of(finding) or _shape_of(outcome)
     lesson: Lesson = row.built.lesson if row.built else outcome.lesson
     return printable(in_elements(finding.message, row.source, lesson, shape))
+
+
+def _shape_of(outcome: RunOutcome) -> Shape | None:
+    """Return the shape that the verdict names."""
+    verdict = outcome.verdict
+    return verdict.shape if isinstance(verdict, Faulted | TimedOut | WrongAnswer) else None
 
 
 def _code(console: Console, row: Row, line: int | None, column: int | None, name: str = "") -> Iterator[Paragraph]:

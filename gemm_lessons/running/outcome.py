@@ -40,7 +40,7 @@ class LaunchResult:
     @property
     def summary(self) -> ShapeResult:
         """Return the result as the report shows it."""
-        return ShapeResult(self.shape, self.verdict.kind, self.judgement, self.findings, self.hidden)
+        return ShapeResult(self.shape, self.verdict.kind, self.judgement, self.told, self.hidden)
 
 
 @dataclass(frozen=True)
