@@ -50,6 +50,18 @@ def test_from_the_first_lesson_to_the_second(run: Run, course: Path, kernel: Pat
     assert "kept as it is" in run("next").out
 
 
+def test_list_says_how_long_a_lesson_takes(run: Run, course: Path) -> None:
+    assert "min" not in run("list").out
+    toml = course / "lessons" / "02_second" / "lesson.toml"
+    toml.write_text("minutes = 25\n" + toml.read_text())
+    listed = run("list").out
+    assert "The minutes are roughly what a first pass takes." in listed
+    assert re.search(r"02_second +25 min +Everything about the second idea\.", listed)
+    assert re.search(r"01_first +Everything about the first idea\.", listed)
+    toml.write_text(toml.read_text().replace("minutes = 25", 'minutes = "long"'))
+    assert "lesson.toml:1: minutes: must be a whole number above 0, not 'long'" in run("list").err
+
+
 def test_alone_outside_of_a_course_it_says_how_to_get_one(run: Run, tmp_path: Path) -> None:
     result = run(cwd=tmp_path)
     assert result.code == 0

@@ -8,8 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from gemm_lessons.authoring.candidate import Candidate, Shared
 from gemm_lessons.authoring.numbers import FILES, TABLE
 from gemm_lessons.authoring.pitfalls import QUOTE
+from gemm_lessons.authoring.texts import ends_with_the_idea
 from gemm_lessons.course.bugs import bugs_of
 from gemm_lessons.course.folder import packaged_course
 from gemm_lessons.course.lesson_toml import load_lesson
@@ -34,6 +36,20 @@ def test_three_exercises_with_their_answers(readme: Path) -> None:
     text = readme.read_text()
     assert numbered(section(text, "Exercises")) == [1, 2, 3]
     assert TABLE.search(section(text, "Answers")), "an answer is a number, and numbers are computed"
+
+
+@each_text
+def test_its_minutes_are_reading_and_ten_to_twenty_five_of_work(readme: Path) -> None:
+    minutes, reading = load_lesson(readme.parent).minutes, len(readme.read_text().split()) / 180
+    assert minutes is not None
+    assert minutes % 5 == 0
+    assert 7.5 <= minutes - reading <= 27.5, "rounded to 5"
+
+
+@each_text
+def test_it_ends_with_the_words_that_list_shows(readme: Path, tmp_path: Path) -> None:
+    lesson = load_lesson(readme.parent)
+    assert not [*ends_with_the_idea(Candidate(Shared.of(packaged_course(), str, ()), lesson, tmp_path))]
 
 
 @each_text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import itertools
 import re
 from pathlib import Path
@@ -34,6 +35,8 @@ def test_a_page_for_every_text(out: Path) -> None:
     assert {path.stem for path in out.glob("*.html")} == {*COURSE.names, *others, "index"}
     index = (out / "index.html").read_text()
     assert all(f'href="{name}.html"' in index for name in (*COURSE.names, *others))
+    for lesson in map(COURSE.lesson, COURSE.names):
+        assert f"<td>{html.escape(lesson.idea)}</td><td>about {lesson.minutes} min</td>" in index
 
 
 @pytest.mark.parametrize("name", COURSE.names)

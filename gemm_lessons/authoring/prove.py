@@ -58,6 +58,7 @@ PROOFS: tuple[Proof, ...] = (
     Proof("hints", "each TODO has its hints", kernels.every_todo_has_hints),
     Proof("title", "the title names the lesson", texts.title_names_the_lesson),
     Proof(TEXT, "the text has its sections", texts.sections_are_there),
+    Proof("box", "it ends with the lesson's idea", texts.ends_with_the_idea, (TEXT,)),
     Proof("steps", "one step for each TODO", texts.one_step_for_each_todo, (TEXT, "hints")),
     Proof("code", "quoted code is the code", texts.quoted_code_is_the_code, ("lines",)),
     Proof("width", "code and drawings fit a terminal", texts.code_fits_the_terminal),

@@ -29,6 +29,8 @@ SECTIONS = (
     "What limits it now",
     "Sources",
 )
+LAST = "What limits it now"  # the section that ends with the box
+BOX = "**The one thing.** "
 UNWRITTEN = "REPLACE"  # marks what only the author knows, in the files of ``gemm-lessons dev new``
 
 
@@ -64,6 +66,18 @@ def sections_are_there(it: Candidate) -> Iterator[str]:
         if places[before] > places[after]:
             yield flaw(path, line_at(text, places[after] + 1), f'"## {after}" is before "## {before}"; exchange them')
             return
+
+
+def ends_with_the_idea(it: Candidate) -> Iterator[str]:
+    """ "What limits it now" ends with a quote that begins with the idea of lesson.toml, which ``list`` shows."""
+    quote = section(it.text, LAST).strip().rpartition("\n\n")[2].splitlines()
+    said = " ".join(line.removeprefix(">").strip() for line in quote)
+    if not all(line.startswith(">") for line in quote) or not said.startswith(BOX + it.lesson.idea):
+        place = it.text.find(f"\n## {LAST}\n") + 1
+        box = f"> {BOX}{it.lesson.idea}"
+        yield flaw(
+            it.lesson.text_path, line_at(it.text, place), f'"## {LAST}" must end with lesson.toml\'s idea: {box}'
+        )
 
 
 def one_step_for_each_todo(it: Candidate) -> Iterator[str]:

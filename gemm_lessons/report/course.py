@@ -51,20 +51,26 @@ STATE_STYLE = {
 def show_list(
     console: Console, course: Course, lessons: Sequence[tuple[str, Lesson | LessonError]], progress: Progress
 ) -> None:
-    """Print the lessons with idea and state (passed, started, next), the runs so far, and the next command."""
+    """Print the lessons with state (passed, started, next), minutes and idea, the runs so far, and the next command."""
     where = "the installed package (read only)" if course.packaged else str(course.root)
     following = progress.next_open(course.names)
     tables: list[tuple[CoursePart | None, Table]] = []
     width = max((len(name) for name, _ in lessons), default=0)
+    timed = any(_minutes(lesson) for _, lesson in lessons)
     for name, lesson in lessons:
         part = course.part_of(name)
         if not tables or tables[-1][0] != part:
-            tables.append((part, _lessons_table(width)))
+            tables.append((part, _lessons_table(width, timed)))
         state, idea = _state_and_idea(course, name, lesson, progress, following)
-        tables[-1][1].add_row(Text(state, style=STATE_STYLE[state]), Text(name, style="lesson"), idea)
+        row = [Text(state, style=STATE_STYLE[state]), Text(name, style="lesson"), idea]
+        if timed:
+            row.insert(2, Text(_minutes(lesson), style="quiet"))
+        tables[-1][1].add_row(*row)
     passed = progress.passed([name for name, _ in lessons])
     console.print(Text.assemble(("gemm-lessons", "bold"), f"  {passed} of {len(lessons)} passed"))
     console.print(Text(where, style="quiet"), soft_wrap=True)
+    if timed:
+        console.print(Text("The minutes are roughly what a first pass takes.", style="quiet"))
     for part, table in tables:
         console.print()
         if part:
@@ -81,11 +87,18 @@ def show_list(
         step(console, "Next", f"gemm-lessons run {following[:2]}" if started else "gemm-lessons next")
 
 
-def _lessons_table(width: int) -> Table:
-    """Return an empty table for the lessons of one part; ``width`` is that of the longest name of the course."""
+def _minutes(lesson: Lesson | LessonError) -> str:
+    return f"{lesson.minutes} min" if isinstance(lesson, Lesson) and lesson.minutes else ""
+
+
+def _lessons_table(width: int, timed: bool) -> Table:
+    """Return an empty table for the lessons of one part; ``width`` is that of the longest name of the course. ``timed``
+    adds a column of minutes."""
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column(no_wrap=True, min_width=7)
     table.add_column(no_wrap=True, min_width=width)
+    if timed:
+        table.add_column(no_wrap=True, min_width=6, justify="right")
     table.add_column()
     return table
 

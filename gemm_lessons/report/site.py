@@ -67,6 +67,7 @@ class SitePage:
     title: str
     source: Path | None = None
     idea: str = ""
+    minutes: int | None = None  # of a lesson's first pass
     body: str = ""
     contents: tuple[tuple[str, str], ...] = ()  # anchor and title of each section
     scripts: tuple[str, ...] = ()  # files beside the page
@@ -200,13 +201,13 @@ def _index_of(part: CoursePart, pages: Sequence[SitePage]) -> str:
     heading = f"<h2>Part {part.number}: {html.escape(part.title)}</h2><p>{html.escape(part.builds_on)}</p>"
     rows = "".join(
         f'<tr><td>{page.name[:2]}</td><td><a href="{page.name}">{html.escape(page.title)}</a></td>'
-        f"<td>{html.escape(page.idea)}</td></tr>"
+        f"<td>{html.escape(page.idea)}</td><td>{f'about {page.minutes} min' if page.minutes else ''}</td></tr>"
         for page in pages
         if page.name.removesuffix(".html") in part.names
     )
     return (
         f'{heading if part.number else ""}<div class="scroll" tabindex="0"><table><thead><tr><th>no</th>'
-        f"<th>lesson</th><th>the one idea</th></tr></thead><tbody>{rows}</tbody></table></div>"
+        f"<th>lesson</th><th>the one thing</th><th>a first pass</th></tr></thead><tbody>{rows}</tbody></table></div>"
     )
 
 
@@ -214,7 +215,7 @@ def _sources(course: Course) -> Iterator[SitePage]:
     """Yield a page without content for each text: the lessons, then the other texts."""
     for name in course.names:
         lesson = load_lesson(course.lessons_dir / name)
-        yield SitePage(f"{name}.html", lesson.title, lesson.text_path, lesson.idea)
+        yield SitePage(f"{name}.html", lesson.title, lesson.text_path, lesson.idea, lesson.minutes)
     for text in documents(course).values():
         yield SitePage(f"{text.name}.html", text.title, text.path)
 
