@@ -6,6 +6,7 @@ import base64
 import csv
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from jsonschema import Draft202012Validator
 
 from checks.grading.sample import ATTACK, HIDDEN, LESSONS, SEED, sample
 from gemm_lessons.course.folder import CommandError
+from gemm_lessons.grading.decisions import load_decisions
 from gemm_lessons.grading.escaping import cell, markdown, one_line
 from gemm_lessons.grading.formats import FORMATS, check_format, write_csv, write_format
 from gemm_lessons.grading.gradebook import gradebook
@@ -189,7 +191,7 @@ def test_no_cell_is_a_formula(start: str) -> None:
     assert made.isprintable()
 
 
-@pytest.mark.parametrize("table", ["grades.csv", "nbgrader/grades.csv"])
+@pytest.mark.parametrize("table", ["grades.csv", "nbgrader/grades.csv", "moodle/grades.csv"])
 def test_no_cell_of_a_file_is_a_formula(out: Path, table: str) -> None:
     with (out / table).open(newline="", encoding="utf-8-sig") as file:
         cells = [it for row in csv.reader(file) for it in row]
@@ -212,3 +214,55 @@ def test_markdown_is_shown_as_it_is() -> None:
     assert shown.count("<") == 2, "a paragraph, and nothing in it"
     assert "&lt;script&gt;" in shown
     assert markdown("http://e.example www.f.example") == r"http\://e.example www\.f.example"
+
+
+def test_canvas(out: Path) -> None:
+    # gradebook_importer.rb: the first columns by these names, assignments after them, then a row "Points Possible"
+    with (out / "canvas/grades.csv").open(newline="") as file:
+        head, possible, *rows = csv.reader(file)
+    assert head == ["Student", "ID", "SIS User ID", "SIS Login ID", "Section", *LESSONS]
+    assert possible == ["    Points Possible", "", "", "", "", "10", "10"]
+    assert rows[0] == ["Ana Lima", "", "", "ana", "", "10", "7.5"]
+    assert rows[3][-2:] == ["", "0"], "what was not judged stays as it is there, what was refused has no points"
+    assert rows[4][-2:] == ["10", ""]
+    assert all(len(row) == len(head) for row in rows)
+
+
+def test_canvas_s_own_columns_come_back() -> None:
+    mine = {"ID": "4711", "SIS User ID": "m123", "SIS Login ID": "ana@uni", "Section": "A1"}
+    student = replace(BOOK.rows[0].student, roster=mine)
+    book = replace(BOOK, rows=(replace(BOOK.rows[0], student=student),))
+    row = list(csv.reader(FORMATS["canvas"](book, {})["grades.csv"].splitlines()))[2]
+    assert row[:5] == ["Ana Lima", "4711", "m123", "ana@uni", "A1"]
+    number = replace(BOOK, rows=(replace(BOOK.rows[0], student=replace(student, id="123456", roster={})),))
+    assert list(csv.reader(FORMATS["canvas"](number, {})["grades.csv"].splitlines()))[2][1:4] == ["", "123456", ""]
+
+
+def test_moodle(out: Path) -> None:
+    # Names of Moodle's own export; an import maps the others to grade items, and "Feedback: ..." to their feedback.
+    with (out / "moodle/grades.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    items = [it for lesson in LESSONS for it in (lesson, f"Feedback: {lesson}")]
+    assert list(rows[0]) == ["First name", "Last name", "ID number", "Username", "Email address", *items]
+    assert list(rows[0].values())[:5] == ["Ana", "Lima", "ana", "ana", "ana@example.org"]
+    assert [rows[0][it] for it in LESSONS] == ["10.00", "7.50"]
+    assert "barriers per K tile" in rows[0]["Feedback: 03_block_tile"]
+    assert (rows[0]["Feedback: 02_coalesced"], rows[4]["03_block_tile"], rows[3]["02_coalesced"]) == ("", "", "")
+
+
+def test_decisions_reach_every_format(tmp_path: Path) -> None:
+    text = 'student,lesson,points,penalty,comment\nana,block_tile,9,,"Good, really"\nana,02,,20%,late\n'
+    (tmp_path / "decisions.csv").write_text(text)
+    students = [row.student for row in BOOK.rows]
+    book = load_decisions(tmp_path, students, LESSONS).decided(BOOK)
+    for name in FORMATS:
+        before, after = (
+            FORMATS[name](replace(it, rows=it.rows[:1]), {**RUNNER, "GITHUB_ACTIONS": ""}) for it in (BOOK, book)
+        )
+        assert before != after, name
+    rows = list(csv.DictReader(FORMATS["nbgrader"](book, {})["grades.csv"].splitlines()))
+    assert [rows[0][key] for key in ("raw_score", "late_submission_penalty", "score")] == ["10.0", "2.0", "8.0"]
+    results = json.loads(FORMATS["gradescope"](book, {})["ana/results.json"])
+    check("gradescope", results)
+    assert results["score"] == 17
+    assert sum(it["score"] for it in results["tests"]) == 17

@@ -22,7 +22,8 @@ from checks.grading import gradescope
 from checks.grading.test_formats import check
 from gemm_lessons import __version__
 from gemm_lessons.course.folder import CommandError, packaged_course
-from gemm_lessons.grading.hosting import HOST, write_host
+from gemm_lessons.grading.hosting import HOST, smallest_container, write_host
+from gemm_lessons.grading.needs import Total, load_needs, total_of
 from gemm_lessons.grading.rubric import load_rubric
 
 COURSE = packaged_course()
@@ -46,14 +47,60 @@ def test_nothing_is_left_to_fill_in(hosts: Path, kind: str) -> None:
     (config,) = (path for path in files if path.name == "grading.toml")
     rubric = load_rubric(config, COURSE)
     assert (rubric.seed is None) == (kind == "github"), "students can read that one"
-    assert rubric.seconds == HOST[kind].seconds
-    assert rubric.memory_gib == HOST[kind].memory_gib
+    assert (rubric.seconds, rubric.memory_gib) == (60, 2)
+    own = {name: (it.seconds, it.memory_gib) for name, it in rubric.by_lesson.items() if it.seconds}
+    needs = {name: load_needs()[name[3:]] for name in ("02_coalesced", "03_block_tile")}
+    limits = {name: (need.limit_seconds, need.limit_gib) for name, need in needs.items()}
+    assert own == (limits if kind == "gradescope" else {})
     for path in files:
         if path.suffix == ".sh" or path.name == "run_autograder":
             assert os.access(path, os.X_OK) or path.name == "setup.sh"
             subprocess.run(["bash", "-n", path], check=True)
         elif path.suffix == ".py":
             compile(path.read_text(), path, "exec")
+
+
+def test_every_reference_keeps_its_limits() -> None:
+    """By the measurements that ``python -m checks.grading.needs`` stores, with room for slower and larger kernels."""
+    needs = load_needs()
+    assert set(needs) == {name[3:] for name in COURSE.names}
+    for name, need in needs.items():
+        assert need.limit_seconds >= 3 * need.seconds, name
+        assert need.limit_gib * 1024 >= 1.4 * need.memory_mib, name
+        assert need.limit_gib >= 0.25
+
+
+@pytest.mark.parametrize(
+    ("memory_mib", "seconds", "container"),
+    [
+        (700, 200, (0.5, 0.75, 10)),
+        (700, 400, (0.5, 0.75, 20)),
+        (800, 200, (1, 1.5, 10)),
+        (1400, 2300, (1, 1.5, 40)),
+        (4000, 60, (4, 6, 10)),
+        (9000, 9000, (4, 6, 40)),
+    ],
+)
+def test_the_smallest_container_that_is_enough(
+    memory_mib: int, seconds: float, container: tuple[float, float, int]
+) -> None:
+    assert smallest_container(Total(0, 0, memory_mib, seconds)) == container
+
+
+def test_the_readme_is_about_the_lessons_that_were_asked_for(tmp_path: Path) -> None:
+    said = {}
+    for lessons in ("01-02", "10"):
+        write_host("gradescope", tmp_path / lessons, lessons)
+        said[lessons] = " ".join((tmp_path / lessons / "README.md").read_text().split())
+        assert f"for lessons {lessons}" in said[lessons]
+    total = total_of(["10_any_shape"])
+    assert f"up to {total.memory_mib} MiB of memory" in said["10"]
+    assert "(768 MB, half a CPU, 10 minutes) is enough" in said["01-02"]
+    assert "is too small: choose " in said["10"]
+    own = tmp_path / "mine.toml"
+    own.write_text("[limits]\nmemory_gib = 4\n")
+    write_host("gradescope", tmp_path / "own", "10", own)
+    assert "those of your own" in (tmp_path / "own" / "README.md").read_text()
 
 
 def test_two_classes_have_two_seeds(hosts: Path, tmp_path: Path) -> None:

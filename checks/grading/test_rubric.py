@@ -58,6 +58,22 @@ def test_all_that_it_may_say(tmp_path: Path) -> None:
     assert found.by_lesson["09_double_buffer"].points == Points(0, 1, 6.5, 3)
 
 
+def test_limits_of_a_lesson(tmp_path: Path) -> None:
+    text = "[limits]\nseconds = 50\n[lesson.naive]\nlimits = { seconds = 5 }\n[lesson.03.limits]\nmemory_gib = 1.5\n"
+    found = load(tmp_path, text)
+    limits = {name: (it.seconds, it.memory_gib) for name, it in found.by_lesson.items()}
+    assert limits["01_naive"] == (5, None)
+    assert limits["03_block_tile"] == (None, 1.5)
+    assert limits["02_coalesced"] == (None, None)
+    assert found.seconds == 50
+    told: Any = found.as_json()["lessons"]
+    assert told["01_naive"]["limits"] == {"seconds": 5, "memory_gib": None}
+    with pytest.raises(CommandError, match=r"limits: memory_gib: must be a number from 0.25 to 64, not 0.1"):
+        load(tmp_path, "[lesson.naive]\nlimits = { memory_gib = 0.1 }")
+    with pytest.raises(CommandError, match=r"second: unknown key; did you mean seconds"):
+        load(tmp_path, "[lesson.naive]\nlimits = { second = 1 }")
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [

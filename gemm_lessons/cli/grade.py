@@ -100,8 +100,9 @@ def class_(
 ) -> int:
     """Grade a class: judge every student's kernels, safely, and write the grades.
 
-    A stopped run resumes where it was. Exit code: 0 graded, whatever the grades; 2 wrong command; 3 some could not be
-    judged, because of the kit.
+    A stopped run resumes where it was. Your overrides and penalties in DIR/decisions.csv are kept and applied.
+
+    Exit code: 0 graded, whatever the grades; 2 wrong command; 3 some could not be judged, because of the kit.
     """
     from gemm_lessons.grading.formats import check_format
     from gemm_lessons.grading.request import assignment_of
@@ -143,11 +144,14 @@ def _grade(asked: Assignment, fresh: bool, executor: str, processes: int | None,
     from dataclasses import replace
 
     from gemm_lessons.grading.classroom import Classroom
+    from gemm_lessons.grading.decisions import load_decisions
     from gemm_lessons.grading.executors import open_executor
     from gemm_lessons.report.console import make_console
     from gemm_lessons.report.grading import Ahead, show_remarks, show_start
 
     classroom = Classroom.of(replace(asked, fresh=fresh))
+    # Its errors are told before anything is judged.
+    load_decisions(asked.out, [it.record for it in asked.submissions.students], asked.lessons)
     told = make_console(stderr=True)
     kept = classroom.kept()
     show_start(told, classroom, kept)
@@ -159,6 +163,7 @@ def _grade(asked: Assignment, fresh: bool, executor: str, processes: int | None,
 
 def _show(out: Path, formats: list[str], course: Course) -> int:
     """Write the outputs of the graded class and show them."""
+    from gemm_lessons.grading.decisions import load_decisions, write_template
     from gemm_lessons.grading.formats import write_csv, write_format
     from gemm_lessons.grading.gradebook import gradebook
     from gemm_lessons.grading.pairs import pairs_of
@@ -169,10 +174,12 @@ def _show(out: Path, formats: list[str], course: Course) -> int:
     from gemm_lessons.report.grading import show_class, written_lines
 
     grading = load_grading(out)
-    book = gradebook(grading, load_grades(out, grading))
+    template = write_template(out)
+    decisions = load_decisions(out, grading.students, grading.lessons)
+    book = decisions.decided(gradebook(grading, load_grades(out, grading)))
     with Working(make_console(stderr=True), "comparing"):
         pairs = pairs_of(out, book, course)
-    written = [write_csv(book, out), *write_pages(book, out, pairs)[:1]]
+    written = [write_csv(book, out), *write_pages(book, out, pairs)[:1], *([template] if template else [])]
     for name in formats:
         written += write_format(name, book, out)[:1]
     copied = sum(pair.second == REFERENCE for pair in pairs or ())

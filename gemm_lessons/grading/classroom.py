@@ -141,8 +141,8 @@ class Classroom:
             headers=handed.headers,
             seeds=rubric.seeds or tuple(drawn),
             shapes=tuple(astuple(shape) for shape in rubric.shapes),
-            seconds=it.rubric.seconds,
-            memory_gib=it.rubric.memory_gib,
+            seconds=it.rubric.seconds if rubric.seconds is None else rubric.seconds,
+            memory_gib=it.rubric.memory_gib if rubric.memory_gib is None else rubric.memory_gib,
             device=it.device,
             course=None if it.course.packaged else it.course.root.resolve(),
         )

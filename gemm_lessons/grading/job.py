@@ -1,16 +1,18 @@
 """Judge one submission in a process of its own: enter the sandbox, run the kernel, send one answer.
 
 The question is ``{"submission": {...}, "files": [names], "memory_bytes":, "seconds":}`` with the files' contents. The
-answer is the outcome, or the reason why there is none, and the names of the active protections (walls).
+answer is the outcome, or the reason why there is none, the names of the active protections (walls), and what was used.
 """
 
 from __future__ import annotations
 
 import os
+import resource
 import tempfile
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from gemm_lessons.course.folder import CommandError, Course
 from gemm_lessons.devices.choose import open_device
@@ -99,6 +101,7 @@ def _judged(
     for name, source in reversed(given):  # written last, so that the kernel wins if two files share a name
         (folder / name).write_bytes(source)
     path = folder / question["files"][0]
+    used = _meter()
     bounded = sandbox.limit(question["memory_bytes"], question["seconds"] + Bounds(question["seconds"]).grace)
     tools.open_for_me(lambda starts: sandbox.confine(reach, starts))
     stand = {"walls": (*sandbox.confine(reach), *bounded, *walls)}
@@ -120,7 +123,37 @@ def _judged(
     )
     outcome = as_json(run_lesson(request))
     tools.close()
-    return {"outcome": outcome, **stand}
+    return {"outcome": outcome, "used": used(), **stand}
+
+
+def _meter() -> Callable[[], dict[str, float]]:
+    """Return a function for the use since now: seconds of processor time, of this process and of all its helpers
+    (``all_seconds``); bytes of memory beyond the present size, and of the whole process (``resident``)."""
+    try:
+        file: IO[bytes] | None = open("/proc/self/status", "rb", buffering=0)  # noqa: SIM115 (out of reach later)
+    except OSError:
+        file = None
+
+    def facts() -> dict[str, int]:
+        if file is None:
+            return {}
+        file.seek(0)
+        lines = (line.split() for line in file.read().decode().splitlines())
+        return {line[0]: int(line[1]) << 10 for line in lines if line[-1:] == ["kB"]}
+
+    before = facts().get("VmSize:", 0)
+
+    def used() -> dict[str, float]:
+        after, others = facts(), resource.getrusage(resource.RUSAGE_CHILDREN)
+        own = time.process_time()
+        return {
+            "seconds": own,
+            "all_seconds": own + others.ru_utime + others.ru_stime,
+            "memory_bytes": after.get("VmPeak:", 0) - before,
+            "resident_bytes": after.get("VmHWM:", 0),
+        }
+
+    return used
 
 
 def _foreign(code: str) -> object:

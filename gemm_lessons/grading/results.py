@@ -70,9 +70,9 @@ class Grade:
     seconds: float = 0.0
     key: str = ""  # hash of everything that decides the outcome; the same key needs no new judging
     passes: str = ""  # another lesson that the kernel passes, where it does not pass its own
-    look_at: tuple[
-        str, ...
-    ] = ()  # for the teacher: gates that could not be judged, the reference, another lesson's kernel
+    penalty: float = 0.0  # points that a decision of the teacher takes, and ``points`` lacks; not stored
+    # For the teacher: gates that could not be judged, the reference, a kernel of another lesson.
+    look_at: tuple[str, ...] = ()
 
     @property
     def judged(self) -> bool:

@@ -14,6 +14,7 @@
     points = { gates = 6 }
     gates = { barriers_per_k_tile = 1 }           # this gate's points, by id; the other gates share the rest
     shapes = [[65, 33, 40]]         # additional hidden check shapes
+    limits = { seconds = 30 }       # instead of those for all
 
     [limits]
     seconds = 60
@@ -72,11 +73,13 @@ class Points:
 
 @dataclass(frozen=True)
 class LessonRubric:
-    """Points of one lesson, and the check shapes and seeds in addition to the lesson's own."""
+    """Points of one lesson, the check shapes and seeds in addition to the lesson's own, and its own limits."""
 
     points: Points = field(default_factory=Points)
     shapes: tuple[Shape, ...] = ()
     seeds: tuple[int, ...] = ()  # replace the derived seeds
+    seconds: float | None = None  # None: the limits for all lessons
+    memory_gib: float | None = None
 
 
 @dataclass(frozen=True)
@@ -111,6 +114,7 @@ class Rubric:
                     "gates": dict(it.points.own),
                     "shapes": [[shape.m, shape.n, shape.k] for shape in it.shapes],
                     "seeds": list(it.seeds),
+                    "limits": {"seconds": it.seconds, "memory_gib": it.memory_gib},
                 }
                 for lesson, it in sorted(self.by_lesson.items())
             },
@@ -199,7 +203,7 @@ class _Reader(TomlReader):
         return found
 
     def one(self, where: Where, key: str, raw: dict[str, Any], lesson: Lesson, points: Points) -> LessonRubric:
-        self.known(where, raw, ("points", "gates", "shapes", "seeds"))
+        self.known(where, raw, ("points", "gates", "shapes", "seeds", "limits"))
         table = self.inner(where, key, raw, "points")
         mine = self.points((*where, "points"), table, points)
         gates = self.inner(where, key, raw, "gates")
@@ -222,7 +226,13 @@ class _Reader(TomlReader):
             replace(mine, own=own),
             tuple(self.shape((*where, "shapes"), lesson, shape) for shape in shapes),
             tuple(self.seed(where, seed, "seeds") for seed in seeds),
+            **self.own_limits((*where, "limits"), self.inner(where, key, raw, "limits")),
         )
+
+    def own_limits(self, where: Where, raw: dict[str, Any]) -> dict[str, float]:
+        within = {"seconds": SECONDS, "memory_gib": MEMORY_GIB}
+        self.known(where, raw, tuple(within))
+        return {name: self.number(where, raw, name, 0, within[name]) for name in raw}
 
     def inner(self, where: Where, key: str, raw: dict[str, Any], name: str) -> dict[str, Any]:
         table = raw.get(name, {})

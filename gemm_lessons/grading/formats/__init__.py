@@ -11,7 +11,16 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from gemm_lessons.course.folder import CommandError, WriteError, write_atomically
-from gemm_lessons.grading.formats import classroom50, github_action, gradescope, junit, nbgrader, table
+from gemm_lessons.grading.formats import (
+    canvas,
+    classroom50,
+    github_action,
+    gradescope,
+    junit,
+    moodle,
+    nbgrader,
+    table,
+)
 from gemm_lessons.grading.gradebook import Gradebook
 
 Environment = Mapping[str, str]
@@ -22,6 +31,8 @@ FORMATS: Mapping[str, Callable[[Gradebook, Environment], Mapping[str, str]]] = {
     "github-action": github_action.files,
     "junit": junit.files,
     "nbgrader": nbgrader.files,
+    "moodle": moodle.files,
+    "canvas": canvas.files,
 }
 # What a format cannot do without; it is asked for before anything is judged.
 NEEDS: Mapping[str, tuple[str, ...]] = {"classroom50": classroom50.NEEDED}

@@ -28,11 +28,11 @@ def files(book: Gradebook, _environment: Mapping[str, str]) -> Mapping[str, str]
     for i, (lesson, worth) in enumerate(zip(book.lessons, book.out_of, strict=True)):
         for row in book.rows:
             student, grade = row.student, row.grades[i]
-            points = round(grade.points, 2) if grade else 0.0
+            points, late = (round(grade.points, 2), round(grade.penalty, 2)) if grade else (0.0, 0.0)
             # A roster may know which part of a name is which; the kit does not.
             last, first = student.roster.get("last_name", ""), student.roster.get("first_name", "")
             if not (last or first):
                 first = student.name or ""
             who = map(cell, (student.id, last, first, student.email or ""))
-            writer.writerow([lesson, "", "", *who, points, 0.0, points, round(worth, 2)])
+            writer.writerow([lesson, "", "", *who, round(points + late, 2), late, points, round(worth, 2)])
     return {"grades.csv": text.getvalue()}
