@@ -103,3 +103,20 @@ def test_ordinary_numbers_need_no_fractions(opcode):
     with semantics.float_state():
         _, unsure = doubles.directed(opcode, "rz", *sources)
     assert not unsure.any()
+
+
+@pytest.mark.parametrize("mode", ["rn", "rz"])
+@pytest.mark.parametrize("uniform", [{0, 1}, {0, 2}, {1, 2}, {2}, {0, 1, 2}], ids=str)
+@pytest.mark.parametrize("shape", [(), (1,)], ids=str)
+@pytest.mark.parametrize("lanes", [1, 40, 3000])
+def test_operands_that_are_the_same_in_all_lanes(uniform, shape, lanes, mode):
+    operation = semantics.lookup("fma", (mode, "f64"))
+    assert operation is not None
+    columns = operands(11, lanes)
+    for factor in (0.1, 1e-200, 1e300, np.inf):
+        sources = [np.full(shape, factor) if n in uniform else column for n, column in enumerate(columns)]
+        same, alone = np.empty(lanes), np.empty(lanes)
+        with semantics.float_state():
+            operation.function(same, *sources)
+            operation.function(alone, *(np.broadcast_to(source, (lanes,)).copy() for source in sources))
+        assert (same.view(np.uint64) == alone.view(np.uint64)).all()

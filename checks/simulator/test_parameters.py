@@ -5,6 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from gemm_lessons import simulate
+from gemm_lessons.engine.records.launch import Texture
+
 TOGETHER = True
 
 HEAD = """#include <cuda_fp16.h>
@@ -106,3 +109,40 @@ def test_a_struct_takes_its_bytes(run):
     for value in ((1, b"\0" * 8), (b"\1\0", 1.5)):
         with pytest.raises(ValueError, match="a struct takes its bytes"):
             run(source, 1, 1, [out, *value])
+
+
+@pytest.mark.parametrize("type_", [">i4", "<i4", ">f4", ">c8"])
+def test_an_array_of_any_byte_order_keeps_its_numbers_and_its_order(run, type_):
+    kind = "int" if "i" in type_ else "float"
+    x = np.arange(8).astype(type_)
+    before = x.copy()
+    count = x.size * x.itemsize // 4
+    run(f'extern "C" __global__ void k({kind} *x) {{ x[threadIdx.x] *= 3; }}', 1, count, [x])
+    assert x.dtype == before.dtype
+    assert (x == 3 * before).all()
+
+
+def test_structs_variables_and_textures_of_any_byte_order():
+    fields = np.dtype([("a", ">i4"), ("b", "<f4")])
+    struct, variable = np.array([(3, 0.5), (4, 1.5)], fields), np.zeros(2, ">i4")
+    source = """
+    struct S { int a; float b; };
+    __constant__ int c[2];
+    __device__ int d[2];
+    __global__ void k(S *s, S one) { int t = threadIdx.x; s[t].b += s[t].a; d[t] = 10 * c[t] + one.a; }"""
+    symbols = {"c": np.array([5, 6], ">i4"), "d": variable}
+    simulate(source, "k", 1, 2, [struct, struct[1]], symbols=symbols)
+    assert struct.tolist() == [(3, 3.5), (4, 5.5)]
+    assert variable.tolist() == [54, 64]
+    out = np.zeros(4, ">f4")
+    source = (
+        "__global__ void k(float *o, cudaTextureObject_t t) { o[threadIdx.x] = tex1Dfetch<float>(t, threadIdx.x); }"
+    )
+    simulate(source, "k", 1, 4, [out, Texture(np.arange(4, dtype=">f4"))])
+    assert out.tolist() == [0, 1, 2, 3]
+
+
+def test_pointers_into_an_array_of_foreign_byte_order_are_refused():
+    x = np.arange(8, dtype=">i4")
+    with pytest.raises(ValueError, match="foreign byte order"):
+        simulate("__global__ void k(int *x, int *y) { x[0] = y[0]; }", "k", 1, 1, [x, x[4:]])

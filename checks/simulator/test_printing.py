@@ -82,3 +82,23 @@ def test_the_source_without_printf() -> None:
     assert quiet.count("gemm_lessons_prints_nothing") == 2
     assert "fprintf(y); my_printf(z)" in quiet
     assert quiet.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("call", "returned"),
+    [
+        ('printf("none\\n")', 0),
+        ('printf("%d of %d%%\\n", t, 3)', 2),
+        ('printf("%*d\\n", 5, t)', 2),
+        ('printf(t % 2 ? "%d\\n" : "%d %f\\n", t, 1.0)', None),
+        ("printf(nullptr)", -1),
+    ],
+)
+def test_it_returns_the_number_of_its_arguments(run, call, returned):
+    """As CUDA's does, not the number of characters. Nothing is unset then."""
+    out = np.full(32, 7, np.int32)
+    source = 'extern "C" __global__ void k(int *o, int n) { int t = threadIdx.x; if (t < n) o[t] = CALL; }'
+    launched = run(source.replace("CALL", call), 1, 32, [out, 20])
+    t = np.arange(32)
+    assert out.tolist() == np.where(t < 20, 2 - t % 2 if returned is None else returned, 7).tolist()
+    assert not [finding for finding in launched.findings if finding.kind == "unset"]

@@ -71,6 +71,28 @@ extern "C" __global__ void k(long long *x, float *y, int n)
 }
 
 
+CHOICES = {
+    "selp": '"{ .reg .pred p; setp.gt.s32 p, %3, 0; selp.s32 %0, %1, %2, p; }"',
+    "slct": '"slct.s32.s32 %0, %1, %2, %3;"',
+}
+CHOICE = """
+extern "C" __global__ void k(volatile long long *x, int *y, int n)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x, chosen;
+    asm volatile(CHOOSE : "=r"(chosen) : "r"((int)x[i]), "r"((int)x[255 - i]), "r"(y[i] - n));
+    y[i] = chosen;
+}
+"""
+
+
+@pytest.mark.parametrize("choose", CHOICES.values(), ids=CHOICES)
+def test_volatile_loads_of_which_one_is_chosen_may_be_predicated(choose):
+    x, y = np.arange(256, dtype=np.int64), np.arange(256, dtype=np.int32)
+    assert not simulate(CHOICE.replace("CHOOSE", choose), "k", 2, 128, [x, y, 100]).counters.inexact
+    i = np.arange(256)
+    assert (y == np.where(i > 100 if "selp" in choose else i >= 100, i, 255 - i)).all()
+
+
 @pytest.mark.parametrize("source", LEFT_OUT.values(), ids=LEFT_OUT)
 def test_what_ptxas_leaves_out_is_no_disagreement(source):
     x, y = np.arange(256, dtype=np.int64), np.arange(256, dtype=np.float32 if "float *y" in source else np.int32)

@@ -135,7 +135,8 @@ def scalar(name: str, value: Any, parameter: KernelParameter, known: DeclaredTyp
         if parameter.type[0] != "b" or kind or (size in (4, 8) and parameter.type in ("b32", "b64")):
             return Scalar(name, _integer(name, value, size, kind))
     if isinstance(value, np.generic) and value.nbytes == size and parameter.type[0] == "b":
-        return Scalar(name, value)  # the bits of a struct
+        bits: np.generic = np.array([value]).astype(value.dtype.newbyteorder("="))[0]
+        return Scalar(name, bits)  # of a struct
     what = f'"{known.text}"' if known is not None else f"a parameter of {size} bytes ({parameter.type})"
     raise ValueError(f"{name}: {type(value).__name__} does not fit {what}; a struct takes its bytes")
 

@@ -39,6 +39,12 @@ def pointers(arrays: Mapping[str, Array]) -> dict[str, Buffer | Pointer]:
             array = arrays[names[0]]
             found[names[0]] = Buffer(names[0], array, output=array.flags.writeable)
             continue
+        for name in names:
+            if not arrays[name].dtype.newbyteorder("=") == arrays[name].dtype:
+                raise ValueError(
+                    f"{name}: the array shares memory with another and has a foreign byte order; "
+                    "give .astype(x.dtype.newbyteorder('=')) of it"
+                )
         output = any(arrays[name].flags.writeable for name in names)
         if output and not owner.flags.writeable:
             raise ValueError(f"{names[0]}: the array can be written, the one whose memory it shares cannot")

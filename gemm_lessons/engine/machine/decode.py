@@ -24,6 +24,7 @@ from gemm_lessons.engine.machine.groups import Workspace, bind_fma, bind_loads, 
 from gemm_lessons.engine.machine.matrices import bind_matrix_load, bind_matrix_store, bind_transpose
 from gemm_lessons.engine.machine.mbarriers import FORMS, bind_mbarrier, bind_proxy_fence
 from gemm_lessons.engine.machine.memory import LOCAL_WINDOW, SHARED_WINDOW, WINDOW_SIZE
+from gemm_lessons.engine.machine.printing import write_counts
 from gemm_lessons.engine.machine.products import bind_product
 from gemm_lessons.engine.machine.special import HARDWARE_DEPENDENT
 from gemm_lessons.engine.machine.state import Fault, State
@@ -222,9 +223,15 @@ class Binder:
         if target.name == "vprintf":
             formats, arguments = (self.value(operand, "s64") for operand in instruction.operands[1:3])
             guard = self.guard(instruction)
+            rest = instruction.operands[3:]
+            results = [state.row(operand.name, "s32") for operand in rest if isinstance(operand, Register)]
 
             def say() -> None:
-                state.say(formats, arguments, state.active if guard is None else guard())
+                active = state.active if guard is None else guard()
+                state.say(formats, arguments, active)
+                for result in results:
+                    lanes = state.alive if active is None else active & state.alive
+                    write_counts(result, np.broadcast_to(formats, state.lanes), lanes, memory.text_at)
 
             return [both(say)]
         message = self.value(instruction.operands[1], "s64")

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gemm_lessons.engine.records.elements import in_native_order
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.engine.records.launch import Argument, Surface, Texture
 
@@ -62,7 +63,7 @@ def image_of(given: Texture | Surface) -> Image:
     if isinstance(given, Texture):
         _check(given, dims)
     layers, rest = (shape[0], shape[1:]) if given.layered else (1, shape)
-    texels = np.array(array).reshape(layers, *(1,) * (3 - dims), *rest, given.channels)
+    texels = in_native_order(np.array(array)).reshape(layers, *(1,) * (3 - dims), *rest, given.channels)
     return Image(given, texels, dims)
 
 

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from gemm_lessons.engine.machine.images import handle
 from gemm_lessons.engine.ptx.records import Kernel, Variable
 from gemm_lessons.engine.ptx.variables import initial_bytes
+from gemm_lessons.engine.records.elements import in_native_order
 from gemm_lessons.engine.records.launch import (
     TENSOR_MAP_SIZE,
     Argument,
@@ -71,7 +72,7 @@ class GlobalMemory:
         self._phase = 0
         end = 0
         for buffer in _separate(buffers):
-            data = np.ascontiguousarray(buffer.array).reshape(-1).view(np.uint8)
+            data = in_native_order(np.ascontiguousarray(buffer.array)).reshape(-1).view(np.uint8)
             allocation, end = self._allocate(buffer.name, data.size, end, buffer.output)
             allocation.fresh = not buffer.initialised
             allocation.tracked |= allocation.fresh
@@ -149,7 +150,8 @@ class GlobalMemory:
         for allocation, buffer in self._buffers:
             if buffer.output or (allocation.tracked and buffer.array.flags.writeable):
                 data = self.arena[allocation.offset : allocation.offset + allocation.size]
-                buffer.array[...] = data.view(buffer.array.dtype).reshape(buffer.array.shape)
+                native = buffer.array.dtype.newbyteorder("=")
+                buffer.array[...] = data.view(native).reshape(buffer.array.shape)
 
 
 def _separate(buffers: Iterable[Buffer]) -> list[Buffer]:

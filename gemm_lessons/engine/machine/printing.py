@@ -173,6 +173,16 @@ def _hexadecimal(value: float, kind: str) -> str:
     return text.upper() if kind == "A" else text
 
 
+def write_counts(result: Array, formats: Array, active: Array, text_at: Callable[[int], str]) -> None:
+    """Write what ``printf`` returns to the ``active`` lanes: how many arguments it parsed, or -1 without a format.
+
+    Source: CUDA C++ Programming Guide, "Formatted Output".
+    """
+    for address in np.unique(formats[active]).tolist():
+        count = sum(1 + it[0].count("*") for it in _directives(text_at(address))) if address else -1
+        result[active & (formats == address)] = count
+
+
 def _size_of(text: str) -> int:
     """Return the largest number of bytes that the arguments of a format can take."""
     return sum(8 * (1 + it[0].count("*")) for it in _directives(text))

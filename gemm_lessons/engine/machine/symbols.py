@@ -11,6 +11,7 @@ import numpy as np
 
 from gemm_lessons.engine.machine.memory import GlobalMemory
 from gemm_lessons.engine.ptx.records import Variable
+from gemm_lessons.engine.records.elements import in_native_order
 from gemm_lessons.engine.records.launch import HostVariable
 
 SPACES = {"const": "__constant__", "global": "__device__"}
@@ -69,7 +70,7 @@ def with_host_values(variables: Sequence[Variable], symbols: Sequence[HostVariab
         if variable.name in values:
             raise ValueError(f"symbol {symbol.name} is given twice")
         check(variable, symbol)
-        values[variable.name] = symbol.array.tobytes() if symbol.given else None
+        values[variable.name] = in_native_order(symbol.array).tobytes() if symbol.given else None
     return tuple(
         variable if (value := values.get(variable.name)) is None else replace(variable, initial=value, pointers=())
         for variable in variables
@@ -83,4 +84,5 @@ def read_back(variables: Sequence[Variable], symbols: Sequence[HostVariable], me
         if symbol.array.flags.writeable and (not symbol.given or variable.space == "global"):
             allocation = memory.symbols[variable.name]
             data = memory.arena[allocation.offset : allocation.offset + allocation.size]
-            symbol.array[...] = np.frombuffer(data.tobytes(), symbol.array.dtype).reshape(symbol.array.shape)
+            native = symbol.array.dtype.newbyteorder("=")
+            symbol.array[...] = np.frombuffer(data.tobytes(), native).reshape(symbol.array.shape)

@@ -18,6 +18,7 @@ def always_needed(blocks: Sequence[Block]) -> frozenset[int]:
     own, such as stores, or without a result."""
     before: list[frozenset[str] | None] = [None] * len(blocks)  # needed on every path from its start; None: unknown
     needed: dict[int, bool] = {}
+    selected = _selected(blocks)
     changed = True
     while changed:
         changed = False
@@ -27,7 +28,7 @@ def always_needed(blocks: Sequence[Block]) -> frozenset[int]:
                 continue
             live = set(after)
             for instruction in reversed(block.instructions):
-                needed[instruction.index] = _step(instruction, live)
+                needed[instruction.index] = _step(instruction, live, selected)
             if before[block.number] != frozenset(live):
                 before[block.number] = frozenset(live)
                 changed = True
@@ -44,11 +45,29 @@ def _after(block: Block, before: Sequence[frozenset[str] | None]) -> frozenset[s
     return frozenset.intersection(*known) if known else None
 
 
-def _step(instruction: Instruction, live: set[str]) -> bool:
+def _chooses(instruction: Instruction) -> bool:
+    """Return whether the result is one of two values, by a third operand."""
+    return instruction.row.undefined == "chosen" or instruction.opcode == "slct"
+
+
+def _selected(blocks: Sequence[Block]) -> frozenset[str]:
+    """Return the registers that a selection chooses between, and those that they are computed from."""
+    instructions = [i for block in blocks for i in block.instructions]
+    found = {n for choice in filter(_chooses, instructions) for it in choice.operands[1:3] for n in registers_in(it)}
+    before = 0
+    while found and len(found) > before:
+        before = len(found)
+        for instruction in reversed(instructions):
+            if instruction.row.computes and not found.isdisjoint(writes(instruction)):
+                found |= reads(instruction)
+    return frozenset(found)
+
+
+def _step(instruction: Instruction, live: set[str], selected: frozenset[str]) -> bool:
     """Step back over one instruction. Return whether its result is needed."""
     results = writes(instruction)
     guard = {instruction.guard.name} if instruction.guard is not None else set()
-    if _has_effect(instruction):
+    if _has_effect(instruction, selected):
         if guard:
             live |= guard
         else:
@@ -61,14 +80,18 @@ def _step(instruction: Instruction, live: set[str]) -> bool:
         live |= guard
         return True
     live -= results
-    if instruction.row.undefined == "chosen":  # only one of the two values is needed
+    if _chooses(instruction):  # only one of the two values is needed
         live |= set(registers_in(instruction.operands[3]))
     else:
         live |= reads(instruction)
     return True
 
 
-def _has_effect(instruction: Instruction) -> bool:
+def _has_effect(instruction: Instruction, selected: frozenset[str]) -> bool:
+    """Return whether an instruction does more than compute its results.
+
+    A volatile load does, but of two whose values a selection chooses between, ptxas makes predicated loads.
+    """
     if instruction.row.effect == "load":
-        return "volatile" in instruction.modifiers
+        return "volatile" in instruction.modifiers and writes(instruction).isdisjoint(selected)
     return instruction.row.effect not in ("compute", "exchange")

@@ -49,6 +49,9 @@ def synchronises_warp(instruction: Instruction) -> bool:
     return bool(instruction.row.warp)
 
 
+PRINTF = Symbol("vprintf")
+
+
 def reads_clock(instruction: Instruction) -> bool:
     """Return whether an instruction reads a clock, which advances at the end of a basic block. It begins a basic
     block."""
@@ -82,6 +85,8 @@ def _uses(instruction: Instruction) -> tuple[frozenset[str], frozenset[str]]:
         wrote = frozenset().union(*mentioned)
     else:
         wrote = mentioned[0] if row.writes and mentioned else frozenset()
+        if row.effect == "call" and instruction.operands[0] == PRINTF:  # after its two arguments: the result
+            wrote = wrote.union(*mentioned[3:])
     instruction.__dict__["_uses"] = read, wrote
     return read, wrote
 

@@ -149,9 +149,8 @@ class _Builder:
         returned, target, given = _call_parts(instruction)
         if target in RUNTIME:
             values = tuple(Register(self.slot(frame.parameter(name), 0, "u64")) for name in given)
-            self.append(instruction, frame, operands=(Symbol(target), *values))
-            for name in returned:
-                self.slot(frame.parameter(name), 0, "u32")
+            results = tuple(Register(self.slot(frame.parameter(name), 0, "u32")) for name in returned)
+            self.append(instruction, frame, operands=(Symbol(target), *values, *results))
             return
         function = self.functions.get(target)
         if function is None:

@@ -155,3 +155,8 @@ def bits(stored: Array) -> Array:
 
     contiguous = np.ascontiguousarray(stored)
     return contiguous.view(f"u{contiguous.dtype.itemsize}")
+
+
+def in_native_order(array: Array) -> Array:
+    """Return an array of the same numbers with the byte order of a GPU; the array itself if it has that order."""
+    return array.astype(array.dtype.newbyteorder("="), copy=False)

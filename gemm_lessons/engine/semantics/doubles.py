@@ -94,7 +94,7 @@ def _fma_f64_part(out: Array, a: Array, b: Array, c: Array) -> None:
         return
     extreme = ~((p > SAFE_LOW) & (p < SAFE_HIGH) & (np.abs(c) < SAFE_HIGH)) | (r != r)
     few = np.flatnonzero(extreme | (halves == 0))
-    a, b, c = (x[few] if x.ndim else x for x in (a, b, c))
+    a, b, c = (_of(x, few) for x in (a, b, c))
     extreme, s, exact = extreme[few], s[few], np.multiply(a, b)
     nothing = (exact == 0) & (np.equal(a, 0) | np.equal(b, 0)) & (s == s)  # a factor is zero, so s is the result
     r[few[nothing]] = s[nothing]
@@ -102,16 +102,21 @@ def _fma_f64_part(out: Array, a: Array, b: Array, c: Array) -> None:
     unsure = ~nothing & (extreme | (sum_error(exact, c, s) != 0))
     if unsure.any():
         again = np.empty(np.count_nonzero(unsure))
-        _fma_f64_carefully(again, *(x[unsure] if x.ndim else x for x in (a, b, c)))
+        _fma_f64_carefully(again, *(_of(x, unsure) for x in (a, b, c)))
         r[few[unsure]] = again
     np.copyto(out, r)
+
+
+def _of(x: Array, lanes: Array) -> Array:
+    """Return the values of some lanes; ``x`` itself if it has one value for all of them."""
+    return x[lanes] if x.size > 1 else x
 
 
 def _fma_f64_carefully(out: Array, a: Array, b: Array, c: Array) -> None:
     """Compute by Boldo and Melquiond's algorithm, with exponents split off where they are extreme."""
     p = np.atleast_1d(np.multiply(a, b))
     low = product_error(a, b, p, np.empty((5, *p.shape)))
-    tail = np.empty(p.shape)
+    tail = np.empty(np.broadcast_shapes(p.shape, np.shape(c)))  # factors may be the same in all lanes
     r = np.add(_nearly(p, low, c, tail), tail)
     size = np.abs(p)
     safe = (size > SAFE_LOW) & (size < SAFE_HIGH) & (np.abs(c) < SAFE_HIGH)
