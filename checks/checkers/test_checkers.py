@@ -241,6 +241,50 @@ def test_shared_memory_is_read_after_it_is_written(said, body, expected, block_l
     assert [f for f in said(body, 64, 3, block_limit=block_limit) if f[0] == "uninitialised"] == expected
 
 
+V = "((volatile float *)s)"
+INT = "((volatile int *)s)"
+B = "((volatile signed char *)s)"
+DECIDES = {
+    "a result": (f"C[t] = {V}[t + 64];", True),
+    "a result of another thread": (f"C[t] = __shfl_xor_sync(~0u, {V}[t + 64], 1);", True),
+    "nothing: fetched in advance": (
+        f"float next = s[t]; for (int i = 0; i < 3; ++i) {{ if (i == 0) C[t] = next; next = {V}[64 * i + 64 + t]; }}",
+        False),
+    "a branch": (f"if ({INT}[t + 64] == 1) C[t] = 3;", True),
+    "a branch that takes the same way anyhow": (f"if ({INT}[t + 64] == 12345) C[t] = 3; else C[t] = 4;", True),
+    "a vote": (f"C[t] = __syncthreads_or({INT}[t + 64]);", True),
+    "the length of a loop": (f"int n = {INT}[t + 64] & 1; for (int i = 0; i < n; ++i) C[t] += 1;", True),
+    "an address": (f"C[t] = A[{INT}[t + 64] & 1];", True),
+    "nothing: masked": (f"C[t] = A[{INT}[t + 64] & 0];", False),
+    "nothing: copied": (f"{V}[t + 128] = {V}[t + 64]; __syncthreads(); C[t] = s[t];", False),
+    "a result: copied, then read": (
+        f"{V}[t + 128] = {V}[t + 64]; __syncthreads(); C[t] = {V}[t + 128];", True),
+    "a result: copied, then read in parts": (
+        f"{V}[t + 128] = {V}[t + 64]; __syncthreads(); C[t] = {B}[4 * t + 512];", True),
+    "a result: a byte, copied": (f"{B}[t + 512] = {B}[t + 256]; __syncthreads(); C[t] = {B}[t + 512];", True),
+    "a sign": (f"C[t] = {B}[t + 256] < 0;", True),
+    "nothing: the half that was written": (
+        f"((short *)s)[2 * t + 128] = 1; __syncthreads(); C[t] = {INT}[t + 64] & 0xffff;", False),
+    "what is printed": (f'if (t == 0) printf("%d", {INT}[t + 64]);', True),
+    "an atomic": ("atomicAdd(s + t + 64, 1.0f);", True),
+    "nothing: another load on other lines": (f"float v = {V}[t + 64];\nif (t > 99) C[t] = v;", False),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("body", "decides"), DECIDES.values(), ids=DECIDES)
+def test_unwritten_memory_is_told_of_where_it_decides_something(said, body, decides):
+    found = said(f"{S} s[t] = A[t]; __syncthreads(); {body}")
+    assert found == [BLANK] * decides
+
+
+@pytest.mark.parametrize(("first", "lines"), [(99, [4]), (-1, [3, 4])])
+def test_only_the_line_whose_value_decides_is_named(check, first, lines):
+    body = f"{S} s[t] = A[t]; __syncthreads();\nfloat v = {V}[t + 64];\nC[t] = {V}[t + 128];\n"
+    body += f"if (t > {first}) C[t + 64] = v;"
+    found = check(body, 1, 64, [floats(64), floats(128, output=True)])
+    assert [f.line - found[-1].line + 4 for f in found] == lines
+
+
 def test_each_block_starts_with_nothing(said):
     """Block 0 writes; block 1 has its own shared memory, whatever the last block left in it."""
     body = S + "if (blockIdx.x == 0) s[t] = A[t]; __syncthreads(); C[64 * blockIdx.x + t] = s[t];"

@@ -143,6 +143,18 @@ class Checks:
 
         self._collector.downgrade(harmless, "note", Race(same_value=True))
 
+    @property
+    def blanks(self) -> frozenset[int]:
+        """Instructions that have read unwritten shared or local memory. ``keep_blanks`` says whose values mattered."""
+        return frozenset(self._initialised.readers)
+
+    def keep_blanks(self, decisive: frozenset[int]) -> None:
+        """Drop the findings about uninitialised memory on lines without an instruction in ``decisive``."""
+        readers = self._initialised.readers
+        kept = {(access.line, access.file, access.space) for index, access in readers.items() if index in decisive}
+        places = {(access.line, access.file, access.space) for access in readers.values()} - kept
+        self._collector.drop(lambda key: key.kind == "uninitialised" and (key.line, key.file, key.detail) in places)
+
     def unstored(self, name: str, width: int) -> int:
         """Count the elements of ``width`` bytes in global buffer ``name`` that no store reached, whatever they hold."""
         return self._global.unstored(name, width)

@@ -124,6 +124,10 @@ class FindingCollector:
             changed = dataclasses.replace(self._found.pop(key), severity=severity, facts=facts)
             self._found[dataclasses.replace(key, severity=severity)] = changed
 
+    def drop(self, chosen: Callable[[Key], bool]) -> None:
+        """Remove the chosen findings."""
+        self._found = {key: finding for key, finding in self._found.items() if not chosen(key)}
+
     def _fixed_by_a_barrier(self, key: Key) -> bool:
         """Return whether a race within a warp is on the lines of a race between warps: one barrier orders both."""
         return (key.kind, key.severity) == ("race", "warning") and any(

@@ -65,6 +65,7 @@ class Initialised:
 
     def __init__(self, collector: FindingCollector, names: Names, windows: Windows) -> None:
         self._collector, self._names, self._windows = collector, names, windows
+        self.readers: dict[int, Access] = {}  # instructions that have read uninitialised memory
         self.forget()
 
     def forget(self) -> None:
@@ -90,6 +91,7 @@ class Initialised:
         for blank in blanks:
             times = batch.blocks if blank.each else 1
             access = blank.access
+            self.readers[access.index] = access
             key = Key("uninitialised", "warning", access.line, None, access.file, access.space)
             self._collector.add(key, lambda b=blank: self._example(batch, b), blank.count * times)  # type: ignore[misc]
 

@@ -25,7 +25,7 @@ from gemm_lessons.engine.machine.executed import ExecutionCounts, warps_of
 from gemm_lessons.engine.machine.images import Images
 from gemm_lessons.engine.machine.maps import TensorMaps
 from gemm_lessons.engine.machine.mbarrier_waits import PhaseWaits
-from gemm_lessons.engine.machine.memory import ALIGNMENT, PARAMETERS, GlobalMemory, layout, parameter_block
+from gemm_lessons.engine.machine.memory import ALIGNMENT, BLANK, PARAMETERS, GlobalMemory, layout, parameter_block
 from gemm_lessons.engine.machine.prepared import BARRIER_ADDRESS, Program
 from gemm_lessons.engine.machine.printing import Printer
 from gemm_lessons.engine.machine.special import clustered
@@ -72,6 +72,7 @@ class Setting:
     counting: bool = True
     watched: frozenset[int] = frozenset()  # stores (instruction indices) whose values are recorded
     shuffles: frozenset[int] = frozenset()  # shuffles (instruction indices) whose undefined values are tracked
+    blanks: frozenset[int] = frozenset()  # loads (instruction indices) of unwritten memory, whose values are tracked
     placed: bool = False  # record the true address of every global access
     unstored: bool = False  # count the elements of outputs that no store writes
 
@@ -131,6 +132,8 @@ class Machine:
         binder = Binder(self.state, self.layout, kernel.parameters, self.parameters, program.address_registers)
         self.printer = Printer(self.state, self.memory)
         self.state.say = self.printer.call
+        if setting.blanks:
+            self.state.poison = BLANK
         self.state.counting, self.state.placed = setting.counting, setting.placed
         self.barriers = Barriers(self.state, kernel)
         self.convergence = Convergence(self.state, program.blocks, binder.value)
@@ -138,7 +141,7 @@ class Machine:
         self.interrupted = 0  # instructions taken from the budget so that the scheduler runs after this block
         self.state.stall = self._stall
         self.state.ticks = lambda: self.spinning.used(self.budget + self.interrupted)
-        self.unset = UnsetRegisters(self.state, kernel, program.maybe_unset, binder, setting.shuffles)
+        self.unset = UnsetRegisters(self.state, kernel, program.maybe_unset, binder, setting.shuffles, setting.blanks)
         self.executed = ExecutionCounts(program, self.state)
         self.binder = binder
         self.bound = BoundBlocks(self._bind)

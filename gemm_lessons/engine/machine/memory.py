@@ -45,6 +45,7 @@ WINDOW_SIZE = 1 << 32
 ALIGNMENT = 256
 PARAMETERS = "the parameters"  # the parameter block, where a kernel takes the address of a parameter
 TENSOR_MAP_MARK = 0x7E50_4D41_5000_0000  # the first 8 bytes of a tensor map, plus the argument's position
+BLANK = 0xE5  # the same where it is tracked whether unwritten memory matters: no usual number has it in each byte
 POISON = 0xFF  # byte of unwritten memory; as float32 a NaN, so that it never looks like a result
 
 

@@ -106,6 +106,7 @@ class State:
         self.watched: frozenset[int] = frozenset()  # stores whose values are recorded
         self.undefined: dict[int, Array] = {}  # shuffle -> lanes that read an inactive lane when it last ran
         self.inactive_sources: dict[int, tuple[Actor, int]] = {}  # shuffle -> first such thread, and the lane it read
+        self.poison = POISON  # byte of unwritten shared and local memory
         self.counting = False  # an observer counts memory accesses
         self.placed = False  # record the true address of every global access
         self.in_flight: list[Callable[[], None]] = []  # bulk copies that have not yet reported to their mbarriers
@@ -137,8 +138,8 @@ class State:
         self.first_block = first_block
         for name, values in special.of_blocks(first_block + self.lane_block, self.grid).items():
             self.special[name][...] = values  # type: ignore[index]
-        self.shared[...] = POISON
-        self.local[...] = POISON
+        self.shared[...] = self.poison
+        self.local[...] = self.poison
         self.noted.clear()
         self.in_flight.clear()
         if "phases" in vars(self):

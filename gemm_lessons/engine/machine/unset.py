@@ -6,8 +6,9 @@ which bits are undefined (``undefined.py``). Reading such a bit is no error yet:
 ``i < n && d > 0`` and pack halves of which one is never used. It is an error once the bit decides a branch, an address
 or a stored value. The finding names the line that first read the variable.
 
-A shuffle that reads an inactive lane returns an undefined value, too. A second run of such a kernel tracks these
-values.
+A shuffle that reads an inactive lane returns an undefined value, too, and so does a load of shared or local memory that
+was never written. A second run of such a kernel tracks these values. Unwritten memory then holds ``memory.BLANK`` in
+each byte, so that a copy of it elsewhere in shared or local memory counts as unwritten, and not as a use.
 
 The contents of an unset register are undefined. Here all its bits are set when a batch starts, as in memory
 (``memory.POISON``), so that the result does not depend on earlier batches.
@@ -16,7 +17,7 @@ The contents of an unset register are undefined. Here all its bits are set when 
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,6 +26,7 @@ from numpy.typing import NDArray
 
 from gemm_lessons.engine.events import WARP
 from gemm_lessons.engine.machine.decode import Binder, Op, Run, both
+from gemm_lessons.engine.machine.memory import BLANK, LOCAL_WINDOW, SHARED_WINDOW, WINDOW_SIZE
 from gemm_lessons.engine.machine.state import State
 from gemm_lessons.engine.machine.undefined import Source, any_undefined, rule_of, spread, unsigned
 from gemm_lessons.engine.ptx.cfg import Block, lanes_with_address, line_of, reads, writes
@@ -52,6 +54,7 @@ from gemm_lessons.engine.semantics.operation import DTYPES
 
 Array = NDArray[Any]
 
+WORD = 4  # bytes
 UNREAD = -1  # origin of a register that only moves have read
 
 
@@ -125,15 +128,23 @@ class _UnsetRead:
 
 class UnsetRegisters:
     """Tracks the undefined bits of one launch. ``roots`` are unset when a batch starts; ``shuffles`` (indices) may read
-    inactive lanes."""
+    inactive lanes, ``blanks`` (indices) unwritten memory."""
 
     def __init__(
-        self, state: State, kernel: Kernel, roots: frozenset[str], binder: Binder, shuffles: frozenset[int]
+        self,
+        state: State,
+        kernel: Kernel,
+        roots: frozenset[str],
+        binder: Binder,
+        shuffles: frozenset[int],
+        blanks: frozenset[int] = frozenset(),
     ) -> None:
         self._state, self._kernel, self._binder = state, kernel, binder
-        self._shuffles = shuffles
+        self._shuffles, self._blanks = shuffles, blanks
+        self._copying = copying_loads(kernel) - blanks if blanks else frozenset()  # that may read a copy
         self._roots = sorted(name for name in roots if name in state.rows)
         given = frozenset(name for index in shuffles for name in _shuffle_target(kernel.instructions[index]))
+        given = given.union(*(writes(kernel.instructions[index]) for index in blanks | self._copying))
         names = sorted(name for name in dependent_registers(kernel, roots | given) if name in state.rows)
         self._bits: dict[str, Array] = {}
         for name in names:
@@ -165,6 +176,8 @@ class UnsetRegisters:
             return operations
         instructions = (step.instruction,) if isinstance(step, Single) else step.instructions
         after = [both(functools.partial(self._mark_inactive, i)) for i in instructions if i.index in self._shuffles]
+        tracked = self._blanks | self._copying
+        after += [both(functools.partial(self._mark_blank, i)) for i in instructions if i.index in tracked]
         return [*self._notes(instructions, operations), *operations, *after]
 
     def at_end(self, block: Block) -> list[Op]:
@@ -209,6 +222,31 @@ class UnsetRegisters:
                 bits[lanes] = np.iinfo(bits.dtype).max
                 self._origin[name][lanes] = instruction.index
                 self._dirty.add(name)
+
+    def _mark_blank(self, instruction: Instruction) -> None:
+        """Mark what a load has read from unwritten memory as undefined: of one in ``blanks`` each byte, else words that
+        a store has copied."""
+        lanes = self._lanes(instruction)
+        element = _bytes_of_element(instruction)
+        extended = instruction.modifiers[-1][:1] == "s"  # the sign is undefined, too
+        width = 1 if instruction.index in self._blanks else WORD
+        for name in writes(instruction) & self._bits.keys():
+            whole = self._bits[name]
+            kind = f"b{8 * min(element, whole.dtype.itemsize)}"
+            blank = _blank_parts(self._state.row(name, kind), width)
+            if extended:
+                whole[lanes] = spread(blank != 0, _raw(whole))[lanes]
+            else:
+                self._view(name, kind)[lanes] = blank[lanes]
+            marked = lanes & (blank != 0)
+            self._origin[name][marked] = instruction.index
+            if marked.any():
+                self._dirty.add(name)
+
+    @property
+    def decisive(self) -> frozenset[int]:
+        """Return the loads in ``blanks`` whose values decided something: all, if a copy in memory did."""
+        return self._blanks if self._copying & self._found.keys() else self._blanks & self._found.keys()
 
     # -- one step -----------------------------------------------------------------------------------------------------
 
@@ -447,6 +485,7 @@ class UnsetRegisters:
     def _use(self, instruction: Instruction) -> Run:
         """Return the closure that checks the registers an instruction needs: addresses, stored data, predicates."""
         names = sorted(reads(instruction) & self._bits.keys())
+        addresses: set[str] = set()
         widths = {name: _raw(self._bits[name]) for name in names}
         if instruction.row.effect in ("store", "atomic"):
             addresses = {n for o in instruction.operands if isinstance(o, Address) for n in registers_in(o)}
@@ -455,6 +494,7 @@ class UnsetRegisters:
                 if name not in addresses and widths[name] != "pred" and kind in SIZES and kind in DTYPES:
                     widths[name] = kind
         guard = instruction.guard.name if instruction.guard is not None else ""
+        kept = self._copied(instruction)
         supplies_address = self._state.lane_index % WARP < lanes_with_address(instruction)
 
         def look() -> None:
@@ -463,11 +503,34 @@ class UnsetRegisters:
             lanes = self._lanes(instruction) & supplies_address
             for name, code in widths.items():
                 if name in self._dirty:
-                    self._record_use(
-                        instruction, name, (self._view(name, code) != 0) & (active if name == guard else lanes)
-                    )
+                    undefined = self._view(name, code)
+                    used = (undefined != 0) & (active if name == guard else lanes)
+                    if kept is not None and name not in addresses and name != guard:
+                        whole = np.iinfo(undefined.dtype).max
+                        blank = _blank_parts(self._state.row(name, code), WORD) == whole
+                        used = used & ~(kept() & blank & (undefined == whole))
+                    self._record_use(instruction, name, used)
 
         return look
+
+    def _copied(self, instruction: Instruction) -> Callable[[], Array] | None:
+        """Return a function for the lanes in which a store writes to shared or local memory; None for no such store."""
+        if not self._copying or instruction.opcode != "st" or "global" in instruction.modifiers:
+            return None
+        everywhere = np.ones(self._state.lanes, np.bool_)
+        address = instruction.operands[0]
+        if {"shared", "local"} & {word.partition("__")[0] for word in instruction.modifiers}:
+            return lambda: everywhere
+        if not isinstance(address, Address) or not isinstance(address.base, Register):
+            return None
+        base = address.base
+
+        def inside() -> Array:
+            at = self._binder.value(base, "s64") + address.offset
+            windows = [(at >= start) & (at < start + WINDOW_SIZE) for start in (LOCAL_WINDOW, SHARED_WINDOW)]
+            return np.broadcast_to(windows[0] | windows[1], everywhere.shape)
+
+        return inside
 
     def _record_use(self, instruction: Instruction, name: str, lanes: Array) -> None:
         if not lanes.any():
@@ -485,6 +548,53 @@ class UnsetRegisters:
 
     def _actor(self, index: int, lane: int) -> Actor:
         return self._state.actor(lane, self._kernel.instructions[index])
+
+
+def copying_loads(kernel: Kernel) -> frozenset[int]:
+    """Return the loads through which a word copied within shared or local memory can be read.
+
+    Empty if anything but loads could read it: then a store is a use of what it stores.
+    """
+    found: set[int] = set()
+    for instruction in kernel.instructions:
+        effect, words = instruction.row.effect, {word.partition("__")[0] for word in instruction.modifiers}
+        if effect == "copy" and words.isdisjoint(("bulk", "reduce")):
+            continue  # from global memory
+        if effect in ("load", "atomic") and not words.isdisjoint(("global", "const", "param")):
+            continue
+        if effect not in ("load", "atomic", "call", "copy"):
+            continue
+        if instruction.opcode != "ld":
+            return frozenset()
+        found.add(instruction.index)
+    return frozenset(found)
+
+
+def _bytes_of_element(instruction: Instruction) -> int:
+    """Return the size of one register's worth of a load."""
+    return SIZES.get(instruction.modifiers[-1], 4) if instruction.opcode == "ld" else 4
+
+
+def _blank_parts(values: Array, width: int) -> Array:
+    """Return a mask of the parts of ``width`` bytes, or less, that hold what unwritten memory does."""
+    data = np.ascontiguousarray(unsigned(values))
+    parts = data.view(f"u{min(width, data.dtype.itemsize)}")
+    blank = int.from_bytes(bytes([BLANK] * parts.dtype.itemsize), "little")
+    full = np.iinfo(parts.dtype).max
+    mask: Array = np.where(parts == blank, parts.dtype.type(full), parts.dtype.type(0)).view(data.dtype)
+    return mask
+
+
+def tracks(kernel: Kernel, loads: frozenset[int]) -> bool:
+    """Return whether every register computed from the results of ``loads`` is tracked."""
+    reached = set().union(*(writes(kernel.instructions[index]) for index in loads | copying_loads(kernel)))
+    before = 0
+    while len(reached) > before:
+        before = len(reached)
+        for instruction in kernel.instructions:
+            if instruction.row.undefined != "used" and not reached.isdisjoint(reads(instruction)):
+                reached |= writes(instruction)
+    return reached.isdisjoint(_untracked(kernel))
 
 
 def _shuffle_target(instruction: Instruction) -> tuple[str, ...]:

@@ -32,6 +32,7 @@ from gemm_lessons.engine.machine.prepared import Program, prepare
 from gemm_lessons.engine.machine.spin_waits import MoreBlocks
 from gemm_lessons.engine.machine.state import Fault
 from gemm_lessons.engine.machine.symbols import find, read_back, with_host_values
+from gemm_lessons.engine.machine.unset import tracks
 from gemm_lessons.engine.process.bounds import OutOfTime
 from gemm_lessons.engine.ptx import parser
 from gemm_lessons.engine.ptx import records as ptx
@@ -218,6 +219,8 @@ class _RequestedLaunch:
                 return Launched(Counters(), checks.result(), stopped(end, often).finding)
         if checks.suspects:
             self._settle(checks)
+        if checks.blanks and fault is None:
+            checks.keep_blanks(self._decisive(checks.blanks))
         found = (*checks.result(), *machine.unset.findings(), *machine.notices())
         if machine.state.inactive_sources:
             found = (*self._shuffled(frozenset(machine.state.inactive_sources)), *found)
@@ -257,6 +260,19 @@ class _RequestedLaunch:
         with contextlib.suppress(Fault):  # the same as in the first run
             again.run()
         return [finding for finding in again.unset.findings() if finding.kind == "shuffle_source"]
+
+    def _decisive(self, readers: frozenset[int]) -> frozenset[int]:
+        """Loads read unwritten memory: run once more to find those whose values decide a branch, address or result."""
+        instructions = self.program.kernel.instructions
+        loads = frozenset(index for index in readers if instructions[index].row.effect == "load")
+        if not loads or not tracks(self.program.kernel, loads):
+            return readers
+        again = self.with_settings(blanks=loads, counting=False).machine()
+        try:
+            again.run()
+        except (Fault, OutOfTime, MemoryError):  # what was read may be why
+            return readers
+        return (readers - loads) | again.unset.decisive
 
     def _settle(self, checks: Checks) -> None:
         """Stores race: run once more and record their values, to find whether they ever differ."""
