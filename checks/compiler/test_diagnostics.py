@@ -267,3 +267,18 @@ def test_other_messages_do_not_have_the_source_read(monkeypatch):
     monkeypatch.setattr("gemm_lessons.engine.compiler.source.without_comments", None)
     log = 'kernel.cu(1): error: identifier "x" is undefined\n  y = x;\n      ^\n'
     assert [d.message for d in diagnostics.parse_log(log, "kernel.cu", "y = x;")] == ['identifier "x" is undefined']
+
+
+@pytest.mark.parametrize(
+    ("template", "instance"),
+    [
+        ("int N = 3", "<>"),
+        ("int N = 3, typename T = float", "<>"),
+        ("int N = (3 < 4), int M = 2", "<>"),
+        ("int N = 3, typename... T", "<...>"),
+        ("typename T", "<...>"),
+    ],
+)
+def test_an_instance_of_a_template_is_asked_for(errors, template, instance):
+    (found,) = errors(f"template <{template}> __global__ void gemm(float *x) {{ x[0] = 1; }}")
+    assert found.message.endswith(f"name one instance of it, such as gemm{instance}")

@@ -148,3 +148,64 @@ def test_parameters_in_registers_are_refused():
         .entry k { .reg .u32 r; call (r), f, (r); ret; }"""
     with pytest.raises(UnsupportedKernel, match=r"parameters not understood: \.reg"):
         simulate(ptx, "k", 1, 1, [])
+
+
+NOT_FOLLOWED = {
+    "a table of functions": (
+        """
+        typedef int (*F)(int);
+        __device__ int a(int v) { return v + 1; }
+        __device__ int b(int v) { return 2 * v; }
+        __device__ F f[2] = {a, b};
+        __global__ void k(int *x) {
+            x[0] = f[x[1] & 1](3);
+        }""",
+        "call through a pointer",
+        7,
+    ),
+    "a virtual function": (
+        """
+        struct A { __device__ virtual int f(int v) { return v; } };
+        struct B : A { __device__ int f(int v) override { return v + 1; } };
+        __global__ void k(int *x) {
+            A a; B b; A *p = x[0] ? &a : (A *)&b;
+            x[0] = p->f(3);
+        }""",
+        "function pointer or a virtual function",
+        6,
+    ),
+    "recursion": (
+        """
+        __device__ __noinline__ int fib(int n) {
+            return n < 2 ? n : fib(n - 1) + fib(n - 2);
+        }
+        __global__ void k(int *x) { x[0] = fib(x[1]); }""",
+        "^fib calls itself",
+        3,
+    ),
+    "a heap": (
+        """
+        __global__ void k(int *x) {
+            int *p = (int *)malloc(4);
+            x[0] = *p;
+        }""",
+        "malloc: memory cannot be allocated in a kernel",
+        3,
+    ),
+    "another block's shared memory": (
+        """
+        __global__ void k(unsigned *x) {
+            asm volatile("mapa.shared::cluster.u32 %0, %1, 0;" : "=r"(x[0]) : "r"(x[1]));
+        }""",
+        r"mapa\.shared::cluster\.u32",
+        3,
+    ),
+}
+
+
+@pytest.mark.parametrize(("source", "words", "line"), NOT_FOLLOWED.values(), ids=NOT_FOLLOWED)
+def test_a_call_that_is_not_followed_is_named_with_its_line(source, words, line):
+    with pytest.raises(UnsupportedKernel, match=words) as told:
+        simulate(source, "k", 1, 1, [np.zeros(2, np.uint32 if "unsigned *x" in source else np.int32)])
+    assert told.value.line == line
+    assert "%" not in str(told.value).partition("`")[0]

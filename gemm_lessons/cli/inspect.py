@@ -58,7 +58,8 @@ def only_kernel(source: str, file: Path) -> str:
         raise CommandError(f"{where} has {len(found)} kernels ({', '.join(found)}): choose, like --entry {min(found)}")
     [(name, kernel)] = found.items()
     if kernel.template:
-        raise CommandError(f"{where}:{kernel.line}: {kernel} is a template: say of what, like --entry '{name}<...>'")
+        instance = f"{name}<>" if kernel.has_defaults else f"{name}<...>"
+        raise CommandError(f"{where}:{kernel.line}: {kernel} is a template: say of what, like --entry '{instance}'")
     return name
 
 

@@ -313,7 +313,8 @@ def _explain_name(complaint: str, path: str, source: str, entry: str) -> Diagnos
         if len(same) > 1:
             message = f"{name} is overloaded, so its name alone does not say which is meant: give each its own name"
         elif same[0].template and "<" not in entry:
-            message = f"{name} is a template <{same[0].template}>: name one instance of it, such as {name}<...>"
+            instance = f"{name}<>" if same[0].has_defaults else f"{name}<...>"
+            message = f"{name} is a template <{same[0].template}>: name one instance of it, such as {instance}"
         elif "is undefined" in complaint:
             message = _out_of_sight(name, source, line)
         else:

@@ -36,6 +36,11 @@ class GlobalFunction:
     template: str
     line: int
 
+    @property
+    def has_defaults(self) -> bool:
+        """Return whether every parameter of the template has a default."""
+        return bool(self.template) and all("=" in it for it in re.split(r",(?![^<(]*[>)])", self.template))
+
     def __str__(self) -> str:
         head = f"template <{self.template}> " if self.template else ""
         return f"{head}{self.name}({', '.join(self.parameters)})"

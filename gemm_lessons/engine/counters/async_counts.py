@@ -83,4 +83,4 @@ class AsyncCounts:
 
 def _where(why: str, instruction: Instruction) -> str:
     line = line_of(instruction)
-    return f"{why}: {instruction.full_opcode.replace('__', '::')}{f', line {line}' if line else ''}"
+    return f"{why}: {instruction.full_opcode}{f', line {line}' if line else ''}"

@@ -269,7 +269,7 @@ def by_size(state: State, instruction: Instruction, chosen: Callable[[], Array |
     odd = counts % UNIT != 0
     if odd.any():
         first = int(odd.argmax())
-        facts = Misuse(instruction.full_opcode.replace("__", "::"), value=int(counts[first]), limit=UNIT)
+        facts = Misuse(instruction.full_opcode, value=int(counts[first]), limit=UNIT)
         raise Fault("misaligned", "bulk", instruction, state.actor(int(lanes[first]), instruction), facts)
     if (counts == 0).any():
         raise UnsupportedKernel(f"a bulk copy of no bytes: {instruction.text}", line_of(instruction))

@@ -56,7 +56,7 @@ class Mbarriers:
         """Return the fault of a lane that misuses an mbarrier."""
         who = self.state.actor(int(lanes[problem.position]), self.instruction)
         offset = int(cell[problem.position]) * BYTES % self.state.shared_stride
-        opcode = self.instruction.full_opcode.replace("__", "::")
+        opcode = self.instruction.full_opcode
         facts = MbarrierMisuse(mbarrier_at(self.arrays, offset), opcode, problem.value, problem.limit)
         return Fault("mbarrier", problem.case, self.instruction, who, facts)
 

@@ -190,6 +190,11 @@ def parameter_block(kernel: Kernel, arguments: Sequence[Argument], memory: Globa
             for offset, pointer in argument.pointers.items():
                 raw[offset : offset + 8] = memory.address_of(pointer).to_bytes(8, "little")
             data = bytes(raw)
+        if isinstance(argument, TensorMap) and parameter.size == 8:
+            raise ValueError(
+                f"parameter {argument.name} of {kernel.name} is a pointer, and a tensor map is passed by value: "
+                "declare it as const __grid_constant__ CUtensorMap"
+            )
         if len(data) != parameter.size:
             raise ValueError(
                 f"parameter {argument.name} of {kernel.name} has {parameter.size} bytes, {len(data)} were given"

@@ -105,7 +105,7 @@ class Boxes:
         return self._fault("illegal_access", "map alignment", lane, limit=MAP_ALIGNMENT)
 
     def _fault(self, kind: str, case: str, lane: int, **more: Any) -> Fault:
-        facts = Misuse(self._instruction.full_opcode.replace("__", "::"), **more)
+        facts = Misuse(self._instruction.full_opcode, **more)
         return Fault(kind, case, self._instruction, self._state.actor(lane, self._instruction), facts)
 
 

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
+from gemm_lessons.engine.compiler.diagnostics import plain_name
 from gemm_lessons.engine.ptx.cfg import line_of
 from gemm_lessons.engine.ptx.operand_check import check
 from gemm_lessons.engine.ptx.records import (
@@ -28,11 +29,13 @@ from gemm_lessons.engine.ptx.records import (
     Variable,
     Vector,
     elements_of,
+    places_before,
     register_width,
 )
 from gemm_lessons.engine.records.errors import UnsupportedKernel
 
 RUNTIME = frozenset({"vprintf", "__assertfail"})
+HEAP = frozenset({"malloc", "free"})
 DEPTH = 32
 
 
@@ -109,8 +112,6 @@ class _Builder:
         return result
 
     def body(self, kernel: Kernel, frame: _Frame, depth: int) -> None:
-        if depth > DEPTH:
-            raise UnsupportedKernel(f"{kernel.name} calls itself: recursion is not supported")
         end = f"{frame.prefix}$end"
         positions: dict[int, list[str]] = {}
         for label, position in kernel.labels.items():
@@ -154,7 +155,15 @@ class _Builder:
             return
         function = self.functions.get(target)
         if function is None:
-            raise UnsupportedKernel(f"call of {target}, whose code is not there", line_of(instruction))
+            why = "memory cannot be allocated in a kernel here" if target in HEAP else "its code is not there"
+            raise UnsupportedKernel(f"call of {plain_name(target)}: {why}", line_of(instruction), _places(instruction))
+        if depth >= DEPTH:
+            name = plain_name(target)
+            raise UnsupportedKernel(
+                f"{name} calls itself, at once or through others: recursion is not supported",
+                line_of(instruction),
+                _places(instruction),
+            )
         if function.name not in self.checked:
             self.checked.add(check(function).name)
         if len(function.parameters) != len(returned) + len(given):
@@ -278,11 +287,19 @@ def _call_parts(instruction: Instruction) -> tuple[list[str], str, list[str]]:
             target = operand.name
             groups.append([])
     if not target or any(isinstance(operand, Register) for operand in instruction.operands):
-        raise UnsupportedKernel(f"call through a pointer: {instruction.text}", line_of(instruction))
+        raise UnsupportedKernel(
+            "a call through a pointer is not supported: of a function pointer or a virtual function",
+            line_of(instruction),
+            _places(instruction),
+        )
     position = next(n for n, o in enumerate(instruction.operands) if isinstance(o, Symbol))
     before = groups[0] if position == 1 else []
     after = groups[-1] if len(instruction.operands) > position + 1 else []
     return before, target, after
+
+
+def _places(instruction: Instruction) -> Sequence[tuple[str, int]]:
+    return places_before((instruction,))
 
 
 def _renamed(operand: Operand, frame: _Frame) -> Operand:

@@ -34,7 +34,7 @@ def check(kernel: Kernel) -> Kernel:
     """Return the kernel. Raise ``UnsupportedKernel`` for the first instruction whose operands do not fit."""
     for instruction in kernel.instructions:
         if not _fits(instruction, kernel.registers):
-            text = f"operands not understood: {instruction.full_opcode} in `{instruction.text[:200]}`"
+            text = f"unsupported operands: {instruction.full_opcode} in `{instruction.text[:200]}`"
             places = places_before(kernel.instructions[: instruction.index + 1])
             raise UnsupportedKernel(text, line_of(instruction), places)
     return kernel

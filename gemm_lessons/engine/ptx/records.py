@@ -134,7 +134,7 @@ class Instruction:
     @property
     def full_opcode(self) -> str:
         """Return the opcode with its modifiers, such as ``ld.global.v4.f32``."""
-        return ".".join((self.opcode, *self.modifiers))
+        return ".".join((self.opcode, *self.modifiers)).replace("__", "::")
 
     @cached_property
     def mentioned(self) -> tuple[frozenset[str], ...]:
