@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from io import StringIO
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from gemm_lessons.course.folder import packaged_course
 from gemm_lessons.course.lesson import LessonError
 from gemm_lessons.course.questions import FACTS, Question, Score, load_questions
 from gemm_lessons.course.text import folded
 from gemm_lessons.engine.arguments.expression import Expression, ExpressionError
+from gemm_lessons.report.console import THEME
+from gemm_lessons.report.practice import show_questions
 
 NAMES = {"M": 128, "N": 128, "K": 64, "BK": 8, "ffma": 1000, "before_ffma": 1004, "barriers": 4, "before_barriers": 2}
 COUNT = Question("barriers", "How many?", Expression("barriers"), within=10)
@@ -114,3 +118,15 @@ def test_every_question_of_the_course_reads_a_counter() -> None:
     for name in course.names:
         for question in load_questions(course.lesson(name)):
             assert any(fact in question.answer.text for fact in FACTS)
+
+
+def test_answers_may_name_the_sizes_that_the_stub_uses() -> None:
+    said = {}
+    for name in ("thread_tile", "any_shape"):
+        console = Console(width=80, theme=THEME, file=StringIO())
+        with console.capture() as capture:
+            show_questions(console, packaged_course().lesson(name))
+        said[name] = " ".join(capture.get().split())
+    assert "arithmetic over M, N, K, BM, BN, BK, TM, TN, or" in said["thread_tile"]
+    assert "WIDTH_A" in said["any_shape"]
+    assert "TALL" not in said["any_shape"], "a number that the host computes with"

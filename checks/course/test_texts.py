@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from io import StringIO
 from pathlib import Path
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 from gemm_lessons.authoring.candidate import Candidate, Shared
 from gemm_lessons.authoring.numbers import FILES, TABLE
@@ -19,6 +21,7 @@ from gemm_lessons.course.questions import load_questions
 from gemm_lessons.course.text import BLOCK, numbered, section
 from gemm_lessons.engine.ptx.fragments import Fragment
 from gemm_lessons.judging.hints import COALESCING, CONFLICTS
+from gemm_lessons.report.markdown import Page
 
 MEASURED = "|".join(set(FILES) - {"ncu", "precision"})
 TEXTS = sorted(packaged_course().lessons_dir.glob("*_*/README.md"))
@@ -118,3 +121,11 @@ def test_the_fragment_that_is_drawn_is_the_one_that_is_simulated() -> None:
     for row, lanes in drawn:
         held = [int(np.flatnonzero(((rows == int(row)) & (cols == col % 8)).any(axis=1))[0]) for col in range(16)]
         assert [int(lane) for lane in lanes.split()] == held
+
+
+@each_text
+def test_no_name_in_a_table_is_cut_at_80_columns(readme: Path) -> None:
+    console = Console(width=80, file=StringIO())
+    with console.capture() as capture:
+        console.print(Page(readme.read_text()))
+    assert "\N{HORIZONTAL ELLIPSIS}" not in capture.get()

@@ -30,7 +30,8 @@ WHOLE, RAGGED = Shape(96, 64, 80), Shape(33, 31, 29)
 def said(lesson: str, *findings: Finding, **changes: Any) -> list[str]:
     error = next((it for it in findings if it.severity == "error"), None)
     changes.setdefault("verdict", Faulted(changes.pop("at", WHOLE), error or Finding("race", "error")))
-    facts = changed(Evidence(lesson_named(lesson), source=changes.pop("source", "")), findings=findings, **changes)
+    texts = {name: changes.pop(name, "") for name in ("source", "stub")}
+    facts = changed(Evidence(lesson_named(lesson), **texts), findings=findings, **changes)
     return [text for _, text in remedies(facts)]
 
 
@@ -263,3 +264,26 @@ def test_other_findings_stay_apart() -> None:
     different = [race(5, 9, "shared store load"), race(6, 9, "global store load")]
     assert len(of_one_barrier(different)) == 2
     assert of_one_barrier([UNINITIALISED, UNINITIALISED]) == (UNINITIALISED, UNINITIALISED)
+
+
+def test_an_atomic_needs_a_c_that_is_zero() -> None:
+    read = access("uninitialised", "C", 0, 8192, line=1)
+    (text,) = said("split_k", read, source="atomic_add<WIDTH_C>(c(row, col), acc[i][j]);")
+    assert "set it to 0 in an earlier launch" in text
+    (text,) = said("split_k", read, source="c(row, col) += acc[i][j];")
+    assert "store the sum (=)" in text
+
+
+def test_two_tiles_an_iteration_have_two_bounds() -> None:
+    beyond = access("out_of_bounds", "A", 8192, 8192, line=1)
+    second = "k0 + BK < K for the second tile of an iteration"
+    at = Shape(128, 128, 8)
+    assert second in "".join(said("thread_tile", beyond, at=at, source="for (; k0 < K; k0 += 2 * BK) {"))
+    assert second not in "".join(said("thread_tile", beyond, at=at, source="for (; k0 < K; k0 += BK) {"))
+
+
+def test_a_given_line_gets_its_values_from_elsewhere() -> None:
+    beyond, given = access("out_of_bounds", "A", 8192, 8192, line=1), "as the stub has it"
+    line = "next[r] = there ? floats_at<WIDTH>(from) : Floats<WIDTH>{};"
+    assert given in "".join(said("any_shape", beyond, at=RAGGED, source=line, stub=f"    {line}"))
+    assert given not in "".join(said("any_shape", beyond, at=RAGGED, source="next[r] = from;", stub=f"    {line}"))

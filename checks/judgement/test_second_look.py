@@ -233,3 +233,14 @@ def test_what_was_in_memory_before_the_sums_passed_through_it_is_not_told() -> N
 def test_the_contents_explain_what_the_answer_does_not() -> None:
     (it,) = (it for it in MISTAKES if it.name == "copies_exchanged")
     assert "As holds the tile of B" in told(it)
+
+
+def test_a_nan_that_is_computed_is_not_called_a_missing_value() -> None:
+    lesson = lesson_named("vector_loads")
+    product = "a_frag[i][step] * b_frag[j]"
+    source = lesson.solution_path.read_text().replace(product, f"{product} + (0.0f * K) / (K - K)")
+    outcome = run(lesson, source)
+    assert isinstance(outcome.verdict, WrongAnswer)
+    assert outcome.verdict.judgement.pattern is not None
+    assert outcome.verdict.judgement.pattern.name == "nan"
+    assert not outcome.kernel.checked.findings

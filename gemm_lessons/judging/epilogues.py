@@ -6,6 +6,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator, Sequence
 from functools import reduce
+from typing import TypeGuard
 
 import numpy as np
 
@@ -111,6 +112,7 @@ def other_formula(kind: str) -> Transformation:
 def _misread(formula: Formula) -> Iterator[tuple[str, Formula, Facts]]:
     """Yield formulas that a kernel may have computed instead: the kind, the formula, and what moved in it.
 
+    plain: the product alone, without the rest of the formula.
     relu: it is left out; early: it is applied before a ``term`` is added; alpha: it multiplies other ``terms``, too.
     """
     tree = ast.parse(formula.text.partition("=")[2].strip(), mode="eval").body
@@ -118,6 +120,8 @@ def _misread(formula: Formula) -> Iterator[tuple[str, Formula, Facts]]:
     def made(other: ast.expr) -> Formula:
         return Formula(f"{formula.target} = {ast.unparse(other)}")
 
+    if not _is_product(tree):
+        yield from (("plain", made(node), {}) for node in ast.walk(tree) if _is_product(node))
     match tree:
         case ast.Call(func=ast.Name(id="relu") as relu, args=[inner]):
             yield "relu", made(inner), {}
@@ -131,6 +135,10 @@ def _misread(formula: Formula) -> Iterator[tuple[str, Formula, Facts]]:
         case _:
             for other, also in _scaled(_terms(tree)):
                 yield "alpha", made(other), {"terms": also}
+
+
+def _is_product(node: ast.AST) -> TypeGuard[ast.BinOp]:
+    return isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult)
 
 
 def _scaled(terms: Sequence[ast.expr]) -> Iterator[tuple[ast.expr, tuple[str, ...]]]:

@@ -37,16 +37,13 @@ TOOK = "products took {of} from another k: where k = {k} was meant, it was read 
 ANOTHER_ORDER = "in each 16 x 16 of {of:and} the second and the third of the four 8 x 8 matrices have changed places."
 
 # Of NaN, where the simulator has seen no read of memory or of a variable that was not set.
-ALL_SET = (
-    "{count:elements are} NaN. The inputs hold none, and no thread read C, shared memory or a variable of its own "
-    "before it was set."
-)
+ALL_SET = "{count:elements are} NaN, but no thread read C, shared memory or a variable before it was set."
 NAN_OF: Mapping[str, str] = {
     "scratch": f"{ALL_SET} So the sum read{{scratch:scratch}} in an earlier launch. Do both launches agree which "
     "pieces exist, at which k each starts and ends, and where in {{scratch:and}} it is?",
     "gaps": f"{ALL_SET} So the sum read{{gaps:gaps}} where no number is: is a row, a column or k too large?",
-    "both": f"{ALL_SET} So the sum read{{scratch:scratch}} or{{gaps:gaps}} where no number is. Check first "
-    "that both launches agree which pieces exist, and at which k each starts and ends.",
+    "both": f"{ALL_SET} So the sum read{{scratch:scratch}} or{{gaps:gaps}}. Do both launches agree which pieces exist, "
+    "and at which k each starts and ends?",
 }
 
 # fmt: off
@@ -173,6 +170,8 @@ MISTAKES: Sequence[Mistake] = (
         "{left_out} was left out of {formula}.") for name in ("alpha", "beta", "bias")),
     Mistake("beta_ignored", epilogues.left_out("beta", 1.0), every,
         "{answer} was added as it was, without beta, in {formula}."),
+    Mistake("plain_product", epilogues.other_formula("plain"), every,
+        "only the product was stored. {formula} has more terms: store what the epilogue returns."),
     Mistake("relu_ignored", epilogues.other_formula("relu"), every,
         f"relu was left out. {INSTEAD}"),
     Mistake("relu_early", epilogues.other_formula("early"), every,

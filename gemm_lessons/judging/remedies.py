@@ -65,8 +65,12 @@ OWN_ARRAYS = tuple(("out_of_array", case) for case in ("own", "own end", "one of
 SPECIAL_REMEDIES: Mapping[tuple[str, str], str] = {
     ("race", "global store store"): "Two threads write the same element of C. Every element needs one owner: check row "
     "and col, their order, the block's part of them, and the guard of the store.",
-    ("race", "shared store store"): "Two threads write the same element of a shared array: give each its own, or put a "
-    "__syncthreads() between the two writes.",
+    (
+        "race",
+        "shared store store",
+    ): "Two threads write the same element of a shared array. Each element of a tile "
+    "needs one owner: check every index of both writes. Only if one write is to replace the other, put a "
+    "__syncthreads() between them.",
     (
         "deadlock",
         "mbarrier",
@@ -76,6 +80,8 @@ SPECIAL_REMEDIES: Mapping[tuple[str, str], str] = {
     ("async_in_flight", "reported load"): READ_EARLY,
     ("async_in_flight", "bulk store"): "The thread that copies must wait for its group (cp.async.bulk.wait_group.read) "
     "before any thread stores there again.",
+    ("uninitialised", "own"): "Every element that a product uses must be read from the tile first. Does the loop reach "
+    "them all, and does each access read as many as its step (float4_at: four)?",
     **dict.fromkeys(
         OWN_ARRAYS,
         "A thread's own array is too short for this index, or for the four numbers that a float4 reads from there: "
@@ -304,6 +310,8 @@ def _added_to_nothing(facts: Evidence, finding: Finding) -> str | None:
     answer = facts.lesson.data.answer.name
     if finding.kind != "uninitialised" or finding.array != answer:
         return None
+    if "atomic" in facts.quote(finding.line or 0):
+        return f"An atomic adds to what {answer} holds, which is uninitialised: set it to 0 in an earlier launch."
     if facts.lesson.data.answer.role == "inout":
         return f"beta is 0 there, and {answer} is uninitialised: read it only if beta is not 0, because 0 * NaN is NaN."
     return f"{answer} is uninitialised before the kernel: store the sum (=) instead of adding to it (+=)."
@@ -396,8 +404,8 @@ def _wrong_buffer(facts: Evidence, finding: Finding) -> str | None:
         )
     return (
         "There is a barrier for every tile, and one more would only hide it: the buffer is the wrong one. While one is "
-        f"multiplied, only the other may be filled{' (1 - now)' if '1 - now' in facts.stub else ''}, and the next turn "
-        "changes them over, for every index that reads or writes."
+        f"multiplied, only the other may be filled{' (1 - now)' if '1 - now' in facts.stub else ''}. The two swap "
+        "roles after every tile, in each index that reads or writes."
     )
 
 
@@ -538,7 +546,7 @@ def _outside(facts: Evidence, finding: Finding) -> str | None:
             "The index is below 0 there, so no guard at the far edge helps: look at what is subtracted, and from what."
         )
     if finding.array and finding.array not in facts.lesson.data.by_name:
-        return _shared_index(facts, finding.array)
+        return _shared_index(facts, finding)
     if not facts.lesson.data.multiplies:
         return _without_element(facts, finding)
     promised = facts.lesson.shapes.multiple_of
@@ -553,6 +561,11 @@ def _outside(facts: Evidence, finding: Finding) -> str | None:
         return beyond
     if min(promised.m, promised.n, promised.k) > 1:
         return "Every tile is whole in this lesson, so no guard is missing: the index itself is too large."
+    if facts.quote(finding.line or 0) in {line.strip() for line in facts.stub.splitlines()} - {""}:
+        return (
+            "This line is as the stub has it, so its values are wrong: follow its row, its column and its k back to "
+            "your lines. Which of them can lie outside the matrix?"
+        )
     return None
 
 
@@ -573,14 +586,18 @@ def _without_element(facts: Evidence, finding: Finding) -> str | None:
     )
 
 
-def _shared_index(facts: Evidence, name: str) -> str:
+def _shared_index(facts: Evidence, finding: Finding) -> str:
+    name = finding.array
     declared = re.search(rf"__shared__[^;]*\b{name}((?:\s*\[[^\]]+\])+)", facts.source)
     sizes = re.findall(r"\[([^\]]+)\]", declared[1]) if declared else []
-    if "BK" in sizes:
+    whole = f"{name}{''.join(f'[{size}]' for size in sizes)} is the block's own, so no guard is missing"
+    if "BK" in sizes and any(actor.effect == "store" for actor in finding.actors) and len(sizes) > 1:
         return (
-            f"{name}{''.join(f'[{size}]' for size in sizes)} is the block's own, so no guard is missing: does the loop "
-            "over k end below BK? Then check the other index against its dimension."
+            f"{whole}: the index of size BK counts k inside the tile. Does each index of this write count what its "
+            "size says, and do the loop's bound and step fit?"
         )
+    if "BK" in sizes:
+        return f"{whole}: does the loop over k end below BK? Then check the other index against its dimension."
     return f"{name} belongs to the block: check each index against its dimensions, and their order."
 
 
@@ -597,9 +614,12 @@ def _beyond_k(facts: Evidence) -> str | None:
             "tiles ahead: is there a tile that far ahead, below K? Test this before each copy; then check which rows "
             "a thread copies."
         )
+    bound = f"{loop} < K"
+    if re.search(rf"\b{loop} \+= 2 \* BK\b", facts.source):
+        bound += f", and {loop} + BK < K for the second tile of an iteration"
     return (
         f"At {verdict.shape} every tile is whole, so no guard is missing. Does k stay below K = {verdict.shape.k}? "
-        f"Check the bound of the loop over {loop} first ({loop} < K), then row and column, and the factor of the row: "
+        f"Check the bound of the loop over {loop} first ({bound}), then row and column, and the factor of the row: "
         "a row of A has K elements, a row of B has N."
     )
 

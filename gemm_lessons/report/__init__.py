@@ -9,5 +9,5 @@
 - ``grading``: a class in the terminal; ``grades``, ``student``: pages, with their ``bars``
 - ``site``: the course as web pages, with ``drawing``, ``chart``, ``site_drills``, ``site_search``, ``site_terms``;
   ``reference``: on the engine
-- ``template``: what all pages are made from
+- ``markdown``: lessons' texts in the terminal; ``template``: what all pages are made from
 """

@@ -23,14 +23,13 @@ from gemm_lessons.report.console import page
 from gemm_lessons.report.links import link
 
 if TYPE_CHECKING:
-    from rich.markdown import Markdown
-
     from gemm_lessons.commands.doctor import Check
     from gemm_lessons.course.carry_over import CarriedOver
     from gemm_lessons.course.course_toml import CoursePart
     from gemm_lessons.course.position import Rung
     from gemm_lessons.course.todos import TodoMark
     from gemm_lessons.export.folder import Exported
+    from gemm_lessons.report.markdown import Page
 
 COMMAND = ": gemm-lessons "  # the remedy at the end of an error
 
@@ -164,10 +163,10 @@ def show_page(console: Console, text: str, raw: bool) -> None:
     page(console, _markdown(console, _visible(text)))
 
 
-def _markdown(console: Console, text: str) -> Markdown:
-    from rich.markdown import Markdown  # slow to import, and only this needs it
+def _markdown(console: Console, text: str) -> Page:
+    from gemm_lessons.report.markdown import Page  # slow to import, and only this needs it
 
-    return Markdown(text, code_theme="ansi_dark" if not console.no_color else "bw", hyperlinks=False)
+    return Page(text, code_theme="ansi_dark" if not console.no_color else "bw", hyperlinks=False)
 
 
 def body_of(lesson: Lesson, text: str, waits: bool) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from rich.console import Console
@@ -11,7 +12,7 @@ from rich.text import Text
 
 from gemm_lessons.course.drills import Drawn
 from gemm_lessons.course.drills import in_words as drilled
-from gemm_lessons.course.folder import Reset, shown
+from gemm_lessons.course.folder import Reset, read_source, shown
 from gemm_lessons.course.lesson import Lesson
 from gemm_lessons.course.questions import Answer, Question, Score
 from gemm_lessons.report.course import step
@@ -57,7 +58,9 @@ def show_drilled(console: Console, lesson: Lesson, right: int, answered: int, se
 def show_questions(console: Console, lesson: Lesson) -> None:
     """Print the topic of the questions and how to answer."""
     shape = lesson.shapes.count
-    sizes = ", ".join(("M", "N", "K", *lesson.tile.defines))
+    source = read_source(lesson.stub_path)
+    used = (name for name in lesson.tile.defines if re.search(rf"\b{name}\b", source))
+    sizes = ", ".join(("M", "N", "K", *used))
     console.print(Text.assemble((f"Lesson {lesson.number:02}  ", "lesson"), (lesson.title, "bold")))
     console.print(f"At M, N, K = {shape.m}, {shape.n}, {shape.k}, the launch that a run counts.")
     console.print(

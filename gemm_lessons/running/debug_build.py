@@ -3,7 +3,8 @@
     Built, Checked --second_look--> Checked with findings about a thread's own arrays, and how far an unfinished one is
 
 The compiler keeps a thread's arrays in registers and leaves out what does not reach C. Without its optimisations both
-can be seen: an index past the end of an array, and what a first TODO has put where. A right kernel whose indices are
+can be seen: an index past the end of an array, the element of it that makes a sum NaN because it was never given a
+value, and what a first TODO has put where. A right kernel whose indices are
 known to stay inside is not looked at again.
 """
 
@@ -43,7 +44,8 @@ def second_look(plan: RunPlan, built: Built, source: str, checked: Checked) -> C
     todos = None if _mostly_right(checked) else todo_state(source, plan.stub)
     unfinished = todos is not None and bool(todos.open)
     puzzling = isinstance(checked.verdict, WrongAnswer) and checked.verdict.is_vague
-    if isinstance(checked.verdict, TimedOut) or not (unfinished or built.may_overrun or puzzling):
+    valueless = _has_unexplained_nan(checked)
+    if isinstance(checked.verdict, TimedOut) or not (unfinished or built.may_overrun or puzzling or valueless):
         return checked
     if todos is not None and unfinished:
         checked = replace(checked, unfinished=Unfinished(todos.done, todos.count))
@@ -51,7 +53,7 @@ def second_look(plan: RunPlan, built: Built, source: str, checked: Checked) -> C
     if launch is None:
         return checked
     problem = launch.problem(plan.seed)
-    if not built.may_overrun and not can_tell(problem):  # nothing would be told
+    if not (built.may_overrun or valueless or can_tell(problem)):  # nothing would be told
         return checked
     ranges.announce(f"look again {launch.shape}")
     compiled = _as_written(built, launch, source)
@@ -64,6 +66,8 @@ def second_look(plan: RunPlan, built: Built, source: str, checked: Checked) -> C
         return checked
     names = _names(compiled, remains)
     checked = _with_findings(checked, _past_the_end(remains, names, source), launch.shape)
+    if valueless and not unfinished:
+        checked = replace(checked, findings=(*_without_value(remains, names), *checked.findings))
     if can_tell(problem) and (unfinished or (puzzling and remains.fault is None)):
         left_out = () if counted is None else _left_out(remains, counted, checked)
         checked = replace(checked, contents=(*contents(problem, trial, remains, names), *left_out))
@@ -107,6 +111,32 @@ def _mostly_right(checked: Checked) -> bool:
         return checked.right
     judged = checked.verdict.judgement
     return 2 * judged.wrong < judged.total and not (judged.pattern and judged.pattern.name == "all_zero")
+
+
+def _has_unexplained_nan(checked: Checked) -> bool:
+    """Whether C has NaN and no finding names memory or a variable that was read before it was set."""
+    if not isinstance(checked.verdict, WrongAnswer) or checked.verdict.judgement.pattern is None:
+        return False
+    known = {it.kind for it in checked.findings} & {"uninitialised", "unset", "out_of_array"}
+    return checked.verdict.judgement.pattern.name == "nan" and not known
+
+
+def _without_value(remains: FinalMemory, names: Names) -> list[Finding]:
+    """Return the first read of an element of each of a thread's own arrays that has no value yet."""
+    starts = sorted((offset, name) for (space, _, offset), name in names.items() if space == "own")
+    size = max((4 * words.shape[1] for words in remains.own.values()), default=0)
+    found: dict[str, Finding] = {}
+    for finding in remains.findings:
+        place = finding.place
+        if (finding.kind, finding.case) != ("uninitialised", "local") or place is None:
+            continue
+        before = [(offset, name) for offset, name in starts if offset <= place.byte]
+        if before:
+            start, name = before[-1]
+            end = min((offset for offset, _ in starts if offset > start), default=size)
+            own = Location("local", name, place.byte - start, end - start)
+            found.setdefault(name, replace(finding, case="own", place=own))
+    return list(found.values())
 
 
 def _names(compiled: Compiled, remains: FinalMemory) -> Names:

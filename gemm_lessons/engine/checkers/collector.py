@@ -20,7 +20,7 @@ SAME = {"block_order": "race"}  # kinds that are compared with each other
 # Effect -> cause; the effect is left out when the cause is reported.
 FOLLOWS_FROM = {"exited_before_barrier": "divergent_barrier"}
 # Races of these cases lack a barrier. Where threads skip a barrier, it may be there, but not for all of them.
-UNORDERED = {"shared order": "shared skipped", "shared next round": "shared skipped"}
+UNORDERED = dict.fromkeys(("shared order", "shared stores", "shared next round"), "shared skipped")
 SKIPPED = frozenset({"divergent_barrier", "exited_before_barrier"})
 
 

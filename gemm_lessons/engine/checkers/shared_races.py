@@ -467,6 +467,8 @@ class SharedRaces:
             case = "warp"
         elif not writes(earlier) and (earlier.line or 0) >= (later.line or 0):
             case = "next round"
+        elif earlier.effect == later.effect == "store":
+            case = "stores"
         else:
             case = "order"
         first, second = hazard.lanes

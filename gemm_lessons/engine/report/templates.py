@@ -32,6 +32,8 @@ TEMPLATES: Mapping[str, str] = {
     "still reads: put a barrier at the end of the loop too",
     "race shared order": "{pair_of_a_block}, with no __syncthreads() between them; {so}",
     "so race shared order": "their order is undefined, so put a barrier between the two lines",
+    "race shared stores": "{pair_of_a_block}, with no __syncthreads() between them; {so}",
+    "so race shared stores": "which value remains is undefined",
     "race shared skipped": "{pair_of_a_block}, with no __syncthreads() between them that both threads reach; {so}",
     "so race shared skipped": "some threads of the kernel skip a barrier, which then orders nothing: move it out of its"
     " if or loop before you add another one",
@@ -57,6 +59,8 @@ TEMPLATES: Mapping[str, str] = {
     " written it; shared memory does not start as zeros",
     "uninitialised local": "byte {place.byte} of {own_array}, read by {whose} in {first.line:line}, was never written:"
     " the value is whatever was in memory",
+    "uninitialised own": "{place.array}, byte {place.byte} of {place.size}: read by {whose} in {first.line:line}, but "
+    "this thread has not given it a value",
     "unset": "{first.line:line} reads a variable that {who} has not given a value: it holds whatever its register held"
     " before",
     "shuffle_source": "the shuffle in {first.line:line} gives {who} the value of lane {lane}, which does not take part "
