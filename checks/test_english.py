@@ -85,10 +85,6 @@ TO_EDIT = frozenset(
     (
         "gemm_lessons/judging/remedies.py",
         "lessons/10_any_shape/pitfalls.toml",
-        "lessons/13_tensor_cores/README.md",
-        "lessons/13_tensor_cores/pitfalls.toml",
-        "lessons/13_tensor_cores/predict.toml",
-        "lessons/13_tensor_cores/stub.cu",
         "lessons/14_async_copy/README.md",
         "lessons/14_async_copy/lesson.toml",
         "lessons/14_async_copy/pitfalls.toml",
