@@ -85,11 +85,6 @@ TO_EDIT = frozenset(
     (
         "gemm_lessons/judging/remedies.py",
         "lessons/10_any_shape/pitfalls.toml",
-        "lessons/14_async_copy/README.md",
-        "lessons/14_async_copy/lesson.toml",
-        "lessons/14_async_copy/pitfalls.toml",
-        "lessons/14_async_copy/predict.toml",
-        "lessons/14_async_copy/stub.cu",
         "lessons/15_mma/README.md",
         "lessons/15_mma/lesson.toml",
         "lessons/15_mma/pitfalls.toml",

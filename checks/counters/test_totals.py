@@ -186,3 +186,25 @@ def test_blocks_without_work_count_as_those_with_some() -> None:
     share = found["thread_instructions_if_equal"] / found["thread_instructions"]
     assert 3 < share < 4
     assert found["thread_instructions"] == found["warp_instructions"], "one thread for each warp"
+
+
+# Two copies of one group with as many multiply-adds as the launch says between them, after one product.
+SPREAD = """__shared__ float more[64];
+const unsigned to = (unsigned)__cvta_generic_to_shared(s + t), beside = (unsigned)__cvta_generic_to_shared(more + t);
+float a = x[t]; for (int i = 0; i <= n / 8; i++) a = a * 1.5f + 1;
+asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" :: "r"(to), "l"(x + t) : "memory");
+for (int i = 0; i < n; i++) a = a * 1.5f + 1;
+asm volatile("cp.async.ca.shared.global [%0], [%1], 4; cp.async.commit_group;" :: "r"(beside), "l"(x + t) : "memory");
+asm volatile("cp.async.wait_group 0;" ::: "memory"); y[t] = a + s[t] + more[t];"""
+
+
+def test_the_arithmetic_between_copies_of_a_group_is_counted() -> None:
+    counters = [counted(SPREAD, n) for n in (0, 100)]
+    assert [it["copy_groups"] for it in counters] == [2, 2]
+    assert [it["copy_groups_span"] for it in counters] == [0, 200]
+
+
+def test_copies_before_the_first_product_are_a_prologue() -> None:
+    before = SPREAD.replace("a = x[t]; for (int i = 0; i <= n / 8; i++) a = a * 1.5f + 1;", "a = x[t];")
+    counters = [counted(before, n) for n in (0, 100)]
+    assert [(it["copy_groups"], it["copy_groups_span"]) for it in counters] == [(0, 0), (0, 0)]

@@ -1,8 +1,8 @@
 // Lesson 14: asynchronous copies
-// New idea: a copy from global to shared memory that needs no registers and that nobody waits for, several tiles ahead.
-// Before:   lesson 13, through registers, one tile ahead. Now: STAGES tiles in shared memory, all but one on their way.
+// New idea: copies from global to shared memory that need no registers, several tiles ahead of the products.
+// Before:   lesson 13, through registers, one tile ahead. Now: STAGES tiles in shared memory, all but one in flight.
 // Launch:   grid (N/BN, M/BM), block (BM/WM)*(BN/WN) warps, shared memory for STAGES stages; the warp tiles of
-//           lesson 13, BM = 256, BK = 64, STAGES = 3. BAND rows of blocks go through the columns of B together.
+//           lesson 13, BM = 256, BK = 64, STAGES = 3. Tiles of C in bands of BAND rows of blocks.
 #include <cuda_pipeline.h>
 #include <mma.h>
 
@@ -14,12 +14,12 @@ extern "C" __global__ void __launch_bounds__((BM / WM) * (BN / WN) * 32, BLOCKS_
 gemm(const half *A, const half *B, float *C, int M, int N, int K)
 {
     constexpr int THREADS = (BM / WM) * (BN / WN) * 32;
-    constexpr int A_ROWS = THREADS / (BK / 8); // rows of a_tile that the block copies in one round
+    constexpr int A_ROWS = THREADS / (BK / 8); // rows of a_tile that the block copies in one iteration
     constexpr int B_ROWS = THREADS / (BN / 8); // rows of b_tile
-    constexpr int STEPS = BK / 16;             // along K in a tile, and parts in which the next one is sent for
+    constexpr int STEPS = BK / 16;             // along K in a tile, and parts of its copies
     constexpr int A_PART = BM / STEPS;         // rows of a_tile in a part
     constexpr int B_PART = BK / STEPS;         // rows of b_tile
-    static_assert(A_PART % A_ROWS == 0 && B_PART % B_ROWS == 0, "the parts must be whole rounds of copying");
+    static_assert(A_PART % A_ROWS == 0 && B_PART % B_ROWS == 0, "each iteration of the copy moves whole rows");
     static_assert(WM % 16 == 0 && WN % 16 == 0 && BK % 16 == 0, "a warp tile is whole fragments");
     static_assert(PAD % 8 == 0, "rows must start at multiples of 16 bytes");
     struct Stage {
@@ -32,8 +32,8 @@ gemm(const half *A, const half *B, float *C, int M, int N, int K)
     const Matrix<const half> b{B, K, N, N, 1};
     const Matrix<float> c{C, M, N, N, 1};
 
-    // Which tile of C is my block's? Blocks start in the order of their numbers. Those of BAND rows go through the
-    // columns together, so that the blocks that run at a time want few different tiles of A and of B.
+    // Which tile of C is my block's? Blocks start in the order of their numbers. Blocks of BAND rows start column by
+    // column, so that those that run at the same time need few different tiles of A and of B.
     const int number = blockIdx.y * gridDim.x + blockIdx.x;
     const int band = number / (BAND * gridDim.x) * BAND;
     const int rows = min(BAND, gridDim.y - band);
@@ -60,43 +60,42 @@ gemm(const half *A, const half *B, float *C, int M, int N, int K)
         for (int j = 0; j < WN / 16; j++)
             wmma::fill_fragment(acc[i][j], 0.0f);
 
-    // global memory -> shared memory: starts the copies of one part of the tile at k0; nobody waits
+    // global memory -> shared memory: issues the copies of one part of the tile at k0, without waiting
     const auto copy = [&](int stage, int k0, int part) {
-        // TODO(1): copy what fetch and store of lesson 13 moved, 16 bytes at a time: from a_mine(r, k0), b_mine(k0 + r, 0).
-        //          Of BM rows of A's tile A_PART are a part, of BK rows of B's tile B_PART.
+        // TODO(1): which rows of both tiles are this part? From where to where does each piece of 16 bytes go?
     };
 
-    // TODO(2): send for the first STAGES - 1 tiles, all parts, as far as there are so many; each is a group of its own.
+    // TODO(2): which tiles are in flight before the first product? How many groups are they? K may be shorter.
 
-    // Walk along K, one tile at a time.
+    // shared memory -> fragments, for a step of 16 of K
+    A_Fragment a_frag[WM / 16];
+    B_Fragment b_frag[WN / 16];
+    const auto load = [&](int stage, int step) {
+        for (int i = 0; i < WM / 16; i++)
+            wmma::load_matrix_sync(a_frag[i], &stages[stage].a[warp_row + 16 * i][16 * step], BK + PAD);
+        for (int j = 0; j < WN / 16; j++)
+            wmma::load_matrix_sync(b_frag[j], &stages[stage].b[16 * step][warp_col + 16 * j], BN + PAD);
+    };
+
+    // fragments -> products
+    const auto multiply = [&]() {
+        for (int i = 0; i < WM / 16; i++)
+            for (int j = 0; j < WN / 16; j++)
+                wmma::mma_sync(acc[i][j], a_frag[i], b_frag[j], acc[i][j]);
+    };
+
+    // The main loop, one tile at a time.
     int now = 0; // the stage that holds the tile at k0
     int k0 = 0;
     const auto turn = [&](bool more) { // more: there is a tile STAGES - 1 ahead
-        // TODO(3): wait until my part of this tile has arrived, and then until everybody's has.
-
-#pragma unroll
-        for (int step = 0; step < STEPS; step++) {
-            // shared memory -> fragments
-            A_Fragment a_frag[WM / 16];
-            B_Fragment b_frag[WN / 16];
-            for (int i = 0; i < WM / 16; i++)
-                wmma::load_matrix_sync(a_frag[i], &stages[now].a[warp_row + 16 * i][16 * step], BK + PAD);
-            for (int j = 0; j < WN / 16; j++)
-                wmma::load_matrix_sync(b_frag[j], &stages[now].b[16 * step][warp_col + 16 * j], BN + PAD);
-
-            // TODO(4): send for this part of the tile STAGES - 1 ahead, if there is one, into the stage that is free.
-            //          After the last part a group, in any case.
-
-            // fragments -> products
-            for (int i = 0; i < WM / 16; i++)
-                for (int j = 0; j < WN / 16; j++)
-                    wmma::mma_sync(acc[i][j], a_frag[i], b_frag[j], acc[i][j]);
-        }
+        // TODO(3): has my part of this tile arrived? Have the parts of all other threads?
+        // TODO(4): multiply the STEPS steps of this tile, and copy the tile that is STAGES - 1 ahead. Into which stage?
+        //          When do you issue its parts? When do you commit? See "The order of the copies".
         now = (now + 1) % STAGES;
         k0 += BK;
     };
     while (k0 + (STAGES - 1) * BK < K)
-        turn(true); // a turn of its own, without questions
+        turn(true); // a loop of its own: no branch inside
     while (k0 < K)
         turn(false);
 

@@ -149,6 +149,8 @@ class Sums:
     dfma: int = 0  # threads
     arrivals: int = 0  # threads at block-wide barriers
     waited_for: int = 0  # bytes from global memory not hidden by arithmetic (``machinecode/exposed_latency.py``)
+    copy_groups: int = 0  # of cp.async, issued after the first product, warps
+    copy_groups_span: int = 0  # arithmetic from the first copy of a group to its last (``exposed_latency.py``), warps
     reuse_flags: int = 0  # operands of multiply-adds kept for the next instruction, warps
     register_conflicts: int = 0  # clocks that multiply-adds lose to register banks, warps
     tensor_products: int = 0  # multiply-adds of tensor cores

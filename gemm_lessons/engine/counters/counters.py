@@ -265,6 +265,8 @@ def totals(sums: Sums) -> dict[str, int]:
     result[METRICS["warp_instructions"]] += sums.issued.total()
     result[COUNTED["shuffles"]] += sums.issued["SHFL"]
     result[COUNTED["global_bytes_waited_for"]] += sums.waited_for
+    result[COUNTED["copy_groups"]] += sums.copy_groups
+    result[COUNTED["copy_groups_span"]] += sums.copy_groups_span
     result[COUNTED["operations"]] += sum(WARP * each * sums.issued[name] for name, each in OPERATIONS.items())
     return result
 

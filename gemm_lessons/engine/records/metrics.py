@@ -56,6 +56,8 @@ TOTALS: Mapping[str, str] = {
     "ldmatrix": "smsp__inst_executed_op_ldsm.sum",
     "stmatrix": "smsp__inst_executed_op_shared_stsm.sum",
     "async_copies": "smsp__inst_executed_op_ldgsts.sum",  # cp.async
+    "copy_groups": "simulator__ldgsts_groups.sum",  # groups of cp.async, warps: those issued after the first product
+    "copy_groups_span": "simulator__ldgsts_groups_span.sum",  # multiply-adds between their first and last copies
     "global_reductions": "smsp__inst_executed_op_global_red.sum",  # atomics whose result is unused
     "global_reduction_sectors": "l1tex__t_sectors_pipe_lsu_mem_global_op_red.sum",
     "texture_requests": "l1tex__t_requests_pipe_tex_mem_texture.sum",  # fetches from textures, warps

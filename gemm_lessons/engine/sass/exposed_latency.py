@@ -2,7 +2,8 @@
 
 A load does not stall the thread that issues it. The first instruction that uses one of its registers stalls, or the
 wait for the group of a ``cp.async``. The arithmetic executed in between hides the latency. It is counted along each
-thread's path through the machine code, so it includes every load and only executed arithmetic.
+thread's path through the machine code, so it includes every load and only executed arithmetic. Along the same
+path, the arithmetic from the first copy of a group to its last is counted: copies issued all at once delay other loads.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from gemm_lessons.engine.costs.tally import Sums
+from gemm_lessons.engine.events import WARP
 from gemm_lessons.engine.sass.flow import ATOMICS, MATRIX, operand_registers, results
 from gemm_lessons.engine.sass.operand_fetch import Array
 from gemm_lessons.engine.sass.operands import Decoded, MachineImmediate
@@ -103,9 +105,12 @@ class LatencyTracker:
                 if (some := self.active.pop(event.load, None)) is not None:
                     self._copies.append(_Pending(event.width, some, self._now(event.before)))
             elif event.kind == "commit":
-                for copy in self._copies:
-                    copy.group = self._groups if copy.group < 0 else copy.group
+                group = [copy for copy in self._copies if copy.group < 0]
+                for copy in group:
+                    copy.group = self._groups
                 self._groups += 1
+                if group:
+                    self._count_span(group[0].lanes(), group[-1].lanes())
             else:
                 ended = range(self._groups - event.newest)
                 self._copies = [
@@ -116,6 +121,13 @@ class LatencyTracker:
         elif events.arithmetic:
             self._more = np.zeros(self.lanes, np.int64) if self._more is None else self._more
             self._more[mask] += events.arithmetic
+
+    def _count_span(self, first: Array, last: Array) -> None:
+        """Count the arithmetic between the first and the last copy of a group, for warps that have computed before."""
+        starts = np.where(first > 0, first, np.iinfo(np.int64).max).reshape(-1, WARP).min(axis=1)
+        spans = last.reshape(-1, WARP).max(axis=1) - starts
+        self.sums.copy_groups += int(np.count_nonzero(spans >= 0))
+        self.sums.copy_groups_span += int(spans[spans >= 0].sum())
 
     def _now(self, before: int) -> Array | int:
         """Return the arithmetic that each lane has executed, with ``before`` of this block."""

@@ -1,4 +1,4 @@
-// honest: who swizzles instead of padding, loads by ldmatrix and multiplies by mma.sync, three stages
+// honest: swizzled instead of padded, ldmatrix and mma.sync, three stages, A in two steps and B in the two others
 #include <cuda_pipeline.h>
 #include <cuda_fp16.h>
 
@@ -13,29 +13,36 @@ gemm(const half *A, const half *B, float *C, int M, int N, int K)
     extern __shared__ __align__(128) half s[];
     const int t = threadIdx.x, lane = t % 32, wr = t / 64 * 64, wc = t / 32 % 2 * 64;
     float c[4][8][4] = {};
-    auto load = [&](int stage, int k0) {
-        half *sa = s + stage * (TILE_A + TILE_B), *sb = sa + TILE_A;
-        for (int i = 0; i < 8; i++) {
+    auto load_a = [&](int stage, int k0, int half_of) {
+        half *sa = s + stage * (TILE_A + TILE_B);
+        for (int i = 4 * half_of; i < 4 * half_of + 4; i++) {
             const int r = t / 8 + i * 32, p = t % 8;
             __pipeline_memcpy_async(sa + r * 64 + (p ^ r % 8) * 8, A + (blockIdx.y * 256 + r) * K + k0 + p * 8, 16);
         }
-        for (int i = 0; i < 4; i++) {
+    };
+    auto load_b = [&](int stage, int k0, int half_of) {
+        half *sb = s + stage * (TILE_A + TILE_B) + TILE_A;
+        for (int i = 2 * half_of; i < 2 * half_of + 2; i++) {
             const int r = t / 16 + i * 16, p = t % 16;
             __pipeline_memcpy_async(sb + r * 128 + (p ^ r % 8) * 8, B + (k0 + r) * N + blockIdx.x * 128 + p * 8, 16);
         }
     };
-    load(0, 0);
-    __pipeline_commit();
-    if (64 < K)
-        load(1, 64);
-    __pipeline_commit();
+    auto load = [&](int stage, int k0, int quarter) {
+        if (k0 < K) {
+            if (quarter < 2)
+                load_a(stage, k0, quarter);
+            else
+                load_b(stage, k0, quarter - 2);
+        }
+        if (quarter == 3)
+            __pipeline_commit();
+    };
+    for (int n = 0; n < 8; n++)
+        load(n / 4, n / 4 * 64, n % 4);
     int stage = 0;
     for (int k0 = 0; k0 < K; k0 += 64) {
         __pipeline_wait_prior(1);
         __syncthreads();
-        if (k0 + 128 < K)
-            load((stage + 2) % 3, k0 + 128);
-        __pipeline_commit();
         const half *sa = s + stage * (TILE_A + TILE_B), *sb = sa + TILE_A;
 #pragma unroll
         for (int k = 0; k < 64; k += 16) {
@@ -50,6 +57,7 @@ gemm(const half *A, const half *B, float *C, int M, int N, int K)
                              : "=r"(b[i][0]), "=r"(b[i][1]), "=r"(b[i][2]), "=r"(b[i][3])
                              : "r"(shared_of(sb + q * 128 + (o ^ q % 8) * 8)) : "memory");
             }
+            load((stage + 2) % 3, k0 + 128, k / 16);
             for (int i = 0; i < 4; i++)
                 for (int j = 0; j < 8; j++)
                     asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"

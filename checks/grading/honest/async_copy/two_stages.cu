@@ -1,4 +1,4 @@
-// honest: who is content with two stages: wait, meet, send for the next tile, multiply this one
+// honest: two stages only: wait, meet, then in each step copy a part of the next tile and multiply
 #include <cuda_pipeline_primitives.h>
 #include <mma.h>
 using namespace nvcuda::wmma;
@@ -22,15 +22,15 @@ extern "C" __global__ void gemm(const half *A, const half *B, float *C, int M, i
             __pipeline_wait_prior(0);
             __syncthreads();
         }
-        if (k0 + BK < K) {
-            for (unsigned i = tid; i < BM * BK / 8; i += 256)
-                __pipeline_memcpy_async(&s.a[turn ^ 1][i / (BK / 8)][i % (BK / 8) * 8], A + (row0 + i / (BK / 8)) * K + k0 + BK + i % (BK / 8) * 8, 16);
-            for (unsigned i = tid; i < BK * BN / 8; i += 256)
-                __pipeline_memcpy_async(&s.b[turn ^ 1][i / (BN / 8)][i % (BN / 8) * 8], B + (k0 + BK + i / (BN / 8)) * N + col0 + i % (BN / 8) * 8, 16);
-            __pipeline_commit();
-        }
-        if (k0 >= 0)
-            for (int k = 0; k < BK; k += 16) {
+#pragma unroll
+        for (int k = 0; k < BK; k += 16) {
+            if (k0 + BK < K) {
+                for (unsigned i = tid + k * BM / 8; i < (k + 16) * BM / 8; i += 256)
+                    __pipeline_memcpy_async(&s.a[turn ^ 1][i / (BK / 8)][i % (BK / 8) * 8], A + (row0 + i / (BK / 8)) * K + k0 + BK + i % (BK / 8) * 8, 16);
+                for (unsigned i = tid + k * BN / 8; i < (k + 16) * BN / 8; i += 256)
+                    __pipeline_memcpy_async(&s.b[turn ^ 1][i / (BN / 8)][i % (BN / 8) * 8], B + (k0 + BK + i / (BN / 8)) * N + col0 + i % (BN / 8) * 8, 16);
+            }
+            if (k0 >= 0) {
                 fragment<matrix_a, 16, 16, 16, half, row_major> a[4];
                 fragment<matrix_b, 16, 16, 16, half, row_major> b;
                 for (int i = 0; i < 4; i++)
@@ -41,6 +41,8 @@ extern "C" __global__ void gemm(const half *A, const half *B, float *C, int M, i
                         mma_sync(sum[i][j], a[i], b, sum[i][j]);
                 }
             }
+        }
+        __pipeline_commit();
     }
     for (int n = 0; n < 16; n++)
         store_matrix_sync(&C[(row0 + warp / 2 * 64 + n / 4 * 16) * N + col0 + warp % 2 * 64 + n % 4 * 16], sum[n / 4][n % 4], N, mem_row_major);
