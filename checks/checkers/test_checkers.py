@@ -199,6 +199,29 @@ VALUES = {
 }
 
 
+ROUNDED = {
+    "a sum in two orders": (
+        "float x = 0.1f * A[1], y = 0.1f * A[2], z = 0.7f * A[3]; C[0] = t < 32 ? x + (y + z) : (x + y) + z;", [WARNING]),
+    "of many threads": ("C[0] = 1 + 1e-7f * (t / 32);", [WARNING]),
+    "in shared memory": (f"{S} s[1] = 1 + 1e-7f * (t / 32); __syncthreads(); C[t] = s[1];", [WARNING]),
+    "of two stores": ("if (t < 32) C[0] = 3.0000002f;\nelse C[0] = 3;", [WARNING]),
+    "as bits": ('asm volatile("st.global.b32 [%0], %1;" :: "l"(C), "f"(1 + 1e-7f * (t / 32)));', [WARNING]),
+    "vectors": ("*(float2 *)C = {1 + 1e-7f * (t / 32), 5.0f};", [WARNING]),
+    "one element of a vector is another number": ("*(float2 *)C = {1 + 1e-7f * (t / 32), 5.0f + t / 32};", [ERROR]),
+    "mostly": ("C[0] = t == 63 ? 1.1f : 1 + 1e-7f * (t / 32);", [ERROR]),
+    "other signs": ("C[0] = t < 32 ? 1e-40f : -1e-40f;", [ERROR]),
+    "integers": ("((int *)C)[0] = 1000000000 + t / 32;", [ERROR]),
+    "small integers as bits": ('asm volatile("st.global.b32 [%0], %1;" :: "l"(C), "r"(5 + t / 32));', [ERROR]),
+    "numbers": ("C[0] = 16777216.0f + 20 * (t / 32);", [ERROR]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("body", "expected"), ROUNDED.values(), ids=ROUNDED)
+def test_stores_of_values_that_differ_by_rounding_are_a_warning(said, body, expected):
+    """All lanes of a Triton kernel store the sum that each of them has added up in its own order."""
+    assert said(body) == expected
+
+
 @pytest.mark.parametrize(("body", "expected"), VALUES.values(), ids=VALUES)
 def test_stores_of_the_same_value_are_a_note(said, body, expected):
     found = said(f"{S} {body} __syncthreads(); C[t] = s[0] + s[t % 2];")

@@ -130,9 +130,12 @@ class Checks:
         """Pairs of racing stores (instruction indices). ``SameValue`` decides whether they store the same value."""
         return self._races.suspects | self._global.suspects
 
-    def settle(self, differing: set[tuple[int, int]], lines: dict[int, int | None]) -> None:
-        """Turn races of stores that always stored the same value into notes. ``lines``: instruction -> source line."""
-        bad = {frozenset((lines[a], lines[b])) for a, b in differing}
+    def settle(
+        self, differing: set[tuple[int, int]], rounded: set[tuple[int, int]], lines: dict[int, int | None]
+    ) -> None:
+        """Turn races of stores that always stored the same value into notes, and those of values that differed by
+        rounding into warnings. ``lines``: instruction -> source line."""
+        bad, near = ({frozenset((lines[a], lines[b])) for a, b in pairs} for pairs in (differing, rounded))
 
         def harmless(key: Key) -> bool:
             return (
@@ -141,7 +144,11 @@ class Checks:
                 and frozenset((key.line, key.other)) not in bad
             )
 
-        self._collector.downgrade(harmless, "note", Race(same_value=True))
+        def is_near(key: Key) -> bool:
+            return harmless(key) and frozenset((key.line, key.other)) in near
+
+        self._collector.downgrade(is_near, "warning", Race(rounded=True))
+        self._collector.downgrade(lambda key: harmless(key) and not is_near(key), "note", Race(same_value=True))
 
     @property
     def blanks(self) -> frozenset[int]:

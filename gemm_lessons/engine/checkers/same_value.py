@@ -1,4 +1,5 @@
-"""Find the races whose threads write the same value: they are harmless and only worth a note.
+"""Find the races whose threads write the same value: they are harmless and only worth a note. So are, as a warning,
+those whose values differ by rounding, as where every thread has the sum of a warp, added up in its own order.
 
 Touches carry no values. After racing stores were found, the launch runs once more and records the values of these
 stores. Each stored value is compared with what another thread stored there since the last barrier.
@@ -6,7 +7,7 @@ stores. Each stored value is compared with what another thread stored there sinc
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,20 @@ from numpy.typing import NDArray
 from gemm_lessons.engine.events import Barrier, Batch, Boundary, LaunchInfo, Placed, Record, Stored, Touch
 
 Array = NDArray[Any]
+
+
+MOST_ULPS = 8  # distance of two results of one sum, added up in other orders
+PLAUSIBLE = {4: (64, 190), 8: (896, 1150)}  # exponents of usual numbers: small integers, as floats, have lower ones
+MANTISSA = {4: 23, 8: 52}
+
+
+def _close(one: Array, other: Array, size: int) -> Array:
+    """Return which floats, as bytes (n, size), are usual numbers that differ only in their last bits."""
+    a, b = (np.ascontiguousarray(it).view(f"i{size}").reshape(-1) for it in (one, other))
+    low, high = PLAUSIBLE[size]
+    powers = [(it >> MANTISSA[size]) & ((1 << 8 * size - 1 - MANTISSA[size]) - 1) for it in (a, b)]
+    usual = (np.minimum(*powers) >= low) & (np.maximum(*powers) <= high)
+    return np.asarray(usual & ((a < 0) == (b < 0)) & (np.abs(a - b) <= MOST_ULPS))
 
 
 class _Bytes:
@@ -28,13 +43,16 @@ class _Bytes:
 
 
 class SameValue:
-    """Observer of the second run.
+    """Observer of the second run. ``kinds``: the type that each of the stores has in PTX.
 
-    ``differing``: pairs of stores (instruction indices) of which two threads stored different bytes at one address.
+    ``differing``: pairs of stores (instruction indices) of which two threads stored different bytes at one address;
+    ``rounded``: those whose values differed by rounding. A pair may be in both.
     """
 
-    def __init__(self, suspects: set[tuple[int, int]]) -> None:
+    def __init__(self, suspects: set[tuple[int, int]], kinds: Mapping[int, str]) -> None:
         self._watched = {index for pair in suspects for index in pair}
+        self._kinds = kinds
+        self.rounded: set[tuple[int, int]] = set()
         self.differing: set[tuple[int, int]] = set()
         self._memory: dict[tuple[str, int], _Bytes] = {}
         self._epoch = 1
@@ -103,9 +121,21 @@ class SameValue:
         conflict = (memory.writer[place] != 0) & (memory.writer[place] != writer) & (memory.value[place] != value)
         if same_epoch:
             conflict &= memory.epoch[place] == self._epoch
-        for index in np.unique(memory.access[place[conflict]]).tolist():
-            self.differing.add((index, stored.index))
+        self._note(stored.index, conflict, memory.value[place], value, memory.access[place])
         memory.value[place], memory.writer[place] = value, writer
         memory.access[place], memory.epoch[place] = stored.index, self._epoch
-        if (memory.value[place] != value).any():  # threads of this instruction
-            self.differing.add((stored.index, stored.index))
+        kept = memory.value[place]  # threads of this instruction
+        self._note(stored.index, kept != value, kept, value, memory.access[place])
+
+    def _note(self, index: int, conflict: Array, before: Array, value: Array, stores: Array) -> None:
+        """Note the stores whose bytes ``before`` were others than those of ``value``, which ``index`` stored."""
+        if not conflict.any():
+            return
+        size = {"f32": 4, "b32": 4, "f64": 8, "b64": 8}.get(self._kinds[index])
+        far = conflict
+        if size is not None:
+            close = _close(before.reshape(-1, size), value.reshape(-1, size), size)
+            far = conflict & ~np.repeat(close, size)
+        for other in np.unique(stores[conflict]).tolist():
+            found = self.differing if far[stores == other].any() else self.rounded
+            found.add((other, index))

@@ -16,9 +16,11 @@ class Details:
 
 @dataclass(frozen=True)
 class Race(Details):
-    """Unordered accesses. ``same_value``: the threads only ever store the same value."""
+    """Unordered accesses. ``same_value``: the threads only ever store the same value; ``rounded``: values that differ
+    by rounding."""
 
     same_value: bool = False
+    rounded: bool = False
 
 
 @dataclass(frozen=True)

@@ -83,6 +83,8 @@ class _Filler(string.Formatter):
 
 
 def _so(known: Mapping[str, Any]) -> str:
+    if known["rounded"]:
+        return "rounded"
     return "same_value" if known["same_value"] else f"so {known['kind']} {known['case']}"
 
 

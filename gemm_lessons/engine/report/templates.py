@@ -48,6 +48,7 @@ TEMPLATES: Mapping[str, str] = {
     "race global warp": "{pair_of_the_grid}, threads of one warp with no __syncwarp() between them[; {so}]",
     "race global order": "{pair_of_the_grid}, with no __syncthreads() between them[; {so}]",
     "same_value": "all of them store the same value",
+    "rounded": "their values differ only in the last bits, so which one remains is undefined: let one thread store it",
     "block_order one line": "{pair_of_the_grid}; {so}",
     "so block_order one line": "blocks run in any order and at the same time: let one block own the element, or use an"
     " atomic",

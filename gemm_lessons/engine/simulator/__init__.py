@@ -276,12 +276,13 @@ class _RequestedLaunch:
 
     def _settle(self, checks: Checks) -> None:
         """Stores race: run once more and record their values, to find whether they ever differ."""
-        values = SameValue(checks.suspects)
+        instructions = self.program.kernel.instructions
         watched = frozenset(index for pair in checks.suspects for index in pair)
+        values = SameValue(checks.suspects, {index: instructions[index].modifiers[-1] for index in watched})
         with contextlib.suppress(Fault):  # the same as in the first run
             self.with_settings(watched=watched).machine(values).run()
-        lines = {index: line_of(self.program.kernel.instructions[index]) for index in watched}
-        checks.settle(values.differing, lines)
+        lines = {index: line_of(instructions[index]) for index in watched}
+        checks.settle(values.differing, values.rounded, lines)
 
 
 def _finding_of(fault: Fault, compiled: Compiled) -> Finding:
