@@ -1,9 +1,11 @@
-"""Gradescope's layout, followed from scratch in an empty folder as its documentation says, with its container's limits.
+"""Gradescope's layout, followed from scratch in an empty folder as its documentation says, in the container that the
+autograder's README names.
 
     python -m checks.grading.gradescope [LESSONS]      solutions as a submission, memory and time of each; needs PyPI
+    python -m checks.grading.gradescope 00-26          of all lessons
 
 https://gradescope-autograders.readthedocs.io/en/latest/specs/ (the zip file's contents go to ``source``, run_autograder
-is copied one up and run with the layout's root as working folder) and troubleshooting/ (768 MB, half a CPU).
+is copied one up and run with the layout's root as working folder) and troubleshooting/ (768 MB, half a CPU by default).
 ``AUTOGRADER`` names the root, which is ``/autograder`` there.
 """
 
@@ -23,10 +25,11 @@ from typing import Any
 
 from checks.grading.box import box
 from gemm_lessons.course.folder import packaged_course
-from gemm_lessons.grading.hosting import write_host
+from gemm_lessons.grading.hosting import CONTAINERS, MINUTES, smallest_container, write_host
+from gemm_lessons.grading.needs import total_of
+from gemm_lessons.grading.rubric import parse_lessons
 
-MEMORY_BYTES = 768 << 20
-PROCESSORS = 0.5
+STANDARD = (CONTAINERS[0][0], CONTAINERS[0][1], MINUTES[0])  # CPUs, GB, minutes
 CLEAN = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root", "LANG": "C.UTF-8"}
 
 
@@ -47,16 +50,22 @@ def build(root: Path, lessons: str, environment: Mapping[str, str]) -> None:
     )  # fmt: skip
 
 
-def submit(root: Path, files: Mapping[str, str], environment: Mapping[str, str]) -> tuple[Any, str, int | None, float]:
+def submit(
+    root: Path,
+    files: Mapping[str, str],
+    environment: Mapping[str, str],
+    container: tuple[float, float, int] = STANDARD,
+) -> tuple[Any, str, int | None, float]:
     """A submission's results.json, what the autograder printed, the most memory in MiB (None: not known), seconds."""
     for old in [*(root / "submission").iterdir(), *(root / "results").iterdir()]:
         old.unlink()
     for name, text in files.items():
         (root / "submission" / name).write_text(text)
     began = time.monotonic()
-    with box(f"gemm-lessons-{os.getpid()}", MEMORY_BYTES, PROCESSORS) as inside:
+    processors, gigabytes, minutes = container
+    with box(f"gemm-lessons-{os.getpid()}", int(gigabytes * (1 << 30)), processors) as inside:
         done = subprocess.run(
-            [root / "run_autograder"], cwd=root, timeout=600, check=False, text=True,
+            [root / "run_autograder"], cwd=root, timeout=60 * minutes, check=False, text=True,
             env={**CLEAN, "AUTOGRADER": str(root), **environment},
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, preexec_fn=inside.enter if inside else None,
         )  # fmt: skip
@@ -70,7 +79,9 @@ def main() -> None:
     parser.add_argument("lessons", nargs="*", help="default: 01 to 09, and all of them at once")
     options = parser.parse_args()
     course = packaged_course()
-    names = [course.resolve(it) for it in options.lessons] or list(course.names[:9])
+    names = list(parse_lessons(course, options.lessons or ["01-09"]))
+    container = smallest_container(total_of(names))
+    print("container: {:g} CPU, {:g} GB, {} minutes".format(*container), flush=True)
     sources = {name: f"{(course.lessons_dir / name / 'solution.cu').read_text()}\n// handed in\n" for name in names}
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder) / "autograder"
@@ -79,7 +90,7 @@ def main() -> None:
         print(f"setup.sh: {time.monotonic() - began:.0f} s")
         for chosen in [*([name] for name in names), names]:
             files = {f"{name[:2]}.cu": sources[name] for name in chosen}
-            results, _, peak, seconds = submit(root, files, {})
+            results, _, peak, seconds = submit(root, files, {}, container)
             shown = "?" if peak is None else str(peak)
             title = chosen[0] if len(chosen) == 1 else f"all {len(chosen)}"
             print(f"{title:20} {results['score']:5g} points  {shown:>4} MiB  {seconds:5.1f} s", flush=True)

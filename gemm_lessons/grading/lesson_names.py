@@ -29,7 +29,7 @@ OTHER_WORDS = frozenset(
     "ws ss sose wise term semester year jahr sm cc cuda tile block x m n k bm bn bk tm tn 作业 组 版本 周".split()
 )
 TYPE_NAMES = frozenset(["fp8", "dgemm", "precision"])  # lessons whose names are also words for number types
-WHOLE = 8  # letters: a name as long as this is found inside of a longer word, too
+WHOLE = 8  # letters: a name as long as this is found inside of longer words, too: double_buffering
 WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\d_a-zA-Z]+")
 DATE = re.compile(
     r"(?<!\d)(?:\d{4}([-_. ]?)\d\d\1\d\d|\d{1,2}([-_.])\d{1,2}\2(?:20)?\d\d)(?!\d)"
@@ -111,7 +111,8 @@ def _by_name(words: Sequence[_Word], lessons: Sequence[str]) -> tuple[str, ...]:
     spans = [it for it in spans if not any(_inside(it, other) for other in spans)]
     found = list(dict.fromkeys(slug for *_, slug in spans))
     if not found:
-        found = [slug for slug in slugs if len(slug) >= WHOLE and any(slug in word.text for word in words)]
+        letters = "".join(word.text for word in words if not word.is_number)
+        found = [slug for slug in slugs if len(slug) >= WHOLE and slug in letters]
     strong = [slug for slug in found if slug not in TYPE_NAMES]
     return tuple(slugs[slug] for slug in strong or found)
 
