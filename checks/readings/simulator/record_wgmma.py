@@ -1,0 +1,124 @@
+"""What a GPU's warpgroup products answer: every type, N, source of A, transpose and negation, with layouts at random.
+
+    python -m checks.readings.simulator.record_wgmma OUT.json [RAW.npz]    needs cupy and a GPU of sm_90; a minute
+    python -m checks.readings.simulator.record_wgmma --compare [WORD]      the simulator beside what is kept
+
+``wgmma.json`` beside this file keeps two fingerprints for each form and style: of the first ``FIRST`` cases, which the
+tests compare, and of the rest. The last entry of a form is of products without D (``scale_d`` 0). ``RAW.npz`` gets the
+answers themselves for N = 8.
+"""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import sys
+import zlib
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from checks.simulator.fragment_cases import STYLES
+from checks.simulator.wgmma_cases import LANES, Cases, WgmmaForm, forms, given, kernel
+
+KEPT = Path(__file__).with_name("wgmma.json")
+FIRST = 2
+WITHOUT_D = "without d"
+ALL = (*STYLES, WITHOUT_D)
+RAW_N = 8
+
+
+def count(of: WgmmaForm) -> int:
+    """Return the number of cases of a style: some 2,000 pieces of 16 x 8 for the smallest N."""
+    return max(10, 4000 // of.n)
+
+
+def cases_of(of: WgmmaForm, style: str) -> tuple[Cases, int]:
+    """Return the cases of a style and ``scale_d``."""
+    return given(of, "normal" if style == WITHOUT_D else style, count(of)), int(style != WITHOUT_D)
+
+
+def fingerprints(answer: Any) -> list[str]:
+    """Return those of the first cases and of the rest."""
+    parts = (answer[:FIRST], answer[FIRST:])
+    return [f"{zlib.crc32(np.ascontiguousarray(part).tobytes()):08x}" for part in parts]
+
+
+def simulated(of: WgmmaForm, cases: Cases, scale_d: int) -> Any:
+    """Return the simulator's D."""
+    from gemm_lessons import simulate  # what records needs no simulator
+
+    d = cases.d.copy()
+    values = [cases.memory, cases.a, cases.descriptors, d, np.int32(scale_d)]
+    launched = simulate(kernel(of), "k", len(d), LANES, values, arch="sm_90a")
+    assert launched.fault is None, launched.fault
+    return d
+
+
+def _recorded(of: WgmmaForm) -> dict[str, Any]:
+    import cupy
+
+    function = cupy.RawModule(code=kernel(of), options=("--gpu-architecture=sm_90a",)).get_function("k")
+    found = {}
+    for style in ALL:
+        cases, scale_d = cases_of(of, style)
+        d = cupy.asarray(cases.d)
+        arguments = [cupy.asarray(it) for it in (cases.memory, cases.a, cases.descriptors)]
+        function((len(cases.d),), (LANES,), (*arguments, d, np.int32(scale_d)))
+        found[style] = d.get()
+    return found
+
+
+def record(path: str, raw: str = "") -> None:
+    """Run everything on the GPU."""
+    import cupy
+
+    facts = cupy.cuda.runtime.getDeviceProperties(0)
+    spawned = multiprocessing.get_context("spawn")  # a CUDA context does not survive a fork
+    kept: dict[str, Any] = {}
+    arrays: dict[str, Any] = {}
+    with ProcessPoolExecutor(8, mp_context=spawned) as pool:
+        for of, answers in zip(forms(), pool.map(_recorded, forms()), strict=True):
+            kept[str(of)] = {style: fingerprints(answer) for style, answer in answers.items()}
+            if raw and of.n == RAW_N:
+                arrays |= {f"{of}|{style}": answer[:40] for style, answer in answers.items()}
+    about = {"gpu": facts["name"].decode(), "driver": cupy.cuda.runtime.driverGetVersion()}
+    Path(path).write_text(json.dumps({**about, "products": kept}, indent=0) + "\n", encoding="utf-8")
+    if raw:
+        np.savez_compressed(raw, **arrays)
+    print(f"{len(kept)} forms, {sum(count(of) * len(ALL) for of in forms()):,} products")
+
+
+def _compared(kept: dict[str, Any], of: WgmmaForm) -> list[str]:
+    wrong = []
+    for style in ALL:
+        found = fingerprints(simulated(of, *cases_of(of, style)))
+        if found != kept[str(of)][style]:
+            wrong.append(style)
+    return wrong
+
+
+def compare(word: str = "") -> int:
+    """Print the simulator beside what is kept, of forms with ``word`` in their names; return how many styles differ."""
+    kept = json.loads(KEPT.read_text(encoding="utf-8"))["products"]
+    chosen = [of for of in forms() if word in str(of)]
+    total = 0
+    with ProcessPoolExecutor() as pool:
+        for of, wrong in zip(chosen, pool.map(partial(_compared, kept), chosen), strict=True):
+            total += len(wrong)
+            cases = count(of) * len(ALL)
+            print(f"{of!s:45} {cases:6,} products  {'DIFFERENT: ' + ', '.join(wrong) if wrong else 'equal'}", flush=True)
+    return total
+
+
+if __name__ == "__main__":
+    match sys.argv[1:]:
+        case ["--compare", *words]:
+            sys.exit(compare(*words) > 0)
+        case [path, *more]:
+            record(path, *more)
+        case _:
+            sys.exit(__doc__)
