@@ -166,12 +166,14 @@ class Moved:
 class Bulk:
     """Follows the ``Touch`` of shared memory by a bulk copy of ``lanes`` (n,). A copy to shared memory will report to
     the mbarriers at ``offsets`` (n,), see ``Landed``. A copy from shared memory (``offsets`` None) is done when the
-    group is done that the lane commits next. ``moved``: its traffic."""
+    group is done that the lane commits next. ``moved``: its traffic. ``product``: no copy, but a ``wgmma`` that reads its
+    tile, until the group of products is done that the warp commits next."""
 
     touch: Touch
     lanes: np.ndarray[Any, Any]
     offsets: np.ndarray[Any, Any] | None = None
     moved: Moved = Moved()
+    product: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -185,13 +187,14 @@ class Landed:
 
 @dataclass(frozen=True, eq=False)
 class BulkGroup:
-    """Groups of bulk copies by ``lanes`` (None = all): a commit, or a wait after which the ``pending`` newest groups
-    may still read shared memory."""
+    """Groups of bulk copies, or of ``products`` (``wgmma``), by ``lanes`` (None = all): a commit, or a wait after which
+    the ``pending`` newest groups may still read shared memory."""
 
     kind: Literal["commit", "wait"]
     pending: int = 0
     lanes: np.ndarray[Any, Any] | None = None
     line: int | None = None
+    products: bool = False
 
 
 @dataclass(frozen=True, eq=False)

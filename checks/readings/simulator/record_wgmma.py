@@ -52,7 +52,7 @@ def simulated(of: WgmmaForm, cases: Cases, scale_d: int) -> Any:
     from gemm_lessons import simulate  # what records needs no simulator
 
     d = cases.d.copy()
-    values = [cases.memory, cases.a, cases.descriptors, d, np.int32(scale_d)]
+    values = [cases.memory.view(np.uint32), cases.a, cases.descriptors, d, np.int32(scale_d)]
     launched = simulate(kernel(of), "k", len(d), LANES, values, arch="sm_90a")
     assert launched.fault is None, launched.fault
     return d

@@ -47,7 +47,8 @@ class AsyncCounts:
         for record in records:
             kind = type(record)
             if kind is Bulk:
-                self._copy(record)  # type: ignore[arg-type]
+                if not record.product:  # type: ignore[union-attr]
+                    self._copy(record)  # type: ignore[arg-type]
             elif kind is Phase:
                 self._phase(record)  # type: ignore[arg-type]
             elif kind is Touch and self._vain is not None and not self.obstacle:

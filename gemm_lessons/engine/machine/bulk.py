@@ -253,11 +253,11 @@ def report(state: State, barriers: Mbarriers, lanes: Array, count: int, moved: M
     state.in_flight.append(land)
 
 
-def read(state: State, lanes: Array, moved: Moved) -> None:
-    """Record that the copy whose touch was traced last reads shared memory until its group is done."""
+def read(state: State, lanes: Array, moved: Moved, product: bool = False) -> None:
+    """Record that the copy (or ``product``) whose touch was traced last reads shared memory until its group is done."""
     touch = state.trace[-1]
     assert isinstance(touch, Touch)
-    state.trace.append(Bulk(touch, lanes, None, moved))
+    state.trace.append(Bulk(touch, lanes, None, moved, product))
 
 
 def by_size(state: State, instruction: Instruction, chosen: Callable[[], Array | None], sizes: Any) -> Any:

@@ -30,6 +30,7 @@ from gemm_lessons.engine.machine.special import HARDWARE_DEPENDENT
 from gemm_lessons.engine.machine.state import Fault, State
 from gemm_lessons.engine.machine.textures import bind_query, bind_surface, bind_texture
 from gemm_lessons.engine.machine.transfers import Binding, MemoryBinder, bind_load, bind_store
+from gemm_lessons.engine.machine.warpgroups import bind_warpgroup
 from gemm_lessons.engine.machine.warps import MemberGroups, bind_warp
 from gemm_lessons.engine.ptx.cfg import Block, line_of, unsupported, writes
 from gemm_lessons.engine.ptx.inline import RUNTIME
@@ -494,6 +495,9 @@ BINDERS: Mapping[str, Callable[[Binder, Instruction], list[Op]]] = {
     **dict.fromkeys((f"mbarrier.{what}" for what in FORMS), _run(bind_mbarrier)),
     "tex": _run(bind_texture), "txq": _run(bind_query), "suld": _run(bind_surface), "sust": _run(bind_surface),
     **dict.fromkeys("shfl.sync vote.sync match redux.sync elect.sync activemask".split(), _run(bind_warp)),
+    **dict.fromkeys(
+        ("wgmma.mma_async", "wgmma.fence", "wgmma.commit_group", "wgmma.wait_group"), _run(bind_warpgroup)
+    ),
     "mma": _run(bind_product), "bar.warp": Binder.warp_barrier, "call": Binder.call_runtime,
 }  # fmt: skip
 

@@ -283,6 +283,8 @@ class UnsetRegisters:
             yield functools.partial(self._vote, instruction)
         elif how == "multiplied":
             yield functools.partial(self._multiply, instruction)
+        elif how == "accumulated":
+            yield functools.partial(self._accumulate, instruction)
         elif how == "copied":
             yield functools.partial(self._move, instruction)
         else:
@@ -432,6 +434,22 @@ class UnsetRegisters:
         for number, target in enumerate(targets):
             if isinstance(target, Register):
                 self._write(instruction, target.name, spoilt[:, number].reshape(-1))
+
+    def _accumulate(self, instruction: Instruction) -> None:
+        """Make the sums of a warp undefined where they were, unless the product replaces them, and wherever a register
+        of A is."""
+        target, left, _, adds = instruction.operands[:4]
+        spoilt = np.zeros(self._state.lanes, np.bool_)
+        for element in elements_of(left):
+            if isinstance(element, Register) and element.name in self._bits:
+                spoilt |= self._bits[element.name] != 0
+        spoilt = np.repeat(spoilt.reshape(-1, WARP).any(axis=1), WARP)
+        kept = np.broadcast_to(self._binder.value(adds, "pred"), spoilt.shape)
+        for element in elements_of(target):
+            if isinstance(element, Register) and element.name in self._bits:
+                bits = self._bits[element.name]
+                whole = np.iinfo(bits.dtype).max
+                self._write(instruction, element.name, np.where(spoilt, whole, np.where(kept, bits, 0)))
 
     def _undefined_matrix(self, elements: Sequence[Operand | None], fragment: Fragment) -> Array:
         """Return which elements have undefined bits, bool (warps, rows, columns)."""

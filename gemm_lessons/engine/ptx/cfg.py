@@ -80,7 +80,7 @@ def _uses(instruction: Instruction) -> tuple[frozenset[str], frozenset[str]]:
     row, mentioned = instruction.row, instruction.mentioned
     written = row.writes and row.effect != "unknown"
     guard = () if instruction.guard is None else (instruction.guard.name,)
-    read = frozenset(guard).union(*mentioned[1 if written else 0 :])
+    read = frozenset(guard).union(*mentioned[1 if written and not row.adds else 0 :])
     if row.effect == "unknown":
         wrote = frozenset().union(*mentioned)
     else:

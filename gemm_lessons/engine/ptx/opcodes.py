@@ -33,6 +33,7 @@ Effect = Literal[
     "meet",  # the threads of a warp wait for each other
     "barrier",  # the threads of a block wait for each other, and the basic block ends
     "fence",  # orders memory; the machine executes memory accesses in order anyway
+    "group",  # groups of products that run asynchronously
     "phase",  # an operation on an mbarrier, or a fence for copies by the async proxy
     "pause",  # lets other threads run first
     "hint",  # without effect on results
@@ -47,6 +48,7 @@ Undefined = Literal[
     "spread",  # any undefined source bit makes the result undefined; in packed pairs, the same half
     "moved", "upwards", "bitwise", "compared", "chosen",  # bit by bit, by the rule of that name
     "copied", "shuffled", "voted", "multiplied",  # with the value; by lane; by warp; by rows and columns
+    "accumulated",  # by rows, where the instruction adds to its first operand
     "used",  # an undefined source bit is a finding; the result is defined
     "apart",  # its registers are not tracked
     "ignored",
@@ -74,6 +76,7 @@ class Opcode:
     register in pieces, ``any``: checked elsewhere. ``warp``: the instruction is executed together by the whole warp
     (``all``), or by the lanes that the last operand names (``mask``). ``lanes``: how many lanes of a warp supply an
     address for each result register (0: each lane its own). ``moved``: positions of the operands whose bits it moves.
+    ``adds``: the first operand is also a source.
     ``ffma``: the largest number of FFMA that ptxas may compile it to. ``forms``: the text of ``gemm-lessons opcodes``.
     """
 
@@ -88,6 +91,7 @@ class Opcode:
     moved: tuple[int, ...] = ()
     pointer: Pointer = "lost"
     ffma: int = 0
+    adds: bool = False
     forms: str = ""
 
     @cached_property
@@ -162,6 +166,10 @@ _ROWS = (
     Opcode("movmatrix", "exchange", "rr", warp="all", undefined="voted", forms="sync.aligned.m8n8.trans.b16"),
     Opcode("mma", "exchange", "[rv][rv][rv][rv]", vector="any", warp="all", undefined="multiplied",
            forms="sync.aligned.m16n8k4/8/16/32, m8n8k4; f16 bf16 tf32 f64 s8 u8 e4m3 e5m2"),
+    Opcode("wgmma.mma_async", "exchange", "v[rv]rri{0,4}", vector="any", warp="all", undefined="accumulated", adds=True,
+           forms="mma_async.sync.aligned, m64n8 to m64n256; f16 bf16 tf32 e4m3 e5m2 s8 u8"),
+    *(_silent(f"wgmma.{what}", "group", "i?", f"{what}.sync.aligned", warp="all", undefined="ignored")
+      for what in ("fence", "commit_group", "wait_group")),
     # rewritten by ``wmma.py`` before any other use
     Opcode("wmma.load", "load", "[rv]a[ri]?", vector="any", warp="all",
            forms="load store mma; m16n16k16 m32n8k16 m8n32k16, of tf32 m16n16k8, of f64 m8n8k4"),

@@ -1,4 +1,4 @@
-"""What one matrix instruction (``mma``, ``wmma.mma``) computes: d = a b + c for many fragments at once.
+"""What one matrix instruction (``mma``, ``wmma.mma``, ``wgmma``) computes: d = a b + c for many fragments at once.
 
 Integers wrap (or saturate); float64 is a chain of fused multiply-adds in the order of k. All other types are summed as
 on an H200. The model was found by fitting its answers (checks/readings/simulator/fragments.json):
@@ -8,7 +8,8 @@ on an H200. The model was found by fitting its answers (checks/readings/simulato
 - The sum of the truncated terms is exact. It is truncated towards zero to float32, or rounded to nearest even to
   float16. No zero is negative.
 - fp8 is computed in float16: the products of the first two of every four k, then the others; then c is added by an
-  ordinary addition.
+  ordinary addition. ``wgmma`` multiplies fp8 itself: it keeps 13 bits below the largest exponent, and cuts
+  the sum in float32 to 13 bits of fraction.
 Other architectures sum fewer products at once, or keep fewer bits (B. Khattak, M. Mikaitis, "Accurate models of NVIDIA
 tensor cores", 2025); they are not modelled.
 """
@@ -32,6 +33,9 @@ STORED: Mapping[str, str] = {
     "s8": "i1", "u8": "u1", "s32": "i4",
 }  # fmt: skip
 KEPT = 25  # bits below the largest exponent
+KEPT_FP8 = 13  # of wgmma in fp8, and bits of fraction of its sums
+LEAST_FP8 = {"e4m3": -6, "e5m2": -14}  # exponent of the smallest normal number
+FP8_SUM = np.uint32(0xFFFFFFFF << 23 - KEPT_FP8 & 0xFFFFFFFF)  # the bits of such a sum
 LEAST = 2.0**-133  # lower bound of the largest exponent, as a power
 AT_ONCE = 1 << 18  # products per pass, so that they stay in a core's cache
 TF32_BITS = np.uint32(0xFFFFE000)  # the bits that are used
@@ -81,6 +85,32 @@ def multiply(types: tuple[str, str, str], a: Array, b: Array, c: Array, *, satur
     return result
 
 
+def multiply_async(types: tuple[str, str, str], a: Array, b: Array, c: Array, *, saturate: bool = False) -> Array:
+    """Compute d as ``wgmma`` does: like ``multiply``, but for fp8, which is not converted."""
+    d, of_a, of_b = types
+    if of_a not in ("e4m3", "e5m2"):
+        return multiply(types, a, b, c, saturate=saturate)
+    result = np.empty_like(c)
+    step = max(1, AT_ONCE // (c[0].size * a.shape[2])) if len(c) else 1
+    for first in range(0, len(c), step):
+        part = slice(first, first + step)
+        total = _summed(d, _Factor.of_float8(of_a, a[part]), _Factor.of_float8(of_b, b[part]), c[part], KEPT_FP8)
+        if d == "f32":
+            finite = np.isfinite(total)
+            total[finite] = (total.view(np.uint32) & FP8_SUM).view(np.float32)[finite]
+        result[part] = total
+    result[result == 0] = 0
+    return result
+
+
+def negated(kind: str, stored: Array, minus: bool) -> Array:
+    """Return a factor as stored, or with its sign exchanged if ``minus``."""
+    if not minus:
+        return stored
+    bits = stored.view(f"u{stored.dtype.itemsize}")
+    return np.asarray((bits ^ bits.dtype.type(1 << 8 * stored.dtype.itemsize - 1)).view(stored.dtype))
+
+
 def _chain(a: Array, b: Array, c: Array) -> Array:
     total = np.ascontiguousarray(c).reshape(-1).copy()
     out = np.empty_like(total)
@@ -112,8 +142,18 @@ class _Factor:
         values = stored.astype(np.float64)
         return cls(values, np.where(values == 0, 0.0, powers))
 
+    @classmethod
+    def of_float8(cls, kind: str, stored: Array) -> _Factor:
+        """Convert fp8 as it is stored."""
+        values = decode(f"float8_{kind}", stored).astype(np.float64)
+        _, exponents = np.frexp(np.abs(values))
+        powers = np.ldexp(1.0, np.maximum(exponents - 1, LEAST_FP8[kind]))
+        powers[values == 0] = 0.0
+        powers[~np.isfinite(values)] = np.inf
+        return cls(values, powers)
 
-def _summed(d: str, a: _Factor, b: _Factor, c: Array) -> Array:
+
+def _summed(d: str, a: _Factor, b: _Factor, c: Array, kept: int = KEPT) -> Array:
     added = _Factor.of(d, c)
     products = a.values[:, :, :, None] * b.values[:, None, :, :]  # (fragments, m, k, n)
     powers = a.powers[:, :, :, None] * b.powers[:, None, :, :]
@@ -121,7 +161,7 @@ def _summed(d: str, a: _Factor, b: _Factor, c: Array) -> Array:
     strange = not np.isfinite(peak).all()  # an infinity or a NaN makes the largest exponent infinite
     if strange:
         plain = products.sum(axis=2) + added.values
-    scale = 2.0**KEPT / peak
+    scale = 2.0**kept / peak
     products *= scale[:, :, None, :]
     np.trunc(products, out=products)
     total = (products.sum(axis=2) + np.trunc(added.values * scale)) / scale
