@@ -166,8 +166,8 @@ class Moved:
 class Bulk:
     """Follows the ``Touch`` of shared memory by a bulk copy of ``lanes`` (n,). A copy to shared memory will report to
     the mbarriers at ``offsets`` (n,), see ``Landed``. A copy from shared memory (``offsets`` None) is done when the
-    group is done that the lane commits next. ``moved``: its traffic. ``product``: no copy, but a ``wgmma`` that reads its
-    tile, until the group of products is done that the warp commits next."""
+    group is done that the lane commits next. ``moved``: its traffic. ``product``: a ``wgmma`` that reads its tile,
+    until the group of products is done that the warp commits next."""
 
     touch: Touch
     lanes: np.ndarray[Any, Any]

@@ -77,6 +77,13 @@ SPECIAL_REMEDIES: Mapping[tuple[str, str], str] = {
     ): "A phase never ends. Do all threads counted in mbarrier.init arrive? Does expect_tx equal the bytes of the "
     "copies? Does the parity that you wait for change in every iteration?",
     ("async_in_flight", "bulk load"): READ_EARLY,
+    ("async_in_flight", "product"): "A tile may be refilled after the products that read it: wgmma.wait_group, then a "
+    "barrier or an arrival at the mbarrier of an empty stage.",
+    ("async_in_flight", "accumulator"): "Sums of wgmma are complete after wgmma.commit_group and wgmma.wait_group 0.",
+    ("async_in_flight", "operand"): "Load the next fragment of A into other registers, or wait for the products first.",
+    ("async_proxy", "registers"): "wgmma.fence orders the registers that threads have written before the first wgmma.",
+    ("async_proxy", "product"): "A wgmma sees a thread's stores only after that thread's fence.proxy.async and a "
+    "barrier.",
     ("async_in_flight", "reported load"): READ_EARLY,
     ("async_in_flight", "bulk store"): "The thread that copies must wait for its group (cp.async.bulk.wait_group.read) "
     "before any thread stores there again.",

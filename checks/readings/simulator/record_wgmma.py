@@ -110,7 +110,8 @@ def compare(word: str = "") -> int:
         for of, wrong in zip(chosen, pool.map(partial(_compared, kept), chosen), strict=True):
             total += len(wrong)
             cases = count(of) * len(ALL)
-            print(f"{of!s:45} {cases:6,} products  {'DIFFERENT: ' + ', '.join(wrong) if wrong else 'equal'}", flush=True)
+            said = "DIFFERENT: " + ", ".join(wrong) if wrong else "equal"
+            print(f"{of!s:45} {cases:6,} products  {said}", flush=True)
     return total
 
 

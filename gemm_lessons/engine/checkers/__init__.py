@@ -19,6 +19,7 @@ State held, one entry per granule (the narrowest access width of the kernel, in 
 - ``shared_races``, ``global_memory`` with ``shadow``: races; ``same_value``: second run that finds harmless races
 - ``warp_order``, ``happens_before``: vector clocks by lane; by mbarrier phase and bulk-copy group
 - ``async_copies``, ``bulk_copies``: cp.async and cp.async.bulk; ``initialised``, ``array_ends``: the other accesses
+- ``product_registers``: registers of wgmma
 - ``barrier_misuse``: irregular barriers; ``collector``: findings, deduplicated by source line
 
 The machine raises a ``Fault`` where it cannot continue (out of bounds, misaligned, deadlock, trap, timeout).
@@ -45,6 +46,7 @@ from gemm_lessons.engine.checkers.collector import FindingCollector, Key, Names
 from gemm_lessons.engine.checkers.epochs import Epochs
 from gemm_lessons.engine.checkers.global_memory import GlobalRaces
 from gemm_lessons.engine.checkers.initialised import Initialised, Windows
+from gemm_lessons.engine.checkers.product_registers import product_registers
 from gemm_lessons.engine.checkers.shared_races import SharedRaces
 from gemm_lessons.engine.checkers.static_analysis import facts
 from gemm_lessons.engine.events import WARP, Batch, Boundary, Irregular, LaunchInfo, Record
@@ -61,6 +63,7 @@ class Checks:
         """Set up the checkers for a launch. See ``events.Observer``, also for the methods below."""
         self._collector = FindingCollector()
         self._names = Names(launch)
+        self._static = product_registers(launch.kernel)
         code = facts(launch.kernel, frozenset(array.name for array in launch.shared_arrays))
         self._padded = -(-launch.grid.threads // WARP) * WARP
         self._lanes = launch.lanes
@@ -168,7 +171,7 @@ class Checks:
 
     def result(self) -> Sequence[Finding]:
         """Return the findings so far."""
-        return self._collector.result()
+        return [*self._static, *self._collector.result()]
 
 
 def _stride(size: int) -> int:

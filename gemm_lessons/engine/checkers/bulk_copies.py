@@ -7,7 +7,8 @@ shared memory, what must complete before an access. A ``cp.async`` whose complet
 (``cp.async.mbarrier.arrive``) is checked here, too.
 
 A copy out of shared memory sees a thread's store only if a ``fence.proxy.async`` is between the store and the copy.
-The storing thread may execute the fence, or a thread that has synchronised with it afterwards. The same holds for
+The storing thread may execute the fence, or a thread that has synchronised with it afterwards. A product (``wgmma``)
+reads its tiles by the async proxy, too, until the warp that issued it has waited for its group. The same holds for
 ``mbarrier.init`` and a copy that reports to this mbarrier. Source: NVIDIA, "PTX ISA" 9.0, 8.6 (proxies) and 9.7.13.15.
 """
 
@@ -24,6 +25,7 @@ from gemm_lessons.engine.checkers.collector import Example, FindingCollector, Ke
 from gemm_lessons.engine.checkers.epochs import cells
 from gemm_lessons.engine.checkers.happens_before import HappensBefore, PendingCopies, Source, taking
 from gemm_lessons.engine.events import (
+    WARP,
     Access,
     AsyncGroup,
     Barrier,
@@ -70,6 +72,7 @@ class BulkCopies:
         self._in_flight: dict[Bulk, int] = {}  # copies that have not landed -> position in ``copies``
         self._coming, self._going = PendingCopies(count), PendingCopies(count)
         self._committed = np.zeros(self._lanes, np.int32)
+        self._committed_products = np.zeros(self._lanes, np.int32)
         self._stores = _Stores(np.zeros(count, np.int32), np.zeros(count, np.int32))
         self._inits: dict[int, Array] = {}  # mbarrier (offset) -> (3, blocks): time, lane and line of its init
         # Lane whose cp.async filled a granule, until an mbarrier tracks it; else -1.
@@ -176,13 +179,18 @@ class BulkCopies:
     def _group(self, mark: BulkGroup) -> None:
         self._next()
         lanes = np.arange(self._lanes) if mark.lanes is None else np.flatnonzero(mark.lanes)
+        committed = self._committed_products if mark.products else self._committed
         if mark.kind == "commit":
-            self._committed[lanes] += 1
+            committed[lanes] += 1
             return
-        for thread in {which for what, which in self._sources if what == "groups"}:
-            mine = lanes[lanes % self._padded == thread]
-            known = self._happens_before.number(("groups", thread))
-            known[mine] = np.maximum(known[mine], self._committed[mine] - mark.pending)
+        of = "products" if mark.products else "groups"
+        each = WARP if mark.products else 1  # lanes of a source
+        for source in [source for source in self._sources if source[0] == of]:
+            mine = lanes[lanes % self._padded // each == source[1]]
+            known = self._happens_before.number(source)
+            known[mine] = np.maximum(known[mine], committed[mine] - mark.pending)
+        if mark.products and self._going.anything:
+            self._going.land(self._sources, self._happens_before)
 
     def _fence(self, mark: ProxyFence) -> None:
         self._next()
@@ -230,7 +238,14 @@ class BulkCopies:
         number = len(self._copies)
         self._copies.append(record)
         if record.offsets is None:
-            self._order(batch, access, lane, cell)
+            self._order(batch, access, lane, cell, "product" if record.product else "store")
+            if record.product:
+                warps = lane % self._padded // WARP
+                for warp in np.unique(warps).tolist():
+                    here = warps == warp
+                    need = self._committed_products[lane[here]] + 1
+                    self._begin(self._going, cell[here], ("products", warp), need, lane[here], number)
+                return
             for thread in np.unique(lane % self._padded).tolist():
                 here = lane % self._padded == thread
                 need = self._committed[lane[here]] + 1
@@ -276,33 +291,38 @@ class BulkCopies:
             chosen = pending.copy[cell] == number
             first = int(cell[chosen][0])
             copy = self._copies[number].touch.access if number >= 0 else None
+            going = "product" if number >= 0 and self._copies[number].product else "bulk store"
             _, which = self._sources[int(pending.source[first]) - 1]
             pair = int(pending.owner[first]), int(lane[chosen][0])
-            key = Key.between("async_in_flight", "error", copy, access, f"bulk {'load' if coming else 'store'}")
+            key = Key.between("async_in_flight", "error", copy, access, "bulk load" if coming else going)
 
             def example(
-                pair: tuple[int, int] = pair, copy: Access | None = copy, first: int = first, which: int = which
+                pair: tuple[int, int] = pair,
+                copy: Access | None = copy,
+                first: int = first,
+                which: int = which,
+                going: str = going,
             ) -> Example:
                 actors = self._names.actor(batch, pair[0], copy), self._names.actor(batch, pair[1], access)
                 if not coming:
-                    return Example("bulk store", self._place(first), actors)
+                    return Example(going, self._place(first), actors)
                 case = "bulk load" if copy else "reported load"
                 return Example(case, self._place(first), actors, OfMbarrier(self._names.mbarrier(which)))
 
             self._collector.add(key, example, int(np.count_nonzero(chosen)))
 
-    def _order(self, batch: Batch, access: Access, lane: Array, cell: Array) -> None:
-        """Report a copy out of shared memory that does not see a thread's store."""
+    def _order(self, batch: Batch, access: Access, lane: Array, cell: Array, case: str) -> None:
+        """Report a copy out of shared memory, or a product, that does not see a thread's store."""
         bad = self._unfenced(0, self._stores.time[cell], self._stores.lane[cell])
         if not bad.any():
             return
         first = int(bad.argmax())
-        key = Key("async_proxy", "error", access.line, None, access.file, "store")
+        key = Key("async_proxy", "error", access.line, None, access.file, case)
         storing, copying = int(self._stores.lane[cell[first]]), int(lane[first])
 
         def example() -> Example:
             actors = self._names.actor(batch, storing), self._names.actor(batch, copying, access)
-            return Example("store", self._place(int(cell[first])), actors)
+            return Example(case, self._place(int(cell[first])), actors)
 
         self._collector.add(key, example, int(np.count_nonzero(bad)))
 
@@ -346,7 +366,7 @@ class BulkCopies:
         def example() -> Example:
             who = (self._names.actor(batch, owner, access),)
             if source[0] != "mbarrier":
-                return Example("store", None, who)
+                return Example("product" if source[0] == "products" else "store", None, who)
             return Example("load", None, who, OfMbarrier(self._names.mbarrier(source[1])))
 
         self._collector.add(key, example)

@@ -68,6 +68,8 @@ def _facts(kernel: Kernel, shared: frozenset[str]) -> Facts:
             if space != "shared" and instruction.index in strong:
                 flag = True
                 fence |= bool(ORDERED & set(modifiers))
+        elif row.name == "wgmma.mma_async":
+            has_phases = True
         elif row.effect == "phase":
             granules["shared"] = min(granules["shared"], MBARRIER)
             has_phases = True

@@ -22,7 +22,8 @@ A lane is a thread of a batch: lane = block_in_batch * padded_threads + thread.
 - ``images`` with ``textures``, ``maps`` with ``tensors``: memory addressed by coordinates
 - ``barriers``, ``convergence``, ``phases`` with ``mbarriers``, ``mbarrier_waits``, ``spin_waits``: threads that wait
   for other threads
-- ``groups``, ``warps``, ``matrices``, ``products``: instructions that use many registers or many lanes at once
+- ``groups``, ``warps``, ``matrices``, ``products``, ``warpgroups``: instructions that use many registers or many
+  lanes at once
 - ``special``, ``symbols``, ``printing``: special registers, variables that the host sets, ``printf``
 - ``unset``, ``undefined``: registers that are read before they are written
 """

@@ -10,9 +10,9 @@ its tiles before it is known to have ended. A descriptor says where a tile is (6
 
     bits 0-13 start   16-29 leading offset   32-45 stride   49-51 base offset   62-63 swizzle: none, 128, 64, 32 bytes
 
-A tile consists of atoms of 8 rows (of 8 k, if transposed) of one swizzle width each; without swizzle, of 16 bytes. As
-the tile is stored by rows of k, the stride leads to the next 8 rows, and the leading offset to the next 16 bytes of a row
-without swizzle. Transposed, with a swizzle: the stride leads to the next 8 of k, the leading offset to the next atom of
+A tile consists of atoms of 8 rows (of 8 k, if transposed) of one swizzle width each; without swizzle, of 16 bytes. If
+a row holds k, the stride leads to the next 8 rows, and, without swizzle, the leading offset to the next 16 bytes of a
+row. Transposed, with a swizzle: the stride leads to the next 8 of k, the leading offset to the next atom of
 rows; without: the other way round. The swizzle exchanges chunks of 16 bytes by bits of their address. Source: NVIDIA,
 "PTX ISA" 9.0, 9.7.15, and the answers of an H200 (checks/readings/simulator/wgmma.json).
 """
@@ -184,7 +184,7 @@ class _Tile:
         flat = state.lane_block[groups[:, :1]] * state.shared_stride + places - state.shared_origin
         chunks = state.shared.view(np.uint64).reshape(-1, CHUNK // 8)[flat // CHUNK].view(self._kind)
         if not self._transposed:
-            return chunks.reshape(count, self._rows, self._k)
+            return np.asarray(chunks.reshape(count, self._rows, self._k))
         by_k = chunks.reshape(count, -1, self._k, CHUNK // self._size)  # (group, 8 rows, k, row)
         return np.ascontiguousarray(by_k.swapaxes(2, 3)).reshape(count, self._rows, self._k)
 

@@ -134,6 +134,16 @@ TEMPLATES: Mapping[str, str] = {
     " {not_seen}",
     "async_in_flight bulk store": "{early} while the bulk copy of thread {first.thread} in {first.line:line} may still"
     " read it: let that thread wait for its group (cp.async.bulk.wait_group.read), then synchronise",
+    "async_in_flight product": "{early} while the wgmma in {first.line:line} may still read it: the warps that issued"
+    " it must wait for its group (wgmma.wait_group), then synchronise",
+    "async_unfinished product": "block {first.block} ends while the wgmma in {first.line:line} may still run: its warps"
+    " must wait for it (wgmma.wait_group 0)",
+    "async_in_flight accumulator": "{line:line} uses the sums of the wgmma in {other_line:line} before they are"
+    " complete: commit its group and wait for it (wgmma.wait_group) first",
+    "async_in_flight operand": "{line:line} changes a register of A that the wgmma in {other_line:line} may still read:"
+    " wait for its group (wgmma.wait_group) first",
+    "async_proxy registers": "the wgmma in {line:line} may not see a register written in {other_line:line}: put"
+    " wgmma.fence between the two",
     "async_unfinished load": "block {first.block} ends while the bulk copy of thread {first.thread} in "
     "{first.line:line} may still write shared memory: no thread has seen the end of its phase of {mbarrier:mbarrier}",
     "async_unfinished store": "block {first.block} ends while the bulk copy of thread {first.thread} in"
@@ -142,6 +152,9 @@ TEMPLATES: Mapping[str, str] = {
     "async_proxy store": "{place:where}: stored by thread {first.thread} of block {other.block} and then copied by the "
     "bulk copy in {other.line:line}, which may not see it: every thread that stored needs a fence.proxy.async before "
     "the barrier that precedes the copy",
+    "async_proxy product": "{place:where}: stored by thread {first.thread} of block {other.block} and then read by the"
+    " wgmma in {other.line:line}, which may not see it: every thread that stored needs a fence.proxy.async before the"
+    " barrier that precedes the wgmma",
     "async_proxy init": "the bulk copy in {other.line:line} reports to {mbarrier:mbarrier}, but may not see its "
     "initialisation: put fence.proxy.async (or fence.mbarrier_init) after mbarrier.init, before the barrier",
     # -- mbarriers ----------------------------------------------------------------------------------------------------

@@ -28,7 +28,7 @@ GENERIC = "generic"  # global or shared memory, depending on each lane's address
 # These write no register.
 SILENT = frozenset(
     "BRA BRX JMP EXIT RET CALL BAR BSSY BSYNC BREAK BPT NOP YIELD WARPSYNC NANOSLEEP MEMBAR ERRBAR CGAERRBAR CCTL "
-    "CCTLL DEPBAR LDGDEPBAR ARRIVES PMTRIG KILL FENCE ACQBULK ENDCOLLECTIVE PREEXIT".split()
+    "CCTLL DEPBAR LDGDEPBAR ARRIVES PMTRIG KILL FENCE ACQBULK ENDCOLLECTIVE PREEXIT WARPGROUP".split()
 ) | {*STORES, *COPIES, *BULK, "RED", "REDG"}
 # These write only predicates, as many as named.
 PREDICATES_ONLY: Mapping[str, int] = {
@@ -68,7 +68,8 @@ CONVERSIONS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 }  # fmt: skip
 MOST_NODES = 20_000  # instructions; those of functions count once per call
 TEXTURES = frozenset("TEX TLD4 TXD TXQ TMML SULD SUST SUATOM SURED SUQ".split())
-MATRIX = frozenset("HMMA IMMA DMMA BMMA QMMA".split())
+WARPGROUP = frozenset("HGMMA IGMMA QGMMA".split())  # products of a warpgroup; each of its warps executes them
+MATRIX = frozenset("HMMA IMMA DMMA BMMA QMMA".split()) | WARPGROUP
 
 
 def results(d: Decoded) -> tuple[tuple[str, ...], int]:
@@ -161,19 +162,30 @@ def _registers_written(d: Decoded) -> int:
 
 def tensor_products(d: Decoded) -> int:
     """Return the multiply-adds of a tensor-core instruction per warp, from its name: 16816 or 16x8x16."""
+    if d.name in WARPGROUP:
+        _, n, k = _sizes(d)
+        return 16 * n * k
     shape = d.modifiers[0] if d.name in ("HMMA", "IMMA", "DMMA") and d.modifiers else ""
     match = re.fullmatch(r"(8|16)x?8x?(\d+)", shape)
     return int(match[1]) * 8 * int(match[2]) if match else 0
 
 
 def _registers_of_product(d: Decoded) -> int:
-    """Registers per lane for a matrix of 8 or 16 rows and 8 columns."""
+    """Registers per lane for a matrix of 8 or 16 rows and 8 columns, or of the warp's 16 rows of a warpgroup's."""
+    if d.name in WARPGROUP:
+        return _sizes(d)[1] // (4 if d.modifiers[1] == "F16" else 2)
     shape = d.modifiers[0] if d.modifiers else ""
     if d.name == "DMMA":
         return 4 if shape in ("8x8x4", "884") else 8
     if d.name == "IMMA" and shape.startswith("88"):
         return 2
     return 2 if d.name == "HMMA" and d.modifiers[1:2] == ("F16",) and shape != "884" else 4
+
+
+def _sizes(d: Decoded) -> tuple[int, int, int]:
+    """Return m, n, k of a warpgroup's product: ``HGMMA.64x128x16.F32.BF16``."""
+    m, n, k = map(int, d.modifiers[0].split("x"))
+    return m, n, k
 
 
 def _registers_read(d: Decoded, position: int) -> int:

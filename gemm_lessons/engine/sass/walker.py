@@ -48,7 +48,8 @@ LANES = 1 << 15  # in flight: as many as keep a register's array in the L2 cache
 BLOCK_BUDGET = 4_000_000  # basic blocks executed; far beyond any kernel of the course
 BY_TENSOR_CORES = "HFMA2.MMA"  # another unit than that of HFMA2
 IGNORED = frozenset(
-    "NOP YIELD BAR MEMBAR ERRBAR CGAERRBAR CCTL CCTLL DEPBAR LDGDEPBAR NANOSLEEP PMTRIG FENCE ARRIVES WARPSYNC".split()
+    "NOP YIELD BAR MEMBAR ERRBAR CGAERRBAR CCTL CCTLL DEPBAR LDGDEPBAR NANOSLEEP PMTRIG FENCE ARRIVES WARPSYNC "
+    "WARPGROUP".split()
 ).union(BULK)
 
 Step = Callable[[], None]

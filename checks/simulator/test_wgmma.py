@@ -1,0 +1,165 @@
+"""Products of warpgroups: an H200's answers, a GEMM against NumPy, and what the checkers say of broken ones."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+from checks.readings.simulator.record_wgmma import ALL, FIRST, KEPT, cases_of, fingerprints, simulated
+from checks.simulator.wgmma_cases import TYPES, Cases, WgmmaForm, form, forms
+from gemm_lessons import simulate
+from gemm_lessons.engine.records.errors import UnsupportedKernel
+
+M, N, K, STEP = 64, 64, 64, 16
+# C = A B: a block of 128 threads. A and B are K-major and unswizzled in shared memory, in tiles of 8 rows x 16 bytes.
+GEMM = """
+#include <cuda_bf16.h>
+__device__ unsigned long long tile(const void *start)
+{
+    const unsigned long long address = __cvta_generic_to_shared(start);
+    return address >> 4 | 64ull << 16 | 8ull << 32;  // leading offset 1024 bytes, stride 128
+}
+
+extern "C" __global__ void __launch_bounds__(128) k(const __nv_bfloat16 *A, const __nv_bfloat16 *B, float *C, int k_all)
+{
+    __shared__ __align__(128) __nv_bfloat16 As[2][16 * 64], Bs[2][16 * 64];
+    const int t = threadIdx.x;
+    float d[32] = {};
+    for (int k0 = 0; k0 < k_all; k0 += 16) {
+        const int stage = k0 / 16 % STAGES;
+        for (int i = t; i < 64 * 16; i += 128) {
+            const int row = i / 16, k = i % 16, to = k / 8 * 512 + row / 8 * 64 + row % 8 * 8 + k % 8;
+            As[stage][to] = A[row * k_all + k0 + k];
+            Bs[stage][to] = B[row * k_all + k0 + k];  // B is (N, K)
+        }
+        PROXY
+        __syncthreads();
+        FENCE
+        asm volatile("wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 LIST, %32, %33, 1, 1, 1, 0, 0;"
+                     : RESULTS : "l"(tile(As[stage])), "l"(tile(Bs[stage])));
+        asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+        EARLY
+        WAIT
+        AFTER
+    }
+    LAST
+    for (int i = 0; i < 32; i++) {
+        const int row = 16 * (t / 32) + t % 32 / 4 + 8 * (i / 2 % 2), col = 8 * (i / 4) + 2 * (t % 4) + i % 2;
+        C[row * 64 + col] = d[i];
+    }
+}
+"""
+RIGHT = {
+    "STAGES": "1",
+    "PROXY": 'asm volatile("fence.proxy.async;" ::: "memory");',
+    "FENCE": 'asm volatile("wgmma.fence.sync.aligned;" ::: "memory");',
+    "EARLY": "",
+    "WAIT": 'asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");',
+    "AFTER": "__syncthreads();",
+    "LAST": "",
+    "1, 1, 1, 0, 0;": "p, 1, 1, 0, 0; }",
+    '"wgmma.mma': '"{ .reg .pred p; setp.eq.b32 p, 0, 0; wgmma.mma',
+}
+
+
+def source(**other: str) -> str:
+    text = GEMM
+    for name, part in {**RIGHT, **other}.items():
+        text = text.replace(name, part)
+    text = text.replace("LIST", "{" + ", ".join(f"%{i}" for i in range(32)) + "}")
+    return text.replace("RESULTS", ", ".join(f'"+f"(d[{i}])' for i in range(32)))
+
+
+def launched(*, depth: int = K, **other: str) -> tuple[Any, Any, Any]:
+    random = np.random.default_rng(1)
+    a, b = (random.integers(-8, 9, (64, depth)).astype(np.float32) for _ in range(2))
+    c = np.full((M, N), np.nan, np.float32)
+    halves = [(it.view(np.uint32) >> 16).astype(np.uint16) for it in (a, b)]
+    found = simulate(source(**other), "k", 1, 128, [*halves, c, np.int32(depth)], arch="sm_90a")
+    return found, c, a @ b.T
+
+
+def test_a_product_against_numpy() -> None:
+    found, c, expected = launched()
+    assert found.fault is None
+    assert not found.findings, found.findings
+    assert np.array_equal(c, expected)
+
+
+def test_two_stages_with_a_product_in_flight() -> None:
+    """The wait leaves the newest group: the other stage may be refilled."""
+    one = 'asm volatile("wgmma.wait_group.sync.aligned 1;" ::: "memory");'
+    found, c, expected = launched(STAGES="2", WAIT=one, LAST=RIGHT["WAIT"])
+    assert not found.findings, found.findings
+    assert np.array_equal(c, expected)
+
+
+@pytest.mark.parametrize(
+    ("parts", "kind", "case"),
+    [
+        ({"PROXY": ""}, "async_proxy", "product"),
+        ({"FENCE": ""}, "async_proxy", "registers"),
+        ({"WAIT": "", "LAST": RIGHT["WAIT"]}, "async_in_flight", "product"),
+        ({"EARLY": "if (d[0] == 12345.0f) C[0] = 1.0f;"}, "async_in_flight", "accumulator"),
+        ({"WAIT": "", "STAGES": "2"}, "async_in_flight", "accumulator"),
+        (
+            {"WAIT": 'asm volatile("wgmma.wait_group.sync.aligned 1;" ::: "memory");', "LAST": RIGHT["WAIT"]},
+            "async_in_flight",
+            "product",
+        ),
+    ],
+)
+def test_what_is_missing_is_found(parts: dict[str, str], kind: str, case: str) -> None:
+    found, _, _ = launched(**parts)  # type: ignore[arg-type]
+    assert (kind, case) in [(it.kind, it.case) for it in found.findings], found.findings
+    assert all(it.line for it in found.findings)
+    assert all("wgmma" in it.message for it in found.findings if it.case in ("product", "registers", "accumulator"))
+
+
+@pytest.mark.parametrize("parts", [{"AFTER": ""}])
+def test_a_refill_without_a_barrier_is_found(parts: dict[str, str]) -> None:
+    found, _, _ = launched(**parts)  # type: ignore[arg-type]
+    assert {it.kind for it in found.findings} & {"race", "async_in_flight"}, found.findings
+
+
+QUICK = [form(*types, 8, registers=where) for types in TYPES for where in (False, True)]
+QUICK += [it for it in forms() if (any(it.transposed) and it.n == 64) or (any(it.negated) and it.types[1] == "bf16")]
+READINGS = json.loads(KEPT.read_text(encoding="utf-8"))["products"]
+
+
+def compared(of: WgmmaForm, style: str) -> None:
+    cases, scale_d = cases_of(of, style)
+    few = Cases(*(getattr(cases, name)[:FIRST] for name in ("memory", "a", "descriptors", "d")))
+    assert fingerprints(simulated(of, few, scale_d))[0] == READINGS[str(of)][style][0]
+
+
+@pytest.mark.parametrize(("number", "of"), list(enumerate(QUICK)), ids=lambda it: str(it))
+def test_an_h200_s_answers(number: int, of: WgmmaForm) -> None:
+    compared(of, ALL[number % len(ALL)])
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("of", forms(), ids=str)
+def test_every_answer(of: WgmmaForm) -> None:
+    for style in ALL:
+        compared(of, style)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "wgmma.mma_async.sp.sync.aligned.m64n8k32.f32.f16.f16",
+        "wgmma.mma_async.sync.aligned.m64n12k16.f32.f16.f16",
+        "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.bf16",
+    ],
+)
+def test_other_forms_are_refused_by_name(name: str) -> None:
+    from gemm_lessons.engine.machine.warpgroups import form_of
+    from gemm_lessons.engine.ptx.records import Instruction
+
+    instruction = Instruction(0, "wgmma", tuple(name.split(".")[1:]), (), None, False, None, name)
+    with pytest.raises(UnsupportedKernel, match="wgmma"):
+        form_of(instruction)

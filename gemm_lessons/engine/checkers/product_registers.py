@@ -1,0 +1,152 @@
+"""Registers of products that run asynchronously (``wgmma``): used before they are complete, or written without a fence.
+
+A forward analysis of the code. At each instruction it holds the registers of the groups of products that may still run,
+oldest first, and the registers that were written since the last ``wgmma.fence``. Where paths meet, the newest groups of
+both are joined. A plain move between registers is no use: compilers rename registers with it, and ptxas removes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from gemm_lessons.engine.ptx.cfg import Block, build, line_of, reads, writes
+from gemm_lessons.engine.ptx.records import Immediate, Instruction, Kernel, Register, registers_in
+from gemm_lessons.engine.records.findings import Finding
+from gemm_lessons.engine.records.frozen import dataclass
+
+PRODUCT = "wgmma.mma_async"
+MOST_GROUPS = 8  # older ones are one group
+
+Uses = Mapping[str, int]  # register -> index of the product, or of the instruction that wrote it
+
+
+@dataclass(frozen=True)
+class _Known:
+    """What holds before an instruction."""
+
+    sums: tuple[Uses, ...]  # of groups, oldest first; the last one is not committed
+    factors: tuple[Uses, ...]  # registers of A, likewise
+    written: Uses  # since the last fence
+
+    def joined(self, other: _Known) -> _Known:
+        return _Known(
+            _joined(self.sums, other.sums), _joined(self.factors, other.factors), {**other.written, **self.written}
+        )
+
+
+def _joined(one: Sequence[Uses], other: Sequence[Uses]) -> tuple[Uses, ...]:
+    most = max(len(one), len(other))
+    first, second = ([*({} for _ in range(most - len(groups))), *groups] for groups in (one, other))
+    return tuple({**b, **a} for a, b in zip(first, second, strict=True))
+
+
+def product_registers(kernel: Kernel) -> list[Finding]:
+    """Return the findings of a kernel's code, one for each pair of lines."""
+    if not any(it.row.name == PRODUCT for it in kernel.instructions):
+        return []
+    blocks = build(kernel)
+    known: dict[int, _Known] = {0: _Known(({},), ({},), {})}
+    work = [0]
+    while work:
+        number = work.pop()
+        after = known[number]
+        for instruction in blocks[number].instructions:
+            after = _after(after, instruction)
+        for successor in _successors(blocks[number]):
+            before = known.get(successor)
+            meet = after if before is None else before.joined(after)
+            if meet != before:
+                known[successor] = meet
+                work.append(successor)
+    found: dict[tuple[str, int | None, int | None], Finding] = {}
+    for number, before in sorted(known.items()):
+        for instruction in blocks[number].instructions:
+            for finding in _found(before, instruction, kernel):
+                found.setdefault((finding.case, finding.line, finding.other_line), finding)
+            before = _after(before, instruction)
+    return list(found.values())
+
+
+def _successors(block: Block) -> list[int]:
+    return [*([block.fallthrough] if block.fallthrough is not None else []), *block.targets]
+
+
+def _is_move(instruction: Instruction) -> bool:
+    return instruction.row.name == "mov" and all(isinstance(it, Register) for it in instruction.operands)
+
+
+def _after(known: _Known, instruction: Instruction) -> _Known:
+    """Return what holds after an instruction."""
+    name = instruction.row.name
+    if name == PRODUCT:
+        sums, factors = _registers(instruction)
+        mine = dict.fromkeys(sums, instruction.index)
+        # A product that adds to the sums of an earlier one follows it: they complete together.
+        older = tuple({k: v for k, v in group.items() if k not in mine} for group in known.sums[:-1])
+        read = {**known.factors[-1], **dict.fromkeys(factors, instruction.index)}
+        written = {k: v for k, v in known.written.items() if k not in mine}
+        return _Known((*older, {**known.sums[-1], **mine}), (*known.factors[:-1], read), written)
+    if name == "wgmma.fence":
+        return _Known(known.sums, known.factors, {})
+    if name == "wgmma.commit_group":
+        return _Known(_committed(known.sums), _committed(known.factors), known.written)
+    if name == "wgmma.wait_group":
+        number = instruction.operands[0]
+        kept = number.value if isinstance(number, Immediate) else 0
+        return _Known(_waited(known.sums, kept), _waited(known.factors, kept), known.written)
+    if _is_move(instruction):
+        return _moved(known, instruction)
+    return _Known(known.sums, known.factors, {**known.written, **dict.fromkeys(writes(instruction), instruction.index)})
+
+
+def _registers(instruction: Instruction) -> tuple[frozenset[str], frozenset[str]]:
+    """Return the registers of D, and of A if it is in registers."""
+    target, left = instruction.operands[:2]
+    return frozenset(registers_in(target)), frozenset(registers_in(left)) - {
+        left.name if isinstance(left, Register) else ""
+    }
+
+
+def _committed(groups: tuple[Uses, ...]) -> tuple[Uses, ...]:
+    if len(groups) > MOST_GROUPS:
+        groups = ({**groups[0], **groups[1]}, *groups[2:])
+    return (*groups, {})
+
+
+def _waited(groups: tuple[Uses, ...], kept: int) -> tuple[Uses, ...]:
+    return groups[-1 - kept :]
+
+
+def _moved(known: _Known, instruction: Instruction) -> _Known:
+    """Return what holds after a register was renamed."""
+    target, source = (it.name for it in instruction.operands if isinstance(it, Register))
+
+    def renamed(uses: Uses) -> Uses:
+        rest = {k: v for k, v in uses.items() if k != target}
+        return {**rest, target: uses[source]} if source in uses else rest
+
+    return _Known(tuple(map(renamed, known.sums)), tuple(map(renamed, known.factors)), renamed(known.written))
+
+
+def _found(known: _Known, instruction: Instruction, kernel: Kernel) -> list[Finding]:
+    if instruction.row.name == PRODUCT:
+        sums, factors = _registers(instruction)
+        early = [at for register in sorted(sums | factors) if (at := known.written.get(register)) is not None]
+        return [_finding("async_proxy", "registers", instruction, kernel.instructions[early[0]])] if early else []
+    if _is_move(instruction) or instruction.row.effect == "group":
+        return []
+    found = []
+    for groups, case, touched in (
+        (known.sums, "accumulator", reads(instruction) | writes(instruction)),
+        (known.factors, "operand", writes(instruction)),
+    ):
+        products = [group[register] for group in groups for register in sorted(touched) if register in group]
+        if products:
+            found.append(_finding("async_in_flight", case, instruction, kernel.instructions[products[0]]))
+    return found
+
+
+def _finding(kind: str, case: str, instruction: Instruction, other: Instruction) -> Finding:
+    file, other_file = (it.source.file if it.source else "" for it in (instruction, other))
+    elsewhere = other_file if other_file != file else ""
+    return Finding(kind, "error", case, line_of(instruction), line_of(other), file=file, other_file=elsewhere)
