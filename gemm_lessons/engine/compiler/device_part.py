@@ -23,8 +23,8 @@ from gemm_lessons.engine.compiler.tokens import blanked
 from gemm_lessons.engine.records.frozen import dataclass
 
 MOST_ROUNDS = 6  # attempts to compile a file, each without what the last one rejected
-# Macros that the kit's headers define, and libraries once more: a warning per line, which no user can fix.
-DEFAULT_DEVICE = ("-default-device", "-diag-suppress=47")
+# Warnings about libraries that no user can fix: macros that the kit's headers define, too; static members of templates.
+DEFAULT_DEVICE = ("-default-device", "-diag-suppress=47,20044")
 # What a header of the host fails with: other errors may be the kernel's own, seen inside a library's template.
 OF_THE_HOST = re.compile(
     r'cannot open source file|identifier "\w+" is undefined|has no member|^#error|__host__ function'
