@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from checks.readings.simulator.record_wgmma import ALL, FIRST, KEPT, cases_of, f
 from checks.simulator.wgmma_cases import TYPES, Cases, WgmmaForm, form, forms
 from gemm_lessons import simulate
 from gemm_lessons.engine.records.errors import UnsupportedKernel
+from gemm_lessons.engine.records.launch import TensorMap
 
 M, N, K, STEP = 64, 64, 64, 16
 # C = A B: a block of 128 threads. A and B are K-major and unswizzled in shared memory, in tiles of 8 rows x 16 bytes.
@@ -119,10 +121,59 @@ def test_what_is_missing_is_found(parts: dict[str, str], kind: str, case: str) -
     assert all("wgmma" in it.message for it in found.findings if it.case in ("product", "registers", "accumulator"))
 
 
-@pytest.mark.parametrize("parts", [{"AFTER": ""}])
-def test_a_refill_without_a_barrier_is_found(parts: dict[str, str]) -> None:
-    found, _, _ = launched(**parts)  # type: ignore[arg-type]
-    assert {it.kind for it in found.findings} & {"race", "async_in_flight"}, found.findings
+def test_a_wait_is_for_the_whole_warpgroup() -> None:
+    """A product is one operation of four warps: one thread may refill, or signal, after its own wait."""
+    found, c, expected = launched(AFTER="")
+    assert not found.findings, found.findings
+    assert np.array_equal(c, expected)
+
+
+ROLES = Path(__file__).with_name("kernels") / "wgmma_roles.cu"
+COMMON = Path(__file__).parents[2] / "lessons" / "common"
+PARTS = {
+    "AWAIT_EMPTY": "await(empty[stage], i / STAGES - 1 & 1)",
+    "AWAIT_FULL": "await(full[stage], i / STAGES & 1)",
+    "WAIT": 'asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory")',
+}
+
+
+def with_roles(m: int = 256, n: int = 128, k: int = 320, **other: str) -> tuple[Any, Any, Any]:
+    random = np.random.default_rng(2)
+    a, b = (random.integers(-8, 9, (rows, k)).astype(np.float32) for rows in (m, n))
+    halves = [(it.view(np.uint32) >> 16).astype(np.uint16) for it in (a, b)]
+    maps = [TensorMap(it, (rows, 64), 128) for it, rows in zip(halves, (128, 64), strict=True)]
+    c = np.full((m, n), np.nan, np.float32)
+    text = ROLES.read_text(encoding="utf-8")
+    for name, part in {**PARTS, **other}.items():
+        text = text.replace(name + ";", part + ";")
+    arguments = [*maps, c, *(np.int32(it) for it in (m, n, k))]
+    found = simulate(
+        text, "k", (n // 64, m // 128), 384, arguments, arch="sm_90a", dynamic_shared=3 * 24576, include_dirs=[COMMON]
+    )
+    return found, c, a @ b.T
+
+
+def test_a_producer_and_two_consumers() -> None:
+    found, c, expected = with_roles()
+    assert found.fault is None, found.fault
+    assert not found.findings, found.findings
+    assert np.array_equal(c, expected)
+    assert not found.counters.obstacle
+
+
+@pytest.mark.parametrize(
+    ("parts", "kinds"),
+    [
+        ({"AWAIT_FULL": "(void)0"}, {"async_in_flight"}),
+        ({"AWAIT_EMPTY": "(void)0"}, {"async_in_flight", "mbarrier"}),
+        ({"WAIT": "(void)0"}, {"async_in_flight"}),
+        ({"AWAIT_FULL": "await(full[stage], (i / STAGES & 1) ^ 1)"}, {"async_in_flight"}),
+    ],
+)
+def test_roles_without_a_wait_are_found(parts: dict[str, str], kinds: set[str]) -> None:
+    found, _, _ = with_roles(**parts)  # type: ignore[arg-type]
+    seen = {it.kind for it in found.findings} | ({found.fault.kind} if found.fault else set())
+    assert seen & kinds, (seen, found.fault)
 
 
 QUICK = [form(*types, 8, registers=where) for types in TYPES for where in (False, True)]

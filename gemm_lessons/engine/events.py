@@ -51,12 +51,13 @@ class Access:
     is_matrix: bool = False  # ldmatrix, stmatrix: active lanes are those that supply a row's address (16 bytes)
     is_bulk: bool = False  # cp.async.bulk: one lane's copy of ``width`` bytes, by the async proxy
     is_mbarrier: bool = False  # an mbarrier object
+    is_product: bool = False  # a tile that wgmma reads by the async proxy, a chunk of 16 bytes by each lane
 
     @property
     def is_counted(self) -> bool:
         """Return whether the load and store units execute the access: their work is counted, and both engines see
         it."""
-        return not (self.is_bulk or self.is_mbarrier)
+        return not (self.is_bulk or self.is_mbarrier or self.is_product)
 
 
 class Touch:
@@ -166,14 +167,13 @@ class Moved:
 class Bulk:
     """Follows the ``Touch`` of shared memory by a bulk copy of ``lanes`` (n,). A copy to shared memory will report to
     the mbarriers at ``offsets`` (n,), see ``Landed``. A copy from shared memory (``offsets`` None) is done when the
-    group is done that the lane commits next. ``moved``: its traffic. ``product``: a ``wgmma`` that reads its tile,
-    until the group of products is done that the warp commits next."""
+    group is done that the lane commits next. ``moved``: its traffic. A product's tiles (``Access.is_product``) are
+    read until the group of products is done that the warpgroup commits next."""
 
     touch: Touch
     lanes: np.ndarray[Any, Any]
     offsets: np.ndarray[Any, Any] | None = None
     moved: Moved = Moved()
-    product: bool = False
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,7 +8,7 @@ shared memory, what must complete before an access. A ``cp.async`` whose complet
 
 A copy out of shared memory sees a thread's store only if a ``fence.proxy.async`` is between the store and the copy.
 The storing thread may execute the fence, or a thread that has synchronised with it afterwards. A product (``wgmma``)
-reads its tiles by the async proxy, too, until the warp that issued it has waited for its group. The same holds for
+reads its tiles by the async proxy, too, until a warp of the warpgroup has waited for its group. The same holds for
 ``mbarrier.init`` and a copy that reports to this mbarrier. Source: NVIDIA, "PTX ISA" 9.0, 8.6 (proxies) and 9.7.13.15.
 """
 
@@ -25,7 +25,6 @@ from gemm_lessons.engine.checkers.collector import Example, FindingCollector, Ke
 from gemm_lessons.engine.checkers.epochs import cells
 from gemm_lessons.engine.checkers.happens_before import HappensBefore, PendingCopies, Source, taking
 from gemm_lessons.engine.events import (
-    WARP,
     Access,
     AsyncGroup,
     Barrier,
@@ -43,6 +42,7 @@ from gemm_lessons.engine.records.examples import Location
 from gemm_lessons.engine.records.facts import OfMbarrier
 
 Array = NDArray[Any]
+WARPGROUP = 128  # lanes
 NOT_YET = np.iinfo(np.int32).max
 
 
@@ -184,7 +184,7 @@ class BulkCopies:
             committed[lanes] += 1
             return
         of = "products" if mark.products else "groups"
-        each = WARP if mark.products else 1  # lanes of a source
+        each = WARPGROUP if mark.products else 1  # lanes of a source
         for source in [source for source in self._sources if source[0] == of]:
             mine = lanes[lanes % self._padded // each == source[1]]
             known = self._happens_before.number(source)
@@ -238,13 +238,13 @@ class BulkCopies:
         number = len(self._copies)
         self._copies.append(record)
         if record.offsets is None:
-            self._order(batch, access, lane, cell, "product" if record.product else "store")
-            if record.product:
-                warps = lane % self._padded // WARP
-                for warp in np.unique(warps).tolist():
-                    here = warps == warp
+            self._order(batch, access, lane, cell, "product" if access.is_product else "store")
+            if access.is_product:
+                groups = lane % self._padded // WARPGROUP
+                for group in np.unique(groups).tolist():
+                    here = groups == group
                     need = self._committed_products[lane[here]] + 1
-                    self._begin(self._going, cell[here], ("products", warp), need, lane[here], number)
+                    self._begin(self._going, cell[here], ("products", group), need, lane[here], number)
                 return
             for thread in np.unique(lane % self._padded).tolist():
                 here = lane % self._padded == thread
@@ -291,7 +291,7 @@ class BulkCopies:
             chosen = pending.copy[cell] == number
             first = int(cell[chosen][0])
             copy = self._copies[number].touch.access if number >= 0 else None
-            going = "product" if number >= 0 and self._copies[number].product else "bulk store"
+            going = "product" if copy is not None and copy.is_product else "bulk store"
             _, which = self._sources[int(pending.source[first]) - 1]
             pair = int(pending.owner[first]), int(lane[chosen][0])
             key = Key.between("async_in_flight", "error", copy, access, "bulk load" if coming else going)

@@ -14,7 +14,7 @@ from gemm_lessons.engine.checkers.epochs import RECENT
 from gemm_lessons.engine.events import WARP, Barrier, Phase
 
 Array = NDArray[Any]
-# Offset of the mbarrier in shared memory; thread of the block; warp of the block.
+# Offset of the mbarrier in shared memory; thread of the block; warpgroup of the block.
 Source = tuple[Literal["mbarrier", "groups", "products"], int]
 
 LANE = np.arange(WARP, dtype=np.uint32)

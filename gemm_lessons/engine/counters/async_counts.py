@@ -47,7 +47,7 @@ class AsyncCounts:
         for record in records:
             kind = type(record)
             if kind is Bulk:
-                if not record.product:  # type: ignore[union-attr]
+                if not record.touch.access.is_product:  # type: ignore[union-attr]
                     self._copy(record)  # type: ignore[arg-type]
             elif kind is Phase:
                 self._phase(record)  # type: ignore[arg-type]

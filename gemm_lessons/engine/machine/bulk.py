@@ -40,10 +40,10 @@ MEMOISED_TOUCHES = 512  # memoised touches per instruction
 class BulkSide:
     """One of the two memories of a copy, with its records for the trace. Sizes are known only at run time."""
 
-    def __init__(self, binding: Binding, space: Space, effect: Effect) -> None:
+    def __init__(self, binding: Binding, space: Space, effect: Effect, is_product: bool = False) -> None:
         self.state, self.memory, self.instruction = binding.state, binding.memory, binding.instruction
         self._access = dataclasses.replace(
-            access_of(self.instruction, space, effect, UNIT, Address(None)), is_bulk=True
+            access_of(self.instruction, space, effect, UNIT, Address(None)), is_bulk=True, is_product=is_product
         )
         self._by_size: dict[int, Access] = {}
         self._touches: dict[tuple[int, bytes, bytes], Touch] = {}
@@ -253,11 +253,11 @@ def report(state: State, barriers: Mbarriers, lanes: Array, count: int, moved: M
     state.in_flight.append(land)
 
 
-def read(state: State, lanes: Array, moved: Moved, product: bool = False) -> None:
-    """Record that the copy (or ``product``) whose touch was traced last reads shared memory until its group is done."""
+def read(state: State, lanes: Array, moved: Moved) -> None:
+    """Record that the copy or product whose touch was traced last reads shared memory until its group is done."""
     touch = state.trace[-1]
     assert isinstance(touch, Touch)
-    state.trace.append(Bulk(touch, lanes, None, moved, product))
+    state.trace.append(Bulk(touch, lanes, None, moved))
 
 
 def by_size(state: State, instruction: Instruction, chosen: Callable[[], Array | None], sizes: Any) -> Any:

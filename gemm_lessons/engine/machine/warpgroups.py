@@ -109,9 +109,12 @@ def _size(kind: str) -> int:
 
 
 def bind_warpgroup(binding: Binding) -> Callable[[], None]:
-    """Bind any ``wgmma``. Raise ``UnsupportedKernel``."""
+    """Bind any ``wgmma``, and ``setmaxnreg``, which the warpgroup executes together. Raise ``UnsupportedKernel``."""
     instruction = binding.instruction
     what = instruction.modifiers[0] if instruction.modifiers else ""
+    if instruction.opcode == "setmaxnreg":
+        present = whole_warps(binding.state, instruction, binding.guard, "matrices")
+        return lambda: _ignore(present())
     if what == "mma_async" and "sp" not in instruction.modifiers:
         return _bind_product(binding)
     if what not in ("fence", "commit_group", "wait_group") or instruction.modifiers[1:] != ("sync", "aligned"):
@@ -159,7 +162,7 @@ class _Tile:
         self._rows = (ROWS, form.n)[number]
         self._k, self._size = form.k, form.size
         self._transposed = form.transposed[number]
-        self._side = BulkSide(binding, "shared", "load")
+        self._side = BulkSide(binding, "shared", "load", is_product=True)
 
     def descriptors(self, warps: Array) -> Array:
         """Return the descriptor of each warp: that of its first lane."""
@@ -196,7 +199,7 @@ class _Tile:
             part = places[:, first : first + width]
             reading, where = lanes[:, : part.shape[1]].reshape(-1), part.reshape(-1)
             self._side.place_shared(where, reading, CHUNK)
-            read(self._state, reading, Moved(), product=True)
+            read(self._state, reading, Moved())
 
 
 @cache

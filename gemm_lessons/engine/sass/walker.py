@@ -49,7 +49,7 @@ BLOCK_BUDGET = 4_000_000  # basic blocks executed; far beyond any kernel of the 
 BY_TENSOR_CORES = "HFMA2.MMA"  # another unit than that of HFMA2
 IGNORED = frozenset(
     "NOP YIELD BAR MEMBAR ERRBAR CGAERRBAR CCTL CCTLL DEPBAR LDGDEPBAR NANOSLEEP PMTRIG FENCE ARRIVES WARPSYNC "
-    "WARPGROUP".split()
+    "WARPGROUP USETMAXREG".split()
 ).union(BULK)
 
 Step = Callable[[], None]
