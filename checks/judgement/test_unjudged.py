@@ -1,64 +1,80 @@
-"""Gates on counters that could not be counted: free of charge for a learner, missed and reported in a graded run."""
+"""Gates on counters that could not be counted: free of charge, and reported to the teacher of a graded run."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from checks.grading.fixtures import cheats
+from checks.grading.fixtures import cheats, honest
 from checks.judgement.test_hidden import run
 from gemm_lessons.course.folder import any_course
+from gemm_lessons.course.lesson import Gate
+from gemm_lessons.engine.arguments.expression import Expression
 from gemm_lessons.grading.rubric import LessonRubric, NearMiss
-from gemm_lessons.grading.score import Scored, score
-from gemm_lessons.judging.gates import judge_launches, verdict_of
+from gemm_lessons.grading.score import score
+from gemm_lessons.judging.gates import judge_gates, judge_launches, verdict_of
 from gemm_lessons.judging.verdict import GateMissed, GateResult
 from gemm_lessons.running.contract import as_json
-from gemm_lessons.running.outcome import RunOutcome
 
 LESSON = any_course().lesson("coalesced")
 
 
 @pytest.fixture(scope="module")
-def kernel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The solution of the lesson before, with an address that is read from memory."""
-    (cheat,) = (it for it in cheats() if it.label == "coalesced/hides_from_the_counters")
-    path = tmp_path_factory.mktemp("hides") / "kernel.cu"
-    path.write_text(cheat.source)
-    return path
+def kernels(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Path]:
+    """Two kernels with the same address that is read through a generic pointer: the solution, and the lesson before."""
+    folder = tmp_path_factory.mktemp("unjudged")
+    paths = {}
+    for it in (*cheats(), *honest()):
+        if it.label in ("coalesced/hides_from_the_counters", "coalesced/an_index_through_a_generic_pointer"):
+            paths[it.kind] = folder / f"{it.name}.cu"
+            paths[it.kind].write_text(it.source)
+    return paths
 
 
-def test_a_learner_is_not_accused_of_what_the_kit_cannot_count(kernel: Path) -> None:
-    outcome = run(LESSON, kernel, graded=False)
+@pytest.mark.parametrize("graded", [False, True])
+def test_what_the_kit_cannot_count_costs_nothing(kernels: Mapping[str, Path], graded: bool) -> None:
+    outcome = run(LESSON, kernels["honest"], graded=graded)
     assert outcome.verdict.kind == "passed"
     told: Any = as_json(outcome)["gates"]
     assert {it["id"]: it["passed"] for it in told} == {
         "sectors_read": None,
         "sectors_written": None,
         "busiest_thread": None,
+        "products_at_most": None,
     }
     assert all(it["value"] is None and it["note"].startswith("cannot be counted: addresses depend") for it in told)
-
-
-def graded(kernel: Path) -> tuple[RunOutcome, Scored]:
-    outcome = run(LESSON, kernel, graded=True)
-    return outcome, score(as_json(outcome), LESSON, LessonRubric(), NearMiss(1.0, 1.0))
-
-
-def test_a_graded_kernel_cannot_dodge_its_gates(kernel: Path) -> None:
-    """Without this, the lesson before would have all points for the price of one line."""
-    outcome, scored = graded(kernel)
-    assert isinstance(outcome.verdict, GateMissed)
-    assert len(outcome.verdict.missed) == 3
-    assert [gate.passed for gate in outcome.verdict.missed] == [None] * 3
-    assert "was not judged: it cannot be counted" in outcome.kernel.hints[0]
-    assert scored.points == 7, "of ten: all but those of the gates"
-    assert scored.message == "right on every shape, but not every gate could be judged"
-    assert len(scored.look_at) == 3
+    scored = score(as_json(outcome), LESSON, LessonRubric(), NearMiss(1.0, 1.0))
+    assert scored.points == 10, "the kit's limits cost nothing"
+    assert scored.message == "right on every shape; not every gate could be judged"
+    assert len(scored.look_at) == 4
     assert scored.look_at[0].startswith("gate not judged, look at it: sectors read per warp and k: cannot be counted: ")
-    assert all("Your teacher sees this" in part.why for part in scored.parts[3:])
+    assert all("all points, not judged" in part.why for part in scored.parts[3:])
+
+
+def test_what_misses_a_gate_by_far_cannot_dodge_it(kernels: Mapping[str, Path]) -> None:
+    """Without this, the lesson before would have all points for the price of one line."""
+    outcome = run(LESSON, kernels["cheats"], graded=True)
+    assert isinstance(outcome.verdict, GateMissed)
+    missed = {it.id: it for it in outcome.verdict.missed}
+    assert missed.keys() == {"sectors_read", "sectors_written"}
+    read = missed["sectors_read"]
+    assert read.value is not None
+    assert read.value > 30
+    assert "This count is not exact: addresses depend" in read.why
+
+
+@pytest.mark.parametrize(
+    ("value", "passed"), [(0.5, None), (1.9, None), (2.1, False), (math.nan, None), (math.inf, None)]
+)
+def test_only_a_count_that_misses_by_far_is_used(value: float, passed: bool | None) -> None:
+    gate = Gate("g", "g", Expression("global_bytes_read"), "w", at_most=1.0)
+    (judged,) = judge_gates([gate], {"global_bytes_read": value}, {"global_bytes_read": "why"})
+    assert judged.passed is passed
 
 
 @cache
@@ -66,12 +82,9 @@ def result(passed: bool | None) -> GateResult:
     return GateResult("g", "g", None if passed is None else 1.0, 1.0, True, passed, "w", "M")
 
 
-@pytest.mark.parametrize(
-    ("passed", "learner", "student"), [(True, False, False), (None, False, True), (False, True, True)]
-)
-def test_only_graded_runs_miss_what_was_not_judged(passed: bool | None, learner: bool, student: bool) -> None:
-    assert (verdict_of([result(passed)], graded=False) is not None) is learner
-    assert (verdict_of([result(passed)], graded=True) is not None) is student
+@pytest.mark.parametrize(("passed", "missed"), [(True, False), (None, False), (False, True)])
+def test_what_was_not_judged_is_not_missed(passed: bool | None, missed: bool) -> None:
+    assert (verdict_of([result(passed)]) is not None) is missed
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,7 @@ from gemm_lessons.engine.sass.lanes import Geometry, launch_constants
 from gemm_lessons.engine.sass.memory_contents import Store
 from gemm_lessons.engine.sass.operands import Decoded, decode
 from gemm_lessons.engine.sass.planning import Plan
+from gemm_lessons.engine.sass.useful_work import useful_work
 from gemm_lessons.engine.sass.walker import Walker
 
 Array = np.ndarray[Any, Any]
@@ -60,7 +61,9 @@ class Cubin:
         """Launch a kernel whose parameters are all pointers; the arrays afterwards."""
         code = tuple(decode(index, one) for index, one in enumerate(self.kernels[entry]))
         labels = {label: d.index for d in code for label in d.source.labels}
-        plan = Plan(Listing(code, labels), (True,) * len(code), frozenset(("global", "shared", "local")))
+        listing = Listing(code, labels)
+        spaces = frozenset(("global", "shared", "local"))
+        plan = Plan(listing, (True,) * len(code), spaces, useful_work(listing))
         buffers = [Buffer(str(i), np.array(array), output=True) for i, array in enumerate(arrays)]
         memory = GlobalMemory(buffers, ())
         offset = cubin.parameter_offset(list(self.parts), entry)

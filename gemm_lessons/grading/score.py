@@ -85,8 +85,8 @@ def _gate(gate: Gate, most: float, judged: Mapping[str, Any] | None, near_miss: 
         return GradePart(gate.name, 0.0, most, False, why)
     value = judged["value"]
     if judged["passed"] is None:
-        why = f"not judged: {judged.get('note') or 'it has no value'}. Your teacher sees this."
-        return GradePart(gate.name, 0.0, most, False, one_line(why)[:LONGEST])
+        why = f"all points, not judged: {judged.get('note') or 'it has no value'}. Your teacher sees this."
+        return GradePart(gate.name, most, most, True, one_line(why)[:LONGEST])
     if judged["passed"]:
         return GradePart(gate.name, most, most, True, f"{_number(value)}; the limit is {gate.limit}")
     where = f"on {ELSEWHERE} it is" if judged.get("hidden") else "it is"
@@ -97,8 +97,7 @@ def _gate(gate: Gate, most: float, judged: Mapping[str, Any] | None, near_miss: 
 
 
 def _unjudged(gates: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """Yield a line about each gate that could not be judged: it gives no points, because any kernel can prevent its
-    counters from being counted, and an honest kernel may deserve them."""
+    """Yield a line about each gate that could not be judged. It gives all points: a limit of the kit costs nothing."""
     for gate in gates:
         if gate["passed"] is None:
             yield one_line(f"gate not judged, look at it: {gate['name']}: {gate.get('note') or 'no reason'}")[:LONGEST]
@@ -118,11 +117,11 @@ def _why(outcome: Mapping[str, Any], lesson: Lesson) -> str:
     """Return one line about the result of the kernel."""
     verdict = outcome["verdict"]
     if verdict == "passed":
+        if any(gate["passed"] is None for gate in outcome["gates"]):
+            return "right on every shape; not every gate could be judged"
         return "right on every shape" + (", and every gate is met" if lesson.gates else "")
     if verdict == "gate_missed":
         names = [gate["name"] for gate in outcome["gates"] if gate["passed"] is False]
-        if not names:
-            return "right on every shape, but not every gate could be judged"
         return f"right on every shape, but not by the lesson's method: {', '.join(names)}"
     if verdict == "compile_failed":
         found = next(iter(outcome["compile"]["diagnostics"]), None)

@@ -233,9 +233,6 @@ def _gates(facts: Evidence) -> Iterator[Hint]:
     if not isinstance(facts.checked.verdict, GateMissed):
         return
     for number, gate in enumerate(facts.checked.verdict.missed):
-        if gate.passed is None:  # of a graded run
-            yield Hint(3 + number / 100, f"{gate.name} was not judged: it {gate.note}")
-            continue
         value = gate.note or gate.shown
         limit = f"at most {gate.limit:g}" if gate.at_most else f"at least {gate.limit:g}"
         where = " on a shape that is not the lesson's own" if gate.hidden else ""

@@ -211,4 +211,4 @@ def judge_method(plan: RunPlan, kernel: KernelPlan, built: Built, checked: Check
         for launch, it in zip(kernel.counted, counters, strict=True)
     ]
     gates = judge_launches(plan.lesson.gates, counted)
-    return replace(checked, gates=gates, verdict=verdict_of(gates, plan.request.graded) or checked.verdict)
+    return replace(checked, gates=gates, verdict=verdict_of(gates) or checked.verdict)

@@ -159,6 +159,12 @@ class Sums:
     issued: Counter[str] = field(default_factory=Counter)  # opcode -> warps
     executed: int = 0  # instructions of all threads
     longest: int = 0  # of the thread that executes the most
+    # Useful work (``machinecode/useful_work.py``): of all threads, and of the thread that does the most.
+    products: int = 0
+    most_products: int = 0
+    useful_operations: int = 0
+    most_operations: int = 0
+    exchanges: int = 0  # of loaded numbers between lanes, warps
 
     def figures(self) -> tuple[object, ...]:
         """Return all the numbers, to compare two counts."""

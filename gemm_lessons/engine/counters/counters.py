@@ -26,7 +26,7 @@ from gemm_lessons.engine.ptx import cfg, synchronising_accesses
 from gemm_lessons.engine.records.errors import KitError, UnsupportedKernel
 from gemm_lessons.engine.records.metrics import COUNTED, METRICS, ON_PTX
 from gemm_lessons.engine.records.results import Conflict, Counters, LineCount
-from gemm_lessons.engine.sass.exposed_latency import OPERATIONS
+from gemm_lessons.engine.sass.useful_work import OPERATIONS
 
 if TYPE_CHECKING:
     from gemm_lessons.engine.compiler.compile import Compiled
@@ -228,7 +228,10 @@ class CounterObserver:
         assert self.launch is not None
         result = totals(sums)
         grid = self.launch.grid
-        result[COUNTED["thread_instructions_if_equal"]] = sums.longest * grid.threads * grid.blocks
+        threads = grid.threads * grid.blocks
+        result[COUNTED["thread_instructions_if_equal"]] = sums.longest * threads
+        result[COUNTED["products_if_equal"]] = sums.most_products * threads
+        result[COUNTED["useful_operations_if_equal"]] = sums.most_operations * threads
         for short, value in self._phases.totals.items():
             result[COUNTED[short]] += value
         result[METRICS["barriers"]] = self.barriers
@@ -264,6 +267,9 @@ def totals(sums: Sums) -> dict[str, int]:
         result[COUNTED[short]] += sum(sums.issued[name] for name in names)
     result[METRICS["warp_instructions"]] += sums.issued.total()
     result[COUNTED["shuffles"]] += sums.issued["SHFL"]
+    result[COUNTED["exchanges"]] += sums.exchanges
+    result[COUNTED["products"]] += sums.products
+    result[COUNTED["useful_operations"]] += sums.useful_operations
     result[COUNTED["global_bytes_waited_for"]] += sums.waited_for
     result[COUNTED["copy_groups"]] += sums.copy_groups
     result[COUNTED["copy_groups_span"]] += sums.copy_groups_span

@@ -45,6 +45,10 @@ TOTALS: Mapping[str, str] = {
     "global_bytes_waited_for": "simulator__global_bytes_waited_for.sum",  # with less than 128 multiply-adds before use
     "operations": "simulator__operations_floating_point.sum",  # of threads, a multiply-add two; in fp32 and fp64
     "shuffles": "simulator__inst_executed_shuffle.sum",  # warps; each brings a lane 4 bytes of another's
+    # On the way from loads to stores (``machinecode/useful_work.py``).
+    "exchanges": "simulator__inst_executed_exchange_useful.sum",  # of loaded numbers between lanes, by any instruction
+    "products": "simulator__products_useful.sum",  # of two loaded numbers, by whichever unit; of threads
+    "useful_operations": "simulator__operations_useful.sum",  # on loaded numbers; of threads, a multiply-add two
     # Of other units than the course's first lessons use; warps, but for dfma and sectors.
     "dfma": "smsp__sass_thread_inst_executed_op_dfma_pred_on.sum",  # threads
     "fp64_instructions": "smsp__inst_executed_pipe_fp64.sum",
@@ -66,6 +70,8 @@ TOTALS: Mapping[str, str] = {
     "thread_instructions": "simulator__thread_inst_executed.sum",  # of the machine code, all kinds
     # As many as there were, if every thread of a launch executed as many as the one that executes the most.
     "thread_instructions_if_equal": "simulator__thread_inst_executed_if_equal.sum",
+    "products_if_equal": "simulator__products_useful_if_equal.sum",
+    "useful_operations_if_equal": "simulator__operations_useful_if_equal.sum",
     "textures_of_a_warp": "simulator__textures_per_warp.max",  # different ones, of the warp that fetches from the most
     # What reading registers costs multiply-adds in fp32, as ptxas wrote it down (``machinecode/registers.py``); warps.
     "reuse_flags": "simulator__operands_kept_for_reuse.sum",

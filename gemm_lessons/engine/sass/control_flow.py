@@ -214,12 +214,28 @@ class ControlFlow:
 
     def _sync(self, d: Decoded, after: int) -> Transfer:
         lane_groups, members, exclusive = self._lane_groups, self._members(d), d.has("EXCLUSIVE")
-        return lambda lane_group: lane_groups.sync(lane_group, members(), exclusive, after)
+        guard = self._lanes.guard(d)
+        if guard is None:
+            return lambda lane_group: lane_groups.sync(lane_group, members(), exclusive, after)
+        truth = guard
+
+        def sync_some(lane_group: LaneGroup) -> LaneGroup | None:
+            lanes = lane_groups.mask_of(lane_group)
+            meeting = lanes & truth()
+            others = lanes & ~meeting
+            if not others.any():
+                return lane_groups.sync(lane_group, members(), exclusive, after)
+            if (meeting.reshape(-1, WARP).any(axis=1) & others.reshape(-1, WARP).any(axis=1)).any():
+                raise Uncountable(f"only some lanes of a warp wait: {d.text}")
+            lane_groups.add(lane_groups.lane_group(after, others))
+            if not meeting.any():
+                return None
+            return lane_groups.sync(lane_groups.lane_group(lane_group.block, meeting), members(), exclusive, after)
+
+        return sync_some
 
     def _members(self, d: Decoded) -> Fetch:
         """Fetch the masks of WARPSYNC."""
-        if d.guard is not None:
-            raise Uncountable(f"unknown form {d.text}")
         if d.has("ALL"):
             return lambda: EVERYONE
         mask = next((o for o in d.operands if isinstance(o, (MachineRegister, MachineImmediate))), None)

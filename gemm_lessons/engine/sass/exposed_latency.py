@@ -1,9 +1,10 @@
 """Estimate how much of the latency of global loads a thread's own arithmetic can hide.
 
 A load does not stall the thread that issues it. The first instruction that uses one of its registers stalls, or the
-wait for the group of a ``cp.async``. The arithmetic executed in between hides the latency. It is counted along each
-thread's path through the machine code, so it includes every load and only executed arithmetic. Along the same
-path, the arithmetic from the first copy of a group to its last is counted: copies issued all at once delay other loads.
+wait for the group of a ``cp.async``. The useful arithmetic executed in between hides the latency (``useful_work``). It
+is counted along each thread's path through the machine code, so it includes every load and only executed arithmetic. Along
+the same path, the arithmetic from the first copy of a group to its last is counted: copies issued all at once delay
+other loads.
 """
 
 from __future__ import annotations
@@ -15,16 +16,11 @@ import numpy as np
 
 from gemm_lessons.engine.costs.tally import Sums
 from gemm_lessons.engine.events import WARP
-from gemm_lessons.engine.sass.flow import ATOMICS, MATRIX, operand_registers, results
+from gemm_lessons.engine.sass.flow import ATOMICS, operand_registers, results
 from gemm_lessons.engine.sass.operand_fetch import Array
 from gemm_lessons.engine.sass.operands import Decoded, MachineImmediate
 
-# Arithmetic instructions, and the floating-point operations of each.
-OPERATIONS = {"FFMA": 2, "FMUL": 1, "FADD": 1, "DFMA": 2, "DMUL": 1, "DADD": 1}
-ENOUGH = 128  # of such instructions hide a load: a quarter of the multiply-adds of a tile of lesson 09
-# Multiply-adds that keep a warp's units busy equally long. One of a tensor core takes 4 clocks or more, on every GPU
-# so far.
-HIDES = {**dict.fromkeys((*OPERATIONS, "IDP"), 1), **dict.fromkeys(MATRIX, 4)}
+ENOUGH = 128  # multiply-adds hide a load: a quarter of those of a tile of lesson 09
 
 
 @dataclass(frozen=True)
@@ -166,17 +162,18 @@ class LatencyTracker:
         return not load.by.any()
 
 
-def events_of(code: Sequence[Decoded], loads: Callable[[Decoded], int]) -> BlockEvents:
+def events_of(code: Sequence[Decoded], loads: Callable[[Decoded], int], hides: Sequence[int]) -> BlockEvents:
     """Return the events of straight-line code.
 
-    ``loads``: bytes that an instruction loads per lane from global memory.
+    ``loads``: bytes that an instruction loads per lane from global memory. ``hides``: by index of an instruction, the
+    multiply-adds that take as long.
     """
     named = [_named(d) for d in code]
     before, total = [], 0
     for d in code:
         before.append(total)
         if d.guard is None:  # a guarded instruction may be predicated off
-            total += HIDES.get(d.name, 0)
+            total += hides[d.index]
     first_use: dict[str, int] = {}
     for names, arithmetic in zip(named, before, strict=True):
         for name in names:

@@ -33,6 +33,7 @@ from gemm_lessons.engine.sass.operands import Decoded
 from gemm_lessons.engine.sass.slicing import relevant
 from gemm_lessons.engine.sass.textures import FETCHES, fetched
 from gemm_lessons.engine.sass.uncountable import Uncountable
+from gemm_lessons.engine.sass.useful_work import UsefulWork, useful_work
 
 CONTROL = frozenset("BRA BRX EXIT CALL RET BSSY BSYNC BREAK BMOV BAR WARPSYNC KILL".split())
 LOADED, STORED = {**LOADS, **ATOMICS}, {**STORES, **ATOMICS}
@@ -46,6 +47,7 @@ class Plan:
     program: Listing
     executed: tuple[bool, ...]
     spaces: frozenset[str]  # memories whose contents addresses or branches depend on
+    work: UsefulWork
     paired: bool = False  # the slice assumes that functions return to the instruction after their calls
     _passages: dict[tuple[int, int], BlockEvents] = field(default_factory=dict, compare=False, repr=False)
 
@@ -67,7 +69,7 @@ class Plan:
     def events(self, first: int, end: int) -> BlockEvents:
         """Return the events of the straight-line code between two indices, memoised for all launches and batches."""
         if (first, end) not in self._passages:
-            self._passages[first, end] = events_of(self.program.code[first:end], brought)
+            self._passages[first, end] = events_of(self.program.code[first:end], brought, self.work.hides)
         return self._passages[first, end]
 
 
@@ -77,16 +79,17 @@ def plan(program: Listing, signals: bool = False) -> Plan:
     The precise slice takes longer and is needed only for few kernels. ``signals``: also distinguish mbarriers, which
     only timing depends on.
     """
+    work = useful_work(program)
     try:
-        return _plan(program, signals, closely=False)
+        return _plan(program, work, signals, closely=False)
     except Uncountable:
-        return _plan(program, signals, closely=True)
+        return _plan(program, work, signals, closely=True)
 
 
-def _plan(program: Listing, signals: bool, closely: bool) -> Plan:
+def _plan(program: Listing, work: UsefulWork, signals: bool, closely: bool) -> Plan:
     spaces: frozenset[str] = frozenset()
     while True:
-        chosen = relevant(program, partial(needs, spaces, signals=signals), closely)
+        chosen = relevant(program, partial(needs, spaces, work, signals=signals), closely)
         loaded = {LOADED[d.name] for d, needed in zip(program.code, chosen, strict=True) if needed and d.name in LOADED}
         for d, needed in zip(program.code, chosen, strict=True):
             if needed and d.name in FETCHES:
@@ -95,7 +98,7 @@ def _plan(program: Listing, signals: bool, closely: bool) -> Plan:
             loaded.add("global")  # the data of such a copy comes from there
         if loaded <= spaces:
             paired = bool(calls(program)) and call_by_call(program) is not None
-            return Plan(program, tuple(chosen), spaces, paired)
+            return Plan(program, tuple(chosen), spaces, work, paired)
         moving = next((d for d in program.code if MEMORY.get(d.name) == GENERIC), None)
         if moving is not None and (GENERIC in loaded or any(d.name == "ST" for d in program.code)):
             raise Uncountable(f"addresses depend on data that is moved by {moving.text}")
@@ -107,10 +110,10 @@ def _plan(program: Listing, signals: bool, closely: bool) -> Plan:
         spaces |= loaded
 
 
-def needs(spaces: frozenset[str], d: Decoded, signals: bool = False) -> Sequence[str]:
+def needs(spaces: frozenset[str], work: UsefulWork, d: Decoded, signals: bool = False) -> Sequence[str]:
     """Return the registers ``d`` needs itself: addresses, branch conditions, and data written to one of ``spaces``."""
     needed = list(reads(d)) if (d.name in MEMORY or d.name in CONTROL) and not calls_outside(d) else []
-    if (d.name in FUSED or calls_outside(d)) and d.guard is not None:
+    if (d.name in FUSED or work.products[d.index] or calls_outside(d)) and d.guard is not None:
         needed.append(d.guard.shifted(0))
     if signals and d.name in SIGNALS:
         needed += signalled(d)

@@ -37,7 +37,7 @@ from gemm_lessons.engine.sass.operands import Decoded, Memory
 from gemm_lessons.engine.sass.planning import CONTROL, FUSED, STORED, Plan, brought
 from gemm_lessons.engine.sass.textures import FETCHES, Texels, addressed, fetched, textures_of
 from gemm_lessons.engine.sass.uncountable import Uncountable
-from gemm_lessons.engine.sass.work_per_thread import InstructionCounts
+from gemm_lessons.engine.sass.work_per_thread import WorkPerThread
 from gemm_lessons.engine.semantics.floats import float_state
 
 if TYPE_CHECKING:
@@ -64,6 +64,9 @@ class BasicBlock:
     end: int
     steps: list[Step] = field(default_factory=list)
     fused: Counter[str] = field(default_factory=Counter)  # unguarded multiply-adds
+    products: int = 0  # useful, of a lane, but for guarded ones; as are the operations
+    operations: int = 0
+    exchanges: int = 0  # of loaded numbers between lanes
     barriers: int = 0  # unguarded BAR instructions
     warps: int = 0  # executions, summed over warps
     lanes: int = 0
@@ -112,7 +115,7 @@ class Walker:
         self.lanes.alive = lambda: self.lane_groups.alive
         self.seen: list[tuple[Tally, AccessCosts]] = []
         self.latencies = LatencyTracker(geometry.lanes, sums) if watch is None else None
-        self.instruction_counts = InstructionCounts(geometry.lanes)
+        self.work = WorkPerThread(geometry.lanes)
         self.blocks = self._blocks()
         number = {block.first: i for i, block in enumerate(self.blocks)}
         control = ControlFlow(plan, self.lanes, self.lane_groups, number, parks=store is not None)
@@ -137,6 +140,7 @@ class Walker:
             for d in code[block.first : block.end]:
                 if loading and brought(d):
                     block.steps.append(self._issue(d))
+                self._add_work(block, d)
                 if d.name in FUSED:
                     if d.guard is None:
                         block.fused[d.name] += 1
@@ -156,6 +160,18 @@ class Walker:
                     if step is not None:
                         block.steps.append(step)
         return blocks
+
+    def _add_work(self, block: BasicBlock, d: Decoded) -> None:
+        """Add the useful work of an instruction to its block, or as a step if only some lanes may multiply."""
+        plan = self.plan.work
+        products, operations = plan.products[d.index], plan.operations[d.index]
+        block.exchanges += plan.exchanges[d.index]
+        if d.guard is None or not products:
+            block.products += products
+            block.operations += operations
+            return
+        guard = self.lanes.guard(d)
+        block.steps.append(lambda: self.work.add(self._active(guard), 0, products, operations))
 
     def _count(self, d: Decoded, add: Callable[[int], None]) -> Step:
         guard = self.lanes.guard(d)
@@ -349,7 +365,8 @@ class Walker:
                     step()
                 if block.events is not None and self.latencies is not None:
                     self.latencies.follow(block.events, lane_group.mask)
-                self.instruction_counts.add(self.lane_groups.mask_of(lane_group), block.end - block.first)
+                mask = self.lane_groups.mask_of(lane_group)
+                self.work.add(mask, block.end - block.first, block.products, block.operations)
                 budget -= 1
                 if budget < 0:
                     raise Uncountable(f"more than {most} basic blocks were executed")
@@ -365,6 +382,7 @@ class Walker:
             here = slice(block.first, block.end)
             self.sums.reuse_flags += block.warps * sum(self.plan.reuse_flags[here])
             self.sums.register_conflicts += block.warps * sum(self.plan.register_conflicts[here])
+            self.sums.exchanges += block.warps * block.exchanges
             self.sums.tensor_products += block.warps * sum(self.plan.tensor_products[here])
             for d in code[block.first : block.end]:
                 for space in ("shared", "global", TEXTURE) if d.name in MEMORY else ():
@@ -374,9 +392,7 @@ class Walker:
                 self.sums.issued[BY_TENSOR_CORES if d.source.opcode.startswith(BY_TENSOR_CORES) else d.name] += (
                     block.warps
                 )
-        executed = self.instruction_counts.executed()
-        self.sums.executed += int(executed.sum())
-        self.sums.longest = max(self.sums.longest, int(executed.max()))
+        self.work.add_to(self.sums)
         for tally, seen in self.seen:
             tally.footprint.merge(seen.left(self.geometry, tally))
 

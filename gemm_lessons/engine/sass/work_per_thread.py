@@ -1,33 +1,45 @@
-"""Instructions executed by each thread of a batch, for the load balance between threads."""
+"""Work of each thread of a batch, for the load balance between threads: all instructions, and the useful work."""
 
 from __future__ import annotations
 
 import numpy as np
 
+from gemm_lessons.engine.costs.tally import Sums
 from gemm_lessons.engine.sass.operand_fetch import Array
 
 
-class InstructionCounts:
-    """Instruction counts of one batch of blocks, by lane."""
+class WorkPerThread:
+    """Instructions, products and operations (``useful_work``) of one batch of blocks, by lane."""
 
     def __init__(self, lanes: int) -> None:
-        self._executed = np.zeros(lanes, np.int64)
-        self._who: Array | None = None  # lanes whose pending instructions are not yet in _executed
-        self._pending = 0
+        self._done = np.zeros((3, lanes), np.int64)
+        self._who: Array | None = None  # lanes whose pending work is not yet in _done
+        self._pending = [0, 0, 0]
 
-    def add(self, who: Array, instructions: int) -> None:
-        """Add ``instructions`` executed by these lanes. Masks are immutable: an unchanged mask is the same object."""
+    def add(self, who: Array, instructions: int, products: int = 0, operations: int = 0) -> None:
+        """Add the work of these lanes. Masks are immutable: an unchanged mask is the same object."""
         if who is not self._who:
             self._settle()
             self._who = who
-        self._pending += instructions
+        self._pending[0] += instructions
+        self._pending[1] += products
+        self._pending[2] += operations
 
-    def executed(self) -> Array:
-        """Return the counts, by lane."""
+    def add_to(self, sums: Sums) -> None:
+        """Add the totals to ``sums``, and the work of the thread that does the most."""
         self._settle()
-        return self._executed
+        sums.executed += int(self._done[0].sum())
+        sums.products += int(self._done[1].sum())
+        sums.useful_operations += int(self._done[2].sum())
+        sums.longest, sums.most_products, sums.most_operations = (
+            max(before, int(most))
+            for before, most in zip(
+                (sums.longest, sums.most_products, sums.most_operations), self._done.max(axis=1), strict=True
+            )
+        )
 
     def _settle(self) -> None:
-        if self._who is not None:
-            np.add(self._executed, self._pending, out=self._executed, where=self._who)
-        self._pending = 0
+        for row, pending in zip(self._done, self._pending, strict=True):
+            if pending:
+                np.add(row, pending, out=row, where=self._who)
+        self._pending = [0, 0, 0]

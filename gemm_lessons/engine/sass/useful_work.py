@@ -1,0 +1,186 @@
+"""Find the work on the way from loaded numbers to stored ones, which gates measure.
+
+A kernel can execute any number of instructions that change nothing: additions that fill the time of a load, idle
+threads that spin. Counters that are shown include them, as Nsight Compute's do. Gates measure useful work:
+
+- an instruction is useful if a loaded number reaches it by data flow, and if its result reaches a store
+- a product is useful if this holds for both factors: so no multiply-add by a constant, an index or a parameter is one
+- an exchange moves a loaded number from lane to lane, however it is called: as a shuffle, a vote, a reduction
+
+Data flow goes through registers and predicates; what a load brings is a loaded number, whatever was stored there.
+So the analysis is an upper bound: it takes a product with a zero from shared memory as useful. Gates close this by
+number. A matrix product needs M * N * K products, and they allow hardly more.
+
+Of a kernel's useful arithmetic, the fastest unit's hides loads: products of tensor cores, else those of bytes, else all
+operations. On a kernel with tensor cores, additions in fp32 hide nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from gemm_lessons.engine.events import WARP
+from gemm_lessons.engine.records.frozen import dataclass
+from gemm_lessons.engine.sass.flow import (
+    ATOMICS,
+    LOADS,
+    MATRIX,
+    STORES,
+    WARPGROUP,
+    Listing,
+    operand_registers,
+    reads,
+    results,
+    stored,
+    tensor_products,
+)
+from gemm_lessons.engine.sass.operands import Decoded
+from gemm_lessons.engine.sass.textures import FETCHES
+
+# Arithmetic instructions, and the floating-point operations of each.
+OPERATIONS: Mapping[str, int] = {"FFMA": 2, "FMUL": 1, "FADD": 1, "DFMA": 2, "DMUL": 1, "DADD": 1}
+MULTIPLICATIONS = frozenset("FFMA FMUL DFMA DMUL".split())
+BYTES = frozenset({"IDP"})
+PRODUCTS_OF_BYTES = 4  # of one dp4a
+# Multiply-adds that keep a warp's units busy equally long. One of a tensor core takes 4 clocks or more, on every GPU
+# so far.
+CLOCKS_OF_TENSOR_CORE = 4
+# Instructions whose result comes from other lanes' registers. SHFL takes a number from another lane; R2UR, REDUX, MATCH
+# and votes (B2R: those of a barrier) give all lanes one value; MOVM transposes a matrix of halves.
+EXCHANGES = frozenset("SHFL REDUX MATCH VOTE VOTEU R2UR MOVM B2R".split())
+LOADING = frozenset({*LOADS, *ATOMICS, *FETCHES} - {"RED", "REDG"})
+BRINGING = LOADING | WARPGROUP  # a warpgroup's product reads shared memory itself
+SENDING = frozenset({*STORES, *ATOMICS})
+
+
+@dataclass(frozen=True)
+class UsefulWork:
+    """The useful work of each instruction, by index."""
+
+    products: tuple[int, ...]  # multiplications of two loaded numbers, per lane
+    operations: tuple[int, ...]  # floating-point operations on loaded numbers, per lane; a multiply-add is two
+    hides: tuple[int, ...]  # multiply-adds that take as long, of arithmetic that hides loads
+    exchanges: tuple[bool, ...]  # moves a loaded number from lane to lane
+
+
+def useful_work(program: Listing) -> UsefulWork:
+    """Return the useful work of a kernel's instructions. Raise ``Uncountable`` for an unknown instruction."""
+    code = program.code
+    flow = _Flow(program)
+    useful = [a and b for a, b in zip(flow.loaded, flow.reaching, strict=True)]
+    products, operations = [0] * len(code), [0] * len(code)
+    for d in code:
+        if not useful[d.index]:
+            continue
+        if flow.multiplies_loaded(d):
+            products[d.index] = _products(d)
+        operations[d.index] = (
+            2 * products[d.index] if d.name in MATRIX or d.name in BYTES else OPERATIONS.get(d.name, 0)
+        )
+    return UsefulWork(
+        tuple(products),
+        tuple(operations),
+        _hides(code, products, operations),
+        tuple(d.name in EXCHANGES and useful[d.index] for d in code),
+    )
+
+
+def _products(d: Decoded) -> int:
+    """Return the multiplications of an instruction per lane."""
+    if d.name in MATRIX:
+        return tensor_products(d) // WARP
+    return PRODUCTS_OF_BYTES if d.name in BYTES else int(d.name in MULTIPLICATIONS)
+
+
+def _hides(code: Sequence[Decoded], products: Sequence[int], operations: Sequence[int]) -> tuple[int, ...]:
+    """Return how many multiply-adds take as long as each instruction that hides loads."""
+    for unit, clocks in ((MATRIX, CLOCKS_OF_TENSOR_CORE), (BYTES, 1)):
+        if any(n and d.name in unit for d, n in zip(code, products, strict=True)):
+            return tuple(clocks * (n > 0 and d.name in unit) for d, n in zip(code, products, strict=True))
+    return tuple(int(n > 0) for n in operations)
+
+
+class _Flow:
+    """Data flow of one kernel, as sets of registers in the bits of integers."""
+
+    def __init__(self, program: Listing) -> None:
+        self._bits: dict[str, int] = {}
+        code = program.code
+        self._written = [self._mask(results(d)[0]) for d in code]
+        self._read = [self._mask(reads(d)) for d in code]
+        self._kept = [d.guard is not None for d in code]  # other lanes keep the old value
+        after = [program.successors(d) for d in code]
+        before: list[list[int]] = [[] for _ in code]
+        for d in code:
+            for successor in after[d.index]:
+                before[successor].append(d.index)
+        self._arriving = self._solve(range(len(code)), before, after, self._load(code))
+        self.loaded = [bool(d.name in BRINGING or self._arriving[d.index] & self._read[d.index]) for d in code]
+        leaving = self._solve(range(len(code) - 1, -1, -1), after, before, self._store(code))
+        self.reaching = [bool(leaving[d.index] & self._written[d.index]) for d in code]
+
+    def multiplies_loaded(self, d: Decoded) -> bool:
+        """Return whether both factors of a multiplication are loaded numbers."""
+        if d.name in WARPGROUP:
+            return True
+        if d.name not in MATRIX and d.name not in BYTES and d.name not in MULTIPLICATIONS:
+            return False
+        first = results(d)[1]
+        width = 4 if d.name in MATRIX else 2 if d.name[0] == "D" else 1
+        factors = d.operands[first : first + 2]
+        return all(self._mask(operand_registers(it, width)) & self._arriving[d.index] for it in factors)
+
+    def _mask(self, names: Sequence[str]) -> int:
+        mask = 0
+        for name in filter(None, names):
+            mask |= self._bits.setdefault(name, 1 << len(self._bits))
+        return mask
+
+    def _load(self, code: Sequence[Decoded]) -> Callable[[int, int], int]:
+        """Return how an instruction changes the set of registers that hold loaded numbers."""
+
+        def load(index: int, held: int) -> int:
+            written = self._written[index]
+            if code[index].name in BRINGING or held & self._read[index]:
+                return held | written
+            return held if self._kept[index] else held & ~written
+
+        return load
+
+    def _store(self, code: Sequence[Decoded]) -> Callable[[int, int], int]:
+        """Return how an instruction changes the set of registers whose values reach a store, backwards."""
+        sent = [self._mask(stored(d)) if d.name in SENDING else 0 for d in code]
+
+        def store(index: int, wanted: int) -> int:
+            written = self._written[index]
+            if written & wanted:
+                # An address is no number: what is read there does not depend on it by data flow.
+                taken = 0 if code[index].name in LOADING else self._read[index]
+                wanted = (wanted if self._kept[index] else wanted & ~written) | taken
+            return wanted | sent[index]
+
+        return store
+
+    @staticmethod
+    def _solve(
+        order: Sequence[int],
+        sources: Sequence[Sequence[int]],
+        targets: Sequence[Sequence[int]],
+        transfer: Callable[[int, int], int],
+    ) -> list[int]:
+        """Return the least fixed point: the set at each instruction's entry, in the direction of ``order``."""
+        entry, exits = [0] * len(order), [-1] * len(order)
+        todo = set(order)
+        while todo:
+            for index in order:
+                if index not in todo:
+                    continue
+                todo.discard(index)
+                held = 0
+                for source in sources[index]:
+                    held |= max(exits[source], 0)
+                entry[index] = held
+                if (out := transfer(index, held)) != exits[index]:
+                    exits[index] = out
+                    todo.update(targets[index])
+        return entry
