@@ -26,7 +26,8 @@ HIDE = {  # arithmetic -> whether it hides the load
     "multiply-adds by a parameter": ("sum = sum * n + n;", False),
     "additions of an index": ('asm volatile("add.f32 %0, %0, %1;" : "+f"(sum) : "f"((float)t));', False),
     "integers": ('int k = t; asm volatile("mad.lo.s32 %0, %0, %0, %0;" : "+r"(k)); sum += 0 * k;', False),
-    "products for nothing": ('float junk = t; asm volatile("fma.rn.f32 %0, %1, %2, %0;" : "+f"(junk) : "f"(a), "f"(b));', False),
+    "products for nothing": (
+        'float junk = t; asm volatile("fma.rn.f32 %0, %1, %2, %0;" : "+f"(junk) : "f"(a), "f"(b));', False),
     "additions beside a tensor core": (
         'if (i == 0) { float d[4] = {a, b}; asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32'
         ' {%0, %1, %2, %3}, {%4, %4}, {%4}, {%0, %1, %2, %3};" : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])'
@@ -66,7 +67,8 @@ EXCHANGES = {  # body -> useful exchanges of the two warps
     "ballot of an index": ("y[t] = __ballot_sync(~0u, t > n) + x[t];", 0),
     "match": ("y[t] = __match_any_sync(~0u, __float_as_int(x[t]));", 2),
     "movmatrix": ("int a = __float_as_int(x[t]);"
-                  ' asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %0;" : "+r"(a)); y[t] = __int_as_float(a);', 2),
+                  ' asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %0;" : "+r"(a));'
+                  " y[t] = __int_as_float(a);", 2),
     "a check that stores nothing": ("if (__any_sync(~0u, isnan(x[t]))) __nanosleep(1); y[t] = s[t];", 0),
     "sums added across lanes": ("float a = x[t]; for (int i = 16; i; i /= 2) a += __shfl_down_sync(~0u, a, i);"
                                 " if (t % 32 == 0) y[t] = a;", 10),
@@ -86,9 +88,11 @@ BALANCED = {  # body -> of products, busiest thread / average thread
     "one warp": (f"if (t < 32) {{ {MINE} y[t] = sum; }}", 2),
     "one warp, and another that spins": (
         f"""if (t < 32) {{ {MINE} y[t] = sum; }} else {{ int k = t;
-        for (int i = 0; i < 300; i++) asm volatile("mad.lo.s32 %0, %0, %0, %0;" : "+r"(k)); if (n < 0) y[0] = k; }}""", 2),
+        for (int i = 0; i < 300; i++) asm volatile("mad.lo.s32 %0, %0, %0, %0;" : "+r"(k));
+        if (n < 0) y[0] = k; }}""", 2),
     "one lane by a predicate": (
-        "for (int i = 0; i < 64; i++) if (t == 7 + n) sum = fmaf(((volatile float *)s)[i], s[63 - i], sum); y[t] = sum;",
+        "for (int i = 0; i < 64; i++) if (t == 7 + n) sum = fmaf(((volatile float *)s)[i], s[63 - i], sum);"
+        " y[t] = sum;",
         64),
 }  # fmt: skip
 

@@ -1,9 +1,9 @@
 """Gates over the counters of a right kernel's launches: does it use the lesson's method?
 
 A gate on a counter that could not be counted is not judged. That is a limit of the kit and no mistake of the kernel, so
-it costs nothing; a graded run tells the teacher. But any kernel can make its machine code uncountable: a load from an
-address that is read through a generic pointer does. So a gate is missed if the counts on PTX, which a compiler changes a
-little, miss it by far.
+it costs nothing; a graded run tells the teacher. But any kernel can make its machine code uncountable: an address that
+is read through a generic pointer does. So a gate is missed if the counts on PTX miss it by far; ptxas changes them only
+a little.
 """
 
 from __future__ import annotations

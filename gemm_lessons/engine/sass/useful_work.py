@@ -74,9 +74,7 @@ def useful_work(program: Listing) -> UsefulWork:
             continue
         if flow.multiplies_loaded(d):
             products[d.index] = _products(d)
-        operations[d.index] = (
-            2 * products[d.index] if d.name in MATRIX or d.name in BYTES else OPERATIONS.get(d.name, 0)
-        )
+        operations[d.index] = OPERATIONS.get(d.name, 2 * products[d.index])
     return UsefulWork(
         tuple(products),
         tuple(operations),
