@@ -45,13 +45,12 @@ def test_what_the_kit_cannot_count_costs_nothing(kernels: Mapping[str, Path], gr
         "sectors_read": None,
         "sectors_written": None,
         "busiest_thread": None,
-        "products_at_most": None,
     }
     assert all(it["value"] is None and it["note"].startswith("cannot be counted: addresses depend") for it in told)
     scored = score(as_json(outcome), LESSON, LessonRubric(), NearMiss(1.0, 1.0))
     assert scored.points == 10, "the kit's limits cost nothing"
     assert scored.message == "right on every shape; not every gate could be judged"
-    assert len(scored.look_at) == 4
+    assert len(scored.look_at) == 3
     assert scored.look_at[0].startswith("gate not judged, look at it: sectors read per warp and k: cannot be counted: ")
     assert all("all points, not judged" in part.why for part in scored.parts[3:])
 

@@ -21,7 +21,8 @@ counts on PTX are used instead, marked as inexact.
 - ``operand_fetch``, and the semantics of instructions: ``integers``, ``floats``, ``conversions``, ``functions``,
   ``cross_lane``, ``textures``; ``memory_contents``: for addresses that depend on loaded data
 - ``uncountable``: the exception of this package; ``access_cache``: costs of repeated accesses, memoised
-- other costs: ``registers``, ``exposed_latency``, ``work_per_thread``; ``trace``: all of them, for estimates
+- ``useful_work``: instructions on the way from loads to stores; other costs: ``registers``, ``exposed_latency``,
+  ``work_per_thread``; ``trace``: all of them, for estimates
 """
 
 from __future__ import annotations

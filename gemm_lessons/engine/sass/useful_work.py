@@ -9,7 +9,7 @@ threads that spin. Counters that are shown include them, as Nsight Compute's do.
 
 Data flow goes through registers and predicates; what a load brings is a loaded number, whatever was stored there.
 So the analysis is an upper bound: it takes a product with a zero from shared memory as useful. Gates close this by
-number. A matrix product needs M * N * K products, and they allow hardly more.
+number, because C needs exactly M * N * K products: one limits all operations, one the products of the busiest thread.
 
 Of a kernel's useful arithmetic, the fastest unit's hides loads: products of tensor cores, else those of bytes, else all
 operations. On a kernel with tensor cores, additions in fp32 hide nothing.
