@@ -2,9 +2,9 @@
 
 A load does not stall the thread that issues it. The first instruction that uses one of its registers stalls, or the
 wait for the group of a ``cp.async``. The useful arithmetic executed in between hides the latency (``useful_work``). It
-is counted along each thread's path through the machine code, so it includes every load and only executed arithmetic. Along
-the same path, the arithmetic from the first copy of a group to its last is counted: copies issued all at once delay
-other loads.
+is counted along each thread's path through the machine code, so it includes every load and only executed arithmetic.
+Along the same path, the arithmetic from the first copy of a group to its last is counted: copies issued all at once
+delay other loads.
 """
 
 from __future__ import annotations
