@@ -137,20 +137,33 @@ PARTS = {
 }
 
 
-def with_roles(m: int = 256, n: int = 128, k: int = 320, **other: str) -> tuple[Any, Any, Any]:
+ROLES_SHARED = 3 * 24576  # bytes: three stages
+
+
+def roles_source(**other: str) -> str:
+    text = ROLES.read_text(encoding="utf-8")
+    for name, part in {**PARTS, **other}.items():
+        text = text.replace(name + ";", part + ";")
+    return text
+
+
+def roles_arguments(m: int, n: int, k: int) -> tuple[list[Any], Any, Any]:
+    """Return the arguments, C and the right answer."""
     random = np.random.default_rng(2)
     a, b = (random.integers(-8, 9, (rows, k)).astype(np.float32) for rows in (m, n))
     halves = [(it.view(np.uint32) >> 16).astype(np.uint16) for it in (a, b)]
     maps = [TensorMap(it, (rows, 64), 128) for it, rows in zip(halves, (128, 64), strict=True)]
     c = np.full((m, n), np.nan, np.float32)
-    text = ROLES.read_text(encoding="utf-8")
-    for name, part in {**PARTS, **other}.items():
-        text = text.replace(name + ";", part + ";")
-    arguments = [*maps, c, *(np.int32(it) for it in (m, n, k))]
+    return [*maps, c, *(np.int32(it) for it in (m, n, k))], c, a @ b.T
+
+
+def with_roles(m: int = 256, n: int = 128, k: int = 320, **other: str) -> tuple[Any, Any, Any]:
+    given, c, expected = roles_arguments(m, n, k)
     found = simulate(
-        text, "k", (n // 64, m // 128), 384, arguments, arch="sm_90a", dynamic_shared=3 * 24576, include_dirs=[COMMON]
-    )
-    return found, c, a @ b.T
+        roles_source(**other), "k", (n // 64, m // 128), 384, given,
+        arch="sm_90a", dynamic_shared=ROLES_SHARED, include_dirs=[COMMON],
+    )  # fmt: skip
+    return found, c, expected
 
 
 def test_a_producer_and_two_consumers() -> None:
