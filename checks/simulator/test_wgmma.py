@@ -171,7 +171,22 @@ def test_a_producer_and_two_consumers() -> None:
     assert found.fault is None, found.fault
     assert not found.findings, found.findings
     assert np.array_equal(c, expected)
-    assert not found.counters.obstacle
+
+
+@pytest.mark.counted
+def test_counters_of_an_h200() -> None:
+    """Read by Nsight Compute on an H200 (driver 580), of 512 x 512 x 512 and of the one-block kernel."""
+    found, _, _ = with_roles(512, 512, 512)
+    counted = found.counters.totals
+    assert counted["smsp__inst_executed_pipe_tensor_op_hmma.sum"] == 8192
+    assert counted["memory_l1_wavefronts_shared"] == counted["memory_l1_wavefronts_shared_ideal"] == 65536
+    assert counted["l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum"] == 65536
+    assert "bank conflicts" in found.counters.inexact["memory_l1_wavefronts_shared"]
+    assert counted["simulator__multiply_adds_tensor.sum"] == 512**3
+    counted = launched()[0].counters.totals
+    assert counted["smsp__inst_executed_pipe_tensor_op_hmma.sum"] == 16
+    assert (counted["memory_l1_wavefronts_shared"], counted["memory_l1_wavefronts_shared_ideal"]) == (640, 384)
+    assert counted["l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum"] == 512
 
 
 @pytest.mark.parametrize(

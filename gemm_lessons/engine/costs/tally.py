@@ -154,6 +154,7 @@ class Sums:
     reuse_flags: int = 0  # operands of multiply-adds kept for the next instruction, warps
     register_conflicts: int = 0  # clocks that multiply-adds lose to register banks, warps
     tensor_products: int = 0  # multiply-adds of tensor cores
+    tile_wavefronts: int = 0  # of shared memory, of the tiles that wgmma reads
     certain: bool = True  # no address depends on the last bits of an approximate function
     textures: set[tuple[int, int]] = field(default_factory=set)  # (warp of a block, texture that it fetches from)
     issued: Counter[str] = field(default_factory=Counter)  # opcode -> warps

@@ -37,13 +37,14 @@ VECTOR = 16  # bytes per lane of a 128-bit access
 MOST_UNCOUNTED = 4096  # distinct touches kept in case the machine code cannot be followed to its end
 BOTH_SIDES = "cp.async with bank conflicts where it reads and where it writes: their order is not known"
 ZEROS = "cp.async that writes zeros and ignores its source: an H200 counted 2 of 41,064 less, and it is not known why"
+TILES = "wgmma: the wavefronts of the tiles that it reads are counted as without bank conflicts"
 SEVERAL_FLOATS = "an H200 counted 1.3% more sectors than atomics of several floats touch"
 # Machine instructions by the counter they add to.
 UNITS = {
     "fp64_instructions": ("DFMA", "DADD", "DMUL", "DSETP"),
     "dot_products": ("IDP",),
-    "hmma": ("HMMA", "HFMA2.MMA"),
-    "imma": ("IMMA",),
+    "hmma": ("HMMA", "HFMA2.MMA", "HGMMA", "QGMMA"),
+    "imma": ("IMMA", "IGMMA"),
     "dmma": ("DMMA",),
     "ldmatrix": ("LDSM",),
     "stmatrix": ("STSM",),
@@ -186,6 +187,8 @@ class CounterObserver:
         if any(tally.zeros for tally in sums.tallies.values()):
             for short in ("shared_wavefronts", "shared_wavefronts_ideal"):
                 marks.setdefault(METRICS[short], ZEROS)
+        if sums.tile_wavefronts:
+            marks.setdefault(METRICS["shared_wavefronts"], TILES)
         if any("F32x" in tally.access.text for tally in sums.tallies.values()):
             marks.setdefault(COUNTED["global_reduction_sectors"], SEVERAL_FLOATS)
         if self._phases.polls:
@@ -263,6 +266,8 @@ def totals(sums: Sums) -> dict[str, int]:
     result[COUNTED["reuse_flags"]] += sums.reuse_flags
     result[COUNTED["register_bank_conflicts"]] += sums.register_conflicts
     result[COUNTED["tensor_products"]] += sums.tensor_products
+    for short in ("shared_wavefronts", "shared_wavefronts_ideal"):
+        result[METRICS[short]] += sums.tile_wavefronts
     for short, names in UNITS.items():
         result[COUNTED[short]] += sum(sums.issued[name] for name in names)
     result[METRICS["warp_instructions"]] += sums.issued.total()

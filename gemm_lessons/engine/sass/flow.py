@@ -68,6 +68,7 @@ CONVERSIONS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 }  # fmt: skip
 MOST_NODES = 20_000  # instructions; those of functions count once per call
 TEXTURES = frozenset("TEX TLD4 TXD TXQ TMML SULD SUST SUATOM SURED SUQ".split())
+ROWS_WAVEFRONTS, COLUMNS_OF_A_WAVEFRONT = 4, 16  # 16 rows of 32 bytes; a quarter of as many columns of 32 bytes
 WARPGROUP = frozenset("HGMMA IGMMA QGMMA".split())  # products of a warpgroup; each of its warps executes them
 MATRIX = frozenset("HMMA IMMA DMMA BMMA QMMA".split()) | WARPGROUP
 
@@ -168,6 +169,16 @@ def tensor_products(d: Decoded) -> int:
     shape = d.modifiers[0] if d.name in ("HMMA", "IMMA", "DMMA") and d.modifiers else ""
     match = re.fullmatch(r"(8|16)x?8x?(\d+)", shape)
     return int(match[1]) * 8 * int(match[2]) if match else 0
+
+
+def tile_wavefronts(d: Decoded) -> int:
+    """Return the wavefronts of shared memory with which a warp reads its part of a warpgroup's tiles: its rows of A,
+    unless they are in registers, and a quarter of B."""
+    if d.name not in WARPGROUP:
+        return 0
+    n = _sizes(d)[1]
+    first = d.text.partition(",")[2].strip()
+    return (0 if first.startswith("R") else ROWS_WAVEFRONTS) + -(-n // COLUMNS_OF_A_WAVEFRONT)
 
 
 def _registers_of_product(d: Decoded) -> int:

@@ -28,6 +28,7 @@ from gemm_lessons.engine.sass.flow import (
     signalled,
     stored,
     tensor_products,
+    tile_wavefronts,
 )
 from gemm_lessons.engine.sass.operands import Decoded
 from gemm_lessons.engine.sass.slicing import relevant
@@ -65,6 +66,11 @@ class Plan:
     def tensor_products(self) -> tuple[int, ...]:
         """Tensor-core multiply-adds of each instruction per warp."""
         return tuple(tensor_products(d) for d in self.program.code)
+
+    @cached_property
+    def tile_wavefronts(self) -> tuple[int, ...]:
+        """Return, per instruction, the wavefronts of the tiles that a warp's part of ``wgmma`` reads."""
+        return tuple(tile_wavefronts(d) for d in self.program.code)
 
     def events(self, first: int, end: int) -> BlockEvents:
         """Return the events of the straight-line code between two indices, memoised for all launches and batches."""

@@ -384,6 +384,7 @@ class Walker:
             self.sums.register_conflicts += block.warps * sum(self.plan.register_conflicts[here])
             self.sums.exchanges += block.warps * block.exchanges
             self.sums.tensor_products += block.warps * sum(self.plan.tensor_products[here])
+            self.sums.tile_wavefronts += block.warps * sum(self.plan.tile_wavefronts[here])
             for d in code[block.first : block.end]:
                 for space in ("shared", "global", TEXTURE) if d.name in MEMORY else ():
                     tally = self.sums.tallies.get((d.index, space))
