@@ -201,7 +201,9 @@ VALUES = {
 
 ROUNDED = {
     "a sum in two orders": (
-        "float x = 0.1f * A[1], y = 0.1f * A[2], z = 0.7f * A[3]; C[0] = t < 32 ? x + (y + z) : (x + y) + z;", [WARNING]),
+        "float x = 0.1f * A[1], y = 0.1f * A[2], z = 0.7f * A[3]; C[0] = t < 32 ? x + (y + z) : (x + y) + z;",
+        [WARNING],
+    ),
     "of many threads": ("C[0] = 1 + 1e-7f * (t / 32);", [WARNING]),
     "in shared memory": (f"{S} s[1] = 1 + 1e-7f * (t / 32); __syncthreads(); C[t] = s[1];", [WARNING]),
     "of two stores": ("if (t < 32) C[0] = 3.0000002f;\nelse C[0] = 3;", [WARNING]),

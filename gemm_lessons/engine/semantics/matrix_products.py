@@ -36,16 +36,17 @@ KEPT = 25  # bits below the largest exponent
 KEPT_FP8 = 13  # of wgmma in fp8, and bits of fraction of its sums
 LEAST_FP8 = {"e4m3": -6, "e5m2": -14}  # exponent of the smallest normal number
 FP8_SUM = np.uint32(0xFFFFFFFF << 23 - KEPT_FP8 & 0xFFFFFFFF)  # the bits of such a sum
-LEAST = 2.0**-133  # lower bound of the largest exponent, as a power
+LEAST = -133  # lower bound of the largest exponent
 AT_ONCE = 1 << 18  # products per pass, so that they stay in a core's cache
 TF32_BITS = np.uint32(0xFFFFE000)  # the bits that are used
 NAN = {"f32": np.uint32(0x7FFFFFFF).view(np.float32), "f16": np.uint16(0x7FFF).view(np.float16)}
 TOO_LARGE = 2.0**128  # overflows float32
-# Mask of the exponent bits, and encoding of the smallest normal number.
-_FIELDS: Mapping[str, tuple[Any, Any]] = {
-    "f32": (np.uint32(0x7F800000), np.uint32(0x00800000)),
-    "f16": (np.uint16(0x7C00), np.uint16(0x0400)),
+# Bits of the fraction, mask of the exponent to their left, and its bias.
+_FIELDS: Mapping[str, tuple[Any, Any, int]] = {
+    "f32": (np.uint32(23), np.uint32(0xFF), 127),
+    "f16": (np.uint16(10), np.uint16(0x1F), 15),
 }
+ZERO, INFINITE = -2000, 2000  # exponents: two of a finite number add up to something between
 
 
 def supported(d: str, a: str, b: str, c: str) -> bool:
@@ -123,11 +124,13 @@ def _chain(a: Array, b: Array, c: Array) -> Array:
 
 
 class _Factor:
-    """Numbers, and the power of two of each one's exponent, both as float64. The power of zero is 0."""
+    """Numbers as float64, and their exponents: ``ZERO`` of zero, ``INFINITE`` or more of infinities and NaN."""
 
-    def __init__(self, values: Array, powers: Array) -> None:
+    def __init__(self, values: Array, exponents: Array) -> None:
         self.values = values
-        self.powers = powers
+        self.exponents = exponents.astype(np.int16)
+        self.exponents[values == 0] = ZERO
+        self.exponents[~np.isfinite(values)] = 2 * INFINITE
 
     @classmethod
     def of(cls, kind: str, stored: Array) -> _Factor:
@@ -136,35 +139,35 @@ class _Factor:
             stored, kind = (stored & TF32_BITS).view(np.float32), "f32"
         elif kind == "bf16":
             stored, kind = (stored.astype(np.uint32) << np.uint32(16)).view(np.float32), "f32"
-        field, least = _FIELDS[kind]
-        bits = stored.view(field.dtype)
-        powers = np.maximum(bits & field, least).view(stored.dtype).astype(np.float64)
-        values = stored.astype(np.float64)
-        return cls(values, np.where(values == 0, 0.0, powers))
+        fraction, field, bias = _FIELDS[kind]
+        bits = stored.view(f"u{stored.dtype.itemsize}")
+        return cls(stored.astype(np.float64), np.maximum(bits >> fraction & field, 1).astype(np.int16) - bias)
 
     @classmethod
     def of_float8(cls, kind: str, stored: Array) -> _Factor:
         """Convert fp8 as it is stored."""
         values = decode(f"float8_{kind}", stored).astype(np.float64)
         _, exponents = np.frexp(np.abs(values))
-        powers = np.ldexp(1.0, np.maximum(exponents - 1, LEAST_FP8[kind]))
-        powers[values == 0] = 0.0
-        powers[~np.isfinite(values)] = np.inf
-        return cls(values, powers)
+        return cls(values, np.maximum(exponents - 1, LEAST_FP8[kind]))
 
 
 def _summed(d: str, a: _Factor, b: _Factor, c: Array, kept: int = KEPT) -> Array:
     added = _Factor.of(d, c)
-    products = a.values[:, :, :, None] * b.values[:, None, :, :]  # (fragments, m, k, n)
-    powers = a.powers[:, :, :, None] * b.powers[:, None, :, :]
-    peak = np.maximum(np.maximum(powers.max(axis=2), added.powers), LEAST)
-    strange = not np.isfinite(peak).all()  # an infinity or a NaN makes the largest exponent infinite
+    depth = range(a.values.shape[2])
+    peak = np.maximum(added.exponents, LEAST)
+    for k in depth:
+        np.maximum(peak, a.exponents[:, :, k, None] + b.exponents[:, k, None, :], out=peak)
+    strange = bool((peak >= INFINITE).any())
     if strange:
-        plain = products.sum(axis=2) + added.values
-    scale = 2.0**kept / peak
-    products *= scale[:, :, None, :]
-    np.trunc(products, out=products)
-    total = (products.sum(axis=2) + np.trunc(added.values * scale)) / scale
+        plain = np.matmul(a.values, b.values) + added.values
+    scale = np.ldexp(1.0, kept - peak.astype(np.int32))
+    total = np.trunc(added.values * scale)
+    part = np.empty_like(total)
+    for k in depth:
+        np.multiply(a.values[:, :, k, None], b.values[:, k, None, :], out=part)
+        part *= scale
+        total += np.trunc(part, out=part)
+    total /= scale
     result = _cut(total) if d == "f32" else total.astype(np.float16)
     result[result == 0] = 0  # never -0, neither when terms cancel nor when a sum underflows
     if strange:
