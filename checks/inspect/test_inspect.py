@@ -61,6 +61,26 @@ def test_the_object_is_what_the_page_says():
     assert re.findall(r'"(\w+)"', lines) == list(result["lines"][0])
 
 
+def test_numbers_that_numpy_lacks_are_expected_as_numbers(tmp_path):
+    """The relative error was 1: raw bits were taken as integers."""
+    kernel = tmp_path / "k.cu"
+    kernel.write_text("""
+#include <cuda_bf16.h>
+extern "C" __global__ void k(const __nv_bfloat16 *A, const __nv_bfloat16 *B, __nv_bfloat16 *C, int K)
+{
+    float sum = 0;
+    for (int k = 0; k < K; k++)
+        sum += float(A[threadIdx.y * K + k]) * float(B[threadIdx.x * K + k]);
+    C[threadIdx.y * 16 + threadIdx.x] = __float2bfloat16(sum);
+}
+""")
+    launch = ["--grid", "1", "--block", "16,16", "--args", "A=bf16[16,K],B=bf16[16,K],C=out bf16[16,16],K=40"]
+    done = inspect(str(kernel), *launch, "--expect", "C = A @ B.T")
+    assert done.returncode == 0, done.stdout
+    assert 0 < json.loads(done.stdout)["error"] < 0.01
+    assert inspect(str(kernel), *launch, "--expect", "C = A @ B.T + A @ B.T").returncode == 1
+
+
 def test_a_wrong_expectation_fails():
     done = inspect(str(TILE), *GEMM, "--args", ARGS, "--expect", "C = 2 * A @ B")
     assert done.returncode == 1

@@ -17,11 +17,12 @@ from numpy.typing import NDArray
 
 from gemm_lessons.engine.arguments.expression import Number
 from gemm_lessons.engine.arguments.parameters import declared
-from gemm_lessons.engine.arguments.text import ArgumentError, build
+from gemm_lessons.engine.arguments.text import ArgumentError, Given, build
 from gemm_lessons.engine.compiler.compile import Compiled, NotCompiled
 from gemm_lessons.engine.compiler.ptx_file import take
 from gemm_lessons.engine.process import bounds
 from gemm_lessons.engine.process.bounds import Bounds, OutOfTime
+from gemm_lessons.engine.records.elements import Element
 from gemm_lessons.engine.records.errors import KitError
 from gemm_lessons.engine.records.findings import Finding
 from gemm_lessons.engine.records.frozen import dataclass
@@ -126,7 +127,7 @@ def _inspect(request: InspectRequest) -> Inspection:
         declared(request.source, kernel, request.entry),
     )
     arrays = given.arrays
-    expectation = Expectation.parse(request.expect, arrays, given.numbers) if request.expect else None
+    expectation = Expectation.parse(request.expect, given) if request.expect else None
     before = {name: array.copy() for name, array in arrays.items()}
     launched = device.launch(compiled, request.grid, given.arguments, given.symbols)
     unwritten = {name: count for name, count in launched.unstored.items() if name in given.blank}
@@ -150,10 +151,12 @@ class Expectation:
     target: str
     tree: ast.expr
     numbers: Mapping[str, Number]
+    elements: Mapping[str, Element]
 
     @classmethod
-    def parse(cls, text: str, arrays: Mapping[str, Any], numbers: Mapping[str, Number]) -> Expectation:
+    def parse(cls, text: str, given: Given) -> Expectation:
         """Parse ``text``. Raise ``ArgumentError`` with what is wrong in it."""
+        arrays, numbers = given.arrays, given.numbers
         target, equals, formula = (part.strip() for part in text.partition("="))
         if not equals or target not in arrays:
             raise ArgumentError(f'--expect "{text}": write OUTPUT = FORMULA, such as C = A @ B')
@@ -161,7 +164,7 @@ class Expectation:
             tree = ast.parse(formula, mode="eval").body
         except SyntaxError:
             raise ArgumentError(f'--expect "{text}": the formula is not understood') from None
-        expectation = cls(target, tree, numbers)
+        expectation = cls(target, tree, numbers, given.elements)
         for node in ast.walk(tree):
             if isinstance(node, ast.Name) and node.id not in arrays and node.id not in numbers:
                 raise ArgumentError(f"--expect names {node.id}, which neither --args nor --symbol has")
@@ -171,26 +174,36 @@ class Expectation:
         """Return the relative error in the Frobenius norm, and the tolerance of the output's type. NaN counts as
         infinite."""
         wanted = self._value(self.tree, before)
-        got = after[self.target]
+        got = self._decoded(self.target, after)
         try:
             reference = np.broadcast_to(np.asarray(wanted, np.float64), got.shape)
         except ValueError:
             raise ArgumentError(
                 f"--expect: {self.target} has shape {got.shape}, the formula {np.shape(wanted)}"
             ) from None
-        error = float(
-            np.linalg.norm(got.astype(np.float64) - reference) / max(float(np.linalg.norm(reference)), 1e-300)
-        )
+        error = float(np.linalg.norm(got - reference) / max(float(np.linalg.norm(reference)), 1e-300))
         # Random rounding errors of a long sum grow with the square root of its length; 16 covers any order.
-        tolerance = 16 * float(np.finfo(got.dtype).eps) if got.dtype.kind == "f" else 0.0
+        tolerance = 16 * self._spacing(after[self.target].dtype)
         return (math.inf if math.isnan(error) else error), tolerance
+
+    def _decoded(self, name: str, arrays: Mapping[str, NDArray[Any]]) -> NDArray[Any]:
+        """Return the numbers of an array as float64."""
+        element = self.elements.get(name)
+        return arrays[name].astype(np.float64) if element is None else element.decode(arrays[name]).astype(np.float64)
+
+    def _spacing(self, dtype: np.dtype[Any]) -> float:
+        """Return the distance from 1 to the next number of the output's type; 0 for integers."""
+        element = self.elements.get(self.target)
+        if element is not None:
+            return 2 * element.roundoff
+        return float(np.finfo(dtype).eps) if dtype.kind == "f" else 0.0
 
     def _value(self, node: ast.expr, arrays: Mapping[str, NDArray[Any]]) -> Any:
         match node:
             case ast.Constant(value=int() | float() as value):
                 return float(value)
             case ast.Name(id=name):
-                return arrays[name].astype(np.float64) if name in arrays else float(self.numbers[name])
+                return self._decoded(name, arrays) if name in arrays else float(self.numbers[name])
             case ast.Attribute(value=inner, attr="T"):
                 return np.transpose(self._value(inner, arrays))
             case ast.UnaryOp(op=ast.USub(), operand=inner):

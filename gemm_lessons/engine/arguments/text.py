@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import field, replace
 from itertools import zip_longest
 from typing import Any
 
@@ -102,7 +102,8 @@ Item = tuple[str, str, bool]
 class Given:
     """The arguments of a launch.
 
-    ``arrays`` are by name, also those of pointers and variables; the launch fills outputs.
+    ``arrays`` are by name, also those of pointers and variables; the launch fills outputs. ``elements`` are the types
+    of arguments' numbers: an array of bfloat16 holds raw bits.
     """
 
     arguments: Sequence[Argument]
@@ -110,6 +111,7 @@ class Given:
     arrays: Mapping[str, NDArray[Any]]
     numbers: Mapping[str, Number]
     blank: frozenset[str] = frozenset()  # write-only arguments: not filled before the launch
+    elements: Mapping[str, Element] = field(default_factory=dict)
 
 
 def build(
@@ -156,7 +158,7 @@ def build(
         if "[" in value:
             arrays[name] = given[-1].array
     blank = frozenset(name for name, spec in specs.items() if not spec.read)
-    return Given(arguments, given, arrays, names, blank)
+    return Given(arguments, given, arrays, names, blank, {name: TYPES[spec.kind] for name, spec in specs.items()})
 
 
 def _numbers(arguments: Sequence[Item], variables: Sequence[Item]) -> dict[str, Number]:
