@@ -191,6 +191,6 @@ gemm(const half *A, const half *B, float *C, int M, int N, int K)
     }
 }
 
-#if COPY == 2 // tiles arrive by TMA: see "A tile by one thread"
+#if COPY == 2 // tiles arrive by TMA: see the appendix
 #include "by_tma.cuh"
 #endif

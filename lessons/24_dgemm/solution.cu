@@ -1,6 +1,6 @@
 // Lesson 24: dgemm
 // New idea: fp64; the tiles follow from a model of the GPU, and the next tile comes in pieces, so that few registers
-//           hold what is on its way.
+//           hold what is in flight.
 // Before:   lesson 09, fp32: the whole next tile in registers. Now: a piece of it, PIECES times.
 // Launch:   grid (N/BN, M/BM), block (BM/WM)*(BN/WN) warps, shared memory for two Tiles; BM = BN = 128, BK = 16,
 //           WM = 32, WN = 64, TM = TN = 8.
@@ -106,7 +106,7 @@ gemm(const double *A, const double *B, double *C, int M, int N, int K)
     const auto turn = [&](int now, int k0) {
 #pragma unroll
         for (int piece = 0; piece < PIECES; piece++) {
-            // (5) While a piece is on its way, as much of this tile is multiplied.
+            // (5) While a piece is in flight, multiply as much of this tile.
             fetch(k0 + piece * PK);
             __syncwarp(); // no load moves down past this line
             multiply(now, piece);

@@ -1,6 +1,6 @@
 // Lesson 24: dgemm
 // New idea: fp64; the tiles follow from a model of the GPU, and the next tile comes in pieces, so that few registers
-//           hold what is on its way.
+//           hold what is in flight.
 // Before:   lesson 09, fp32: the whole next tile in registers. Now: a piece of it, PIECES times.
 // Launch:   grid (N/BN, M/BM), block (BM/WM)*(BN/WN) warps, shared memory for two Tiles; BM = BN = 128, BK = 16,
 //           WM = 32, WN = 64, TM = TN = 8.

@@ -1,6 +1,6 @@
 // Lesson 25: dp4a
 // New idea: int8 in, int32 out: four products and their sum in one instruction, if four k lie in one register.
-// Before:   lesson 09, one float a register. Now: a word of shared memory is four k; B is turned on its way there.
+// Before:   lesson 09, one float a register. Now: a word of shared memory is four k, so B is transposed in fours.
 // Launch:   grid (N/BN, M/BM), block (BM/WM)*(BN/WN) warps; BM = 128, BN = 64, BK = 32, WM = 64, WN = 32, TM = TN = 8.
 #include "int4.cuh"
 #include "matrix.cuh"

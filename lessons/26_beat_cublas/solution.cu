@@ -57,9 +57,9 @@ gemm(const float *A, const float *B, float *C, float *P, int M, int N, int K)
                     float4_at(a_next[r][i][0]) = float4_at(a_mine(i, k0 + r * AT_ONCE));
         };
 
-        // global memory -> shared memory, for B. Nobody waits.
+        // global memory -> shared memory, for B. Without waiting.
         const auto fetch_b = [&](int buffer, int k0) {
-            // (1) B comes as it lies, so it needs no registers.
+            // (1) B keeps its layout, so it needs no registers.
             for (int r = 0; r < B_ROUNDS; r++) {
                 const int quad = threadIdx.x + r * THREADS;
                 const int row = quad / (BN / 4);
@@ -73,7 +73,7 @@ gemm(const float *A, const float *B, float *C, float *P, int M, int N, int K)
         const auto store_a = [&](int buffer) {
             for (int r = 0; r < A_ROUNDS; r++)
                 for (int e = 0; e < 4; e++) {
-                    // (2) One k of my 4 rows: 4 numbers that lie side by side in As.
+                    // (2) One k of my 4 rows: 4 numbers that are neighbours in As.
                     const float turned[4] = {a_next[r][0][e], a_next[r][1][e], a_next[r][2][e], a_next[r][3][e]};
                     float4_at(As[buffer][load_k + r * AT_ONCE + e][load_row]) = float4_at(turned[0]);
                 }
@@ -130,6 +130,6 @@ extern "C" __global__ void __launch_bounds__(ADDERS) combine(float *P, float *C,
     add_pieces(P, C, N, K);
 }
 
-#if COPY == 2 // A is turned by a launch of its own, and tiles come by TMA: see "A turned beforehand"
+#if COPY == 2 // A is turned by a launch of its own, and tiles come by TMA: see the appendix
 #include "turned.cuh"
 #endif

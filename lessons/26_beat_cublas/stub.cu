@@ -57,9 +57,9 @@ gemm(const float *A, const float *B, float *C, float *P, int M, int N, int K)
                     float4_at(a_next[r][i][0]) = float4_at(a_mine(i, k0 + r * AT_ONCE));
         };
 
-        // global memory -> shared memory, for B. Nobody waits.
+        // global memory -> shared memory, for B. Without waiting.
         const auto fetch_b = [&](int buffer, int k0) {
-            // TODO(1): start the copies of b_tile's rows k0 to k0 + BK into Bs[buffer], 16 bytes each, past the registers.
+            // TODO(1): which pieces of 16 bytes of b_tile's rows k0 to k0 + BK do I copy into Bs[buffer], without registers?
             __pipeline_commit();
         };
 
@@ -67,7 +67,7 @@ gemm(const float *A, const float *B, float *C, float *P, int M, int N, int K)
         const auto store_a = [&](int buffer) {
             for (int r = 0; r < A_ROUNDS; r++)
                 for (int e = 0; e < 4; e++) {
-                    // TODO(2): store one k of my 4 rows, 4 numbers that are to lie side by side in As[buffer].
+                    // TODO(2): which 4 numbers have this k? They are neighbours in As[buffer]: where?
                 }
         };
 
@@ -82,7 +82,7 @@ gemm(const float *A, const float *B, float *C, float *P, int M, int N, int K)
                 for (int i = 0; i < TM; i += 4)
                     float4_at(a_frag[i]) = float4_at(As[buffer][k][mine.row(i)]);
 
-                // TODO(3): all products, in an order in which each has a factor in common with the one before.
+                // TODO(3): add all products to acc. In which order does each share a factor with the one before?
             }
         };
 
@@ -116,6 +116,6 @@ extern "C" __global__ void __launch_bounds__(ADDERS) combine(float *P, float *C,
     add_pieces(P, C, N, K);
 }
 
-#if COPY == 2 // A is turned by a launch of its own, and tiles come by TMA: see "A turned beforehand"
+#if COPY == 2 // A is turned by a launch of its own, and tiles come by TMA: see the appendix
 #include "turned.cuh"
 #endif

@@ -1,7 +1,7 @@
 // The kernel of lesson 15 once more, for GPUs of compute capability 9.0: its tiles come by TMA, and a block computes
 // several tiles of C, one after the other, so that the first tiles of the next are in flight while this one is stored.
 //
-// Lesson 15 includes this after its fragments, called Of, and explains it in "A tile by one thread". So does lesson 16.
+// Lesson 15 includes this after its fragments, called Of, and its appendix explains it. So does lesson 16.
 #pragma once
 #include "lanes.cuh"
 #include "row.cuh"

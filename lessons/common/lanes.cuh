@@ -1,15 +1,15 @@
-// Lanes<Of>: where a lane finds its share of the fragments in tiles that came by TMA. It works that out once, and not
+// Lanes<Of>: the addresses of a lane's share of the fragments in tiles that arrived by TMA, computed once instead of
 // for each fragment.
 //
-//   Lanes<Of> lanes(row, col)            of a warp whose tile begins in this row of A's tile and column of B's
-//   lanes.load_a(a, tile, i, step)         16 rows from 16 i on, product number `step` along K; `tile`: where A's tile begins
-//   lanes.load_b(b, tile, j, step)         16 columns from 16 j on; `tile`: where the strips of B's tile begin
+//   Lanes<Of> lanes(row, col)            of a warp whose tile starts at this row of A's tile and column of B's
+//   lanes.load_a(a, tile, i, step)         16 rows from 16 i on, product number `step` along K; `tile`: where A's tile starts
+//   lanes.load_b(b, tile, j, step)         16 columns from 16 j on; `tile`: where the strips of B's tile start
 //
-// A tile is rows of 128 bytes, and piece p of row r lies in place p xor r % 8. What lies 8 or 16 rows further down is at a
-// constant distance. And what lies two pieces further on? If p has not got that bit, p + 2 is p xor 2, and the place is
-// (p xor 2) xor r % 8 = (p xor r % 8) xor 2: another address by one xor with a constant. Tiles begin at multiples of 1024.
+// A tile is rows of 128 bytes, and piece p of row r is at place p xor r % 8. The piece 8 or 16 rows further down is at a
+// constant distance. The piece two further along the row: if that bit of p is 0, p + 2 is p xor 2, and the place is
+// (p xor 2) xor r % 8 = (p xor r % 8) xor 2: the address, xored with a constant. Tiles start at multiples of 1024.
 //
-// Lesson 15 explains it in "A tile by one thread".
+// The appendix of lesson 15 explains it in "A tile by one thread".
 #pragma once
 #include "mma.cuh"
 

@@ -12,7 +12,7 @@
 //   arrive_for(barrier, bytes)     the same, and this many bytes are in flight
 //   await(barrier, parity)         waits until the phase of this parity is over
 //
-// Lesson 15 explains them in "A tile by one thread".
+// The appendix of lesson 15 explains them in "A tile by one thread".
 #pragma once
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
