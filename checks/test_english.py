@@ -84,26 +84,6 @@ WRONG = re.compile("|".join(f"(?:{phrase.pattern})" for phrase in PHRASES), re.I
 TO_EDIT = frozenset(
     (
         "gemm_lessons/judging/remedies.py",
-        "lessons/10_any_shape/pitfalls.toml",
-        "lessons/15_mma/README.md",
-        "lessons/15_mma/lesson.toml",
-        "lessons/15_mma/pitfalls.toml",
-        "lessons/15_mma/predict.toml",
-        "lessons/23_two_warps/README.md",
-        "lessons/23_two_warps/lesson.toml",
-        "lessons/23_two_warps/pitfalls.toml",
-        "lessons/23_two_warps/predict.toml",
-        "lessons/24_dgemm/README.md",
-        "lessons/24_dgemm/lesson.toml",
-        "lessons/24_dgemm/stub.cu",
-        "lessons/25_dp4a/README.md",
-        "lessons/25_dp4a/lesson.toml",
-        "lessons/25_dp4a/stub.cu",
-        "lessons/26_beat_cublas/README.md",
-        "lessons/26_beat_cublas/lesson.toml",
-        "lessons/26_beat_cublas/pitfalls.toml",
-        "lessons/26_beat_cublas/stub.cu",
-        "lessons/common/lanes.cuh",
     )
 )
 

@@ -136,7 +136,7 @@ __device__ inline void work(float *tiles, cudaTextureObject_t texture, const flo
 
     // Write the sums back: PIECE rows of each lane at a time through shared memory, so that a warp stores whole rows.
     for (int i = 0; i < TM; i += PIECE) {
-        // (5) Row r of lane_row's square lies in row r * 8 + lane_row, so that the lanes meet no bank conflicts.
+        // (5) Row r of lane_row's square goes to row r * 8 + lane_row, so that lanes have no bank conflicts.
         meet();
         for (int r = 0; r < PIECE; r++)
             for (int j = 0; j < TM; j += PIECE)

@@ -48,7 +48,7 @@ __device__ inline void work(float *tiles, cudaTextureObject_t texture, const flo
     // Which sums are mine? Squares that are 8 * PIECE rows and columns apart; the first is at (lane_row, lane_col).
     int lane_row = 0;
     int lane_col = 0;
-    // TODO(1): which of 8 x 8 squares is mine? Lane and its neighbour share a row, lane and lane ^ 2 a column.
+    // TODO(1): which of 8 x 8 squares is mine? Which lanes share a row, which a column? See "Who computes what?".
 
     // Where is what I fetch? A texel is four floats. Of A: two lanes for the 8 k of a row. Of B: four lanes for a row.
     const int first = OF_A ? (block_row + lane / 2) * (K / 4) + lane % 2 : lane / 4 * (N / 4) + block_col / 4 + lane % 4;
