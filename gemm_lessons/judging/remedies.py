@@ -286,7 +286,7 @@ def _in_a_fragment(facts: Evidence, finding: Finding) -> str | None:
     return (
         f"Is the last argument, ldm, the distance from one row of {finding.array or 'the tile'} to the next, padding "
         "and all? Does the address name the row first, then the column? If so: does the copy fill every element, and "
-        "is there a __syncthreads() behind it?"
+        "is there a __syncthreads() after it?"
     )
 
 
@@ -406,8 +406,8 @@ def _wrong_buffer(facts: Evidence, finding: Finding) -> str | None:
     if "STAGES" in facts.lesson.tile.defines:
         return (
             "There is a barrier for every tile, and one more would only hide it: the stage is the wrong one. Read the "
-            "tile that was waited for last, and none behind the last of K; copy to the stage of the tile before, which "
-            "nobody reads any more."
+            "tile that was waited for last, and none after the last of K; copy to the stage of the previous tile, "
+            "which no thread reads any more."
         )
     return (
         "There is a barrier for every tile, and one more would only hide it: the buffer is the wrong one. While one is "
@@ -453,18 +453,18 @@ def _in_flight(facts: Evidence, finding: Finding) -> str | None:
     commit = "__pipeline_commit()" if calls else "cp.async.commit_group"
     if finding.case == "never waited":
         return (
-            "The thread has not waited since it sent for this copy. Is the wait missing, or does the copy go to a "
+            "The thread has not waited since it issued this copy. Is the wait missing, or does the copy go to a "
             "place that is still being read: the wrong stage?"
         )
     if finding.case == "no group":
         return (
-            f"The copy is in no group, so no wait counts it: end a group ({commit}) behind the copies of each tile, in "
-            "every turn."
+            f"The copy is in no group, so no wait counts it: end a group ({commit}) after the copies of each tile, in "
+            "every iteration."
         )
     if finding.case == "waited too little":
         return (
-            f"No wait has covered it: {wait} leaves the n newest groups on their way. Does every turn wait, is n small "
-            "enough, and does every turn end a group, an empty one where nothing is left to copy?"
+            f"No wait has covered it: {wait} leaves the n newest groups in flight. Does every iteration wait, is n "
+            "small enough, and does every iteration end a group, an empty one where nothing is left to copy?"
         )
     return None
 

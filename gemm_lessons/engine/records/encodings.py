@@ -10,7 +10,8 @@ import numpy as np
 
 Array = np.ndarray[Any, Any]
 
-# name -> bits of exponent and of fraction, for those with 8 bits (Micikevicius et al., "FP8 Formats for Deep Learning", 2022)
+# name -> bits of exponent and of fraction, for those with 8 bits
+# (Micikevicius et al., "FP8 Formats for Deep Learning", 2022)
 EXPONENTS: Mapping[str, tuple[int, int]] = {"float8_e4m3": (4, 3), "float8_e5m2": (5, 2)}
 
 

@@ -10,8 +10,8 @@ on an H200. The model was found by fitting its answers (checks/readings/simulato
 - fp8 is computed in float16: the products of the first two of every four k, then the others; then c is added by an
   ordinary addition. ``wgmma`` multiplies fp8 itself: it keeps 13 bits below the largest exponent, and cuts
   the sum in float32 to 13 bits of fraction.
-Other architectures sum fewer products at once, or keep fewer bits (F. A. Khattak, M. Mikaitis, "Accurate Models of NVIDIA
-Tensor Cores", 2025); they are not modelled.
+Other architectures sum fewer products at once, or keep fewer bits (F. A. Khattak, M. Mikaitis, "Accurate Models of
+NVIDIA Tensor Cores", 2025); they are not modelled.
 """
 
 from __future__ import annotations
