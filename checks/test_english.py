@@ -8,7 +8,6 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -103,7 +102,6 @@ def test_the_files_are_there() -> None:
     assert any(path.startswith("lessons/common/") for path in paths)
 
 
-@cache
 def _odd() -> dict[str, tuple[str, ...]]:
     """Return the odd phrases of each file that has some, each with a few words around it."""
     found = {path.relative_to(ROOT).as_posix(): tuple(_phrases(path)) for path in _files()}
