@@ -21,7 +21,7 @@ from gemm_lessons.engine.compiler.diagnostics import Diagnostic
 from gemm_lessons.engine.records.findings import Finding, Severity
 from gemm_lessons.engine.records.launch import Buffer, Grid
 from gemm_lessons.engine.records.metrics import COUNTED, METRICS
-from gemm_lessons.engine.records.results import Counters
+from gemm_lessons.engine.records.results import Counters, LineCount
 from gemm_lessons.engine.simulator import Simulator
 from gemm_lessons.gemm.shapes import Shape
 from gemm_lessons.gemm.time_model import Estimate
@@ -559,3 +559,17 @@ def test_todos_between_the_same_lines_are_not_one_step() -> None:
     assert open_todos(stub, stub) == {1: 3, 2: 7}
     assert open_todos(stub.replace("two\n", "two\n    h();\n"), stub) == {1: 3}
     assert open_todos(stub.replace("one\n", "one\n    h();\n"), stub) == {2: 8}
+
+
+def test_a_gate_on_wavefronts_names_the_line_that_loses_most() -> None:
+    gate = GateResult("w", "w", 2.0, 1.0, True, False, "Why.", "shared_wavefronts / shared_wavefronts_ideal")
+    metric = METRICS["shared_wavefronts"]
+    lines = (LineCount(1, metric, 10, 10), LineCount(2, metric, 40, 10), LineCount(3, metric, 60, 50))
+    source = "pad\ncopy\nload\n"
+
+    def hint(gate: GateResult, lines: tuple[LineCount, ...]) -> str:
+        return said(source=source, verdict=GateMissed((gate,)), counters=Counters(lines=lines))
+
+    assert "Why. Most is lost in line 2 [copy]: 40 wavefronts, where 10 would be ideal." in hint(gate, lines)
+    assert "Most is lost" not in hint(gate, lines[:1]), "nothing is lost"
+    assert "Most is lost" not in hint(replace(gate, expression="barriers"), lines), "of something else"

@@ -19,8 +19,9 @@ from gemm_lessons.engine.records.metrics import METRICS
 from gemm_lessons.engine.records.results import Conflict
 from gemm_lessons.gemm.shapes import Shape, astuple
 from gemm_lessons.judging.evidence import Evidence
+from gemm_lessons.judging.moved_loads import moved_loads
 from gemm_lessons.judging.remedies import has_buffers, remedies
-from gemm_lessons.judging.verdict import CompileFailed, GateMissed, Passed, WrongAnswer
+from gemm_lessons.judging.verdict import CompileFailed, GateMissed, GateResult, Passed, WrongAnswer
 
 SHOWN = 3
 # Where the course explains a subject: lesson and section heading. A test finds each heading in its text.
@@ -236,7 +237,41 @@ def _gates(facts: Evidence) -> Iterator[Hint]:
         value = gate.note or gate.shown
         limit = f"at most {gate.limit:g}" if gate.at_most else f"at least {gate.limit:g}"
         where = " on a shape that is not the lesson's own" if gate.hidden else ""
-        yield Hint(3 + number / 100, f"{gate.name} is {value}{where}; this lesson requires {limit}. {gate.why}")
+        why = _moved_loads(facts, gate) or f"{gate.why}{_most_wasteful(facts, gate)}"
+        yield Hint(3 + number / 100, f"{gate.name} is {value}{where}; this lesson requires {limit}. {why}")
+
+
+def _moved_loads(facts: Evidence, gate: GateResult) -> str:
+    """Return what to do about loads that are late only because the compiler has moved them, or an empty string."""
+    if "global_bytes_waited_for" not in gate.expression or facts.built is None:
+        return ""
+    line = next(filter(None, map(moved_loads, facts.built.code.counted)), None)
+    if line is None:
+        return ""
+    return (
+        f"Your code loads early enough in line {line} [{facts.quote(line)}], but the compiler has moved these loads "
+        "past the products. Write __syncwarp(); after the loads: no load moves down past it."
+    )
+
+
+def _most_wasteful(facts: Evidence, gate: GateResult) -> str:
+    """Return the line that takes the most wavefronts more than ideal, for a gate on them, or an empty string."""
+    counters = facts.checked.counters
+    if counters is None or "shared_wavefronts_ideal" not in gate.expression:
+        return ""
+    metric = METRICS["shared_wavefronts"]
+    lost = [
+        (it.value - it.ideal, it)
+        for it in counters.lines
+        if it.metric == metric and it.ideal is not None and it.value > it.ideal and not it.file
+    ]
+    if not lost:
+        return ""
+    _, worst = max(lost, key=lambda it: it[0])
+    return (
+        f" Most is lost in line {worst.line} [{facts.quote(worst.line)}]: {worst.value:,} wavefronts, where "
+        f"{worst.ideal:,} would be ideal."
+    )
 
 
 def _not_unrolled(facts: Evidence) -> Iterator[Hint]:
