@@ -64,7 +64,13 @@ def labels(text: str) -> list[str]:
     return [re.split(r" at |  ", line)[0] for line in table]
 
 
-@pytest.mark.parametrize("name", COURSE.names)
+# One of each kind of table: GB/s, shared memory, tensor cores, integers. The slow tests have the others.
+KINDS = ("first_kernel", "block_tile", "tensor_cores", "dp4a")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(it, marks=() if it[3:] in KINDS else (pytest.mark.slow,)) for it in COURSE.names]
+)
 def test_every_solution_fits_and_its_words_are_explained(name: str) -> None:
     lesson = COURSE.lesson(name)
     outcome = run_lesson(RunRequest(COURSE, lesson, lesson.solution_path, Simulated(), find_gpu("h200")))

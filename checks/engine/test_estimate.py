@@ -148,8 +148,9 @@ def test_mbarriers_are_estimated_or_refused_but_never_hang() -> None:
 
 @pytest.mark.parametrize(
     ("lesson", "size"),
-    [("block_tile", 512), ("block_tile", 768), ("thread_tile", 512), ("double_buffer", 512), ("dp4a", 512),
-     ("tensor_cores", 512), ("async_copy", 512)],
+    [("block_tile", 512), ("double_buffer", 512), ("dp4a", 512), ("async_copy", 512),
+     *(pytest.param(*it, marks=pytest.mark.slow)
+       for it in (("block_tile", 768), ("thread_tile", 512), ("tensor_cores", 512)))],
 )  # fmt: skip
 def test_matrix_products_take_what_their_own_model_says(lesson: str, size: int) -> None:
     """That model reads the time off a line in K through two short traces; this one plays the launch as it is."""
