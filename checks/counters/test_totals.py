@@ -115,6 +115,19 @@ def test_a_warp_may_wait_for_its_lanes_under_a_condition() -> None:
     assert counters["shared_bytes_written"] == 2 * LINE + 8 * 16
 
 
+@pytest.mark.parametrize("operation", [
+    'asm volatile("ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%0}, [%1];" : "=r"(r) : "r"(at));',
+    'asm volatile("mma.sync.aligned.m16n8k8.row.col.f16.f16.f16.f16 {%0, %0}, {%0, %0}, {%0}, {%0, %0};" : "+r"(r));',
+])  # fmt: skip
+@pytest.mark.parametrize("n", [0, 1, 2])
+def test_an_instruction_of_a_whole_warp_may_be_under_a_condition(operation: str, n: int) -> None:
+    """``@P0 WARPSYNC.ALL`` before ``@P0 LDSM`` or ``@P0 HMMA``, also where all warps or none take part."""
+    at = "const unsigned at = (unsigned)__cvta_generic_to_shared(s + t % 8 * 4);"
+    counters = counted(f"unsigned r = t; {at} if (t < 32 * n) {{ {operation} }} y[t] = r + at;", n)
+    assert not counters.obstacle
+    assert counters["global_bytes_written"] == 2 * LINE
+
+
 def test_a_gate_on_what_cannot_be_counted_is_neither_met_nor_missed() -> None:
     """It used to be missed. But the kit's limits are no mistake of a kernel, and a learner cannot do anything about
     them; a count on PTX misses such a gate if it does by far (``checks/judgement/test_unjudged.py``)."""

@@ -9,8 +9,8 @@
 - ``opcodes``: the table of instruction properties; ``records``: PTX as records; ``operand_check``: operands per opcode
 - ``parser``, with ``lexer``, ``operand_text`` and ``declarations``: text -> records; ``variables``: module variables
   that a kernel reaches
-- ``inline``, ``wide_registers``, ``wmma``, ``fma_contraction``: rewrite (``rewrite``) instructions that the machine
-  does not execute itself
+- ``inline``, ``wide_registers``, ``wmma``, ``expansions``, ``fma_contraction``: rewrite (``rewrite``) instructions that
+  the machine does not execute itself
 - ``cfg``: basic blocks; ``schedule``: their steps
 - analyses: ``anticipated`` expressions, ``common_subexpressions``; ``provenance``: which array an address points into;
   ``synchronising_accesses``: which accesses cannot race; ``fragments``: which lane holds which element of a matrix

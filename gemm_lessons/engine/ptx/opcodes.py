@@ -177,6 +177,10 @@ _ROWS = (
            forms="load store mma; m16n16k16 m32n8k16 m8n32k16, of tf32 m16n16k8, of f64 m8n8k4"),
     _silent("wmma.store", "store", "a[rv][ri]?", vector="any", warp="all"),
     Opcode("wmma.mma", "exchange", "[rv][rv][rv][rv]", vector="any", warp="all"),
+    # rewritten by ``expansions.py`` before any other use
+    *(Opcode(name, "compute", "r[ri]{2,3}", forms=f"{name[1:]} of selected bytes and halves; .sat; with c" + more)
+      for name, more in (("vadd", ""), ("vsub", ""), ("vabsdiff", ""), ("vmin", ""), ("vmax", ""), ("vset", ""),
+                         ("vshl", "; clamp wrap"), ("vshr", "; clamp wrap"), ("vmad", "; po shr7 shr15"))),
     Opcode("activemask", "exchange", "r", undefined="voted"),
     # -- barriers of a block, and control flow. ``barriers.py`` writes the result of ``bar.red`` when it completes
     *(_silent(f"{name}.{how}", "barrier", _BARRIER, "" if how == "cta" else how, undefined="apart")

@@ -17,6 +17,7 @@ from typing import TypeVar
 from gemm_lessons.engine.compiler.toolkit import is_toolkit_header
 from gemm_lessons.engine.ptx.declarations import directives, module_variables, variable
 from gemm_lessons.engine.ptx.declarations import parameters as parameters_of
+from gemm_lessons.engine.ptx.expansions import SELECTING, selected
 from gemm_lessons.engine.ptx.lexer import without_comments_and_strings
 from gemm_lessons.engine.ptx.opcodes import Opcode, row_of
 from gemm_lessons.engine.ptx.operand_text import parse_operand, split
@@ -289,7 +290,10 @@ class _Body:
             rest = statement[match.end() :]
         head, _, tail = rest.partition(" ")
         opcode, modifiers, row = _parse_head(head)
-        operands = tuple([self._operand(item) for item in split(tail)]) if tail else ()
+        texts = split(tail) if tail else []
+        if opcode in SELECTING:
+            modifiers, texts = selected(opcode, modifiers, texts)
+        operands = tuple([self._operand(item) for item in texts])
         if "{" in tail and row.vector in ("v", "cut"):
             operands = tuple([_unwrapped(operand) for operand in operands])
         if self.scope is not self.root:

@@ -25,7 +25,7 @@ from gemm_lessons.engine.ptx.records import (
     Vector,
     elements_of,
 )
-from gemm_lessons.engine.ptx.rewrite import rewritten
+from gemm_lessons.engine.ptx.rewrite import Writer, rewritten
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.engine.semantics.matrix_products import STORED
 
@@ -59,32 +59,15 @@ def expand_wmma(kernel: Kernel) -> Kernel:
     return dataclasses.replace(expanded, registers={**kernel.registers, **registers}, by_warps=True)
 
 
-class _Writer:
-    """Emits instructions that replace ``origin``, and adds the registers they need to ``registers``."""
+class _Writer(Writer):
+    """Emits instructions that replace ``wmma``. ``declared``: the kernel's registers; ``wanted``: those that other
+    instructions mention."""
 
     def __init__(
         self, declared: Mapping[str, str], registers: dict[str, str], origin: Instruction, wanted: Set[str]
     ) -> None:
-        self.declared, self.registers, self.origin, self.wanted = declared, registers, origin, wanted
-        self.instructions: list[Instruction] = []
-
-    def fresh(self, kind: str) -> Register:
-        """Return a new register."""
-        name = f"%wmma@{len(self.registers)}"
-        self.registers[name] = kind
-        return Register(name)
-
-    def emit(self, opcode: str, *operands: Operand) -> None:
-        """Emit an instruction with the position and the guard of the one that is replaced."""
-        name, *modifiers = opcode.split(".")
-        made = dataclasses.replace(self.origin, opcode=name, modifiers=tuple(modifiers), operands=operands)
-        self.instructions.append(made)
-
-    def computed(self, opcode: str, *operands: Operand) -> Register:
-        """Emit an instruction and return its result in a new register, as wide as the opcode's type."""
-        target = self.fresh(f"b{opcode[-2:]}")
-        self.emit(opcode, target, *operands)
-        return target
+        super().__init__(registers, origin)
+        self.declared, self.wanted = declared, wanted
 
 
 @dataclass(frozen=True)
@@ -195,16 +178,16 @@ class _Matrix:
         rows, cols = (place[:, 0].astype(int).tolist() for place in pieces[0][0].places)
         assert len(rows) == WARP
         by_group, by_number = ((rows[at] - rows[0], cols[at] - cols[0]) for at in (GROUP, 1))
-        lane = writer.computed("mov.u32", Register("%laneid"))
-        group = writer.computed("shr.u32", lane, Immediate(2))
-        number = writer.computed("and.b32", lane, Immediate(3))
+        lane = writer.computed("b32", "mov.u32", Register("%laneid"))
+        group = writer.computed("b32", "shr.u32", lane, Immediate(2))
+        number = writer.computed("b32", "and.b32", lane, Immediate(3))
         major, minor = (0, 1) if order == "row" else (1, 0)
         across = self._weighted(group, by_group[major], number, by_number[major])
         along = self._weighted(group, by_group[minor], number, by_number[minor])
-        offset = writer.computed("mad.lo.s32", across, stride, along)
+        offset = writer.computed("b32", "mad.lo.s32", across, stride, along)
         base: Operand = address.base or Immediate(0)
         if not isinstance(base, Register):
-            base = writer.computed("mov.u64", base)
+            base = writer.computed("b64", "mov.u64", base)
         self.bits = 32 if {**writer.declared, **writer.registers}.get(base.name, "")[-2:] == "32" else 64
         self.start = self._further(offset, self.size, base)
         self.offset = address.offset
@@ -212,8 +195,8 @@ class _Matrix:
 
     def _weighted(self, group: Register, of_group: int, number: Register, of_number: int) -> Operand:
         writer = self.writer
-        scaled = writer.computed("mul.lo.s32", group, Immediate(of_group))
-        return writer.computed("mad.lo.s32", number, Immediate(of_number), scaled)
+        scaled = writer.computed("b32", "mul.lo.s32", group, Immediate(of_group))
+        return writer.computed("b32", "mad.lo.s32", number, Immediate(of_number), scaled)
 
     def _line(self, number: int) -> tuple[Register, int]:
         """Return the lane's position in a line of the matrix: a register, and a constant to add to it."""
@@ -270,7 +253,7 @@ class _Matrix:
         whole = parts[0]
         for position, part in enumerate(parts[1:], 1):
             place = Immediate(8 * position), Immediate(8)
-            whole = writer.computed("bfi.b32", part, whole, *place)
+            whole = writer.computed("b32", "bfi.b32", part, whole, *place)
         writer.emit("mov.b32", register, whole)
 
     def _scatter(self, register: Operand, bits: int, addresses: Sequence[Address]) -> None:

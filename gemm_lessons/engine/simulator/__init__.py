@@ -37,6 +37,7 @@ from gemm_lessons.engine.process.bounds import OutOfTime
 from gemm_lessons.engine.ptx import parser
 from gemm_lessons.engine.ptx import records as ptx
 from gemm_lessons.engine.ptx.cfg import line_of
+from gemm_lessons.engine.ptx.expansions import expand
 from gemm_lessons.engine.ptx.fma_contraction import contract
 from gemm_lessons.engine.ptx.inline import inline_calls
 from gemm_lessons.engine.ptx.operand_check import check
@@ -86,7 +87,7 @@ def _read(text: str, entry: str, joins: bool) -> Program:
     twice = {v.name for v in kernel.variables} & {v.name for v in module.variables}
     if twice and module.functions:  # inlined code may mean either of the two variables
         raise UnsupportedKernel(f"two variables that have one name: {min(twice)}")
-    kernel = split_wide(expand_wmma(with_state_spaces(kernel, module.variables)))
+    kernel = expand(split_wide(expand_wmma(with_state_spaces(kernel, module.variables))))
     if joins and not FOR_DEBUGGING.search(text):
         kernel = contract(kernel)
     return prepare(kernel, usable_variables(kernel, module.variables))
