@@ -136,6 +136,7 @@ def answers() -> list[Answer]:
         *(epilogue(no_relu, part=part) for part in (0, 2)),
         epilogue("relu(alpha * (A @ B) + beta * C) + bias"),
         epilogue("relu(alpha * (A @ B + beta * C) + bias)"),
+        epilogue("A @ B"),
         *(epilogue(bias=partial(first_of, width)) for width in (2, 4)),
         epilogue(bias=lambda bias: bias[np.arange(48) % 16]),
         epilogue(bias=lambda bias: bias[:40, None]),
