@@ -288,12 +288,13 @@ def test_an_unsupported_opcode_is_named_before_anything_runs(run):
     from gemm_lessons.engine.records.errors import UnsupportedKernel
 
     source = (
-        'extern "C" __global__ void k(int *o) {\n o[0] = 1;\n asm volatile("setmaxnreg.inc.sync.aligned.u32 240;");\n}'
+        'extern "C" __global__ void k(int *o) {\n o[0] = 1;\n unsigned a;\n'
+        ' asm volatile("mapa.shared::cluster.u32 %0, %1, 0;" : "=r"(a) : "r"(0));\n}'
     )
     out = np.zeros(1, np.int32)
-    with pytest.raises(UnsupportedKernel, match="setmaxnreg") as caught:
+    with pytest.raises(UnsupportedKernel, match="mapa") as caught:
         run(source, 1, 32, [out], arch="sm_90a")
-    assert caught.value.line == 3
+    assert caught.value.line == 4
     assert out[0] == 0
 
 
