@@ -11,6 +11,7 @@ from gemm_lessons.engine.sass.flow import Listing
 from gemm_lessons.engine.sass.operands import decode
 from gemm_lessons.engine.sass.planning import needs
 from gemm_lessons.engine.sass.slicing import relevant
+from gemm_lessons.engine.sass.useful_work import UsefulWork
 
 OLD = "FFMA R20, R9, R9, R9"  # the number that lay in the address's register before
 
@@ -115,5 +116,7 @@ def sliced(lines: list[str], signals: bool = False) -> list[str]:
         opcode = text.split()[1 if text.startswith("@") else 0]
         code.append(decode(number, SassInstruction(opcode, width_of(opcode), "", None, 16 * number, 0, text)))
     listing = Listing(tuple(code), labels)
-    wanted = partial(needs, frozenset(), signals=signals)
+    nothing = (0,) * len(code)
+    work = UsefulWork(nothing, nothing, nothing, (False,) * len(code))
+    wanted = partial(needs, frozenset(), work, signals=signals)
     return [d.text for d, there in zip(code, relevant(listing, wanted), strict=True) if there]

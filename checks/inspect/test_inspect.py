@@ -256,11 +256,11 @@ def test_the_opcode_table_lists_what_runs_and_what_does_not():
     table = json.loads(done.stdout)
     assert "fma.rn.f32" in table["forms"]
     assert {"ld", "bar", "shfl", "cp"} <= table["supported"].keys()
-    assert "wgmma" in table["unsupported"]
+    assert "tcgen05" in table["unsupported"]
     assert not set(table["unsupported"]) & table["supported"].keys()
 
 
-@pytest.mark.parametrize("opcode", ["wgmma", "nonsense"])
+@pytest.mark.parametrize("opcode", ["tcgen05", "nonsense"])
 def test_an_unsupported_opcode_is_said_to_be_so(opcode):
     done = forks.run(["opcodes", opcode])
     assert done.returncode == 2

@@ -104,7 +104,7 @@ def test_it_runs_from_python():
         (("", ""), ["-D", "A=1", "-I", "."], "leave --define and --include out"),
         ((".entry", ".func"), [], "t.ptx has 0 kernels (): there is nothing to run"),
         (("fma.rn.f32", "fma.rn.f31"), [], "in line {line}: unsupported PTX: fma.rn.f31"),
-        (("bar.sync", "wgmma.fence.sync.aligned; bar.sync"), [], "in line {line}: unsupported PTX: wgmma"),
+        (("bar.sync", "tcgen05.fence; bar.sync"), [], "in line {line}: unsupported PTX: tcgen05"),
         (("\n}\n", "\n"), [], "a kernel body is not closed"),
     ],
 )  # fmt: skip
