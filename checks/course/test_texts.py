@@ -42,6 +42,11 @@ def test_three_exercises_with_their_answers(readme: Path) -> None:
 
 
 @each_text
+def test_it_has_at_most_three_thousand_words(readme: Path) -> None:
+    assert len(readme.read_text().split()) <= 3000, "move what a first pass does not need to APPENDIX.md"
+
+
+@each_text
 def test_its_minutes_are_reading_and_ten_to_twenty_five_of_work(readme: Path) -> None:
     minutes, reading = load_lesson(readme.parent).minutes, len(readme.read_text().split()) / 180
     assert minutes is not None
