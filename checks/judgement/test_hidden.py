@@ -10,7 +10,19 @@ from typing import Any
 import pytest
 
 from gemm_lessons.course.folder import any_course
-from gemm_lessons.course.hidden import hidden_checks, hidden_counts, hidden_ways
+from gemm_lessons.course.hidden import (
+    DEPTH,
+    HUGE,
+    LARGE,
+    MANY_WAYS,
+    hidden_and_counted,
+    hidden_checks,
+    hidden_counts,
+    hidden_instead,
+    hidden_large,
+    hidden_sample,
+    hidden_ways,
+)
 from gemm_lessons.course.lesson import Lesson, tile_sizes
 from gemm_lessons.devices.simulated import Simulated
 from gemm_lessons.engine.hardware.sheets import GPUS
@@ -139,21 +151,80 @@ def test_a_contract_may_be_coarser_than_tiles() -> None:
         assert shapes.refusal(shape) is None
 
 
-def test_secret_shapes_are_checked_and_not_counted() -> None:
+def test_secret_shapes_that_fill_their_tiles_are_counted() -> None:
     lesson = COURSE.lesson("naive")
-    secret = Shape(5, 6, 7)
+    secret, small = Shape(63, 95, 31), Shape(5, 6, 7)
     request = RunRequest(COURSE, lesson, lesson.solution_path, Simulated(), GPUS["h200"], beside=False, seed=1)
     request = replace(request, estimating=False)
-    known = run_lesson(replace(request, secret=(secret,)))
+    known = run_lesson(replace(request, secret=(secret, small)))
     assert known.verdict.kind == "passed"
-    (found,) = (it for it in known.kernel.checked.shapes if it.shape == secret)
-    assert found.hidden
+    found = [it.shape for it in known.kernel.checked.shapes if it.hidden]
+    assert found == [small, secret]
     assert known.kernel.checked.counters == run_lesson(request).kernel.checked.counters
-    hidden = hidden_counts(lesson, 1)
-    plan = RunPlan.of(replace(request, graded=True, secret=(secret, *hidden)))
-    assert plan.secret == (secret, *hidden_checks(lesson, 1))
+    assert [shape for shape, _ in known.kernel.checked.elsewhere] == [secret]
+    hidden = hidden_and_counted(lesson, 1)
+    plan = RunPlan.of(replace(request, graded=True, secret=(secret, small, *hidden)))
+    assert plan.hidden[:1] == (secret,)
+    assert set(hidden) < set(plan.hidden)
+    assert plan.secret[0] == small
     with pytest.raises(ShapeError):
         run_lesson(replace(request, lesson=COURSE.lesson("thread_tile"), secret=(secret,)))
+
+
+@pytest.mark.parametrize("name", COURSE.names)
+def test_a_shape_of_several_bands_of_blocks_both_ways_is_counted(name: str) -> None:
+    lesson = COURSE.lesson(name)
+    for seed in range(20):
+        large = hidden_large(lesson, seed)
+        assert large == hidden_large(lesson, seed)
+        assert large in hidden_and_counted(lesson, seed)
+        assert lesson.shapes.refusal(large) is None
+        tile = tile_sizes(lesson.at(large))
+        tiles = -(-large.m // tile.rows), -(-large.n // tile.cols)
+        assert min(tiles) >= MANY_WAYS
+        if tile.depth > 1:
+            assert -(-large.k // tile.depth) >= 3
+        if tiles > (MANY_WAYS + 2, MANY_WAYS + 2):
+            assert large.m * large.n * large.k < 1.5 * LARGE
+
+
+@pytest.mark.parametrize("name", COURSE.names)
+def test_a_far_shape_is_large_in_all_directions(name: str) -> None:
+    lesson = COURSE.lesson(name)
+    for seed in range(10):
+        sample = hidden_sample(lesson, seed)
+        assert sample == hidden_sample(lesson, seed)
+        for shape in (*([sample.shape] if sample else []), *hidden_instead(lesson, seed)):
+            assert lesson.shapes.refusal(shape) is None
+        if sample is None:
+            assert len(lesson.launches) > 1 or "two_warps" in name or not lesson.data.multiplies
+            continue
+        assert min(sample.shape.m, sample.shape.n) > HUGE - 512
+        assert sample.shape.k > DEPTH - 512
+        blocks = lesson.at(sample.shape).grids(sample.shape)[0].blocks
+        assert set(sample.blocks) <= set(range(blocks))
+
+
+# What is wrong only far out, by the condition under which C is wrong.
+FAR_OUT = {
+    "squares": "M >= 192 && N >= 192",
+    "large squares": "M >= 4096 && N >= 4096",
+    "the last blocks": "row >= 12000 && N >= 12000",
+    "deep": "K > 5000 && N > 64",
+}
+
+
+@pytest.mark.parametrize("name", FAR_OUT)
+def test_no_size_is_too_large_to_be_checked(name: str, tmp_path: Path) -> None:
+    lesson = COURSE.lesson("coalesced")
+    path = tmp_path / "kernel.cu"
+    path.write_text(
+        lesson.solution_path.read_text().replace("c(row, col) = acc;", f"c(row, col) = {FAR_OUT[name]} ? 0 : acc;")
+    )
+    outcome = run(lesson, path)
+    assert isinstance(outcome.verdict, WrongAnswer)
+    assert all(it.hidden for it in outcome.kernel.checked.shapes if it.kind != "passed")
+    assert run(lesson, path, graded=False).verdict.kind == "passed"
 
 
 # By each lesson's own way where M, N and K are those of lesson.toml, and by the way of the one before elsewhere.
@@ -210,7 +281,9 @@ def test_answers_on_the_hidden_shape_count_as_well(tmp_path: Path) -> None:
     outcome = run(lesson, path)
     assert isinstance(outcome.verdict, WrongAnswer)
     wrong = [it.shape for it in outcome.kernel.checked.shapes if it.kind != "passed"]
-    assert wrong == [*hidden_checks(lesson, 5), *hidden, *hidden_ways(lesson, 5)]
+    sample = hidden_sample(lesson, 5)
+    assert sample is not None
+    assert wrong == [*hidden_checks(lesson, 5), sample.shape, *hidden, hidden_large(lesson, 5), *hidden_ways(lesson, 5)]
 
 
 @pytest.mark.parametrize("name", ["coalesced", "thread_tile"])
@@ -248,3 +321,39 @@ def test_what_only_one_machine_answers_is_not_asked(name: str, tmp_path: Path) -
     assert outcome.verdict.finding.kind == "machine_dependent"
     assert f"%{name}" in outcome.verdict.finding.message
     assert outcome.verdict.finding.line is not None
+
+
+HEAD = """
+__device__ unsigned clock_low() { unsigned n; asm volatile("mov.u32 %0, %%clock;" : "=r"(n)); return n; }
+"""
+# What a kernel may read: the statement, and the words of the finding, or none if it decides nothing.
+READ = {
+    "clock": ("if (clock_low() == 12345) acc = 1.0f;", "reads the clock (%clock)"),
+    "unused clock": ("clock_low();", ""),
+    "address": ("if (((unsigned long long)C >> 21) % 1000 == 7) acc = 1.0f;", "where buffers are"),
+    "order": ("if (A > B) acc = 1.0f;", "where buffers are"),
+    "distance": ("if ((size_t)B - (size_t)A < 1ull << 35) acc = 1.0f;", "where buffers are"),
+    "alignment": ("if ((size_t)C & 15) acc = 1.0f;", ""),
+    "null": ("if (C == nullptr) return;", ""),
+    "end of a buffer": ("for (const float *p = C; p < C + M * N; p += 4096) if (p == C - 1) acc = 1.0f;", ""),
+    "time": ("const char *t = __TIME__; if (t[4] == '7') acc = 1.0f;", "depends on __TIME__"),
+    "cut": ("const char *t = __TI\\\nME__; if (t[4] == '7') acc = 1.0f;", "depends on __TIME__"),
+    "joined": ("\n#define JOIN(a, b) a##b\nif (JOIN(__DA, TE__)[0] == 'D') acc = 1.0f;", "depends on a macro"),
+    "unused date": ("const char *t = __DATE__; (void)t;", ""),
+}
+
+
+@pytest.mark.parametrize("name", READ)
+def test_what_differs_elsewhere_may_be_read_but_not_matter(name: str, tmp_path: Path) -> None:
+    statement, words = READ[name]
+    lesson = COURSE.lesson("coalesced")
+    path = tmp_path / "kernel.cu"
+    source = lesson.solution_path.read_text().replace('extern "C"', HEAD + 'extern "C"', 1)
+    path.write_text(source.replace("float acc = 0.0f;", f"float acc = 0.0f; {statement}", 1))
+    outcome = run(lesson, path)
+    if not words:
+        assert outcome.verdict.kind == "passed"
+        return
+    assert isinstance(outcome.verdict, Faulted)
+    assert outcome.verdict.finding.kind == "machine_dependent"
+    assert words in outcome.verdict.finding.message

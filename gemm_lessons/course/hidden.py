@@ -1,9 +1,15 @@
 """Unpredictable shapes: drawn from a run's seed, within the lesson's contract.
 
 A kernel may use the lesson's method only on the shape of lesson.toml, or be right only up to the known sizes. Graded
-runs therefore also count and check it on two hidden shapes, each in one of the lesson's layouts: a wide and shallow
-one, whose M and N are larger than all known ones (for huge shapes, one of both is), and a small and deep one, whose K
-is larger. Each is little work, so a run costs about a quarter more.
+runs therefore also count and check it on hidden shapes, each in one of the lesson's layouts: a wide and shallow one,
+whose M and N are larger than all known ones (for huge shapes, one of both is), unless the host chooses tiles; a small
+and deep one, whose K is larger; and a large one of ``MANY_WAYS`` tiles or more along M and along N and three K tiles,
+or four small ones. The large one has about ``LARGE`` multiply-adds, or as many as those tiles have, if these are more.
+
+M, N and K are largest at the far shape, of some ``HUGE`` each. There only some blocks are run (``hidden_sample``), and
+only the values that they store are checked. Kernels whose blocks depend on each other, and lessons with several
+launches, are checked on whole shapes instead (``hidden_instead``): on one that is as deep, of one tile of C, and on one
+of thousands along M and N, with one K tile.
 
 Where the host chooses the block tile by M, N and K, each tile that it chooses for a known shape is also checked on
 other shapes, unless the wide one has it: on one with more rows of tiles than any known shape with that tile, and on one
@@ -27,7 +33,8 @@ from dataclasses import replace
 from math import lcm, prod
 
 from gemm_lessons.course.lesson import Lesson, tile_sizes
-from gemm_lessons.gemm.shapes import Shape, TileSizes, astuple
+from gemm_lessons.engine.records.frozen import dataclass
+from gemm_lessons.gemm.shapes import Shape, Tile, TileSizes, astuple
 
 FULL = 0.85  # of the last tile along an axis that is inside the matrix, at least: gates allow for whole ones
 SHALLOW = 16  # of K, at least, where K is not split into tiles
@@ -41,6 +48,18 @@ FAR = (2400, 2400, 1100)  # M, N, K of far shapes, at least, and half as much ag
 WORK = 9 << 23
 # Some runs are deeper by this factor: the largest K at which a kernel must be right is not known.
 DEEP, SOME = 2, 0.25
+MANY_WAYS = 5  # tiles of a large shape along M and along N, at least
+LARGE = 1 << 24  # multiply-adds of a large shape, where tiles allow it
+SQUARE = (0.85, 1.18)  # the larger side of C of a large shape / the side of a square of the same work
+ALIGNED = 8  # sizes of half of the large shapes are multiples: gates allow more for others
+HUGE = 16384  # M, N and K of a far shape; M and N are up to half as much again, K at least 4 / 5
+DEPTH = 5120  # K of a far shape, at least, however slowly a type is simulated
+SAMPLED = 1 << 29  # multiply-adds of the blocks that are run of a far shape ...
+BLOCKS = 2  # ... at most so many blocks
+# Multiply-adds per second in the simulator / those of float32, by the size of a factor's number, where it is a float.
+PACE = {8: 1 / 12, 2: 1 / 6, 1: 1 / 6}
+BROAD = 4096  # M and N of what is checked instead of a sample, at least one of them ...
+THREADS = 1 << 21  # ... for so many threads
 LITTLE = 1 << 22  # multiply-adds of a small shape, at most: larger ones have one tile
 REMAINDERS = 8  # of sizes, or of numbers of tiles, each of which occurs once among the small shapes ...
 FEW = 4  # ... except for a lesson where a tile is much work, or the host compiles another kernel for each
@@ -54,13 +73,93 @@ def hidden_counts(lesson: Lesson, seed: int) -> tuple[Shape, ...]:
     """
     draw = random.Random(f"{lesson.name} hides {seed}")
     known = (*lesson.shapes.check, lesson.shapes.count)
+    large = hidden_large(lesson, seed) if lesson.choices else None
     shapes = map(astuple, (lesson.shapes.multiple_of, _tile(lesson), *known))
     m, n, k = (_Axis(draw, *sizes) for sizes in zip(*shapes, strict=True))
     wide = Shape(m.beyond(2), n.beyond(2), k.shallow())
     if wide.m * wide.n > WIDEST:
         wide = replace(wide, n=n.small()) if draw.random() < 0.5 else replace(wide, m=m.small())
     deep = Shape(m.small(), n.small(), k.beyond(6))
-    return tuple(replace(it, layout=_any_of(draw, lesson.shapes.layouts)) for it in (wide, deep))
+    found = [replace(it, layout=_any_of(draw, lesson.shapes.layouts)) for it in (wide, deep)]
+    return (found[0] if large is None else large), found[1]
+
+
+def hidden_large(lesson: Lesson, seed: int) -> Shape:
+    """Return the hidden shape that is large along M and N at once, and to be counted."""
+    draw = random.Random(f"{lesson.name} large {seed}")
+    steps, tile = astuple(lesson.shapes.multiple_of), astuple(_tile(lesson.at(lesson.shapes.count)))
+    layout = _any_of(draw, lesson.shapes.layouts)
+    aligned = ALIGNED if draw.random() < 0.5 else 1
+    m, n, k = (_Axis(draw, lcm(step, aligned), size, 0) for step, size in zip(steps, tile, strict=True))
+    depth = k.tiles(3 + int(draw.random() * 2) * (k.tile <= SHALLOW))
+    area = LARGE / depth
+    longer = area**0.5 * (SQUARE[0] + draw.random() * (SQUARE[1] - SQUARE[0]))
+    sides = longer, area / longer
+    rows, cols = (axis.tiles(max(MANY_WAYS, int(side // axis.tile))) for axis, side in zip((m, n), sides, strict=True))
+    return Shape(rows, cols, depth, layout=layout)
+
+
+@dataclass(frozen=True)
+class FarSample:
+    """The far shape, and the blocks to run of its only launch."""
+
+    shape: Shape
+    blocks: tuple[int, ...]
+
+
+def hidden_sample(lesson: Lesson, seed: int) -> FarSample | None:
+    """Return the far shape; None for a lesson whose blocks need others, or whose buffers do not fit in pages."""
+    if len(lesson.launches) > 1 or lesson.launches[0].cluster or not lesson.data.is_local:
+        return None
+    if any((it := lesson.data.parameter(name)) and it.kind == "texture" for name in lesson.launches[0].parameters):
+        return None
+    draw = random.Random(f"{lesson.name} sample {seed}")
+    steps, layout = astuple(lesson.shapes.multiple_of), _any_of(draw, lesson.shapes.layouts)
+    for _ in range(TRIES):
+        tile = astuple(_tile(lesson.at(Shape(HUGE, HUGE, HUGE, layout=layout))))
+        m, n = (HUGE // (by := lcm(steps[i], tile[i])) * by + int(draw.random() * HUGE / 2 / by) * by for i in (0, 1))
+        most = min(
+            HUGE * (1 if lesson.data.factors[0].element.is_float else 2),
+            dict(lesson.shapes.at_most).get("K", 2 * HUGE),
+            int(_affordable(lesson) / (tile[0] * tile[1])),
+        )
+        depth = max(DEPTH, int(most * (1 - draw.random() / 5))) // steps[2] * steps[2]
+        shape = Shape(m, n, depth, layout=layout)
+        at = lesson.at(shape)
+        blocks = at.grids(shape)[0].blocks
+        if astuple(_tile(at))[:2] == tile[:2] and blocks * tile[0] * tile[1] == m * n:
+            number = max(
+                1, min(1 if lesson.choices else BLOCKS, int(_affordable(lesson) / (tile[0] * tile[1] * depth)))
+            )
+            last = (blocks - 1,) if number > 1 or draw.random() < 0.5 else ()
+            drawn = (int(draw.random() * (blocks - 1)) for _ in range(number - len(last)))
+            return FarSample(shape, tuple(sorted({*drawn, *last})))
+    return None
+
+
+def _affordable(lesson: Lesson) -> float:
+    """Return the multiply-adds to run of a far shape."""
+    element = lesson.data.factors[0].element
+    return SAMPLED * (PACE.get(element.size, 1) if element.is_float else 1)
+
+
+def hidden_instead(lesson: Lesson, seed: int) -> tuple[Shape, ...]:
+    """Return the shapes to check where no sample of the far shape can be judged: a deep one and a broad one. Of a
+    lesson with several launches, or with a thread for each element, the broad one is long along M or N only."""
+    if not lesson.data.multiplies:
+        return ()
+    draw = random.Random(f"{lesson.name} instead {seed}")
+    steps, tile = astuple(lesson.shapes.multiple_of), astuple(_tile(lesson.at(lesson.shapes.count)))
+    m, n, k = (_Axis(draw, step, size, 0) for step, size in zip(steps, tile, strict=True))
+    depth = max(DEPTH, int(min(HUGE, _affordable(lesson) / 2 / (m.tile * n.tile))))
+    deep = Shape(m.tiles(1), n.tiles(1), int(depth * (1 - draw.random() / 10)) // steps[2] * steps[2])
+    sides = [BROAD + int(draw.random() * BROAD / 4) for _ in range(2)]
+    threads = lesson.launches[0].at(lesson.names(lesson.shapes.count)).threads / (m.tile * n.tile)
+    narrow = int(draw.random() * 2)
+    sides[narrow] = 1 if len(lesson.launches) > 1 else min(sides[narrow], int(THREADS / threads / sides[1 - narrow]))
+    rows, cols = (-(-side // step) * step for side, step in zip(sides, steps[:2], strict=True))
+    broad = Shape(rows, cols, k.tiles(1))
+    return tuple(replace(it, layout=_any_of(draw, lesson.shapes.layouts)) for it in (deep, broad))
 
 
 def hidden_ways(lesson: Lesson, seed: int) -> tuple[Shape, ...]:
@@ -89,7 +188,15 @@ def hidden_ways(lesson: Lesson, seed: int) -> tuple[Shape, ...]:
 
 def hidden_and_counted(lesson: Lesson, seed: int) -> tuple[Shape, ...]:
     """Return every hidden shape that a graded run with this seed counts."""
-    return (*hidden_counts(lesson, seed), *hidden_ways(lesson, seed))
+    found = (*hidden_counts(lesson, seed), hidden_large(lesson, seed), *hidden_ways(lesson, seed))
+    return tuple(dict.fromkeys(found))
+
+
+def is_countable(lesson: Lesson, shape: Shape) -> bool:
+    """Tell whether gates hold at a teacher's secret shape, because it fills its tiles."""
+    tile = astuple(_tile(lesson.at(shape)))
+    sizes = ((size, max(by, SHALLOW)) for size, by in zip(astuple(shape), tile, strict=True))
+    return all(size >= FULL * by * -(-size // by) for size, by in sizes)
 
 
 def hidden_checks(lesson: Lesson, seed: int) -> tuple[Shape, ...]:
@@ -98,8 +205,29 @@ def hidden_checks(lesson: Lesson, seed: int) -> tuple[Shape, ...]:
     far = _far(lesson, seed)
     chosen = (*_of_choices(lesson, seed, draw), *far[:2]) if lesson.choices else ()  # others count these
     shared = (_large(lesson, draw),) if len(lesson.launches) > 1 else ()
-    found = (*chosen, far[2], *shared, *_small(lesson, draw))
+    small = list(_small(lesson, draw))
+    if lesson.choices:
+        fresh = int(
+            draw.random() * len(small)
+        )  # one of them may need a variant of the kernel that no other shape needs
+        small = [it if i == fresh else _familiar(lesson, it) for i, it in enumerate(small)]
+        chosen = (*chosen[: len(chosen) - 2], *(_familiar(lesson, it) for it in far[:2]))
+    found = (*chosen, _familiar(lesson, far[2]), *shared, *small)
     return tuple(it for it in dict.fromkeys(found) if it not in (*lesson.shapes.check, lesson.shapes.count))
+
+
+def _variants(lesson: Lesson) -> frozenset[Tile]:
+    """Return the tiles, with all that the host chooses, of the known shapes: a compilation each."""
+    return frozenset(lesson.at(it).tile for it in (*lesson.shapes.check, lesson.shapes.count))
+
+
+def _familiar(lesson: Lesson, shape: Shape) -> Shape:
+    """Return the shape in the layout for which a known variant of the kernel fits, if there is one."""
+    if not lesson.choices:
+        return shape
+    made = _variants(lesson)
+    others = (replace(shape, layout=layout) for layout in (shape.layout, *lesson.shapes.layouts))
+    return next((it for it in others if lesson.at(it).tile in made), shape)
 
 
 def _of_choices(lesson: Lesson, seed: int, draw: random.Random) -> list[Shape]:
@@ -108,6 +236,7 @@ def _of_choices(lesson: Lesson, seed: int, draw: random.Random) -> list[Shape]:
     known = (*shapes.check, shapes.count)
     counted = {tile_sizes(lesson.at(it)) for it in hidden_counts(lesson, seed)[:1]}
     tiles = {shape: tile_sizes(lesson.at(shape)) for shape in known}
+    made = _variants(lesson)
     found = []
     if shapes.multiple_of.k == 1:
         deepest = max(known, key=lambda it: it.k)
@@ -120,8 +249,8 @@ def _of_choices(lesson: Lesson, seed: int, draw: random.Random) -> list[Shape]:
                 continue
             largest = max(alike, key=lambda it: it.m * it.n)
             drawn = (_near(lesson, draw, largest, tile) for _ in range(TRIES))
-            fit = (it for it in drawn if getattr(it, axis) > most and tile_sizes(lesson.at(it)) == tile)
-            found += [shape for shape in [next(fit, None)] if shape is not None]
+            fit = [it for it in drawn if getattr(it, axis) > most and tile_sizes(lesson.at(it)) == tile]
+            found += sorted(fit, key=lambda it: lesson.at(it).tile not in made)[:1]
     return found
 
 
@@ -197,19 +326,19 @@ class _Axis:
 
     def __init__(self, draw: random.Random, step: int, tile: int, *known: int) -> None:
         self._draw, self._step = draw, step
-        self._tile = max(tile, step) if tile > 1 else max(SHALLOW, step)
+        self.tile = max(tile, step) if tile > 1 else max(SHALLOW, step)
         self._largest = max(known, default=0)
 
     def beyond(self, most: int) -> int:
         """Return a size above the known ones: in the next tile where whole tiles are not required, else one of the
         next."""
-        first = -(-(self._largest + 1) // self._tile)
-        ragged = self._step < self._tile
+        first = -(-(self._largest + 1) // self.tile)
+        ragged = self._step < self.tile
         return self._size(first if ragged else first + int(self._draw.random() * most), self._largest + 1)
 
     def small(self, most: int = 2) -> int:
         """Return a size of one tile, or of up to ``most`` where tiles must be whole."""
-        return self._size(1 if self._step < self._tile else 1 + int(self._draw.random() * most))
+        return self._size(1 if self._step < self.tile else 1 + int(self._draw.random() * most))
 
     def tiles(self, number: int) -> int:
         """Return a size of this many tiles."""
@@ -217,16 +346,16 @@ class _Axis:
 
     def whole(self, number: int) -> int:
         """Return a size of this many tiles, all of them whole."""
-        return number * self._tile
+        return number * self.tile
 
     def shallow(self) -> int:
         """Return a size of two or three tiles where the known sizes have several, so that the transition between tiles
         shows."""
-        return self._size(2 + int(self._draw.random() * 2) if self._largest > 3 * self._tile else 1)
+        return self._size(2 + int(self._draw.random() * 2) if self._largest > 3 * self.tile else 1)
 
     def _size(self, tiles: int, least: int = 1) -> int:
         """Return a multiple of the step with this many tiles: whole ones where required, else ragged."""
-        last = tiles * self._tile - (self._step if self._step < self._tile else 0)
-        first = max(int((tiles - 1 + FULL) * self._tile), least)
+        last = tiles * self.tile - (self._step if self._step < self.tile else 0)
+        first = max(int((tiles - 1 + FULL) * self.tile), least)
         choices = range(-(-first // self._step), last // self._step + 1)
         return self._step * (choices[int(self._draw.random() * len(choices))] if choices else -(-first // self._step))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.engine.records.launch import Argument, Grid
-from gemm_lessons.engine.records.results import Launched, in_a_row
+from gemm_lessons.engine.records.results import Launched, SampledBlocks, in_a_row
 from gemm_lessons.gemm.data import DataSpec
 from gemm_lessons.gemm.problem import Trial
 from gemm_lessons.gemm.shapes import Shape
@@ -104,6 +104,18 @@ class Device(Protocol):
 
     def launch(self, task: Task, trial: Trial, counting: bool) -> Launched:
         """Run a task once on ``trial`` and write its arrays. Return counters only with ``counting``."""
+
+    def grading(self) -> Device:
+        """Return the same device for a graded run: it reports a kernel to which a clock or the GPU's choices matter."""
+
+    def on_addresses(self, task: Task) -> Finding | None:
+        """Return a finding for a task that does something else, or has another answer, where buffers have other
+        addresses: on the simulator, whatever this is."""
+
+    def sample(
+        self, kernel: Compiled, grid: Grid, arguments: Sequence[Argument], blocks: Sequence[int]
+    ) -> SampledBlocks:
+        """Run some blocks of a launch of counted code on buffers in ``Pages``: on the simulator, whatever this is."""
 
     def doubt(self, task: Task, launched: Launched) -> Launched:
         """Repeat an uncounted launch with everything that the simulator checks, before its results blame the kernel.

@@ -15,12 +15,13 @@ from typing import Literal
 from gemm_lessons.devices.device import Binaries, BuildTarget, Task
 from gemm_lessons.devices.gpu.cuda_gpu import Gpu
 from gemm_lessons.devices.simulated import Simulated, no_room
+from gemm_lessons.engine.compiler.compile import Compiled
 from gemm_lessons.engine.hardware.sheets import GpuSpec, data_sheet, sheet_of
 from gemm_lessons.engine.records.errors import UnsupportedKernel
 from gemm_lessons.engine.records.facts import Quoted
 from gemm_lessons.engine.records.findings import Finding
-from gemm_lessons.engine.records.launch import Grid
-from gemm_lessons.engine.records.results import Launched
+from gemm_lessons.engine.records.launch import Argument, Grid
+from gemm_lessons.engine.records.results import Launched, SampledBlocks
 from gemm_lessons.gemm.data import DataSpec
 from gemm_lessons.gemm.problem import Trial
 from gemm_lessons.gemm.shapes import Shape
@@ -87,6 +88,20 @@ class ShadowedGpu:
         except UnsupportedKernel as error:
             note = Finding("not_simulated", "note", line=error.line, facts=Quoted(str(error)))
             return replace(ran, findings=(*ran.findings, note))
+
+    def grading(self) -> ShadowedGpu:
+        """Return the same device; its simulator reports a kernel to which a clock or the GPU's choices matter."""
+        return ShadowedGpu(self._gpu, self._simulated.grading(), self._prepare)
+
+    def on_addresses(self, task: Task) -> Finding | None:
+        """Return a finding for a task that depends on addresses of buffers on the simulator."""
+        return self._simulated.on_addresses(task) if task.work <= SIMULATED else None
+
+    def sample(
+        self, kernel: Compiled, grid: Grid, arguments: Sequence[Argument], blocks: Sequence[int]
+    ) -> SampledBlocks:
+        """Run some blocks of a launch on the simulator."""
+        return self._simulated.sample(kernel, grid, arguments, blocks)
 
     def doubt(self, task: Task, launched: Launched) -> Launched:
         """Repeat the launch on the simulator alone, so that a profiler finds one kernel in each range."""

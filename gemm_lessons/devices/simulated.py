@@ -11,8 +11,8 @@ from gemm_lessons.engine.compiler.compile import Compiled, occupancy
 from gemm_lessons.engine.hardware.sheets import GpuSpec, sheet_of
 from gemm_lessons.engine.records.facts import NoRoom
 from gemm_lessons.engine.records.findings import Finding
-from gemm_lessons.engine.records.launch import Grid
-from gemm_lessons.engine.records.results import Launched
+from gemm_lessons.engine.records.launch import Argument, Grid
+from gemm_lessons.engine.records.results import Launched, SampledBlocks
 from gemm_lessons.engine.simulator import Simulator
 from gemm_lessons.gemm.data import DataSpec
 from gemm_lessons.gemm.problem import Trial
@@ -45,6 +45,36 @@ class Simulated:
         """Run and check; count if asked."""
         simulator = self.simulator if counting else self._uncounted
         return task.run(simulator.launch, task.code.counted, trial)
+
+    def grading(self) -> Simulated:
+        """Return a device that reports a kernel to which a clock or the GPU's choices matter."""
+        return Simulated(Simulator(replace(self.simulator.setting, portable=True)))
+
+    def on_addresses(self, task: Task) -> Finding | None:
+        """Return a finding for a task that compares an address with a number, or that does something else, or has
+        another answer, where buffers have other addresses."""
+        kernels = task.code.counted
+        uses = [self.simulator.address_uses(kernel) for kernel in kernels]
+        if compared := next((finding for finding, _ in uses if finding), None):
+            return compared
+        if not any(matters for _, matters in uses):
+            return None
+        outcomes = []
+        for elsewhere in range(3):
+            trial, executed = task.fresh(), []
+            for kernel, grid, parameters in zip(kernels, task.grids, task.parameters, strict=True):
+                arguments = trial.arguments(parameters)
+                executed.append(self.simulator.executed(kernel, grid, arguments, elsewhere=elsewhere))
+            outcomes.append((executed, {name: array.tobytes() for name, array in trial.arrays.items()}))
+        if outcomes[0] == outcomes[1] == outcomes[2]:
+            return None
+        return Finding("machine_dependent", "error", "address", file=kernels[0].path)
+
+    def sample(
+        self, kernel: Compiled, grid: Grid, arguments: Sequence[Argument], blocks: Sequence[int]
+    ) -> SampledBlocks:
+        """Run some blocks of a launch."""
+        return self._uncounted.sample(kernel, grid, arguments, blocks)
 
     def doubt(self, task: Task, launched: Launched) -> Launched:
         """Return the launch unchanged if it was counted. When counting, both engines follow the launch and must

@@ -226,6 +226,14 @@ class DataSpec:
         return self.formula.has_products
 
     @property
+    def is_local(self) -> bool:
+        """Tell whether an element of the answer depends on one row and one column of matrices that pointers pass."""
+        formula, product = self.formula, self.formula.product
+        if product is None or product.left == product.right or formula.has_functions or self.maps:
+            return False
+        return all(len(it.shape) <= 2 and it.role != "scratch" for it in self.buffers)
+
+    @property
     def factors(self) -> tuple[BufferSpec, ...]:
         """Return the two factors of the formula's product; all inputs if there is no product, or more than one."""
         product = self.formula.product

@@ -34,7 +34,7 @@ from typing import Any
 
 import numpy as np
 
-from gemm_lessons.engine.records.elements import bits
+from gemm_lessons.engine.records.elements import Element, bits
 from gemm_lessons.engine.records.examples import Location
 from gemm_lessons.engine.records.facts import Details
 from gemm_lessons.engine.records.findings import Finding
@@ -229,19 +229,23 @@ class Problem:
 
     def tolerance_of(self, right: Value) -> Array:
         """Return the tolerance for an answer that a mistake would produce, which has its own magnitudes."""
-        answer = self.answer.element
-        if not answer.is_float:
-            return np.zeros_like(right.value)
-        bound = right.error
-        if bound is None:
-            bound = unit(self.data) * (right.terms + EPILOGUE) * right.magnitude
-        if answer.roundoff > self.data.accumulate.roundoff:
-            bound = bound + answer.roundoff * (np.abs(right.value) + bound) + answer.smallest / 2
-        return np.asarray(np.broadcast_to(bound, right.value.shape))
+        return tolerance_of(self.data, self.answer.element, right)
 
     def trial(self) -> Trial:
         """Copy the arrays for one run of all launches."""
         return Trial(self)
+
+
+def tolerance_of(data: DataSpec, answer: Element, right: Value) -> Array:
+    """Return the tolerance of ``Problem.tolerance`` for a right answer that is stored as ``answer``."""
+    if not answer.is_float:
+        return np.zeros_like(right.value)
+    bound = right.error
+    if bound is None:
+        bound = unit(data) * (right.terms + EPILOGUE) * right.magnitude
+    if answer.roundoff > data.accumulate.roundoff:
+        bound = bound + answer.roundoff * (np.abs(right.value) + bound) + answer.smallest / 2
+    return np.asarray(np.broadcast_to(bound, right.value.shape))
 
 
 def unit(data: DataSpec) -> float:

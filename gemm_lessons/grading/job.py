@@ -26,6 +26,7 @@ from gemm_lessons.engine.records.errors import KitError, UnsupportedKernel
 from gemm_lessons.gemm.shapes import Shape, ShapeError
 from gemm_lessons.grading import sandbox
 from gemm_lessons.running.contract import as_json
+from gemm_lessons.running.machine_dependence import fixed
 from gemm_lessons.running.pipeline import RunRequest, run_lesson
 
 RESERVE_BYTES = 32 << 20  # freed when memory runs out, so that the error can still be reported
@@ -99,7 +100,7 @@ def _judged(
     reach = sandbox.reach_of(lesson, folder)
     given = [*zip(question["files"], sources, strict=True)]
     for name, source in reversed(given):  # written last, so that the kernel wins if two files share a name
-        (folder / name).write_bytes(source)
+        (folder / name).write_bytes(source if name == question["files"][0] else _dateless(source))
     path = folder / question["files"][0]
     used = _meter()
     bounded = sandbox.limit(question["memory_bytes"], question["seconds"] + Bounds(question["seconds"]).grace)
@@ -154,6 +155,11 @@ def _meter() -> Callable[[], dict[str, float]]:
         }
 
     return used
+
+
+def _dateless(header: bytes) -> bytes:
+    """Return a header whose macros for date, time and file have fixed values."""
+    return fixed(header.decode(errors="surrogateescape"))[0].encode(errors="surrogateescape")
 
 
 def _foreign(code: str) -> object:

@@ -37,6 +37,11 @@ class Built:
     others: tuple[Built, ...] = ()  # the same kernel as the host chooses it for other shapes
 
     @property
+    def is_assembled(self) -> bool:
+        """Tell whether there is machine code, not only PTX."""
+        return all(compiled.cubin for compiled in self.code.counted)
+
+    @property
     def arch(self) -> str:
         """Return the architecture that is counted."""
         return self.code.counted[0].arch

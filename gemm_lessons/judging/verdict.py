@@ -8,12 +8,14 @@ not compile, it faulted, it never ended, its answer is wrong, its answer is righ
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
 from gemm_lessons.engine.records.findings import Finding
 from gemm_lessons.engine.records.frozen import dataclass
+from gemm_lessons.gemm.far import Sampled
 from gemm_lessons.gemm.problem import Problem
 from gemm_lessons.gemm.shapes import Shape, TileSizes
 from gemm_lessons.judging.mistakes import recognise
@@ -182,6 +184,21 @@ def judge(problem: Problem, answer: Array, tiles: TileSizes) -> Judgement:
     )
     pattern = recognise(Wrong(problem, answer, got, wrong, tiles))
     return replace(result, first=first, tiles=tile_map(wrong, tiles), pattern=pattern)
+
+
+def judge_sample(sample: Sampled) -> Judgement:
+    """Compare the elements of C that some blocks stored with what is right there. Missing ones are wrong."""
+    if not sample.is_even:
+        return Judgement(abs(sample.owed - sample.rows.size), sample.owed, float("nan"), 0.0)
+    with np.errstate(invalid="ignore"):
+        error = np.abs(sample.got - sample.expected)
+    wrong = ~(error <= sample.tolerance)
+    relative = np.where(np.isnan(error), np.inf, error / np.where(sample.tolerance > 0, sample.tolerance, 1))
+    worst = int(relative.argmax())
+    places = zip(sample.rows[wrong], sample.cols[wrong], sample.got[wrong], sample.expected[wrong], strict=True)
+    first = (WrongElement(int(row), int(col), float(got), float(right)) for row, col, got, right in places)
+    counts = int(wrong.sum()), wrong.size
+    return Judgement(*counts, float(error[worst]), float(sample.tolerance[worst]), tuple(islice(first, FIRST)))
 
 
 def tile_map(wrong: Array, tiles: TileSizes) -> TileMap:

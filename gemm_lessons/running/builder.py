@@ -43,11 +43,11 @@ class Builder:
         return choose_major(self.target.arch, self.target.driver_major)
 
     def build(
-        self, lesson: Lesson, path: Path, source: str, options: Sequence[str] = ()
+        self, lesson: Lesson, path: Path, source: str, options: Sequence[str] = (), assembled: bool = True
     ) -> tuple[Compiled, ...] | CompileFailed:
         """Compile a file and check that it holds the kernels that the lesson launches. Raise ``KitError``."""
         entries = dict.fromkeys(launch.entry for launch in lesson.launches)
-        results = {entry: self._translate(lesson, path, source, entry, options) for entry in entries}
+        results = {entry: self._translate(lesson, path, source, entry, options, assembled) for entry in entries}
         kernels = []
         for launch in lesson.launches:
             result = results[launch.entry]
@@ -62,7 +62,7 @@ class Builder:
         return tuple(kernels)
 
     def _translate(
-        self, lesson: Lesson, path: Path, source: str, entry: str, options: Sequence[str]
+        self, lesson: Lesson, path: Path, source: str, entry: str, options: Sequence[str], assembled: bool
     ) -> Compiled | NotCompiled:
         return compile_source(
             source,
@@ -74,6 +74,7 @@ class Builder:
             cuda_major=self._major(),
             options=(*lesson.options, *options),
             withheld=(lesson.solution_path,),
+            assembled=assembled,
         )
 
 
@@ -92,6 +93,13 @@ class Workshop:
     def targets(self) -> tuple[BuildTarget, BuildTarget]:
         """Return the targets to count and to time."""
         return self._counting.target, self._timing.target
+
+    def without_machine_code(self, lesson: Lesson, path: Path, source: str) -> Binaries | CompileFailed:
+        """Compile a file to PTX only, for launches whose values are checked on the simulator."""
+        quiet = without_printf(source)
+        options = OPTIONS if quiet != source else ()
+        counted = self._counting.build(lesson, path, quiet, options, assembled=False)
+        return counted if isinstance(counted, CompileFailed) else Binaries(counted, None)
 
     def build(self, lesson: Lesson, path: Path, source: str) -> Binaries | CompileFailed:
         """Compile a file, and once more without printf. A file that does not compile for the device that runs it counts

@@ -5,19 +5,25 @@ Built --check--> Checked (verdict, findings, counters) --judge_method--> Checked
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 
-from gemm_lessons.course.lesson import tile_sizes
+from gemm_lessons.course.folder import read_source
+from gemm_lessons.course.lesson import Lesson, tile_sizes
 from gemm_lessons.devices.gpu import ranges
 from gemm_lessons.devices.gpu.ranges import stage
+from gemm_lessons.engine.records.errors import UnsupportedKernel
+from gemm_lessons.engine.records.facts import Quoted
 from gemm_lessons.engine.records.findings import Finding
-from gemm_lessons.engine.records.results import Launched
+from gemm_lessons.engine.records.results import Counters, Launched, SampledBlocks
+from gemm_lessons.gemm.far import FarProblem, Sampled
 from gemm_lessons.gemm.problem import Trial
 from gemm_lessons.gemm.shapes import Shape
 from gemm_lessons.judging.evidence import Built, Checked
 from gemm_lessons.judging.gates import CountedLaunch, judge_launches, verdict_of
 from gemm_lessons.judging.verdict import (
+    CompileFailed,
     Faulted,
     Judgement,
     Passed,
@@ -25,12 +31,16 @@ from gemm_lessons.judging.verdict import (
     Verdict,
     WrongAnswer,
     judge,
+    judge_sample,
 )
 from gemm_lessons.running.builder import variant_of
 from gemm_lessons.running.jobs import Deferred, Jobs
-from gemm_lessons.running.machine_dependence import asking
+from gemm_lessons.running.machine_dependence import asking, fixed
 from gemm_lessons.running.outcome import LaunchResult
 from gemm_lessons.running.plan import KernelPlan, LaunchPlan, RunPlan
+
+DOUBLES = re.compile(r"^\s*(?:@\S+\s+)?(?:fma|mul|add)\.(?:\w+\.)*f64\b", re.M)
+DOUBLE = 8  # bytes
 
 
 def check(plan: RunPlan, kernel: KernelPlan, built: Built, jobs: Jobs) -> Checked:
@@ -51,11 +61,10 @@ def check(plan: RunPlan, kernel: KernelPlan, built: Built, jobs: Jobs) -> Checke
 def _obstacle(plan: RunPlan, kernel: KernelPlan, built: Built) -> Finding | None:
     """Return why nothing is launched: no GPU could, or a graded kernel reads registers that differ between machines."""
     variants, grids = (built, *built.others), kernel.lesson.grids(kernel.lesson.shapes.count)
-    refusals = (plan.device.refusal(it.code, grids) for it in variants)
+    refusals = (plan.device.refusal(it.code, grids) for it in variants if it.is_assembled)
     if refused := next(filter(None, refusals), None):
         return refused
-    graded = len(kernel.counted) > 1
-    codes = (code for it in variants for code in it.code.counted) if graded else ()
+    codes = (code for it in variants for code in it.code.counted) if plan.request.graded else ()
     return next(filter(None, map(asking, codes)), None)
 
 
@@ -85,8 +94,20 @@ def launch_job(
 
 
 def execute(plan: RunPlan, launch: LaunchPlan, built: Built) -> LaunchResult:
-    """Run a planned launch and judge the answer."""
+    """Run a planned launch and judge the answer. Code without machine code is trusted only if all is right: both
+    engines must agree on what blames a kernel."""
+    result = _execute(plan, launch, built)
+    variant = variant_of(built, launch.lesson)
+    clean = result.verdict.kind == "passed" and all(it.severity != "error" for it in result.findings)
+    if clean or variant.is_assembled:
+        return result
+    return _execute(plan, launch, _assembled(plan, launch.lesson))
+
+
+def _execute(plan: RunPlan, launch: LaunchPlan, built: Built) -> LaunchResult:
     ranges.announce(f"{launch.purpose} {launch.shape}")
+    if launch.purpose == "sample":
+        return _sample(plan, launch, built)
     built = variant_of(built, launch.lesson)
     with stage(launch.purpose, str(launch.shape), payload=launch.operations):
         problem = launch.problem(plan.seed)
@@ -96,8 +117,76 @@ def execute(plan: RunPlan, launch: LaunchPlan, built: Built) -> LaunchResult:
     if launch.purpose == "check" and verdict.kind != "passed" and launched.fault is None:
         launched = plan.device.doubt(task, launched)
         verdict, judgement, findings = _judge(built, trial, launched)
+    right = plan.request.graded and launch.purpose == "count" and verdict.kind == "passed"
+    if right and (moved := plan.device.on_addresses(task)):
+        verdict, findings = Faulted(launch.shape, moved), (*findings, moved)
     counters, fault = launched.counters, launched.fault
     return LaunchResult(launch.shape, verdict, judgement, findings, fault, counters, launch.hidden)
+
+
+def _sample(plan: RunPlan, launch: LaunchPlan, built: Built) -> LaunchResult:
+    """Run some blocks of a launch and judge what they stored; check other shapes where that tells nothing.
+
+    Blocks that store less than an equal share of C leave the rest to others, if the first block stores more.
+    """
+    if launch.lesson.data.accumulate.size < DOUBLE and DOUBLES.search(
+        variant_of(built, launch.lesson).code.counted[0].ptx
+    ):
+        slow = Finding("not_sampled", "note", facts=Quoted("it computes in double precision, which takes long"))
+        return _instead(plan, launch, built, slow)
+    ran, stored = _some_blocks(plan, launch, built, launch.blocks)
+    if ran.fault is not None:
+        return LaunchResult(
+            launch.shape, stopped(launch.shape, ran.fault), None, (), ran.fault, Counters(), hidden=True
+        )
+    why = ran.dependent
+    if stored is not None and not stored.is_even:
+        why = _some_blocks(plan, launch, built, (0,))[0].dependent
+    if why:
+        return _instead(plan, launch, built, Finding("not_sampled", "note", facts=Quoted(why)))
+    assert stored is not None
+    judgement = judge_sample(stored)
+    verdict = Passed() if judgement.passed else WrongAnswer(launch.shape, judgement)
+    return LaunchResult(launch.shape, verdict, judgement, (), None, Counters(), hidden=True)
+
+
+def _some_blocks(
+    plan: RunPlan, launch: LaunchPlan, built: Built, blocks: Sequence[int]
+) -> tuple[SampledBlocks, Sampled | None]:
+    """Run some blocks of a launch; also return what they stored, if that tells anything."""
+    code = variant_of(built, launch.lesson).code.counted[0]
+    problem = FarProblem(launch.lesson.data, launch.shape, plan.seed, tile_sizes(launch.lesson), len(blocks))
+    with stage("check", str(launch.shape)):
+        arguments = problem.arguments(launch.lesson.launches[0].parameters)
+        ran = plan.device.sample(code, launch.grids[0], arguments, blocks)
+    return ran, None if ran.fault or ran.dependent else problem.judged(ran.touched)
+
+
+def _instead(plan: RunPlan, launch: LaunchPlan, built: Built, note: Finding) -> LaunchResult:
+    """Check the shapes that replace a sample. Return the first result that is no pass, else the last one."""
+    result = None
+    for other in plan.in_place_of_sample():
+        result = execute(plan, other, _made_for(plan, built, other.lesson))
+        if result.verdict.kind != "passed":
+            break
+    assert result is not None
+    return replace(result, findings=(*result.findings, note))
+
+
+def _made_for(plan: RunPlan, built: Built, lesson: Lesson) -> Built:
+    """Return the variant of the kernel for this lesson; compile it if it is not among those that were built."""
+    found = variant_of(built, lesson)
+    return found if found.lesson == lesson else _assembled(plan, lesson)
+
+
+def _assembled(plan: RunPlan, lesson: Lesson) -> Built:
+    """Compile the kernel under test for this lesson."""
+    path = plan.kernels[0].path
+    assert path is not None
+    code = plan.workshop.build(lesson, path, fixed(read_source(path))[0])
+    if isinstance(code, CompileFailed):
+        raise UnsupportedKernel(code.message)
+    return Built(lesson, code)
 
 
 def _judge(built: Built, trial: Trial, launched: Launched) -> tuple[Verdict, Judgement | None, tuple[Finding, ...]]:

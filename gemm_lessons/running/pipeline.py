@@ -31,11 +31,12 @@ from gemm_lessons.engine.simulator import Disagreement
 from gemm_lessons.judging.evidence import UNTIMED, Built, Checked, Evidence, ShapeResult
 from gemm_lessons.judging.hints import hints_for
 from gemm_lessons.judging.remedies import restated
-from gemm_lessons.judging.verdict import CompileFailed
+from gemm_lessons.judging.verdict import CompileFailed, Faulted
 from gemm_lessons.running.checking import check, judge_method, launch_job, stopped
 from gemm_lessons.running.debug_build import second_look
 from gemm_lessons.running.estimating import estimate
 from gemm_lessons.running.jobs import Deferred, Jobs
+from gemm_lessons.running.machine_dependence import by_macro, fixed, opened, pasted, uses_opened
 from gemm_lessons.running.measuring import measure, with_times
 from gemm_lessons.running.no_outcome import lost
 from gemm_lessons.running.outcome import Row, RunOutcome
@@ -122,9 +123,14 @@ def row_of(plan: RunPlan, kernel: KernelPlan, jobs: Jobs, compiled_next: Sequenc
         except NotText as error:
             failed = CompileFailed(error.why, (Diagnostic(path, error.line, None, "error", error.why),))
             return Row(kernel.role, kernel.label, path, "", Checked(failed))
-        built = build(plan, kernel, source, jobs)
+        given, macro = fixed(source) if plan.request.graded else (source, "")
+        built = build(plan, kernel, given, jobs)
         if isinstance(built, CompileFailed):
             return Row(kernel.role, kernel.label, path, source, Checked(built))
+        if plan.request.graded and _depends_on(plan, kernel, source, macro):
+            dated = by_macro(macro or "a macro whose name is put together", path)
+            checked = Checked(Faulted(kernel.counting_shape, dated), findings=(dated,))
+            return Row(kernel.role, kernel.label, path, source, checked, built)
         for other in compiled_next:
             if other.path is not None:
                 jobs.start(compile_job(plan, other, other.lesson, read_source(other.path)))
@@ -139,6 +145,15 @@ def row_of(plan: RunPlan, kernel: KernelPlan, jobs: Jobs, compiled_next: Sequenc
             with contextlib.suppress(OutOfTime, MemoryError):
                 speed = estimate(plan, kernel, built, checked)
         return Row(kernel.role, kernel.label, path, source, checked, built, speed)
+
+
+def _depends_on(plan: RunPlan, kernel: KernelPlan, source: str, macro: str) -> bool:
+    """Tell whether a kernel's code depends on the values of ``macro`` and the like, or may depend unseen."""
+    if not macro:
+        return pasted(source)
+    assert kernel.path is not None
+    other = plan.workshop.build(kernel.lesson, kernel.path, opened(source))
+    return isinstance(other, CompileFailed) or any(map(uses_opened, other.counted))
 
 
 def judge(plan: RunPlan, kernel: KernelPlan, built: Built, jobs: Jobs) -> Checked:
@@ -213,14 +228,23 @@ def _variants(
 ) -> Built | CompileFailed:
     """Compile variants of a kernel, up to the first that fails, and begin to disassemble some."""
     made = []
+    quick = plan.request.graded and kernel.role == "kernel" and plan.device.target is None
     for lesson in lessons:
-        one = _compiled(plan, kernel, lesson, source, jobs)
+        ptx = _quickly(plan, kernel, lesson, source) if quick and lesson not in disassembled else None
+        one = _compiled(plan, kernel, lesson, source, jobs) if ptx is None else ptx
         if isinstance(one, CompileFailed):
             return one
         if lesson in disassembled:
             one.code.take_apart()
         made.append(one)
     return replace(made[0], others=tuple(made[1:]))
+
+
+def _quickly(plan: RunPlan, kernel: KernelPlan, lesson: Lesson, source: str) -> Built | None:
+    """Build a variant without machine code, for a shape that is only checked; None where that fails."""
+    assert kernel.path is not None
+    code = plan.workshop.without_machine_code(lesson, kernel.path, source)
+    return None if isinstance(code, CompileFailed) else Built(lesson, code)
 
 
 def _compiled(plan: RunPlan, kernel: KernelPlan, lesson: Lesson, source: str, jobs: Jobs) -> Built | CompileFailed:

@@ -13,7 +13,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from gemm_lessons.course.folder import Course, read_source
-from gemm_lessons.course.hidden import hidden_and_counted, hidden_checks
+from gemm_lessons.course.hidden import (
+    FarSample,
+    hidden_and_counted,
+    hidden_checks,
+    hidden_instead,
+    hidden_sample,
+    is_countable,
+)
 from gemm_lessons.course.lesson import Lesson
 from gemm_lessons.devices.device import Binaries, Device, Task
 from gemm_lessons.engine.arguments.expression import Number
@@ -35,7 +42,7 @@ DIGITS = 256  # of K, at most, where the last bit of sums is checked
 PLAIN = 8  # seeds for which checked scalars are lesson.toml's own, then as many for which they are the next shape's
 
 
-Purpose = Literal["check", "count", "time"]
+Purpose = Literal["check", "count", "time", "sample"]
 
 
 @dataclass(frozen=True)
@@ -66,7 +73,8 @@ class RunRequest:
 @dataclass(frozen=True)
 class LaunchPlan:
     """Consecutive launches of a lesson on one problem. ``lesson`` is the lesson as the host launches it at this shape.
-    A launch to ``count`` is traced by counters; ``hidden`` marks a shape that is not disclosed.
+    A launch to ``count`` is traced by counters; ``hidden`` marks a shape that is not disclosed. Of a launch to
+    ``sample``, only ``blocks`` are run.
 
     The other fields choose the problem's inputs: see ``Problem``.
     """
@@ -77,6 +85,7 @@ class LaunchPlan:
     grids: tuple[Grid, ...]
     names: Mapping[str, Number] = field(default_factory=dict)  # for gates: sizes and tile of the lesson under test
     hidden: bool = False
+    blocks: tuple[int, ...] = ()
     gaps: bool = False
     next_scalars: bool = False
     rare: bool = False
@@ -143,7 +152,8 @@ class KernelPlan:
 @dataclass(frozen=True)
 class RunPlan:
     """A fully decided run. ``timed_shape`` is the shape of estimates and measurements; the kernel is also counted on
-    the ``hidden`` shapes of graded runs, and only checked on the ``secret`` ones."""
+    the ``hidden`` shapes of graded runs, and only checked on the ``secret`` ones. It is checked on a ``sample`` of a
+    far shape, or, without one, on the shapes ``instead``."""
 
     request: RunRequest
     device: Device
@@ -153,6 +163,8 @@ class RunPlan:
     kernels: tuple[KernelPlan, ...] = ()  # the kernel under test, then the rows beside it
     hidden: tuple[Shape, ...] = ()
     secret: tuple[Shape, ...] = ()
+    sample: FarSample | None = None
+    instead: tuple[Shape, ...] = ()
     stub: str = ""  # the text of the lesson's stub, if it has one
 
     @classmethod
@@ -168,9 +180,16 @@ class RunPlan:
         )
         seed = fresh_seed() if request.seed is None else request.seed
         timed = request.shape or lesson.shapes.timed or whole
-        hidden = hidden_and_counted(lesson, seed) if request.graded else ()
-        secret = (*request.secret, *(hidden_checks(lesson, seed) if request.graded else ()))
-        device = request.device.expecting(lesson.at(timed).data, timed, seed)
+        hidden = tuple(it for it in request.secret if is_countable(lesson, it))
+        secret = tuple(it for it in request.secret if it not in hidden)
+        sample: FarSample | None = None
+        instead: tuple[Shape, ...] = ()
+        if request.graded:
+            hidden = tuple(dict.fromkeys((*hidden, *hidden_and_counted(lesson, seed))))
+            sample, instead = hidden_sample(lesson, seed), hidden_instead(lesson, seed)
+            secret = (*secret, *hidden_checks(lesson, seed), *(instead if sample is None else ()))
+        device = request.device.grading() if request.graded else request.device
+        device = device.expecting(lesson.at(timed).data, timed, seed)
         plan = cls(
             request=request,
             device=device,
@@ -179,6 +198,8 @@ class RunPlan:
             workshop=Workshop(request.course.architecture, device, request.gpu),
             hidden=hidden,
             secret=tuple(it for it in secret if it not in hidden),  # counted shapes are checked anyway
+            sample=sample,
+            instead=instead,
             stub=read_source(lesson.stub_path) if lesson.stub_path.is_file() else "",
         )
         return plan.with_kernels(*plan._line_up())
@@ -207,6 +228,10 @@ class RunPlan:
         """Return the later lesson that attacks this limiter; None without one, and without a course."""
         return self.request.course.attacked_by(self.lesson, limiter)
 
+    def in_place_of_sample(self) -> tuple[LaunchPlan, ...]:
+        """Return the launches that check the kernel whose blocks cannot be sampled."""
+        return tuple(self._launch(self.lesson, shape, "check", hidden=True) for shape in self.instead)
+
     def kernel(
         self,
         role: Role,
@@ -225,6 +250,9 @@ class RunPlan:
             counting = lesson.shapes.count
         others = [shape for shape in dict.fromkeys(checked) if shape != counting]
         launches = [self._launch(lesson, shape, "check", hidden=shape in self.secret) for shape in others]
+        if role == "kernel" and self.sample is not None:
+            far = self._launch(lesson, self.sample.shape, "sample", hidden=True)
+            launches.append(replace(far, blocks=self.sample.blocks))
         launches.append(self._launch(lesson, counting, "count", gaps=False))
         launches += [self._launch(lesson, shape, "count", hidden=True) for shape in hidden if shape != counting]
         timing = self.request.estimating or self.timer is not None
@@ -236,7 +264,7 @@ class RunPlan:
         self,
         lesson: Lesson,
         shape: Shape,
-        purpose: Literal["check", "count", "time"],
+        purpose: Purpose,
         hidden: bool = False,
         gaps: bool = True,
     ) -> LaunchPlan:

@@ -19,7 +19,7 @@ from gemm_lessons.engine.compiler import cache as compile_cache
 from gemm_lessons.engine.compiler import includes, neutral_paths, nvrtc, nvrtc_child, sass, tools
 from gemm_lessons.engine.compiler import source as cuda_source
 from gemm_lessons.engine.compiler.diagnostics import Diagnostic, base_name, explain_failure, parse_log
-from gemm_lessons.engine.compiler.ptxas import read_resources, read_shared_layout
+from gemm_lessons.engine.compiler.ptxas import read_resources, read_shared_layout, shared_arrays
 from gemm_lessons.engine.compiler.sass import SassInstruction
 from gemm_lessons.engine.hardware.occupancy import Occupancy, Resources, occupancy
 from gemm_lessons.engine.records.errors import KitError, UnknownArchitecture, UnsupportedKernel
@@ -98,6 +98,30 @@ class Compiled:
             self._background.start(self.cubin)
 
 
+class _Recent:
+    """The last translation, for the other kernels of the same program."""
+
+    def __init__(self) -> None:
+        self._last: tuple[tuple[object, ...], nvrtc.Translation, tuple[int, int]] | None = None
+
+    def keep(self, asked: tuple[object, ...], entry: str, made: nvrtc.Translation, version: tuple[int, int]) -> None:
+        """Keep a translation in which kernels have plain names."""
+        plain = made.ok and made.lowered == entry and made.ptx.count(".entry ") > 1
+        self._last = (asked, made, version) if plain else None  # at once: threads compile, too
+
+    def beside(self, asked: tuple[object, ...], entry: str) -> tuple[nvrtc.Translation, tuple[int, int]] | None:
+        """Return the last translation if it was asked the same and has this kernel."""
+        last = self._last
+        if last is None or asked != last[0]:
+            return None
+        _, made, version = last
+        found = re.search(rf"\.entry {re.escape(entry)}\(", made.ptx)
+        return (replace(made, lowered=entry), version) if found else None
+
+
+_recent = _Recent()
+
+
 class _BackgroundSass:
     """A disassembly that runs in a thread. If it fails, the caller disassembles itself and gets the error."""
 
@@ -144,8 +168,10 @@ def compile_source(
     options: Sequence[str] = (),
     cuda_major: int | None = None,
     withheld: Sequence[Path] = (),
+    assembled: bool = True,
 ) -> Compiled | NotCompiled:
-    """Compile one kernel to PTX and machine code of a real GPU, in one step.
+    """Compile one kernel to PTX and machine code of a real GPU, in one step. Without machine code (``assembled`` False)
+    it takes half the time, and registers are unknown.
 
     ``entry`` is the kernel's plain name, with or without ``extern "C"``, or a template instance (``tile<64, 8>``).
     ``path`` names the file in messages and line tables; its folder is searched for ``#include "..."`` first.
@@ -174,6 +200,9 @@ def compile_source(
     defined = ["-D_CG_LIMIT_INCLUDED_DEPENDENCIES"] * without_cccl  # cooperative groups then include what they need
     defined += [f"-D{name}={value}" for name, value in (defines or {}).items()]
     arguments = _arguments(arch, [*defined, *options], [*folders, *cuda_folders])
+    if not assembled:
+        arguments = [it for it in arguments if not it.startswith("--ptxas-options")]
+        arguments[0] = f"-arch={arch.replace('sm', 'compute')}"
     names = neutral_paths.expected(tools.folders_read(major, name, arguments))
     identity = partial(_cache_key, source, name, arguments, major, folders, cuda_folders, names)
     program = identity()
@@ -182,6 +211,9 @@ def compile_source(
         translation, version, left_out = kept
         return finish(replace(translation, called=names.called), version, left_out)
 
+    asked = (major, source, name, *arguments)
+    if (beside := _recent.beside(asked, entry)) is not None:
+        return finish(*beside, ())
     answer = nvrtc_child.translate(major, source, name, arguments, entry)
     if isinstance(answer, nvrtc_child.Broken) and not answer.hung:  # try once more: the file may not be the cause
         answer = nvrtc_child.translate(major, source, name, arguments, entry)
@@ -189,6 +221,7 @@ def compile_source(
         return _explain_broken(answer, major, source, name, arguments, entry, path)
     result, version = answer
     left_out = ()
+    _recent.keep(asked, entry, result, version)
     if not result.ok and not result.log.startswith("nvrtc: error"):
         from gemm_lessons.engine.compiler import device_part  # needed only if the first attempt failed
 
@@ -228,6 +261,10 @@ def _compiled(
         causes = [d for d in left_out if d.severity == "error"]
         return NotCompiled((*causes, *failure, *(d for d in left_out if d not in causes)), result.log)
     resources = read_resources(result.log, result.lowered)
+    layout = read_shared_layout(ptx, result.lowered, resources.shared_bytes)
+    if not result.cubin:
+        layout = shared_arrays(ptx, result.lowered)
+        resources = replace(resources, shared_bytes=max((offset + size for _, offset, size in layout), default=0))
     return Compiled(
         source=source,
         path=path,
@@ -238,7 +275,7 @@ def _compiled(
         resources=resources,
         diagnostics=(*found, *left_out, *_too_much_local(resources, source, path, entry)),
         compiler=compiler,
-        shared_layout=read_shared_layout(ptx, result.lowered, resources.shared_bytes),
+        shared_layout=layout,
         joins=not any(APART.search(option) for option in options),
     )
 

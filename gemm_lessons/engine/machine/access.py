@@ -213,6 +213,9 @@ class SpaceAccess:
                 raise self.faults.buffer(addresses, lanes, ~inside)
             index, tracked = offsets // self.unit, True
             met = self.memory.touched(addresses)
+        elif allocation.pages is not None:
+            places = allocation.pages.offsets(addresses - allocation.base, self.memory.arena)
+            index, tracked = places // self.unit, allocation.tracked
         else:
             # Exact, because the alignment check passed: `first` and the shape are multiples of the unit.
             index = self._shape_index + np.array((first - allocation.base + allocation.offset) // self.unit)

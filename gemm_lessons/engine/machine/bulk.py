@@ -95,6 +95,8 @@ class BulkSide:
         """Return where ``size`` bytes begin in the arena. Raise ``Fault``. Append a touch to the trace if the memory is
         tracked."""
         memory = self.memory.layout.memory
+        if not memory.is_whole:
+            raise UnsupportedKernel("a bulk copy of a buffer in pages", line_of(self.instruction))
         offsets, inside = memory.offsets(addresses, size)
         if not inside.all():
             raise self.faults(size).buffer(addresses, lanes, ~inside)

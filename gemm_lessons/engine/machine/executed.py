@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gemm_lessons.engine.events import Batch, Boundary, LaunchInfo, Record
 from gemm_lessons.engine.machine.decode import Op, both
 from gemm_lessons.engine.machine.prepared import Program
 from gemm_lessons.engine.machine.state import State
@@ -77,3 +78,21 @@ class ExecutionCounts:
 def warps_of(lanes: Array) -> int:
     """Return the number of warps with at least one lane in ``lanes``, a mask."""
     return int(np.count_nonzero(np.packbits(lanes).view(np.uint32)))
+
+
+class LaneCounts:
+    """Observer that adds up how many lanes executed each instruction, (instructions,)."""
+
+    def begin(self, launch: LaunchInfo) -> None:
+        """Set up for a launch. See ``events.Observer``, also for the other methods."""
+        self.lanes = np.zeros(len(launch.kernel.instructions), np.int64)
+
+    def begin_batch(self, batch: Batch) -> None:
+        """Do nothing."""
+
+    def epoch(self, batch: Batch, records: Sequence[Record], boundary: Boundary) -> None:
+        """Do nothing."""
+
+    def end_batch(self, batch: Batch, executions: Array, lane_executions: Array) -> None:
+        """Add the counts of a batch."""
+        self.lanes += lane_executions

@@ -74,6 +74,8 @@ class Setting:
     shuffles: frozenset[int] = frozenset()  # shuffles (instruction indices) whose undefined values are tracked
     blanks: frozenset[int] = frozenset()  # loads (instruction indices) of unwritten memory, whose values are tracked
     placed: bool = False  # record the true address of every global access
+    portable: bool = False  # report a kernel to which a clock or the GPU's choices matter
+    elsewhere: int = 0  # 1: buffers are close to each other, 2: in the opposite order, too
     unstored: bool = False  # count the elements of outputs that no store writes
 
 
@@ -141,7 +143,10 @@ class Machine:
         self.interrupted = 0  # instructions taken from the budget so that the scheduler runs after this block
         self.state.stall = self._stall
         self.state.ticks = lambda: self.spinning.used(self.budget + self.interrupted)
-        self.unset = UnsetRegisters(self.state, kernel, program.maybe_unset, binder, setting.shuffles, setting.blanks)
+        asked = program.asked if setting.portable else frozenset()
+        self.unset = UnsetRegisters(
+            self.state, kernel, program.maybe_unset, binder, setting.shuffles, setting.blanks, asked
+        )
         self.executed = ExecutionCounts(program, self.state)
         self.binder = binder
         self.bound = BoundBlocks(self._bind)
@@ -185,7 +190,8 @@ class Machine:
             variables.append(Variable(PARAMETERS, "const", ALIGNMENT, end))
         if self.program.is_cooperative:
             variables.append(Variable(GRID_BARRIER, "global", ALIGNMENT, 8))
-        memory = GlobalMemory(buffers_of(self.arguments), [v for v in variables if v.space in ("global", "const")])
+        placed = [v for v in variables if v.space in ("global", "const")]
+        memory = GlobalMemory(buffers_of(self.arguments), placed, elsewhere=self.setting.elsewhere)
         if self.program.points_to_parameters:
             memory.fill(PARAMETERS, parameter_block(self.program.kernel, self.arguments, memory))
         return memory
@@ -223,8 +229,14 @@ class Machine:
         with float_state():
             for part in chosen or [range(self.grid.blocks)]:
                 for first in range(part.start, part.stop, self.batch_blocks):
-                    self._run_batch(first, min(self.batch_blocks, part.stop - first), generation)
+                    self._run_batch(range(first, min(part.stop, first + self.batch_blocks)), generation)
                     generation += 1
+
+    def run_blocks(self, numbers: Sequence[int]) -> None:
+        """Run some blocks of the grid, and only those. No observer hears of them."""
+        with float_state():
+            for first in range(0, len(numbers), self.batch_blocks):
+                self._run_batch(numbers[first : first + self.batch_blocks], first)
 
     @property
     def now(self) -> Instruction | None:
@@ -238,9 +250,9 @@ class Machine:
             for kind, i in self.state.notices.items()
         ]
 
-    def _run_batch(self, first: int, blocks: int, generation: int) -> None:
-        state = self.state
-        state.begin(first, blocks, generation)
+    def _run_batch(self, numbers: Sequence[int], generation: int) -> None:
+        state, blocks = self.state, len(numbers)
+        state.begin(numbers, generation)
         for observer in self.observers:
             observer.begin_batch(state.batch)
         self.alive = state.exists & (state.lane_block < blocks)

@@ -5,6 +5,8 @@ slot of 64 GiB and its own offset within the slot. An index that is wrong by who
 wrapped at 32 bits) or by whole slots therefore misses every allocation. Every address is a multiple of 256 bytes, as
 with CUDA's allocators. Shared and local memory have windows of generic addresses of their own. A global or local
 address used as a shared one, truncated to 32 bits or not, is outside every block's shared memory.
+
+A buffer with ``Pages`` may be larger than this machine's memory: only the pages that a launch touches are kept.
 """
 
 from __future__ import annotations
@@ -21,9 +23,11 @@ from gemm_lessons.engine.ptx.records import Kernel, Variable
 from gemm_lessons.engine.ptx.variables import initial_bytes
 from gemm_lessons.engine.records.elements import in_native_order
 from gemm_lessons.engine.records.launch import (
+    PAGE,
     TENSOR_MAP_SIZE,
     Argument,
     Buffer,
+    Pages,
     Pointer,
     Scalar,
     Surface,
@@ -37,6 +41,7 @@ Lanes = NDArray[Any]
 
 ALLOCATION_SPACING = 1 << 36
 GLOBAL_BASE = 0x7000_4000_0000  # chosen so that the low half of a global address is never small
+ELSEWHERE = 0x7F3A_9C00_0000  # another base, as a GPU's allocator may choose
 GUARD = 1 << 20  # bytes between the offsets of two allocations within their slots
 SHARED_WINDOW = 0x0100_0000_0000
 RESERVED_SHARED = 1024  # bytes that the driver reserves at the start of a block's shared memory, from the H100 on
@@ -60,24 +65,96 @@ class Allocation:
     tracked: bool  # an output, or written by the kernel: its accesses are recorded with absolute addresses
     constant: bool = False
     fresh: bool = False  # uninitialised: reading it before writing it is an error
+    pages: PageTable | None = None  # it holds only pages that were touched
+
+
+class OutOfPages(Exception):
+    """A launch has touched more of a buffer than its ``Pages`` allow."""
+
+
+class PageTable:
+    """Where the touched pages of a buffer of ``size`` bytes are in the arena, from ``offset`` on."""
+
+    def __init__(self, pages: Pages, size: int, offset: int) -> None:
+        self._pages, self._offset = pages, offset
+        self._ahead = np.array([0, *pages.ahead], np.int64)
+        self._places = np.full(-(-size // PAGE), -1, np.int32)
+        self._numbers = np.empty(pages.most, np.int64)  # of pages, in order of their places
+        self._count = 0
+
+    def offsets(self, relative: Lanes, arena: NDArray[np.uint8]) -> Lanes:
+        """Return the offset into the arena for each byte offset into the buffer; make pages that are new. Raise
+        ``OutOfPages``."""
+        numbers = relative // PAGE
+        places = self._places[numbers]
+        new = places < 0
+        if new.any():
+            self._make(numbers[new], arena)
+            places = self._places[numbers]
+        result: Lanes = self._offset + places.astype(np.int64) * PAGE + relative % PAGE
+        return result
+
+    def _once(self, numbers: Lanes) -> Lanes:
+        """Return each of these numbers once, of pages without a place."""
+        order = np.arange(numbers.size, dtype=np.int32)
+        self._places[numbers] = order
+        result: Lanes = numbers[self._places[numbers] == order]
+        self._places[result] = -1
+        return result
+
+    def _make(self, numbers: Lanes, arena: NDArray[np.uint8]) -> None:
+        numbers = self._once(numbers)
+        if self._ahead.size > 1:
+            more = ((numbers * PAGE)[:, None] + self._ahead).reshape(-1) // PAGE
+            more = more[more < self._places.size]
+            numbers = self._once(more[self._places[more] < 0])
+        first = self._count
+        self._count += numbers.size
+        if self._count > self._pages.most:
+            raise OutOfPages
+        self._numbers[first : self._count] = numbers
+        self._places[numbers] = np.arange(first, self._count)
+        start = self._offset + first * PAGE
+        arena[start : start + numbers.size * PAGE] = self._pages.make(numbers).reshape(-1)
+
+    @property
+    def touched(self) -> Lanes:
+        """Return the numbers of the touched pages, (n,)."""
+        return self._numbers[: self._count]
+
+    def contents(self, arena: NDArray[np.uint8]) -> NDArray[np.uint8]:
+        """Return the bytes of the touched pages, (n, ``PAGE``)."""
+        return arena[self._offset : self._offset + self._count * PAGE].reshape(-1, PAGE)
 
 
 class GlobalMemory:
     """One arena of bytes that holds every allocation, 16-byte aligned so that it can be viewed at any width."""
 
-    def __init__(self, buffers: Iterable[Buffer], variables: Iterable[Variable]) -> None:
+    def __init__(self, buffers: Iterable[Buffer], variables: Iterable[Variable], *, elsewhere: int = 0) -> None:
+        """``elsewhere``: 1 and 2 give other addresses, close to each other; 2 in the opposite order."""
+        separate = _separate(buffers)
+        self._first, self._spacing = GLOBAL_BASE, ALLOCATION_SPACING
+        if elsewhere:
+            largest = max((it.array.size * it.array.itemsize for it in separate), default=1)
+            self._first, self._spacing = ELSEWHERE // elsewhere, 1 << max(21, largest.bit_length() + 1)
+            separate = separate[:: 1 if elsewhere == 1 else -1]
+        self._guard = 0 if elsewhere else GUARD
         self.allocations: list[Allocation] = []
         contents: list[tuple[Allocation, NDArray[np.uint8]]] = []
         self._buffers: list[tuple[Allocation, Buffer]] = []
         self._by_array: dict[int, Allocation] = {}
         self._phase = 0
         end = 0
-        for buffer in _separate(buffers):
-            data = in_native_order(np.ascontiguousarray(buffer.array)).reshape(-1).view(np.uint8)
-            allocation, end = self._allocate(buffer.name, data.size, end, buffer.output)
+        for buffer in separate:
+            if buffer.pages is None:
+                data = in_native_order(np.ascontiguousarray(buffer.array)).reshape(-1).view(np.uint8)
+                allocation, end = self._allocate(buffer.name, data.size, end, buffer.output)
+                contents.append((allocation, data))
+            else:
+                size = buffer.array.size * buffer.array.itemsize
+                allocation, end = self._allocate(buffer.name, size, end, buffer.output, buffer.pages)
             allocation.fresh = not buffer.initialised
             allocation.tracked |= allocation.fresh
-            contents.append((allocation, data))
             self._buffers.append((allocation, buffer))
             self._by_array[id(buffer.array)] = allocation
         self.symbols: dict[str, Allocation] = {}
@@ -90,7 +167,9 @@ class GlobalMemory:
         for variable in placed:
             data = np.frombuffer(initial_bytes(variable, addresses), np.uint8)
             contents.append((self.symbols[variable.name], data))
-        words = np.full(-(-max(end, 16) // 16) * 2, -1, np.int64)  # int64, so that it is aligned for every element type
+        count = -(-max(end, 16) // 16) * 2
+        self.is_whole = all(allocation.pages is None for allocation in self.allocations)
+        words = np.full(count, -1, np.int64) if self.is_whole else np.empty(count, np.int64)  # aligned for every type
         self.arena = words.view(np.uint8)
         for allocation, data in contents:
             self.arena[allocation.offset : allocation.offset + allocation.size] = data
@@ -98,13 +177,18 @@ class GlobalMemory:
         self._sizes = np.array([a.size for a in self.allocations], np.int64)
         self._offsets = np.array([a.offset for a in self.allocations], np.int64)
 
-    def _allocate(self, name: str, size: int, end: int, tracked: bool) -> tuple[Allocation, int]:
-        base = GLOBAL_BASE + len(self.allocations) * ALLOCATION_SPACING + self._phase
+    def _allocate(
+        self, name: str, size: int, end: int, tracked: bool, pages: Pages | None = None
+    ) -> tuple[Allocation, int]:
+        base = self._first + len(self.allocations) * self._spacing + self._phase
         allocation = Allocation(name, base, size, end, tracked)
         self.allocations.append(allocation)
         taken = -(-size // ALIGNMENT) * ALIGNMENT
-        self._phase += taken + GUARD
-        return allocation, end + taken
+        self._phase += (taken + self._guard) * bool(self._guard)
+        if pages is None:
+            return allocation, end + taken
+        allocation.pages = PageTable(pages, size, end)
+        return allocation, end + pages.most * PAGE
 
     def fill(self, symbol: str, data: bytes) -> None:
         """Copy ``data`` to the start of a variable."""
@@ -117,7 +201,7 @@ class GlobalMemory:
 
     def find(self, address: int) -> Allocation | None:
         """Return the allocation whose slot contains ``address``, or None. It is most likely the one that was meant."""
-        slot = (address - GLOBAL_BASE + ALLOCATION_SPACING // 2) // ALLOCATION_SPACING
+        slot = (address - self._first + self._spacing // 2) // self._spacing
         return self.allocations[slot] if 0 <= slot < len(self.allocations) else None
 
     def offsets(self, addresses: Lanes, width: int) -> tuple[Lanes, Lanes]:
@@ -126,14 +210,20 @@ class GlobalMemory:
             return np.zeros_like(addresses), np.zeros(addresses.shape, bool)
         slots = self._slots(addresses)
         relative = addresses - self._starts[slots]
-        return self._offsets[slots] + relative, (relative >= 0) & (relative <= self._sizes[slots] - width)
+        inside = (relative >= 0) & (relative <= self._sizes[slots] - width)
+        offsets: Lanes = self._offsets[slots] + relative
+        for slot in () if self.is_whole else np.unique(slots[inside]).tolist():
+            if (table := self.allocations[slot].pages) is not None:
+                here = inside & (slots == slot)
+                offsets[here] = table.offsets(relative[here], self.arena)
+        return offsets, inside
 
     def touched(self, addresses: Lanes) -> list[Allocation]:
         """Return the allocations whose slots contain ``addresses``."""
         return [self.allocations[slot] for slot in np.unique(self._slots(addresses)).tolist()]
 
     def _slots(self, addresses: Lanes) -> Lanes:
-        slots = (addresses - GLOBAL_BASE + ALLOCATION_SPACING // 2) // ALLOCATION_SPACING
+        slots = (addresses - self._first + self._spacing // 2) // self._spacing
         clipped: Lanes = np.clip(slots, 0, len(self.allocations) - 1)
         return clipped
 
@@ -145,6 +235,11 @@ class GlobalMemory:
         start = allocation.offset + address - allocation.base
         data = self.arena[start : allocation.offset + allocation.size].tobytes()
         return data.split(b"\0")[0].decode("utf-8", "replace")
+
+    def touched_pages(self) -> dict[str, tuple[Lanes, NDArray[np.uint8]]]:
+        """Return the numbers of the touched pages, and their bytes, for each buffer in pages."""
+        tables = [(it.name, it.pages) for it in self.allocations if it.pages is not None]
+        return {name: (table.touched, table.contents(self.arena)) for name, table in tables}
 
     def write_back(self) -> None:
         """Copy every output buffer's bytes back into its array, and those of inputs that the kernel stored into."""

@@ -12,8 +12,10 @@ from numpy.typing import NDArray
 
 from gemm_lessons.engine.machine import spin_waits as spinning
 from gemm_lessons.engine.machine.decode import address_registers
+from gemm_lessons.engine.machine.special import CHOSEN_ELSEWHERE
 from gemm_lessons.engine.machine.unset import maybe_unset
 from gemm_lessons.engine.ptx import cfg
+from gemm_lessons.engine.ptx.addresses import AddressUses, address_uses
 from gemm_lessons.engine.ptx.cfg import Block
 from gemm_lessons.engine.ptx.records import Kernel, Register, Symbol, Variable
 from gemm_lessons.engine.ptx.schedule import FmaGroup, row_order, schedule
@@ -41,6 +43,16 @@ class Program:
     def maybe_unset(self) -> frozenset[str]:
         """Return the registers that some path may read before it writes them."""
         return maybe_unset(self.kernel, self.blocks)
+
+    @functools.cached_property
+    def asked(self) -> frozenset[int]:
+        """Return the instructions (indices) that read a clock, or what the GPU chooses."""
+        return frozenset(i.index for i in self.kernel.instructions if not CHOSEN_ELSEWHERE.isdisjoint(cfg.reads(i)))
+
+    @functools.cached_property
+    def address_uses(self) -> AddressUses:
+        """Return how the kernel uses the addresses of buffers and variables."""
+        return address_uses(self.kernel)
 
     @functools.cached_property
     def exit_blocks(self) -> Array:

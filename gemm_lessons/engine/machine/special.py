@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gemm_lessons.engine.events import WARP
-from gemm_lessons.engine.ptx.records import Kernel
+from gemm_lessons.engine.ptx.records import CLOCKS, Kernel
 from gemm_lessons.engine.records.launch import Grid
 
 Array = NDArray[Any]
@@ -25,6 +25,8 @@ Array = NDArray[Any]
 MULTIPROCESSORS = 132  # of an H200
 WARPS = 64  # resident on one multiprocessor
 HARDWARE_DEPENDENT = frozenset("%smid %nsmid %warpid %nwarpid %gridid".split())
+# Registers whose values differ between GPUs, runs or launches.
+CHOSEN_ELSEWHERE = CLOCKS | HARDWARE_DEPENDENT
 # Machine code's name of a special register -> PTX's name.
 NAMES: Mapping[str, str] = {
     **{f"SR_TID.{a.upper()}": f"%tid.{a}" for a in "xyz"}, **{f"SR_CTAID.{a.upper()}": f"%ctaid.{a}" for a in "xyz"},

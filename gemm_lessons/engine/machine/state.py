@@ -95,7 +95,7 @@ class State:
         }
         self.say: Callable[[Any, Any, Array | None], None] = lambda formats, arguments, active: None  # called by printf
         self.ticks: Callable[[], int] = lambda: 0  # the clock: instructions executed so far in the batch
-        self.first_block = 0
+        self.block_numbers = np.arange(blocks)  # in the grid, of the batch's blocks
         self.carry = np.zeros(self.lanes, np.bool_)  # carry flag of add.cc, addc, sub.cc, subc, mad.cc, madc
         self.active: Array | None = None  # lanes that execute now; None = all
         self.trace: list[Record] = []
@@ -133,10 +133,12 @@ class State:
         """Return the mbarriers in shared memory, created on first use."""
         return Phases(self.shared)
 
-    def begin(self, first_block: int, blocks: int, generation: int) -> None:
-        """Reset the state for ``blocks`` new blocks. Slots after them stay empty: their lanes never run."""
-        self.first_block = first_block
-        for name, values in special.of_blocks(first_block + self.lane_block, self.grid).items():
+    def begin(self, numbers: Sequence[int], generation: int) -> None:
+        """Reset the state for new blocks with these ``numbers``. Slots after them stay empty: their lanes never run."""
+        first_block, blocks = numbers[0], len(numbers)
+        self.block_numbers = np.arange(first_block, first_block + self.blocks)
+        self.block_numbers[:blocks] = numbers
+        for name, values in special.of_blocks(self.block_numbers[self.lane_block], self.grid).items():
             self.special[name][...] = values  # type: ignore[index]
         self.shared[...] = self.poison
         self.local[...] = self.poison
@@ -189,7 +191,7 @@ class State:
     def actor(self, lane: int, instruction: Instruction | None, effect: Does = "", width: int = 0) -> Actor:
         """Return the thread of ``lane`` as it executes ``instruction``."""
         thread = coordinates(lane % self.padded, self.grid.block)
-        block = coordinates(self.first_block + lane // self.padded, self.grid.grid)
+        block = coordinates(int(self.block_numbers[lane // self.padded]), self.grid.grid)
         return Actor(thread, block, line_of(instruction) if instruction is not None else None, effect, width)
 
 

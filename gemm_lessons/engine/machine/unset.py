@@ -10,6 +10,9 @@ A shuffle that reads an inactive lane returns an undefined value, too, and so do
 was never written. A second run of such a kernel tracks these values. Unwritten memory then holds ``memory.BLANK`` in
 each byte, so that a copy of it elsewhere in shared or local memory counts as unwritten, and not as a use.
 
+What an instruction reads from a clock, or of the GPU's choices, is tracked in the same way if the launch asks for it:
+the value is defined, but no result may depend on it.
+
 The contents of an unset register are undefined. Here all its bits are set when a batch starts, as in memory
 (``memory.POISON``), so that the result does not depend on earlier batches.
 """
@@ -27,6 +30,7 @@ from numpy.typing import NDArray
 from gemm_lessons.engine.events import WARP
 from gemm_lessons.engine.machine.decode import Binder, Op, Run, both
 from gemm_lessons.engine.machine.memory import BLANK, LOCAL_WINDOW, SHARED_WINDOW, WINDOW_SIZE
+from gemm_lessons.engine.machine.special import CHOSEN_ELSEWHERE
 from gemm_lessons.engine.machine.state import State
 from gemm_lessons.engine.machine.undefined import Source, any_undefined, rule_of, spread, unsigned
 from gemm_lessons.engine.ptx.cfg import Block, lanes_with_address, line_of, reads, writes
@@ -47,7 +51,7 @@ from gemm_lessons.engine.ptx.records import (
 )
 from gemm_lessons.engine.ptx.schedule import Single, Step
 from gemm_lessons.engine.records.examples import Actor
-from gemm_lessons.engine.records.facts import FromLane
+from gemm_lessons.engine.records.facts import FromLane, Misuse
 from gemm_lessons.engine.records.findings import Finding
 from gemm_lessons.engine.semantics import table as semantics
 from gemm_lessons.engine.semantics.operation import DTYPES
@@ -128,7 +132,7 @@ class _UnsetRead:
 
 class UnsetRegisters:
     """Tracks the undefined bits of one launch. ``roots`` are unset when a batch starts; ``shuffles`` (indices) may read
-    inactive lanes, ``blanks`` (indices) unwritten memory."""
+    inactive lanes, ``blanks`` (indices) unwritten memory; ``asked`` (indices) read what differs elsewhere."""
 
     def __init__(
         self,
@@ -138,13 +142,16 @@ class UnsetRegisters:
         binder: Binder,
         shuffles: frozenset[int],
         blanks: frozenset[int] = frozenset(),
+        asked: frozenset[int] = frozenset(),
     ) -> None:
         self._state, self._kernel, self._binder = state, kernel, binder
-        self._shuffles, self._blanks = shuffles, blanks
+        self._shuffles, self._blanks, self._asked = shuffles, blanks, asked
         self._copying = copying_loads(kernel) - blanks if blanks else frozenset()  # that may read a copy
         self._roots = sorted(name for name in roots if name in state.rows)
         given = frozenset(name for index in shuffles for name in _shuffle_target(kernel.instructions[index]))
-        given = given.union(*(writes(kernel.instructions[index]) for index in blanks | self._copying))
+        given = given.union(*(writes(kernel.instructions[index]) for index in blanks | self._copying | asked))
+        # Without bits of their own, such registers count as used.
+        self._lost = frozenset(i for i in asked if not _untracked(kernel).isdisjoint(writes(kernel.instructions[i])))
         names = sorted(name for name in dependent_registers(kernel, roots | given) if name in state.rows)
         self._bits: dict[str, Array] = {}
         for name in names:
@@ -178,6 +185,7 @@ class UnsetRegisters:
         after = [both(functools.partial(self._mark_inactive, i)) for i in instructions if i.index in self._shuffles]
         tracked = self._blanks | self._copying
         after += [both(functools.partial(self._mark_blank, i)) for i in instructions if i.index in tracked]
+        after += [both(functools.partial(self._mark_asked, i)) for i in instructions if i.index in self._asked]
         return [*self._notes(instructions, operations), *operations, *after]
 
     def at_end(self, block: Block) -> list[Op]:
@@ -193,6 +201,9 @@ class UnsetRegisters:
             instruction = self._kernel.instructions[index]
             line, file = line_of(instruction), instruction.source.file if instruction.source else ""
             if (line, file) in by_line:
+                continue
+            if index in self._asked:
+                by_line[line, file] = self._asked_finding(instruction, reader)
                 continue
             if index in self._shuffles:
                 by_line[line, file] = self._shuffle_finding(instruction, reader.count)
@@ -210,6 +221,25 @@ class UnsetRegisters:
         return Finding(
             "shuffle_source", "warning", "", line, count=count, file=file, actors=(thread,), facts=facts
         )  # fmt: skip
+
+    def _asked_finding(self, instruction: Instruction, reader: _UnsetRead) -> Finding:
+        """Return the finding of a value that differs elsewhere, and that matters."""
+        name = min(reads(instruction) & CHOSEN_ELSEWHERE)
+        line, file = line_of(instruction), instruction.source.file if instruction.source else ""
+        facts = Misuse(name=name)
+        case = "clock" if name in CLOCKS else "choice"
+        return Finding("machine_dependent", "error", case, line, count=reader.count, file=file, facts=facts)
+
+    def _mark_asked(self, instruction: Instruction) -> None:
+        """Mark the results of an instruction that reads what differs elsewhere."""
+        lanes = self._lanes(instruction)
+        for name in sorted(writes(instruction) & self._bits.keys()):
+            bits = self._bits[name]
+            bits[lanes] = True if bits.dtype == np.bool_ else np.iinfo(bits.dtype).max
+            self._origin[name][lanes] = instruction.index
+            self._dirty.add(name)
+        if lanes.any() and (instruction.index in self._lost or not writes(instruction)):
+            self._found.setdefault(instruction.index, _UnsetRead((0, 0), self._actor(instruction.index, 0), 1))
 
     def _mark_inactive(self, instruction: Instruction) -> None:
         """Mark what a shuffle has read from inactive lanes as undefined."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from gemm_lessons.engine.records.elements import ELEMENTS, Element
@@ -13,6 +13,18 @@ if TYPE_CHECKING:
 
 
 TENSOR_MAP_SIZE = 128  # bytes of a CUtensorMap (cuda.h)
+PAGE = 512  # bytes of a page of ``Pages``
+
+
+@dataclass(frozen=True)
+class Pages:
+    """The contents of a buffer too large to keep, made page by page as a launch touches them. ``make`` takes page
+    numbers (n,) and returns their bytes (n, ``PAGE``). A launch that touches more than ``most`` pages ends. ``ahead``:
+    byte distances from a touched page to others that are made with it, to save time."""
+
+    make: Callable[[np.ndarray[Any, Any]], np.ndarray[Any, Any]]
+    most: int
+    ahead: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -21,12 +33,14 @@ class Buffer:
 
     ``array`` is C-contiguous; the device reads it before the launch and writes it back after, when ``output`` is set.
     ``initialised`` False: its contents count as fresh from the allocator, and reading them before writing is reported.
+    ``pages``: where the contents come from if ``array`` gives only the size; see ``Simulator.sample``.
     """
 
     name: str
     array: np.ndarray[Any, Any]
     output: bool = False
     initialised: bool = True  # False: fresh from the allocator; reading before writing is reported
+    pages: Pages | None = None
 
 
 @dataclass(frozen=True)

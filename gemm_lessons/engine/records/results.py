@@ -9,6 +9,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, replace
+from typing import Any
 
 from gemm_lessons.engine.records.findings import Finding
 from gemm_lessons.engine.records.frozen import dataclass
@@ -150,6 +151,17 @@ class Launched:
     def lines(self) -> Sequence[LineCount]:
         """The counters of every source line."""
         return self.counters.lines
+
+
+@dataclass(frozen=True)
+class SampledBlocks:
+    """The outcome of some blocks of a launch. ``touched``: buffer -> the numbers of the pages that they touched (n,),
+    and the bytes of these pages afterwards (n, ``launch.PAGE``). ``dependent``: why such blocks tell nothing, because a
+    block depends on others or does more than its share."""
+
+    touched: Mapping[str, tuple[Any, Any]] = field(default_factory=dict)
+    fault: Finding | None = None
+    dependent: str = ""
 
 
 def in_a_row(launches: Sequence[Launched]) -> Launched:

@@ -228,10 +228,19 @@ TEMPLATES: Mapping[str, str] = {
     " {most_shared})",
     "machine_dependent": "the kernel reads {name}, which differs between GPUs or runs; a graded kernel must not depend "
     "on it",
+    "machine_dependent clock": "your kernel reads the clock ({name}), and its results or its path depend on it: a"
+    " graded kernel does the same at any time",
+    "machine_dependent choice": "your kernel reads {name}, which the GPU chooses, and its results or its path depend"
+    " on it: a graded kernel does the same on every GPU",
+    "machine_dependent address": "where buffers are in memory decides what your kernel computes or which path it"
+    " takes: a graded kernel does the same at all addresses",
+    "machine_dependent macro": "your kernel depends on {name}: a graded kernel is the same on every day and in every"
+    " folder",
     "clock": "the simulator has no clock: what the kernel reads counts instructions, so times mean nothing",
     "guessed": "which multiprocessor or warp slot a thread gets, and how many there are, is the GPU's choice: the "
     "simulator answers as an H200 could, and results that depend on it may differ elsewhere",
     "not_simulated": "no counters: {text}",
+    "not_sampled": "single blocks of a far shape tell nothing here ({text}): whole shapes were checked instead",
     # -- buffers after a launch ---------------------------------------------------------------------------------------
     "input_overwritten": "the kernel changed its input {name}: {elements:element}, first {name}{at:index}. Only"
     " {writable} may be written.",

@@ -27,7 +27,9 @@ from gemm_lessons.engine.checkers.same_value import SameValue
 from gemm_lessons.engine.counters.counters import CounterObserver
 from gemm_lessons.engine.counters.cross_check import Disagreement
 from gemm_lessons.engine.events import LaunchInfo, Observer
+from gemm_lessons.engine.machine.executed import LaneCounts
 from gemm_lessons.engine.machine.machine import Machine, Setting, stopped
+from gemm_lessons.engine.machine.memory import OutOfPages
 from gemm_lessons.engine.machine.prepared import Program, prepare
 from gemm_lessons.engine.machine.spin_waits import MoreBlocks
 from gemm_lessons.engine.machine.state import Fault
@@ -49,7 +51,7 @@ from gemm_lessons.engine.records.facts import Stopped
 from gemm_lessons.engine.records.findings import Finding
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.engine.records.launch import Argument, Grid, HostVariable, buffers_of
-from gemm_lessons.engine.records.results import Counters, Launched
+from gemm_lessons.engine.records.results import Counters, Launched, SampledBlocks
 from gemm_lessons.engine.sass.walker import Watch
 from gemm_lessons.engine.second_opinion import agreement
 from gemm_lessons.engine.simulator.final_memory import FinalMemory, Loads, collect
@@ -65,6 +67,7 @@ __all__ = ["Disagreement", "Setting", "Simulator"]
 # Functions of CUDA (cuda_pipeline_primitives.h) whose call stops a kernel with_settings, and why.
 STOPPING = {"__pipeline_memcpy_async": "it copies 4, 8 or 16 bytes, and fills no more than those with zeros"}
 FOR_DEBUGGING = re.compile(r"^\s*\.target\s[^\n]*\bdebug\b", re.M)  # set by option -G: ptxas then merges nothing
+SAMPLE_BUDGET = 1 << 24  # PTX instructions of a batch of sampled blocks: their K may be large
 FOLLOWED = 200_000  # basic blocks of machine code for a picture
 
 
@@ -172,6 +175,53 @@ class Simulator:
         machine = _RequestedLaunch(self.setting, compiled, _program_of(compiled), grid, arguments).machine()
         machinecode.count(code, machine.launch, machine.initial_memory, [blocks], watch, FOLLOWED)
         return machine.launch, code.shared_origin
+
+    def address_uses(self, compiled: Compiled) -> tuple[Finding | None, bool]:
+        """Return a finding for a comparison of an address with a number, and whether addresses may matter at all."""
+        program = _program_of(compiled)
+        uses = program.address_uses
+        if uses.compared is None:
+            return None, uses.matters
+        line = line_of(program.kernel.instructions[uses.compared])
+        return Finding("machine_dependent", "error", "address", line, file=compiled.path), True
+
+    def executed(
+        self, compiled: Compiled, grid: Grid, arguments: Sequence[Argument], *, elsewhere: int
+    ) -> tuple[int, ...]:
+        """Run a launch and write the outputs back; return how many threads executed each PTX instruction.
+
+        ``elsewhere``: which addresses buffers have (``Setting``). Raise ``UnsupportedKernel``.
+        """
+        request = _RequestedLaunch(self.setting, compiled, _program_of(compiled), grid, arguments)
+        counts = LaneCounts()
+        with _seen_from(compiled.path), unforeseen("it runs", (ValueError,)):
+            machine = request.with_settings(counting=False, elsewhere=elsewhere).machine(counts)
+            with contextlib.suppress(Fault):
+                machine.run()
+        machine.memory.write_back()
+        return tuple(counts.lanes.tolist())
+
+    def sample(
+        self, compiled: Compiled, grid: Grid, arguments: Sequence[Argument], blocks: Sequence[int]
+    ) -> SampledBlocks:
+        """Run only these ``blocks`` of a launch, whose buffers may be in ``Pages``. Nothing is checked, counted or
+        written back. Raise ``UnsupportedKernel``."""
+        program = _program_of(compiled)
+        if why := _dependence(program):
+            return SampledBlocks(dependent=why)
+        setting = dataclasses.replace(self.setting, block_limit=len(blocks), budget=SAMPLE_BUDGET, counting=False)
+        with _seen_from(compiled.path), unforeseen("blocks of it run", (ValueError,)):
+            machine = _RequestedLaunch(setting, compiled, program, grid, arguments).machine()
+            try:
+                machine.run_blocks(blocks)
+            except OutOfPages:
+                return SampledBlocks(dependent="a block has more than its share")
+            except Fault as fault:
+                return SampledBlocks(fault=_finding_of(fault, compiled))
+            except (OutOfTime, MemoryError) as end:
+                return SampledBlocks(fault=stopped(end, machine.now).finding)
+        errors = (it for it in machine.unset.findings() if it.severity == "error")
+        return SampledBlocks(machine.memory.touched_pages(), next(errors, None))
 
     def final_memory(self, compiled: Compiled, grid: Grid, arguments: Sequence[Argument]) -> FinalMemory:
         """Run a kernel's only block, check it, and return its memory at the end. Raise ``UnsupportedKernel``."""
@@ -284,6 +334,18 @@ class _RequestedLaunch:
             self.with_settings(watched=watched).machine(values).run()
         lines = {index: line_of(instructions[index]) for index in watched}
         checks.settle(values.differing, values.rounded, lines)
+
+
+def _dependence(program: Program) -> str:
+    """Return why a block of this kernel may depend on other blocks; empty if it cannot."""
+    if program.may_wait:
+        return "threads wait for each other"
+    if program.is_cooperative:
+        return "its blocks wait for each other"
+    spaces = (set(i.modifiers) for i in program.kernel.instructions if i.row.effect == "atomic")
+    if any("shared" not in {word.partition("__")[0] for word in words} for words in spaces):
+        return "atomics on global memory"
+    return ""
 
 
 def _finding_of(fault: Fault, compiled: Compiled) -> Finding:

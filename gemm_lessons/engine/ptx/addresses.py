@@ -1,0 +1,98 @@
+"""Does a kernel use the addresses of its buffers for more than accesses?
+
+Sums of an address and an offset are addresses; the difference of two is none, nor are the low bits that every
+allocation has in common.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal
+
+from gemm_lessons.engine.ptx.cfg import reads, writes
+from gemm_lessons.engine.ptx.records import Address, Immediate, Instruction, Kernel, Register, Symbol, registers_in
+from gemm_lessons.engine.records.frozen import dataclass
+
+COMMON = 256  # bytes: every allocation begins at a multiple
+MOVES = ("mov", "cvta", "add", "sub", "mad", "selp")  # an address and an offset give an address
+Kind = Literal["addresses", "values", "differences"]
+COPIES = ("used", "apart", "ignored")  # of ``Opcode.undefined``: their results come from memory, or from none
+
+
+@dataclass(frozen=True)
+class AddressUses:
+    """``compared``: an instruction (index) that compares an address with a number, or None. ``matters``: an address
+    may decide a branch or reach memory."""
+
+    compared: int | None
+    matters: bool
+
+
+def address_uses(kernel: Kernel) -> AddressUses:
+    """Return how a kernel uses the addresses that its parameters and variables give."""
+    held, derived = _holders(kernel, "values"), _holders(kernel, "differences")
+    compared, matters = None, False
+    for instruction in kernel.instructions:
+        how, found = instruction.row.undefined, reads(instruction) & derived
+        if not found:
+            continue
+        accessed = {n for o in instruction.operands if isinstance(o, Address) for n in registers_in(o)}
+        if how == "compared":
+            matters = True
+            if compared is None and _with_number(instruction, held):
+                compared = instruction.index
+        elif how in ("chosen", "shuffled", "voted", "multiplied", "apart") or (how == "used" and found - accessed):
+            matters = True
+    return AddressUses(compared, matters)
+
+
+def _holders(kernel: Kernel, which: Kind) -> frozenset[str]:
+    """Return the registers that may hold an address of global memory; or also values computed from one; or also
+    differences of two."""
+    plain = frozenset[str]() if which == "addresses" else _holders(kernel, "addresses")
+    pointers = {parameter.name for parameter in kernel.parameters if parameter.size == 8}
+    shared = {variable.name for variable in kernel.variables if variable.space in ("shared", "local")}
+    held: set[str] = set()
+    for instruction in kernel.instructions:
+        named = set(_named(instruction))
+        from_parameter = instruction.opcode == "ld" and "param" in instruction.modifiers and named & pointers
+        if from_parameter or (instruction.opcode in ("mov", "cvta") and named - shared):
+            held |= writes(instruction)
+    growing = bool(held)
+    while growing:
+        before = len(held)
+        for instruction in kernel.instructions:
+            if instruction.row.undefined not in COPIES and _gives(instruction, held, plain, which):
+                held |= writes(instruction)
+        growing = len(held) > before
+    return frozenset(held)
+
+
+def _named(instruction: Instruction) -> Iterator[str]:
+    """Yield the variables and parameters that an instruction names."""
+    for operand in instruction.operands[1:]:
+        base = operand.base if isinstance(operand, Address) else operand
+        if isinstance(base, Symbol):
+            yield base.name
+
+
+def _gives(instruction: Instruction, held: set[str], plain: frozenset[str], which: Kind) -> bool:
+    if held.isdisjoint(reads(instruction)) or instruction.row.undefined == "compared":
+        return False
+    sources = instruction.operands[1:]
+    names = [it.name if isinstance(it, Register) else "" for it in sources]
+    if which == "addresses":
+        return instruction.opcode in MOVES and not (instruction.opcode == "sub" and names[1] in held)
+    if instruction.opcode == "sub" and which == "values":
+        return not all(name in plain for name in names)
+    if instruction.opcode == "and":
+        return not any(isinstance(it, Immediate) and 0 <= it.value < COMMON for it in sources)
+    return True
+
+
+def _with_number(instruction: Instruction, held: frozenset[str]) -> bool:
+    """Return whether an address is compared with what is neither an address nor 0."""
+    sides = instruction.operands[1:3]
+    addresses = [isinstance(it, Register) and it.name in held for it in sides]
+    zero = any(isinstance(it, Immediate) and it.value == 0 for it in sides)
+    return any(addresses) and not all(addresses) and not zero
