@@ -54,12 +54,13 @@ SQUARE = (0.85, 1.18)  # the larger side of C of a large shape / the side of a s
 ALIGNED = 8  # sizes of half of the large shapes are multiples: gates allow more for others
 HUGE = 16384  # M, N and K of a far shape; M and N are up to half as much again, K at least 4 / 5
 DEPTH = 5120  # K of a far shape, at least, however slowly a type is simulated
-SAMPLED = 1 << 29  # multiply-adds of the blocks that are run of a far shape ...
+SAMPLED = 1 << 27  # multiply-adds of the blocks that are run of a far shape ...
+LONG = 2  # ... and of whole numbers so many times as many: a sum of 29 bits has K above 16,384 ...
 BLOCKS = 2  # ... at most so many blocks
 # Multiply-adds per second in the simulator / those of float32, by the size of a factor's number, where it is a float.
 PACE = {8: 1 / 12, 2: 1 / 6, 1: 1 / 6}
 BROAD = 4096  # M and N of what is checked instead of a sample, at least one of them ...
-THREADS = 1 << 21  # ... for so many threads
+THREADS = 1 << 19  # ... for so many threads
 LITTLE = 1 << 22  # multiply-adds of a small shape, at most: larger ones have one tile
 REMAINDERS = 8  # of sizes, or of numbers of tiles, each of which occurs once among the small shapes ...
 FEW = 4  # ... except for a lesson where a tile is much work, or the host compiles another kernel for each
@@ -123,7 +124,7 @@ def hidden_sample(lesson: Lesson, seed: int) -> FarSample | None:
             dict(lesson.shapes.at_most).get("K", 2 * HUGE),
             int(_affordable(lesson) / (tile[0] * tile[1])),
         )
-        depth = max(DEPTH, int(most * (1 - draw.random() / 5))) // steps[2] * steps[2]
+        depth = -(-max(DEPTH, int(most * (1 - draw.random() / 5))) // steps[2]) * steps[2]
         shape = Shape(m, n, depth, layout=layout)
         at = lesson.at(shape)
         blocks = at.grids(shape)[0].blocks
@@ -140,23 +141,25 @@ def hidden_sample(lesson: Lesson, seed: int) -> FarSample | None:
 def _affordable(lesson: Lesson) -> float:
     """Return the multiply-adds to run of a far shape."""
     element = lesson.data.factors[0].element
-    return SAMPLED * (PACE.get(element.size, 1) if element.is_float else 1)
+    return SAMPLED * (PACE.get(element.size, 1) if element.is_float else LONG)
 
 
 def hidden_instead(lesson: Lesson, seed: int) -> tuple[Shape, ...]:
     """Return the shapes to check where no sample of the far shape can be judged: a deep one and a broad one. Of a
-    lesson with several launches, or with a thread for each element, the broad one is long along M or N only."""
+    lesson with several launches, or whose elements are much work, the broad one is long along M or N only."""
     if not lesson.data.multiplies:
         return ()
     draw = random.Random(f"{lesson.name} instead {seed}")
     steps, tile = astuple(lesson.shapes.multiple_of), astuple(_tile(lesson.at(lesson.shapes.count)))
     m, n, k = (_Axis(draw, step, size, 0) for step, size in zip(steps, tile, strict=True))
-    depth = max(DEPTH, int(min(HUGE, _affordable(lesson) / 2 / (m.tile * n.tile))))
-    deep = Shape(m.tiles(1), n.tiles(1), int(depth * (1 - draw.random() / 10)) // steps[2] * steps[2])
+    most = min(HUGE, _affordable(lesson) / (m.tile * n.tile))
+    depth = max(DEPTH, int(most * (1 - draw.random() / 10)))
+    deep = Shape(m.tiles(1), n.tiles(1), -(-depth // steps[2]) * steps[2])
     sides = [BROAD + int(draw.random() * BROAD / 4) for _ in range(2)]
     threads = lesson.launches[0].at(lesson.names(lesson.shapes.count)).threads / (m.tile * n.tile)
     narrow = int(draw.random() * 2)
-    sides[narrow] = 1 if len(lesson.launches) > 1 else min(sides[narrow], int(THREADS / threads / sides[1 - narrow]))
+    area = min(THREADS / threads, _affordable(lesson) / k.tile)
+    sides[narrow] = 1 if len(lesson.launches) > 1 else min(sides[narrow], int(area / sides[1 - narrow]))
     rows, cols = (-(-side // step) * step for side, step in zip(sides, steps[:2], strict=True))
     broad = Shape(rows, cols, k.tiles(1))
     return tuple(replace(it, layout=_any_of(draw, lesson.shapes.layouts)) for it in (deep, broad))
