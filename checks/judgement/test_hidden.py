@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from gemm_lessons.course.folder import any_course
@@ -26,6 +27,8 @@ from gemm_lessons.course.hidden import (
 from gemm_lessons.course.lesson import Lesson, tile_sizes
 from gemm_lessons.devices.simulated import Simulated
 from gemm_lessons.engine.hardware.sheets import GPUS
+from gemm_lessons.engine.records.launch import Buffer
+from gemm_lessons.gemm.far import FarProblem
 from gemm_lessons.gemm.shapes import Shape, ShapeError, Shapes, astuple
 from gemm_lessons.judging.verdict import Faulted, GateMissed, WrongAnswer
 from gemm_lessons.running.contract import as_json
@@ -205,6 +208,23 @@ def test_a_far_shape_is_large_in_all_directions(name: str) -> None:
         assert set(sample.blocks) <= set(range(blocks))
 
 
+def test_what_c_held_before_is_no_whole_number() -> None:
+    lesson = COURSE.lesson("epilogue")
+    read = 0
+    for seed in range(20):
+        sample = hidden_sample(lesson, seed)
+        assert sample is not None
+        problem = FarProblem(lesson.data, sample.shape, seed, tile_sizes(lesson.at(sample.shape)), 1)
+        c = next(it for it in problem.arguments(lesson.launches[0].parameters) if it.name == "C")
+        assert isinstance(c, Buffer)
+        assert c.pages is not None
+        before = c.pages.make(np.arange(4)).view(np.float32)
+        if c.initialised:  # C is read; beta is not 0
+            read += 1
+            assert np.count_nonzero(before == np.floor(before)) < before.size / 100
+    assert 0 < read < 20
+
+
 # What is wrong only far out, by the condition under which C is wrong.
 FAR_OUT = {
     "squares": "M >= 192 && N >= 192",
@@ -339,6 +359,8 @@ READ = {
     "time": ("const char *t = __TIME__; if (t[4] == '7') acc = 1.0f;", "depends on __TIME__"),
     "cut": ("const char *t = __TI\\\nME__; if (t[4] == '7') acc = 1.0f;", "depends on __TIME__"),
     "joined": ("\n#define JOIN(a, b) a##b\nif (JOIN(__DA, TE__)[0] == 'D') acc = 1.0f;", "depends on a macro"),
+    "joined from the left": ("\n#define JOIN(a, b) a##b\nif (JOIN(__, TIME__)[4] == '7') acc = 1.0f;", "a macro"),
+    "joined names": ("\n#define JOIN(a, b) a##_##b\nfloat JOIN(of, row) = 0.0f; acc += of_row;", ""),
     "unused date": ("const char *t = __DATE__; (void)t;", ""),
 }
 

@@ -109,8 +109,12 @@ class FarSample:
 
 
 def hidden_sample(lesson: Lesson, seed: int) -> FarSample | None:
-    """Return the far shape; None for a lesson whose blocks need others, or whose buffers do not fit in pages."""
+    """Return the far shape; None for a lesson whose blocks need others, whose buffers do not fit in pages, or whose
+    whole numbers in C may be the same before and after."""
     if len(lesson.launches) > 1 or lesson.launches[0].cluster or not lesson.data.is_local:
+        return None
+    target = lesson.data.by_name[lesson.data.formula.target]
+    if target.role == "inout" and not target.element.is_float:
         return None
     if any((it := lesson.data.parameter(name)) and it.kind == "texture" for name in lesson.launches[0].parameters):
         return None

@@ -5,9 +5,9 @@
 Inputs are a function of their place, so that a page is made when a block reads it. The blocks decide by what they store
 which elements of C they own, so a kernel may map blocks to tiles as it likes. Each block owes an equal share of C.
 
-For half of the seeds, floats are whole numbers, so small that sums are exact in any order and no error is tolerated.
-For the others, they are fractions of all their type's digits. Of bytes, a quarter of the rows and columns have only
-large numbers of one sign, so that sums become as large as possible.
+For half of the seeds, unless C is read, floats are whole numbers, so small that sums are exact in any order and no
+error is tolerated. For the others, they are fractions of all their type's digits. Of bytes, a quarter of the rows and
+columns have only large numbers of one sign, so that sums become as large as possible.
 """
 
 from __future__ import annotations
@@ -66,7 +66,9 @@ class FarProblem:
         random = np.random.default_rng([seed, shape.m, shape.n, shape.k])
         self._scalars = {name: self._scalar(name, random) for name in SCALARS}
         whole = max(1, (data.accumulate.precision - int(shape.k - 1).bit_length()) // 2)
-        self._whole = whole if random.integers(2) else 0  # bits of whole numbers; 0: numbers are fractions
+        # An element that is stored as it was before does not count as stored: unlikely only among fractions.
+        fractions = random.integers(2) or self.layouts[data.formula.target].is_read
+        self._whole = 0 if fractions else whole  # bits of whole numbers; 0: numbers are fractions
 
     def _scalar(self, name: str, random: np.random.Generator) -> np.generic:
         kind, value = self.data.accumulate, DEFAULTS[name]

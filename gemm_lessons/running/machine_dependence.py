@@ -29,7 +29,7 @@ TOKEN = re.compile(
     r'"(?:\\.|[^"\\\n])*"|//(?:\\\n|[^\n])*|/\*.*?\*/|\b__(?:TIME|DATE|FILE)__\b|\b__builtin_FILE\s*\(\s*\)', re.S
 )
 JOINED = re.compile(r"##|%:%:")
-PIECE = re.compile(r"(?<!\w)_(?:_(?:T|TI|TIM|TIME|TIME_|D|DA|DAT|DATE|DATE_|F|FI|FIL|FILE|FILE_)?)?(?!\w)")
+NAMES = ("__TIME__", "__DATE__", "__FILE__", "__builtin_FILE")
 
 
 def fixed(source: str, *, value: str = "") -> tuple[str, str]:
@@ -73,8 +73,20 @@ def _spliced(source: str) -> str:
 
 
 def pasted(source: str) -> bool:
-    """Tell whether a source may make the name of such a macro by joining tokens."""
-    return bool(JOINED.search(source)) and bool(PIECE.search(source))
+    """Tell whether a source joins tokens, and has all pieces of the name of such a macro."""
+    if not JOINED.search(source):
+        return False
+    words = frozenset(re.findall(r"\w+", _spliced(source)))
+    return any(_is_made_of(name, words) for name in NAMES)
+
+
+def _is_made_of(name: str, pieces: frozenset[str]) -> bool:
+    """Tell whether a name is a sequence of two pieces or more."""
+    ends = [0]
+    for end in range(1, len(name) + 1):
+        if any(end - start < len(name) and name[start:end] in pieces for start in ends):
+            ends.append(end)
+    return ends[-1] == len(name)
 
 
 def asking(compiled: Compiled) -> Finding | None:

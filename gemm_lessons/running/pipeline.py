@@ -149,7 +149,7 @@ def row_of(plan: RunPlan, kernel: KernelPlan, jobs: Jobs, compiled_next: Sequenc
 
 def _depends_on(plan: RunPlan, kernel: KernelPlan, source: str, macro: str) -> bool:
     """Tell whether a kernel's code depends on the values of ``macro`` and the like, or may depend unseen."""
-    if not macro:
+    if not macro or pasted(source):
         return pasted(source)
     assert kernel.path is not None
     other = plan.workshop.build(kernel.lesson, kernel.path, opened(source))
