@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -46,6 +47,10 @@ def run(lesson: Lesson, path: Path, graded: bool = True, seed: int = 5) -> RunOu
             COURSE, lesson, path, Simulated(), GPUS["h200"], beside=False, seed=seed, graded=graded, estimating=False
         )
     )
+
+
+def slow_except(names: Iterable[str], *quick: str) -> list[Any]:
+    return [it if it in quick else pytest.param(it, marks=pytest.mark.slow) for it in names]
 
 
 @pytest.mark.parametrize("name", LESSONS)
@@ -234,7 +239,7 @@ FAR_OUT = {
 }
 
 
-@pytest.mark.parametrize("name", FAR_OUT)
+@pytest.mark.parametrize("name", slow_except(FAR_OUT, "squares", "deep"))
 def test_no_size_is_too_large_to_be_checked(name: str, tmp_path: Path) -> None:
     lesson = COURSE.lesson("coalesced")
     path = tmp_path / "kernel.cu"
@@ -365,7 +370,7 @@ READ = {
 }
 
 
-@pytest.mark.parametrize("name", READ)
+@pytest.mark.parametrize("name", slow_except(READ, "clock", "address", "cut", "joined names"))
 def test_what_differs_elsewhere_may_be_read_but_not_matter(name: str, tmp_path: Path) -> None:
     statement, words = READ[name]
     lesson = COURSE.lesson("coalesced")

@@ -199,6 +199,12 @@ def hidden_and_counted(lesson: Lesson, seed: int) -> tuple[Shape, ...]:
     return tuple(dict.fromkeys(found))
 
 
+def hidden_and_checked(lesson: Lesson, seed: int) -> tuple[Shape, ...]:
+    """Return every hidden shape that a graded run with this seed only checks: of a far one, perhaps a sample."""
+    sample = hidden_sample(lesson, seed)
+    return (*hidden_checks(lesson, seed), *([sample.shape] if sample else hidden_instead(lesson, seed)))
+
+
 def is_countable(lesson: Lesson, shape: Shape) -> bool:
     """Tell whether gates hold at a teacher's secret shape, because it fills its tiles."""
     tile = astuple(_tile(lesson.at(shape)))

@@ -17,7 +17,7 @@ from dataclasses import field, replace
 from pathlib import Path
 
 from gemm_lessons.course.folder import CommandError, Course, WriteError, shown
-from gemm_lessons.course.hidden import hidden_and_counted, hidden_checks
+from gemm_lessons.course.hidden import hidden_and_checked, hidden_and_counted
 from gemm_lessons.course.lesson import Lesson
 from gemm_lessons.course.lesson_hash import lesson_hash
 from gemm_lessons.devices.choose import Choice
@@ -193,12 +193,10 @@ class Classroom:
             return before, classroom._not_judged(found, handed)
         if job.sha256 != before.sha256:
             raise CommandError(f"{student} has handed in another file for lesson {lesson} since then: grade again")
-        named = {astuple(shape) for shape in classroom.lessons[lesson].shapes.check}
-        job = replace(
-            job,
-            seeds=(before.case.seed,),
-            shapes=tuple(shape for shape in before.case.check_shapes if shape not in named),
-        )
+        seed, own = before.case.seed, classroom.lessons[lesson]
+        drawn = {astuple(shape) for shape in (*own.shapes.check, *hidden_and_checked(own, seed))}
+        shapes = tuple(shape for shape in before.case.check_shapes if shape not in drawn)
+        job = replace(job, seeds=(seed,), shapes=shapes)
         return before, classroom._graded(found, job, judge(job))
 
     def kept(self) -> int:
@@ -272,7 +270,7 @@ class Classroom:
             case=Case(
                 seed,
                 tuple(map(astuple, (lesson.shapes.count, *hidden_and_counted(lesson, seed)))),
-                (*map(astuple, (*lesson.shapes.check, *hidden_checks(lesson, seed))), *job.shapes),
+                (*map(astuple, (*lesson.shapes.check, *hidden_and_checked(lesson, seed))), *job.shapes),
             ),
             versions=versions(),
             seconds=judged.seconds,
