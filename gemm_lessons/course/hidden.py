@@ -60,7 +60,7 @@ BLOCKS = 2  # ... at most so many blocks
 # Multiply-adds per second in the simulator / those of float32, by the size of a factor's number, where it is a float.
 PACE = {8: 1 / 12, 2: 1 / 6, 1: 1 / 6}
 BROAD = 4096  # M and N of what is checked instead of a sample, at least one of them ...
-THREADS = 1 << 19  # ... for so many threads
+AREA = 1 << 20  # ... for so many elements of C
 LITTLE = 1 << 22  # multiply-adds of a small shape, at most: larger ones have one tile
 REMAINDERS = 8  # of sizes, or of numbers of tiles, each of which occurs once among the small shapes ...
 FEW = 4  # ... except for a lesson where a tile is much work, or the host compiles another kernel for each
@@ -156,13 +156,13 @@ def hidden_instead(lesson: Lesson, seed: int) -> tuple[Shape, ...]:
     draw = random.Random(f"{lesson.name} instead {seed}")
     steps, tile = astuple(lesson.shapes.multiple_of), astuple(_tile(lesson.at(lesson.shapes.count)))
     m, n, k = (_Axis(draw, step, size, 0) for step, size in zip(steps, tile, strict=True))
-    most = min(HUGE, _affordable(lesson) / (m.tile * n.tile))
+    whole = not lesson.data.factors[0].element.is_float
+    most = min(2 * HUGE, _affordable(lesson) / (m.tile * n.tile)) if whole else DEPTH * 1.1
     depth = max(DEPTH, int(most * (1 - draw.random() / 10)))
     deep = Shape(m.tiles(1), n.tiles(1), -(-depth // steps[2]) * steps[2])
     sides = [BROAD + int(draw.random() * BROAD / 4) for _ in range(2)]
-    threads = lesson.launches[0].at(lesson.names(lesson.shapes.count)).threads / (m.tile * n.tile)
     narrow = int(draw.random() * 2)
-    area = min(THREADS / threads, _affordable(lesson) / k.tile)
+    area = min(AREA, _affordable(lesson) / k.tile)
     sides[narrow] = 1 if len(lesson.launches) > 1 else min(sides[narrow], int(area / sides[1 - narrow]))
     rows, cols = (-(-side // step) * step for side, step in zip(sides, steps[:2], strict=True))
     broad = Shape(rows, cols, k.tiles(1))
