@@ -8,8 +8,8 @@ or four small ones. The large one has about ``LARGE`` multiply-adds, or as many 
 
 M, N and K are largest at the far shape, of some ``HUGE`` each. There only some blocks are run (``hidden_sample``), and
 only the values that they store are checked. Kernels whose blocks depend on each other, and lessons with several
-launches, are checked on whole shapes instead (``hidden_instead``): on one that is as deep, of one tile of C, and on one
-of thousands along M and N, with one K tile.
+launches, are checked on whole shapes instead (``hidden_instead``): on one of one tile of C, whose K is ``DEPTH`` or
+more, and on one with one K tile, whose M or N is ``BROAD`` or more.
 
 Where the host chooses the block tile by M, N and K, each tile that it chooses for a known shape is also checked on
 other shapes, unless the wide one has it: on one with more rows of tiles than any known shape with that tile, and on one
@@ -149,8 +149,8 @@ def _affordable(lesson: Lesson) -> float:
 
 
 def hidden_instead(lesson: Lesson, seed: int) -> tuple[Shape, ...]:
-    """Return the shapes to check where no sample of the far shape can be judged: a deep one and a broad one. Of a
-    lesson with several launches, or whose elements are much work, the broad one is long along M or N only."""
+    """Return the shapes to check where no sample of the far shape can be judged: a deep one, and a broad one that is
+    long along M or N."""
     if not lesson.data.multiplies:
         return ()
     draw = random.Random(f"{lesson.name} instead {seed}")
