@@ -68,12 +68,31 @@ def test_what_misses_a_gate_by_far_cannot_dodge_it(kernels: Mapping[str, Path]) 
 
 
 @pytest.mark.parametrize(
-    ("value", "passed"), [(0.5, None), (1.9, None), (2.1, False), (math.nan, None), (math.inf, None)]
+    ("name", "value", "passed"),
+    [
+        ("global_accesses", 0.5, None),
+        ("global_accesses", 1.9, None),
+        ("global_accesses", 2.1, False),
+        ("global_bytes_read", 1.2, None),
+        ("global_bytes_read", 1.3, False),
+        ("global_bytes_read", math.nan, None),
+        ("global_bytes_read", math.inf, None),
+    ],
 )
-def test_only_a_count_that_misses_by_far_is_used(value: float, passed: bool | None) -> None:
-    gate = Gate("g", "g", Expression("global_bytes_read"), "w", at_most=1.0)
-    (judged,) = judge_gates([gate], {"global_bytes_read": value}, {"global_bytes_read": "why"})
+def test_only_a_count_that_misses_by_far_is_used(name: str, value: float, passed: bool | None) -> None:
+    gate = Gate("g", "g", Expression(name), "w", at_most=1.0)
+    (judged,) = judge_gates([gate], {name: value}, {name: "why"})
     assert judged.passed is passed
+
+
+@pytest.mark.parametrize(("read", "passed"), [(1.2, None), (2.0, False)])
+def test_what_was_not_counted_beside_it_does_not_help(read: float, passed: bool | None) -> None:
+    """An atomic on shared memory hid the exchanges, and with them the bytes."""
+    gate = Gate("g", "g", Expression("shared_bytes_read + 32 * exchanges"), "w", at_most=1.4)
+    names = {"shared_bytes_read": read, "exchanges": math.nan}
+    (judged,) = judge_gates([gate], names, dict.fromkeys(names, "why"))
+    assert judged.passed is passed
+    assert judged.value == (read if passed is False else None)
 
 
 @cache
