@@ -19,7 +19,7 @@ def padded(arithmetic: str, joined: str = "sum", n: int = 200) -> Counters:
 
 HIDE = {  # arithmetic -> whether it hides the load
     "products": ("sum = fmaf(a, b, sum);", True),
-    "products of numbers that were changed on their way": ("sum += (a + i) * fabsf(b);", True),
+    "products of converted numbers": ("sum += (a + i) * fabsf(b);", True),
     "products in fp64": ("sum = __double2float_rn(fma((double)a, (double)b, (double)sum));", True),
     "products, and additions apart": ("a += 1; sum = __fadd_rn(sum, __fmul_rn(a, b));", True),
     "multiply-adds by an index": ("sum = sum * __int2float_rn(i) + t;", False),

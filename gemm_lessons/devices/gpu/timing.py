@@ -72,12 +72,6 @@ class Health:
     temperature: int | None = None
     watts: float | None = None  # the median of the samples
 
-    @property
-    def clock_mhz(self) -> float | None:
-        """Return the median clock while kernels ran."""
-        return statistics.median(self.clocks_mhz) if self.clocks_mhz else None
-
-
 def is_steady(times: Sequence[float]) -> bool:
     """Tell whether the last bursts agree, so that the clock no longer ramps."""
     last = times[-STEADY_WINDOW:]

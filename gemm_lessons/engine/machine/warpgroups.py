@@ -69,11 +69,6 @@ class AsyncProduct:
         """Return the bytes of an element of A or B."""
         return K_BYTES // self.k
 
-    @property
-    def words(self) -> int:
-        """Return the registers of D in a lane."""
-        return self.n // (2 if self.types[0] != "f16" else 4)
-
 
 def form_of(instruction: Instruction) -> AsyncProduct:
     """Return the form of a ``wgmma.mma_async``. Raise ``UnsupportedKernel``."""
@@ -220,20 +215,14 @@ def _chunks(layout: int, rows: int, k: int, size: int, transposed: bool) -> tupl
     return offsets.reshape(-1), width // CHUNK - 1
 
 
-@cache
-def _places(n: int, per_word: int) -> tuple[Array, Array]:
-    """Return row and column of each element of D in a warp: (word, lane, element of the word)."""
-    word, lane, half = np.ogrid[: n // 2 // per_word, :WARP, :per_word]
-    element = word * per_word + half  # of the lane
-    return lane // 4 + 8 * (element // 2 % 2), 8 * (element // 4) + 2 * (lane % 4) + element % 2
-
-
 def _bind_product(binding: Binding) -> Callable[[], None]:
     state, instruction, guard, value = binding.state, binding.instruction, binding.guard, binding.value
     form = form_of(instruction)
     target, first = instruction.operands[:2]
     rows = [_register(binding, element) for element in elements_of(target)]
-    if len(rows) != form.words:
+    stored = STORED[form.types[0]]
+    sums = fragment_of("c", QUARTER, form.n, 8 * _size(form.types[0]))
+    if len(rows) != sums.registers:
         raise unsupported(instruction)
     right = _Tile(binding, form, 1)
     left = None if isinstance(first, Vector) else _Tile(binding, form, 0)
@@ -243,8 +232,6 @@ def _bind_product(binding: Binding) -> Callable[[], None]:
         raise unsupported(instruction)
     adds = np.broadcast_to(value(instruction.operands[3], "pred"), (state.lanes,)).reshape(-1, WARP)
     present = whole_warps(state, instruction, guard, "matrices")
-    stored = STORED[form.types[0]]
-    row, col = _places(form.n, 4 // _size(form.types[0]))
     every = np.arange(state.lanes // WARP)
 
     def run() -> None:
@@ -252,9 +239,7 @@ def _bind_product(binding: Binding) -> Callable[[], None]:
         if executing is None:
             return
         warps = every[executing]
-        words = np.stack([register[warps] for register in rows], axis=1)  # (warp, word, lane)
-        before = np.empty((len(warps), QUARTER, form.n), stored)
-        before[:, row, col] = words.view(stored).reshape(len(warps), *row.shape)
+        before = sums.matrix([register[warps] for register in rows], stored)
         before[~adds[warps, 0]] = 0
         whole = _together(warps, state.padded // WARP, [tile for tile in (left, right) if tile is not None])
         height = ROWS if whole else QUARTER
@@ -274,9 +259,8 @@ def _bind_product(binding: Binding) -> Callable[[], None]:
             after = multiply_async(
                 form.types, a, b, before.reshape(len(heads), height, form.n), saturate=form.saturate
             ).reshape(before.shape)
-        found = np.ascontiguousarray(after[:, row, col]).view(np.uint32).reshape(words.shape)
-        for number, register in enumerate(rows):
-            register[warps] = found[:, number]
+        for register, found in zip(rows, sums.spread(after).swapaxes(0, 1), strict=True):
+            register[warps] = found
 
     return run
 

@@ -59,8 +59,9 @@ class Fragment:
         """Return the row and column of each element that a lane holds: (lane, element)."""
         lane, element = np.arange(WARP)[:, None], np.arange(self.elements)[None]
         group, number = lane // GROUP, lane % GROUP
-        if self.part in ("c", "d"):  # two adjacent columns, then eight rows further on
-            return group + ROWS * (element // 2), 2 * number + element % 2
+        if self.part in ("c", "d"):  # two adjacent columns, then eight rows further on, then the next eight columns
+            halves = self.rows // ROWS
+            return group + ROWS * (element // 2 % halves), 8 * (element // 2 // halves) + 2 * number + element % 2
         side = self.width // self.bits  # elements of k in one register
         register = element // side
         along = side * number + element % side

@@ -152,7 +152,7 @@ class _Flow:
         def store(index: int, wanted: int) -> int:
             written = self._written[index]
             if written & wanted:
-                # An address is no number: what is read there does not depend on it by data flow.
+                # Data flow ends at an address: the number loaded from it does not depend on it.
                 taken = 0 if code[index].name in LOADING else self._read[index]
                 wanted = (wanted if self._kept[index] else wanted & ~written) | taken
             return wanted | sent[index]
