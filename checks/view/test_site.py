@@ -21,13 +21,6 @@ COURSE = packaged_course()
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
-@pytest.fixture(scope="module")
-def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("site")
-    write_site(COURSE, folder)
-    return folder
-
-
 def test_a_page_for_every_text(out: Path) -> None:
     appendices = {f"{path.parent.name[3:]}_appendix" for path in COURSE.lessons_dir.glob("*/APPENDIX.md")}
     others = {*page_names(), *appendices, *TOOLS, "estimate", "measured", "engine", "glossary"}

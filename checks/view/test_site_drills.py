@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -67,19 +67,6 @@ why = "{answer} {row * (C + pad) + col}"
 draw = { C = [16, 32, 64], pad = "0 .. 8", row = "0 .. 99", col = "0 .. C - 1" }
 """.replace('element = "E"', "element = 8")
 WIDE_DRAWS = 400
-
-
-@pytest.fixture(scope="module")
-def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("site")
-    write_site(COURSE, folder)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with Browser() as browser:
-        yield browser
 
 
 def compared(browser: Browser, page: Path, drills: Sequence[Drill], draws: int) -> list[Drawn]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import html
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,19 +24,6 @@ COURSE = packaged_course()
 GLOSSARY = glossary_path(COURSE).read_text(encoding="utf-8")
 ACCESSES = 1500  # of each kind and width
 needs_browser = pytest.mark.skipif(chromium() is None, reason="needs Chromium, which is not here")
-
-
-@pytest.fixture(scope="module")
-def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("site")
-    write_site(COURSE, folder)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with Browser() as browser:
-        yield browser
 
 
 def accesses(width: int, seed: int) -> tuple[Any, Any]:

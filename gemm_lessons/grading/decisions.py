@@ -17,18 +17,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from gemm_lessons.course.folder import CommandError, ReadError, shown
+from gemm_lessons.course.folder import CommandError, shown
 from gemm_lessons.engine.records.frozen import dataclass
-from gemm_lessons.grading.archives import MIB, printable
+from gemm_lessons.grading.archives import printable
 from gemm_lessons.grading.escaping import amount, one_line
 from gemm_lessons.grading.formats import write_text
 from gemm_lessons.grading.gradebook import Gradebook
 from gemm_lessons.grading.lesson_names import lesson_said
 from gemm_lessons.grading.results import Grade, GradedStudent, GradePart
+from gemm_lessons.grading.tables import separator_of, table_text
 
 NAME = "decisions.csv"
 COLUMNS = ("student", "lesson", "points", "penalty", "comment")
-LARGEST = 8 * MIB
 MOST_POINTS = 1e6
 TEMPLATE = """student,lesson,points,penalty,comment
 # Your decisions; a new run keeps this file and applies it. Lines that begin with # are examples.
@@ -93,29 +93,15 @@ def write_template(out: Path) -> Path | None:
 def load_decisions(out: Path, students: Sequence[GradedStudent], lessons: Sequence[str]) -> Decisions:
     """Read ``OUT/decisions.csv``; without it there are none. Raises ``CommandError`` with file and line."""
     path = out / NAME
-    try:
-        raw = path.read_bytes()
-    except FileNotFoundError:
+    if not path.exists():
         return Decisions({})
-    except OSError as error:
-        raise ReadError(path, error) from None
-    if len(raw) > LARGEST:
-        raise CommandError(f"{shown(path)}: larger than {LARGEST // MIB} MB; is it the file of decisions?")
-    try:
-        text = raw.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = raw[: error.start].count(b"\n") + 1
-        raise CommandError(f"{shown(path)}:{line}: not UTF-8 text; save it as CSV UTF-8") from None
-    return Decisions(_read(path, text, students, lessons))
+    return Decisions(_read(path, table_text(path, "the file of decisions"), students, lessons))
 
 
 def _read(
     path: Path, text: str, students: Sequence[GradedStudent], lessons: Sequence[str]
 ) -> dict[tuple[str, str], tuple[Decision, ...]]:
-    lines = text.splitlines()
-    head = lines[0] if lines else ""
-    separator = max(",;\t", key=head.count)
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator)
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator_of(text))
     found: dict[tuple[str, str], tuple[Decision, ...]] = {}
     header: list[str] = []
     try:

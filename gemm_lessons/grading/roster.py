@@ -13,11 +13,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
 
-from gemm_lessons.course.folder import CommandError, ReadError, shown
+from gemm_lessons.course.folder import CommandError, shown
 from gemm_lessons.engine.records.frozen import dataclass
-from gemm_lessons.grading.archives import MIB, printable
+from gemm_lessons.grading.archives import printable
+from gemm_lessons.grading.tables import separator_of, table_text
 
-LARGEST = 8 * MIB
 COLUMNS = {  # column names of learning platforms
     "id": ("id", "student id", "student", "sis user id", "sid", "login", "username", "user"),
     "name": ("name", "full name", "student name"),
@@ -83,28 +83,11 @@ def _words(text: str) -> list[str]:
 
 def load_roster(path: Path) -> Roster:
     """Read a class list separated by commas, semicolons or tabs. Raises ``CommandError`` with file and line."""
-    try:
-        with path.open("rb") as file:
-            raw = file.read(LARGEST + 1)
-    except OSError as error:
-        raise ReadError(path, error) from None
-    if len(raw) > LARGEST:
-        raise CommandError(f"{shown(path)}: larger than {LARGEST // MIB} MB; is it a class list?")
-    try:
-        text = raw.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = raw[: error.start].count(b"\n") + 1
-        raise CommandError(f"{shown(path)}:{line}: not UTF-8 text; save it as CSV UTF-8") from None
-    if "\0" in text:
-        line = text[: text.index("\0")].count("\n") + 1
-        raise CommandError(f"{shown(path)}:{line}: holds a zero byte; is it a CSV file?")
-    return Roster(tuple(_read(path, text)))
+    return Roster(tuple(_read(path, table_text(path, "a class list"))))
 
 
 def _read(path: Path, text: str) -> list[Enrolled]:
-    head = text.partition("\n")[0]
-    separator = max(",;\t", key=head.count)
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator_of(text), strict=True)
     found: dict[str, Enrolled] = {}
     lines: dict[str, int] = {}
     header: list[str] = []
