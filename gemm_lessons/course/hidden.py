@@ -122,7 +122,8 @@ def hidden_sample(lesson: Lesson, seed: int) -> FarSample | None:
     steps, layout = astuple(lesson.shapes.multiple_of), _any_of(draw, lesson.shapes.layouts)
     for _ in range(TRIES):
         tile = astuple(_tile(lesson.at(Shape(HUGE, HUGE, HUGE, layout=layout))))
-        m, n = (HUGE // (by := lcm(steps[i], tile[i])) * by + int(draw.random() * HUGE / 2 / by) * by for i in (0, 1))
+        whole = [lcm(steps[axis], tile[axis]) for axis in (0, 1)]
+        m, n = (HUGE // by * by + int(draw.random() * HUGE / 2 / by) * by for by in whole)
         most = min(
             HUGE * (1 if lesson.data.factors[0].element.is_float else 2),
             dict(lesson.shapes.at_most).get("K", 2 * HUGE),
@@ -220,9 +221,8 @@ def hidden_checks(lesson: Lesson, seed: int) -> tuple[Shape, ...]:
     shared = (_large(lesson, draw),) if len(lesson.launches) > 1 else ()
     small = list(_small(lesson, draw))
     if lesson.choices:
-        fresh = int(
-            draw.random() * len(small)
-        )  # one of them may need a variant of the kernel that no other shape needs
+        # One of them may need a variant of the kernel that no other shape needs.
+        fresh = int(draw.random() * len(small))
         small = [it if i == fresh else _familiar(lesson, it) for i, it in enumerate(small)]
         chosen = (*chosen[: len(chosen) - 2], *(_familiar(lesson, it) for it in far[:2]))
     found = (*chosen, _familiar(lesson, far[2]), *shared, *small)
@@ -341,17 +341,17 @@ class _Axis:
         self._draw, self._step = draw, step
         self.tile = max(tile, step) if tile > 1 else max(SHALLOW, step)
         self._largest = max(known, default=0)
+        self._is_ragged = step < self.tile  # the last tile may be
 
     def beyond(self, most: int) -> int:
         """Return a size above the known ones: in the next tile where whole tiles are not required, else one of the
         next."""
         first = -(-(self._largest + 1) // self.tile)
-        ragged = self._step < self.tile
-        return self._size(first if ragged else first + int(self._draw.random() * most), self._largest + 1)
+        return self._size(first if self._is_ragged else first + int(self._draw.random() * most), self._largest + 1)
 
     def small(self, most: int = 2) -> int:
         """Return a size of one tile, or of up to ``most`` where tiles must be whole."""
-        return self._size(1 if self._step < self.tile else 1 + int(self._draw.random() * most))
+        return self._size(1 if self._is_ragged else 1 + int(self._draw.random() * most))
 
     def tiles(self, number: int) -> int:
         """Return a size of this many tiles."""
@@ -368,7 +368,7 @@ class _Axis:
 
     def _size(self, tiles: int, least: int = 1) -> int:
         """Return a multiple of the step with this many tiles: whole ones where required, else ragged."""
-        last = tiles * self.tile - (self._step if self._step < self.tile else 0)
+        last = tiles * self.tile - (self._step if self._is_ragged else 0)
         first = max(int((tiles - 1 + FULL) * self.tile), least)
         choices = range(-(-first // self._step), last // self._step + 1)
         return self._step * (choices[int(self._draw.random() * len(choices))] if choices else -(-first // self._step))

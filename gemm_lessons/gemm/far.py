@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from gemm_lessons.engine.records.frozen import dataclass
+from gemm_lessons.engine.records.hashing import GOLDEN, mixed
 from gemm_lessons.engine.records.launch import PAGE, Argument, Buffer, Pages, Scalar
 from gemm_lessons.gemm.data import SCALARS, BufferLayout, DataSpec
 from gemm_lessons.gemm.formula import Value
@@ -31,7 +32,6 @@ Touched = Mapping[str, tuple[Array, Array]]  # buffer -> page numbers (n,), thei
 
 DIGITS = 24  # of a random number, at least 2: so many bits of a hash
 LARGE = 16  # the largest numbers of a byte: from 112 to 127
-GOLDEN, MIX_1, MIX_2 = 0x9E37_79B9_7F4A_7C15, 0xBF58_476D_1CE4_E5B9, 0x94D0_49BB_1331_11EB
 AHEAD = 16  # lines whose pages are made together
 MARGIN = 2  # pages that a row of a tile may touch beside those that it fills
 
@@ -204,11 +204,6 @@ class FarProblem:
 
 
 def _hashed(numbers: Array, key: int) -> Array:
-    """Return 64 random bits for each number (G. Steele et al.: "Fast splittable pseudorandom number generators",
-    2014)."""
+    """Return 64 random bits for each number."""
     with np.errstate(over="ignore"):
-        mixed = (numbers + np.uint64(1)) * np.uint64(GOLDEN) + np.uint64(key % 2**64)
-        mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(MIX_1)
-        mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(MIX_2)
-        result: Array = mixed ^ (mixed >> np.uint64(31))
-    return result
+        return mixed((numbers + np.uint64(1)) * np.uint64(GOLDEN) + np.uint64(key % 2**64))

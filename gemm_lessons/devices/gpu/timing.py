@@ -72,6 +72,7 @@ class Health:
     temperature: int | None = None
     watts: float | None = None  # the median of the samples
 
+
 def is_steady(times: Sequence[float]) -> bool:
     """Tell whether the last bursts agree, so that the clock no longer ramps."""
     last = times[-STEADY_WINDOW:]

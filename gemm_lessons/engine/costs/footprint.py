@@ -17,13 +17,14 @@ from numpy.typing import NDArray
 
 from gemm_lessons.engine.events import WARP
 from gemm_lessons.engine.records.frozen import dataclass
+from gemm_lessons.engine.records.hashing import GOLDEN, mixed
 
 Array = NDArray[Any]
 
 MODULUS = 1 << 64
 MASK = MODULUS - 1
 # Odd and 5 modulo 8: their powers repeat after 2**62 at the earliest.
-BYTE = 0x9E3779B97F4A7C15
+BYTE = GOLDEN
 BLOCK = 0xD1342543DE82EF95
 CHUNK = 16  # bits of an exponent that one table covers
 
@@ -61,10 +62,7 @@ def weights(padded: int, blocks: int, by_warps: bool = False) -> Array:
     thread = np.arange(1, padded + 1, dtype=np.uint64)
     if by_warps:
         thread = thread - (thread - np.uint64(1)) % np.uint64(WARP)
-    x = thread * np.uint64(BYTE)  # SplitMix64 (Steele, Lea and Flood, 2014)
-    x = (x ^ x >> np.uint64(30)) * np.uint64(0xBF58476D1CE4E5B9)
-    x = (x ^ x >> np.uint64(27)) * np.uint64(0x94D049BB133111EB)
-    thread = (x ^ x >> np.uint64(31)) | np.uint64(1)
+    thread = mixed(thread * np.uint64(BYTE)) | np.uint64(1)
     block = np.full(blocks, BLOCK, np.uint64)
     block[0] = 1
     result: Array = (np.multiply.accumulate(block)[:, None] * thread[None, :]).reshape(-1)

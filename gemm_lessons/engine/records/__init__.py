@@ -3,6 +3,6 @@
 - ``launch``: arguments, grid and variables of a launch; ``results``: counters, findings, fault and output of one
 - ``findings``, ``facts``, ``examples``: a finding, its further facts, its threads and memory
 - ``metrics``: names of counters; ``elements``, ``encodings``: element types; ``errors``: exceptions;
-  ``extras``: how to install an optional package
+  ``extras``: how to install an optional package; ``hashing``: random bits of integers
 - ``frozen``: the dataclass decorator of all these records
 """
