@@ -49,7 +49,7 @@ def write(out: Path) -> None:
     for lesson in (*plain, *(load_lesson(it.directory, type_) for it in plain for type_ in it.types)):
         name = "_".join(filter(None, (lesson.name, lesson.type)))
         try:
-            export_lesson(lesson, lesson.solution_path, out / name, course.architecture)
+            export_lesson(lesson, lesson.solution_path, out / name, course.architecture_of(lesson))
         except CommandError as refused:
             print(f"{name}: {refused}")
             continue

@@ -152,7 +152,7 @@ def _compiled(lesson: Lesson, source: str) -> Compiled:
         entry=lesson.launches[0].entry,
         defines=lesson.tile.defines,
         include_dirs=lesson.include_dirs,
-        arch=any_course().architecture,
+        arch=any_course().architecture_of(lesson),
     )
     assert isinstance(made, Compiled)
     return made

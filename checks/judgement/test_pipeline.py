@@ -6,13 +6,14 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from shutil import copytree
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from gemm_lessons.course.folder import Course, any_course, read_source
 from gemm_lessons.course.lesson import Lesson, LessonError
-from gemm_lessons.devices.device import Binaries
+from gemm_lessons.devices.device import Binaries, BuildTarget
 from gemm_lessons.devices.simulated import Simulated
 from gemm_lessons.engine.hardware.sheets import GPUS, buildable
 from gemm_lessons.engine.machine.machine import Setting
@@ -23,7 +24,7 @@ from gemm_lessons.engine.simulator import Simulator
 from gemm_lessons.gemm.shapes import Shape, ShapeError, Tile
 from gemm_lessons.judging.verdict import CompileFailed, Faulted, GateMissed, Passed, TimedOut, WrongAnswer
 from gemm_lessons.running import pipeline
-from gemm_lessons.running.builder import Workshop
+from gemm_lessons.running.builder import Workshop, WrongGpu, builder_for
 from gemm_lessons.running.checking import merged
 from gemm_lessons.running.jobs import Jobs
 from gemm_lessons.running.pipeline import RunOutcome, RunRequest, _built_for, run_lesson
@@ -311,6 +312,32 @@ def test_a_course_names_its_architecture(tmp_path: Path) -> None:
             _ = Course(tmp_path).architecture
     facts.unlink()
     assert Course(tmp_path).architecture == "sm_90"
+
+
+def test_a_lesson_names_its_architecture(tmp_path: Path) -> None:
+    """Code for sm_90a is counted, estimated on GPUs of its number alone, and refused by a GPU of another."""
+    copytree(COURSE.lessons_dir, tmp_path / "lessons")
+    course = Course(tmp_path)
+    settings = course.lesson("01").toml_path
+    usual = settings.read_text()
+    settings.write_text(f'architecture = "sm_90a"\n{usual}')
+    lesson = course.lesson("01")
+    kernel = lesson.solution_path.read_text()
+    needed = tmp_path / "kernel.cu"
+    needed.write_text(f"#if defined(__CUDA_ARCH__) && !defined(__CUDA_ARCH_FEAT_SM90_ALL)\n#error\n#endif\n{kernel}")
+    outcome = run(lesson, needed, course, estimating=True)
+    assert outcome.kernel.built.arch == "sm_90a"
+    assert outcome.kernel.speed.estimate is not None
+    outcome = run(lesson, needed, course, gpu=GPUS["a100"], estimating=True)
+    assert outcome.kernel.verdict == Passed()
+    assert outcome.kernel.speed.estimate is None
+    another: Any = SimpleNamespace(name="NVIDIA A100", target=BuildTarget("sm_80", 13))
+    with pytest.raises(WrongGpu, match=r"sm_90a, and NVIDIA A100 is compute capability 8\.0"):
+        builder_for(another, GPUS["a100"], "sm_90a")
+    assert builder_for(another, GPUS["a100"], "sm_80").target.arch == "sm_80"
+    settings.write_text(f'architecture = "hopper"\n{usual}')
+    with pytest.raises(LessonError, match=r"lesson\.toml:1: architecture: 'hopper'"):
+        Course(tmp_path).lesson("01")
 
 
 @pytest.mark.parametrize(("rows", "cols", "sectors"), [(32, 32, 5), (4, 256, 5), (256, 4, 9), (8, 96, 5)])

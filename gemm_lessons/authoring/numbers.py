@@ -141,7 +141,7 @@ class Numbers:
                 entry=launch.entry,
                 defines=lesson.tile.defines,
                 include_dirs=lesson.include_dirs,
-                arch=self.course.architecture,
+                arch=self.course.architecture_of(lesson),
                 options=lesson.options,
             )
             for launch in lesson.launches

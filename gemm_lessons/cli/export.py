@@ -46,6 +46,6 @@ def export(
     from gemm_lessons.export.folder import export_lesson  # imports the template engine
 
     folder = out or Path("export") / "_".join(filter(None, (found.name, found.type)))
-    exported = export_lesson(found, path, folder, course.architecture, wanted)
+    exported = export_lesson(found, path, folder, course.architecture_of(found), wanted)
     show_export(make_console(), exported)
     return contract.EXIT_PASSED

@@ -213,7 +213,7 @@ def _name(request: BenchRequest, lesson: Lesson) -> str:
 
 def _compile(request: BenchRequest, lesson: Lesson) -> _Series | Note:
     """Compile the lesson's kernel, or return a note why it is omitted."""
-    from gemm_lessons.running.builder import builder_for
+    from gemm_lessons.running.builder import WrongGpu, builder_for
 
     mine = request.mine and lesson.kernel_path.is_file()
     path = lesson.kernel_path if mine else request.course.solution(lesson)
@@ -221,7 +221,11 @@ def _compile(request: BenchRequest, lesson: Lesson) -> _Series | Note:
     if path is None:
         return Note("no solution", f"{name} has no solution here.", name)
     device, source = request.device, read_source(path)
-    compiled = builder_for(device, request.gpu).build(lesson, path, source)
+    try:
+        builder = builder_for(device, request.gpu, lesson.architecture)
+    except WrongGpu as error:
+        return Note("no build", f"{name} is left out: {error}.", name)
+    compiled = builder.build(lesson, path, source)
     if isinstance(compiled, CompileFailed):
         return Note("no build", f"{name} is left out: it does not compile.", name)
     made = {lesson: _Made(lesson, compiled)}
@@ -256,7 +260,9 @@ def _chosen(request: BenchRequest, series: _Series, shapes: Sequence[Shape]) -> 
 
     for lesson, shape in {series.lesson.at(shape): shape for shape in shapes}.items():
         if lesson not in series.made:
-            compiled = builder_for(request.device, request.gpu).build(lesson, series.path, series.source)
+            compiled = builder_for(request.device, request.gpu, lesson.architecture).build(
+                lesson, series.path, series.source
+            )
             if isinstance(compiled, CompileFailed):
                 why = "it does not compile for every shape"
                 return Note("no build", f"{series.name} is left out: {why}.", series.name)
@@ -275,6 +281,7 @@ def fingerprint(lesson: Lesson, source: str) -> str:
     data = replace(lesson.data, padded=frozenset())  # the order of a set is another one in each process
     parts = [source, repr(sorted(lesson.tile.defines.items())), repr(lesson.launches), repr(data)]
     parts += sorted(lesson.data.padded)
+    parts += [lesson.architecture] * bool(lesson.architecture)
     parts += [repr(lesson.choices)] * bool(lesson.choices) + [repr(lesson.options)] * bool(lesson.options)
     for folder in lesson.include_dirs:
         parts += [path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.cuh")) if path.is_file()]

@@ -25,12 +25,12 @@ from gemm_lessons.course.search_space import SearchSpace
 from gemm_lessons.course.tiles import retiled
 from gemm_lessons.devices.device import BuildTarget, Device
 from gemm_lessons.engine.compiler.compile import occupancy
-from gemm_lessons.engine.hardware.sheets import GpuSpec, buildable
+from gemm_lessons.engine.hardware.sheets import GpuSpec
 from gemm_lessons.engine.records.errors import KitError, UnsupportedKernel
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.gemm.shapes import Shape
 from gemm_lessons.judging.verdict import CompileFailed, GateMissed, Passed
-from gemm_lessons.running.builder import Builder
+from gemm_lessons.running.builder import Builder, builder_for
 from gemm_lessons.running.measuring import steps_of
 
 if TYPE_CHECKING:
@@ -59,8 +59,8 @@ class TuneRequest:
 
     @property
     def target(self) -> BuildTarget:
-        """Return the compile target."""
-        return self.device.target or BuildTarget(buildable(self.gpu.arch))
+        """Return the compile target. Raise ``KitError``."""
+        return builder_for(self.device, self.gpu, self.lesson.architecture).target
 
 
 @dataclass(frozen=True)

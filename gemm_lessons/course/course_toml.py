@@ -7,16 +7,14 @@ The file is optional, and so is everything in it but the architecture: a course 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from gemm_lessons.course.toml import TomlReader, Where, read_course
+from gemm_lessons.course.toml import ARCHITECTURE, TomlReader, Where, read_course
 from gemm_lessons.engine.records.frozen import dataclass
 
 KEYS = ("architecture", "former", "parts", "integrity")  # gates_toml reads [[integrity]]
-ARCHITECTURE = "sm_90"  # the architecture of a course that names none
 
 
 @dataclass(frozen=True)
@@ -68,7 +66,9 @@ def load_architecture(lessons: Path) -> str:
     if found is None:
         return ARCHITECTURE
     path, text, raw = found
-    return _Reader(path, text).architecture(raw)
+    reader = _Reader(path, text)
+    reader.known((), raw, KEYS)
+    return reader.architecture(raw)
 
 
 def parts_of(facts: CourseFacts, names: Sequence[str]) -> tuple[CoursePart, ...]:
@@ -106,17 +106,3 @@ class _Reader(TomlReader):
         self.known(where, raw, ("title", "builds_on", "lessons"))
         lessons = self.names((*where, "lessons"), self.present(where, raw, "lessons"), '["naive", "coalesced"]')
         return PartOfToml(self.string(where, raw, "title"), self.string(where, raw, "builds_on"), lessons)
-
-    def architecture(self, raw: dict[str, Any]) -> str:
-        from gemm_lessons.engine.hardware.sheets import OLDEST_ARCH  # imported late: only compiling needs it
-
-        self.known((), raw, KEYS)
-        name = self.string((), raw, "architecture")
-        number = re.fullmatch(r"sm_(\d{2,3})[af]?", name)
-        if number is None or int(number[1]) < OLDEST_ARCH:
-            raise self.wrong(
-                ("architecture",),
-                f"{name!r} is not a target that the compiler knows; write sm_{OLDEST_ARCH} or a later one, like "
-                f"{ARCHITECTURE}",
-            )
-        return name

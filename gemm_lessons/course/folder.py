@@ -126,6 +126,11 @@ class Course:
         """Return the architecture of counters and gates, such as ``sm_90``. Raise ``LessonError``."""
         return load_architecture(self.lessons_dir)
 
+    def architecture_of(self, lesson: Lesson) -> str:
+        """Return the architecture that a lesson's kernels are counted for: its own, or the course's. Raise
+        ``LessonError``."""
+        return lesson.architecture or self.architecture
+
     @property
     def parts(self) -> tuple[CoursePart, ...]:
         """Return the parts of the course, each with its lessons, in order. Raise ``LessonError``."""

@@ -127,6 +127,7 @@ class Lesson:
     figures: tuple[Figure, ...] = ()  # empty: the run's own choice
     attacks: tuple[str, ...] = ()  # of LIMITERS: what its idea relieves
     minutes: int | None = None  # about how long a first pass takes
+    architecture: str = ""  # what its kernels are compiled for, such as sm_90a; empty: the course's
 
     @property
     def name(self) -> str:

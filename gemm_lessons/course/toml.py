@@ -12,6 +12,8 @@ from typing import Any
 from gemm_lessons.course.lesson import LessonError
 from gemm_lessons.engine.arguments.expression import Expression, ExpressionError, closest
 
+ARCHITECTURE = "sm_90"  # the architecture of a course that names none
+
 Where = tuple[str | int, ...]  # a key's path in the file, such as ("gates", 0, "value")
 
 
@@ -82,6 +84,20 @@ class TomlReader:
         if type(value) is not int or value < 1:
             raise self.wrong((*where, key), f"must be a whole number above 0, not {value!r}")
         return value
+
+    def architecture(self, raw: dict[str, Any]) -> str:
+        """Return the architecture that kernels are compiled for, such as ``sm_90``."""
+        from gemm_lessons.engine.hardware.sheets import OLDEST_ARCH  # imported late: only compiling needs it
+
+        name = self.string((), raw, "architecture")
+        number = re.fullmatch(r"sm_(\d{2,3})[af]?", name)
+        if number is None or int(number[1]) < OLDEST_ARCH:
+            raise self.wrong(
+                ("architecture",),
+                f"{name!r} is not a target that the compiler knows; write sm_{OLDEST_ARCH} or a later one, like "
+                f"{ARCHITECTURE}",
+            )
+        return name
 
     def expression(self, where: Where, value: object, names: Sequence[str]) -> Expression:
         """Return arithmetic over ``names``, in quotes; a whole number needs none."""

@@ -14,6 +14,7 @@ from gemm_lessons.engine.compiler.compile import Compiled, NotCompiled, compile_
 from gemm_lessons.engine.compiler.nvrtc import choose_major
 from gemm_lessons.engine.compiler.strip_printf import OPTIONS, without_printf
 from gemm_lessons.engine.hardware.sheets import GpuSpec, buildable
+from gemm_lessons.engine.records.errors import KitError
 from gemm_lessons.judging.evidence import Built
 from gemm_lessons.judging.verdict import CompileFailed
 from gemm_lessons.running.signature import mismatch, wrong_name
@@ -22,6 +23,12 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
 Made = TypeVar("Made")
+
+SPECIFIC = ("a", "f")  # the last letter of an architecture whose code does not run on later ones
+
+
+class WrongGpu(KitError):
+    """The GPU here cannot run code for the lesson's architecture."""
 
 
 def variant_of(built: Built, lesson: Lesson) -> Built:
@@ -84,7 +91,7 @@ class Workshop:
 
     def __init__(self, architecture: str, device: Device, gpu: GpuSpec) -> None:
         self._counting = Builder(BuildTarget(architecture))
-        self._timing = builder_for(device, gpu)
+        self._timing = builder_for(device, gpu, architecture)
         self._must_run = device.target is not None
         if self._timing.makes_the_same_as(self._counting):
             self._timing = self._counting
@@ -142,6 +149,21 @@ def _meanwhile(work: Callable[..., Made], *asked: object) -> Future[Made]:
         pool.shutdown(wait=False)
 
 
-def builder_for(device: Device, gpu: GpuSpec) -> Builder:
-    """Return a builder for the present device if that needs its own code, else for the GPU of the estimates."""
-    return Builder(device.target or BuildTarget(buildable(gpu.arch)))
+def builder_for(device: Device, gpu: GpuSpec, architecture: str = "") -> Builder:
+    """Return a builder for the present device if that needs its own code, else for the GPU of the estimates.
+
+    ``architecture``: a lesson's own. Code for ``sm_90a`` runs on sm_90 alone, and only it has that GPU's own
+    instructions. Raise ``WrongGpu`` for a present device of another architecture.
+    """
+    target = device.target or BuildTarget(buildable(gpu.arch))
+    if architecture[-1:] not in SPECIFIC:
+        return Builder(target)
+    if architecture.rstrip("af") == target.arch:
+        return Builder(replace(target, arch=architecture))
+    if device.target is not None:
+        number = target.arch.removeprefix("sm_")
+        raise WrongGpu(
+            f"this lesson's kernels are compiled for {architecture}, and {device.name} is compute capability "
+            f"{number[:-1]}.{number[-1]}; without it: --device sim"
+        )
+    return Builder(target)
