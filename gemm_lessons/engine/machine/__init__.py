@@ -25,5 +25,5 @@ A lane is a thread of a batch: lane = block_in_batch * padded_threads + thread.
 - ``groups``, ``warps``, ``matrices``, ``products``, ``warpgroups``: instructions that use many registers or many
   lanes at once
 - ``special``, ``symbols``, ``printing``: special registers, variables that the host sets, ``printf``
-- ``unset``, ``undefined``: registers that are read before they are written
+- ``unset`` with ``undefined_bits`` and ``undefined``: registers that are read before they are written
 """

@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 from gemm_lessons.engine.machine import spin_waits as spinning
 from gemm_lessons.engine.machine.decode import address_registers
 from gemm_lessons.engine.machine.special import CHOSEN_ELSEWHERE
-from gemm_lessons.engine.machine.unset import maybe_unset
 from gemm_lessons.engine.ptx import cfg
 from gemm_lessons.engine.ptx.addresses import AddressUses, address_uses
 from gemm_lessons.engine.ptx.cfg import Block
 from gemm_lessons.engine.ptx.records import Kernel, Register, Symbol, Variable
 from gemm_lessons.engine.ptx.schedule import FmaGroup, row_order, schedule
+from gemm_lessons.engine.ptx.unset import maybe_unset
 from gemm_lessons.engine.records.frozen import dataclass
 
 Array = NDArray[Any]

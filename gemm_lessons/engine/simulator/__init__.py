@@ -34,7 +34,6 @@ from gemm_lessons.engine.machine.prepared import Program, prepare
 from gemm_lessons.engine.machine.spin_waits import MoreBlocks
 from gemm_lessons.engine.machine.state import Fault
 from gemm_lessons.engine.machine.symbols import find, read_back, with_host_values
-from gemm_lessons.engine.machine.unset import tracks
 from gemm_lessons.engine.process.bounds import OutOfTime
 from gemm_lessons.engine.ptx import parser
 from gemm_lessons.engine.ptx import records as ptx
@@ -43,6 +42,7 @@ from gemm_lessons.engine.ptx.expansions import expand
 from gemm_lessons.engine.ptx.fma_contraction import contract
 from gemm_lessons.engine.ptx.inline import inline_calls
 from gemm_lessons.engine.ptx.operand_check import check
+from gemm_lessons.engine.ptx.unset import tracks
 from gemm_lessons.engine.ptx.variables import usable_variables, with_state_spaces
 from gemm_lessons.engine.ptx.wide_registers import split_wide
 from gemm_lessons.engine.ptx.wmma import expand_wmma

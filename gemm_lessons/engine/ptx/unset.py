@@ -1,0 +1,95 @@
+"""Registers that may be read before they are written, by data-flow analysis, and what is computed from them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gemm_lessons.engine.ptx.cfg import Block, reads, writes
+from gemm_lessons.engine.ptx.records import Kernel, registers_in
+
+
+def maybe_unset(kernel: Kernel, blocks: Sequence[Block]) -> frozenset[str]:
+    """Return the registers that may be unset when they are read. Registers used by barriers and calls are excluded,
+    because their reads and writes are not distinguished here."""
+    declared = frozenset(kernel.registers)
+    successors = [[*([b.fallthrough] if b.fallthrough is not None else []), *b.targets] for b in blocks]
+    exposed, given = zip(*(_exposed(block) for block in blocks), strict=True)
+    known: list[frozenset[str] | None] = [None] * len(blocks)  # registers set on every path to the block's start
+    known[0] = frozenset()
+    work = [0]
+    while work:
+        number = work.pop()
+        after = (known[number] or frozenset()) | given[number]
+        for successor in successors[number]:
+            before = known[successor]
+            meet = after if before is None else before & after
+            if meet != before:
+                known[successor] = meet
+                work.append(successor)
+    found = (read - before for read, before in zip(exposed, known, strict=True) if before is not None)
+    return (frozenset().union(*found) & declared) - untracked(kernel)
+
+
+def _exposed(block: Block) -> tuple[frozenset[str], frozenset[str]]:
+    """Return the registers that a block reads before it writes them, and those that it always writes."""
+    exposed: set[str] = set()
+    written: set[str] = set()
+    for instruction in block.instructions:
+        exposed |= reads(instruction) - written
+        if instruction.guard is None:
+            written |= writes(instruction)
+    return frozenset(exposed), frozenset(written)
+
+
+def dependent_registers(kernel: Kernel, roots: frozenset[str]) -> frozenset[str]:
+    """Return ``roots`` and every register computed from them."""
+    if not roots:
+        return roots
+    handled = untracked(kernel)
+    reached = set(roots)
+    growing = True
+    while growing:
+        growing = False
+        for instruction in kernel.instructions:
+            if instruction.row.undefined not in ("used", "apart") and not reached.isdisjoint(reads(instruction)):
+                new = writes(instruction) - handled - reached
+                reached |= new
+                growing |= bool(new)
+    return frozenset(reached)
+
+
+def untracked(kernel: Kernel) -> set[str]:
+    """Return the registers of barriers and calls, whose undefined bits are not tracked."""
+    return {n for i in kernel.instructions if i.row.undefined == "apart" for o in i.operands for n in registers_in(o)}
+
+
+def copying_loads(kernel: Kernel) -> frozenset[int]:
+    """Return the loads through which a word copied within shared or local memory can be read.
+
+    Empty if anything but loads could read it: then a store is a use of what it stores.
+    """
+    found: set[int] = set()
+    for instruction in kernel.instructions:
+        effect, words = instruction.row.effect, {word.partition("__")[0] for word in instruction.modifiers}
+        if effect == "copy" and words.isdisjoint(("bulk", "reduce")):
+            continue  # from global memory
+        if effect in ("load", "atomic") and not words.isdisjoint(("global", "const", "param")):
+            continue
+        if effect not in ("load", "atomic", "call", "copy"):
+            continue
+        if instruction.opcode != "ld":
+            return frozenset()
+        found.add(instruction.index)
+    return frozenset(found)
+
+
+def tracks(kernel: Kernel, loads: frozenset[int]) -> bool:
+    """Return whether every register computed from the results of ``loads`` is tracked."""
+    reached = set().union(*(writes(kernel.instructions[index]) for index in loads | copying_loads(kernel)))
+    before = 0
+    while len(reached) > before:
+        before = len(reached)
+        for instruction in kernel.instructions:
+            if instruction.row.undefined != "used" and not reached.isdisjoint(reads(instruction)):
+                reached |= writes(instruction)
+    return reached.isdisjoint(untracked(kernel))
