@@ -12,6 +12,7 @@
 - ``inline``, ``wide_registers``, ``wmma``, ``expansions``, ``fma_contraction``: rewrite (``rewrite``) instructions that
   the machine does not execute itself
 - ``cfg``: basic blocks; ``schedule``: their steps; ``addresses``: uses of addresses beyond accesses
-- analyses: ``anticipated`` expressions, ``common_subexpressions``; ``unset``: registers that may be read unwritten; ``provenance``: which array an address points into;
-  ``synchronising_accesses``: which accesses cannot race; ``fragments``: which lane holds which element of a matrix
+- analyses: ``anticipated`` expressions, ``common_subexpressions``; ``unset``: registers that may be read unwritten;
+  ``provenance``: which array an address points into; ``synchronising_accesses``: which accesses cannot race;
+  ``fragments``: which lane holds which element of a matrix
 """
