@@ -4,6 +4,7 @@
     machine code (sass.count) --> Sums --^       or, if it cannot be followed, counts of the PTX machine, marked inexact
     cross_check: Account (PTX machine) against Account (machine code) --> Disagreement
 
-- ``counters``: the observer, its totals, lines and bank conflicts; ``async_counts``: copies by the async proxy
+- ``counters``: the observer, its totals, lines and bank conflicts; ``async_counts``: copies by the async proxy;
+  ``overlap``: copies beside products of warpgroups
 - ``cross_check``: comparison of the two engines
 """

@@ -12,38 +12,56 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from gemm_lessons.engine.events import Bulk, Phase, Record, Touch
+from gemm_lessons.engine.counters.overlap import Overlap
+from gemm_lessons.engine.events import WARP, Boundary, Bulk, LaunchInfo, Phase, Record, Touch
 from gemm_lessons.engine.ptx.cfg import line_of
-from gemm_lessons.engine.ptx.records import Instruction, Kernel
+from gemm_lessons.engine.ptx.records import Instruction
 
 POLLED = ("warp_instructions", "instructions")
 
 
 class AsyncCounts:
-    """Counts of one launch. ``totals``: by short name of ``launch.TOTALS``; ``obstacle``: why it cannot be counted."""
+    """Counts of one launch. ``obstacle``: why it cannot be counted."""
 
-    def __init__(self, kernel: Kernel | None) -> None:
-        instructions = kernel.instructions if kernel is not None else ()
+    def __init__(self, launch: LaunchInfo | None) -> None:
+        instructions = launch.kernel.instructions if launch is not None else ()
         waits = next((i for i in instructions if i.row.name in ("mbarrier.test_wait", "mbarrier.try_wait")), None)
         arrives = next((i for i in instructions if i.row.name.startswith("mbarrier.arrive")), None)
         copies = next((i for i in instructions if i.row.effect == "copy" and "bulk" in i.modifiers[:3]), None)
-        self.anything = bool(waits or arrives or copies)
-        self.totals: Counter[str] = Counter()
+        multiplies = any(i.row.name == "wgmma.mma_async" for i in instructions)
+        self.anything = bool(waits or arrives or copies or multiplies)
+        self._overlap = (
+            Overlap(launch.lanes, -(-launch.grid.threads // WARP) * WARP) if launch is not None and multiplies else None
+        )
+        self._totals: Counter[str] = Counter()
         self.obstacle = ""
         self.polls = "" if waits is None else _where("how often threads look at an mbarrier depends on time", waits)
         self.uncounted: Mapping[str, str] = {
             **(dict.fromkeys(POLLED, self.polls) if waits else {}),
             **({"barriers": _where("threads meet at mbarriers, too", arrives)} if arrives else {}),
-            **({"global_bytes_waited_for": _where("what hides a bulk copy is not followed", copies)} if copies else {}),
+            **(
+                {"global_bytes_waited_for": _where("what hides a bulk copy is not followed", copies)}
+                if copies and not multiplies
+                else {}
+            ),
         }
         self._vain: np.ndarray[tuple[int], np.dtype[np.bool_]] | None = None
+
+    @property
+    def totals(self) -> Mapping[str, int]:
+        """The counts by short name of ``launch.TOTALS``."""
+        return self._totals if self._overlap is None else self._totals + self._overlap.totals
 
     def begin_batch(self) -> None:
         """Start new blocks: no thread waits."""
         self._vain = None
+        if self._overlap is not None:
+            self._overlap.begin_batch()
 
-    def follow(self, records: Sequence[Record]) -> None:
+    def follow(self, records: Sequence[Record], boundary: Boundary) -> None:
         """Process the records in order."""
+        if self._overlap is not None:
+            self._overlap.follow(records, boundary)
         for record in records:
             kind = type(record)
             if kind is Bulk:
@@ -58,12 +76,12 @@ class AsyncCounts:
         """Count each lane's copy as an access of its own."""
         moved, inside = bulk.moved, bulk.touch.access.width * bulk.lanes.size
         loads = bulk.offsets is not None
-        self.totals["global_accesses"] += bulk.lanes.size
-        self.totals["shared_accesses"] += bulk.lanes.size
-        self.totals["shared_bytes_written" if loads else "shared_bytes_read"] += inside
+        self._totals["global_accesses"] += bulk.lanes.size
+        self._totals["shared_accesses"] += bulk.lanes.size
+        self._totals["shared_bytes_written" if loads else "shared_bytes_read"] += inside
         for direction in ("read",) * (loads or moved.reduces) + ("written",) * (not loads):
-            self.totals[f"global_bytes_{direction}"] += moved.bytes
-            self.totals[f"global_sectors_{direction}"] += moved.sectors
+            self._totals[f"global_bytes_{direction}"] += moved.bytes
+            self._totals[f"global_sectors_{direction}"] += moved.sectors
 
     def _phase(self, mark: Phase) -> None:
         if mark.kind not in ("wait", "vain"):

@@ -96,7 +96,7 @@ class CounterObserver:
         self.interpreted.by_warps = launch.kernel.by_warps
         if synchronising_accesses.spins_on_memory(launch.kernel):
             self.code = dataclasses.replace(self.code, plan=None, obstacle=WAITING)
-        self._phases = AsyncCounts(launch.kernel)
+        self._phases = AsyncCounts(launch)
         self._names = [instruction.full_opcode for instruction in launch.kernel.instructions]
         self.lanes = np.zeros(len(self._names), np.int64)
         self._ffma = [i.index for i in launch.kernel.instructions if is_fused(i)]
@@ -114,7 +114,7 @@ class CounterObserver:
             if type(record) is Barrier and record.kind != "warp":
                 self._wait(batch, record)
         if self._phases.anything:
-            self._phases.follow(records)
+            self._phases.follow(records, boundary)
         self._recent.update(record for record in records if type(record) is Touch and record.access.is_counted)
         if len(self._recent) > MOST_UNCOUNTED:
             self._settle(batch)

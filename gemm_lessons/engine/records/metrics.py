@@ -43,6 +43,10 @@ TOTALS: Mapping[str, str] = {
     "shared_bytes_read": "simulator__shared_bytes_read_all.sum",
     "shared_bytes_written": "simulator__shared_bytes_written_all.sum",
     "global_bytes_waited_for": "simulator__global_bytes_waited_for.sum",  # with less than 128 multiply-adds before use
+    # Of warps that have issued products (wgmma): these copies and loads had to wait for them (``counters/overlap.py``).
+    "global_bytes_after_products": "simulator__global_bytes_read_after_own_products.sum",
+    # Before these, a warpgroup waited until another one had issued as many as itself.
+    "lockstep_products": "simulator__wgmma_in_lockstep.sum",
     "operations": "simulator__operations_floating_point.sum",  # of threads, a multiply-add two; in fp32 and fp64
     "shuffles": "simulator__inst_executed_shuffle.sum",  # warps; each brings a lane 4 bytes of another's
     # On the way from loads to stores (``machinecode/useful_work.py``).
@@ -89,4 +93,5 @@ BESIDE = ("texture_requests", "texture_sectors", "reuse_flags", "register_bank_c
 TABLED: Mapping[str, str] = {**METRICS, **{name: TOTALS[name] for name in BESIDE}}
 
 
-ON_PTX = frozenset(("barriers", "blocks", "instructions"))  # always exact: the others are counted on machine code
+# Always exact: the others are counted on machine code.
+ON_PTX = frozenset(("barriers", "blocks", "instructions", "global_bytes_after_products", "lockstep_products"))

@@ -36,8 +36,10 @@ from gemm_lessons.engine.compiler import elf
 from gemm_lessons.engine.costs.tally import Sums
 from gemm_lessons.engine.events import LaunchInfo
 from gemm_lessons.engine.machine.memory import GlobalMemory, shared_origin
+from gemm_lessons.engine.ptx.records import Symbol
 from gemm_lessons.engine.records.errors import KitError, UnsupportedKernel
 from gemm_lessons.engine.records.frozen import dataclass
+from gemm_lessons.engine.records.launch import TensorMap
 from gemm_lessons.engine.sass import cubin
 from gemm_lessons.engine.sass.divisions import Undecided, shortened
 from gemm_lessons.engine.sass.flow import Listing
@@ -147,6 +149,15 @@ def count(
         return replace(count, code=code.with_full_divisions).count_with_bounds()
 
 
+def _boxes_only(launch: LaunchInfo) -> bool:
+    """Return whether the kernel takes addresses of parameters, and only of tensor maps."""
+    parameters, instructions = launch.kernel.parameters, launch.kernel.instructions
+    taken = {it.name for instruction in instructions for it in instruction.operands if isinstance(it, Symbol)}
+    given = zip(parameters, launch.arguments, strict=True)
+    by_address = [argument for parameter, argument in given if parameter.name in taken]
+    return bool(by_address) and all(isinstance(argument, TensorMap) for argument in by_address)
+
+
 @dataclass(frozen=True)
 class _Count:
     """The arguments of ``count``."""
@@ -176,7 +187,9 @@ class _Count:
         assert plan is not None
         before = self.memory() if plan.spaces or code.variables.there else None
         constants = dict(code.constants) if before is None else code.constants_in(before)
-        constants |= launch_constants(launch.grid, code.parameter_offset, launch.parameters, launch.kernel.target)
+        constants |= launch_constants(
+            launch.grid, code.parameter_offset, launch.parameters, launch.kernel.target, boxes_only=_boxes_only(launch)
+        )
         sums = Sums()
         store = Store(before, launch.shared_bytes, code.local_bytes) if before is not None and plan.spaces else None
         textures = texels_of(launch.arguments)

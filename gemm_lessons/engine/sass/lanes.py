@@ -42,6 +42,7 @@ STACK_POINTER = 0x28
 SCALES = {"": 1, "U32": 1, "X4": 4, "X8": 8, "X16": 16}  # factors of an address register
 # Descriptors of global memory (compute capability 8, 9), which no address depends on, and the grid's barrier.
 UNINTERESTING = ((0x44, 0x4C), (0x118, 0x120), (0x208, 0x210))
+PARAMETERS_AT = 0x198  # where machine code finds the address of its parameters (sm_90)
 UNKNOWN = -1  # key used instead of a bank's number
 STACK_TOP = 1 << 20  # bytes of local memory below the stack pointer
 SHARED_HIGH = 0x7FFF_F000  # upper half of generic addresses of shared memory; no global address has it
@@ -302,10 +303,13 @@ def _unknown(operand: Operand) -> Callable[[], Array]:
     return refuse
 
 
-def launch_constants(grid: Grid, parameter_offset: int, parameters: bytes, target: str) -> dict[int, bytes]:
+def launch_constants(
+    grid: Grid, parameter_offset: int, parameters: bytes, target: str, *, boxes_only: bool = False
+) -> dict[int, bytes]:
     """Return constant bank 0 of a launch: its shape, the stack pointer and the parameters.
 
-    Key ``UNKNOWN`` marks the bytes whose value is not known here.
+    Key ``UNKNOWN`` marks the bytes whose value is not known here. ``boxes_only``: the address of the parameters leads
+    to tensor maps alone, so that any value will do.
     """
     bank = bytearray(parameter_offset + len(parameters) + 8)
     unknown = bytearray(b"\1" * parameter_offset)
@@ -317,5 +321,7 @@ def launch_constants(grid: Grid, parameter_offset: int, parameters: bytes, targe
     for start, end in ((STACK_POINTER, STACK_POINTER + 4), *UNINTERESTING):
         if end <= parameter_offset:
             unknown[start:end] = bytes(end - start)
+    if boxes_only:
+        unknown[PARAMETERS_AT : PARAMETERS_AT + 8] = bytes(8)
     bank[parameter_offset : parameter_offset + len(parameters)] = parameters
     return {0: bytes(bank), UNKNOWN: bytes(unknown)}

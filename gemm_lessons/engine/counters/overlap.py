@@ -1,0 +1,135 @@
+"""What bulk copies and the products of warpgroups (``wgmma``) may do at the same time, whatever the timing.
+
+``HappensBefore`` says which products a thread knows to have been issued: its warpgroup's own, and those of threads with
+which it has synchronised. From it follow, for each warpgroup and each copy into shared memory:
+
+- no product may overlap a copy if the first thread that waits for it knows no product that its issuer did not know
+- a copy comes after products if its warp has issued products: it had to wait for them
+- a warpgroup is in lockstep if, before a product, it knows that another one has issued as many as itself
+
+Products are counted by their tiles in shared memory, so numbers of products compare among equal instructions.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gemm_lessons.engine.checkers.happens_before import HappensBefore
+from gemm_lessons.engine.events import WARP, Barrier, Boundary, Bulk, Landed, Phase, Record, Touch
+
+Array = NDArray[Any]
+WARPGROUP = 128  # lanes
+
+
+@dataclass(eq=False)
+class _Copy:
+    """A copy that no thread has waited for: the products that its issuer knew, and, once it has landed, its phase."""
+
+    lane: int
+    offset: int
+    bytes: int
+    known: Array
+    phase: int | None = None
+
+
+class Overlap:
+    """Counts of one launch. ``totals``: by short name of ``launch.TOTALS``."""
+
+    def __init__(self, lanes: int, padded: int) -> None:
+        self._lanes, self._padded = lanes, padded
+        self.totals: Counter[str] = Counter()
+
+    def begin_batch(self) -> None:
+        """Start new blocks: no product has been issued, and no copy."""
+        self._order = HappensBefore(self._lanes, self._padded)
+        groups = -(-self._padded // WARPGROUP)
+        # Products by the warpgroup that issued them; by lane, as many as it knows of.
+        self._known = [self._order.number(("products", group)) for group in range(groups)]
+        self._multiplied = np.zeros(self._lanes // WARP, np.bool_)  # warps
+        self._copies: dict[Bulk, list[_Copy]] = {}  # in flight
+        self._landed: list[_Copy] = []  # not waited for
+
+    def follow(self, records: Sequence[Record], boundary: Boundary) -> None:
+        """Process the records in order."""
+        for record in records:
+            kind = type(record)
+            if kind is Barrier:
+                self._order.meet(record)  # type: ignore[arg-type]
+            elif kind is Phase:
+                self._phase(record)  # type: ignore[arg-type]
+            elif kind is Bulk and record.touch.access.is_product:  # type: ignore[union-attr]
+                self._multiply(record)  # type: ignore[arg-type]
+            elif kind is Bulk and record.offsets is not None:  # type: ignore[union-attr]
+                self._copy(record)  # type: ignore[arg-type]
+            elif kind is Landed:
+                for copy, phase in zip(self._copies.pop(record.bulk), record.phases.tolist(), strict=True):  # type: ignore[union-attr]
+                    copy.phase = phase
+                    self._landed.append(copy)
+            elif kind is Touch:
+                self._read(record)  # type: ignore[arg-type]
+        if boundary == "barrier":
+            self._order.meet(None)
+
+    def _phase(self, mark: Phase) -> None:
+        if mark.kind == "init":
+            for lane, offset in zip(mark.lanes.tolist(), mark.offsets.tolist(), strict=True):
+                self._order.forget(("mbarrier", offset), lane // self._padded)
+        elif mark.kind in ("arrive", "wait"):
+            self._order.phase(mark)
+        if mark.kind == "wait":
+            self._resolve(mark)
+
+    def _resolve(self, mark: Phase) -> None:
+        """Judge the copies that these lanes have waited for."""
+        waiting = {
+            (lane // self._padded, offset): (lane, phase)
+            for lane, offset, phase in zip(
+                mark.lanes.tolist(), mark.offsets.tolist(), mark.phases.tolist(), strict=True
+            )
+        }
+        left = []
+        for copy in self._landed:
+            lane, phase = waiting.get((copy.lane // self._padded, copy.offset), (0, -1))
+            assert copy.phase is not None
+            if copy.phase > phase:
+                left.append(copy)
+            elif not (self._knows(lane) > copy.known).any():
+                self.totals["global_bytes_waited_for"] += copy.bytes
+        self._landed = left
+
+    def _knows(self, lane: int) -> Array:
+        return np.array([known[lane] for known in self._known])
+
+    def _copy(self, bulk: Bulk) -> None:
+        assert bulk.offsets is not None
+        each = bulk.moved.bytes // bulk.lanes.size
+        self._after_products(bulk.lanes, each)
+        self._copies[bulk] = [
+            _Copy(lane, offset, each, self._knows(lane))
+            for lane, offset in zip(bulk.lanes.tolist(), bulk.offsets.tolist(), strict=True)
+        ]
+
+    def _read(self, touch: Touch) -> None:
+        if touch.access.space == "global" and touch.access.effect in ("load", "copy") and self._multiplied.any():
+            lanes = np.arange(self._lanes)
+            self._after_products(lanes if touch.active is None else lanes[touch.active], touch.access.width)
+
+    def _after_products(self, lanes: Array, width: int) -> None:
+        self.totals["global_bytes_after_products"] += width * int(np.count_nonzero(self._multiplied[lanes // WARP]))
+
+    def _multiply(self, bulk: Bulk) -> None:
+        """Count a product of one or several warpgroups, each of which issues it once."""
+        self._multiplied[np.unique(bulk.lanes // WARP)] = True
+        block, thread = np.divmod(bulk.lanes, self._padded)
+        for first in np.unique(block * self._padded + thread // WARPGROUP * WARPGROUP).tolist():
+            own = self._known[first % self._padded // WARPGROUP]
+            so_far = own[first]
+            if so_far and any(known[first] == so_far for known in self._known if known is not own):
+                self.totals["lockstep_products"] += 1
+            own[first : first + WARPGROUP] = so_far + 1
