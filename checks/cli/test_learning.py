@@ -20,7 +20,7 @@ from gemm_lessons.judging.evidence import Checked, Speed
 from gemm_lessons.judging.verdict import Passed
 from gemm_lessons.report.run import gain_in_words
 from gemm_lessons.running.outcome import Row, RunOutcome
-from gemm_lessons.running.speedup import bought
+from gemm_lessons.running.speedup import gain_over
 
 
 def test_from_the_first_lesson_to_the_second(run: Run, course: Path, kernel: Path) -> None:
@@ -228,16 +228,16 @@ def outcome(speed: Speed, lesson: str, *others: Row, kind: str = "simulator", na
     return RunOutcome(found, kind, name, "H200", 1, SIZE, SIZE, (kernel, *others))  # type: ignore[arg-type]
 
 
-def test_what_a_pass_bought() -> None:
+def test_what_a_pass_gains() -> None:
     names = [name for name in any_course().names if name[:2] != "00"]
     data = Measured({(names[0], 4096): 0.5, (names[2], 4096): 9.0, ("cublas", 4096): 50.0})
     fast = Speed(Estimate("H200", SIZE, 1.0, 10_000.0, "issue", {}))
-    gain = bought(outcome(fast, "03"), names[0], data)
+    gain = gain_over(outcome(fast, "03"), names[0], data)
     assert gain is not None
     assert (gain.before, gain.times, gain.of_cublas, gain.measured) == (names[0], 20.0, 0.2, False)
     assert "20% of cuBLAS on an H200" in gain_in_words(gain)
     assert ", 104% of cuBLAS" in gain_in_words(replace(gain, of_cublas=1.04))
-    first = bought(outcome(fast, "01"), names[0], replace(data, tflops={**data.tflops}))
+    first = gain_over(outcome(fast, "01"), names[0], replace(data, tflops={**data.tflops}))
     assert first is not None
     assert first.times is None
     slow = Row(
@@ -248,10 +248,10 @@ def test_what_a_pass_bought() -> None:
         Checked(Passed()),
         speed=Speed(Estimate("H200", SIZE, 1.0, 5e3, "issue", {})),
     )
-    elsewhere = bought(outcome(fast, "03", slow, kind="gpu", name="NVIDIA T4"), names[0], data)
+    elsewhere = gain_over(outcome(fast, "03", slow, kind="gpu", name="NVIDIA T4"), names[0], data)
     assert elsewhere is not None
     assert (elsewhere.before, elsewhere.times, elsewhere.of_cublas) == ("02 coalesced", 2.0, None)
-    assert bought(outcome(Speed(), "03"), names[0], data) is None
+    assert gain_over(outcome(Speed(), "03"), names[0], data) is None
 
 
 def test_the_measurements_are_there() -> None:

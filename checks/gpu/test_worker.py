@@ -111,7 +111,7 @@ def test_a_compiler_that_cannot_be_loaded_is_nobody_s_fault(
     (broken / "cuda").mkdir(parents=True)
     (broken / "cuda" / "__init__.py").write_text('raise ImportError("no such library")')
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(broken), *filter(None, [os.environ.get("PYTHONPATH")])]))
-    worker.close()  # the next nursery looks for its libraries anew
+    worker.close()  # the next process looks for its libraries anew
     request.addfinalizer(worker.close)
     with pytest.raises(KitError, match="NVRTC"):
         submit(COURSE.lesson("01").solution_path)

@@ -72,7 +72,7 @@ def attempts(scene: Scene) -> tuple[Attempt, ...]:
     """All of them."""
     course = packaged_course()
     lesson = course.lesson("block_tile")
-    other, nursery = str(scene.other), scene.nursery()
+    other, server = str(scene.other), scene.server()
     return (
         _read("read /etc/passwd", "/etc/passwd"),
         _read("read another student's file", str(scene.other)),
@@ -110,11 +110,11 @@ def attempts(scene: Scene) -> tuple[Attempt, ...]:
                 "def bomb():\n    for n in range(2000):\n        if not os.fork(): os._exit(0)\n    return n\n"
                 "got = attempt(bomb)"),
         Attempt("become another program", "start", "got = attempt(lambda: os.execv('/bin/sh', ['sh', '-c', 'id']))"),
-        Attempt("kill its parent", "calls", f"got = attempt(lambda: os.kill({nursery}, 9))"),
+        Attempt("kill its parent", "calls", f"got = attempt(lambda: os.kill({server}, 9))"),
         Attempt("kill everybody", "calls", "got = attempt(lambda: os.kill(-1, 9))"),
-        Attempt("trace another process", "calls", f"got = call(101, 16, {nursery}, 0, 0)"),
-        Attempt("write another's memory", "calls", f"got = call(311, {nursery}, 0, 0, 0, 0, 0)"),
-        Attempt("lower another's limits", "calls", f"got = call(302, {nursery}, 7, b'\\0' * 16, 0)"),
+        Attempt("trace another process", "calls", f"got = call(101, 16, {server}, 0, 0)"),
+        Attempt("write another's memory", "calls", f"got = call(311, {server}, 0, 0, 0, 0, 0)"),
+        Attempt("lower another's limits", "calls", f"got = call(302, {server}, 7, b'\\0' * 16, 0)"),
         Attempt("raise its own limits", "use",
                 "from resource import *\ngot = attempt(lambda: setrlimit(RLIMIT_DATA, (-1, -1)) or 'raised')"),
         Attempt("mount", "calls", "got = call(165, b'none', b'.', b'tmpfs', 0, 0)"),
@@ -177,7 +177,7 @@ class Scene:
         self._server = socket.create_server(("127.0.0.1", 0))
         self.port = self._server.getsockname()[1]
 
-    def nursery(self) -> int:
+    def server(self) -> int:
         """The process that jobs are forked from."""
         run_python("got = 0")
         return worker._idle[0][1].pid

@@ -111,7 +111,7 @@ def class_(
         check_format(name)
     if (again is None) != (lesson is None):
         raise CommandError("--again STUDENT and --lesson NN belong together")
-    asked = assignment_of(
+    assignment = assignment_of(
         submissions,
         out,
         lessons=lessons or (),
@@ -124,10 +124,10 @@ def class_(
         device=device.value,
     )
     if again is not None and lesson is not None:
-        return _again(asked, again, lesson)
+        return _again(assignment, again, lesson)
     if device is GradingDevice.gpu:  # parallel kernels would wait for each other
         processes = processes or 1
-    return _grade(asked, fresh, executor, processes, format_ or [])
+    return _grade(assignment, fresh, executor, processes, format_ or [])
 
 
 def _shard(text: str | None) -> tuple[int, int] | None:
@@ -140,7 +140,7 @@ def _shard(text: str | None) -> tuple[int, int] | None:
     return part, parts
 
 
-def _grade(asked: Assignment, fresh: bool, executor: str, processes: int | None, formats: list[str]) -> int:
+def _grade(assignment: Assignment, fresh: bool, executor: str, processes: int | None, formats: list[str]) -> int:
     from dataclasses import replace
 
     from gemm_lessons.grading.classroom import Classroom
@@ -149,16 +149,16 @@ def _grade(asked: Assignment, fresh: bool, executor: str, processes: int | None,
     from gemm_lessons.report.console import make_console
     from gemm_lessons.report.grading import Ahead, show_remarks, show_start
 
-    classroom = Classroom.of(replace(asked, fresh=fresh))
+    classroom = Classroom.of(replace(assignment, fresh=fresh))
     # Its errors are told before anything is judged.
-    load_decisions(asked.out, [it.record for it in asked.submissions.students], asked.lessons)
+    load_decisions(assignment.out, [it.record for it in assignment.submissions.students], assignment.lessons)
     told = make_console(stderr=True)
     kept = classroom.kept()
     show_start(told, classroom, kept)
-    show_remarks(told, asked.submissions.remarks)
+    show_remarks(told, assignment.submissions.remarks)
     with open_executor(executor, processes) as workers, Ahead(told, len(classroom.mine), kept) as ahead:
         classroom.grade(workers, ahead)
-    return _show(asked.out, formats, asked.course)
+    return _show(assignment.out, formats, assignment.course)
 
 
 def _show(out: Path, formats: list[str], course: Course) -> int:
@@ -191,14 +191,14 @@ def _show(out: Path, formats: list[str], course: Course) -> int:
     return contract.EXIT_BROKEN if failed else contract.EXIT_PASSED
 
 
-def _again(asked: Assignment, student: str, lesson: str) -> int:
+def _again(assignment: Assignment, student: str, lesson: str) -> int:
     from gemm_lessons.grading.classroom import Classroom
     from gemm_lessons.report.console import Working, make_console
     from gemm_lessons.report.grading import show_again
 
-    name = asked.course.resolve(lesson)
+    name = assignment.course.resolve(lesson)
     with Working(make_console(stderr=True), f"lesson {name}"):
-        before, now = Classroom.repeat(asked, student, name)
+        before, now = Classroom.repeat(assignment, student, name)
     show_again(make_console(), before, now)
     return contract.EXIT_PASSED if now.judged else contract.EXIT_BROKEN
 

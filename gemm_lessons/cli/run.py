@@ -135,7 +135,7 @@ class Output:
 
 
 @dataclass(frozen=True)
-class Asked:
+class RunCommand:
     """A run as requested. ``again`` is the command that repeats it; ``counts``: the verdict counts as the learner's."""
 
     course: Course
@@ -173,10 +173,10 @@ def run(
     if explain is not None:
         return _explain(explain)
     # Report errors of the command line before NumPy and the compiler are loaded.
-    asked = _asked(lesson, kernel, shape, variant)
+    command = _command(lesson, kernel, shape, variant)
     from gemm_lessons.cli.guard import bounds_for, guarded
 
-    most = bounds_for(limits.time_limit, limits.memory_limit, asked.shape)
+    most = bounds_for(limits.time_limit, limits.memory_limit, command.shape)
     sheet = where.sheet
 
     def work(tell: Callable[[int], None]) -> int:
@@ -188,23 +188,23 @@ def run(
         from gemm_lessons.running.plan import RunPlan, RunRequest
 
         data = sheet or on.sheet or sheet_for(DEFAULT_GPU)
-        request = RunRequest(asked.course, asked.lesson, asked.path, on, data, asked.shape, seed, bounds=most)
+        request = RunRequest(command.course, command.lesson, command.path, on, data, command.shape, seed, bounds=most)
         try:
             plan = RunPlan.of(request)
-            with shared(plan) as jobs, Working(make_console(stderr=True), f"lesson {asked.lesson.name}") as working:
+            with shared(plan) as jobs, Working(make_console(stderr=True), f"lesson {command.lesson.name}") as working:
                 outcome = run_plan(plan, jobs, working)
         except UnsupportedKernel as error:
-            line = f"{shown(asked.path)}:{error.line}" if error.line else shown(asked.path)
+            line = f"{shown(command.path)}:{error.line}" if error.line else shown(command.path)
             show_error(make_console(stderr=True), f"{line}: the simulator cannot run this kernel: {error}")
             return contract.EXIT_BROKEN  # no verdict on the kernel: neither passed nor failed
         tell(contract.exit_code(outcome))
-        return _finish(asked, outcome, output)
+        return _finish(command, outcome, output)
 
     def lost(kind: str, message: str) -> int:
         from gemm_lessons.running.no_outcome import lost
 
         gpu = (sheet or sheet_for(DEFAULT_GPU)).name
-        return _finish(asked, lost(asked.lesson, asked.path, kind, message, where.device.value, gpu), output)
+        return _finish(command, lost(command.lesson, command.path, kind, message, where.device.value, gpu), output)
 
     return guarded(work, lost, most)
 
@@ -219,7 +219,7 @@ def _explain(word: str) -> int:
     return contract.EXIT_PASSED
 
 
-def _asked(name: str | None, kernel: KernelChoice, shape: str | None, variant: Variant) -> Asked:
+def _command(name: str | None, kernel: KernelChoice, shape: str | None, variant: Variant) -> RunCommand:
     """Check the command line and return the requested run. Raises ``CommandError``."""
     solution, stub, bug, file = kernel.solution, kernel.stub, kernel.bug, kernel.file
     one_at_most(solution=solution, stub=stub, bug=bug, file=file)
@@ -240,15 +240,15 @@ def _asked(name: str | None, kernel: KernelChoice, shape: str | None, variant: V
     otherwise = options(tile=variant.tile, shape=shape, layout=layout, type=variant.type_)
     again = f"gemm-lessons run {lesson.number:02}{which}{otherwise}"
     counts = not otherwise and path.resolve() == lesson.kernel_path.resolve()
-    return Asked(course, found, path, wanted, (*more, *remarks), again, counts, not otherwise)
+    return RunCommand(course, found, path, wanted, (*more, *remarks), again, counts, not otherwise)
 
 
-def _finish(asked: Asked, outcome: RunOutcome, output: Output) -> int:
+def _finish(command: RunCommand, outcome: RunOutcome, output: Output) -> int:
     """Save progress, show the outcome, and return the exit code."""
-    course, lesson = asked.course, asked.lesson
-    if asked.counts:  # before printing, since a reader may close the pipe after a few lines
+    course, lesson = command.course, command.lesson
+    if command.counts:  # before printing, since a reader may close the pipe after a few lines
         keep_progress(course, load_progress(course).after_run(lesson.name, outcome.verdict.kind))
-    practice = practised(course, lesson, asked.path, outcome) if asked.is_plain else None
+    practice = practised(course, lesson, command.path, outcome) if command.is_plain else None
     if output.as_json:
         import json
 
@@ -260,7 +260,7 @@ def _finish(asked: Asked, outcome: RunOutcome, output: Output) -> int:
             keep_progress(course, progress.after_reveal(lesson.name))
         else:
             outcome = outcome.without_reference()
-    _show(asked, outcome, output.details, practice.line if practice is not None else "")
+    _show(command, outcome, output.details, practice.line if practice is not None else "")
     if output.problems:
         from gemm_lessons.report.console import make_console
         from gemm_lessons.report.problems import show_problems
@@ -281,23 +281,23 @@ def options(**given: object) -> str:
     return "".join(f" {shlex.quote(word)}" for word in words)
 
 
-def _show(asked: Asked, outcome: RunOutcome, details: bool, news: str) -> None:
+def _show(command: RunCommand, outcome: RunOutcome, details: bool, news: str) -> None:
     from gemm_lessons.report.console import make_console
     from gemm_lessons.running.speedup import gain_of
 
-    course, console = asked.course, make_console()
+    course, console = command.course, make_console()
     following = course.neighbour(outcome.lesson, +1)
     if details:
         from gemm_lessons.report.run import show_details
 
         gain = gain_of(course, outcome)
-        show_details(console, outcome, following, asked.again, asked.remarks, gain, asked.counts)
+        show_details(console, outcome, following, command.again, command.remarks, gain, command.counts)
         return
     from gemm_lessons.report.screen import Around, show_screen
 
     gain = gain_of(course, outcome, reference=True)
     news_ = (news,) if news else ()
-    show_screen(console, outcome, Around(following, asked.again, asked.remarks, gain, asked.counts, news_))
+    show_screen(console, outcome, Around(following, command.again, command.remarks, gain, command.counts, news_))
 
 
 def _of_the_tile(usual: Lesson, now: Lesson) -> str:

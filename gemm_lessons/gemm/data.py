@@ -356,11 +356,11 @@ class DataSpec:
         """Tell whether kernels for both read the same inputs and compute the same answer. Scratch buffers may
         differ."""
 
-        def asked(data: DataSpec) -> tuple[Any, ...]:
+        def task(data: DataSpec) -> tuple[Any, ...]:
             layouts = data.lay_out(sizes, gap=0).values()
             return data.formula, data.accumulate, [layout for layout in layouts if layout.role != "scratch"]
 
-        return asked(self) == asked(other)
+        return task(self) == task(other)
 
     def operations(self, sizes: Mapping[str, Number]) -> int:
         """Count the multiplications and additions of the answer: two for each product of elements. A formula without a

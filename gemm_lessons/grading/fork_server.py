@@ -1,6 +1,6 @@
 """Fork server for submissions: it loads all modules once and forks a fresh process for each job.
 
-    worker --question--> nursery --fork--> job (in a folder of its own) --> answer --> worker
+    worker --question--> fork server --fork--> job (in a folder of its own) --> answer --> worker
 
 It runs no submission itself. Each job has its own pipes and its own empty folder. After its answer or its timeout the
 job and all its child processes are killed, and the folder is deleted.

@@ -1,12 +1,12 @@
 """Judge one submission in its own process, with limits on time and memory.
 
-    judge_submission(Submission(...), Limits(...))  --nursery--> job: run_lesson  -->  the object of ``--json``
+    judge_submission(Submission(...), Limits(...))  --fork server--> job: run_lesson  -->  the object of ``--json``
 
 There is an outcome even if the process crashed, ran out of memory or was stopped. A submission cannot forge an outcome:
 its source is compiled and interpreted (or run on a GPU in a further process) and has no access to the pipe that carries
 the outcome. ``sandbox`` confines the process in case a submission breaks out of the simulator.
 
-Each concurrent thread has its own fork server ("nursery"), which is kept for the next question.
+Each concurrent thread has its own fork server, which is kept for the next question.
 """
 
 from __future__ import annotations
@@ -151,24 +151,24 @@ def _ask(question: dict[str, Any], sources: list[bytes]) -> dict[str, Any]:
 
 
 def _asked(question: dict[str, Any], sources: list[bytes]) -> dict[str, Any]:
-    nursery = _nursery()
+    server = _server()
     try:
-        nursery.send(question, sources)
-        answer, _ = nursery.receive(SLOW * 2 * question["seconds"] + SPARE_S)
+        server.send(question, sources)
+        answer, _ = server.receive(SLOW * 2 * question["seconds"] + SPARE_S)
     except BaseException:  # also on Ctrl-C: a late answer must not be taken for the next question's
-        nursery.close()
+        server.close()
         raise
     with _turn:
-        _idle.append((os.getpid(), nursery))
+        _idle.append((os.getpid(), server))
     return answer
 
 
-def _nursery() -> Child:
+def _server() -> Child:
     with _turn:
-        for number, (process, nursery) in enumerate(_idle):
+        for number, (process, server) in enumerate(_idle):
             if process == os.getpid():
                 del _idle[number]
-                return nursery
+                return server
     kept = {name: os.environ[name] for name in KEPT if name in os.environ}
     environment = {**kept, "OPENBLAS_NUM_THREADS": "1"}
     return Child("gemm_lessons.grading.fork_server", environment=environment, bare=True, steady=True)
@@ -178,10 +178,10 @@ def _nursery() -> Child:
 def close() -> None:
     """Stop the fork servers of this process; the next question starts a new one."""
     with _turn:
-        mine = [nursery for process, nursery in _idle if process == os.getpid()]
+        mine = [server for process, server in _idle if process == os.getpid()]
         _idle.clear()
-    for nursery in mine:
-        nursery.close()
+    for server in mine:
+        server.close()
 
 
 # --- outcomes of what did not run ------------------------------------------------------------------------------------

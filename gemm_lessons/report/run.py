@@ -31,7 +31,7 @@ from gemm_lessons.report.course import step
 from gemm_lessons.report.links import link
 from gemm_lessons.report.table import SHORT, STYLE, show_footnotes, table, told_apart
 from gemm_lessons.running.outcome import Row, RunOutcome
-from gemm_lessons.running.speedup import Bought
+from gemm_lessons.running.speedup import Gain
 
 MAP_ROWS, MAP_COLS = 24, 32  # maximum block tiles shown of a wrong answer
 MAX_DIAGNOSTICS = 8
@@ -49,7 +49,7 @@ def show_details(
     following: str | None,
     again: str,
     remarks: Sequence[str] = (),
-    gain: Bought | None = None,
+    gain: Gain | None = None,
     counts: bool = True,
 ) -> None:
     """Print everything about a run. ``following`` is the next lesson's name; ``again`` is the command that repeats this
@@ -127,7 +127,7 @@ def _by_luck(row: Row) -> bool:
     return isinstance(row.verdict, Faulted) and all(result.kind == "passed" for result in row.checked.shapes)
 
 
-def gain_in_words(gain: Bought) -> str:
+def gain_in_words(gain: Gain) -> str:
     """``13 times lesson 01, 18% of cuBLAS on an H200 (estimated; ...)``."""
     parts = [f"{gain.times:.3g} times lesson {gain.before[:2]}"] if gain.times is not None else []
     if gain.of_cublas is not None:

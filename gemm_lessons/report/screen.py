@@ -29,7 +29,7 @@ from gemm_lessons.report.run import (
 )
 from gemm_lessons.report.trouble import kind_of, meaning_of, what_is_wrong
 from gemm_lessons.running.outcome import Row, RunOutcome
-from gemm_lessons.running.speedup import Bought
+from gemm_lessons.running.speedup import Gain
 
 LINES = 23  # of a terminal with 24: the last one is for the prompt
 PRINTED = 6  # lines of the kernel's own output
@@ -45,7 +45,7 @@ class Around:
     following: str | None = None
     again: str = ""
     remarks: Sequence[str] = ()
-    gain: Bought | None = None
+    gain: Gain | None = None
     counts: bool = True
     news: Sequence[str] = ()
     lines: int = LINES
@@ -122,7 +122,7 @@ def _verdict(console: Console, outcome: RunOutcome, around: Around) -> Text:
     )
 
 
-def _right(outcome: RunOutcome, gain: Bought | None) -> Iterator[str]:
+def _right(outcome: RunOutcome, gain: Gain | None) -> Iterator[str]:
     checked = outcome.kernel.checked
     right = sum(result.kind == "passed" for result in checked.shapes)
     yield f"{right} of {len(checked.shapes)} shapes"

@@ -104,9 +104,9 @@ def _tells(text: str, grade: Grade) -> bool:
     """Return whether a text has a number that could reveal the hidden inputs."""
     shown = {(it["m"], it["n"], it["k"]) for it in _of(grade.outcome or {}, "shapes", []) if not it.get("hidden")}
     hidden = {*grade.case.count_shapes, *grade.case.check_shapes} - shown
-    telling = {grade.case.seed, *_sizes(hidden)} - set(_sizes(shown))
+    revealing = {grade.case.seed, *_sizes(hidden)} - set(_sizes(shown))
     numbers = {int(digits.replace(",", "")) for digits in re.findall(r"\d[\d,]*", text)}
-    return any(it >= SMALL and it & (it - 1) and it in telling for it in numbers)  # tile sizes are powers of two
+    return any(it >= SMALL and it & (it - 1) and it in revealing for it in numbers)  # tile sizes are powers of two
 
 
 def _sizes(shapes: Iterable[tuple[int, int, int]]) -> Iterator[int]:

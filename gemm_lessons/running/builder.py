@@ -138,13 +138,13 @@ class Workshop:
         return Binaries(counted, timed)
 
 
-def _meanwhile(work: Callable[..., Made], *asked: object) -> Future[Made]:
+def _meanwhile(work: Callable[..., Made], *arguments: object) -> Future[Made]:
     """Start work in a thread."""
     from concurrent.futures import ThreadPoolExecutor  # slow to import, and lesson 01 is compared with nothing
 
     pool = ThreadPoolExecutor(1)
     try:
-        return pool.submit(work, *asked)
+        return pool.submit(work, *arguments)
     finally:
         pool.shutdown(wait=False)
 

@@ -226,10 +226,10 @@ def _explained(tried: Sequence[LaunchResult]) -> Verdict:
     first = wrong[0] if wrong else Passed()
     if not isinstance(first, WrongAnswer) or not first.is_vague:
         return first
-    telling = next((it for it in wrong if isinstance(it, WrongAnswer) and not it.is_vague), None)
-    if telling is None or telling.judgement.pattern is None:
+    specific = next((it for it in wrong if isinstance(it, WrongAnswer) and not it.is_vague), None)
+    if specific is None or specific.judgement.pattern is None:
         return first
-    pattern = replace(telling.judgement.pattern, shape=telling.shape)
+    pattern = replace(specific.judgement.pattern, shape=specific.shape)
     return replace(first, judgement=replace(first.judgement, pattern=pattern))
 
 

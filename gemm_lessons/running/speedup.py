@@ -10,7 +10,7 @@ from gemm_lessons.running.outcome import RunOutcome
 
 
 @dataclass(frozen=True)
-class Bought:
+class Gain:
     """``times`` the speed of ``before``, another kernel; None where there is nothing to compare with. ``measured``:
     whether the learner's kernel was measured; else it is estimated. The other speed is measured where ``of_cublas`` is
     known."""
@@ -22,15 +22,15 @@ class Bought:
     of_cublas: float | None = None
 
 
-def gain_of(course: Course, outcome: RunOutcome, reference: bool = False) -> Bought | None:
+def gain_of(course: Course, outcome: RunOutcome, reference: bool = False) -> Gain | None:
     """Return the gain of the learner's own kernel in a lesson of the course; with ``reference``, also of that one."""
     mine = outcome.kernel.label in ("your kernel", *["reference"] * reference) and outcome.lesson.name in course.names
     data = load_measured()
     first = next((name for name in course.names if data.knows(name)), course.names[0])
-    return bought(outcome, first, data) if mine and outcome.verdict.kind == "passed" else None
+    return gain_over(outcome, first, data) if mine and outcome.verdict.kind == "passed" else None
 
 
-def bought(outcome: RunOutcome, first: str, data: Measured) -> Bought | None:
+def gain_over(outcome: RunOutcome, first: str, data: Measured) -> Gain | None:
     """Return the gain of a kernel with a time. ``first`` is the course's first measured lesson.
 
     On the GPU of ``data``, at one of its sizes, the kernel is compared with ``data``; otherwise with the previous
@@ -48,12 +48,12 @@ def bought(outcome: RunOutcome, first: str, data: Measured) -> Bought | None:
     if own is not None and base and cublas:
         fraction = speed.fraction_of_cublas if is_measured else time.gflops / 1e3 / cublas
         if lesson.name == first:
-            return Bought(is_measured, GPU, of_cublas=fraction)
-        return Bought(is_measured, GPU, first, time.gflops / 1e3 / base, fraction)
+            return Gain(is_measured, GPU, of_cublas=fraction)
+        return Gain(is_measured, GPU, first, time.gflops / 1e3 / base, fraction)
     for row in outcome.rows:
         other = row.speed.measured or row.speed.estimate
         if row.role == "previous" and other is not None:
-            return Bought(is_measured, outcome.gpu, row.label, time.gflops / other.gflops, speed.fraction_of_cublas)
+            return Gain(is_measured, outcome.gpu, row.label, time.gflops / other.gflops, speed.fraction_of_cublas)
     if speed.fraction_of_cublas is None:
         return None
-    return Bought(is_measured, outcome.gpu, of_cublas=speed.fraction_of_cublas)
+    return Gain(is_measured, outcome.gpu, of_cublas=speed.fraction_of_cublas)

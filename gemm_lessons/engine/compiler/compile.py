@@ -104,15 +104,15 @@ class _Recent:
     def __init__(self) -> None:
         self._last: tuple[tuple[object, ...], nvrtc.Translation, tuple[int, int]] | None = None
 
-    def keep(self, asked: tuple[object, ...], entry: str, made: nvrtc.Translation, version: tuple[int, int]) -> None:
+    def keep(self, key: tuple[object, ...], entry: str, made: nvrtc.Translation, version: tuple[int, int]) -> None:
         """Keep a translation in which kernels have plain names."""
         plain = made.ok and made.lowered == entry and made.ptx.count(".entry ") > 1
-        self._last = (asked, made, version) if plain else None  # at once: threads compile, too
+        self._last = (key, made, version) if plain else None  # at once: threads compile, too
 
-    def beside(self, asked: tuple[object, ...], entry: str) -> tuple[nvrtc.Translation, tuple[int, int]] | None:
-        """Return the last translation if it was asked the same and has this kernel."""
+    def beside(self, key: tuple[object, ...], entry: str) -> tuple[nvrtc.Translation, tuple[int, int]] | None:
+        """Return the last translation if it has the same key and this kernel."""
         last = self._last
-        if last is None or asked != last[0]:
+        if last is None or key != last[0]:
             return None
         _, made, version = last
         found = re.search(rf"\.entry {re.escape(entry)}\(", made.ptx)
@@ -211,8 +211,8 @@ def compile_source(
         translation, version, left_out = kept
         return finish(replace(translation, called=names.called), version, left_out)
 
-    asked = (major, source, name, *arguments)
-    if (beside := _recent.beside(asked, entry)) is not None:
+    key = (major, source, name, *arguments)
+    if (beside := _recent.beside(key, entry)) is not None:
         return finish(*beside, ())
     answer = nvrtc_child.translate(major, source, name, arguments, entry)
     if isinstance(answer, nvrtc_child.Broken) and not answer.hung:  # try once more: the file may not be the cause
@@ -221,7 +221,7 @@ def compile_source(
         return _explain_broken(answer, major, source, name, arguments, entry, path)
     result, version = answer
     left_out = ()
-    _recent.keep(asked, entry, result, version)
+    _recent.keep(key, entry, result, version)
     if not result.ok and not result.log.startswith("nvrtc: error"):
         from gemm_lessons.engine.compiler import device_part  # needed only if the first attempt failed
 

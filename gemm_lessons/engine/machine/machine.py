@@ -143,9 +143,9 @@ class Machine:
         self.interrupted = 0  # instructions taken from the budget so that the scheduler runs after this block
         self.state.stall = self._stall
         self.state.ticks = lambda: self.spinning.used(self.budget + self.interrupted)
-        asked = program.asked if setting.portable else frozenset()
+        varying = program.varying if setting.portable else frozenset()
         self.unset = UnsetRegisters(
-            self.state, kernel, program.maybe_unset, binder, setting.shuffles, setting.blanks, asked
+            self.state, kernel, program.maybe_unset, binder, setting.shuffles, setting.blanks, varying
         )
         self.executed = ExecutionCounts(program, self.state)
         self.binder = binder

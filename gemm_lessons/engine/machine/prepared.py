@@ -45,7 +45,7 @@ class Program:
         return maybe_unset(self.kernel, self.blocks)
 
     @functools.cached_property
-    def asked(self) -> frozenset[int]:
+    def varying(self) -> frozenset[int]:
         """Return the instructions (indices) that read a clock, or what the GPU chooses."""
         return frozenset(i.index for i in self.kernel.instructions if not CHOSEN_ELSEWHERE.isdisjoint(cfg.reads(i)))
 

@@ -68,7 +68,7 @@ class _UnsetRead:
 
 class UnsetRegisters:
     """Tracks the undefined bits of one launch. ``roots`` are unset when a batch starts; ``shuffles`` (indices) may read
-    inactive lanes, ``blanks`` (indices) unwritten memory; ``asked`` (indices) read what differs elsewhere."""
+    inactive lanes, ``blanks`` (indices) unwritten memory; ``varying`` (indices) read what differs elsewhere."""
 
     def __init__(
         self,
@@ -78,16 +78,16 @@ class UnsetRegisters:
         binder: Binder,
         shuffles: frozenset[int],
         blanks: frozenset[int] = frozenset(),
-        asked: frozenset[int] = frozenset(),
+        varying: frozenset[int] = frozenset(),
     ) -> None:
         self._state, self._kernel, self._binder = state, kernel, binder
-        self._shuffles, self._blanks, self._asked = shuffles, blanks, asked
+        self._shuffles, self._blanks, self._varying = shuffles, blanks, varying
         self._copying = copying_loads(kernel) - blanks if blanks else frozenset()  # that may read a copy
         self._roots = sorted(name for name in roots if name in state.rows)
         given = frozenset(name for index in shuffles for name in _shuffle_target(kernel.instructions[index]))
-        given = given.union(*(writes(kernel.instructions[index]) for index in blanks | self._copying | asked))
+        given = given.union(*(writes(kernel.instructions[index]) for index in blanks | self._copying | varying))
         # Without bits of their own, such registers count as used.
-        self._lost = frozenset(i for i in asked if not untracked(kernel).isdisjoint(writes(kernel.instructions[i])))
+        self._lost = frozenset(i for i in varying if not untracked(kernel).isdisjoint(writes(kernel.instructions[i])))
         names = sorted(name for name in dependent_registers(kernel, roots | given) if name in state.rows)
         self._bits = UndefinedBits(state, binder, names)
         self._batches = 0
@@ -112,7 +112,7 @@ class UnsetRegisters:
         after = [both(functools.partial(self._mark_inactive, i)) for i in instructions if i.index in self._shuffles]
         tracked = self._blanks | self._copying
         after += [both(functools.partial(self._mark_blank, i)) for i in instructions if i.index in tracked]
-        after += [both(functools.partial(self._mark_asked, i)) for i in instructions if i.index in self._asked]
+        after += [both(functools.partial(self._mark_varying, i)) for i in instructions if i.index in self._varying]
         return [*self._notes(instructions, operations), *operations, *after]
 
     def at_end(self, block: Block) -> list[Op]:
@@ -129,8 +129,8 @@ class UnsetRegisters:
             line, file = line_of(instruction), instruction.source.file if instruction.source else ""
             if (line, file) in by_line:
                 continue
-            if index in self._asked:
-                by_line[line, file] = self._asked_finding(instruction, reader)
+            if index in self._varying:
+                by_line[line, file] = self._varying_finding(instruction, reader)
                 continue
             if index in self._shuffles:
                 by_line[line, file] = self._shuffle_finding(instruction, reader.count)
@@ -149,7 +149,7 @@ class UnsetRegisters:
             "shuffle_source", "warning", "", line, count=count, file=file, actors=(thread,), facts=facts
         )  # fmt: skip
 
-    def _asked_finding(self, instruction: Instruction, reader: _UnsetRead) -> Finding:
+    def _varying_finding(self, instruction: Instruction, reader: _UnsetRead) -> Finding:
         """Return the finding of a value that differs elsewhere, and that matters."""
         name = min(reads(instruction) & CHOSEN_ELSEWHERE)
         line, file = line_of(instruction), instruction.source.file if instruction.source else ""
@@ -157,7 +157,7 @@ class UnsetRegisters:
         case = "clock" if name in CLOCKS else "choice"
         return Finding("machine_dependent", "error", case, line, count=reader.count, file=file, facts=facts)
 
-    def _mark_asked(self, instruction: Instruction) -> None:
+    def _mark_varying(self, instruction: Instruction) -> None:
         """Mark the results of an instruction that reads what differs elsewhere."""
         lanes = self._bits.executing(instruction)
         for name in sorted(writes(instruction) & self._bits.masks.keys()):
@@ -225,7 +225,7 @@ class UnsetRegisters:
         how = instruction.row.undefined
         if how == "ignored":
             return []
-        if how in ("used", "apart"):
+        if how in ("used", "untracked"):
             return [self._use(instruction), functools.partial(self._bits.clear, instruction)]
         return [self._bits.follow(instruction, operations)]
 

@@ -1,7 +1,7 @@
 """A child process with private pipes, for code that may crash, hang or use too much memory.
 
 Such a child owns a CUDA context (``gpu``), because an endless or faulting kernel takes its whole process down; or it is
-NVIDIA's compiler, which crashes on some typing errors; or the submissions of a grading run (``grading.nursery``).
+NVIDIA's compiler, which crashes on some typing errors; or the submissions of a grading run (``grading.fork_server``).
 
     child = Child("gemm_lessons.devices.gpu.server", ["0"])          parent: starts ``main(parent, "0")`` of that module
     child.send({"do": "launch"}, [array])                    a header (JSON) and any number of blobs of bytes

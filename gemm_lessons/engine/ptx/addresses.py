@@ -16,7 +16,7 @@ from gemm_lessons.engine.records.frozen import dataclass
 COMMON = 256  # bytes: every allocation begins at a multiple
 MOVES = ("mov", "cvta", "add", "sub", "mad", "selp")  # an address and an offset give an address
 Kind = Literal["addresses", "values", "differences"]
-COPIES = ("used", "apart", "ignored")  # of ``Opcode.undefined``: their results come from memory, or from none
+COPIES = ("used", "untracked", "ignored")  # of ``Opcode.undefined``: their results come from memory, or from none
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ def address_uses(kernel: Kernel) -> AddressUses:
             matters = True
             if compared is None and _with_number(instruction, held):
                 compared = instruction.index
-        elif how in ("chosen", "shuffled", "voted", "multiplied", "apart") or (how == "used" and found - accessed):
+        elif how in ("chosen", "shuffled", "voted", "multiplied", "untracked") or (how == "used" and found - accessed):
             matters = True
     return AddressUses(compared, matters)
 

@@ -50,7 +50,7 @@ Undefined = Literal[
     "copied", "shuffled", "voted", "multiplied",  # with the value; by lane; by warp; by rows and columns
     "accumulated",  # by rows, where the instruction adds to its first operand
     "used",  # an undefined source bit is a finding; the result is defined
-    "apart",  # its registers are not tracked
+    "untracked",  # its registers are not tracked
     "ignored",
 ]  # fmt: skip
 # What the result is if a source is the address of an array.
@@ -183,9 +183,9 @@ _ROWS = (
                          ("vshl", "; clamp wrap"), ("vshr", "; clamp wrap"), ("vmad", "; po shr7 shr15"))),
     Opcode("activemask", "exchange", "r", undefined="voted"),
     # -- barriers of a block, and control flow. ``barriers.py`` writes the result of ``bar.red`` when it completes
-    *(_silent(f"{name}.{how}", "barrier", _BARRIER, "" if how == "cta" else how, undefined="apart")
+    *(_silent(f"{name}.{how}", "barrier", _BARRIER, "" if how == "cta" else how, undefined="untracked")
       for name in ("bar", "barrier") for how in ("sync", "red", "arrive", "cta")),
-    _silent("bar.warp", "meet", _BARRIER, "warp.sync", warp="mask", undefined="apart"),
+    _silent("bar.warp", "meet", _BARRIER, "warp.sync", warp="mask", undefined="untracked"),
     _silent("bra", "branch", "s"),
     _silent("brx", "branch", "rs", "idx"),
     _silent("ret", "end", ""),
@@ -193,7 +193,7 @@ _ROWS = (
     _silent("trap", "stop", ""),
     _silent("brkpt", "stop", ""),
     _silent("call", "call", ".+", "device functions (inlined), vprintf, __assertfail", vector="any",
-            undefined="apart"),
+            undefined="untracked"),
     _silent("fence.proxy", "phase", forms="proxy.async; proxy.alias has no effect"),
     _silent("fence.mbarrier_init", "phase", forms="mbarrier_init"),
     *(_silent(name, "fence", forms=_NO_EFFECT, undefined="ignored") for name in ("membar", "fence")),

@@ -51,7 +51,7 @@ def dependent_registers(kernel: Kernel, roots: frozenset[str]) -> frozenset[str]
     while growing:
         growing = False
         for instruction in kernel.instructions:
-            if instruction.row.undefined not in ("used", "apart") and not reached.isdisjoint(reads(instruction)):
+            if instruction.row.undefined not in ("used", "untracked") and not reached.isdisjoint(reads(instruction)):
                 new = writes(instruction) - handled - reached
                 reached |= new
                 growing |= bool(new)
@@ -60,7 +60,9 @@ def dependent_registers(kernel: Kernel, roots: frozenset[str]) -> frozenset[str]
 
 def untracked(kernel: Kernel) -> set[str]:
     """Return the registers of barriers and calls, whose undefined bits are not tracked."""
-    return {n for i in kernel.instructions if i.row.undefined == "apart" for o in i.operands for n in registers_in(o)}
+    return {
+        n for i in kernel.instructions if i.row.undefined == "untracked" for o in i.operands for n in registers_in(o)
+    }
 
 
 def copying_loads(kernel: Kernel) -> frozenset[int]:

@@ -56,7 +56,7 @@ from gemm_lessons.engine.sass.walker import Watch
 from gemm_lessons.engine.second_opinion import agreement
 from gemm_lessons.engine.simulator.final_memory import FinalMemory, Loads, collect
 from gemm_lessons.engine.simulator.launch_limits import refusal
-from gemm_lessons.engine.simulator.unsupported import unforeseen
+from gemm_lessons.engine.simulator.unsupported import as_unsupported
 
 if TYPE_CHECKING:
     from gemm_lessons.engine.compiler.compile import Compiled
@@ -73,7 +73,7 @@ FOLLOWED = 200_000  # basic blocks of machine code for a picture
 
 @lru_cache(maxsize=32)
 def _program(text: str, entry: str, joins: bool) -> Program:
-    with unforeseen("its PTX is read"):
+    with as_unsupported("its PTX is read"):
         return _read(text, entry, joins)
 
 
@@ -141,7 +141,7 @@ class Simulator:
             return Launched(Counters(), fault=refused)
         request = _RequestedLaunch(self.setting, compiled, program, grid, arguments)
         try:
-            with _seen_from(compiled.path), unforeseen("it runs", (ValueError,)):
+            with _seen_from(compiled.path), as_unsupported("it runs", (ValueError,)):
                 try:
                     return request.launched(symbols)
                 except MoreBlocks as more:  # nothing is written back yet: start again
@@ -194,7 +194,7 @@ class Simulator:
         """
         request = _RequestedLaunch(self.setting, compiled, _program_of(compiled), grid, arguments)
         counts = LaneCounts()
-        with _seen_from(compiled.path), unforeseen("it runs", (ValueError,)):
+        with _seen_from(compiled.path), as_unsupported("it runs", (ValueError,)):
             machine = request.with_settings(counting=False, elsewhere=elsewhere).machine(counts)
             with contextlib.suppress(Fault):
                 machine.run()
@@ -210,7 +210,7 @@ class Simulator:
         if why := _dependence(program):
             return SampledBlocks(dependent=why)
         setting = dataclasses.replace(self.setting, block_limit=len(blocks), budget=SAMPLE_BUDGET, counting=False)
-        with _seen_from(compiled.path), unforeseen("blocks of it run", (ValueError,)):
+        with _seen_from(compiled.path), as_unsupported("blocks of it run", (ValueError,)):
             machine = _RequestedLaunch(setting, compiled, program, grid, arguments).machine()
             try:
                 machine.run_blocks(blocks)
@@ -225,7 +225,7 @@ class Simulator:
 
     def final_memory(self, compiled: Compiled, grid: Grid, arguments: Sequence[Argument]) -> FinalMemory:
         """Run a kernel's only block, check it, and return its memory at the end. Raise ``UnsupportedKernel``."""
-        with unforeseen("it is looked at again"):
+        with as_unsupported("it is looked at again"):
             return _RequestedLaunch(self.setting, compiled, _program_of(compiled), grid, arguments).final_memory()
 
 

@@ -25,7 +25,7 @@ BREAKS = (
 
 
 @contextlib.contextmanager
-def unforeseen(doing: str, of_the_caller: tuple[type[Exception], ...] = ()) -> Iterator[None]:
+def as_unsupported(doing: str, of_the_caller: tuple[type[Exception], ...] = ()) -> Iterator[None]:
     """Turn errors into ``UnsupportedKernel``; those of types ``of_the_caller`` only while an instruction executes."""
     try:
         yield
