@@ -113,7 +113,7 @@ REFUSED = {
         "the model has no rates of U",
     ),
     "loops": (HEAD + "while (atomicAdd(y, 0.0f) == 0 && n < 0) ; y[t] = 1; }", "wait"),
-    "barriers": (HEAD + 'if (t < 64) asm volatile("bar.sync 1, 64;"); y[t] = 1; }', "a barrier for some warps"),
+    "barriers": (HEAD + 'if (t < 32) asm volatile("bar.sync 1, 64;"); y[t] = 1; }', "too few warps reach"),
     "addresses": (
         HEAD + "__shared__ float s[32]; s[t & 31] = t; const float *p = n ? s : x; y[(int)p[t & 31] & 31] = 1; }",
         "its machine code cannot be followed: ",

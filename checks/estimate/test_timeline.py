@@ -13,13 +13,13 @@ import pytest
 from checks.readings import FOLDER
 from gemm_lessons.engine.compiler.compile import Compiled, compile_source
 from gemm_lessons.engine.compiler.sass import SassInstruction, width_of
-from gemm_lessons.engine.estimate.items import streams_of, unknown_units
+from gemm_lessons.engine.estimate.items import Step, streams_of, unknown_units
 from gemm_lessons.engine.estimate.latencies import PIPES
 from gemm_lessons.engine.estimate.timeline import Multiprocessor, play
 from gemm_lessons.engine.hardware.sheets import GPUS
 from gemm_lessons.engine.sass.operands import decode
 from gemm_lessons.engine.sass.registers import conflicts, reads
-from gemm_lessons.engine.sass.trace import Control, Signal, Touch, Trace, Traffic, controls
+from gemm_lessons.engine.sass.trace import Control, Signal, Touch, Trace, Traffic, box_of, controls
 from gemm_lessons.engine.sass.uncountable import Uncountable
 
 H200 = GPUS["h200"]
@@ -241,11 +241,71 @@ def test_memory_beside_arithmetic_on_pascal_only() -> None:
 def test_units_without_known_rates_are_named() -> None:
     code = [
         instruction(0, text)
-        for text in ("HMMA.16816.F32 R4, R8, R10, R4", "DFMA R2, R4, R6, R2", "HGMMA.64x64x16.F32 R24, gdesc[UR4], R24")
-    ]
-    assert unknown_units(code) == {"HGMMA"}
-    assert unknown_units(code[:2], H200) == set()
+        for text in ("HMMA.16816.F32 R4, R8, R10, R4", "DFMA R2, R4, R6, R2", "HGMMA.64x64x16.F32 R24, gdesc[UR4], R24",
+                     "UTMASTG.2D [UR4], [UR8]")
+    ]  # fmt: skip
+    assert unknown_units([instruction(0, "UBLKCP [UR4], [UR8], UR10")]) == {"UBLKCP"}
+    assert unknown_units(code, H200) == set()
+    assert unknown_units(code[2:], GPUS["a100"]) == {"HGMMA", "UTMASTG"}, "which has none"
     assert unknown_units(code[:2], GPUS["p100"]) == {"HMMA"}, "which has none"
+
+
+def grouped(columns: int, ends: bool = True, source: str = "gdesc[UR4]") -> Line:
+    return f"HGMMA.64x{columns}x16.F32.BF16 R24, {source}, R24{', gsb0' * ends}", FREE, None
+
+
+def left(groups: int) -> Line:
+    return f"WARPGROUP.DEPBAR.LE gsb0, {groups:#x}", FREE, None
+
+
+def test_products_of_a_warpgroup_go_on_while_its_warps_do_something_else() -> None:
+    for columns in (64, 128, 256):
+        alone = clocks([grouped(columns), left(0)] * 20, warps=4) / 20
+        assert alone == pytest.approx(columns * HOPPER.grouped + HOPPER.grouped_latency, abs=5)
+        many = clocks([*[grouped(columns, ends=False)] * 19, grouped(columns), left(0)], warps=4) / 20
+        assert many == pytest.approx(columns * HOPPER.grouped, abs=2)
+        beside = clocks([grouped(columns), left(1)] * 20, warps=4) / 20
+        assert beside == pytest.approx(columns * HOPPER.grouped, abs=3), "the next is there before the last is done"
+    covered = [grouped(256), *ffma(50), left(0)]
+    assert clocks(covered * 20, warps=4) == pytest.approx(clocks([grouped(256), left(0)] * 20, warps=4), rel=0.02)
+    two = clocks([grouped(256), left(0)] * 20, warps=8) / 20
+    assert two == pytest.approx(256, abs=5), "while one warpgroup waits, another multiplies"
+
+
+def test_narrow_products_wait_for_shared_memory_unless_a_is_in_registers() -> None:
+    shared, registers = (
+        clocks([*[grouped(32, False, source)] * 39, grouped(32, True, source), left(0)], warps=4) / 40
+        for source in ("gdesc[UR4]", "R4")
+    )
+    assert shared == pytest.approx(24, abs=1.5), "64 rows of A and 32 of B, 32 bytes each, over 128 bytes a clock"
+    assert registers == pytest.approx(16, abs=1.5)
+
+
+def test_a_named_barrier_is_for_some_warps() -> None:
+    met: Line = ("BAR.SYNC.DEFER_BLOCKING R2, 0x40", FREE, Signal("met", 1, 64))
+    passed: Line = ("BAR.ARV R2, 0x40", FREE, Signal("passed", 1, 64))
+    both = trace([met, *ffma(300), passed, *ffma(300)], 2)
+    code = both.warps[0]
+    meets, works, passes = code[:1], code[1:301], code[301:302]
+    latency = HOPPER.barrier + 2 * HOPPER.barrier_warp
+
+    def took(*warps: tuple[Step, ...]) -> float:
+        return play(replace(both, warps=warps), 1, H200).clocks
+
+    assert took(meets + works, works + passes) == pytest.approx(600 + latency, abs=8)
+    assert took(works + meets, passes + works) == pytest.approx(300 + latency, abs=8), "one only arrives and goes on"
+    with pytest.raises(Uncountable, match="too few warps"):
+        took(meets, works)
+
+
+def test_a_box_is_stored_while_the_warp_goes_on_until_it_waits() -> None:
+    sectors = 1024
+    store: Line = ("UTMASTG.2D [UR4], [UR8]", FREE, box_of(sectors, load=False))
+    commit: Line = ("UTMACMDFLUSH", replace(FREE, sets=0), None)
+    wait: Line = ("DEPBAR.LE SB0, 0x0", FREE, None)
+    read = sectors / 4 + HOPPER.shared
+    assert clocks([store, commit, *ffma(2500)]) == pytest.approx(2500, abs=20)
+    assert clocks([store, commit, wait, *ffma(2500)]) == pytest.approx(read + 2500, abs=20), "read, but not yet stored"
 
 
 PRODUCTS = {  # machine code -> the PTX whose clocks were read

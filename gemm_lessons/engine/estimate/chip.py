@@ -12,7 +12,7 @@ from gemm_lessons.engine.hardware.sheets import GpuSpec
 LAUNCH_US = 6.5  # an empty kernel between two CUDA events on an idle H200: 5.9 and 7.0 in two runs of checks/estimate
 NEXT_US = 2.7  # one that follows another launch: the same, queued (launch_queued_us of the same readings)
 HOT = 0.75  # share of the multiprocessors whose tensor cores lower the clock: half of an H200's do not, 128 of 132 do
-HEATING = ("HMMA", "IMMA")  # the products that do; fp64 is sold at the highest clock
+HEATING = ("HMMA", "IMMA", "HGMMA", "IGMMA", "QGMMA")  # the products that do; fp64 is sold at the highest clock
 BUSY = 0.75  # share of the time from which on a unit counts as what limits a kernel
 
 

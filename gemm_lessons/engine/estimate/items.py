@@ -13,34 +13,42 @@ from gemm_lessons.engine.costs.banks import WARP
 from gemm_lessons.engine.estimate.latencies import PIPES, THREE_OPERANDS, Pipes, pipes_of
 from gemm_lessons.engine.hardware.sheets import GpuSpec
 from gemm_lessons.engine.records.frozen import dataclass
+from gemm_lessons.engine.sass.flow import columns_of, tile_wavefronts
 from gemm_lessons.engine.sass.operands import Decoded, MachineRegister
-from gemm_lessons.engine.sass.trace import Touch, Trace
+from gemm_lessons.engine.sass.trace import SCOREBOARDS, Touch, Trace
 
 if TYPE_CHECKING:
     from gemm_lessons.engine.compiler.sass import SassInstruction
 
+WARPS_OF_GROUP = 4
 LONGEST_RUN = 16  # arithmetic instructions of one warp that are issued together, to save time
 PRODUCTS = ("HMMA", "IMMA", "DMMA")
-BOX = "UTMALDG"  # a copy of a box of a tensor map into shared memory
+GROUPED = ("HGMMA", "IGMMA", "QGMMA")  # asynchronous products of a warpgroup
+BOX, BOX_OUT = "UTMALDG", "UTMASTG"  # copies of a box of a tensor map into shared memory, and out of it
+COMMITTED = "UTMACMDFLUSH"  # the boxes copied out before it are a group, for which DEPBAR waits
+GROUPS = SCOREBOARDS  # number of a scoreboard that hardware does not have: a warp's groups of asynchronous products
 Step = tuple[int, Touch | None]  # of a traced warp: the instruction's index, and its access if it made one
-FP32, MEMORY, INTEGER, SPECIAL, OTHER, TENSOR, FP64 = range(7)
+FP32, MEMORY, INTEGER, SPECIAL, OTHER, TENSOR, FP64, ASYNCHRONOUS = range(8)
 UNITS: Mapping[str, int] = {
     **dict.fromkeys("FFMA FADD FMUL FFMA32I FMUL32I FADD32I IMAD HFMA2 HADD2 HMUL2 IDP".split(), FP32),
     **dict.fromkeys(
         "LD ST LDG STG LDS STS LDL STL LDC LDSM STSM LDGSTS TLD ATOM ATOMG ATOMS RED REDG SHFL REDUX".split(), MEMORY
     ),
-    **dict.fromkeys(("SYNCS", BOX), MEMORY),
+    **dict.fromkeys(("SYNCS", BOX, BOX_OUT, COMMITTED), MEMORY),
     **dict.fromkeys(PRODUCTS, TENSOR),
+    **dict.fromkeys(GROUPED, ASYNCHRONOUS),
     **dict.fromkeys("DFMA DADD DMUL DSETP DMNMX".split(), FP64),
     **dict.fromkeys("S2R S2UR MUFU F2I I2F F2F I2FP F2FP FRND POPC FLO BREV".split(), SPECIAL),
     **dict.fromkeys(
-        "BRA EXIT BAR NOP BSSY BSYNC BREAK CALL RET WARPSYNC DEPBAR LDGDEPBAR MEMBAR ERRBAR CCTL YIELD".split(), OTHER
+        "BRA EXIT BAR NOP BSSY BSYNC BREAK CALL RET WARPSYNC DEPBAR LDGDEPBAR MEMBAR ERRBAR CCTL YIELD "
+        "WARPGROUP USETMAXREG FENCE ELECT".split(),
+        OTHER,
     ),
 }  # all others: INTEGER
 # Moves that ptxas writes as multiplications: they need no multiplier.
 MOVES = ("IMAD.MOV", "IMAD.IADD", "IMAD.SHL")
 # Units of which this model knows no rates.
-UNKNOWN = re.compile(rf"[BQ]MMA|[HIQ]GMMA|(?!{BOX}$)UTMA\w+|UBLK\w+")
+UNKNOWN = re.compile(r"[BQ]MMA|UTMAREDG|UBLK\w+")
 
 
 def unknown_units(code: Iterable[SassInstruction], gpu: GpuSpec | None = None) -> set[str]:
@@ -52,7 +60,9 @@ def unknown_units(code: Iterable[SassInstruction], gpu: GpuSpec | None = None) -
         known = not UNKNOWN.fullmatch(name)
         if name in PRODUCTS:
             known = any(it.products.clocks(opcode) for it in pipes)
-        elif name == BOX:
+        elif name in GROUPED:
+            known = any(it.grouped for it in pipes) and ".SP" not in opcode
+        elif name in (BOX, BOX_OUT):
             known = any(it.box for it in pipes)
         if not known:
             found.add(name)
@@ -101,19 +111,22 @@ def _items(trace: Trace, pipes: Pipes, gpu: GpuSpec) -> list[Item]:
         moves = opcode.startswith(MOVES)
         unit = INTEGER if moves else UNITS.get(d.name, INTEGER)
         slots = pipes.multiply_slots if d.name == "IMAD" and not moves else 1
-        other, later = _other(opcode, unit, pipes)
+        other, later = _other(d, unit, pipes)
         stall = max(1, control.stall)
         at_most = None
         if d.name == "DEPBAR" and (match := re.search(r"SB(\d), (0x[0-9a-f]+)", d.text)):
             at_most = int(match[1]), int(match[2], 16)
+        elif d.name == "WARPGROUP" and (match := re.search(r"DEPBAR\.LE gsb0, (0x[0-9a-f]+)", d.text)):
+            at_most = GROUPS, int(match[1], 16)
+        ends_group = d.name in GROUPED and "gsb0" in d.text
         found.append(
             Item(
                 unit, control.waits, slots,
                 max(pipes.dot if d.name == "IDP" else _multiply(fp32, banks, pipes), slots) if unit == FP32 else 0.0,
                 pipes.integer if unit == INTEGER else 0.0,
                 stall if stall < 3 else stall * pipes.dependence,
-                control.sets, control.reads, max(1, d.source.width // 4), d.name, d.index, at_most,
-                other, later, _sums(d) if unit == TENSOR else None,
+                GROUPS if ends_group else control.sets, control.reads, max(1, d.source.width // 4), d.name, d.index,
+                at_most, other, later, _sums(d) if unit == TENSOR else None,
             )
         )  # fmt: skip
     return found
@@ -124,8 +137,11 @@ def _multiply(fp32: float, banks: tuple[int, int], pipes: Pipes) -> float:
     return max(fp32 + max(0, max(banks) - 2), sum(banks) * pipes.register)
 
 
-def _other(opcode: str, unit: int, pipes: Pipes) -> tuple[float, float]:
+def _other(d: Decoded, unit: int, pipes: Pipes) -> tuple[float, float]:
     """For an instruction of the tensor cores or in fp64, return its clocks, and those until its result is available."""
+    opcode = d.source.opcode
+    if unit == ASYNCHRONOUS:
+        return max(columns_of(d) * pipes.grouped, WARPS_OF_GROUP * float(tile_wavefronts(d))), pipes.grouped_latency
     if unit == TENSOR:
         return pipes.products.clocks(opcode) or (0.0, 0.0)
     if unit == FP64:

@@ -105,6 +105,9 @@ class Pipes:
     # they are needed at once, as in lesson async_copy, a warp alone waits there for a sixth of the time, [N]
     arrival: float = 0.5  # of the shared-memory path, for each wavefront of what comes past L1, [F]
     box: float = 0.0  # from a request to the TMA until a box's last sector that L2 hands out is there; 0: no TMA
+    grouped: float = 0.0  # of the tensor cores for each column of a warpgroup's product, in all types; 0: has none
+    grouped_latency: float = 30.0  # until a warp knows that a group of them is complete
+    grouped_ahead: float = 128.0  # of their work may be left when a warp issues the next
     signal: float = 20.0  # from an arrival at an mbarrier until it counts, [T]
     look: float = 25.0  # until a thread knows that a phase is over, [T]
     texture: float = 40.0  # what a fetch through the texture unit takes longer than a load: 50 from L1, 39 from L2, [R]
@@ -175,6 +178,7 @@ PIPES: dict[int, Pipes] = {
         older=8,  # [O]; of four, none
         apart=69.0,  # [O]: blocks of 8 warps, the median of five kinds
         box=270.0,  # [T]
+        grouped=0.5,
         products=Products(f16=512.0, tf32=256.0, int8=1024.0, f64=32.0, start=2.05, rows=16),
     ),
 }

@@ -16,7 +16,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -41,7 +40,6 @@ if TYPE_CHECKING:
     from gemm_lessons.engine.ptx.records import Kernel
 
 LONGEST = 500_000  # warp instructions of the blocks that are traced: some ten seconds and 300 MB
-PLAIN_BARRIER = re.compile(r"BAR\.SYNC(\.DEFER_BLOCKING)? 0x0\b(?!,)|BAR\.RED")  # of the whole block
 # What the model passes over, by the machine instructions that need it.
 LEFT_OUT: Mapping[str, str] = {
     "ATOM ATOMG ATOMS RED REDG": "waiting for other threads' atomics at the same address",
@@ -91,7 +89,6 @@ def estimate_launch(
     resident = min(fit.blocks_per_sm, per_sm)
     try:
         trace = traceable(compiled, kernel).trace(grid, arguments, resident, memory, LONGEST)
-        _refuse_barriers(trace)
         executed = {trace.code[index].name for warp in trace.warps for index, _ in warp}
         gpu = at_work(gpu, grid.blocks, any(name in executed for name in HEATING))
         parts, busiest = _of_multiprocessor(trace, per_sm, resident, gpu)
@@ -133,12 +130,6 @@ def _fitting(compiled: Compiled, kernel: Kernel, grid: Grid, gpu: GpuSpec) -> Oc
     return fit
 
 
-def _refuse_barriers(trace: Trace) -> None:
-    for d in trace.code:
-        if d.name == "BAR" and not PLAIN_BARRIER.search(d.text):
-            raise Uncountable(f"a barrier for some warps of a block is not modelled: {d.text}")
-
-
 def _of_multiprocessor(trace: Trace, per_sm: int, resident: int, gpu: GpuSpec) -> tuple[dict[str, float], str]:
     """Return microseconds of each unit of the fullest multiprocessor, as ``latency`` in all; and the busiest unit."""
     waves, rest = divmod(per_sm, resident)
@@ -166,7 +157,7 @@ def moved_bytes(trace: Trace, blocks: int, memory: GlobalMemory) -> tuple[float,
             for _, touch in warp:
                 if not isinstance(touch, Traffic) or touch.space != "global":
                     continue
-                if touch.barrier is not None:  # a box of a tensor map: its sectors have no addresses
+                if touch.box:  # its sectors have no addresses
                     boxes += len(touch.sectors)
                 elif touch.load:
                     own.update(touch.sectors)

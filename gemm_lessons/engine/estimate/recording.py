@@ -12,12 +12,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from gemm_lessons.engine.estimate.items import MEMORY, Item, Step, Stream, streams_of
+from gemm_lessons.engine.estimate.items import GROUPS, MEMORY, Item, Step, Stream, streams_of
 from gemm_lessons.engine.estimate.timeline import Multiprocessor
 from gemm_lessons.engine.hardware.sheets import GpuSpec
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.engine.sass.operands import Decoded
-from gemm_lessons.engine.sass.trace import SCOREBOARDS, Signal, Touch, Trace, Traffic
+from gemm_lessons.engine.sass.trace import Signal, Touch, Trace, Traffic
 
 # global, shared, result: waits for a load from global or shared memory, or for another slow instruction.
 State = Literal["issue", "fixed", "turn", "math", "queue", "global", "shared", "result", "barrier"]
@@ -105,7 +105,7 @@ class _Recorder(Multiprocessor):
         self._written = [0.0] * count  # end of a warp's last recorded state
         self._waits = [_Wait() for _ in range(count)]
         # For each entry of a scoreboard: the instruction that made it, and the state of a warp that waits for it.
-        self._makers: list[list[list[tuple[int, State]]]] = [[[] for _ in range(SCOREBOARDS)] for _ in range(count)]
+        self._makers: list[list[list[tuple[int, State]]]] = [[[] for _ in range(GROUPS + 1)] for _ in range(count)]
         self._acting: dict[int, tuple[int, Item, Touch | None]] = {}
         self._meeting: dict[int, int] = {}  # warps at a barrier, and the instruction there
         self._now = (0, 0.0)
@@ -173,9 +173,9 @@ class _Recorder(Multiprocessor):
         self._now = (warp, time)
         return super()._execute(time, scheduler, warp)
 
-    def _arrive(self, warp: int, time: float, after: float) -> bool:
+    def _arrive(self, warp: int, time: float, after: float, named: Signal | None = None) -> bool:
         self._meeting[warp] = self._acting[warp][0]
-        return super()._arrive(warp, time, after)
+        return super()._arrive(warp, time, after, named)
 
     def _copied(self, box: Traffic, barrier: int, time: float, scheduler: int, warp: int) -> bool:
         released = super()._copied(box, barrier, time, scheduler, warp)

@@ -6,13 +6,14 @@
     fp32, ...    each unit of a scheduler takes its clocks per warp instruction, plus register bank conflicts
     registers    where there is a multiply-add every clock, their file gives it two a clock; what a load brings into
                  them takes its share of that
-    tensor cores the next product with the same sums waits until the one before is done; ptxas does not write that down
+    tensor cores the next product with the same sums waits until the one before is done; ptxas does not write that down.
+                 Those of warpgroups queue up, and a warp goes on until it waits for a group of them
     load-store   one for the whole multiprocessor, first come first served: wavefronts (shared), lines (global)
     L1           a sector is fetched once; later requests for it wait for the same fetch; the load-store unit is
                  busy while it is written
     L2           a port that brings the sectors one after the other, each ``l2`` clocks after it was asked for; a copy
                  past L1 keeps its registers until the port has come near to it
-    barrier      the last warp to arrive releases all
+    barrier      the last warp to arrive releases all: those of its block, or as many as a named barrier is for
     mbarrier     a waiting warp continues when its phase is over: threads have arrived, and boxes that the TMA copies
     blocks       where there are more than fit, the next starts when one's warps have ended and its stores have left
 
@@ -25,14 +26,28 @@ from collections import Counter, deque
 from collections.abc import Sequence
 from dataclasses import field
 
-from gemm_lessons.engine.costs.banks import SECTOR
-from gemm_lessons.engine.estimate.items import FP32, FP64, INTEGER, MEMORY, OTHER, SPECIAL, TENSOR, Item, streams_of
+from gemm_lessons.engine.costs.banks import SECTOR, WARP
+from gemm_lessons.engine.estimate.items import (
+    ASYNCHRONOUS,
+    BOX_OUT,
+    COMMITTED,
+    FP32,
+    FP64,
+    GROUPS,
+    INTEGER,
+    MEMORY,
+    OTHER,
+    SPECIAL,
+    TENSOR,
+    Item,
+    streams_of,
+)
 from gemm_lessons.engine.estimate.latencies import pipes_of
 from gemm_lessons.engine.estimate.phases import Awaited
 from gemm_lessons.engine.hardware.sheets import GpuSpec
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.engine.sass.textures import FETCHES
-from gemm_lessons.engine.sass.trace import SCOREBOARDS, Signal, Touch, Trace, Traffic
+from gemm_lessons.engine.sass.trace import Signal, Touch, Trace, Traffic
 from gemm_lessons.engine.sass.uncountable import Uncountable
 
 NEVER = 1e18
@@ -103,9 +118,10 @@ class Multiprocessor:
         self.position = [0] * count
         self.ready = [0.0] * count  # when the warp's next item can issue, units aside
         self.unit = [OTHER] * count  # that this item goes to
-        self.boards: list[list[list[float]]] = [[[] for _ in range(SCOREBOARDS)] for _ in range(count)]
+        self.boards: list[list[list[float]]] = [[[] for _ in range(GROUPS + 1)] for _ in range(count)]
         self.copies: list[float] = [0.0] * count  # when the last cp.async arrives
-        self.units = [[0.0] * 7 for _ in range(schedulers)]  # free from
+        self.read_out: list[float] = [0.0] * count  # when the last box that is copied out has been read
+        self.units = [[0.0] * 8 for _ in range(schedulers)]  # free from
         self.products: list[dict[int, float]] = [{} for _ in range(count)]  # when the sums in a register are complete
         self.issue = [0.0] * schedulers  # free from
         self.queues: list[deque[float]] = [deque() for _ in range(schedulers)]
@@ -122,7 +138,8 @@ class Multiprocessor:
         self.wave = max(self.begun, 1)  # warps that are resident together
         self.sectors: dict[int, float] = {}  # in L1 or in flight: from when; of the wave that asked last
         self.caches = [self.sectors, *({} for _ in range(self.wave, count, self.wave))]  # other waves, other tiles
-        self.waiting: dict[int, list[tuple[int, float]]] = {}  # block -> warps at its barrier
+        # Warps at a barrier: block, number -> warp and from when on it can continue; -1: does not wait.
+        self.waiting: dict[tuple[int, int], list[tuple[int, float]]] = {}
         self.phases: dict[tuple[int, int], Awaited] = {}  # block, address -> its mbarrier
         self.asleep: dict[tuple[int, int], list[tuple[int, Item, float]]] = {}  # warps that wait there
         self.end = 0.0
@@ -148,6 +165,8 @@ class Multiprocessor:
                 following[other] = self._next(other)
         if self.asleep:
             raise Uncountable("mbarriers whose phases do not end as far as they are followed")
+        if any(number and there for (_, number), there in self.waiting.items()):
+            raise Uncountable("a named barrier that too few warps reach")
         end = max(self.end, self.stores, self.load_store, *(max(units[FP32], units[TENSOR]) for units in self.units))
         others = {"tensor": max(self.others[TENSOR]), "fp64": max(self.others[FP64])}
         busy = {"issue": max(self.issued), "fp32": max(self.multiplied), **self.moved}
@@ -212,8 +231,8 @@ class Multiprocessor:
         block = warp // self.warps_per_block
         self.alive[block] -= 1
         self.over[block] = max(self.over[block], time)
-        if self.ended_arrive and self.alive[block] and len(self.waiting.get(block, ())) == self.alive[block]:
-            self._release(block, time)
+        if self.ended_arrive and self.alive[block] and len(self.waiting.get((block, 0), ())) == self.alive[block]:
+            self._release((block, 0), time, self.warps_per_block)
             self.moved_up = True
             return
         if self.alive[block] or self.begun >= len(self.streams):
@@ -236,12 +255,18 @@ class Multiprocessor:
         self.issued[scheduler] += item.slots
         after = time + item.stall
         if isinstance(touch, Signal):
+            if touch.kind in ("met", "passed"):
+                return self._arrive(warp, time, after, touch)
             return self._signalled(item, touch, time, warp)
         if unit == MEMORY and touch is not None and touch.barrier is not None:
             released = self._copied(touch, touch.barrier, time, scheduler, warp)
             self.ready[warp] = self._ready(warp, after)
             return released
-        if unit == MEMORY:
+        if item.name == BOX_OUT:
+            self._copied_out(touch, time, scheduler, warp)
+        elif item.name == COMMITTED:
+            self.boards[warp][item.sets or 0].append(self.read_out[warp])
+        elif unit == MEMORY:
             self._access(item, touch, time, scheduler, warp)
         elif unit in (FP32, INTEGER):
             units = self.units[scheduler]
@@ -259,6 +284,13 @@ class Multiprocessor:
                 self.boards[warp][item.sets].append(time + item.later)
             elif item.sums is not None:
                 self.products[warp][item.sums[0]] = time + item.later
+        elif unit == ASYNCHRONOUS:
+            units = self.units[scheduler]
+            units[TENSOR] = max(units[TENSOR], time) + item.other
+            units[ASYNCHRONOUS] = max(time + 1, units[TENSOR] - self.pipes.grouped_ahead)
+            self.others[TENSOR][scheduler] += item.other
+            if item.sets is not None:
+                self.boards[warp][item.sets].append(units[TENSOR] + item.later)
         elif unit == SPECIAL:
             self.units[scheduler][SPECIAL] = time + self.pipes.special
             if item.sets is not None:
@@ -274,21 +306,28 @@ class Multiprocessor:
         self.ready[warp] = self._ready(warp, after)
         return False
 
-    def _arrive(self, warp: int, time: float, after: float) -> bool:
+    def _arrive(self, warp: int, time: float, after: float, named: Signal | None = None) -> bool:
+        """Let a warp arrive at its block's barrier or a ``named`` one. Return whether waiting warps continue."""
         block = warp // self.warps_per_block
-        there = self.waiting.setdefault(block, [])
-        there.append((warp, after))
-        self.ready[warp] = NEVER
-        if len(there) < (self.alive[block] if self.ended_arrive else self.warps_per_block):
+        key = block, named.barrier if named else 0
+        there = self.waiting.setdefault(key, [])
+        waits = named is None or named.kind == "met"
+        there.append((warp if waits else -1, after))
+        self.ready[warp] = NEVER if waits else self._ready(warp, after)
+        wanted = self.alive[block] if self.ended_arrive else self.warps_per_block
+        if named:
+            wanted = -(-named.arrivals // WARP)
+        if len(there) < wanted:
             return False
-        self._release(block, time)
+        self._release(key, time, wanted if named else self.warps_per_block)
         return True
 
-    def _release(self, block: int, time: float) -> None:
-        """Release a block's barrier: all of its warps have arrived or ended."""
-        release = time + self.pipes.barrier + self.pipes.barrier_warp * self.warps_per_block
-        for other, earliest in self.waiting.pop(block):
-            self.ready[other] = self._ready(other, max(release, earliest))
+    def _release(self, key: tuple[int, int], time: float, warps: int) -> None:
+        """Release a barrier: all of its warps have arrived or ended."""
+        release = time + self.pipes.barrier + self.pipes.barrier_warp * warps
+        for other, earliest in self.waiting.pop(key):
+            if other >= 0:
+                self.ready[other] = self._ready(other, max(release, earliest))
 
     def _signalled(self, item: Item, signal: Signal, time: float, warp: int) -> bool:
         """Let a warp initialise an mbarrier, arrive or wait. Return whether waiting warps continue."""
@@ -324,6 +363,24 @@ class Multiprocessor:
             raise Uncountable("an mbarrier that is used before it is made")
         over = self.phases[key].brought(len(box.sectors) * SECTOR, self.port + self.pipes.box)
         return over and self._wake(key)
+
+    def _copied_out(self, box: Touch | None, time: float, scheduler: int, warp: int) -> None:
+        """Issue a TMA copy of a box out of shared memory."""
+        assert isinstance(box, Traffic)
+        read = box.passes * self.wavefront
+        self.moved["shared"] += read
+        self.load_store = max(self.load_store, time) + read
+        self.units[scheduler][MEMORY] = time + 1
+        self._stored(len(box.sectors), self.load_store)
+        self.read_out[warp] = self.load_store + self.pipes.shared
+        block = warp // self.warps_per_block
+        self.over[block] = max(self.over[block], self.stores)
+
+    def _stored(self, sectors: int, start: float) -> None:
+        """Let the port to L2 take stores."""
+        taken = self.pipes.store * self.per_sector * sectors
+        self.stores = max(self.stores, start) + taken
+        self.moved["l2"] += taken
 
     def _wake(self, key: tuple[int, int]) -> bool:
         """Let the warps that wait for a phase continue at its completion time."""
@@ -392,9 +449,7 @@ class Multiprocessor:
         """Return when an access to global memory that began at ``start`` is complete."""
         done, per_sector = self.load_store + self.pipes.l1, self.per_sector
         if not touch.load:
-            taken = self.pipes.store * per_sector * len(touch.sectors)
-            self.stores = max(self.stores, start) + taken
-            self.moved["l2"] += taken
+            self._stored(len(touch.sectors), start)
             return done
         fetched = 0
         taken = per_sector

@@ -125,11 +125,16 @@ def _register_to_predicates(lanes: Lanes, alive: Alive, d: Decoded) -> Compute:
 
 
 def _to_uniform(lanes: Lanes, alive: Alive, d: Decoded) -> Compute:
-    """R2UR: one value for the warp. If the lanes' values differ, it is unspecified which one."""
-    _allow(d)
-    if len(d.operands) != 2:
+    """R2UR: one value for the warp. If the lanes' values differ, it is unspecified which one.
+
+    A predicate before the register says of each lane whether its value differs; ``OR``: or was set before.
+    """
+    _allow(d, "OR")
+    if len(d.operands) not in (2, 3) or d.has("OR") != (d.modifiers != ()):
         raise _form(d)
-    source = lanes.fetcher(d.operands[1])
+    source = lanes.fetcher(d.operands[-1])
+    told = len(d.operands) == 3
+    before = lanes.fetcher(d.operands[0]) if d.has("OR") else lambda: np.zeros(lanes.geometry.lanes, np.bool_)
 
     def compute() -> tuple[Array, ...]:
         value = source()
@@ -140,7 +145,7 @@ def _to_uniform(lanes: Lanes, alive: Alive, d: Decoded) -> Compute:
             if ((rows != first) & active).any():
                 raise Uncountable("a uniform register is set from values that differ in a warp")
             value = np.repeat(first[:, 0], WARP)
-        return (value,)
+        return (before(), value) if told else (value,)
 
     return compute
 
@@ -196,6 +201,12 @@ def _phase_over(lanes: Lanes, alive: Alive, d: Decoded) -> Compute:
     if not d.has("PHASECHK") or len(results(d)[0]) != 1:
         raise unknown(d)
     return lambda: (np.ones(lanes.geometry.lanes, np.bool_),)
+
+
+def _registers_granted(lanes: Lanes, alive: Alive, d: Decoded) -> Compute:
+    """USETMAXREG.TRY_ALLOC: assume that there are enough registers; a kernel asks again until there are."""
+    count = len(results(d)[0])
+    return lambda: (np.ones(lanes.geometry.lanes, np.bool_),) * count
 
 
 def _shuffle(lanes: Lanes, alive: Alive, d: Decoded) -> Compute:
@@ -305,5 +316,6 @@ TABLE: Mapping[str, Rule] = {
     "S2R": _special_register, "S2UR": _special_register, "CS2R": _special_register, "LDC": _load_constant,
     "ULDC": _load_constant, "P2R": _predicates_to_register, "R2P": _register_to_predicates, "R2UR": _to_uniform,
     "VOTE": _vote, "VOTEU": _vote, "SHFL": _shuffle, "REDUX": _reduce, "MATCH": _match,
-    "ELECT": _elect, "SYNCS": _phase_over, "BAR": _block_vote, "B2R": _block_vote_result,
+    "ELECT": _elect, "SYNCS": _phase_over, "USETMAXREG": _registers_granted, "BAR": _block_vote,
+    "B2R": _block_vote_result,
 }  # fmt: skip

@@ -20,7 +20,7 @@ BULK_IN, BULK_OUT = frozenset({"UBLKCP", "UTMALDG"}), frozenset({"UBLKCP", "UBLK
 BULK = BULK_IN | BULK_OUT | {"UTMACMDFLUSH", "UTMACCTL", "UTMAPF", "UBLKPF"}
 # Operations on mbarriers: init, arrive, test, invalidate.
 _PHASES = "EXCH 64 ARRIVE TRANS64 A1T0 ART0 A0T1 A0TR A0TX RED OPTOUT PHASECHK TRYWAIT CCTL IV".split()
-SIGNALS = frozenset({"SYNCS", "UTMALDG"})  # instructions that arrive at an mbarrier or test it
+SIGNALS = frozenset({"SYNCS", "UTMALDG", "UTMASTG"})  # operations on mbarriers, and copies of boxes
 TEXTURE = "texture"  # global memory, read through the texture unit
 MEMORY: Mapping[str, str] = {**LOADS, **STORES, **ATOMICS, **COPIES, **dict.fromkeys(FETCHES, TEXTURE)}
 GENERIC = "generic"  # global or shared memory, depending on each lane's address
@@ -28,7 +28,7 @@ GENERIC = "generic"  # global or shared memory, depending on each lane's address
 # These write no register.
 SILENT = frozenset(
     "BRA BRX JMP EXIT RET CALL BAR BSSY BSYNC BREAK BPT NOP YIELD WARPSYNC NANOSLEEP MEMBAR ERRBAR CGAERRBAR CCTL "
-    "CCTLL DEPBAR LDGDEPBAR ARRIVES PMTRIG KILL FENCE ACQBULK ENDCOLLECTIVE PREEXIT WARPGROUP USETMAXREG".split()
+    "CCTLL DEPBAR LDGDEPBAR ARRIVES PMTRIG KILL FENCE ACQBULK ENDCOLLECTIVE PREEXIT WARPGROUP".split()
 ) | {*STORES, *COPIES, *BULK, "RED", "REDG"}
 # These write only predicates, as many as named.
 PREDICATES_ONLY: Mapping[str, int] = {
@@ -97,6 +97,8 @@ def _results(d: Decoded) -> tuple[tuple[str, ...], int]:
         return (), 0
     if d.name == "SYNCS":
         return _of_phase(d)
+    if d.name == "USETMAXREG":  # TRY_ALLOC: whether there were enough registers
+        return tuple(_name(it) for it in d.operands[:-1]), len(d.operands) - 1
     if d.name == "R2P":
         mask = d.operands[2]
         return tuple(f"P{i}" for i in range(7) if getattr(mask, "bits", 0x7F) >> i & 1), 1
@@ -193,6 +195,11 @@ def _registers_of_product(d: Decoded) -> int:
     return 2 if d.name == "HMMA" and d.modifiers[1:2] == ("F16",) and shape != "884" else 4
 
 
+def columns_of(d: Decoded) -> int:
+    """Return n of a warpgroup's product."""
+    return _sizes(d)[1]
+
+
 def _sizes(d: Decoded) -> tuple[int, int, int]:
     """Return m, n, k of a warpgroup's product: ``HGMMA.64x128x16.F32.BF16``."""
     m, n, k = map(int, d.modifiers[0].split("x"))
@@ -217,6 +224,8 @@ def reads(d: Decoded) -> tuple[str, ...]:
     names = [d.guard.shifted(0)] if d.guard else []
     if d.name == "B2R":
         names.append(VOTED)
+    if d.name == "R2UR" and d.has("OR"):
+        names.append(_name(d.operands[0]))
     if d.name == "P2R":
         names += [f"P{i}" for i in range(7)]
     if d.name == "SYNCS":  # the phase test always succeeds here, whatever state or parity it names
@@ -233,10 +242,13 @@ def reads(d: Decoded) -> tuple[str, ...]:
 
 
 def signalled(d: Decoded) -> tuple[str, ...]:
-    """Return the registers that identify the mbarrier and the signal; for a copy, the register after its target's."""
+    """Return the registers that identify the mbarrier and the signal; for a copy into shared memory, the register after
+    its target's; for one out of it, those of the tensor map's address."""
     names = [d.guard.shifted(0)] if d.guard else []
     if d.name == "UTMALDG" and isinstance(d.operands[0], Memory):
         names += [register.shifted(1) for register in d.operands[0].registers]
+    elif d.name == "UTMASTG" and isinstance(d.operands[-1], Memory):
+        names += [register.shifted(0) for register in d.operands[-1].registers]
     elif d.name == "SYNCS":
         names += [name for operand in d.operands[results(d)[1] :] for name in operand_registers(operand)]
     return tuple(name for name in names if name)

@@ -8,6 +8,7 @@ ptxas writes into every instruction of Volta and later when the next one may iss
 
 from __future__ import annotations
 
+import math
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -22,11 +23,11 @@ from gemm_lessons.engine.costs.tally import Sums
 from gemm_lessons.engine.events import WARP, Access
 from gemm_lessons.engine.machine.memory import GlobalMemory, parameter_block
 from gemm_lessons.engine.records.frozen import dataclass
-from gemm_lessons.engine.records.launch import Argument, Grid, buffers_of
+from gemm_lessons.engine.records.launch import Argument, Grid, TensorMap, buffers_of
 from gemm_lessons.engine.sass import Code, prepare, registers
 from gemm_lessons.engine.sass.divisions import Undecided
 from gemm_lessons.engine.sass.flow import SIGNALS, TEXTURE
-from gemm_lessons.engine.sass.lanes import Geometry, launch_constants
+from gemm_lessons.engine.sass.lanes import UNKNOWN, Geometry, launch_constants
 from gemm_lessons.engine.sass.memory_contents import Store
 from gemm_lessons.engine.sass.operands import Decoded, Memory
 from gemm_lessons.engine.sass.planning import Plan
@@ -44,11 +45,12 @@ SCOREBOARDS = 6
 LINE_SECTORS = 4  # of 32 bytes, in a line of 128
 # SYNCS fields. Init: the number of arrivals, less this offset, in bits 1 to 20. Arrive: announces bytes, except A1T0.
 # Wait: the parity of the phase is the top bit.
-SIGNAL_KINDS: Mapping[str, Literal["made", "arrived", "awaited"]] = {
-    "EXCH": "made", "ARRIVE": "arrived", "PHASECHK": "awaited",
-}  # fmt: skip
+Kind = Literal["made", "arrived", "awaited", "met", "passed"]
+SIGNAL_KINDS: Mapping[str, Kind] = {"EXCH": "made", "ARRIVE": "arrived", "PHASECHK": "awaited"}
 SIGNAL_MODIFIERS = frozenset("EXCH 64 ARRIVE TRANS64 A1T0 PHASECHK TRYWAIT".split())
 MOST_ARRIVALS = 1 << 20
+# Where a kernel finds the address of its parameters (sm_90): it adds the second number and an offset among them.
+PARAMETERS_AT, PARAMETERS_BEHIND = 0x198, 0x30
 
 
 @dataclass(frozen=True)
@@ -73,8 +75,8 @@ class Traffic:
 
     Shared: ``passes`` are wavefronts, ``ideal`` of them unavoidable. Global: ``passes`` are 128-byte lines (of a
     texture fetch, per request), ``sectors`` the numbers of the 32-byte sectors. A copy to shared memory also has its
-    wavefronts ``written`` there, and whether it bypasses L1 (``past``). A box copied by TMA has no sector numbers, but
-    the mbarrier that it signals.
+    wavefronts ``written`` there, and whether it bypasses L1 (``past``). A ``box`` copied by TMA has no sector numbers,
+    only their count; one copied into shared memory has the mbarrier that it signals.
     """
 
     space: Literal["shared", "global"]
@@ -85,17 +87,19 @@ class Traffic:
     written: int = 0
     past: bool = False
     barrier: int | None = None
+    box: bool = False
 
 
 @dataclass(frozen=True)
 class Signal:
-    """One warp's operation on the mbarrier at an address of shared memory.
+    """One warp's operation on the mbarrier at an address of shared memory, or on the named barrier of a number.
 
-    It is ``made`` for ``arrivals`` per phase; or threads have ``arrived`` and announce ``bytes``; or the phase of a
-    ``parity`` is ``awaited``.
+    An mbarrier is ``made`` for ``arrivals`` per phase; or threads have ``arrived`` and announce ``bytes``; or the phase
+    of a ``parity`` is ``awaited``. At a named barrier, a warp has ``met`` others, as many threads as ``arrivals``, or
+    ``passed`` without waiting.
     """
 
-    kind: Literal["made", "arrived", "awaited"]
+    kind: Kind
     barrier: int
     arrivals: int = 0
     bytes: int = 0
@@ -192,14 +196,26 @@ class Traceable:
             **(self.code.constants_in(memory) if self.code.variables.there else self.code.constants),
             **launch_constants(grid, self.code.parameter_offset, parameters, self.kernel.target),
         }
+        boxes = {
+            parameter.offset: math.prod(argument.box) * argument.type.size
+            for parameter, argument in zip(self.kernel.parameters, arguments, strict=True)
+            if isinstance(argument, TensorMap)
+        }
+        if boxes:
+            constants[UNKNOWN] = _known(constants[UNKNOWN], PARAMETERS_AT, 8)
         shared = self.shared_bytes + grid.dynamic_shared
         store = Store(memory, shared, self.code.local_bytes) if plan.spaces else None
         geometry = Geometry(grid, 0, min(blocks, grid.blocks))
-        recorder = _Recorder(plan, geometry, constants, store, texels_of(arguments), most)
+        recorder = _Recorder(plan, geometry, constants, store, texels_of(arguments), boxes, most)
         recorder.run()
         return Trace(
             self.instructions, self.control, self.reads, recorder.warps(), -(-grid.threads // WARP)
         )  # fmt: skip
+
+
+def _known(unknown: bytes, start: int, size: int) -> bytes:
+    """Return the marks of a constant bank without those of ``size`` bytes."""
+    return unknown[:start] + bytes(size) + unknown[start + size :]
 
 
 def traceable(compiled: Compiled, kernel: Kernel) -> Traceable:
@@ -224,8 +240,10 @@ class _Recorder(Walker):
         constants: dict[int, bytes],
         store: Store | None,
         textures: Mapping[int, Texels],
+        boxes: Mapping[int, int],
         most: int | None = None,
     ) -> None:
+        self._boxes = boxes  # bytes of each tensor map's box, by the offset of the parameter
         self._most, self._executed = most, 0  # warp instructions
         self._log: list[tuple[int, NDArray[Any] | None, dict[int, list[Any]]]] = []  # of Touch | None
         self._written: dict[int, list[int]] = {}  # by cp.async, the shared side of its last execution
@@ -247,6 +265,10 @@ class _Recorder(Walker):
         return entered
 
     def _signals(self, d: Decoded) -> Sequence[Step]:
+        if d.name == "BAR":
+            return self._meets(d)
+        if d.name == "UTMASTG":
+            return (self._stores_box(d),)
         memory = next((operand for operand in d.operands if isinstance(operand, Memory)), None)
         if memory is None or not memory.registers:
             raise Uncountable(f"unknown form {d.text}")
@@ -274,7 +296,7 @@ class _Recorder(Walker):
                     continue
                 barrier, first = int(at[warp, threads[0]]), threads[0]
                 if word is None:
-                    found.append(Traffic("global", True, 0, 0, (), past=True, barrier=barrier))
+                    found.append(box_of(0, barrier=barrier))
                     continue
                 number = int(word[warp, first])
                 if kind == "made":
@@ -286,6 +308,48 @@ class _Recorder(Walker):
             self._log[-1][2][d.index] = found
 
         return (note,)
+
+    def _meets(self, d: Decoded) -> Sequence[Step]:
+        """Record a barrier for some warps: its number, and for how many threads."""
+        if len(d.operands) != 2 or d.has("RED"):  # of the whole block
+            return ()
+        number, threads = (self.lanes.fetcher(operand) for operand in d.operands)
+        kind: Kind = "passed" if d.has("ARV") else "met"
+        guard, lanes = self.lanes.guard(d), self.geometry.lanes
+
+        def note() -> None:
+            active = self._active(guard).reshape(-1, WARP)
+            which, count = (np.broadcast_to(it(), (lanes,)).reshape(-1, WARP) for it in (number, threads))
+            found: list[Touch | None] = []
+            for warp, first in enumerate(active.argmax(axis=1)):
+                meeting = Signal(kind, int(which[warp, first]), int(count[warp, first]))
+                found.append(meeting if active[warp].any() else None)
+            self._log[-1][2][d.index] = found
+
+        return (note,)
+
+    def _stores_box(self, d: Decoded) -> Step:
+        """Record a copy of a box out of shared memory. Its size is that of the tensor map at the address it names."""
+        operand = d.operands[-1]
+        if not isinstance(operand, Memory) or not operand.registers:
+            raise Uncountable(f"unknown form {d.text}")
+        map_at, guard, lanes = self.lanes.address(operand, "shared"), self.lanes.guard(d), self.geometry.lanes
+
+        def note() -> None:
+            active = self._active(guard).reshape(-1, WARP)
+            at = np.broadcast_to(map_at(), (lanes,)).reshape(-1, WARP)
+            found: list[Touch | None] = []
+            for warp, first in enumerate(active.argmax(axis=1)):
+                if not active[warp].any():
+                    found.append(None)
+                    continue
+                size = self._boxes.get(int(at[warp, first]) - PARAMETERS_BEHIND)
+                if size is None:
+                    raise Uncountable(f"the tensor map of {d.text} is no parameter of the kernel")
+                found.append(box_of(size // banks.SECTOR, load=False))
+            self._log[-1][2][d.index] = found
+
+        return note
 
     def _touch(self, d: Decoded, use: MemoryUse) -> Step:
         access, address, guard, beside = use.access, use.address, use.guard, use.beside
@@ -341,6 +405,12 @@ class _Recorder(Walker):
         return tuple(map(tuple, streams))
 
 
+def box_of(sectors: int, *, load: bool = True, barrier: int | None = None) -> Traffic:
+    """Return the traffic of a box of so many sectors that the TMA copies."""
+    lines = -(-sectors // LINE_SECTORS)
+    return Traffic("global", load, lines, lines, range(sectors), past=True, barrier=barrier, box=True)
+
+
 def shared_out(stream: list[tuple[int, Touch | None]]) -> list[tuple[int, Touch | None]]:
     """Distribute the bytes announced to an mbarrier over the boxes of its phase, in equal shares."""
     announced: dict[int, tuple[int, list[int]]] = {}  # barrier -> bytes, and the positions of the boxes since then
@@ -352,8 +422,7 @@ def shared_out(stream: list[tuple[int, Touch | None]]) -> list[tuple[int, Touch 
             index, box = stream[place]
             assert isinstance(box, Traffic)
             share = (number + 1) * sectors // len(places) - number * sectors // len(places)
-            lines = -(-share // LINE_SECTORS)
-            stream[place] = index, replace(box, passes=lines, ideal=lines, sectors=range(share))
+            stream[place] = index, box_of(share, barrier=box.barrier)
 
     for place, (_, touch) in enumerate(stream):
         if touch is None:  # most of them

@@ -49,7 +49,7 @@ BLOCK_BUDGET = 4_000_000  # basic blocks executed; far beyond any kernel of the 
 BY_TENSOR_CORES = "HFMA2.MMA"  # another unit than that of HFMA2
 IGNORED = frozenset(
     "NOP YIELD BAR MEMBAR ERRBAR CGAERRBAR CCTL CCTLL DEPBAR LDGDEPBAR NANOSLEEP PMTRIG FENCE ARRIVES WARPSYNC "
-    "WARPGROUP USETMAXREG".split()
+    "WARPGROUP".split()
 ).union(BULK)
 
 Step = Callable[[], None]
@@ -153,7 +153,7 @@ class Walker:
                         block.steps.append(self._count(d, self._add_arrivals))
                 if d.name in MEMORY and MEMORY[d.name] != "local":
                     block.steps.extend(self._touch(d, use) for use in self._uses(d))
-                if d.name in SIGNALS:
+                if d.name in SIGNALS or d.name == "BAR":
                     block.steps.extend(self._signals(d))
                 if self.plan.executed[d.index] or WRITES.get(d.name) in self.plan.spaces:
                     step = self._step(d)
@@ -302,7 +302,7 @@ class Walker:
         return spread
 
     def _signals(self, d: Decoded) -> Sequence[Step]:
-        """Return steps that record the mbarrier operation of ``d``. Counting needs none."""
+        """Return steps that record what ``d`` signals, or the box it copies. Counting needs none."""
         return ()
 
     def _active(self, guard: Fetch | None) -> Array:
