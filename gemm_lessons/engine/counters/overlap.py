@@ -1,11 +1,12 @@
 """What bulk copies and the products of warpgroups (``wgmma``) may do at the same time, whatever the timing.
 
-``HappensBefore`` says which products a thread knows to have been issued: its warpgroup's own, and those of threads with
-which it has synchronised. From it follow, for each warpgroup and each copy into shared memory:
+``HappensBefore`` says which products a thread knows to have been issued, and to be complete: its warpgroup's own, and
+those of threads with which it has synchronised. From it follows:
 
 - no product may overlap a copy if the first thread that waits for it knows no product that its issuer did not know
 - a copy comes after products if its warp has issued products: it had to wait for them
-- a warpgroup is in lockstep if, before a product, it knows that another one has issued as many as itself
+- a product starts on idle tensor cores if its warpgroup knows that its own products are complete, and those of all
+  others, each of which has issued as many as itself
 
 Products are counted by their tiles in shared memory, so numbers of products compare among equal instructions.
 """
@@ -21,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gemm_lessons.engine.checkers.happens_before import HappensBefore
-from gemm_lessons.engine.events import WARP, Barrier, Boundary, Bulk, Landed, Phase, Record, Touch
+from gemm_lessons.engine.events import WARP, Barrier, Boundary, Bulk, BulkGroup, Landed, Phase, Record, Touch
 
 Array = NDArray[Any]
 WARPGROUP = 128  # lanes
@@ -49,8 +50,10 @@ class Overlap:
         """Start new blocks: no product has been issued, and no copy."""
         self._order = HappensBefore(self._lanes, self._padded)
         groups = -(-self._padded // WARPGROUP)
-        # Products by the warpgroup that issued them; by lane, as many as it knows of.
+        # Products by the warpgroup that issues them; by lane, as many as it knows of, and knows to be complete.
         self._known = [self._order.number(("products", group)) for group in range(groups)]
+        self._done = [self._order.number(("products", groups + group)) for group in range(groups)]
+        self._committed: dict[int, list[int]] = {}  # first lane of a warpgroup -> its products at each commit
         self._multiplied = np.zeros(self._lanes // WARP, np.bool_)  # warps
         self._copies: dict[Bulk, list[_Copy]] = {}  # in flight
         self._landed: list[_Copy] = []  # not waited for
@@ -67,6 +70,8 @@ class Overlap:
                 self._multiply(record)  # type: ignore[arg-type]
             elif kind is Bulk and record.offsets is not None:  # type: ignore[union-attr]
                 self._copy(record)  # type: ignore[arg-type]
+            elif kind is BulkGroup and record.products:  # type: ignore[union-attr]
+                self._group(record)  # type: ignore[arg-type]
             elif kind is Landed:
                 for copy, phase in zip(self._copies.pop(record.bulk), record.phases.tolist(), strict=True):  # type: ignore[union-attr]
                     copy.phase = phase
@@ -126,10 +131,37 @@ class Overlap:
     def _multiply(self, bulk: Bulk) -> None:
         """Count a product of one or several warpgroups, each of which issues it once."""
         self._multiplied[np.unique(bulk.lanes // WARP)] = True
-        block, thread = np.divmod(bulk.lanes, self._padded)
-        for first in np.unique(block * self._padded + thread // WARPGROUP * WARPGROUP).tolist():
-            own = self._known[first % self._padded // WARPGROUP]
-            so_far = own[first]
-            if so_far and any(known[first] == so_far for known in self._known if known is not own):
-                self.totals["lockstep_products"] += 1
-            own[first : first + WARPGROUP] = so_far + 1
+        for first in self._warpgroups(bulk.lanes):
+            group = self._group_of(first)
+            own = self._known[group]
+            if own[first] and self._all_idle(first, group):
+                self.totals["products_on_idle_units"] += 1
+            own[first : first + WARPGROUP] = own[first] + 1
+
+    def _all_idle(self, first: int, group: int) -> bool:
+        own = self._known[group][first]
+        if self._done[group][first] < own:
+            return False
+        others = [it for it, known in enumerate(self._known) if it != group and known.any()]
+        return all(self._known[it][first] >= own and self._done[it][first] >= self._known[it][first] for it in others)
+
+    def _group(self, mark: BulkGroup) -> None:
+        """Note the products that a commit includes, or that a wait has seen complete."""
+        lanes = np.arange(self._lanes) if mark.lanes is None else np.flatnonzero(mark.lanes)
+        for first in self._warpgroups(lanes):
+            group = self._group_of(first)
+            committed = self._committed.setdefault(first, [0])
+            if mark.kind == "commit":
+                if first in lanes:
+                    committed.append(int(self._known[group][first]))
+                continue
+            mine = lanes[(lanes >= first) & (lanes < first + WARPGROUP)]
+            self._done[group][mine] = committed[max(len(committed) - 1 - mark.pending, 0)]
+
+    def _warpgroups(self, lanes: Array) -> list[int]:
+        """Return the first lanes of the warpgroups of these lanes."""
+        block, thread = np.divmod(lanes, self._padded)
+        return list(np.unique(block * self._padded + thread // WARPGROUP * WARPGROUP).tolist())
+
+    def _group_of(self, lane: int) -> int:
+        return lane % self._padded // WARPGROUP

@@ -45,8 +45,8 @@ TOTALS: Mapping[str, str] = {
     "global_bytes_waited_for": "simulator__global_bytes_waited_for.sum",  # with less than 128 multiply-adds before use
     # Of warps that have issued products (wgmma): these copies and loads had to wait for them (``counters/overlap.py``).
     "global_bytes_after_products": "simulator__global_bytes_read_after_own_products.sum",
-    # Before these, a warpgroup waited until another one had issued as many as itself.
-    "lockstep_products": "simulator__wgmma_in_lockstep.sum",
+    # Products of warpgroups (wgmma) that are issued when all others are known to be complete; without the first ones.
+    "products_on_idle_units": "simulator__wgmma_on_idle_units.sum",
     "operations": "simulator__operations_floating_point.sum",  # of threads, a multiply-add two; in fp32 and fp64
     "shuffles": "simulator__inst_executed_shuffle.sum",  # warps; each brings a lane 4 bytes of another's
     # On the way from loads to stores (``machinecode/useful_work.py``).
@@ -94,4 +94,4 @@ TABLED: Mapping[str, str] = {**METRICS, **{name: TOTALS[name] for name in BESIDE
 
 
 # Always exact: the others are counted on machine code.
-ON_PTX = frozenset(("barriers", "blocks", "instructions", "global_bytes_after_products", "lockstep_products"))
+ON_PTX = frozenset(("barriers", "blocks", "instructions", "global_bytes_after_products", "products_on_idle_units"))

@@ -27,7 +27,7 @@ from gemm_lessons.engine.records.launch import Argument, Grid, TensorMap, buffer
 from gemm_lessons.engine.sass import Code, prepare, registers
 from gemm_lessons.engine.sass.divisions import Undecided
 from gemm_lessons.engine.sass.flow import SIGNALS, TEXTURE
-from gemm_lessons.engine.sass.lanes import UNKNOWN, Geometry, launch_constants
+from gemm_lessons.engine.sass.lanes import Geometry, launch_constants
 from gemm_lessons.engine.sass.memory_contents import Store
 from gemm_lessons.engine.sass.operands import Decoded, Memory
 from gemm_lessons.engine.sass.planning import Plan
@@ -49,8 +49,8 @@ Kind = Literal["made", "arrived", "awaited", "met", "passed"]
 SIGNAL_KINDS: Mapping[str, Kind] = {"EXCH": "made", "ARRIVE": "arrived", "PHASECHK": "awaited"}
 SIGNAL_MODIFIERS = frozenset("EXCH 64 ARRIVE TRANS64 A1T0 PHASECHK TRYWAIT".split())
 MOST_ARRIVALS = 1 << 20
-# Where a kernel finds the address of its parameters (sm_90): it adds the second number and an offset among them.
-PARAMETERS_AT, PARAMETERS_BEHIND = 0x198, 0x30
+# To the address of its parameters, which is 0 here, a kernel adds this and an offset among them (sm_90).
+PARAMETERS_BEHIND = 0x30
 
 
 @dataclass(frozen=True)
@@ -192,17 +192,16 @@ class Traceable:
         most: int | None,
     ) -> Trace:
         parameters = parameter_block(self.kernel, arguments, memory)
-        constants = {
-            **(self.code.constants_in(memory) if self.code.variables.there else self.code.constants),
-            **launch_constants(grid, self.code.parameter_offset, parameters, self.kernel.target),
-        }
         boxes = {
             parameter.offset: math.prod(argument.box) * argument.type.size
             for parameter, argument in zip(self.kernel.parameters, arguments, strict=True)
             if isinstance(argument, TensorMap)
         }
-        if boxes:
-            constants[UNKNOWN] = _known(constants[UNKNOWN], PARAMETERS_AT, 8)
+        offset, target = self.code.parameter_offset, self.kernel.target
+        constants = {
+            **(self.code.constants_in(memory) if self.code.variables.there else self.code.constants),
+            **launch_constants(grid, offset, parameters, target, boxes_only=bool(boxes)),
+        }
         shared = self.shared_bytes + grid.dynamic_shared
         store = Store(memory, shared, self.code.local_bytes) if plan.spaces else None
         geometry = Geometry(grid, 0, min(blocks, grid.blocks))
@@ -211,11 +210,6 @@ class Traceable:
         return Trace(
             self.instructions, self.control, self.reads, recorder.warps(), -(-grid.threads // WARP)
         )  # fmt: skip
-
-
-def _known(unknown: bytes, start: int, size: int) -> bytes:
-    """Return the marks of a constant bank without those of ``size`` bytes."""
-    return unknown[:start] + bytes(size) + unknown[start + size :]
 
 
 def traceable(compiled: Compiled, kernel: Kernel) -> Traceable:
