@@ -181,7 +181,17 @@ def test_explain(run: Run) -> None:
     assert "occupancy" in run("read", "glossary").out
 
 
-ARRAYS = "__shared__ float As[BM][BK + 1];\nconstexpr int N4 = BN / 4;\n__shared__ float4 Bs[2][N4];"
+ARRAYS = """
+__shared__ float As[BM][BK + 1];
+constexpr int N4 = BN / 4;
+__shared__ float4 Bs[2][N4];
+extern __shared__ float flat[];
+extern __shared__ char raw[];
+struct Stage { half a[BM][BK]; int round; float4 b[N4]; }; // 192 + 4 + 12 of padding + 32 bytes
+extern __shared__ __align__(16) Stage stages[];
+struct Odd { Unknown u[2]; };
+__shared__ Odd odd[3];
+"""
 
 
 @pytest.mark.parametrize(
@@ -197,6 +207,12 @@ ARRAYS = "__shared__ float As[BM][BK + 1];\nconstexpr int N4 = BN / 4;\n__shared
             "A: byte 400 of 240, 4 bytes read by thread 0: 160 bytes past its end",
             "A[100], read by thread 0: 40 elements past its end",
         ),
+        ("flat, byte 36 of 432: 4 bytes read", "flat[9]: read"),
+        ("stages, byte 256 of 480: 16 bytes read", "stages[1].a[1][0]: 16 bytes read"),
+        ("stages, byte 192 of 480: read", "stages[0].round: read"),
+        ("stages, byte 464 of 480: 16 bytes past its end", "stages[1].b[1]: 16 bytes past its end"),
+        ("raw, byte 36 of 432: read", "raw, byte 36 of 432: read"),
+        ("odd, byte 36 of 432: read", "odd, byte 36 of 432: read"),
         ("unknown, byte 4 of 8: read", "unknown, byte 4 of 8: read"),
     ],
 )
