@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import numpy as np
 import pytest
 
 from checks.simulator import planted
 from gemm_lessons import simulate
 from gemm_lessons.engine import sass as machinecode
-from gemm_lessons.engine.simulator import Setting, Simulator
+from gemm_lessons.engine.counters import cross_check
+from gemm_lessons.engine.ptx import cfg, parser
+from gemm_lessons.engine.simulator import Disagreement, Setting, Simulator
 
 pytestmark = pytest.mark.counted
 
@@ -97,6 +101,47 @@ def test_volatile_loads_of_which_one_is_chosen_may_be_predicated(choose):
 def test_what_ptxas_leaves_out_is_no_disagreement(source):
     x, y = np.arange(256, dtype=np.int64), np.arange(256, dtype=np.float32 if "float *y" in source else np.int32)
     assert not simulate(source, "k", 2, 128, [x, y, 200]).counters.inexact
+
+
+GUARDED = """
+extern "C" __global__ void k(const float *x, float *y, int n)
+{
+    const int i = blockIdx.x * blockDim.x + threadIdx.x;
+    float sum = 1.0f;
+    for (int j = 0; j < 4; ++j) {
+        const int odd = i & 1;
+        asm volatile("{ .reg .pred p; setp.ne.s32 p, %2, 0; ARITHMETIC }" : "+f"(sum) : "f"(x[i + j * 32]), "r"(odd));
+    }
+    y[i] = sum;
+}
+"""
+ARITHMETIC = {
+    "fma": ("@p fma.rn.f32 %0, %1, %1, %0;", 0.25),
+    "fma on both sides": ("@p fma.rn.f32 %0, %1, %1, %0; @!p fma.rn.f32 %0, %1, %1, 1.0;", 0.25),
+    "add to a product": ("{ .reg .f32 t; mul.f32 t, %1, %1; @p add.f32 %0, t, %0; }", 0.25),
+    "a whole program": ("@p div.rn.f32 %0, %1, 0f40000000;", None),
+}
+
+
+@pytest.mark.parametrize(("text", "added"), ARITHMETIC.values(), ids=ARITHMETIC)
+def test_guarded_arithmetic_may_be_executed_without_its_guard(text, added):
+    x, y = np.full(512, 0.5, np.float32), np.zeros(128, np.float32)
+    launched = simulate(GUARDED.replace("ARITHMETIC", text), "k", 2, 64, [x, y, 0])
+    assert not launched.counters.inexact
+    odd = np.arange(128) & 1 == 1
+    assert (y[odd] == (0.25 if added is None else 1 + 4 * added)).all()
+    assert (y[~odd] == (1.25 if "!" in text else 1.0)).all()
+
+
+@pytest.mark.parametrize("more", [0, 1])
+def test_more_multiply_adds_than_threads_of_a_guarded_one_are_reported(more):
+    kernel = parser.parse(
+        ".version 8.8 .target sm_90 .address_size 64 .visible .entry k() { .reg .f32 %f<2>; .reg .pred %p<2>;\n"
+        "setp.lt.f32 %p1, %f1, %f0; @%p1 fma.rn.f32 %f1, %f0, %f0, %f1; ret; }"
+    ).kernels["k"]
+    lanes, blocks = np.array([64, 8, 64]), cfg.build(kernel)
+    with pytest.raises(Disagreement, match="counts 8 multiply-adds") if more else contextlib.nullcontext():
+        cross_check.check_fused(cross_check.Account(fused=8), cross_check.Account(fused=64 + more), blocks, lanes)
 
 
 VOTES = """

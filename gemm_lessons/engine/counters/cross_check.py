@@ -120,18 +120,32 @@ def check_fused(
 ) -> None:
     """Raise ``Disagreement`` if machine code has fewer or more multiply-adds than ptxas can have made.
 
-    ``lanes``: threads that executed each PTX instruction.
+    ``lanes``: threads that executed each PTX instruction. ptxas may execute a guarded one without its guard, and select
+    the result.
     """
     if interpreted.fused == followed.fused:
         return
     instructions = [i for block in blocks for i in block.instructions]
     needed = always_needed(blocks) - repeated(blocks)
     least = sum(int(lanes[i.index]) for i in instructions if is_fused(i) and i.index in needed)
-    most = interpreted.fused + sum(int(lanes[i.index]) * _multiply_adds_after_ptxas(i) for i in instructions)
+    most = sum(
+        threads * sum(_multiply_adds_after_ptxas(i) for i in block.instructions)
+        for block, threads in zip(blocks, _reached(blocks, lanes), strict=True)
+    )
     if least <= followed.fused <= most:
         return
     line = next((cfg.line_of(i) for i in instructions if is_fused(i)), None)
     raise Disagreement(_counts("multiply-adds in fp32", interpreted.fused, followed.fused), line)
+
+
+def _reached(blocks: Sequence[Block], lanes: Array) -> list[int]:
+    """Return the number of threads that executed each basic block, whatever the guards of its instructions."""
+    found = [0] * len(blocks)
+    for block in reversed(blocks):
+        found[block.number] = max((int(lanes[i.index]) for i in block.instructions), default=0)
+        if block.terminator is None and block.fallthrough is not None:  # every instruction may have a guard
+            found[block.number] = max(found[block.number], found[block.fallthrough])
+    return found
 
 
 def is_fused(instruction: Instruction) -> bool:
@@ -144,7 +158,7 @@ def _multiply_adds_after_ptxas(instruction: Instruction) -> int:
     most = instruction.row.ffma
     if most > 1:
         return most
-    if not kinds or is_fused(instruction):
+    if not kinds:
         return 0
     return 2 * most if kinds & {"f16x2", "bf16x2"} else most
 
