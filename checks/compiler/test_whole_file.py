@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from gemm_lessons.engine.api import simulate
-from gemm_lessons.engine.compiler import whole_file
+from gemm_lessons.engine.compiler import device_part, nvrtc, whole_file
 from gemm_lessons.engine.compiler.compile import NotCompiled, compile_source
 from gemm_lessons.engine.compiler.includes import Places
 
@@ -335,3 +335,49 @@ def test_missing_files_stay_out_of_the_way_of_the_error(folder, extra):
         assert (first.severity, first.line) == ("error", 1 + source[: source.find(cause)].count("\n"))
         assert cause in first.message
         assert second.line == 11
+
+
+LAMBDAS = """
+struct Pair { float x, y; float operator[](int i) const; };
+__global__ void k(float *c)
+{
+    const auto add = [&](auto pick) { c[0] += pick(Pair{c[1], c[2]}); };
+    add([](Pair v) { return v.y; });
+}
+int main() { return 0; }
+"""
+AS_HOST = """kernel.cu(LINE): error: A function without execution space annotations (__host__/__device__/__global__) \
+is considered a host function, and host functions are not allowed in JIT mode.
+  TEXT
+  CARET
+"""
+
+
+def refused_by_13_0(source, *before):
+    """The log of NVRTC 13.0, with a message after each of these texts."""
+    log = ""
+    for text in before:
+        line = source[: source.index(text)].count("\n")
+        whole = source.split("\n")[line]
+        caret = " " * (whole.index(text) + len(text)) + "^"
+        log += AS_HOST.replace("LINE", str(line + 1)).replace("TEXT", whole).replace("CARET", caret)
+    return nvrtc.Translation(False, log.replace("kernel.cu", "/tmp/kernel.cu"))
+
+
+@pytest.mark.parametrize("host", ["", "int main() { return 0; }\n"])
+def test_a_lambda_with_auto_needs_no_device(host):
+    source = LAMBDAS.replace("int main() { return 0; }\n", host)
+    after = ["int main", "[&]"] if host else ["[&]"]
+    places = Places("/tmp/kernel.cu", "kernel.cu", (), ())
+    failed = refused_by_13_0(source, *after)
+    made, _ = device_part.translate(failed, source, places, ["-arch=compute_90", "-std=c++17"], "k", 13)
+    assert made.ok, made.log
+
+
+@pytest.mark.parametrize("before", ["float operator[]", "int f"])
+def test_a_function_beside_a_lambda_does(before):
+    source = LAMBDAS.replace("int main() { return 0; }", "int f(int n) { return n; }").replace("c[0] +=", "c[f(0)] +=")
+    places = Places("/tmp/kernel.cu", "kernel.cu", (), ())
+    failed = refused_by_13_0(source, "[&]", before)
+    made, _ = device_part.translate(failed, source, places, ["-arch=compute_90", "-std=c++17"], "k", 13)
+    assert not made.ok

@@ -2,7 +2,8 @@
 
 The file's own host code is blanked out (``whole_file``). Headers of libraries such as CuTe stay as they are: NVRTC's
 ``-default-device`` takes their functions without ``__device__`` as functions of the device. It is not used for the
-user's own files, where a missing ``__device__`` is an error.
+user's own files, where a missing ``__device__`` is an error, except for lambdas: NVRTC 13.0 takes those with ``auto``
+parameters for functions of the host.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ DEFAULT_DEVICE = ("-default-device", "-diag-suppress=47,20044")
 OF_THE_HOST = re.compile(
     r'cannot open source file|identifier "\w+" is undefined|has no member|^#error|__host__ function'
 )
+BEFORE_LAMBDA = re.compile(r"(?<!operator)\[[^][]*\][ \t]*$")  # what is before a lambda's parameters
 UNKNOWN_NAME = re.compile(r"is undefined|has no member|must be a class or namespace")
 NO_MEMBER = re.compile(r'namespace "(\w+)" has no member[a-z ]* "(\w+)"')
 NO_NAMESPACE = re.compile("must be a class or namespace")
@@ -47,6 +49,8 @@ def translate(
     be the cause. Files that only the host needs are not reported.
     """
     job = _Job(failed, source, places, arguments, entry, major)
+    if job.only_lambdas_fail(failed):
+        return job.compiled(source, default_device=True) or failed, ()
     found = job.with_libraries()
     if found is not None and found[0].ok:
         return found
@@ -75,7 +79,7 @@ class _Job:
             return self.failed, ()
         result = self.failed
         for _ in range(MOST_ROUNDS):
-            answer = self._compiled(whole.text)
+            answer = self.compiled(whole.text)
             if answer is None:
                 return self.failed, ()
             result = answer
@@ -98,7 +102,7 @@ class _Job:
         if not inside and not (stopped and any(self._libraries(whole.text))):
             return None
         if len(inside) == len(first):  # only libraries have functions without __device__
-            result = self._compiled(self.source, default_device=True)
+            result = self.compiled(self.source, default_device=True)
             if result is None or result.ok:
                 return (result, ()) if result else None
         whole = whole_file.kernels_only(whole)
@@ -107,7 +111,7 @@ class _Job:
         smaller: whole_file.WholeFile | None = whole
         while smaller is not None and len(failed) < MOST_ROUNDS:
             whole = smaller
-            result = self._compiled(whole.text, default_device=True)
+            result = self.compiled(whole.text, default_device=True)
             if result is None:
                 return None
             if result.ok:
@@ -121,10 +125,28 @@ class _Job:
             return nvrtc.Translation(False, "\n".join(own)), ()
         return failed[0], self._left_out(failed[0], whole.missing)
 
-    def _compiled(self, text: str, default_device: bool = False) -> nvrtc.Translation | None:
+    def compiled(self, text: str, default_device: bool = False) -> nvrtc.Translation | None:
+        """Compile a text; None if the compiler breaks."""
         arguments = [*DEFAULT_DEVICE, *self.arguments] if default_device else self.arguments
         answer = nvrtc_child.translate(self.major, text, self.places.name, arguments, self.entry)
-        return None if isinstance(answer, nvrtc_child.Broken) else answer[0]
+        if isinstance(answer, nvrtc_child.Broken):
+            return None
+        if not default_device and self.only_lambdas_fail(answer[0]):
+            return self.compiled(text, default_device=True)
+        return answer[0]
+
+    def only_lambdas_fail(self, result: nvrtc.Translation) -> bool:
+        """Return whether every error takes a lambda for a function of the host."""
+        errors = self._errors(result)
+        return not result.ok and bool(errors) and all(map(self._is_at_lambda, errors))
+
+    def _is_at_lambda(self, error: Diagnostic) -> bool:
+        if error.message != HOST_FUNCTION or not error.column:
+            return False
+        text = self.source
+        if error.file != self.places.name:
+            text = (cuda_source.content_of(Path(error.file)) or b"").decode(errors="replace")
+        return bool(BEFORE_LAMBDA.search("".join(text.split("\n")[error.line - 1 : error.line])[: error.column - 1]))
 
     def _errors(self, result: nvrtc.Translation) -> list[Diagnostic]:
         log = neutral_paths.restore_names(result).log
