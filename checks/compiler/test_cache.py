@@ -6,13 +6,14 @@ import random
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from checks.forks import ROOT
 from gemm_lessons.engine.compiler import cache as compile_cache
-from gemm_lessons.engine.compiler import nvrtc, nvrtc_child, sass
+from gemm_lessons.engine.compiler import files_read, nvrtc, nvrtc_child, sass
 from gemm_lessons.engine.compiler import source as cuda_source
 from gemm_lessons.engine.compiler.compile import Compiled, NotCompiled, compile_source
 
@@ -209,16 +210,37 @@ def test_a_file_that_comes_to_stand_in_front_is_noticed(folder, compiler, build,
     assert compiler.calls == 2
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        '#define WHICH "scale.cuh"\n#include WHICH',
-        '#if __has_include("scale.cuh")\n#endif\n#include "scale.cuh"',
-        '/* */ #include "scale.cuh"',
-    ],
-)
-def test_includes_that_cannot_be_read_off_the_text_are_never_cached(folder, compiler, build, line):
-    source = SOURCE.replace('#include "scale.cuh"', line).replace("scale(x[1])", "x[1]")
+HIDDEN = [
+    '#define WHICH "scale.cuh"\n#include WHICH',
+    "#define IN(name) <name>\n#include IN(scale.cuh)",
+    '#if __has_include("scale.cuh")\n#endif\n#include "scale.cuh"',
+    '/* */ #include "scale.cuh"',
+]
+
+
+@pytest.mark.parametrize("line", HIDDEN)
+def test_includes_that_cannot_be_read_off_the_text_are_known_from_the_compiler(
+    folder, compiler, build, tmp_path, line, monkeypatch
+):
+    monkeypatch.setattr(files_read, "is_older", lambda *_: True)  # else the test would have to wait
+    source = SOURCE.replace('#include "scale.cuh"', line)
+    nearer = tmp_path / "nearer"
+    nearer.mkdir()
+    first = build(source, include_dirs=[nearer, tmp_path])
+    assert build(source, include_dirs=[nearer, tmp_path]).cubin == first.cubin
+    assert compiler.calls == 1
+    (tmp_path / "scale.cuh").write_text(HEADER.replace("2", "5"))
+    assert "0f40A00000" in build(source, include_dirs=[nearer, tmp_path]).ptx  # 5.0f
+    (nearer / "scale.cuh").write_text(HEADER.replace("2", "7"))
+    assert "0f40E00000" in build(source, include_dirs=[nearer, tmp_path]).ptx  # 7.0f
+    assert compiler.calls == 3
+
+
+def test_a_hidden_include_that_is_new_is_not_trusted(folder, compiler, build, tmp_path):
+    """It may have changed while the compiler ran."""
+    source = SOURCE.replace('#include "scale.cuh"', HIDDEN[0])
+    future = time.time() + 100
+    os.utime(tmp_path / "scale.cuh", (future, future))
     build(source)
     build(source)
     assert compiler.calls == 2

@@ -10,13 +10,14 @@ import json
 import os
 import re
 import threading
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, field, replace
 from functools import cached_property, partial
 from pathlib import Path
 
 from gemm_lessons.engine.compiler import cache as compile_cache
-from gemm_lessons.engine.compiler import includes, neutral_paths, nvrtc, nvrtc_child, sass, tools
+from gemm_lessons.engine.compiler import files_read, includes, neutral_paths, nvrtc, nvrtc_child, sass, tools
 from gemm_lessons.engine.compiler import source as cuda_source
 from gemm_lessons.engine.compiler.diagnostics import Diagnostic, base_name, explain_failure, parse_log
 from gemm_lessons.engine.compiler.ptxas import read_resources, read_shared_layout, shared_arrays
@@ -45,6 +46,7 @@ WITH_CCCL = HEADERS / "with_cccl"  # the standard library made of them, and thei
 PRE_INCLUDED = "nvcc_names.h"
 ARCHITECTURE = re.compile(r"(?:sm|compute)_\d+[af]?")
 APART = re.compile(r"^-*fmad=(false|0)$|-(O|-opt-level=)0$")  # options with which every product is rounded
+FIRST_WITH_LIST = 13  # the CUDA major that can list the files it reads
 UNFINISHED = "177,550"  # variables never referenced, set but never used: normal in an unfinished kernel
 # Local memory of one thread, on every GPU since Fermi: "CUDA C++ Programming Guide", technical specifications.
 MAX_LOCAL_BYTES = 512 * 1024
@@ -204,8 +206,14 @@ def compile_source(
         arguments = [it for it in arguments if not it.startswith("--ptxas-options")]
         arguments[0] = f"-arch={arch.replace('sm', 'compute')}"
     names = neutral_paths.expected(tools.folders_read(major, name, arguments))
+    started = time.time_ns()
     identity = partial(_cache_key, source, name, arguments, major, folders, cuda_folders, names)
-    program = identity()
+    program, listed = identity(), None
+    if program is None and major == FIRST_WITH_LIST:
+        arguments.append(files_read.LIST_FILES)
+        listed = identity(read=())
+    if listed:
+        program = identity(read=read) if (read := json.loads(compile_cache.get(listed) or b"[]")) else None
     finish = partial(_compiled, source, path, name, arch, entry, (*cuda_folders, HEADERS), options)
     if program and (kept := _from_cache(program, entry, path)):
         translation, version, left_out = kept
@@ -230,7 +238,13 @@ def compile_source(
     if isinstance(made, NotCompiled):
         return made
     # An included file may have changed meanwhile; then it is unknown which version was compiled.
-    same = program == identity() and result.called == names.called and nvrtc.is_library_of(major, version)
+    if listed and result.read:
+        read = sorted({*map(names.of_any, result.read)})
+        program = identity(read=read) if files_read.is_older(read, names, started) else None
+        compile_cache.put(listed, json.dumps(read).encode())
+    elif program != identity():
+        program = None
+    same = result.called == names.called and nvrtc.is_library_of(major, version)
     if program and same:
         _to_cache(program, entry, result, version, left_out, path)
     return made
@@ -390,18 +404,24 @@ def _cache_key(
     folders: Sequence[Path],
     cuda_folders: Sequence[Path],
     names: neutral_paths.NeutralNames,
+    read: Sequence[str] | None = None,
 ) -> str | None:
     """Return the hash of everything the result depends on except the kernel; None if unknown, or without a cache.
 
-    Folders are named as for NVRTC, so that copies of a file share one key in any folder.
+    Folders are named as for NVRTC, so that copies of a file share one key in any folder. ``read``: the files that the
+    compiler listed; without them, the text must show what it includes.
     """
     library = nvrtc.library(major)
     if compile_cache.folder() is None or library is None:
         return None
     whole = f"#include <{PRE_INCLUDED}>\n{source}"
-    included = cuda_source.include_closure(whole, Path(name).parent, folders, cuda_folders)
+    included: Mapping[Path, bytes] | None = {}
+    if read is None:
+        included = cuda_source.include_closure(whole, Path(name).parent, folders, cuda_folders)
     if included is None:
         return None
+    searched = (*folders, *cuda_folders)
+    state = files_read.state_of(read, whole, name, searched, names) if read is not None else ()
     identity = [part for file in nvrtc.library_files(library) for part in (file.name, compile_cache.identity(file))]
     texts = [part for file, content in included.items() for part in (names.of_any(str(file)), content)]
     pairs = sorted(zip(texts[::2], texts[1::2], strict=True))
@@ -409,7 +429,7 @@ def _cache_key(
     counted = [str(len(it)) for it in (given, identity, names.nested)]
     return compile_cache.key_of(
         CACHE_FORMAT, source, names.of_file(name), *counted, *given, *identity, *names.nested,
-        *(part for pair in pairs for part in pair),
+        *(part for pair in pairs for part in pair), *state,
     )  # fmt: skip
 
 

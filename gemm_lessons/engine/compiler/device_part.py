@@ -12,7 +12,7 @@ import itertools
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import field, replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -49,16 +49,8 @@ def translate(
     be the cause. Files that only the host needs are not reported.
     """
     job = _Job(failed, source, places, arguments, entry, major)
-    if job.only_lambdas_fail(failed):
-        return job.compiled(source, default_device=True) or failed, ()
-    found = job.with_libraries()
-    if found is not None and found[0].ok:
-        return found
-    whole = whole_file.gather(source, places)
-    if found is not None and len(whole.text) > LARGEST:
-        return found
-    alone = job.without_host_code(whole)
-    return found if found is not None and not alone[0].ok else alone
+    result, left_out = job.device_part()
+    return replace(result, read=(*failed.read, *job.read)), left_out
 
 
 @dataclass(frozen=True)
@@ -71,6 +63,25 @@ class _Job:
     arguments: Sequence[str]
     entry: str
     major: int
+    read: set[str] = field(default_factory=set)  # files that the result depends on, by neutral names
+
+    def device_part(self) -> Result:
+        """Return the first way that compiles, else what is told best."""
+        if self.only_lambdas_fail(self.failed):
+            return self.compiled(self.source, default_device=True) or self.failed, ()
+        found = self.with_libraries()
+        if found is not None and found[0].ok:
+            return found
+        whole = self._gathered(self.places)
+        if found is not None and len(whole.text) > LARGEST:
+            return found
+        alone = self.without_host_code(whole)
+        return found if found is not None and not alone[0].ok else alone
+
+    def _gathered(self, places: Places) -> whole_file.WholeFile:
+        whole = whole_file.gather(self.source, places)
+        self.read.update({file for file, _ in whole.origins} - {self.places.name})
+        return whole
 
     def without_host_code(self, gathered: whole_file.WholeFile) -> Result:
         """Compile the file and its headers as one text, without the host's functions."""
@@ -97,7 +108,7 @@ class _Job:
         complaints = [d for d in first if d.message == HOST_FUNCTION]
         inside = [d for d in complaints if self._is_of_a_library(d.file)]
         places = replace(self.places, folders=(), system=(*self.places.folders, *self.places.system))
-        whole = whole_file.gather(self.source, places)
+        whole = self._gathered(places)
         stopped = any(d.message.startswith("cannot open source file") for d in first)
         if not inside and not (stopped and any(self._libraries(whole.text))):
             return None
@@ -131,6 +142,7 @@ class _Job:
         answer = nvrtc_child.translate(self.major, text, self.places.name, arguments, self.entry)
         if isinstance(answer, nvrtc_child.Broken):
             return None
+        self.read.update(answer[0].read)
         if not default_device and self.only_lambdas_fail(answer[0]):
             return self.compiled(text, default_device=True)
         return answer[0]

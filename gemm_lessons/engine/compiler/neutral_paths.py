@@ -58,6 +58,11 @@ class NeutralNames:
         folder = max((it for it in self._names if file.startswith(f"{it}/")), key=len, default=None)
         return file if folder is None else self.of(folder) + file[len(folder) :]
 
+    def own(self, file: str) -> str:
+        """Return the name of a file by its neutral name."""
+        folder = next((it for it, name in self._names.items() if file.startswith(f"{name}/")), None)
+        return file if folder is None else os.path.join(folder, file.removeprefix(f"{self.of(folder)}/"))
+
     @property
     def nested(self) -> tuple[str, ...]:
         """Return which of the folders are inside of which others."""

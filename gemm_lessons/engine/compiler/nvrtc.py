@@ -28,7 +28,8 @@ OLDEST_ARCH = {13: 75, 12: 50}
 class Translation:
     """NVRTC's result for one program. If ``ok`` is False, only ``log`` (and sometimes ``ptx``) is meaningful.
 
-    ``called``: (folder, its name in here) of every folder that ``neutral_paths`` renamed.
+    ``called``: (folder, its name in here) of every folder that ``neutral_paths`` renamed. ``read``: the files that it
+    opened, if it was to list them (``files_read``).
     """
 
     ok: bool
@@ -37,6 +38,7 @@ class Translation:
     ptx: str = ""
     cubin: bytes = b""
     called: tuple[tuple[str, str], ...] = ()
+    read: tuple[str, ...] = ()
 
 
 class Nvrtc(Protocol):

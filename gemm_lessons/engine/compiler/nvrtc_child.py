@@ -66,9 +66,10 @@ def translate(
             raise
     if "problem" in header:
         raise KitError(header["problem"])
-    log, ptx, cubin = blobs
+    log, ptx, cubin, read = blobs
     called = tuple((folder, name) for folder, name in header["called"])
-    translation = Translation(header["ok"], log.decode(), header["lowered"], ptx.decode(), cubin, called)
+    files = tuple(read.decode().split("\n")) if read else ()
+    translation = Translation(header["ok"], log.decode(), header["lowered"], ptx.decode(), cubin, called, files)
     return translation, (header["version"][0], header["version"][1])
 
 

@@ -22,7 +22,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from gemm_lessons.engine.compiler import nvrtc
+from gemm_lessons.engine.compiler import files_read, nvrtc
 from gemm_lessons.engine.compiler.landlock import confine as confine_to
 from gemm_lessons.engine.compiler.neutral_paths import NeutralNames, neutral_names
 from gemm_lessons.engine.compiler.nvrtc import Nvrtc, Translation
@@ -196,7 +196,7 @@ def _translate(compiler: Nvrtc, question: dict[str, Any], source: bytes) -> Answ
     except KitError as error:
         return {"problem": str(error)}, []
     answer = {"ok": result.ok, "lowered": result.lowered, "called": result.called, "version": compiler.version}
-    return answer, [result.log.encode(), result.ptx.encode(), result.cubin]
+    return answer, [result.log.encode(), result.ptx.encode(), result.cubin, "\n".join(result.read).encode()]
 
 
 def _translate_confined(
@@ -215,7 +215,10 @@ def _translate_confined(
             done.append(compiler.translate(source, file, given, expression))
         except KitError as error:
             done.append(error)
+        finally:
+            listing.end()
 
+    listing = files_read.Listing(files_read.LIST_FILES in options)
     os.chdir("/")  # NVRTC also keeps the name of this folder
     threading.stack_size(STACK_BYTES)
     with neutral_names(folders) as names:
@@ -223,9 +226,10 @@ def _translate_confined(
         given = renamed(options, names)
         thread = threading.Thread(target=work)
         thread.start()
+        read = listing.files()
         thread.join()
     if not done:
         raise KitError("NVRTC gave no answer")
     if isinstance(done[0], KitError):
         raise done[0]
-    return replace(done[0], called=names.called)
+    return replace(done[0], called=names.called, read=read)
