@@ -4,7 +4,8 @@
     held: nothing; compilations are cached on disk under a hash of everything they depend on
     out:  Compiled (PTX, cubin, machine code, Resources, warnings), or NotCompiled (Diagnostic records)
 
-- ``compile``: source -> Compiled; ``ptx_file``: the same for PTX of another compiler; ``cache``: the cache on disk
+- ``compile``: source -> Compiled; ``ptx_file``: the same for PTX of another compiler; ``cache``: the cache on disk;
+  ``files_read``: its key for includes that the text does not show
 - ``nvrtc``: bindings of the library, run in a process of its own by ``nvrtc_child`` or, under ``landlock``, by
   ``tools``; ``neutral_paths``: the same folder names in every run; ``toolkit``: which headers are CUDA's
 - ``device_part``: files with code of the host, and libraries

@@ -24,7 +24,7 @@ LIST_FILES = "-Xcudafe=--trace_includes"
 _ASKED_FOR = re.compile(r'__has_(?:include(?:_next)?|embed)[ \t]*\([ \t]*(?:"([^"\n]+)"|<([^>\n]+)>)')
 
 
-class Listing:
+class FileListing:
     """What the compiler lists on stderr, which goes to a pipe meanwhile. Without ``wanted``, nothing happens."""
 
     def __init__(self, wanted: bool) -> None:

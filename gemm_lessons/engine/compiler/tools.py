@@ -218,7 +218,7 @@ def _translate_confined(
         finally:
             listing.end()
 
-    listing = files_read.Listing(files_read.LIST_FILES in options)
+    listing = files_read.FileListing(files_read.LIST_FILES in options)
     os.chdir("/")  # NVRTC also keeps the name of this folder
     threading.stack_size(STACK_BYTES)
     with neutral_names(folders) as names:
