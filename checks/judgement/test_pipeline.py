@@ -275,8 +275,8 @@ def test_blocks_that_fit_nowhere_cannot_be_launched() -> None:
 
 
 def test_unsupported_opcodes_stop_the_run(kernel) -> None:
-    with pytest.raises(UnsupportedKernel, match=r"barrier\.cluster\.arrive") as stopped:
-        run("01", kernel('asm volatile("barrier.cluster.arrive;");'))
+    with pytest.raises(UnsupportedKernel, match=r"discard\.global\.L2") as stopped:
+        run("01", kernel('asm volatile("discard.global.L2 [%0], 128;" :: "l"(C));'))
     assert stopped.value.line == 4
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gemm_lessons.engine.records.errors import UnsupportedKernel
-
 TOGETHER = True
 
 HEAD = 'extern "C" __global__ void k(const int *a, int *o, int x) { const int t = threadIdx.x; __shared__ int s[128];'
@@ -97,10 +95,3 @@ def test_a_barrier_that_only_some_blocks_reach_releases_them(run, block_limit):
     rows = out.reshape(4, 64)
     assert rows[1].tolist() == rows[3].tolist() == list(range(63, -1, -1))
     assert rows[0].tolist() == rows[2].tolist() == [t ^ 1 for t in range(64)]
-
-
-@pytest.mark.parametrize("instruction", ["barrier.cluster.arrive.aligned;", "barrier.cluster.wait.aligned;"])
-def test_barriers_between_blocks_are_refused(run, instruction):
-    """They are no barrier of one block: to run on past them would check a kernel for something it does not do."""
-    with pytest.raises(UnsupportedKernel, match="cluster"):
-        launch(run, f'asm volatile("{instruction}" ::: "memory"); o[t] = s[t];', arch="sm_90")

@@ -128,11 +128,9 @@ def test_reduction(run: Run) -> None:
 @pytest.mark.parametrize(
     "form",
     [
-        "cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [%0], [%0], 16, [%0];",
-        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster"
-        " [%0], [%1], 16, [%0], %2;",
-        "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
-        " [%0], [%1, {%0, %0, %0, %0}], [%0];",
+        "cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes.ignore_oob [%0], [%1], 16, 0, 0, [%0];",
+        "cp.async.bulk.tensor.3d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes"
+        " [%0], [%1, {%0, %0, %0}], [%0], {%2};",
     ],
 )  # fmt: skip
 def test_what_is_not_known_is_named_with_its_line(run: Run, form: str) -> None:

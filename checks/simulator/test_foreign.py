@@ -75,13 +75,6 @@ __global__ void wide_exchange(long long *x)
 {
     asm volatile("{ .reg .b128 q; mov.b128 q, {%0, %0}; atom.global.exch.b128 q, [%1], q; }" :: "l"(7ll), "l"(x));
 }
-__global__ void elsewhere(int *x)
-{
-    __shared__ int mine;
-    unsigned theirs;
-    asm volatile("mapa.shared::cluster.u32 %0, %1, 1;" : "=r"(theirs) : "r"((unsigned)__cvta_generic_to_shared(&mine)));
-    x[0] = theirs;
-}
 __global__ void allocating(int *x) { int *p = (int *)malloc(4); x[0] = *p; }
 """
 
@@ -144,7 +137,6 @@ def test_a_launch_without_clusters_is_one_of_single_blocks(compiled):
         ("environment", "%%envreg5", "special register"),
         ("through_pointer", "functions[x[0] & 1](3)", "pointer"),
         ("wide_exchange", "atom.global.exch.b128", "128-bit"),
-        ("elsewhere", "mapa.shared", "mapa"),
         ("allocating", "malloc", "malloc"),
     ],
 )

@@ -288,11 +288,11 @@ def test_an_unsupported_opcode_is_named_before_anything_runs(run):
     from gemm_lessons.engine.records.errors import UnsupportedKernel
 
     source = (
-        'extern "C" __global__ void k(int *o) {\n o[0] = 1;\n unsigned a;\n'
-        ' asm volatile("mapa.shared::cluster.u32 %0, %1, 0;" : "=r"(a) : "r"(0));\n}'
+        'extern "C" __global__ void k(int *o) {\n o[0] = 1;\n\n'
+        ' asm volatile("discard.global.L2 [%0], 128;" :: "l"(o));\n}'
     )
     out = np.zeros(1, np.int32)
-    with pytest.raises(UnsupportedKernel, match="mapa") as caught:
+    with pytest.raises(UnsupportedKernel, match="discard") as caught:
         run(source, 1, 32, [out], arch="sm_90a")
     assert caught.value.line == 4
     assert out[0] == 0

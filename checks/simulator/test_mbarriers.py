@@ -264,7 +264,7 @@ def test_many_lanes_at_once_are_as_one_after_the_other() -> None:
 
 
 def test_what_is_not_known_is_named(run: Run) -> None:
-    for text in ("mbarrier.arrive.shared::cta.b64.frobnicate s, [%0];", "fence.proxy.tensormap::generic.release.gpu;"):
+    for text in ("mbarrier.arrive.shared::cta.b64.frobnicate s, [%0];", "fence.proxy.frobnicate;"):
         body = f'asm volatile("{{ .reg .b64 s; {text} }}" :: "r"(AT(&bar[0])) : "memory");'
         with pytest.raises((UnsupportedKernel, Exception), match=r"unsupported PTX|frobnicate"):
             run_body(run, body)

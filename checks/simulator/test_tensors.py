@@ -9,7 +9,6 @@ import pytest
 
 from checks.simulator.conftest import Run
 from checks.simulator.phase_cases import BOX
-from gemm_lessons import simulate
 from gemm_lessons.engine.records.errors import UnsupportedKernel
 from gemm_lessons.engine.records.launch import TensorMap
 from gemm_lessons.engine.records.results import Launched
@@ -149,9 +148,3 @@ def test_maps_that_no_driver_makes(run: Run, array: Any, box: tuple[int, ...], s
     raw, out = np.zeros(256, np.float32), np.zeros((20, 64), np.float32)
     with pytest.raises(ValueError, match=says):
         run(BOX, 1, 32, [TensorMap(array, box, swizzle), TensorMap(out, (8, 32)), raw, 0, 0, 0, 0], dynamic_shared=2048)
-
-
-def test_a_tensor_map_is_no_pointer():
-    source = "#include <cuda.h>\n__global__ void k(const CUtensorMap *m, int *x) { x[0] = m != nullptr; }"
-    with pytest.raises(ValueError, match="is a pointer, and a tensor map is passed by value"):
-        simulate(source, "k", 1, 1, [TensorMap(np.zeros((8, 8), np.float32), (8, 8)), np.zeros(1, np.int32)])

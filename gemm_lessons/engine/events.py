@@ -32,6 +32,7 @@ Space = Literal["global", "shared", "local", "param", "const", "texture"]  # tex
 Effect = Literal["load", "store", "atomic", "copy"]
 
 WARP = 32
+CLUSTER = -8  # offset, in ``Phase``, of the barrier of a cluster, which is in no memory
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +65,8 @@ class Touch:
     """One execution of an ``Access`` by every lane of a batch, interned by its addresses.
 
     Lanes are block-major: lane = block_in_batch * padded_threads + thread; blocks are padded to whole warps.
-    ``addresses`` int64 (lanes,): byte offsets in the block's shared window or in the thread's local memory. For global
+    ``addresses`` int64 (lanes,): byte offsets in the block's shared window or in the thread's local memory. Windows of
+    a cluster's blocks follow one another, so that other blocks are before and after the own window. For global
     memory they are relative: the true address is a multiple of 128 higher (``Placed`` holds it where it matters), which
     is all that sectors and alignment need. Addresses of inactive lanes are undefined. ``active`` is bool (lanes,), or
     None if every lane was active. ``memo`` is scratch space for observers, one key each. ``bases``, for global memory:
@@ -79,6 +81,16 @@ class Touch:
         self.active = active
         self.bases: list[int] = []
         self.memo: dict[str, Any] = {}
+
+    def of_own_block(self, window: int) -> np.ndarray[Any, Any] | None:
+        """Return the active lanes, without those that access shared memory of another block of their cluster.
+        ``window``: bytes of a block's shared memory."""
+        if self.access.space != "shared":
+            return self.active
+        inside = (self.addresses >= 0) & (self.addresses < window)
+        if self.active is None:
+            return None if inside.all() else inside
+        return self.active & inside
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,8 +149,9 @@ class AsyncGroup:
 
 @dataclass(frozen=True, eq=False)
 class Phase:
-    """An operation of ``lanes`` (n,) on the mbarriers at ``offsets`` (n,) of their blocks' shared memory, in line
-    ``line``.
+    """An operation of ``lanes`` (n,) on the mbarriers at ``offsets`` (n,) of shared memory, in line ``line``. Offsets
+    count from the first block of the lanes' cluster; windows of its blocks follow one another. ``CLUSTER``: the barrier
+    of the cluster.
 
     init: they create them. arrive: they arrive in ``phases`` (n,). wait: they have seen that ``phases`` are over (-1:
     the phase before the first). vain: they have seen that ``phases`` are not over. copies: ``phases`` end only after
@@ -167,13 +180,15 @@ class Moved:
 class Bulk:
     """Follows the ``Touch`` of shared memory by a bulk copy of ``lanes`` (n,). A copy to shared memory will report to
     the mbarriers at ``offsets`` (n,), see ``Landed``. A copy from shared memory (``offsets`` None) is done when the
-    group is done that the lane commits next. ``moved``: its traffic. A product's tiles (``Access.is_product``) are
+    group is done that the lane commits next. ``moved``: its traffic. ``reads``: the copy reads the bytes, and is done
+    when it reports to the mbarrier. A product's tiles (``Access.is_product``) are
     read until the group of products is done that the warpgroup commits next."""
 
     touch: Touch
     lanes: np.ndarray[Any, Any]
     offsets: np.ndarray[Any, Any] | None = None
     moved: Moved = Moved()
+    reads: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -221,13 +236,19 @@ Record = Touch | Placed | Barrier | Irregular | AsyncGroup | Phase | Bulk | Land
 
 @dataclass(frozen=True)
 class Batch:
-    """The blocks that run in lockstep now. ``first_block`` is the linear index (x fastest) of lane 0's block."""
+    """The blocks that run in lockstep now. ``numbers`` (blocks,) are their linear indices in the grid (x fastest).
+    Blocks run cluster by cluster; ``place`` is that of the first one in this order."""
 
-    first_block: int
+    place: int
+    numbers: np.ndarray[Any, Any]
     blocks: int
     threads: int  # real threads per block
     padded_threads: int  # threads per block rounded up to whole warps
     generation: int  # number of earlier batches
+
+    def thread(self, lane: np.ndarray[Any, Any] | int) -> Any:
+        """Return the number in the grid of a lane's thread, where blocks are padded to whole warps."""
+        return self.numbers[lane // self.padded_threads] * self.padded_threads + lane % self.padded_threads
 
 
 @dataclass(frozen=True)
@@ -257,8 +278,8 @@ class SharedArray:
 
 
 # Why a batch's records are handed over: all threads met at a barrier; every thread ended; or the trace grew long and
-# the epoch continues.
-Boundary = Literal["barrier", "end", "none"]
+# the epoch continues; or a fault stopped them.
+Boundary = Literal["barrier", "end", "none", "fault"]
 
 
 class Observer(Protocol):

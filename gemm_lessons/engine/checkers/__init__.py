@@ -16,6 +16,7 @@ State held, one entry per granule (the narrowest access width of the kernel, in 
     global_memory   Shadow per buffer: last writer (thread + 1), and its visitors                    the launch
 
 - ``epochs``: touches between two block barriers, interned; ``static_analysis``: facts read from the PTX
+- ``remote_memory``: blocks of a cluster that have not started, or may have ended
 - ``shared_races``, ``global_memory`` with ``shadow``: races; ``same_value``: second run that finds harmless races
 - ``warp_order``, ``happens_before``: vector clocks by lane; by mbarrier phase and bulk-copy group
 - ``async_copies``, ``bulk_copies``: cp.async and cp.async.bulk; ``initialised``, ``array_ends``: the other accesses
@@ -32,6 +33,7 @@ kernel is reported.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -71,22 +73,26 @@ class Checks:
         granules = code.granules
         windows = Windows(self._lanes, self._padded, shared, granules["shared"], local, granules["local"])
         collector, names = self._collector, self._names
-        by_warps = self._padded == WARP and not (code.has_async or code.has_phases or code.flags)
+        self._cluster = math.prod(launch.grid.cluster or (1,))
+        by_warps = self._padded == WARP and self._cluster == 1 and not (code.has_async or code.has_phases or code.flags)
         self._epochs = Epochs(self._padded, self._forget, code.flags, by_warps)
         self._races = SharedRaces(
-            collector, names, self._padded, shared, granules["shared"], code.optimistic, code.flags
-        )
+            collector, names, self._padded, shared, granules["shared"], code.optimistic, code.flags,
+            self._cluster,
+        )  # fmt: skip
         self._initialised = Initialised(collector, names, windows)
         self._copies = None
         if code.has_async:
             self._copies = AsyncCopies(collector, names, self._lanes, self._padded, shared, granules["shared"])
         self._bulk = None
         if code.has_phases:
-            self._bulk = BulkCopies(collector, names, self._lanes, self._padded, shared, granules["shared"])
+            self._bulk = BulkCopies(
+                collector, names, self._lanes, self._padded, shared, granules["shared"], self._cluster
+            )
         self._global = GlobalRaces(
             collector, names, self._padded, launch.buffers, launch.fresh, granules["global"], code.protocol
         )
-        self._ends = ArrayEnds(collector, names, self._padded, launch.shared_arrays, code.arrays, code.own)
+        self._ends = ArrayEnds(collector, names, self._padded, shared, launch.shared_arrays, code.arrays, code.own)
 
     def _forget(self) -> None:
         self._races.forget()
@@ -109,7 +115,7 @@ class Checks:
         (*rounds, epoch), others = self._epochs.split(records)
         for one in rounds:
             self._races.epoch(batch, one, "barrier", self._lanes)
-        if boundary != "none" or not epoch.silent:
+        if boundary != "none" or not epoch.silent or self._cluster > 1:
             self._races.epoch(batch, epoch, boundary, self._lanes)
         noisy = [one for one in (*rounds, epoch) if not one.silent]
         for one in noisy:

@@ -28,11 +28,12 @@ class ArrayEnds:
         collector: FindingCollector,
         names: Names,
         padded: int,
+        stride: int,
         shared: Sequence[SharedArray],
         arrays: Mapping[int, str],
         own: Mapping[int, SharedArray],
     ) -> None:
-        self._collector, self._names, self._padded = collector, names, padded
+        self._collector, self._names, self._padded, self._stride = collector, names, padded, stride
         places = {array.name: array for array in shared}
         self._arrays = {
             "shared": {index: places[name] for index, name in arrays.items() if name in places},
@@ -56,9 +57,12 @@ class ArrayEnds:
                     self._check(batch, touch, array, self._padded if epoch.uniform else touch.addresses.size)
 
     def _check(self, batch: Batch, touch: Touch, array: SharedArray, lanes: int) -> None:
+        access = touch.access
         addresses = touch.addresses[:lanes]
+        if access.space == "shared":
+            addresses = addresses % self._stride  # of whichever block of a cluster
         active = None if touch.active is None else touch.active[:lanes]
-        last = array.offset + array.size - touch.access.width
+        last = array.offset + array.size - access.width
         if active is None and addresses.min() >= array.offset and addresses.max() <= last:
             return
         outside = (addresses < array.offset) | (addresses > last)
@@ -67,8 +71,7 @@ class ArrayEnds:
         if not outside.any():
             return
         lane = int(outside.argmax())
-        offset = int(touch.addresses[lane])
-        access = touch.access
+        offset = int(addresses[lane])
         place = offset - array.offset
         key = Key("out_of_array", "warning", access.line, None, access.file, array.name)
         who = (self._names.actor(batch, lane, access),)

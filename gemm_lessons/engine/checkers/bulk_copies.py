@@ -39,7 +39,7 @@ from gemm_lessons.engine.events import (
     Touch,
 )
 from gemm_lessons.engine.records.examples import Location
-from gemm_lessons.engine.records.facts import OfMbarrier
+from gemm_lessons.engine.records.facts import Details, Mbarrier, OfMbarrier
 
 Array = NDArray[Any]
 WARPGROUP = 128  # lanes
@@ -58,15 +58,17 @@ class BulkCopies:
     """Tracks the bulk copies and mbarriers of one launch, record by record. Created only for kernels with any."""
 
     def __init__(
-        self, collector: FindingCollector, names: Names, lanes: int, padded: int, stride: int, granule: int
-    ) -> None:
+        self, collector: FindingCollector, names: Names, lanes: int, padded: int, stride: int, granule: int,
+        cluster: int,
+    ) -> None:  # fmt: skip
         self._collector, self._names = collector, names
         self._lanes, self._padded, self._stride, self._granule = lanes, padded, stride, granule
+        self._cluster, self._together = cluster, padded * cluster  # blocks and lanes of a cluster
 
     def begin_batch(self) -> None:
         """Start new blocks: no copy is in flight."""
         count = self._lanes // self._padded * self._stride // self._granule
-        self._happens_before = HappensBefore(self._lanes, self._padded)
+        self._happens_before = HappensBefore(self._lanes, self._padded, self._cluster)
         self._sources: list[Source] = []
         self._copies: list[Bulk] = []
         self._in_flight: dict[Bulk, int] = {}  # copies that have not landed -> position in ``copies``
@@ -74,7 +76,7 @@ class BulkCopies:
         self._committed = np.zeros(self._lanes, np.int32)
         self._committed_products = np.zeros(self._lanes, np.int32)
         self._stores = _Stores(np.zeros(count, np.int32), np.zeros(count, np.int32))
-        self._inits: dict[int, Array] = {}  # mbarrier (offset) -> (3, blocks): time, lane and line of its init
+        self._inits: dict[int, Array] = {}  # mbarrier (offset) -> (3, clusters): time, lane and line of its init
         # Lane whose cp.async filled a granule, until an mbarrier tracks it; else -1.
         self._copied = np.full(count, -1, np.int32)
         self._time = 1
@@ -134,9 +136,9 @@ class BulkCopies:
         self._next()
         if mark.kind == "init":
             for lane, offset in zip(mark.lanes.tolist(), mark.offsets.tolist(), strict=True):
-                made = self._inits.setdefault(offset, np.zeros((3, self._lanes // self._padded), np.int32))
-                made[:, lane // self._padded] = self._time - 1, lane, mark.line or 0
-                self._reinitialise(("mbarrier", offset), lane // self._padded)
+                made = self._inits.setdefault(offset, np.zeros((3, self._lanes // self._together), np.int32))
+                made[:, lane // self._together] = self._time - 1, lane, mark.line or 0
+                self._reinitialise(("mbarrier", offset), lane // self._together)
         elif mark.kind == "copies":
             self._report(mark)
         else:
@@ -146,15 +148,15 @@ class BulkCopies:
                 if self._coming.anything:
                     self._coming.land(self._sources, self._happens_before)
 
-    def _reinitialise(self, source: Source, block: int) -> None:
+    def _reinitialise(self, source: Source, cluster: int) -> None:
         """Restart the phases of a reinitialised mbarrier at 0; drop what lanes know of its earlier phases."""
-        known = self._happens_before.number(source).reshape(-1, self._padded)
+        known = self._happens_before.number(source).reshape(-1, self._together)
         if source in self._sources:
             pending, number = self._coming, self._sources.index(source) + 1
             cell = np.flatnonzero(pending.source == number)
-            cell = cell[pending.owner[cell] // self._padded == block]
-            pending.source[cell[pending.need[cell] <= known[block].max()]] = 0
-        self._happens_before.forget(source, block)
+            cell = cell[pending.owner[cell] // self._together == cluster]
+            pending.source[cell[pending.need[cell] <= known[cluster].max()]] = 0
+        self._happens_before.forget(source, cluster)
 
     def _report(self, mark: Phase) -> None:
         """Let the phase complete every ``cp.async`` that these lanes have issued so far."""
@@ -186,11 +188,15 @@ class BulkCopies:
         of = "products" if mark.products else "groups"
         each = WARPGROUP if mark.products else 1  # lanes of a source
         for source in [source for source in self._sources if source[0] == of]:
-            mine = lanes[lanes % self._padded // each == source[1]]
+            mine = lanes[self._first(lanes, each) == source[1]]
             known = self._happens_before.number(source)
             known[mine] = np.maximum(known[mine], committed[mine] - mark.pending)
         if mark.products and self._going.anything:
             self._going.land(self._sources, self._happens_before)
+
+    def _first(self, lane: Array, each: int) -> Array:
+        """Return the first thread, in the cluster, of a lane's group of ``each`` threads of a block."""
+        return np.asarray(lane % self._together - lane % self._padded % each)
 
     def _fence(self, mark: ProxyFence) -> None:
         self._next()
@@ -200,9 +206,9 @@ class BulkCopies:
             self._met_before_fence[kind, lanes] = self._met[lanes]
 
     def _unfenced(self, kind: int, time: Array, lane: Array) -> Array:
-        """Return whether copies of the block do not yet see what ``lane`` did at ``time``."""
-        met = self._met_before_fence[kind].reshape(-1, self._padded).max(axis=1)
-        return np.asarray((time > 0) & (self._fenced[kind, lane] <= time) & (met[lane // self._padded] <= time))
+        """Return whether copies of the cluster do not yet see what ``lane`` did at ``time``."""
+        met = self._met_before_fence[kind].reshape(-1, self._together).max(axis=1)
+        return np.asarray((time > 0) & (self._fenced[kind, lane] <= time) & (met[lane // self._together] <= time))
 
     # -- accesses -----------------------------------------------------------------------------------------------------
 
@@ -240,25 +246,30 @@ class BulkCopies:
         if record.offsets is None:
             self._order(batch, access, lane, cell, "product" if access.is_product else "store")
             if access.is_product:
-                groups = lane % self._padded // WARPGROUP
+                groups = self._first(lane, WARPGROUP)
                 for group in np.unique(groups).tolist():
                     here = groups == group
                     need = self._committed_products[lane[here]] + 1
                     self._begin(self._going, cell[here], ("products", group), need, lane[here], number)
                 return
-            for thread in np.unique(lane % self._padded).tolist():
-                here = lane % self._padded == thread
+            for thread in np.unique(lane % self._together).tolist():
+                here = lane % self._together == thread
                 need = self._committed[lane[here]] + 1
                 self._begin(self._going, cell[here], ("groups", thread), need, lane[here], number)
             return
-        self._stores.time[cell] = 0
-        self._coming.source[cell] = 0
+        pending = self._coming
+        if record.reads:
+            self._order(batch, access, lane, cell, "store")
+            pending = self._going
+        else:
+            self._stores.time[cell] = 0
+        pending.source[cell] = 0
         self._in_flight[record] = number
         offset = np.zeros(self._lanes, np.int64)
         offset[record.lanes] = record.offsets
         for one in np.unique(record.offsets).tolist():
             here = offset[lane] == one
-            self._begin(self._coming, cell[here], ("mbarrier", one), NOT_YET, lane[here], number)
+            self._begin(pending, cell[here], ("mbarrier", one), NOT_YET, lane[here], number)
             self._check_init(access, batch, one, record.lanes[record.offsets == one])
 
     def _land(self, record: Landed) -> None:
@@ -266,8 +277,9 @@ class BulkCopies:
         number = self._in_flight.pop(record.bulk)
         phase = np.zeros(self._lanes, np.int32)
         phase[record.bulk.lanes] = record.phases
-        cell = np.flatnonzero((self._coming.source > 0) & (self._coming.copy == number))
-        self._coming.need[cell] = phase[self._coming.owner[cell]] + 1
+        pending = self._going if record.bulk.reads else self._coming
+        cell = np.flatnonzero((pending.source > 0) & (pending.copy == number))
+        pending.need[cell] = phase[pending.owner[cell]] + 1
 
     def _begin(
         self, pending: PendingCopies, cell: Array, source: Source, need: Array | int, lane: Array, number: int | None
@@ -282,6 +294,9 @@ class BulkCopies:
 
     def _place(self, cell: int) -> Location:
         return self._names.shared(cell * self._granule % self._stride)
+
+    def _mbarrier(self, offset: int) -> Mbarrier:
+        return self._names.mbarrier(offset % self._stride)
 
     # -- findings ------------------------------------------------------------------------------------------------------
 
@@ -302,12 +317,15 @@ class BulkCopies:
                 first: int = first,
                 which: int = which,
                 going: str = going,
+                number: int = number,
             ) -> Example:
                 actors = self._names.actor(batch, pair[0], copy), self._names.actor(batch, pair[1], access)
                 if not coming:
-                    return Example(going, self._place(first), actors)
+                    reads = number >= 0 and self._copies[number].reads
+                    facts = OfMbarrier(self._mbarrier(which)) if reads else Details()
+                    return Example("sent" if reads else going, self._place(first), actors, facts)
                 case = "bulk load" if copy else "reported load"
-                return Example(case, self._place(first), actors, OfMbarrier(self._names.mbarrier(which)))
+                return Example(case, self._place(first), actors, OfMbarrier(self._mbarrier(which)))
 
             self._collector.add(key, example, int(np.count_nonzero(chosen)))
 
@@ -332,17 +350,18 @@ class BulkCopies:
         made = self._inits.get(offset)
         if made is None:
             return
-        block = lanes // self._padded
-        bad = self._unfenced(1, made[0][block], made[1][block])
+        cluster = lanes // self._together
+        bad = self._unfenced(1, made[0][cluster], made[1][cluster])
         if not bad.any():
             return
         first = int(bad.argmax())
-        making, made_in, copying = int(made[1][block[first]]), int(made[2][block[first]]) or None, int(lanes[first])
+        _, making, made_in = made[:, cluster[first]].tolist()
+        copying, made_in = int(lanes[first]), made_in or None
         key = Key("async_proxy", "warning", made_in, access.line, access.file, "init")
 
         def example() -> Example:
             actors = self._names.actor(batch, making, line=made_in), self._names.actor(batch, copying, access)
-            return Example("init", None, actors, OfMbarrier(self._names.mbarrier(offset)))
+            return Example("init", None, actors, OfMbarrier(self._mbarrier(offset)))
 
         self._collector.add(key, example, int(np.count_nonzero(bad)))
 
@@ -352,8 +371,8 @@ class BulkCopies:
             cell = np.flatnonzero(pending.source)
             for number in np.unique(pending.source[cell]).tolist():
                 here = cell[pending.source[cell] == number]
-                most = self._happens_before.number(self._sources[number - 1]).reshape(-1, self._padded).max(axis=1)
-                bad = most[pending.owner[here] // self._padded] < pending.need[here]
+                most = self._happens_before.number(self._sources[number - 1]).reshape(-1, self._together).max(axis=1)
+                bad = most[pending.owner[here] // self._together] < pending.need[here]
                 if bad.any():
                     self._never(batch, pending, int(here[bad][0]), self._sources[number - 1])
 
@@ -368,6 +387,6 @@ class BulkCopies:
             who = (self._names.actor(batch, owner, access),)
             if source[0] != "mbarrier":
                 return Example("product" if source[0] == "products" else "store", None, who)
-            return Example("load", None, who, OfMbarrier(self._names.mbarrier(source[1])))
+            return Example("load", None, who, OfMbarrier(self._mbarrier(source[1])))
 
         self._collector.add(key, example)

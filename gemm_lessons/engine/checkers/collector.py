@@ -66,7 +66,7 @@ class Names:
 
     def actor(self, batch: Batch, lane: int, access: Access | None = None, line: int | None = None) -> Actor:
         """Return the thread of a batch's lane with ``access``, or, without one, with the source ``line``."""
-        return self.actor_of(batch.first_block * self._padded + lane, access, line)
+        return self.actor_of(int(batch.thread(lane)), access, line)
 
     def actor_of(self, thread: int, access: Access | None = None, line: int | None = None) -> Actor:
         """Return the same for a thread number in the grid, where blocks are padded to whole warps."""

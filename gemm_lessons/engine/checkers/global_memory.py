@@ -136,7 +136,7 @@ class GlobalRaces:
         touch = placed.touch
         if touch.access.index in self._protocol.strong:
             lanes = slice(None) if touch.active is None else touch.active
-            blocks = np.unique(np.arange(touch.addresses.size)[lanes] // self._padded) + batch.first_block
+            blocks = batch.numbers[np.unique(np.arange(touch.addresses.size)[lanes] // self._padded)]
             for block in blocks.tolist():
                 if touch.access.effect != "load":
                     self._signals.setdefault(block, []).append(self._time)
@@ -226,7 +226,7 @@ class GlobalRaces:
         if (count := width // shadow.granule) > 1:
             cell = (cell[:, :, None] + np.arange(count)).reshape(len(loads), -1)
         lane = np.repeat(np.arange(address.shape[1]), count)
-        thread = (lane + (batch.first_block * self._padded + 1)).astype(np.int32)
+        thread = (batch.thread(lane) + 1).astype(np.int32)
         writer = shadow.writer[cell]
         if ((writer != 0) & (writer != thread)).any():
             return False
@@ -246,7 +246,7 @@ class GlobalRaces:
         if count > 1:
             cell = (cell[:, None] + np.arange(count)).reshape(-1)
             lane = np.repeat(lane, count)
-        thread = (lane + (batch.first_block * self._padded + 1)).astype(np.int32)
+        thread = (batch.thread(lane) + 1).astype(np.int32)
         epoch = self._epoch[lane // self._padded]
         visit = Visit(access, self._number(access), self._buffers[buffer][1], shadow, cell, thread, epoch)
         self._check_writers(visit)

@@ -14,19 +14,21 @@ from gemm_lessons.engine.checkers.epochs import RECENT
 from gemm_lessons.engine.events import WARP, Barrier, Phase
 
 Array = NDArray[Any]
-# Offset of the mbarrier in shared memory; thread of the block; warpgroup of the block.
+# Offset of the mbarrier in the shared memory of its cluster; thread, or first thread of a warpgroup, of the cluster.
 Source = tuple[Literal["mbarrier", "groups", "products"], int]
 
 LANE = np.arange(WARP, dtype=np.uint32)
 
 
 class HappensBefore:
-    """Vector clocks by lane: how many phases or groups of each source are known to have completed."""
+    """Vector clocks by lane: how many phases or groups of each source are known to have completed. ``cluster``: blocks
+    of a cluster, whose threads know each other's sources."""
 
-    def __init__(self, lanes: int, padded: int) -> None:
+    def __init__(self, lanes: int, padded: int, cluster: int) -> None:
         self.lanes, self.padded, self.blocks = lanes, padded, lanes // padded
+        self.together, self.clusters = padded * cluster, self.blocks // cluster
         self.of: dict[Source, Array] = {}
-        # By mbarrier: (blocks, RECENT), the clocks that arrivals of a phase released.
+        # By mbarrier: (clusters, RECENT), the clocks that arrivals of a phase released.
         self._told: dict[tuple[int, Source], Array] = {}
         self._signals: dict[tuple[int, Source], Array] = {}  # by named barrier: (blocks,)
 
@@ -36,12 +38,12 @@ class HappensBefore:
             self.of[source] = np.zeros(self.lanes, np.int32)
         return self.of[source]
 
-    def forget(self, source: Source, block: int) -> None:
+    def forget(self, source: Source, cluster: int) -> None:
         """Reset an mbarrier that is initialised again: its phases, and the clocks that arrivals released."""
-        self.number(source).reshape(self.blocks, -1)[block] = 0
+        self.number(source).reshape(self.clusters, -1)[cluster] = 0
         for (offset, told_of), told in self._told.items():
             if told_of == source or ("mbarrier", offset) == source:
-                told[block] = 0
+                told[cluster] = 0
 
     def meet(self, mark: Barrier | None) -> None:
         """Join the clocks of the lanes at a barrier. None: all lanes of every block."""
@@ -74,10 +76,10 @@ class HappensBefore:
 
     def phase(self, mark: Phase) -> None:
         """Release at an arrival at an mbarrier; acquire when a phase is seen to complete."""
-        block = mark.lanes // self.padded
+        cluster = mark.lanes // self.together
         for offset in np.unique(mark.offsets).tolist():
             here = mark.offsets == offset
-            lanes, phases, blocks = mark.lanes[here], mark.phases[here], block[here]
+            lanes, phases, clusters = mark.lanes[here], mark.phases[here], cluster[here]
             if mark.kind == "wait":
                 own = self.number(("mbarrier", offset))
                 own[lanes] = np.maximum(own[lanes], phases + 1)
@@ -85,12 +87,12 @@ class HappensBefore:
                 told = self._told.get((offset, source))
                 if mark.kind == "arrive":
                     if told is None:
-                        told = self._told[offset, source] = np.zeros((self.blocks, RECENT), np.int32)
+                        told = self._told[offset, source] = np.zeros((self.clusters, RECENT), np.int32)
                     # Those phases have completed, with all that was released.
-                    before = told[blocks, (phases - 1) % RECENT]
-                    np.maximum.at(told, (blocks, phases % RECENT), np.maximum(known[lanes], before))
+                    before = told[clusters, (phases - 1) % RECENT]
+                    np.maximum.at(told, (clusters, phases % RECENT), np.maximum(known[lanes], before))
                 elif told is not None:
-                    known[lanes] = np.maximum(known[lanes], np.where(phases >= 0, told[blocks, phases % RECENT], 0))
+                    known[lanes] = np.maximum(known[lanes], np.where(phases >= 0, told[clusters, phases % RECENT], 0))
 
 
 def taking(mark: Barrier, padded: int) -> Array:
@@ -123,10 +125,10 @@ class PendingCopies:
         return found
 
     def land(self, sources: list[Source], happens_before: HappensBefore) -> None:
-        """Drop the copies that every thread of their block knows to have completed."""
+        """Drop the copies that every thread of their cluster knows to have completed."""
         cell = np.flatnonzero(self.source)
         for number in np.unique(self.source[cell]).tolist():
             here = cell[self.source[cell] == number]
-            least = happens_before.number(sources[number - 1]).reshape(happens_before.blocks, -1).min(axis=1)
-            self.source[here[least[self.owner[here] // happens_before.padded] >= self.need[here]]] = 0
+            least = happens_before.number(sources[number - 1]).reshape(happens_before.clusters, -1).min(axis=1)
+            self.source[here[least[self.owner[here] // happens_before.together] >= self.need[here]]] = 0
         self.anything = bool(self.source.any())

@@ -110,7 +110,7 @@ class SameValue:
                 memory = self._memory["global", buffer] = _Bytes(size)
             here = which == buffer
             part = Stored(stored.index, lane[here], stored.values[here])
-            thread = lane[here] + batch.first_block * batch.padded_threads
+            thread = batch.thread(lane[here])
             self._compare(memory, address[here] - start, thread, part, same_epoch=False)
 
     def _compare(self, memory: _Bytes, where: Array, thread: Array, stored: Stored, same_epoch: bool) -> None:

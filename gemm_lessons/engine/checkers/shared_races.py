@@ -21,9 +21,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gemm_lessons.engine.checkers.collector import Example, FindingCollector, Key, Names
-from gemm_lessons.engine.checkers.epochs import Cells, Epoch, Flag, cells, warps_of
+from gemm_lessons.engine.checkers.epochs import Cells, Epoch, Flag, Segment, cells, warps_of
+from gemm_lessons.engine.checkers.remote_memory import RemoteUses
 from gemm_lessons.engine.checkers.warp_order import WarpOrder
-from gemm_lessons.engine.events import WARP, Access, Barrier, Batch, Boundary, Phase, Touch
+from gemm_lessons.engine.events import CLUSTER, WARP, Access, Barrier, Batch, Boundary, Phase, Touch
 from gemm_lessons.engine.records.facts import Race
 from gemm_lessons.engine.records.findings import Severity
 
@@ -31,6 +32,7 @@ Array = NDArray[Any]
 BIG = np.iinfo(np.int32).max
 
 
+BLOCK_BARRIER = Epoch((Segment((), Barrier("block")),), False)
 OPERATIONS = frozenset("add and or xor min max inc dec exch cas".split())
 
 
@@ -66,14 +68,16 @@ class Analysis:
     """
 
     def __init__(
-        self, blocks: int, padded: int, stride: int, granule: int, optimistic: frozenset[int], flags: frozenset[int]
-    ) -> None:
+        self, blocks: int, padded: int, stride: int, granule: int, optimistic: frozenset[int], flags: frozenset[int],
+        cluster: int,
+    ) -> None:  # fmt: skip
         self.optimistic = optimistic | flags  # loads (instruction indices) that may race with atomics
         self.flags = flags  # accesses by which threads synchronise: they may race with each other
         self.told: dict[int, Array] = {}  # granule of a flag -> joined clocks of its writers (release)
         self.blocks, self.padded, self.stride, self.granule = blocks, padded, stride, granule
         self.lanes = blocks * padded
         self.warps = padded // WARP
+        self.cluster, self.peers = cluster, cluster * self.warps  # blocks and warps of a cluster
         count = blocks * stride // granule
         self.writer = np.full(count, -1, np.int32)
         self.writer_touch = np.zeros(count, np.int32)
@@ -87,7 +91,11 @@ class Analysis:
         self.high = np.full(count, -1, np.int32)
         self.reader_touch = np.zeros(count, np.int32)
         self.reader_stamp = np.zeros(0, np.int32)
-        self.clocks: Array | None = None  # (blocks, warps, warps): newest stamp of each warp that a warp has acquired
+        # (blocks, warps, peers): newest stamp of each warp of the cluster that a warp has acquired. With clusters, one
+        # more column counts the barriers of the cluster.
+        self.clocks: Array | None = None
+        block, warp = np.indices((blocks, self.warps))
+        self.itself = block, warp, block % cluster * self.warps + warp  # each warp in its own clock
         self.own = np.ones((blocks, self.warps), np.int32)
         self.phases: dict[tuple[int, int], Array] = {}  # (cell of an mbarrier, phase) -> joined clocks of the arrivals
         # Named barrier -> (warps that have not acquired it, clocks).
@@ -96,6 +104,9 @@ class Analysis:
         self.writer_count = self.low_count = self.high_count = np.zeros(0, np.int32)  # counts of ``inside``
         self.seen: list[Access] = []
         self.hazards: dict[tuple[int, int, bool], Hazard] = {}
+        self.remote = RemoteUses(blocks * self.warps, cluster) if cluster > 1 else None
+        if self.remote is not None:
+            self._allocate_clocks()
 
     def feed(self, epoch: Epoch) -> None:
         """Analyse an epoch, after those fed before."""
@@ -116,18 +127,18 @@ class Analysis:
 
     def _allocate_clocks(self) -> None:
         count = self.writer.size
-        self.clocks = np.zeros((self.blocks, self.warps, self.warps), np.int32)
+        self.clocks = np.zeros((self.blocks, self.warps, self.peers + (self.cluster > 1)), np.int32)
         self.writer_stamp = np.ones(count, np.int32)
         self.updater_stamp = np.ones(count, np.int32)
         low, high, touch = self.low, self.high, self.reader_touch
-        self.columns = self.warps
-        self.low = np.full(count * self.warps, BIG, np.int32)
-        self.high = np.full(count * self.warps, -1, np.int32)
-        self.reader_touch = np.repeat(touch, self.warps)
-        self.reader_stamp = np.ones(count * self.warps, np.int32)
+        self.columns = self.peers
+        self.low = np.full(count * self.peers, BIG, np.int32)
+        self.high = np.full(count * self.peers, -1, np.int32)
+        self.reader_touch = np.repeat(touch, self.peers)
+        self.reader_stamp = np.ones(count * self.peers, np.int32)
         read = np.flatnonzero(high >= 0)  # readers so far: the lowest and the highest lane each belong to some warp
         for lane in (low[read], high[read]):
-            column = read * self.warps + lane % self.padded // WARP
+            column = read * self.peers + lane // WARP % self.peers
             self.low[column] = np.minimum(self.low[column], lane)
             self.high[column] = np.maximum(self.high[column], lane)
 
@@ -143,10 +154,9 @@ class Analysis:
         taking: Array = warps_of(mark.lanes, self.lanes).reshape(self.blocks, self.warps)
         if mark.blocks is not None:
             taking = taking & mark.blocks[: self.blocks, None]
-        diagonal = np.arange(self.warps)
         if mark.kind in ("block", "named", "arrive"):
             known = self.clocks.copy()
-            known[:, diagonal, diagonal] = self.own
+            known[self.itself] = self.own
             joined = np.where(taking[:, :, None], known, 0).max(axis=1)
             if mark.kind == "arrive":
                 self.signals.setdefault(mark.number, []).append((taking, known))
@@ -155,13 +165,13 @@ class Analysis:
                     joined = np.maximum(joined, self._acquire_signal(mark.number, np.asarray(taking.any(axis=1))))
                 self.clocks = np.where(taking[:, :, None], np.maximum(known, joined[:, None, :]), self.clocks)
         self.own = self.own + taking
-        self.clocks[:, diagonal, diagonal] = self.own - 1
+        self.clocks[self.itself] = self.own - 1
 
     def _flag(self, touch: Touch) -> None:
         """Process warps one after the other, as atomics execute: acquire the clocks of the flag, then release."""
         assert self.clocks is not None
         where = cells(touch, self.lanes, self.padded, self.stride, self.granule)
-        clocks = self.clocks.reshape(-1, self.warps)
+        clocks = self.clocks.reshape(-1, self.clocks.shape[-1])
         own = self.own.reshape(-1)
         for warp, cell in dict.fromkeys(zip((where.lane // WARP).tolist(), where.cell.tolist(), strict=True)):
             told = self.told.get(cell)
@@ -169,10 +179,10 @@ class Analysis:
                 clocks[warp] = np.maximum(clocks[warp], told)
             if touch.access.effect != "load":
                 known = clocks[warp].copy()
-                known[warp % self.warps] = own[warp]
+                known[warp % self.peers] = own[warp]
                 self.told[cell] = known if told is None else np.maximum(told, known)
                 own[warp] += 1
-                clocks[warp, warp % self.warps] = own[warp] - 1
+                clocks[warp, warp % self.peers] = own[warp] - 1
 
     def _phase(self, mark: Phase) -> None:
         """Release at an arrival; acquire the clocks of all arrivals when a phase is seen to complete."""
@@ -181,9 +191,10 @@ class Analysis:
             return
         here = mark.lanes < self.lanes
         warp = mark.lanes[here] // WARP
-        place = mark.lanes[here] // self.padded * self.stride + mark.offsets[here]
+        whole = self.stride * self.cluster - CLUSTER  # memory of a cluster, and its barrier
+        place = mark.lanes[here] // (self.padded * self.cluster) * whole + mark.offsets[here]
         meetings = np.unique(np.stack((place, mark.phases[here], warp)), axis=1)
-        clocks, own = self.clocks.reshape(-1, self.warps), self.own.reshape(-1)
+        clocks, own = self.clocks.reshape(-1, self.clocks.shape[-1]), self.own.reshape(-1)
         for cell, phase, one in meetings.T.tolist():
             key = cell, phase
             told = self.phases.get(key)
@@ -192,18 +203,22 @@ class Analysis:
                     clocks[one] = np.maximum(clocks[one], told)
                 continue
             if told is None:  # all phases before are complete
-                told = self.phases.get((cell, phase - 1), np.zeros(self.warps, np.int32))
+                told = self.phases.get((cell, phase - 1), np.zeros(clocks.shape[1], np.int32))
             known = clocks[one].copy()
-            known[one % self.warps] = own[one]
+            known[one % self.peers] = own[one]
             self.phases[key] = np.maximum(told, known)
         if mark.kind == "arrive":
             warps = np.unique(warp)
             own[warps] += 1
-            clocks[warps, warps % self.warps] = own[warps] - 1
+            clocks[warps, warps % self.peers] = own[warps] - 1
+        elif self.remote is not None:
+            met = warp[mark.offsets[here] == CLUSTER]
+            clocks[met, -1] = np.maximum(clocks[met, -1], 1)
 
     def _acquire_signal(self, number: int, blocks: Array) -> Array:
-        """Join the oldest signal that each warp of ``blocks`` has not acquired: (blocks, warps)."""
-        joined = np.zeros((self.blocks, self.warps), np.int32)
+        """Join the oldest signal that each warp of ``blocks`` has not acquired: (blocks, clock)."""
+        assert self.clocks is not None
+        joined = np.zeros((self.blocks, self.clocks.shape[-1]), np.int32)
         heard = np.zeros((self.blocks, self.warps), np.bool_)
         for pending, known in self.signals.get(number, ()):
             now = pending & ~heard & blocks[:, None]
@@ -213,9 +228,9 @@ class Analysis:
         return joined
 
     def _unordered(self, warp: Array, other: Array, stamp: Array) -> Array:
-        """Return whether ``warp`` has not acquired what ``other`` (in block) did at ``stamp``."""
+        """Return whether ``warp`` has not acquired what ``other`` (in its cluster) did at ``stamp``."""
         assert self.clocks is not None
-        return np.asarray(self.clocks.reshape(-1)[warp * self.warps + other] < stamp)
+        return np.asarray(self.clocks.reshape(-1)[warp * self.clocks.shape[-1] + other] < stamp)
 
     # -- accesses -----------------------------------------------------------------------------------------------------
 
@@ -225,12 +240,17 @@ class Analysis:
         self.seen.append(access)
         where = cells(touch, self.lanes, self.padded, self.stride, self.granule)
         lane, cell = where.lane, where.cell
+        if self.remote is not None and self.clocks is not None:
+            rank = cell * self.granule // self.stride % self.cluster
+            away = rank != lane // self.padded % self.cluster
+            if away.any():
+                self.remote.note(access, lane[away], rank[away], self.clocks, self.own)
         writer = self.writer[cell]
         bad = (writer >= 0) & (writer != lane)
         if self._meets(access) or access.index in self.optimistic:
             bad &= ~self.writer_atomic[cell] | self._other_kind(access, cell)
         if self.clocks is not None:
-            bad &= self._unordered(lane // WARP, writer % self.padded // WARP, self.writer_stamp[cell])
+            bad &= self._unordered(lane // WARP, writer // WARP % self.peers, self.writer_stamp[cell])
             if self.inside is not None:
                 bad &= ~self.inside.ordered(lane, writer, self.writer_count[cell])
         if np.count_nonzero(bad):
@@ -274,7 +294,7 @@ class Analysis:
         other = updater[cell]
         bad = (other >= 0) & (other != lane) & ~known
         if self.clocks is not None:
-            bad &= self._unordered(lane // WARP, other % self.padded // WARP, self.updater_stamp[cell])
+            bad &= self._unordered(lane // WARP, other // WARP % self.peers, self.updater_stamp[cell])
             if self.inside is not None:
                 bad &= ~self.inside.ordered(lane, other, self.updater_count[cell])
         if bad.any():
@@ -359,7 +379,7 @@ class Analysis:
             place = cell
             low, high = self.low[place], self.high[place]
         else:
-            place = cell * self.columns + lane % self.padded // WARP
+            place = cell * self.columns + lane // WARP % self.peers
             stamp = self.own.reshape(-1)[lane // WARP]
             same = self.reader_stamp[place] == stamp
             low = np.where(same, self.low[place], BIG)
@@ -408,7 +428,9 @@ class SharedRaces:
         granule: int,
         optimistic: frozenset[int],
         flags: frozenset[int],
+        cluster: int,
     ) -> None:
+        self._cluster = cluster
         self._collector, self._names = collector, names
         self._padded, self._stride, self._granule = padded, stride, granule
         self._optimistic, self._flags = optimistic, flags
@@ -427,6 +449,9 @@ class SharedRaces:
     def epoch(self, batch: Batch, epoch: Epoch, boundary: Boundary, lanes: int) -> None:
         """Report the hazards of an epoch. ``lanes``: of the batch's state."""
         blocks = lanes // self._padded
+        if self._cluster > 1:
+            self._of_clusters(batch, epoch, boundary, blocks)
+            return
         if self._open is None and boundary != "none":
             hazards = self._known.get(epoch)
             if hazards is None and epoch.silent:
@@ -445,8 +470,21 @@ class SharedRaces:
             self._count(batch, tuple(self._open.hazards.values()), 1)
             self._open = None
 
+    def _of_clusters(self, batch: Batch, epoch: Epoch, boundary: Boundary, blocks: int) -> None:
+        """Analyse the batch as one epoch: a barrier of each block does not order blocks of a cluster."""
+        if self._open is None:
+            self._open = self._analysis(blocks)
+        self._open.feed(epoch)
+        if boundary == "barrier":
+            self._open.feed(BLOCK_BARRIER)
+        elif boundary != "none":
+            self._count(batch, tuple(self._open.hazards.values()), 1)
+            if boundary == "end" and self._open.remote is not None and self._open.clocks is not None:
+                self._open.remote.report(self._collector, self._names, batch, self._open.clocks)
+            self._open = None
+
     def _analysis(self, blocks: int) -> Analysis:
-        return Analysis(blocks, self._padded, self._stride, self._granule, self._optimistic, self._flags)
+        return Analysis(blocks, self._padded, self._stride, self._granule, self._optimistic, self._flags, self._cluster)
 
     def _count(self, batch: Batch, hazards: tuple[Hazard, ...], times: int) -> None:
         for hazard in hazards:
@@ -461,7 +499,10 @@ class SharedRaces:
 
     def _example(self, batch: Batch, hazard: Hazard) -> Example:
         earlier, later = hazard.earlier, hazard.later
-        if earlier.index == later.index and writes(later):
+        blocks = {lane // self._padded for lane in hazard.lanes}
+        if len(blocks) > 1:
+            case = "cluster"
+        elif earlier.index == later.index and writes(later):
             case = "owner"
         elif hazard.same_warp:
             case = "warp"

@@ -68,6 +68,9 @@ def _facts(kernel: Kernel, shared: frozenset[str]) -> Facts:
             if space != "shared" and instruction.index in strong:
                 flag = True
                 fence |= bool(ORDERED & set(modifiers))
+        elif row.name in ("st.async", "red.async"):
+            granules["shared"] = min(granules["shared"], SIZES.get(modifiers[-1], 1))
+            has_phases = True
         elif row.name == "wgmma.mma_async":
             has_phases = True
         elif row.effect == "phase":

@@ -93,7 +93,7 @@ class CounterObserver:
     def begin(self, launch: LaunchInfo) -> None:
         """Set up for a launch. See ``events.Observer``, also for the three methods below."""
         self.launch = launch
-        self.interpreted.by_warps = launch.kernel.by_warps
+        self.interpreted.by_warps, self.interpreted.window = launch.kernel.by_warps, launch.shared_bytes
         if synchronising_accesses.spins_on_memory(launch.kernel):
             self.code = dataclasses.replace(self.code, plan=None, obstacle=WAITING)
         self._phases = AsyncCounts(launch)
@@ -144,11 +144,12 @@ class CounterObserver:
             access = touch.access
             if access.space not in ("shared", "global"):
                 continue
+            active = touch.of_own_block(self.interpreted.window)
             one: Shot | None = touch.memo.get(KEY)
             if one is None:
-                one = touch.memo[KEY] = shot(access, touch.addresses, touch.active)
+                one = touch.memo[KEY] = shot(access, touch.addresses, active)
             tally = self._sums.tallies.setdefault((access.index, access.space), Tally(access))
-            tally.add(one, times, touch.addresses, touch.active)
+            tally.add(one, times, touch.addresses, active)
             tally.executed += one.warps * times
         self._seen.clear()
 

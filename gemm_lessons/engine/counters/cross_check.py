@@ -55,6 +55,7 @@ class Account:
     arrivals: int = 0  # barrier arrivals of threads, summed over all barriers
     fused: int = 0  # threads that executed a multiply-add in fp32
     by_warps: bool = False  # the lane within a warp is ignored
+    window: int = 0  # bytes of a block's shared memory
 
     def add(self, touches: Mapping[Touch, int], batch: Batch) -> None:
         """Add the touches of a batch of the PTX machine, with their counts."""
@@ -63,12 +64,12 @@ class Account:
             one = touch.memo.get("footprint")
             if one is None:
                 one = touch.memo["footprint"] = pattern(
-                    touch.addresses, touch.active, batch.padded_threads, self.by_warps
+                    touch.addresses, touch.of_own_block(self.window), batch.padded_threads, self.by_warps
                 )
             factor = moved(touch.bases) if touch.bases else times
             touch.bases.clear()
             footprint = self.touched.setdefault(access, Footprint())
-            footprint.add(one, times, factor, access.width, batch.first_block)
+            footprint.add(one, times, factor, access.width, batch.place)
 
     @classmethod
     def followed(cls, sums: Sums) -> Account:

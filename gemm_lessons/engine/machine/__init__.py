@@ -20,8 +20,9 @@ A lane is a thread of a batch: lane = block_in_batch * padded_threads + thread.
 - ``memory``, ``access``, ``transfers``, ``copies``, ``bulk``, ``atomics``: loads, stores, copies and atomic updates;
   ``faults``: accesses out of bounds or misaligned
 - ``images`` with ``textures``, ``maps`` with ``tensors``: memory addressed by coordinates
-- ``barriers``, ``convergence``, ``phases`` with ``mbarriers``, ``mbarrier_waits``, ``spin_waits``: threads that wait
-  for other threads
+- ``clusters``: stores to shared memory of other blocks
+- ``barriers`` with ``cluster_barriers``, ``convergence``, ``phases`` with ``mbarriers``, ``mbarrier_waits``,
+  ``spin_waits``: threads that wait for other threads
 - ``groups``, ``warps``, ``matrices``, ``products``, ``warpgroups``: instructions that use many registers or many
   lanes at once
 - ``special``, ``symbols``, ``printing``: special registers, variables that the host sets, ``printf``

@@ -86,6 +86,12 @@ def is_shared_or_local(instruction: Instruction) -> bool:
     return any(modifier.partition("__")[0] in ("shared", "local") for modifier in instruction.modifiers)
 
 
+def reaches_cluster(instruction: Instruction) -> bool:
+    """Return whether an instruction may access shared memory of other blocks of the cluster: ``.shared::cluster``, or
+    generic addresses."""
+    return not {"shared", "shared__cta"} & set(instruction.modifiers) or "shared__cluster" in instruction.modifiers
+
+
 def form_of(instruction: Instruction) -> Form:
     """Return the form of a memory instruction. Raise ``UnsupportedKernel`` for an unknown modifier."""
     space, elements = "", 1
@@ -93,8 +99,6 @@ def form_of(instruction: Instruction) -> Form:
     for modifier in modifiers:
         if modifier.partition("__")[0] in ("global", "shared", "local", "const", "param"):
             space = modifier.partition("__")[0]
-            if modifier.endswith("__cluster"):
-                raise UnsupportedKernel(f"shared memory of other blocks: {instruction.text}", line_of(instruction))
         elif modifier in ("v2", "v4", "v8"):
             elements = int(modifier[1:])
         elif modifier not in IGNORED_MODIFIERS and not modifier.startswith(("L1__", "L2__", "level")):
@@ -150,6 +154,7 @@ class SpaceAccess:
         self.access = access
         self.unit = unit
         self.faults = faults
+        self._reaches = reaches_cluster(instruction)
         self._shape = self._shape_lanes = b""  # of the last pattern: offsets from the first lane, lanes
         self._shape_index: Array = np.zeros(0, np.int64)
         self._shape_low = self._shape_high = 0
@@ -163,11 +168,13 @@ class SpaceAccess:
         state, width = self.state, self.access.width
         shared = self.access.space == "shared"
         size = state.shared_bytes if shared else state.local_bytes
-        if shared and state.shared_origin:
-            addresses = addresses - state.shared_origin
-        bad = (addresses < 0) | (addresses > size - width)
+        given = addresses
+        if shared:
+            addresses, bad = state.in_shared(addresses, lanes, width, self._reaches)
+        else:
+            bad = (addresses < 0) | (addresses > size - width)
         if np.count_nonzero(bad):
-            raise self.faults.window(addresses, lanes, bad, size)
+            raise self.faults.window(given, lanes, bad, size)
         if width > 1 and np.count_nonzero(addresses & (width - 1)):
             raise self.faults.misaligned(addresses, lanes)
         if shared:

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gemm_lessons.engine.events import WARP, Barrier, Irregular
+from gemm_lessons.engine.machine.cluster_barriers import ClusterBarriers, check
 from gemm_lessons.engine.machine.state import Fault, State
 from gemm_lessons.engine.ptx import cfg
 from gemm_lessons.engine.ptx.cfg import line_of
@@ -27,6 +28,7 @@ from gemm_lessons.engine.records.frozen import dataclass
 Array = NDArray[Any]
 
 COUNT = 16  # barriers per block
+OF_CLUSTER = -1  # instead of a thread count: the barrier of the cluster
 
 
 def is_plain(instruction: Instruction) -> bool:
@@ -68,11 +70,16 @@ class Barriers:
     def __init__(self, state: State, kernel: Kernel) -> None:
         self.state = state
         self._specs = {i.index: self._spec(i) for i in kernel.instructions if cfg.is_barrier(i)}
+        self._of_clusters = {i.index: i for i in kernel.instructions if cfg.is_cluster_barrier(i)}
+        for instruction in self._of_clusters.values():
+            check(instruction)
+        self._clusters = ClusterBarriers(state)
         self.begin()
 
     def begin(self) -> None:
         """Reset for a new batch."""
         lanes = self.state.lanes
+        self._clusters.begin()
         self.waiting = np.zeros(lanes, np.bool_)
         self._signals: dict[int, Array] = {}  # barrier number -> threads that have signalled, per block
         self._at = np.full(lanes, -1, np.int32)  # instruction at which each lane arrived last
@@ -117,7 +124,11 @@ class Barriers:
 
     def arrive(self, barrier: Instruction, lanes: Array, alive: Array) -> None:
         """Let ``lanes`` execute ``barrier``. Lanes that wait stay in ``waiting`` until ``release``. Raise ``Fault``."""
-        state, spec = self.state, self._specs[barrier.index]
+        state = self.state
+        if barrier.index in self._of_clusters:
+            self._wait(barrier, self._clusters.execute(barrier, lanes), -1, OF_CLUSTER)
+            return
+        spec = self._specs[barrier.index]
         number = np.broadcast_to(spec.number, (state.lanes,))
         threads = np.broadcast_to(spec.threads, (state.lanes,)).astype(np.int64)
         wrong = lanes & ((number >= COUNT) | (threads % WARP != 0))
@@ -128,10 +139,13 @@ class Barriers:
         if not spec.waits:
             self._signal(barrier, lanes, number, alive)
             return
+        self._wait(barrier, lanes, number[lanes], threads[lanes])
+
+    def _wait(self, barrier: Instruction, lanes: Array, number: Any, threads: Any) -> None:
         self.waiting |= lanes
         self._at[lanes] = barrier.index
-        self._number[lanes] = number[lanes]
-        self._threads[lanes] = threads[lanes]
+        self._number[lanes] = number
+        self._threads[lanes] = threads
         self._arrivals += 1
         self._arrival[lanes] = self._arrivals
 
@@ -168,6 +182,8 @@ class Barriers:
         """Release all lanes whose barrier is complete. Return False if no barrier is. Call ``hand_over`` if every block
         completed; otherwise append a ``Barrier`` record to the trace."""
         state = self.state
+        if self._of_clusters and self._release_clusters(alive):
+            return True
         kernel_wide = self._whole_blocks(alive)
         if kernel_wide.any():
             released = np.repeat(kernel_wide, state.padded) & self.waiting
@@ -183,6 +199,15 @@ class Barriers:
             self.waiting &= ~released
             return True
         return self._release_counted(alive)
+
+    def _release_clusters(self, alive: Array) -> bool:
+        waiting = self.waiting & (self._threads == OF_CLUSTER)
+        if not waiting.any():
+            return False
+        first = self._of_clusters[int(self._at[waiting.argmax()])]
+        released = self._clusters.complete(waiting, alive, line_of(first))
+        self.waiting &= ~released
+        return bool(released.any())
 
     def _whole_blocks(self, alive: Array) -> Array:
         """Return the mask of blocks whose living threads all reached one barrier that expects the whole block."""
@@ -248,6 +273,9 @@ class Barriers:
             if isinstance(target, Register) and target.name in state.versions:
                 state.versions[target.name] += 1
 
+    def _instruction(self, index: int) -> Instruction:
+        return self._of_clusters.get(index) or self._specs[index].instruction
+
     def _record_divergence(self, released: Array) -> bool:
         """Record a warp whose threads arrived in several parts. Return whether there is one."""
         state = self.state
@@ -295,10 +323,13 @@ class Barriers:
             here = waiting & (self._at == index)
             first = int(here.argmax())
             count, expected = int(np.count_nonzero(here)), int(self._threads[first]) or None
-            line, number = line_of(self._specs[index].instruction), int(self._number[first])
+            line, number = line_of(self._instruction(index)), int(self._number[first])
+            if index in self._of_clusters:
+                parts.append(AtBarrier("waiting cluster", count, state.threads, line=line))
+                continue
             parts.append(AtBarrier("waiting here", count, state.threads, number, line, expected))
         ended = int(np.count_nonzero(block & state.exists & ~alive))
         if ended:
             parts.append(AtBarrier("waiting ended", ended=ended))
-        instruction = self._specs[int(self._at[lane])].instruction
+        instruction = self._instruction(int(self._at[lane]))
         return Fault("deadlock", "barrier", instruction, state.actor(lane, instruction), Deadlock(tuple(parts)))

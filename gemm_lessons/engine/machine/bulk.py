@@ -1,4 +1,5 @@
-"""``cp.async.bulk`` and ``cp.reduce.async.bulk``: one thread copies many bytes between global and shared memory.
+"""``cp.async.bulk`` and ``cp.reduce.async.bulk``: one thread copies many bytes between global and shared memory, or
+to shared memory of another block of the cluster.
 
 The bytes move at once, but a copy to shared memory reports to its mbarrier only when no lane can continue without it.
 ``checkers/bulk_copies.py`` checks from the trace (``events.Bulk``, ``Landed``, ``BulkGroup``) when threads may access
@@ -8,22 +9,23 @@ the bytes. Addresses and sizes are multiples of 16 bytes. Source: NVIDIA, "PTX I
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gemm_lessons.engine.events import Access, Bulk, BulkGroup, Effect, Landed, Moved, Placed, Space, Touch
-from gemm_lessons.engine.machine.access import LINE, access_of, touch_by
+from gemm_lessons.engine.machine.access import LINE, access_of, reaches_cluster, touch_by
 from gemm_lessons.engine.machine.atomics import Updates, operation_of
 from gemm_lessons.engine.machine.faults import AccessFaults
 from gemm_lessons.engine.machine.mbarriers import OPERATION_EFFECT, Mbarriers, barriers_of
-from gemm_lessons.engine.machine.phases import MbarrierMisused
+from gemm_lessons.engine.machine.memory import RANK_SHIFT
+from gemm_lessons.engine.machine.phases import BYTES, MbarrierMisused
 from gemm_lessons.engine.machine.state import Fault, State
 from gemm_lessons.engine.machine.transfers import Binding
 from gemm_lessons.engine.ptx.cfg import line_of, unsupported
-from gemm_lessons.engine.ptx.records import SIZES, Address, Immediate, Instruction
+from gemm_lessons.engine.ptx.records import SIZES, Address, Immediate, Instruction, Operand
 from gemm_lessons.engine.records.errors import UnsupportedKernel
 from gemm_lessons.engine.records.facts import Misuse
 
@@ -33,6 +35,9 @@ Guard = Callable[[], Array | None]
 UNIT, SECTOR = 16, 32  # bytes
 INTO = ("global", "mbarrier__complete_tx__bytes")  # modifiers after the target space
 OUT_OF = ("global", "shared__cta", "bulk_group")
+NOTHING = Moved()
+BETWEEN = ("shared__cluster", "shared__cta", "mbarrier__complete_tx__bytes")
+MULTICAST = "multicast__cluster"
 HINT = "L2__cache_hint"
 MEMOISED_TOUCHES = 512  # memoised touches per instruction
 
@@ -40,11 +45,15 @@ MEMOISED_TOUCHES = 512  # memoised touches per instruction
 class BulkSide:
     """One of the two memories of a copy, with its records for the trace. Sizes are known only at run time."""
 
-    def __init__(self, binding: Binding, space: Space, effect: Effect, is_product: bool = False) -> None:
+    def __init__(
+        self, binding: Binding, space: Space, effect: Effect, is_product: bool = False,
+        reaches: bool | None = None,
+    ) -> None:  # fmt: skip
         self.state, self.memory, self.instruction = binding.state, binding.memory, binding.instruction
         self._access = dataclasses.replace(
             access_of(self.instruction, space, effect, UNIT, Address(None)), is_bulk=True, is_product=is_product
         )
+        self._reaches = reaches_cluster(self.instruction) if reaches is None else reaches
         self._by_size: dict[int, Access] = {}
         self._touches: dict[tuple[int, bytes, bytes], Touch] = {}
 
@@ -77,19 +86,19 @@ class BulkSide:
     def aligned(self, addresses: Array, lanes: Array, size: int, multiple: int = UNIT) -> None:
         """Raise ``Fault`` if an address is not a multiple of ``multiple``."""
         if (addresses & (multiple - 1)).any():
-            offset = self.state.shared_origin if self._access.space == "shared" else 0  # a multiple of every alignment
-            raise self.faults(size, multiple).misaligned(addresses - offset, lanes)
+            if self._access.space == "shared":  # the rank and the origin are multiples of every alignment
+                addresses = addresses % (1 << RANK_SHIFT) - self.state.shared_origin
+            raise self.faults(size, multiple).misaligned(addresses, lanes)
 
     def place_shared(self, addresses: Array, lanes: Array, size: int) -> Array:
         """Return where ``size`` bytes begin in all blocks' shared memory. Raise ``Fault``. Append the touch to the
         trace."""
         state = self.state
-        addresses = addresses - state.shared_origin
-        bad = (addresses < 0) | (addresses > state.shared_bytes - size)
+        offsets, bad = state.in_shared(addresses, lanes, size, self._reaches)
         if bad.any():
             raise self.faults(size).window(addresses, lanes, bad, state.shared_bytes)
-        state.trace.append(self.touch(addresses, lanes, size))
-        return np.asarray(state.lane_block[lanes] * state.shared_stride + addresses)
+        state.trace.append(self.touch(offsets, lanes, size))
+        return np.asarray(state.lane_block[lanes] * state.shared_stride + offsets)
 
     def place_global(self, addresses: Array, lanes: Array, size: int) -> Array:
         """Return where ``size`` bytes begin in the arena. Raise ``Fault``. Append a touch to the trace if the memory is
@@ -123,6 +132,37 @@ class BulkSide:
         self.state.trace += (touch, Placed(touch, base))
 
 
+class Destinations:
+    """The blocks of the cluster that copies to shared memory go to: that of the address or, by ``multicast``, each one
+    that a mask names, at the same place in each."""
+
+    def __init__(self, binding: Binding, barriers: Mbarriers, mask: Operand | None) -> None:
+        self._state, self._instruction = binding.state, binding.instruction
+        self._barriers = barriers
+        self._mask = None if mask is None else binding.value(mask, "u16")
+
+    def __call__(self, lanes: Array, places: Array) -> Iterator[tuple[Array, Array, Array]]:
+        """Yield, per block: the positions of lanes that copy to it, their addresses there, and the cells of their
+        mbarriers. Raise ``Fault``."""
+        state, cell = self._state, self._barriers.of(lanes)
+        if self._mask is None:
+            yield np.arange(lanes.size), places, cell
+            return
+        mask = np.broadcast_to(self._mask if self._mask.ndim == 0 else self._mask[lanes], lanes.shape).astype(np.int64)
+        absent = mask >> state.cluster != 0
+        if absent.any():
+            lane = int(lanes[absent.argmax()])
+            facts = Misuse(self._instruction.full_opcode, value=int(mask[absent.argmax()]), limit=state.cluster)
+            who = state.actor(lane, self._instruction)
+            raise Fault("illegal_access", "multicast", self._instruction, who, facts)
+        window = state.shared_stride // BYTES  # cells
+        for rank in range(state.cluster):
+            here = np.flatnonzero(mask >> rank & 1)
+            if here.size:
+                there = cell[here] + (rank - cell[here] // window % state.cluster) * window
+                yield here, places[here] % (1 << RANK_SHIFT) + (rank << RANK_SHIFT), there
+
+
 def bind_bulk(binding: Binding) -> Callable[[], None]:
     """Bind ``cp.async.bulk`` (not tensor) and its groups. Raise ``UnsupportedKernel``."""
     state, instruction, guard = binding.state, binding.instruction, binding.guard
@@ -131,19 +171,22 @@ def bind_bulk(binding: Binding) -> Callable[[], None]:
         return _group(state, instruction, guard)
     if words[:1] == ("prefetch",):
         return lambda: None
-    hint = words[-1:] == (HINT,)
-    form = words[:-1] if hint else words
-    if form[:1] in (("shared__cluster",), ("shared__cta",)) and form[1:] == INTO:
+    form = tuple(word for word in words if word != HINT)
+    if form[:1] in (("shared__cluster",), ("shared__cta",)) and form[1:] in (INTO, (*INTO, MULTICAST)):
         return _bind_into_shared(binding)
+    if form == BETWEEN:
+        return _bind_between_blocks(binding, None)
     if form == OUT_OF:
         return _bind_out_of_shared(binding, None)
     raise unsupported(instruction)
 
 
 def bind_bulk_reduction(binding: Binding) -> Callable[[], None]:
-    """Bind ``cp.reduce.async.bulk.global.shared::cta.bulk_group``. Raise ``UnsupportedKernel``."""
+    """Bind ``cp.reduce.async.bulk`` from shared memory, to global or another block's. Raise ``UnsupportedKernel``."""
     instruction = binding.instruction
     words = tuple(word for word in instruction.modifiers[3:] if word != HINT)
+    if words[:3] == BETWEEN and len(words) == 5:
+        return _bind_between_blocks(binding, reduction(instruction, *words[3:]))
     if instruction.modifiers[1:3] != ("async", "bulk") or words[:3] != OUT_OF or len(words) != 5:
         raise unsupported(instruction)
     return _bind_out_of_shared(binding, reduction(instruction, *words[3:]))
@@ -168,10 +211,11 @@ def reduction(instruction: Instruction, name: str, kind: str) -> Reduction:
 
 def _bind_into_shared(binding: Binding) -> Callable[[], None]:
     state, memory, instruction, value = binding.state, binding.memory, binding.instruction, binding.value
-    target, source, size, barrier, *_ = instruction.operands
+    target, source, size, barrier, *more = instruction.operands
     target_of, source_of = binding.addresses(target), binding.addresses(source)
     sizes = value(size, "u32")
     barriers = barriers_of(binding, barrier, OPERATION_EFFECT, traced=False)
+    destinations = Destinations(binding, barriers, more[0] if MULTICAST in instruction.modifiers else None)
     shared, global_side = (
         BulkSide(binding, "shared", "copy"),
         BulkSide(binding, "global", "copy"),
@@ -185,10 +229,13 @@ def _bind_into_shared(binding: Binding) -> Callable[[], None]:
             global_side.aligned(addresses, lanes, count)
             shared.aligned(places, lanes, count)
             offsets = global_side.place_global(addresses, lanes, count)
-            flat = shared.place_shared(places, lanes, count)
             step = np.arange(count // UNIT)
-            window[flat[:, None] // UNIT + step] = arena[offsets[:, None] // UNIT + step]
-            report(state, barriers, lanes, count, Moved(lanes.size * count, sectors(addresses, count)))
+            moved = Moved(lanes.size * count, sectors(addresses, count))
+            for here, there, cell in destinations(lanes, places):
+                flat = shared.place_shared(there, lanes[here], count)
+                window[flat[:, None] // UNIT + step] = arena[offsets[here, None] // UNIT + step]
+                report(state, barriers, lanes[here], cell, count, moved)
+                moved = NOTHING  # global memory is read once
 
     return run
 
@@ -227,18 +274,54 @@ def _bind_out_of_shared(binding: Binding, reduction: Reduction | None) -> Callab
     return run
 
 
+def _bind_between_blocks(binding: Binding, reduction: Reduction | None) -> Callable[[], None]:
+    """Bind a copy from the block's own shared memory to that of a block of its cluster."""
+    state, instruction = binding.state, binding.instruction
+    target, source, size, barrier, *_ = instruction.operands
+    target_of, source_of = binding.addresses(target), binding.addresses(source)
+    sizes = binding.value(size, "u32")
+    barriers = barriers_of(binding, barrier, OPERATION_EFFECT, traced=False)
+    reading, writing = BulkSide(binding, "shared", "load", reaches=False), BulkSide(binding, "shared", "copy")
+    chosen = binding.lanes()
+    window = _units(state.shared)
+
+    def run() -> None:
+        for lanes, count in by_size(state, instruction, chosen, sizes):
+            places, to = source_of(lanes), target_of(lanes)
+            reading.aligned(places, lanes, count)
+            writing.aligned(to, lanes, count)
+            step = np.arange(count // UNIT)
+            moved = window[reading.place_shared(places, lanes, count)[:, None] // UNIT + step]
+            cell = barriers.of(lanes)
+            report(state, barriers, lanes, cell, 0, reads=True)
+            flat = writing.place_shared(to, lanes, count)
+            if reduction is None:
+                window[flat[:, None] // UNIT + step] = moved
+            else:
+                width = reduction.dtype.itemsize
+                index = flat[:, None] // width + np.arange(count // width)
+                given = np.ascontiguousarray(moved).view(reduction.dtype).reshape(-1)
+                reduction.updates.apply(state.shared.view(reduction.dtype), index.reshape(-1), [given])
+            report(state, barriers, lanes, cell, count)
+
+    return run
+
+
 def sectors(begin: Array, length: Array | int) -> int:
     """Return the number of 32-byte sectors of pieces of global memory, counted per piece."""
     return int(((begin + length - 1) // SECTOR - begin // SECTOR + 1).sum())
 
 
-def report(state: State, barriers: Mbarriers, lanes: Array, count: int, moved: Moved) -> None:
-    """Schedule the report of ``count`` bytes per lane to its mbarrier, for the copy whose touch was traced last. The
-    report happens as late as possible, so that a thread that does not wait never finds the bytes by luck."""
+def report(
+    state: State, barriers: Mbarriers, lanes: Array, cell: Array, count: int, moved: Moved = NOTHING,
+    reads: bool = False,
+) -> None:  # fmt: skip
+    """Schedule the report of ``count`` bytes per lane to the mbarriers at ``cell``, for the copy whose touch was traced
+    last. The report happens as late as possible, so that a thread that does not wait never finds the bytes by luck.
+    ``reads``: the touch is that of bytes which the copy reads."""
     touch = state.trace[-1]
     assert isinstance(touch, Touch)
-    cell = barriers.of(lanes)
-    bulk = Bulk(touch, lanes, barriers.offsets(cell), moved)
+    bulk = Bulk(touch, lanes, barriers.offsets(cell), moved, reads)
 
     def land() -> None:
         try:

@@ -18,12 +18,13 @@ from numpy.typing import NDArray
 from gemm_lessons.engine.events import WARP, Barrier
 from gemm_lessons.engine.machine.access import Layout, form_of, is_shared_or_local
 from gemm_lessons.engine.machine.atomics import bind_atomic
+from gemm_lessons.engine.machine.clusters import bind_async_store
 from gemm_lessons.engine.machine.convergence import ballot
 from gemm_lessons.engine.machine.copies import bind_copy, bind_reduction
 from gemm_lessons.engine.machine.groups import Workspace, bind_fma, bind_loads, bind_moves, bind_multiply_adds
 from gemm_lessons.engine.machine.matrices import bind_matrix_load, bind_matrix_store, bind_transpose
 from gemm_lessons.engine.machine.mbarriers import FORMS, bind_mbarrier, bind_proxy_fence
-from gemm_lessons.engine.machine.memory import LOCAL_WINDOW, SHARED_WINDOW, WINDOW_SIZE
+from gemm_lessons.engine.machine.memory import LOCAL_WINDOW, RANK_SHIFT, SHARED_WINDOW, WINDOW_SIZE
 from gemm_lessons.engine.machine.printing import write_counts
 from gemm_lessons.engine.machine.products import bind_product
 from gemm_lessons.engine.machine.special import HARDWARE_DEPENDENT
@@ -62,6 +63,7 @@ Op = tuple[Run, Run]  # closures for when all living lanes execute, and for when
 Guard = Callable[[], Array | None]
 
 
+RANKS = 0xFF  # largest rank of a block in a cluster that an address can hold
 # L2 eviction priorities as ptxas encodes them for sm_80 and sm_90.
 POLICIES = {"L2__evict_unchanged": 0, "L2__evict_first": 2, "L2__evict_last": 4, "L2__evict_normal": 6}
 
@@ -106,7 +108,10 @@ class Binder:
                 return _float(operand, np.dtype(dtype))
             return _from_bits(operand.value, np.dtype(dtype).itemsize * 8, dtype)
         if isinstance(operand, Symbol) and self.current is not None:
-            return _from_bits(self.layout.address(operand, self.current), np.dtype(dtype).itemsize * 8, dtype)
+            address, bits = self.layout.address(operand, self.current), np.dtype(dtype).itemsize * 8
+            if self.state.cluster > 1 and operand.name in self.layout.shared:
+                return (address + self.state.rank_bits).astype(f"u{bits // 8}").view(dtype)
+            return _from_bits(address, bits, dtype)
         raise UnsupportedKernel(f"operand not supported: {operand}")
 
     current: Instruction | None = None  # the instruction being bound, for messages
@@ -180,10 +185,20 @@ class Binder:
         if row.name in BINDERS:
             return BINDERS[row.name](self, instruction)
         if row.effect in NOTHING_TO_DO:
-            return []
+            return [both(self._fence(instruction))] if row.effect == "fence" and self.state.cluster > 1 else []
         if not row.computes:
             raise unsupported(instruction)
         return self.arithmetic(instruction)
+
+    def _fence(self, instruction: Instruction) -> Run:
+        """Return the closure that notes that lanes have executed a fence."""
+        state, guard = self.state, self.guard(instruction)
+
+        def run() -> None:
+            mask = state.active if guard is None else guard()
+            state.fenced |= state.alive if mask is None else mask
+
+        return run
 
     def warp_barrier(self, instruction: Instruction) -> list[Op]:
         """Bind ``bar.warp.sync``, which only adds a record to the trace."""
@@ -429,9 +444,35 @@ class Binder:
         if space not in ("global", "shared", "local"):
             raise unsupported(instruction)
         window = {"shared": SHARED_WINDOW, "local": LOCAL_WINDOW}.get(space)
+        if space == "shared" and instruction.modifiers[0] != "shared__cluster" and self.state.cluster > 1:
+            own = SHARED_WINDOW + self.state.rank_bits >> RANK_SHIFT
+            return [self.assign(instruction, row, lambda out: np.copyto(out, value >> RANK_SHIFT == own))]
         low = LOCAL_WINDOW + WINDOW_SIZE if window is None else window
         high = np.iinfo(np.int64).max if window is None else window + WINDOW_SIZE
         return [self.assign(instruction, row, lambda out: np.copyto(out, (value >= low) & (value < high)))]
+
+    def map_rank(self, instruction: Instruction) -> list[Op]:
+        """Bind ``mapa``: the same place in shared memory of the cluster's block of a given rank."""
+        code = instruction.modifiers[-1]
+        if code not in ("u32", "u64") or not set(instruction.modifiers) <= {"shared__cluster", code}:
+            raise unsupported(instruction)
+        row, _ = self.destination(instruction.operands[0], code, instruction)
+        address, rank = self.value(instruction.operands[1], code), self.value(instruction.operands[2], "u32")
+        number = row.dtype.type
+        keep, shift = ~number(RANKS << RANK_SHIFT), number(RANK_SHIFT)
+        return [
+            self.assign(instruction, row, lambda out: np.copyto(out, address & keep | rank.astype(number) << shift))
+        ]
+
+    def rank_of(self, instruction: Instruction) -> list[Op]:
+        """Bind ``getctarank``: the rank of the block in whose shared memory an address is."""
+        code = instruction.modifiers[-1]
+        if code not in ("u32", "u64") or not set(instruction.modifiers) <= {"shared__cluster", code}:
+            raise unsupported(instruction)
+        row, _ = self.destination(instruction.operands[0], "u32", instruction)
+        address = self.value(instruction.operands[1], code)
+        shift, ranks = np.dtype(DTYPES[code]).type(RANK_SHIFT), np.dtype(DTYPES[code]).type(RANKS)
+        return [self.assign(instruction, row, lambda out: np.copyto(out, address >> shift & ranks, "unsafe"))]
 
     def cache_policy(self, instruction: Instruction) -> list[Op]:
         """Bind ``createpolicy``: the result is the encoding that ptxas produces. A policy has no effect on memory
@@ -486,7 +527,8 @@ def _run(bind: Callable[[Binding], Run]) -> Callable[[Binder, Instruction], list
 # (``machine.py``, ``barriers.py``) and rows without effect.
 BINDERS: Mapping[str, Callable[[Binder, Instruction], list[Op]]] = {
     "mov": Binder.move, "cvta": Binder.convert_address, "isspacep": Binder.is_space,
-    "createpolicy": Binder.cache_policy,
+    "createpolicy": Binder.cache_policy, "mapa": Binder.map_rank, "getctarank": Binder.rank_of,
+    "st.async": _run(bind_async_store), "red.async": _run(bind_async_store),
     "ldmatrix": _run(bind_matrix_load), "stmatrix": _run(bind_matrix_store), "movmatrix": _run(bind_transpose),
     "ld": Binder.load, "ldu": _run(bind_load), "st": _run(bind_store),
     "atom": _run(bind_atomic), "red": _run(bind_atomic), "cp.async": _run(bind_copy),

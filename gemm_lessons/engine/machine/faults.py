@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 
 from gemm_lessons.engine.compiler.diagnostics import plain_name
 from gemm_lessons.engine.events import Access
-from gemm_lessons.engine.machine.memory import Allocation, GlobalMemory
+from gemm_lessons.engine.machine.memory import RANK_SHIFT, Allocation, GlobalMemory
 from gemm_lessons.engine.machine.state import Fault, State
 from gemm_lessons.engine.ptx.records import Instruction
 from gemm_lessons.engine.records.examples import Location, Memory
-from gemm_lessons.engine.records.facts import Missed
+from gemm_lessons.engine.records.facts import Missed, Misuse
 from gemm_lessons.engine.records.frozen import dataclass
 
 Array = NDArray[Any]
@@ -40,6 +40,18 @@ class AccessFaults:
         offset = int(addresses[position])
         if self.access.space == "local":
             return self._fault("out_of_bounds", "local", Location("local", "", offset, size), lanes, position, bad)
+        state = self.state
+        if state.cluster > 1:
+            lane = position if lanes is None else int(lanes[position])
+            own, rank = int(state.rank_bits[lane]) >> RANK_SHIFT, offset >> RANK_SHIFT
+            there = offset - (rank << RANK_SHIFT) - state.shared_origin
+            if rank != own and 0 <= there <= size - self.access.width:
+                case = "other block" if 0 <= rank < state.cluster else "no block"
+                facts = Misuse(self.instruction.full_opcode, value=rank, limit=state.cluster)
+                return Fault("illegal_access", case, self.instruction, state.actor(lane, self.instruction), facts)
+            offset = there if 0 <= rank < state.cluster else offset - (own << RANK_SHIFT) - state.shared_origin
+        else:
+            offset -= state.shared_origin
         name = self.intended_array() or self._below(offset)
         start, length = self.arrays.get(name, (0, size))
         place = Location("shared", plain_name(name), offset - start, length)
@@ -68,6 +80,8 @@ class AccessFaults:
         bad = (addresses & (self.access.width - 1)) != 0
         position = int(np.flatnonzero(bad)[0])
         address = int(addresses[position])
+        if self.access.space == "shared" and self.state.cluster > 1:
+            address %= self.state.shared_stride  # of whichever block of the cluster
         space: Memory = self.access.space if self.access.space in ("shared", "local") else "global"
         if self.access.space == "global" and (allocation := self.memory.find(address)) is not None:
             return self._fault("misaligned", "buffer", _in(allocation, address), lanes, position, bad)

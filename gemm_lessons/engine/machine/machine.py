@@ -9,6 +9,7 @@ batch: blocks communicate only through global memory, and their global accesses 
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -25,10 +26,18 @@ from gemm_lessons.engine.machine.executed import ExecutionCounts, warps_of
 from gemm_lessons.engine.machine.images import Images
 from gemm_lessons.engine.machine.maps import TensorMaps
 from gemm_lessons.engine.machine.mbarrier_waits import PhaseWaits
-from gemm_lessons.engine.machine.memory import ALIGNMENT, BLANK, PARAMETERS, GlobalMemory, layout, parameter_block
+from gemm_lessons.engine.machine.memory import (
+    ALIGNMENT,
+    BLANK,
+    PARAMETERS,
+    GlobalMemory,
+    layout,
+    maps_in_memory,
+    parameter_block,
+)
 from gemm_lessons.engine.machine.prepared import BARRIER_ADDRESS, Program
 from gemm_lessons.engine.machine.printing import Printer
-from gemm_lessons.engine.machine.special import clustered
+from gemm_lessons.engine.machine.special import cluster_of, cluster_order, clustered
 from gemm_lessons.engine.machine.state import Fault, State
 from gemm_lessons.engine.machine.unset import UnsetRegisters
 from gemm_lessons.engine.process.bounds import OutOfTime, current
@@ -121,7 +130,9 @@ class Machine:
         self.layout = Layout(kernel, self.memory, placed, local)
         self.parameters = parameter_block(kernel, arguments, self.memory)
         padded = -(-grid.threads // WARP) * WARP
-        self.batch_blocks = min(grid.blocks, setting.block_limit or self._blocks_per_batch(padded))
+        together = math.prod(cluster_of(grid))  # blocks of a cluster share a batch
+        limit = setting.block_limit or self._blocks_per_batch(padded)
+        self.batch_blocks = min(grid.blocks, max(1, limit // together) * together)
         self.state = State(kernel, grid, self.batch_blocks, self.shared_bytes, self.local_bytes, program.rows)
         self.state.watched = setting.watched
         if program.is_cooperative:
@@ -159,7 +170,8 @@ class Machine:
         self.predicates = [self._predicate(block) for block in program.blocks]
         self.spinning = spinning.SpinDetector(self.state, self.memory, program.blocks, program.may_wait, setting.budget)
         self.budget = 0  # instructions until ``spinning`` checks again
-        self.running = 0  # block being executed, named in the message of a timeout
+        self.reached = 0  # blocks that have started, as places in ``cluster_order``
+        self.running = 0  # basic block being executed, named in the message of a timeout
 
     @functools.cached_property
     def launch(self) -> LaunchInfo:
@@ -190,6 +202,7 @@ class Machine:
             variables.append(Variable(PARAMETERS, "const", ALIGNMENT, end))
         if self.program.is_cooperative:
             variables.append(Variable(GRID_BARRIER, "global", ALIGNMENT, 8))
+        variables += maps_in_memory(self.program.kernel, self.arguments)
         placed = [v for v in variables if v.space in ("global", "const")]
         memory = GlobalMemory(buffers_of(self.arguments), placed, elsewhere=self.setting.elsewhere)
         if self.program.points_to_parameters:
@@ -222,21 +235,24 @@ class Machine:
     # -- the launch ---------------------------------------------------------------------------------------------------
 
     def run(self, chosen: Sequence[range] = ()) -> None:
-        """Run the whole grid, or only the ``chosen`` blocks, batch by batch."""
+        """Run the whole grid, or only the ``chosen`` blocks (places in ``cluster_order``), batch by batch."""
         for observer in self.observers:
             observer.begin(self.launch)
         generation = 0
+        order = cluster_order(self.grid)
         with float_state():
             for part in chosen or [range(self.grid.blocks)]:
                 for first in range(part.start, part.stop, self.batch_blocks):
-                    self._run_batch(range(first, min(part.stop, first + self.batch_blocks)), generation)
+                    self.reached = min(part.stop, first + self.batch_blocks)
+                    self._run_batch(order[first : self.reached].tolist(), generation, first)
                     generation += 1
 
     def run_blocks(self, numbers: Sequence[int]) -> None:
         """Run some blocks of the grid, and only those. No observer hears of them."""
         with float_state():
             for first in range(0, len(numbers), self.batch_blocks):
-                self._run_batch(numbers[first : first + self.batch_blocks], first)
+                self.reached = self.grid.blocks
+                self._run_batch(numbers[first : first + self.batch_blocks], first, first)
 
     @property
     def now(self) -> Instruction | None:
@@ -250,9 +266,9 @@ class Machine:
             for kind, i in self.state.notices.items()
         ]
 
-    def _run_batch(self, numbers: Sequence[int], generation: int) -> None:
+    def _run_batch(self, numbers: Sequence[int], generation: int, place: int) -> None:
         state, blocks = self.state, len(numbers)
-        state.begin(numbers, generation)
+        state.begin(numbers, generation, place)
         for observer in self.observers:
             observer.begin_batch(state.batch)
         self.alive = state.exists & (state.lane_block < blocks)
@@ -265,10 +281,12 @@ class Machine:
         self.stalls.begin()
         self.position = state.position = np.where(self.alive, 0, DONE).astype(np.int32)
         self.budget = self.spinning.begin()
+        boundary: Boundary = "fault"
         try:
             self._loop()
+            boundary = "end"
         finally:
-            self._hand_over("end")
+            self._hand_over(boundary)
             self.printer.end_batch()
             self.executed.sum_up()
             for observer in self.observers:
@@ -428,9 +446,8 @@ class Machine:
 
     def _more_blocks(self) -> None:
         """Raise ``MoreBlocks`` if some blocks have not started and a GPU would run more blocks at a time."""
-        batch = self.state.batch
-        blocks = spinning.resident(self.grid.blocks, self.state.padded)
-        if self.program.may_wait and batch.first_block + batch.blocks < self.grid.blocks and blocks > batch.blocks:
+        blocks = spinning.resident(self.grid.blocks, self.state.padded) // self.state.cluster * self.state.cluster
+        if self.program.may_wait and self.reached < self.grid.blocks and blocks > self.state.batch.blocks:
             raise spinning.MoreBlocks(blocks)
 
     def _taken(self, number: int, active: Array) -> Array:

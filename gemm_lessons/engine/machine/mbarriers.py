@@ -49,8 +49,8 @@ class Mbarriers:
     arrays: Any  # name -> (offset, bytes) of shared arrays
 
     def offsets(self, cell: Array) -> Array:
-        """Return the byte offsets of cells in their blocks' shared memory."""
-        return np.asarray(cell * BYTES % self.state.shared_stride)
+        """Return the byte offsets of cells in their cluster's shared memory, block after block."""
+        return np.asarray(cell * BYTES % (self.state.shared_stride * self.state.cluster))
 
     def misused(self, problem: MbarrierMisused, lanes: Array, cell: Array) -> Fault:
         """Return the fault of a lane that misuses an mbarrier."""
@@ -256,10 +256,11 @@ def bind_copies_arrive(binding: Binding) -> Callable[[], None]:
 
 
 def bind_proxy_fence(binding: Binding) -> Callable[[], None]:
-    """Bind ``fence.proxy.async``, ``fence.proxy.alias`` and ``fence.mbarrier_init``. Raise ``UnsupportedKernel``."""
+    """Bind ``fence.proxy`` of ``async``, ``alias`` and ``tensormap``, and ``fence.mbarrier_init``. Raise
+    ``UnsupportedKernel``."""
     state, instruction, guard = binding.state, binding.instruction, binding.guard
     kind, *words = instruction.modifiers
-    if kind == "proxy" and words[:1] == ["alias"]:
+    if kind == "proxy" and words[:1] in (["alias"], ["tensormap__generic"]):
         return lambda: None
     spaces = {"global", "shared__cta", "shared__cluster", "shared"}
     if kind == "proxy" and not (words[:1] == ["async"] and set(words[1:]) <= spaces):
@@ -270,6 +271,7 @@ def bind_proxy_fence(binding: Binding) -> Callable[[], None]:
     def run() -> None:
         mask = state.active if guard is None else guard()
         lanes = None if mask is None else mask.copy()
+        state.fenced |= state.alive if mask is None else mask
         state.trace.append(ProxyFence(lanes, only_mbarriers=kind == "mbarrier_init"))
 
     return run

@@ -45,6 +45,7 @@ ELSEWHERE = 0x7F3A_9C00_0000  # another base, as a GPU's allocator may choose
 GUARD = 1 << 20  # bytes between the offsets of two allocations within their slots
 SHARED_WINDOW = 0x0100_0000_0000
 RESERVED_SHARED = 1024  # bytes that the driver reserves at the start of a block's shared memory, from the H100 on
+RANK_SHIFT = 24  # an address in shared memory has the rank of its block in the cluster from this bit on
 LOCAL_WINDOW = 0x0200_8000_0000
 WINDOW_SIZE = 1 << 32
 ALIGNMENT = 256
@@ -280,22 +281,34 @@ def parameter_block(kernel: Kernel, arguments: Sequence[Argument], memory: Globa
             data = handle(position)
         elif isinstance(argument, TensorMap):
             data = tensor_map_bytes(position)
+            if (placed := memory.symbols.get(map_name(position))) is not None:
+                data = placed.base.to_bytes(8, "little")
         else:
             raw = bytearray(argument.raw)
             for offset, pointer in argument.pointers.items():
                 raw[offset : offset + 8] = memory.address_of(pointer).to_bytes(8, "little")
             data = bytes(raw)
-        if isinstance(argument, TensorMap) and parameter.size == 8:
-            raise ValueError(
-                f"parameter {argument.name} of {kernel.name} is a pointer, and a tensor map is passed by value: "
-                "declare it as const __grid_constant__ CUtensorMap"
-            )
         if len(data) != parameter.size:
             raise ValueError(
                 f"parameter {argument.name} of {kernel.name} has {parameter.size} bytes, {len(data)} were given"
             )
         block[parameter.offset : parameter.offset + parameter.size] = data
     return bytes(block)
+
+
+def maps_in_memory(kernel: Kernel, arguments: Sequence[Argument]) -> list[Variable]:
+    """Return a variable for each tensor map whose parameter is a pointer."""
+    given = enumerate(zip(kernel.parameters, arguments, strict=False))
+    return [
+        Variable(map_name(position), "const", TENSOR_MAP_SIZE, TENSOR_MAP_SIZE, initial=tensor_map_bytes(position))
+        for position, (parameter, argument) in given
+        if isinstance(argument, TensorMap) and parameter.size == 8
+    ]
+
+
+def map_name(position: int) -> str:
+    """Return the name of the variable that holds the tensor map of argument number ``position``."""
+    return f"tensor map {position}"
 
 
 def tensor_map_bytes(position: int) -> bytes:

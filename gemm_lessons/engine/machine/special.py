@@ -113,5 +113,16 @@ def cluster_of(grid: Grid) -> tuple[int, int, int]:
     return grid.cluster or (1, 1, 1)
 
 
+def cluster_order(grid: Grid) -> Array:
+    """Return the numbers of all blocks, cluster by cluster, in each by rank."""
+    order = np.arange(grid.blocks)
+    if grid.cluster is None:
+        return order
+    places = of_blocks(order, grid)
+    ranks, (x, y, z) = places["%cluster_ctarank"], (places[f"%clusterid.{axis}"].astype(np.int64) for axis in "xyz")
+    columns, rows = (size // part for size, part in zip(grid.grid[:2], grid.cluster[:2], strict=True))
+    return np.lexsort((ranks, x + columns * (y + rows * z)))
+
+
 def _strides(sizes: tuple[int, int, int]) -> tuple[int, int, int]:
     return 1, sizes[0], sizes[0] * sizes[1]

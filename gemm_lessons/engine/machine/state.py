@@ -7,6 +7,7 @@ A register is one row of a two-dimensional array, so that one NumPy call works o
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -17,7 +18,7 @@ from gemm_lessons.engine.events import WARP, Batch, Record
 from gemm_lessons.engine.machine import special
 from gemm_lessons.engine.machine.images import Images
 from gemm_lessons.engine.machine.maps import TensorMaps
-from gemm_lessons.engine.machine.memory import POISON, shared_origin
+from gemm_lessons.engine.machine.memory import POISON, RANK_SHIFT, shared_origin
 from gemm_lessons.engine.machine.phases import Phases
 from gemm_lessons.engine.ptx.cfg import line_of, reads
 from gemm_lessons.engine.ptx.records import Instruction, Kernel, register_width
@@ -84,6 +85,8 @@ class State:
         self.lane_index = np.arange(self.lanes)
         thread = np.tile(np.arange(self.padded), blocks)
         self.exists = thread < self.threads
+        self.cluster = math.prod(special.cluster_of(grid))  # blocks; those of a cluster are neighbours, by rank
+        self.rank_bits = self.lane_block % self.cluster << RANK_SHIFT  # of the addresses in own shared memory
         self.files: dict[int | str, Array] = {}
         self.rows: dict[str, tuple[int | str, int]] = {}
         self._allocate(kernel, row_order)
@@ -98,6 +101,7 @@ class State:
         self.block_numbers = np.arange(blocks)  # in the grid, of the batch's blocks
         self.carry = np.zeros(self.lanes, np.bool_)  # carry flag of add.cc, addc, sub.cc, subc, mad.cc, madc
         self.active: Array | None = None  # lanes that execute now; None = all
+        self.fenced = np.zeros(self.lanes, np.bool_)  # lanes with a fence since they last met at a cluster's barrier
         self.trace: list[Record] = []
         self.notices: dict[str, Instruction] = {}  # kind of approximation -> first instruction that needed it
         self.alive = self.exists  # lanes that have not ended
@@ -113,7 +117,7 @@ class State:
         # Called with lanes that wait, the cells of their mbarriers, and the waiting instruction.
         self.stall: Callable[[Array, Array, Instruction], None] = lambda lanes, cell, instruction: None
         self.noted: set[int] = set()  # instructions whose irregular warps were recorded in this batch
-        self.batch = Batch(0, blocks, self.threads, self.padded, 0)
+        self.batch = Batch(0, self.block_numbers, blocks, self.threads, self.padded, 0)
         self.images = Images(())  # texture and surface objects
         self.maps = TensorMaps((), None)  # tensor maps
         self._kernel = kernel
@@ -133,20 +137,22 @@ class State:
         """Return the mbarriers in shared memory, created on first use."""
         return Phases(self.shared)
 
-    def begin(self, numbers: Sequence[int], generation: int) -> None:
-        """Reset the state for new blocks with these ``numbers``. Slots after them stay empty: their lanes never run."""
-        first_block, blocks = numbers[0], len(numbers)
-        self.block_numbers = np.arange(first_block, first_block + self.blocks)
+    def begin(self, numbers: Sequence[int], generation: int, place: int) -> None:
+        """Reset the state for new blocks with these ``numbers``, the first one at ``place`` in the order of clusters.
+        Slots after them stay empty: their lanes never run."""
+        blocks = len(numbers)
+        self.block_numbers = np.arange(numbers[0], numbers[0] + self.blocks)
         self.block_numbers[:blocks] = numbers
         for name, values in special.of_blocks(self.block_numbers[self.lane_block], self.grid).items():
             self.special[name][...] = values  # type: ignore[index]
         self.shared[...] = self.poison
         self.local[...] = self.poison
         self.noted.clear()
+        self.fenced[:] = False
         self.in_flight.clear()
         if "phases" in vars(self):
             self.phases.begin()
-        self.batch = Batch(first_block, blocks, self.threads, self.padded, generation)
+        self.batch = Batch(place, self.block_numbers, blocks, self.threads, self.padded, generation)
         for name in self.versions:  # invalidate what was memoised in the last batch
             self.versions[name] += 1
 
@@ -183,6 +189,21 @@ class State:
         result = self.alive.copy()
         result[result] = ~self.exit_blocks[self.position[result]]
         return result
+
+    def in_shared(self, addresses: Array, lanes: Array | None, width: int, reaches: bool) -> tuple[Array, Array]:
+        """Return the offsets of ``width`` bytes at ``addresses`` from the start of each lane's own shared memory, and
+        whether they are in none: of the own block, or, if the instruction ``reaches`` it, of another of the cluster.
+        The windows of a cluster's blocks are ``shared_stride`` bytes apart."""
+        if self.cluster == 1:
+            offsets = addresses - self.shared_origin if self.shared_origin else addresses
+            return offsets, np.asarray((offsets < 0) | (offsets > self.shared_bytes - width))
+        ranks = addresses >> RANK_SHIFT
+        own = (self.lane_block if lanes is None else self.lane_block[lanes]) % self.cluster
+        offsets = addresses - (ranks << RANK_SHIFT) - self.shared_origin
+        bad = (offsets < 0) | (offsets > self.shared_bytes - width) | (ranks < 0) | (ranks >= self.cluster)
+        if not reaches:
+            bad |= ranks != own
+        return np.asarray(offsets + (ranks - own) * self.shared_stride), bad
 
     def lane_numbers(self, lanes: Array | None) -> Array:
         """Return the lane numbers ``lanes``, or all of them for None."""

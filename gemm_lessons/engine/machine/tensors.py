@@ -1,4 +1,4 @@
-"""``cp.async.bulk.tensor`` in tiles, and its reduction: boxes of one to three dimensions by a tensor map.
+"""``cp.async.bulk.tensor`` in tiles, and its reduction: boxes of one to five dimensions by a tensor map.
 
 In loads, elements of a box outside the array are filled with zeros and count as arrived bytes. In stores they are left
 out, and a box must begin inside the array. Source: NVIDIA, "PTX ISA" 9.0, 9.7.9.27.
@@ -13,7 +13,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gemm_lessons.engine.events import Effect, Moved
-from gemm_lessons.engine.machine.bulk import HINT, INTO, UNIT, BulkSide, Reduction, read, reduction, report, sectors
+from gemm_lessons.engine.machine.bulk import (
+    HINT,
+    INTO,
+    MULTICAST,
+    NOTHING,
+    UNIT,
+    BulkSide,
+    Destinations,
+    Reduction,
+    read,
+    reduction,
+    report,
+    sectors,
+)
 from gemm_lessons.engine.machine.maps import PlacedTensorMap
 from gemm_lessons.engine.machine.mbarriers import OPERATION_EFFECT, barriers_of
 from gemm_lessons.engine.machine.state import Fault
@@ -25,7 +38,7 @@ from gemm_lessons.engine.records.facts import Misuse
 
 Array = NDArray[Any]
 
-DIMENSIONS = ("1d", "2d", "3d")
+DIMENSIONS = ("1d", "2d", "3d", "4d", "5d")
 MAP_ALIGNMENT, SHARED_ALIGNMENT = 64, 128  # bytes
 
 
@@ -40,7 +53,7 @@ def bind_tensor_copy(binding: Binding) -> Callable[[], None]:
     if words[:3] != ("async", "bulk", "tensor") or "".join(words[3:4]) not in DIMENSIONS:
         raise unsupported(instruction)
     dims, form = int(words[3][0]), words[4:]
-    if form[:1] in (("shared__cluster",), ("shared__cta",)) and form[1:] == INTO and not reduces:
+    if form[:1] in (("shared__cluster",), ("shared__cta",)) and form[1:] in (INTO, (*INTO, MULTICAST)) and not reduces:
         return _into_shared(binding, dims)
     if form == ("global", "shared__cta", "bulk_group") and not reduces:
         return _out_of_shared(binding, dims, "")
@@ -111,10 +124,11 @@ class Boxes:
 
 def _into_shared(binding: Binding, dims: int) -> Callable[[], None]:
     state, memory, instruction = binding.state, binding.memory, binding.instruction
-    target, box, barrier, *_ = instruction.operands
+    target, box, barrier, *more = instruction.operands
     target_of = binding.addresses(target)
     boxes = Boxes(binding, box, dims)
     barriers = barriers_of(binding, barrier, OPERATION_EFFECT, traced=False)
+    destinations = Destinations(binding, barriers, more[0] if MULTICAST in instruction.modifiers else None)
     shared, global_side = (
         BulkSide(binding, "shared", "copy"),
         BulkSide(binding, "global", "copy"),
@@ -127,13 +141,16 @@ def _into_shared(binding: Binding, dims: int) -> Callable[[], None]:
             shared.aligned(places, lanes, one.bytes, SHARED_ALIGNMENT)
             offset, inside = one.elements(corner)
             _trace_global(global_side, one, lanes, offset, inside)
-            flat = shared.place_shared(places, lanes, one.bytes)
             arena, window = memory.memory_of("global"), state.shared
             data = np.zeros((*offset.shape, one.element), np.uint8)
             source = _in_arena(memory, one, offset[inside])
             data[inside] = arena[source[:, None] + np.arange(one.element)]
-            window[_by_element(one, places, flat, window.size)] = data.reshape(-1, one.element)
-            report(state, barriers, lanes, one.bytes, _moved(one, offset, inside))
+            moved = _moved(one, offset, inside)
+            for here, there, cell in destinations(lanes, places):
+                flat = shared.place_shared(there, lanes[here], one.bytes)
+                window[_by_element(one, there, flat)] = data[here].reshape(-1, one.element)
+                report(state, barriers, lanes[here], cell, one.bytes, moved)
+                moved = NOTHING  # global memory is read once
 
     return run
 
@@ -160,7 +177,7 @@ def _out_of_shared(binding: Binding, dims: int, name: str) -> Callable[[], None]
             read(state, lanes, _moved(one, offset, inside, bool(name)))
             _trace_global(global_side, one, lanes, offset, inside)
             arena, window = memory.memory_of("global"), state.shared
-            data = window[_by_element(one, places, flat, window.size)].reshape(*offset.shape, one.element)[inside]
+            data = window[_by_element(one, places, flat)].reshape(*offset.shape, one.element)[inside]
             index = _in_arena(memory, one, offset[inside])
             if not name:
                 arena[index[:, None] + np.arange(one.element)] = data
@@ -180,7 +197,7 @@ def _in_arena(memory: MemoryBinder, one: PlacedTensorMap, offset: Array) -> Arra
     return np.asarray(start[0] + offset)
 
 
-def _by_element(one: PlacedTensorMap, places: Array, flat: Array, size: int) -> Array:
+def _by_element(one: PlacedTensorMap, places: Array, flat: Array) -> Array:
     """Return the indices into all blocks' shared memory of the bytes of each element, shape (boxes * elements,
     bytes)."""
     step = np.arange(0, one.bytes, one.element)

@@ -187,6 +187,8 @@ class MemoryBinder:
         if not isinstance(base, Register):
             constant = (self.layout.address(base, instruction) if base is not None else 0) + address.offset
             whole = np.full(self.state.lanes, _wrapped(constant, 64), np.int64)
+            if base is not None and base.name in self.layout.shared:
+                whole += self.state.rank_bits
             return lambda lanes: whole if lanes is None else whole[lanes]
         # Signed, because addresses wrap: a base before an array plus an offset into it is valid.
         width = self.state.lanes_of(base.name).itemsize * 8

@@ -193,7 +193,7 @@ class _Tile:
         for first in range(0, places.shape[1], width):
             part = places[:, first : first + width]
             reading, where = lanes[:, : part.shape[1]].reshape(-1), part.reshape(-1)
-            self._side.place_shared(where, reading, CHUNK)
+            self._side.place_shared(where + self._state.rank_bits[reading], reading, CHUNK)
             read(self._state, reading, Moved())
 
 

@@ -41,7 +41,12 @@ class Block:
 
 def is_barrier(instruction: Instruction) -> bool:
     """Return whether an instruction is a barrier of (part of) a block."""
-    return instruction.row.effect == "barrier"
+    return instruction.row.effect == "barrier" and not is_cluster_barrier(instruction)
+
+
+def is_cluster_barrier(instruction: Instruction) -> bool:
+    """Return whether an instruction is an arrival or a wait at the barrier of a cluster."""
+    return instruction.row.name == "barrier.cluster"
 
 
 def synchronises_warp(instruction: Instruction) -> bool:

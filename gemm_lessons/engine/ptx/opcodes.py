@@ -139,10 +139,13 @@ _ROWS = (
     _silent("red", "atomic", "a[riv]{1,2}r?", "as atom", vector="any"),
     _silent("cp.async", "copy",
             forms="async.ca/cg.shared.global 4 8 16 bytes, with zero fill; commit_group, wait_group, wait_all;"
-            " async.mbarrier.arrive; async.bulk and async.bulk.tensor.1d/2d/3d (tiles) between shared and global memory"
-            " of one block"),
+            " async.mbarrier.arrive; async.bulk and async.bulk.tensor.1d to 5d (tiles) between shared and global"
+            " memory, multicast::cluster; async.bulk to another block of the cluster"),
     _silent("cp.reduce", "copy",
             forms="reduce.async.bulk and reduce.async.bulk.tensor to global memory, but of 16-bit floats"),
+    _silent("st.async", "copy", "a[risv]a", "async: to shared memory of the cluster, .v2 .v4; b32 to b64, f32 f64",
+            vector="v"),
+    _silent("red.async", "copy", "a[ri]a", "async, as st.async: add min max and or xor inc dec; u32 s32 u64 b32"),
     *(_silent(f"mbarrier.{what}", "phase", "a[ri]?", what)
       for what in ("init", "inval", "expect_tx", "complete_tx")),
     *(Opcode(f"mbarrier.{what}", "phase", operands, forms=what)
@@ -185,6 +188,7 @@ _ROWS = (
     # -- barriers of a block, and control flow. ``barriers.py`` writes the result of ``bar.red`` when it completes
     *(_silent(f"{name}.{how}", "barrier", _BARRIER, "" if how == "cta" else how, undefined="untracked")
       for name in ("bar", "barrier") for how in ("sync", "red", "arrive", "cta")),
+    _silent("barrier.cluster", "barrier", "", "cluster.arrive, cluster.wait", undefined="untracked"),
     _silent("bar.warp", "meet", _BARRIER, "warp.sync", warp="mask", undefined="untracked"),
     _silent("bra", "branch", "s"),
     _silent("brx", "branch", "rs", "idx"),
@@ -206,6 +210,8 @@ _ROWS = (
     Opcode("cvta", "compute", "r[ris]", undefined="spread", pointer="converted",
            forms="global shared local const param, to and from generic"),
     Opcode("isspacep", "compute", "r[ris]", undefined="spread", forms="global shared local"),
+    Opcode("mapa", "compute", "r[rs][ri]", undefined="spread", pointer="kept", forms="u32 u64, also shared::cluster"),
+    Opcode("getctarank", "compute", "r[rs]", undefined="spread", pointer="none", forms="u32 u64, also shared::cluster"),
     Opcode("createpolicy", "compute", "ri?", undefined="spread", forms="fractional.L2, of a part that is a number"),
     # -- computation with further properties
     _compute("add", "upwards", "added", ffma=JOINED),

@@ -98,6 +98,8 @@ def _sources(kernel: Kernel, named: frozenset[str], starts: Mapping[str, str]) -
             work += users.get(target.name, ())
     arrays: dict[int, str] = {}
     for instruction in kernel.instructions:
+        if {"shared__cluster", "shared__cta"} <= set(instruction.modifiers):
+            continue  # both sides are in shared memory
         for operand in instruction.operands:
             if isinstance(operand, Address) and operand.base is not None:
                 names = of(operand.base)

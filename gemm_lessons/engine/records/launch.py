@@ -119,9 +119,9 @@ class Surface:
 
 @dataclass(frozen=True)
 class TensorMap:
-    """What a kernel takes as ``const __grid_constant__ CUtensorMap``: it describes the array that bulk copies read.
+    """What a kernel takes as ``const __grid_constant__ CUtensorMap``, or by a pointer: an array that bulk copies read.
 
-    ``array`` has one to three dimensions; its rows may be further apart than they are long (a view), but the elements
+    ``array`` has one to five dimensions; its rows may be further apart than they are long (a view), but the elements
     of a row follow each other. ``box`` has a size in elements for each axis of the array, in the array's order; a
     kernel gives coordinates in the opposite order, as CUDA does. ``swizzle`` is 0, 32, 64 or 128 bytes. ``element`` is
     the type (``"bfloat16"``) where that of the array does not tell. The launch fills in ``name`` and ``pointer``, the
@@ -164,10 +164,8 @@ class TensorMap:
     def check(self) -> None:
         """Raise ``ValueError`` for a map that ``cuTensorMapEncodeTiled`` refuses or the simulator does not support."""
         array, size = self.array, self.type.size
-        if not 1 <= array.ndim <= 3 or len(self.box) != array.ndim or 0 in array.shape:
-            raise ValueError(
-                f"{self.name}: a tensor map is of one to three dimensions, with a size of the box for each"
-            )
+        if not 1 <= array.ndim <= 5 or len(self.box) != array.ndim or 0 in array.shape:
+            raise ValueError(f"{self.name}: a tensor map is of one to five dimensions, with a size of the box for each")
         if array.strides[-1] != size or array.dtype.itemsize != size:
             raise ValueError(f"{self.name}: the elements of a row must follow each other")
         if any(stride % 16 or stride <= 0 for stride in self.strides_behind):

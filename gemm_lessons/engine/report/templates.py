@@ -37,6 +37,11 @@ TEMPLATES: Mapping[str, str] = {
     "race shared skipped": "{pair_of_a_block}, with no __syncthreads() between them that both threads reach; {so}",
     "so race shared skipped": "some threads of the kernel skip a barrier, which then orders nothing: move it out of its"
     " if or loop before you add another one",
+    "race shared cluster": "{place:where} of one block of the cluster: {first.effect:shared} by {whose} in"
+    " {first.line:line} and {other.effect:shared} by thread {other.thread} of block {other.block} in {other.line:line},"
+    " with nothing that orders them; {so}",
+    "so race shared cluster": "put a barrier of the cluster between the two lines, or an arrival at an mbarrier that"
+    " the other thread waits for",
     "race shared place": "{pair_of_a_block}, with no __syncthreads() between them",
     "race shared copy": "{early}; thread {first.thread} copied it by cp.async in {first.line:line} and has waited for "
     "it, but a wait covers a thread's own copies only: put a __syncthreads() after the wait",
@@ -113,6 +118,12 @@ TEMPLATES: Mapping[str, str] = {
     "illegal_access no map": "{opcode} by {who}: the address does not hold a tensor map",
     "illegal_access map dimensions": "{opcode} by {who}: the tensor map {name} has {value} dimensions, not {limit}",
     "illegal_access map alignment": "{opcode} by {who}: a tensor map must be aligned to {limit} bytes",
+    "illegal_access other block": "{opcode} by {who} accesses shared memory of block {value} of the cluster: it needs"
+    " .shared::cluster, or a generic pointer from map_shared_rank()",
+    "illegal_access multicast": "{opcode} by {who}: the mask {value:#x} names a block that the cluster, of {limit}"
+    " blocks, does not have",
+    "illegal_access no block": "{opcode} by {who} accesses shared memory of block {value} of the cluster, which has"
+    " only {limit} blocks",
     "illegal_access copy size": "cp.async of {limit} bytes by {who} has a source size of {value}, which is undefined",
     "illegal_access atomic vector": "vector atomics need global memory, and this address is in shared memory",
     "illegal_access branch": "{who} takes branch {value} of {limit} (brx.idx)",
@@ -134,6 +145,8 @@ TEMPLATES: Mapping[str, str] = {
     " {not_seen}",
     "async_in_flight bulk store": "{early} while the bulk copy of thread {first.thread} in {first.line:line} may still"
     " read it: let that thread wait for its group (cp.async.bulk.wait_group.read), then synchronise",
+    "async_in_flight sent": "{early} while the bulk copy of thread {first.thread} in {first.line:line} may still read"
+    " it: a thread must first see the end of the copy's phase of {mbarrier:mbarrier}, then synchronise",
     "async_in_flight product": "{early} while the wgmma in {first.line:line} may still read it: the warps that issued"
     " it must wait for its group (wgmma.wait_group), then synchronise",
     "async_unfinished product": "block {first.block} ends while the wgmma in {first.line:line} may still run: its warps"
@@ -187,6 +200,14 @@ TEMPLATES: Mapping[str, str] = {
     " {other.thread})",
     "barrier_count number": "{who} waits at barrier {number} for {threads} threads: barriers are numbered 0 to 15, and"
     " the count must be a multiple of 32",
+    "cluster_memory early": "{first.line:line} accesses shared memory of another block of the cluster ({who} first),"
+    " which may not have started: let all threads pass a barrier of the cluster first",
+    "cluster_memory ended": "block {other.block} may end while {who} still accesses its shared memory in"
+    " {first.line:line}: let all blocks of the cluster meet at its barrier before they end",
+    "cluster_barrier not arrived": "{who} waits for the barrier of the cluster without having arrived at it: every"
+    " barrier.cluster.wait follows a barrier.cluster.arrive of the same thread",
+    "cluster_barrier arrived twice": "{who} arrives twice at the barrier of the cluster: a barrier.cluster.wait must be"
+    " between two barrier.cluster.arrive of a thread",
     "divergent_warp": "thread {other.thread} does not take part with {whose} in {first.line:line}, though the member"
     " mask names it or the whole warp must: all of them must execute the same instruction together",
     "warp_mask own": "{who} executes {opcode}, but its member mask leaves it out",
@@ -199,6 +220,7 @@ TEMPLATES: Mapping[str, str] = {
     "deadlock barrier": "{waiting:; }; no running thread can arrive (first: {who})",
     "waiting here": "{count} of {threads} threads wait at barrier {number}[ in line {line}], which expects"
     " [{expected}|the whole block]",
+    "waiting cluster": "{count} of {threads} threads wait[ in line {line}] for the barrier of the cluster",
     "waiting ended": "{ended} have ended",
     # -- the kernel stopped, or was stopped ---------------------------------------------------------------------------
     "trap stop": "the kernel stopped itself (trap) in {who}[: {reason}]",

@@ -27,6 +27,7 @@ counts on PTX are used instead, marked as inexact.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
 from functools import cached_property, lru_cache
@@ -185,6 +186,8 @@ class _Count:
     def _once(self, approximation: Approximation) -> Sums:
         code, plan, launch = self.code, self.code.plan, self.launch
         assert plan is not None
+        if "shared" in plan.spaces and math.prod(launch.grid.cluster or (1,)) > 1:
+            raise Uncountable("addresses or branches depend on shared memory, which is shared in a cluster")
         before = self.memory() if plan.spaces or code.variables.there else None
         constants = dict(code.constants) if before is None else code.constants_in(before)
         constants |= launch_constants(

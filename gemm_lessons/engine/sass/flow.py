@@ -18,6 +18,8 @@ COPIES: Mapping[str, str] = {"LDGSTS": "shared"}  # cp.async: reads global, writ
 # Copies by the async proxy and their companions, not loads or stores: into shared memory, out of it, neither.
 BULK_IN, BULK_OUT = frozenset({"UBLKCP", "UTMALDG"}), frozenset({"UBLKCP", "UBLKRED", "UTMASTG", "UTMAREDG"})
 BULK = BULK_IN | BULK_OUT | {"UTMACMDFLUSH", "UTMACCTL", "UTMAPF", "UBLKPF"}
+# Stores to another block of the cluster that report to an mbarrier there: st.async, red.async.
+TO_OTHERS = frozenset({"STAS", "REDAS"})
 # Operations on mbarriers: init, arrive, test, invalidate.
 _PHASES = "EXCH 64 ARRIVE TRANS64 A1T0 ART0 A0T1 A0TR A0TX RED OPTOUT PHASECHK TRYWAIT CCTL IV".split()
 SIGNALS = frozenset({"SYNCS", "UTMALDG", "UTMASTG"})  # operations on mbarriers, and copies of boxes
@@ -28,8 +30,9 @@ GENERIC = "generic"  # global or shared memory, depending on each lane's address
 # These write no register.
 SILENT = frozenset(
     "BRA BRX JMP EXIT RET CALL BAR BSSY BSYNC BREAK BPT NOP YIELD WARPSYNC NANOSLEEP MEMBAR ERRBAR CGAERRBAR CCTL "
-    "CCTLL DEPBAR LDGDEPBAR ARRIVES PMTRIG KILL FENCE ACQBULK ENDCOLLECTIVE PREEXIT WARPGROUP".split()
-) | {*STORES, *COPIES, *BULK, "RED", "REDG"}
+    "CCTLL DEPBAR LDGDEPBAR ARRIVES PMTRIG KILL FENCE ACQBULK ENDCOLLECTIVE PREEXIT WARPGROUP "
+    "UCGABAR_ARV UCGABAR_WAIT".split()
+) | {*STORES, *COPIES, *BULK, *TO_OTHERS, "RED", "REDG"}
 # These write only predicates, as many as named.
 PREDICATES_ONLY: Mapping[str, int] = {
     "ISETP": 2, "FSETP": 2, "DSETP": 2, "HSETP2": 2, "PLOP3": 2, "UISETP": 2, "UPLOP3": 2, "PSETP": 2, "FCHK": 1,

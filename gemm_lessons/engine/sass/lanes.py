@@ -10,7 +10,15 @@ from collections.abc import Callable
 import numpy as np
 
 from gemm_lessons.engine.events import WARP
-from gemm_lessons.engine.machine.special import NAMES, PLACES, PLACES_90, of_blocks, of_launch, of_threads
+from gemm_lessons.engine.machine.special import (
+    NAMES,
+    PLACES,
+    PLACES_90,
+    cluster_order,
+    of_blocks,
+    of_launch,
+    of_threads,
+)
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.engine.records.launch import Grid
 from gemm_lessons.engine.sass.flow import GENERIC, results
@@ -51,7 +59,7 @@ SHARED_WINDOW = 1 << 24  # bytes of addresses for each block of a cluster
 
 @dataclass(frozen=True)
 class Geometry:
-    """Blocks ``first`` to ``first + blocks`` of a grid, each padded to whole warps."""
+    """Blocks ``first`` to ``first + blocks`` of a grid, cluster by cluster, each padded to whole warps."""
 
     grid: Grid
     first: int
@@ -82,7 +90,7 @@ class Geometry:
         by_thread = of_threads(np.arange(self.padded, dtype=np.int64), self.grid)
         if known in by_thread:
             return np.tile(by_thread[known], self.blocks)
-        by_block = of_blocks(np.arange(self.first, self.first + self.blocks, dtype=np.int64), self.grid)
+        by_block = of_blocks(cluster_order(self.grid)[self.first : self.first + self.blocks], self.grid)
         if known in by_block:
             values = by_block[known]
             return values if self.blocks == 1 else np.repeat(values, self.padded)
@@ -222,7 +230,7 @@ class Lanes:
         """Fetch an address operand as int64.
 
         In global memory a lone register is the low half of 64 bits. In shared memory the upper bits name a block of the
-        cluster, here always the own block (the PTX engine supports no other).
+        cluster: the own block, since accesses to others are generic.
         """
         terms: list[Fetch] = []
         wide = space in ("global", GENERIC)
@@ -256,11 +264,22 @@ class Lanes:
 
         return total
 
-    def generic(self, memory: Memory) -> tuple[Fetch, Fetch]:
-        """For a generic address: fetch which lanes access shared memory, and their addresses there."""
+    def generic(self, memory: Memory) -> tuple[Fetch, Fetch, Fetch]:
+        """For a generic address: fetch which lanes access shared memory of their own block, which access global memory,
+        and their addresses in shared memory. The rest access shared memory of other blocks of the cluster."""
         total = self.address(memory, GENERIC)
-        low = (self.geometry.grid.cluster and SHARED_WINDOW - 1) or 0xFFFFFFFF
-        return lambda: total() >> 32 == SHARED_HIGH, lambda: total() & low
+        if self.geometry.grid.cluster is None:
+            return (
+                lambda: total() >> 32 == SHARED_HIGH,
+                lambda: total() >> 32 != SHARED_HIGH,
+                lambda: total() & 0xFFFFFFFF,
+            )
+        own = (SHARED_HIGH << 32) // SHARED_WINDOW + self.geometry.special("SR_CgaCtaId").astype(np.int64)
+        return (
+            lambda: total() // SHARED_WINDOW == own,
+            lambda: total() >> 32 != SHARED_HIGH,
+            lambda: total() & SHARED_WINDOW - 1,
+        )
 
     # -- writing ------------------------------------------------------------------------------------------------------
 

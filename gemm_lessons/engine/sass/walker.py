@@ -30,7 +30,18 @@ from gemm_lessons.engine.sass.access_cache import AccessCosts
 from gemm_lessons.engine.sass.control_flow import ControlFlow
 from gemm_lessons.engine.sass.divergence import LaneGroup, LaneGroups
 from gemm_lessons.engine.sass.exposed_latency import BlockEvents, LatencyTracker
-from gemm_lessons.engine.sass.flow import BULK, COPIES, GENERIC, LOADS, MEMORY, SIGNALS, STORES, TEXTURE, results
+from gemm_lessons.engine.sass.flow import (
+    BULK,
+    COPIES,
+    GENERIC,
+    LOADS,
+    MEMORY,
+    SIGNALS,
+    STORES,
+    TEXTURE,
+    TO_OTHERS,
+    results,
+)
 from gemm_lessons.engine.sass.lanes import Geometry, Lanes
 from gemm_lessons.engine.sass.operand_fetch import Approximation, Array, Compute, Fetch
 from gemm_lessons.engine.sass.operands import Decoded, Memory
@@ -49,8 +60,8 @@ BLOCK_BUDGET = 4_000_000  # basic blocks executed; far beyond any kernel of the 
 BY_TENSOR_CORES = "HFMA2.MMA"  # another unit than that of HFMA2
 IGNORED = frozenset(
     "NOP YIELD BAR MEMBAR ERRBAR CGAERRBAR CCTL CCTLL DEPBAR LDGDEPBAR NANOSLEEP PMTRIG FENCE ARRIVES WARPSYNC "
-    "WARPGROUP".split()
-).union(BULK)
+    "WARPGROUP UCGABAR_ARV UCGABAR_WAIT".split()
+).union(BULK, TO_OTHERS)
 
 Step = Callable[[], None]
 Watch = Callable[[Access, Array, Array | None, int], None]  # access, addresses, lanes, number of the first lane
@@ -188,9 +199,9 @@ class Walker:
         """Return a step that records which lanes execute a global load."""
         guard, latencies = self.lanes.guard(d), self.latencies
         assert latencies is not None
-        if MEMORY[d.name] == GENERIC:
-            means_shared, _ = self.lanes.generic(next(o for o in d.operands if isinstance(o, Memory)))
-            guard = both(guard, lambda: ~means_shared())
+        if self._is_generic(d):
+            _, means_global, _ = self.lanes.generic(next(o for o in d.operands if isinstance(o, Memory)))
+            guard = both(guard, means_global)
 
         def issue() -> None:
             some, mask = self.lanes.active(guard)
@@ -267,11 +278,11 @@ class Walker:
             return
         memories = [operand for operand in d.operands if isinstance(operand, Memory)]
         effect: Effect = "load" if d.name in LOADS else "store" if d.name in STORES else "atomic"
-        if MEMORY[d.name] == GENERIC:
-            means_shared, inside = lanes.generic(memories[0])
-            yield self._use(d, "shared", effect, inside, both(guard, means_shared))
-            outside = both(guard, lambda: ~means_shared())
-            yield self._use(d, "global", effect, lanes.address(memories[0], "global"), outside)
+        if self._is_generic(d):
+            means_own, means_global, inside = lanes.generic(memories[0])
+            yield self._use(d, "shared", effect, inside, both(guard, means_own))
+            address = lanes.address(memories[0], "global")
+            yield self._use(d, "global", effect, address, both(guard, means_global))
             return
         if d.name not in COPIES:
             space: Space = "shared" if MEMORY[d.name] == "shared" else "global"
@@ -281,6 +292,10 @@ class Walker:
         to, source = lanes.address(memories[0], "shared"), lanes.address(memories[1], "global")
         yield self._use(d, "shared", "copy", to, guard, self._spread(source, reading))
         yield self._use(d, "global", "copy", source, both(guard, reading), self._spread(to))
+
+    def _is_generic(self, d: Decoded) -> bool:
+        """Return whether each lane's address selects the memory. Atomics on shared memory of a cluster are ATOM."""
+        return MEMORY[d.name] == GENERIC or (d.name in ("ATOM", "RED") and self.geometry.grid.cluster is not None)
 
     def _use(
         self, d: Decoded, space: Space, effect: Effect, address: Fetch, guard: Fetch | None, beside: Fetch | None = None

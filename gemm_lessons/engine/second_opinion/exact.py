@@ -92,6 +92,7 @@ class Interpreted:
 
     def begin(self, launch: LaunchInfo) -> None:
         """Set up for a launch. See ``events.Observer``, also for the three methods below."""
+        self.window = launch.shared_bytes
 
     def begin_batch(self, batch: Batch) -> None:
         """Start a new set of blocks."""
@@ -114,9 +115,10 @@ class Interpreted:
         access = touch.access
         if (access.space, access.effect) not in self.kinds:
             return
-        lanes = np.arange(len(touch.addresses)) if touch.active is None else np.flatnonzero(touch.active)
+        active = touch.of_own_block(self.window)
+        lanes = np.arange(len(touch.addresses)) if active is None else np.flatnonzero(active)
         addresses = touch.addresses[lanes] + (base - GLOBAL_BASE if access.space == "global" else 0)
-        self.words.add(access, addresses, lanes + batch.first_block * batch.padded_threads, times)
+        self.words.add(access, addresses, lanes + batch.place * batch.padded_threads, times)
 
 
 @dataclass

@@ -10,6 +10,7 @@ from __future__ import annotations
 from gemm_lessons.engine import sass as machinecode
 from gemm_lessons.engine.counters.cross_check import MACHINE_CODE, Array, Disagreement
 from gemm_lessons.engine.events import Access, LaunchInfo
+from gemm_lessons.engine.machine.access import reaches_cluster
 from gemm_lessons.engine.machine.machine import Machine
 from gemm_lessons.engine.machine.memory import GlobalMemory
 from gemm_lessons.engine.machine.state import Fault
@@ -66,7 +67,7 @@ def confirm(fault: Fault, code: Code, machine: Machine) -> None:
     if instruction is None or code.plan is None:
         return
     batch = machine.state.batch
-    running = range(batch.first_block, batch.first_block + batch.blocks)
+    running = range(batch.place, batch.place + batch.blocks)
     try:
         bounds = _Bounds(machine.initial_memory(), code.shared_origin, launch.shared_bytes)
         machinecode.count(code, launch, machine.initial_memory, [running], bounds, BUDGET)
@@ -76,7 +77,10 @@ def confirm(fault: Fault, code: Code, machine: Machine) -> None:
 
 
 def _comparable(instruction: Instruction, launch: LaunchInfo) -> bool:
-    """Return False for local memory and constants, which become registers and operands in machine code."""
+    """Return False for local memory and constants, which become registers and operands in machine code, and for shared
+    memory of other blocks."""
+    if launch.grid.cluster and "global" not in instruction.modifiers and reaches_cluster(instruction):
+        return False
     spaces = {modifier.partition("__")[0] for modifier in instruction.modifiers}
     if spaces & {"local", "const", "param"} or "bulk" in spaces or instruction.row.effect == "phase":
         return False

@@ -1,0 +1,332 @@
+"""Clusters: registers, shared memory of other blocks, barriers, multicast; and what the checkers say of mistakes."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+
+from checks.simulator.cluster_cases import CLUSTER_HEAD, PULL, PUSH, SEND, SHARE, SHARE_BOX
+from checks.simulator.conftest import Run
+from gemm_lessons.engine.records.launch import TensorMap
+from gemm_lessons.engine.records.results import Launched
+
+TOGETHER = True
+ARCH = "sm_90"
+
+PAIRS = np.arange(4 * 64, dtype=np.float32)
+SWAPPED = PAIRS.reshape(2, 2, 64)[:, ::-1, ::-1].reshape(-1)
+TILES = np.arange(2 * 4 * 256, dtype=np.float32)
+SHARED_TILES = 2 * np.repeat(TILES.reshape(2, 1, 4, 256)[..., ::-1], 2, axis=1).reshape(-1)
+
+
+def serious(launched: Launched) -> list[tuple[str, str]]:
+    return [(it.kind, it.case) for it in launched.findings if it.severity != "note"]
+
+
+def changed(source: str, *edits: tuple[str, str]) -> str:
+    for old, new in edits:
+        assert old in source
+        source = source.replace(old, new)
+    return source
+
+
+REGISTERS = """
+#include <cooperative_groups.h>
+namespace cg = cooperative_groups;
+extern "C" __global__ void ATTRIBUTE k(unsigned *y)
+{
+    auto cluster = cg::this_cluster();
+    const dim3 dims = cluster.dim_blocks(), at = cluster.block_index();
+    unsigned explicitly, id[3], of[3];
+    asm("{ .reg .pred p; mov.pred p, %%is_explicit_cluster; selp.u32 %0, 1, 0, p; }" : "=r"(explicitly));
+    asm("mov.u32 %0, %%clusterid.x; mov.u32 %1, %%clusterid.y; mov.u32 %2, %%clusterid.z;"
+        : "=r"(id[0]), "=r"(id[1]), "=r"(id[2]));
+    asm("mov.u32 %0, %%nclusterid.x; mov.u32 %1, %%nclusterid.y; mov.u32 %2, %%nclusterid.z;"
+        : "=r"(of[0]), "=r"(of[1]), "=r"(of[2]));
+    const unsigned all[] = {cluster.block_rank(), cluster.num_blocks(), dims.x, dims.y, dims.z, at.x, at.y, at.z,
+                            explicitly, id[0], id[1], id[2], of[0], of[1], of[2], cluster.thread_rank()};
+    const int block = blockIdx.x + gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z);
+    for (int i = 0; i < 16; ++i) y[(block * blockDim.x + threadIdx.x) * 16 + i] = all[i];
+}
+"""
+
+
+@pytest.mark.parametrize("grid", [(4, 2, 2), (2, 4, 2)])
+@pytest.mark.parametrize(
+    ("cluster", "at_launch"), [((2, 1, 1), False), ((1, 2, 1), True), ((2, 2, 2), True), (None, True)]
+)
+def test_registers(run: Run, grid: Any, cluster: Any, at_launch: bool) -> None:
+    sizes = cluster or (1, 1, 1)
+    source = REGISTERS.replace("ATTRIBUTE", "" if at_launch else f"__cluster_dims__{sizes}")
+    y = np.zeros((*grid[::-1], 32, 16), np.uint32)
+    run(source, grid, 32, [y], cluster=cluster if at_launch else None)
+    for (bz, by, bx), t in itertools.product(np.ndindex(grid[::-1]), (0, 31)):
+        inside = [place % part for place, part in zip((bx, by, bz), sizes, strict=True)]
+        rank = inside[0] + sizes[0] * (inside[1] + sizes[1] * inside[2])
+        ids = [place // part for place, part in zip((bx, by, bz), sizes, strict=True)]
+        of = [size // part for size, part in zip(grid, sizes, strict=True)]
+        blocks = int(np.prod(sizes))
+        expected = [rank, blocks, *sizes, *inside, int(cluster is not None), *ids, *of, rank * 32 + t]
+        assert y[bz, by, bx, t].tolist() == expected
+
+
+@pytest.mark.parametrize("block_limit", [None, 1, 3])
+@pytest.mark.parametrize("source", [PUSH, PULL], ids=["push", "pull"])
+def test_blocks_of_a_pair_exchange_values(run: Run, source: str, block_limit: int | None) -> None:
+    y = np.zeros_like(PAIRS)
+    launched = run(source, 4, 64, [PAIRS, y], block_limit=block_limit)
+    assert np.array_equal(y, SWAPPED)
+    assert not launched.findings, launched.findings
+
+
+def test_clusters_along_y(run: Run) -> None:
+    """Blocks of a cluster are not neighbours in the grid."""
+    source = changed(
+        PULL,
+        ("__cluster_dims__(2)", "__cluster_dims__(1, 2)"),
+        ("blockIdx.x * 64", "(blockIdx.y * 2 + blockIdx.x) * 64"),
+    )
+    y = np.zeros_like(PAIRS)
+    launched = run(source, (2, 2), 64, [PAIRS, y])
+    assert np.array_equal(y, PAIRS.reshape(2, 2, 64)[::-1, :, ::-1].reshape(-1))
+    assert not launched.findings, launched.findings
+
+
+STARTED, STORED, READ = (f"cluster_sync(); // both have {what}" for what in ("started", "stored", "read"))
+RELAXED = "cluster_arrive_relaxed(); cluster_wait();"
+APART = "cluster_arrive(); if (t < 32) cluster_wait(); __syncthreads(); if (t >= 32) cluster_wait();"
+
+
+@pytest.mark.parametrize(
+    ("source", "edits", "found"),
+    [
+        (PUSH, [(STARTED, "")], ("cluster_memory", "early")),
+        (PUSH, [(STARTED, "__syncthreads();")], ("cluster_memory", "early")),
+        (PUSH, [(STORED, "")], ("race", "shared cluster")),
+        (PUSH, [(STORED, "__syncthreads();")], ("race", "shared cluster")),
+        (PULL, [(STORED, "__syncthreads();")], ("race", "shared cluster")),
+        (PULL, [(STORED, RELAXED)], ("race", "shared cluster")),
+        (PULL, [(STORED, "__threadfence(); " + RELAXED)], None),
+        (PUSH, [(STARTED, RELAXED)], None),
+        (PUSH, [(STARTED, "cluster_arrive(); __syncthreads(); cluster_wait();")], None),
+        (PUSH, [(STARTED, APART)], None),
+        (PULL, [(READ, "")], ("cluster_memory", "ended")),
+        (PULL, [(READ, "__syncthreads();")], ("cluster_memory", "ended")),
+        (PULL, [(READ, RELAXED)], ("cluster_memory", "ended")),
+    ],
+)  # fmt: skip
+def test_what_orders_blocks_of_a_cluster(run: Run, source: str, edits: Any, found: Any) -> None:
+    launched = run(changed(source, *edits), 4, 64, [PAIRS, np.zeros_like(PAIRS)])
+    assert (found in serious(launched)) if found else not serious(launched), launched.findings
+    assert all(it.line and it.message for it in launched.findings)
+
+
+FORMS = (
+    CLUSTER_HEAD
+    + """
+extern "C" __global__ void __cluster_dims__(4) k(unsigned *y)
+{
+    __shared__ __align__(16) unsigned box[256];
+    __shared__ u64 bar;
+    const int t = threadIdx.x;
+    const unsigned next = (rank() + 1) % 4, there = at(box, next), b = at(&bar, next);
+    box[t] = 1000 * rank() + t;
+    if (t == 0) { init(&bar, COUNT); made(); }
+    cluster_sync();
+    unsigned got = 0, a = there + 4 * t;
+    BODY
+    wait_cluster(&bar, 0);
+    cluster_sync();
+    y[(blockIdx.x * 32 + t) * 2] = got;
+    y[(blockIdx.x * 32 + t) * 2 + 1] = box[t];
+}
+"""
+)
+ARRIVE = 'asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" :: "r"(b) : "memory");'
+ONE = f"if (t == 0) {{ {ARRIVE} }}"
+NEXT = (np.arange(4)[:, None] + 1) % 4
+T = np.arange(32)[None, :]
+OLD_THERE, OLD_HERE = 1000 * NEXT + T, 1000 * np.arange(4)[:, None] + T
+
+
+def at_once(ptx: str, *operands: str) -> str:
+    return f'asm volatile("{ptx}" : "=r"(got) : {", ".join(operands)} : "memory");'
+
+
+@pytest.mark.parametrize(
+    ("body", "count", "got", "box"),
+    [
+        (at_once("ld.shared::cluster.u32 %0, [%1];", '"r"(a)'), 0, OLD_THERE, OLD_HERE),
+        (at_once("ld.shared::cluster.u32 %0, [%1];", '"r"(at(&box[t], rank()))'), 0, OLD_HERE, OLD_HERE),
+        (at_once("ld.relaxed.cluster.shared::cluster.u32 %0, [%1 + 4];", '"r"(there)'), 0, 1000 * NEXT + 1 + 0 * T,
+         OLD_HERE),
+        (at_once("atom.shared::cluster.add.u32 %0, [%1], %2;", '"r"(a)', '"r"(t)'), 0, OLD_THERE, OLD_HERE + T),
+        (at_once("atom.acq_rel.cluster.shared::cluster.exch.b32 %0, [%1], 7;", '"r"(a)'), 0, OLD_THERE,
+         7 + 0 * OLD_HERE),
+        (at_once("getctarank.shared::cluster.u32 %0, %1;", '"r"(a)'), 0, NEXT + 0 * T, OLD_HERE),
+        ('u64 g; asm("cvta.shared.u64 %0, %1; mapa.u64 %0, %0, %2;" : "=&l"(g) : "l"((u64)AT(&box[t])), "r"(next));'
+         "got = *(unsigned *)g;", 0, OLD_THERE, OLD_HERE),
+        ('asm volatile("{ .reg .b64 g; cvta.shared.u64 g, %1; getctarank.u64 %0, g; }" : "=r"(got) : "l"((u64)a));',
+         0, NEXT + 0 * T, OLD_HERE),
+        ('asm volatile("red.shared::cluster.max.u32 [%0], 2010;" :: "r"(a) : "memory");', 0, 0 * OLD_HERE,
+         np.maximum(OLD_HERE, 2010)),
+        ('if (t < 8) asm volatile("st.shared::cluster.v4.u32 [%0], {%1, %1, %1, %1};" :: "r"(there + 16 * t), "r"(t)'
+         ' : "memory");', 0, 0 * OLD_HERE, T // 4 + 0 * OLD_HERE),
+        ('if (t == 0) asm volatile("mbarrier.expect_tx.relaxed.cluster.shared::cluster.b64 [%0], 128;" :: "r"(b)'
+         ' : "memory"); __syncwarp(); asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.u32'
+         ' [%0], %1, [%2];" :: "r"(a), "r"(t + 5), "r"(b) : "memory");', 0, 0 * OLD_HERE, T + 5 + 0 * OLD_HERE),
+        ('if (t == 0) asm volatile("mbarrier.arrive.expect_tx.release.cluster.shared::cluster.b64 _, [%0], 64;"'
+         ' :: "r"(b) : "memory"); if (t < 4) asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.b32'
+         ' [%0], {%1, %1, %1, %1}, [%2];" :: "r"(there + 16 * t), "r"(t), "r"(b) : "memory");',
+         -1, 0 * OLD_HERE, np.where(T < 16, T // 4, OLD_HERE)),
+        ('if (t == 0) asm volatile("mbarrier.arrive.expect_tx.shared::cluster.b64 _, [%0], 128;" :: "r"(b) : "memory");'
+         ' asm volatile("red.async.relaxed.cluster.shared::cluster.mbarrier::complete_tx::bytes.add.u32'
+         ' [%0], %1, [%2];" :: "r"(a), "r"(t + 5), "r"(b) : "memory");', -1, 0 * OLD_HERE, OLD_HERE + T + 5),
+        ('if (t == 0) asm volatile("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0], 3;" :: "r"(b)'
+         ' : "memory");', 4, 0 * OLD_HERE, OLD_HERE),
+        ('if (t == 0) asm volatile("mbarrier.arrive_drop.release.cluster.shared::cluster.b64 _, [%0];" :: "r"(b)'
+         ' : "memory");', 2, 0 * OLD_HERE, OLD_HERE),
+    ],
+)  # fmt: skip
+def test_forms(run: Run, body: str, count: int, got: Any, box: Any) -> None:
+    """``count`` -1: the body's own arrival ends the phase; 0: one more arrival does."""
+    rest = "" if count < 0 else ONE
+    source = changed(FORMS, ("BODY", body + rest), ("COUNT", str(max(count, 1))))
+    y = np.zeros((4, 32, 2), np.uint32)
+    launched = run(source, 4, 32, [y])
+    assert np.array_equal(y[..., 0], got)
+    assert np.array_equal(y[..., 1], box)
+    assert not serious(launched), launched.findings
+
+
+def test_a_tile_for_both_blocks(run: Run) -> None:
+    y = np.zeros_like(SHARED_TILES)
+    launched = run(SHARE, 4, 64, [TILES, y])
+    assert np.array_equal(y, SHARED_TILES)
+    assert not serious(launched), launched.findings
+
+
+@pytest.mark.parametrize(
+    ("edits", "fault", "found"),
+    [
+        ([("&full[s], 3)", "&full[s], 1)")], "deadlock", None),
+        ([("&full[s], 3)", "&full[s], 5)")], "illegal_access", None),
+        ([("expect(&full[s], 1024)", "expect(&full[s], 512)")], "deadlock", None),
+        ([("expect(&full[s], 1024)", "expect(&full[s], 2048)")], "deadlock", None),
+        ([("if (t < 34)", "if (t == 32 + rank())"), ("init(&empty[s], 2)", "init(&empty[s], 1)")], None,
+         ("race", "shared cluster")),
+        ([("if (t < 34)", "if (t == 32 + rank())")], "deadlock", None),
+        ([("made(); }\n    cluster_sync();", "made(); }\n    __syncthreads();")], None, ("cluster_memory", "early")),
+        ([("made(); }\n    cluster_sync();", "made(); }\n    cluster_arrive_relaxed(); cluster_wait();")], None, None),
+        ([("made(); }\n    cluster_sync();", "}\n    cluster_arrive_relaxed(); cluster_wait();")], None,
+         ("race", "shared cluster")),
+        ([("cluster_sync(); // no block", "// no block")], None, ("cluster_memory", "ended")),
+        ([("wait_cluster(&empty[s], (i / 2 + 1) & 1);", "")], "mbarrier", None),
+    ],
+)  # fmt: skip
+def test_mistakes_with_a_shared_tile(run: Run, edits: Any, fault: str | None, found: Any) -> None:
+    launched = run(changed(SHARE, *edits), 4, 64, [TILES, np.zeros_like(SHARED_TILES)], fault=fault)
+    if fault is None:
+        assert (found in serious(launched)) if found else not serious(launched), launched.findings
+    assert all(it.line and it.message for it in launched.findings)
+
+
+def test_a_tile_sent_to_the_next_block(run: Run) -> None:
+    x = np.arange(512, dtype=np.float32)
+    y = np.zeros_like(x)
+    launched = run(SEND, 8, 64, [x, y])
+    assert np.array_equal(y.reshape(2, 4, 64), np.roll(x.reshape(2, 4, 64), 1, axis=1)[..., ::-1])
+    assert not serious(launched), launched.findings
+
+
+@pytest.mark.parametrize(
+    ("edits", "found"),
+    [
+        ([("wait_cluster(&bar, 0);", "")], ("async_in_flight", "bulk load")),
+        ([("fence_async();", "")], ("async_proxy", "store")),
+        ([("wait_cluster(&bar, 0);", "out[t] = 0; wait_cluster(&bar, 0);")], ("async_in_flight", "sent")),
+        # Its own phase says nothing of the copy that the block has sent.
+        ([("y[g] =", "out[t] = 0; y[g] =")], ("async_in_flight", "sent")),
+        ([("cluster_sync(); // all bytes", "cluster_sync(); out[t] = 0; //")], None),
+    ],
+)
+def test_mistakes_with_a_sent_tile(run: Run, edits: Any, found: Any) -> None:
+    launched = run(changed(SEND, *edits), 4, 64, [np.arange(256, dtype=np.float32), np.zeros(256, np.float32)])
+    assert (found in serious(launched)) if found else not serious(launched), launched.findings
+
+
+@pytest.mark.parametrize("by_pointer", [False, True])
+def test_a_box_for_both_blocks(run: Run, by_pointer: bool) -> None:
+    x = np.arange(16 * 64, dtype=np.float32).reshape(16, 64)
+    y = np.zeros((4, 16, 32), np.float32)
+    source = SHARE_BOX
+    if by_pointer:
+        source = changed(source, ("const __grid_constant__ Map map", "const Map *map"), ("&map", "map"))
+    launched = run(source, 4, 32, [TensorMap(x, (8, 32)), y])
+    assert np.array_equal(y, np.repeat(x.reshape(16, 2, 32).swapaxes(0, 1), 2, axis=0))
+    assert not serious(launched), launched.findings
+
+
+@pytest.mark.parametrize("dims", [4, 5])
+def test_boxes_of_many_dimensions(run: Run, dims: int, random: np.random.Generator) -> None:
+    shape = (3, 5, 4, 3, 8)[-dims:]
+    box = (2, 2, 3, 2, 4)[-dims:]
+    x = random.integers(0, 99, shape).astype(np.float32)
+    corner = (1, 4, -1, 1, 4)[-dims:]
+    places = ", ".join(f"%{2 + i}" for i in range(dims))
+    operands = ", ".join(f'"r"({place})' for place in corner[::-1])
+    stores = corner if min(corner) >= 0 else tuple(max(place, 0) for place in corner)
+    out_operands = ", ".join(f'"r"({place})' for place in stores[::-1])
+    source = f"""{CLUSTER_HEAD}
+    struct __align__(64) Map {{ u64 opaque[16]; }};
+    extern "C" __global__ void k(const __grid_constant__ Map in, const __grid_constant__ Map out, float *y)
+    {{
+        __shared__ __align__(128) float tile[{int(np.prod(box))}];
+        __shared__ u64 bar;
+        const int t = threadIdx.x;
+        if (t == 0) {{ init(&bar, 1); made(); expect(&bar, sizeof(tile));
+            asm volatile("prefetch.tensormap [%0];" :: "l"(&in) : "memory");
+            asm volatile("cp.async.bulk.tensor.{dims}d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+                " [%0], [%1, {{{places}}}], [%{2 + dims}];"
+                :: "r"(AT(tile)), "l"(&in), {operands}, "r"(AT(&bar)) : "memory"); }}
+        __syncthreads();
+        wait(&bar, 0);
+        for (int e = t; e < sizeof(tile) / 4; e += 32) y[e] = tile[e];
+        if (t == 0) {{
+            asm volatile("cp.async.bulk.tensor.{dims}d.global.shared::cta.tile.bulk_group [%1, {{{places}}}], [%0];"
+                :: "r"(AT(tile)), "l"(&out), {out_operands} : "memory");
+            commit(); drain(); }}
+    }}"""
+    y, out = np.zeros(box, np.float32), np.zeros(shape, np.float32)
+    launched = run(source, 1, 32, [TensorMap(x, box), TensorMap(out, box), y])
+    expected, copied = np.zeros(box, np.float32), np.zeros(shape, np.float32)
+    for at in np.ndindex(*box):
+        place = tuple(c + i for c, i in zip(corner, at, strict=True))
+        to = tuple(c + i for c, i in zip(stores, at, strict=True))
+        if all(0 <= p < size for p, size in zip(place, shape, strict=True)):
+            expected[at] = x[place]
+        if all(p < size for p, size in zip(to, shape, strict=True)):
+            copied[to] = expected[at]
+    assert np.array_equal(y, expected)
+    assert np.array_equal(out, copied)
+    assert not serious(launched), launched.findings
+
+
+@pytest.mark.parametrize(
+    ("edits", "fault", "says"),
+    [
+        ([("rank() ^ 1", "rank() + 2")], "illegal_access", "has only 2 blocks"),
+        ([("ld.shared::cluster.f32", "ld.shared.f32")], "illegal_access", "needs .shared::cluster"),
+        ([("&box[63 - t]", "&box[64 + t]")], "out_of_bounds", "box: byte 256 of 256"),
+        ([(STORED, "cluster_wait();")], "cluster_barrier", "without having arrived"),
+        ([(STORED, "cluster_arrive(); " * 2)], "cluster_barrier", "arrives twice"),
+    ],
+)  # fmt: skip
+def test_faults(run: Run, edits: Any, fault: str, says: str) -> None:
+    launched = run(changed(PULL, *edits), 4, 64, [PAIRS, np.zeros_like(PAIRS)], fault=fault)
+    assert launched.fault is not None
+    assert says in launched.fault.message
+    assert launched.fault.line

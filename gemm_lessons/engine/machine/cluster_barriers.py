@@ -1,0 +1,88 @@
+"""``barrier.cluster``: the threads of a cluster arrive, and later wait for the others to have arrived.
+
+Ended threads count as arrived. A thread arrives, waits, arrives, and so on; anything else is undefined, and a fault
+here. An arrival releases the thread's accesses unless it is ``relaxed`` and
+follows no fence since the thread's last one; a wait acquires those of all arrivals. Both are
+recorded as of an mbarrier that every cluster has (``events.CLUSTER``). Source: NVIDIA, "PTX ISA" 9.0, 9.7.13.4.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gemm_lessons.engine.events import CLUSTER, Phase
+from gemm_lessons.engine.machine.state import Fault, State
+from gemm_lessons.engine.ptx.cfg import line_of, unsupported
+from gemm_lessons.engine.ptx.records import Instruction
+from gemm_lessons.engine.records.facts import Misuse
+
+Array = NDArray[Any]
+
+KNOWN = frozenset("cluster arrive wait release acquire relaxed aligned".split())
+
+
+def check(instruction: Instruction) -> None:
+    """Raise ``UnsupportedKernel`` for an unknown form."""
+    if not set(instruction.modifiers) <= KNOWN or instruction.modifiers[1:2] not in (("arrive",), ("wait",)):
+        raise unsupported(instruction)
+
+
+class ClusterBarriers:
+    """The barriers of the clusters of a batch. ``arrived``: lanes that have arrived in the current phase; ``passed``:
+    those that arrived in the phase before and have not waited for it yet, bool (lanes,)."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._lanes = state.padded * state.cluster  # of a cluster
+        self.begin()
+
+    def begin(self) -> None:
+        """Reset for a new batch."""
+        self.arrived, self.passed = np.zeros((2, self._state.lanes), np.bool_)
+        self._phase = np.zeros(self._state.blocks // self._state.cluster, np.int32)
+
+    def execute(self, instruction: Instruction, lanes: Array) -> Array:
+        """Let ``lanes`` arrive or wait. Return the lanes that have to wait. Raise ``Fault``."""
+        waits = instruction.modifiers[1] == "wait"
+        expected = self.arrived | self.passed if waits else ~(self.arrived | self.passed)
+        wrong = lanes & ~expected
+        if wrong.any():
+            lane = int(wrong.argmax())
+            who = self._state.actor(lane, instruction)
+            case = "not arrived" if waits else "arrived twice"
+            raise Fault("cluster_barrier", case, instruction, who, Misuse(instruction.full_opcode))
+        if not waits:
+            self.arrived |= lanes
+            releasing = lanes & self._state.fenced if "relaxed" in instruction.modifiers else lanes
+            if releasing.any():
+                self._record("arrive", releasing, 0, line_of(instruction))
+            self._state.fenced &= ~lanes
+            return np.zeros_like(lanes)
+        ready = lanes & self.passed
+        if ready.any():
+            self.passed &= ~ready
+            self._record("wait", ready, -1, line_of(instruction))
+        return lanes & ~ready
+
+    def complete(self, waiting: Array, alive: Array, line: int | None) -> Array:
+        """Return those of the lanes ``waiting``, in ``line``, whose cluster has arrived."""
+        there = (self.arrived | ~alive).reshape(-1, self._lanes).all(axis=1)
+        there &= waiting.reshape(-1, self._lanes).any(axis=1)
+        if not there.any():
+            return np.zeros_like(waiting)
+        self._phase += there
+        complete = np.repeat(there, self._lanes)
+        released: Array = waiting & complete
+        self.passed |= self.arrived & complete & ~waiting
+        self.arrived &= ~complete
+        self._record("wait", released, -1, line)
+        return released
+
+    def _record(self, kind: Any, lanes: Array, distance: int, line: int | None) -> None:
+        numbers = np.flatnonzero(lanes)
+        phases = self._phase[numbers // self._lanes] + distance
+        place = np.full(numbers.size, CLUSTER)
+        self._state.trace.append(Phase(kind, numbers, place, phases, self._state.lanes, line))
