@@ -7,6 +7,7 @@ because machine code makes each copy exactly once. The number of polls of an mba
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
@@ -31,7 +32,9 @@ class AsyncCounts:
         multiplies = any(i.row.name == "wgmma.mma_async" for i in instructions)
         self.anything = bool(waits or arrives or copies or multiplies)
         self._overlap = (
-            Overlap(launch.lanes, -(-launch.grid.threads // WARP) * WARP) if launch is not None and multiplies else None
+            Overlap(launch.lanes, -(-launch.grid.threads // WARP) * WARP, math.prod(launch.grid.cluster or (1,)))
+            if launch is not None and multiplies
+            else None
         )
         self._totals: Counter[str] = Counter()
         self.obstacle = ""

@@ -42,14 +42,16 @@ class _Copy:
 class Overlap:
     """Counts of one launch. ``totals``: by short name of ``launch.TOTALS``."""
 
-    def __init__(self, lanes: int, padded: int) -> None:
+    def __init__(self, lanes: int, padded: int, cluster: int) -> None:
         self._lanes, self._padded = lanes, padded
+        self._cluster, self._together = cluster, padded * cluster  # blocks and lanes of a cluster
+        self._groups = -(-padded // WARPGROUP)  # of a block
         self.totals: Counter[str] = Counter()
 
     def begin_batch(self) -> None:
         """Start new blocks: no product has been issued, and no copy."""
-        self._order = HappensBefore(self._lanes, self._padded)
-        groups = -(-self._padded // WARPGROUP)
+        self._order = HappensBefore(self._lanes, self._padded, self._cluster)
+        groups = self._groups * self._cluster
         # Products by the warpgroup that issues them; by lane, as many as it knows of, and knows to be complete.
         self._known = [self._order.number(("products", group)) for group in range(groups)]
         self._done = [self._order.number(("products", groups + group)) for group in range(groups)]
@@ -84,7 +86,7 @@ class Overlap:
     def _phase(self, mark: Phase) -> None:
         if mark.kind == "init":
             for lane, offset in zip(mark.lanes.tolist(), mark.offsets.tolist(), strict=True):
-                self._order.forget(("mbarrier", offset), lane // self._padded)
+                self._order.forget(("mbarrier", offset), lane // self._together)
         elif mark.kind in ("arrive", "wait"):
             self._order.phase(mark)
         if mark.kind == "wait":
@@ -93,14 +95,14 @@ class Overlap:
     def _resolve(self, mark: Phase) -> None:
         """Judge the copies that these lanes have waited for."""
         waiting = {
-            (lane // self._padded, offset): (lane, phase)
+            (lane // self._together, offset): (lane, phase)
             for lane, offset, phase in zip(
                 mark.lanes.tolist(), mark.offsets.tolist(), mark.phases.tolist(), strict=True
             )
         }
         left = []
         for copy in self._landed:
-            lane, phase = waiting.get((copy.lane // self._padded, copy.offset), (0, -1))
+            lane, phase = waiting.get((copy.lane // self._together, copy.offset), (0, -1))
             assert copy.phase is not None
             if copy.phase > phase:
                 left.append(copy)
@@ -142,7 +144,9 @@ class Overlap:
         own = self._known[group][first]
         if self._done[group][first] < own:
             return False
-        others = [it for it, known in enumerate(self._known) if it != group and known.any()]
+        first_of_block = group - group % self._groups
+        there = range(first_of_block, first_of_block + self._groups)
+        others = [it for it in there if it != group and self._known[it].any()]
         return all(self._known[it][first] >= own and self._done[it][first] >= self._known[it][first] for it in others)
 
     def _group(self, mark: BulkGroup) -> None:
@@ -164,4 +168,5 @@ class Overlap:
         return list(np.unique(block * self._padded + thread // WARPGROUP * WARPGROUP).tolist())
 
     def _group_of(self, lane: int) -> int:
-        return lane % self._padded // WARPGROUP
+        """Return the number of a lane's warpgroup in its cluster."""
+        return lane % self._together // self._padded * self._groups + lane % self._padded // WARPGROUP
