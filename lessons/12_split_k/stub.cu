@@ -67,7 +67,6 @@ __device__ inline float &partial(float *P, int slot, int quad)
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM)
 gemm(const float *A, const float *B, float *C, float *P, int M, int N, int K, int lda, int ldb, int ldc)
 {
-    static_assert(AHEAD % BK == 0, "prefetch asks for whole K tiles");
     __shared__ __align__(16) float As[2][BK][BM + 4];
     __shared__ __align__(16) float Bs[2][BK][BN + 4];
 
@@ -97,64 +96,10 @@ gemm(const float *A, const float *B, float *C, float *P, int M, int N, int K, in
         float acc[TM][TN] = {};
         Operand<BM, THREADS, WIDTH_A, !TRANS_A> a(a_view, block_row, tiles.first_k(first));
         Operand<BN, THREADS, WIDTH_B, TRANS_B> b(b_view, block_col, tiles.first_k(first));
-
-        const auto fetch = [&](int k_tile) {
-            a.fetch(BK);
-            b.fetch(BK);
-            if (PREFETCH && (k_tile - first) % (AHEAD / BK) == 1 && k_tile + 2 * AHEAD / BK <= last) {
-                a.prefetch();
-                b.prefetch();
-            }
-        };
-
-        const auto store = [&](int buffer) {
-            a.store(As[buffer]);
-            b.store(Bs[buffer]);
-        };
-
-        // shared memory -> products
-        const auto multiply = [&](int buffer) {
-#pragma unroll
-            for (int k = 0; k < BK; k++) {
-                float a_frag[TM];
-                float b_frag[TN];
-                for (int j = 0; j < TN; j += 4)
-                    float4_at(b_frag[j]) = float4_at(Bs[buffer][k][mine.col(j)]);
-                for (int i = 0; i < TM; i += 4)
-                    float4_at(a_frag[i]) = float4_at(As[buffer][k][mine.row(i)]);
-
-                for (int i = 0; i < TM; i++)
-                    for (int j = 0; j < TN; j++)
-                        acc[i][j] += a_frag[i] * b_frag[j];
-            }
-        };
-
-        // One iteration: multiply the tile in buffer `now` while a K tile is in flight to the other buffer.
-        const auto turn = [&](int now, int k_tile) {
-            fetch(k_tile);
-            multiply(now);
-            store(1 - now);
-            __syncthreads();
-        };
-
         a.fetch(first == 0 ? BK - tiles.short_by : BK);
         b.fetch(first == 0 ? BK - tiles.short_by : BK);
         __syncthreads(); // the buffers of the last piece are free
-        store(0);
-        __syncthreads();
-
-        // Two iterations at a time, so that buffer indices are constants.
-        int k_tile = first + 1;
-        for (; k_tile + 1 < last; k_tile += 2) {
-            turn(0, k_tile);
-            turn(1, k_tile + 1);
-        }
-        if (k_tile < last) {
-            turn(0, k_tile);
-            multiply(1);
-        } else {
-            multiply(0);
-        }
+        add_products(acc, a, b, As, Bs, mine, first, last);
 
         // A whole tile goes to C. A piece goes to P, for combine, or is added to C by atomics.
         if (!ATOMICS && last - first < tiles.depth) {

@@ -5,9 +5,12 @@
 //   a.store(tile)             registers -> shared memory
 //   a.prefetch()              ask for a later part of K, as far as the L2 cache
 //   Place mine(threadIdx.x)   mine.row(i), mine.col(j): row and column of acc[i][j] in the block's tile
+//   add_products(acc, a, b, As, Bs, mine, first, last)      lesson 10's main loop, in two buffers, over K tiles `first`
+//                             to `last` - 1; a and b have fetched `first`
 //
-// Needs BM BN BK WM WN TM TN AHEAD. any_shape.cuh has the Operand that can also copy by cp.async.
+// Needs BM BN BK WM WN TM TN AHEAD PREFETCH. any_shape.cuh has the Operand that can also copy by cp.async.
 #pragma once
+#include "float4.cuh"
 #include "floats.cuh"
 #include "matrix.cuh"
 #include "prefetch.cuh"
@@ -96,3 +99,65 @@ struct Place {
         return thread_col + j / 4 * (WN / (TN / 4)) + j % 4;
     }
 };
+
+template <typename OperandA, typename OperandB>
+__device__ void add_products(float (&acc)[TM][TN], OperandA &a, OperandB &b, float (&As)[2][BK][BM + 4],
+                             float (&Bs)[2][BK][BN + 4], const Place &mine, int first, int last)
+{
+    static_assert(AHEAD % BK == 0, "prefetch asks for whole K tiles");
+
+    const auto fetch = [&](int k_tile) {
+        a.fetch(BK);
+        b.fetch(BK);
+        if (PREFETCH && (k_tile - first) % (AHEAD / BK) == 1 && k_tile + 2 * AHEAD / BK <= last) {
+            a.prefetch();
+            b.prefetch();
+        }
+    };
+
+    const auto store = [&](int buffer) {
+        a.store(As[buffer]);
+        b.store(Bs[buffer]);
+    };
+
+    // shared memory -> products
+    const auto multiply = [&](int buffer) {
+#pragma unroll
+        for (int k = 0; k < BK; k++) {
+            float a_frag[TM];
+            float b_frag[TN];
+            for (int j = 0; j < TN; j += 4)
+                float4_at(b_frag[j]) = float4_at(Bs[buffer][k][mine.col(j)]);
+            for (int i = 0; i < TM; i += 4)
+                float4_at(a_frag[i]) = float4_at(As[buffer][k][mine.row(i)]);
+
+            for (int i = 0; i < TM; i++)
+                for (int j = 0; j < TN; j++)
+                    acc[i][j] += a_frag[i] * b_frag[j];
+        }
+    };
+
+    // One iteration: multiply the tile in buffer `now` while a K tile is in flight to the other buffer.
+    const auto turn = [&](int now, int k_tile) {
+        fetch(k_tile);
+        multiply(now);
+        store(1 - now);
+        __syncthreads();
+    };
+
+    store(0);
+    __syncthreads();
+
+    // Two iterations at a time, so that buffer indices are constants.
+    int k_tile = first + 1;
+    for (; k_tile + 1 < last; k_tile += 2) {
+        turn(0, k_tile);
+        turn(1, k_tile + 1);
+    }
+    if (k_tile < last) {
+        turn(0, k_tile);
+        multiply(1);
+    } else {
+        multiply(0);
+    }
+}
