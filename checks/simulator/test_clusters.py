@@ -8,7 +8,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from checks.simulator.cluster_cases import CLUSTER_HEAD, PULL, PUSH, SEND, SHARE, SHARE_BOX
+from checks.simulator.cluster_cases import (
+    FORM_CASES,
+    PULL,
+    PUSH,
+    SEND,
+    SEND_OR,
+    SHARE,
+    SHARE_BOX,
+    changed,
+    form_source,
+    many_dimensions,
+)
 from checks.simulator.conftest import Run
 from gemm_lessons.engine.records.launch import TensorMap
 from gemm_lessons.engine.records.results import Launched
@@ -24,13 +35,6 @@ SHARED_TILES = 2 * np.repeat(TILES.reshape(2, 1, 4, 256)[..., ::-1], 2, axis=1).
 
 def serious(launched: Launched) -> list[tuple[str, str]]:
     return [(it.kind, it.case) for it in launched.findings if it.severity != "note"]
-
-
-def changed(source: str, *edits: tuple[str, str]) -> str:
-    for old, new in edits:
-        assert old in source
-        source = source.replace(old, new)
-    return source
 
 
 REGISTERS = """
@@ -124,77 +128,10 @@ def test_what_orders_blocks_of_a_cluster(run: Run, source: str, edits: Any, foun
     assert all(it.line and it.message for it in launched.findings)
 
 
-FORMS = (
-    CLUSTER_HEAD
-    + """
-extern "C" __global__ void __cluster_dims__(4) k(unsigned *y)
-{
-    __shared__ __align__(16) unsigned box[256];
-    __shared__ u64 bar;
-    const int t = threadIdx.x;
-    const unsigned next = (rank() + 1) % 4, there = at(box, next), b = at(&bar, next);
-    box[t] = 1000 * rank() + t;
-    if (t == 0) { init(&bar, COUNT); made(); }
-    cluster_sync();
-    unsigned got = 0, a = there + 4 * t;
-    BODY
-    wait_cluster(&bar, 0);
-    cluster_sync();
-    y[(blockIdx.x * 32 + t) * 2] = got;
-    y[(blockIdx.x * 32 + t) * 2 + 1] = box[t];
-}
-"""
-)
-ARRIVE = 'asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" :: "r"(b) : "memory");'
-ONE = f"if (t == 0) {{ {ARRIVE} }}"
-NEXT = (np.arange(4)[:, None] + 1) % 4
-T = np.arange(32)[None, :]
-OLD_THERE, OLD_HERE = 1000 * NEXT + T, 1000 * np.arange(4)[:, None] + T
-
-
-def at_once(ptx: str, *operands: str) -> str:
-    return f'asm volatile("{ptx}" : "=r"(got) : {", ".join(operands)} : "memory");'
-
-
-@pytest.mark.parametrize(
-    ("body", "count", "got", "box"),
-    [
-        (at_once("ld.shared::cluster.u32 %0, [%1];", '"r"(a)'), 0, OLD_THERE, OLD_HERE),
-        (at_once("ld.shared::cluster.u32 %0, [%1];", '"r"(at(&box[t], rank()))'), 0, OLD_HERE, OLD_HERE),
-        (at_once("ld.relaxed.cluster.shared::cluster.u32 %0, [%1 + 4];", '"r"(there)'), 0, 1000 * NEXT + 1 + 0 * T,
-         OLD_HERE),
-        (at_once("atom.shared::cluster.add.u32 %0, [%1], %2;", '"r"(a)', '"r"(t)'), 0, OLD_THERE, OLD_HERE + T),
-        (at_once("atom.acq_rel.cluster.shared::cluster.exch.b32 %0, [%1], 7;", '"r"(a)'), 0, OLD_THERE,
-         7 + 0 * OLD_HERE),
-        (at_once("getctarank.shared::cluster.u32 %0, %1;", '"r"(a)'), 0, NEXT + 0 * T, OLD_HERE),
-        ('u64 g; asm("cvta.shared.u64 %0, %1; mapa.u64 %0, %0, %2;" : "=&l"(g) : "l"((u64)AT(&box[t])), "r"(next));'
-         "got = *(unsigned *)g;", 0, OLD_THERE, OLD_HERE),
-        ('asm volatile("{ .reg .b64 g; cvta.shared.u64 g, %1; getctarank.u64 %0, g; }" : "=r"(got) : "l"((u64)a));',
-         0, NEXT + 0 * T, OLD_HERE),
-        ('asm volatile("red.shared::cluster.max.u32 [%0], 2010;" :: "r"(a) : "memory");', 0, 0 * OLD_HERE,
-         np.maximum(OLD_HERE, 2010)),
-        ('if (t < 8) asm volatile("st.shared::cluster.v4.u32 [%0], {%1, %1, %1, %1};" :: "r"(there + 16 * t), "r"(t)'
-         ' : "memory");', 0, 0 * OLD_HERE, T // 4 + 0 * OLD_HERE),
-        ('if (t == 0) asm volatile("mbarrier.expect_tx.relaxed.cluster.shared::cluster.b64 [%0], 128;" :: "r"(b)'
-         ' : "memory"); __syncwarp(); asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.u32'
-         ' [%0], %1, [%2];" :: "r"(a), "r"(t + 5), "r"(b) : "memory");', 0, 0 * OLD_HERE, T + 5 + 0 * OLD_HERE),
-        ('if (t == 0) asm volatile("mbarrier.arrive.expect_tx.release.cluster.shared::cluster.b64 _, [%0], 64;"'
-         ' :: "r"(b) : "memory"); if (t < 4) asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.b32'
-         ' [%0], {%1, %1, %1, %1}, [%2];" :: "r"(there + 16 * t), "r"(t), "r"(b) : "memory");',
-         -1, 0 * OLD_HERE, np.where(T < 16, T // 4, OLD_HERE)),
-        ('if (t == 0) asm volatile("mbarrier.arrive.expect_tx.shared::cluster.b64 _, [%0], 128;" :: "r"(b) : "memory");'
-         ' asm volatile("red.async.relaxed.cluster.shared::cluster.mbarrier::complete_tx::bytes.add.u32'
-         ' [%0], %1, [%2];" :: "r"(a), "r"(t + 5), "r"(b) : "memory");', -1, 0 * OLD_HERE, OLD_HERE + T + 5),
-        ('if (t == 0) asm volatile("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0], 3;" :: "r"(b)'
-         ' : "memory");', 4, 0 * OLD_HERE, OLD_HERE),
-        ('if (t == 0) asm volatile("mbarrier.arrive_drop.release.cluster.shared::cluster.b64 _, [%0];" :: "r"(b)'
-         ' : "memory");', 2, 0 * OLD_HERE, OLD_HERE),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("body", "count", "got", "box"), FORM_CASES)
 def test_forms(run: Run, body: str, count: int, got: Any, box: Any) -> None:
     """``count`` -1: the body's own arrival ends the phase; 0: one more arrival does."""
-    rest = "" if count < 0 else ONE
-    source = changed(FORMS, ("BODY", body + rest), ("COUNT", str(max(count, 1))))
+    source = form_source(body, count)
     y = np.zeros((4, 32, 2), np.uint32)
     launched = run(source, 4, 32, [y])
     assert np.array_equal(y[..., 0], got)
@@ -234,10 +171,11 @@ def test_mistakes_with_a_shared_tile(run: Run, edits: Any, fault: str | None, fo
     assert all(it.line and it.message for it in launched.findings)
 
 
-def test_a_tile_sent_to_the_next_block(run: Run) -> None:
+@pytest.mark.parametrize("source", [SEND, SEND_OR], ids=["send", "reduce"])
+def test_a_tile_sent_to_the_next_block(run: Run, source: str) -> None:
     x = np.arange(512, dtype=np.float32)
     y = np.zeros_like(x)
-    launched = run(SEND, 8, 64, [x, y])
+    launched = run(source, 8, 64, [x, y])
     assert np.array_equal(y.reshape(2, 4, 64), np.roll(x.reshape(2, 4, 64), 1, axis=1)[..., ::-1])
     assert not serious(launched), launched.findings
 
@@ -272,34 +210,8 @@ def test_a_box_for_both_blocks(run: Run, by_pointer: bool) -> None:
 
 @pytest.mark.parametrize("dims", [4, 5])
 def test_boxes_of_many_dimensions(run: Run, dims: int, random: np.random.Generator) -> None:
-    shape = (3, 5, 4, 3, 8)[-dims:]
-    box = (2, 2, 3, 2, 4)[-dims:]
+    source, shape, box, corner, stores = many_dimensions(dims)
     x = random.integers(0, 99, shape).astype(np.float32)
-    corner = (1, 4, -1, 1, 4)[-dims:]
-    places = ", ".join(f"%{2 + i}" for i in range(dims))
-    operands = ", ".join(f'"r"({place})' for place in corner[::-1])
-    stores = corner if min(corner) >= 0 else tuple(max(place, 0) for place in corner)
-    out_operands = ", ".join(f'"r"({place})' for place in stores[::-1])
-    source = f"""{CLUSTER_HEAD}
-    struct __align__(64) Map {{ u64 opaque[16]; }};
-    extern "C" __global__ void k(const __grid_constant__ Map in, const __grid_constant__ Map out, float *y)
-    {{
-        __shared__ __align__(128) float tile[{int(np.prod(box))}];
-        __shared__ u64 bar;
-        const int t = threadIdx.x;
-        if (t == 0) {{ init(&bar, 1); made(); expect(&bar, sizeof(tile));
-            asm volatile("prefetch.tensormap [%0];" :: "l"(&in) : "memory");
-            asm volatile("cp.async.bulk.tensor.{dims}d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
-                " [%0], [%1, {{{places}}}], [%{2 + dims}];"
-                :: "r"(AT(tile)), "l"(&in), {operands}, "r"(AT(&bar)) : "memory"); }}
-        __syncthreads();
-        wait(&bar, 0);
-        for (int e = t; e < sizeof(tile) / 4; e += 32) y[e] = tile[e];
-        if (t == 0) {{
-            asm volatile("cp.async.bulk.tensor.{dims}d.global.shared::cta.tile.bulk_group [%1, {{{places}}}], [%0];"
-                :: "r"(AT(tile)), "l"(&out), {out_operands} : "memory");
-            commit(); drain(); }}
-    }}"""
     y, out = np.zeros(box, np.float32), np.zeros(shape, np.float32)
     launched = run(source, 1, 32, [TensorMap(x, box), TensorMap(out, box), y])
     expected, copied = np.zeros(box, np.float32), np.zeros(shape, np.float32)
