@@ -13,8 +13,12 @@ from gemm_lessons.devices.gpu import trouble
 from gemm_lessons.engine.records.examples import Actor, Location
 from gemm_lessons.engine.records.facts import (
     AtBarrier,
+    AtMbarrier,
+    Came,
+    Cause,
     Details,
     Endless,
+    Hang,
     Mbarrier,
     MbarrierMisuse,
     Missed,
@@ -27,8 +31,8 @@ from gemm_lessons.engine.records.facts import (
     Race,
     Refusal,
     Refused,
-    Starved,
     Stopped,
+    Threads,
 )
 from gemm_lessons.engine.records.findings import Finding
 from gemm_lessons.engine.records.launch import Grid
@@ -55,6 +59,8 @@ def missed(place: Location, case: str = "array", others: int | None = None, wind
 
 BOTH_WRITE = finding("race", "shared order", ONE, replace(OTHER, effect="store"), place=AS, facts=Race(True))
 FULL = Mbarrier("full", 1)
+WAITING = (Missing, AtBarrier, AtMbarrier, Cause, Came, Threads)
+HANGING = Threads("threads one", 1, (3, 1), (3, 1), (0,))
 SAID = {
     "As, byte 64 of 4096: written by thread (3, 1) in line 9 and read by thread (0, 2) in line 12 of block 0, with no"
     " __syncwarp() between them; threads of one warp need not run in step, so put __syncwarp() between the two": (
@@ -83,14 +89,29 @@ SAID = {
         place=Location("shared", "", 8),
         facts=OfMbarrier(Mbarrier(byte=40)),
     ),
-    "1 thread waits for the end of phase 2 of the mbarrier full[1], which still needs 1 of 4 arrivals and"
-    " mbarrier.expect_tx for 4,096 bytes that arrived; no running thread can supply them (first: thread (3, 1) in block"
-    " 0)": finding(
+    "no mbarrier.expect_tx announces the copies for the mbarrier full[1] (4,096 arrived by copies of line 9). thread"
+    " (3, 1) of block 0 waits in line 8 for the end of phase 2 of the mbarrier full[1], which still needs 1 of 4"
+    " arrivals (3 came in line 7) and mbarrier.expect_tx for 4,096 bytes that arrived; and 2 more waits; no"
+    " running thread can arrive": finding(
         "deadlock",
-        "mbarrier",
+        "hang",
         replace(ONE, line=None),
-        facts=Starved(
-            FULL, threads=1, phase=2, missing=(Missing("missing arrivals", 1, 4), Missing("missing expect_tx", 4096))
+        facts=Hang(
+            (
+                AtMbarrier(
+                    "waiting mbarrier",
+                    HANGING,
+                    FULL,
+                    2,
+                    (
+                        Missing("missing arrivals", 1, 4, (Came("came arrived", 3, 7),)),
+                        Missing("missing expect_tx", 4096),
+                    ),
+                    8,
+                ),
+            ),
+            Cause("cause no expect_tx", FULL, HANGING, 2, 9, (Came("came reported", 4096, 9),)),
+            2,
         ),
     ),
     "the mbarrier full[1] is arrived at once, but its phase needs only 0 more arrivals, by thread (3, 1) in block 0 in"
@@ -188,7 +209,7 @@ def families(of: type[Any]) -> Iterator[type[Any]]:
 
 def test_templates_ask_for_what_findings_know() -> None:
     """Each field is one of theirs, a phrase, or another template."""
-    records = (*families(Details), Finding, Refusal, Missing, AtBarrier, Mbarrier, Location)
+    records = (*families(Details), Finding, Refusal, *WAITING, Mbarrier, Location)
     known = {field.name for record in records for field in fields(record)}
     known |= {"first", "other", "across", *sentences.PHRASES, *TEMPLATES}
     text = "".join(sentences.OPTIONAL.sub(lambda it: f"{it[1]}{it[2] or ''}", one) for one in TEMPLATES.values())

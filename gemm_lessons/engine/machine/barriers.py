@@ -9,7 +9,7 @@ Irregular arrivals (part of a warp, ended threads, two places) are recorded for 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Literal
 
 import numpy as np
@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 
 from gemm_lessons.engine.events import WARP, Barrier, Irregular
 from gemm_lessons.engine.machine.cluster_barriers import ClusterBarriers, check
-from gemm_lessons.engine.machine.state import Fault, State
+from gemm_lessons.engine.machine.state import Fault, State, coordinates
 from gemm_lessons.engine.ptx import cfg
 from gemm_lessons.engine.ptx.cfg import line_of
 from gemm_lessons.engine.ptx.records import Immediate, Instruction, Kernel, Operand, PredicatePair, Register
 from gemm_lessons.engine.records.errors import UnsupportedKernel
-from gemm_lessons.engine.records.facts import AtBarrier, Deadlock, NamedBarrier
+from gemm_lessons.engine.records.facts import AtBarrier, NamedBarrier
 from gemm_lessons.engine.records.frozen import dataclass
 
 Array = NDArray[Any]
@@ -312,24 +312,25 @@ class Barriers:
 
     # -- deadlock -----------------------------------------------------------------------------------------------------
 
-    def deadlock(self, alive: Array) -> Fault:
-        """Return the fault of threads that wait for others that never arrive."""
+    def place(self, lane: int) -> int:
+        """Return the instruction at which a lane waits."""
+        return int(self._at[lane])
+
+    def described(self, lanes: Array) -> Iterator[AtBarrier]:
+        """Yield descriptions of the threads among ``lanes`` (n,) that wait at barriers, block by block, and how many
+        of these blocks have ended."""
         state = self.state
-        lane = int(self.waiting.argmax())
-        block = state.lane_block == state.lane_block[lane]
-        waiting = self.waiting & block
-        parts = []
-        for index in np.unique(self._at[waiting]).tolist():
-            here = waiting & (self._at == index)
-            first = int(here.argmax())
-            count, expected = int(np.count_nonzero(here)), int(self._threads[first]) or None
-            line, number = line_of(self._instruction(index)), int(self._number[first])
-            if index in self._of_clusters:
-                parts.append(AtBarrier("waiting cluster", count, state.threads, line=line))
-                continue
-            parts.append(AtBarrier("waiting here", count, state.threads, number, line, expected))
-        ended = int(np.count_nonzero(block & state.exists & ~alive))
-        if ended:
-            parts.append(AtBarrier("waiting ended", ended=ended))
-        instruction = self._instruction(int(self._at[lane]))
-        return Fault("deadlock", "barrier", instruction, state.actor(lane, instruction), Deadlock(tuple(parts)))
+        for block in np.unique(lanes // state.padded).tolist():
+            own = state.lane_block == block
+            waiting = self.waiting & own
+            of_block = coordinates(int(state.block_numbers[block]), state.grid.grid) if state.cluster > 1 else ()
+            for index in np.unique(self._at[waiting]).tolist():
+                here = waiting & (self._at == index)
+                first, count = int(here.argmax()), int(np.count_nonzero(here))
+                line, number = line_of(self._instruction(index)), int(self._number[first])
+                case = "waiting cluster" if index in self._of_clusters else "waiting here"
+                expected = max(0, int(self._threads[first])) or None
+                yield AtBarrier(case, count, state.threads, number, line, expected, block=of_block)
+            ended = int(np.count_nonzero(own & state.exists & ~state.alive))
+            if ended and waiting.any():
+                yield AtBarrier("waiting ended", ended=ended)

@@ -328,6 +328,7 @@ def report(
             phases = state.phases.announce(cell, np.full(cell.size, -count))
         except MbarrierMisused as problem:
             raise barriers.misused(problem, lanes, cell) from None
+        state.history.note("reported", barriers.instruction.index, lanes, cell, phases, count)
         state.trace.append(Landed(bulk, phases))
 
     try:

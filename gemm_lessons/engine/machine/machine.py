@@ -23,6 +23,7 @@ from gemm_lessons.engine.machine.barriers import Barriers, is_plain
 from gemm_lessons.engine.machine.convergence import Convergence
 from gemm_lessons.engine.machine.decode import Binder, Run
 from gemm_lessons.engine.machine.executed import ExecutionCounts, warps_of
+from gemm_lessons.engine.machine.hangs import HangReport
 from gemm_lessons.engine.machine.images import Images
 from gemm_lessons.engine.machine.maps import TensorMaps
 from gemm_lessons.engine.machine.mbarrier_waits import PhaseWaits
@@ -543,13 +544,15 @@ class Machine:
             self._more_blocks()
         if self.convergence.force_progress(self.position):
             return
-        if self.stalls.any_held:
-            raise self.stalls.starvation_fault(self.state, self.program.kernel, self.layout.shared)
-        if spins is None:
-            raise self.barriers.deadlock(self.alive)
+        if self.stalls.any_held or spins is None:
+            raise self._hang()
         if not self.spinning.proven:
             self._timeout(int(self.position[spins & self.alive][0]))
         self._hangs(spins & self.alive)
+
+    def _hang(self) -> Fault:
+        report = HangReport(self.state, self.program.kernel, self.layout.shared, self.stalls, self.barriers)
+        return report.fault()
 
     def _land(self) -> bool:
         """Let bulk copies report to their mbarriers in order until a phase ends. Return whether one has ended."""

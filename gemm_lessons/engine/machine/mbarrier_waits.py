@@ -7,17 +7,12 @@ all threads test, the wait is a deadlock.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gemm_lessons.engine.machine.mbarriers import mbarrier_at
-from gemm_lessons.engine.machine.phases import BYTES, Phases
-from gemm_lessons.engine.machine.state import Fault, State
-from gemm_lessons.engine.ptx.records import Kernel
-from gemm_lessons.engine.records.facts import Missing, Starved
+from gemm_lessons.engine.machine.phases import Phases
 
 Array = NDArray[Any]
 MAX_RETRIES = 256  # retries without a change of any mbarrier before the wait is a deadlock
@@ -29,8 +24,8 @@ class PhaseWaits:
     def __init__(self, lanes: int) -> None:
         self.held = np.zeros(lanes, np.bool_)  # lanes that may not run now
         self.any_held = False
-        self._cell = np.zeros(lanes, np.int64)  # the mbarrier that each lane tested last
-        self._at = np.zeros(lanes, np.int32)  # and the instruction of that test
+        self.cell = np.zeros(lanes, np.int64)  # the mbarrier that each lane tested last
+        self.at = np.zeros(lanes, np.int32)  # and the instruction of that test
         self.begin()
 
     def begin(self) -> None:
@@ -42,7 +37,7 @@ class PhaseWaits:
     def hold(self, lanes: Array, cell: Array, instruction: int, phases: Phases) -> None:
         """Hold ``lanes`` (n,), which wait for the barriers at ``cell`` (n,)."""
         self.held[lanes] = True
-        self._cell[lanes], self._at[lanes] = cell, instruction
+        self.cell[lanes], self.at[lanes] = cell, instruction
         self._completions = phases.completions
         self.any_held = True
 
@@ -64,17 +59,3 @@ class PhaseWaits:
     def _release(self) -> None:
         self.held[:] = False
         self.any_held = False
-
-    def starvation_fault(self, state: State, kernel: Kernel, arrays: Mapping[str, tuple[int, int]]) -> Fault:
-        """Return the fault of threads that wait for a phase that no thread can end: those at one barrier in one
-        instruction."""
-        first = int(self.held.argmax())
-        cell, index = int(self._cell[first]), int(self._at[first])
-        count = int(np.count_nonzero(self.held & (self._cell == cell) & (self._at == index)))
-        instruction, phases = kernel.instructions[index], state.phases
-        arrivals, left = int(phases.pending[cell]), int(phases.bytes[cell])
-        missing = [Missing("missing arrivals", arrivals, int(phases.expected[cell]))] * (arrivals > 0)
-        missing += [Missing("missing bytes", left)] * (left > 0) + [Missing("missing expect_tx", -left)] * (left < 0)
-        mbarrier = mbarrier_at(arrays, cell * BYTES % state.shared_stride)
-        facts = Starved(mbarrier, count, int(phases.phase[cell]), tuple(missing))
-        return Fault("deadlock", "mbarrier", instruction, state.actor(first, instruction), facts)

@@ -18,6 +18,7 @@ from gemm_lessons.engine.compiler.diagnostics import plain_name
 from gemm_lessons.engine.events import Effect, Phase, ProxyFence
 from gemm_lessons.engine.machine.access import access_of, memoise_placement
 from gemm_lessons.engine.machine.memory import SHARED_WINDOW
+from gemm_lessons.engine.machine.phase_history import What
 from gemm_lessons.engine.machine.phases import BYTES, PHASE, MbarrierMisused, pending_count
 from gemm_lessons.engine.machine.state import Fault, State
 from gemm_lessons.engine.machine.transfers import Binding
@@ -127,7 +128,10 @@ def bind_mbarrier(binding: Binding) -> Callable[[], None]:
             elif what == "inval":
                 state.phases.invalidate(cell)
             else:
-                state.phases.announce(cell, count if what == "expect_tx" else -count)
+                given = count if what == "expect_tx" else -count
+                phase = state.phases.announce(cell, given)
+                kind: What = "announced" if what == "expect_tx" else "reported"
+                state.history.note(kind, instruction.index, lanes, cell, phase, count)
         except MbarrierMisused as problem:
             raise one.misused(problem, lanes, cell) from None
 
@@ -159,6 +163,8 @@ def _arrive(binding: Binding) -> Callable[[], None]:
             state.phases.check(cell)
             token = state.phases.token(cell, count) if row is not None else None
             phase = state.phases.arrive(cell, count, announced, drops, completes)
+            state.history.note("announced", instruction.index, lanes, cell, phase, announced)
+            state.history.note("arrived", instruction.index, lanes, cell, phase, count)
         except MbarrierMisused as problem:
             raise one.misused(problem, lanes, cell) from None
         if row is not None and token is not None:
@@ -197,6 +203,8 @@ def _wait(binding: Binding) -> Callable[[], None]:
         now = state.phases.phase[cell]
         over = (now & 1) != parity
         row[lanes] = over
+        if over.any():
+            state.history.note("waited", instruction.index, lanes[over], cell[over], now[over] - 1)
         if over.all():
             state.trace.append(Phase("wait", lanes, one.offsets(cell), now - 1, state.lanes, line))
             return
@@ -247,6 +255,7 @@ def bind_copies_arrive(binding: Binding) -> Callable[[], None]:
             if counts:
                 nothing = np.zeros(cell.size, np.int64)
                 phase = state.phases.arrive(cell, nothing + 1, nothing, False, True)
+                state.history.note("arrived", instruction.index, lanes, cell, phase, nothing + 1)
         except MbarrierMisused as problem:
             raise one.misused(problem, lanes, cell) from None
         for kind in KINDS:

@@ -19,6 +19,7 @@ from gemm_lessons.engine.machine import special
 from gemm_lessons.engine.machine.images import Images
 from gemm_lessons.engine.machine.maps import TensorMaps
 from gemm_lessons.engine.machine.memory import POISON, RANK_SHIFT, shared_origin
+from gemm_lessons.engine.machine.phase_history import PhaseHistory
 from gemm_lessons.engine.machine.phases import Phases
 from gemm_lessons.engine.ptx.cfg import line_of, reads
 from gemm_lessons.engine.ptx.records import Instruction, Kernel, register_width
@@ -113,6 +114,7 @@ class State:
         self.poison = POISON  # byte of unwritten shared and local memory
         self.counting = False  # an observer counts memory accesses
         self.placed = False  # record the true address of every global access
+        self.history = PhaseHistory()
         self.in_flight: list[Callable[[], None]] = []  # bulk copies that have not yet reported to their mbarriers
         # Called with lanes that wait, the cells of their mbarriers, and the waiting instruction.
         self.stall: Callable[[Array, Array, Instruction], None] = lambda lanes, cell, instruction: None
@@ -150,6 +152,7 @@ class State:
         self.noted.clear()
         self.fenced[:] = False
         self.in_flight.clear()
+        self.history.begin()
         if "phases" in vars(self):
             self.phases.begin()
         self.batch = Batch(place, self.block_numbers, blocks, self.threads, self.padded, generation)

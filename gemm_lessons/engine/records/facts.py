@@ -5,7 +5,7 @@ Rooms with findings of their own (a buffer after a launch, a report of a GPU's d
 
 from __future__ import annotations
 
-from gemm_lessons.engine.records.examples import Location
+from gemm_lessons.engine.records.examples import Coordinates, Location
 from gemm_lessons.engine.records.frozen import dataclass
 
 
@@ -130,31 +130,72 @@ class AtBarrier:
     line: int | None = None
     expected: int | None = None
     ended: int = 0
+    block: Coordinates = ()
 
 
 @dataclass(frozen=True)
-class Deadlock(Details):
-    """Threads that wait at barriers that can no longer complete."""
+class Came:
+    """Arrivals or bytes of a phase of an mbarrier that one line contributed (``case``)."""
 
-    waiting: tuple[AtBarrier, ...]
+    case: str
+    value: int
+    line: int | None
 
 
 @dataclass(frozen=True)
 class Missing:
-    """Pending arrivals or bytes of a phase of an mbarrier."""
+    """Pending arrivals or bytes of a phase of an mbarrier, and what came."""
 
     case: str
     value: int
     limit: int = 0
+    came: tuple[Came, ...] = ()
 
 
 @dataclass(frozen=True)
-class Starved(OfMbarrier):
-    """The number of threads that wait for a phase to complete."""
+class Threads:
+    """Threads of one block: a single one, all from ``first`` to ``last``, or some of them (``case``)."""
 
-    threads: int
+    case: str
+    count: int
+    first: Coordinates
+    last: Coordinates
+    block: Coordinates
+
+
+@dataclass(frozen=True)
+class AtMbarrier:
+    """Threads that wait for the end of a phase of an mbarrier."""
+
+    case: str
+    who: Threads
+    mbarrier: Mbarrier
     phase: int
     missing: tuple[Missing, ...]
+    line: int | None = None
+
+
+@dataclass(frozen=True)
+class Cause:
+    """The likely cause of a hang (``case``): threads, an mbarrier and its phase, a line. ``index``: its instruction."""
+
+    case: str
+    mbarrier: Mbarrier
+    who: Threads
+    phase: int
+    line: int | None = None
+    came: tuple[Came, ...] = ()
+    expected: int = 0
+    index: int = -1
+
+
+@dataclass(frozen=True)
+class Hang(Details):
+    """Threads that wait at barriers that can no longer complete; ``more``: descriptions left out."""
+
+    waiting: tuple[AtMbarrier | AtBarrier, ...]
+    cause: Cause | None = None
+    more: int | None = None
 
 
 @dataclass(frozen=True)

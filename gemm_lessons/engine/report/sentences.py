@@ -77,8 +77,9 @@ class _Filler(string.Formatter):
         return str(super().format_field(value, format_spec))
 
     def _record(self, value: Any, name: str) -> str:
-        """Fill a record's template; for a location, that of its memory."""
-        name = name if name in templates.TEMPLATES else f"{name} {value.space}"
+        """Fill a record's template; without one of that name, that of its case; for a location, that of its memory."""
+        if name not in templates.TEMPLATES:
+            name = getattr(value, "case", "") or f"{name} {value.space}"
         return _Filler(vars(value)).fill(templates.TEMPLATES[name])
 
 
@@ -101,6 +102,7 @@ def _far(known: Mapping[str, Any]) -> str:
 PHRASES: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "so": _so,
     "far": _far,
+    "waits": lambda known: "waits one" if known["who"].count == 1 else "waits many",
     "side": lambda known: "side before" if known["place"].byte < 0 else "side past",
 }
 # Forms of a value, by the word after the colon.

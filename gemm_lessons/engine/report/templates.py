@@ -181,11 +181,35 @@ TEMPLATES: Mapping[str, str] = {
     "the last arrival{misused}",
     "mbarrier bytes": "{mbarrier:mbarrier} waits for {value:,} bytes; it may be {limit:,} at most{misused}",
     "mbarrier parity": "{mbarrier:mbarrier} is tested for a parity other than 0 or 1{misused}",
-    "deadlock mbarrier": "{threads:thread} {threads:waits}[ in line {first.line}] for the end of phase {phase} of "
-    "{mbarrier:mbarrier}, which still needs {missing: and }; no running thread can supply them (first: {who})",
-    "missing arrivals": "{value} of {limit} arrivals",
-    "missing bytes": "{value:,} bytes",
-    "missing expect_tx": "mbarrier.expect_tx for {value:,} bytes that arrived",
+    "waiting mbarrier": "{who:threads} {waits}[ in line {line}] for the end of phase {phase} of {mbarrier:mbarrier},"
+    " which still needs {missing: and }",
+    "waits one": "waits",
+    "waits many": "wait",
+    "threads one": "thread {first} of block {block}",
+    "threads row": "threads {first} to {last} of block {block}",
+    "threads some": "{count} threads of block {block} ({first} to {last})",
+    "missing arrivals": "{value} of {limit} arrivals[ ({came:, })]",
+    "missing bytes": "{value:,} bytes[ ({came:, })]",
+    "missing expect_tx": "mbarrier.expect_tx for {value:,} bytes that arrived[ ({came:, })]",
+    "came arrived": "{value} came[ in line {line}]",
+    "came announced": "{value:,} announced[ in line {line}]",
+    "came reported": "{value:,} arrived by copies[ of line {line}]",
+    "cause parity": "in {line:line}, {who:threads} passes phase {phase} of {mbarrier:mbarrier} twice: the parity must"
+    " change with every phase",
+    "cause skipped": "in {line:line}, {who:threads} {waits} for phase {phase} of {mbarrier:mbarrier}, but never waited"
+    " for the phase before: the parity must change with every phase",
+    "cause bytes": "mbarrier.expect_tx does not announce what the copies for {mbarrier:mbarrier} bring ({came:, })",
+    "cause no expect_tx": "no mbarrier.expect_tx announces the copies for {mbarrier:mbarrier} ({came:, })",
+    "cause no copy": "no copy brings the bytes that {mbarrier:mbarrier} of block {who.block} expects ({came:, })",
+    "cause no arrival": "no line of the kernel arrives at {mbarrier:mbarrier}: the threads that it waits for need an"
+    " mbarrier.arrive",
+    "cause first wait": "the first wait for {mbarrier:mbarrier}, in {line:line}, blocks although its stage is still"
+    " empty: start with parity 1, which stands for the phase before the first",
+    "cause count": "mbarrier.init gives {mbarrier:mbarrier} {expected:arrival} a phase, but only {came:, }",
+    "cause remote": "mbarrier.init gives {mbarrier:mbarrier} {expected:arrival} a phase, but only {came:, }, all"
+    " from block {who.block}: a thread of every block of the cluster must arrive there (mapa)",
+    "cause ended": "{who:threads} arrived in the phase before[ ({came:, })] and then ended: compare the number of"
+    " iterations of that loop and of the one in {line:line}",
     # -- barriers and warps -------------------------------------------------------------------------------------------
     "divergent_barrier warp": "a warp reaches its barrier in pieces: {whose} waits in {first.line:line} before thread"
     " {other.thread} has come to {other.line:line}; every thread of the block must reach the same __syncthreads()"
@@ -217,10 +241,11 @@ TEMPLATES: Mapping[str, str] = {
     " not: the whole warp must",
     "warp_mask matrices": "{who} executes {opcode}, but lane {value} of its warp, which holds a part of the matrices,"
     " does not: the whole warp must",
-    "deadlock barrier": "{waiting:; }; no running thread can arrive (first: {who})",
-    "waiting here": "{count} of {threads} threads wait at barrier {number}[ in line {line}], which expects"
-    " [{expected}|the whole block]",
-    "waiting cluster": "{count} of {threads} threads wait[ in line {line}] for the barrier of the cluster",
+    "deadlock hang": "[{cause:cause}. ]{waiting:; }[; and {more:more wait}]; no running thread can arrive",
+    "waiting here": "{count} of {threads} threads[ of block {block}] wait at barrier {number}[ in line {line}], which"
+    " expects [{expected}|the whole block]",
+    "waiting cluster": "{count} of {threads} threads[ of block {block}] wait[ in line {line}] for the barrier of the"
+    " cluster",
     "waiting ended": "{ended} have ended",
     # -- the kernel stopped, or was stopped ---------------------------------------------------------------------------
     "trap stop": "the kernel stopped itself (trap) in {who}[: {reason}]",

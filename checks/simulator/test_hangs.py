@@ -1,0 +1,94 @@
+"""Kernels that hang at mbarriers and barriers: the report names the likely cause first, then who waits for what."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+
+from checks.simulator.cluster_cases import PULL, SHARE, changed
+from checks.simulator.conftest import Run
+from checks.simulator.phase_cases import PIPELINE
+
+TOGETHER = True
+ARCH = "sm_90"
+
+FIRST, FULL, FILL = (
+    "wait(&empty[i % 2], (i / 2 + 1) & 1);",
+    "wait(&full[i % 2], i / 2 & 1);",
+    "expect(&full[i % 2], 1024);",
+)
+READ = "cluster_sync(); // both have read"
+PRODUCER = "if (t == 0)\n            for (int i = 0; i < tiles"
+LOAD = "bulk_load(stage[i % 2], from + i * 256, 1024, &full[i % 2]);"
+# One warp has no tile and returns; the others meet without it.
+TILES = """
+extern "C" __global__ void k(const float *x, float *y)
+{
+    const int t = threadIdx.x;
+    if (t >= 64) return; // no tile
+    asm volatile("bar.sync 1, 96;" ::: "memory");
+    y[t] = x[t];
+}
+"""
+
+
+def line_of(source: str, text: str) -> int:
+    """Return the line, from 1, in which ``text`` is."""
+    return source[: source.index(text)].count("\n") + 1
+
+
+@pytest.mark.parametrize(
+    ("source", "edits", "cause", "waiting"),
+    [
+        # The parity of the first wait for an empty stage.
+        (PIPELINE, [(FIRST, "wait(&empty[i % 2], i / 2 & 1);")],
+         "the first wait for the mbarrier empty[0], in line 42, blocks although its stage is still empty",
+         ["thread 0 of block 0 waits in line 42 for the end of phase 0 of the mbarrier empty[0], which still",
+          "threads 32 to 95 of block 0 wait in line 48 for the end of phase 0 of the mbarrier full[0]"]),
+        # A parity that never changes.
+        (PIPELINE, [(FULL, "wait(&full[i % 2], 0);")],
+         "in line 48, thread 32 of block 0 passes phase 0 of the mbarrier full[0] twice", []),
+        (PIPELINE, [(FILL, "")],
+         "no mbarrier.expect_tx announces the copies for the mbarrier full[0] (1,024 arrived by copies of line"
+         " 44)", []),
+        (PIPELINE, [(FILL, "expect(&full[i % 2], 2048);")],
+         "mbarrier.expect_tx does not announce what the copies for the mbarrier full[0] bring (2,048 announced in line"
+         " 43, 1,024 arrived by copies of line 44)", ["which still needs 1,024 bytes"]),
+        (PIPELINE, [(LOAD, "")],
+         "no copy brings the bytes that the mbarrier full[0] of block 0 expects (1,024 announced in line 43)", []),
+        (PIPELINE, [("init(&empty[s], 64);", "init(&empty[s], 96);")],
+         "mbarrier.init gives the mbarrier empty[0] 96 arrivals a phase, but only 64 came in line 51",
+         ["still needs 32 of 96 arrivals (64 came in line 51)"]),
+        (PIPELINE, [("arrive(&empty[i % 2]);", "")],
+         "no line of the kernel arrives at the mbarrier empty[0]", []),
+        # The producer is one tile short.
+        (PIPELINE, [(PRODUCER, PRODUCER + " - 1")],
+         "thread 0 of block 0 arrived in the phase before (1 came in line 43) and then ended",
+         ["threads 32 to 95 of block 0 wait in line 48 for the end of phase 1 of the mbarrier full[1]"]),
+        (TILES, [], "", ["64 of 96 threads wait at barrier 1 in line 6, which expects 96", "32 have ended"]),
+        # Consumers free the stage of their own block only.
+        (SHARE, [("if (t < 34)", "if (t == 32 + rank())")],
+         "mbarrier.init gives the mbarrier empty[0] 2 arrivals a phase, but only 1 came in line",
+         ["all from block 0: a thread of every block of the cluster must arrive there (mapa)"]),
+        (SHARE, [("&full[s], 3)", "&full[s], 1)")],
+         "no copy brings the bytes that the mbarrier full[0] of block 1 expects (1,024 announced in line", []),
+        (PULL, [(READ, 'if (rank()) cluster_sync(); else asm volatile("bar.sync 1, 96;");')],
+         "", ["64 of 64 threads of block 0 wait at barrier 1 in line",
+              "64 of 64 threads of block 1 wait in line", "for the barrier of the cluster"]),
+    ],
+)  # fmt: skip
+def test_hangs(run: Run, source: str, edits: Any, cause: str, waiting: list[str]) -> None:
+    broken = changed(source, *edits)
+    x, y = np.arange(2048, dtype=np.float32), np.zeros(4096, np.float32)
+    launched = run(broken, 2, 64 if "__cluster_dims__" in source else 96, [x, y], fault="deadlock")
+    assert launched.fault is not None
+    message = launched.fault.message
+    assert message.startswith(cause), message
+    for part in waiting:
+        assert part in message, message
+    assert message.endswith("no running thread can arrive")
+    assert launched.fault.line
+    assert not re.search(r"None|\(\)", message)

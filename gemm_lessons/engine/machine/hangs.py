@@ -1,0 +1,296 @@
+"""Explains a hang: which threads wait where and for what, what came, and the likely cause.
+
+Threads of one cluster are described, those that wait in the same instruction for the same barrier together. The
+history of its mbarriers tells who arrived before and what copies brought.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gemm_lessons.engine.machine.barriers import Barriers
+from gemm_lessons.engine.machine.mbarrier_waits import PhaseWaits
+from gemm_lessons.engine.machine.mbarriers import mbarrier_at
+from gemm_lessons.engine.machine.phases import BYTES
+from gemm_lessons.engine.machine.state import Fault, State, coordinates
+from gemm_lessons.engine.ptx.provenance import provenance
+from gemm_lessons.engine.ptx.records import Instruction, Kernel
+from gemm_lessons.engine.records.facts import (
+    AtBarrier,
+    AtMbarrier,
+    Came,
+    Cause,
+    Hang,
+    Mbarrier,
+    Missing,
+    Threads,
+)
+from gemm_lessons.engine.records.frozen import dataclass
+
+Array = NDArray[Any]
+MOST = 6  # descriptions of waiting threads
+
+
+@dataclass(frozen=True, eq=False)
+class _Wait:
+    """Lanes that wait in one instruction for the end of a phase of one mbarrier."""
+
+    lanes: Array
+    cell: int
+    index: int
+
+
+class HangReport:
+    """The report on one batch in which no lane can run."""
+
+    def __init__(
+        self,
+        state: State,
+        kernel: Kernel,
+        arrays: Mapping[str, tuple[int, int]],
+        stalls: PhaseWaits,
+        barriers: Barriers,
+    ) -> None:
+        self._state, self._kernel, self._arrays = state, kernel, arrays
+        self._code = kernel.instructions
+        self._stalls, self._barriers = stalls, barriers
+        size = state.padded * state.cluster
+        stuck = (stalls.held | barriers.waiting) & state.alive
+        first = int(stuck.argmax())
+        self._cluster = np.arange(first // size * size, (first // size + 1) * size)
+        self._stuck = stuck
+        self._names = provenance(kernel, frozenset(arrays))  # instruction -> shared array
+
+    def fault(self) -> Fault:
+        """Return the fault."""
+        waits = self._waits()
+        found = [self._at_mbarrier(wait) for wait in waits]
+        there: list[AtMbarrier | AtBarrier] = [*found, *self._barriers.described(self._cluster)]
+        cause = self._cause(waits)
+        lane = int(self._cluster[self._stuck[self._cluster]][0])
+        index = int(self._stalls.at[lane]) if self._stalls.held[lane] else self._barriers.place(lane)
+        instruction = self._code[index if cause is None else cause.index]
+        facts = Hang(tuple(there[:MOST]), cause, max(0, len(there) - MOST) or None)
+        fault = Fault("deadlock", "hang", instruction, self._state.actor(lane, instruction), facts)
+        if instruction.source is not None and instruction.source.places:
+            file, line = instruction.source.places[-1]
+            fault.finding = dataclasses.replace(fault.finding, file=file, line=line)
+        return fault
+
+    def _line(self, index: int) -> int | None:
+        """Return the line of the kernel that executes an instruction: functions that wait or arrive are often called
+        from several lines."""
+        source = self._code[index].source
+        return source.places[-1][1] if source is not None and source.places else None
+
+    # -- who waits for what -------------------------------------------------------------------------------------------
+
+    def _waits(self) -> list[_Wait]:
+        lanes = self._cluster[(self._stalls.held & self._state.alive)[self._cluster]]
+        at = self._stalls.at[lanes]
+        lines = np.array([self._line(index) or 0 for index in at.tolist()])
+        keys = np.stack((lanes // self._state.padded, lines, self._stalls.cell[lanes]))
+        found, first, which = np.unique(keys, axis=1, return_index=True, return_inverse=True)
+        which = which.reshape(-1)
+        return [_Wait(lanes[which == n], int(found[2, n]), int(at[first[n]])) for n in range(found.shape[1])]
+
+    def _at_mbarrier(self, wait: _Wait) -> AtMbarrier:
+        phases, cell = self._state.phases, wait.cell
+        phase = int(phases.phase[cell])
+        left, pending = int(phases.bytes[cell]), int(phases.pending[cell])
+        missing = []
+        if pending:
+            came = self._came(cell, phase, "arrived")
+            missing.append(Missing("missing arrivals", pending, int(phases.expected[cell]), came))
+        announced, reported = (self._came(cell, phase, what) for what in ("announced", "reported"))
+        if left:
+            case = "missing bytes" if left > 0 else "missing expect_tx"
+            missing.append(Missing(case, abs(left), came=(*announced, *reported)))
+        line = self._line(wait.index)
+        return AtMbarrier(
+            "waiting mbarrier", self._threads(wait.lanes), self._mbarrier(cell), phase, tuple(missing), line
+        )
+
+    def _came(self, cell: int, phase: int, what: Any) -> tuple[Came, ...]:
+        """Return what came in a phase, by line."""
+        sums: Counter[int | None] = Counter()
+        for event, here in self._state.history.at(cell, what):
+            now = here[event.phase[here] == phase]
+            if now.size:
+                sums[self._line(event.index)] += int(event.amount[now].sum())
+        return tuple(Came(f"came {what}", amount, line) for line, amount in sums.items())
+
+    def _threads(self, lanes: Array) -> Threads:
+        state = self._state
+        numbers = lanes % state.padded
+        ends = (coordinates(int(number), state.grid.block) for number in (numbers.min(), numbers.max()))
+        first, last = ends
+        block = coordinates(int(state.block_numbers[int(lanes[0]) // state.padded]), state.grid.grid)
+        row = numbers.size == int(numbers.max() - numbers.min()) + 1
+        case = "threads one" if numbers.size == 1 else "threads row" if row else "threads some"
+        return Threads(case, int(numbers.size), first, last, block)
+
+    def _mbarrier(self, cell: int) -> Mbarrier:
+        return mbarrier_at(self._arrays, cell * BYTES % self._state.shared_stride)
+
+    # -- why ----------------------------------------------------------------------------------------------------------
+
+    def _cause(self, waits: Sequence[_Wait]) -> Cause | None:
+        """Return the most likely cause, or None."""
+        for find in (self._repeated, self._bytes, self._no_arrival, self._first_wait, self._skipped, self._count):
+            cause = next(find(waits), None)
+            if cause is not None:
+                return cause
+        return next(self._ended(waits), None)
+
+    def _repeated(self, waits: Sequence[_Wait]) -> Iterator[Cause]:
+        """Threads that have passed a wait for the same phase twice: the parity did not change."""
+        before: dict[tuple[int, int], int] = {}
+        for event in self._state.history.events("waited"):
+            for lane, cell, phase in zip(event.lanes.tolist(), event.cell.tolist(), event.phase.tolist(), strict=True):
+                if before.get((lane, cell)) == phase and self._cluster[0] <= lane <= self._cluster[-1]:
+                    yield self._of("cause parity", cell, event.index, np.array([lane]), phase)
+                before[lane, cell] = phase
+
+    def _skipped(self, waits: Sequence[_Wait]) -> Iterator[Cause]:
+        """Threads that wait for the end of a phase, but have not waited for the phase before."""
+        for wait in waits:
+            phase, lane = int(self._state.phases.phase[wait.cell]), int(wait.lanes[0])
+            seen = -1
+            for event, here in self._state.history.at(wait.cell, "waited"):
+                if lane in event.lanes[here]:
+                    seen = int(event.phase[here][event.lanes[here] == lane][0])
+            if phase - 1 > seen >= 0:
+                yield self._of("cause skipped", wait.cell, wait.index, wait.lanes, phase)
+
+    def _bytes(self, waits: Sequence[_Wait]) -> Iterator[Cause]:
+        """Copies brought other bytes than an expect_tx announced."""
+        for wait in waits:
+            left, phase = int(self._state.phases.bytes[wait.cell]), int(self._state.phases.phase[wait.cell])
+            announced, reported = (self._came(wait.cell, phase, what) for what in ("announced", "reported"))
+            if not left or (left > 0 and not reported and self._copies_follow(wait)):
+                continue
+            case = "cause bytes" if announced and reported else "cause no expect_tx" if left < 0 else "cause no copy"
+            came = (*announced, *reported)
+            line = next((it.line for it in came), None)
+            index = next((i.index for i in self._code if self._line(i.index) == line), wait.index)
+            yield self._of(case, wait.cell, index, wait.lanes, phase, came)
+
+    def _copies_follow(self, wait: _Wait) -> bool:
+        """Return whether the copies may come later: a thread that announced bytes waits elsewhere, and has issued no
+        copy since then."""
+        if not any(_reports(i) for i in self._code):
+            return False
+        phase = int(self._state.phases.phase[wait.cell])
+        announcing: Array = np.zeros(0, np.int64)
+        for event in self._state.history.events("announced", "reported"):
+            if event.what == "announced":
+                here = (event.cell == wait.cell) & (event.phase == phase)
+                announcing = np.union1d(announcing, event.lanes[here])
+            elif np.isin(event.lanes, announcing).any():
+                return False
+        here = self._stalls.held[announcing] & (self._stalls.cell[announcing] == wait.cell)
+        return bool((self._stuck[announcing] & ~here).any())
+
+    def _no_arrival(self, waits: Sequence[_Wait]) -> Iterator[Cause]:
+        """No line of the kernel arrives at the mbarrier."""
+        arriving = [i for i in self._code if _arrives(i)]
+        if not all(i.index in self._names for i in arriving):
+            return
+        for wait in waits:
+            if self._state.phases.pending[wait.cell] and not self._arrivals_at(wait.cell):
+                phase = int(self._state.phases.phase[wait.cell])
+                yield self._of("cause no arrival", wait.cell, wait.index, wait.lanes, phase)
+
+    def _arrivals_at(self, cell: int) -> list[Instruction]:
+        """Return the instructions that may arrive at an mbarrier of the same array."""
+        offset = cell * BYTES % self._state.shared_stride
+        name = next((it for it, (start, size) in self._arrays.items() if start <= offset < start + size), "")
+        return [i for i in self._code if _arrives(i) and self._names.get(i.index, name) == name]
+
+    def _first_wait(self, waits: Sequence[_Wait]) -> Iterator[Cause]:
+        """A producer whose first wait for an empty stage blocks, while the consumers wait for its first copy."""
+        fresh = [wait for wait in waits if not self._history_of(wait.cell) and not self._state.phases.phase[wait.cell]]
+        if len({wait.cell for wait in fresh}) < 2:
+            return
+        for wait in fresh:
+            following = self._code[wait.index + 1 :]
+            until = next((n for n, i in enumerate(following) if _waits(i)), len(following))
+            if any(_fills(i) for i in following[:until]):
+                yield self._of("cause first wait", wait.cell, wait.index, wait.lanes, 0)
+
+    def _history_of(self, cell: int) -> bool:
+        return any(True for _ in self._state.history.at(cell, "arrived", "announced", "reported"))
+
+    def _count(self, waits: Sequence[_Wait]) -> Iterator[Cause]:
+        """Fewer threads arrive than mbarrier.init expects, and none of the others has ever arrived."""
+        state = self._state
+        for wait in waits:
+            phase, expected = int(state.phases.phase[wait.cell]), int(state.phases.expected[wait.cell])
+            came = self._came(wait.cell, phase, "arrived")
+            if not came or not state.phases.pending[wait.cell]:
+                continue
+            before, now = (self._arrived(wait.cell, number) for number in (phase - 1, phase))
+            if phase and not np.isin(before, now).all():
+                continue
+            blocks = {int(lane) // state.padded for lane in now.tolist()}
+            case = "cause count"
+            if (
+                len(blocks) < state.cluster
+                and expected % state.cluster == 0
+                and expected > sum(it.value for it in came)
+            ):
+                case = "cause remote"
+            yield self._of(case, wait.cell, wait.index, now, phase, came, expected)
+
+    def _ended(self, waits: Sequence[_Wait]) -> Iterator[Cause]:
+        """The threads that arrived in the phase before have ended."""
+        state = self._state
+        for wait in waits:
+            phase = int(state.phases.phase[wait.cell])
+            lanes = self._arrived(wait.cell, phase - 1)
+            lanes = lanes[~np.isin(lanes, self._arrived(wait.cell, phase))]
+            if phase and lanes.size and not state.alive[lanes].any():
+                line = self._came(wait.cell, phase - 1, "arrived") or self._came(wait.cell, phase - 1, "announced")
+                yield self._of("cause ended", wait.cell, wait.index, lanes, phase, line)
+
+    def _arrived(self, cell: int, phase: int) -> Array:
+        """Return the lanes that arrived in a phase, or announced bytes for it."""
+        found = [
+            event.lanes[here[event.phase[here] == phase]]
+            for event, here in self._state.history.at(cell, "arrived", "announced")
+        ]
+        return np.unique(np.concatenate(found)) if found else np.zeros(0, np.int64)
+
+    def _of(
+        self, case: str, cell: int, index: int, lanes: Array, phase: int, came: tuple[Came, ...] = (), expected: int = 0
+    ) -> Cause:
+        line = self._line(index)
+        return Cause(case, self._mbarrier(cell), self._threads(lanes), phase, line, came, expected, index)
+
+
+def _arrives(instruction: Instruction) -> bool:
+    return instruction.row.name in ("mbarrier.arrive", "mbarrier.arrive_drop") or (
+        instruction.opcode == "cp" and "mbarrier" in instruction.modifiers
+    )
+
+
+def _waits(instruction: Instruction) -> bool:
+    return instruction.row.name in ("mbarrier.try_wait", "mbarrier.test_wait")
+
+
+def _reports(instruction: Instruction) -> bool:
+    """Return whether an instruction is a copy or store that reports bytes to an mbarrier."""
+    return instruction.row.effect == "copy" and "mbarrier__complete_tx__bytes" in instruction.modifiers
+
+
+def _fills(instruction: Instruction) -> bool:
+    return "expect_tx" in instruction.modifiers or (
+        instruction.row.effect == "copy" and "bulk" in instruction.modifiers
+    )
