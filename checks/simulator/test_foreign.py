@@ -135,9 +135,7 @@ def test_a_launch_without_clusters_is_one_of_single_blocks(compiled):
     ("name", "line", "words"),
     [
         ("environment", "%%envreg5", "special register"),
-        ("through_pointer", "functions[x[0] & 1](3)", "pointer"),
         ("wide_exchange", "atom.global.exch.b128", "128-bit"),
-        ("allocating", "malloc", "malloc"),
     ],
 )
 def test_it_is_refused_by_name_and_line(compiled, name, line, words):

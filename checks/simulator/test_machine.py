@@ -384,15 +384,6 @@ def test_device_functions_that_are_not_inlined(run):
     assert out.tolist() == [value[t] + value[t + 1] + 0.5 for t in range(32)]
 
 
-def test_recursion_is_refused_with_its_name(run):
-    from gemm_lessons.engine.records.errors import UnsupportedKernel
-
-    source = """__device__ __noinline__ int f(int n) { return n < 2 ? 1 : n * f(n - 1) + f(n - 2); }
-        extern "C" __global__ void k(int *o) { o[0] = f(o[0]); }"""
-    with pytest.raises(UnsupportedKernel, match="recursion"):
-        run(source, 1, 1, [np.array([5], np.int32)])
-
-
 def test_a_failed_assert_stops_the_kernel_and_shows_its_text(run):
     source = 'extern "C" __global__ void k(int *o) {\n assert(threadIdx.x < 20);\n o[threadIdx.x] = 3; }'
     launched = run(source, 1, 32, [np.zeros(32, np.int32)], fault="trap")

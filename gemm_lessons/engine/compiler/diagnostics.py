@@ -273,6 +273,8 @@ def plain_name(mangled: str) -> str:
         while length := re.compile(r"[1-9]\d*").match(mangled, position):
             position = length.end() + int(length[0])
             name = mangled[length.end() : position]
+            if "N" not in head[0]:  # what follows is a type of its parameters
+                break
     return name
 
 

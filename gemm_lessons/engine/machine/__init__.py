@@ -25,6 +25,7 @@ A lane is a thread of a batch: lane = block_in_batch * padded_threads + thread.
   ``spin_waits``: threads that wait for other threads; ``hangs`` with ``phase_history``: those that wait for ever
 - ``groups``, ``warps``, ``matrices``, ``products``, ``warpgroups``: instructions that use many registers or many
   lanes at once
-- ``special``, ``symbols``, ``printing``: special registers, variables that the host sets, ``printf``
+- ``special``, ``symbols``, ``printing``, ``heap``: special registers, variables that the host sets, ``printf``,
+  ``malloc``
 - ``unset`` with ``undefined_bits`` and ``undefined``: registers that are read before they are written
 """

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gemm_lessons.engine.events import WARP, Barrier
+from gemm_lessons.engine.machine import heap
 from gemm_lessons.engine.machine.access import Layout, form_of, is_shared_or_local
 from gemm_lessons.engine.machine.atomics import bind_atomic
 from gemm_lessons.engine.machine.clusters import bind_async_store
@@ -64,6 +65,7 @@ Guard = Callable[[], Array | None]
 
 
 RANKS = 0xFF  # largest rank of a block in a cluster that an address can hold
+NOT_ALLOCATED = "free() of an address that malloc() did not return, or of one that is free"
 # L2 eviction priorities as ptxas encodes them for sm_80 and sm_90.
 POLICIES = {"L2__evict_unchanged": 0, "L2__evict_first": 2, "L2__evict_last": 4, "L2__evict_normal": 6}
 
@@ -250,6 +252,8 @@ class Binder:
                     write_counts(result, np.broadcast_to(formats, state.lanes), lanes, memory.text_at)
 
             return [both(say)]
+        if target.name in heap.FUNCTIONS:
+            return [both(self._heap_call(instruction, target.name == "malloc"))]
         message = self.value(instruction.operands[1], "s64")
 
         def fail() -> None:
@@ -258,6 +262,24 @@ class Binder:
             raise Fault("trap", "assert", instruction, state.actor(lane, instruction), facts)
 
         return [both(fail)]
+
+    def _heap_call(self, instruction: Instruction, allocates: bool) -> Run:
+        state, given = self.state, self.value(instruction.operands[1], "s64")
+        guard = self.guard(instruction)
+        result = instruction.operands[2] if len(instruction.operands) > 2 else None
+        target = state.row(result.name, "s64") if isinstance(result, Register) else None
+
+        def run() -> None:
+            active = state.active if guard is None else guard()
+            lanes = np.flatnonzero(state.alive if active is None else active & state.alive)
+            if allocates:
+                addresses = state.allocate(given, lanes)
+                if target is not None:
+                    target[lanes] = addresses
+            elif (wrong := state.release(given, lanes)) is not None:
+                raise Fault("trap", "stop", instruction, state.actor(wrong, instruction), Stopped(NOT_ALLOCATED))
+
+        return run
 
     def assign(self, instruction: Instruction, target: Array, function: Callable[..., Any], *sources: Any) -> Op:
         """Return the operation that computes ``function(out, *sources)`` and writes the executing lanes to

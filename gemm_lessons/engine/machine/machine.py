@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gemm_lessons.engine.events import WARP, Boundary, LaunchInfo, Observer, SharedArray
+from gemm_lessons.engine.machine import heap
 from gemm_lessons.engine.machine import spin_waits as spinning
 from gemm_lessons.engine.machine.access import Layout
 from gemm_lessons.engine.machine.barriers import Barriers, is_plain
@@ -44,6 +45,7 @@ from gemm_lessons.engine.machine.unset import UnsetRegisters
 from gemm_lessons.engine.process.bounds import OutOfTime, current
 from gemm_lessons.engine.ptx.cfg import Block, line_of
 from gemm_lessons.engine.ptx.records import Instruction, Register, Variable
+from gemm_lessons.engine.ptx.recursion import BYTES as STACK_BYTES
 from gemm_lessons.engine.records.facts import Endless, Misuse, Quoted, Stopped
 from gemm_lessons.engine.records.findings import Finding
 from gemm_lessons.engine.records.frozen import dataclass
@@ -60,6 +62,11 @@ REGISTER_FILE_BYTES = 64 << 20
 LOCAL_BYTES = 64 << 20  # local memory of all lanes
 # PTX instructions that one batch may execute. A dot product of length 1024 needs about 10 per step.
 INSTRUCTION_BUDGET = 2_000_000
+# Reasons of a trap that the kit puts into a kernel, by its modifier.
+STOPS = {
+    "call": "its pointer leads to no __device__ function",
+    "stack": f"its calls of itself need more than {STACK_BYTES:,} bytes of stack",
+}
 GRID_BARRIER = "the barrier of the grid"  # two words that a cooperative launch has for grid.sync()
 TRACE_LIMIT = 1 << 16  # records after which the trace is handed over without a barrier
 DONE = np.iinfo(np.int32).max
@@ -146,6 +153,9 @@ class Machine:
         binder = Binder(self.state, self.layout, kernel.parameters, self.parameters, program.address_registers)
         self.printer = Printer(self.state, self.memory)
         self.state.say = self.printer.call
+        if heap.NAME in self.memory.symbols:
+            its = heap.Heap(self.state, self.memory.symbols[heap.NAME].base)
+            self.state.allocate, self.state.release = its.allocate, its.release
         if setting.blanks:
             self.state.poison = BLANK
         self.state.counting, self.state.placed = setting.counting, setting.placed
@@ -201,11 +211,14 @@ class Machine:
         if self.program.points_to_parameters:
             end = max(p.offset + p.size for p in self.program.kernel.parameters)
             variables.append(Variable(PARAMETERS, "const", ALIGNMENT, end))
+        variables += heap.heap_of(self.program.kernel)
         if self.program.is_cooperative:
             variables.append(Variable(GRID_BARRIER, "global", ALIGNMENT, 8))
         variables += maps_in_memory(self.program.kernel, self.arguments)
         placed = [v for v in variables if v.space in ("global", "const")]
         memory = GlobalMemory(buffers_of(self.arguments), placed, elsewhere=self.setting.elsewhere)
+        if heap.NAME in memory.symbols:
+            memory.symbols[heap.NAME].fresh = True
         if self.program.points_to_parameters:
             memory.fill(PARAMETERS, parameter_block(self.program.kernel, self.arguments, memory))
         return memory
@@ -487,7 +500,8 @@ class Machine:
             return self._end(lanes)
         if last.row.effect == "stop":
             lane = int(np.flatnonzero(lanes)[0])
-            raise Fault("trap", "stop", last, self.state.actor(lane, last), Stopped())
+            reason = next((STOPS[word] for word in last.modifiers if word in STOPS), "")
+            raise Fault("trap", "stop", last, self.state.actor(lane, last), Stopped(reason))
         if last.opcode == "brx":
             index = last.operands[0]
             assert isinstance(index, Register)

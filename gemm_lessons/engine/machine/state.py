@@ -97,6 +97,8 @@ class State:
             **special.of_threads(thread, grid),
             **special.of_blocks(self.lane_block, grid),
         }
+        self.allocate: Callable[[Array, Array], Array] = lambda sizes, lanes: lanes * 0  # called by malloc and free
+        self.release: Callable[[Array, Array], int | None] = lambda addresses, lanes: None
         self.say: Callable[[Any, Any, Array | None], None] = lambda formats, arguments, active: None  # called by printf
         self.ticks: Callable[[], int] = lambda: 0  # the clock: instructions executed so far in the batch
         self.block_numbers = np.arange(blocks)  # in the grid, of the batch's blocks

@@ -9,8 +9,8 @@
 - ``opcodes``: the table of instruction properties; ``records``: PTX as records; ``operand_check``: operands per opcode
 - ``parser``, with ``lexer``, ``operand_text`` and ``declarations``: text -> records; ``variables``: module variables
   that a kernel reaches
-- ``inline``, ``wide_registers``, ``wmma``, ``expansions``, ``fma_contraction``: rewrite (``rewrite``) instructions that
-  the machine does not execute itself
+- ``inline`` with ``pointer_calls`` and ``recursion``, ``wide_registers``, ``wmma``, ``expansions``,
+  ``fma_contraction``: rewrite (``rewrite``) instructions that the machine does not execute itself
 - ``cfg``: basic blocks; ``schedule``: their steps; ``addresses``: uses of addresses beyond accesses
 - analyses: ``anticipated`` expressions, ``common_subexpressions``; ``unset``: registers that may be read unwritten;
   ``provenance``: which array an address points into; ``synchronising_accesses``: which accesses cannot race;

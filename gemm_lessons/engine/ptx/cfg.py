@@ -54,7 +54,7 @@ def synchronises_warp(instruction: Instruction) -> bool:
     return bool(instruction.row.warp)
 
 
-PRINTF = Symbol("vprintf")
+RESULTS = {"vprintf": 3, "malloc": 2}  # the first operand of a call that is its result
 
 
 def reads_clock(instruction: Instruction) -> bool:
@@ -90,8 +90,9 @@ def _uses(instruction: Instruction) -> tuple[frozenset[str], frozenset[str]]:
         wrote = frozenset().union(*mentioned)
     else:
         wrote = mentioned[0] if row.writes and mentioned else frozenset()
-        if row.effect == "call" and instruction.operands[0] == PRINTF:  # after its two arguments: the result
-            wrote = wrote.union(*mentioned[3:])
+        called = instruction.operands[0] if row.effect == "call" else None
+        if isinstance(called, Symbol) and called.name in RESULTS:
+            wrote = wrote.union(*mentioned[RESULTS[called.name] :])
     instruction.__dict__["_uses"] = read, wrote
     return read, wrote
 

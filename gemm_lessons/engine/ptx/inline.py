@@ -3,8 +3,8 @@
 A call passes values through ``.param`` variables. Each becomes a register: ``st.param [param0+0], %r1`` is a move into
 it, the callee's ``ld.param`` a move out of it. A parameter that the two sides access in different pieces (a struct)
 becomes local memory. ``static`` variables of a function are shared by all its calls; local ones are separate per call.
-Recursion and calls through pointers are not supported; ``printf`` and ``assert`` remain calls, which ``decode.py``
-binds.
+A function that calls itself is not inlined (``recursion.py``). ``printf`` and ``assert`` remain calls, which
+``decode.py`` binds.
 """
 
 from __future__ import annotations
@@ -32,11 +32,22 @@ from gemm_lessons.engine.ptx.records import (
     places_before,
     register_width,
 )
+from gemm_lessons.engine.ptx.recursion import (
+    BYTES,
+    NUMBER,
+    PREDICATE,
+    STACK,
+    TOP,
+    SharedBody,
+    is_word,
+    names_array,
+    recursive,
+)
 from gemm_lessons.engine.records.errors import UnsupportedKernel
 
-RUNTIME = frozenset({"vprintf", "__assertfail"})
-HEAP = frozenset({"malloc", "free"})
+RUNTIME = frozenset({"vprintf", "__assertfail", "malloc", "free"})
 DEPTH = 32
+LONGEST = 200_000  # instructions
 
 
 def inline_calls(kernel: Kernel, functions: Mapping[str, Kernel]) -> Kernel:
@@ -45,9 +56,9 @@ def inline_calls(kernel: Kernel, functions: Mapping[str, Kernel]) -> Kernel:
     if not any(i.opcode == "call" for i in kernel.instructions):
         return kernel
     scout = _Builder(functions, kernel, {})
-    scout.body(kernel, _Frame("", _own_names(kernel), {}), 0)
+    scout.build(kernel)
     builder = _Builder(functions, kernel, scout.accessed_in_different_pieces())
-    builder.body(kernel, _Frame("", _own_names(kernel), {}), 0)
+    builder.build(kernel)
     return dataclasses.replace(
         kernel,
         instructions=tuple(dataclasses.replace(i, index=n) for n, i in enumerate(builder.instructions)),
@@ -66,6 +77,8 @@ class _Frame:
     own: frozenset[str]
     passed: Mapping[str, str]
     static_names: Mapping[str, str] = dataclasses.field(default_factory=dict)  # static variables, shared by all calls
+    shared: SharedBody | None = None  # the body of a recursive function that this is
+    around: SharedBody | None = None  # or into which it is inlined
 
     def rename(self, name: str) -> str:
         if name in self.static_names:
@@ -87,6 +100,8 @@ class _Builder:
     def __init__(self, functions: Mapping[str, Kernel], kernel: Kernel, in_memory: Mapping[str, int]) -> None:
         self.functions = functions
         self.in_memory = in_memory  # call parameters in local memory -> size in bytes
+        self.recursive = recursive(kernel, functions)
+        self.bodies: dict[str, SharedBody] = {}
         self.pieces: dict[str, set[tuple[int, int]]] = {}  # call parameter -> (offset, bytes) of its accesses
         self.static_names: dict[str, dict[str, str]] = {}  # function -> static variable -> name in the kernel
         self.registers = dict(kernel.registers)
@@ -111,6 +126,29 @@ class _Builder:
                 result[name] = -(-max(start + size for start, size in ordered) // 8) * 8
         return result
 
+    def build(self, kernel: Kernel) -> None:
+        """Append the kernel, then the bodies of recursive functions."""
+        if self.recursive:
+            self.registers |= {TOP: "b64", NUMBER: "b32", PREDICATE: "pred"}
+            self.variables.append(Variable(STACK, "local", 16, BYTES))
+            self._emit(kernel.instructions[0], "mov.u64", Register(TOP), Symbol(STACK))
+        self.body(kernel, _Frame("", _own_names(kernel), {}), 0)
+        waiting = [*self.bodies.values()]
+        done: set[str] = set()
+        while waiting:
+            shared = waiting.pop()
+            if shared.prefix in done:
+                continue
+            done.add(shared.prefix)
+            function = shared.function
+            self.labels[shared.start] = len(self.instructions)
+            own = _own_names(function)
+            self.body(function, _Frame(shared.prefix, own, {}, self._static_variables(function), shared, shared), 1)
+            self._emit(function.instructions[-1], "brx.idx", shared.number, Symbol(shared.table))
+            waiting += self.bodies.values()
+        for shared in self.bodies.values():
+            self.branch_targets[shared.table] = tuple(shared.calls)
+
     def body(self, kernel: Kernel, frame: _Frame, depth: int) -> None:
         end = f"{frame.prefix}$end"
         positions: dict[int, list[str]] = {}
@@ -126,6 +164,10 @@ class _Builder:
                 self.append(instruction, frame, opcode="bra", modifiers=(), operands=(Symbol(end),))
             elif (address := self._call_parameter(instruction, frame)) is not None:
                 self.moves(instruction, frame, address)
+            elif (place := names_array(instruction, frame.shared)) is not None:
+                target = _renamed(instruction.operands[0], frame)
+                self.append(instruction, frame, opcode="add", modifiers=("u64",),
+                            operands=(target, Register(TOP), Immediate(place)))  # fmt: skip
             else:
                 self.append(instruction, frame)
         self._label(positions, len(kernel.instructions))
@@ -150,25 +192,25 @@ class _Builder:
         returned, target, given = _call_parts(instruction)
         if target in RUNTIME:
             values = tuple(Register(self.slot(frame.parameter(name), 0, "u64")) for name in given)
-            results = tuple(Register(self.slot(frame.parameter(name), 0, "u32")) for name in returned)
+            kind = "u64" if target == "malloc" else "u32"
+            results = tuple(Register(self.slot(frame.parameter(name), 0, kind)) for name in returned)
             self.append(instruction, frame, operands=(Symbol(target), *values, *results))
             return
         function = self.functions.get(target)
         if function is None:
-            why = "memory cannot be allocated in a kernel here" if target in HEAP else "its code is not there"
-            raise UnsupportedKernel(f"call of {plain_name(target)}: {why}", line_of(instruction), _places(instruction))
-        if depth >= DEPTH:
+            text = f"call of {plain_name(target)}: its code is not there"
+            raise UnsupportedKernel(text, line_of(instruction), _places(instruction))
+        if depth >= DEPTH or len(self.instructions) > LONGEST:
             name = plain_name(target)
-            raise UnsupportedKernel(
-                f"{name} calls itself, at once or through others: recursion is not supported",
-                line_of(instruction),
-                _places(instruction),
-            )
+            raise UnsupportedKernel(f"call of {name}: too many calls", line_of(instruction), _places(instruction))
         if function.name not in self.checked:
             self.checked.add(check(function).name)
         if len(function.parameters) != len(returned) + len(given):
             raise UnsupportedKernel(f"wrong number of operands: {instruction.text}", line_of(instruction))
         self.calls += 1
+        if target in self.recursive:
+            self._call_shared(instruction, frame, function, returned, given)
+            return
         prefix = f"{function.name}.{self.calls}."
         formal = [p.name for p in function.parameters]
         passed = {inner: frame.parameter(outer) for inner, outer in zip(formal, (*returned, *given), strict=True)}
@@ -178,8 +220,66 @@ class _Builder:
         )
         for name in returned:
             self._clear(instruction, frame.parameter(name))
-        inner_frame = _Frame(prefix, _own_names(function), passed, self._static_variables(function))
+        statics = self._static_variables(function)
+        inner_frame = _Frame(prefix, _own_names(function), passed, statics, around=frame.around)
         self.body(function, inner_frame, depth + 1)
+
+    def _call_shared(
+        self, call: Instruction, frame: _Frame, function: Kernel, returned: Sequence[str], given: Sequence[str]
+    ) -> None:
+        """Append a call of a recursive function: see ``recursion.py``."""
+        if any(not is_word(p) for p in function.parameters) or call.guard is not None:
+            why = "a struct is passed to a function that calls itself"
+            raise UnsupportedKernel(f"call of {plain_name(function.name)}: {why}", line_of(call), _places(call))
+        if function.name not in self.bodies:
+            made = SharedBody(function, f"{function.name}.0.")
+            self.bodies[function.name] = made
+            self.registers.update({made.prefix + name: kind for name, kind in function.registers.items()})
+            self.registers[made.number.name] = "b32"
+        shared = self.bodies[function.name]
+        caller, around = frame.shared, frame.around
+        slots = [
+            (
+                Register(self.slot(frame.parameter(name), 0, p.type)),
+                Register(self.slot(shared.prefix + p.name, 0, p.type)),
+                p,
+            )
+            for name, p in zip((*returned, *given), function.parameters, strict=True)
+        ]
+        results, arguments = slots[: len(returned)], slots[len(returned) :]
+        for opcode, operands in caller.saved(call) if caller else ():
+            self._emit(call, opcode, *operands)
+        grown = around.bytes if around else 0
+        if grown:
+            self._emit(call, "add.u64", Register(TOP), Register(TOP), Immediate(grown))
+        limit = Register(f"{STACK}@limit")
+        self.registers[limit.name] = "b64"
+        fits = f"{shared.prefix}$fits{self.calls}"
+        self._emit(call, "mov.u64", limit, Symbol(STACK, BYTES - shared.bytes))
+        self._emit(call, "setp.le.u64", Register(PREDICATE), Register(TOP), limit)
+        self._emit(call, "bra", Symbol(fits), guard=Register(PREDICATE))
+        self._emit(call, "trap.stack")
+        self.labels[fits] = len(self.instructions)
+        for slot, formal, p in arguments:
+            self._emit(call, f"mov.{_move_type(p.type)}", formal, slot)
+        self._emit(call, "mov.u32", shared.number, Immediate(len(shared.calls)))
+        self._emit(call, "bra", Symbol(shared.start))
+        shared.calls.append(f"{shared.prefix}$after{self.calls}")
+        self.labels[shared.calls[-1]] = len(self.instructions)
+        for slot, formal, p in results:
+            self._emit(call, f"mov.{_move_type(p.type)}", slot, formal)
+        if grown:
+            self._emit(call, "sub.u64", Register(TOP), Register(TOP), Immediate(grown))
+        for opcode, operands in caller.restored(call) if caller else ():
+            self._emit(call, opcode, *operands)
+
+    def _emit(self, origin: Instruction, opcode: str, *operands: Operand, guard: Register | None = None) -> None:
+        """Append an instruction at the line of another one."""
+        name, *modifiers = opcode.split(".")
+        made = dataclasses.replace(
+            origin, opcode=name, modifiers=tuple(modifiers), operands=operands, guard=guard, guard_negated=False
+        )
+        self.instructions.append(made)
 
     def _static_variables(self, function: Kernel) -> Mapping[str, str]:
         """Return the static variables of a function, declared at its first call. They keep the names of the machine

@@ -229,6 +229,8 @@ class _Body:
                     line = places[0][1] if places else None
                     raise PtxSyntaxError(f"{error}, in `{statement[:200]}`", line, places) from error
                 position = end + 1
+        if len(self.instructions) in self.labels.values():  # a branch that the compiler takes for impossible
+            self._instruction("ret", source)
         self._resolve_symbols()
         return Kernel(
             name, parameters, tuple(self.instructions), self.labels, self.registers, tuple(self.variables), target,

@@ -55,7 +55,8 @@ def local_provenance(
         for start, end in pairwise([*inside, size]):
             arrays[f"{variable}+{start}"] = place + start, end - start
     made = {register: f"{variable}+{start}" for register, (variable, start) in starts.items()}
-    return arrays, _sources(kernel, frozenset(), made) if made else {}
+    unknown = dict.fromkeys(whole, UNKNOWN)  # the first array, or any
+    return arrays, _sources(kernel, frozenset(), unknown | made) if made else {}
 
 
 def _sources(kernel: Kernel, named: frozenset[str], starts: Mapping[str, str]) -> dict[int, str]:
@@ -78,6 +79,7 @@ def _sources(kernel: Kernel, named: frozenset[str], starts: Mapping[str, str]) -
         if (
             not instruction.operands
             or not isinstance(instruction.operands[0], Register)
+            or instruction.operands[0].name in starts
             or not _keeps_address(instruction)
         ):
             continue

@@ -42,6 +42,7 @@ from gemm_lessons.engine.ptx.expansions import expand
 from gemm_lessons.engine.ptx.fma_contraction import contract
 from gemm_lessons.engine.ptx.inline import inline_calls
 from gemm_lessons.engine.ptx.operand_check import check
+from gemm_lessons.engine.ptx.pointer_calls import direct_calls
 from gemm_lessons.engine.ptx.unset import tracks
 from gemm_lessons.engine.ptx.variables import usable_variables, with_state_spaces
 from gemm_lessons.engine.ptx.wide_registers import split_wide
@@ -86,14 +87,15 @@ def _read(text: str, entry: str, joins: bool) -> Program:
     module = parser.parse(text)
     if entry not in module.kernels:
         raise UnsupportedKernel(f"no kernel {entry} in the PTX")
-    kernel = inline_calls(check(module.kernels[entry]), module.functions)
+    kernel, functions, variables = direct_calls(check(module.kernels[entry]), module)
+    kernel = inline_calls(kernel, functions)
     twice = {v.name for v in kernel.variables} & {v.name for v in module.variables}
     if twice and module.functions:  # inlined code may mean either of the two variables
         raise UnsupportedKernel(f"two variables that have one name: {min(twice)}")
     kernel = expand(split_wide(expand_wmma(with_state_spaces(kernel, module.variables))))
     if joins and not FOR_DEBUGGING.search(text):
         kernel = contract(kernel)
-    return prepare(kernel, usable_variables(kernel, module.variables))
+    return prepare(kernel, usable_variables(kernel, variables))
 
 
 @contextlib.contextmanager

@@ -1,0 +1,74 @@
+"""``malloc`` and ``free`` of a kernel: a part of global memory that a launch hands out from its start, by thread.
+
+A GPU keeps what a kernel has allocated for the next launch; here each launch has a heap of its own. Memory that a
+thread frees goes to its own next request of that size, so that no other thread touches it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gemm_lessons.engine.machine.memory import ALIGNMENT
+from gemm_lessons.engine.machine.state import State
+from gemm_lessons.engine.ptx.records import Kernel, Symbol, Variable
+
+Array = NDArray[Any]
+
+NAME = "the heap of malloc"
+FUNCTIONS = ("malloc", "free")
+BYTES = 8 << 20  # of one launch: what a driver gives unless the host asks for more
+_STEP = 16  # bytes: the alignment of what malloc returns
+
+
+def heap_of(kernel: Kernel) -> list[Variable]:
+    """Return the variable that holds the heap of a kernel, if it allocates or frees memory."""
+    called = [i.operands[0] for i in kernel.instructions if i.opcode == "call"]
+    uses = any(isinstance(operand, Symbol) and operand.name in FUNCTIONS for operand in called)
+    return [Variable(NAME, "global", ALIGNMENT, BYTES)] if uses else []
+
+
+class Heap:
+    """The heap of one launch, from the address ``base`` on."""
+
+    def __init__(self, state: State, base: int) -> None:
+        self._state, self._base = state, base
+        self._used = 0
+        self._taken: dict[int, int] = {}  # address -> size, of what is allocated
+        self._freed: dict[tuple[int, int], list[int]] = {}  # thread and size -> addresses
+
+    def allocate(self, sizes: Array, lanes: Array) -> Array:
+        """Return an address for each of the ``lanes``; 0 if a size is 0, or more than is left."""
+        wanted = np.broadcast_to(sizes, self._state.lanes)[lanes].tolist()
+        return np.array(
+            [self._address(lane, size) for lane, size in zip(lanes.tolist(), wanted, strict=True)], np.int64
+        )
+
+    def _address(self, lane: int, wanted: int) -> int:
+        size = -(-wanted // _STEP) * _STEP
+        known = self._freed.get((self._thread(lane), size))
+        if known:
+            address = known.pop()
+        elif 0 < size <= BYTES - self._used:
+            address = self._base + self._used
+            self._used += size
+        else:
+            return 0
+        self._taken[address] = size
+        return address
+
+    def release(self, addresses: Array, lanes: Array) -> int | None:
+        """Take memory back. Return the first lane whose address was not allocated."""
+        given = np.broadcast_to(addresses, self._state.lanes)[lanes].tolist()
+        for lane, address in zip(lanes.tolist(), given, strict=True):
+            size = self._taken.pop(address, 0)
+            if size:
+                self._freed.setdefault((self._thread(lane), size), []).append(address)
+            elif address:
+                return int(lane)
+        return None
+
+    def _thread(self, lane: int) -> int:
+        return int(self._state.batch.thread(lane))
