@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from checks.simulator.conftest import Run
-from checks.simulator.phase_cases import BOX
+from checks.simulator.phase_cases import BOX, HEAD, TENSOR
 from gemm_lessons.engine.records.errors import UnsupportedKernel
 from gemm_lessons.engine.records.launch import TensorMap
 from gemm_lessons.engine.records.results import Launched
@@ -148,3 +148,25 @@ def test_maps_that_no_driver_makes(run: Run, array: Any, box: tuple[int, ...], s
     raw, out = np.zeros(256, np.float32), np.zeros((20, 64), np.float32)
     with pytest.raises(ValueError, match=says):
         run(BOX, 1, 32, [TensorMap(array, box, swizzle), TensorMap(out, (8, 32)), raw, 0, 0, 0, 0], dynamic_shared=2048)
+
+
+def test_bytes_of_a_stored_box_outside_the_array_may_be_unwritten(run: Run) -> None:
+    """Rows of 40 floats in shared memory, of an array of 32: the padding is never written."""
+    source = (
+        HEAD
+        + TENSOR
+        + """
+extern "C" __global__ void k(const __grid_constant__ Map out)
+{
+    __shared__ __align__(128) float tile[8][40];
+    for (int r = 0; r < 8; ++r) tile[r][threadIdx.x] = 100 * r + threadIdx.x;
+    fence_async();
+    __syncthreads();
+    if (threadIdx.x == 0) { box_store(&out, 0, 0, tile); commit(); drain(); }
+}
+"""
+    )
+    y = np.zeros((8, 32), np.float32)
+    launched = run(source, 1, 32, [TensorMap(y, (8, 40))])
+    assert np.array_equal(y, 100 * np.arange(8)[:, None] + np.arange(32))
+    assert not launched.findings, launched.findings

@@ -91,6 +91,13 @@ def test_a_product_against_numpy() -> None:
     assert np.array_equal(c, expected)
 
 
+def test_scale_d_may_be_a_number() -> None:
+    """Public kernels give 1 instead of a predicate."""
+    found, c, expected = launched(**{"1, 1, 1, 0, 0;": "1, 1, 1, 0, 0;", '"wgmma.mma': '"wgmma.mma'})  # type: ignore[arg-type]
+    assert not found.findings, found.findings
+    assert np.array_equal(c, expected)
+
+
 def test_two_stages_with_a_product_in_flight() -> None:
     """The wait leaves the newest group: the other stage may be refilled."""
     one = 'asm volatile("wgmma.wait_group.sync.aligned 1;" ::: "memory");'

@@ -52,6 +52,7 @@ class Access:
     is_matrix: bool = False  # ldmatrix, stmatrix: active lanes are those that supply a row's address (16 bytes)
     is_bulk: bool = False  # cp.async.bulk: one lane's copy of ``width`` bytes, by the async proxy
     is_mbarrier: bool = False  # an mbarrier object
+    is_clipped: bool = False  # of a stored box, whose bytes outside the array are read but not used
     is_product: bool = False  # a tile that wgmma reads by the async proxy, a chunk of 16 bytes by each lane
 
     @property

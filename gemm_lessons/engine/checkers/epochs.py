@@ -246,7 +246,15 @@ def _distinct(touches: tuple[Touch, ...]) -> tuple[Touch, ...]:
             arrays = (touch.addresses, None if everyone else touch.active)
             digests = [None if array is None else hashlib.blake2b(array.tobytes()).digest() for array in arrays]
             access = touch.access
-            what = (access.index, access.space, access.effect, access.width, access.is_async, access.is_mbarrier)
+            what = (
+                access.index,
+                access.space,
+                access.effect,
+                access.width,
+                access.is_async,
+                access.is_mbarrier,
+                access.is_clipped,
+            )
             content = touch.memo[CONTENT] = (*what, *digests)
         found.setdefault(content, touch)
     return tuple(found.values())

@@ -115,7 +115,7 @@ class Initialised:
                 touch, lanes if is_shared else windows.lanes, windows.padded if is_shared else 1, stride, granule
             )
             known = bits[where.cell]
-            if touch.access.effect in ("load", "atomic") and not known.all():
+            if touch.access.effect in ("load", "atomic") and not (known.all() or touch.access.is_clipped):
                 blank = self._uninitialised(touch, where.lane[~known], where.cell[~known], granule, stride)
                 blanks.append(dataclasses.replace(blank, each=is_shared and not whole))
             if touch.access.effect != "load" and not known.all():

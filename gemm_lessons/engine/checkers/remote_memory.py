@@ -32,9 +32,10 @@ class RemoteUses:
     def note(self, access: Access, lane: Array, rank: Array, clocks: Array, own: Array) -> None:
         """Record that ``lane`` (n,) access memory of the block of ``rank`` (n,)."""
         warp = lane // WARP
-        self._stamp[warp, rank], self._lane[warp, rank] = own.reshape(-1)[warp], lane
-        self._number[warp, rank] = len(self._seen)
-        self._seen.append(access)
+        if not access.is_bulk:  # ``bulk_copies`` knows whether copies are complete when a block ends
+            self._stamp[warp, rank], self._lane[warp, rank] = own.reshape(-1)[warp], lane
+            self._number[warp, rank] = len(self._seen)
+            self._seen.append(access)
         early = clocks.reshape(len(self._stamp), -1)[warp, -1] == 0
         if early.any():
             first, count = self._early.get(access, (int(lane[early.argmax()]), 0))

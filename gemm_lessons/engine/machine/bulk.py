@@ -47,11 +47,14 @@ class BulkSide:
 
     def __init__(
         self, binding: Binding, space: Space, effect: Effect, is_product: bool = False,
-        reaches: bool | None = None,
+        reaches: bool | None = None, is_clipped: bool = False,
     ) -> None:  # fmt: skip
         self.state, self.memory, self.instruction = binding.state, binding.memory, binding.instruction
         self._access = dataclasses.replace(
-            access_of(self.instruction, space, effect, UNIT, Address(None)), is_bulk=True, is_product=is_product
+            access_of(self.instruction, space, effect, UNIT, Address(None)),
+            is_bulk=True,
+            is_product=is_product,
+            is_clipped=is_clipped,
         )
         self._reaches = reaches_cluster(self.instruction) if reaches is None else reaches
         self._by_size: dict[int, Access] = {}

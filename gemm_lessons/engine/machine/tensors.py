@@ -165,6 +165,7 @@ def _out_of_shared(binding: Binding, dims: int, name: str) -> Callable[[], None]
         BulkSide(binding, "shared", "load"),
         BulkSide(binding, "global", effect),
     )
+    clipped = BulkSide(binding, "shared", "load", is_clipped=True)
     chosen = binding.lanes()
     reductions: dict[str, Reduction] = {}
 
@@ -173,7 +174,7 @@ def _out_of_shared(binding: Binding, dims: int, name: str) -> Callable[[], None]
             places = source_of(lanes)
             shared.aligned(places, lanes, one.bytes, SHARED_ALIGNMENT)
             offset, inside = one.elements(corner)
-            flat = shared.place_shared(places, lanes, one.bytes)
+            flat = (shared if inside.all() else clipped).place_shared(places, lanes, one.bytes)
             read(state, lanes, _moved(one, offset, inside, bool(name)))
             _trace_global(global_side, one, lanes, offset, inside)
             arena, window = memory.memory_of("global"), state.shared

@@ -169,7 +169,8 @@ _ROWS = (
     Opcode("movmatrix", "exchange", "rr", warp="all", undefined="voted", forms="sync.aligned.m8n8.trans.b16"),
     Opcode("mma", "exchange", "[rv][rv][rv][rv]", vector="any", warp="all", undefined="multiplied",
            forms="sync.aligned.m16n8k4/8/16/32, m8n8k4; f16 bf16 tf32 f64 s8 u8 e4m3 e5m2"),
-    Opcode("wgmma.mma_async", "exchange", "v[rv]rri{0,4}", vector="any", warp="all", undefined="accumulated", adds=True,
+    Opcode("wgmma.mma_async", "exchange", "v[rv]r[ri]i{0,4}", vector="any", warp="all", undefined="accumulated",
+           adds=True,
            forms="mma_async.sync.aligned, m64n8 to m64n256; f16 bf16 tf32 e4m3 e5m2 s8 u8"),
     *(_silent(f"wgmma.{what}", "group", "i?", f"{what}.sync.aligned", warp="all", undefined="ignored")
       for what in ("fence", "commit_group", "wait_group")),
