@@ -102,27 +102,31 @@ def of_manual(form: str, a: int, b: int, c: int) -> int:
     return {"": value, "add": value + other, "min": min(value, other), "max": max(value, other)}[then] & 0xFFFFFFFF
 
 
-def kernel(name: str, form: str) -> str:
+def kernel(*forms: str) -> str:
+    """Return a kernel ``k`` that stores each form's results in a row of ``o``."""
     return (
-        f'extern "C" __global__ void {name}(const unsigned *a, const unsigned *b, const unsigned *c, unsigned *o)'
-        f'{{ const int t = threadIdx.x; unsigned r; asm volatile("{form}" : "=r"(r) : "r"(a[t]), "r"(b[t]), "r"(c[t]));'
-        f" o[t] = r; }}\n"
+        'extern "C" __global__ void k(const unsigned *a, const unsigned *b, const unsigned *c, unsigned *o)'
+        "{ const int t = threadIdx.x; unsigned r;\n"
+        + "".join(
+            f'asm volatile("{form}" : "=r"(r) : "r"(a[t]), "r"(b[t]), "r"(c[t])); o[{i * LANES} + t] = r;\n'
+            for i, form in enumerate(forms)
+        )
+        + "}\n"
     )
 
 
 def test_video_instructions_are_those_of_the_manual_and_of_their_machine_code() -> None:
-    source = "".join(kernel(f"k{i}", form) for i, form in enumerate(VIDEO))
-    compiled = compile_source(source, path="video.cu", entry="k0")
+    source = kernel(*VIDEO)
+    compiled = compile_source(source, path="video.cu", entry="k")
     assert isinstance(compiled, Compiled), compiled.log
-    machine = Cubin.of(compiled)
     a, b, c = (words(seed) for seed in range(3))
+    mine = np.zeros((len(VIDEO), LANES), np.uint32)
+    assert simulate(source, "k", 1, LANES, [a, b, c, mine]).fault is None
+    theirs = Cubin.of(compiled).run("k", Grid((1, 1, 1), (LANES, 1, 1)), [a, b, c, np.zeros_like(mine)])[-1]
     wrong = []
-    for i, form in enumerate(VIDEO):
-        mine = np.zeros(LANES, np.uint32)
-        assert simulate(source, f"k{i}", 1, LANES, [a, b, c, mine]).fault is None
-        theirs = machine.run(f"k{i}", Grid((1, 1, 1), (LANES, 1, 1)), [a, b, c, np.zeros_like(mine)])[-1]
+    for form, ours, machine in zip(VIDEO, mine.tolist(), theirs.tolist(), strict=True):
         manual = [of_manual(form, *lane) for lane in zip(a.tolist(), b.tolist(), c.tolist(), strict=True)]
-        if mine.tolist() != manual or theirs.tolist() != manual:
+        if not ours == machine == manual:
             wrong.append(form)
     assert wrong == []
 
@@ -139,7 +143,7 @@ STRANGE = [
 def test_forms_in_which_ptxas_and_the_manual_differ_are_refused(form: str) -> None:
     operands = [words(0), words(1), words(2), np.zeros(LANES, np.uint32)]
     with pytest.raises(UnsupportedKernel, match=form.partition(" ")[0].replace(".", r"\.")):
-        simulate(kernel("k", form), "k", 1, LANES, operands)
+        simulate(kernel(form), "k", 1, LANES, operands)
 
 
 def test_a_video_instruction_of_an_inlined_function_and_a_guard() -> None:
@@ -172,9 +176,9 @@ OF_THREE = (".f32", ".ftz.f32", ".NaN.f32", ".abs.f32", ".ftz.NaN.abs.f32")
 
 @pytest.mark.parametrize("name", [opcode + how for opcode in ("min", "max") for how in OF_THREE])
 def test_the_extreme_of_three(name: str) -> None:
-    text = kernel("k", f"{name} %0, %1, %2, %3;").replace('"=r"(r)', '"=f"(f)').replace("unsigned r;", "float f;")
+    text = kernel(f"{name} %0, %1, %2, %3;").replace('"=r"(r)', '"=f"(f)').replace("unsigned r;", "float f;")
     text = re.sub(r'"r"\((.)\[t\]\)', r'"f"(__uint_as_float(\1[t]))', text).replace(
-        "o[t] = r", "o[t] = __float_as_uint(f)"
+        "+ t] = r", "+ t] = __float_as_uint(f)"
     )
     rows, found = [floats(seed) for seed in range(3)], np.zeros(LANES, np.uint32)
     assert simulate(text, "k", 1, LANES, [*rows, found], arch="sm_100a").fault is None

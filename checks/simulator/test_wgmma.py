@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from checks.readings.simulator.record_wgmma import ALL, FIRST, KEPT, cases_of, fingerprints, simulated
-from checks.simulator.wgmma_cases import TYPES, Cases, WgmmaForm, form, forms
+from checks.simulator.wgmma_cases import TYPES, WgmmaForm, form, forms
 from gemm_lessons import simulate
 from gemm_lessons.engine.records.errors import UnsupportedKernel
 from gemm_lessons.engine.records.launch import TensorMap
@@ -217,9 +217,7 @@ READINGS = json.loads(KEPT.read_text(encoding="utf-8"))["products"]
 
 
 def compared(of: WgmmaForm, style: str) -> None:
-    cases, scale_d = cases_of(of, style)
-    few = Cases(*(getattr(cases, name)[:FIRST] for name in ("memory", "a", "descriptors", "d")))
-    assert fingerprints(simulated(of, few, scale_d))[0] == READINGS[str(of)][style][0]
+    assert fingerprints(simulated(of, *cases_of(of, style, FIRST)))[0] == READINGS[str(of)][style][0]
 
 
 @pytest.mark.parametrize(("number", "of"), list(enumerate(QUICK)), ids=lambda it: str(it))

@@ -36,9 +36,10 @@ def count(of: WgmmaForm) -> int:
     return max(10, 4000 // of.n)
 
 
-def cases_of(of: WgmmaForm, style: str) -> tuple[Cases, int]:
-    """Return the cases of a style and ``scale_d``."""
-    return given(of, "normal" if style == WITHOUT_D else style, count(of)), int(style != WITHOUT_D)
+def cases_of(of: WgmmaForm, style: str, first: int | None = None) -> tuple[Cases, int]:
+    """Return the cases of a style, or its first ones, and ``scale_d``."""
+    number = count(of) if first is None else first
+    return given(of, "normal" if style == WITHOUT_D else style, number), int(style != WITHOUT_D)
 
 
 def fingerprints(answer: Any) -> list[str]:
