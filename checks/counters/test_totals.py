@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 import pytest
 
@@ -57,18 +59,28 @@ KINDS = {
 }  # fmt: skip
 
 
-DEVICE, KERNEL = HEAD.split('extern "C"')
-# All in one program, which is disassembled once.
-PROGRAM = DEVICE + "".join(
-    f'extern "C"{KERNEL.replace("kinds(", f"kind_{number}(")}{body}\n}}\n'
-    for number, (body, _) in enumerate(KINDS.values())
-)
+class Program:
+    """Bodies as kernels of one program, which is compiled and disassembled once."""
+
+    def __init__(self, bodies: Iterable[str]) -> None:
+        device, kernel = HEAD.split('extern "C"')
+        self._names = {body: f"kind_{number}" for number, body in enumerate(bodies)}
+        self._source = device + "".join(
+            f'extern "C"{kernel.replace("kinds(", f"{name}(")}{body}\n}}\n' for body, name in self._names.items()
+        )
+
+    def counted(self, body: str, n: int = 0) -> Counters:
+        """Return what the function ``counted`` does."""
+        return of(self._source, self._names[body], n)
+
+
+PROGRAM = Program(body for body, _ in KINDS.values())
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_counts(kind: str) -> None:
-    expected = KINDS[kind][1]
-    counters = of(PROGRAM, f"kind_{[*KINDS].index(kind)}")
+    body, expected = KINDS[kind]
+    counters = PROGRAM.counted(body)
     assert not counters.obstacle
     assert {name: counters[name] for name in expected} == expected
 

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from checks.counters.test_totals import LINE, counted
-from gemm_lessons.engine.records.results import Counters
+from checks.counters.test_totals import LINE, Program
 
 THREADS = 64
 # A load of x; arithmetic; its use. ``a`` and ``b`` come from shared memory.
 LOADED = "float a = s[t], b = s[63 - t], sum = 0.0f;"
 
 
-def padded(arithmetic: str, joined: str = "sum", n: int = 200) -> Counters:
-    """``arithmetic``, n times between a load and its use, and how it reaches y."""
-    return counted(f"{LOADED} float v = x[t]; for (int i = 0; i < n; i++) {{ {arithmetic} }} y[t] = v + {joined};", n)
+def padded(arithmetic: str) -> str:
+    """Return a body with ``arithmetic`` n times between a load and its use."""
+    return f"{LOADED} float v = x[t]; for (int i = 0; i < n; i++) {{ {arithmetic} }} y[t] = v + sum;"
 
 
 HIDE = {  # arithmetic -> whether it hides the load
@@ -37,7 +36,7 @@ HIDE = {  # arithmetic -> whether it hides the load
 
 @pytest.mark.parametrize(("arithmetic", "hides"), HIDE.values(), ids=HIDE)
 def test_what_hides_a_load(arithmetic: str, hides: bool) -> None:
-    found = padded(arithmetic)
+    found = PROGRAM.counted(padded(arithmetic), 200)
     assert not found.obstacle
     assert found["global_bytes_waited_for"] == (0 if hides else 2 * LINE)
 
@@ -50,11 +49,14 @@ JOINS = {  # how numbers that count for nothing reach C
 }
 
 
+def weightless(joined: str) -> str:
+    return f"""float junk = t, v = x[t]; for (int i = 0; i < n; i++) asm volatile("add.f32 %0, %0, %0;" : "+f"(junk));
+               float sum = s[t] * s[63 - t]; y[t] = v + sum + {joined};"""
+
+
 @pytest.mark.parametrize("joined", JOINS.values(), ids=JOINS)
 def test_what_is_joined_with_no_weight_hides_nothing(joined: str) -> None:
-    body = f"""float junk = t, v = x[t]; for (int i = 0; i < n; i++) asm volatile("add.f32 %0, %0, %0;" : "+f"(junk));
-               float sum = s[t] * s[63 - t]; y[t] = v + sum + {joined};"""
-    assert counted(body, 200)["global_bytes_waited_for"] == 2 * LINE
+    assert PROGRAM.counted(weightless(joined), 200)["global_bytes_waited_for"] == 2 * LINE
 
 
 EXCHANGES = {  # body -> useful exchanges of the two warps
@@ -77,7 +79,7 @@ EXCHANGES = {  # body -> useful exchanges of the two warps
 
 @pytest.mark.parametrize(("body", "expected"), EXCHANGES.values(), ids=EXCHANGES)
 def test_what_moves_numbers_from_lane_to_lane(body: str, expected: int) -> None:
-    found = counted(body, 3)
+    found = PROGRAM.counted(body, 3)
     assert not found.obstacle
     assert found["exchanges"] == expected
 
@@ -97,8 +99,22 @@ BALANCED = {  # body -> of products, busiest thread / average thread
 }  # fmt: skip
 
 
+def summing(body: str) -> str:
+    return f"float sum = 0.0f; {body}"
+
+
 @pytest.mark.parametrize(("body", "expected"), BALANCED.values(), ids=BALANCED)
 def test_balance_of_products(body: str, expected: float) -> None:
-    found = counted(f"float sum = 0.0f; {body}")
+    found = PROGRAM.counted(summing(body))
     assert not found.obstacle
     assert found["products_if_equal"] == expected * found["products"] > 0
+
+
+PROGRAM = Program(
+    (
+        *(padded(arithmetic) for arithmetic, _ in HIDE.values()),
+        *map(weightless, JOINS.values()),
+        *(body for body, _ in EXCHANGES.values()),
+        *(summing(body) for body, _ in BALANCED.values()),
+    )
+)
