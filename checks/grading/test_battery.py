@@ -23,7 +23,6 @@ SAMPLE = (  # of several classes and lessons, those that are judged quickly
     "coalesced/swapped_parameters",
     "block_tile/named_barriers",
     "thread_tile/cluster_of_three",
-    "vector_loads/knows_the_counting_shape",
     "bank_conflicts/text_in_a_comment",
     "coalesced/hides_from_the_counters",
 )
@@ -32,7 +31,7 @@ SELDOM = (
     "double_buffer/generic_loads_hide",
     "two_warps/one_warp_fetches",
 )
-FIRST = ("dp4a/unsigned_bytes",)  # with every change: a few seconds of processor time
+FIRST = ("vector_loads/knows_the_counting_shape",)  # without the slow tests, too: a few seconds of processor time
 SEED = 7
 CORE = 9  # lessons; the others have fewer kernels, and all are judged with the long tests
 LATER = [name for name, full in lesson_names().items() if int(full[:2]) > CORE]
