@@ -142,10 +142,22 @@ def _partners(it: Wrong, name: str) -> Array | None:
     a, b = it.factors
     left, got, right = it.levelled
     if name == "B":
-        found = _nearest(np.linalg.lstsq(left, got, rcond=None)[0], right)
+        found = _nearest(_fitted(left, got), right)
         return found if it.agrees(it.product(a, b[found])) else None
-    found = _nearest(np.linalg.lstsq(right.T, got.T, rcond=None)[0], left.T)
+    found = _nearest(_fitted(right.T, got.T), left.T)
     return found if it.agrees(it.product(a[:, found], b)) else None
+
+
+def _fitted(known: Array, got: Array) -> Array:
+    """Return the least-squares solution X (K, n) of ``known`` (m, K) @ X = ``got``.
+
+    QR takes a fifth of the time of an SVD, which is needed only where columns depend on each other.
+    """
+    q, r = np.linalg.qr(known)
+    diagonal = np.abs(np.diagonal(r))
+    if not diagonal.min() > 1e-9 * diagonal.max():
+        return np.linalg.lstsq(known, got, rcond=None)[0]
+    return np.linalg.solve(r, q.T @ got)
 
 
 def _nearest(fitted: Array, lines: Array) -> Array:

@@ -11,23 +11,30 @@ from gemm_lessons.engine.ptx.records import Kernel, registers_in
 def maybe_unset(kernel: Kernel, blocks: Sequence[Block]) -> frozenset[str]:
     """Return the registers that may be unset when they are read. Registers used by barriers and calls are excluded,
     because their reads and writes are not distinguished here."""
-    declared = frozenset(kernel.registers)
     successors = [[*([b.fallthrough] if b.fallthrough is not None else []), *b.targets] for b in blocks]
     exposed, given = zip(*(_exposed(block) for block in blocks), strict=True)
-    known: list[frozenset[str] | None] = [None] * len(blocks)  # registers set on every path to the block's start
-    known[0] = frozenset()
+    bits = {name: 1 << number for number, name in enumerate(frozenset().union(*exposed).intersection(kernel.registers))}
+
+    def mask(names: frozenset[str]) -> int:
+        return sum(bits[name] for name in names if name in bits)
+
+    read, written = [*map(mask, exposed)], [*map(mask, given)]
+    known: list[int | None] = [None] * len(blocks)  # registers set on every path to the block's start
+    known[0] = 0
     work = [0]
     while work:
         number = work.pop()
-        after = (known[number] or frozenset()) | given[number]
+        after = (known[number] or 0) | written[number]
         for successor in successors[number]:
             before = known[successor]
             meet = after if before is None else before & after
             if meet != before:
                 known[successor] = meet
                 work.append(successor)
-    found = (read - before for read, before in zip(exposed, known, strict=True) if before is not None)
-    return (frozenset().union(*found) & declared) - untracked(kernel)
+    found = 0
+    for one, before in zip(read, known, strict=True):
+        found |= 0 if before is None else one & ~before
+    return frozenset(name for name, bit in bits.items() if found & bit) - untracked(kernel)
 
 
 def _exposed(block: Block) -> tuple[frozenset[str], frozenset[str]]:
