@@ -38,8 +38,8 @@ MINORS = ("13.1", "13.2", "13.3", "13.4")  # between the ends
 TOOLS = ("pytest", "pytest-xdist", "hypothesis", "hatchling")  # of the extra [test]; the others need a checkout
 
 # The tests of a row, slow ones, too. "course" is what a learner sees, without what .ci/run does with the newest
-# versions; "all" is everything that versions have a part in.
-COURSE = ("checks/course/test_lessons.py", "checks/simulator/test_property.py")
+# versions; "all" is everything that versions have a part in. RANDOM has the random programs of the simulator's tests.
+COURSE = ("checks/course/test_lessons.py",)
 TESTS: Mapping[str, Sequence[str]] = {
     "course": ("-m", "not newest", *COURSE),
     "all": (
