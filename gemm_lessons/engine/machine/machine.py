@@ -217,6 +217,9 @@ class Machine:
         variables += maps_in_memory(self.program.kernel, self.arguments)
         placed = [v for v in variables if v.space in ("global", "const")]
         memory = GlobalMemory(buffers_of(self.arguments), placed, elsewhere=self.setting.elsewhere)
+        if (stored := self.program.stored_parameters) is not None:
+            given = zip(self.program.kernel.parameters, self.arguments, strict=True)
+            memory.track(buffers_of(argument for parameter, argument in given if parameter.name in stored))
         if heap.NAME in memory.symbols:
             memory.symbols[heap.NAME].fresh = True
         if self.program.points_to_parameters:

@@ -16,6 +16,7 @@ from gemm_lessons.engine.machine.special import CHOSEN_ELSEWHERE
 from gemm_lessons.engine.ptx import cfg
 from gemm_lessons.engine.ptx.addresses import AddressUses, address_uses
 from gemm_lessons.engine.ptx.cfg import Block
+from gemm_lessons.engine.ptx.provenance import stored_parameters
 from gemm_lessons.engine.ptx.records import Kernel, Register, Symbol, Variable
 from gemm_lessons.engine.ptx.schedule import FmaGroup, row_order, schedule
 from gemm_lessons.engine.ptx.unset import maybe_unset
@@ -53,6 +54,11 @@ class Program:
     def address_uses(self) -> AddressUses:
         """Return how the kernel uses the addresses of buffers and variables."""
         return address_uses(self.kernel)
+
+    @functools.cached_property
+    def stored_parameters(self) -> frozenset[str] | None:
+        """Return the parameters through whose pointers the kernel may store; None if it cannot be said."""
+        return stored_parameters(self.kernel)
 
     @functools.cached_property
     def exit_blocks(self) -> Array:

@@ -1,7 +1,7 @@
-"""Finds in the code which array an address was computed from: a shared array, or one of a thread's own.
+"""Finds in the code which array an address was computed from: a shared array, one of a thread's own, or a parameter's.
 
 An address alone cannot show that As[1024] of a 1024-element As is an error: it is an element of Bs. But the code names
-As, then adds to it.
+As, then adds to it. Nor does an address show before a launch that no store can reach a parameter's array.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from itertools import pairwise
 
 from gemm_lessons.engine.ptx.cfg import writes
-from gemm_lessons.engine.ptx.records import Address, Immediate, Instruction, Kernel, Operand, Register, Symbol
+from gemm_lessons.engine.ptx.records import Address, Immediate, Instruction, Kernel, Operand, Register, Symbol, Vector
 
 UNKNOWN = "?"  # an address whose array cannot be derived
 
@@ -63,10 +63,71 @@ def _sources(kernel: Kernel, named: frozenset[str], starts: Mapping[str, str]) -
     """Return memory instruction -> the one array that its address is computed from: an array that is ``named``, or one
     whose start is in a register of ``starts``.
 
-    A forward data-flow analysis over registers that merges all definitions of a register. Sums and moves keep the
-    array; any other operation on an address makes it unknown.
+    A register of ``starts`` has a single definition.
     """
-    made: dict[str, set[str]] = {register: {array} for register, array in starts.items()}
+    of = _flow(kernel, named, {register: {array} for register, array in starts.items()}, frozenset(starts))
+    arrays: dict[int, str] = {}
+    for instruction in kernel.instructions:
+        if {"shared__cluster", "shared__cta"} <= set(instruction.modifiers):
+            continue  # both sides are in shared memory
+        for operand in instruction.operands:
+            if isinstance(operand, Address) and operand.base is not None:
+                names = of(operand.base)
+                if len(names) == 1 and UNKNOWN not in names:
+                    arrays.setdefault(instruction.index, next(iter(names)))
+                break  # the first address, which is the shared side of cp.async
+    return arrays
+
+
+def stored_parameters(kernel: Kernel) -> frozenset[str] | None:
+    """Return the parameters through whose pointers the kernel may store to global memory; None if it cannot be said.
+
+    A pointer that was loaded from memory is unknown, so are stores by instructions other than plain ones and atomics.
+    """
+    names = {parameter.name for parameter in kernel.parameters}
+    starts: dict[str, set[str]] = {}
+    for instruction in kernel.instructions:
+        if instruction.row.effect in ("load", "atomic"):
+            for name in writes(instruction):
+                starts.setdefault(name, set()).update(_loaded(instruction, names))
+        elif any(isinstance(operand, Vector) for operand in instruction.operands):
+            for name in writes(instruction):  # two halves may make an address
+                starts.setdefault(name, set()).add(UNKNOWN)
+    of = _flow(kernel, frozenset(names), starts, frozenset())
+    found: set[str] = set()
+    for instruction in kernel.instructions:
+        effect, spaces = instruction.row.effect, {modifier.partition("__")[0] for modifier in instruction.modifiers}
+        if effect in ("image", "unknown") or (effect == "copy" and spaces & {"bulk", "reduce"}):
+            return None
+        if effect in ("store", "atomic") and spaces.isdisjoint(("shared", "local", "param")):
+            address = next((operand for operand in instruction.operands if isinstance(operand, Address)), None)
+            reached = of(address.base) if address is not None else set()
+            if not reached or UNKNOWN in reached:
+                return None
+            found |= reached
+    return frozenset(found)
+
+
+def _loaded(instruction: Instruction, parameters: set[str]) -> set[str]:
+    """Return whose pointer a load may give: a parameter's, an unknown one, or none if it is too narrow."""
+    if not instruction.modifiers or not instruction.modifiers[-1].endswith(("64", "128")):
+        return set()
+    address = next((operand for operand in instruction.operands if isinstance(operand, Address)), None)
+    base = None if address is None else address.base
+    named = isinstance(base, Symbol) and base.name in parameters and "param" in instruction.modifiers
+    return {base.name} if named and isinstance(base, Symbol) else {UNKNOWN}
+
+
+def _flow(
+    kernel: Kernel, named: frozenset[str], starts: Mapping[str, set[str]], fixed: frozenset[str]
+) -> Callable[[Operand | None], set[str]]:
+    """Return which arrays an operand may be an address in, as a function.
+
+    A forward data-flow analysis over registers that merges all definitions of a register, which begin with ``starts``;
+    those of ``fixed`` registers are not followed. Sums and moves keep the array; any other operation on an address
+    makes it unknown.
+    """
+    made = {register: set(arrays) for register, arrays in starts.items()}
 
     def of(operand: Operand | None) -> set[str]:
         if isinstance(operand, Symbol):
@@ -79,7 +140,7 @@ def _sources(kernel: Kernel, named: frozenset[str], starts: Mapping[str, str]) -
         if (
             not instruction.operands
             or not isinstance(instruction.operands[0], Register)
-            or instruction.operands[0].name in starts
+            or instruction.operands[0].name in fixed
             or not _keeps_address(instruction)
         ):
             continue
@@ -98,17 +159,7 @@ def _sources(kernel: Kernel, named: frozenset[str], starts: Mapping[str, str]) -
         if not result <= before:
             before |= result
             work += users.get(target.name, ())
-    arrays: dict[int, str] = {}
-    for instruction in kernel.instructions:
-        if {"shared__cluster", "shared__cta"} <= set(instruction.modifiers):
-            continue  # both sides are in shared memory
-        for operand in instruction.operands:
-            if isinstance(operand, Address) and operand.base is not None:
-                names = of(operand.base)
-                if len(names) == 1 and UNKNOWN not in names:
-                    arrays.setdefault(instruction.index, next(iter(names)))
-                break  # the first address, which is the shared side of cp.async
-    return arrays
+    return of
 
 
 def _keeps_address(instruction: Instruction) -> bool:
