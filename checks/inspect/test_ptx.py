@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ import pytest
 from checks import forks
 from checks.inspect.test_inspect import inspect
 from gemm_lessons import simulate
+from gemm_lessons.course.documents import PAGES as DOCS
 from gemm_lessons.engine.compiler.compile import Compiled, compile_source
 from gemm_lessons.engine.compiler.ptx_file import entries, read_ptx
 
@@ -157,3 +159,22 @@ def test_a_finding_in_an_included_file_names_it_and_quotes_no_other(tmp_path, he
     shown = inspect(str(kernel), *launch, json_output=False).stdout
     assert says in " ".join(shown.split())
     assert re.findall(r"\d+ \|", shown) == quoted
+
+
+def test_tritons_kernel_of_the_page_on_other_languages(tmp_path):
+    """The counters are those that the page quotes. Its swizzle leaves no conflict."""
+    page = (DOCS / "elsewhere.md").read_text()
+    command = page.split("gemm-lessons inspect gemm.ptx ")[1].split("```")[0].replace("\\\n", " ")
+    done = inspect(str(TILE.with_name("triton_gemm.ptx")), *shlex.split(command))
+    assert done.returncode == 0, done.stdout + done.stderr
+    counters = json.loads(done.stdout)["counters"]
+    assert counters["memory_l1_wavefronts_shared"] == counters["memory_l1_wavefronts_shared_ideal"]
+    assert f"{counters['memory_l1_wavefronts_shared']:,} wavefronts" in page
+
+
+@pytest.mark.parametrize("row", range(16))
+def test_the_swizzle_of_cute_is_that_of_lesson_mma(row):
+    """``Swizzle<3, 3, 3>``: of an offset, bits 3 to 5 are xored with bits 6 to 8."""
+    for col in range(64):
+        offset = 64 * row + col
+        assert offset ^ (offset >> 3 & 0b111000) == 64 * row + (col // 8 ^ row % 8) * 8 + col % 8

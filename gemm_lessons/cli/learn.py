@@ -59,7 +59,9 @@ def list_(no_color: NoColor = False) -> int:
 
 ENGINE = "engine"  # the page that is generated from the engine's docstrings
 # For --help, which must not look for files; a test compares it with the folder.
-PAGES = "authoring, commands, dependencies, grading, install, json, notebook, numbers, profiling, python, engine"
+PAGES = (
+    "authoring, commands, dependencies, elsewhere, grading, install, json, notebook, numbers, profiling, python, engine"
+)
 
 
 def complete_text(incomplete: str) -> list[str]:
