@@ -12,7 +12,7 @@ from checks.judgement.findings import access, race
 from checks.judgement.mistakes import lesson_named
 from checks.judgement.test_hints import changed
 from gemm_lessons.engine.compiler.compile import Resources
-from gemm_lessons.engine.records.examples import Location
+from gemm_lessons.engine.records.examples import Actor, Location
 from gemm_lessons.engine.records.facts import InFlight
 from gemm_lessons.engine.records.findings import Finding
 from gemm_lessons.engine.records.metrics import METRICS
@@ -287,3 +287,17 @@ def test_a_given_line_gets_its_values_from_elsewhere() -> None:
     line = "next[r] = there ? floats_at<WIDTH>(from) : Floats<WIDTH>{};"
     assert given in "".join(said("any_shape", beyond, at=RAGGED, source=line, stub=f"    {line}"))
     assert given not in "".join(said("any_shape", beyond, at=RAGGED, source="next[r] = from;", stub=f"    {line}"))
+
+
+def test_a_wide_access_of_the_stub_starts_where_the_learners_lines_say() -> None:
+    line, clamped = "next[r] = floats_at<WIDTH>(from);", "row = min(row, rows - 1);"
+    actor = Actor((3,), (0,), 1, "load", 8)
+    finding = Finding("misaligned", "error", line=1, place=Location("global", "A", 276, 9000), actors=(actor,))
+    given, stop = "multiple of 2. Do your lines count in steps of 2?", "must stop 2 before the end, not 1"
+    for source, stub, told in (
+        (f"{line}\n{clamped}", line, [given, stop]),
+        (f"{line}\n{clamped}", f"{line}\n{clamped}", [given]),
+        (f"{line}\n{clamped}", "next[r] = from;", []),
+    ):
+        (text,) = said("any_shape", finding, at=RAGGED, source=source, stub=stub)
+        assert [it for it in (given, stop) if it in text] == told

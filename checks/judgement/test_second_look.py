@@ -217,6 +217,26 @@ def test_arrays_of_a_thread() -> None:
     assert "for only 2 of the 64 elements: each warp has its own, and all lanes" in it.said(own=shared, acc=0)
     assert "several threads compute the same ones" in it.said(own=np.roll(shared, 1), acc=0)
     assert "acc" not in it.said(own=sums + 1, acc=0)
+    padded = np.concatenate([sums, np.full((64, 1), UNWRITTEN, np.uint32).view(np.float32)], axis=1)
+    assert it.said(own=padded, acc=0).startswith("acc holds the right sums.")
+    half = np.concatenate([sums[:32], sums[:32] + 1], axis=1)
+    assert "acc" not in it.said(own=half, acc=0)
+
+
+def test_one_sum_of_many_in_a_register_is_not_called_shared() -> None:
+    it = Memory()
+    sums = it.problem.reference.astype(np.float32).ravel()
+    for register, shared in ((sums[::2], False), (np.repeat(sums[::4], 2), True)):
+        remains = FinalMemory((), None, {}, {}, [register.view(np.uint32)], frozenset(), 0)
+        said = " ".join(told.text for told in contents(it.problem, it.trial, remains, {}))
+        assert ("several threads compute the same ones" in said) == shared
+
+
+def test_the_compilers_copy_of_an_initialiser_is_no_load() -> None:
+    for todos in (0, 5):
+        said = said_after("any_shape", todos)
+        assert "The counters have no loads" not in said
+    assert "acc holds the right sums." in said
 
 
 def test_names_come_from_the_debug_information() -> None:

@@ -42,8 +42,8 @@ NAN_OF: Mapping[str, str] = {
     "scratch": f"{ALL_SET} So the sum read{{scratch:scratch}} in an earlier launch. Do both launches agree which "
     "pieces exist, at which k each starts and ends, and where in {{scratch:and}} it is?",
     "gaps": f"{ALL_SET} So the sum read{{gaps:gaps}} where no number is: is a row, a column or k too large?",
-    "both": f"{ALL_SET} So the sum read{{scratch:scratch}} or{{gaps:gaps}}. Do both launches agree which pieces exist, "
-    "and at which k each starts and ends?",
+    "both": f"{ALL_SET} So the sum read{{scratch:scratch}} or{{gaps:gaps}} where no number is. Do both "
+    "launches agree which pieces exist, and at which k each starts and ends?",
 }
 
 # fmt: off

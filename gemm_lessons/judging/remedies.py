@@ -576,6 +576,21 @@ def _outside(facts: Evidence, finding: Finding) -> str | None:
     return None
 
 
+def _between_accesses(facts: Evidence, finding: Finding) -> str | None:
+    """A wide access of the stub that starts at an index of the learner's."""
+    wide = finding.actors[0].width // WORD if finding.actors else 0
+    given = {line.strip() for line in facts.stub.splitlines()} - {""}
+    if finding.kind != "misaligned" or wide < 2 or facts.quote(finding.line or 0) not in given:
+        return None
+    advice = (
+        f"This line is as the stub has it, so its index is wrong: an access of {wide} elements starts at a multiple of "
+        f"{wide}. Do your lines count in steps of {wide}?"
+    )
+    if any(re.search(r"\bmin *\(", line) for line in facts.source.splitlines() if line.strip() not in given):
+        advice += f" A min that clamps the index must stop {wide} before the end, not 1."
+    return advice
+
+
 def _without_element(facts: Evidence, finding: Finding) -> str | None:
     """Of an answer without products: threads of the launch / elements of the array."""
     verdict, layout = facts.checked.verdict, facts.lesson.data.by_name[finding.array] if finding.array else None
@@ -649,5 +664,6 @@ RULES: Sequence[Callable[[Evidence, Finding], str | None]] = (
     _where_the_tile_starts,
     _blocks_part,
     _into_the_next,
+    _between_accesses,
     _outside,
 )

@@ -135,7 +135,7 @@ def _fragment(name: str, words: Array, tiles: Mapping[str, Array]) -> Told | Non
 def _sums(problem: Problem, own: list[tuple[str, Array]], remains: FinalMemory) -> Told | None:
     """Describe accumulators that hold right sums: an array of each thread, or a register."""
     registers = [("", words[:, None]) for words in remains.registers]
-    for name, words in (*own, *registers):
+    for name, words in (*((name, _without_padding(words)) for name, words in own), *registers):
         values = words.view(np.float32).astype(np.float64)
         place = _place(values, problem) if np.isfinite(values).all() else np.array([-1])
         if (place < 0).any():
@@ -143,10 +143,16 @@ def _sums(problem: Problem, own: list[tuple[str, Array]], remains: FinalMemory) 
         different = np.unique(place).size
         if different >= ALIKE * problem.reference.size:
             return told("right_sums", array=name)
-        if different > 1:
+        if 1 < different < place.size:
             size, by_warp = problem.reference.size, _are_by_warp(place)
             return told("shared_sums", array=name, count=different, size=size, by_warp=by_warp)
     return None
+
+
+def _without_padding(words: Array) -> Array:
+    """Leave out the words after an array that align the next one: no thread has written them."""
+    written = np.flatnonzero((words != UNWRITTEN).any(axis=0))
+    return np.ascontiguousarray(words[:, : written[-1] + 1 if written.size else 0])
 
 
 def _are_by_warp(place: Array) -> bool:

@@ -295,7 +295,8 @@ class _RequestedLaunch:
 
     def final_memory(self) -> FinalMemory:
         """Run and check the launch; return its final memory."""
-        checks, loads = Checks(), Loads(self.compiled.path)
+        arguments = (buffer.name for buffer in buffers_of(self.arguments))
+        checks, loads = Checks(), Loads(self.compiled.path, arguments)
         machine = self.with_settings(counting=False).machine(checks, loads)
         fault = None
         try:

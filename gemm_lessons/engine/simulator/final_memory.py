@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gemm_lessons.engine.events import Batch, Boundary, LaunchInfo, Record, Touch
+from gemm_lessons.engine.events import Batch, Boundary, LaunchInfo, Placed, Record, Touch
 from gemm_lessons.engine.machine.machine import Machine
 from gemm_lessons.engine.machine.memory import POISON
 from gemm_lessons.engine.records.findings import Finding
@@ -22,8 +23,8 @@ class FinalMemory:
     """The first block of a launch after its last instruction, in 32-bit words. Arrays have their names in PTX.
 
     ``own`` (threads, words): the variable that holds a thread's local arrays. ``registers`` (threads,): all 32-bit
-    registers. ``loads``: lines of the kernel's file that read global memory. ``loaded``: bytes that the kernel reads
-    there.
+    registers. ``loads``: lines of the kernel's file that read arguments in global memory. ``loaded``: bytes that the
+    kernel reads there.
     """
 
     findings: tuple[Finding, ...]
@@ -52,30 +53,46 @@ def _words(data: NDArray[np.uint8]) -> NDArray[np.uint32]:
 
 
 class Loads:
-    """Observer that collects the lines of ``path`` that read global memory, and counts the bytes read."""
+    """Observer that collects the lines of ``path`` that read the buffers ``arguments``, and counts the bytes read.
 
-    def __init__(self, path: str) -> None:
+    Other global memory is the compiler's: without optimisation it copies ``= {}`` of a member from there.
+    """
+
+    def __init__(self, path: str, arguments: Iterable[str]) -> None:
         self._path = path
+        self._arguments = frozenset(arguments)
+        self._others: list[range] = []
         self.lines: set[int] = set()
         self.bytes = 0
 
     def begin(self, launch: LaunchInfo) -> None:
         """Set up for a launch. See ``events.Observer``, also for the methods below."""
+        buffers = launch.buffers
+        self._others = [range(start, start + size) for name, start, size in buffers if name not in self._arguments]
 
     def begin_batch(self, batch: Batch) -> None:
         """Do nothing."""
 
     def epoch(self, batch: Batch, records: Sequence[Record], boundary: Boundary) -> None:
         """Collect the global loads of an epoch."""
-        for record in records:
+        for record, following in zip_longest(records, records[1:]):
             if isinstance(record, Touch):
                 access = record.access
-                if access.space != "global" or access.effect != "load":
+                if access.space != "global" or access.effect != "load" or self._is_other(following):
                     continue
                 lanes = record.addresses.size if record.active is None else int(record.active.sum())
                 self.bytes += lanes * access.width
                 if access.line and access.file == self._path:
                     self.lines.add(access.line)
+
+    def _is_other(self, following: Record | None) -> bool:
+        """Tell whether a touch, by the record that follows it, is of memory that is no argument."""
+        if not isinstance(following, Placed):  # an input, only read
+            return False
+        touch = following.touch
+        lane = 0 if touch.active is None else int(touch.active.argmax())
+        address = following.base + int(touch.addresses[lane])
+        return any(address in other for other in self._others)
 
     def end_batch(self, batch: Batch, executions: NDArray[Any], lane_executions: NDArray[Any]) -> None:
         """Do nothing."""
