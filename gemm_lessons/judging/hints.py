@@ -215,8 +215,9 @@ def _wrong_tile(facts: Evidence) -> Iterator[Hint]:
     scratch = [buffer.name for buffer in facts.lesson.data.buffers if buffer.role == "scratch"]
     if whole not in right and scratch:
         text = (
-            f"what one launch leaves in {' and '.join(scratch)}, another one reads: does it look for each number where "
-            "the first has put it, and does it take all of them, each once?"
+            f"what one launch leaves in {' and '.join(scratch)}, another one reads: does each number have a "
+            "place of its own, and is it read from there? If they are partial sums, are all of them added (+=), each "
+            "once?"
         )
     elif whole not in right:
         text = f"no known mistake gives exactly this C. {follow}"

@@ -101,7 +101,7 @@ PHRASES: Mapping[str, Callable[[Any], str]] = {
     "lines": _lines,
     "part": _part,
     "ordinal": _ordinal,
-    "elements are": lambda count: "1 element is" if count == 1 else f"{count} elements are",
+    "elements are": lambda count: "1 element is" if count == 1 else f"{count:,} elements are",
     "in brackets": lambda names: f" ({', '.join(names)})" if names else "",
     "places": lambda places: ", ".join(f"({k}, {col})" for k, col in places),
     # of products that are the same in each K tile, or are not
