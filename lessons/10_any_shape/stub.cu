@@ -38,7 +38,7 @@ struct Operand {
         int row = first_row + (ALONG_K ? line : place);
         const int k = ALONG_K ? place : line;
         room = view.rows - row;
-        // TODO(2): what does a thread load whose row does not exist? See "Clamp".
+        // TODO(2): what does a thread load whose row, or one of its WIDTH rows, does not exist? See "Clamp".
 
         mine = &view(row, k);
         k_stride = view.col_stride;
@@ -63,7 +63,7 @@ struct Operand {
     {
         for (int r = 0; r < ROUNDS; r++) {
             const int k = ALONG_K ? place : line + r * LINES;
-            // TODO(3): bring round r. How far is it from `mine`? Does it exist?
+            // TODO(3): bring round r. How many floats is it from `mine`? Does its row exist? Its k?
         }
         mine += depth * k_stride;
     }

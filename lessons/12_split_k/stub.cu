@@ -103,7 +103,7 @@ gemm(const float *A, const float *B, float *C, float *P, int M, int N, int K, in
 
         // A whole tile goes to C. A piece goes to P, for combine, or is added to C by atomics.
         if (!ATOMICS && last - first < tiles.depth) {
-            // TODO(5): which slot of P is mine alone? Store acc there, 4 columns at a time.
+            // TODO(5): which slot of P is mine alone? Store acc there by `partial`, 4 columns at a time.
             continue;
         }
         for (int i = 0; i < TM; i++)
