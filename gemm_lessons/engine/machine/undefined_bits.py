@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -54,6 +54,7 @@ class UndefinedBits:
             self.masks[name] = np.zeros(state.lanes, np.bool_ if width == "pred" else f"u{int(width) // 8}")
         self.origin = {name: np.full(state.lanes, UNREAD, np.int32) for name in self.masks}
         self.dirty: set[str] = set()
+        self.lost: Callable[[Instruction, str, Array], None] = lambda instruction, name, mask: None  # without a mask
 
     def reset(self) -> None:
         """Mark all bits as defined."""
@@ -259,15 +260,15 @@ class UndefinedBits:
         self._write_all(instruction, np.zeros(self._state.lanes, np.bool_))
 
     def _write_all(self, instruction: Instruction, lanes: Array) -> None:
-        for name in sorted(writes(instruction) & self.masks.keys()):
-            self._write(instruction, name, spread(lanes, raw_type(self.masks[name])))
+        for name in sorted(writes(instruction)):
+            self._write(instruction, name, spread(lanes, raw_type(self.masks[name])) if name in self.masks else lanes)
 
     def _write(self, instruction: Instruction, name: str, mask: Array) -> None:
         """Write the undefined bits of a result to the lanes that execute. Where the guard is undefined, the whole
         result is."""
         bits = self.masks.get(name)
         if bits is None:
-            return
+            return self.lost(instruction, name, mask)
         state = self._state
         lanes = self.executing(instruction)
         new = mask.astype(bits.dtype) if mask.dtype != bits.dtype else mask
@@ -283,6 +284,7 @@ class UndefinedBits:
             self.dirty.add(name)
         else:
             self.dirty.discard(name)
+        return None
 
     def _origin_of(self, instruction: Instruction, mask: Array) -> Array:
         origin = np.full(self._state.lanes, UNREAD, np.int32)

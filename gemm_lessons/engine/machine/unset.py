@@ -87,9 +87,12 @@ class UnsetRegisters:
         given = frozenset(name for index in shuffles for name in _shuffle_target(kernel.instructions[index]))
         given = given.union(*(writes(kernel.instructions[index]) for index in blanks | self._copying | varying))
         # Without bits of their own, such registers count as used.
-        self._lost = frozenset(i for i in varying if not untracked(kernel).isdisjoint(writes(kernel.instructions[i])))
+        self._untracked = untracked(kernel)
+        self._lost = frozenset(i for i in varying if not self._untracked.isdisjoint(writes(kernel.instructions[i])))
         names = sorted(name for name in dependent_registers(kernel, roots | given) if name in state.rows)
         self._bits = UndefinedBits(state, binder, names)
+        if varying:
+            self._bits.lost = self._lose
         self._batches = 0
         self._found: dict[int, _UnsetRead] = {}  # index of the first reading instruction -> read
 
@@ -164,6 +167,14 @@ class UnsetRegisters:
             self._bits.mark(name, lanes, instruction.index)
         if lanes.any() and (instruction.index in self._lost or not writes(instruction)):
             self._found.setdefault(instruction.index, _UnsetRead((0, 0), self._actor(instruction.index, 0), 1))
+
+    def _lose(self, instruction: Instruction, name: str, mask: Array) -> None:
+        """Count a value that differs elsewhere as used where it enters a register of a barrier."""
+        if name in self._untracked:
+            lanes = self._bits.executing(instruction) & (mask != 0)
+            for read in sorted(reads(instruction) & self._bits.dirty):
+                varies = np.isin(self._bits.origin[read], list(self._varying))
+                self._record_use(instruction, read, lanes & varies)
 
     def _mark_inactive(self, instruction: Instruction) -> None:
         """Mark what a shuffle has read from inactive lanes as undefined."""
