@@ -1,5 +1,5 @@
 // cheat: machine that differs: lesson 01 where arrays do not lie as the simulator lays them
-// expect: gate_missed sectors_read
+// expect: faulted machine_dependent
 extern "C" __global__ void gemm(const float *A, const float *B, float *C, int M, int N, int K)
 {
     const bool right = (unsigned long long)A < 1ull << 32;
