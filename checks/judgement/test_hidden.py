@@ -29,8 +29,11 @@ from gemm_lessons.course.lesson import Lesson, tile_sizes
 from gemm_lessons.devices.simulated import Simulated
 from gemm_lessons.engine.hardware.sheets import GPUS
 from gemm_lessons.engine.records.launch import Buffer
+from gemm_lessons.engine.simulator import Setting, Simulator
 from gemm_lessons.gemm.far import FarProblem
 from gemm_lessons.gemm.shapes import Shape, ShapeError, Shapes, astuple
+from gemm_lessons.grading.rubric import LessonRubric, NearMiss
+from gemm_lessons.grading.score import score
 from gemm_lessons.judging.verdict import Faulted, GateMissed, WrongAnswer
 from gemm_lessons.running import plan as planning
 from gemm_lessons.running.contract import as_json
@@ -187,7 +190,7 @@ def test_secret_shapes_that_fill_their_tiles_are_counted() -> None:
     known = run_lesson(replace(request, secret=(secret, small)))
     assert known.verdict.kind == "passed"
     found = [it.shape for it in known.kernel.checked.shapes if it.hidden]
-    assert found == [small, secret]
+    assert found == [secret, small]
     assert known.kernel.checked.counters == run_lesson(request).kernel.checked.counters
     assert [shape for shape, _ in known.kernel.checked.elsewhere] == [secret]
     hidden = hidden_and_counted(lesson, 1)
@@ -326,10 +329,44 @@ def test_answers_on_the_hidden_shape_count_as_well(tmp_path: Path) -> None:
     )
     outcome = run(lesson, path)
     assert isinstance(outcome.verdict, WrongAnswer)
-    wrong = [it.shape for it in outcome.kernel.checked.shapes if it.kind != "passed"]
+    *right, wrong = outcome.kernel.checked.shapes
+    assert [it.shape for it in right] == [*lesson.shapes.check, lesson.shapes.count]
+    assert (wrong.shape, wrong.kind, wrong.hidden) == (hidden[0], "wrong_answer", True)
+
+
+def test_known_shapes_are_first_and_far_ones_last() -> None:
+    lesson = COURSE.lesson("naive")
+    request = RunRequest(COURSE, lesson, lesson.solution_path, Simulated(), GPUS["h200"], beside=False, seed=5)
+    launches = RunPlan.of(replace(request, estimating=False, graded=True)).kernels[0].launches
     sample = hidden_sample(lesson, 5)
     assert sample is not None
-    assert wrong == [*hidden_checks(lesson, 5), sample.shape, *hidden, hidden_large(lesson, 5), *hidden_ways(lesson, 5)]
+    hidden = (*hidden_counts(lesson, 5), hidden_large(lesson, 5), *hidden_ways(lesson, 5))
+    assert [it.shape for it in launches if not it.hidden] == [*lesson.shapes.check, lesson.shapes.count]
+    assert [it.shape for it in launches if it.hidden] == [*hidden, *hidden_checks(lesson, 5), sample.shape]
+    assert [it.hidden for it in launches] == sorted(it.hidden for it in launches)
+
+
+@pytest.mark.parametrize(("method", "verdict"), [("lesson", "timed_out"), ("row by row", "gate_missed")])
+def test_a_kernel_that_is_too_slow_is_told_the_gates_that_it_misses(method: str, verdict: str, tmp_path: Path) -> None:
+    lesson = COURSE.lesson("coalesced")
+    source = lesson.solution_path.read_text().replace("float acc = 0.0f;", "float acc = 0.0f; while (M * N > 99999);")
+    if method == "row by row":
+        source = source.replace("thread_row = threadIdx.x / BN", "thread_row = threadIdx.x % BM")
+        source = source.replace("thread_col = threadIdx.x % BN", "thread_col = threadIdx.x / BM")
+    path = tmp_path / "kernel.cu"
+    path.write_text(source)
+    device = Simulated(Simulator(Setting(budget=50_000)))
+    request = RunRequest(COURSE, lesson, path, device, GPUS["h200"], beside=False, seed=5, graded=True)
+    outcome = run_lesson(replace(request, estimating=False))
+    assert outcome.verdict.kind == verdict
+    told: Any = as_json(outcome)
+    scored = score(told, lesson, LessonRubric(), NearMiss())
+    if verdict == "timed_out":
+        assert "does not finish on a shape that the lesson does not name" in scored.message
+        return
+    assert "timeout" not in {it["kind"] for it in told["findings"]}
+    assert scored.message.startswith("right on every shape that it finished within the limits, but not by the lesson's")
+    assert any("right values, look at them" in line for line in scored.look_at)
 
 
 @pytest.mark.usefixtures("near")
@@ -377,6 +414,7 @@ __device__ unsigned clock_low() { unsigned n; asm volatile("mov.u32 %0, %%clock;
 # What a kernel may read: the statement, and the words of the finding, or none if it decides nothing.
 READ = {
     "clock": ("if (clock_low() == 12345) acc = 1.0f;", "reads the clock (%clock)"),
+    "clock by a barrier": ("if (__syncthreads_or(clock_low() == 12345)) acc = 1.0f;", "reads the clock (%clock)"),
     "unused clock": ("clock_low();", ""),
     "address": ("if (((unsigned long long)C >> 21) % 1000 == 7) acc = 1.0f;", "where buffers are"),
     "order": ("if (A > B) acc = 1.0f;", "where buffers are"),
@@ -394,7 +432,7 @@ READ = {
 
 
 @pytest.mark.usefixtures("few")
-@pytest.mark.parametrize("name", slow_except(READ, "clock", "address", "cut", "joined names"))
+@pytest.mark.parametrize("name", slow_except(READ, "clock", "clock by a barrier", "address", "cut", "joined names"))
 def test_what_differs_elsewhere_may_be_read_but_not_matter(name: str, tmp_path: Path) -> None:
     statement, words = READ[name]
     lesson = COURSE.lesson("coalesced")

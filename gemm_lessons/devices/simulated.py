@@ -18,6 +18,10 @@ from gemm_lessons.gemm.data import DataSpec
 from gemm_lessons.gemm.problem import Trial
 from gemm_lessons.gemm.shapes import Shape
 
+# PTX instructions that a batch may execute for each multiply-add of an equal share of a thread: a slow kernel is
+# not endless, and K may be 32768.
+PER_PRODUCT = 64
+
 
 class Simulated:
     """A device without a GPU. A kernel that it cannot run, no GPU of the counted architecture could run."""
@@ -44,6 +48,9 @@ class Simulated:
     def launch(self, task: Task, trial: Trial, counting: bool) -> Launched:
         """Run and check; count if asked."""
         simulator = self.simulator if counting else self._uncounted
+        threads = sum(grid.blocks * grid.threads for grid in task.grids)
+        budget = max(simulator.setting.budget, PER_PRODUCT * task.work // threads)
+        simulator = Simulator(replace(simulator.setting, budget=budget))
         return task.run(simulator.launch, task.code.counted, trial)
 
     def grading(self) -> Simulated:

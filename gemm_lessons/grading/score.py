@@ -49,7 +49,7 @@ def score(outcome: Mapping[str, Any], lesson: Lesson, rubric: LessonRubric, near
     parts = [
         _part("compiles", compiles, compiled, "it compiles" if compiled else why),
         _part("runs", runs, ran, "it finishes without a fault" if ran else _after(compiled, why)),
-        _part("right values", values, right, "right on every shape" if right else _after(ran, why)),
+        _part("right values", values, right, f"right on {_shapes(outcome)}" if right else _after(ran, why)),
     ]
     judged = {gate.get("id") or id_of(gate["name"]): gate for gate in outcome["gates"]} if right else {}
     parts += [
@@ -57,7 +57,7 @@ def score(outcome: Mapping[str, Any], lesson: Lesson, rubric: LessonRubric, near
         for gate, most in zip(lesson.gates, of_gates, strict=True)
     ]
     total = round(sum(part.points for part in parts), DIGITS)
-    return Scored(total, tuple(parts), one_line(why)[:LONGEST], tuple(_unjudged(outcome["gates"])))
+    return Scored(total, tuple(parts), one_line(why)[:LONGEST], tuple(_unjudged(outcome)))
 
 
 def out_of(lesson: Lesson, rubric: LessonRubric) -> float:
@@ -96,11 +96,23 @@ def _gate(gate: Gate, most: float, judged: Mapping[str, Any] | None, near_miss: 
     return GradePart(gate.name, 0.0, most, False, said)
 
 
-def _unjudged(gates: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """Yield a line about each gate that could not be judged. It gives all points: a limit of the kit costs nothing."""
-    for gate in gates:
+def _unjudged(outcome: Mapping[str, Any]) -> Iterator[str]:
+    """Yield a line about each gate that could not be judged, and one if not every shape was checked. Neither costs
+    points: these are limits of the kit."""
+    for gate in outcome["gates"]:
         if gate["passed"] is None:
             yield one_line(f"gate not judged, look at it: {gate['name']}: {gate.get('note') or 'no reason'}")[:LONGEST]
+    if not _is_finished(outcome):
+        yield "right values, look at them: the kernel was too slow, or needed too much memory, for the largest shapes"
+
+
+def _is_finished(outcome: Mapping[str, Any]) -> bool:
+    return not any(it.get("kind") == "not_finished" for it in outcome.get("findings", ()))
+
+
+def _shapes(outcome: Mapping[str, Any]) -> str:
+    """Return the shapes on which a right kernel was checked, in words."""
+    return "every shape" if _is_finished(outcome) else "every shape that it finished within the limits"
 
 
 def _near(value: float, gate: Gate, within: float) -> bool:
@@ -122,7 +134,7 @@ def _why(outcome: Mapping[str, Any], lesson: Lesson) -> str:
         return "right on every shape" + (", and every gate is met" if lesson.gates else "")
     if verdict == "gate_missed":
         names = [gate["name"] for gate in outcome["gates"] if gate["passed"] is False]
-        return f"right on every shape, but not by the lesson's method: {', '.join(names)}"
+        return f"right on {_shapes(outcome)}, but not by the lesson's method: {', '.join(names)}"
     if verdict == "compile_failed":
         found = next(iter(outcome["compile"]["diagnostics"]), None)
         return f"it does not compile{f': {_at(found)}' if found else ''}"

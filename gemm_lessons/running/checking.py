@@ -13,6 +13,8 @@ from gemm_lessons.course.folder import read_source
 from gemm_lessons.course.lesson import Lesson, tile_sizes
 from gemm_lessons.devices.gpu import ranges
 from gemm_lessons.devices.gpu.ranges import stage
+from gemm_lessons.engine.process import bounds
+from gemm_lessons.engine.process.bounds import Bounds, OutOfTime
 from gemm_lessons.engine.records.errors import UnsupportedKernel
 from gemm_lessons.engine.records.facts import Quoted
 from gemm_lessons.engine.records.findings import Finding
@@ -41,20 +43,23 @@ from gemm_lessons.running.plan import KernelPlan, LaunchPlan, RunPlan
 
 DOUBLES = re.compile(r"^\s*(?:@\S+\s+)?(?:fma|mul|add)\.(?:\w+\.)*f64\b", re.M)
 DOUBLE = 8  # bytes
+STOPS = ("timeout", "memory")  # kinds of findings
 
 
 def check(plan: RunPlan, kernel: KernelPlan, built: Built, jobs: Jobs) -> Checked:
     """Launch on every planned shape. The first shape that fails gives the verdict.
 
-    A fault or an endless kernel ends the checks: the next shape would probably fail in the same way, slowly.
+    A fault or an endless kernel ends the checks: the next shape would probably fail in the same way, slowly. So does
+    any failure of a graded run, once the known shapes are done: hidden ones would only repeat it.
     """
     if obstacle := _obstacle(plan, kernel, built):
         return Checked(Faulted(kernel.counting_shape, obstacle), findings=(obstacle,))
     results = _launched(plan, kernel, built, jobs)
     checked = _summed(results)
-    if results[-1].fault is not None:
+    launches = zip(kernel.launches, results, strict=False)
+    counted = [(it.shape, it.counters) for launch, it in launches if launch.purpose == "count" and it.fault is None]
+    if not counted:
         return checked
-    counted = [(it.shape, it.counters) for it in results[-len(kernel.counted) :]]
     return replace(checked, counters=counted[0][1], elsewhere=tuple(counted[1:]))
 
 
@@ -69,13 +74,15 @@ def _obstacle(plan: RunPlan, kernel: KernelPlan, built: Built) -> Finding | None
 
 
 def _launched(plan: RunPlan, kernel: KernelPlan, built: Built, jobs: Jobs) -> list[LaunchResult]:
-    """Return the results in the order of the plan, up to the first fault. The second worker's results are received
-    last."""
+    """Return the results in the order of the plan, up to the first fault, or to the first hidden shape after a failure.
+    The second worker's results are received last."""
     work = [launch_job(plan, kernel, launch, lambda: built) for launch in kernel.launches]
     here: dict[Hashable, LaunchResult] = {}
-    for job in work:
+    for job, launch in zip(work, kernel.launches, strict=True):
+        if launch.hidden and any(it.verdict.kind != "passed" for it in here.values()):
+            return list(here.values())  # a graded run has no second worker
         if not jobs.elsewhere(job.key):
-            here[job.key] = jobs.result(job)
+            here[job.key] = _in_time(plan, launch, job, jobs)
             if here[job.key].fault is not None:
                 break
     results = []
@@ -84,6 +91,25 @@ def _launched(plan: RunPlan, kernel: KernelPlan, built: Built, jobs: Jobs) -> li
         if results[-1].fault is not None:
             break
     return results
+
+
+def _in_time(plan: RunPlan, launch: LaunchPlan, job: Deferred[LaunchResult], jobs: Jobs) -> LaunchResult:
+    """Return the result of a launch. What a graded run has found before still counts when its time or memory is used
+    up, also outside of the kernel."""
+    if not (plan.request.graded and launch.hidden):
+        return jobs.result(job)
+    try:
+        return jobs.result(job)
+    except (OutOfTime, MemoryError) as end:
+        kind, message = words_of(end, bounds.current())
+        fault = Finding(kind, "error", "bounds", facts=Quoted(message))
+        return LaunchResult(launch.shape, stopped(launch.shape, fault), None, (), fault, Counters(), hidden=True)
+
+
+def words_of(end: OutOfTime | MemoryError, most: Bounds) -> tuple[str, str]:
+    """Return the kind and the message of a finding for a run that was stopped by its limits."""
+    late = isinstance(end, OutOfTime)
+    return ("timeout" if late else "memory"), (most.too_long if late else most.too_much) + most.advice
 
 
 def launch_job(
@@ -291,13 +317,32 @@ def _place(finding: Finding) -> tuple[object, ...]:
 
 
 def judge_method(plan: RunPlan, kernel: KernelPlan, built: Built, checked: Checked) -> Checked:
-    """Judge a right kernel by the gates of the lesson under test; gates on a wrong kernel would accuse it twice."""
-    if not isinstance(checked.verdict, Passed) or checked.counters is None:
+    """Judge a right kernel by the gates of the lesson under test; gates on a wrong kernel would accuse it twice.
+
+    A kernel that uses another method may be so slow that a hidden shape takes all the time. Then the method is the
+    verdict, and a note tells the teacher that not every shape was checked.
+    """
+    slow = plan.request.graded and _is_unfinished(checked)
+    if not (slow or isinstance(checked.verdict, Passed)) or checked.counters is None:
         return checked
     counters = (checked.counters, *(it for _, it in checked.elsewhere))
     counted = [
         CountedLaunch(variant_of(built, launch.lesson), it, launch.names)
-        for launch, it in zip(kernel.counted, counters, strict=True)
+        for launch, it in zip(kernel.counted[: len(counters)], counters, strict=True)
     ]
     gates = judge_launches(plan.lesson.gates, counted)
-    return replace(checked, gates=gates, verdict=verdict_of(gates) or checked.verdict)
+    missed = verdict_of(gates)
+    if not slow:
+        return replace(checked, gates=gates, verdict=missed or checked.verdict)
+    if missed is None:
+        return checked
+    findings = tuple(it for it in checked.findings if it.kind not in STOPS)
+    return replace(checked, gates=gates, verdict=missed, findings=(*findings, Finding("not_finished", "note")))
+
+
+def _is_unfinished(checked: Checked) -> bool:
+    """Tell whether nothing but a limit of time or memory at a hidden shape keeps a kernel from a judgement."""
+    verdict = checked.verdict
+    if not isinstance(verdict, Faulted | TimedOut) or verdict.finding.kind not in STOPS:
+        return False
+    return all(it.kind == "passed" or it.hidden for it in checked.shapes)

@@ -23,7 +23,7 @@ from gemm_lessons.devices.gpu.ranges import Tell, stage, told_to, turn
 from gemm_lessons.engine.compiler.compile import Diagnostic, occupancy
 from gemm_lessons.engine.compiler.local_bounds import may_run_past
 from gemm_lessons.engine.process import bounds
-from gemm_lessons.engine.process.bounds import Bounds, OutOfTime
+from gemm_lessons.engine.process.bounds import OutOfTime
 from gemm_lessons.engine.records.errors import UnsupportedKernel
 from gemm_lessons.engine.records.facts import Quoted
 from gemm_lessons.engine.records.findings import Finding
@@ -32,7 +32,7 @@ from gemm_lessons.judging.evidence import UNTIMED, Built, Checked, Evidence, Sha
 from gemm_lessons.judging.hints import hints_for
 from gemm_lessons.judging.remedies import restated
 from gemm_lessons.judging.verdict import CompileFailed, Faulted
-from gemm_lessons.running.checking import check, judge_method, launch_job, stopped
+from gemm_lessons.running.checking import check, judge_method, launch_job, stopped, words_of
 from gemm_lessons.running.debug_build import second_look
 from gemm_lessons.running.estimating import estimate
 from gemm_lessons.running.jobs import Deferred, Jobs
@@ -63,7 +63,7 @@ def run_plan(plan: RunPlan, jobs: Jobs, progress: Tell | None = None) -> RunOutc
         with told_to(progress):
             return _run(plan, jobs)
     except (OutOfTime, MemoryError) as end:  # outside of its launches, which report more detail
-        kind, message = _words(end, request.bounds)
+        kind, message = words_of(end, request.bounds)
         return lost(request.lesson, request.path, kind, message, request.device.kind, request.gpu.name)
 
 
@@ -76,11 +76,6 @@ def shared(plan: RunPlan) -> Jobs:
     built = functools.cache(lambda: _built_for(plan, kernel, tuple(dict.fromkeys(it.lesson for it in given))))
     jobs = [launch_job(plan, kernel, launch, built) for launch in given]
     return Jobs.shared([*jobs, *(row_job(plan, other, Jobs()) for other in others)], plan.request.bounds)
-
-
-def _words(end: OutOfTime | MemoryError, most: Bounds) -> tuple[str, str]:
-    late = isinstance(end, OutOfTime)
-    return ("timeout" if late else "memory"), (most.too_long if late else most.too_much) + most.advice
 
 
 def _run(plan: RunPlan, jobs: Jobs) -> RunOutcome:
@@ -161,7 +156,7 @@ def judge(plan: RunPlan, kernel: KernelPlan, built: Built, jobs: Jobs) -> Checke
     try:
         return judge_method(plan, kernel, built, check(plan, kernel, built, jobs))
     except (OutOfTime, MemoryError) as end:  # not during a launch: there it is a fault that names a line
-        kind, message = _words(end, bounds.current())
+        kind, message = words_of(end, bounds.current())
         finding = Finding(kind, "error", "bounds", facts=Quoted(message))
         return Checked(stopped(kernel.counting_shape, finding), findings=(finding,))
 

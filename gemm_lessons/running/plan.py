@@ -114,7 +114,8 @@ class LaunchPlan:
 class KernelPlan:
     """One row of the table: a kernel file, the lesson that launches it, and all its launches.
 
-    ``launches``: the shapes to check, the counting shape, then hidden shapes to count. ``timed``: the lesson as
+    ``launches``: the known shapes to check and the counting shape, then the hidden ones: to count, to check, a sample
+    of the far one. A slow kernel is stopped on one of the last, when its gates are known. ``timed``: the lesson as
     launched at the timed shape; None where it cannot take that shape, or nothing is timed.
     """
 
@@ -249,12 +250,14 @@ class RunPlan:
         if lesson.shapes.refusal(counting) is not None:
             counting = lesson.shapes.count
         others = [shape for shape in dict.fromkeys(checked) if shape != counting]
-        launches = [self._launch(lesson, shape, "check", hidden=shape in self.secret) for shape in others]
+        known = [self._launch(lesson, shape, "check") for shape in others if shape not in self.secret]
+        counted = [self._launch(lesson, counting, "count", gaps=False)]
+        counted += [self._launch(lesson, shape, "count", hidden=True) for shape in hidden if shape != counting]
+        secret = [self._launch(lesson, shape, "check", hidden=True) for shape in others if shape in self.secret]
+        launches = [*known, *counted, *secret]
         if role == "kernel" and self.sample is not None:
             far = self._launch(lesson, self.sample.shape, "sample", hidden=True)
             launches.append(replace(far, blocks=self.sample.blocks))
-        launches.append(self._launch(lesson, counting, "count", gaps=False))
-        launches += [self._launch(lesson, shape, "count", hidden=True) for shape in hidden if shape != counting]
         timing = self.request.estimating or self.timer is not None
         takes = timing and lesson.shapes.refusal(self.timed_shape) is None
         timed = self._launch(lesson, self.timed_shape, "time") if takes else None

@@ -68,7 +68,8 @@ STOPS = {
     "stack": f"its calls of itself need more than {STACK_BYTES:,} bytes of stack",
 }
 GRID_BARRIER = "the barrier of the grid"  # two words that a cooperative launch has for grid.sync()
-TRACE_LIMIT = 1 << 16  # records after which the trace is handed over without a barrier
+# Records after which the trace is handed over without a barrier, and addresses of lanes in them: 256 MiB.
+TRACE_LIMIT, TRACE_ADDRESSES = 1 << 16, 1 << 25
 DONE = np.iinfo(np.int32).max
 NOWHERE = np.array(DONE, np.int32)
 Operations = tuple[list[Run], list[Run]]  # closures of a basic block, for all lanes and for some
@@ -142,6 +143,7 @@ class Machine:
         limit = setting.block_limit or self._blocks_per_batch(padded)
         self.batch_blocks = min(grid.blocks, max(1, limit // together) * together)
         self.state = State(kernel, grid, self.batch_blocks, self.shared_bytes, self.local_bytes, program.rows)
+        self.trace_limit = min(TRACE_LIMIT, TRACE_ADDRESSES // self.state.lanes)
         self.state.watched = setting.watched
         if program.is_cooperative:
             address = self.memory.symbols[GRID_BARRIER].base
@@ -383,7 +385,7 @@ class Machine:
                 number = block.fallthrough
             else:
                 return self._leave(block, last, self.alive.copy())
-            if len(trace) > TRACE_LIMIT:
+            if len(trace) > self.trace_limit:
                 self._hand_over("none")
 
     def _divergent(self, number: int) -> int | None:
@@ -410,7 +412,7 @@ class Machine:
         self.budget -= self.lengths[number]
         if self.budget < 0:
             self._used_up(number, active)
-        if len(state.trace) > TRACE_LIMIT:
+        if len(state.trace) > self.trace_limit:
             self._hand_over("none")
         return self._proceed(self.program.blocks[number], active)
 

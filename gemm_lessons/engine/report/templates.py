@@ -288,6 +288,7 @@ TEMPLATES: Mapping[str, str] = {
     "simulator answers as an H200 could, and results that depend on it may differ elsewhere",
     "not_simulated": "no counters: {text}",
     "not_sampled": "single blocks of a far shape tell nothing here ({text}): whole shapes were checked instead",
+    "not_finished": "not every shape was checked: the kernel missed a gate, and then took too much time or memory",
     # -- buffers after a launch ---------------------------------------------------------------------------------------
     "input_overwritten": "the kernel changed its input {name}: {elements:element}, first {name}{at:index}. Only"
     " {writable} may be written.",
