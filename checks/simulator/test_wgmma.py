@@ -135,6 +135,16 @@ def test_a_wait_is_for_the_whole_warpgroup() -> None:
     assert np.array_equal(c, expected)
 
 
+@pytest.mark.parametrize(
+    ("written", "fails"), [("mov.f32 %0, 0f00000000;", False), ("add.f32 %0, %0, 0f00000000;", True)]
+)
+def test_zeros_after_the_fence(written: str, fails: bool) -> None:
+    """NVRTC moves the zeros of a loop whose first iteration is apart past the fence; ptxas then waits for them."""
+    found, c, expected = launched(depth=16, FENCE=f"""{RIGHT["FENCE"]} asm volatile("{written}" : "+f"(d[0]));""")
+    assert [it.case for it in found.findings] == ["registers"] * fails
+    assert fails or np.array_equal(c, expected)
+
+
 ROLES = Path(__file__).with_name("kernels") / "wgmma_roles.cu"
 COMMON = Path(__file__).parents[2] / "lessons" / "common"
 PARTS = {

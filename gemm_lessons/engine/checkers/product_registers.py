@@ -3,11 +3,13 @@
 A forward analysis of the code. At each instruction it holds the registers of the groups of products that may still run,
 oldest first, and the registers that were written since the last ``wgmma.fence``. Where paths meet, the newest groups of
 both are joined. A plain move between registers is no use: compilers rename registers with it, and ptxas removes it.
+A constant may be written between the fence and the first product: compilers move zeros there, and ptxas waits for them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from gemm_lessons.engine.ptx.cfg import Block, build, line_of, reads, writes
 from gemm_lessons.engine.ptx.records import Immediate, Instruction, Kernel, Register, registers_in
@@ -27,10 +29,14 @@ class _Known:
     sums: tuple[Uses, ...]  # of groups, oldest first; the last one is not committed
     factors: tuple[Uses, ...]  # registers of A, likewise
     written: Uses  # since the last fence
+    fenced: bool = False  # no product since the last fence
 
     def joined(self, other: _Known) -> _Known:
         return _Known(
-            _joined(self.sums, other.sums), _joined(self.factors, other.factors), {**other.written, **self.written}
+            _joined(self.sums, other.sums),
+            _joined(self.factors, other.factors),
+            {**other.written, **self.written},
+            self.fenced and other.fenced,
         )
 
 
@@ -75,6 +81,10 @@ def _is_move(instruction: Instruction) -> bool:
     return instruction.row.name == "mov" and all(isinstance(it, Register) for it in instruction.operands)
 
 
+def _is_constant(instruction: Instruction) -> bool:
+    return instruction.row.name == "mov" and all(isinstance(it, Immediate) for it in instruction.operands[1:])
+
+
 def _after(known: _Known, instruction: Instruction) -> _Known:
     """Return what holds after an instruction."""
     name = instruction.row.name
@@ -87,16 +97,18 @@ def _after(known: _Known, instruction: Instruction) -> _Known:
         written = {k: v for k, v in known.written.items() if k not in mine}
         return _Known((*older, {**known.sums[-1], **mine}), (*known.factors[:-1], read), written)
     if name == "wgmma.fence":
-        return _Known(known.sums, known.factors, {})
+        return _Known(known.sums, known.factors, {}, fenced=True)
     if name == "wgmma.commit_group":
-        return _Known(_committed(known.sums), _committed(known.factors), known.written)
+        return replace(known, sums=_committed(known.sums), factors=_committed(known.factors))
     if name == "wgmma.wait_group":
         number = instruction.operands[0]
         kept = number.value if isinstance(number, Immediate) else 0
-        return _Known(_waited(known.sums, kept), _waited(known.factors, kept), known.written)
+        return replace(known, sums=_waited(known.sums, kept), factors=_waited(known.factors, kept))
     if _is_move(instruction):
         return _moved(known, instruction)
-    return _Known(known.sums, known.factors, {**known.written, **dict.fromkeys(writes(instruction), instruction.index)})
+    if known.fenced and _is_constant(instruction):
+        return known
+    return replace(known, written={**known.written, **dict.fromkeys(writes(instruction), instruction.index)})
 
 
 def _registers(instruction: Instruction) -> tuple[frozenset[str], frozenset[str]]:
@@ -125,7 +137,8 @@ def _moved(known: _Known, instruction: Instruction) -> _Known:
         rest = {k: v for k, v in uses.items() if k != target}
         return {**rest, target: uses[source]} if source in uses else rest
 
-    return _Known(tuple(map(renamed, known.sums)), tuple(map(renamed, known.factors)), renamed(known.written))
+    sums, factors = tuple(map(renamed, known.sums)), tuple(map(renamed, known.factors))
+    return replace(known, sums=sums, factors=factors, written=renamed(known.written))
 
 
 def _found(known: _Known, instruction: Instruction, kernel: Kernel) -> list[Finding]:
