@@ -16,7 +16,6 @@ from typing import Any
 from checks.course.kernel import GPU_ARCH
 from checks.course.tables import COLD, Problem, Table
 from gemm_lessons.course.lesson import Lesson
-from gemm_lessons.devices.gpu.functions import DEFAULT_SHARED_LIMIT
 from gemm_lessons.gemm.shapes import Shape
 
 WARM_UP = 2.0  # seconds of work before the first timing, until the clocks have settled
@@ -146,7 +145,7 @@ class Bench:
         calls: list[Call] = []
         for launch, grid in zip(lesson.launches, lesson.grids(shape), strict=True):
             function = self.modules[name, tile_of(lesson)].get_function(launch.entry)
-            if grid.dynamic_shared > DEFAULT_SHARED_LIMIT:
+            if grid.dynamic_shared:
                 function.max_dynamic_shared_size_bytes = grid.dynamic_shared
             arguments = tuple(known[parameter] for parameter in launch.parameters)
             calls.append(partial(function, grid.grid, grid.block, arguments, shared_mem=grid.dynamic_shared))

@@ -11,7 +11,6 @@ import numpy as np
 
 from gemm_lessons.engine.records.launch import TENSOR_MAP_SIZE
 
-DEFAULT_SHARED_LIMIT = 48 * 1024  # bytes; more dynamic shared memory needs MAX_DYNAMIC_SHARED
 TENSOR_MAP_ALIGNMENT = 64  # bytes
 # CUtensorMapDataType (cuda.h), in its order.
 TENSOR_MAP_TYPES = "uint8 uint16 uint32 int32 uint64 int64 float16 float32 float64 bfloat16".split()
@@ -35,7 +34,7 @@ def _load(cubin: bytes, entry: str, dynamic_shared: int) -> Any:
     module = Module()
     module.load(cubin)
     function = module.get_function(entry)
-    if dynamic_shared > DEFAULT_SHARED_LIMIT:
+    if dynamic_shared:  # with what is static, it may be more than the 48 KiB that need no permission
         driver.funcSetAttribute(function.ptr, MAX_DYNAMIC_SHARED, dynamic_shared)
     return function
 
