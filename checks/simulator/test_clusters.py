@@ -22,6 +22,7 @@ from checks.simulator.cluster_cases import (
 )
 from checks.simulator.conftest import Run
 from gemm_lessons.engine.records.launch import TensorMap
+from gemm_lessons.engine.records.metrics import COUNTED
 from gemm_lessons.engine.records.results import Launched
 
 TOGETHER = True
@@ -242,3 +243,41 @@ def test_faults(run: Run, edits: Any, fault: str, says: str) -> None:
     assert launched.fault is not None
     assert says in launched.fault.message
     assert launched.fault.line
+
+
+def test_a_cluster_is_no_larger_than_the_kernel_allows(run: Run) -> None:
+    source = "__global__ void __launch_bounds__(32, 1, 2) k(int *y) { y[blockIdx.x] = 1; }"
+    run(source, 4, 32, [np.zeros(4, np.int32)], cluster=2)
+    launched = run(source, 4, 32, [np.zeros(4, np.int32)], cluster=4, fault="launch_failed")
+    assert launched.fault is not None
+    assert "clusters of 4 blocks, at most 2" in launched.fault.message
+
+
+# Read on an H200 by Nsight Compute 2025.3 (driver 580, 2026-11-28): requests and sectors of other blocks' memory, and
+# what the TMA brings by multicast. Instructions and wavefronts of shared memory leave these accesses out.
+READINGS = {
+    "push": (PUSH, 4, 64, {"remote_store_requests": 8, "remote_store_sectors": 32, "shared_wavefronts": 8,
+                           "shared_load_instructions": 8, "shared_store_instructions": 0, "warp_instructions": 296}),
+    "pull": (PULL, 4, 64, {"remote_load_requests": 8, "remote_load_sectors": 32, "shared_wavefronts": 8,
+                           "shared_load_instructions": 0, "shared_store_instructions": 8, "warp_instructions": 296}),
+    "share": (SHARE, 4, 64, {"multicast_sectors": 512, "shared_wavefronts": 128, "global_store_sectors": 512}),
+    "send": (SEND, 8, 64, {"shared_wavefronts": 32, "multicast_sectors": 0, "global_load_sectors": 64}),
+    "atomics": (form_source(*FORM_CASES[3][:2]), 4, 32, {"remote_atomic_requests": 4, "remote_atomic_sectors": 16,
+                                                         "shared_wavefronts": 8}),
+    "own block": (form_source(*FORM_CASES[1][:2]), 4, 32, {"remote_load_requests": 0, "shared_wavefronts": 12,
+                                                           "shared_load_instructions": 4}),
+    "st.async": (form_source(*FORM_CASES[10][:2]), 4, 32, {"remote_store_requests": 4, "remote_store_sectors": 16,
+                                                           "shared_wavefronts": 8, "warp_instructions": 244}),
+}  # fmt: skip
+
+
+@pytest.mark.counted
+@pytest.mark.parametrize("name", READINGS)
+def test_counters_of_an_h200(run: Run, name: str) -> None:
+    source, grid, block, expected = READINGS[name]
+    arrays = [np.zeros(4096, np.float32), np.zeros(4096, np.float32)]
+    launched = run(
+        source, grid, block, arrays if "float *x" in source else [np.zeros((4, 32, 2), np.uint32)], arch="sm_90a"
+    )
+    assert not launched.counters.obstacle
+    assert {short: launched.counters.totals[COUNTED[short]] for short in expected} == expected

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from gemm_lessons.engine.ptx.records import Kernel
     from gemm_lessons.engine.records.launch import Argument, Grid
 
-Space = Literal["global", "shared", "local", "param", "const", "texture"]  # texture: in machine code only
+# texture, remote (shared memory of other blocks of the cluster): in machine code only
+Space = Literal["global", "shared", "local", "param", "const", "texture", "remote"]
 Effect = Literal["load", "store", "atomic", "copy"]
 
 WARP = 32
@@ -169,12 +170,17 @@ class Phase:
 
 @dataclass(frozen=True)
 class Moved:
-    """Bytes and 32-byte sectors of global memory that the copies of all lanes move. ``reduces``: the copies also read
-    them."""
+    """Number of copies of all lanes from or to global memory, and the bytes and 32-byte sectors of it that they move.
+    ``reduces``: the copies also read them. ``multicast``: sectors that blocks receive of copies for several blocks."""
 
+    copies: int = 0
     bytes: int = 0
     sectors: int = 0
     reduces: bool = False
+    multicast: int = 0
+
+
+NOTHING = Moved()
 
 
 @dataclass(frozen=True, eq=False)
@@ -188,7 +194,7 @@ class Bulk:
     touch: Touch
     lanes: np.ndarray[Any, Any]
     offsets: np.ndarray[Any, Any] | None = None
-    moved: Moved = Moved()
+    moved: Moved = NOTHING
     reads: bool = False
 
 

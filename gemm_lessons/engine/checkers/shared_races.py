@@ -263,7 +263,7 @@ class Analysis:
         elif writes(access):
             self._check_readers(touch, where)
             self._write(touch, number, where)
-        elif access.index not in self.optimistic and not access.is_product:  # ``bulk_copies`` knows when products end
+        elif access.index not in self.optimistic and not access.is_bulk:  # ``bulk_copies`` knows when these end
             self._read(number, where)
 
     def _hand_over(self, cell: Array) -> None:

@@ -18,6 +18,7 @@ from gemm_lessons.engine.events import WARP, Boundary, Bulk, LaunchInfo, Phase, 
 from gemm_lessons.engine.ptx.cfg import line_of
 from gemm_lessons.engine.ptx.records import Instruction
 
+SECTOR = 32  # bytes
 POLLED = ("warp_instructions", "instructions")
 
 
@@ -36,6 +37,8 @@ class AsyncCounts:
             if launch is not None and multiplies
             else None
         )
+        # Bytes from the shared memory of one block of a cluster to the next, as ``state.State`` lays them out.
+        self._window = -(-max(launch.shared_bytes if launch is not None else 0, 16) // 16) * 16
         self._totals: Counter[str] = Counter()
         self.obstacle = ""
         self.polls = "" if waits is None else _where("how often threads look at an mbarrier depends on time", waits)
@@ -78,13 +81,20 @@ class AsyncCounts:
     def _copy(self, bulk: Bulk) -> None:
         """Count each lane's copy as an access of its own."""
         moved, inside = bulk.moved, bulk.touch.access.width * bulk.lanes.size
-        loads = bulk.offsets is not None
-        self._totals["global_accesses"] += bulk.lanes.size
+        loads = bulk.offsets is not None and not bulk.reads
+        self._totals["global_accesses"] += moved.copies
+        self._totals["multicast_sectors"] += moved.multicast
         self._totals["shared_accesses"] += bulk.lanes.size
         self._totals["shared_bytes_written" if loads else "shared_bytes_read"] += inside
         for direction in ("read",) * (loads or moved.reduces) + ("written",) * (not loads):
             self._totals[f"global_bytes_{direction}"] += moved.bytes
             self._totals[f"global_sectors_{direction}"] += moved.sectors
+        if bulk.touch.access.text.startswith("st.async"):
+            warps = bulk.lanes // WARP
+            block, offset = np.divmod(bulk.touch.addresses[bulk.lanes], self._window)
+            self._totals["remote_store_requests"] += np.unique(warps).size
+            sectors = np.unique(np.stack((warps, block, offset // SECTOR)), axis=1)
+            self._totals["remote_store_sectors"] += sectors.shape[1]
 
     def _phase(self, mark: Phase) -> None:
         if mark.kind not in ("wait", "vain"):

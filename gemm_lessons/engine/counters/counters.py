@@ -250,7 +250,7 @@ def totals(sums: Sums) -> dict[str, int]:
     for tally in sums.tallies.values():
         access = tally.access
         direction = _direction(access)
-        if access.space != "texture":
+        if access.space not in ("texture", "remote"):
             result[METRICS[f"{access.space}_{direction}_bytes"]] += tally.lanes * access.width
         if access.width == VECTOR and _is_plain(access):
             result[METRICS[f"{access.space}_instructions_128"]] += tally.executed
@@ -312,6 +312,9 @@ def _counted(tally: Tally) -> list[tuple[str, int, int]]:
     elif access.space == "texture":
         found.append(("texture_requests", tally.requests, tally.requests))
         found.append(("texture_sectors", tally.cost, tally.ideal))
+    elif access.space == "remote":
+        found.append((f"remote_{access.effect}_requests", tally.warps, tally.warps))
+        found.append((f"remote_{access.effect}_sectors", tally.cost, tally.ideal))
     elif access.effect != "atomic":
         found.append((f"global_{direction}_requests", tally.warps, tally.warps))
         found.append((f"global_{direction}_sectors", tally.cost, tally.ideal))
@@ -343,7 +346,7 @@ def _of_all_kinds(tally: Tally) -> Iterator[tuple[str, int]]:
 
 def _is_plain(access: Access) -> bool:
     """Return whether Nsight Compute counts the access among load and store instructions."""
-    if access.space == "texture":
+    if access.space in ("texture", "remote"):
         return False
     return access.effect in ("load", "store") and not access.is_matrix and not access.text.startswith(("LD.", "ST."))
 

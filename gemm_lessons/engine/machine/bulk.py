@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gemm_lessons.engine.events import Access, Bulk, BulkGroup, Effect, Landed, Moved, Placed, Space, Touch
+from gemm_lessons.engine.events import NOTHING, Access, Bulk, BulkGroup, Effect, Landed, Moved, Placed, Space, Touch
 from gemm_lessons.engine.machine.access import LINE, access_of, reaches_cluster, touch_by
 from gemm_lessons.engine.machine.atomics import Updates, operation_of
 from gemm_lessons.engine.machine.faults import AccessFaults
@@ -35,7 +35,6 @@ Guard = Callable[[], Array | None]
 UNIT, SECTOR = 16, 32  # bytes
 INTO = ("global", "mbarrier__complete_tx__bytes")  # modifiers after the target space
 OUT_OF = ("global", "shared__cta", "bulk_group")
-NOTHING = Moved()
 BETWEEN = ("shared__cluster", "shared__cta", "mbarrier__complete_tx__bytes")
 MULTICAST = "multicast__cluster"
 HINT = "L2__cache_hint"
@@ -165,6 +164,10 @@ class Destinations:
                 there = cell[here] + (rank - cell[here] // window % state.cluster) * window
                 yield here, places[here] % (1 << RANK_SHIFT) + (rank << RANK_SHIFT), there
 
+    def received(self, moved: Moved, sectors: int) -> Moved:
+        """Return ``moved`` with the sectors that one of several destinations receives."""
+        return moved if self._mask is None else dataclasses.replace(moved, multicast=sectors)
+
 
 def bind_bulk(binding: Binding) -> Callable[[], None]:
     """Bind ``cp.async.bulk`` (not tensor) and its groups. Raise ``UnsupportedKernel``."""
@@ -233,10 +236,11 @@ def _bind_into_shared(binding: Binding) -> Callable[[], None]:
             shared.aligned(places, lanes, count)
             offsets = global_side.place_global(addresses, lanes, count)
             step = np.arange(count // UNIT)
-            moved = Moved(lanes.size * count, sectors(addresses, count))
+            moved = Moved(lanes.size, lanes.size * count, sectors(addresses, count))
             for here, there, cell in destinations(lanes, places):
                 flat = shared.place_shared(there, lanes[here], count)
                 window[flat[:, None] // UNIT + step] = arena[offsets[here, None] // UNIT + step]
+                moved = destinations.received(moved, sectors(addresses[here], count))
                 report(state, barriers, lanes[here], cell, count, moved)
                 moved = NOTHING  # global memory is read once
 
@@ -262,7 +266,7 @@ def _bind_out_of_shared(binding: Binding, reduction: Reduction | None) -> Callab
             global_side.aligned(addresses, lanes, count)
             shared.aligned(places, lanes, count)
             flat = shared.place_shared(places, lanes, count)
-            read(state, lanes, Moved(lanes.size * count, sectors(addresses, count), reduction is not None))
+            read(state, lanes, Moved(lanes.size, lanes.size * count, sectors(addresses, count), reduction is not None))
             offsets = global_side.place_global(addresses, lanes, count)
             step = np.arange(count // UNIT)
             moved = window[flat[:, None] // UNIT + step]

@@ -12,12 +12,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gemm_lessons.engine.events import Effect, Moved
+from gemm_lessons.engine.events import NOTHING, Effect, Moved
 from gemm_lessons.engine.machine.bulk import (
     HINT,
     INTO,
     MULTICAST,
-    NOTHING,
     UNIT,
     BulkSide,
     Destinations,
@@ -149,6 +148,7 @@ def _into_shared(binding: Binding, dims: int) -> Callable[[], None]:
             for here, there, cell in destinations(lanes, places):
                 flat = shared.place_shared(there, lanes[here], one.bytes)
                 window[_by_element(one, there, flat)] = data[here].reshape(-1, one.element)
+                moved = destinations.received(moved, _moved(one, offset[here], inside[here]).sectors)
                 report(state, barriers, lanes[here], cell, one.bytes, moved)
                 moved = NOTHING  # global memory is read once
 
@@ -212,7 +212,8 @@ def _moved(one: PlacedTensorMap, offset: Array, inside: Array, reduces: bool = F
     count = good.sum(axis=1)
     begin = one.base + first[np.arange(len(first)), good.argmax(axis=1)]
     there = count > 0
-    return Moved(int(count.sum()) * one.element, sectors(begin[there], count[there] * one.element), reduces)
+    moving = sectors(begin[there], count[there] * one.element)
+    return Moved(len(offset), int(count.sum()) * one.element, moving, reduces)
 
 
 def _trace_global(global_side: BulkSide, one: PlacedTensorMap, lanes: Array, offset: Array, inside: Array) -> None:

@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gemm_lessons.engine.events import WARP, BulkGroup, Moved
+from gemm_lessons.engine.events import NOTHING, WARP, BulkGroup
 from gemm_lessons.engine.machine.bulk import BulkSide, read
 from gemm_lessons.engine.machine.matrices import whole_warps
 from gemm_lessons.engine.machine.transfers import Binding
@@ -194,7 +194,7 @@ class _Tile:
             part = places[:, first : first + width]
             reading, where = lanes[:, : part.shape[1]].reshape(-1), part.reshape(-1)
             self._side.place_shared(where + self._state.rank_bits[reading], reading, CHUNK)
-            read(self._state, reading, Moved())
+            read(self._state, reading, NOTHING)
 
 
 @cache

@@ -68,6 +68,14 @@ TOTALS: Mapping[str, str] = {
     "copy_groups_span": "simulator__ldgsts_groups_span.sum",  # multiply-adds between their first and last copies
     "global_reductions": "smsp__inst_executed_op_global_red.sum",  # atomics whose result is unused
     "global_reduction_sectors": "l1tex__t_sectors_pipe_lsu_mem_global_op_red.sum",
+    # Loads, stores and atomics in shared memory of another block of the cluster, warps; and what copies for several
+    # blocks (multicast) bring to each of them.
+    **{
+        f"remote_{what}_{short}": f"l1tex__t_{short}_pipe_lsu_mem_dshared_op_{name}.sum"
+        for what, name in (("load", "ld"), ("store", "st"), ("atomic", "atom"))
+        for short in ("requests", "sectors")
+    },
+    "multicast_sectors": "l1tex__m_xbar2l1tex_read_sectors_mem_global_op_tma_ld_dest_multicast.sum",
     "texture_requests": "l1tex__t_requests_pipe_tex_mem_texture.sum",  # fetches from textures, warps
     "texture_sectors": "l1tex__t_sectors_pipe_tex_mem_texture.sum",
     "texture_bytes": "simulator__texture_bytes.sum",  # part of global_bytes_read
@@ -87,7 +95,10 @@ COUNTED: Mapping[str, str] = {**METRICS, **TOTALS}  # what gates may name
 
 
 # What tables show: of these totals only those that are not zero.
-BESIDE = ("texture_requests", "texture_sectors", "reuse_flags", "register_bank_conflicts")
+BESIDE = (
+    "texture_requests", "texture_sectors", "reuse_flags", "register_bank_conflicts", "multicast_sectors",
+    *(name for name in TOTALS if name.startswith("remote_")),
+)  # fmt: skip
 
 
 TABLED: Mapping[str, str] = {**METRICS, **{name: TOTALS[name] for name in BESIDE}}

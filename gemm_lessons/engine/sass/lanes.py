@@ -264,21 +264,23 @@ class Lanes:
 
         return total
 
-    def generic(self, memory: Memory) -> tuple[Fetch, Fetch, Fetch]:
+    def generic(self, memory: Memory) -> tuple[Fetch, Fetch, Fetch, Fetch | None]:
         """For a generic address: fetch which lanes access shared memory of their own block, which access global memory,
-        and their addresses in shared memory. The rest access shared memory of other blocks of the cluster."""
+        their addresses in shared memory, and which access shared memory of other blocks of their cluster."""
         total = self.address(memory, GENERIC)
         if self.geometry.grid.cluster is None:
             return (
                 lambda: total() >> 32 == SHARED_HIGH,
                 lambda: total() >> 32 != SHARED_HIGH,
                 lambda: total() & 0xFFFFFFFF,
+                None,
             )
         own = (SHARED_HIGH << 32) // SHARED_WINDOW + self.geometry.special("SR_CgaCtaId").astype(np.int64)
         return (
             lambda: total() // SHARED_WINDOW == own,
             lambda: total() >> 32 != SHARED_HIGH,
             lambda: total() & SHARED_WINDOW - 1,
+            lambda: (total() >> 32 == SHARED_HIGH) & (total() // SHARED_WINDOW != own),
         )
 
     # -- writing ------------------------------------------------------------------------------------------------------

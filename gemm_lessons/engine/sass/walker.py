@@ -200,7 +200,7 @@ class Walker:
         guard, latencies = self.lanes.guard(d), self.latencies
         assert latencies is not None
         if self._is_generic(d):
-            _, means_global, _ = self.lanes.generic(next(o for o in d.operands if isinstance(o, Memory)))
+            _, means_global, _, _ = self.lanes.generic(next(o for o in d.operands if isinstance(o, Memory)))
             guard = both(guard, means_global)
 
         def issue() -> None:
@@ -279,10 +279,12 @@ class Walker:
         memories = [operand for operand in d.operands if isinstance(operand, Memory)]
         effect: Effect = "load" if d.name in LOADS else "store" if d.name in STORES else "atomic"
         if self._is_generic(d):
-            means_own, means_global, inside = lanes.generic(memories[0])
+            means_own, means_global, inside, means_other = lanes.generic(memories[0])
             yield self._use(d, "shared", effect, inside, both(guard, means_own))
             address = lanes.address(memories[0], "global")
             yield self._use(d, "global", effect, address, both(guard, means_global))
+            if means_other is not None:
+                yield self._use(d, "remote", effect, address, both(guard, means_other))
             return
         if d.name not in COPIES:
             space: Space = "shared" if MEMORY[d.name] == "shared" else "global"
@@ -347,7 +349,7 @@ class Walker:
             where = address()
             if where.size != lanes:  # otherwise broadcasting costs as much as all the rest
                 where = where.repeat(lanes)
-            if watch is not None:
+            if watch is not None and access.space != "remote":
                 watch(access, where, mask, self.geometry.first * self.geometry.padded)
             if is_texture:
                 self.sums.textures |= textures_of(where, mask, self.geometry.padded)
