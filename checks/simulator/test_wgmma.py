@@ -128,6 +128,13 @@ def test_what_is_missing_is_found(parts: dict[str, str], kind: str, case: str) -
     assert all("wgmma" in it.message for it in found.findings if it.case in ("product", "registers", "accumulator"))
 
 
+@pytest.mark.counted
+def test_a_tile_outside_of_shared_memory_is_a_fault() -> None:
+    """Machine code is followed without the tiles of descriptors, so it cannot contradict that."""
+    found, _, _ = launched(**{"8ull << 32": "8192ull << 32"})  # type: ignore[arg-type]
+    assert (found.fault.kind, found.fault.line is not None) == ("out_of_bounds", True)
+
+
 def test_a_wait_is_for_the_whole_warpgroup() -> None:
     """A product is one operation of four warps: one thread may refill, or signal, after its own wait."""
     found, c, expected = launched(AFTER="")

@@ -84,4 +84,6 @@ def _comparable(instruction: Instruction, launch: LaunchInfo) -> bool:
     spaces = {modifier.partition("__")[0] for modifier in instruction.modifiers}
     if spaces & {"local", "const", "param"} or "bulk" in spaces or instruction.row.effect == "phase":
         return False
+    if instruction.opcode == "wgmma":  # machine code is followed without the tiles that descriptors name
+        return False
     return bool(spaces & {"global", "shared"}) or not launch.local_bytes
