@@ -9,6 +9,9 @@ import pytest
 
 from checks.simulator.test_wgmma import COMMON, ROLES_SHARED, launched, roles_arguments, roles_source
 from gemm_lessons import simulate
+from gemm_lessons.course.folder import any_course
+from gemm_lessons.gemm.problem import Problem
+from gemm_lessons.gemm.shapes import Shape
 
 TILE = 24576  # bytes of A and B in a stage
 BLOCKS, CONSUMERS, TILES = 2, 2, 8
@@ -82,3 +85,27 @@ def test_parameters_by_address_are_not_counted() -> None:
     found = simulate(BY_ADDRESS, "k", 1, 4, [np.arange(4, dtype=np.float32).tobytes(), y])
     assert found.fault is None
     assert "constant bank 0 at 0x198" in found.counters.obstacle
+
+
+REQUEST = "        if (threadIdx.x == 0 && tile + 1 < tiles)\n            request(tile + 1);\n"
+FIRST = "tile < min(STAGES - 1, tiles)"
+
+
+@pytest.mark.counted
+@pytest.mark.parametrize(("waits", "waited"), [("", 1), ("        wgmma_wait<0>();\n", 4)])
+def test_copies_beside_products_of_their_own_warpgroup(waits: str, waited: int) -> None:
+    """A thread that has started products and not waited for them requests copies that these products hide."""
+    lesson = any_course().lesson("wgmma")
+    source = lesson.solution_path.read_text()
+    later = source.index("        // (5)"), source.index("    }\n    wgmma_wait<0>();")
+    source = (source[: later[0]] + waits + REQUEST + "        wgmma_wait<1>();\n" + source[later[1] :]).replace(FIRST, "tile < 1")
+    shape = Shape(128, 128, 256)
+    [launch], [grid] = lesson.launches, lesson.grids(shape)
+    arguments = Problem(lesson.data, shape, seed=1).trial().arguments(launch.parameters)
+    found = simulate(
+        source, "gemm", grid.grid, grid.block, arguments, arch=lesson.architecture, defines=lesson.tile.defines,
+        include_dirs=lesson.include_dirs, dynamic_shared=grid.dynamic_shared,
+    )  # fmt: skip
+    assert found.fault is None
+    assert not found.findings
+    assert found.counters["global_bytes_waited_for"] == waited * 2 * (128 + 128) * 64

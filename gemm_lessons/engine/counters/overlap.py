@@ -4,6 +4,7 @@
 those of threads with which it has synchronised. From it follows:
 
 - no product may overlap a copy if the first thread that waits for it knows no product that its issuer did not know
+  to be complete
 - a copy comes after products if its warp has issued products: it had to wait for them
 - a product starts on idle tensor cores if its warpgroup knows that its own products are complete, and those of all
   others, each of which has issued as many as itself
@@ -30,12 +31,13 @@ WARPGROUP = 128  # lanes
 
 @dataclass(eq=False)
 class _Copy:
-    """A copy that no thread has waited for: the products that its issuer knew, and, once it has landed, its phase."""
+    """A copy that no thread has waited for: the products that its issuer knew to be complete and, once it has landed,
+    its phase."""
 
     lane: int
     offset: int
     bytes: int
-    known: Array
+    complete: Array
     phase: int | None = None
 
 
@@ -106,19 +108,16 @@ class Overlap:
             assert copy.phase is not None
             if copy.phase > phase:
                 left.append(copy)
-            elif not (self._knows(lane) > copy.known).any():
+            elif not (_at(self._known, lane) > copy.complete).any():
                 self.totals["global_bytes_waited_for"] += copy.bytes
         self._landed = left
-
-    def _knows(self, lane: int) -> Array:
-        return np.array([known[lane] for known in self._known])
 
     def _copy(self, bulk: Bulk) -> None:
         assert bulk.offsets is not None
         each = bulk.moved.bytes // bulk.lanes.size
         self._after_products(bulk.lanes, each)
         self._copies[bulk] = [
-            _Copy(lane, offset, each, self._knows(lane))
+            _Copy(lane, offset, each, _at(self._done, lane))
             for lane, offset in zip(bulk.lanes.tolist(), bulk.offsets.tolist(), strict=True)
         ]
 
@@ -170,3 +169,8 @@ class Overlap:
     def _group_of(self, lane: int) -> int:
         """Return the number of a lane's warpgroup in its cluster."""
         return lane % self._together // self._padded * self._groups + lane % self._padded // WARPGROUP
+
+
+def _at(numbers: list[Array], lane: int) -> Array:
+    """Return the number of each warpgroup that a lane knows."""
+    return np.array([of[lane] for of in numbers])
