@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gemm_lessons.course.folder import shown
+from gemm_lessons.course.folder import Course, shown
 from gemm_lessons.course.lesson_toml import load_lesson
 from gemm_lessons.engine.compiler import nvrtc
 from gemm_lessons.engine.compiler.compile import Compiled, compile_source
@@ -103,6 +103,7 @@ def test_every_solution_compiles_without_a_warning_or_a_spill(name, monkeypatch)
         entry=lesson.launches[0].entry,
         defines=lesson.tile.defines,
         include_dirs=lesson.include_dirs,
+        arch=Course(LESSONS.parent).architecture_of(lesson),
     )
     assert isinstance(it, Compiled), it.log
     assert it.diagnostics == ()

@@ -80,6 +80,7 @@ def _compile(case: Case) -> Compiled:
         entry=case.entry,
         defines=case.defines,
         include_dirs=case.include_dirs,
+        arch=case.arch,
     )
     if isinstance(compiled, NotCompiled):
         raise ValueError(f"{case.name}: {compiled.log}")

@@ -72,6 +72,7 @@ class Case:
     defines: Mapping[str, str | int] = field(default_factory=dict)
     include_dirs: tuple[Path, ...] = ()
     parameters: tuple[str, ...] = ()  # of a Problem's launch
+    arch: str = "sm_90"
 
     @property
     def shape(self) -> Grid:
@@ -550,6 +551,7 @@ def _lesson_cases() -> list[Case]:
                     lesson.tile.defines,
                     lesson.include_dirs,
                     launch.parameters,
+                    course.architecture_of(lesson),
                 )
             )
     return found

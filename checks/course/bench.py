@@ -21,6 +21,7 @@ from gemm_lessons.gemm.shapes import Shape
 WARM_UP = 2.0  # seconds of work before the first timing, until the clocks have settled
 FLUSH_BYTES = 128 << 20  # as in gemm_lessons.devices.gpu; more than twice the L2 cache of an H200
 UNWRITTEN = 0x7EADBEEF  # in an integer C before a launch; NaN in others
+NAN_BITS = 0xFFFF  # of bfloat16
 FLOAT32, COMPUTE_32F = 0, 68  # cudaDataType_t, cublasComputeType_t: no TF32 unless the math mode asks for it
 OF_CUBLAS = {  # types of A and B and of C, cublasComputeType_t
     "float16": (2, FLOAT32, COMPUTE_32F),
@@ -91,6 +92,8 @@ class Bench:
         return stored.astype(self.cupy.float64)
 
     def empty(self, kind: str, m: int, n: int) -> Any:
+        if kind in self.table.narrow:
+            return self.narrowed(kind, self.cupy.zeros((m, n), "float32"))
         return self.cupy.empty((m, n), SUMS.get(kind, "float32"))
 
     def given(self, kind: str, shape: Shape) -> tuple[Any, Any, Any]:
@@ -114,7 +117,8 @@ class Bench:
         """cuBLAS's product. It counts columns first: C^T = B^T A^T."""
         (m, n), k = c.shape, a.shape["NT".index(layout[0]) - 1]
         of, to, compute = OF_CUBLAS[kind]
-        one, zero = self.np.ones(1, c.dtype), self.np.zeros(1, c.dtype)
+        to = of if kind in self.table.narrow else to
+        one, zero = (self.np.full(1, value, SUMS.get(kind, "float32")) for value in (1, 0))
         ways = ("NT".index(layout[1]), "NT".index(layout[0]))
         left, right, out = (b.data.ptr, of, b.shape[1]), (a.data.ptr, of, a.shape[1]), (c.data.ptr, to, n)
         scalars = one.ctypes.data, zero.ctypes.data
@@ -186,10 +190,12 @@ class Bench:
 
     def error(self, call: Call, c: Any, reference: Any) -> float:
         """Relative, in the Frobenius norm, of a launch that finds C unwritten; 0 for integers only if all are right."""
-        c.fill(self.cupy.nan if c.dtype.kind == "f" else UNWRITTEN)
+        bits = c.dtype == "uint16"  # of bfloat16
+        c.fill(NAN_BITS if bits else self.cupy.nan if c.dtype.kind == "f" else UNWRITTEN)
         call()
         norm = self.cupy.linalg.norm
-        return float(norm(c - reference) / norm(reference))
+        found = self.doubles("bfloat16", c) if bits else c
+        return float(norm(found - reference) / norm(reference))
 
     def compare(self, calls: Mapping[str, Call], c: Any, reference: Any, problem: Problem) -> None:
         """Raises ``AssertionError`` for a wrong answer, but of kernels that are known to be wrong."""
@@ -204,7 +210,8 @@ class Bench:
         """Rounding errors of K products in random directions; of the many bits of float64 and of integers, less."""
         if problem.kind in SUMS:
             return 2.0**-50 if problem.kind == "float64" else 0.0
-        return self.table.tolerance * 2**-24 * max(problem.shape.k, 4) ** 0.5
+        rounding = 2.0**-9 if problem.kind in self.table.narrow else 0.0
+        return rounding + self.table.tolerance * 2**-24 * max(problem.shape.k, 4) ** 0.5
 
     # -- timing
 
@@ -244,6 +251,7 @@ class Bench:
     def about(self) -> dict[str, str]:
         """What the numbers depend on beside the kernels."""
         runtime = self.cupy.cuda.runtime
+        architectures = sorted({it.architecture or GPU_ARCH for it in self.lessons.values()})
         cublas, driver = self.cublas.getVersion(self.handle), runtime.driverGetVersion()
         return {
             "gpu": runtime.getDeviceProperties(0)["name"].decode(),
@@ -252,7 +260,7 @@ class Bench:
             "cuda_driver": f"{driver // 1000}.{driver % 1000 // 10}",
             "cublas": f"{cublas // 10000}.{cublas // 100 % 100}.{cublas % 100}",
             "cupy": self.cupy.__version__,
-            "compiler": f"{self.compiled['compiler']} -arch={GPU_ARCH}",
+            "compiler": f"{self.compiled['compiler']} -arch={' or '.join(architectures)}",
         }
 
 

@@ -78,14 +78,22 @@ def gemm_ex(
     assert lda == (k if trans_a else m)
     assert ldb == (n if trans_b else k)
     assert ldc == m
-    assert (read(alpha, c_type, 1, 1).item(), read(beta, c_type, 1, 1).item()) == (1, 0)
+    scalars = 0 if c_type == BFLOAT16 else c_type  # float32
+    assert (read(alpha, scalars, 1, 1).item(), read(beta, scalars, 1, 1).item()) == (1, 0)
     left: Any
     right: Any
     left, right = read(a, a_type, lda, m if trans_a else k), read(b, b_type, ldb, k if trans_b else n)
     if a_type == BFLOAT16:
         left, right = ((it.astype(np.uint32) << 16).view(np.float32) for it in (left, right))
     left, right = (it.T if way else it for it, way in ((left, trans_a), (right, trans_b)))
-    read(c, c_type, ldc, n)[...] = left.astype(np.float64) @ right.astype(np.float64)
+    read(c, c_type, ldc, n)[...] = stored(left.astype(np.float64) @ right.astype(np.float64), c_type == BFLOAT16)
+
+
+def stored(product: Any, narrow: bool) -> Any:
+    """The product as C holds it: rounded to bfloat16, whose bits NumPy knows as uint16, if that is asked."""
+    if not narrow:
+        return product
+    return ((np.asarray(product).astype(np.float32).view(np.uint32) + 0x8000) >> 16).astype(np.uint16)
 
 
 def installed(patch: pytest.MonkeyPatch) -> None:
@@ -152,7 +160,7 @@ class Multiplied(Bench):
             product = self.product(kind, a, b, layout)
             if "bias" in more:
                 product = np.maximum(product + more["bias"] + (more["beta"] * c if more["beta"] else 0), 0)
-            c[...] = product
+            c[...] = stored(product, c.dtype == np.uint16)
 
         return call
 

@@ -47,7 +47,7 @@ class Kernel:
         """Raises ``AssertionError`` with the compiler's log."""
         return compiled(
             self.source, self.lesson.solution_path, self.entry, self.lesson.tile.defines,
-            (*self.lesson.include_dirs, HERE), self.lesson.options,
+            (*self.lesson.include_dirs, HERE), self.lesson.options, self.lesson.architecture or GPU_ARCH,
         )  # fmt: skip
 
 
@@ -58,6 +58,7 @@ def compiled(
     defines: Mapping[str, int],
     include_dirs: Sequence[Path] = (),
     options: Sequence[str] = (),
+    arch: str = GPU_ARCH,
 ) -> Compiled:
     """One kernel's machine code. Raises ``AssertionError`` with the compiler's log."""
     from gemm_lessons.engine.compiler.compile import Compiled, compile_source  # a machine that only measures has none
@@ -68,7 +69,7 @@ def compiled(
         entry=entry,
         defines=defines,
         include_dirs=include_dirs,
-        arch=GPU_ARCH,
+        arch=arch,
         options=options,
     )
     assert isinstance(made, Compiled), f"{path}: {made.log}"

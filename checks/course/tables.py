@@ -93,6 +93,7 @@ class Table:
     fewer: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     kinds: Sequence[str] = ("float32",)
     by_kind: bool = False
+    narrow: Sequence[str] = ()
     layouts: Sequence[str] = ()
     transposed: Mapping[str, str] = field(default_factory=dict)
     torch: bool = False

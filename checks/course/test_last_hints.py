@@ -26,9 +26,10 @@ def with_last_hints(lesson: Lesson) -> str:
 
 @pytest.mark.parametrize("name", any_course().names)
 def test_the_last_hints_compile_in_the_stub(name: str, tmp_path: Path) -> None:
-    lesson = any_course().lesson(name)
+    course = any_course()
+    lesson = course.lesson(name)
     path = tmp_path / "kernel.cu"
     path.write_text(source := with_last_hints(lesson))
-    built = Builder(BuildTarget("sm_90")).build(lesson, path, source)
+    built = Builder(BuildTarget(course.architecture_of(lesson))).build(lesson, path, source)
     errors = [f"line {it.line}: {it.message}" for it in built.diagnostics] if isinstance(built, CompileFailed) else []
     assert not isinstance(built, CompileFailed), [built.message, *errors]

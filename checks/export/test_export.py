@@ -28,7 +28,8 @@ from gemm_lessons.gemm.shapes import Shape
 COURSE = packaged_course()
 SPLIT_K = Path(__file__).parents[1] / "course" / "kernels" / "90_split_k"
 TEXTURED = COURSE.lessons_dir / COURSE.resolve("two_warps")
-REFUSED = (TEXTURED, COURSE.lessons_dir / COURSE.resolve("first_kernel"))
+MAPPED = [COURSE.lessons_dir / name for name in COURSE.names if COURSE.lesson(name).data.maps]
+REFUSED = (TEXTURED, COURSE.lessons_dir / COURSE.resolve("first_kernel"), *MAPPED)
 LESSONS = [path for name in COURSE.names if (path := COURSE.lessons_dir / name) not in REFUSED] + [SPLIT_K]
 FAKE = Path(__file__).parent / "fake"
 COMPILER = shutil.which("g++")
