@@ -97,8 +97,9 @@ def test_copies_beside_products_of_their_own_warpgroup(waits: str, waited: int) 
     """A thread that has started products and not waited for them requests copies that these products hide."""
     lesson = any_course().lesson("wgmma")
     source = lesson.solution_path.read_text()
-    later = source.index("        // (5)"), source.index("    }\n    wgmma_wait<0>();")
-    source = (source[: later[0]] + waits + REQUEST + "        wgmma_wait<1>();\n" + source[later[1] :]).replace(FIRST, "tile < 1")
+    before, _, rest = source.replace(FIRST, "tile < 1").partition("        // (5)")
+    after = rest[rest.index("    }\n    wgmma_wait<0>();") :]
+    source = f"{before}{waits}{REQUEST}        wgmma_wait<1>();\n{after}"
     shape = Shape(128, 128, 256)
     [launch], [grid] = lesson.launches, lesson.grids(shape)
     arguments = Problem(lesson.data, shape, seed=1).trial().arguments(launch.parameters)
