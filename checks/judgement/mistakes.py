@@ -63,6 +63,13 @@ def lesson_named(name: str) -> Lesson:
     return course.lesson(next(it for it in course.names if it.partition("_")[2] == name))
 
 
+def on_two_shapes(lesson: Lesson) -> Lesson:
+    """The lesson with its two smallest shapes, the larger of which is counted. Findings of two shapes are merged."""
+    shapes = lesson.shapes
+    few = sorted((*shapes.check, shapes.count), key=lambda it: it.m * it.n * it.k)[:2]
+    return replace(lesson, shapes=replace(shapes, check=tuple(few), count=few[-1]))
+
+
 def source_of(it: Mistake) -> str:
     """The kernel with its mistake. Raises ``LessonError`` where an edit does not match."""
     lesson = lesson_named(it.lesson)
@@ -88,9 +95,9 @@ def words_of(outcome: RunOutcome) -> str:
     return "\n".join(line.rstrip() for line in said.get().splitlines())
 
 
-def told(it: Mistake) -> str:
-    """What a run says of a mistake."""
-    return words_of(run(lesson_named(it.lesson), source_of(it)))
+def told(it: Mistake, lesson: Lesson | None = None) -> str:
+    """What a run says of a mistake; ``lesson`` may have other shapes."""
+    return words_of(run(lesson or lesson_named(it.lesson), source_of(it)))
 
 
 def change_of(it: Mistake) -> str:

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from checks.judgement.mistakes import MISTAKES, lesson_named, run, source_of
-from gemm_lessons.course.lesson import Lesson
+from checks.judgement.mistakes import MISTAKES, lesson_named, on_two_shapes, run, source_of
 from gemm_lessons.engine.report import templates
 from gemm_lessons.judging.verdict import Faulted, TimedOut
 from gemm_lessons.running.outcome import RunOutcome
@@ -58,13 +57,6 @@ def without_words(outcome: RunOutcome) -> Any:
     fault = verdict.finding if isinstance(verdict, Faulted | TimedOut) else None
     found = [replace(it, file="") for it in (*checked.findings, *([fault] if fault else []))]  # a temporary file
     return verdict.kind, found, outcome.kernel.hints
-
-
-def on_two_shapes(lesson: Lesson) -> Lesson:
-    """The lesson with its two smallest shapes: findings of two shapes are merged."""
-    shapes = lesson.shapes
-    few = sorted((*shapes.check, shapes.count), key=lambda it: it.m * it.n * it.k)[:2]
-    return replace(lesson, shapes=replace(shapes, check=tuple(few), count=few[-1]))
 
 
 @pytest.mark.parametrize("name", [pytest.param(it, marks=() if it in SAMPLE else (pytest.mark.long,)) for it in CHOSEN])
