@@ -41,7 +41,8 @@ ALL_SET = "{count:elements are} NaN, but no thread read C, shared memory or a va
 NAN_OF: Mapping[str, str] = {
     "scratch": f"{ALL_SET} So the sum read{{scratch:scratch}} in an earlier launch. Do both launches agree which "
     "pieces exist, at which k each starts and ends, and where in {{scratch:and}} it is?",
-    "gaps": f"{ALL_SET} So the sum read{{gaps:gaps}} where no number is: is a row, a column or k too large?",
+    "gaps": f"{ALL_SET} So the sum read{{gaps:gaps}} where no number is: is a row, a column or k too "
+    "large, or does the index lack a stride?",
     "both": f"{ALL_SET} So the sum read{{scratch:scratch}} or{{gaps:gaps}} where no number is. Do both "
     "launches agree which pieces exist, and at which k each starts and ends?",
 }
