@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from gemm_lessons import simulate
 from gemm_lessons.course.folder import any_course
 from gemm_lessons.course.lesson import Lesson
 from gemm_lessons.course.todos import open_todos
@@ -27,7 +28,7 @@ from gemm_lessons.gemm.shapes import Shape
 from gemm_lessons.gemm.time_model import Estimate
 from gemm_lessons.judging.evidence import Built, Checked, Evidence, ShapeResult
 from gemm_lessons.judging.hints import COALESCING, CONFLICTS, LIMITS, SHOWN, hints_for
-from gemm_lessons.judging.remedies import REMEDIES
+from gemm_lessons.judging.remedies import ENDLESS_PHASE, REMEDIES
 from gemm_lessons.judging.unfinished import told
 from gemm_lessons.judging.verdict import CompileFailed, GateMissed, GateResult, Passed, WrongAnswer, judge
 
@@ -155,6 +156,33 @@ def test_findings_get_a_remedy(kind: str) -> None:
     assert "line 1: " in text
     assert "[As[0] = 1;]" in text
     assert said(findings=[replace(finding, severity="note")]) == ""
+
+
+HANG = """
+#include "tma.cuh"
+extern "C" __global__ void k(int *x)
+{
+    __shared__ Barrier full;
+    if (threadIdx.x == 0)
+        init(full, 2);
+    __syncthreads();
+    if (threadIdx.x == 0)
+        arrive(full);
+    WAIT
+    x[threadIdx.x] = 1;
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("wait", "at_mbarrier"),
+    [("await(full, 0);", True), ('if (threadIdx.x < 32) asm volatile("bar.sync 1, 64;");', False)],
+)
+def test_a_hang_gets_the_remedy_of_its_barrier(wait: str, at_mbarrier: bool) -> None:
+    source = HANG.replace("WAIT", wait)
+    found = simulate(source, "k", 1, 64, [np.zeros(64, np.int32)], include_dirs=[LESSONS / "common"]).fault
+    assert found is not None
+    assert (ENDLESS_PHASE in said(findings=[found])) == at_mbarrier
 
 
 def test_a_remedy_is_said_once() -> None:

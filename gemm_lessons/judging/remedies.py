@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from gemm_lessons.engine.compiler.tokens import Lexed
 from gemm_lessons.engine.records.examples import Coordinates
-from gemm_lessons.engine.records.facts import InFlight, PastAll, PastEnd, Stopped
+from gemm_lessons.engine.records.facts import AtMbarrier, Hang, InFlight, PastAll, PastEnd, Stopped
 from gemm_lessons.engine.records.findings import Finding
 from gemm_lessons.gemm.shapes import Shape
 from gemm_lessons.judging.evidence import Checked, Evidence
@@ -59,6 +59,10 @@ READ_EARLY = (
     "A thread that reads or refills the tile must first see its mbarrier's phase end (mbarrier.try_wait), or "
     "synchronise with a thread that has."
 )
+ENDLESS_PHASE = (
+    "A phase never ends. Do all threads counted in mbarrier.init arrive? Does expect_tx equal the bytes of the copies? "
+    "Does the parity that you wait for change each time the mbarrier is used again?"
+)
 # For a thread's own array, as the debug build names it.
 OWN_ARRAYS = tuple(("out_of_array", case) for case in ("own", "own end", "one of several"))
 # For some findings the cause decides, or what two accesses do.
@@ -71,11 +75,6 @@ SPECIAL_REMEDIES: Mapping[tuple[str, str], str] = {
     ): "Two threads write the same element of a shared array. Each element of a tile "
     "needs one owner: check every index of both writes. Only if one write is to replace the other, put a "
     "__syncthreads() between them.",
-    (
-        "deadlock",
-        "mbarrier",
-    ): "A phase never ends. Do all threads counted in mbarrier.init arrive? Does expect_tx equal the bytes of the "
-    "copies? Does the parity that you wait for change in every iteration?",
     ("async_in_flight", "bulk load"): READ_EARLY,
     ("async_in_flight", "product"): "A tile may be refilled after the products that read it: wgmma.wait_group, then a "
     "barrier or an arrival at the mbarrier of an empty stage.",
@@ -506,6 +505,12 @@ def _order_of_indices(facts: Evidence, finding: Finding) -> str | None:
     return f"{name}{sizes} has {first} first, {last}. Here the two indices have changed places."
 
 
+def _endless_phase(_: Evidence, finding: Finding) -> str | None:
+    """A hang at an mbarrier."""
+    waiting = finding.facts.waiting if isinstance(finding.facts, Hang) else ()
+    return ENDLESS_PHASE if any(isinstance(it, AtMbarrier) for it in waiting) else None
+
+
 def _into_the_next(facts: Evidence, finding: Finding) -> str | None:
     """Return an index past the end of its array that hits another one."""
     hit = finding.facts.hit if isinstance(finding.facts, PastEnd) else None
@@ -655,6 +660,7 @@ RULES: Sequence[Callable[[Evidence, Finding], str | None]] = (
     _added_to_nothing,
     _one_owner,
     _not_filled_up,
+    _endless_phase,
     _passed_by,
     _in_a_branch,
     _wrong_stage,
