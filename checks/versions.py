@@ -33,7 +33,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 COMPILER = ("nvidia-cuda-nvrtc",)
-HEADERS = ("nvidia-cuda-crt", "nvidia-cuda-runtime")
+HEADERS = ("nvidia-cuda-cccl", "nvidia-cuda-crt", "nvidia-cuda-runtime")
 MINORS = ("13.1", "13.2", "13.3", "13.4")  # between the ends
 TOOLS = ("pytest", "pytest-xdist", "hypothesis", "hatchling")  # of the extra [test]; the others need a checkout
 

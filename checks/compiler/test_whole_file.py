@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from gemm_lessons.engine.api import simulate
-from gemm_lessons.engine.compiler import device_part, nvrtc, whole_file
+from gemm_lessons.engine.compiler import device_part, nvrtc, nvrtc_child, whole_file
 from gemm_lessons.engine.compiler.compile import NotCompiled, compile_source
 from gemm_lessons.engine.compiler.includes import Places
 
@@ -153,7 +153,7 @@ def failure(source, folder, entry="k"):
         ("int f(int a) { return a; }\n__global__ void k(int *x) { x[0] = f(1); }", 1, "write __device__ in front"),
         ("int n = 3;\n__global__ void k(int *x) { x[0] = n; }", 1, "write __device__ or __constant__"),
         ('#include "sizes.h"\nint main() {}\n__global__ void k(int *x) { x[0] = 1; }', 1, '"sizes.h"'),
-        ("#include <thrust/device_ptr.h>\n__global__ void k(thrust::device_ptr<int> x) {}", 1, "nvidia-cuda-cccl"),
+        ("#include <thrust/nothing.h>\n__global__ void k(thrust::nothing<int> x) {}", 1, "nvidia-cuda-cccl"),
         # Mistakes keep their places, in the file and in what it includes.
         ("int main() { return 0; }\n\n__global__ void k(int *x) { x[0] = y; }", 3, 'identifier "y" is undefined'),
         ('#include "timer_and_scale.cuh"\n__global__ void k(int *x) { x[0] = y; }', 2, 'identifier "y" is undefined'),
@@ -335,6 +335,59 @@ def test_missing_files_stay_out_of_the_way_of_the_error(folder, extra):
         assert (first.severity, first.line) == ("error", 1 + source[: source.find(cause)].count("\n"))
         assert cause in first.message
         assert second.line == 11
+
+
+OF_CCCL = {
+    "a pipeline": """
+#include <cooperative_groups.h>
+#include <cuda/pipeline>
+__global__ void k(int *x)
+{
+    __shared__ int s[32];
+    auto pipe = cuda::make_pipeline();
+    pipe.producer_acquire();
+    cuda::memcpy_async(s + threadIdx.x, x + threadIdx.x, cuda::aligned_size_t<4>(4), pipe);
+    pipe.producer_commit();
+    pipe.consumer_wait();
+    x[threadIdx.x] = s[threadIdx.x] + 1;
+    pipe.consumer_release();
+}
+""",
+    "a reference": """
+#include <cuda/atomic>
+__global__ void k(int *x) { cuda::atomic_ref<int, cuda::thread_scope_block>(x[threadIdx.x]).fetch_add(1); }
+""",
+    "a tuple": """
+#include <tuple>
+__global__ void k(int *x) { x[threadIdx.x] = std::get<1>(std::make_tuple(0, x[threadIdx.x] + 1)); }
+""",
+}
+
+
+@pytest.mark.parametrize("source", OF_CCCL.values(), ids=OF_CCCL)
+def test_the_core_libraries_are_there(source):
+    x = np.arange(32, dtype=np.int32)
+    assert not simulate(source, "k", 1, 32, [x]).findings
+    assert (x == np.arange(1, 33)).all()
+
+
+@pytest.mark.parametrize(("more", "limited"), [("", True), ("#include <cuda/barrier>\n", False)])
+def test_cooperative_groups_include_the_core_libraries_only_beside_them(monkeypatch, more, limited):
+    asked = []
+    real = nvrtc_child.translate
+
+    def translate(major, source, name, options, expression):
+        asked.append(options)
+        return real(major, source, name, options, expression)
+
+    monkeypatch.setattr(nvrtc_child, "translate", translate)
+    monkeypatch.setenv("GEMM_LESSONS_NO_CACHE", "1")
+    source = (
+        more
+        + "#include <cooperative_groups.h>\n__global__ void k() { cooperative_groups::this_thread_block().sync(); }"
+    )
+    assert not isinstance(compile_source(source, path="kernel.cu", entry="k", assembled=False), NotCompiled)
+    assert ("-D_CG_LIMIT_INCLUDED_DEPENDENCIES" in asked[0]) == limited
 
 
 LAMBDAS = """

@@ -43,6 +43,7 @@ HERE = "\0"  # the file itself in cached data: other runs have another name for 
 HEADERS = Path(__file__).parent / "headers"
 WITHOUT_CCCL = HEADERS / "without_cccl"  # replacements for NVIDIA's C++ core libraries, if those are missing
 WITH_CCCL = HEADERS / "with_cccl"  # the standard library made of them, and their parts for kernels
+OF_CCCL = re.compile(r"#[ \t]*include[ \t]*[<\"](?:cuda|cub|thrust)/")
 PRE_INCLUDED = "nvcc_names.h"
 ARCHITECTURE = re.compile(r"(?:sm|compute)_\d+[af]?")
 APART = re.compile(r"^-*fmad=(false|0)$|-(O|-opt-level=)0$")  # options with which every product is rounded
@@ -199,7 +200,9 @@ def compile_source(
     folders[:0] = [] if without_cccl else [WITH_CCCL]
     if outside := includes.forbidden(source, places, defines):
         return NotCompiled((outside,), "")
-    defined = ["-D_CG_LIMIT_INCLUDED_DEPENDENCIES"] * without_cccl  # cooperative groups then include what they need
+    # Cooperative groups then include what they need themselves, and compile in a tenth of the time.
+    limited = without_cccl or not _names_cccl(source, name, folders)
+    defined = ["-D_CG_LIMIT_INCLUDED_DEPENDENCIES"] * limited
     defined += [f"-D{name}={value}" for name, value in (defines or {}).items()]
     arguments = _arguments(arch, [*defined, *options], [*folders, *cuda_folders])
     if not assembled:
@@ -248,6 +251,13 @@ def compile_source(
     if program and same:
         _to_cache(program, entry, result, version, left_out, path)
     return made
+
+
+def _names_cccl(source: str, name: str, folders: Sequence[Path]) -> bool:
+    """Return whether a source or its own headers may include headers of NVIDIA's C++ core libraries."""
+    own = cuda_source.include_closure(source, Path(name).parent, folders, [])
+    texts = () if own is None else (source, *(content.decode(errors="replace") for content in own.values()))
+    return own is None or any(OF_CCCL.search(text) for text in texts)
 
 
 def _compiled(

@@ -194,7 +194,7 @@ def _finished(found: Diagnostic) -> Diagnostic:
 def explain_missing(file: str) -> str:
     """Explain that an included file does not exist."""
     if re.match(r"(nv|cuda|thrust|cub)/", file):
-        advice = "; NVIDIA's C++ core libraries are a wheel of their own: pip install nvidia-cuda-cccl"
+        advice = "; NVIDIA's C++ core libraries are the wheel nvidia-cuda-cccl: is it installed, and new enough?"
     else:
         advice = "; the C++ standard library is not available in kernels" if re.fullmatch(r"\w+", file) else ""
     return f'cannot open source file "{file}"{advice}'
