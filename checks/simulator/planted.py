@@ -217,9 +217,14 @@ def _without_offset(self: Any, memory: Any, wide: bool, original: Any = lanes.La
 
 
 def _parameters_shifted(
-    grid: Any, offset: int, parameters: bytes, *rest: Any, original: Callable[..., Any] = lanes.launch_constants
+    grid: Any,
+    offset: int,
+    parameters: bytes,
+    *rest: Any,
+    original: Callable[..., Any] = lanes.launch_constants,
+    **named: Any,
 ) -> Any:
-    return original(grid, offset, bytes(4) + parameters[:-4], *rest)
+    return original(grid, offset, bytes(4) + parameters[:-4], *rest, **named)
 
 
 STALE = "row = state.files[32][state.rows[base][1] % len(state.files[32])]"
