@@ -1,6 +1,6 @@
 """A ladder of Hopper kernels, from one stage by TMA to C stored while the next tile is multiplied: times and estimates.
 
-    python -m checks.estimate.ladder                    estimated beside measured
+    python -m checks.estimate.ladder                    estimated beside measured; --write: into ESTIMATE.md
     python -m checks.estimate.ladder compile DIR        cubins
     python -m checks.estimate.ladder run DIR NAME.json  their times beside cuBLAS, on a machine with CuPy and the GPU
 
@@ -10,13 +10,22 @@ for ``SECONDS`` without a pause, in drawn order, so that the clock is the one th
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+import statistics
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from random import Random
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from checks import readings
 from gemm_lessons.engine.records.launch import Argument, Buffer, Grid, Scalar, TensorMap
 from gemm_lessons.gemm.shapes import Shape, Shapes, TileSizes
 
@@ -28,6 +37,7 @@ if TYPE_CHECKING:
 
 KERNELS = Path(__file__).parent / "kernels" / "hopper"
 COMMON = Path(__file__).parents[2] / "lessons" / "common"
+READINGS = readings.FOLDER / "estimate"
 SIZES = (1024, 2048, 4096, 8192)
 BK, SMS = 64, 132
 ROW = 128  # bytes of a tile's row, swizzled
@@ -44,6 +54,7 @@ class Step:
     cols: int = 256
     stays: bool = False
     tma_store: bool = False
+    products: bool = True
 
     @property
     def threads(self) -> int:
@@ -69,6 +80,8 @@ class Step:
 
         path = KERNELS / self.file
         defines = {"STAGES": self.stages, "STAY": int(self.stays), "TMA_STORE": int(self.tma_store)}
+        if not self.products:
+            defines["NO_PRODUCTS"] = 1
         found = compile_source(
             path.read_text(),
             path=str(path),
@@ -148,3 +161,258 @@ STEPS = (
     Step(4, "blocks that stay", "roles.cu", 4, stays=True),
     Step(6, "C stored by TMA", "roles.cu", 3, stays=True, tma_store=True),
 )
+
+
+@dataclass(frozen=True)
+class Compared:
+    """TFLOP/s of a step on a card, and the share of cuBLAS's that it reached there."""
+
+    gpu: str
+    step: Step
+    size: int
+    estimated: float
+    measured: float
+    cublas: float
+    clock_ghz: float
+
+    @property
+    def error(self) -> float:
+        return self.estimated / self.measured - 1
+
+    @property
+    def shares(self) -> tuple[float, float]:
+        """Percent of cuBLAS, estimated and measured; cuBLAS as measured."""
+        return 100 * self.estimated / self.cublas, 100 * self.measured / self.cublas
+
+
+def measured(gpu: str) -> dict[tuple[str, int], float]:
+    """TFLOP/s of launches on end, by kernel and size, as stored."""
+    found = json.loads((READINGS / f"ladder_{gpu}.json").read_text())
+    if "rows" in found:
+        return {(row["kernel"], row["size"]): tera(row["size"], row["us"]) for row in found["rows"]}
+    sizes = found["sizes"]
+    return {
+        (name, size): speed for name, row in found["tflops"].items() for size, speed in zip(sizes, row, strict=True)
+    }
+
+
+def tera(size: int, time_us: float) -> float:
+    """TFLOP/s of a square product."""
+    return 2 * size**3 / time_us / 1e6
+
+
+def compared(gpu: str, steps: Sequence[Step] = STEPS, sizes: Sequence[int] = SIZES[1:]) -> Iterator[Compared]:
+    """Yield what the stored readings have. A launch on end waits for none before it, which costs ``NEXT_US``."""
+    from gemm_lessons.engine.estimate.chip import LAUNCH_US, NEXT_US
+    from gemm_lessons.engine.hardware.sheets import GPUS
+
+    speeds = measured(gpu)
+    for step in steps:
+        for size in sizes:
+            found = step.estimate(size, GPUS[gpu])
+            speed = tera(size, found.time_us - LAUNCH_US + NEXT_US)
+            cublas = speeds["cublas", size]
+            yield Compared(gpu, step, size, speed, speeds[str(step.number), size], cublas, found.clock_ghz)
+
+
+def page_tables() -> dict[str, str]:
+    """Return the tables of ESTIMATE.md that this module fills in, by name."""
+    lines = ["| step | card | 2048 | 4096 | 8192 | clock at 8192 |", "|---|---|---:|---:|---:|---:|"]
+    sums = ["| card | times | median error | largest | share of cuBLAS off by, at most |", "|---|---:|---:|---:|---:|"]
+    found = {gpu: list(compared(gpu)) for gpu in ("h200", "h100")}
+    for step in STEPS:
+        for gpu, rows in found.items():
+            own = [it for it in rows if it.step == step]
+            cells = [f"{it.estimated:.0f} / {it.measured:.0f}, {it.shares[0]:.0f}% / {it.shares[1]:.0f}%" for it in own]
+            lines.append(f"| {step.name} | {gpu.upper()} | {' | '.join(cells)} | {own[-1].clock_ghz:.2f} GHz |")
+    for gpu, rows in found.items():
+        far = [abs(it.error) for it in rows]
+        points = max(abs(it.shares[0] - it.shares[1]) for it in rows)
+        sums.append(
+            f"| {gpu.upper()} | {len(far)} | {statistics.median(far):.1%} | {max(far):.1%} | {points:.0f} points |"
+        )
+    return {"ladder": "\n".join(lines) + "\n", "ladder_errors": "\n".join(sums) + "\n"}
+
+
+SPIN = 'extern "C" __global__ void spin(long long n) { for (long long t = clock64(); clock64() - t < n;); }'
+SPIN_CLOCKS = 120_000
+SECONDS, REPEATS, SEED = 0.5, 15, 7
+ALONE = "copies alone"
+
+
+def variants() -> dict[str, Step]:
+    """What is compiled and timed, by name: the steps, and some of them without products."""
+    named = {str(step.number): step for step in STEPS}
+    return named | {f"{number} {ALONE}": replace(named[number], products=False) for number in "234"}
+
+
+def compile_all(folder: Path) -> None:
+    """A cubin for each."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, step in variants().items():
+        (folder / f"{name.replace(' ', '_')}.cubin").write_bytes(step.compiled.cubin)
+
+
+class Watch:
+    """The driver's clock and power, sampled while kernels run on end."""
+
+    def __init__(self) -> None:
+        import pynvml
+
+        pynvml.nvmlInit()
+        self._nvml, self._device = pynvml, pynvml.nvmlDeviceGetHandleByIndex(0)
+        self._samples: list[tuple[float, int, float]] = []
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._sample)
+
+    def _sample(self) -> None:
+        nvml = self._nvml
+        while not self._over.is_set():
+            clock = nvml.nvmlDeviceGetClockInfo(self._device, nvml.NVML_CLOCK_SM)
+            power = nvml.nvmlDeviceGetFieldValues(self._device, [nvml.NVML_FI_DEV_POWER_INSTANT])[0].value.uiVal
+            self._samples.append((time.perf_counter(), clock, power / 1e3))
+            time.sleep(0.01)
+
+    def seconds(self, length: float) -> Iterator[int]:
+        """Number launches until the time is over; the caller launches one for each."""
+        import cupy
+
+        self._thread.start()
+        start = time.perf_counter()
+        number = 0
+        while time.perf_counter() - start < length:
+            yield number
+            number += 1
+            cupy.cuda.runtime.deviceSynchronize()
+        self._half = (start + time.perf_counter()) / 2
+
+    def end(self) -> None:
+        """Stop sampling."""
+        self._over.set()
+        self._thread.join()
+
+    @property
+    def found(self) -> dict[str, float]:
+        """Medians of the second half."""
+        half = [it for it in self._samples if it[0] > self._half] or self._samples
+        return {
+            "mhz": statistics.median(it[1] for it in half),
+            "watts": round(statistics.median(it[2] for it in half), 1),
+        }
+
+
+def random_bf16(shape: tuple[int, int]) -> Any:
+    """Standard normal numbers as bf16, in 16-bit integers on the GPU."""
+    import cupy
+
+    values = cupy.random.standard_normal(shape, dtype=cupy.float32)
+    return ((values.view(cupy.uint32) + 0x8000) >> 16).astype(cupy.uint16)
+
+
+def launches(folder: Path) -> Iterator[tuple[str, int, Callable[[], None]]]:
+    """Yield the name, size and launch of every case, after its answer was found right."""
+    import cupy
+
+    torch: Any = import_module("torch")
+
+    from gemm_lessons.devices.gpu.functions import tensor_map
+
+    for size in SIZES:
+        a, b = random_bf16((size, size)), random_bf16((size, size))
+        c = cupy.zeros((size, size), cupy.uint16)
+        mine, others = (torch.as_tensor(x.view(cupy.int16), device="cuda").view(torch.bfloat16) for x in (a, b))
+        right = torch.empty((size, size), dtype=torch.bfloat16, device="cuda")
+        shape = Shape(size, size, size)
+
+        def cublas(mine: Any = mine, others: Any = others, right: Any = right) -> None:
+            torch.matmul(mine, others.T, out=right)
+
+        cublas()
+        torch.cuda.synchronize()
+        yield ("cublas", size, cublas)
+        for name, step in variants().items():
+            if ALONE in name and size < 4096:
+                continue
+            function = cupy.RawModule(path=str(folder / f"{name.replace(' ', '_')}.cubin")).get_function("gemm")
+            function.max_dynamic_shared_size_bytes = step.shared
+            maps = []
+            for matrix, box in ((a, step.boxes()["A"]), (b, step.boxes()["B"]), (c, step.boxes()["C"])):
+                about = TensorMap(np.broadcast_to(np.uint16(0), (size, size)), box, ROW, "bfloat16")
+                described = {**about.described, "sizes": (size, size), "strides": (2 * size,)}
+                maps.append(tensor_map(matrix.data.ptr, described))
+            grid = step.grid(shape)
+            given = (*maps, c, *[np.int32(size)] * 3)
+
+            def launch(function: Any = function, grid: Grid = grid, given: Any = given) -> None:
+                function(grid.grid, grid.block, given, shared_mem=grid.dynamic_shared)
+
+            c.fill(0x7FC0)
+            launch()
+            cupy.cuda.runtime.deviceSynchronize()
+            if step.products:
+                got = torch.as_tensor(c.view(cupy.int16), device="cuda").view(torch.bfloat16).float()
+                error = float((got - right.float()).norm() / right.float().norm())
+                print(name, size, f"error {error:.1e}", flush=True)
+                assert error < 1e-2, (name, size, error)
+            yield (name, size, launch)
+
+
+def run(folder: Path, target: Path) -> None:
+    """Time everything on the current GPU, in drawn order: on end, and by itself after a pause."""
+    import cupy
+
+    random = Random(SEED)
+    spin = cupy.RawKernel(SPIN, "spin")
+    cases = list(launches(folder))
+    rows = []
+    for turn in range(2):
+        random.shuffle(cases)
+        for name, size, launch in cases:
+            events = [cupy.cuda.Event() for _ in range(2)]
+            each = []
+            time.sleep(0.05)
+            for _ in range(REPEATS):
+                spin((1,), (1,), (np.int64(SPIN_CLOCKS),))
+                events[0].record()
+                launch()
+                events[1].record()
+                events[1].synchronize()
+                each.append(cupy.cuda.get_elapsed_time(*events) * 1e3)
+            alone = statistics.median(each[3:])
+            watch = Watch()
+            batch = max(1, min(200, int(5e3 / alone)))
+            times = []
+            start = time.perf_counter()
+            for _ in watch.seconds(SECONDS):
+                spin((1,), (1,), (np.int64(2 * SPIN_CLOCKS if batch > 1 else 1000),))
+                events[0].record()
+                for _ in range(batch):
+                    launch()
+                events[1].record()
+                events[1].synchronize()
+                times.append((time.perf_counter() - start, cupy.cuda.get_elapsed_time(*events) * 1e3 / batch))
+            watch.end()
+            late = [it for at, it in times if at > SECONDS / 2] or [times[-1][1]]
+            found = {"alone_us": round(alone, 2), "us": round(statistics.median(late), 2), **watch.found}
+            rows.append({"kernel": name, "size": size, "turn": turn, **found})
+            print(rows[-1], flush=True)
+    about = {
+        "what": "python -m checks.estimate.ladder: microseconds of a launch, alone after a pause and on end",
+        "date": time.strftime("%Y-%m-%d"),
+        "gpu": cupy.cuda.runtime.getDeviceProperties(0)["name"].decode(),
+        "rows": rows,
+    }
+    target.write_text(json.dumps(about) + "\n")
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["compile"]:
+        compile_all(Path(sys.argv[2]))
+    elif sys.argv[1:2] == ["run"]:
+        run(Path(sys.argv[2]), Path(sys.argv[3]))
+    elif sys.argv[1:2] == ["--write"]:
+        from checks.estimate.table import PAGE, rewritten
+
+        PAGE.write_text(rewritten(PAGE.read_text(), page_tables()))
+    else:
+        print("\n".join(page_tables().values()))

@@ -25,6 +25,7 @@ from checks.course.kernel import Kernel
 from checks.course.tables import solutions
 from checks.course.tables import tables as listed
 from checks.estimate.articles import ARTICLES, Article
+from checks.estimate.ladder import page_tables
 from checks.estimate.matrices import CASES, MEASURED, QUEUED_US
 from gemm_lessons.authoring.numbers import table_of
 from gemm_lessons.commands.points import shape_of
@@ -368,12 +369,15 @@ def tables(
         "searches": searches(),
         "all": _table(["H200", "times", "median error", "largest"], sums),
         "others": _table(["kernels", "times", "median error", "largest", f"above {FAR:.0%}"], lines),
+        **page_tables(),
     }
 
 
 def rewritten(text: str, found: Mapping[str, str]) -> str:
-    """``text`` with its tables as they are now."""
-    return TABLE.sub(lambda it: f"<!-- estimate: {it[1]} -->\n{found[it[1]]}<!-- /estimate -->", text)
+    """``text`` with those of its tables that were found, as they are now."""
+    return TABLE.sub(
+        lambda it: f"<!-- estimate: {it[1]} -->\n{found[it[1]]}<!-- /estimate -->" if it[1] in found else it[0], text
+    )
 
 
 def main() -> None:

@@ -169,7 +169,7 @@ def test_boxes_take_what_was_measured() -> None:
         (Probe(8), 0.10),
         (Probe(32), 0.15),
         (Probe(64, 4, 1, 132, 16), 0.10),
-        (Probe(128, 4, 3, 132, 16), 0.15),
+        (Probe(128, 4, 3, 132, 128), 0.15),
     ):
         assert box_clocks(probe) == pytest.approx(measured[probe.name], rel=error), probe.name
 

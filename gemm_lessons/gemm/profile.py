@@ -29,12 +29,13 @@ if TYPE_CHECKING:
     from gemm_lessons.engine.ptx.records import Kernel
     from gemm_lessons.engine.sass.trace import Trace
 
-MODEL = 15  # version of the timeline; a new number invalidates the cache on disk
+MODEL = 23  # version of the timeline; a new number invalidates the cache on disk
 DEPTH = 64  # least K of the shorter trace: eight tiles of 8, one of 64; double buffering repeats itself every 32
 TILES = 8  # K tiles of the shorter trace of a kernel with cp.async, so that its pipeline is full
 # The longer trace has twice that K, or this factor where blocks divide K tiles and have few of them: each begins and
 # ends in the middle of a tile, and the number of such ends in a short share depends on where it is cut.
 FURTHER = 4
+ORDERED = 16  # rows of tiles from which the order is read in which blocks take their tiles: as many as any band has
 
 Traces = tuple[tuple[int, "Trace"], tuple[int, "Trace"]]  # (K, trace), shorter first
 
@@ -91,10 +92,12 @@ class Work:
     global_lines: float  # 128-byte lines of its global requests, counted per request
     global_bytes: float  # sectors x 32, loads and stores
     products: float = 0.0  # instructions of the tensor cores, except fp64 ones
+    grouped: float = 0.0  # columns of the asynchronous products of its warpgroups
 
     @classmethod
     def of(cls, trace: Trace) -> Work:
         """Return one block's share of a trace."""
+        from gemm_lessons.engine.estimate.items import grouped_columns
         from gemm_lessons.engine.sass.trace import Traffic
 
         some = [touch for warp in trace.warps for _, touch in warp if touch is not None]
@@ -106,12 +109,43 @@ class Work:
             sum(touch.passes for touch in touches if touch.space == "global") / blocks,
             sum(len(touch.sectors) * SECTOR for touch in touches) / blocks,
             sum(index in products for warp in trace.warps for index, _ in warp) / blocks if products else 0.0,
+            grouped_columns(trace),
         )
 
     def toward(self, other: Work, distance: float) -> Work:
         """Extrapolate linearly from this work (distance 0) to ``other`` (1) and beyond; never below zero."""
         pairs = ((getattr(self, field.name), getattr(other, field.name)) for field in fields(self))
         return Work(*(max(here + distance * (there - here), 0.0) for here, there in pairs))
+
+
+@dataclass(frozen=True)
+class Boxes:
+    """Bytes that blocks copy by TMA, for each k, while all have their first tile: the ``distinct`` ones, and those
+    without sharing the boxes of any tensor map but the one whose boxes most blocks share, ``apart``."""
+
+    distinct: float
+    apart: float
+
+    @classmethod
+    def of(cls, trace: Trace, k: int, tiles: int) -> Boxes | None:
+        """Return those of a trace of blocks that compute ``tiles`` in turn, at K = k, one K tile. None: no boxes."""
+        from gemm_lessons.engine.sass.trace import Traffic
+
+        count = len(trace.warps) // trace.warps_per_block
+        asked: dict[int, float] = {}  # bytes, by tensor map
+        distinct: dict[int, dict[tuple[int, ...], float]] = {}
+        for number, warp in enumerate(trace.warps):
+            turns = max(1, -(-(tiles - number // trace.warps_per_block) // count))
+            boxes = [it for _, it in warp if isinstance(it, Traffic) and it.box and it.load]
+            for box in boxes[: -(-len(boxes) // turns)]:
+                size = len(box.sectors) * SECTOR / k
+                asked[box.which[0]] = asked.get(box.which[0], 0.0) + size
+                distinct.setdefault(box.which[0], {})[box.which] = size
+        if not asked:
+            return None
+        once = {name: sum(sizes.values()) for name, sizes in distinct.items()}
+        shared = max(asked, key=lambda name: asked[name] / once[name])
+        return cls(sum(once.values()), sum(asked.values()) - asked[shared] + once[shared])
 
 
 @dataclass(frozen=True)
@@ -158,9 +192,10 @@ class Profile:
         shared: bool = False,
         staying: int = 0,
         twice: Callable[[], Trace] | None = None,
+        first_tiles: Callable[[Shape, int], Boxes | None] | None = None,
     ) -> None:
         self.blocks_per_sm = max(blocks_per_sm, 1)
-        self.staying, self._twice = staying, twice
+        self.staying, self._twice, self._first_tiles = staying, twice, first_tiles
         self.tile_rows, self.tile_cols, self.traffic, self.shared = tile_rows, tile_cols, traffic, shared
         self._tracer, self._key = tracer, key
         self._traces: Traces | None = None
@@ -213,6 +248,22 @@ class Profile:
             self._keep(name, max(2 * one.clocks - two.clocks, 0.0))
         return float(self._kept[name])
 
+    def boxes(self, shape: Shape, blocks: int) -> Boxes | None:
+        """Return what the first ``blocks`` of a launch for ``shape`` copy by TMA; None if that is unknown."""
+        if self._first_tiles is None:
+            return None
+        name = f"boxes {shape.m} {shape.n} {blocks}"
+        if name not in self._kept:
+            from gemm_lessons.engine.sass.uncountable import Uncountable
+
+            try:
+                found = self._first_tiles(shape, blocks)
+            except Uncountable:
+                found = None
+            self._keep(name, found and [found.distinct, found.apart])
+        kept = self._kept[name]
+        return kept and Boxes(*kept)
+
     def _play(self, number: int, blocks: int, gpu: GpuSpec, *, together: bool = False) -> Played:
         """Play one wave of a trace, memoised: launches share the time of a single block, and ``overlap`` needs it
         too."""
@@ -234,7 +285,7 @@ class Profile:
 def profile_of(subject: Subject, blocks_per_sm: int) -> Profile | None:
     """Return the profile of a kernel; None when its machine code cannot be followed, or uses units whose rates the
     model does not know (wgmma, bulk copies without a tensor map)."""
-    from gemm_lessons.engine.estimate.items import BOX, unknown_units
+    from gemm_lessons.engine.estimate.items import BOX, GROUPED, unknown_units
     from gemm_lessons.engine.sass import Uncountable
     from gemm_lessons.engine.sass.trace import traceable
 
@@ -258,6 +309,15 @@ def profile_of(subject: Subject, blocks_per_sm: int) -> Profile | None:
         wide = replace(one, n=one.n * (subject.staying + 1))
         return traceable(compiled, subject.parsed()).trace(subject.grid_at(wide), subject.arguments_at(wide), 1)
 
+    def first_tiles(shape: Shape, blocks: int) -> Boxes | None:
+        depth, tile = math.lcm(subject.tile.depth, subject.shapes.multiple_of.k), subject.tile
+        high = max(ORDERED, math.ceil(blocks / math.ceil(shape.n / tile.cols))) * tile.rows
+        one = replace(
+            shape, m=min(shape.m, math.lcm(tile.rows, subject.shapes.multiple_of.m) * -(-high // tile.rows)), k=depth
+        )
+        found = traceable(compiled, subject.parsed()).trace(subject.grid_at(one), subject.arguments_at(one), blocks)
+        return Boxes.of(found, depth, tiles_of(one, tile) if subject.staying else blocks)
+
     code, _ = without_file_names(compiled.cubin)
     parts = (compiled.entry, repr(subject.grid_at(short)), repr(short), str(blocks_per_sm))
     profile = Profile(
@@ -270,6 +330,7 @@ def profile_of(subject: Subject, blocks_per_sm: int) -> Profile | None:
         shared=subject.sharing is not None,
         staying=subject.staying,
         twice=twice if subject.staying else None,
+        first_tiles=first_tiles if any(it.opcode.startswith(GROUPED) for it in compiled.sass) else None,
     )
     try:
         profile.work(short.k)

@@ -10,7 +10,9 @@
 - L2 bytes: what a block reads and writes at least, its rows of A and columns of B, as the L1 cache or shared memory
   serves the rest; or its sectors, if those are fewer.
 - DRAM bytes: every matrix once if they fit into L2; else the rows and columns that each wave of blocks needs.
-- Where tensor cores work on most multiprocessors, the clock is the one that the chip holds then.
+- Where tensor cores work on most multiprocessors, the clock is the one that the chip holds then. With products of
+  warpgroups, it is the one at which the chip draws no more power than it may; blocks that copy far ahead drift apart
+  while DRAM is busy, and fetch again what L2 no longer holds.
 - Where blocks stay, and take one tile of C after the other, a tile counts as a block that moves up.
 - Blocks along z share the work along K between them; so do blocks that share out the K tiles of all tiles of C. Where
   more of these are started than fit at once, the first have a tile each, and the last round shares out what is left.
@@ -24,8 +26,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from gemm_lessons.engine.estimate.chip import LAUNCH_US, NEXT_US, at_work, limiter_of
+from gemm_lessons.engine.estimate.latencies import pipes_of
+from gemm_lessons.engine.estimate.power import Load, at_pace
 from gemm_lessons.engine.hardware.occupancy import occupancy
 from gemm_lessons.engine.hardware.sheets import GpuSpec
 from gemm_lessons.engine.records.frozen import dataclass
@@ -46,6 +51,9 @@ __all__ = [
 ]
 
 L2_SHARE = 0.8  # usable fraction of the L2 cache for operands
+# Of the bytes that blocks could share and L2 does not hold, what they fetch again when DRAM is always busy: 0.7 to 0.9
+# with the copies of the ladder's second and third step alone, counted by Nsight Compute (ladder_h200.json).
+DRIFT = 0.7
 SHORT = 0.02  # fraction of a block's time outside the main loop; below this, overlap with the next block is ignored
 
 
@@ -53,7 +61,8 @@ SHORT = 0.02  # fraction of a block's time outside the main loop; below this, ov
 class Estimate:
     """An estimated launch. ``parts`` are microseconds: for each unit, the time if it were the only limit; ``latency``,
     the time of the multiprocessor including stalls. ``limiter`` names the bottleneck: issue, fp32, tensor, fp64,
-    shared, l1, l2, dram, latency or launch."""
+    shared, l1, l2, dram, latency or launch. ``clock_ghz`` and ``watts``: the chip's clock and power, where the power
+    was estimated; else 0."""
 
     gpu: str
     shape: Shape
@@ -61,6 +70,8 @@ class Estimate:
     gflops: float
     limiter: str
     parts: Mapping[str, float]
+    clock_ghz: float = 0.0
+    watts: float = 0.0
 
 
 def estimate_at(profile: Profile, shape: Shape, grid: tuple[int, int, int], gpu: GpuSpec) -> Estimate:
@@ -95,6 +106,16 @@ def estimate_at(profile: Profile, shape: Shape, grid: tuple[int, int, int], gpu:
     if between and (short or profile.staying):
         parts["latency"] -= between * profile.overlap(gpu) / microsecond
         parts["latency"] = max(parts["latency"], parts[busiest])
+    if work.grouped and gpu.power is not None:
+        count = math.prod(tiled) if profile.staying else blocks
+        load = Load(
+            parts["latency"] * microsecond,
+            count * work.grouped * pipes_of(gpu).grouped,
+            count * work.global_bytes,
+            NEXT_US / 1e6,
+            partial(_drifting_bytes, profile, shape, tiled, resident * gpu.sms, gpu.l2_bytes),
+        )
+        return _under_power(load, parts, busiest, shape, profile, gpu)
     l2_bytes = _l2_bytes(profile, blocks * turns * work.global_bytes, shape, tiled)
     parts["l2"] = max(parts["l2"], l2_bytes / (gpu.l2_bytes_per_s / 1e6))
     parts["dram"] = _dram_bytes(profile, shape, tiled, resident * gpu.sms, gpu.l2_bytes) / (gpu.dram_bytes_per_s / 1e6)
@@ -102,6 +123,18 @@ def estimate_at(profile: Profile, shape: Shape, grid: tuple[int, int, int], gpu:
     time_us = LAUNCH_US + max(parts["latency"], parts["l2"], parts["dram"])
     gflops = profile.traffic.operations(shape) / time_us / 1e3
     return Estimate(gpu.name, shape, time_us, gflops, limiter_of(parts, busiest), parts)
+
+
+def _under_power(
+    load: Load, parts: Mapping[str, float], busiest: str, shape: Shape, profile: Profile, gpu: GpuSpec
+) -> Estimate:
+    """Return the time at the clock that the chip's power allows. ``parts`` are those at the clock of ``gpu``."""
+    scaled, pace = at_pace(parts, load, gpu)
+    scaled["launch"] = LAUNCH_US
+    time_us = LAUNCH_US + pace.seconds * 1e6
+    gflops = profile.traffic.operations(shape) / time_us / 1e3
+    limiter = limiter_of(scaled, busiest)
+    return Estimate(gpu.name, shape, time_us, gflops, limiter, scaled, pace.clock_hz / 1e9, pace.watts)
 
 
 @dataclass(frozen=True)
@@ -182,3 +215,22 @@ def _dram_bytes(profile: Profile, shape: Shape, grid: tuple[int, int, int], in_f
     waves = math.ceil(grid[0] * grid[1] * grid[2] / in_flight)
     lines = rows * profile.tile_rows * traffic.left + cols * profile.tile_cols * traffic.right
     return max(operands, waves * slices * lines * shape.k / grid[2]) + c
+
+
+def _drifting_bytes(
+    profile: Profile, shape: Shape, grid: tuple[int, int, int], in_flight: int, l2_bytes: float, busy: float
+) -> float:
+    """Return the bytes of ``_dram_bytes`` for blocks that copy far ahead, in the order in which they take their tiles.
+
+    The more of the time DRAM is ``busy``, the further blocks drift apart that could share what they copy.
+    """
+    traffic, tiles = profile.traffic, math.prod(grid)
+    operands, c = traffic.read(shape), traffic.written(shape)
+    in_flight = min(in_flight, tiles)
+    boxes = profile.boxes(shape, in_flight) if operands > L2_SHARE * l2_bytes else None
+    if boxes is None:
+        return _dram_bytes(profile, shape, grid, in_flight, l2_bytes)
+    each = tiles / in_flight * shape.k
+    together = max(operands, each * boxes.distinct)
+    missed = 1 - L2_SHARE * l2_bytes / operands
+    return together + max(each * boxes.apart - together, 0.0) * DRIFT * missed * busy**2 + c

@@ -48,7 +48,8 @@ UNITS: Mapping[str, int] = {
 # Moves that ptxas writes as multiplications: they need no multiplier.
 MOVES = ("IMAD.MOV", "IMAD.IADD", "IMAD.SHL")
 # Units of which this model knows no rates.
-UNKNOWN = re.compile(r"[BQ]MMA|UTMAREDG|UBLK\w+")
+UNKNOWN = re.compile(r"[BQ]MMA|UTMAREDG|UBLK\w+|UCGABAR\w*")
+MULTICAST = ".MULTICAST"  # of a copy into the shared memory of several blocks
 
 
 def unknown_units(code: Iterable[SassInstruction], gpu: GpuSpec | None = None) -> set[str]:
@@ -63,7 +64,7 @@ def unknown_units(code: Iterable[SassInstruction], gpu: GpuSpec | None = None) -
         elif name in GROUPED:
             known = any(it.grouped for it in pipes) and ".SP" not in opcode
         elif name in (BOX, BOX_OUT):
-            known = any(it.box for it in pipes)
+            known = any(it.box for it in pipes) and MULTICAST not in opcode
         if not known:
             found.add(name)
     return found
@@ -87,6 +88,15 @@ class Item(NamedTuple):
     other: float = 0.0  # clocks of the tensor cores, or of the fp64 lanes
     later: float = 0.0  # clocks until a result without a fixed latency is available
     sums: tuple[int, int] | None = None  # of a product: the first register of its result, and of its addend
+
+
+def grouped_columns(trace: Trace) -> float:
+    """Return the columns of the asynchronous products of a block's warpgroups, on average."""
+    columns = {d.index: columns_of(d) for d in trace.code if d.name in GROUPED}
+    if not columns:
+        return 0.0
+    blocks = len(trace.warps) / trace.warps_per_block
+    return sum(columns.get(index, 0) for warp in trace.warps for index, _ in warp) / WARPS_OF_GROUP / blocks
 
 
 def streams_of(trace: Trace, blocks: int, gpu: GpuSpec) -> list[tuple[Stream, Sequence[Step]]]:
@@ -141,7 +151,8 @@ def _other(d: Decoded, unit: int, pipes: Pipes) -> tuple[float, float]:
     """For an instruction of the tensor cores or in fp64, return its clocks, and those until its result is available."""
     opcode = d.source.opcode
     if unit == ASYNCHRONOUS:
-        return max(columns_of(d) * pipes.grouped, WARPS_OF_GROUP * float(tile_wavefronts(d))), pipes.grouped_latency
+        least = max(pipes.grouped_least, WARPS_OF_GROUP * float(tile_wavefronts(d)))
+        return max(columns_of(d) * pipes.grouped, least), pipes.grouped_latency
     if unit == TENSOR:
         return pipes.products.clocks(opcode) or (0.0, 0.0)
     if unit == FP64:

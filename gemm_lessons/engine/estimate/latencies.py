@@ -14,6 +14,7 @@ Sources, by the letter used below:
 [B] loops of multiply-adds on an H200 (``checks/course/registers.cu``, lessons/measured/h200_squares.json), played by
     this model: their registers come out of one file, two a clock.
 [O] read on an H200 by ``checks/readings/estimate/turns.py`` (turns_h200.json there).
+[P] read on an H200 by ``warpgroups.py`` and ``checks/estimate/ladder.py`` (warpgroups_h200.json, ladder_h200.json).
 [F] fitted: one number for all kernels and sizes; on what, and how far it carries, is in lessons/common/ESTIMATE.md.
 """
 
@@ -105,9 +106,12 @@ class Pipes:
     # they are needed at once, as in lesson async_copy, a warp alone waits there for a sixth of the time, [N]
     arrival: float = 0.5  # of the shared-memory path, for each wavefront of what comes past L1, [F]
     box: float = 0.0  # from a request to the TMA until a box's last sector that L2 hands out is there; 0: no TMA
-    grouped: float = 0.0  # of the tensor cores for each column of a warpgroup's product, in all types; 0: has none
-    grouped_latency: float = 30.0  # until a warp knows that a group of them is complete
-    grouped_ahead: float = 128.0  # of their work may be left when a warp issues the next
+    grouped: float = 0.0  # of the tensor cores for each column of a warpgroup's product, in all types; 0: has none, [P]
+    grouped_least: float = 12.5  # and for one of few columns, [P]
+    grouped_latency: float = 45.0  # from a group's last clock until a warp knows, [P]
+    grouped_ahead: float = 6.0  # products of a warpgroup that wait while another is at work, [P]
+    box_sector: float = 0.0  # of the port to L2, for each sector of a box while all multiprocessors copy, [P]
+    stored_ahead: float = 1000.0  # beside warpgroups that multiply, what may be left of the port's work on stores, [F]
     signal: float = 20.0  # from an arrival at an mbarrier until it counts, [T]
     look: float = 25.0  # until a thread knows that a phase is over, [T]
     texture: float = 40.0  # what a fetch through the texture unit takes longer than a load: 50 from L1, 39 from L2, [R]
@@ -178,6 +182,7 @@ PIPES: dict[int, Pipes] = {
         older=8,  # [O]; of four, none
         apart=69.0,  # [O]: blocks of 8 warps, the median of five kinds
         box=270.0,  # [T]
+        box_sector=0.6,
         grouped=0.5,
         products=Products(f16=512.0, tf32=256.0, int8=1024.0, f64=32.0, start=2.05, rows=16),
     ),

@@ -8,6 +8,7 @@
 - L2 bytes: each block's loads, a sector once, and all its stores: L1 never runs full.
 - DRAM bytes: what the traced blocks touch of each buffer, times the blocks, but no more than all of it, once for loads
   and once for stores: L2 holds what several blocks use, and nothing is there before the launch.
+- Where warpgroups multiply, the clock is the one at which the chip draws no more power than it may (``power``).
 - What the model cannot know is refused by its reason (``NotEstimated``), never guessed.
 
 ``gemm/time_model.py`` is the model of matrix products: it knows how time grows with K, and which blocks share tiles.
@@ -23,8 +24,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gemm_lessons.engine.costs.banks import SECTOR
-from gemm_lessons.engine.estimate.chip import HEATING, LAUNCH_US, at_work, limiter_of
-from gemm_lessons.engine.estimate.items import unknown_units
+from gemm_lessons.engine.estimate.chip import HEATING, LAUNCH_US, NEXT_US, at_work, limiter_of
+from gemm_lessons.engine.estimate.items import grouped_columns, unknown_units
+from gemm_lessons.engine.estimate.latencies import pipes_of
+from gemm_lessons.engine.estimate.power import Load, at_pace
 from gemm_lessons.engine.estimate.timeline import play, uneven
 from gemm_lessons.engine.hardware.occupancy import Occupancy, occupancy
 from gemm_lessons.engine.hardware.sheets import GpuSpec
@@ -100,12 +103,19 @@ def estimate_launch(
     except Uncountable as reason:
         raise NotEstimated(f"its machine code cannot be followed: {reason}") from None
     l2, dram = moved_bytes(trace, grid.blocks, memory())
-    parts["l2"] = max(parts["l2"], l2 / (gpu.l2_bytes_per_s / 1e6))
-    parts["dram"] = dram / (gpu.dram_bytes_per_s / 1e6)
+    if gpu.power is not None and (columns := grouped_columns(trace)):
+        clocks = parts["latency"] * gpu.clock_hz / 1e6
+        products = columns * grid.blocks * pipes_of(gpu).grouped
+        parts, pace = at_pace(parts, Load(clocks, products, l2, NEXT_US / 1e6, lambda _: dram), gpu)
+        time_us = pace.seconds * 1e6
+    else:
+        parts["l2"] = max(parts["l2"], l2 / (gpu.l2_bytes_per_s / 1e6))
+        parts["dram"] = dram / (gpu.dram_bytes_per_s / 1e6)
+        time_us = max(parts["latency"], parts["l2"], parts["dram"])
     parts["launch"] = LAUNCH_US
     return LaunchEstimate(
         gpu.name,
-        LAUNCH_US + max(parts["latency"], parts["l2"], parts["dram"]),
+        LAUNCH_US + time_us,
         limiter_of(parts, busiest),
         parts,
         fit.blocks_per_sm,

@@ -105,6 +105,7 @@ class Multiprocessor:
         ended_arrive: bool = False,
     ) -> None:
         self.streams = streams
+        self.grouped = any(item.unit == ASYNCHRONOUS for stream in streams for item, _ in stream)
         self.warps_per_block, self.ended_arrive = warps_per_block, ended_arrive
         self.begun = len(streams) if resident is None else resident * warps_per_block  # warps; the others wait
         self.alive = Counter(warp // warps_per_block for warp, stream in enumerate(streams) if stream)
@@ -287,7 +288,7 @@ class Multiprocessor:
         elif unit == ASYNCHRONOUS:
             units = self.units[scheduler]
             units[TENSOR] = max(units[TENSOR], time) + item.other
-            units[ASYNCHRONOUS] = max(time + 1, units[TENSOR] - self.pipes.grouped_ahead)
+            units[ASYNCHRONOUS] = max(time + 1, units[TENSOR] - self.pipes.grouped_ahead * item.other)
             self.others[TENSOR][scheduler] += item.other
             if item.sets is not None:
                 self.boards[warp][item.sets].append(units[TENSOR] + item.later)
@@ -352,7 +353,7 @@ class Multiprocessor:
     def _copied(self, box: Traffic, barrier: int, time: float, scheduler: int, warp: int) -> bool:
         """Issue a TMA copy of a box. Return whether the phase's completion time is now known."""
         key = warp // self.warps_per_block, barrier
-        taken = self.per_sector * self.pipes.past * len(box.sectors)
+        taken = self.pipes.box_sector * len(box.sectors)
         self.port = max(self.port, time) + taken
         self.moved["l2"] += taken
         written = box.passes * self.wavefront * self.pipes.arrival
@@ -371,13 +372,19 @@ class Multiprocessor:
         self.moved["shared"] += read
         self.load_store = max(self.load_store, time) + read
         self.units[scheduler][MEMORY] = time + 1
-        self._stored(len(box.sectors), self.load_store)
+        self._stored(box, self.load_store)
         self.read_out[warp] = self.load_store + self.pipes.shared
         block = warp // self.warps_per_block
         self.over[block] = max(self.over[block], self.stores)
 
-    def _stored(self, sectors: int, start: float) -> None:
-        """Let the port to L2 take stores."""
+    def _stored(self, touch: Traffic, start: float) -> None:
+        """Let the port to L2 take stores.
+
+        Beside warpgroups that multiply, a line's address takes it as long as a sector; whole lines are the measure.
+        """
+        sectors = float(len(touch.sectors))
+        if self.grouped:
+            sectors = (sectors + touch.passes) * SECTORS / (SECTORS + 1)
         taken = self.pipes.store * self.per_sector * sectors
         self.stores = max(self.stores, start) + taken
         self.moved["l2"] += taken
@@ -449,7 +456,9 @@ class Multiprocessor:
         """Return when an access to global memory that began at ``start`` is complete."""
         done, per_sector = self.load_store + self.pipes.l1, self.per_sector
         if not touch.load:
-            self._stored(len(touch.sectors), start)
+            self._stored(touch, start)
+            if self.grouped:
+                self.load_store = max(self.load_store, self.stores - self.pipes.stored_ahead)
             return done
         fetched = 0
         taken = per_sector

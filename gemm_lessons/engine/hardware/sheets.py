@@ -13,6 +13,8 @@ Sources, by the letter used below:
     RTX 4090's chip) by the ``gpu-l2-cache`` benchmark of github.com/te42kyfo/gpu-benches. H200: our own reading, by
     ``checks/readings/estimate/constants.py``; the H100 has the same chip and L2. Its clock while tensor cores work:
     1.70 to 1.78 GHz in nine kernels, counted by Nsight Compute.
+[P] fitted to what one H200 drew and how fast it was with the kernels of ``checks/estimate/ladder.py``, their copies
+    alone and cuBLAS, each on end for half a second, within 25 of 700 W (``checks/readings/estimate/ladder_h200.json``).
 """
 
 from __future__ import annotations
@@ -27,6 +29,22 @@ KIB = 1024
 MIB = 1024 * KIB
 GHZ = 1e9
 GB_PER_S = 1e9
+
+
+@dataclass(frozen=True)
+class Power:
+    """What lowers the clock of a GPU that draws as much as it may while warpgroups multiply, [P].
+
+    Energies are those at ``clock_hz``; at a lower clock, those of multiprocessors and L2 fall with it, as the voltage
+    does.
+    """
+
+    most_watts: float  # [W]
+    idle_watts: float  # at ``clock_hz``, with nothing to multiply or to move
+    clock_hz: float  # the highest while they multiply, as clocks over time
+    product_joules: float  # of one multiprocessor's tensor cores, for each clock that they work; random factors
+    l2_joules: float  # for each byte that a multiprocessor gets from L2
+    dram_joules: float  # for each byte between L2 and DRAM
 
 
 @dataclass(frozen=True)
@@ -54,6 +72,7 @@ class GpuSpec:
     shared_unit: int  # shared memory is handed out in multiples of this, [O]
     shared_reserved_per_block: int  # taken by the system from every block's share since Ampere, [G]
     tensor_clock_hz: float | None = None  # while tensor cores multiply on all multiprocessors; None: no lower, [W] [M]
+    power: Power | None = None  # None: not known
     bytes_per_clock: int = 128  # of a multiprocessor's L1 and shared memory, [G]; Turing's half of that, [W]
     # The same on every GPU of this table:
     registers_per_sm: int = 64 * KIB  # 32-bit registers, [G]
@@ -73,6 +92,14 @@ class GpuSpec:
         return 2 * self.sms * self.lanes_per_sm * self.clock_hz
 
 
+HOPPER_SXM = Power(
+    most_watts=700,
+    idle_watts=260,
+    clock_hz=1.85 * GHZ,
+    product_joules=2.17e-9,
+    l2_joules=22e-12,
+    dram_joules=48e-12,
+)
 GPUS: Mapping[str, GpuSpec] = {
     spec.name.lower().replace(" ", ""): spec
     for spec in (
@@ -162,6 +189,7 @@ GPUS: Mapping[str, GpuSpec] = {
             shared_unit=128,
             shared_reserved_per_block=KIB,
             tensor_clock_hz=1.83 * GHZ,  # that of its 989 TFLOP/s in fp16
+            power=HOPPER_SXM,  # taken to be the H200's: the same chip and limit
         ),
         GpuSpec(
             name="H200",
@@ -180,6 +208,7 @@ GPUS: Mapping[str, GpuSpec] = {
             shared_unit=128,
             shared_reserved_per_block=KIB,
             tensor_clock_hz=1.755 * GHZ,  # the data sheet's 989 TFLOP/s in fp16 are those of 1.83 GHz
+            power=HOPPER_SXM,
         ),
         GpuSpec(
             name="RTX 4090",

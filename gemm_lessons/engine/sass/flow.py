@@ -245,16 +245,24 @@ def reads(d: Decoded) -> tuple[str, ...]:
 
 
 def signalled(d: Decoded) -> tuple[str, ...]:
-    """Return the registers that identify the mbarrier and the signal; for a copy into shared memory, the register after
-    its target's; for one out of it, those of the tensor map's address."""
+    """Return the registers that identify the mbarrier and the signal.
+
+    For a copy into shared memory, those after its target's, which name the mbarrier and the box, and the tensor map's;
+    for one out of it, the tensor map's.
+    """
     names = [d.guard.shifted(0)] if d.guard else []
     if d.name == "UTMALDG" and isinstance(d.operands[0], Memory):
-        names += [register.shifted(1) for register in d.operands[0].registers]
-    elif d.name == "UTMASTG" and isinstance(d.operands[-1], Memory):
-        names += [register.shifted(0) for register in d.operands[-1].registers]
+        names += [register.shifted(i) for register in d.operands[0].registers for i in range(1, 2 + dimensions(d))]
+    if d.name in ("UTMALDG", "UTMASTG") and len(d.operands) > 1 and isinstance(d.operands[1], Memory):
+        names += [register.shifted(0) for register in d.operands[1].registers]
     elif d.name == "SYNCS":
         names += [name for operand in d.operands[results(d)[1] :] for name in operand_registers(operand)]
     return tuple(name for name in names if name)
+
+
+def dimensions(d: Decoded) -> int:
+    """Return the coordinates of a box: ``UTMALDG.2D``."""
+    return next((int(word[0]) for word in d.modifiers if re.fullmatch(r"[1-5]D", word)), 0)
 
 
 def _address_registers(memory: Memory, wide: bool) -> list[str]:

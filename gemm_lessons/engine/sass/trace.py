@@ -26,7 +26,7 @@ from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.engine.records.launch import Argument, Grid, TensorMap, buffers_of
 from gemm_lessons.engine.sass import Code, prepare, registers
 from gemm_lessons.engine.sass.divisions import Undecided
-from gemm_lessons.engine.sass.flow import SIGNALS, TEXTURE
+from gemm_lessons.engine.sass.flow import SIGNALS, TEXTURE, dimensions
 from gemm_lessons.engine.sass.lanes import Geometry, launch_constants
 from gemm_lessons.engine.sass.memory_contents import Store
 from gemm_lessons.engine.sass.operands import Decoded, Memory
@@ -76,7 +76,8 @@ class Traffic:
     Shared: ``passes`` are wavefronts, ``ideal`` of them unavoidable. Global: ``passes`` are 128-byte lines (of a
     texture fetch, per request), ``sectors`` the numbers of the 32-byte sectors. A copy to shared memory also has its
     wavefronts ``written`` there, and whether it bypasses L1 (``past``). A ``box`` copied by TMA has no sector numbers,
-    only their count; one copied into shared memory has the mbarrier that it signals.
+    only their count, and what names it (``which``: the tensor map, the coordinates); one copied into shared memory has
+    the mbarrier that it signals.
     """
 
     space: Literal["shared", "global"]
@@ -88,6 +89,7 @@ class Traffic:
     past: bool = False
     barrier: int | None = None
     box: bool = False
+    which: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -247,7 +249,9 @@ class _Recorder(Walker):
 
     def _entered(self, number: int) -> Step:
         def entered() -> None:
-            mask = self.lanes.mask
+            mask, groups = self.lanes.mask, self.lane_groups
+            if not groups.everyone_alive:  # without a mask, all those execute the block that have not ended
+                mask = groups.alive.copy() if mask is None else mask & groups.alive
             self._log.append((number, mask, {}))
             if self._most is not None:
                 block = self.blocks[number]
@@ -266,11 +270,16 @@ class _Recorder(Walker):
         memory = next((operand for operand in d.operands if isinstance(operand, Memory)), None)
         if memory is None or not memory.registers:
             raise Uncountable(f"unknown form {d.text}")
-        kind, told = "", None
-        if d.name == "UTMALDG":  # [where to]; the register after it names the mbarrier
+        kind, told, names = "", None, []
+        if d.name == "UTMALDG":  # [where to]; the register after it names the mbarrier, those after that the box
             first = memory.registers[0]
             assert first.number is not None
-            where = self.lanes.address(Memory((replace(first, number=first.number + 1),), 0), "shared")
+            after = [replace(first, number=first.number + i) for i in range(1, 2 + dimensions(d))]
+            where = self.lanes.address(Memory((after[0],), 0), "shared")
+            maps = d.operands[1]
+            if not isinstance(maps, Memory) or not maps.registers:
+                raise Uncountable(f"unknown form {d.text}")
+            names = [self.lanes.address(maps, "shared"), *map(self.lanes.fetcher, after[1:])]
         else:
             kind = next((SIGNAL_KINDS[word] for word in d.modifiers if word in SIGNAL_KINDS), "")
             if not kind or not SIGNAL_MODIFIERS.issuperset(d.modifiers):
@@ -282,6 +291,7 @@ class _Recorder(Walker):
             active = self._active(guard).reshape(-1, WARP)
             at = np.broadcast_to(where(), (lanes,)).reshape(-1, WARP)
             word = None if told is None else np.broadcast_to(told(), (lanes,)).reshape(-1, WARP)
+            which = [np.broadcast_to(name(), (lanes,)).reshape(-1, WARP) for name in names]
             found: list[Touch | None] = []
             for warp, taking_part in enumerate(active):
                 threads = np.flatnonzero(taking_part)
@@ -290,7 +300,9 @@ class _Recorder(Walker):
                     continue
                 barrier, first = int(at[warp, threads[0]]), threads[0]
                 if word is None:
-                    found.append(box_of(0, barrier=barrier))
+                    named = tuple(int(name[warp, first]) for name in which)
+                    size = self._boxes.get(named[0] - PARAMETERS_BEHIND, 0)
+                    found.append(box_of(size // banks.SECTOR, barrier=barrier, which=named))
                     continue
                 number = int(word[warp, first])
                 if kind == "made":
@@ -399,14 +411,15 @@ class _Recorder(Walker):
         return tuple(map(tuple, streams))
 
 
-def box_of(sectors: int, *, load: bool = True, barrier: int | None = None) -> Traffic:
+def box_of(sectors: int, *, load: bool = True, barrier: int | None = None, which: tuple[int, ...] = ()) -> Traffic:
     """Return the traffic of a box of so many sectors that the TMA copies."""
     lines = -(-sectors // LINE_SECTORS)
-    return Traffic("global", load, lines, lines, range(sectors), past=True, barrier=barrier, box=True)
+    return Traffic("global", load, lines, lines, range(sectors), past=True, barrier=barrier, box=True, which=which)
 
 
 def shared_out(stream: list[tuple[int, Touch | None]]) -> list[tuple[int, Touch | None]]:
-    """Distribute the bytes announced to an mbarrier over the boxes of its phase, in equal shares."""
+    """Distribute the bytes announced to an mbarrier over those boxes of its phase whose tensor map is not known, in
+    equal shares."""
     announced: dict[int, tuple[int, list[int]]] = {}  # barrier -> bytes, and the positions of the boxes since then
 
     def settle(barrier: int) -> None:
@@ -416,7 +429,7 @@ def shared_out(stream: list[tuple[int, Touch | None]]) -> list[tuple[int, Touch 
             index, box = stream[place]
             assert isinstance(box, Traffic)
             share = (number + 1) * sectors // len(places) - number * sectors // len(places)
-            stream[place] = index, box_of(share, barrier=box.barrier)
+            stream[place] = index, box_of(share, barrier=box.barrier, which=box.which)
 
     for place, (_, touch) in enumerate(stream):
         if touch is None:  # most of them
@@ -424,7 +437,7 @@ def shared_out(stream: list[tuple[int, Touch | None]]) -> list[tuple[int, Touch 
         if isinstance(touch, Signal) and touch.kind == "arrived" and touch.bytes:
             settle(touch.barrier)
             announced[touch.barrier] = touch.bytes, []
-        elif isinstance(touch, Traffic) and touch.barrier is not None:
+        elif isinstance(touch, Traffic) and touch.barrier is not None and not touch.sectors:
             if touch.barrier not in announced:
                 raise Uncountable("a bulk copy whose bytes were not announced before")
             announced[touch.barrier][1].append(place)

@@ -59,8 +59,10 @@ __device__ inline void multiply(float (&d)[128], unsigned long long a, unsigned 
 template <int COUNT>
 __device__ inline void multiply_tile(float (&d)[COUNT], const __nv_bfloat16 *a, const __nv_bfloat16 *b)
 {
+#ifndef NO_PRODUCTS
     for (int k = 0; k < BK / 16; k++)
         multiply(d, descriptor(a) + 2 * k, descriptor(b) + 2 * k); // 32 bytes further
+#endif
 }
 
 __device__ inline void products_begin()

@@ -1,0 +1,57 @@
+"""The clock under power, by hand: what lowers it, what DRAM adds, what launches without a pause have to do with it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from gemm_lessons.engine.estimate.power import Load, paced
+from gemm_lessons.engine.hardware.sheets import GPUS
+
+H200 = GPUS["h200"]
+POWER = H200.power
+assert POWER is not None
+MILLION = 1e6
+PRODUCTS = Load(MILLION, 132 * MILLION, 0.0, 0.0, lambda _: 0.0)  # all tensor cores multiply all the time
+
+
+def test_a_chip_with_little_to_do_keeps_its_highest_clock() -> None:
+    pace = paced(replace(PRODUCTS, tensor_clocks=0.0), H200)
+    assert pace.clock_hz == POWER.clock_hz
+    assert pace.watts == POWER.idle_watts
+    assert pace.seconds == pytest.approx(MILLION / POWER.clock_hz)
+
+
+def test_products_lower_the_clock_until_the_power_is_what_it_may_be() -> None:
+    pace = paced(PRODUCTS, H200)
+    assert pace.watts == pytest.approx(POWER.most_watts, abs=0.1)
+    # 132 multiprocessors, an energy that falls with the clock, as often as the clock
+    squared = (POWER.most_watts - POWER.idle_watts) / (132 * POWER.product_joules) * POWER.clock_hz
+    assert pace.clock_hz == pytest.approx(squared**0.5, rel=1e-3)
+    assert pace.seconds == pytest.approx(MILLION / pace.clock_hz)
+
+
+def test_bytes_take_power_and_pauses_give_it_back() -> None:
+    alone = paced(PRODUCTS, H200)
+    fed = paced(replace(PRODUCTS, l2_bytes=132 * 40 * MILLION), H200)
+    assert fed.clock_hz < 0.95 * alone.clock_hz
+    assert paced(replace(PRODUCTS, pause=1e-3), H200).clock_hz > alone.clock_hz
+
+
+def test_dram_bounds_the_time_and_leaves_the_clock_higher() -> None:
+    slow = 10e-3 * 0.9 * H200.dram_bytes_per_s  # bytes of ten milliseconds
+    pace = paced(replace(PRODUCTS, dram_bytes=lambda _: slow), H200)
+    assert pace.seconds == pytest.approx(10e-3, rel=0.01)
+    assert pace.clock_hz > paced(PRODUCTS, H200).clock_hz
+    assert pace.dram_bytes == slow
+
+
+def test_blocks_that_drift_apart_fetch_more_the_more_dram_is_busy() -> None:
+    def fetched(busy: float) -> float:
+        return 1e9 + 6e9 * busy**2
+
+    load = Load(2.5e6, 132 * 2e6, 17e9, 0.0, fetched)
+    few, many = (paced(load, GPUS[name]) for name in ("h200", "h100"))
+    assert 1e9 < few.dram_bytes < many.dram_bytes < 7e9
+    assert many.seconds > few.seconds
