@@ -119,7 +119,7 @@ class Work:
 
 
 @dataclass(frozen=True)
-class Boxes:
+class CopiedBoxes:
     """Bytes that blocks copy by TMA, for each k, while all have their first tile: the ``distinct`` ones, and those
     without sharing the boxes of any tensor map but the one whose boxes most blocks share, ``apart``."""
 
@@ -127,7 +127,7 @@ class Boxes:
     apart: float
 
     @classmethod
-    def of(cls, trace: Trace, k: int, tiles: int) -> Boxes | None:
+    def of(cls, trace: Trace, k: int, tiles: int) -> CopiedBoxes | None:
         """Return those of a trace of blocks that compute ``tiles`` in turn, at K = k, one K tile. None: no boxes."""
         from gemm_lessons.engine.sass.trace import Traffic
 
@@ -192,7 +192,7 @@ class Profile:
         shared: bool = False,
         staying: int = 0,
         twice: Callable[[], Trace] | None = None,
-        first_tiles: Callable[[Shape, int], Boxes | None] | None = None,
+        first_tiles: Callable[[Shape, int], CopiedBoxes | None] | None = None,
     ) -> None:
         self.blocks_per_sm = max(blocks_per_sm, 1)
         self.staying, self._twice, self._first_tiles = staying, twice, first_tiles
@@ -248,7 +248,7 @@ class Profile:
             self._keep(name, max(2 * one.clocks - two.clocks, 0.0))
         return float(self._kept[name])
 
-    def boxes(self, shape: Shape, blocks: int) -> Boxes | None:
+    def boxes(self, shape: Shape, blocks: int) -> CopiedBoxes | None:
         """Return what the first ``blocks`` of a launch for ``shape`` copy by TMA; None if that is unknown."""
         if self._first_tiles is None:
             return None
@@ -262,7 +262,7 @@ class Profile:
                 found = None
             self._keep(name, found and [found.distinct, found.apart])
         kept = self._kept[name]
-        return kept and Boxes(*kept)
+        return kept and CopiedBoxes(*kept)
 
     def _play(self, number: int, blocks: int, gpu: GpuSpec, *, together: bool = False) -> Played:
         """Play one wave of a trace, memoised: launches share the time of a single block, and ``overlap`` needs it
@@ -309,14 +309,14 @@ def profile_of(subject: Subject, blocks_per_sm: int) -> Profile | None:
         wide = replace(one, n=one.n * (subject.staying + 1))
         return traceable(compiled, subject.parsed()).trace(subject.grid_at(wide), subject.arguments_at(wide), 1)
 
-    def first_tiles(shape: Shape, blocks: int) -> Boxes | None:
+    def first_tiles(shape: Shape, blocks: int) -> CopiedBoxes | None:
         depth, tile = math.lcm(subject.tile.depth, subject.shapes.multiple_of.k), subject.tile
         high = max(ORDERED, math.ceil(blocks / math.ceil(shape.n / tile.cols))) * tile.rows
         one = replace(
             shape, m=min(shape.m, math.lcm(tile.rows, subject.shapes.multiple_of.m) * -(-high // tile.rows)), k=depth
         )
         found = traceable(compiled, subject.parsed()).trace(subject.grid_at(one), subject.arguments_at(one), blocks)
-        return Boxes.of(found, depth, tiles_of(one, tile) if subject.staying else blocks)
+        return CopiedBoxes.of(found, depth, tiles_of(one, tile) if subject.staying else blocks)
 
     code, _ = without_file_names(compiled.cubin)
     parts = (compiled.entry, repr(subject.grid_at(short)), repr(short), str(blocks_per_sm))
