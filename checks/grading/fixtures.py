@@ -92,6 +92,11 @@ def lesson_names() -> dict[str, str]:
     return {name.partition("_")[2]: name for name in any_course().names}
 
 
+@cache
+def _solution(lesson: str) -> str:
+    return any_course().lesson(lesson_names()[lesson]).solution_path.read_text()
+
+
 @dataclass(frozen=True)
 class _Stored:
     """A kernel as it is stored: a file's text, or edits ``of`` another kernel."""
@@ -113,7 +118,7 @@ class _Stored:
         if name and self.of in _stored():
             base = FATE.sub("", _stored()[self.of].source())
         elif not name and lesson in lesson_names():
-            base = any_course().lesson(lesson_names()[lesson]).solution_path.read_text()
+            base = _solution(lesson)
         else:
             raise BadFixture(f"{self.where}: there is no '{self.of}' to edit")
         try:
