@@ -177,19 +177,19 @@ def link_dependencies(folder: Path) -> None:
 
 @pytest.mark.slow
 def test_gradescope_from_scratch(tmp_path: Path) -> None:
-    """With what the tests' environment has, instead of the same from PyPI."""
+    """With what the tests' environment has, instead of the same from PyPI; with the lesson that is judged soonest."""
     root = tmp_path / "autograder"
     python = f"python{sys.version_info.major}.{sys.version_info.minor}"
     link_dependencies(root / "venv" / "lib" / python / "site-packages")
-    gradescope.build(root, "02,03", {"PIP_NO_INDEX": "1", "PIP_NO_DEPS": "1"})
-    solution = (COURSE.lessons_dir / COURSE.resolve("coalesced") / "solution.cu").read_text() + "// mine\n"
-    files = {"02.cu": solution, "03.cu": "this is no kernel \x1b[31m"}
+    gradescope.build(root, "00,03", {"PIP_NO_INDEX": "1", "PIP_NO_DEPS": "1"})
+    solution = (COURSE.lessons_dir / COURSE.resolve("first_kernel") / "solution.cu").read_text() + "// mine\n"
+    files = {"00.cu": solution, "03.cu": "this is no kernel \x1b[31m"}
     results, printed, peak, _ = gradescope.submit(root, files, {})
     check("gradescope", results)
     assert "submission" in printed
     assert peak is None or peak < 400, "MiB of 768"
     points = {lesson: sum(it["score"] for it in results["tests"] if it["tags"] == [lesson]) for lesson in COURSE.names}
-    assert (points["02_coalesced"], points["03_block_tile"], results["score"]) == (10, 0, 10)
+    assert (points["00_first_kernel"], points["03_block_tile"], results["score"]) == (10, 0, 10)
     assert results["stdout_visibility"] == "hidden"
     again = gradescope.submit(root, files, {})[0]
     assert again["tests"] == results["tests"], "the same submission, the same grade"
