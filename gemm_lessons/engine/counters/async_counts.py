@@ -16,6 +16,7 @@ import numpy as np
 from gemm_lessons.engine.counters.overlap import Overlap
 from gemm_lessons.engine.events import WARP, Boundary, Bulk, LaunchInfo, Phase, Record, Touch
 from gemm_lessons.engine.ptx.cfg import line_of
+from gemm_lessons.engine.ptx.dead_products import dead_products
 from gemm_lessons.engine.ptx.records import Instruction
 
 SECTOR = 32  # bytes
@@ -33,7 +34,12 @@ class AsyncCounts:
         multiplies = any(i.row.name == "wgmma.mma_async" for i in instructions)
         self.anything = bool(waits or arrives or copies or multiplies)
         self._overlap = (
-            Overlap(launch.lanes, -(-launch.grid.threads // WARP) * WARP, math.prod(launch.grid.cluster or (1,)))
+            Overlap(
+                launch.lanes,
+                -(-launch.grid.threads // WARP) * WARP,
+                math.prod(launch.grid.cluster or (1,)),
+                dead_products(launch.kernel),
+            )
             if launch is not None and multiplies
             else None
         )

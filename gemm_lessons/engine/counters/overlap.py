@@ -9,7 +9,8 @@ those of threads with which it has synchronised. From it follows:
 - a product starts on idle tensor cores if its warpgroup knows that its own products are complete, and those of all
   others, each of which has issued as many as itself
 
-Products are counted by their tiles in shared memory, so numbers of products compare among equal instructions.
+Products whose sums are never used do not count: ptxas removes them. The others are counted by their tiles in shared
+memory, so numbers of products compare among equal instructions.
 """
 
 from __future__ import annotations
@@ -44,8 +45,9 @@ class _Copy:
 class Overlap:
     """Counts of one launch. ``totals``: by short name of ``launch.TOTALS``."""
 
-    def __init__(self, lanes: int, padded: int, cluster: int) -> None:
+    def __init__(self, lanes: int, padded: int, cluster: int, dead: frozenset[int]) -> None:
         self._lanes, self._padded = lanes, padded
+        self._dead = dead  # products, by their index in the kernel
         self._cluster, self._together = cluster, padded * cluster  # blocks and lanes of a cluster
         self._groups = -(-padded // WARPGROUP)  # of a block
         self.totals: Counter[str] = Counter()
@@ -131,6 +133,8 @@ class Overlap:
 
     def _multiply(self, bulk: Bulk) -> None:
         """Count a product of one or several warpgroups, each of which issues it once."""
+        if bulk.touch.access.index in self._dead:
+            return
         self._multiplied[np.unique(bulk.lanes // WARP)] = True
         for first in self._warpgroups(bulk.lanes):
             group = self._group_of(first)

@@ -14,5 +14,5 @@
 - ``cfg``: basic blocks; ``schedule``: their steps; ``addresses``: uses of addresses beyond accesses
 - analyses: ``anticipated`` expressions, ``common_subexpressions``; ``unset``: registers that may be read unwritten;
   ``provenance``: which array an address points into; ``synchronising_accesses``: which accesses cannot race;
-  ``fragments``: which lane holds which element of a matrix
+  ``fragments``: which lane holds which element of a matrix; ``dead_products``: products that nothing uses
 """
