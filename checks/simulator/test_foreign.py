@@ -135,7 +135,6 @@ def test_a_launch_without_clusters_is_one_of_single_blocks(compiled):
     ("name", "line", "words"),
     [
         ("environment", "%%envreg5", "special register"),
-        ("wide_exchange", "atom.global.exch.b128", "128-bit"),
     ],
 )
 def test_it_is_refused_by_name_and_line(compiled, name, line, words):

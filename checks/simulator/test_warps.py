@@ -5,6 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from gemm_lessons import simulate
+from gemm_lessons.engine.records.errors import UnsupportedKernel
+
 TOGETHER = True
 
 HEAD = """extern "C" __global__ void k(const int *a, int *o, int n) {
@@ -311,3 +314,41 @@ def test_machine_code_waits_at_warpsync(run):
     metric = "smsp__inst_executed_op_global_st.sum"
     assert metric not in launched.counters.inexact
     assert launched.counters.totals[metric] == 10
+
+
+REDUX = """
+extern "C" __global__ void k(const float *x, float *y)
+{
+    const unsigned mask = threadIdx.x < 16 ? 0xFFFF : 0xFFFF0000;
+    asm volatile("redux.syncFORM %0, %1, %2;" : "=f"(y[threadIdx.x]) : "f"(x[threadIdx.x]), "r"(mask));
+}
+"""
+NAN = 0x7FFFFFFF
+
+
+@pytest.mark.parametrize("propagates", [False, True])
+@pytest.mark.parametrize("absolute", [False, True])
+@pytest.mark.parametrize("name", ["min", "max"])
+def test_the_least_and_the_greatest_float_of_a_warp(name, absolute, propagates):
+    form = f".{name}{'.abs' * absolute}{'.NaN' * propagates}.f32"
+    source = REDUX.replace("FORM", form)
+    for lower, upper in (((-0.0, 0.0, 1e-45, -1e-45), (np.nan, 3.0, -4.0, np.inf)), ((np.nan,) * 4, (0.0, -0.0) * 2)):
+        x, y = np.array([*lower * 4, *upper * 4], np.float32), np.zeros(32, np.float32)
+        simulate(source, "k", 1, 32, [x, y], arch="sm_100a")
+        for half in (slice(0, 16), slice(16, 32)):
+            numbers = np.abs(x[half]) if absolute else x[half]
+            kept = numbers[~np.isnan(numbers)]
+            if not kept.size or (propagates and kept.size < numbers.size):
+                want = NAN
+            else:
+                best = (min if name == "min" else max)(kept.tolist(), key=lambda v: (v, np.copysign(1, v)))
+                want = int(np.float32(best).view(np.uint32))
+            assert y.view(np.uint32)[half].tolist() == [want] * 16
+
+
+def test_floats_are_not_reduced_before_sm_100():
+    ptx = """.version 8.6\n.target sm_90\n.address_size 64\n.visible .entry k()
+{ .reg .f32 %f<2>; mov.f32 %f0, 0f3F800000;
+redux.sync.max.f32 %f1, %f0, -1; ret; }"""
+    with pytest.raises(UnsupportedKernel, match=r"sm_90 has no: redux\.sync\.max\.f32"):
+        simulate(ptx, "k", 1, 32, [])

@@ -59,6 +59,8 @@ def operation_of(name: str, kind: str) -> Callable[..., Array] | None:
     return apply
 
 
+WIDE = "b128"
+PAIR = np.dtype([("low", np.uint64), ("high", np.uint64)])
 INTEGERS = frozenset(f"{letter}{bits}" for letter in "bsu" for bits in (32, 64))
 # ufuncs whose ``accumulate`` returns the value after each lane's update, in lane order; also used for float sums.
 ACCUMULATED: dict[str, np.ufunc] = {
@@ -71,7 +73,7 @@ class Updates:
 
     def __init__(self, name: str, kind: str, operation: Callable[..., Array]) -> None:
         self.operation = operation
-        self.dtype = np.dtype(DTYPES[kind])
+        self.dtype = PAIR if kind == WIDE else np.dtype(DTYPES[kind])
         self.accumulated = ACCUMULATED.get(name) if kind in INTEGERS else None
         self.sums = name == "add" and kind in INTEGERS
         if name == "add" and kind in ("f32", "f64"):
@@ -159,6 +161,13 @@ _SCALAR: dict[str, Callable[..., int]] = {
 }
 
 
+def _paired(low: Array, high: Array, lanes: Array) -> Array:
+    """Return the two halves of 128 bits as one element per lane."""
+    made = np.empty(lanes.size, PAIR)
+    made["low"], made["high"] = (half if half.ndim == 0 else half[lanes] for half in (low, high))
+    return made
+
+
 def bind_atomic(binding: Binding) -> Callable[[], None]:
     """Bind ``atom`` or ``red``. Raise ``UnsupportedKernel`` for an unknown operation or type."""
     state, memory, instruction, value = binding.state, binding.memory, binding.instruction, binding.value
@@ -172,24 +181,35 @@ def bind_atomic(binding: Binding) -> Callable[[], None]:
     given = instruction.operands[2 if returns else 1 :]
     targets = elements_of(instruction.operands[0]) if returns else ()
     vectors = any(isinstance(operand, Vector) for operand in instruction.operands)
-    known = not vectors or ((name, kind, len(given)) == ("add", "f32", 1) and space != "shared")
+    pairs = kind == WIDE and name in ("exch", "cas") and all(len(elements_of(it)) == 2 for it in given)
+    known = pairs or not vectors or ((name, kind, len(given)) == ("add", "f32", 1) and space != "shared")
     if operation is None or kind not in SIZES or not known or not isinstance(address, Address):
         raise UnsupportedKernel(f"unsupported PTX: {instruction.text}", line_of(instruction))
-    # Each element of a vector is an update of its own.
-    sources = [[value(part, kind) for part in parts] for parts in zip(*map(elements_of, given), strict=True)]
-    rows = [state.row(it.name, kind) if isinstance(it, Register) and it.name in state.rows else None for it in targets]
+    # Each element of a vector is an update of its own, but for the halves of 128 bits.
+    part_kind = "b64" if pairs else kind
+    sources = [[value(part, part_kind) for part in parts] for parts in zip(*map(elements_of, given), strict=True)]
+    rows = [
+        state.row(it.name, part_kind) if isinstance(it, Register) and it.name in state.rows else None for it in targets
+    ]
     updates = Updates(name, kind, operation)
     chosen = binding.lanes()
     compute = memory.addresses(address, instruction)
     size = SIZES[kind]
+    updated = 1 if pairs else len(sources)
     names: tuple[Space, ...] = ("shared", "global")
     spaces = {
-        n: memory.space_access(instruction, access_of(instruction, n, "atomic", size * len(sources), address), size)
+        n: memory.space_access(instruction, access_of(instruction, n, "atomic", size * updated, address), size)
         for n in names
     }
-    views = {n: view_for(memory.memory_of(n), kind, 1) for n in names}
+    views = {n: memory.memory_of(n).view(PAIR) if pairs else view_for(memory.memory_of(n), kind, 1) for n in names}
 
     def update(view: Array, index: Array, lanes: Array) -> None:
+        if pairs:
+            old = updates.apply(view, index, [_paired(low, high, lanes) for low, high in zip(*sources, strict=True)])
+            for row, half in zip(rows, ("low", "high"), strict=False):
+                if row is not None:
+                    row[lanes] = old[half]
+            return
         for element, source in enumerate(sources):
             old = updates.apply(view, index + element, [s if s.ndim == 0 else s[lanes] for s in source])
             row = rows[element] if rows else None
@@ -197,7 +217,7 @@ def bind_atomic(binding: Binding) -> Callable[[], None]:
                 row[lanes] = old
 
     def shared(addresses: Array, lanes: Array) -> None:
-        if vectors:
+        if vectors and not pairs:
             raise Fault("illegal_access", "atomic vector", instruction)
         placement = spaces["shared"].window(addresses, lanes)
         state.trace.append(placement.touch)

@@ -76,6 +76,7 @@ class State:
         # Round up to 16 bytes so that every block's window can be viewed at every width.
         self.shared_bytes = shared_bytes
         self.shared_origin = shared_origin(kernel.target)
+        self.target = kernel.target
         self.shared_stride = -(-max(shared_bytes, 16) // 16) * 16
         self.shared: NDArray[np.uint8] = np.zeros(blocks * self.shared_stride // 8, np.int64).view(np.uint8)
         self.local_bytes = local_bytes

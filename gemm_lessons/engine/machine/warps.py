@@ -23,6 +23,8 @@ from gemm_lessons.engine.ptx.records import Instruction, Operand, PredicatePair,
 from gemm_lessons.engine.records.facts import Misuse
 from gemm_lessons.engine.semantics.operation import DTYPES
 
+FIRST_REDUCED = 100  # the first architecture that reduces floats
+INFINITY = np.int32(0x7F800000)  # its bits
 Array = NDArray[Any]
 Results = tuple[Array | None, ...]
 
@@ -59,6 +61,8 @@ def bind_warp(binding: Binding) -> Callable[[], None]:
     targets = (first.first, first.second) if isinstance(first, PredicatePair) else (first, None)
     arguments = instruction.operands[1:]
     compute = _computation(state, opcode, modifiers)
+    if opcode == "redux" and modifiers[-1:] == ("f32",) and _number(state.target) < FIRST_REDUCED:
+        raise unsupported(instruction, f"{state.target} has no")
     kind = modifiers[-1] if modifiers and modifiers[-1] in DTYPES else "b32"
     codes = _operand_codes(opcode, kind)
     negated = opcode == "vote" and isinstance(arguments[0], PredicatePair) and arguments[0].negated
@@ -207,6 +211,34 @@ def _reduce(name: str) -> Callable[..., Results] | None:
     return run
 
 
+def _extreme_float(name: str, modifiers: tuple[str, ...]) -> Callable[..., Results] | None:
+    """Return min or max of float32, on integers of that order: -0 < +0; NaN wins with ``.NaN`` and loses without."""
+    if name not in ("min", "max") or modifiers not in ((), ("abs",), ("NaN",), ("abs", "NaN")):
+        return None
+    reduce = _reduce(name)
+    assert reduce is not None
+    top = ("NaN" in modifiers) == (name == "max")
+    extreme = np.int32(np.iinfo(np.int32).max if top else np.iinfo(np.int32).min)
+
+    def run(group: Array, active: Array, values: Array) -> Results:
+        bits = np.ascontiguousarray(values).view(np.int32)
+        magnitude = bits & np.int32(0x7FFFFFFF)
+        bits = magnitude if "abs" in modifiers else bits
+        ordered = np.where(bits < 0, bits ^ np.int32(0x7FFFFFFF), bits)
+        found = reduce(group, active, np.where(magnitude > INFINITY, extreme, ordered))[0]
+        result = np.asarray(found).view(np.int32)
+        result = np.where(result < 0, result ^ np.int32(0x7FFFFFFF), result)
+        nan = (result & np.int32(0x7FFFFFFF)) > INFINITY
+        return (np.where(nan, np.int32(0x7FFFFFFF), result).view(np.uint32),)
+
+    return run
+
+
+def _number(target: str) -> int:
+    """Return 90 for ``sm_90a``."""
+    return int("".join(character for character in target if character.isdigit()) or 0)
+
+
 def _vote_all(group: Array, active: Array, predicate: Array) -> Results:
     return ((spread(ballot(~predicate)) & group) == 0,)
 
@@ -239,6 +271,8 @@ def _computation(state: State, opcode: str, modifiers: tuple[str, ...]) -> Calla
     if opcode == "shfl":
         return _Shuffle(state, mode) if mode in ("up", "down", "bfly", "idx") else None
     if opcode == "redux":
+        if modifiers[-1:] == ("f32",):
+            return _extreme_float(mode, modifiers[1:-1])
         return _reduce(mode) if modifiers[1:] in (("u32",), ("s32",), ("b32",)) else None
     table: dict[tuple[str, str], Callable[..., Results]] = {
         ("vote", "all"): _vote_all, ("vote", "any"): _vote_any, ("vote", "uni"): _vote_uniform,

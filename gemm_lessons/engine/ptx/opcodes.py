@@ -135,7 +135,8 @@ _ROWS = (
     Opcode("ldu", "load", "[rv]a", vector="v", forms="as ld.global"),
     _silent("st", "store", "a[risv]r?", "global shared local generic; .v2 .v4; b8 to b128", vector="v"),
     Opcode("atom", "atomic", "[rv]a[riv]{1,2}r?", vector="any",
-           forms="global shared generic; add min max and or xor exch cas inc dec; .v2 .v4 f32 add on global memory"),
+           forms="global shared generic; add min max and or xor exch cas inc dec; .v2 .v4 f32 add on global memory;"
+           " b128 exch cas"),
     _silent("red", "atomic", "a[riv]{1,2}r?", "as atom", vector="any"),
     _silent("cp.async", "copy",
             forms="async.ca/cg.shared.global 4 8 16 bytes, with zero fill; commit_group, wait_group, wait_all;"
@@ -164,7 +165,8 @@ _ROWS = (
     Opcode("vote.sync", "exchange", "r[rip]{1,2}", warp="mask", undefined="voted",
            forms="sync all any uni ballot"),
     Opcode("match", "exchange", "[rp][ri]{1,2}", warp="mask", undefined="voted", forms="sync any all"),
-    Opcode("redux.sync", "exchange", "r[ri]{1,2}", warp="mask", undefined="voted", forms="sync add min max and or xor"),
+    Opcode("redux.sync", "exchange", "r[ri]{1,2}", warp="mask", undefined="voted",
+           forms="sync add min max and or xor; f32 min max"),
     Opcode("elect.sync", "exchange", "[rp][ri]", warp="mask", undefined="voted", forms="sync"),
     Opcode("movmatrix", "exchange", "rr", warp="all", undefined="voted", forms="sync.aligned.m8n8.trans.b16"),
     Opcode("mma", "exchange", "[rv][rv][rv][rv]", vector="any", warp="all", undefined="multiplied",

@@ -1,6 +1,6 @@
 """128-bit registers as pairs of 64-bit ones: rewritten on the PTX, before blocks are built.
 
-They can only be loaded, stored, packed, unpacked and moved; the atomic operations on them are not supported.
+They can only be loaded, stored, packed, unpacked, moved and exchanged by atomics.
 """
 
 from __future__ import annotations
@@ -39,11 +39,12 @@ def _halved(instruction: Instruction, wide: set[str]) -> Iterator[Instruction]:
         for target, source in pairs:
             if target is not None:
                 yield dataclasses.replace(instruction, modifiers=("b64",), operands=(target, source))
-    elif plain and instruction.opcode in ("ld", "st"):
+    elif plain and instruction.opcode in ("ld", "st", "atom"):
         operands = tuple(
             Vector(_halves(o.name)) if isinstance(o, Register) and o.name in wide else o for o in instruction.operands
         )
-        yield dataclasses.replace(instruction, modifiers=(*modifiers, "v2", "b64"), operands=operands)
+        halved = instruction.modifiers if instruction.opcode == "atom" else (*modifiers, "v2", "b64")
+        yield dataclasses.replace(instruction, modifiers=halved, operands=operands)
     else:
         raise unsupported(instruction, "unsupported use of a 128-bit register")
 
