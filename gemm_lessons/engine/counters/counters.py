@@ -62,7 +62,7 @@ BY_PTX = frozenset((
     "shared_bytes_written", "global_load_instructions", "global_store_instructions", "global_load_requests",
     "global_store_requests", "global_load_sectors", "global_store_sectors", "global_load_bytes", "global_store_bytes",
     "global_instructions_128", "global_accesses", "global_bytes_read", "global_bytes_written", "global_sectors_read",
-    "global_sectors_written", "warp_instructions", "ffma", *ON_PTX,
+    "global_sectors_written", "warp_instructions", "ffma", "multicast_sectors", *ON_PTX,
 ))  # fmt: skip
 TEXELS = ("global_accesses", "global_bytes_read", "global_sectors_read")  # include fetches from textures
 PARTLY = ("barriers", "global_bytes_waited_for")  # absent where mbarriers and bulk copies do part of the work
