@@ -80,9 +80,10 @@ def _of_the_code(kernel: Kernel, grid: Grid) -> Iterator[Refusal]:
         yield Refusal("refused cluster", sizes=grid.cluster, wanted=cluster)
     if _number(kernel.target) < FIRST_CLUSTERS:
         yield Refusal("refused cluster arch", limit=FIRST_CLUSTERS, arch=kernel.target)
-    most = min(CLUSTER, *kernel.directives.get("maxclusterrank", (CLUSTER,))[:1])
-    if _product(cluster) > most:
-        yield Refusal("refused cluster size", _product(cluster), most)
+    allowed, _, _ = kernel.directives.get("maxclusterrank", (CLUSTER, 1, 1))
+    largest = min(CLUSTER, allowed)
+    if _product(cluster) > largest:
+        yield Refusal("refused cluster size", _product(cluster), largest)
     if any(size % part for size, part in zip(grid.grid, cluster, strict=True)):
         yield Refusal("refused cluster grid", sizes=grid.grid, wanted=cluster)
 
