@@ -154,7 +154,7 @@ def _boxes_only(launch: LaunchInfo) -> bool:
     """Return whether the kernel takes addresses of parameters, and only of tensor maps."""
     parameters, instructions = launch.kernel.parameters, launch.kernel.instructions
     taken = {it.name for instruction in instructions for it in instruction.operands if isinstance(it, Symbol)}
-    given = zip(parameters, launch.arguments, strict=True)
+    given = zip(parameters, launch.arguments, strict=False)  # none where machine code is followed alone
     by_address = [argument for parameter, argument in given if parameter.name in taken]
     return bool(by_address) and all(isinstance(argument, TensorMap) for argument in by_address)
 
