@@ -89,6 +89,8 @@ def limits() -> Iterator[Limit]:
         yield Limit("mma", "precision", size, "cublas float32", 300, aim=True)
     for size, least in {2048: 78, 4096: 80, 8192: 76, 16384: 60}.items():
         yield Limit("hopper", "wgmma", size, "cublas bfloat16", least, WARM)
+    for size, least in {2048: 82, 4096: 86, 8192: 86, 16384: 75}.items():
+        yield Limit("roles", "roles", size, "cublas", least, WARM)
     for shape in ("128x128x8192", "256x256x16384", "512x512x8192", "64x4096x4096"):
         yield Limit("split", "split_k", shape, "cublas", 95)
         yield Limit("split", "split_k atomics", shape, "cublas", 95)

@@ -178,7 +178,9 @@ def test_whatever_is_launched_was_compiled(table: Table, quickly: pytest.MonkeyP
 
 def small(table: Table) -> Table:
     """The same at a size that a CPU multiplies."""
-    sizes = {"split": {"128x256x128": 3}, "layouts": {"255": 3, "256": 3}}.get(table.name, {"256": 3})
+    sizes = {"split": {"128x256x128": 3}, "layouts": {"255": 3, "256": 3}, "registers": {"768": 3}}.get(
+        table.name, {"256": 3}
+    )
     precise = table.precise and replace(table.precise, sizes=[256])
     return replace(table, rounds=sizes, side=table.side and 256, fewer={}, checks=table.checks[:1], precise=precise)
 
