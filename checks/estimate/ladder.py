@@ -146,12 +146,12 @@ class Step:
         assert found is not None, f"{self.name}: no profile"
         return found
 
-    def estimate(self, size: int, gpu: GpuSpec) -> Estimate:
+    def estimate(self, size: int, gpu: GpuSpec, *, on_end: bool = True) -> Estimate:
         """At M = N = K = ``size``."""
         from gemm_lessons.gemm.time_model import estimate_at
 
         shape = Shape(size, size, size)
-        return estimate_at(self.profile(size, gpu), shape, self.grid(shape).grid, gpu)
+        return estimate_at(self.profile(size, gpu), shape, self.grid(shape).grid, gpu, on_end=on_end)
 
 
 STEPS = (
@@ -185,11 +185,14 @@ class Compared:
         return 100 * self.estimated / self.cublas, 100 * self.measured / self.cublas
 
 
-def measured(gpu: str) -> dict[tuple[str, int], float]:
-    """TFLOP/s of launches on end, by kernel and size, as stored."""
+def measured(gpu: str, on_end: bool) -> dict[tuple[str, int], float]:
+    """TFLOP/s by kernel and size, as stored: of launches on end, or of one after a pause."""
     found = json.loads((READINGS / f"ladder_{gpu}.json").read_text())
     if "rows" in found:
-        return {(row["kernel"], row["size"]): tera(row["size"], row["us"]) for row in found["rows"]}
+        return {
+            (row["kernel"], row["size"]): tera(row["size"], row["us" if on_end else "alone_us"])
+            for row in found["rows"]
+        }
     sizes = found["sizes"]
     return {
         (name, size): speed for name, row in found["tflops"].items() for size, speed in zip(sizes, row, strict=True)
@@ -201,15 +204,17 @@ def tera(size: int, time_us: float) -> float:
     return 2 * size**3 / time_us / 1e6
 
 
-def compared(gpu: str, steps: Sequence[Step] = STEPS, sizes: Sequence[int] = SIZES[1:]) -> Iterator[Compared]:
-    """Yield what the stored readings have. A launch on end waits for none before it, which costs ``NEXT_US``."""
+def compared(
+    gpu: str, steps: Sequence[Step] = STEPS, sizes: Sequence[int] = SIZES[1:], *, on_end: bool = True
+) -> Iterator[Compared]:
+    """Yield what the stored readings have: launches on end, or one, queued behind another kernel."""
     from gemm_lessons.engine.estimate.chip import LAUNCH_US, NEXT_US
     from gemm_lessons.engine.hardware.sheets import GPUS
 
-    speeds = measured(gpu)
+    speeds = measured(gpu, on_end)
     for step in steps:
         for size in sizes:
-            found = step.estimate(size, GPUS[gpu])
+            found = step.estimate(size, GPUS[gpu], on_end=on_end)
             speed = tera(size, found.time_us - LAUNCH_US + NEXT_US)
             cublas = speeds["cublas", size]
             yield Compared(gpu, step, size, speed, speeds[str(step.number), size], cublas, found.clock_ghz)
@@ -219,18 +224,17 @@ def page_tables() -> dict[str, str]:
     """Return the tables of ESTIMATE.md that this module fills in, by name."""
     lines = ["| step | card | 2048 | 4096 | 8192 | clock at 8192 |", "|---|---|---:|---:|---:|---:|"]
     sums = ["| card | times | median error | largest | share of cuBLAS off by, at most |", "|---|---:|---:|---:|---:|"]
-    found = {gpu: list(compared(gpu)) for gpu in ("h200", "h100")}
+    found = {gpu.upper(): list(compared(gpu)) for gpu in ("h200", "h100")}
+    found["H200, once"] = list(compared("h200", on_end=False))
     for step in STEPS:
         for gpu, rows in found.items():
             own = [it for it in rows if it.step == step]
             cells = [f"{it.estimated:.0f} / {it.measured:.0f}, {it.shares[0]:.0f}% / {it.shares[1]:.0f}%" for it in own]
-            lines.append(f"| {step.name} | {gpu.upper()} | {' | '.join(cells)} | {own[-1].clock_ghz:.2f} GHz |")
+            lines.append(f"| {step.name} | {gpu} | {' | '.join(cells)} | {own[-1].clock_ghz:.2f} GHz |")
     for gpu, rows in found.items():
         far = [abs(it.error) for it in rows]
         points = max(abs(it.shares[0] - it.shares[1]) for it in rows)
-        sums.append(
-            f"| {gpu.upper()} | {len(far)} | {statistics.median(far):.1%} | {max(far):.1%} | {points:.0f} points |"
-        )
+        sums.append(f"| {gpu} | {len(far)} | {statistics.median(far):.1%} | {max(far):.1%} | {points:.0f} points |")
     return {"ladder": "\n".join(lines) + "\n", "ladder_errors": "\n".join(sums) + "\n"}
 
 

@@ -1,4 +1,4 @@
-"""The clock under power, by hand: what lowers it, what DRAM adds, what launches without a pause have to do with it."""
+"""The clock under power, by hand: what lowers it, what DRAM adds, and how much more a single launch may draw."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from gemm_lessons.engine.estimate.chip import NEXT_US
 from gemm_lessons.engine.estimate.power import Load, paced
 from gemm_lessons.engine.hardware.sheets import GPUS
 
@@ -13,7 +14,7 @@ H200 = GPUS["h200"]
 POWER = H200.power
 assert POWER is not None
 MILLION = 1e6
-PRODUCTS = Load(MILLION, 132 * MILLION, 0.0, 0.0, lambda _: 0.0)  # all tensor cores multiply all the time
+PRODUCTS = Load(MILLION, 132 * MILLION, 0.0, lambda _: 0.0, on_end=True)  # all tensor cores multiply all the time
 
 
 def test_a_chip_with_little_to_do_keeps_its_highest_clock() -> None:
@@ -26,17 +27,20 @@ def test_a_chip_with_little_to_do_keeps_its_highest_clock() -> None:
 def test_products_lower_the_clock_until_the_power_is_what_it_may_be() -> None:
     pace = paced(PRODUCTS, H200)
     assert pace.watts == pytest.approx(POWER.most_watts, abs=0.1)
-    # 132 multiprocessors, an energy that falls with the clock, as often as the clock
+    # 132 multiprocessors, an energy that falls with the clock, as often as the clock; a pause until the next launch
     squared = (POWER.most_watts - POWER.idle_watts) / (132 * POWER.product_joules) * POWER.clock_hz
-    assert pace.clock_hz == pytest.approx(squared**0.5, rel=1e-3)
+    working = pace.seconds / (pace.seconds + NEXT_US / 1e6)
+    assert pace.clock_hz == pytest.approx((squared / working) ** 0.5, rel=1e-3)
     assert pace.seconds == pytest.approx(MILLION / pace.clock_hz)
 
 
-def test_bytes_take_power_and_pauses_give_it_back() -> None:
+def test_bytes_take_power_and_a_single_launch_may_draw_more() -> None:
     alone = paced(PRODUCTS, H200)
     fed = paced(replace(PRODUCTS, l2_bytes=132 * 40 * MILLION), H200)
     assert fed.clock_hz < 0.95 * alone.clock_hz
-    assert paced(replace(PRODUCTS, pause=1e-3), H200).clock_hz > alone.clock_hz
+    once = paced(replace(PRODUCTS, on_end=False), H200)
+    assert POWER.most_watts < once.watts <= POWER.burst_watts
+    assert once.clock_hz > alone.clock_hz
 
 
 def test_dram_bounds_the_time_and_leaves_the_clock_higher() -> None:
@@ -51,7 +55,7 @@ def test_blocks_that_drift_apart_fetch_more_the_more_dram_is_busy() -> None:
     def fetched(busy: float) -> float:
         return 1e9 + 6e9 * busy**2
 
-    load = Load(2.5e6, 132 * 2e6, 17e9, 0.0, fetched)
+    load = Load(2.5e6, 132 * 2e6, 17e9, fetched)
     few, many = (paced(load, GPUS[name]) for name in ("h200", "h100"))
     assert 1e9 < few.dram_bytes < many.dram_bytes < 7e9
     assert many.seconds > few.seconds

@@ -74,9 +74,11 @@ class Estimate:
     watts: float = 0.0
 
 
-def estimate_at(profile: Profile, shape: Shape, grid: tuple[int, int, int], gpu: GpuSpec) -> Estimate:
+def estimate_at(
+    profile: Profile, shape: Shape, grid: tuple[int, int, int], gpu: GpuSpec, *, on_end: bool = False
+) -> Estimate:
     """Return the time of a launch of ``grid`` blocks on ``gpu`` for ``shape``; the module's docstring states the
-    model."""
+    model. ``on_end``: of one of many without a pause, which matters where power lowers the clock."""
     blocks = grid[0] * grid[1] * grid[2]
     resident = profile.blocks_per_sm
     tiled = _tiled(profile, shape, grid)
@@ -112,8 +114,8 @@ def estimate_at(profile: Profile, shape: Shape, grid: tuple[int, int, int], gpu:
             parts["latency"] * microsecond,
             count * work.grouped * pipes_of(gpu).grouped,
             count * work.global_bytes,
-            NEXT_US / 1e6,
             partial(_drifting_bytes, profile, shape, tiled, resident * gpu.sms, gpu.l2_bytes),
+            on_end,
         )
         return _under_power(load, parts, busiest, shape, profile, gpu)
     l2_bytes = _l2_bytes(profile, blocks * turns * work.global_bytes, shape, tiled)

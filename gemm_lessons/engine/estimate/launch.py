@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gemm_lessons.engine.costs.banks import SECTOR
-from gemm_lessons.engine.estimate.chip import HEATING, LAUNCH_US, NEXT_US, at_work, limiter_of
+from gemm_lessons.engine.estimate.chip import HEATING, LAUNCH_US, at_work, limiter_of
 from gemm_lessons.engine.estimate.items import grouped_columns, unknown_units
 from gemm_lessons.engine.estimate.latencies import pipes_of
 from gemm_lessons.engine.estimate.power import Load, at_pace
@@ -106,7 +106,7 @@ def estimate_launch(
     if gpu.power is not None and (columns := grouped_columns(trace)):
         clocks = parts["latency"] * gpu.clock_hz / 1e6
         products = columns * grid.blocks * pipes_of(gpu).grouped
-        parts, pace = at_pace(parts, Load(clocks, products, l2, NEXT_US / 1e6, lambda _: dram), gpu)
+        parts, pace = at_pace(parts, Load(clocks, products, l2, lambda _: dram), gpu)
         time_us = pace.seconds * 1e6
     else:
         parts["l2"] = max(parts["l2"], l2 / (gpu.l2_bytes_per_s / 1e6))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from gemm_lessons.engine.estimate.chip import NEXT_US
 from gemm_lessons.engine.hardware.sheets import GpuSpec
 from gemm_lessons.engine.records.frozen import dataclass
 
@@ -23,15 +24,15 @@ DRAM_SHARE = 0.9  # of the data sheet's bandwidth
 class Load:
     """A launch's work: clocks of the fullest multiprocessor, and those of all tensor cores together; bytes from L2.
 
-    ``pause``: seconds until the next launch, in which nothing works. ``dram_bytes``: bytes of DRAM, given the share of
-    the time in which DRAM works.
+    ``dram_bytes``: bytes of DRAM, given the share of the time in which DRAM works. ``on_end``: one launch follows the
+    other, after ``NEXT_US`` in which nothing works; else it is the only one after a pause.
     """
 
     clocks: float
     tensor_clocks: float
     l2_bytes: float
-    pause: float
     dram_bytes: Callable[[float], float]
+    on_end: bool = False
 
 
 @dataclass(frozen=True)
@@ -48,11 +49,12 @@ def paced(load: Load, gpu: GpuSpec) -> Pace:
     """Return the pace at the highest clock whose power ``gpu`` may draw. Its sheet must know its power."""
     assert gpu.power is not None
     low, high = 0.0, gpu.power.clock_hz
-    if (best := _at(load, gpu, high)).watts <= gpu.power.most_watts:
+    most = gpu.power.most_watts if load.on_end else gpu.power.burst_watts
+    if (best := _at(load, gpu, high)).watts <= most:
         return best
     for _ in range(HALVINGS):
         middle = (low + high) / 2
-        if _at(load, gpu, middle).watts > gpu.power.most_watts:
+        if _at(load, gpu, middle).watts > most:
             high = middle
         else:
             low = middle
@@ -78,4 +80,4 @@ def _at(load: Load, gpu: GpuSpec, clock_hz: float) -> Pace:
         busy = fetching / seconds
     scaled = power.product_joules * load.tensor_clocks + power.l2_joules * load.l2_bytes
     joules = scaled * clock_hz / power.clock_hz + power.dram_joules * moved
-    return Pace(clock_hz, seconds, power.idle_watts + joules / (seconds + load.pause), moved)
+    return Pace(clock_hz, seconds, power.idle_watts + joules / (seconds + NEXT_US / 1e6 * load.on_end), moved)

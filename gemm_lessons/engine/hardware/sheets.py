@@ -39,7 +39,8 @@ class Power:
     does.
     """
 
-    most_watts: float  # [W]
+    most_watts: float  # launched on end, [W]
+    burst_watts: float  # launched once, after a pause: the driver needs some milliseconds to see more than the above
     idle_watts: float  # at ``clock_hz``, with nothing to multiply or to move
     clock_hz: float  # the highest while they multiply, as clocks over time
     product_joules: float  # of one multiprocessor's tensor cores, for each clock that they work; random factors
@@ -94,6 +95,7 @@ class GpuSpec:
 
 HOPPER_SXM = Power(
     most_watts=700,
+    burst_watts=800,
     idle_watts=260,
     clock_hz=1.85 * GHZ,
     product_joules=2.17e-9,
