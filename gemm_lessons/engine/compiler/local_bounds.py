@@ -37,6 +37,7 @@ LOCAL = re.compile(r"\bconst\s+int\s+(\w+)\s*=\s*([^;{}]+);")
 EITHER = re.compile(r"([^?:]+)\?([^?:]+):([^?:]+)")
 CHANGED = r"(?:\+\+|--)\s*{0}\b|\b{0}\s*(?:\+\+|--|[-+*/%&|^]?=(?!=))"
 STRUCT = re.compile(r"\bstruct\s+(\w+)\s*\{")
+SIZE_OF = re.compile(r"\bsizeof\s*\(\s*\Z")
 SHARED = re.compile(r"\b__shared__\b")
 NOT_OWN = frozenset("__shared__ extern static typedef __constant__ __device__ return else case goto new delete".split())
 NO_CODE = ("comment", "string", "character")
@@ -77,13 +78,15 @@ def _plain(source: str) -> str:
 
 
 def _without_shared_structs(text: str, lexed: Lexed) -> str:
-    """Blank the members of types used only for shared memory and pointers."""
+    """Blank the members of types used only for shared memory, pointers and their size."""
     for match in STRUCT.finditer(text):
         end = lexed.code[lexed.after(_index(lexed, match.end() - 1)) - 1].end
         others = [other for other in re.finditer(rf"\b{match[1]}\b", text) if not match.start() <= other.start() < end]
         ours = text[end:].lstrip()[:1] != ";"  # struct S { ... } mine;
         if not ours and all(
-            SHARED.search(_statement_before(text, other.start())) or text[other.end() :].lstrip()[:1] in "*&"
+            SHARED.search(_statement_before(text, other.start()))
+            or text[other.end() :].lstrip()[:1] in "*&"
+            or SIZE_OF.search(text, 0, other.start())
             for other in others
         ):
             text = text[: match.end()] + re.sub(r"[^\n]", " ", text[match.end() : end - 1]) + text[end - 1 :]
