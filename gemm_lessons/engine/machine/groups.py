@@ -20,7 +20,7 @@ from gemm_lessons.engine.machine.transfers import MemoryBinder
 from gemm_lessons.engine.ptx.records import Address, Instruction, Register
 from gemm_lessons.engine.ptx.schedule import GROUPED, FmaGroup, LoadGroup, MoveGroup
 from gemm_lessons.engine.semantics import table as semantics
-from gemm_lessons.engine.semantics.floats import UNDERFLOW, canonical, fix_double_rounding
+from gemm_lessons.engine.semantics.floats import UNDERFLOW, canonical, fix_double_rounding, sum_error, to_odd
 from gemm_lessons.engine.semantics.operation import DTYPES
 
 Array = NDArray[Any]
@@ -77,6 +77,14 @@ def bind_fma(state: State, group: FmaGroup, workspace: Workspace) -> Callable[[]
         else:
             np.multiply(left, right, out=out)
 
+    def settle_ties(places: Array, added: Array, narrow: Array) -> None:
+        """Round those sums once whose float64 is halfway between two float32."""
+        row, lane = np.divmod(places, state.lanes)
+        left = workspace.get("left", shape[0], np.float64)[row // shape[-1] if outer else row, lane]
+        right = workspace.get("right", shape[-1], np.float64)[row % shape[-1] if outer else row, lane]
+        exact, addend = left * right, added[row, lane]
+        narrow[row, lane] = to_odd(total := exact + addend, sum_error(exact, addend, total))
+
     def run() -> None:
         total = workspace.get("sum", count, np.float64)
         narrow = workspace.get("narrow", count, np.float32)
@@ -87,10 +95,12 @@ def bind_fma(state: State, group: FmaGroup, workspace: Workspace) -> Callable[[]
         np.copyto(narrow, total, casting="unsafe")
         ties = total.view(np.int64)  # in place: a second large array would cost as much as the arithmetic
         np.left_shift(ties, SHIFT, out=ties)
-        if UNDERFLOW.seen or ties.min() == TIE:
+        if UNDERFLOW.seen:
             exact = np.empty_like(total)
             product(exact)
             fix_double_rounding(exact, added, exact + added, narrow)
+        elif ties.min() == TIE:
+            settle_ties(np.flatnonzero(ties == TIE), added, narrow)
         canonical(narrow.reshape(-1))
         if state.full:
             file[target] = narrow
