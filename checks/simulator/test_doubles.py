@@ -74,6 +74,26 @@ def test_fused_multiply_adds_that_lose_nothing_or_end_halfway():
         target[:] = kept
 
 
+def test_products_of_few_digits_are_rounded_with_the_sum_alone():
+    """Factors of 26 digits, so that products are exact, with any addend; and of 27, whose products may not be."""
+    rng = np.random.default_rng(8)
+    for digits in (20, 26, 27):
+        a, b = (rng.integers(1 << digits - 1, 1 << digits, 3000) * 2.0 ** rng.integers(-80, 80, 3000) for _ in range(2))
+        a *= rng.choice([-1.0, 1.0], 3000)
+        _, _, c = operands(9, 3000)
+        c[::4] = -(a * b)[::4] * (1 + rng.integers(-2, 3, 750) * 2.0**-52)
+        c[1::4] = (a * b)[1::4] * rng.choice([0.0, 2.0**-53, 2.0**-54, -(2.0**-53), 2.0**53], 750)
+        a[:500] *= 2.0**-700  # some products underflow
+        b[:500] *= 2.0**-300
+        out = np.empty(3000)
+        with semantics.float_state():
+            doubles.fma_f64(out, a, b, c)
+        bits = [column.view(np.uint64).tolist() for column in (a, b, c)]
+        expected = [exactly("fma.rn.f64", list(s)) for s in zip(*bits, strict=True)]
+        wrong = np.flatnonzero(out.view(np.uint64) != np.array(expected, np.uint64))
+        assert not wrong.size, [x[wrong[0]].hex() for x in (a, b, c, out)]
+
+
 def test_fused_multiply_adds_at_every_exponent():
     """Also those whose result is subnormal, halfway between two of them or next to it, or zero."""
     rng = np.random.default_rng(4)

@@ -17,6 +17,7 @@ from gemm_lessons.engine.api import arguments
 from gemm_lessons.engine.compiler.compile import Compiled, compile_source
 from gemm_lessons.engine.records.errors import UnsupportedKernel
 from gemm_lessons.engine.records.launch import Grid
+from gemm_lessons.engine.semantics import matrix_products
 from gemm_lessons.engine.semantics.matrix_products import multiply
 from gemm_lessons.engine.simulator import Setting, Simulator
 
@@ -40,6 +41,22 @@ def test_a_sum_too_small_for_float16_is_no_negative_zero() -> None:
     least = np.array([[[2.0**-24]]], np.float16)
     zero = multiply(("f16", "f16", "f16"), -least, least, np.zeros_like(least))
     assert zero.view(np.uint16).item() == 0
+
+
+@pytest.mark.parametrize("d", ["f32", "f16"])
+def test_whole_numbers_are_summed_as_others_are(d: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small ones need no truncation; large ones, fractions among them, infinities and NaN do or may."""
+    rng = np.random.default_rng(3)
+    dtype = np.float32 if d == "f32" else np.float16
+    for most, odd in ((31, 0.0), (2048, 0.0), (60000, 0.0), (31, 0.5), (31, np.inf), (31, np.nan)):
+        a, b = (rng.integers(-most, most + 1, (6, *shape)).astype(np.float16) for shape in ((16, 16), (16, 8)))
+        c = rng.integers(-60000, 60001, (6, 16, 8)).astype(dtype)
+        b[3, 2, 1] += np.float16(odd)
+        with np.errstate(all="ignore"):
+            quick = multiply((d, "f16", "f16"), a, b, c)
+            with monkeypatch.context() as patch:
+                patch.setattr(matrix_products, "_is_exact", lambda *factors: False)
+                assert quick.tobytes() == multiply((d, "f16", "f16"), a, b, c).tobytes()
 
 
 def test_wmma_holds_each_element_where_an_h200_holds_it() -> None:

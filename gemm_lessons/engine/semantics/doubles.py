@@ -19,6 +19,7 @@ from gemm_lessons.engine.semantics.operation import Array
 
 SPLIT = 134217729.0  # 2**27 + 1 (Veltkamp)
 SAFE_LOW, SAFE_HIGH = 2.0**-900, 2.0**990  # products in between neither underflow nor overflow
+LOW_HALF = (1 << 27) - 1  # bits of the fraction that are zero in a number of 26 digits
 
 
 CHUNK = 1024  # lanes at a time, so that the scratch rows stay in the L1 cache
@@ -69,6 +70,11 @@ def fma_f64(out: Array, a: Array, b: Array, c: Array) -> None:
 def _fma_f64_part(out: Array, a: Array, b: Array, c: Array) -> None:
     p, s, t, *rows = _ROWS.rows[:, : out.size]
     np.multiply(a, b, out=p)
+    if _is_exact(a, b, p, rows[0]):  # then the sum is the only rounding
+        np.add(p, c, out=s)
+        if s.min() == s.min():
+            np.copyto(out, s)
+            return
     e = product_error(a, b, p, rows)
     np.add(p, c, out=s)
     rest, lost = rows[0], rows[1]
@@ -105,6 +111,15 @@ def _fma_f64_part(out: Array, a: Array, b: Array, c: Array) -> None:
         _fma_f64_carefully(again, *(_of(x, unsure) for x in (a, b, c)))
         r[few[unsure]] = again
     np.copyto(out, r)
+
+
+def _is_exact(a: Array, b: Array, p: Array, scratch: Array) -> bool:
+    """Tell whether all products ``p`` are exact because each factor has at most 26 digits."""
+    bits = np.bitwise_or(np.asarray(a).view(np.uint64), np.asarray(b).view(np.uint64))
+    if int(np.bitwise_or.reduce(bits, axis=None)) & LOW_HALF:
+        return False
+    size = np.abs(p, out=scratch)
+    return bool(size.min() > SAFE_LOW and size.max() < SAFE_HIGH)
 
 
 def _of(x: Array, lanes: Array) -> Array:

@@ -153,6 +153,8 @@ class _Factor:
 
 def _summed(d: str, a: _Factor, b: _Factor, c: Array, kept: int = KEPT) -> Array:
     added = _Factor.of(d, c)
+    if _is_exact(a, b, added, kept):
+        return _stored(d, np.matmul(a.values, b.values) + added.values)
     depth = range(a.values.shape[2])
     peak = np.maximum(added.exponents, LEAST)
     for k in depth:
@@ -168,12 +170,26 @@ def _summed(d: str, a: _Factor, b: _Factor, c: Array, kept: int = KEPT) -> Array
         part *= scale
         total += np.trunc(part, out=part)
     total /= scale
-    result = _cut(total) if d == "f32" else total.astype(np.float16)
-    result[result == 0] = 0  # never -0, neither when terms cancel nor when a sum underflows
+    result = _stored(d, total)
     if strange:
         unbounded = ~np.isfinite(plain)
         result[unbounded] = plain[unbounded].astype(result.dtype)
         result[np.isnan(plain)] = NAN[d]
+    return result
+
+
+def _is_exact(a: _Factor, b: _Factor, c: _Factor, kept: int) -> bool:
+    """Tell whether nothing is truncated because all numbers are whole and small, as at half of the far shapes."""
+    highest = max(int(a.exponents.max()) + int(b.exponents.max()) + 1, int(c.exponents.max()))
+    if highest > kept or not all(it.values.flat[0].is_integer() for it in (a, b, c)):
+        return False
+    return all(np.array_equal(np.rint(it.values), it.values) for it in (a, b, c))
+
+
+def _stored(d: str, total: Array) -> Array:
+    """Return sums in the type of d. None is -0, neither when terms cancel nor when a sum underflows."""
+    result: Array = _cut(total) if d == "f32" else total.astype(np.float16)
+    result[result == 0] = 0
     return result
 
 
