@@ -2,7 +2,7 @@
 
 A kernel may use the lesson's method only on the shape of lesson.toml, or be right only up to the known sizes. Graded
 runs therefore also count and check it on hidden shapes, each in one of the lesson's layouts: a wide and shallow one,
-whose M and N are larger than all known ones (for huge shapes, one of both is), unless the host chooses tiles; a small
+whose M and N are larger than all known ones (for huge shapes, one of both is), unless the large one is so; a small
 and deep one, whose K is larger; and a large one of ``MANY_WAYS`` tiles or more along M and along N and three K tiles,
 or four small ones. The large one has about ``LARGE`` multiply-adds, or as many as those tiles have, if these are more.
 
@@ -196,8 +196,12 @@ def hidden_ways(lesson: Lesson, seed: int) -> tuple[Shape, ...]:
 
 def hidden_and_counted(lesson: Lesson, seed: int) -> tuple[Shape, ...]:
     """Return every hidden shape that a graded run with this seed counts."""
-    found = (*hidden_counts(lesson, seed), hidden_large(lesson, seed), *hidden_ways(lesson, seed))
-    return tuple(dict.fromkeys(found))
+    (wide, deep), large = hidden_counts(lesson, seed), hidden_large(lesson, seed)
+    known = (*lesson.shapes.check, lesson.shapes.count)
+    # The large one is the wide one, too, if it is as shallow, and M and N are larger than all known ones.
+    covers = large.k < lesson.shapes.count.k and all(large.m > it.m and large.n > it.n for it in known)
+    first = () if covers else (wide,)
+    return tuple(dict.fromkeys((*first, deep, large, *hidden_ways(lesson, seed))))
 
 
 def hidden_and_checked(lesson: Lesson, seed: int) -> tuple[Shape, ...]:
