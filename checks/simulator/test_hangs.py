@@ -62,6 +62,11 @@ def line_of(source: str, text: str) -> int:
         (PIPELINE, [("init(&empty[s], 64);", "init(&empty[s], 96);")],
          "mbarrier.init gives the mbarrier empty[0] 96 arrivals a phase, but only 64 came in line 51",
          ["still needs 32 of 96 arrivals (64 came in line 51)"]),
+        # Half of the consumers wait for something else, so the count may be right.
+        (PIPELINE, [("u64 full[2], empty[2];", "u64 full[2], empty[2], other;"),
+                    ("init(&empty[s], 64); }", "init(&empty[s], 64); } init(&other, 1); if (x == y) arrive(&other);"),
+                    ("arrive(&empty[i % 2]);", "if (t >= 64) wait(&other, 0); arrive(&empty[i % 2]);")],
+         "thread", ["threads 64 to 95 of block 0 wait in line 51 for the end of phase 0 of the mbarrier other"]),
         (PIPELINE, [("arrive(&empty[i % 2]);", "")],
          "no line of the kernel arrives at the mbarrier empty[0]", []),
         # The producer is one tile short.

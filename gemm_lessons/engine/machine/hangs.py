@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gemm_lessons.engine.events import WARP
 from gemm_lessons.engine.machine.barriers import Barriers
 from gemm_lessons.engine.machine.mbarrier_waits import PhaseWaits
 from gemm_lessons.engine.machine.mbarriers import mbarrier_at
@@ -247,7 +248,14 @@ class HangReport:
                 and expected > sum(it.value for it in came)
             ):
                 case = "cause remote"
-            yield self._of(case, wait.cell, wait.index, now, phase, came, expected)
+            if case == "cause remote" or not self._others_may_arrive(wait, now):
+                yield self._of(case, wait.cell, wait.index, now, phase, came, expected)
+
+    def _others_may_arrive(self, wait: _Wait, arrived: Array) -> bool:
+        """Return whether a warp of which no thread has arrived waits for something else first."""
+        waiting = self._cluster[self._stuck[self._cluster]]
+        elsewhere = waiting[~(self._stalls.held[waiting] & (self._stalls.cell[waiting] == wait.cell))]
+        return not np.isin(elsewhere // WARP, arrived // WARP).all()
 
     def _ended(self, waits: Sequence[_Wait]) -> Iterator[Cause]:
         """The threads that arrived in the phase before have ended."""
