@@ -19,6 +19,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib import import_module
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
 
 KERNELS = Path(__file__).parent / "kernels" / "hopper"
 COMMON = Path(__file__).parents[2] / "lessons" / "common"
+MEASURED = COMMON.parent / "measured"
 READINGS = readings.FOLDER / "estimate"
 SIZES = (1024, 2048, 4096, 8192)
 BK, SMS = 64, 132
@@ -220,6 +223,40 @@ def compared(
             yield Compared(gpu, step, size, speed, speeds[str(step.number), size], cublas, found.clock_ghz)
 
 
+LESSONS = {"wgmma": "h200_hopper.json", "roles": "h200_roles.json"}  # to which nothing was fitted, and their times
+
+
+def lessons() -> Iterator[tuple[str, int, float, float]]:
+    """Yield TFLOP/s of the lessons with ``wgmma``, estimated and measured: name, size, both."""
+    from gemm_lessons.course.folder import packaged_course
+    from gemm_lessons.engine.compiler.compile import Compiled, compile_source
+    from gemm_lessons.engine.estimate.chip import LAUNCH_US, NEXT_US
+    from gemm_lessons.engine.hardware.sheets import GPUS
+    from gemm_lessons.running.estimating import estimator_of
+
+    course = packaged_course()
+    for name, file in LESSONS.items():
+        rows = json.loads((MEASURED / file).read_text())["rows"]
+        times = {row["size"]: row["warm"]["median_us"] for row in rows if row["kernel"] == name}
+        for size in SIZES[1:]:
+            shape = Shape(size, size, size)
+            found = course.lesson(name).at(shape)
+            compiled = compile_source(
+                found.solution_path.read_text(),
+                path=str(found.solution_path),
+                entry=found.launches[0].entry,
+                defines=found.tile.defines,
+                include_dirs=found.include_dirs,
+                options=found.options,
+                arch="sm_90a",
+            )
+            assert isinstance(compiled, Compiled), compiled.log
+            estimator = estimator_of(found, [compiled], GPUS["h200"], shape)
+            assert estimator is not None, name
+            time_us = estimator.at(shape, GPUS["h200"]).time_us - LAUNCH_US + NEXT_US
+            yield name, size, tera(size, time_us), tera(size, times[size])
+
+
 def page_tables() -> dict[str, str]:
     """Return the tables of ESTIMATE.md that this module fills in, by name."""
     lines = ["| step | card | 2048 | 4096 | 8192 | clock at 8192 |", "|---|---|---:|---:|---:|---:|"]
@@ -235,7 +272,12 @@ def page_tables() -> dict[str, str]:
         far = [abs(it.error) for it in rows]
         points = max(abs(it.shares[0] - it.shares[1]) for it in rows)
         sums.append(f"| {gpu} | {len(far)} | {statistics.median(far):.1%} | {max(far):.1%} | {points:.0f} points |")
-    return {"ladder": "\n".join(lines) + "\n", "ladder_errors": "\n".join(sums) + "\n"}
+    own_lessons = ["| lesson, H200, once | 2048 | 4096 | 8192 |", "|---|---:|---:|---:|"]
+    for name, some in groupby(lessons(), key=itemgetter(0)):
+        cells = [f"{guess:.0f} / {truth:.0f}, {guess / truth - 1:+.1%}" for _, _, guess, truth in some]
+        own_lessons.append(f"| {name} | {' | '.join(cells)} |")
+    tables = {"ladder": lines, "ladder_errors": sums, "ladder_lessons": own_lessons}
+    return {name: "\n".join(rows) + "\n" for name, rows in tables.items()}
 
 
 SPIN = 'extern "C" __global__ void spin(long long n) { for (long long t = clock64(); clock64() - t < n;); }'

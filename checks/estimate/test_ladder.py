@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from checks.estimate.ladder import SIZES, SMS, STEPS, Compared, Step, compared
+from checks.estimate.ladder import SIZES, SMS, STEPS, Compared, Step, compared, lessons
 from gemm_lessons.engine.hardware.sheets import GPUS
 from gemm_lessons.engine.sass.trace import Signal, Traffic, traceable
 from gemm_lessons.engine.simulator import Simulator
@@ -52,6 +52,11 @@ def test_one_launch_after_a_pause() -> None:
     for one in rows:
         estimated, measured = one.shares
         assert abs(estimated - measured) <= (10 if one.step.stages > 1 and one.size != 2048 else 15), one
+
+
+@pytest.mark.slow
+def test_lessons_to_which_nothing_was_fitted() -> None:
+    assert max(abs(guess / truth - 1) for _, _, guess, truth in lessons()) <= 0.10
 
 
 def test_each_role_executes_its_own_code() -> None:
