@@ -434,3 +434,24 @@ def test_a_function_beside_a_lambda_does(before):
     failed = refused_by_13_0(source, "[&]", before)
     made, _ = device_part.translate(failed, source, places, ["-arch=compute_90", "-std=c++17"], "k", 13)
     assert not made.ok
+
+
+def test_a_macro_without_a_semicolon_does_not_hide_the_type_after_it():
+    source = """
+#define SHORT_NAMES(name) using name##2 = name<2>; using name##3 = name<3>;
+template <int N> struct vec { float x[N]; };
+SHORT_NAMES(vec)
+template <typename T> struct quat {
+    quat() = default;
+    __device__ quat(T w) : w{w} {}
+    T w;
+};
+SHORT_NAMES(vec)
+namespace more { struct Two { int n = 2; }; }
+template <typename T> __device__ quat<T> operator-(const quat<T> &a) { return {-a.w}; }
+void launch() { std::vector<int> v; }
+__global__ void k(float *x) { x[0] = (-quat<float>(x[0])).w + more::Two().n + sizeof(vec2); }
+"""
+    x = np.array([3.0], np.float32)
+    simulate(source, "k", 1, 1, [x])
+    assert x[0] == -3 + 2 + 8

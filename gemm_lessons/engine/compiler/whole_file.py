@@ -25,6 +25,7 @@ _ACCESS = ("public", "private", "protected")
 _FOR_GPU = frozenset("__device__ __global__ __constant__ __shared__ __managed__ __grid_constant__".split())
 # Patterns for a head, as ``_Scanner._head`` writes it.
 _TYPE_HEAD = re.compile(r"(?:typedef |static |const )*(class|struct|union|enum)\b[^()=]*$")
+_BEGINS = frozenset("( class struct union enum namespace".split())  # one of them precedes a body
 _NAMESPACE_HEAD = re.compile(r"(?:inline )?namespace\b[^()=;]*$|extern$")
 _KEPT_STATEMENT = re.compile(
     r"(?:using|typedef|static_assert|namespace|friend|asm|_Static_assert)\b|texture <|surface <"
@@ -297,6 +298,7 @@ class _Scanner:
                     at = self._end_of_statement(at)
                 begin = at
             elif text == "{":
+                begin = self._after_macro_calls(begin, at)
                 head = self._head(begin, at)
                 if _NAMESPACE_HEAD.match(head):
                     scopes.append("namespace")
@@ -325,7 +327,6 @@ class _Scanner:
             if self.lexed.text(follows) != "{":
                 break
             end = self.lexed.after(follows)
-        begin = self._after_macro_calls(begin, brace)
         self._judge(begin, end, brace, inside)
         return end
 
@@ -372,10 +373,10 @@ class _Scanner:
         return at
 
     def _after_macro_calls(self, begin: int, end: int) -> int:
-        """Skip ``MAKE_KERNEL(add)`` on lines of its own, without a semicolon, before a function."""
+        """Skip ``MAKE_KERNEL(add)`` on lines of its own, without a semicolon, before a function, a type or a namespace."""
         while (name := self.code[begin].text) in self.macros and name.isupper() and self.lexed.text(begin + 1) == "(":
             after = self.lexed.after(begin + 1)
-            if self.code[after].line == self.code[after - 1].line or "(" not in self._words(after, end):
+            if self.code[after].line == self.code[after - 1].line or _BEGINS.isdisjoint(self._words(after, end)):
                 break
             self._keep(begin, after, name in self.for_gpu)
             begin = after
