@@ -208,6 +208,7 @@ def test_cooperative_groups_and_names_of_the_standard_library():
     static_assert(std::is_unsigned_v<const unsigned> && std::is_signed_v<float> && !std::is_signed_v<void>);
     static_assert(std::numeric_limits<short>::max() == 32767 && std::numeric_limits<unsigned>::digits == 32);
     static_assert(std::is_same<std::remove_reference_t<int &>, int>::value && std::is_floating_point_v<double>);
+    static_assert(std::is_same_v<std::make_unsigned_t<long>, unsigned long> && std::make_signed_t<char>(-1) < 0);
     template <class T> __device__ std::enable_if_t<std::is_integral<T>::value, T> whole(T x) { return x + 1; }
     __global__ void k(float *x, cufftComplex c) {
         auto warp = cg::tiled_partition<32>(cg::this_thread_block());
