@@ -373,7 +373,7 @@ class _Scanner:
         return at
 
     def _after_macro_calls(self, begin: int, end: int) -> int:
-        """Skip ``MAKE_KERNEL(add)`` on lines of its own, without a semicolon, before a function, a type or a namespace."""
+        """Skip ``MAKE_KERNEL(add)`` on lines of its own, without a semicolon, before a function, type or namespace."""
         while (name := self.code[begin].text) in self.macros and name.isupper() and self.lexed.text(begin + 1) == "(":
             after = self.lexed.after(begin + 1)
             if self.code[after].line == self.code[after - 1].line or _BEGINS.isdisjoint(self._words(after, end)):
