@@ -281,3 +281,14 @@ def test_counters_of_an_h200(run: Run, name: str) -> None:
     )
     assert not launched.counters.obstacle
     assert {short: launched.counters.totals[COUNTED[short]] for short in expected} == expected
+
+
+@pytest.mark.counted
+def test_what_was_not_read_is_absent(run: Run) -> None:
+    """How Nsight Compute counts ``red.async``."""
+    source = form_source(*FORM_CASES[12][:2])
+    assert "red.async" in source
+    counters = run(source, 4, 32, [np.zeros((4, 32, 2), np.uint32)], arch="sm_90a").counters
+    assert COUNTED["remote_store_requests"] in counters.totals
+    assert COUNTED["remote_atomic_requests"] not in counters.totals
+    assert "red.async" in counters.uncounted["remote_atomic_requests"]

@@ -21,6 +21,7 @@ from gemm_lessons.engine.ptx.records import Instruction
 
 SECTOR = 32  # bytes
 POLLED = ("warp_instructions", "instructions")
+REMOTE_ATOMICS = ("remote_atomic_requests", "remote_atomic_sectors")
 
 
 class AsyncCounts:
@@ -31,6 +32,7 @@ class AsyncCounts:
         waits = next((i for i in instructions if i.row.name in ("mbarrier.test_wait", "mbarrier.try_wait")), None)
         arrives = next((i for i in instructions if i.row.name.startswith("mbarrier.arrive")), None)
         copies = next((i for i in instructions if i.row.effect == "copy" and "bulk" in i.modifiers[:3]), None)
+        reduces = next((i for i in instructions if i.row.name == "red.async"), None)
         multiplies = any(i.row.name == "wgmma.mma_async" for i in instructions)
         self.anything = bool(waits or arrives or copies or multiplies)
         self._overlap = (
@@ -56,6 +58,7 @@ class AsyncCounts:
                 if copies and not multiplies
                 else {}
             ),
+            **(dict.fromkeys(REMOTE_ATOMICS, _where("how they count was not read", reduces)) if reduces else {}),
         }
         self._vain: np.ndarray[tuple[int], np.dtype[np.bool_]] | None = None
 
