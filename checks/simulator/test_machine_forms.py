@@ -199,6 +199,15 @@ def test_uniform_registers_take_one_value_a_warp() -> None:
     assert values_of("R2UR UR4, R1", R1=[7] * 32) == [[7] * 32]
     with pytest.raises(Uncountable, match="differ in a warp"):
         values_of("R2UR UR4, R1", R1=range(32))
+    # The predicate says of each lane whether its value is another one; OR keeps what it said before.
+    told = [lane < 4 for lane in range(32)]
+    assert values_of("R2UR P1, UR4, R1", R1=[7] * 32, P1=told) == [[False] * 32, [7] * 32]
+    assert values_of("R2UR.OR P1, UR4, R1", R1=[7] * 32, P1=told) == [told, [7] * 32]
+
+
+def test_registers_that_a_warp_asks_for_are_granted() -> None:
+    assert values_of("USETMAXREG.TRY_ALLOC.CTAPOOL UP0, 0xe8") == [[True] * 32]
+    assert values_of("USETMAXREG.DEALLOC.CTAPOOL 0x28") == []
 
 
 def test_floats_are_rounded_once_and_zeros_ordered() -> None:

@@ -130,10 +130,12 @@ def _to_uniform(lanes: Lanes, alive: Alive, d: Decoded) -> Compute:
     A predicate before the register says of each lane whether its value differs; ``OR``: or was set before.
     """
     _allow(d, "OR")
-    if len(d.operands) not in (2, 3) or d.has("OR") != (d.modifiers != ()):
-        raise _form(d)
-    source = lanes.fetcher(d.operands[-1])
     told = len(d.operands) == 3
+    if len(d.operands) not in (2, 3) or (d.has("OR") and not told):
+        raise _form(d)
+    if told:
+        _one_predicate(d.operands[0], d)
+    source = lanes.fetcher(d.operands[-1])
     before = lanes.fetcher(d.operands[0]) if d.has("OR") else lambda: np.zeros(lanes.geometry.lanes, np.bool_)
 
     def compute() -> tuple[Array, ...]:
