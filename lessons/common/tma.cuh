@@ -1,18 +1,18 @@
-// TMA: one thread asks for a box of a matrix, and the hardware brings it to shared memory: finds its rows, swizzles their
-// pieces, counts the bytes. Compute capability 9.0 and later. How the matrix lies, and how large a box is, says a
-// CUtensorMap, which the host makes (lesson.toml, [tensor_maps]) and the kernel takes as a parameter by value.
+// TMA: one thread requests a box of a matrix. The hardware copies it to shared memory: it computes the addresses, swizzles
+// the rows and counts the bytes. Compute capability 9.0 and later. A CUtensorMap describes the layout of the matrix and the
+// size of a box. The host makes it (lesson.toml, [tensor_maps]), and the kernel takes it as a parameter by value.
 //
-//   copy_box(to, map, col, row, barrier)      sends for the box whose corner is (row, col) of a matrix, and goes on
+//   copy_box(to, map, col, row, barrier)      requests the box whose first element is (row, col), and does not wait
 //
-// A Barrier is in shared memory and has phases. A phase ends when so many threads have arrived as init said, and all
-// bytes that they announced are there; then the next begins. The first two phases have the parities 0 and 1, and so on.
+// A Barrier is in shared memory and has phases. A phase ends when as many threads have arrived as init said, and all
+// announced bytes have been written. Then the next phase begins. Phases have the parities 0, 1, 0, 1, and so on.
 //
-//   init(barrier, count)           by one thread, before anybody uses it; then barriers_are_ready() and __syncthreads()
-//   arrive(barrier)                I am here; I do not wait
-//   arrive_for(barrier, bytes)     the same, and this many bytes are in flight
+//   init(barrier, count)           by one thread, before any use; then barriers_are_ready() and __syncthreads()
+//   arrive(barrier)                arrives, and does not wait
+//   arrive_for(barrier, bytes)     arrives, and announces bytes of this phase
 //   await(barrier, parity)         waits until the phase of this parity is over
 //
-// The appendix of lesson 15 explains them in "A tile by one thread".
+// Lesson 18 explains them.
 #pragma once
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
@@ -31,7 +31,7 @@ __device__ inline void init(Barrier &barrier, int count)
                  : "memory");
 }
 
-// What I stored into shared memory is seen by the hardware that copies, too.
+// The hardware that copies sees what this thread has stored to shared memory.
 __device__ inline void barriers_are_ready()
 {
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
