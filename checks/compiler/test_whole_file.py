@@ -242,7 +242,7 @@ LIBRARY = {
 #define LIB_CONSTEXPR constexpr
 #include LIB_HEADER(traits.hpp)
 namespace lib {
-template <class T> LIB_CONSTEXPR auto twice(T x) { return 2 * x; }
+template <class T> LIB_CONSTEXPR auto twice(T x) { return std::max<std::conditional_t<true, T, int>>(2 * x, 0); }
 struct Adapter { virtual int launch(int n) { return n; } };
 constexpr auto thrice(int x) -> int { return 3 * x; }
 }

@@ -26,6 +26,8 @@ from gemm_lessons.engine.records.frozen import dataclass
 MOST_ROUNDS = 6  # attempts to compile a file, each without what the last one rejected
 # Warnings about libraries that no user can fix: macros that the kit's headers define, too; static members of templates.
 DEFAULT_DEVICE = ("-default-device", "-diag-suppress=47,20044")
+# Libraries name parts of std that headers of the host include for them.
+WITH_LIBRARIES = (*DEFAULT_DEVICE, "--pre-include=std_names.h")
 # What a header of the host fails with: other errors may be the kernel's own, seen inside a library's template.
 OF_THE_HOST = re.compile(
     r'cannot open source file|identifier "\w+" is undefined|has no member|^#error|__host__ function'
@@ -68,7 +70,7 @@ class _Job:
     def device_part(self) -> Result:
         """Return the first way that compiles, else what is told best."""
         if self.only_lambdas_fail(self.failed):
-            return self.compiled(self.source, default_device=True) or self.failed, ()
+            return self.compiled(self.source, DEFAULT_DEVICE) or self.failed, ()
         found = self.with_libraries()
         if found is not None and found[0].ok:
             return found
@@ -113,7 +115,7 @@ class _Job:
         if not inside and not (stopped and any(self._libraries(whole.text))):
             return None
         if len(inside) == len(first):  # only libraries have functions without __device__
-            result = self.compiled(self.source, default_device=True)
+            result = self.compiled(self.source, WITH_LIBRARIES)
             if result is None or result.ok:
                 return (result, ()) if result else None
         whole = whole_file.kernels_only(whole)
@@ -122,7 +124,7 @@ class _Job:
         smaller: whole_file.WholeFile | None = whole
         while smaller is not None and len(failed) < MOST_ROUNDS:
             whole = smaller
-            result = self.compiled(whole.text, default_device=True)
+            result = self.compiled(whole.text, WITH_LIBRARIES)
             if result is None:
                 return None
             if result.ok:
@@ -136,15 +138,14 @@ class _Job:
             return nvrtc.Translation(False, "\n".join(own)), ()
         return failed[0], self._left_out(failed[0], whole.missing)
 
-    def compiled(self, text: str, default_device: bool = False) -> nvrtc.Translation | None:
-        """Compile a text; None if the compiler breaks."""
-        arguments = [*DEFAULT_DEVICE, *self.arguments] if default_device else self.arguments
-        answer = nvrtc_child.translate(self.major, text, self.places.name, arguments, self.entry)
+    def compiled(self, text: str, options: Sequence[str] = ()) -> nvrtc.Translation | None:
+        """Compile a text, with further options; None if the compiler breaks."""
+        answer = nvrtc_child.translate(self.major, text, self.places.name, [*options, *self.arguments], self.entry)
         if isinstance(answer, nvrtc_child.Broken):
             return None
         self.read.update(answer[0].read)
-        if not default_device and self.only_lambdas_fail(answer[0]):
-            return self.compiled(text, default_device=True)
+        if not options and self.only_lambdas_fail(answer[0]):
+            return self.compiled(text, DEFAULT_DEVICE)
         return answer[0]
 
     def only_lambdas_fail(self, result: nvrtc.Translation) -> bool:
