@@ -76,11 +76,13 @@ def test_nothing_is_cut_and_every_kernel_is_there(points: list, width: int) -> N
 
 def test_each_number_type_is_beside_its_own_cublas() -> None:
     groups = grouped(POINTS, TYPES)
-    assert [group.title for group in groups] == ["fp32", "fp16", "int8", "fp64"]
+    assert [group.title for group in groups] == ["fp32", "fp16, bf16", "int8", "fp64"]
     for group in groups:
-        [library] = [line for line in group.lines if line.is_cublas]
-        assert {point.kernel for point in library.points.values()} == {group.title}
-        assert all(TYPES[line.name] == group.title for line in group.lines if not line.is_cublas)
+        libraries = {line.type: line for line in group.lines if line.is_cublas}
+        assert ", ".join(libraries) == group.title
+        for of, library in libraries.items():
+            assert {point.kernel for point in library.points.values()} == {of}
+        assert all(TYPES[line.name] == line.type for line in group.lines if not line.is_cublas)
     assert sorted(line.name for group in groups for line in group.lines if not line.is_cublas) == sorted(COURSE.names)
 
 
@@ -158,7 +160,7 @@ def test_json_has_points_types_and_every_note() -> None:
     told = json.loads(json.dumps(as_json(Result(tuple(POINTS), (*DOUBTS, *REFUSED), types=TYPES))))
     assert told["schema"] == "gemm-lessons/bench/1"
     assert len(told["points"]) == len(POINTS)
-    assert {it["type"] for it in told["points"] if it["series"] == CUBLAS} == {"fp32", "fp16", "int8", "fp64"}
+    assert {it["type"] for it in told["points"] if it["series"] == CUBLAS} == {"fp32", "fp16", "bf16", "int8", "fp64"}
     assert [it["text"] for it in told["notes"]] == [note.text for note in (*DOUBTS, *REFUSED)]
 
 

@@ -85,8 +85,8 @@ def test_what_is_not_the_submissions_fault_is_raised(tmp_path: Path) -> None:
 
 
 def test_an_unsupported_kernel_says_so(tmp_path: Path) -> None:
-    source = HEAD + '\n asm volatile("barrier.cluster.arrive;"); C[0] = 1; }'
-    with pytest.raises(UnsupportedKernel, match=r"barrier\.cluster") as caught:
+    source = HEAD + '\n asm volatile("multimem.red.relaxed.sys.global.add.u32 [%0], 1;" :: "l"(C)); C[0] = 1; }'
+    with pytest.raises(UnsupportedKernel, match=r"multimem\.red") as caught:
         submit(tmp_path / "kernel.cu", source)
     assert caught.value.line == 2
 

@@ -5,7 +5,7 @@ template <bool BROKEN> __device__ __forceinline__ void go(const float *A, float 
 {
     FULL;
     if (t == 0) {
-        EXPECT(&full, BROKEN ? 2048 : 1024);
+        EXPECT(&full, BROKEN ? 2048 : 1024); // here: deadlock
         LOAD(tile, A, 1024, &full); // here: deadlock
     }
     WAIT(&full, 0); // here: deadlock

@@ -7,7 +7,8 @@ history of its mbarriers tells who arrived before and what copies brought.
 from __future__ import annotations
 
 import dataclasses
-from collections import Counter
+import functools
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -21,7 +22,7 @@ from gemm_lessons.engine.machine.mbarriers import mbarrier_at
 from gemm_lessons.engine.machine.phases import BYTES
 from gemm_lessons.engine.machine.state import Fault, State, coordinates
 from gemm_lessons.engine.ptx.provenance import provenance
-from gemm_lessons.engine.ptx.records import Instruction, Kernel
+from gemm_lessons.engine.ptx.records import Instruction, Kernel, SourceLine
 from gemm_lessons.engine.records.facts import (
     AtBarrier,
     AtMbarrier,
@@ -36,6 +37,7 @@ from gemm_lessons.engine.records.frozen import dataclass
 
 Array = NDArray[Any]
 MOST = 6  # descriptions of waiting threads
+SHORT = 4  # lines with instructions of a function that only waits or arrives
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,16 +81,38 @@ class HangReport:
         instruction = self._code[index if cause is None else cause.index]
         facts = Hang(tuple(there[:MOST]), cause, max(0, len(there) - MOST) or None)
         fault = Fault("deadlock", "hang", instruction, self._state.actor(lane, instruction), facts)
-        if instruction.source is not None and instruction.source.places:
-            file, line = instruction.source.places[-1]
-            fault.finding = dataclasses.replace(fault.finding, file=file, line=line)
+        if (place := self._place(instruction.index)) is not None:
+            fault.finding = dataclasses.replace(fault.finding, file=place.file, line=place.line)
         return fault
 
     def _line(self, index: int) -> int | None:
-        """Return the line of the kernel that executes an instruction: functions that wait or arrive are often called
-        from several lines."""
-        source = self._code[index].source
-        return source.places[-1][1] if source is not None and source.places else None
+        """Return the line of ``_place``."""
+        place = self._place(index)
+        return place.line if place is not None else None
+
+    def _place(self, index: int) -> SourceLine | None:
+        """Return the place in the kernel's file that executes an instruction. Of a short function it is the line that
+        calls it: functions that wait or arrive are called from several lines."""
+        place = self._code[index].source
+        if place is None or not place.places:
+            return None
+        file = place.places[-1][0]
+        while place.inlined_at is not None and (
+            not place.line or place.file != file or len(self._lines_of[place.inlined_at]) <= SHORT
+        ):
+            place = place.inlined_at
+        return place
+
+    @functools.cached_property
+    def _lines_of(self) -> Mapping[SourceLine, set[int]]:
+        """The lines of each function that was inlined, by the place that calls it."""
+        found: defaultdict[SourceLine, set[int]] = defaultdict(set)
+        for place in {instruction.source for instruction in self._code}:
+            here = place
+            while here is not None and here.inlined_at is not None:
+                found[here.inlined_at].add(here.line)
+                here = here.inlined_at
+        return found
 
     # -- who waits for what -------------------------------------------------------------------------------------------
 

@@ -192,10 +192,10 @@ class GlobalMemory:
         return allocation, end + pages.most * PAGE
 
     def track(self, written: Iterable[Buffer]) -> None:
-        """Track of the buffers only those that the kernel may write, and those that may be read before."""
+        """Track of the outputs only those that the kernel may write, and those that may be read before."""
         arrays = {id(buffer.array) for buffer in written}
         for allocation, buffer in self._buffers:
-            allocation.tracked = allocation.fresh or id(buffer.array) in arrays
+            allocation.tracked &= allocation.fresh or id(buffer.array) in arrays
 
     def fill(self, symbol: str, data: bytes) -> None:
         """Copy ``data`` to the start of a variable."""
