@@ -100,7 +100,23 @@ def pytest_collection_finish() -> None:
     gc.set_threshold(FRESH_OBJECTS, 10, 10)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def _slow_ones_first(items: list[pytest.Item], workers: int) -> None:
+    """Begin the share of each worker with slow tests, so that none is left for the end, when the other workers have
+    nothing to do. ``--dist worksteal`` deals the tests out in equal shares."""
+    groups: tuple[list[pytest.Item], list[pytest.Item]] = [], []
+    for item in items:
+        groups[item.get_closest_marker("slow") is None].append(item)
+    items[:] = [
+        item
+        for number in range(workers)
+        for group in groups
+        for item in group[len(group) * number // workers : len(group) * (number + 1) // workers]
+    ]
+
+
+@pytest.hookimpl(trylast=True)  # after those that -m leaves out are gone
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    _slow_ones_first(items, getattr(config, "workerinput", {}).get("workercount", 1))
     if (here := compiler()) == STORED_WITH:
         return
     for item in items:

@@ -61,7 +61,13 @@ def test_estimates_say_that_nothing_was_timed() -> None:
 def test_each_number_type_has_a_panel_and_its_roofs() -> None:
     figure = plot.figure_of(grouped(stored_points.points(), stored_points.types()), H200)
     titles = [axes.get_title(loc="left") for axes in figure.axes]
-    assert titles == ["fp32, TFLOP/s", "fp16, bf16, TFLOP/s", "int8, TOP/s", "fp64, TFLOP/s", "Roofline at 8192, TFLOP/s"]
+    assert titles == [
+        "fp32, TFLOP/s",
+        "fp16, bf16, TFLOP/s",
+        "int8, TOP/s",
+        "fp64, TFLOP/s",
+        "Roofline at 8192, TFLOP/s",
+    ]
     roofline = {text.get_text() for text in figure.axes[-1].texts}
     assert {"int8 tensor cores 1898", "fp16, bf16 949", "dp4a 134", "fp32, fp64 66.9", "fp64 units 33.5"} <= roofline
     for name in stored_points.COURSE.names:
