@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from checks.course.kernel import Kernel
 from checks.estimate.test_timeline import FREE, Line, ffma, trace
 from checks.simulator.phase_cases import PIPELINE
 from gemm_lessons import engine
 from gemm_lessons.course.folder import packaged_course
-from gemm_lessons.engine.compiler.compile import Compiled, compile_source
 from gemm_lessons.engine.estimate import launch as estimating
 from gemm_lessons.engine.estimate.chip import LAUNCH_US
 from gemm_lessons.engine.estimate.launch import estimate_launch
@@ -156,15 +156,7 @@ def test_matrix_products_take_what_their_own_model_says(lesson: str, size: int) 
     """That model reads the time off a line in K through two short traces; this one plays the launch as it is."""
     shape = Shape(size, size, size)
     found = packaged_course().lesson(lesson).at(shape)
-    compiled = compile_source(
-        found.solution_path.read_text(),
-        path=str(found.solution_path),
-        entry=found.launches[0].entry,
-        defines=found.tile.defines,
-        include_dirs=found.include_dirs,
-        options=found.options,
-    )
-    assert isinstance(compiled, Compiled)
+    compiled = Kernel.solution(found).compiled()
     estimator = estimator_of(found, [compiled], H200, shape)
     assert estimator is not None
     arguments = Problem(found.data, shape, 1).trial().arguments(found.launches[0].parameters)

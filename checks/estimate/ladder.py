@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from checks import readings
+from checks.course import kernel
 from gemm_lessons.engine.records.launch import Argument, Buffer, Grid, Scalar, TensorMap
 from gemm_lessons.gemm.shapes import Shape, Shapes, TileSizes
 
@@ -79,22 +80,11 @@ class Step:
     @cached_property
     def compiled(self) -> Compiled:
         """Raises ``AssertionError`` with the compiler's log."""
-        from gemm_lessons.engine.compiler.compile import Compiled, compile_source
-
         path = KERNELS / self.file
         defines = {"STAGES": self.stages, "STAY": int(self.stays), "TMA_STORE": int(self.tma_store)}
         if not self.products:
             defines["NO_PRODUCTS"] = 1
-        found = compile_source(
-            path.read_text(),
-            path=str(path),
-            entry="gemm",
-            defines=defines,
-            include_dirs=[KERNELS, COMMON],
-            arch="sm_90a",
-        )
-        assert isinstance(found, Compiled), f"{self.name}: {found.log}"
-        return found
+        return kernel.compiled(path.read_text(), path, "gemm", defines, [KERNELS, COMMON], arch="sm_90a")
 
     def grid(self, shape: Shape) -> Grid:
         """Blocks of a product."""
@@ -229,7 +219,6 @@ LESSONS = {"wgmma": "h200_hopper.json", "roles": "h200_roles.json"}  # to which 
 def lessons() -> Iterator[tuple[str, int, float, float]]:
     """Yield TFLOP/s of the lessons with ``wgmma``, estimated and measured: name, size, both."""
     from gemm_lessons.course.folder import packaged_course
-    from gemm_lessons.engine.compiler.compile import Compiled, compile_source
     from gemm_lessons.engine.estimate.chip import LAUNCH_US, NEXT_US
     from gemm_lessons.engine.hardware.sheets import GPUS
     from gemm_lessons.running.estimating import estimator_of
@@ -241,17 +230,7 @@ def lessons() -> Iterator[tuple[str, int, float, float]]:
         for size in SIZES[1:]:
             shape = Shape(size, size, size)
             found = course.lesson(name).at(shape)
-            compiled = compile_source(
-                found.solution_path.read_text(),
-                path=str(found.solution_path),
-                entry=found.launches[0].entry,
-                defines=found.tile.defines,
-                include_dirs=found.include_dirs,
-                options=found.options,
-                arch="sm_90a",
-            )
-            assert isinstance(compiled, Compiled), compiled.log
-            estimator = estimator_of(found, [compiled], GPUS["h200"], shape)
+            estimator = estimator_of(found, [kernel.Kernel.solution(found).compiled()], GPUS["h200"], shape)
             assert estimator is not None, name
             time_us = estimator.at(shape, GPUS["h200"]).time_us - LAUNCH_US + NEXT_US
             yield name, size, tera(size, time_us), tera(size, times[size])

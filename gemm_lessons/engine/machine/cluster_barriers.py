@@ -1,9 +1,9 @@
 """``barrier.cluster``: the threads of a cluster arrive, and later wait for the others to have arrived.
 
 Ended threads count as arrived. A thread arrives, waits, arrives, and so on; anything else is undefined, and a fault
-here. An arrival releases the thread's accesses unless it is ``relaxed`` and
-follows no fence since the thread's last one; a wait acquires those of all arrivals. Both are
-recorded as of an mbarrier that every cluster has (``events.CLUSTER``). Source: NVIDIA, "PTX ISA" 9.0, 9.7.13.4.
+here. An arrival releases the thread's accesses unless it is ``relaxed`` and follows no fence since the thread's last
+one; a wait acquires those of all arrivals. Both are recorded as of an mbarrier that every cluster has
+(``events.CLUSTER``). Source: NVIDIA, "PTX ISA" 9.0, 9.7.13.4.
 """
 
 from __future__ import annotations
