@@ -48,7 +48,6 @@ from gemm_lessons.engine.checkers.collector import FindingCollector, Key, Names
 from gemm_lessons.engine.checkers.epochs import Epochs
 from gemm_lessons.engine.checkers.global_memory import GlobalRaces
 from gemm_lessons.engine.checkers.initialised import Initialised, Windows
-from gemm_lessons.engine.checkers.product_registers import product_registers
 from gemm_lessons.engine.checkers.shared_races import SharedRaces
 from gemm_lessons.engine.checkers.static_analysis import facts
 from gemm_lessons.engine.events import WARP, Batch, Boundary, Irregular, LaunchInfo, Record
@@ -65,8 +64,8 @@ class Checks:
         """Set up the checkers for a launch. See ``events.Observer``, also for the methods below."""
         self._collector = FindingCollector()
         self._names = Names(launch)
-        self._static = product_registers(launch.kernel)
         code = facts(launch.kernel, frozenset(array.name for array in launch.shared_arrays))
+        self._static = code.products
         self._padded = -(-launch.grid.threads // WARP) * WARP
         self._lanes = launch.lanes
         shared, local = _stride(launch.shared_bytes), _stride(launch.local_bytes) if launch.local_bytes else 0

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from gemm_lessons.engine.checkers.global_memory import Protocol
+from gemm_lessons.engine.checkers.product_registers import product_registers
 from gemm_lessons.engine.events import SharedArray
 from gemm_lessons.engine.machine.memory import layout
 from gemm_lessons.engine.ptx import synchronising_accesses
 from gemm_lessons.engine.ptx.provenance import local_provenance, provenance
 from gemm_lessons.engine.ptx.records import SIZES, Immediate, Kernel
+from gemm_lessons.engine.records.findings import Finding
 from gemm_lessons.engine.records.frozen import dataclass
 
 MBARRIER, BULK = 8, 16  # bytes of an mbarrier; bulk copies are multiples of BULK
@@ -24,7 +26,7 @@ class Facts:
     ``has_phases``: the kernel has mbarriers or bulk copies. ``arrays``: memory instruction -> the one shared array that
     its address derives from; ``own``: the same for the thread's local arrays. ``optimistic``: loads that may race with
     atomics of other threads. ``flags``: accesses by which the threads of a block synchronise in shared memory
-    (``synchronising_accesses``).
+    (``synchronising_accesses``). ``products``: findings on registers of asynchronous products.
     """
 
     granules: Mapping[str, int]
@@ -35,6 +37,7 @@ class Facts:
     own: Mapping[int, SharedArray]
     optimistic: frozenset[int]
     flags: frozenset[int]
+    products: Sequence[Finding]
 
 
 _known: dict[int, tuple[Kernel, Facts]] = {}
@@ -93,8 +96,9 @@ def _facts(kernel: Kernel, shared: frozenset[str]) -> Facts:
     flags = synchronising_accesses.flag_accesses(kernel) if fence else frozenset()
     protocol = Protocol(fence and flag, warp_sync, strong, hearing, narrow, optimistic)
     return Facts(
-        granules, has_async, has_phases, protocol, provenance(kernel, shared), _own_arrays(kernel), optimistic, flags
-    )
+        granules, has_async, has_phases, protocol, provenance(kernel, shared), _own_arrays(kernel), optimistic, flags,
+        product_registers(kernel),
+    )  # fmt: skip
 
 
 def _own_arrays(kernel: Kernel) -> dict[int, SharedArray]:
