@@ -65,7 +65,7 @@ def test_an_example_prints_what_it_says(code: str) -> None:
 
 
 def test_there_are_examples() -> None:
-    assert [name for name, _ in EXAMPLES] == ["README", "python"]
+    assert [name for name, _ in EXAMPLES] == ["README", "python", "python"]
 
 
 def commands_in(text: str) -> Iterator[str]:

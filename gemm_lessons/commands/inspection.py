@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from gemm_lessons.engine.arguments.expression import Number
 from gemm_lessons.engine.arguments.parameters import declared
 from gemm_lessons.engine.arguments.text import ArgumentError, Given, build
 from gemm_lessons.engine.compiler.compile import Compiled, NotCompiled
+from gemm_lessons.engine.compiler.layouts import read_layouts
 from gemm_lessons.engine.compiler.ptx_file import take
 from gemm_lessons.engine.process import bounds
 from gemm_lessons.engine.process.bounds import Bounds, OutOfTime
@@ -125,7 +126,11 @@ def _inspect(request: InspectRequest) -> Inspection:
         lambda name: device.variable(compiled, name),
         request.seed,
         declared(request.source, kernel, request.entry),
-    )
+        lambda: read_layouts(
+            request.source, path=request.path, entry=request.entry, defines=request.defines,
+            include_dirs=request.include_dirs, arch=request.arch,
+        ),
+    )  # fmt: skip
     arrays = given.arrays
     expectation = Expectation.parse(request.expect, given) if request.expect else None
     before = {name: array.copy() for name, array in arrays.items()}
@@ -161,7 +166,7 @@ class Expectation:
         if not equals or target not in arrays:
             raise ArgumentError(f'--expect "{text}": write OUTPUT = FORMULA, such as C = A @ B')
         try:
-            tree = ast.parse(formula, mode="eval").body
+            tree = _Fields({*arrays, *numbers}).visit(ast.parse(formula, mode="eval").body)
         except SyntaxError:
             raise ArgumentError(f'--expect "{text}": the formula is not understood') from None
         expectation = cls(target, tree, numbers, given.elements)
@@ -223,6 +228,18 @@ class Expectation:
                 except ValueError as error:
                     raise ArgumentError(f"--expect: {error}") from None
         raise ArgumentError("--expect: only names, numbers, + - * @, .T and parentheses")
+
+
+class _Fields(ast.NodeTransformer):
+    """Makes one name of each path to a field of a struct, such as ``p.in_[0].x``."""
+
+    def __init__(self, known: Collection[str]) -> None:
+        self._known = known
+
+    def visit(self, node: ast.AST) -> Any:
+        """Return the node, or the name that replaces it."""
+        path = ast.unparse(node) if isinstance(node, (ast.Attribute, ast.Subscript)) else ""
+        return ast.Name(path) if path in self._known else self.generic_visit(node)
 
 
 def as_json(result: Inspection) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gemm_lessons.engine.arguments.parameters import DeclaredType, check_array, declared, scalar
+from gemm_lessons.engine.arguments.structs import Leaf, is_by_field, layout_at, leaves, struct_of
 from gemm_lessons.engine.arguments.views import pointers
 from gemm_lessons.engine.compiler.compile import Compiled, Diagnostic, NotCompiled, Resources
+from gemm_lessons.engine.compiler.layouts import TypeLayout, read_layouts
 from gemm_lessons.engine.compiler.ptx_file import take
 from gemm_lessons.engine.hardware.sheets import GpuSpec, buildable, find_gpu
 from gemm_lessons.engine.ptx.records import Kernel, KernelParameter, Variable
@@ -58,18 +60,23 @@ class _Source:
     options: Sequence[str]
 
     def compiled(self, arch: str) -> Compiled:
-        found = take(
-            self.text,
-            path=self.path,
-            entry=self.entry,
-            defines=self.defines,
-            include_dirs=self.include_dirs,
-            arch=arch,
-            options=self.options,
-        )
+        found = take(self.text, **self._asked(arch))
         if isinstance(found, NotCompiled):
             raise CompileError(found)
         return found
+
+    def layouts(self, arch: str) -> tuple[TypeLayout, ...] | None:
+        return read_layouts(self.text, **self._asked(arch))
+
+    def _asked(self, arch: str) -> dict[str, Any]:
+        return {
+            "path": self.path,
+            "entry": self.entry,
+            "defines": self.defines,
+            "include_dirs": self.include_dirs,
+            "arch": arch,
+            "options": self.options,
+        }
 
 
 def compile(
@@ -148,9 +155,10 @@ class CompiledKernel:
         ``grid`` and ``block`` are x or (x, y) or (x, y, z), in blocks and threads. ``args`` follow the kernel's
         parameters: C-contiguous NumPy arrays of any shape for pointers (written back after the launch unless they are
         read-only), numbers, which are converted to the parameter's type if they fit it without loss, ``None`` for a
-        null pointer, ``bytes`` or ``StructWithBuffers`` for structs, ``Texture``, ``Surface`` and ``TensorMap`` for
-        such objects. A view is a pointer into the array whose memory it shares: ``[x, x[16:]]`` are two pointers into
-        one buffer, and the kernel can reach all of ``x`` through ``x[16:]`` alone.
+        null pointer, ``Texture``, ``Surface`` and ``TensorMap`` for such objects. A struct by value takes a dict of its
+        fields (``{"x": x, "sizes": [4, 8]}``; fields that it leaves out are 0), a list of all of them in order,
+        ``bytes``, or a ``StructWithBuffers``. A view is a pointer into the array whose memory it shares:
+        ``[x, x[16:]]`` are two pointers into one buffer, and the kernel can reach all of ``x`` through ``x[16:]``.
 
         ``symbols`` are values of ``__constant__`` and ``__device__`` variables by name (``"ns::weights"``): arrays,
         numbers, ``bytes`` of the variable's size, or a ``HostVariable``. Arrays of ``__device__`` variables are read
@@ -220,11 +228,15 @@ class CompiledKernel:
         """Raise ``ValueError``, and ``UnsupportedKernel`` if the PTX cannot be parsed."""
         kernel = device.kernel(compiled)
         variables = [_symbol(name, value, device.variable(compiled, name)) for name, value in (symbols or {}).items()]
-        return arguments(kernel, args, self._declared), variables
+        return arguments(kernel, args, self._declared, lambda: self._layouts), variables
 
     @cached_property
     def _declared(self) -> tuple[DeclaredType | None, ...]:
         return declared(self._source.text, Simulator().kernel(self._compiled), self._source.entry)
+
+    @cached_property
+    def _layouts(self) -> tuple[TypeLayout, ...] | None:
+        return self._source.layouts(self.arch)
 
 
 def simulate(
@@ -256,32 +268,45 @@ def _grid(grid: Dimensions, block: Dimensions, dynamic_shared: int, cluster: Dim
     return Grid(_three(grid), _three(block), dynamic_shared, None if cluster is None else _three(cluster))
 
 
-def arguments(kernel: Kernel, values: Sequence[Any], known: Sequence[DeclaredType | None] = ()) -> list[Argument]:
+def arguments(
+    kernel: Kernel,
+    values: Sequence[Any],
+    known: Sequence[DeclaredType | None] = (),
+    layouts: Callable[[], Sequence[TypeLayout] | None] = lambda: None,
+) -> list[Argument]:
     """Convert Python values to launch arguments, by the kernel's parameters. Raise ``ValueError``.
 
-    ``known``: the parameter types that the source declares.
+    ``known``: the parameter types that the source declares. ``layouts`` returns those of the parameters; it is called
+    for structs that are given by field.
     """
     if len(values) != len(kernel.parameters):
         raise ValueError(f"{kernel.name} takes {len(kernel.parameters)} arguments, {len(values)} were given")
     names = [f"argument {parameter.name.rpartition('_param_')[2]}" for parameter in kernel.parameters]
     known = known or (None,) * len(values)
-    for name, value, parameter, one in zip(names, values, kernel.parameters, known, strict=True):
+    structs: dict[str, tuple[TypeLayout, list[Leaf]]] = {}
+    for position, (name, value, parameter, one) in enumerate(zip(names, values, kernel.parameters, known, strict=True)):
         if isinstance(value, np.ndarray):
             check_array(name, value, parameter, one)
-    arrays = pointers(dict(_arrays(names, values)))
+        elif is_by_field(value):
+            layout = layout_at(name, position, layouts())
+            structs[name] = layout, leaves(name, value, layout)
+    inside = ((leaf.name, leaf.value) for _, found in structs.values() for leaf in found)
+    arrays = pointers(dict(_arrays([*zip(names, values, strict=True), *inside])))
     return [
         dataclasses.replace(value, name=value.name or name, pointer=arrays[name])
         if isinstance(value, TensorMap)
         else arrays[name]
         if name in arrays
+        else struct_of(name, *structs[name], arrays)
+        if name in structs
         else _argument(name, parameter, value, one)
         for name, parameter, value, one in zip(names, kernel.parameters, values, known, strict=True)
     ]
 
 
-def _arrays(names: Sequence[str], values: Sequence[Any]) -> Iterator[tuple[str, np.ndarray[Any, Any]]]:
+def _arrays(values: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, np.ndarray[Any, Any]]]:
     """Yield the arrays that pointers and tensor maps point into; of one with gaps between rows, the first element."""
-    for name, value in zip(names, values, strict=True):
+    for name, value in values:
         if isinstance(value, np.ndarray):
             yield name, value
         elif isinstance(value, TensorMap):

@@ -138,7 +138,7 @@ def scalar(name: str, value: Any, parameter: KernelParameter, known: DeclaredTyp
         bits: np.generic = np.array([value]).astype(value.dtype.newbyteorder("="))[0]
         return Scalar(name, bits)  # of a struct
     what = f'"{known.text}"' if known is not None else f"a parameter of {size} bytes ({parameter.type})"
-    raise ValueError(f"{name}: {type(value).__name__} does not fit {what}; a struct takes its bytes")
+    raise ValueError(f"{name}: {type(value).__name__} does not fit {what}; a struct takes its fields or bytes")
 
 
 def _float(name: str, value: Any, kind: str) -> np.generic:

@@ -11,6 +11,8 @@ The arguments follow the kernel's parameters, separated by commas:
     a=view.T f32[M,K]     the same over memory that is stored transposed
     a=f32[M,K] box[8,32]  a tensor map of the array (CUtensorMap), its box in the order of the sizes
     a=f32[M,K] box[8,32] swizzle 128      the same, swizzled: 32, 64 or 128 bytes
+    p={x=f32[M,K], n=8}   a struct by value: its fields, 0 for those left out; elsewhere the array is p.x
+    p={at={{x=q.y+4}, {}}, m={1, 2}}      a field that is a struct or an array; braces without names give all in order
     M=256  alpha=1.5      numbers, as wide as the parameter; sizes may use the numbers' names: A=f32[M*lda]
     M:=256                a name for sizes only, not passed to the kernel
 
@@ -36,6 +38,8 @@ from numpy.typing import NDArray
 
 from gemm_lessons.engine.arguments.expression import Expression, ExpressionError, Number
 from gemm_lessons.engine.arguments.parameters import DeclaredType, check_array, scalar
+from gemm_lessons.engine.arguments.structs import Leaf, layout_at, leaves, struct_of
+from gemm_lessons.engine.compiler.layouts import TypeLayout
 from gemm_lessons.engine.machine.symbols import check
 from gemm_lessons.engine.ptx.records import Kernel, KernelParameter, Variable
 from gemm_lessons.engine.records.elements import ELEMENTS, Element
@@ -56,7 +60,8 @@ FILLS = ("random", "zeros", "ones", "index")
 LARGEST = 1 << 30  # bytes of one array; a larger one is more likely a typing mistake
 
 _NAME = r"[A-Za-z_]\w*"
-_POINTER = re.compile(rf"({_NAME})\s*(?:\+(.*))?$")
+_PATH = rf"{_NAME}(?:\.{_NAME}(?:\[\d+\])*)*"  # an argument, or a field of one
+_POINTER = re.compile(rf"({_PATH})\s*(?:\+(.*))?$")
 _ARRAY = re.compile(
     rf"(?P<words>(?:[a-z.T]+\s+)*)(?P<type>{'|'.join(TYPES)})\s*\[(?P<sizes>[^\]]+)\]"
     r"(?:\s*box\s*\[(?P<box>[^\]]+)\](?:\s*swizzle\s*(?P<swizzle>\d+))?)?$"
@@ -85,14 +90,44 @@ class ArraySpec:
 
 def split(text: str) -> list[tuple[str, str, bool]]:
     """``A=f32[M,K],M=8`` -> (name, value, only a name) in order. Raises ``ArgumentError``."""
-    parts = [part.strip() for part in re.split(r",(?![^\[]*\])", text) if part.strip()]
     result = []
-    for part in parts:
-        match = re.match(rf"((?:{_NAME}::)*{_NAME})\s*(:?=)\s*(.+)$", part)
+    for part in _parts(text):
+        match = re.match(rf"((?:{_NAME}::)*{_NAME})\s*(:?=)\s*(.+)$", part, re.S)
         if match is None:
             raise ArgumentError(f'argument "{part}" is not understood; write NAME=VALUE, such as M=256 or A=f32[M,K]')
         result.append((match[1], match[3].strip(), match[2] == ":="))
     return result
+
+
+def _parts(text: str) -> list[str]:
+    """Return what commas outside of brackets and braces separate."""
+    parts, depth = [""], 0
+    for character in text:
+        depth += (character in "[{") - (character in "]}")
+        if character == "," and depth <= 0:
+            parts.append("")
+        else:
+            parts[-1] += character
+    return [part.strip() for part in parts if part.strip()]
+
+
+def _by_field(name: str, text: str) -> Any:
+    """Parse ``{x=f32[4], n={1, 2}}``: a dict or a list of texts, dicts and lists; other texts are returned as they are.
+
+    Raise ``ArgumentError``.
+    """
+    if not text.startswith("{"):
+        return text
+    if not text.endswith("}") or text.count("{") != text.count("}"):
+        raise ArgumentError(f"argument {name}: a brace of {text} is not closed")
+    parts = _parts(text[1:-1])
+    named = [re.match(rf"({_NAME})\s*=\s*(.+)$", part, re.S) for part in parts]
+    fields = {match[1]: _by_field(f"{name}.{match[1]}", match[2].strip()) for match in named if match}
+    if len(fields) == len(parts):
+        return fields
+    if fields:
+        raise ArgumentError(f"argument {name}: {text} gives some fields by name, some without; or one of them twice")
+    return [_by_field(f"{name}[{place}]", part) for place, part in enumerate(parts)]
 
 
 Item = tuple[str, str, bool]
@@ -121,31 +156,38 @@ def build(
     variable: Callable[[str], Variable],
     seed: int,
     known: Sequence[DeclaredType | None] = (),
+    layouts: Callable[[], Sequence[TypeLayout] | None] = lambda: None,
 ) -> Given:
     """Return everything for a launch of ``kernel``. Raise ``ArgumentError``.
 
-    ``variable`` finds a variable by name; ``known`` are the parameters' declared types.
+    ``variable`` finds a variable by name; ``known`` are the parameters' declared types; ``layouts`` returns those of
+    structs.
     """
     items = split(args)
     variables = [item for text in symbols for item in split(text)]
-    names = _numbers(items, variables)
     passed = [(name, value) for name, value, only in items if not only]
     if len(passed) != len(kernel.parameters):
         raise ArgumentError(
             f"the kernel takes {len(kernel.parameters)} parameters ({_signature(kernel, known)}), "
             f"--args gives {len(passed)}"
         )
+    structs = _structs(passed, layouts)
+    inside = [(leaf.name, leaf.value) for _, found in structs.values() for leaf in found]
+    plain = [(name, value) for name, value in passed if name not in structs]
+    names = _numbers([*(item for item in items if item[0] not in structs), *((*it, False) for it in inside)], variables)
     rng = np.random.default_rng(seed)
-    specs = {name: array_spec(name, value, names) for name, value in passed if "[" in value}
+    specs = {name: array_spec(name, value, _seen(name, names)) for name, value in (*plain, *inside) if _is_array(value)}
     arrays = {name: contents(spec, rng) for name, spec in specs.items()}
     arguments: list[Argument] = []
     for (name, value), parameter, one in zip(passed, kernel.parameters, known or (None,) * len(passed), strict=True):
-        if name in specs:
+        if name in structs:
+            arguments.append(_struct(name, *structs[name], specs, arrays, names))
+        elif name in specs:
             arguments.append(_array_argument(specs[name], arrays[name], parameter, one))
         elif name in names:
             arguments.append(_scalar(name, names[name], parameter, one))
         else:
-            arguments.append(_pointer(name, value, specs, arrays, names, parameter))
+            arguments.append(_pointer(name, value, specs, arrays, names, parameter.size))
     given: list[HostVariable] = []
     for name, value, only in variables:
         try:
@@ -161,9 +203,53 @@ def build(
     return Given(arguments, given, arrays, names, blank, {name: TYPES[spec.kind] for name, spec in specs.items()})
 
 
+def _structs(
+    passed: Sequence[tuple[str, str]], layouts: Callable[[], Sequence[TypeLayout] | None]
+) -> dict[str, tuple[TypeLayout, list[Leaf]]]:
+    """Return layout and leaves of every argument in braces; the values of the leaves are texts."""
+    found = {}
+    for position, (name, value) in enumerate(passed):
+        if value.startswith("{"):
+            try:
+                layout = layout_at(name, position, layouts())
+                found[name] = layout, leaves(name, _by_field(name, value), layout)
+            except ArgumentError:
+                raise
+            except ValueError as error:
+                raise ArgumentError(f"argument {error}") from None
+    return found
+
+
+def _struct(
+    name: str,
+    layout: TypeLayout,
+    found: Sequence[Leaf],
+    specs: Mapping[str, ArraySpec],
+    arrays: dict[str, NDArray[Any]],
+    names: Mapping[str, Number],
+) -> Argument:
+    values: dict[str, Any] = {}
+    for leaf in found:
+        if (spec := specs.get(leaf.name)) is None:
+            number = names.get(leaf.name)
+            size = leaf.type.size
+            values[leaf.name] = (
+                _pointer(leaf.name, leaf.value, specs, arrays, names, size) if number is None else number
+            )
+        elif spec.view or spec.box or not leaf.type.pointer:
+            what = f"{leaf.type.name} takes no array" if not leaf.type.pointer else "a view or a box is an argument"
+            raise ArgumentError(f"argument {leaf.name}: {what}")
+        else:
+            values[leaf.name] = Buffer(leaf.name, arrays[leaf.name], spec.output)
+    try:
+        return struct_of(name, layout, found, values)
+    except ValueError as error:
+        raise ArgumentError(f"argument {str(error).split(';')[0]}") from None
+
+
 def _numbers(arguments: Sequence[Item], variables: Sequence[Item]) -> dict[str, Number]:
     """Return the values of all numbers, by name."""
-    arrays = {name for name, value, _ in arguments if "[" in value}
+    arrays = {name for name, value, _ in arguments if _is_array(value)}
     known: dict[str, Number] = {}
     seen: set[str] = set()
     for name, value, _ in (*arguments, *variables):
@@ -171,12 +257,26 @@ def _numbers(arguments: Sequence[Item], variables: Sequence[Item]) -> dict[str, 
             raise ArgumentError(f"argument {name} is given twice")
         seen.add(name)
         pointer = _POINTER.match(value)
-        if "[" not in value and not (pointer and pointer[1] in arrays):
+        if not _is_array(value) and not (pointer and pointer[1] in arrays):
+            visible = _seen(name, known)
             try:
-                known[name] = Expression.parse(value, known).value(known)
+                known[name] = Expression.parse(value, visible).value(visible)
             except ExpressionError as error:
                 raise ArgumentError(f"argument {name}: {error}") from None
     return known
+
+
+def _is_array(value: str) -> bool:
+    """Return whether a value has sizes; an index of a field has none."""
+    return "[" in value and not _POINTER.match(value)
+
+
+def _seen(name: str, names: Mapping[str, Number]) -> Mapping[str, Number]:
+    """Return numbers by the names that the value of ``name`` may use: those of all arguments, and the other fields of
+    its structs."""
+    ends = [match.end() for match in re.finditer(r"\.", name)]
+    inner = {key[end:]: number for end in ends for key, number in names.items() if key.startswith(name[:end])}
+    return {key: number for key, number in {**names, **inner}.items() if key.isidentifier()}
 
 
 def array_spec(name: str, text: str, names: Mapping[str, Number]) -> ArraySpec:
@@ -280,18 +380,19 @@ def _pointer(
     specs: Mapping[str, ArraySpec],
     arrays: dict[str, NDArray[Any]],
     names: Mapping[str, Number],
-    parameter: KernelParameter,
+    size: int,
 ) -> Argument:
     """Parse ``x+16``, a pointer into the array of argument x. That array is also named as one of one dimension."""
     match = _POINTER.match(text)
     assert match
     target, distance = match[1], match[2]
-    if parameter.size != 8 or specs[target].view:
-        what = f"{target} is a view" if specs[target].view else f"that parameter has {parameter.size} bytes"
+    if size != 8 or specs[target].view:
+        what = f"{target} is a view" if specs[target].view else f"that parameter has {size} bytes"
         raise ArgumentError(f"argument {name}={text} is a pointer into an array, but {what}")
     whole = arrays[target].reshape(-1)
     try:
-        start = 0 if distance is None else Expression.parse(distance, names).whole(names, at_least=0)
+        visible = _seen(name, names)
+        start = 0 if distance is None else Expression.parse(distance, visible).whole(visible, at_least=0)
     except ExpressionError as error:
         raise ArgumentError(f"argument {name}: {error}") from None
     if start > whole.size:

@@ -1,0 +1,184 @@
+"""Structs by value, given by their fields from Python and as text. Layouts are those of the compiler's debug
+information."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gemm_lessons import engine
+from gemm_lessons.commands import inspection
+from gemm_lessons.engine.arguments.text import ArgumentError
+from gemm_lessons.engine.compiler.layouts import read_layouts
+from gemm_lessons.engine.records.launch import Grid
+
+SOURCE = """
+#include <cuda_fp16.h>
+struct Side { const float *x; int stride; };
+template <int N> class Shape {
+    int size[N];
+public:
+    static constexpr int rank = N;
+    __device__ int operator[](int i) const { return size[i]; }
+};
+struct Base { float alpha; __half h; };
+enum class Mode { negated = -1, plain };
+struct Empty {};
+struct Params : Base {
+    Side side[2];
+    float *__restrict__ y;
+    Shape<2> shape;
+    bool twice;
+    unsigned low : 3, high : 5;
+    int signs : 4;
+    Mode mode;
+    union { int whole; float real; };
+    struct { short a, b; } inner;
+    double grid[2][3];
+    float4 four;
+    const void *nothing;
+    Params *next;
+    Params(const Params &) = default;
+};
+template <class P, class F> __global__ void add(const P p, F, int n) {
+    const int i = threadIdx.x;
+    if (i >= n) return;
+    float v = p.side[0].x[i * p.side[0].stride] + p.side[1].x[i * p.side[1].stride];
+    v = (p.twice ? 2 : 1) * p.alpha * v + p.low * 100 + p.high * 1000 + p.signs + p.shape[1] + p.real;
+    v += float(p.h) + p.inner.b + p.grid[1][2] + p.four.w;
+    p.y[i] = p.mode == Mode::negated && !p.nothing && !p.next ? -v : v;
+}"""
+ENTRY = "add<Params, Empty>"
+X, Y = np.arange(64, dtype=np.float32), np.zeros(32, np.float32)
+GIVEN: dict[str, Any] = {
+    "alpha": 0.5, "h": 0.25, "side": [{"x": X, "stride": 1}, (X[4:], 2)], "y": Y, "shape": {"size": [3, 7]},
+    "twice": True, "low": 5, "high": 3, "signs": -2, "mode": -1, "real": 1.5, "inner": {"b": 9},
+    "grid": np.arange(6.0).reshape(2, 3), "four": [0, 0, 0, 8], "nothing": None,
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def kernel():
+    return engine.compile(SOURCE, ENTRY)
+
+
+def test_fields_go_where_the_compiler_has_them(kernel):
+    launched = kernel.launch(1, 32, [GIVEN, {}, 30])
+    assert launched.fault is None
+    assert not launched.findings
+    i = np.arange(30)
+    assert (-Y[:30] == 3 * i + 4 + 500 + 3000 - 2 + 7 + 1.5 + 0.25 + 9 + 5 + 8).all()
+    assert (Y[30:] == 0).all()
+
+
+def test_the_layout_is_that_of_the_machine_code():
+    layouts = read_layouts(SOURCE, path="kernel.cu", entry=ENTRY, arch="sm_90")
+    assert layouts is not None
+    offsets = {it.name: it.offset for it in layouts[0].fields}
+    assert [it.size for it in layouts] == [160, 1, 4]
+    assert list(offsets)[:4] == ["alpha", "h", "side", "y"]
+    assert [offsets[name] for name in ("whole", "real", "inner", "grid", "four")] == [64, 64, 68, 72, 128]
+    assert layouts[1].is_struct
+    assert not layouts[1].fields
+
+
+WRONG: dict[str, dict[str, Any]] = {
+    "side[0].n: there is no such field in Side": {"side": [{"n": 1}]},
+    r"sides: there is no such field \(did you mean side\?\)": {"sides": 1},
+    r"side: 3 values were given for Side\[2\]": {"side": [(), (), ()]},
+    "low: 9 does not fit a bit-field of 3 bits": {"low": 9},
+    "signs: 8 does not fit a bit-field of 4 bits": {"signs": 8},
+    r"side\[1\].x: an array of int64 was given for": {"side": [{}, {"x": np.zeros(4, np.int64)}]},
+    "y: 3 was given for": {"y": 3},
+    "alpha: str does not fit": {"alpha": "1"},
+    "alpha: a dict was given for float": {"alpha": {}},
+    "shape.size: one value was given": {"shape": 7},
+    "inner: one value was given for": {"inner": 7},
+    "twice: 3 does not fit": {"twice": 3},
+    "h: 100000.0 would be rounded": {"h": 100000.0},
+    "(whole|real) and argument 0.(real|whole) are members of a union": {"whole": 1},
+    "four: 5 values were given for float4": {"four": [1] * 5},
+}
+
+
+@pytest.mark.parametrize("says", WRONG)
+def test_a_field_that_does_not_fit_is_named(kernel, says):
+    with pytest.raises(ValueError, match=rf"argument 0\.{says.replace('side[0].n', r'side.0..n')}"):
+        kernel.launch(1, 32, [GIVEN | WRONG[says], {}, 30])
+
+
+def test_what_is_left_out_is_zero_and_a_null_pointer_faults(kernel):
+    launched = kernel.launch(1, 32, [{name: GIVEN[name] for name in GIVEN if name != "side"}, {}, 30])
+    assert launched.fault is not None
+    assert launched.fault.kind == "out_of_bounds"
+
+
+@pytest.mark.parametrize(("position", "value"), [(0, 5), (2, [30]), (2, {"n": 30}), (1, {"n": 30})])
+def test_numbers_and_fields_are_not_confused(kernel, position, value):
+    args = [GIVEN, {}, 30]
+    args[position] = value
+    with pytest.raises(ValueError, match=f"argument {position}"):
+        kernel.launch(1, 32, args)
+
+
+def test_two_structs_share_an_array():
+    source = """struct To { float *y; }; struct From { const float *x; int n; };
+        extern "C" __global__ void k(From a, To b) { b.y[threadIdx.x] = a.x[threadIdx.x] + a.n; }"""
+    x = np.arange(64, dtype=np.float32)
+    engine.simulate(source, "k", 1, 32, [{"x": x, "n": 1}, {"y": x[32:]}])
+    assert (x[32:] == np.arange(32) + 1).all()
+    engine.simulate(source, "k", 1, 32, [(x, 2), [x[32:]]])  # all fields in order
+    assert (x[32:] == np.arange(32) + 2).all()
+
+
+def test_ptx_tells_its_fields_only_with_debug_information():
+    source = 'struct S { int *o, n; }; extern "C" __global__ void k(S s) { *s.o = s.n; }'
+    with_names = engine.compile(source, "k", options=["-G"]).ptx
+    out = np.zeros(1, np.int32)
+    engine.simulate(with_names, "k", 1, 1, [{"o": out, "n": 7}])
+    assert out[0] == 7
+    with pytest.raises(ValueError, match=r"argument 0: the fields .* are not known without debug information"):
+        engine.simulate(engine.compile(source, "k").ptx, "k", 1, 1, [{"o": out, "n": 7}])
+
+
+TEXT = (
+    "p={alpha=0.5, side={{x=index f32[3*n], stride=1}, {p.side[0].x+4, 2}}, y=out f32[n], twice=1, low=m}, "
+    "f={}, n=30, m:=5"
+)
+
+
+def inspected(arguments: str, expect: str | None = None) -> inspection.Inspection:
+    grid = Grid((1, 1, 1), (32, 1, 1))
+    return inspection.inspect(inspection.InspectRequest(SOURCE, "kernel.cu", ENTRY, grid, arguments, expect))
+
+
+def test_a_struct_as_text():
+    assert inspected(TEXT).clean
+    text = TEXT.replace("p.side[0].x+4, 2", "x=f32[n], stride=1").replace("index f32[3*n]", "f32[n]")
+    formula = "p.y = 2 * p.alpha * (p.side[0].x + p.side[1].x) + p.inner.b"
+    assert inspected(text.replace("low=m", "inner={b=m}"), formula).clean
+    assert not inspected(text.replace("low=m", "inner={a=m, b=2*a+1}"), formula.replace("inner.b", "inner.a")).clean
+
+
+BAD = {
+    "argument p.sid: there is no such field (did you mean side?)": TEXT.replace("side={", "sid={"),
+    "argument p.y: an array of int32 was given": TEXT.replace("out f32[n]", "out i32[n]"),
+    "argument p.alpha: float takes no array": TEXT.replace("alpha=0.5", "alpha=f32[3]"),
+    "argument p.low: 9 does not fit a bit-field": TEXT.replace("low=m", "low=m+4"),
+    "argument f: a brace of {, m:=5 is not closed": TEXT.replace("f={}", "f={}").replace(", f={}, n=30", ", n=30, f={"),
+    "gives some fields by name": TEXT.replace("twice=1", "1"),
+    "argument p.y: a view or a box is an argument": TEXT.replace("out f32[n]", "view f32[3,3]"),
+    'argument p.y: "q.x": q.x is not allowed': TEXT.replace("out f32[n]", "q.x"),
+    "argument n: a list was given for int": TEXT.replace("n=30", "n={30}"),
+    "argument p is an array, but that parameter has 160 bytes": "p=f32[3], f={}, n=30",
+    "argument p: int does not fit a parameter of 160 bytes": "p=3, f={}, n=30",
+}
+
+
+@pytest.mark.parametrize("says", BAD)
+def test_a_field_that_is_not_understood_is_named(says):
+    with pytest.raises(ArgumentError) as raised:
+        inspected(BAD[says])
+    assert says in str(raised.value)

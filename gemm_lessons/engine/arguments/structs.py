@@ -1,0 +1,153 @@
+"""A struct passed by value: values by field -> its bytes, and the buffers that its pointers point into.
+
+A mapping gives fields by name; those that it leaves out are 0, as in C. A sequence gives the elements of an array, or
+the fields of a struct in order. A struct of one field also takes the value of that field.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from gemm_lessons.engine.arguments.expression import closest
+from gemm_lessons.engine.arguments.parameters import DeclaredType, check_array, scalar
+from gemm_lessons.engine.compiler.layouts import Member, TypeLayout
+from gemm_lessons.engine.ptx.records import KernelParameter
+from gemm_lessons.engine.records.frozen import dataclass
+from gemm_lessons.engine.records.launch import Buffer, Pointer, StructWithBuffers, buffer_of
+
+MOST_NAMED = 12  # most fields that a message lists
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """A number, pointer or raw bytes in a struct. ``name`` is the argument and the path to the field."""
+
+    name: str
+    offset: int
+    type: TypeLayout
+    value: Any
+    bits: tuple[int, int] | None = None
+
+
+def is_by_field(value: Any) -> bool:
+    """Return whether a value gives a struct by its fields."""
+    return isinstance(value, (Mapping, list, tuple))
+
+
+def layout_at(name: str, position: int, layouts: Sequence[TypeLayout] | None) -> TypeLayout:
+    """Return the layout of a parameter. Raise ``ValueError`` if none is known."""
+    if layouts is None or position >= len(layouts):
+        raise ValueError(f"{name}: the fields of the struct are not known without debug information; give its bytes")
+    return layouts[position]
+
+
+def leaves(name: str, value: Any, layout: TypeLayout) -> list[Leaf]:
+    """Return every number and pointer that ``value`` gives to a struct. Raise ``ValueError``."""
+    found = sorted(_leaves(name, value, layout, 0, None), key=lambda leaf: _span(leaf)[0])
+    for one, other in pairwise(found):
+        if _span(one)[1] > _span(other)[0]:
+            raise ValueError(f"{one.name} and {other.name} are members of a union; give one of them")
+    return found
+
+
+def struct_of(name: str, layout: TypeLayout, found: Sequence[Leaf], values: Mapping[str, Any]) -> StructWithBuffers:
+    """Return a struct as launch argument. ``values``: what replaces the values of leaves, by name, such as buffers.
+
+    Raise ``ValueError``.
+    """
+    raw, targets = bytearray(layout.size), {}
+    for leaf in found:
+        value = values.get(leaf.name, leaf.value)
+        if isinstance(value, (Buffer, Pointer)) and leaf.type.pointer:
+            array = leaf.value if isinstance(leaf.value, np.ndarray) else buffer_of(value).array
+            check_array(leaf.name, array, _parameter(leaf), _declared(leaf))
+            targets[leaf.offset] = value
+            continue
+        if isinstance(value, bytes):
+            data = value
+        else:
+            given = scalar(leaf.name, value, _parameter(leaf), _declared(leaf)).value
+            data = given if isinstance(given, bytes) else given.tobytes()
+        if len(data) != leaf.type.size:
+            raise ValueError(f"{leaf.name}: {leaf.type.name} has {leaf.type.size} bytes, {len(data)} were given")
+        if leaf.bits is not None:
+            data = _in_bits(leaf, int.from_bytes(data, "little"), raw)
+        raw[leaf.offset : leaf.offset + len(data)] = data
+    return StructWithBuffers(name, bytes(raw), targets)
+
+
+def _leaves(name: str, value: Any, layout: TypeLayout, offset: int, bits: tuple[int, int] | None) -> Iterator[Leaf]:
+    if isinstance(value, np.ndarray) and not layout.pointer:
+        value = list(value)
+    if isinstance(value, Mapping) and layout.is_struct:
+        for key, inner in value.items():
+            member = _field(name, key, layout)
+            yield from _leaves(f"{name}.{key}", inner, member.type, offset + member.offset, member.bits)
+    elif isinstance(value, (list, tuple)) and layout.element is not None:
+        if len(value) > layout.count:
+            raise ValueError(f"{name}: {len(value)} values were given for {layout.name}")
+        for place, inner in enumerate(value):
+            yield from _leaves(f"{name}[{place}]", inner, layout.element, offset + place * layout.element.size, None)
+    elif isinstance(value, (list, tuple)) and layout.is_struct:
+        if len(value) > len(layout.fields):
+            raise ValueError(f"{name}: {len(value)} values were given for {_described(layout)}")
+        for member, inner in zip(layout.fields, value, strict=False):
+            yield from _leaves(f"{name}.{member.name}", inner, member.type, offset + member.offset, member.bits)
+    elif is_by_field(value):
+        raise ValueError(f"{name}: a {type(value).__name__} was given for {layout.name}, which has no fields")
+    elif isinstance(value, (bytes, np.void)) or not (layout.is_struct or layout.element):
+        yield Leaf(name, offset, layout, value.tobytes() if isinstance(value, np.void) else value, bits)
+    elif layout.is_struct and len(layout.fields) == 1:
+        member = layout.fields[0]
+        yield from _leaves(f"{name}.{member.name}", value, member.type, offset + member.offset, member.bits)
+    else:
+        raise ValueError(f"{name}: one value was given for {_described(layout)}; give one for each")
+
+
+def _field(name: str, key: Any, layout: TypeLayout) -> Member:
+    for member in layout.fields:
+        if member.name == key:
+            return member
+    near = closest(str(key), [member.name for member in layout.fields])
+    meant = f" (did you mean {near}?)" if near else ""
+    raise ValueError(f"{name}.{key}: there is no such field{meant} in {_described(layout)}")
+
+
+def _described(layout: TypeLayout) -> str:
+    if layout.element is not None:
+        return layout.name
+    shown = ", ".join(f"{it.name} ({it.type.name})" for it in layout.fields[:MOST_NAMED])
+    more = f" and {len(layout.fields) - MOST_NAMED} more" if len(layout.fields) > MOST_NAMED else ""
+    return f"{layout.name or 'the struct'}, which has {shown or 'no fields'}{more}"
+
+
+def _parameter(leaf: Leaf) -> KernelParameter:
+    kind, size = leaf.type.kind, leaf.type.size
+    number = "f" if kind[:1] == "f" and not leaf.type.pointer and size > 2 else "u"
+    return KernelParameter(leaf.name, f"{number}{8 * size}", 0, size, size)
+
+
+def _declared(leaf: Leaf) -> DeclaredType:
+    return DeclaredType(leaf.type.name, leaf.type.pointer, leaf.type.kind)
+
+
+def _span(leaf: Leaf) -> tuple[int, int]:
+    """Return the first bit, and the one after the last."""
+    low, width = leaf.bits or (0, 8 * leaf.type.size)
+    return 8 * leaf.offset + low, 8 * leaf.offset + low + width
+
+
+def _in_bits(leaf: Leaf, value: int, raw: bytearray) -> bytes:
+    """Return the unit of a bit-field with ``value`` in its bits."""
+    assert leaf.bits is not None
+    (low, width), size = leaf.bits, leaf.type.size
+    signed = leaf.type.kind[0] == "i"
+    number = value - (1 << 8 * size) * (value >> 8 * size - 1) if signed else value
+    if not (-(1 << width - 1) <= number < 1 << width - 1 if signed else number < 1 << width):
+        raise ValueError(f"{leaf.name}: {number} does not fit a bit-field of {width} bits")
+    unit = int.from_bytes(raw[leaf.offset : leaf.offset + size], "little")
+    return (unit | (number % (1 << width)) << low).to_bytes(size, "little")
