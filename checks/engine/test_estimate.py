@@ -15,6 +15,7 @@ from gemm_lessons import engine
 from gemm_lessons.course.folder import packaged_course
 from gemm_lessons.engine.estimate import launch as estimating
 from gemm_lessons.engine.estimate.chip import LAUNCH_US
+from gemm_lessons.engine.estimate.latencies import PIPES
 from gemm_lessons.engine.estimate.launch import estimate_launch
 from gemm_lessons.engine.estimate.timeline import play
 from gemm_lessons.engine.hardware.sheets import GPUS
@@ -106,7 +107,6 @@ def test_a_barrier_opens_when_the_last_other_warp_ends() -> None:
 
 REFUSED = {
     "PTX": (None, "PTX of another compiler comes without machine code"),
-    "clusters": (HEAD.replace("void k", "void __cluster_dims__(2) k") + "y[t] = 1; }", "clusters of blocks"),
     "rates": (
         HEAD + "__shared__ alignas(16) float s[64]; asm volatile(\"cp.async.bulk.global.shared::cta.bulk_group [%0],"
         ' [%1], 256;" :: "l"(y), "r"((unsigned)__cvta_generic_to_shared(s)) : "memory"); }',
@@ -129,6 +129,26 @@ def test_what_the_model_does_not_know_is_refused_by_its_reason(reason: str) -> N
     kernel = engine.compile(source or engine.compile(ADD, "k").ptx, "k")
     with pytest.raises(engine.NotEstimated, match=says):
         kernel.estimate(2, 2048 if reason == "launches" else 256, arrays())
+
+
+PAIRS = HEAD.replace("void k", "void __cluster_dims__(2) k") + """
+    __shared__ float s[256]; s[t] = x[t];
+    asm volatile("barrier.cluster.arrive; barrier.cluster.wait;" ::: "memory");
+    unsigned at = (unsigned)__cvta_generic_to_shared(s + t); float found = 0;
+    asm("mapa.shared::cluster.u32 %0, %0, 1;" : "+r"(at));
+    for (int i = 0; i < COUNT; i++) {
+        float more;
+        asm volatile("ld.shared::cluster.f32 %0, [%1];" : "=f"(more) : "r"(at));
+        found += more;
+    }
+    y[blockIdx.x * blockDim.x + t] = found;
+    asm volatile("barrier.cluster.arrive; barrier.cluster.wait;" ::: "memory"); }"""  # fmt: skip
+
+
+def test_a_load_from_another_block_of_the_cluster_takes_its_latency() -> None:
+    none, one = (engine.compile(PAIRS, "k", defines={"COUNT": n}).estimate(2, 256, arrays(512)) for n in (0, 1))
+    clocks = (one.parts["latency"] - none.parts["latency"]) * H200.clock_hz / 1e6
+    assert clocks == pytest.approx(PIPES[90].remote, rel=0.2)
 
 
 def test_a_block_that_does_not_fit_is_refused() -> None:

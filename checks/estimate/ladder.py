@@ -58,6 +58,7 @@ class Step:
     cols: int = 256
     stays: bool = False
     tma_store: bool = False
+    cluster: int = 1  # blocks
     products: bool = True
 
     @property
@@ -82,6 +83,8 @@ class Step:
         """Raises ``AssertionError`` with the compiler's log."""
         path = KERNELS / self.file
         defines = {"STAGES": self.stages, "STAY": int(self.stays), "TMA_STORE": int(self.tma_store)}
+        if self.file == "roles.cu":
+            defines["CLUSTER"] = self.cluster
         if not self.products:
             defines["NO_PRODUCTS"] = 1
         return kernel.compiled(path.read_text(), path, "gemm", defines, [KERNELS, COMMON], arch="sm_90a")
@@ -90,11 +93,12 @@ class Step:
         """Blocks of a product."""
         cols, rows = shape.n // self.cols, shape.m // self.rows
         blocks = (min(SMS, cols * rows), 1, 1) if self.stays else (cols, rows, 1)
-        return Grid(blocks, (self.threads, 1, 1), self.shared)
+        cluster = (self.cluster, 1, 1) if self.cluster > 1 else None
+        return Grid(blocks, (self.threads, 1, 1), self.shared, cluster)
 
     def boxes(self) -> dict[str, tuple[int, int]]:
         """Rows and columns of each tensor map's box."""
-        return {"A": (self.rows, BK), "B": (self.cols, BK), "C": (64, BK)}
+        return {"A": (self.rows, BK), "B": (self.cols // self.cluster, BK), "C": (64, BK)}
 
     def arguments(self, shape: Shape) -> list[Argument]:
         """Fresh ones; the time does not depend on their values."""
@@ -116,7 +120,7 @@ class Step:
 
         resident = occupancy(self.compiled.resources, self.threads, self.shared, gpu).blocks_per_sm
         tile = TileSizes(self.rows, self.cols, BK)
-        multiple = Shape(self.rows, self.cols, BK)
+        multiple = Shape(self.rows * self.cluster, self.cols, BK)
         moved = Movement(
             lambda it: 2.0 * (it.m + it.n) * it.k,
             lambda it: 2.0 * it.m * it.n,
@@ -152,7 +156,9 @@ STEPS = (
     Step(2, "three stages", "stages.cu", 3, 128),
     Step(3, "producer and consumers", "roles.cu", 4),
     Step(4, "blocks that stay", "roles.cu", 4, stays=True),
+    Step(5, "clusters of two", "roles.cu", 4, stays=True, cluster=2),
     Step(6, "C stored by TMA", "roles.cu", 3, stays=True, tma_store=True),
+    Step(7, "clusters, C stored by TMA", "roles.cu", 3, stays=True, tma_store=True, cluster=2),
 )
 
 
@@ -213,7 +219,8 @@ def compared(
             yield Compared(gpu, step, size, speed, speeds[str(step.number), size], cublas, found.clock_ghz)
 
 
-LESSONS = {"wgmma": "h200_hopper.json", "roles": "h200_roles.json"}  # to which nothing was fitted, and their times
+# Lessons to which nothing was fitted, and their times.
+LESSONS = {"wgmma": "h200_hopper.json", "roles": "h200_roles.json", "persistent": "h200_persistent.json"}
 
 
 def lessons() -> Iterator[tuple[str, int, float, float]]:
@@ -268,7 +275,7 @@ ALONE = "copies alone"
 def variants() -> dict[str, Step]:
     """What is compiled and timed, by name: the steps, and some of them without products."""
     named = {str(step.number): step for step in STEPS}
-    return named | {f"{number} {ALONE}": replace(named[number], products=False) for number in "234"}
+    return named | {f"{number} {ALONE}": replace(named[number], products=False) for number in "2345"}
 
 
 def compile_all(folder: Path) -> None:

@@ -15,8 +15,8 @@ from gemm_lessons.gemm.shapes import Shape
 
 STAYING = next(step for step in STEPS if step.tma_store)
 CLOSE = 0.015  # two steps nearer than this in the readings have no order
-# The first step is too fast where three of its blocks share a multiprocessor (ESTIMATE.md).
-WRONG = {("h200", 8192): [["one stage", "three stages"]]}
+# The H100's reading without clusters is of a kernel with cache hints, with which L2 holds more (ESTIMATE.md).
+WRONG = {("h100", 8192): [["clusters of two", "C stored by TMA"]]}
 
 
 def test_c_stored_by_tma_takes_what_was_measured() -> None:
@@ -26,7 +26,7 @@ def test_c_stored_by_tma_takes_what_was_measured() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("gpu", "median"), [("h200", 0.05), ("h100", 0.06)])
+@pytest.mark.parametrize(("gpu", "median"), [("h200", 0.03), ("h100", 0.04)])
 def test_every_step_at_every_size(gpu: str, median: float) -> None:
     rows = list(compared(gpu))
     assert len(rows) == 3 * len(STEPS)
@@ -46,12 +46,12 @@ def _in_wrong_order(slower: Compared, faster: Compared) -> bool:
 
 @pytest.mark.slow
 def test_one_launch_after_a_pause() -> None:
-    """But for the first step, which is up to a fifth too fast."""
+    """At 2048, where each block has one tile, those that store it from registers take longer than estimated."""
     rows = list(compared("h200", STEPS, SIZES, on_end=False))
     assert statistics.median(abs(one.error) for one in rows) <= 0.05
     for one in rows:
         estimated, measured = one.shares
-        assert abs(estimated - measured) <= (10 if one.step.stages > 1 and one.size != 2048 else 15), one
+        assert abs(estimated - measured) <= (10 if one.size != 2048 else 15), one
 
 
 @pytest.mark.slow
@@ -71,6 +71,18 @@ def test_each_role_executes_its_own_code() -> None:
     boxes = [it for _, it in found.warps[0] if isinstance(it, Traffic) and it.box]
     assert len({it.which for it in boxes}) == len(boxes) == 2 * 8, "two tensor maps, eight tiles of K"
     assert sum(len(it.sectors) for it in boxes) * 32 == 2 * (step.rows + step.cols) * shape.k
+
+
+def test_a_cluster_shares_boxes_and_arrives_in_both_blocks() -> None:
+    step = next(step for step in STEPS if step.cluster > 1)
+    shape = Shape(2 * step.rows, step.cols, 64)
+    code = traceable(step.compiled, Simulator().kernel(step.compiled))
+    found = code.trace(step.grid(shape), step.arguments(shape), 2)
+    assert found.cluster == 2
+    boxes = [it for warp in (0, 12) for _, it in found.warps[warp] if isinstance(it, Traffic) and it.box]
+    assert [(it.to, it.delivered * 32) for it in boxes] == [((), 16384), ((0, 1), 2 * 16384)] * 2
+    arrivals = [it for _, it in found.warps[4] if isinstance(it, Signal) and it.kind == "arrived"]
+    assert [(it.arrivals, it.to) for it in arrivals] == [(2, (1, 1))]
 
 
 def test_a_named_barrier_and_boxes_of_c_are_traced() -> None:

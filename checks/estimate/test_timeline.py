@@ -15,7 +15,7 @@ from gemm_lessons.engine.compiler.compile import Compiled, compile_source
 from gemm_lessons.engine.compiler.sass import SassInstruction, width_of
 from gemm_lessons.engine.estimate.items import Step, streams_of, unknown_units
 from gemm_lessons.engine.estimate.latencies import PIPES
-from gemm_lessons.engine.estimate.timeline import Multiprocessor, play
+from gemm_lessons.engine.estimate.timeline import Multiprocessor, play, run
 from gemm_lessons.engine.hardware.sheets import GPUS
 from gemm_lessons.engine.sass.operands import decode
 from gemm_lessons.engine.sass.registers import conflicts, reads
@@ -198,7 +198,7 @@ def test_of_many_warps_those_of_the_older_block_go_first(warps: int, apart: bool
     assert all(share < 0.85 if apart else share > 0.85 for share in shares)
     stream = streams_of(trace([lds(shared(1), None)] * 200), 1, H200)[0][0].items
     played = Multiprocessor([[(item, shared(1)) for item in stream]] * (2 * warps), warps, H200, together=True)
-    played.run()
+    run([played])
     assert played.over[0] / played.over[1] < 0.85 if apart else played.over[0] / played.over[1] > 0.95
 
 
@@ -408,3 +408,53 @@ def test_warps_meet_at_an_mbarrier() -> None:
     late, early = code, code[301:]  # which comes at once
     took = play(replace(both, warps=(late, early)), 1, H200).clocks
     assert took == pytest.approx(300 + HOPPER.signal + HOPPER.look, abs=10)
+
+
+def cluster(lines: Sequence[Line], warps: int, cut: int) -> Trace:
+    """Two blocks of one cluster; the second begins ``cut`` lines later in the code, and so is ahead of the first."""
+    both = trace(lines, warps, blocks=2)
+    return replace(both, warps=(*both.warps[:warps], *(it[cut:] for it in both.warps[warps:])), cluster=2)
+
+
+def test_blocks_of_a_cluster_meet_at_its_barrier() -> None:
+    met: list[Line] = [("UCGABAR_ARV", FREE, None), ("UCGABAR_WAIT", FREE, None)]
+    then: Line = ("FFMA R4, R2, R2, R5", FREE, None)
+    took = play(cluster([*ffma(500), *met, then], 2, 500), 1, H200)
+    assert took.clocks == pytest.approx(500 + HOPPER.cluster + 2 * HOPPER.cluster_warp, abs=10)
+    ended = play(cluster([*met, *ffma(500), ("EXIT", FREE, None)], 2, 2), 1, H200).clocks
+    assert ended == pytest.approx(500 + 500 + HOPPER.cluster + HOPPER.cluster_warp, abs=10), "an ended block arrives"
+
+
+def test_a_box_for_two_blocks_comes_to_both_and_an_arrival_at_another_block_takes_longer() -> None:
+    sectors = 512
+    box = box_of(sectors, barrier=8, which=(0,), to=(0, 1))
+    then: Line = ("FFMA R4, R2, R2, R5", replace(FREE, waits=(0,)), None)
+    made = signal(Signal("made", 8, 1))
+    announced = signal(Signal("arrived", 8, 1, 2 * 32 * sectors))
+    copied: Line = ("UTMALDG.2D.MULTICAST [UR4], [UR6], UR8", FREE, box)
+    took = play(cluster([made, announced, *ffma(5), copied, signal(Signal("awaited", 8), sets=0), then], 1, 0), 1, H200)
+    alone = HOPPER.box + HOPPER.multicast + HOPPER.look
+    assert took.clocks == pytest.approx(alone + 2 * HOPPER.box_sector * sectors, abs=15), "each block gets both"
+    assert took.busy["l2"] == pytest.approx(2 * HOPPER.box_sector * sectors)
+
+    def pair(to: tuple[int, ...]) -> float:
+        both, awaited = signal(Signal("made", 8, 2)), signal(Signal("awaited", 8), sets=0)
+        arrived = signal(Signal("arrived", 8, sum(to) or 2, to=to))
+        return play(cluster([both, *ffma(50), arrived, awaited, then], 1, 0), 1, H200).clocks
+
+    assert pair((1, 1)) - pair(()) == pytest.approx(HOPPER.remote_signal - HOPPER.signal, abs=2)
+
+
+def test_latencies_of_clusters_are_those_read_on_hardware() -> None:
+    found = json.loads((FOLDER / "estimate/clusters_h200.json").read_text())
+    read = found["clocks"]
+    both = read["arrival and answer, cluster of 2, 64 threads"] / 2
+    assert both == pytest.approx(HOPPER.remote_signal + HOPPER.look, abs=5)
+    assert read["load, cluster of 2, 64 threads"] == pytest.approx(HOPPER.remote, abs=10)
+    for threads in (64, 384):
+        modelled = HOPPER.cluster + HOPPER.cluster_warp * threads / 32
+        assert read[f"barrier, cluster of 2, {threads} threads"] == pytest.approx(modelled, abs=25)
+    for size, clusters in found["resident"].items():
+        assert H200.sms_for(int(size)) == int(size) * clusters
+    one, two = (read[f"cluster of {n}, 64 rows, 1 stages, {n} blocks, 0 apart"] for n in (1, 2))
+    assert two - one == pytest.approx(HOPPER.multicast, abs=10)

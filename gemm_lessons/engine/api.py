@@ -199,7 +199,7 @@ class CompiledKernel:
         other kernels has not been measured.
 
         Raises ``NotEstimated`` for what the model does not know: PTX without machine code, instructions whose rates it
-        lacks, machine code that it cannot follow, clusters, barriers of some warps of a block, threads that wait for
+        lacks, machine code that it cannot follow, barriers of some warps of a block, threads that wait for
         others in a loop, and traces of more than 500,000 warp instructions. Raises ``KeyError`` for an unknown GPU,
         ``CompileError``, ``UnsupportedKernel`` and ``ValueError`` as ``compile`` and ``launch`` do.
         """

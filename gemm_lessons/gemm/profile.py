@@ -19,6 +19,7 @@ from gemm_lessons.engine.costs.banks import SECTOR
 from gemm_lessons.engine.estimate.chip import HEATING
 from gemm_lessons.engine.estimate.latencies import pipes_of
 from gemm_lessons.engine.hardware.sheets import GPUS, GpuSpec
+from gemm_lessons.engine.machine.special import clustered
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.engine.records.launch import Argument, Grid
 from gemm_lessons.gemm.shapes import Shape, Shapes, TileSizes
@@ -29,12 +30,13 @@ if TYPE_CHECKING:
     from gemm_lessons.engine.ptx.records import Kernel
     from gemm_lessons.engine.sass.trace import Trace
 
-MODEL = 25  # version of the timeline; a new number invalidates the cache on disk
+MODEL = 27  # version of the timeline; a new number invalidates the cache on disk
 DEPTH = 64  # least K of the shorter trace: eight tiles of 8, one of 64; double buffering repeats itself every 32
 TILES = 8  # K tiles of the shorter trace of a kernel with cp.async, so that its pipeline is full
 # The longer trace has twice that K, or this factor where blocks divide K tiles and have few of them: each begins and
 # ends in the middle of a tile, and the number of such ends in a short share depends on where it is cut.
 FURTHER = 4
+CLUSTER = ".reqnctapercluster"  # in PTX, where the kernel and not its launch says how large a cluster is
 ORDERED = 16  # rows of tiles from which the order is read in which blocks take their tiles: as many as any band has
 
 Traces = tuple[tuple[int, "Trace"], tuple[int, "Trace"]]  # (K, trace), shorter first
@@ -107,7 +109,7 @@ class Work:
         return cls(
             sum(touch.passes for touch in touches if touch.space == "shared") / blocks,
             sum(touch.passes for touch in touches if touch.space == "global") / blocks,
-            sum(len(touch.sectors) * SECTOR for touch in touches) / blocks,
+            sum(touch.delivered * SECTOR for touch in touches) / blocks,
             sum(index in products for warp in trace.warps for index, _ in warp) / blocks if products else 0.0,
             grouped_columns(trace),
         )
@@ -174,10 +176,10 @@ class Span:
 class Profile:
     """A kernel's launch and its traces, which are made on demand and memoised together with what follows from them.
 
-    ``blocks_per_sm``: resident blocks, from the occupancy. ``tile_rows`` x ``tile_cols``: the tile of C of a block;
-    ``shared``: blocks divide the K tiles of a tile; ``staying``: blocks compute several tiles in turn, and the first
-    block has two of them in the trace ``twice``. ``key`` names the traces in the cache on disk; None disables that
-    cache.
+    ``blocks_per_sm``: resident blocks, from the occupancy; ``cluster``: blocks of a cluster. ``tile_rows`` x
+    ``tile_cols``: the tile of C of a block; ``shared``: blocks divide the K tiles of a tile; ``staying``: blocks
+    compute several tiles in turn, and the first block has two of them in the trace ``twice``. ``key`` names the traces
+    in the cache on disk; None disables that cache.
     """
 
     def __init__(
@@ -187,6 +189,7 @@ class Profile:
         blocks_per_sm: int,
         tile_rows: int,
         tile_cols: int,
+        cluster: int = 1,
         traffic: Movement = PLAIN,
         key: str | None = None,
         shared: bool = False,
@@ -194,7 +197,7 @@ class Profile:
         twice: Callable[[], Trace] | None = None,
         first_tiles: Callable[[Shape, int], CopiedBoxes | None] | None = None,
     ) -> None:
-        self.blocks_per_sm = max(blocks_per_sm, 1)
+        self.blocks_per_sm, self.cluster = max(blocks_per_sm, 1), cluster
         self.staying, self._twice, self._first_tiles = staying, twice, first_tiles
         self.tile_rows, self.tile_cols, self.traffic, self.shared = tile_rows, tile_cols, traffic, shared
         self._tracer, self._key = tracer, key
@@ -204,7 +207,7 @@ class Profile:
 
     @property
     def traces(self) -> Traces:
-        """Return both traces, with ``blocks_per_sm`` blocks."""
+        """Return both traces, with ``blocks_per_sm`` blocks or clusters."""
         if self._traces is None:
             self._traces = self._tracer()
         return self._traces
@@ -216,13 +219,16 @@ class Profile:
         (k0, first), (k1, second) = self._kept["work"]
         return Work(*first).toward(Work(*second), (k - k0) / (k1 - k0))
 
-    def span(self, blocks: int, gpu: GpuSpec, *, together: bool = False) -> Span:
+    def span(self, blocks: int, gpu: GpuSpec, *, together: bool = False, from_dram: bool = False) -> Span:
         """Return the clocks of one multiprocessor of ``gpu`` with ``blocks`` resident blocks, at most
-        ``blocks_per_sm``. ``together``: all of them start at once, as at the start of the launch."""
-        name = f"{'together ' if together else ''}{blocks} {gpu} {pipes_of(gpu)}"
+        ``blocks_per_sm``. ``together``: all of them start at once, as at the start of the launch. ``from_dram``: L2
+        does not hold the boxes that they copy."""
+        name = f"{'together ' if together else ''}{'from DRAM ' if from_dram else ''}{blocks} {gpu} {pipes_of(gpu)}"
         if name not in self._kept:
             (k0, _), (k1, _) = self.traces
-            first, second = (self._play(number, blocks, gpu, together=together) for number in (0, 1))
+            first, second = (
+                self._play(number, blocks, gpu, together=together, from_dram=from_dram) for number in (0, 1)
+            )
             per_k = max(second.clocks - first.clocks, 1.0) / (k1 - k0)
             units = {}
             for unit, clocks in second.busy.items():
@@ -264,16 +270,18 @@ class Profile:
         kept = self._kept[name]
         return kept and CopiedBoxes(*kept)
 
-    def _play(self, number: int, blocks: int, gpu: GpuSpec, *, together: bool = False) -> Played:
+    def _play(
+        self, number: int, blocks: int, gpu: GpuSpec, *, together: bool = False, from_dram: bool = False
+    ) -> Played:
         """Play one wave of a trace, memoised: launches share the time of a single block, and ``overlap`` needs it
         too."""
         from gemm_lessons.engine.estimate.timeline import play, uneven
 
         _, trace = self.traces[number]
         together = together and uneven(blocks, gpu)
-        name = f"{number} {blocks} {gpu} {pipes_of(gpu)} {together}"
+        name = f"{number} {blocks} {gpu} {pipes_of(gpu)} {together} {from_dram}"
         if name not in self._plays:
-            self._plays[name] = play(trace, blocks, gpu, together=together)
+            self._plays[name] = play(trace, blocks, gpu, together=together, from_dram=from_dram)
         return self._plays[name]
 
     def _keep(self, name: str, value: Any) -> None:
@@ -293,21 +301,26 @@ def profile_of(subject: Subject, blocks_per_sm: int) -> Profile | None:
     if unknown_units(compiled.sass):
         return None
     copies = any(it.opcode.startswith(("LDGSTS", BOX)) for it in compiled.sass)
-    short = traced_shape(subject, blocks_per_sm, TILES if copies else 1)
+    grid = subject.grid_at(subject.shapes.count)
+    if CLUSTER in compiled.ptx:
+        grid = clustered(subject.parsed(), grid)
+    cluster = math.prod(grid.cluster or (1,))
+    together = blocks_per_sm * cluster  # blocks
+    short = traced_shape(subject, together, TILES if copies else 1)
 
     def trace() -> Traces:
         kernel = traceable(compiled, subject.parsed())
 
         def at(k: int) -> tuple[int, Trace]:
             shape = replace(short, k=k)
-            return k, kernel.trace(subject.grid_at(shape), subject.arguments_at(shape), blocks_per_sm)
+            return k, kernel.trace(subject.grid_at(shape), subject.arguments_at(shape), together)
 
         return at(short.k), at(longer(subject, short))
 
     def twice() -> Trace:
-        one = traced_shape(subject, 1, TILES)
-        wide = replace(one, n=one.n * (subject.staying + 1))
-        return traceable(compiled, subject.parsed()).trace(subject.grid_at(wide), subject.arguments_at(wide), 1)
+        one = traced_shape(subject, cluster, TILES)
+        wide = replace(one, n=one.n * math.ceil((subject.staying + cluster) / tiles_of(one, subject.tile)))
+        return traceable(compiled, subject.parsed()).trace(subject.grid_at(wide), subject.arguments_at(wide), cluster)
 
     def first_tiles(shape: Shape, blocks: int) -> CopiedBoxes | None:
         depth, tile = math.lcm(subject.tile.depth, subject.shapes.multiple_of.k), subject.tile
@@ -325,6 +338,7 @@ def profile_of(subject: Subject, blocks_per_sm: int) -> Profile | None:
         blocks_per_sm=blocks_per_sm,
         tile_rows=subject.tile.rows,
         tile_cols=subject.tile.cols,
+        cluster=cluster,
         traffic=subject.traffic,
         key=compile_cache.key_of(f"gemm-lessons/traced/{MODEL} {__version__}", *code, *parts),
         shared=subject.sharing is not None,

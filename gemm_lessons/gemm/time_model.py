@@ -10,10 +10,13 @@
 - L2 bytes: what a block reads and writes at least, its rows of A and columns of B, as the L1 cache or shared memory
   serves the rest; or its sectors, if those are fewer.
 - DRAM bytes: every matrix once if they fit into L2; else the rows and columns that each wave of blocks needs.
+- Where warpgroups multiply and L2 does not hold the matrices, boxes take DRAM's latency.
 - Where tensor cores work on most multiprocessors, the clock is the one that the chip holds then. With products of
   warpgroups, it is the one at which the chip draws no more power than it may; blocks that copy far ahead drift apart
   while DRAM is busy, and fetch again what L2 no longer holds.
 - Where blocks stay, and take one tile of C after the other, a tile counts as a block that moves up.
+- The blocks of a cluster are on multiprocessors of their own, which are played together. Where clusters are large, some
+  multiprocessors stay empty.
 - Blocks along z share the work along K between them; so do blocks that share out the K tiles of all tiles of C. Where
   more of these are started than fit at once, the first have a tile each, and the last round shares out what is left.
 - Launches that follow each other take the sum of their times; only the first finds an idle GPU.
@@ -83,24 +86,26 @@ def estimate_at(
     resident = profile.blocks_per_sm
     tiled = _tiled(profile, shape, grid)
     turns = math.ceil(math.prod(tiled) / blocks) if profile.staying else 1  # tiles of a block, computed in turn
-    per_sm = math.ceil(blocks / gpu.sms) * turns
+    sms = gpu.sms_for(profile.cluster)
+    per_sm = math.ceil(blocks / sms) * turns
     waves, rest = divmod(per_sm, resident)
     cut = 0.0  # of K: the fraction in the last wave
-    if profile.shared and blocks > resident * gpu.sms:
-        rounds = tiled[0] * tiled[1] / (resident * gpu.sms)
+    if profile.shared and blocks > resident * sms:
+        rounds = tiled[0] * tiled[1] / (resident * sms)
         waves, rest, cut = int(rounds), 0, rounds % 1
     work = profile.work(shape.k)
     gpu = at_work(gpu, blocks, work.products > 0)
     together = waves + bool(rest) == 1 and not cut and not profile.staying
-    spans = [(waves, profile.span(resident, gpu, together=together), shape.k)] if waves else []
+    span = partial(profile.span, gpu=gpu, from_dram=work.grouped > 0 and not _in_l2(profile, shape, gpu.l2_bytes))
+    spans = [(waves, span(resident, together=together), shape.k)] if waves else []
     if rest:
-        spans.append((1, profile.span(rest, gpu, together=together), shape.k))
+        spans.append((1, span(rest, together=together), shape.k))
     if cut:
-        spans.append((1, profile.span(resident, gpu), math.ceil(cut * shape.k)))
+        spans.append((1, span(resident), math.ceil(cut * shape.k)))
     microsecond = gpu.clock_hz / 1e6
     parts: dict[str, float] = {}
-    for times, span, depth in spans:
-        for name, clocks in {**span.working(depth), "latency": span.clocks(depth)}.items():
+    for times, one, depth in spans:
+        for name, clocks in {**one.working(depth), "latency": one.clocks(depth)}.items():
             parts[name] = parts.get(name, 0.0) + times * clocks / microsecond
     busiest = max((name for name in parts if name != "latency"), key=lambda name: parts[name])
     between = sum(times for times, _, _ in spans) - 1  # times that a block replaces one that ended
@@ -114,13 +119,13 @@ def estimate_at(
             parts["latency"] * microsecond,
             count * work.grouped * pipes_of(gpu).grouped,
             count * work.global_bytes,
-            partial(_drifting_bytes, profile, shape, tiled, resident * gpu.sms, gpu.l2_bytes),
+            partial(_drifting_bytes, profile, shape, tiled, resident * sms, gpu.l2_bytes),
             on_end,
         )
         return _under_power(load, parts, busiest, shape, profile, gpu)
     l2_bytes = _l2_bytes(profile, blocks * turns * work.global_bytes, shape, tiled)
     parts["l2"] = max(parts["l2"], l2_bytes / (gpu.l2_bytes_per_s / 1e6))
-    parts["dram"] = _dram_bytes(profile, shape, tiled, resident * gpu.sms, gpu.l2_bytes) / (gpu.dram_bytes_per_s / 1e6)
+    parts["dram"] = _dram_bytes(profile, shape, tiled, resident * sms, gpu.l2_bytes) / (gpu.dram_bytes_per_s / 1e6)
     parts["launch"] = LAUNCH_US
     time_us = LAUNCH_US + max(parts["latency"], parts["l2"], parts["dram"])
     gflops = profile.traffic.operations(shape) / time_us / 1e3
@@ -167,7 +172,7 @@ def estimator_for(
         grid = subject.grid_at(subject.shapes.count)
         resident = occupancy(subject.compiled.resources, grid.threads, grid.dynamic_shared, gpu).blocks_per_sm
         profile = profile_of(subject, resident) if resident else None
-        if profile is None:
+        if profile is None or not gpu.sms_for(profile.cluster):
             return ()
         profiles.append(profile)
     return Estimator(tuple(profiles), grids_at)
@@ -204,12 +209,17 @@ def _l2_bytes(profile: Profile, sectors: float, shape: Shape, grid: tuple[int, i
     return min(sectors, math.prod(grid) * own)
 
 
+def _in_l2(profile: Profile, shape: Shape, l2_bytes: float) -> bool:
+    """Return whether L2 holds what a launch reads."""
+    return profile.traffic.read(shape) <= L2_SHARE * l2_bytes
+
+
 def _dram_bytes(profile: Profile, shape: Shape, grid: tuple[int, int, int], in_flight: int, l2_bytes: float) -> float:
     """Return the bytes between L2 and DRAM. Blocks start in the order of x, then y, then z; ``in_flight`` of them are
     resident together."""
     traffic = profile.traffic
     operands, c = traffic.read(shape), traffic.written(shape)
-    if not traffic.tiled or operands <= L2_SHARE * l2_bytes:
+    if not traffic.tiled or _in_l2(profile, shape, l2_bytes):
         return operands + c
     cols = min(grid[0], in_flight)
     rows = min(grid[1], math.ceil(in_flight / grid[0]))
@@ -229,7 +239,7 @@ def _drifting_bytes(
     traffic, tiles = profile.traffic, math.prod(grid)
     operands, c = traffic.read(shape), traffic.written(shape)
     in_flight = min(in_flight, tiles)
-    boxes = profile.boxes(shape, in_flight) if operands > L2_SHARE * l2_bytes else None
+    boxes = None if _in_l2(profile, shape, l2_bytes) else profile.boxes(shape, in_flight)
     if boxes is None:
         return _dram_bytes(profile, shape, grid, in_flight, l2_bytes)
     each = tiles / in_flight * shape.k

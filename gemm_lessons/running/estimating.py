@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -14,6 +15,7 @@ from gemm_lessons.engine.records.launch import Argument
 from gemm_lessons.engine.simulator import Simulator
 from gemm_lessons.gemm.data import HELD, DataSpec
 from gemm_lessons.gemm.problem import Problem
+from gemm_lessons.gemm.profile import tiles_of
 from gemm_lessons.gemm.shapes import Shape, TileSizes
 from gemm_lessons.gemm.time_model import Estimator, Movement, Subject, estimator_for
 from gemm_lessons.judging.evidence import UNTIMED, Built, Checked, Speed
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from gemm_lessons.engine.compiler.compile import Compiled
     from gemm_lessons.engine.hardware.sheets import GpuSpec
 
+DEEP = 64  # K tiles, of tiles of C that blocks could share
 SEED = 1  # of the inputs; their values do not matter
 
 
@@ -70,8 +73,7 @@ def subject_of(lesson: Lesson, compiled: Compiled, number: int = 0, timed: Shape
 
     sharing = sharing_of(lesson, number, timed) if timed else None
     tile = tile_sizes(lesson)
-    one = Shape(tile.rows, tile.cols, tile.depth, layout=lesson.shapes.count.layout)
-    staying = sharing is not None and lesson.grids(one)[number].blocks == 1  # no more blocks than tiles
+    staying = sharing is not None and not _shares(lesson, number, tile)
     return Subject(
         compiled,
         partial(Simulator().kernel, compiled),
@@ -83,6 +85,18 @@ def subject_of(lesson: Lesson, compiled: Compiled, number: int = 0, timed: Shape
         None if staying else sharing,
         lesson.grids(timed)[number].blocks if timed and staying else 0,
     )
+
+
+def _shares(lesson: Lesson, number: int, tile: TileSizes) -> bool:
+    """Return whether a launch for few tiles of C and many of K has more blocks than tiles of C."""
+    multiple = lesson.shapes.multiple_of
+    few = Shape(
+        math.lcm(tile.rows, multiple.m),
+        math.lcm(tile.cols, multiple.n),
+        DEEP * math.lcm(tile.depth, multiple.k),
+        layout=lesson.shapes.count.layout,
+    )
+    return lesson.at(few).grids(few)[number].blocks > tiles_of(few, tile)
 
 
 def sharing_of(lesson: Lesson, number: int, timed: Shape) -> tuple[Shape, int] | None:

@@ -41,15 +41,14 @@ UNITS: Mapping[str, int] = {
     **dict.fromkeys("S2R S2UR MUFU F2I I2F F2F I2FP F2FP FRND POPC FLO BREV".split(), SPECIAL),
     **dict.fromkeys(
         "BRA EXIT BAR NOP BSSY BSYNC BREAK CALL RET WARPSYNC DEPBAR LDGDEPBAR MEMBAR ERRBAR CCTL YIELD "
-        "WARPGROUP USETMAXREG FENCE ELECT".split(),
+        "WARPGROUP USETMAXREG FENCE ELECT CGAERRBAR UCGABAR_ARV UCGABAR_WAIT".split(),
         OTHER,
     ),
 }  # all others: INTEGER
 # Moves that ptxas writes as multiplications: they need no multiplier.
 MOVES = ("IMAD.MOV", "IMAD.IADD", "IMAD.SHL")
 # Units of which this model knows no rates.
-UNKNOWN = re.compile(r"[BQ]MMA|UTMAREDG|UBLK\w+|UCGABAR\w*")
-MULTICAST = ".MULTICAST"  # of a copy into the shared memory of several blocks
+UNKNOWN = re.compile(r"[BQ]MMA|UTMAREDG|UBLK\w+|STAS|REDAS")
 
 
 def unknown_units(code: Iterable[SassInstruction], gpu: GpuSpec | None = None) -> set[str]:
@@ -64,7 +63,7 @@ def unknown_units(code: Iterable[SassInstruction], gpu: GpuSpec | None = None) -
         elif name in GROUPED:
             known = any(it.grouped for it in pipes) and ".SP" not in opcode
         elif name in (BOX, BOX_OUT):
-            known = any(it.box for it in pipes) and MULTICAST not in opcode
+            known = any(it.box for it in pipes)
         if not known:
             found.add(name)
     return found

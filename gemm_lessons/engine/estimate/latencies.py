@@ -15,6 +15,7 @@ Sources, by the letter used below:
     this model: their registers come out of one file, two a clock.
 [O] read on an H200 by ``checks/readings/estimate/turns.py`` (turns_h200.json there).
 [P] read on an H200 by ``warpgroups.py`` and ``checks/estimate/ladder.py`` (warpgroups_h200.json, ladder_h200.json).
+[C] read on an H200 by ``checks/readings/estimate/clusters.py`` (clusters_h200.json there).
 [F] fitted: one number for all kernels and sizes; on what, and how far it carries, is in lessons/common/ESTIMATE.md.
 """
 
@@ -106,6 +107,7 @@ class Pipes:
     # they are needed at once, as in lesson async_copy, a warp alone waits there for a sixth of the time, [N]
     arrival: float = 0.5  # of the shared-memory path, for each wavefront of what comes past L1, [F]
     box: float = 0.0  # from a request to the TMA until a box's last sector that L2 hands out is there; 0: no TMA
+    dram: float = 500.0  # longer, where the matrices do not fit into L2, beside warpgroups that multiply, [F]
     grouped: float = 0.0  # of the tensor cores for each column of a warpgroup's product, in all types; 0: has none, [P]
     grouped_least: float = 12.5  # and for one of few columns, [P]
     grouped_latency: float = 45.0  # from a group's last clock until a warp knows, [P]
@@ -114,6 +116,11 @@ class Pipes:
     stored_ahead: float = 1000.0  # beside warpgroups that multiply, what may be left of the port's work on stores, [F]
     signal: float = 20.0  # from an arrival at an mbarrier until it counts, [T]
     look: float = 25.0  # until a thread knows that a phase is over, [T]
+    remote_signal: float = 160.0  # from an arrival at an mbarrier of another block of the cluster until it counts, [C]
+    remote: float = 190.0  # until a load from shared memory of another block of the cluster returns, [C]
+    multicast: float = 60.0  # longer than a box for the own block, one for several blocks of the cluster, [C]
+    cluster: float = 315.0  # from the last arrival at the barrier of a cluster to the release, [C]
+    cluster_warp: float = 10.0  # and for each warp of a block, [C]
     texture: float = 40.0  # what a fetch through the texture unit takes longer than a load: 50 from L1, 39 from L2, [R]
     dot: float = 2.0  # dp4a and dp2a: 16 lanes, [G], [T]
     products: Products = NO_PRODUCTS

@@ -87,11 +87,13 @@ def estimate_launch(
 ) -> LaunchEstimate:
     """The time of a launch of ``compiled``, whose machine code must be for ``gpu``; ``kernel`` is its PTX, ``memory``
     gives global memory as it is before. Nothing is written. Raises ``NotEstimated``."""
+    grid = clustered(kernel, grid)
+    cluster = math.prod(grid.cluster or (1,))
     fit = _fitting(compiled, kernel, grid, gpu)
-    per_sm = math.ceil(grid.blocks / gpu.sms)
+    per_sm = math.ceil(grid.blocks / gpu.sms_for(cluster))
     resident = min(fit.blocks_per_sm, per_sm)
     try:
-        trace = traceable(compiled, kernel).trace(grid, arguments, resident, memory, LONGEST)
+        trace = traceable(compiled, kernel).trace(grid, arguments, resident * cluster, memory, LONGEST)
         executed = {trace.code[index].name for warp in trace.warps for index, _ in warp}
         gpu = at_work(gpu, grid.blocks, any(name in executed for name in HEATING))
         parts, busiest = _of_multiprocessor(trace, per_sm, resident, gpu)
@@ -128,8 +130,8 @@ def _fitting(compiled: Compiled, kernel: Kernel, grid: Grid, gpu: GpuSpec) -> Oc
     """Return the occupancy. Raise ``NotEstimated`` for obstacles known before tracing."""
     if not compiled.cubin:
         raise NotEstimated("PTX of another compiler comes without machine code; pass CUDA C++")
-    if clustered(kernel, grid).cluster not in (None, (1, 1, 1)):
-        raise NotEstimated("how clusters of blocks are placed and wait for each other is not modelled")
+    if not gpu.sms_for(math.prod(grid.cluster or (1,))):
+        raise NotEstimated(f"{gpu.name} has no clusters of {math.prod(grid.cluster or (1,))} blocks")
     if synchronising_accesses.spins_on_memory(kernel):
         raise NotEstimated("its threads wait for other threads in a loop, and how long depends on time")
     if unknown := unknown_units(compiled.sass, gpu):
@@ -158,7 +160,7 @@ def _of_multiprocessor(trace: Trace, per_sm: int, resident: int, gpu: GpuSpec) -
 def moved_bytes(trace: Trace, blocks: int, memory: GlobalMemory) -> tuple[float, float]:
     """Return the bytes of a launch of so many blocks through L2, and through DRAM, scaled from the traced blocks."""
     traced = len(trace.warps) // trace.warps_per_block
-    asked = boxes = stored = 0
+    asked = boxes = delivered = stored = 0
     read: set[int] = set()
     written: set[int] = set()
     for first in range(0, len(trace.warps), trace.warps_per_block):
@@ -169,6 +171,7 @@ def moved_bytes(trace: Trace, blocks: int, memory: GlobalMemory) -> tuple[float,
                     continue
                 if touch.box:  # its sectors have no addresses
                     boxes += len(touch.sectors)
+                    delivered += touch.delivered
                 elif touch.load:
                     own.update(touch.sectors)
                 else:
@@ -179,7 +182,7 @@ def moved_bytes(trace: Trace, blocks: int, memory: GlobalMemory) -> tuple[float,
     scale = blocks / traced
     whole = sum(allocation.size for allocation in memory.allocations)
     dram = _once(read, scale, memory) + _once(written, scale, memory) + min(boxes * SECTOR * scale, whole)
-    return (asked + boxes + stored) * SECTOR * scale, dram
+    return (asked + delivered + stored) * SECTOR * scale, dram
 
 
 def _once(sectors: set[int], scale: float, memory: GlobalMemory) -> float:

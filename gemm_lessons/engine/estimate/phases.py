@@ -1,6 +1,10 @@
-"""An mbarrier in the simulation of a multiprocessor: completion times of its phases."""
+"""An mbarrier and a cluster's barrier in the simulation of a multiprocessor: completion times of their phases."""
 
 from __future__ import annotations
+
+from typing import Generic, TypeVar
+
+Waiting = TypeVar("Waiting")
 
 
 class Awaited:
@@ -42,3 +46,21 @@ class Awaited:
         if self.number % 2 != parity:
             return self.over
         return self.before if time < self.over else None
+
+
+class ClusterBarrier(Generic[Waiting]):
+    """The barrier of a cluster: a phase completes when all of its warps that have not ended have arrived."""
+
+    __slots__ = ("arrived", "number", "over", "waiting")
+
+    def __init__(self) -> None:
+        self.arrived = 0  # warps, in this phase
+        self.number = 0  # phases that are complete
+        self.over = 0.0  # completion time of the last of them
+        self.waiting: list[Waiting] = []
+
+    def complete(self, time: float) -> list[Waiting]:
+        """Begin the next phase. Return who waited for this one."""
+        self.arrived, self.number, self.over = 0, self.number + 1, time
+        waiting, self.waiting = self.waiting, []
+        return waiting

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from gemm_lessons.engine.estimate.items import GROUPS, MEMORY, Item, Step, Stream, streams_of
-from gemm_lessons.engine.estimate.timeline import Multiprocessor
+from gemm_lessons.engine.estimate.timeline import Multiprocessor, by_rank, run
 from gemm_lessons.engine.hardware.sheets import GpuSpec
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.engine.sass.operands import Decoded
@@ -67,10 +67,11 @@ class Recording:
 
 
 def record(trace: Trace, blocks: int, gpu: GpuSpec) -> Recording:
-    """Simulate the first ``blocks`` of a trace and record the states."""
-    streams = streams_of(trace, blocks, gpu)
-    recorder = _Recorder(streams, trace.warps_per_block, gpu)
-    played = recorder.run()
+    """Simulate the first ``blocks`` of a trace and record the states; of clusters, those of the first block of each."""
+    ranks = by_rank(streams_of(trace, blocks * trace.cluster, gpu), trace)
+    recorder, *others = [_Recorder(streams, trace.warps_per_block, gpu) for streams in ranks]
+    played = run([recorder, *others])
+    streams = ranks[0]
     return Recording(
         trace.code,
         played.clocks,
@@ -177,9 +178,13 @@ class _Recorder(Multiprocessor):
         self._meeting[warp] = self._acting[warp][0]
         return super()._arrive(warp, time, after, named)
 
+    def _meet_cluster(self, warp: int, after: float) -> None:
+        self._meeting[warp] = self._acting[warp][0]
+        super()._meet_cluster(warp, after)
+
     def _copied(self, box: Traffic, barrier: int, time: float, scheduler: int, warp: int) -> bool:
         released = super()._copied(box, barrier, time, scheduler, warp)
-        self.flights.append(Flight(warp, time, self.port + self.pipes.box, self._acting[warp][0]))
+        self.flights.append(Flight(warp, time, self.port + self.box, self._acting[warp][0]))
         return released
 
     def _fetched(self, touch: Traffic, start: float) -> float:
@@ -195,4 +200,6 @@ def _state_of(item: Item, touch: Touch | None) -> State:
         return "barrier"
     if item.name == "LDGDEPBAR":  # the copies before it, which bypass the registers
         return "global"
-    return touch.space if touch is not None else "result"
+    if touch is None:
+        return "result"
+    return "global" if touch.space == "global" else "shared"

@@ -1,4 +1,4 @@
-"""One multiprocessor at work: plays the traced warps of its resident blocks, clock by clock, and says when they end.
+"""A multiprocessor at work: plays the traced warps of its resident blocks, clock by clock, and says when they end.
 
     schedulers   each issues one instruction a clock: of the warps that can go, the one whose last turn is longest ago
                  (``fair``), or the same again; ``together``: of many, those of the block that began first
@@ -16,6 +16,8 @@
     barrier      the last warp to arrive releases all: those of its block, or as many as a named barrier is for
     mbarrier     a waiting warp continues when its phase is over: threads have arrived, and boxes that the TMA copies
     blocks       where there are more than fit, the next starts when one's warps have ended and its stores have left
+    clusters     each block of a cluster has a multiprocessor. They are played together: a box copied for several blocks
+                 takes the port of each, arrivals at mbarriers of others and the cluster's barrier take longer
 
 What it leaves out: L1's capacity, instruction fetch, DRAM's latency.
 """
@@ -25,6 +27,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Sequence
 from dataclasses import field
+from typing import TypeVar
 
 from gemm_lessons.engine.costs.banks import SECTOR, WARP
 from gemm_lessons.engine.estimate.items import (
@@ -43,7 +46,7 @@ from gemm_lessons.engine.estimate.items import (
     streams_of,
 )
 from gemm_lessons.engine.estimate.latencies import pipes_of
-from gemm_lessons.engine.estimate.phases import Awaited
+from gemm_lessons.engine.estimate.phases import Awaited, ClusterBarrier
 from gemm_lessons.engine.hardware.sheets import GpuSpec
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.engine.sass.textures import FETCHES
@@ -55,6 +58,7 @@ BEHIND = 1 << 40  # of a rank, for each block that began before; more than turns
 LINE = 128  # bytes of a line and of a wavefront
 SECTORS = 4  # of these
 MATRICES = ("LDSM", "STSM")
+AnyWarp = TypeVar("AnyWarp")
 PRIVATE = ("LDC", "LDL", "STL")  # no memory that other threads see
 
 
@@ -67,23 +71,72 @@ class Played:
 
 
 def play(
-    trace: Trace, blocks: int, gpu: GpuSpec, waves: int = 1, *, together: bool = False, ended_arrive: bool = False
+    trace: Trace,
+    blocks: int,
+    gpu: GpuSpec,
+    waves: int = 1,
+    *,
+    together: bool = False,
+    ended_arrive: bool = False,
+    from_dram: bool = False,
 ) -> Played:
     """Simulate the first ``blocks`` of a trace, resident together, from the launch until the last result is in flight.
+    With clusters, simulate as many multiprocessors as a cluster has blocks, each with ``blocks`` of them.
 
     ``waves``: how often each block is replaced by a new one. ``together``: no wave came before. ``ended_arrive``: a
     warp that has ended counts as arrived at every barrier of its block. The model of products leaves it off: the traces
-    of two_warps' warps differ in length, and its times agree with measured ones only without.
+    of two_warps' warps differ in length, and its times agree with measured ones only without. ``from_dram``: boxes come
+    from there, as they do where L2 does not hold the matrices: even one of many blocks' is then waited for by all.
     """
-    streams = [stream.of(warp) for stream, warp in streams_of(trace, blocks, gpu)]
-    return Multiprocessor(
-        streams * waves, trace.warps_per_block, gpu, blocks, together=together, ended_arrive=ended_arrive
-    ).run()
+    return run(
+        [
+            Multiprocessor(
+                [stream.of(warp) for stream, warp in streams] * waves,
+                trace.warps_per_block,
+                gpu,
+                blocks,
+                together=together,
+                ended_arrive=ended_arrive,
+                from_dram=from_dram,
+            )
+            for streams in by_rank(streams_of(trace, blocks * trace.cluster, gpu), trace)
+        ]
+    )
+
+
+def by_rank(warps: Sequence[AnyWarp], trace: Trace) -> list[list[AnyWarp]]:
+    """Distribute the warps of whole clusters over as many multiprocessors as a cluster has blocks."""
+    each = trace.warps_per_block
+    return [
+        [it for first in range(rank * each, len(warps), trace.cluster * each) for it in warps[first : first + each]]
+        for rank in range(trace.cluster)
+    ]
 
 
 def uneven(blocks: int, gpu: GpuSpec) -> bool:
     """Return whether it matters for so many resident blocks that they start together: one begins before the other."""
     return blocks > 1 and bool(pipes_of(gpu).apart or pipes_of(gpu).older)
+
+
+def run(peers: Sequence[Multiprocessor]) -> Played:
+    """Simulate the multiprocessors of a cluster, by rank, until all of their streams end; the slowest counts."""
+    for multiprocessor in peers:
+        multiprocessor.peers, multiprocessor.clusters = peers, peers[0].clusters
+        multiprocessor.start()
+    schedulers = [(one, number) for one in peers for number in range(len(one.members))]
+    following = [(*one.next(number), at) for at, (one, number) in enumerate(schedulers)]
+    while True:
+        time, scheduler, warp, at = min(following)
+        if time == NEVER:
+            break
+        if schedulers[at][0].execute(time, scheduler, warp):
+            following = [(*one.next(number), at) for at, (one, number) in enumerate(schedulers)]
+        else:
+            following[at] = (*schedulers[at][0].next(scheduler), at)
+    played = [multiprocessor.played() for multiprocessor in peers]
+    names = dict.fromkeys(name for it in played for name in it.busy)
+    busy = {name: max(it.busy.get(name, 0.0) for it in played) for name in names}
+    return Played(max(it.clocks for it in played), busy)
 
 
 class Multiprocessor:
@@ -103,15 +156,18 @@ class Multiprocessor:
         *,
         together: bool = False,
         ended_arrive: bool = False,
+        from_dram: bool = False,
     ) -> None:
         self.streams = streams
+        self.peers: Sequence[Multiprocessor] = [self]
         self.grouped = any(item.unit == ASYNCHRONOUS for stream in streams for item, _ in stream)
         self.warps_per_block, self.ended_arrive = warps_per_block, ended_arrive
         self.begun = len(streams) if resident is None else resident * warps_per_block  # warps; the others wait
         self.alive = Counter(warp // warps_per_block for warp, stream in enumerate(streams) if stream)
         self.over = [0.0] * len(self.alive)  # of each block: when its warps have ended and its stores are complete
-        self.moved_up = False
+        self.woken = False  # warps of other schedulers
         self.pipes = pipes_of(gpu)
+        self.box = self.pipes.box + self.pipes.dram * from_dram  # clocks
         self.per_sector = SECTOR / (gpu.l2_bytes_per_s / gpu.sms / gpu.clock_hz)
         self.wavefront = LINE / gpu.bytes_per_clock  # clocks
         count, schedulers = len(streams), gpu.schedulers
@@ -143,27 +199,28 @@ class Multiprocessor:
         self.waiting: dict[tuple[int, int], list[tuple[int, float]]] = {}
         self.phases: dict[tuple[int, int], Awaited] = {}  # block, address -> its mbarrier
         self.asleep: dict[tuple[int, int], list[tuple[int, Item, float]]] = {}  # warps that wait there
+        self.arrivals = [0] * count  # of each warp at the barrier of its cluster
+        # Of each block, shared with the other blocks of its cluster: who waits is (multiprocessor, warp, clock).
+        self.clusters = [ClusterBarrier[tuple[Multiprocessor, int, float]]() for _ in self.alive]
         self.end = 0.0
         self.issued = [0.0] * schedulers  # clocks in which it was busy
         self.multiplied = [0.0] * schedulers  # and its fp32 pipe
         self.others = {TENSOR: [0.0] * schedulers, FP64: [0.0] * schedulers}
         self.moved = {"shared": 0.0, "l1": 0.0, "l2": 0.0}
 
-    def run(self) -> Played:
-        """Simulate all streams to their ends."""
+    def start(self) -> None:
+        """Let the warps of the first blocks begin."""
         for warp, stream in enumerate(self.streams):
             begins = warp // self.warps_per_block * self.apart
             self.ready[warp] = self._ready(warp, begins) if stream and warp < self.wave else NEVER
-        schedulers = range(len(self.members))
-        following = [self._next(scheduler) for scheduler in schedulers]
-        while True:
-            time, scheduler, warp = min(following)
-            if time == NEVER:
-                break
-            released = self._execute(time, scheduler, warp) or self.moved_up
-            self.moved_up = False
-            for other in schedulers if released else (scheduler,):
-                following[other] = self._next(other)
+
+    def execute(self, time: float, scheduler: int, warp: int) -> bool:
+        """Issue the warp's next item. Return whether warps of other schedulers continue."""
+        self.woken = False
+        return self._execute(time, scheduler, warp) or self.woken
+
+    def played(self) -> Played:
+        """Return what the simulation has found; all streams have ended."""
         if self.asleep:
             raise Uncountable("mbarriers whose phases do not end as far as they are followed")
         if any(number and there for (_, number), there in self.waiting.items()):
@@ -173,7 +230,7 @@ class Multiprocessor:
         busy = {"issue": max(self.issued), "fp32": max(self.multiplied), **self.moved}
         return Played(end, busy | {unit: clocks for unit, clocks in others.items() if clocks})
 
-    def _next(self, scheduler: int) -> tuple[float, int, int]:
+    def next(self, scheduler: int) -> tuple[float, int, int]:
         """Return when this scheduler issues next, and for which warp.
 
         Only its own instructions and barriers change that.
@@ -234,15 +291,26 @@ class Multiprocessor:
         self.over[block] = max(self.over[block], time)
         if self.ended_arrive and self.alive[block] and len(self.waiting.get((block, 0), ())) == self.alive[block]:
             self._release((block, 0), time, self.warps_per_block)
-            self.moved_up = True
+            self.woken = True
             return
-        if self.alive[block] or self.begun >= len(self.streams):
+        cluster = self.clusters[block]
+        cluster.arrived -= self.arrivals[warp] > cluster.number
+        self.woken |= self._met_cluster(block, time)
+        if any(peer.alive[block] for peer in self.peers):
+            return
+        over = max(peer.over[block] for peer in self.peers)
+        for peer in self.peers:
+            peer.begin_next(over)
+        self.woken = True
+
+    def begin_next(self, over: float) -> None:
+        """Let the next block begin, if there is one, in the place of one that is ``over``."""
+        if self.begun >= len(self.streams):
             return
         first = self.begun
         self.begun += self.warps_per_block
         for other in range(first, self.begun):
-            self.ready[other] = self._ready(other, self.over[block] + self.pipes.move_up)
-        self.moved_up = True
+            self.ready[other] = self._ready(other, over + self.pipes.move_up)
 
     def _execute(self, time: float, scheduler: int, warp: int) -> bool:
         """Issue the warp's next item. Return whether it released a barrier."""
@@ -298,6 +366,15 @@ class Multiprocessor:
                 self.boards[warp][item.sets].append(time + self.pipes.special_latency)
         elif item.name == "BAR":
             return self._arrive(warp, time, after)
+        elif item.name == "UCGABAR_ARV":
+            block = warp // self.warps_per_block
+            self.arrivals[warp] += 1
+            self.clusters[block].arrived += 1
+            self.ready[warp] = self._ready(warp, after)
+            return self._met_cluster(block, time)
+        elif item.name == "UCGABAR_WAIT":
+            self._meet_cluster(warp, after)
+            return False
         elif item.name == "BRA":
             stream = self.streams[warp]
             if at + 1 < len(stream) and stream[at + 1][0].place < item.place:
@@ -338,8 +415,10 @@ class Multiprocessor:
         elif key not in self.phases:
             raise Uncountable("an mbarrier that is used before it is made")
         elif signal.kind == "arrived":
-            if self.phases[key].arrived(signal.arrivals, signal.bytes, time + self.pipes.signal):
-                released = self._wake(key)
+            for peer, threads in zip(self.peers, signal.to, strict=True) if signal.to else ((self, signal.arrivals),):
+                if threads:
+                    arrives = time + (self.pipes.signal if peer is self else self.pipes.remote_signal)
+                    released |= peer.arrived(key, threads, signal.bytes, arrives)
         else:
             over = self.phases[key].since(signal.parity, time)
             if over is None:
@@ -353,17 +432,51 @@ class Multiprocessor:
     def _copied(self, box: Traffic, barrier: int, time: float, scheduler: int, warp: int) -> bool:
         """Issue a TMA copy of a box. Return whether the phase's completion time is now known."""
         key = warp // self.warps_per_block, barrier
+        self.units[scheduler][MEMORY] = time + 1
+        receivers = [self.peers[rank] for rank in box.to] or [self]
+        latency = self.box + self.pipes.multicast * (len(receivers) > 1)
+        woken = False
+        for peer in receivers:
+            woken |= peer.brought(key, box, time, latency)
+        return woken
+
+    def arrived(self, key: tuple[int, int], threads: int, announced: int, time: float) -> bool:
+        """Let threads arrive at an mbarrier of this multiprocessor. Return whether waiting warps continue."""
+        if key not in self.phases:
+            raise Uncountable("an mbarrier that is used before it is made")
+        return self.phases[key].arrived(threads, announced, time) and self._wake(key)
+
+    def brought(self, key: tuple[int, int], box: Traffic, time: float, latency: float) -> bool:
+        """Let a box arrive that was requested at ``time``. Return whether waiting warps continue."""
         taken = self.pipes.box_sector * len(box.sectors)
         self.port = max(self.port, time) + taken
         self.moved["l2"] += taken
         written = box.passes * self.wavefront * self.pipes.arrival
         self.moved["shared"] += written
         self.load_store = max(self.load_store, time) + written
-        self.units[scheduler][MEMORY] = time + 1
         if key not in self.phases:
             raise Uncountable("an mbarrier that is used before it is made")
-        over = self.phases[key].brought(len(box.sectors) * SECTOR, self.port + self.pipes.box)
-        return over and self._wake(key)
+        return self.phases[key].brought(len(box.sectors) * SECTOR, self.port + latency) and self._wake(key)
+
+    def _meet_cluster(self, warp: int, after: float) -> None:
+        """Let a warp wait for the barrier of its cluster."""
+        cluster = self.clusters[warp // self.warps_per_block]
+        if self.arrivals[warp] <= cluster.number:
+            self.ready[warp] = self._ready(warp, max(after, cluster.over))
+        else:
+            cluster.waiting.append((self, warp, after))
+            self.ready[warp] = NEVER
+
+    def _met_cluster(self, block: int, time: float) -> bool:
+        """Complete the phase of a cluster's barrier if all of its warps have arrived or ended. Return whether waiting
+        warps continue."""
+        cluster, alive = self.clusters[block], sum(peer.alive[block] for peer in self.peers)
+        if not cluster.arrived or cluster.arrived < alive:
+            return False
+        waiting = cluster.complete(time + self.pipes.cluster + self.pipes.cluster_warp * alive / len(self.peers))
+        for peer, warp, after in waiting:
+            peer.ready[warp] = peer._ready(warp, max(cluster.over, after))
+        return bool(waiting)
 
     def _copied_out(self, box: Touch | None, time: float, scheduler: int, warp: int) -> None:
         """Issue a TMA copy of a box out of shared memory."""
@@ -416,6 +529,9 @@ class Multiprocessor:
                     for unit in (FP32, TENSOR, FP64):
                         units[unit] = max(units[unit], time) + pipes.write_port * item.registers
                     done = done + item.registers - 1
+            elif touch.space == "remote":
+                self.load_store = start + max(touch.passes * self.wavefront, pipes.request)
+                done = self.load_store + pipes.remote
             else:
                 clocks = max(touch.passes * self.wavefront, pipes.request)
                 if touch.written:

@@ -74,6 +74,8 @@ class GpuSpec:
     shared_reserved_per_block: int  # taken by the system from every block's share since Ampere, [G]
     tensor_clock_hz: float | None = None  # while tensor cores multiply on all multiprocessors; None: no lower, [W] [M]
     power: Power | None = None  # None: not known
+    # (blocks of a cluster, multiprocessors that hold such clusters of one block each), by size; none: a GPU without
+    in_clusters: tuple[tuple[int, int], ...] = ()
     bytes_per_clock: int = 128  # of a multiprocessor's L1 and shared memory, [G]; Turing's half of that, [W]
     # The same on every GPU of this table:
     registers_per_sm: int = 64 * KIB  # 32-bit registers, [G]
@@ -86,6 +88,13 @@ class GpuSpec:
     def hot(self) -> GpuSpec:
         """Return the sheet with the clock of a chip whose tensor cores are all busy."""
         return self if self.tensor_clock_hz is None else replace(self, clock_hz=self.tensor_clock_hz)
+
+    def sms_for(self, cluster: int) -> int:
+        """Return how many multiprocessors hold clusters of so many blocks; 0 without any."""
+        if cluster == 1:
+            return self.sms
+        held = next((sms for size, sms in self.in_clusters if size >= cluster), 0)
+        return held // cluster * cluster
 
     @property
     def fp32_flops_per_s(self) -> float:
@@ -102,6 +111,8 @@ HOPPER_SXM = Power(
     l2_joules=22e-12,
     dram_joules=48e-12,
 )
+# Read on an H200 (clusters_h200.json); chips differ in how many multiprocessors each of their parts has.
+IN_CLUSTERS = (2, 132), (4, 120), (8, 120)
 GPUS: Mapping[str, GpuSpec] = {
     spec.name.lower().replace(" ", ""): spec
     for spec in (
@@ -191,7 +202,8 @@ GPUS: Mapping[str, GpuSpec] = {
             shared_unit=128,
             shared_reserved_per_block=KIB,
             tensor_clock_hz=1.83 * GHZ,  # that of its 989 TFLOP/s in fp16
-            power=HOPPER_SXM,  # taken to be the H200's: the same chip and limit
+            power=HOPPER_SXM,
+            in_clusters=IN_CLUSTERS,  # taken to be the H200's: the same chip and limit
         ),
         GpuSpec(
             name="H200",
@@ -211,6 +223,7 @@ GPUS: Mapping[str, GpuSpec] = {
             shared_reserved_per_block=KIB,
             tensor_clock_hz=1.755 * GHZ,  # the data sheet's 989 TFLOP/s in fp16 are those of 1.83 GHz
             power=HOPPER_SXM,
+            in_clusters=IN_CLUSTERS,
         ),
         GpuSpec(
             name="RTX 4090",

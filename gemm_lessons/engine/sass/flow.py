@@ -247,14 +247,15 @@ def reads(d: Decoded) -> tuple[str, ...]:
 def signalled(d: Decoded) -> tuple[str, ...]:
     """Return the registers that identify the mbarrier and the signal.
 
-    For a copy into shared memory, those after its target's, which name the mbarrier and the box, and the tensor map's;
-    for one out of it, the tensor map's.
+    For a copy into shared memory, those after its target's, which name the mbarrier and the box, the tensor map's and
+    the mask of blocks; for one out of it, the tensor map's.
     """
     names = [d.guard.shifted(0)] if d.guard else []
     if d.name == "UTMALDG" and isinstance(d.operands[0], Memory):
         names += [register.shifted(i) for register in d.operands[0].registers for i in range(1, 2 + dimensions(d))]
     if d.name in ("UTMALDG", "UTMASTG") and len(d.operands) > 1 and isinstance(d.operands[1], Memory):
         names += [register.shifted(0) for register in d.operands[1].registers]
+        names += [name for mask in d.operands[2:] if d.has("MULTICAST") for name in operand_registers(mask)]
     elif d.name == "SYNCS":
         names += [name for operand in d.operands[results(d)[1] :] for name in operand_registers(operand)]
     return tuple(name for name in names if name)

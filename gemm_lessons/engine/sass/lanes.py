@@ -226,15 +226,16 @@ class Lanes:
 
         return gather
 
-    def address(self, memory: Memory, space: str) -> Fetch:
+    def address(self, memory: Memory, space: str, *, ranked: bool = False) -> Fetch:
         """Fetch an address operand as int64.
 
         In global memory a lone register is the low half of 64 bits. In shared memory the upper bits name a block of the
-        cluster: the own block, since accesses to others are generic.
+        cluster: the own block, since accesses to others are generic. They are kept if ``ranked``.
         """
         terms: list[Fetch] = []
         wide = space in ("global", GENERIC)
-        bits = SHARED_WINDOW - 1 if space == "shared" and self.geometry.grid.cluster else 0xFFFFFFFF
+        within = space == "shared" and self.geometry.grid.cluster and not ranked
+        bits = SHARED_WINDOW - 1 if within else 0xFFFFFFFF
         for register in memory.registers:
             if register.number is None:
                 continue

@@ -22,12 +22,13 @@ from gemm_lessons.engine.costs import banks, tally
 from gemm_lessons.engine.costs.tally import Sums
 from gemm_lessons.engine.events import WARP, Access
 from gemm_lessons.engine.machine.memory import GlobalMemory, parameter_block
+from gemm_lessons.engine.machine.special import clustered
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.engine.records.launch import Argument, Grid, TensorMap, buffers_of
 from gemm_lessons.engine.sass import Code, prepare, registers
 from gemm_lessons.engine.sass.divisions import Undecided
 from gemm_lessons.engine.sass.flow import SIGNALS, TEXTURE, dimensions
-from gemm_lessons.engine.sass.lanes import Geometry, launch_constants
+from gemm_lessons.engine.sass.lanes import SHARED_WINDOW, Geometry, launch_constants
 from gemm_lessons.engine.sass.memory_contents import Store
 from gemm_lessons.engine.sass.operands import Decoded, Memory
 from gemm_lessons.engine.sass.planning import Plan
@@ -47,8 +48,9 @@ LINE_SECTORS = 4  # of 32 bytes, in a line of 128
 # Wait: the parity of the phase is the top bit.
 Kind = Literal["made", "arrived", "awaited", "met", "passed"]
 SIGNAL_KINDS: Mapping[str, Kind] = {"EXCH": "made", "ARRIVE": "arrived", "PHASECHK": "awaited"}
-SIGNAL_MODIFIERS = frozenset("EXCH 64 ARRIVE TRANS64 A1T0 PHASECHK TRYWAIT".split())
+SIGNAL_MODIFIERS = frozenset("EXCH 64 ARRIVE TRANS64 A1T0 RED PHASECHK TRYWAIT".split())
 MOST_ARRIVALS = 1 << 20
+MASK_BIT = 16  # of the register with a multicast's mask of ranks
 # To the address of its parameters, which is 0 here, a kernel adds this and an offset among them (sm_90).
 PARAMETERS_BEHIND = 0x30
 
@@ -73,14 +75,15 @@ class Control:
 class Traffic:
     """One warp's access.
 
-    Shared: ``passes`` are wavefronts, ``ideal`` of them unavoidable. Global: ``passes`` are 128-byte lines (of a
-    texture fetch, per request), ``sectors`` the numbers of the 32-byte sectors. A copy to shared memory also has its
-    wavefronts ``written`` there, and whether it bypasses L1 (``past``). A ``box`` copied by TMA has no sector numbers,
-    only their count, and what names it (``which``: the tensor map, the coordinates); one copied into shared memory has
-    the mbarrier that it signals.
+    Shared: ``passes`` are wavefronts, ``ideal`` of them unavoidable. Remote, that of other blocks: lines of 128 bytes.
+    Global: ``passes`` are 128-byte lines (of a texture fetch, per request), ``sectors`` the numbers of the 32-byte
+    sectors. A copy to shared memory also has its wavefronts ``written`` there, and whether it bypasses L1 (``past``). A
+    ``box`` copied by TMA has no sector numbers, only their count, and what names it (``which``: the tensor map, the
+    coordinates); one copied into shared memory has the mbarrier that it signals, and ``to``: the ranks of the blocks of
+    its cluster that get it (empty: its own block).
     """
 
-    space: Literal["shared", "global"]
+    space: Literal["shared", "remote", "global"]
     load: bool
     passes: int
     ideal: int
@@ -90,6 +93,12 @@ class Traffic:
     barrier: int | None = None
     box: bool = False
     which: tuple[int, ...] = ()
+    to: tuple[int, ...] = ()
+
+    @property
+    def delivered(self) -> int:
+        """Return the sectors that multiprocessors get or send: for each block of a multicast, those of the box."""
+        return len(self.sectors) * max(1, len(self.to))
 
 
 @dataclass(frozen=True)
@@ -98,7 +107,8 @@ class Signal:
 
     An mbarrier is ``made`` for ``arrivals`` per phase; or threads have ``arrived`` and announce ``bytes``; or the phase
     of a ``parity`` is ``awaited``. At a named barrier, a warp has ``met`` others, as many threads as ``arrivals``, or
-    ``passed`` without waiting.
+    ``passed`` without waiting. ``to``: how many threads arrive at the mbarrier in each block of the cluster, by rank
+    (empty: all in the own block).
     """
 
     kind: Kind
@@ -106,6 +116,7 @@ class Signal:
     arrivals: int = 0
     bytes: int = 0
     parity: int = 0
+    to: tuple[int, ...] = ()
 
 
 Touch = Traffic | Signal
@@ -113,13 +124,15 @@ Touch = Traffic | Signal
 
 @dataclass(frozen=True)
 class Trace:
-    """Per warp, block by block: (index of the instruction, its access or None)."""
+    """Per warp, block by block: (index of the instruction, its access or None). ``cluster``: blocks of a cluster, which
+    follow each other by rank."""
 
     code: tuple[Decoded, ...]
     control: tuple[Control, ...]
     reads: tuple[tuple[int, int], ...]  # per instruction: registers of each bank that a multiply-add reads
     warps: tuple[tuple[tuple[int, Touch | None], ...], ...]
     warps_per_block: int
+    cluster: int = 1
 
 
 class TooLong(Uncountable):
@@ -171,12 +184,13 @@ class Traceable:
         memory: Callable[[], GlobalMemory] | None = None,
         most: int | None = None,
     ) -> Trace:
-        """Trace the first ``blocks`` of a launch.
+        """Trace the first ``blocks`` of a launch, whole clusters of them.
 
         ``memory`` returns global memory before the launch, for a kernel whose source has variables there. Raise
         ``Uncountable``, and ``TooLong`` if the blocks execute more than ``most`` warp instructions.
         """
         memory = memory or (lambda: GlobalMemory(buffers_of(arguments), []))
+        grid = clustered(self.kernel, grid)
         try:
             return self._trace(self.plan, grid, arguments, blocks, memory(), most)
         except Undecided:
@@ -210,8 +224,13 @@ class Traceable:
         recorder = _Recorder(plan, geometry, constants, store, texels_of(arguments), boxes, most)
         recorder.run()
         return Trace(
-            self.instructions, self.control, self.reads, recorder.warps(), -(-grid.threads // WARP)
-        )  # fmt: skip
+            self.instructions,
+            self.control,
+            self.reads,
+            recorder.warps(),
+            -(-grid.threads // WARP),
+            math.prod(grid.cluster or (1,)),
+        )
 
 
 def traceable(compiled: Compiled, kernel: Kernel) -> Traceable:
@@ -276,6 +295,8 @@ class _Recorder(Walker):
             assert first.number is not None
             after = [replace(first, number=first.number + i) for i in range(1, 2 + dimensions(d))]
             where = self.lanes.address(Memory((after[0],), 0), "shared")
+            if d.has("MULTICAST"):
+                told = self.lanes.fetcher(d.operands[-1])
             maps = d.operands[1]
             if not isinstance(maps, Memory) or not maps.registers:
                 raise Uncountable(f"unknown form {d.text}")
@@ -284,8 +305,10 @@ class _Recorder(Walker):
             kind = next((SIGNAL_KINDS[word] for word in d.modifiers if word in SIGNAL_KINDS), "")
             if not kind or not SIGNAL_MODIFIERS.issuperset(d.modifiers):
                 raise Uncountable(f"unknown form {d.text}")
-            where, told = self.lanes.address(memory, "shared"), self.lanes.fetcher(d.operands[-1])
+            where, told = self.lanes.address(memory, "shared", ranked=True), self.lanes.fetcher(d.operands[-1])
         guard, lanes, bare = self.lanes.guard(d), self.geometry.lanes, d.has("A1T0")
+        cluster = math.prod(self.geometry.grid.cluster or (1,))
+        remote = cluster > 1 and kind == "arrived" and d.has("RED")
 
         def note() -> None:
             active = self._active(guard).reshape(-1, WARP)
@@ -298,17 +321,20 @@ class _Recorder(Walker):
                 if not len(threads):
                     found.append(None)
                     continue
-                barrier, first = int(at[warp, threads[0]]), threads[0]
-                if word is None:
+                barrier, first = int(at[warp, threads[0]]) & SHARED_WINDOW - 1, threads[0]
+                number = 0 if word is None else int(word[warp, first])
+                if names:
                     named = tuple(int(name[warp, first]) for name in which)
                     size = self._boxes.get(named[0] - PARAMETERS_BEHIND, 0)
-                    found.append(box_of(size // banks.SECTOR, barrier=barrier, which=named))
+                    to = tuple(rank for rank in range(cluster) if number >> MASK_BIT & 1 << rank)
+                    found.append(box_of(size // banks.SECTOR, barrier=barrier, which=named, to=to))
                     continue
-                number = int(word[warp, first])
                 if kind == "made":
                     found.append(Signal("made", barrier, arrivals=MOST_ARRIVALS - (number >> 1 & MOST_ARRIVALS - 1)))
                 elif kind == "arrived":
-                    found.append(Signal("arrived", barrier, len(threads), 0 if bare else number * len(threads)))
+                    ranks = at[warp, threads] // SHARED_WINDOW
+                    to = tuple(np.bincount(ranks, minlength=cluster).tolist()) if remote else ()
+                    found.append(Signal("arrived", barrier, len(threads), 0 if bare else number * len(threads), to=to))
                 else:
                     found.append(Signal("awaited", barrier, parity=number >> 31))
             self._log[-1][2][d.index] = found
@@ -384,7 +410,9 @@ class _Recorder(Walker):
             if beside is not None:
                 pairs = zip(found, self._written[d.index], strict=True)
                 found = [it and replace(it, written=written, past=past) for it, written in pairs]
-            if d.name in ("LD", "ST") and (before := self._log[-1][2].get(d.index)):  # counted as shared memory first
+            if d.name in ("LD", "ST", "ATOM", "RED") and (
+                before := self._log[-1][2].get(d.index)
+            ):  # counted as shared memory first
                 found = [now or then for now, then in zip(found, before, strict=True)]
             self._log[-1][2][d.index] = found
 
@@ -411,10 +439,19 @@ class _Recorder(Walker):
         return tuple(map(tuple, streams))
 
 
-def box_of(sectors: int, *, load: bool = True, barrier: int | None = None, which: tuple[int, ...] = ()) -> Traffic:
+def box_of(
+    sectors: int,
+    *,
+    load: bool = True,
+    barrier: int | None = None,
+    which: tuple[int, ...] = (),
+    to: tuple[int, ...] = (),
+) -> Traffic:
     """Return the traffic of a box of so many sectors that the TMA copies."""
     lines = -(-sectors // LINE_SECTORS)
-    return Traffic("global", load, lines, lines, range(sectors), past=True, barrier=barrier, box=True, which=which)
+    return Traffic(
+        "global", load, lines, lines, range(sectors), past=True, barrier=barrier, box=True, which=which, to=to
+    )
 
 
 def shared_out(stream: list[tuple[int, Touch | None]]) -> list[tuple[int, Touch | None]]:
@@ -429,7 +466,7 @@ def shared_out(stream: list[tuple[int, Touch | None]]) -> list[tuple[int, Touch 
             index, box = stream[place]
             assert isinstance(box, Traffic)
             share = (number + 1) * sectors // len(places) - number * sectors // len(places)
-            stream[place] = index, box_of(share, barrier=box.barrier, which=box.which)
+            stream[place] = index, box_of(share, barrier=box.barrier, which=box.which, to=box.to)
 
     for place, (_, touch) in enumerate(stream):
         if touch is None:  # most of them
@@ -438,6 +475,8 @@ def shared_out(stream: list[tuple[int, Touch | None]]) -> list[tuple[int, Touch 
             settle(touch.barrier)
             announced[touch.barrier] = touch.bytes, []
         elif isinstance(touch, Traffic) and touch.barrier is not None and not touch.sectors:
+            if touch.to:
+                raise Uncountable("a multicast of a box whose tensor map is no parameter of the kernel")
             if touch.barrier not in announced:
                 raise Uncountable("a bulk copy whose bytes were not announced before")
             announced[touch.barrier][1].append(place)
@@ -463,5 +502,8 @@ def _touches(access: Access, where: NDArray[Any], active: NDArray[Any]) -> list[
         if requests is not None:  # each by itself
             asked = zip(row // LINE_SECTORS, lanes, requests, strict=True)
             lines = len({(int(request), int(line)) for line, taking_part, request in asked if taking_part})
-        found.append(Traffic("global", load, lines, lines, tuple(sectors)) if sectors else None)
+        if access.space == "remote":
+            found.append(Traffic("remote", load, lines, lines) if sectors else None)
+        else:
+            found.append(Traffic("global", load, lines, lines, tuple(sectors)) if sectors else None)
     return found

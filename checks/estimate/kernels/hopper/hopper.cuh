@@ -111,6 +111,38 @@ __device__ inline void stores_have_read()
     asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
 }
 
+__device__ inline unsigned cluster_rank()
+{
+    unsigned rank;
+    asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+    return rank;
+}
+
+// All threads of the cluster meet.
+__device__ inline void cluster_barrier()
+{
+    asm volatile("barrier.cluster.arrive.release; barrier.cluster.wait.acquire;" ::: "memory");
+}
+
+// Arrive at this barrier of another block of the cluster.
+__device__ inline void arrive_at(Barrier &barrier, unsigned rank)
+{
+    asm volatile("{ .reg .b32 there; mapa.shared::cluster.u32 there, %0, %1;"
+                 " mbarrier.arrive.shared::cluster.b64 _, [there]; }" ::"r"(shared_address(&barrier)),
+                 "r"(rank)
+                 : "memory");
+}
+
+// copy_box to the same place in every block of the mask, and to the barrier there.
+__device__ inline void copy_box_to_all(void *to, const CUtensorMap &map, int col, int row, Barrier &barrier,
+                                       unsigned short mask)
+{
+    asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster"
+                 " [%0], [%1, {%2, %3}], [%4], %5;" ::"r"(shared_address(to)),
+                 "l"(&map), "r"(col), "r"(row), "r"(shared_address(&barrier)), "h"(mask)
+                 : "memory");
+}
+
 __device__ inline unsigned packed(float low, float high)
 {
     const __nv_bfloat162 both = __floats2bfloat162_rn(low, high);

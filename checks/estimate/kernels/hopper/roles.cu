@@ -1,9 +1,10 @@
 // C = A B^T in bf16, fp32 sums: a producer warpgroup asks the TMA for tiles, two consumers multiply 128 x 256 of C.
 // A is (M, K), B is (N, K). STAY: grid of at most one block per multiprocessor, tiles in bands of 8 rows; else grid
-// (N / BN, M / BM). TMA_STORE: C goes through shared memory. Block 384.
+// (N / BN, M / BM). TMA_STORE: C goes through shared memory. CLUSTER: so many blocks have tiles in one column, and each
+// copies its share of the tile of B for all of them; needs STAY. Block 384.
 #include "hopper.cuh"
 
-constexpr int BM = 128, BN = 256, BAND = 8, GROUP = 128;
+constexpr int BM = 128, BN = 256, BAND = 8, GROUP = 128, SHARE = BN / CLUSTER;
 
 struct Stage {
     __nv_bfloat16 a[BM * BK], b[BN * BK];
@@ -26,6 +27,9 @@ __device__ inline Place place_of(int tile, int rows, int cols)
 }
 
 extern "C" __global__ void __launch_bounds__(3 * GROUP, 1)
+#if CLUSTER > 1
+__cluster_dims__(CLUSTER, 1, 1)
+#endif
 gemm(const __grid_constant__ CUtensorMap map_A, const __grid_constant__ CUtensorMap map_B,
      const __grid_constant__ CUtensorMap map_C, __nv_bfloat16 *C, int M, int N, int K)
 {
@@ -34,14 +38,18 @@ gemm(const __grid_constant__ CUtensorMap map_A, const __grid_constant__ CUtensor
     __shared__ Barrier full[STAGES], empty[STAGES];
     const int role = threadIdx.x / GROUP, t = threadIdx.x % GROUP;
     const int rows = M / BM, cols = N / BN, step = STAY ? gridDim.x : rows * cols;
+    const unsigned rank = CLUSTER > 1 ? cluster_rank() : 0;
     if (threadIdx.x == 0) {
         for (int stage = 0; stage < STAGES; stage++) {
             init(full[stage], 1);
-            init(empty[stage], 2);
+            init(empty[stage], 2 * CLUSTER);
         }
         barriers_are_ready();
     }
-    __syncthreads();
+    if (CLUSTER > 1)
+        cluster_barrier();
+    else
+        __syncthreads();
 
     int stage = 0, parity = 0;
     const auto next = [&] {
@@ -57,9 +65,15 @@ gemm(const __grid_constant__ CUtensorMap map_A, const __grid_constant__ CUtensor
                     await(empty[stage], parity ^ 1);
                     arrive_for(full[stage], sizeof(Stage));
                     copy_box(s.stages[stage].a, map_A, k0, at.row, full[stage]);
-                    copy_box(s.stages[stage].b, map_B, k0, at.col, full[stage]);
+                    if (CLUSTER > 1)
+                        copy_box_to_all(s.stages[stage].b + rank * SHARE * BK, map_B, k0, at.col + rank * SHARE,
+                                        full[stage], (1 << CLUSTER) - 1);
+                    else
+                        copy_box(s.stages[stage].b, map_B, k0, at.col, full[stage]);
                 }
             }
+        if (CLUSTER > 1)
+            cluster_barrier(); // others may still copy to this block
         return;
     }
     asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
@@ -73,7 +87,9 @@ gemm(const __grid_constant__ CUtensorMap map_A, const __grid_constant__ CUtensor
             multiply_tile(d, s.stages[stage].a + half * 64 * BK, s.stages[stage].b);
             products_commit();
             products_left<0>();
-            if (t == 0)
+            if (CLUSTER > 1 && t < CLUSTER)
+                arrive_at(empty[stage], t);
+            else if (t == 0)
                 arrive(empty[stage]);
         }
         if (!TMA_STORE) {
@@ -101,4 +117,6 @@ gemm(const __grid_constant__ CUtensorMap map_A, const __grid_constant__ CUtensor
     }
     if (TMA_STORE && t == 0)
         stores_have_read();
+    if (CLUSTER > 1)
+        cluster_barrier();
 }
