@@ -277,11 +277,12 @@ class LaunchInfo:
 @dataclass(frozen=True)
 class SharedArray:
     """The place of one ``__shared__`` array in the block's window (bytes), or of a thread's own array in local
-    memory."""
+    memory. ``zeroed``: a block finds zeros there."""
 
     name: str
     offset: int
     size: int
+    zeroed: bool = False
 
 
 # Why a batch's records are handed over: all threads met at a barrier; every thread ended; or the trace grew long and

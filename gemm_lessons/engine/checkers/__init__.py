@@ -70,7 +70,8 @@ class Checks:
         self._lanes = launch.lanes
         shared, local = _stride(launch.shared_bytes), _stride(launch.local_bytes) if launch.local_bytes else 0
         granules = code.granules
-        windows = Windows(self._lanes, self._padded, shared, granules["shared"], local, granules["local"])
+        zeroed = next((range(it.offset, it.offset + it.size) for it in launch.shared_arrays if it.zeroed), range(0))
+        windows = Windows(self._lanes, self._padded, shared, granules["shared"], local, granules["local"], zeroed)
         collector, names = self._collector, self._names
         self._cluster = math.prod(launch.grid.cluster or (1,))
         by_warps = self._padded == WARP and self._cluster == 1 and not (code.has_async or code.has_phases or code.flags)

@@ -49,7 +49,7 @@ class _State:
 class Windows:
     """Sizes in bytes of the windows (strides) of shared and local memory, and of their granules.
 
-    ``lanes``: of a batch's state; ``padded``: lanes of a block.
+    ``lanes``: of a batch's state; ``padded``: lanes of a block; ``zeroed``: bytes of shared memory that are 0 at first.
     """
 
     lanes: int
@@ -58,6 +58,7 @@ class Windows:
     shared_granule: int
     local: int
     local_granule: int
+    zeroed: range = range(0)
 
 
 class Initialised:
@@ -76,6 +77,8 @@ class Initialised:
             np.zeros(windows.shared // windows.shared_granule, np.bool_),
             np.zeros(windows.lanes * windows.local // windows.local_granule if windows.local else 0, np.bool_),
         )
+        zeroed, granule = windows.zeroed, windows.shared_granule
+        self._start.shared[zeroed.start // granule : zeroed.stop // granule] = True
         self._state = _State(current.shared, current.local) if current else self._start
 
     def begin_batch(self) -> None:

@@ -27,5 +27,6 @@ A lane is a thread of a batch: lane = block_in_batch * padded_threads + thread.
   lanes at once
 - ``special``, ``symbols``, ``printing``, ``heap``: special registers, variables that the host sets, ``printf``,
   ``malloc``
-- ``unset`` with ``undefined_bits`` and ``undefined``: registers that are read before they are written
+- ``unset`` with ``undefined_bits`` and ``undefined``: registers that are read before they are written;
+  ``undefined_memory``: copies of unwritten memory
 """

@@ -39,7 +39,7 @@ from gemm_lessons.engine.machine.memory import (
 )
 from gemm_lessons.engine.machine.prepared import BARRIER_ADDRESS, Program
 from gemm_lessons.engine.machine.printing import Printer
-from gemm_lessons.engine.machine.special import cluster_of, cluster_order, clustered
+from gemm_lessons.engine.machine.special import RESERVED_PLACE, cluster_of, cluster_order, clustered
 from gemm_lessons.engine.machine.state import Fault, State
 from gemm_lessons.engine.machine.unset import UnsetRegisters
 from gemm_lessons.engine.process.bounds import OutOfTime, current
@@ -68,6 +68,9 @@ STOPS = {
     "stack": f"its calls of itself need more than {STACK_BYTES:,} bytes of stack",
 }
 GRID_BARRIER = "the barrier of the grid"  # two words that a cooperative launch has for grid.sync()
+# Shared memory that CUDA reserves for cooperative groups, in bytes: cooperative_groups/details/memory.h uses barriers
+# in it that nothing sets to 0.
+RESERVED_NAME, RESERVED_FOR_GROUPS = "the shared memory of cooperative groups", 288
 # Records after which the trace is handed over without a barrier, and addresses of lanes in them: 256 MiB.
 TRACE_LIMIT, TRACE_ADDRESSES = 1 << 16, 1 << 25
 DONE = np.iinfo(np.int32).max
@@ -133,6 +136,10 @@ class Machine:
         self.shared_bytes = static_end + grid.dynamic_shared
         for variable in dynamic:
             placed[variable.name] = (placed[variable.name][0], grid.dynamic_shared)
+        if program.has_reserved_shared:  # a GPU has it before the block's own; here it follows
+            start = -(-self.shared_bytes // 16) * 16
+            placed[RESERVED_NAME] = (start, RESERVED_FOR_GROUPS)
+            self.shared_bytes = start + RESERVED_FOR_GROUPS
         local, self.local_bytes = layout([v for v in kernel.variables if v.space == "local"], {})
         self.arguments = arguments
         self.memory = self.initial_memory()
@@ -143,6 +150,10 @@ class Machine:
         limit = setting.block_limit or self._blocks_per_batch(padded)
         self.batch_blocks = min(grid.blocks, max(1, limit // together) * together)
         self.state = State(kernel, grid, self.batch_blocks, self.shared_bytes, self.local_bytes, program.rows)
+        if program.has_reserved_shared:
+            start = placed[RESERVED_NAME][0]
+            self.state.special[RESERVED_PLACE] = np.uint32(self.state.shared_origin + start)
+            self.state.zeroed = slice(start, self.shared_bytes)
         self.trace_limit = min(TRACE_LIMIT, TRACE_ADDRESSES // self.state.lanes)
         self.state.watched = setting.watched
         if program.is_cooperative:
@@ -189,7 +200,9 @@ class Machine:
     @functools.cached_property
     def launch(self) -> LaunchInfo:
         """Return what is known before the first instruction."""
-        shared = [SharedArray(name, start, size) for name, (start, size) in self.layout.shared.items()]
+        shared = [
+            SharedArray(name, start, size, name == RESERVED_NAME) for name, (start, size) in self.layout.shared.items()
+        ]
         buffers = [(a.name, a.base, a.size) for a in self.memory.allocations]
         fresh = frozenset(a.name for a in self.memory.allocations if a.fresh)
         lanes = self.state.lanes

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from gemm_lessons.engine.machine import spin_waits as spinning
 from gemm_lessons.engine.machine.decode import address_registers
-from gemm_lessons.engine.machine.special import CHOSEN_ELSEWHERE
+from gemm_lessons.engine.machine.special import CHOSEN_ELSEWHERE, RESERVED_PLACE
 from gemm_lessons.engine.ptx import cfg
 from gemm_lessons.engine.ptx.addresses import AddressUses, address_uses
 from gemm_lessons.engine.ptx.cfg import Block
@@ -94,6 +94,11 @@ class Program:
         """Return whether the kernel takes the address of a parameter, as it does to index one at run time."""
         names = {parameter.name for parameter in self.kernel.parameters}
         return any(type(o) is Symbol and o.name in names for i in self.kernel.instructions for o in i.operands)
+
+    @functools.cached_property
+    def has_reserved_shared(self) -> bool:
+        """Return whether the kernel uses shared memory that CUDA reserves for cooperative groups."""
+        return any(RESERVED_PLACE in cfg.reads(it) for it in self.kernel.instructions)
 
     @functools.cached_property
     def is_cooperative(self) -> bool:

@@ -25,6 +25,7 @@ Array = NDArray[Any]
 MULTIPROCESSORS = 132  # of an H200
 WARPS = 64  # resident on one multiprocessor
 HARDWARE_DEPENDENT = frozenset("%smid %nsmid %warpid %nwarpid %gridid".split())
+RESERVED_PLACE = "%reserved_smem_offset_1"  # where shared memory for cooperative groups begins
 # Registers whose values differ between GPUs, runs or launches.
 CHOSEN_ELSEWHERE = CLOCKS | HARDWARE_DEPENDENT
 # Machine code's name of a special register -> PTX's name.

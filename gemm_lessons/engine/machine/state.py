@@ -115,6 +115,7 @@ class State:
         self.undefined: dict[int, Array] = {}  # shuffle -> lanes that read an inactive lane when it last ran
         self.inactive_sources: dict[int, tuple[Actor, int]] = {}  # shuffle -> first such thread, and the lane it read
         self.poison = POISON  # byte of unwritten shared and local memory
+        self.zeroed = slice(0)  # bytes of a block's shared memory that are 0 when it starts
         self.counting = False  # an observer counts memory accesses
         self.placed = False  # record the true address of every global access
         self.history = PhaseHistory()
@@ -151,6 +152,7 @@ class State:
         for name, values in special.of_blocks(self.block_numbers[self.lane_block], self.grid).items():
             self.special[name][...] = values  # type: ignore[index]
         self.shared[...] = self.poison
+        self.shared.reshape(self.blocks, self.shared_stride)[:, self.zeroed] = 0
         self.local[...] = self.poison
         self.noted.clear()
         self.fenced[:] = False

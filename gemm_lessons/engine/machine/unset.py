@@ -8,7 +8,7 @@ address or a stored value. The finding names the line that first read the variab
 
 A shuffle that reads an inactive lane returns an undefined value, too, and so does a load of shared or local memory that
 was never written. A second run of such a kernel tracks these values. Unwritten memory then holds ``memory.BLANK`` in
-each byte, so that a copy of it elsewhere in shared or local memory counts as unwritten, and not as a use.
+each byte, and ``undefined_memory.py`` tracks copies in shared and local memory, which are no use either.
 
 What an instruction reads from a clock, or of the GPU's choices, is tracked in the same way if the launch asks for it:
 the value is defined, but no result may depend on it.
@@ -32,8 +32,9 @@ from gemm_lessons.engine.machine.decode import Binder, Op, Run, both
 from gemm_lessons.engine.machine.memory import BLANK, LOCAL_WINDOW, SHARED_WINDOW, WINDOW_SIZE
 from gemm_lessons.engine.machine.special import CHOSEN_ELSEWHERE
 from gemm_lessons.engine.machine.state import State
-from gemm_lessons.engine.machine.undefined import spread, unsigned
+from gemm_lessons.engine.machine.undefined import unsigned
 from gemm_lessons.engine.machine.undefined_bits import UNREAD, UndefinedBits, raw_type, whole
+from gemm_lessons.engine.machine.undefined_memory import UndefinedMemory
 from gemm_lessons.engine.ptx.cfg import Block, lanes_with_address, line_of, reads, writes
 from gemm_lessons.engine.ptx.records import (
     CLOCKS,
@@ -53,8 +54,6 @@ from gemm_lessons.engine.records.findings import Finding
 from gemm_lessons.engine.semantics.operation import DTYPES
 
 Array = NDArray[Any]
-
-WORD = 4  # bytes
 
 
 @dataclass
@@ -82,15 +81,17 @@ class UnsetRegisters:
     ) -> None:
         self._state, self._kernel, self._binder = state, kernel, binder
         self._shuffles, self._blanks, self._varying = shuffles, blanks, varying
-        self._copying = copying_loads(kernel) - blanks if blanks else frozenset()  # that may read a copy
+        self._copying = copying_loads(kernel) if blanks else None  # loads that may read a copy
         self._roots = sorted(name for name in roots if name in state.rows)
         given = frozenset(name for index in shuffles for name in _shuffle_target(kernel.instructions[index]))
-        given = given.union(*(writes(kernel.instructions[index]) for index in blanks | self._copying | varying))
+        marked = blanks | (self._copying or frozenset()) | varying
+        given = given.union(*(writes(kernel.instructions[index]) for index in marked))
         # Without bits of their own, such registers count as used.
         self._untracked = untracked(kernel)
         self._lost = frozenset(i for i in varying if not self._untracked.isdisjoint(writes(kernel.instructions[i])))
         names = sorted(name for name in dependent_registers(kernel, roots | given) if name in state.rows)
         self._bits = UndefinedBits(state, binder, names)
+        self._memory = UndefinedMemory(state, binder, self._bits, blanks)
         if varying:
             self._bits.lost = self._lose
         self._batches = 0
@@ -99,6 +100,7 @@ class UnsetRegisters:
     def begin(self, alive: Array) -> None:
         """Mark the roots as undefined, for a new batch."""
         self._bits.reset()
+        self._memory.reset()
         for name in self._roots:
             width, row = self._state.rows[name]
             registers = self._state.files[width][row]
@@ -113,10 +115,21 @@ class UnsetRegisters:
             return operations
         instructions = (step.instruction,) if isinstance(step, Single) else step.instructions
         after = [both(functools.partial(self._mark_inactive, i)) for i in instructions if i.index in self._shuffles]
-        tracked = self._blanks | self._copying
-        after += [both(functools.partial(self._mark_blank, i)) for i in instructions if i.index in tracked]
+        after += [both(functools.partial(self._mark_fragment, i)) for i in instructions if i.index in self._blanks]
         after += [both(functools.partial(self._mark_varying, i)) for i in instructions if i.index in self._varying]
-        return [*self._notes(instructions, operations), *operations, *after]
+        moves = [both(move) for i in instructions for move in self._moves(i)]
+        return [*self._notes(instructions, operations), *moves, *operations, *after]
+
+    def _moves(self, instruction: Instruction) -> list[Run]:
+        """Return what moves undefined bits between registers and shared or local memory, before the instruction."""
+        copied, effect = self._copying is not None, instruction.row.effect
+        if instruction.opcode == "ld" and instruction.index in self._blanks | (self._copying or frozenset()):
+            return [self._memory.load(instruction)]
+        if not copied or effect not in ("store", "atomic") or _is_global(instruction):
+            return []
+        if instruction.opcode == "st":
+            return [self._memory.store(instruction)]
+        return [self._memory.update(instruction, self._record)] if effect == "atomic" else []
 
     def at_end(self, block: Block) -> list[Op]:
         """Return the tracking operations of the branch at the end of ``block``."""
@@ -185,21 +198,14 @@ class UnsetRegisters:
             if name in self._bits.masks:
                 self._bits.mark(name, lanes, instruction.index)
 
-    def _mark_blank(self, instruction: Instruction) -> None:
-        """Mark what a load has read from unwritten memory as undefined: of one in ``blanks`` each byte, else words that
-        a store has copied."""
+    def _mark_fragment(self, instruction: Instruction) -> None:
+        """Mark the bytes that a load of fragments has read from unwritten memory as undefined."""
+        if instruction.opcode == "ld":
+            return
         lanes = self._bits.executing(instruction)
-        element = _bytes_of_element(instruction)
-        extended = instruction.modifiers[-1][:1] == "s"  # the sign is undefined, too
-        width = 1 if instruction.index in self._blanks else WORD
         for name in writes(instruction) & self._bits.masks.keys():
-            mask = self._bits.masks[name]
-            kind = f"b{8 * min(element, mask.dtype.itemsize)}"
-            blank = _blank_parts(self._state.row(name, kind), width)
-            if extended:
-                mask[lanes] = spread(blank != 0, raw_type(mask))[lanes]
-            else:
-                self._bits.view(name, kind)[lanes] = blank[lanes]
+            blank = _blank_bytes(self._state.row(name, "b32"))
+            self._bits.view(name, "b32")[lanes] = blank[lanes]
             marked = lanes & (blank != 0)
             self._bits.origin[name][marked] = instruction.index
             if marked.any():
@@ -207,8 +213,8 @@ class UnsetRegisters:
 
     @property
     def decisive(self) -> frozenset[int]:
-        """Return the loads in ``blanks`` whose values decided something: all, if a copy in memory did."""
-        return self._blanks if self._copying & self._found.keys() else self._blanks & self._found.keys()
+        """Return the loads in ``blanks`` whose values decided something."""
+        return self._blanks & self._found.keys()
 
     # -- one step -----------------------------------------------------------------------------------------------------
 
@@ -266,15 +272,14 @@ class UnsetRegisters:
                     undefined = self._bits.view(name, code)
                     used = (undefined != 0) & (active if name == guard else lanes)
                     if kept is not None and name not in addresses and name != guard:
-                        blank = _blank_parts(self._state.row(name, code), WORD) == whole(undefined)
-                        used = used & ~(kept() & blank & (undefined == whole(undefined)))
+                        used = used & ~kept()
                     self._record_use(instruction, name, used)
 
         return look
 
     def _copied(self, instruction: Instruction) -> Callable[[], Array] | None:
         """Return a function for the lanes in which a store writes to shared or local memory; None for no such store."""
-        if not self._copying or instruction.opcode != "st" or "global" in instruction.modifiers:
+        if self._copying is None or instruction.opcode != "st" or _is_global(instruction):
             return None
         everywhere = np.ones(self._state.lanes, np.bool_)
         address = instruction.operands[0]
@@ -292,35 +297,35 @@ class UnsetRegisters:
         return inside
 
     def _record_use(self, instruction: Instruction, name: str, lanes: Array) -> None:
-        if not lanes.any():
-            return
-        origin = np.where(self._bits.origin[name] == UNREAD, instruction.index, self._bits.origin[name])
-        for index in np.unique(origin[lanes]).tolist():
-            here = lanes & (origin == index)
-            place = self._batches, int(here.argmax())
+        if lanes.any():
+            origin = np.where(self._bits.origin[name] == UNREAD, instruction.index, self._bits.origin[name])
+            self._record(np.flatnonzero(lanes), origin[lanes])
+
+    def _record(self, lanes: Array, origins: Array) -> None:
+        """Record that ``lanes`` (numbers) use values that the instructions ``origins`` read."""
+        for index in np.unique(origins).tolist():
+            here = lanes[origins == index]
+            place = self._batches, int(here[0])
             reader = self._found.get(index)
             if reader is None:
                 reader = self._found[index] = _UnsetRead(place, self._actor(index, place[1]))
             elif place < reader.place:  # name the same thread whichever use ran first
                 reader.place, reader.thread = place, self._actor(index, place[1])
-            reader.count += int(np.count_nonzero(here))
+            reader.count += here.size
 
     def _actor(self, index: int, lane: int) -> Actor:
         return self._state.actor(lane, self._kernel.instructions[index])
 
 
-def _bytes_of_element(instruction: Instruction) -> int:
-    """Return the size of one register's worth of a load."""
-    return SIZES.get(instruction.modifiers[-1], 4) if instruction.opcode == "ld" else 4
+def _is_global(instruction: Instruction) -> bool:
+    """Return whether an instruction names global memory."""
+    return any(word.partition("__")[0] == "global" for word in instruction.modifiers)
 
 
-def _blank_parts(values: Array, width: int) -> Array:
-    """Return a mask of the parts of ``width`` bytes, or less, that hold what unwritten memory does."""
+def _blank_bytes(values: Array) -> Array:
+    """Return a mask of the bytes that hold what unwritten memory does."""
     data = np.ascontiguousarray(unsigned(values))
-    parts = data.view(f"u{min(width, data.dtype.itemsize)}")
-    blank = int.from_bytes(bytes([BLANK] * parts.dtype.itemsize), "little")
-    full = np.iinfo(parts.dtype).max
-    mask: Array = np.where(parts == blank, parts.dtype.type(full), parts.dtype.type(0)).view(data.dtype)
+    mask: Array = np.where(data.view(np.uint8) == BLANK, np.uint8(0xFF), np.uint8(0)).view(data.dtype)
     return mask
 
 

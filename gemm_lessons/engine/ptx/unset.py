@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gemm_lessons.engine.ptx.cfg import Block, reads, writes
-from gemm_lessons.engine.ptx.records import Kernel, registers_in
+from gemm_lessons.engine.ptx.records import Kernel, Symbol, registers_in
 
 
 def maybe_unset(kernel: Kernel, blocks: Sequence[Block]) -> frozenset[str]:
@@ -72,29 +72,30 @@ def untracked(kernel: Kernel) -> set[str]:
     }
 
 
-def copying_loads(kernel: Kernel) -> frozenset[int]:
-    """Return the loads through which a word copied within shared or local memory can be read.
+def copying_loads(kernel: Kernel) -> frozenset[int] | None:
+    """Return the loads through which a value copied within shared or local memory can be read.
 
-    Empty if anything but loads could read it: then a store is a use of what it stores.
+    None if anything but loads and atomics could read it: then a store is a use of what it stores.
     """
     found: set[int] = set()
     for instruction in kernel.instructions:
         effect, words = instruction.row.effect, {word.partition("__")[0] for word in instruction.modifiers}
         if effect == "copy" and words.isdisjoint(("bulk", "reduce")):
             continue  # from global memory
-        if effect in ("load", "atomic") and not words.isdisjoint(("global", "const", "param")):
+        if effect not in ("load", "call", "copy") or not words.isdisjoint(("global", "const", "param")):
             continue
-        if effect not in ("load", "atomic", "call", "copy"):
+        if effect == "call" and "vprintf" not in {it.name for it in instruction.operands if isinstance(it, Symbol)}:
             continue
         if instruction.opcode != "ld":
-            return frozenset()
+            return None
         found.add(instruction.index)
     return frozenset(found)
 
 
 def tracks(kernel: Kernel, loads: frozenset[int]) -> bool:
     """Return whether every register computed from the results of ``loads`` is tracked."""
-    reached = set().union(*(writes(kernel.instructions[index]) for index in loads | copying_loads(kernel)))
+    marked = loads | (copying_loads(kernel) or frozenset())
+    reached = set().union(*(writes(kernel.instructions[index]) for index in marked))
     before = 0
     while len(reached) > before:
         before = len(reached)

@@ -1,0 +1,122 @@
+"""Unwritten values that are copied before they decide anything: structs with padding or bit-fields, as ``-G`` copies
+them, and cooperative groups, which are made of such structs."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from gemm_lessons import engine
+
+X, Y = np.arange(32, dtype=np.int32), np.zeros(32, np.int32)
+HEAD = """struct Bits { unsigned kind : 8, rank : 24; int pad; };
+__device__ __noinline__ Bits make(int i) { Bits b; b.rank = i; return b; }
+extern "C" __global__ void k(const int *x, int *y) {
+    const int t = threadIdx.x, odd = x[t] & 1;
+    """
+SHARED = "__shared__ Bits s[32]; Bits b; b.rank = x[t]; s[t] = b;"
+FOUR = "int b[4]; b[odd] = 1;"
+SHORT = "short b[4], c[4]; b[odd] = 1; for (int i = 0; i < 4; i++) c[i] = b[i];"
+# body -> whether an unwritten value decides something: without optimisation, and with it (None: its code has no load)
+COPIES = {
+    "Bits b = make(x[t]), c = b; y[t] = c.rank;": (False, False),
+    "Bits b = make(x[t]), c = b; y[t] = c.kind;": (True, None),
+    "Bits b = make(x[t]), c = b; if (c.pad > 3) y[t] = 1;": (True, None),
+    f"{SHARED} __syncthreads(); Bits c = s[31 - t]; y[t] = c.rank;": (False, False),
+    f"{SHARED} __syncthreads(); Bits c = s[31 - t]; y[t] = c.rank + c.pad;": (True, True),
+    f"{SHARED} s[t].pad = s[t].kind = 1; __syncthreads(); Bits c = s[31 - t]; y[t] = c.kind + c.pad;": (False, False),
+    f"{SHORT} y[t] = c[odd];": (False, False),
+    f"{SHORT} y[t] = c[2 + odd];": (True, None),
+    f"__shared__ int s[32]; {FOUR} s[t] = b[2]; __syncthreads(); atomicAdd(&s[t], 1); y[t] = 4;": (True, True),
+    f"__shared__ int s[32]; {FOUR} s[t] = b[2]; s[t] = 3; __syncthreads(); y[t] = atomicAdd(&s[t], 1);": (False, False),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("body", COPIES)
+@pytest.mark.parametrize("optimised", [False, True])
+def test_a_copy_is_no_use(body, optimised):
+    decides = COPIES[body][optimised]
+    if decides is None:
+        pytest.skip("the compiler leaves the load out")
+    kernel = engine.compile(HEAD + body + "}", "k", options=[] if optimised else ["-G"])
+    launched = kernel.launch(1, 32, [X.copy(), Y.copy()])
+    assert launched.fault is None
+    assert [(it.kind, it.line) for it in launched.findings] == [("uninitialised", it.line) for it in launched.findings]
+    assert bool(launched.findings) == decides
+
+
+GROUPS = """
+#include <cooperative_groups.h>
+#include <cooperative_groups/reduce.h>
+namespace cg = cooperative_groups;
+extern "C" __global__ void block_sum(const int *x, int *y) {
+    __shared__ int part[8];
+    cg::thread_block block = cg::this_thread_block();
+    auto warp = cg::tiled_partition<32>(block);
+    int v = x[block.group_index().x * block.size() + block.thread_rank()];
+    for (int d = warp.size() / 2; d > 0; d /= 2) v += warp.shfl_down(v, d);
+    if (warp.thread_rank() == 0) part[warp.meta_group_rank()] = v;
+    SYNC;
+    if (block.thread_rank() == 0)
+        for (int i = 0; i < warp.meta_group_size(); i++) y[block.group_index().x] += part[i];
+}
+extern "C" __global__ void coalesced(const int *x, int *y) {
+    const int i = cg::this_thread_block().thread_rank();
+    if (x[i] % 3) return;
+    auto active = cg::coalesced_threads();
+    y[i] = 100 * active.size() + active.thread_rank();
+}
+extern "C" __global__ void labelled(const int *x, int *y) {
+    auto mine = cg::labeled_partition(cg::tiled_partition<32>(cg::this_thread_block()), x[threadIdx.x] % 4);
+    y[threadIdx.x] = 100 * mine.size() + mine.thread_rank();
+}
+extern "C" __global__ void whole_grid(int *x, int *y) {
+    cg::grid_group grid = cg::this_grid();
+    const int i = grid.thread_rank();
+    x[i] = i;
+    grid.sync();
+    y[i] = x[grid.size() - 1 - i];
+}
+extern "C" __global__ void large_tiles(const int *x, int *y) {
+    __shared__ cg::block_tile_memory<256> memory;
+    auto tile = cg::tiled_partition<128>(cg::this_thread_block(memory));
+    y[threadIdx.x] = cg::reduce(tile, x[threadIdx.x], cg::plus<int>());
+    tile.sync();
+}"""
+INPUT = np.random.default_rng(0).integers(0, 255, 512).astype(np.int32)
+
+
+def _ranks(labels: np.ndarray) -> np.ndarray:
+    """100 * size + rank of each thread in the group of its warp that has its label."""
+    rows = labels.reshape(-1, 32)
+    same = rows[:, :, None] == rows[:, None, :]
+    return (100 * same.sum(2) + np.tril(same, -1).sum(2)).reshape(-1)
+
+
+WANTED = {
+    "block_sum": INPUT.reshape(2, 256).sum(1),
+    "coalesced": np.where(INPUT[:256] % 3, 0, _ranks(INPUT[:256] % 3 == 0)),
+    "labelled": _ranks(INPUT[:256] % 4),
+    "whole_grid": np.arange(512)[::-1],
+    "large_tiles": INPUT[:256].reshape(2, 128).sum(1).repeat(128),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("options", [(), ("-G",)], ids=["optimised", "as written"])
+@pytest.mark.parametrize("name", WANTED)
+def test_cooperative_groups_are_right(name, options):
+    wanted = WANTED[name]
+    grid = 1 if wanted.size == 256 else 2
+    y = np.zeros(wanted.size, np.int32)
+    kernel = engine.compile(GROUPS, name, options=options, defines={"SYNC": "block.sync()"})
+    launched = kernel.launch(grid, 256, [INPUT.copy(), y])
+    assert launched.fault is None
+    assert (y == wanted).all()
+    assert not [it for it in launched.findings if it.severity != "note"]
+
+
+@pytest.mark.parametrize("options", [(), ("-G",)], ids=["optimised", "as written"])
+def test_a_group_that_does_not_wait_races(options):
+    kernel = engine.compile(GROUPS, "block_sum", options=options, defines={"SYNC": "warp.sync()"})
+    launched = kernel.launch(2, 256, [INPUT.copy(), np.zeros(2, np.int32)])
+    assert {"race", "uninitialised"} & {it.kind for it in launched.findings}
