@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from functools import cache, partial
-from pathlib import Path
+from functools import partial
 
 import pytest
 from typer.main import get_group
@@ -20,7 +19,6 @@ from gemm_lessons.course.lesson import Lesson
 from gemm_lessons.course.lesson_toml import load_lesson
 from gemm_lessons.devices.simulated import Simulated
 from gemm_lessons.engine.hardware.sheets import GPUS, find_gpu
-from gemm_lessons.gemm.shapes import Shape
 from gemm_lessons.report.screen import printed
 from gemm_lessons.running.pipeline import RunOutcome, RunRequest, run_lesson
 
@@ -32,8 +30,10 @@ ON_TENSOR_CORES = ("tensor_cores", "async_copy", "mma", "precision")
 # With every change a lesson's pitfalls run once: with the newest versions up to double_buffer, with the oldest ones
 # (``checks/versions.py``) behind it, where each takes as long as three of the others: every second one. Where the host
 # chooses a kernel by the shape, each pitfall is compiled up to eleven times. These, and the other second ones, are
-# proven with the long tests alone; their kernels and texts with the oldest versions, too.
+# proven with the long tests alone; their kernels and texts with the oldest versions, too. Kernels and texts of the core
+# are proven with the newest versions, and every second one with the oldest, too.
 CORE = [name for name in COURSE.names if int(name[:2]) < 10]
+SHARES = 3  # of the GPUs: a lesson has one of these with every change
 SELDOM = [name for name in COURSE.names if COURSE.lesson(name).choices or int(name[:2]) % 2]
 
 
@@ -41,29 +41,28 @@ def of_the_course(
     core: Sequence[pytest.MarkDecorator] = (),
     behind: Sequence[pytest.MarkDecorator] = (),
     seldom: Sequence[pytest.MarkDecorator] = (),
+    odd: Sequence[pytest.MarkDecorator] = (),
 ) -> pytest.MarkDecorator:
-    """A test of each lesson, with these marks; of those behind the core, some have others, too."""
-    marked = [(name, core if name in CORE else [*behind, *(seldom if name in SELDOM else ())]) for name in COURSE.names]
-    return pytest.mark.parametrize("name", [pytest.param(name, marks=marks) for name, marks in marked])
+    """A test of each lesson, with these marks; some after the core, and its odd ones, have others, too."""
+    marks = {name: [*core, *(odd if int(name[:2]) % 2 else ())] for name in CORE}
+    marks |= {name: [*behind, *(seldom if name in SELDOM else ())] for name in COURSE.names if name not in CORE}
+    return pytest.mark.parametrize("name", [pytest.param(name, marks=marks[name]) for name in COURSE.names])
 
 
 each_in_its_time = of_the_course(behind=[pytest.mark.long])
 with_one_compiler = of_the_course([pytest.mark.newest], [pytest.mark.long], [pytest.mark.newest])
-core_with_every_change = of_the_course(behind=[pytest.mark.slow, pytest.mark.long])
+core_with_every_change = of_the_course(behind=[pytest.mark.slow, pytest.mark.long], odd=[pytest.mark.newest])
 
 
 def lesson_of(name: str) -> Lesson:
     return load_lesson(COURSE.lessons_dir / name)
 
 
-def run(name: str, path: Path, gpu: str = "h200", shape: Shape | None = None) -> RunOutcome:
+def counted(name: str, gpu: str = "h200") -> RunOutcome:
+    """A run of the solution on its counting shape."""
     lesson = lesson_of(name)
-    return run_lesson(RunRequest(COURSE, lesson, path, Simulated(), find_gpu(gpu), shape, seed=SEED, beside=False))
-
-
-@cache
-def solved(name: str) -> RunOutcome:
-    return run(name, lesson_of(name).solution_path)
+    on = Simulated(), find_gpu(gpu), lesson.shapes.count
+    return run_lesson(RunRequest(COURSE, lesson, lesson.solution_path, *on, seed=SEED, beside=False))
 
 
 def hold(name: str, proofs: Iterable[Proof]) -> None:
@@ -89,14 +88,14 @@ def test_its_numbers_quotes_and_bugs_are_proven(name: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("others", [0, pytest.param(1, marks=pytest.mark.long)], ids=["half", "the other half"])
+@pytest.mark.parametrize("share", [0, *(pytest.param(it, marks=pytest.mark.long) for it in range(1, SHARES))])
 @each_in_its_time
-def test_another_gpu_changes_the_estimate_alone(name: str, others: int) -> None:
-    """Half of the GPUs with every second lesson, the other half with the others."""
-    here = solved(name).kernel
+def test_another_gpu_changes_the_estimate_alone(name: str, share: int) -> None:
+    """A third of the GPUs with each lesson, another third with the next: each GPU runs three lessons of the core."""
+    here = counted(name).kernel
     assert here.checked.gates, "a lesson has gates"
-    for gpu in sorted(GPUS.keys() - {"h200"})[(int(name[:2]) + others) % 2 :: 2]:
-        there = run(name, lesson_of(name).solution_path, gpu=gpu, shape=lesson_of(name).shapes.count).kernel
+    for gpu in sorted(GPUS.keys() - {"h200"})[(int(name[:2]) + share) % SHARES :: SHARES]:
+        there = counted(name, gpu).kernel
         assert there.verdict.kind == "passed", (gpu, there.verdict)
         assert there.checked.gates == here.checked.gates
         assert there.checked.counters == here.checked.counters
