@@ -59,7 +59,7 @@ def is_named(it: Mistake, lesson: Lesson) -> None:
 
 
 @pytest.mark.slow  # a run each; test_fits.py and test_remedies.py have the same mistakes without a kernel
-@pytest.mark.parametrize("it", MISTAKES[::3], ids=label)
+@pytest.mark.parametrize("it", MISTAKES[::6], ids=label)
 def test_a_mistake_is_named(it: Mistake) -> None:
     lesson = lesson_named(it.lesson)
     is_named(it, lesson if label(it) in ON_ALL_SHAPES else on_two_shapes(lesson))
