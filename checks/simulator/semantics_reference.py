@@ -730,7 +730,7 @@ def expected(name: str, sources: list[int], results: int = 1) -> Expected:
         return [sources[0] if chosen else sources[1]]
     if opcode == "testp":
         return [int(tested(modifiers[0], code, sources[0]))]
-    if opcode == "cvt" and {"e4m3x2", "e5m2x2"} & set(modifiers):
+    if opcode == "cvt" and BYTES.keys() & set(modifiers):
         return [of_bytes(modifiers, sources)]
     if opcode == "cvt":
         return [convert(modifiers, sources)]
@@ -760,9 +760,14 @@ def expected(name: str, sources: list[int], results: int = 1) -> Expected:
         next(m for m in modifiers if m[1:].isdigit())], sources)]  # fmt: skip
 
 
+# format -> bits of fraction, bias, code of the largest number, bits from one number of a pair to the next
+BYTES = {"e4m3x2": (3, 7, 0x7E, 8), "e5m2x2": (2, 15, 0x7B, 8), "e2m3x2": (3, 1, 0x1F, 8), "e3m2x2": (2, 3, 0x1F, 8),
+         "e2m1x2": (1, 1, 7, 4)}  # fmt: skip
+
+
 def byte_values(kind: str) -> list[Fraction]:
-    """The numbers of an 8-bit format in the order of their codes from 0; no infinity."""
-    fraction_bits, bias, last = (3, 7, 0x7E) if kind == "e4m3x2" else (2, 15, 0x7B)
+    """The numbers of a format in the order of their codes from 0; no infinity."""
+    fraction_bits, bias, last, _ = BYTES[kind]
     found = []
     for code in range(last + 1):
         exponent, fraction = divmod(code, 1 << fraction_bits)
@@ -772,39 +777,44 @@ def byte_values(kind: str) -> list[Fraction]:
 
 
 def of_bytes(modifiers: list[str], sources: list[int]) -> int:
-    """Pairs of 8-bit floats: every number of the format is tried for the nearest. NaN is 0x7F, or f16's canonical."""
+    """Pairs of small floats: every number of the format is tried for the nearest. NaN of 8 bits is 0x7F, or f16's
+    canonical one; formats without NaN have the largest number for it."""
     target, source = modifiers[-2:]
     relu = "relu" in modifiers
-    if target == "f16x2":
-        return byte_half(sources[0] & 0xFF, source, relu) | byte_half(sources[0] >> 8, source, relu) << 16
-    if source == "f16x2":
-        low, high = (decode(sources[0] >> at & 0xFFFF, "f16") for at in (0, 16))
+    shift = BYTES[source if source in BYTES else target][3]
+    if source in BYTES:
+        low, high = (byte_half(sources[0] >> at & (1 << shift) - 1, source, target[:-2], relu) for at in (0, shift))
+        return low | high << 16
+    if source in ("f16x2", "bf16x2"):
+        low, high = (decode(sources[0] >> at & 0xFFFF, source[:-2]) for at in (0, 16))
     else:
         high, low = (decode(bits, "f32") for bits in sources)
-    return byte(low, target, relu) | byte(high, target, relu) << 8
+    return byte(low, target, relu) | byte(high, target, relu) << shift
 
 
 def byte(number: Number, kind: str, relu: bool) -> int:
+    values = byte_values(kind)
+    sign = len(values) if kind not in ("e4m3x2", "e5m2x2") else 0x80
     if number.kind == "nan":
-        return 0x7F
+        return 0x7F if sign == 0x80 else len(values) - 1
     if relu and number.negative:
         return 0
-    values = byte_values(kind)
     size = values[-1] if number.kind == "infinite" else min(abs(number.value), values[-1])
     nearest = min(range(len(values)), key=lambda code: (abs(values[code] - size), code % 2))
-    return nearest | number.negative << 7
+    return nearest | sign * number.negative
 
 
-def byte_half(code: int, kind: str, relu: bool) -> int:
+def byte_half(code: int, kind: str, half: str, relu: bool) -> int:
     values = byte_values(kind)
-    negative, code = bool(code & 0x80), code & 0x7F
+    sign = len(values) if kind not in ("e4m3x2", "e5m2x2") else 0x80
+    negative, code = bool(code & sign), code & sign - 1
     if code >= len(values) + (kind == "e5m2x2"):
         return CANONICAL["f16"]
     if relu and negative:
         return 0
     if code == len(values):
-        return infinity("f16", negative)
-    return encode(-values[code] if negative else values[code], "f16", zero_negative=negative)
+        return infinity(half, negative)
+    return encode(-values[code] if negative else values[code], half, zero_negative=negative)
 
 
 def distances(bits: int, add: bool, a: int, b: int, c: int) -> int:

@@ -22,14 +22,18 @@ import numpy as np
 
 from checks.simulator import semantics_cases as cases
 
+NEEDS_SM_100 = {"e2m3x2", "e3m2x2", "e2m1x2"}
+
 
 def register_size(code: str) -> int:
     return max(16, cases.width(code)) if code != "pred" else 32
 
 
 def recordable(name: str) -> bool:
-    """Not cvta (addresses mean nothing in the simulator), nor 8-bit registers (bfloat16 to bytes wants them)."""
-    return not name.startswith("cvta") and not {"bf16"} < {*name.split(".")} & {"bf16", "u8", "s8"}
+    """Not cvta (addresses mean nothing in the simulator), nor 8-bit registers (bfloat16 to bytes wants them), nor what
+    the GPU of the readings lacks: floats of 6 and 4 bits need sm_100a."""
+    words = {*name.split(".")}
+    return not (name.startswith("cvta") or {"bf16"} < words & {"bf16", "u8", "s8"} or words & NEEDS_SM_100)
 
 
 def kernel(entry: str, name: str, results: int) -> str:

@@ -1,6 +1,7 @@
-"""Conversions to and from pairs of 8-bit floats: ``cvt`` of e4m3x2 and e5m2x2.
+"""Conversions to and from pairs of floats of 8, 6 and 4 bits: ``cvt`` of e4m3x2, e5m2x2, e2m3x2, e3m2x2 and e2m1x2.
 
-Source: NVIDIA, "PTX ISA" 9.0, 9.7.9 (cvt, ``.satfinite``).
+Source: NVIDIA, "PTX ISA" 9.0, 9.7.9 (cvt, ``.satfinite``). Those of 6 and 4 bits need sm_100a. No GPU has confirmed
+them; they are held against the software of ``cuda_fp4.h`` and ``cuda_fp6.h``.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from gemm_lessons.engine.semantics.floats import F64, NAN_BITS
 from gemm_lessons.engine.semantics.operation import Array, Function, Operation, Table
 
 KINDS = ("e4m3", "e5m2")
+FINITE = {"e2m3": (2, 3), "e3m2": (3, 2), "e2m1": (2, 1)}  # bits of exponent and fraction; no infinity, no NaN
 
 
 def _narrow(kind: str, relu: bool, x: Array) -> Array:
@@ -57,9 +59,88 @@ def _to_halves(kind: str, relu: bool) -> Function:
     return function
 
 
+def _finite(kind: str) -> Array:
+    """Return the numbers of a format without infinity and NaN, by their codes."""
+    exponent_bits, fraction_bits = FINITE[kind]
+    codes = np.arange(1 << exponent_bits + fraction_bits)
+    exponent, fraction = codes >> fraction_bits, codes % (1 << fraction_bits)
+    whole = fraction + (exponent > 0) * 2.0**fraction_bits
+    numbers: Array = np.ldexp(whole, np.maximum(exponent, 1) - (1 << exponent_bits - 1) + 1 - fraction_bits)
+    return np.concatenate([numbers, -numbers])
+
+
+def _encode_finite(kind: str, relu: bool, x: Array) -> Array:
+    """Return the codes of float64 values, rounded to nearest even. NaN becomes the largest positive number."""
+    numbers = _finite(kind)
+    count = numbers.size // 2
+    middles = (numbers[1:count] + numbers[: count - 1]) / 2
+    size = np.where(np.isnan(x), np.inf, np.abs(x))
+    codes = np.searchsorted(middles, size)  # a tie goes down here
+    codes += np.isin(size, middles) & (codes % 2 == 1)
+    negative = np.signbit(x) & ~np.isnan(x)
+    return np.where(negative & relu, 0, codes + count * negative).astype(np.uint8)
+
+
+def _halves(x: Array, code: str) -> Array:
+    """Return the lower and the upper number of each word, shape (lanes, 2), in float64."""
+    raw = np.ascontiguousarray(x).view(np.uint16).reshape(-1, 2)
+    if code == "f16x2":
+        return raw.view(np.float16).astype(F64)
+    return (raw.astype(np.uint32) << np.uint32(16)).view(np.float32).astype(F64)
+
+
+def _pair(kind: str, low: Array, high: Array) -> Array:
+    """Return two codes as one number: of e2m1 in a byte, else in 16 bits."""
+    shift = np.uint16(4 if kind == "e2m1" else 8)
+    return low.astype(np.uint16) | high.astype(np.uint16) << shift
+
+
+def _to_finite(kind: str, relu: bool, source: str) -> Function:
+    def function(out: Array, *given: Array) -> None:
+        if source == "f32":
+            high, low = (np.broadcast_to(x, out.shape).astype(F64) for x in given)
+        else:
+            low, high = _halves(np.broadcast_to(given[0], out.shape), source).T
+        codes = (_encode_finite(kind, relu, x) for x in (low, high))
+        np.copyto(out, _pair(kind, *codes), casting="unsafe")
+
+    return function
+
+
+def _from_finite(kind: str, relu: bool, target: str) -> Function:
+    numbers = _finite(kind)
+    if relu:
+        numbers[numbers.size // 2 :] = 0
+    raw = numbers.astype(np.float16).view(np.uint16)
+    if target == "bf16x2":
+        raw = (numbers.astype(np.float32).view(np.uint32) >> np.uint32(16)).astype(np.uint16)
+    shift = 4 if kind == "e2m1" else 8
+
+    def function(out: Array, a: Array) -> None:
+        codes = np.broadcast_to(a, out.shape).astype(np.int64)
+        low, high = (raw[(codes >> at) % numbers.size].astype(np.uint32) for at in (0, shift))
+        np.copyto(out, low | high << np.uint32(16))
+
+    return function
+
+
+def _finite_table() -> Table:
+    entries: Table = {}
+    for kind in FINITE:
+        packed = "u8" if kind == "e2m1" else "b16"
+        for last in ("", ".relu"):
+            relu = bool(last)
+            name = f"cvt.rn.satfinite{last}.{kind}x2"
+            entries[f"{name}.f32"] = Operation((packed,), ("f32", "f32"), _to_finite(kind, relu, "f32"))
+            for half in ("f16x2", "bf16x2"):
+                entries[f"{name}.{half}"] = Operation((packed,), (half,), _to_finite(kind, relu, half))
+                entries[f"cvt.rn{last}.{half}.{kind}x2"] = Operation((half,), (packed,), _from_finite(kind, relu, half))
+    return entries
+
+
 def table() -> Table:
     """Return every instruction of this module, by full name."""
-    entries: Table = {}
+    entries = _finite_table()
     for kind in KINDS:
         for relu in (False, True):
             last = ".relu" * relu
