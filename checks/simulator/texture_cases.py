@@ -17,7 +17,10 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True)
 class Case:
-    """One texture and how it is asked: ``dims`` coordinates, ``layers`` > 0 for a layered one."""
+    """One texture and how it is asked: ``dims`` coordinates, ``layers`` > 0 for a layered one.
+
+    ``gathered``: the channel of which four texels are read.
+    """
 
     dims: int
     filter: str = "point"
@@ -27,11 +30,14 @@ class Case:
     channels: int = 1
     read: str = "element"
     layers: int = 0
+    gathered: int | None = None
 
     @property
     def name(self) -> str:
         """Of the reading."""
         parts = [f"{self.dims}d", self.dtype, str(self.channels), self.filter, self.address, self.read]
+        if self.gathered is not None:
+            parts += [f"gathered {self.gathered}"]
         return "/".join([*parts, *["normalized"] * self.normalized, *["layered"] * bool(self.layers)])
 
     @property
@@ -75,9 +81,12 @@ class Case:
     def kernel(self) -> str:
         """CUDA C++: lane i asks for coordinates i."""
         scalar = "float" if self.read != "element" or np.dtype(self.dtype).kind == "f" else "unsigned"
-        kind = scalar if self.channels == 1 else {"float": "float4", "unsigned": "uint4"}[scalar]
+        four = {"float": "float4", "unsigned": "uint4"}[scalar]
+        kind = scalar if self.channels == 1 and self.gathered is None else four
         layer = ", i % LAYERS" if self.layers else ""
         function = f"tex{self.dims}D" + ("Layered" if self.layers else "")
+        if self.gathered is not None:
+            function, layer = "tex2Dgather", f", {self.gathered}"
         asked = ", ".join("xyz"[axis] + "[i]" for axis in range(self.dims))
         rows = ", ".join(f"const float *{'xyz'[axis]}" for axis in range(self.dims))
         body = f"const int i = threadIdx.x; out[i] = {function}<{kind}>(t, {asked}{layer});"
@@ -87,7 +96,8 @@ class Case:
     def out(self) -> Array:
         """Where the answers go."""
         scalar = np.float32 if self.read != "element" or np.dtype(self.dtype).kind == "f" else np.uint32
-        return np.zeros((LANES, self.channels) if self.channels > 1 else (LANES,), scalar)
+        wide = self.channels > 1 or self.gathered is not None
+        return np.zeros((LANES, 4) if wide else (LANES,), scalar)
 
 
 def every_case() -> Iterator[Case]:
@@ -109,6 +119,20 @@ def every_case() -> Iterator[Case]:
     yield Case(2, "linear", "clamp", False, "float16")
     yield Case(1, "linear", "clamp", False, layers=3)
     yield Case(2, "linear", "wrap", True, layers=3)
+    yield from gathers()
+
+
+def gathers() -> Iterator[Case]:
+    """Four texels around a point, of every channel, filter and address mode."""
+    for kind in ("point", "linear"):
+        for normalized in (False, True):
+            for address in ("clamp", "border", "wrap", "mirror") if normalized else ("clamp", "border"):
+                yield Case(2, kind, address, normalized, gathered=0)
+    for channel in range(4):
+        yield Case(2, "point", "wrap", True, "float32", 4, gathered=channel)
+        yield Case(2, "point", "border", False, "uint8", 1, gathered=channel)
+    yield Case(2, "linear", "clamp", True, "int16", 4, "normalized_float", gathered=2)
+    yield Case(2, "point", "clamp", False, "uint32", 4, gathered=3)
 
 
 FETCH = """

@@ -277,12 +277,12 @@ class LaunchInfo:
 @dataclass(frozen=True)
 class SharedArray:
     """The place of one ``__shared__`` array in the block's window (bytes), or of a thread's own array in local
-    memory. ``zeroed``: a block finds zeros there."""
+    memory. ``zeroed``: first bytes in which a block finds zeros."""
 
     name: str
     offset: int
     size: int
-    zeroed: bool = False
+    zeroed: int = 0
 
 
 # Why a batch's records are handed over: all threads met at a barrier; every thread ended; or the trace grew long and

@@ -42,7 +42,8 @@ def _array(cupy: Any, values: Any, dims: int, channels: int, layers: int, flags:
 def texture(cupy: Any, case: cases.Case) -> Any:
     """The texture object of a case."""
     made, runtime = cupy.cuda.texture, cupy.cuda.runtime
-    array = _array(cupy, case.values(), case.dims, case.channels, case.layers)
+    gathers = 0 if case.gathered is None else 8  # cudaArrayTextureGather
+    array = _array(cupy, case.values(), case.dims, case.channels, case.layers, gathers)
     resource = made.ResourceDescriptor(runtime.cudaResourceTypeArray, cuArr=array)
     modes = ("wrap", "clamp", "mirror", "border")
     described = made.TextureDescriptor(

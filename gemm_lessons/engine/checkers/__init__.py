@@ -70,7 +70,7 @@ class Checks:
         self._lanes = launch.lanes
         shared, local = _stride(launch.shared_bytes), _stride(launch.local_bytes) if launch.local_bytes else 0
         granules = code.granules
-        zeroed = next((range(it.offset, it.offset + it.size) for it in launch.shared_arrays if it.zeroed), range(0))
+        zeroed = next((range(it.offset, it.offset + it.zeroed) for it in launch.shared_arrays if it.zeroed), range(0))
         windows = Windows(self._lanes, self._padded, shared, granules["shared"], local, granules["local"], zeroed)
         collector, names = self._collector, self._names
         self._cluster = math.prod(launch.grid.cluster or (1,))

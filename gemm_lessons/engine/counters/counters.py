@@ -213,7 +213,7 @@ class CounterObserver:
         shorts = {short for short in PARTLY if short in self._phases.uncounted}
         if sums is self._sums:
             shorts |= COUNTED.keys() - BY_PTX
-            if any(instruction.opcode == "tex" for instruction in self.launch.kernel.instructions):
+            if any(instruction.opcode in ("tex", "tld4") for instruction in self.launch.kernel.instructions):
                 shorts.update(TEXELS)
         return {COUNTED[short] for short in shorts}
 

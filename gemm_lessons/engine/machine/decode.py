@@ -30,7 +30,7 @@ from gemm_lessons.engine.machine.printing import write_counts
 from gemm_lessons.engine.machine.products import bind_product
 from gemm_lessons.engine.machine.special import HARDWARE_DEPENDENT
 from gemm_lessons.engine.machine.state import Fault, State
-from gemm_lessons.engine.machine.textures import bind_query, bind_surface, bind_texture
+from gemm_lessons.engine.machine.textures import bind_gather, bind_query, bind_surface, bind_texture
 from gemm_lessons.engine.machine.transfers import Binding, MemoryBinder, bind_load, bind_store
 from gemm_lessons.engine.machine.warpgroups import bind_warpgroup
 from gemm_lessons.engine.machine.warps import MemberGroups, bind_warp
@@ -557,7 +557,8 @@ BINDERS: Mapping[str, Callable[[Binder, Instruction], list[Op]]] = {
     "cp.reduce": _run(bind_reduction), "fence.proxy": _run(bind_proxy_fence),
     "fence.mbarrier_init": _run(bind_proxy_fence),
     **dict.fromkeys((f"mbarrier.{what}" for what in FORMS), _run(bind_mbarrier)),
-    "tex": _run(bind_texture), "txq": _run(bind_query), "suld": _run(bind_surface), "sust": _run(bind_surface),
+    "tex": _run(bind_texture), "tld4": _run(bind_gather), "txq": _run(bind_query),
+    "suld": _run(bind_surface), "sust": _run(bind_surface),
     **dict.fromkeys("shfl.sync vote.sync match redux.sync elect.sync activemask".split(), _run(bind_warp)),
     **dict.fromkeys(
         ("wgmma.mma_async", "wgmma.fence", "wgmma.commit_group", "wgmma.wait_group", "setmaxnreg"), _run(bind_warpgroup)

@@ -9,6 +9,7 @@ rounds the products of weights, and differs by up to 1/256 of the span of the te
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -143,6 +144,27 @@ def sample(image: Image, coordinates: Sequence[Array], layer: Array) -> Array:
     return total.astype(np.float32)
 
 
+# Corners of a filter cell in the order of a gather: bit 0 is x, bit 1 is y. Counterclockwise from below left.
+GATHERED = (0b10, 0b11, 0b01, 0b00)
+
+
+def gather(image: Image, coordinates: Sequence[Array], layer: Array, channel: int) -> Array:
+    """Return one channel of the four texels that a filter would combine, shape (lanes, 4); 0 if the texture lacks it.
+
+    Where the address is mirrored, a gather keeps the order of the coordinates, as an H200 does.
+    """
+    texture = image.given
+    assert isinstance(texture, Texture)
+    modes = ("reflect" if mode == "mirror" else mode for mode in texture.addresses(image.dims))
+    filtered = replace(texture, filter="linear")
+    axes = [_Axis.at(x, n, m, filtered) for x, n, m in zip(coordinates, image.sizes, modes, strict=True)]
+    texels = values(image)
+    if channel >= texels.shape[-1]:
+        return np.zeros((len(layer), 4), texels.dtype)
+    layer = np.clip(layer, 0, len(texels) - 1)
+    return np.stack([_texels(texels, axes, corner, layer)[:, channel] for corner in GATHERED], axis=1)
+
+
 def _texels(texels: Array, axes: Sequence[_Axis], corner: int, layer: Array) -> Array:
     """Return the texels at one corner of the filter cell of each coordinate; zeros outside the border."""
     index = [np.zeros_like(layer)] * 3
@@ -170,10 +192,12 @@ class _Axis:
         wide = np.where(np.isnan(x), 0.0, x).astype(np.float64)
         if texture.normalized:
             far = np.isinf(wide)
-            wide = np.where(far & (mode in ("wrap", "mirror")), 0.0, np.clip(wide, -1e12, 1e12))
+            wide = np.where(far & (mode in ("wrap", "mirror", "reflect")), 0.0, np.clip(wide, -1e12, 1e12))
             step = np.floor(wide * PERIOD)
             if mode == "wrap":
                 step = step % PERIOD
+            elif mode == "reflect":
+                step = step % (2 * PERIOD)
             elif mode == "mirror":
                 step = step % (2 * PERIOD)
                 step = np.where(step < PERIOD, step, 2 * PERIOD - step)
@@ -193,5 +217,8 @@ class _Axis:
         index = self.below + further
         if self.mode == "wrap":
             return index % self.size, np.ones(index.shape, np.bool_)
+        if self.mode == "reflect":
+            index = index % (2 * self.size)
+            return np.minimum(index, 2 * self.size - 1 - index), np.ones(index.shape, np.bool_)
         kept = np.clip(index, 0, self.size - 1)
         return kept, (kept == index) | (self.mode != "border")

@@ -68,9 +68,9 @@ STOPS = {
     "stack": f"its calls of itself need more than {STACK_BYTES:,} bytes of stack",
 }
 GRID_BARRIER = "the barrier of the grid"  # two words that a cooperative launch has for grid.sync()
-# Shared memory that CUDA reserves for cooperative groups, in bytes: cooperative_groups/details/memory.h uses barriers
-# in it that nothing sets to 0.
-RESERVED_NAME, RESERVED_FOR_GROUPS = "the shared memory of cooperative groups", 288
+# Shared memory that CUDA reserves for cooperative groups, in bytes, and its barriers, which nothing sets to 0: a block
+# on an H200 finds zeros there, and in the rest what the last block left (cooperative_groups/details/memory.h).
+RESERVED_NAME, RESERVED_FOR_GROUPS, RESERVED_BARRIERS = "the shared memory of cooperative groups", 288, 32
 # Records after which the trace is handed over without a barrier, and addresses of lanes in them: 256 MiB.
 TRACE_LIMIT, TRACE_ADDRESSES = 1 << 16, 1 << 25
 DONE = np.iinfo(np.int32).max
@@ -153,7 +153,7 @@ class Machine:
         if program.has_reserved_shared:
             start = placed[RESERVED_NAME][0]
             self.state.special[RESERVED_PLACE] = np.uint32(self.state.shared_origin + start)
-            self.state.zeroed = slice(start, self.shared_bytes)
+            self.state.zeroed = slice(start, start + RESERVED_BARRIERS)
         self.trace_limit = min(TRACE_LIMIT, TRACE_ADDRESSES // self.state.lanes)
         self.state.watched = setting.watched
         if program.is_cooperative:
@@ -201,7 +201,8 @@ class Machine:
     def launch(self) -> LaunchInfo:
         """Return what is known before the first instruction."""
         shared = [
-            SharedArray(name, start, size, name == RESERVED_NAME) for name, (start, size) in self.layout.shared.items()
+            SharedArray(name, start, size, RESERVED_BARRIERS if name == RESERVED_NAME else 0)
+            for name, (start, size) in self.layout.shared.items()
         ]
         buffers = [(a.name, a.base, a.size) for a in self.memory.allocations]
         fresh = frozenset(a.name for a in self.memory.allocations if a.fresh)

@@ -1,4 +1,4 @@
-"""PTX instructions on texture and surface objects: ``tex``, ``txq``, ``suld.b`` and ``sust.b``.
+"""PTX instructions on texture and surface objects: ``tex``, ``tld4``, ``txq``, ``suld.b`` and ``sust.b``.
 
 Coordinates follow the object in one operand: ``[%rd1, {%f1, %f2}]``. Surface reads and writes happen at once, in the
 order of the lanes; races between threads on a surface are not detected. Source: NVIDIA, "PTX ISA" 9.0, 9.7.10 and
@@ -37,6 +37,11 @@ BUILT_IN = "__nv_nvrtc_builtin_header.h"
 def bind_texture(binding: Binding) -> Run:
     """Bind ``tex``. Raise ``UnsupportedKernel``."""
     return _ImageBinder(binding).texture(binding.guard)
+
+
+def bind_gather(binding: Binding) -> Run:
+    """Bind ``tld4``. Raise ``UnsupportedKernel``."""
+    return _ImageBinder(binding).gather(binding.guard)
 
 
 def bind_query(binding: Binding) -> Run:
@@ -141,6 +146,29 @@ class _ImageBinder:
                 rows = [self.lanes(c, "f32")[lanes] for c in coordinates]
                 which = np.zeros(len(lanes), np.int64) if layer is None else self.lanes(layer, "s32")[lanes]
                 found = images.sample(image, rows, which.astype(np.int64))
+            if (found.dtype.kind == "f") != (kind == "f32"):
+                raise self.unsupported(f"{image.given.name} holds {image.given.array.dtype.name}, read as {kind}")
+            self.write(names, found, lanes)
+
+        return self.each(handle, Texture, guard, work)
+
+    def gather(self, guard: Callable[[], Array | None] | None) -> Run:
+        """Bind ``tld4``: one channel of the four texels around a point."""
+        modifiers, operands = self.instruction.modifiers, self.instruction.operands
+        if len(modifiers) != 5 or modifiers[0] not in "rgba" or modifiers[1] not in ("2d", "a2d") or len(operands) != 2:
+            raise self.unsupported()
+        channel, geometry, vector, kind, asked = modifiers
+        if vector != "v4" or kind not in ("f32", "s32", "u32") or asked != "f32":
+            raise self.unsupported()
+        handle, layer, coordinates = self.place(operands[1], geometry)
+        names = self.results()
+
+        def work(image: Image, lanes: Array) -> None:
+            if (image.dims, image.given.layered) != (2, layer is not None):
+                raise self.unsupported(f"{image.given.name} has other dimensions than are read")
+            rows = [self.lanes(c, "f32")[lanes] for c in coordinates]
+            which = np.zeros(len(lanes), np.int64) if layer is None else self.lanes(layer, "s32")[lanes]
+            found = images.gather(image, rows, which.astype(np.int64), "rgba".index(channel))
             if (found.dtype.kind == "f") != (kind == "f32"):
                 raise self.unsupported(f"{image.given.name} holds {image.given.array.dtype.name}, read as {kind}")
             self.write(names, found, lanes)

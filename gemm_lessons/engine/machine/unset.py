@@ -85,6 +85,7 @@ class UnsetRegisters:
         self._roots = sorted(name for name in roots if name in state.rows)
         given = frozenset(name for index in shuffles for name in _shuffle_target(kernel.instructions[index]))
         marked = blanks | (self._copying or frozenset()) | varying
+        self._moving = frozenset(index for index in marked - varying if kernel.instructions[index].opcode == "ld")
         given = given.union(*(writes(kernel.instructions[index]) for index in marked))
         # Without bits of their own, such registers count as used.
         self._untracked = untracked(kernel)
@@ -115,21 +116,21 @@ class UnsetRegisters:
             return operations
         instructions = (step.instruction,) if isinstance(step, Single) else step.instructions
         after = [both(functools.partial(self._mark_inactive, i)) for i in instructions if i.index in self._shuffles]
-        after += [both(functools.partial(self._mark_fragment, i)) for i in instructions if i.index in self._blanks]
+        fragments = self._blanks - self._moving
+        after += [both(functools.partial(self._mark_fragment, i)) for i in instructions if i.index in fragments]
         after += [both(functools.partial(self._mark_varying, i)) for i in instructions if i.index in self._varying]
         moves = [both(move) for i in instructions for move in self._moves(i)]
         return [*self._notes(instructions, operations), *moves, *operations, *after]
 
     def _moves(self, instruction: Instruction) -> list[Run]:
         """Return what moves undefined bits between registers and shared or local memory, before the instruction."""
-        copied, effect = self._copying is not None, instruction.row.effect
-        if instruction.opcode == "ld" and instruction.index in self._blanks | (self._copying or frozenset()):
+        if instruction.index in self._moving:
             return [self._memory.load(instruction)]
-        if not copied or effect not in ("store", "atomic") or _is_global(instruction):
+        if self._copying is None or _is_global(instruction):
             return []
-        if instruction.opcode == "st":
+        if _stores_a_copy(instruction):
             return [self._memory.store(instruction)]
-        return [self._memory.update(instruction, self._record)] if effect == "atomic" else []
+        return [self._memory.update(instruction, self._record)] if instruction.row.effect == "atomic" else []
 
     def at_end(self, block: Block) -> list[Op]:
         """Return the tracking operations of the branch at the end of ``block``."""
@@ -200,8 +201,6 @@ class UnsetRegisters:
 
     def _mark_fragment(self, instruction: Instruction) -> None:
         """Mark the bytes that a load of fragments has read from unwritten memory as undefined."""
-        if instruction.opcode == "ld":
-            return
         lanes = self._bits.executing(instruction)
         for name in writes(instruction) & self._bits.masks.keys():
             blank = _blank_bytes(self._state.row(name, "b32"))
@@ -279,7 +278,7 @@ class UnsetRegisters:
 
     def _copied(self, instruction: Instruction) -> Callable[[], Array] | None:
         """Return a function for the lanes in which a store writes to shared or local memory; None for no such store."""
-        if self._copying is None or instruction.opcode != "st" or _is_global(instruction):
+        if self._copying is None or not _stores_a_copy(instruction):
             return None
         everywhere = np.ones(self._state.lanes, np.bool_)
         address = instruction.operands[0]
@@ -320,6 +319,11 @@ class UnsetRegisters:
 def _is_global(instruction: Instruction) -> bool:
     """Return whether an instruction names global memory."""
     return any(word.partition("__")[0] == "global" for word in instruction.modifiers)
+
+
+def _stores_a_copy(instruction: Instruction) -> bool:
+    """Return whether an instruction may store registers as they are in shared or local memory."""
+    return instruction.opcode == "st" and not _is_global(instruction)
 
 
 def _blank_bytes(values: Array) -> Array:

@@ -156,6 +156,7 @@ _ROWS = (
            forms="sync.aligned.m8n8.x1/x2/x4.shared.b16, .trans"),
     _silent("stmatrix", "store", "a[rv]", "as ldmatrix", vector="x", warp="all", lanes=8),
     Opcode("tex", "image", forms="1d 2d 3d a1d a2d, level, grad; .v4; of objects with one level"),
+    Opcode("tld4", "image", forms="r g b a; 2d a2d; .v4; of objects with one level"),
     Opcode("txq", "image", "ra", forms="width height depth"),
     Opcode("suld", "image", forms="b.1d 2d 3d a1d a2d; .v2 .v4; trap clamp zero"),
     _silent("sust", "image", forms="as suld"),
