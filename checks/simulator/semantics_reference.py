@@ -783,8 +783,8 @@ def of_bytes(modifiers: list[str], sources: list[int]) -> int:
     relu = "relu" in modifiers
     shift = BYTES[source if source in BYTES else target][3]
     if source in BYTES:
-        low, high = (byte_half(sources[0] >> at & (1 << shift) - 1, source, target[:-2], relu) for at in (0, shift))
-        return low | high << 16
+        lower, upper = (byte_half(sources[0] >> at & (1 << shift) - 1, source, target[:-2], relu) for at in (0, shift))
+        return lower | upper << 16
     if source in ("f16x2", "bf16x2"):
         low, high = (decode(sources[0] >> at & 0xFFFF, source[:-2]) for at in (0, 16))
     else:

@@ -3,6 +3,8 @@ beside the nearest number. No GPU has confirmed the instructions; the headers ar
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -10,8 +12,9 @@ from checks.readings.simulator.record_semantics import recordable
 from gemm_lessons import engine
 from gemm_lessons.engine.semantics import table as semantics
 
+Array = np.ndarray[Any, Any]
 # format -> header, its name there, numbers that are not negative
-FORMATS = {
+FORMATS: dict[str, tuple[str, str, Any]] = {
     "e2m1": ("fp4", "__NV_E2M1", [0, 0.5, 1, 1.5, 2, 3, 4, 6]),
     "e2m3": ("fp6", "__NV_E2M3", [*np.arange(16) / 8, *np.arange(16, 32, 2) / 8, *np.arange(32, 64, 4) / 8]),
     "e3m2": ("fp6", "__NV_E3M2", [0, *np.ldexp(1.0, -4) * np.arange(1, 4),
@@ -36,23 +39,23 @@ extern "C" __global__ void to_halves(const unsigned short *x, unsigned *y) {
 }"""
 
 
-def converted(kind: str, entry: str, arch: str, x: np.ndarray, dtype: type) -> np.ndarray:
+def converted(kind: str, entry: str, arch: str, x: Array, dtype: type) -> Array:
     header, name, _ = FORMATS[kind]
     source = SOURCE.replace("FP", f"{header}x2").replace("KIND", name)
     kernel = engine.compile(source, entry, arch=arch)
     assert (f"{kind}x2" in kernel.ptx.replace("_", "")) == (arch == "sm_100a") or "cvt.rn.satfinite" not in kernel.ptx
-    y = np.zeros(4096, dtype)
+    y: Array = np.zeros(4096, dtype)
     assert kernel.launch(16, 256, [x, y]).fault is None
     return y
 
 
-def both(kind: str, entry: str, x: np.ndarray, dtype: type) -> np.ndarray:
+def both(kind: str, entry: str, x: Array, dtype: type) -> Array:
     software, hardware = (converted(kind, entry, arch, x, dtype) for arch in ("sm_90", "sm_100a"))
     assert (software == hardware).all()
     return hardware
 
 
-def nearest(kind: str, x: np.ndarray) -> np.ndarray:
+def nearest(kind: str, x: Array) -> Array:
     """The code of the nearest number, of two as near the even one; NaN is the largest."""
     numbers = np.array(FORMATS[kind][2])
     size = np.minimum(np.where(np.isnan(x), np.inf, np.abs(x.astype(np.float64))), numbers[-1])
@@ -60,7 +63,7 @@ def nearest(kind: str, x: np.ndarray) -> np.ndarray:
     return distance.argmin(1) + numbers.size * (np.signbit(x) & ~np.isnan(x))
 
 
-def pairs(kind: str, codes: np.ndarray) -> np.ndarray:
+def pairs(kind: str, codes: Array) -> Array:
     return codes[::2] | codes[1::2] << (4 if kind == "e2m1" else 8)
 
 
@@ -70,7 +73,8 @@ def test_floats_become_the_nearest_number(kind):
     middles = (numbers[1:] + numbers[:-1]) / 2
     near = [numbers, middles, np.nextafter(middles, np.float32(9)), np.nextafter(middles, np.float32(0)),
             np.array([np.inf, np.nan, 1e30, 1e-30, 6.0001, 29], np.float32)]  # fmt: skip
-    edges = np.concatenate([*near, *(-it for it in near)])
+    beside: Array = np.concatenate(near)
+    edges = np.concatenate([beside, -beside])
     x = np.concatenate([edges, np.random.default_rng(0).normal(0, 3, 8192).astype(np.float32)])[:8192]
     assert (both(kind, "from_floats", x.reshape(-1, 2), np.uint16) == pairs(kind, nearest(kind, x))).all()
 
