@@ -89,17 +89,37 @@ def test_parameters_by_address_are_not_counted() -> None:
 
 REQUEST = "        if (threadIdx.x == 0 && tile + 1 < tiles)\n            request(tile + 1);\n"
 FIRST = "tile < min(STAGES - 1, tiles)"
+TILES_AT = "const int tiles = K / BK;"
+WAIT = "        wgmma_wait<0>();\n"
+SMALL = r"""
+    float small[4] = {};
+    const auto more = [&](const Stage &from) {
+        const auto a = descriptor(&from.a[0][0], 0, EIGHT), b = descriptor(&from.b[0][0][0], sizeof(from.b[0]), EIGHT);
+        wgmma_fence();
+        asm volatile("wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {%0, %1, %2, %3}, %4, %5, 1, 1, 1, 0, 1;"
+                     : "+f"(small[0]), "+f"(small[1]), "+f"(small[2]), "+f"(small[3]) : "l"(a), "l"(b));
+        wgmma_commit();
+    };
+"""
+MORE = "        more(stages[tile % STAGES]);\n"
+USED = "    if (small[0] == 0.5f)\n        acc[0][0] = 0.0f;\n"
 
 
 @pytest.mark.counted
-@pytest.mark.parametrize(("waits", "waited"), [("", 1), ("        wgmma_wait<0>();\n", 4)])
-def test_copies_beside_products_of_their_own_warpgroup(waits: str, waited: int) -> None:
-    """A thread that has started products and not waited for them requests copies that these products hide."""
+@pytest.mark.parametrize(
+    ("before", "waited"),
+    [("", 1), (WAIT, 4), (f"{WAIT}{MORE}", 4)],
+    ids=["all", "none", "small"],
+)
+def test_copies_beside_products_of_their_own_warpgroup(before: str, waited: int) -> None:
+    """A thread that has started products and not waited for them requests copies that these products hide. A product
+    of 8 columns, where a tile has 8 products of 128, hides none."""
     lesson = any_course().lesson("wgmma")
-    source = lesson.solution_path.read_text()
-    before, _, rest = source.replace(FIRST, "tile < 1").partition("        // (5)")
+    source = lesson.solution_path.read_text().replace(TILES_AT, f"{TILES_AT}{SMALL}" if MORE in before else TILES_AT)
+    start, _, rest = source.replace(FIRST, "tile < 1").partition("        // (5)")
     after = rest[rest.index("    }\n    wgmma_wait<0>();") :]
-    source = f"{before}{waits}{REQUEST}        wgmma_wait<1>();\n{after}"
+    source = f"{start}{before}{REQUEST}        wgmma_wait<{int(not before)}>();\n{after}"
+    source = source.replace("    // Write my", f"{USED}    // Write my" if MORE in before else "    // Write my")
     shape = Shape(128, 128, 256)
     [launch], [grid] = lesson.launches, lesson.grids(shape)
     arguments = Problem(lesson.data, shape, seed=1).trial().arguments(launch.parameters)

@@ -15,9 +15,10 @@ import numpy as np
 
 from gemm_lessons.engine.counters.overlap import Overlap
 from gemm_lessons.engine.events import WARP, Boundary, Bulk, LaunchInfo, Phase, Record, Touch
+from gemm_lessons.engine.machine.warpgroups import form_of
 from gemm_lessons.engine.ptx.cfg import line_of
-from gemm_lessons.engine.ptx.dead_products import dead_products
-from gemm_lessons.engine.ptx.records import Instruction
+from gemm_lessons.engine.ptx.dead_products import PRODUCT, dead_products
+from gemm_lessons.engine.ptx.records import Instruction, Kernel
 
 SECTOR = 32  # bytes
 POLLED = ("warp_instructions", "instructions")
@@ -33,14 +34,14 @@ class AsyncCounts:
         arrives = next((i for i in instructions if i.row.name.startswith("mbarrier.arrive")), None)
         copies = next((i for i in instructions if i.row.effect == "copy" and "bulk" in i.modifiers[:3]), None)
         reduces = next((i for i in instructions if i.row.name == "red.async"), None)
-        multiplies = any(i.row.name == "wgmma.mma_async" for i in instructions)
+        multiplies = any(i.row.name == PRODUCT for i in instructions)
         self.anything = bool(waits or arrives or copies or multiplies)
         self._overlap = (
             Overlap(
                 launch.lanes,
                 -(-launch.grid.threads // WARP) * WARP,
                 math.prod(launch.grid.cluster or (1,)),
-                dead_products(launch.kernel),
+                _sizes(launch.kernel),
             )
             if launch is not None and multiplies
             else None
@@ -120,6 +121,13 @@ class AsyncCounts:
         if bool(self._vain.any() if touch.active is None else (self._vain & touch.active).any()):
             where = touch.access.text + (f", line {touch.access.line}" if touch.access.line else "")
             self.obstacle = f"what threads do while they wait for an mbarrier depends on time: {where}"
+
+
+def _sizes(kernel: Kernel) -> dict[int, int]:
+    """Return the sizes of the products of warpgroups whose sums are used, by index, in multiples of 64 x 8 x 8."""
+    dead = dead_products(kernel)
+    forms = {it.index: form_of(it) for it in kernel.instructions if it.row.name == PRODUCT and it.index not in dead}
+    return {index: form.n * form.k // 64 for index, form in forms.items()}
 
 
 def _where(why: str, instruction: Instruction) -> str:

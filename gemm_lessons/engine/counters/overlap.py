@@ -3,20 +3,21 @@
 ``HappensBefore`` says which products a thread knows to have been issued, and to be complete: its warpgroup's own, and
 those of threads with which it has synchronised. From it follows:
 
-- no product may overlap a copy if the first thread that waits for it knows no product that its issuer did not know
-  to be complete
+- the products that overlap a copy are those that the first thread that waits for it knows, and whose completion its
+  issuer did not know. A copy is waited for if they are less than a quarter of the products of an average K tile, which
+  is a phase that copies end: four consumers share a tile
 - a copy comes after products if its warp has issued products: it had to wait for them
-- a product starts on idle tensor cores if its warpgroup knows that its own products are complete, and those of all
-  others, each of which has issued as many as itself
+- a product starts on idle tensor cores if less than its own size is in flight, as far as its warpgroup knows: of its
+  own products, and of those of all others, each of which has issued as many as itself
 
-Products whose sums are never used do not count: ptxas removes them. The others are counted by their tiles in shared
-memory, so numbers of products compare among equal instructions.
+Products count by their size, M * N * K, so that a small one hides no large one. Those whose sums are never used do
+not count: ptxas removes them.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,6 +29,7 @@ from gemm_lessons.engine.events import WARP, Barrier, Boundary, Bulk, BulkGroup,
 
 Array = NDArray[Any]
 WARPGROUP = 128  # lanes
+ENOUGH = 4  # part of an average K tile's products that hides a copy: one consumer's, if four share the tile
 
 
 @dataclass(eq=False)
@@ -43,20 +45,30 @@ class _Copy:
 
 
 class Overlap:
-    """Counts of one launch. ``totals``: by short name of ``launch.TOTALS``."""
+    """Counts of one launch. ``sizes``: of the products whose sums are used, by their index in the kernel."""
 
-    def __init__(self, lanes: int, padded: int, cluster: int, dead: frozenset[int]) -> None:
+    def __init__(self, lanes: int, padded: int, cluster: int, sizes: Mapping[int, int]) -> None:
         self._lanes, self._padded = lanes, padded
-        self._dead = dead  # products, by their index in the kernel
+        self._sizes = sizes
         self._cluster, self._together = cluster, padded * cluster  # blocks and lanes of a cluster
         self._groups = -(-padded // WARPGROUP)  # of a block
-        self.totals: Counter[str] = Counter()
+        self._totals: Counter[str] = Counter()
+        self._issued = 0  # products
+        self._tiles = 0  # phases that copies ended
+        self._waited: Counter[int] = Counter()  # products that overlap a copy -> bytes of such copies
+
+    @property
+    def totals(self) -> Counter[str]:
+        """The counts by short name of ``launch.TOTALS``."""
+        enough = max(1, self._issued / ENOUGH / max(1, self._tiles))
+        bare = sum(moved for beside, moved in self._waited.items() if beside < enough)
+        return self._totals + Counter({"global_bytes_waited_for": bare})
 
     def begin_batch(self) -> None:
         """Start new blocks: no product has been issued, and no copy."""
         self._order = HappensBefore(self._lanes, self._padded, self._cluster)
         groups = self._groups * self._cluster
-        # Products by the warpgroup that issues them; by lane, as many as it knows of, and knows to be complete.
+        # Products by the warpgroup that issues them; by lane, the size of those it knows of, and knows to be complete.
         self._known = [self._order.number(("products", group)) for group in range(groups)]
         self._done = [self._order.number(("products", groups + group)) for group in range(groups)]
         self._committed: dict[int, list[int]] = {}  # first lane of a warpgroup -> its products at each commit
@@ -105,14 +117,18 @@ class Overlap:
             )
         }
         left = []
+        tiles = set()
         for copy in self._landed:
             lane, phase = waiting.get((copy.lane // self._together, copy.offset), (0, -1))
             assert copy.phase is not None
             if copy.phase > phase:
                 left.append(copy)
-            elif not (_at(self._known, lane) > copy.complete).any():
-                self.totals["global_bytes_waited_for"] += copy.bytes
+            else:
+                beside = np.maximum(_at(self._known, lane) - copy.complete, 0).sum()
+                self._waited[int(beside)] += copy.bytes
+                tiles.add((copy.lane // self._together, copy.offset, copy.phase))
         self._landed = left
+        self._tiles += len(tiles)
 
     def _copy(self, bulk: Bulk) -> None:
         assert bulk.offsets is not None
@@ -129,28 +145,31 @@ class Overlap:
             self._after_products(lanes if touch.active is None else lanes[touch.active], touch.access.width)
 
     def _after_products(self, lanes: Array, width: int) -> None:
-        self.totals["global_bytes_after_products"] += width * int(np.count_nonzero(self._multiplied[lanes // WARP]))
+        self._totals["global_bytes_after_products"] += width * int(np.count_nonzero(self._multiplied[lanes // WARP]))
 
     def _multiply(self, bulk: Bulk) -> None:
         """Count a product of one or several warpgroups, each of which issues it once."""
-        if bulk.touch.access.index in self._dead:
+        size = self._sizes.get(bulk.touch.access.index)
+        if size is None:
             return
         self._multiplied[np.unique(bulk.lanes // WARP)] = True
         for first in self._warpgroups(bulk.lanes):
             group = self._group_of(first)
             own = self._known[group]
-            if own[first] and self._all_idle(first, group):
-                self.totals["products_on_idle_units"] += 1
-            own[first : first + WARPGROUP] = own[first] + 1
+            if own[first] and self._all_idle(first, group, size):
+                self._totals["products_on_idle_units"] += 1
+            own[first : first + WARPGROUP] = own[first] + size
+            self._issued += size
 
-    def _all_idle(self, first: int, group: int) -> bool:
+    def _all_idle(self, first: int, group: int, size: int) -> bool:
         own = self._known[group][first]
-        if self._done[group][first] < own:
+        if own - self._done[group][first] >= size:
             return False
         first_of_block = group - group % self._groups
         there = range(first_of_block, first_of_block + self._groups)
         others = [it for it in there if it != group and self._known[it].any()]
-        return all(self._known[it][first] >= own and self._done[it][first] >= self._known[it][first] for it in others)
+        known, done = ([int(of[it][first]) for it in others] for of in (self._known, self._done))
+        return all(theirs >= own and theirs - over < size for theirs, over in zip(known, done, strict=True))
 
     def _group(self, mark: BulkGroup) -> None:
         """Note the products that a commit includes, or that a wait has seen complete."""
