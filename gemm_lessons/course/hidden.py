@@ -172,9 +172,9 @@ def hidden_instead(lesson: Lesson, seed: int) -> tuple[Shape, ...]:
 
 def hidden_ways(lesson: Lesson, seed: int) -> tuple[Shape, ...]:
     """Return more hidden shapes to count: one for each layout, and for each tile that the host chooses, that no other
-    shape has; two far ones where it chooses nothing."""
+    shape has; the far ones where it chooses nothing."""
     if not lesson.choices:
-        return _far(lesson, seed)[:2]
+        return _far(lesson, seed)
     draw, shapes = random.Random(f"{lesson.name} ways {seed}"), lesson.shapes
     known = (*shapes.check, shapes.count)
     counted = (shapes.count, *hidden_counts(lesson, seed))
@@ -220,16 +220,15 @@ def is_countable(lesson: Lesson, shape: Shape) -> bool:
 def hidden_checks(lesson: Lesson, seed: int) -> tuple[Shape, ...]:
     """Return more hidden shapes of such a run, to check without counting."""
     draw = random.Random(f"{lesson.name} checks {seed}")
-    far = _far(lesson, seed)
-    chosen = (*_of_choices(lesson, seed, draw), *far[:2]) if lesson.choices else ()  # others count these
+    chosen = _of_choices(lesson, seed, draw) if lesson.choices else []
     shared = (_large(lesson, draw),) if len(lesson.launches) > 1 else ()
     small = list(_small(lesson, draw))
     if lesson.choices:
         # One of them may need a variant of the kernel that no other shape needs.
         fresh = int(draw.random() * len(small))
         small = [it if i == fresh else _familiar(lesson, it) for i, it in enumerate(small)]
-        chosen = (*chosen[: len(chosen) - 2], *(_familiar(lesson, it) for it in far[:2]))
-    found = (*chosen, _familiar(lesson, far[2]), *shared, *small)
+        chosen += [_familiar(lesson, it) for it in _far(lesson, seed)]  # others count these
+    found = (*chosen, *shared, *small)
     return tuple(it for it in dict.fromkeys(found) if it not in (*lesson.shapes.check, lesson.shapes.count))
 
 
