@@ -55,6 +55,7 @@ DEFAULTS = dict(zip(SCALARS, (1.0, 0.0), strict=True))  # defaults of scalars th
 DRAWS = (-2.0, -1.75, -1.5, -1.25, 1.25, 1.5, 1.75, 2.0)
 WIDE, GAPS = 1, 2  # distinguish the seeds of exponents and zeros, and of gaps, from the seed of the digits
 FURTHER = 16  # elements: values that the host derives from a leading dimension, such as gcd(4, lda), stay the same
+ROOM = 1 << 20  # bytes of a buffer's gaps, at most, where that is more than 3 * FURTHER elements a line
 EPILOGUE = 4  # roundings besides those of the sums: second-order terms, scaling, adding
 
 
@@ -92,7 +93,7 @@ class Problem:
         if gaps:
             draw = np.random.default_rng([seed, *astuple(shape), GAPS])
             wider = {name: self.layouts[name] for name in sorted(data.padded)}
-            more = {name: it.leading + FURTHER * int(draw.integers(4)) for name, it in wider.items()}
+            more = {name: it.leading + _gap(draw, it) for name, it in wider.items()}
             self.layouts |= {name: replace(it, leading=more[name]) for name, it in wider.items()}
         sharp = sharp and self._can_be_sharp()
         rare = rare and not sharp
@@ -259,6 +260,13 @@ def unit(data: DataSpec) -> float:
 def _stacked(values: Array) -> Array:
     """Reshape (batch, rows, columns) to (batch rows, columns)."""
     return values.reshape(-1, values.shape[-1])
+
+
+def _gap(draw: np.random.Generator, layout: BufferLayout) -> int:
+    """Return the elements by which the gaps of a buffer are wider than they need to be: from none to thousands, small
+    ones as often as large ones, because a matrix may be part of one of any size."""
+    most = ROOM // (FURTHER * layout.element.size * layout.batch * layout.lines)
+    return FURTHER * (int(max(4, most) ** draw.random()) - 1)
 
 
 def _filled(layout: BufferLayout, random: np.random.Generator) -> Array:
