@@ -176,9 +176,9 @@ def environment(folder: Path) -> dict[str, str]:
     kept = {
         key: value
         for key, value in os.environ.items()
-        if not key.startswith(("COV", "PYTEST", "PYTHONPATH", "VIRTUAL_ENV"))
+        if not key.startswith(("COV", "PYTEST", "PYTHONPATH", "PYTHONDONTWRITEBYTECODE", "VIRTUAL_ENV"))
     }
-    return {**kept, "XDG_CACHE_HOME": str(folder / "cache"), "PYTHONDONTWRITEBYTECODE": "1"}
+    return {**kept, "XDG_CACHE_HOME": str(folder / "cache")}
 
 
 def built(folder: Path) -> tuple[Path, Path]:
