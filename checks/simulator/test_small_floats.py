@@ -71,9 +71,9 @@ def pairs(kind: str, codes: Array) -> Array:
 def test_floats_become_the_nearest_number(kind):
     numbers = np.array(FORMATS[kind][2], np.float32)
     middles = (numbers[1:] + numbers[:-1]) / 2
-    near = [numbers, middles, np.nextafter(middles, np.float32(9)), np.nextafter(middles, np.float32(0)),
+    near: list[Array] = [numbers, middles, np.nextafter(middles, np.float32(9)), np.nextafter(middles, np.float32(0)),
             np.array([np.inf, np.nan, 1e30, 1e-30, 6.0001, 29], np.float32)]  # fmt: skip
-    beside: Array = np.concatenate(near)
+    beside = np.concatenate(near)
     edges = np.concatenate([beside, -beside])
     x = np.concatenate([edges, np.random.default_rng(0).normal(0, 3, 8192).astype(np.float32)])[:8192]
     assert (both(kind, "from_floats", x.reshape(-1, 2), np.uint16) == pairs(kind, nearest(kind, x))).all()
