@@ -108,6 +108,7 @@ def test_a_row_is_looked_up_once_for_each_instruction() -> None:
 # anew; runs the ends of basic blocks; tells the members of its own family apart.
 NAMED = {
     "counters/counters.py": 1, "counters/cross_check.py": 1, "estimate/items.py": 1, "machine/clusters.py": 1,
+    "machine/convergence.py": 1,
     "machine/hangs.py": 1, "machine/heap.py": 1, "machine/machine.py": 4, "machine/prepared.py": 1,
     "machine/undefined.py": 4, "machine/unset.py": 2, "machine/warpgroups.py": 1, "machine/warps.py": 8,
     "ptx/addresses.py": 5, "ptx/anticipated.py": 1, "ptx/cfg.py": 1, "ptx/expansions.py": 1,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gemm_lessons import simulate
+from gemm_lessons import engine, simulate
 from gemm_lessons.engine.records.errors import UnsupportedKernel
 
 TOGETHER = True
@@ -352,3 +352,41 @@ def test_floats_are_not_reduced_before_sm_100():
 redux.sync.max.f32 %f1, %f0, -1; ret; }"""
     with pytest.raises(UnsupportedKernel, match=r"sm_90 has no: redux\.sync\.max\.f32"):
         simulate(ptx, "k", 1, 32, [])
+
+
+UNSWITCHED = """extern "C" __global__ void k(const float *x, float *y, int n, int rows) {
+    int lane;
+    asm("mov.u32 %0, %%laneid;" : "=r"(lane));
+    for (int row = 0; row < rows; row++) {
+        float v = 0;
+        for (int c = threadIdx.x; c < n; c += 32) v += x[row * n + c];
+        for (int d = 16; d > 0; d /= 2) v += __shfl_xor_sync(0xffffffff, v, d);
+        if (lane == 0) y[threadIdx.y * rows + row] = v;
+    }
+}"""
+
+
+@pytest.mark.parametrize("warps", [1, 3])
+def test_a_shuffle_that_the_compiler_has_put_into_two_loops(warps: int) -> None:
+    """Lane 0 has a loop of its own, with a copy of each shuffle: it does not see that %laneid differs (faiss)."""
+    kernel = engine.compile(UNSWITCHED, "k")
+    assert kernel.ptx.count("shfl.sync") >= 10  # each of the five twice
+    x, y = np.random.default_rng(0).random((7, 96)).astype(np.float32), np.zeros((warps, 7), np.float32)
+    launched = kernel.launch(1, (32, warps), [x, y, 96, 7])
+    assert launched.fault is None
+    assert np.allclose(y, x.sum(1))
+    assert not [it for it in launched.findings if it.severity != "note"]
+
+
+def test_two_shuffles_of_the_source_do_not_meet() -> None:
+    source = """extern "C" __global__ void k(float *x) {
+        const int lane = threadIdx.x;
+        float v = x[lane];
+        if (lane % 2)
+            v = __shfl_xor_sync(0xffffffff, v, 1) + 1;
+        else
+            v = __shfl_xor_sync(0xffffffff, v, 1) * 2;
+        x[lane] = v;
+    }"""
+    launched = engine.simulate(source, "k", 1, 32, [np.arange(32, dtype=np.float32)])
+    assert "divergent_warp" in {it.kind for it in launched.findings}

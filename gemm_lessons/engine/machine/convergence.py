@@ -6,6 +6,10 @@ instruction of the whole warp (``ldmatrix``) implies a full mask. Threads of a w
 groups, as tiles of cooperative groups do. Threads whose masks name each other but that can never meet (in the two
 branches of an ``if``, at a barrier) are undefined behaviour in CUDA: once no other lane can run they continue in parts,
 and an ``Irregular`` is recorded.
+
+Shuffles with the same qualifiers and masks meet wherever they are (PTX ISA, ``shfl.sync``). Where a condition differs
+between lanes and stays the same in a loop, the compiler makes two loops of one, each with the shuffles of all lanes;
+these meet here. CUDA calls it undefined where the source has two, and they do not.
 """
 
 from __future__ import annotations
@@ -74,11 +78,21 @@ class _WarpInstruction:
     trivial: bool  # unguarded, and the mask is the full warp
 
 
+@dataclass(frozen=True)
+class Apart:
+    """Lanes that execute one shuffle at several instructions: those at this one, the group of each, and the operands of
+    all lanes. All have the shape (warps, 32)."""
+
+    lanes: Array
+    group: Array
+    operands: tuple[Array, ...]
+
+
 class Convergence:
     """The lanes that wait at warp instructions in the current batch. ``held``: bool (lanes,)."""
 
     def __init__(self, state: State, blocks: Sequence[Block], value: Callable[[Operand | None, str], Any]) -> None:
-        self._state = state
+        self._state, self._value = state, value
         self.warp_instructions: dict[int, _WarpInstruction] = {}  # by the block that begins with it
         for block in blocks:
             first = block.instructions[0] if block.instructions else None
@@ -97,6 +111,7 @@ class Convergence:
     def begin(self) -> None:
         """Reset for a new batch."""
         self.held = np.zeros(self._state.lanes, np.bool_)
+        self._state.apart.clear()
         self._forced = np.zeros(self._state.lanes, np.bool_)
         self._awaited = np.zeros((self._state.warps, WARP), np.uint32)  # lanes missing when a lane began to wait
         self._missed = False  # whether any entry of _awaited is set
@@ -169,11 +184,51 @@ class Convergence:
         False if no lane is held."""
         if not self.held.any():
             return False
+        if self._meet_apart(position):
+            return True
         lowest = position[self.held].min()
         here = self.held & (position == lowest)
         self._forced = here
         self.held = self.held & ~here
         return True
+
+    def _meet_apart(self, position: Array) -> bool:
+        """Release held lanes whose shuffles together have all lanes of their masks. Return whether there are any."""
+        shuffles: dict[tuple[Any, ...], list[int]] = {}
+        for number in np.unique(position[self.held]).tolist():
+            meeting = self.warp_instructions[number]
+            if meeting.instruction.opcode == "shfl" and meeting.guard is None:
+                key = (meeting.instruction.modifiers, meeting.instruction.source)
+                shuffles.setdefault(key, []).append(number)
+        return any(self._together(numbers, position) for numbers in shuffles.values() if len(numbers) > 1)
+
+    def _together(self, numbers: Sequence[int], position: Array) -> bool:
+        lanes = {number: (self.held & (position == number)).reshape(-1, WARP) for number in numbers}
+        meetings = [self.warp_instructions[number] for number in numbers]
+        here = np.logical_or.reduce([*lanes.values()])
+
+        def of_each(rows: Sequence[Array]) -> Array:
+            """Return the row of the instruction that each lane is at."""
+            return np.select([*lanes.values()], [row.reshape(-1, WARP) for row in rows])
+
+        members = of_each([it.members for it in meetings])
+        group = groups(members, here)
+        ready = here & ((members & spread(ballot(self._state.alive)) & ~group) == 0)
+        if not ready.any():
+            return False
+        operands = tuple(
+            of_each([self._row(it.instruction.operands[place], "b32") for it in meetings]) for place in (1, 2, 3)
+        )
+        for number, meeting in zip(numbers, meetings, strict=True):
+            self._state.apart[meeting.instruction.index] = Apart(ready & lanes[number], group, operands)
+        self._awaited = np.where(ready, np.uint32(0), self._awaited)
+        self._missed = bool(self._awaited.any())
+        self._forced |= ready.reshape(-1)
+        self.held = self.held & ~ready.reshape(-1)
+        return True
+
+    def _row(self, operand: Operand | None, code: str) -> Array:
+        return np.broadcast_to(self._value(operand, code), (self._state.lanes,))
 
     def _note(self, instruction: Instruction, going: Array, absent: Array) -> None:
         """Record living threads that are named but never arrived."""

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gemm_lessons.engine.events import WARP
-from gemm_lessons.engine.machine.convergence import BIT, LANE, ballot, groups, spread
+from gemm_lessons.engine.machine.convergence import BIT, LANE, Apart, ballot, groups, spread
 from gemm_lessons.engine.machine.state import Fault, State
 from gemm_lessons.engine.machine.transfers import Binding
 from gemm_lessons.engine.ptx.cfg import unsupported
@@ -96,13 +96,22 @@ def bind_warp(binding: Binding) -> Callable[[], None]:
         mask = guard() if guard is not None else state.active
         active = known.all_lanes if mask is None else mask.reshape(-1, WARP)
         group = known.of(members, active)
-        given = (~sources[0],) if negated else sources
+        given = [~sources[0]] if negated else sources
+        if instruction.index in state.apart:
+            group, given = _with_others(state.apart.pop(instruction.index), active, group, given)
         results = compute(group, active, *given)
         if isinstance(compute, _Shuffle) and (compute.reads_inactive or instruction.index in state.undefined):
             _note_inactive_sources(state, instruction, compute.outside, compute.lane)
         write(results, active.reshape(-1))
 
     return run
+
+
+def _with_others(apart: Apart, active: Array, group: Array, given: list[Array]) -> tuple[Array, list[Array]]:
+    """Return groups and operands of a shuffle that some of its lanes execute at other instructions."""
+    whole = np.where(apart.lanes & active, apart.group, group)
+    others = (np.bitwise_or.reduce(np.where(apart.lanes, apart.group, np.uint32(0)), axis=1)[:, None] & BIT) != 0
+    return whole, [np.where(others, theirs, mine) for theirs, mine in zip(apart.operands, given, strict=True)]
 
 
 def _note_inactive_sources(state: State, instruction: Instruction, outside: Array, source: Array) -> None:
