@@ -297,8 +297,8 @@ def _spills(facts: Evidence) -> Iterator[Hint]:
     yield Hint(
         6,
         f"{resources.spill_bytes} bytes per thread are spilled: the kernel ran out of registers ({resources.registers} "
-        "used), so the compiler keeps values in slow local memory. Use smaller thread tiles, or check that every "
-        "index into a per-thread array is a constant after unrolling.",
+        "used), so the compiler keeps values in slow local memory. Use smaller thread tiles, check that every "
+        "index into a per-thread array is a constant after unrolling, or compute addresses in fewer steps.",
     )
 
 
