@@ -294,11 +294,18 @@ def test_lines_of_checks_lie_apart_by_numbers_that_are_drawn() -> None:
     data, shape = DataSpec.plain(FULL), Shape(9, 11, 13)
     known, drawn = Problem(data, shape, 1), [Problem(data, shape, seed, gaps=True) for seed in range(30)]
     gaps = {tuple(it.layouts[name].leading - known.layouts[name].leading for name in "ABC") for it in drawn}
-    found = sorted(gap for each in gaps for gap in each)
-    assert not any(gap % 16 for gap in found)
-    assert found[0] == 0
-    assert 64 < found[len(found) // 2] < 1000 < found[-1] < 1 << 18
+    assert {gap for each in gaps for gap in each} == {0, 16, 32, 48}
     assert any(len(set(each)) == 3 for each in gaps)
+    assert not any(it.trial().damage() for it in drawn)
+
+
+def test_lines_of_hidden_checks_may_lie_far_apart() -> None:
+    data, shape = DataSpec.plain(FULL), Shape(9, 11, 13)
+    known, drawn = Problem(data, shape, 1), [Problem(data, shape, it, gaps=True, rare=True) for it in range(30)]
+    gaps = sorted(it.layouts[name].leading - known.layouts[name].leading for it in drawn for name in "ABC")
+    assert not any(gap % 16 for gap in gaps)
+    assert gaps[0] == 0
+    assert 64 < gaps[len(gaps) // 2] < 1000 < gaps[-1] < 1 << 18
     assert not any(it.trial().damage() for it in drawn)
 
 

@@ -93,7 +93,7 @@ class Problem:
         if gaps:
             draw = np.random.default_rng([seed, *astuple(shape), GAPS])
             wider = {name: self.layouts[name] for name in sorted(data.padded)}
-            more = {name: it.leading + _gap(draw, it) for name, it in wider.items()}
+            more = {name: it.leading + FURTHER * _steps(draw, it, rare) for name, it in wider.items()}
             self.layouts |= {name: replace(it, leading=more[name]) for name, it in wider.items()}
         sharp = sharp and self._can_be_sharp()
         rare = rare and not sharp
@@ -262,11 +262,14 @@ def _stacked(values: Array) -> Array:
     return values.reshape(-1, values.shape[-1])
 
 
-def _gap(draw: np.random.Generator, layout: BufferLayout) -> int:
-    """Return the elements by which the gaps of a buffer are wider than they need to be: from none to thousands, small
-    ones as often as large ones, because a matrix may be part of one of any size."""
+def _steps(draw: np.random.Generator, layout: BufferLayout, rare: bool) -> int:
+    """Return by how many multiples of ``FURTHER`` a gap is wider than it needs to be: few, so that a read beyond a line
+    is soon outside the buffer, or, where it may be ``rare``, up to thousands of elements, small ones as often as large
+    ones, because a matrix may be part of one of any size."""
+    if not rare:
+        return int(draw.integers(4))
     most = ROOM // (FURTHER * layout.element.size * layout.batch * layout.lines)
-    return FURTHER * (int(max(4, most) ** draw.random()) - 1)
+    return int(max(4, most) ** draw.random()) - 1
 
 
 def _filled(layout: BufferLayout, random: np.random.Generator) -> Array:
