@@ -100,8 +100,8 @@ class Candidate:
 
     @cached_property
     def solved(self) -> RunOutcome:
-        """Run the solution, beside the previous lesson's."""
-        return self._run(self.lesson, self.solution_path, beside=True)
+        """Run the solution, beside the previous lesson's; no proof asks for their times."""
+        return self._run(self.lesson, self.solution_path, beside=True, estimating=False)
 
     def pitfall_run(self, name: str) -> RunOutcome:
         """Run the solution with the edits of a pitfall, once."""
@@ -117,8 +117,9 @@ class Candidate:
             self._pitfall_runs[name] = self._run(pitfall.lesson(self.lesson), path)
         return self._pitfall_runs[name]
 
-    def _run(self, lesson: Lesson, path: Path, beside: bool = False) -> RunOutcome:
-        return run_lesson(RunRequest(self.course, lesson, path, Simulated(), find_gpu(GPU), seed=SEED, beside=beside))
+    def _run(self, lesson: Lesson, path: Path, beside: bool = False, estimating: bool = True) -> RunOutcome:
+        of = self.course, lesson, path, Simulated(), find_gpu(GPU)
+        return run_lesson(RunRequest(*of, seed=SEED, beside=beside, estimating=estimating))
 
     def gate_at(self, id_: str, key: str) -> Where:
         """Return the place of a gate's key in lesson.toml; of ``[integrity]`` for one of the course's gates."""
