@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from gemm_lessons.engine.checkers.collector import Example, FindingCollector, Key, Names
 from gemm_lessons.engine.checkers.epochs import cells
-from gemm_lessons.engine.checkers.happens_before import HappensBefore, PendingCopies, Source, taking
+from gemm_lessons.engine.checkers.happens_before import HappensBefore, PendingCopies, Source, present, taking
 from gemm_lessons.engine.events import (
     Access,
     AsyncGroup,
@@ -280,6 +280,7 @@ class BulkCopies:
         pending = self._going if record.bulk.reads else self._coming
         cell = np.flatnonzero((pending.source > 0) & (pending.copy == number))
         pending.need[cell] = phase[pending.owner[cell]] + 1
+        pending.changed(present(pending.source[cell]))
 
     def _begin(
         self, pending: PendingCopies, cell: Array, source: Source, need: Array | int, lane: Array, number: int | None
@@ -287,7 +288,9 @@ class BulkCopies:
         if source not in self._sources:
             self._sources.append(source)
             self._happens_before.number(source)
-        pending.source[cell] = self._sources.index(source) + 1
+        place = self._sources.index(source) + 1
+        pending.source[cell] = place
+        pending.changed((place,))
         pending.need[cell], pending.owner[cell] = need, lane
         pending.copy[cell] = -1 if number is None else number
         pending.anything = True

@@ -5,6 +5,7 @@ The counts only grow, so a thread's clock is one number per source, and synchron
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Literal
 
 import numpy as np
@@ -103,6 +104,11 @@ def taking(mark: Barrier, padded: int) -> Array:
     return np.repeat(mark.blocks, padded)
 
 
+def present(numbers: Array) -> list[int]:
+    """Return the positive numbers in an array of small ones, each once."""
+    return (np.flatnonzero(np.bincount(numbers)[1:]) + 1).tolist()
+
+
 class PendingCopies:
     """For one kind of copy: what must complete before each granule may be touched."""
 
@@ -112,6 +118,12 @@ class PendingCopies:
         self.owner = np.zeros(count, np.int32)
         self.copy = np.zeros(count, np.int32)  # position in ``copies``; -1: cp.async
         self.anything = False
+        self._landed: dict[int, Array] = {}  # by source: what its clusters knew when ``land`` last dropped its copies
+
+    def changed(self, numbers: Iterable[int]) -> None:
+        """Note that copies of these sources (as in ``source``) have begun, or need something else than before."""
+        for number in numbers:
+            self._landed.pop(number, None)
 
     def premature(self, lane: Array, cell: Array, sources: list[Source], happens_before: HappensBefore) -> Array:
         """Return which of ``lane`` touch ``cell`` too early."""
@@ -119,16 +131,18 @@ class PendingCopies:
         source = self.source[cell]
         if not source.any():
             return found
-        for number in np.unique(source[source > 0]).tolist():
+        for number in present(source):
             here = source == number
             found[here] = happens_before.number(sources[number - 1])[lane[here]] < self.need[cell[here]]
         return found
 
     def land(self, sources: list[Source], happens_before: HappensBefore) -> None:
         """Drop the copies that every thread of their cluster knows to have completed."""
-        cell = np.flatnonzero(self.source)
-        for number in np.unique(self.source[cell]).tolist():
-            here = cell[self.source[cell] == number]
-            least = happens_before.number(sources[number - 1]).reshape(happens_before.clusters, -1).min(axis=1)
+        for number, source in enumerate(sources, 1):
+            least = happens_before.number(source).reshape(happens_before.clusters, -1).min(axis=1)
+            if np.array_equal(least, self._landed.get(number, ())):
+                continue
+            self._landed[number] = least
+            here = np.flatnonzero(self.source == number)
             self.source[here[least[self.owner[here] // happens_before.together] >= self.need[here]]] = 0
         self.anything = bool(self.source.any())

@@ -27,7 +27,7 @@ from gemm_lessons.engine.machine.matrices import bind_matrix_load, bind_matrix_s
 from gemm_lessons.engine.machine.mbarriers import FORMS, bind_mbarrier, bind_proxy_fence
 from gemm_lessons.engine.machine.memory import LOCAL_WINDOW, RANK_SHIFT, SHARED_WINDOW, WINDOW_SIZE
 from gemm_lessons.engine.machine.printing import write_counts
-from gemm_lessons.engine.machine.products import bind_product
+from gemm_lessons.engine.machine.products import bind_product, bind_products
 from gemm_lessons.engine.machine.special import HARDWARE_DEPENDENT
 from gemm_lessons.engine.machine.state import Fault, State
 from gemm_lessons.engine.machine.textures import bind_gather, bind_query, bind_surface, bind_texture
@@ -52,7 +52,7 @@ from gemm_lessons.engine.ptx.records import (
     elements_of,
     places_before,
 )
-from gemm_lessons.engine.ptx.schedule import GROUPED, FmaGroup, LoadGroup, MoveGroup, Single, Step
+from gemm_lessons.engine.ptx.schedule import GROUPED, FmaGroup, LoadGroup, MoveGroup, ProductGroup, Single, Step
 from gemm_lessons.engine.records.errors import UnsupportedKernel
 from gemm_lessons.engine.records.facts import Stopped
 from gemm_lessons.engine.semantics import table as semantics
@@ -142,7 +142,9 @@ class Binder:
 
     def step(self, step: Step) -> list[Op]:
         """Return the closures of one step, in order."""
-        if isinstance(step, Single) or not self._rows_of_one_file(step):
+        if isinstance(step, ProductGroup) and (products := self._products(step)) is not None:
+            return products
+        if isinstance(step, Single | ProductGroup) or not self._rows_of_one_file(step):
             members = (step.instruction,) if isinstance(step, Single) else step.instructions
             return [
                 operation
@@ -157,6 +159,14 @@ class Binder:
         else:
             run = bind_moves(self.state, step)
         return [both(run), *self.version_updates(*step.instructions)]
+
+    def _products(self, group: ProductGroup) -> list[Op] | None:
+        """Return the closure of independent products; None if they cannot be bound, one of which then says why."""
+        binding = Binding(self.state, self.memory, group.instructions[0], None, self.value)
+        try:
+            return [both(bind_products(binding, group.instructions)), *self.version_updates(*group.instructions)]
+        except UnsupportedKernel:
+            return None
 
     def _bind_named(self, instruction: Instruction) -> list[Op]:
         """Return the closures of ``instruction``. If it cannot be bound, raise ``UnsupportedKernel`` with its text and

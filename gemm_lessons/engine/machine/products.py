@@ -1,8 +1,9 @@
-"""``mma``: a warp multiplies two small matrices that its lanes hold together, and adds a third."""
+"""``mma``: a warp multiplies two small matrices that its lanes hold together, and adds a third. Independent products of
+one form run as one."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,49 +14,87 @@ from gemm_lessons.engine.machine.matrices import whole_warps
 from gemm_lessons.engine.machine.transfers import Binding
 from gemm_lessons.engine.ptx.cfg import unsupported
 from gemm_lessons.engine.ptx.fragments import Fragment, product_form
-from gemm_lessons.engine.ptx.records import Operand, Register, elements_of
+from gemm_lessons.engine.ptx.records import Instruction, Operand, Register, elements_of
 from gemm_lessons.engine.semantics.matrix_products import STORED, multiply
 
 Array = NDArray[Any]
 
 
 def bind_product(binding: Binding) -> Callable[[], None]:
-    """Bind ``mma.sync.aligned``. Raise ``UnsupportedKernel`` for an unknown form."""
-    state, instruction, guard, value = binding.state, binding.instruction, binding.guard, binding.value
-    form = product_form(instruction)
+    """Bind one ``mma.sync.aligned``. Raise ``UnsupportedKernel`` for an unknown form."""
+    return bind_products(binding, (binding.instruction,))
+
+
+def bind_products(binding: Binding, instructions: Sequence[Instruction]) -> Callable[[], None]:
+    """Bind independent products of one form, of which ``binding`` has the first, to one closure. Raise
+    ``UnsupportedKernel`` for an unknown form."""
+    state, first, guard = binding.state, binding.instruction, binding.guard
+    form = product_form(first)
     if form is None:
-        raise unsupported(instruction)
-    targets, *sources = (elements_of(operand) for operand in instruction.operands)
-    for elements, fragment in zip((targets, *sources), (form.c, form.a, form.b, form.c), strict=True):
-        if len(elements) != fragment.registers:
-            raise unsupported(instruction)
-    rows = []
-    for element in targets:
-        if not isinstance(element, Register) or state.rows.get(element.name, ("",))[0] != form.c.width:
-            raise unsupported(instruction)
-        rows.append(state.row(element.name, f"b{form.c.width}").reshape(-1, WARP))
-
-    def reader(elements: tuple[Operand | None, ...], fragment: Fragment, kind: str) -> Callable[[Any], Array]:
-        words = [value(element, f"b{fragment.width}") for element in elements]
-        whole = [word if word.ndim else np.broadcast_to(word, (state.lanes,)) for word in words]
-        registers = [lanes.reshape(-1, WARP) for lanes in whole]
-        return lambda warps: fragment.matrix([register[warps] for register in registers], STORED[kind])
-
+        raise unsupported(first)
+    fragments = (form.c, form.a, form.b, form.c)
+    operands = [[elements_of(it.operands[place]) for it in instructions] for place in range(len(fragments))]
+    for parts, fragment in zip(operands, fragments, strict=True):
+        if any(len(elements) != fragment.registers for elements in parts):
+            raise unsupported(first)
+    width = form.c.width
+    targets = [element for elements in operands[0] for element in elements]
+    if not all(isinstance(it, Register) and state.rows.get(it.name, ("",))[0] == width for it in targets):
+        raise unsupported(first)
+    rows = np.array([state.rows[it.name][1] for it in targets if isinstance(it, Register)])
+    file = state.files[width]
+    d, of_a, of_b = form.types
     a, b, c = (
-        reader(elements, fragment, kind)
-        for elements, fragment, kind in zip(
-            sources, (form.a, form.b, form.c), (form.types[1], form.types[2], form.types[0]), strict=True
-        )
+        _reader(binding, parts, fragment, STORED[kind])
+        for parts, fragment, kind in zip(operands[1:], fragments[1:], (of_a, of_b, d), strict=True)
     )
-
-    present = whole_warps(state, instruction, guard, "matrices")
+    present = whole_warps(state, first, guard, "matrices")
+    every = np.arange(state.lanes // WARP)
 
     def run() -> None:
         warps = present()
         if warps is None:
             return
-        result = multiply(form.types, a(warps), b(warps), c(warps), saturate=form.saturate)
-        for register, found in zip(rows, form.c.spread(result).swapaxes(0, 1), strict=True):
-            register[warps] = found
+        result = form.c.spread(multiply(form.types, a(warps), b(warps), c(warps), saturate=form.saturate))
+        words = result.reshape(len(instructions), -1, *result.shape[1:]).swapaxes(1, 2)  # (instruction, register, warp)
+        if isinstance(warps, slice):
+            file[rows] = words.reshape(len(rows), -1)
+        else:
+            file.reshape(len(file), -1, WARP)[rows[:, None], every[warps]] = words.reshape(len(rows), -1, WARP)
 
     return run
+
+
+def _reader(
+    binding: Binding, parts: Sequence[tuple[Operand | None, ...]], fragment: Fragment, stored: str
+) -> Callable[[Any], Array]:
+    """Return a function that reads the factors ``parts`` of some warps: (part and warp, row, column)."""
+    state = binding.state
+    different = {parts[i]: None for i in range(len(parts))}
+    order = [list(different).index(it) for it in parts]
+    elements = [element for it in different for element in it]
+    names = [it.name for it in elements if isinstance(it, Register)]
+    places = [state.rows.get(name, ("", 0)) for name in names]
+    if len(names) == len(elements) and all(it[0] == fragment.width for it in places):
+        file, rows = state.files[fragment.width], np.array([row for _, row in places])
+
+        def read() -> Array:
+            return np.asarray(file[rows])
+
+    else:
+        code = f"b{fragment.width}"
+        words = [np.broadcast_to(binding.value(element, code), (state.lanes,)) for element in elements]
+
+        def read() -> Array:
+            return np.stack(words)
+
+    repeats = len(different) < len(parts)
+
+    def matrices(warps: Any) -> Array:
+        registers = read().reshape(len(different), fragment.registers, -1, WARP)[:, :, warps].swapaxes(1, 2)
+        found = fragment.matrix(np.ascontiguousarray(registers).reshape(-1, fragment.registers, WARP), stored)
+        if repeats:
+            found = found.reshape(len(different), -1, *found.shape[1:])[order].reshape(-1, *found.shape[1:])
+        return found
+
+    return matrices

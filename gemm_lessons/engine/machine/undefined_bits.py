@@ -251,7 +251,7 @@ class UndefinedBits:
         """Return which elements have undefined bits, bool (warps, rows, columns)."""
         nothing = np.zeros(self._state.lanes, f"u{fragment.width // 8}")
         bits = [self.masks.get(e.name, nothing) if isinstance(e, Register) else nothing for e in elements]
-        registers = [one.astype(nothing.dtype).reshape(-1, WARP) for one in bits]
+        registers = np.stack([one.astype(nothing.dtype).reshape(-1, WARP) for one in bits], axis=1)
         undefined: Array = fragment.matrix(registers, f"u{fragment.bits // 8}") != 0
         return undefined
 

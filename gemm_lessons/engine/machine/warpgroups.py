@@ -239,7 +239,7 @@ def _bind_product(binding: Binding) -> Callable[[], None]:
         if executing is None:
             return
         warps = every[executing]
-        before = sums.matrix([register[warps] for register in rows], stored)
+        before = sums.matrix(np.stack([register[warps] for register in rows], axis=1), stored)
         before[~adds[warps, 0]] = 0
         whole = _together(warps, state.padded // WARP, [tile for tile in (left, right) if tile is not None])
         height = ROWS if whole else QUARTER
@@ -247,7 +247,7 @@ def _bind_product(binding: Binding) -> Callable[[], None]:
         lanes = (warps[:, None] * WARP + np.arange(WARP)).reshape(len(heads), -1)
         b = right.elements(lanes, right.descriptors(heads)).swapaxes(1, 2)
         if left is None:
-            a = fragment.matrix([register[warps] for register in held], STORED[form.types[1]])
+            a = fragment.matrix(np.stack([register[warps] for register in held], axis=1), STORED[form.types[1]])
         else:
             a = left.elements(lanes, left.descriptors(heads))
             if not whole:

@@ -50,11 +50,18 @@ def is_cluster_barrier(instruction: Instruction) -> bool:
 
 
 def synchronises_warp(instruction: Instruction) -> bool:
-    """Return whether an instruction waits for other threads of its warp. It begins a basic block."""
+    """Return whether an instruction waits for other threads of its warp. It begins a basic block, except for a product
+    that follows another."""
     return bool(instruction.row.warp)
 
 
 RESULTS = {"vprintf": 3, "malloc": 2}  # the first operand of a call that is its result
+
+
+def is_product(instruction: Instruction) -> bool:
+    """Return whether whole warps multiply here. A product that follows another one needs no basic block of its own:
+    the lanes of these warps have met."""
+    return instruction.opcode == "mma" and instruction.guard is None
 
 
 def reads_clock(instruction: Instruction) -> bool:
@@ -123,9 +130,12 @@ def build(kernel: Kernel) -> tuple[Block, ...]:
     """Return the basic blocks of a kernel. The first one is the entry."""
     count = len(kernel.instructions)
     starts = {0, *(position for position in kernel.labels.values() if position < count)}
+    met = False  # whether the same warps execute the next instruction as the product before it
     for instruction in kernel.instructions:
-        if synchronises_warp(instruction) or reads_clock(instruction):
+        met = met and instruction.index not in starts
+        if (synchronises_warp(instruction) and not (met and is_product(instruction))) or reads_clock(instruction):
             starts.add(instruction.index)
+        met = is_product(instruction) or (met and instruction.row.computes)
         if instruction.row.ends_block and instruction.index + 1 < count:
             starts.add(instruction.index + 1)
     ordered = sorted(starts)

@@ -80,10 +80,9 @@ class Fragment:
         index[self.places] = (element // side * WARP + lane) * side + element % side
         return index
 
-    def matrix(self, registers: Sequence[Array], dtype: str) -> Array:
-        """Convert registers (warps, lane) to a matrix (warps, rows, cols)."""
-        stacked = np.stack(registers, axis=1)
-        elements: Array = stacked.view(dtype).reshape(len(stacked), -1)
+    def matrix(self, registers: Array, dtype: str) -> Array:
+        """Convert registers (warps, register, lane) to a matrix (warps, rows, cols)."""
+        elements: Array = registers.view(dtype).reshape(len(registers), -1)
         return elements[:, self._gathered]
 
     def spread(self, matrix: Array) -> Array:

@@ -3,6 +3,7 @@
 A NumPy call costs about a microsecond, and a thread-tile GEMM is almost only ``fma``. So within one basic block
 - multiply-adds of one kind (``GROUPED``) wait in a pool until a result is needed, then are issued in groups of
   independent ones (an outer product of 8 + 8 registers becomes one broadcast multiplication);
+- products of ``mma`` of one form wait in the same way, over instructions that only compute;
 - shared-memory loads from the same base register become one gather;
 - neighbouring register moves become one copy.
 Only the order of independent instructions changes; memory accesses keep their order relative to stores and barriers,
@@ -16,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
-from gemm_lessons.engine.ptx.cfg import Block, reads, writes
+from gemm_lessons.engine.ptx.cfg import Block, is_product, reads, writes
 from gemm_lessons.engine.ptx.records import Address, Instruction, Register
 from gemm_lessons.engine.records.frozen import dataclass
 
@@ -48,6 +49,13 @@ class FmaGroup:
 
 
 @dataclass(frozen=True)
+class ProductGroup:
+    """Independent ``mma`` of one form."""
+
+    instructions: tuple[Instruction, ...]
+
+
+@dataclass(frozen=True)
 class LoadGroup:
     """Scalar 32-bit shared loads from one base register, in the order of their offsets."""
 
@@ -61,7 +69,7 @@ class MoveGroup:
     instructions: tuple[Instruction, ...]
 
 
-Step = Single | FmaGroup | LoadGroup | MoveGroup
+Step = Single | FmaGroup | ProductGroup | LoadGroup | MoveGroup
 
 
 def _all_registers(instruction: Instruction) -> bool:
@@ -155,14 +163,14 @@ def schedule(block: Block) -> tuple[Step, ...]:
         steps.extend(_group_fmas(fmas.take()))
 
     for instruction in body:
-        if _is_fma(instruction):
+        if _is_fma(instruction) or is_product(instruction):
             if fmas.members and _kind(fmas.members[0]) != _kind(instruction):
                 flush_all()
             fmas.add(instruction)
             if len(fmas.members) >= POOL_LIMIT:
                 flush_all()
             continue
-        if fmas.members and (fmas.blocks(instruction) or instruction.row.effect == "unknown"):
+        if fmas.members and (fmas.blocks(instruction) or _ends_pool(fmas.members[0], instruction)):
             flush_all()
         if loads.members and loads.blocks(instruction):
             flush_loads()
@@ -174,6 +182,14 @@ def schedule(block: Block) -> tuple[Step, ...]:
         steps.append(Single(instruction))
     flush_all()
     return tuple(_group_moves(steps))
+
+
+def _ends_pool(pending: Instruction, instruction: Instruction) -> bool:
+    """Return whether pending multiply-adds must be issued first although no register says so. Products fault where a
+    warp is incomplete, so they keep their order relative to all that may fault."""
+    if is_product(pending):
+        return not instruction.row.computes
+    return instruction.row.effect == "unknown"
 
 
 def _group_loads(instructions: Sequence[Instruction]) -> Iterable[Step]:
@@ -196,13 +212,14 @@ def _group_fmas(instructions: Sequence[Instruction]) -> Iterable[Step]:
     level_of_read: dict[str, int] = {}
     levels: list[list[Instruction]] = []
     for instruction in instructions:
-        (written,) = writes(instruction)
-        read = reads(instruction)
-        level = max(level_of_write.get(written, -1), level_of_read.get(written, -1))
+        written, read = writes(instruction), reads(instruction)
+        level = -1
+        for name in written:
+            level = max(level, level_of_write.get(name, -1), level_of_read.get(name, -1))
         for name in read:
             level = max(level, level_of_write.get(name, -1))
         level += 1
-        level_of_write[written] = level
+        level_of_write.update(dict.fromkeys(written, level))
         for name in read:
             if level_of_read.get(name, -1) < level:
                 level_of_read[name] = level
@@ -210,7 +227,10 @@ def _group_fmas(instructions: Sequence[Instruction]) -> Iterable[Step]:
             levels.append([])
         levels[level].append(instruction)
     for members in levels:
-        yield Single(members[0]) if len(members) == 1 else outer_product(members)
+        if len(members) == 1:
+            yield Single(members[0])
+        else:
+            yield ProductGroup(tuple(members)) if is_product(members[0]) else outer_product(members)
 
 
 def outer_product(members: Sequence[Instruction]) -> FmaGroup:

@@ -16,7 +16,7 @@ NVIDIA Tensor Cores", 2025); they are not modelled.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -36,17 +36,20 @@ KEPT = 25  # bits below the largest exponent
 KEPT_FP8 = 13  # of wgmma in fp8, and bits of fraction of its sums
 LEAST_FP8 = {"e4m3": -6, "e5m2": -14}  # exponent of the smallest normal number
 FP8_SUM = np.uint32(0xFFFFFFFF << 23 - KEPT_FP8 & 0xFFFFFFFF)  # the bits of such a sum
-LEAST = -133  # lower bound of the largest exponent
-AT_ONCE = 1 << 18  # products per pass, so that they stay in a core's cache
+LEAST = np.int16(-133)  # lower bound of the largest exponent
+AT_ONCE = 1 << 16  # products per pass, so that they stay in a core's cache
 TF32_BITS = np.uint32(0xFFFFE000)  # the bits that are used
 NAN = {"f32": np.uint32(0x7FFFFFFF).view(np.float32), "f16": np.uint16(0x7FFF).view(np.float16)}
 TOO_LARGE = 2.0**128  # overflows float32
+SMALLEST = 2.0**-126  # the smallest normal number of float32
+F32_BITS = np.uint64(0xFFFFFFFFE0000000)  # the bits of a float64 that float32 has, too, if both are normal
 # Bits of the fraction, mask of the exponent to their left, and its bias.
 _FIELDS: Mapping[str, tuple[Any, Any, int]] = {
     "f32": (np.uint32(23), np.uint32(0xFF), 127),
     "f16": (np.uint16(10), np.uint16(0x1F), 15),
 }
 ZERO, INFINITE = -2000, 2000  # exponents: two of a finite number add up to something between
+TINY = np.int16(-100)  # the exponent of a number that is truncated to 0
 
 
 def supported(d: str, a: str, b: str, c: str) -> bool:
@@ -76,13 +79,11 @@ def multiply(types: tuple[str, str, str], a: Array, b: Array, c: Array, *, satur
     if d == "f64":
         return _chain(a, b, c)
     result = np.empty_like(c)
-    step = max(1, AT_ONCE // (c[0].size * a.shape[2])) if len(c) else 1
-    for first in range(0, len(c), step):
-        part = slice(first, first + step)
+    for part in _parts(c, a.shape[2]):
         if of_a in ("e4m3", "e5m2"):
-            result[part] = _of_float8(of_a, of_b, a[part], b[part], c[part])
+            result[part] = _of_float8(of_a, of_b, a[part], b[part[0]], c[part])
         else:
-            result[part] = _summed(d, _Factor.of(of_a, a[part]), _Factor.of(of_b, b[part]), c[part])
+            result[part] = _summed(d, _Factor.of(of_a, a[part]), _Factor.of(of_b, b[part[0]]), c[part])
     return result
 
 
@@ -92,16 +93,24 @@ def multiply_async(types: tuple[str, str, str], a: Array, b: Array, c: Array, *,
     if of_a not in ("e4m3", "e5m2"):
         return multiply(types, a, b, c, saturate=saturate)
     result = np.empty_like(c)
-    step = max(1, AT_ONCE // (c[0].size * a.shape[2])) if len(c) else 1
-    for first in range(0, len(c), step):
-        part = slice(first, first + step)
-        total = _summed(d, _Factor.of_float8(of_a, a[part]), _Factor.of_float8(of_b, b[part]), c[part], KEPT_FP8)
+    for part in _parts(c, a.shape[2]):
+        total = _summed(d, _Factor.of_float8(of_a, a[part]), _Factor.of_float8(of_b, b[part[0]]), c[part], KEPT_FP8)
         if d == "f32":
             finite = np.isfinite(total)
             total[finite] = (total.view(np.uint32) & FP8_SUM).view(np.float32)[finite]
         result[part] = total
     result[result == 0] = 0
     return result
+
+
+def _parts(c: Array, depth: int) -> Iterator[tuple[slice, slice]]:
+    """Yield the fragments, and rows of them, of each pass."""
+    fragments, rows, cols = c.shape
+    many = max(1, AT_ONCE // (rows * cols * depth))
+    high = max(1, min(rows, AT_ONCE // (cols * depth)))
+    for first in range(0, fragments, many):
+        for top in range(0, rows, high):
+            yield slice(first, first + many), slice(top, top + high)
 
 
 def negated(kind: str, stored: Array, minus: bool) -> Array:
@@ -124,13 +133,12 @@ def _chain(a: Array, b: Array, c: Array) -> Array:
 
 
 class _Factor:
-    """Numbers as float64, and their exponents: ``ZERO`` of zero, ``INFINITE`` or more of infinities and NaN."""
+    """Numbers as float32, and their exponents: ``ZERO`` of zero, ``INFINITE`` or more of infinities and NaN."""
 
     def __init__(self, values: Array, exponents: Array) -> None:
-        self.values = values
-        self.exponents = exponents.astype(np.int16)
-        self.exponents[values == 0] = ZERO
-        self.exponents[~np.isfinite(values)] = 2 * INFINITE
+        self.values = values.astype(np.float32, copy=False)
+        self.exponents = exponents.astype(np.int16, copy=False)
+        self.exponents[self.values == 0] = ZERO
 
     @classmethod
     def of(cls, kind: str, stored: Array) -> _Factor:
@@ -140,42 +148,90 @@ class _Factor:
         elif kind == "bf16":
             stored, kind = (stored.astype(np.uint32) << np.uint32(16)).view(np.float32), "f32"
         fraction, field, bias = _FIELDS[kind]
-        bits = stored.view(f"u{stored.dtype.itemsize}")
-        return cls(stored.astype(np.float64), np.maximum(bits >> fraction & field, 1).astype(np.int16) - bias)
+        exponents = (stored.view(f"u{stored.dtype.itemsize}") >> fraction & field).astype(np.int16)
+        if exponents.max() == field:
+            exponents[exponents == field] = 2 * INFINITE + bias
+        return cls(stored, np.maximum(exponents, np.int16(1)) - np.int16(bias))
 
     @classmethod
     def of_float8(cls, kind: str, stored: Array) -> _Factor:
         """Convert fp8 as it is stored."""
-        values = decode(f"float8_{kind}", stored).astype(np.float64)
+        values = decode(f"float8_{kind}", stored)
         _, exponents = np.frexp(np.abs(values))
-        return cls(values, np.maximum(exponents - 1, LEAST_FP8[kind]))
+        exponents = np.maximum(exponents - 1, LEAST_FP8[kind])
+        exponents[~np.isfinite(values)] = 2 * INFINITE
+        return cls(values, exponents)
+
+    @property
+    def is_finite(self) -> bool:
+        """Tell whether all are finite."""
+        return bool(self.exponents.max() < INFINITE)
+
+    def finite(self) -> _Factor:
+        """Return the numbers with 0 for all that are not finite."""
+        return _Factor(np.where(self.exponents < INFINITE, self.values, np.float32(0)), self.exponents.copy())
+
+    @property
+    def fractions(self) -> Array:
+        """Return the numbers / 2 to the power of their exponents; halved first, so that float32 has these powers."""
+        return np.asarray(self.values * np.float32(0.5) * _power(1 - np.maximum(self.exponents, LEAST), np.float32))
 
 
 def _summed(d: str, a: _Factor, b: _Factor, c: Array, kept: int = KEPT) -> Array:
     added = _Factor.of(d, c)
     if _is_exact(a, b, added, kept):
-        return _stored(d, np.matmul(a.values, b.values) + added.values)
-    depth = range(a.values.shape[2])
-    peak = np.maximum(added.exponents, LEAST)
-    for k in depth:
-        np.maximum(peak, a.exponents[:, :, k, None] + b.exponents[:, k, None, :], out=peak)
-    strange = bool((peak >= INFINITE).any())
-    if strange:
-        plain = np.matmul(a.values, b.values) + added.values
-    scale = np.ldexp(1.0, kept - peak.astype(np.int32))
-    total = np.trunc(added.values * scale)
-    part = np.empty_like(total)
-    for k in depth:
-        np.multiply(a.values[:, :, k, None], b.values[:, k, None, :], out=part)
-        part *= scale
-        total += np.trunc(part, out=part)
-    total /= scale
-    result = _stored(d, total)
-    if strange:
-        unbounded = ~np.isfinite(plain)
-        result[unbounded] = plain[unbounded].astype(result.dtype)
-        result[np.isnan(plain)] = NAN[d]
+        return _stored(d, _plain(a, b, added))
+    if a.is_finite and b.is_finite and added.is_finite:
+        return _truncated(d, a, b, added, kept)
+    result = _truncated(d, a.finite(), b.finite(), added.finite(), kept)
+    plain = _plain(a, b, added)
+    unbounded = ~np.isfinite(plain)
+    result[unbounded] = plain[unbounded].astype(result.dtype)
+    result[np.isnan(plain)] = NAN[d]
     return result
+
+
+def _plain(a: _Factor, b: _Factor, c: _Factor) -> Array:
+    total: Array = np.matmul(a.values.astype(np.float64), b.values.astype(np.float64)) + c.values
+    return total
+
+
+def _truncated(d: str, a: _Factor, b: _Factor, c: _Factor, kept: int) -> Array:
+    """Sum finite numbers. float32 has the 22 bits of a product, and int32 the sum of 16 products of 27 bits."""
+    by_fragment = len(c.values) > c.values.shape[2]  # the longer axis last: NumPy is fast along it
+
+    def left(of: Array) -> Array:
+        if by_fragment:
+            return np.ascontiguousarray(of.transpose(2, 1, 0))[:, :, None]
+        return np.ascontiguousarray(of.transpose(2, 0, 1))[:, :, :, None]
+
+    def right(of: Array) -> Array:
+        if by_fragment:
+            return np.ascontiguousarray(of.transpose(1, 2, 0))[:, None]
+        return np.ascontiguousarray(of.transpose(1, 0, 2))[:, :, None]
+
+    def sums(of: Array) -> Array:
+        return np.ascontiguousarray(of.transpose(1, 2, 0)) if by_fragment else of
+
+    exponents = left(a.exponents) + right(b.exponents)
+    peak = np.maximum(exponents.max(axis=0), sums(c.exponents))
+    np.maximum(peak, LEAST, out=peak)
+    exponents -= peak - np.int16(kept)
+    parts = left(a.fractions) * right(b.fractions)
+    parts *= _power(np.maximum(exponents, TINY, out=exponents), np.float32)
+    total = np.trunc(sums(c.values) * _power(kept - peak, np.float64))
+    total += np.add.reduce(parts.astype(np.int32), axis=0, dtype=np.int32)
+    total *= _power(peak - kept, np.float64)
+    return _stored(d, total.transpose(2, 0, 1) if by_fragment else total)
+
+
+def _power(exponents: Array, kind: type[np.floating[Any]]) -> Array:
+    """Return 2 to the power of each exponent, if that is a normal number."""
+    about = np.finfo(kind)
+    bits = exponents.astype(f"i{about.dtype.itemsize}")
+    bits += about.maxexp - 1
+    bits <<= about.nmant
+    return bits.view(kind)
 
 
 def _is_exact(a: _Factor, b: _Factor, c: _Factor, kept: int) -> bool:
@@ -189,16 +245,20 @@ def _is_exact(a: _Factor, b: _Factor, c: _Factor, kept: int) -> bool:
 def _stored(d: str, total: Array) -> Array:
     """Return sums in the type of d. None is -0, neither when terms cancel nor when a sum underflows."""
     result: Array = _cut(total) if d == "f32" else total.astype(np.float16)
-    result[result == 0] = 0
+    result += 0
     return result
 
 
 def _cut(values: Array) -> Array:
     """Convert float64 to float32, rounding towards zero."""
+    values = np.ascontiguousarray(values)
+    size = np.abs(values)
+    if not ((size < SMALLEST) & (size > 0)).any():
+        return (values.view(np.uint64) & F32_BITS).view(np.float64).astype(np.float32)  # infinite where too large
     rounded: Array = values.astype(np.float32)
-    away = np.abs(rounded.astype(np.float64)) > np.abs(values)
+    away = np.abs(rounded.astype(np.float64)) > size
     rounded[away] = np.nextafter(rounded[away], np.float32(0))
-    large = np.abs(values) >= TOO_LARGE
+    large = size >= TOO_LARGE
     rounded[large] = np.copysign(np.float32(np.inf), values[large])
     return rounded
 
