@@ -83,7 +83,7 @@ def test_only_what_is_counted_or_timed_is_taken_apart(monkeypatch: pytest.Monkey
     request = RunRequest(COURSE, lesson, lesson.solution_path, Simulated(), GPUS["h200"], seed=7, graded=True)
     plan = RunPlan.of(request)
     kernel = plan.kernels[0]
-    pipeline.build(plan, kernel, "", Jobs())
+    pipeline.build(plan, kernel, lesson.solution_path.read_text(), Jobs())
     wanted = {lesson.at(shape) for shape in (kernel.counting_shape, plan.timed_shape, *plan.hidden)}
     assert set(apart) == {lesson, *wanted}
     assert {*made.values()} - wanted, "shapes that are only checked"
@@ -92,6 +92,28 @@ def test_only_what_is_counted_or_timed_is_taken_apart(monkeypatch: pytest.Monkey
     _built_for(plan, kernel, [launch.lesson for launch in kernel.launches])
     assert made
     assert not apart
+
+
+@pytest.mark.parametrize(
+    ("source", "compiled"),
+    [("int s[BM + BN];", 1), ("int s[BM + W64];", 3), ("int s[W\\\n64];", 3), ("#define N(a) a##64\n", 3)],
+)
+def test_sizes_that_a_source_does_not_name_need_no_compilation(
+    source: str, compiled: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[Lesson] = []
+
+    def build(self: Workshop, lesson: Lesson, path: Path, source: str) -> Binaries:
+        made.append(lesson)
+        return Binaries((), None)
+
+    monkeypatch.setattr(Workshop, "build", build)
+    lesson = COURSE.lesson("any_shape")
+    plan = RunPlan.of(RunRequest(COURSE, lesson, lesson.solution_path, Simulated(), GPUS["h200"], seed=7))
+    variants = [lesson.with_tile(Tile((*lesson.at(Shape(64, 64, 64)).tile.sizes, ("W64", size)))) for size in (1, 2, 3)]
+    built = pipeline._variants(plan, plan.kernels[0], variants, source, Jobs())
+    assert len(made) == compiled
+    assert [it.lesson for it in (built, *built.others)] == variants
 
 
 @pytest.mark.parametrize("name", ["naive", "coalesced", "block_tile", "thread_tile"])

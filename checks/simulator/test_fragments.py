@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -57,6 +59,46 @@ def test_whole_numbers_are_summed_as_others_are(d: str, monkeypatch: pytest.Monk
             with monkeypatch.context() as patch:
                 patch.setattr(matrix_products, "_is_exact", lambda *factors: False)
                 assert quick.tobytes() == multiply((d, "f16", "f16"), a, b, c).tobytes()
+
+
+@pytest.mark.parametrize("fragments", [3, 30])
+@pytest.mark.parametrize("kind", ["f16", "bf16", "tf32"])
+def test_sums_are_truncated_as_exact_fractions_are(kind: str, fragments: int) -> None:
+    """Of any exponent, some not finite, in passes along fragments or columns."""
+    rng = np.random.default_rng(11)
+    reach = 12 if kind == "f16" else 58
+    bits = {"f16": 16, "bf16": 16, "tf32": 0}[kind]
+
+    def draw(*shape: int) -> tuple[Any, Any]:
+        values = (rng.standard_normal(shape) * 2.0 ** rng.integers(-reach, reach, shape)).astype(np.float32)
+        values[rng.random(shape) < 0.1] = 0
+        values[rng.random(shape) < 0.01] = np.inf
+        if kind == "f16":
+            half = values.astype(np.float16)
+            return half, half.astype(np.float64)
+        keep = np.uint32(0xFFFF0000 if kind == "bf16" else 0xFFFFE000)
+        held = values.view(np.uint32) & keep
+        return (held >> bits).astype(np.uint16 if bits else np.uint32), held.view(np.float32).astype(np.float64)
+
+    (a, left), (b, right) = draw(fragments, 5, 8), draw(fragments, 8, 6)
+    c = (rng.standard_normal((fragments, 5, 6)) * 2.0 ** rng.integers(-reach, reach, (fragments, 5, 6))).astype("f4")
+    with np.errstate(all="ignore"):
+        found = multiply(("f32", kind, kind), a, b, c)
+    least = -14 if kind == "f16" else -126
+    for place in np.ndindex(c.shape):
+        pairs = list(zip(left[place[0], place[1]], right[place[0], :, place[2]], strict=True))
+        if not np.isfinite([it for pair in pairs for it in pair]).all():
+            assert not np.isfinite(found[place])
+            continue
+        exponents = [sum(max(math.frexp(it)[1] - 1, least) for it in pair) for pair in pairs if 0 not in pair]
+        peak = max([*exponents, math.frexp(float(c[place]))[1] - 1, -133])
+        terms = [Fraction(float(x)) * Fraction(float(y)) for x, y in pairs] + [Fraction(float(c[place]))]
+        total = sum(int(it * Fraction(2) ** (25 - peak)) for it in terms)
+        wanted = math.ldexp(total, peak - 25)
+        rounded = np.float32(wanted)
+        if abs(float(rounded)) > abs(wanted):
+            rounded = np.nextafter(rounded, np.float32(0))
+        assert found[place] == rounded, place
 
 
 def test_wmma_holds_each_element_where_an_h200_holds_it() -> None:

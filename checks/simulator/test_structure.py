@@ -162,6 +162,45 @@ def test_other_multiply_adds_are_grouped_each_kind_by_itself(kind: str, letter: 
     assert [(group.kind, len(group.instructions)) for group in groups] == [(kind, 4)]
 
 
+def product(d: int, a: int, b: int, c: int) -> str:
+    def registers(first: int, count: int, letter: str) -> str:
+        return "{" + ", ".join(f"%{letter}{first + i}" for i in range(count)) + "}"
+
+    parts = registers(d, 4, "f"), registers(a, 4, "r"), registers(b, 2, "r"), registers(c, 4, "f")
+    return f"mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {', '.join(parts)};"
+
+
+def products(body: str) -> list[list[int]]:
+    """Return the instructions (indices) of each step of products, in their order."""
+    found = []
+    for step in steps(body):
+        members = (
+            step.instructions if isinstance(step, schedule.ProductGroup) else (getattr(step, "instruction", None),)
+        )
+        if members[0] is not None and members[0].opcode == "mma":
+            found.append([it.index for it in members])
+    return found
+
+
+def test_independent_products_are_one_step():
+    assert products(product(10, 0, 8, 10) + product(20, 0, 8, 20) + product(30, 4, 8, 30) + "ret;") == [[0, 1, 2]]
+
+
+def test_products_that_need_one_another_stay_in_order():
+    needs = product(10, 0, 8, 10) + product(20, 4, 8, 20) + product(10, 4, 8, 10) + product(30, 4, 8, 20)
+    assert products(needs + "ret;") == [[0, 1], [2, 3]]
+    overwrites = product(10, 0, 8, 20) + product(20, 0, 8, 30)
+    assert products(overwrites + "ret;") == [[0], [1]]
+
+
+def test_products_pass_arithmetic_but_neither_what_they_need_nor_memory():
+    first, second = product(10, 0, 8, 10), product(20, 0, 8, 20)
+    assert products(first + "mov.b32 %r70, 1;" + second + "ret;") == [[0, 2]]
+    assert products(first + "mov.b32 %r0, 1;" + second + "ret;") == [[0], [2]]
+    assert products(first + "st.shared.b32 [%r70], 1;" + second + "ret;") == [[0], [2]]
+    assert products(first + "@%p1 bra L; " + second + "L: ret;") == [[0], [2]]
+
+
 def test_dependent_fmas_stay_in_order():
     body = fma(1, 2, 3, 1) + fma(1, 4, 5, 1) + fma(6, 1, 1, 6) + "ret;"
     order = [

@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import time
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import replace
 
 from gemm_lessons.course.folder import NotText, read_source, shown
@@ -22,6 +22,7 @@ from gemm_lessons.devices.gpu import ranges
 from gemm_lessons.devices.gpu.ranges import Tell, stage, told_to, turn
 from gemm_lessons.engine.compiler.compile import Diagnostic, occupancy
 from gemm_lessons.engine.compiler.local_bounds import may_run_past
+from gemm_lessons.engine.hardware.occupancy import Occupancy
 from gemm_lessons.engine.process import bounds
 from gemm_lessons.engine.process.bounds import OutOfTime
 from gemm_lessons.engine.records.errors import UnsupportedKernel
@@ -32,6 +33,7 @@ from gemm_lessons.judging.evidence import UNTIMED, Built, Checked, Evidence, Sha
 from gemm_lessons.judging.hints import hints_for
 from gemm_lessons.judging.remedies import restated
 from gemm_lessons.judging.verdict import CompileFailed, Faulted
+from gemm_lessons.running.builder import names_in
 from gemm_lessons.running.checking import check, judge_method, launch_job, stopped, words_of
 from gemm_lessons.running.debug_build import second_look
 from gemm_lessons.running.estimating import estimate
@@ -221,18 +223,41 @@ def _variants(
     jobs: Jobs,
     disassembled: frozenset[Lesson] = frozenset(),
 ) -> Built | CompileFailed:
-    """Compile variants of a kernel, up to the first that fails, and begin to disassemble some."""
-    made = []
-    quick = plan.request.graded and kernel.role == "kernel" and plan.device.target is None
+    """Compile variants of a kernel, up to the first that fails, and begin to disassemble some. Variants that differ
+    only in sizes that the source does not name are one compilation."""
+    assert kernel.path is not None
+    words = names_in(source, kernel.path, kernel.lesson.include_dirs)
+    alike: dict[Hashable, list[Lesson]] = {}
     for lesson in lessons:
-        ptx = _quickly(plan, kernel, lesson, source) if quick and lesson not in disassembled else None
-        one = _compiled(plan, kernel, lesson, source, jobs) if ptx is None else ptx
+        alike.setdefault(_seen_by(lesson, words), []).append(lesson)
+    quick = plan.request.graded and kernel.role == "kernel" and plan.device.target is None
+    made: dict[Lesson, Built] = {}
+    for group in alike.values():
+        with_code = not disassembled.isdisjoint(group)
+        ptx = _quickly(plan, kernel, group[0], source) if quick and not with_code else None
+        one = _compiled(plan, kernel, group[0], source, jobs) if ptx is None else ptx
         if isinstance(one, CompileFailed):
             return one
-        if lesson in disassembled:
+        if with_code:
             one.code.take_apart()
-        made.append(one)
-    return replace(made[0], others=tuple(made[1:]))
+        made |= {lesson: _as_launched(plan, one, lesson) for lesson in group}
+    first, *others = (made[lesson] for lesson in lessons)
+    return replace(first, others=tuple(others))
+
+
+def _seen_by(lesson: Lesson, words: frozenset[str] | None) -> Hashable:
+    """Return what a variant's code depends on."""
+    sizes = lesson.tile.sizes
+    return (tuple(it for it in sizes if words is None or it[0] in words), lesson.options)
+
+
+def _as_launched(plan: RunPlan, built: Built, lesson: Lesson) -> Built:
+    """Return a kernel as the host launches it for this variant of the lesson."""
+    if lesson == built.lesson:
+        return built
+    return replace(
+        built, lesson=lesson, occupancies=_occupancies(plan, lesson, built.code) if built.occupancies else ()
+    )
 
 
 def _quickly(plan: RunPlan, kernel: KernelPlan, lesson: Lesson, source: str) -> Built | None:
@@ -254,12 +279,15 @@ def _compiled(plan: RunPlan, kernel: KernelPlan, lesson: Lesson, source: str, jo
             code = CompileFailed(message, (Diagnostic(shown(kernel.path), 1, None, "error", message),))
     if isinstance(code, CompileFailed):
         return code
+    return Built(lesson, code, _occupancies(plan, lesson, code))
+
+
+def _occupancies(plan: RunPlan, lesson: Lesson, code: Binaries) -> tuple[Occupancy, ...]:
     grids = lesson.grids(lesson.shapes.count)
-    fits = (
+    return tuple(
         occupancy(compiled.resources, grid.threads, grid.dynamic_shared, plan.gpu)
         for compiled, grid in zip(code.timed or (), grids, strict=code.timed is not None)
     )
-    return Built(lesson, code, tuple(fits))
 
 
 def compile_job(plan: RunPlan, kernel: KernelPlan, lesson: Lesson, source: str) -> Deferred[Binaries | CompileFailed]:

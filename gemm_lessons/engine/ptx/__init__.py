@@ -4,7 +4,7 @@
     state records.Module   kernels and functions by name, parsed on first use; module-level variables
           records.Kernel   instructions (tuple), labels -> instruction index, registers -> type, variables
           cfg.Block        consecutive instructions; number (order of reconvergence), fallthrough, targets
-    out   schedule.Step    Single, FmaGroup, ProductGroup, LoadGroup, MoveGroup; and the analyses below, by instruction index
+    out   schedule.Step    Single, FmaGroup, ProductGroup, LoadGroup, MoveGroup; and the analyses below, by instruction
 
 - ``opcodes``: the table of instruction properties; ``records``: PTX as records; ``operand_check``: operands per opcode
 - ``parser``, with ``lexer``, ``operand_text`` and ``declarations``: text -> records; ``variables``: module variables

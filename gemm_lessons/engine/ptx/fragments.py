@@ -9,7 +9,6 @@ H200 (checks/readings/simulator/record_fragments.py).
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from functools import cache, cached_property
 from typing import Any, Literal
 
