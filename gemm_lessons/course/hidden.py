@@ -28,7 +28,7 @@ checks together, and a learner gains nothing by deceiving an own run.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from math import lcm, prod
 
@@ -41,6 +41,7 @@ SHALLOW = 16  # of K, at least, where K is not split into tiles
 DEEPER = (1.1, 1.5)  # times the largest known K
 MANY = 100  # tiles along an axis of a known shape: more tiles show nothing more, and take long
 WALK = 2  # K tiles, at least, of a counted shape: with fewer there are only a first and a last tile
+DRAWS = 16  # sets of shapes to draw, of which the one that needs the fewest compilations is taken
 TRIES = 200  # shapes to draw until one has the tile
 WIDEST = 1 << 20  # elements of C: a lesson with large known shapes hides one that is larger only in M or only in N
 FAR = (2400, 2400, 1100)  # M, N, K of far shapes, at least, and half as much again at most ...
@@ -218,41 +219,53 @@ def is_countable(lesson: Lesson, shape: Shape) -> bool:
 
 
 def hidden_checks(lesson: Lesson, seed: int) -> tuple[Shape, ...]:
-    """Return more hidden shapes of such a run, to check without counting."""
+    """Return more hidden shapes of such a run, to check without counting.
+
+    Where the host compiles a kernel for each shape, few of them need one that no known or counted shape needs: of the
+    small ones, one, in a layout drawn for it alone.
+    """
     draw = random.Random(f"{lesson.name} checks {seed}")
-    chosen = _of_choices(lesson, seed, draw) if lesson.choices else []
     shared = (_large(lesson, draw),) if len(lesson.launches) > 1 else ()
-    small = list(_small(lesson, draw))
-    if lesson.choices:
-        # One of them may need a variant of the kernel that no other shape needs.
+    if not lesson.choices:
+        chosen: list[Shape] = []
+        small = list(_small(lesson, draw))
+    else:
+        made = _variants(lesson, seed)
+        chosen = _of_choices(lesson, seed, draw, made)
+        made |= {lesson.at(it).tile for it in chosen}
+        # Others count these:
+        chosen += _of_few_variants(lesson, made, (_far(lesson, f"{seed} {number}") for number in range(DRAWS)))
+        small = list(_of_few_variants(lesson, made, (tuple(_small(lesson, draw)) for _ in range(DRAWS))))
         fresh = int(draw.random() * len(small))
-        small = [it if i == fresh else _familiar(lesson, it) for i, it in enumerate(small)]
-        chosen += [_familiar(lesson, it) for it in _far(lesson, seed)]  # others count these
+        small[fresh] = replace(small[fresh], layout=_any_of(draw, lesson.shapes.layouts))
     found = (*chosen, *shared, *small)
     return tuple(it for it in dict.fromkeys(found) if it not in (*lesson.shapes.check, lesson.shapes.count))
 
 
-def _variants(lesson: Lesson) -> frozenset[Tile]:
-    """Return the tiles, with all that the host chooses, of the known shapes: a compilation each."""
-    return frozenset(lesson.at(it).tile for it in (*lesson.shapes.check, lesson.shapes.count))
+def _variants(lesson: Lesson, seed: int) -> frozenset[Tile]:
+    """Return the tiles, with all that the host chooses, of the known and the counted shapes: a compilation each."""
+    known = (*lesson.shapes.check, lesson.shapes.count)
+    return frozenset(lesson.at(it).tile for it in (*known, *hidden_and_counted(lesson, seed)))
 
 
-def _familiar(lesson: Lesson, shape: Shape) -> Shape:
-    """Return the shape in the layout for which a known variant of the kernel fits, if there is one."""
-    if not lesson.choices:
-        return shape
-    made = _variants(lesson)
+def _of_few_variants(lesson: Lesson, made: frozenset[Tile], draws: Iterable[tuple[Shape, ...]]) -> tuple[Shape, ...]:
+    """Return the shapes of one draw, each in the layout for which a variant of the kernel that is ``made`` fits, if
+    there is one: of the draw that needs the fewest others."""
+    tried = [tuple(_familiar(lesson, it, made) for it in draw) for draw in draws]
+    return min(tried, key=lambda shapes: len({lesson.at(it).tile for it in shapes} - made))
+
+
+def _familiar(lesson: Lesson, shape: Shape, made: frozenset[Tile]) -> Shape:
     others = (replace(shape, layout=layout) for layout in (shape.layout, *lesson.shapes.layouts))
     return next((it for it in others if lesson.at(it).tile in made), shape)
 
 
-def _of_choices(lesson: Lesson, seed: int, draw: random.Random) -> list[Shape]:
+def _of_choices(lesson: Lesson, seed: int, draw: random.Random, made: frozenset[Tile]) -> list[Shape]:
     """Return other shapes for each tile that the host chooses for a known shape."""
     shapes = lesson.shapes
     known = (*shapes.check, shapes.count)
     counted = {tile_sizes(lesson.at(it)) for it in hidden_counts(lesson, seed)[:1]}
     tiles = {shape: tile_sizes(lesson.at(shape)) for shape in known}
-    made = _variants(lesson)
     found = []
     if shapes.multiple_of.k == 1:
         deepest = max(known, key=lambda it: it.k)
@@ -278,7 +291,7 @@ def _large(lesson: Lesson, draw: random.Random) -> Shape:
     return Shape(*sizes, layout=_any_of(draw, lesson.shapes.layouts))
 
 
-def _far(lesson: Lesson, seed: int) -> tuple[Shape, ...]:
+def _far(lesson: Lesson, seed: int | str) -> tuple[Shape, ...]:
     """Return one shape along each axis, thousands long and a tile or two wide: along K, along M or N, along the
     other."""
     draw = random.Random(f"{lesson.name} far {seed}")
