@@ -17,6 +17,7 @@ from gemm_lessons.course.hidden import (
     HUGE,
     LARGE,
     MANY_WAYS,
+    hidden_and_checked,
     hidden_and_counted,
     hidden_checks,
     hidden_counts,
@@ -135,6 +136,25 @@ def test_each_tile_that_a_host_chooses_is_checked_elsewhere(name: str) -> None:
             assert any(it.n > max(shape.n for shape in alike) for it in found)
             highest = max(shape.m for shape in alike)
             assert any(it.m > highest for it in found) or highest > 100 * tile.rows
+
+
+@pytest.mark.parametrize("name", ["any_shape", "epilogue"])
+def test_few_shapes_need_a_kernel_of_their_own_and_a_class_has_all_kinds(name: str) -> None:
+    """A kernel may be wrong in one layout with one alignment: no submission shows which ones are drawn for it."""
+    lesson = COURSE.lesson(name)
+    known = {lesson.at(it).tile for it in (*lesson.shapes.check, lesson.shapes.count)}
+    kinds = set[tuple[int, ...]]()
+    for seed in range(40):
+        counted = {lesson.at(it).tile for it in hidden_and_counted(lesson, seed)}
+        checked = {lesson.at(it).tile for it in hidden_and_checked(lesson, seed)}
+        assert len(checked - counted - known) <= 5
+        fresh = (counted | checked) - known
+        assert len(fresh) >= 3
+        names = ("TRANS_A", "TRANS_B", "WIDTH_A", "WIDTH_B", "WIDTH_C")
+        kinds |= {tuple(tile.defines[it] for it in names) for tile in fresh}
+    layouts = [{kind[2:] for kind in kinds if kind[:2] == way} for way in ((0, 0), (0, 1), (1, 0), (1, 1))]
+    assert all(len(it) >= 6 for it in layouts)
+    assert all({kind[place] for kind in kinds} == {1, 2, 4} for place in (2, 3, 4))
 
 
 @pytest.mark.parametrize("name", COURSE.names)

@@ -22,13 +22,15 @@ from gemm_lessons.engine.records.examples import Actor
 from gemm_lessons.engine.records.findings import Finding
 from gemm_lessons.engine.simulator import Simulator
 from gemm_lessons.gemm.shapes import Shape, ShapeError, Tile
+from gemm_lessons.judging.evidence import Built
 from gemm_lessons.judging.verdict import CompileFailed, Faulted, GateMissed, Passed, TimedOut, WrongAnswer
-from gemm_lessons.running import pipeline
+from gemm_lessons.running import checking, pipeline
 from gemm_lessons.running.builder import Workshop, WrongGpu, builder_for
 from gemm_lessons.running.checking import merged
 from gemm_lessons.running.jobs import Jobs
+from gemm_lessons.running.outcome import LaunchResult
 from gemm_lessons.running.pipeline import RunOutcome, RunRequest, _built_for, run_lesson
-from gemm_lessons.running.plan import RunPlan
+from gemm_lessons.running.plan import LaunchPlan, RunPlan
 
 COURSE = any_course()
 HEAD = 'extern "C" __global__ void gemm(const float *A, const float *B, float *C, int M, int N, int K)'
@@ -111,9 +113,39 @@ def test_sizes_that_a_source_does_not_name_need_no_compilation(
     lesson = COURSE.lesson("any_shape")
     plan = RunPlan.of(RunRequest(COURSE, lesson, lesson.solution_path, Simulated(), GPUS["h200"], seed=7))
     variants = [lesson.with_tile(Tile((*lesson.at(Shape(64, 64, 64)).tile.sizes, ("W64", size)))) for size in (1, 2, 3)]
-    built = pipeline._variants(plan, plan.kernels[0], variants, source, Jobs())
+    built = pipeline._variants(plan, plan.kernels[0], variants, source, Jobs()).whole()
     assert len(made) == compiled
     assert [it.lesson for it in (built, *built.others)] == variants
+
+
+@pytest.mark.parametrize(
+    ("wrong", "verdict"),
+    [
+        ("#error no", "compile_failed"),
+        ("__shared__ int s[60000]; s[threadIdx.x] = M; __syncthreads(); C[0] = s[N];", "compile_failed"),
+        ('unsigned x; asm volatile("mov.u32 %0, %%envreg3;" : "=r"(x)); C[0] = x;', "faulted"),
+    ],
+)
+def test_a_variant_that_cannot_run_decides_although_earlier_ones_have_run(
+    wrong: str, verdict: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel answers all other shapes wrongly, which is told only of kernels that could all be launched."""
+    launched: list[Shape] = []
+    execute = checking.execute
+
+    def noted(plan: RunPlan, launch: LaunchPlan, built: Built) -> LaunchResult:
+        launched.append(launch.shape)
+        return execute(plan, launch, built)
+
+    monkeypatch.setattr(checking, "execute", noted)
+    path = tmp_path / "kernel.cu"
+    path.write_text(
+        'extern "C" __global__ void gemm(const float *A, const float *B, float *C, int M, int N, int K, int lda, '
+        "int ldb, int ldc)\n{\n#if TRANS_A && TRANS_B\n" + wrong + "\n#endif\n}\n"
+    )
+    outcome = run(COURSE.lesson("any_shape"), path, graded=True, seed=7)
+    assert outcome.verdict.kind == verdict
+    assert launched
 
 
 @pytest.mark.parametrize("name", ["naive", "coalesced", "block_tile", "thread_tile"])

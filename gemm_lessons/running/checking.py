@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
+from functools import partial
 
 from gemm_lessons.course.folder import read_source
 from gemm_lessons.course.lesson import Lesson, tile_sizes
@@ -40,21 +41,47 @@ from gemm_lessons.running.jobs import Deferred, Jobs
 from gemm_lessons.running.machine_dependence import asking, fixed
 from gemm_lessons.running.outcome import LaunchResult
 from gemm_lessons.running.plan import KernelPlan, LaunchPlan, RunPlan
+from gemm_lessons.running.variants import Variants
 
 DOUBLES = re.compile(r"^\s*(?:@\S+\s+)?(?:fma|mul|add)\.(?:\w+\.)*f64\b", re.M)
 DOUBLE = 8  # bytes
 STOPS = ("timeout", "memory")  # kinds of findings
 
 
-def check(plan: RunPlan, kernel: KernelPlan, built: Built, jobs: Jobs) -> Checked:
-    """Launch on every planned shape. The first shape that fails gives the verdict.
+class _Obstructed(Exception):
+    """Nothing may be launched."""
+
+    def __init__(self, obstacle: Finding) -> None:
+        super().__init__(obstacle.kind)
+        self.obstacle = obstacle
+
+
+def check(plan: RunPlan, kernel: KernelPlan, variants: Variants, jobs: Jobs) -> Checked:
+    """Launch on every planned shape. The first shape that fails gives the verdict. Raise ``VariantFailed``.
 
     A fault or an endless kernel ends the checks: the next shape would probably fail in the same way, slowly. So does
     any failure of a graded run, once the known shapes are done: hidden ones would only repeat it.
     """
-    if obstacle := _obstacle(plan, kernel, built):
-        return Checked(Faulted(kernel.counting_shape, obstacle), findings=(obstacle,))
-    results = _launched(plan, kernel, built, jobs)
+
+    def free(built: Built) -> Built:
+        if obstacle := _obstacle(plan, kernel, built):
+            raise _Obstructed(obstacle)
+        return built
+
+    def built_for(launch: LaunchPlan) -> Built:
+        return free(variants.of(launch.lesson) if launch.purpose != "sample" else variants.whole())
+
+    try:
+        if not variants.are_coming:
+            free(variants.whole())
+        try:
+            results = _launched(plan, kernel, built_for, jobs)
+        except UnsupportedKernel:
+            free(variants.whole())  # what is wrong with a variant explains more
+            raise
+        free(variants.whole())
+    except _Obstructed as it:
+        return Checked(Faulted(kernel.counting_shape, it.obstacle), findings=(it.obstacle,))
     checked = _summed(results)
     launches = zip(kernel.launches, results, strict=False)
     counted = [(it.shape, it.counters) for launch, it in launches if launch.purpose == "count" and it.fault is None]
@@ -73,10 +100,12 @@ def _obstacle(plan: RunPlan, kernel: KernelPlan, built: Built) -> Finding | None
     return next(filter(None, map(asking, codes)), None)
 
 
-def _launched(plan: RunPlan, kernel: KernelPlan, built: Built, jobs: Jobs) -> list[LaunchResult]:
+def _launched(
+    plan: RunPlan, kernel: KernelPlan, built_for: Callable[[LaunchPlan], Built], jobs: Jobs
+) -> list[LaunchResult]:
     """Return the results in the order of the plan, up to the first fault, or to the first hidden shape after a failure.
     The second worker's results are received last."""
-    work = [launch_job(plan, kernel, launch, lambda: built) for launch in kernel.launches]
+    work = [launch_job(plan, kernel, launch, partial(built_for, launch)) for launch in kernel.launches]
     here: dict[Hashable, LaunchResult] = {}
     for job, launch in zip(work, kernel.launches, strict=True):
         if launch.hidden and any(it.verdict.kind != "passed" for it in here.values()):

@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import time
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 
 from gemm_lessons.course.folder import NotText, read_source, shown
@@ -45,6 +45,7 @@ from gemm_lessons.running.outcome import Row, RunOutcome
 from gemm_lessons.running.plan import KernelPlan, RunPlan, RunRequest, label_for
 from gemm_lessons.running.printing import print_out
 from gemm_lessons.running.sharing import sources_of, worth_sharing
+from gemm_lessons.running.variants import VariantFailed, Variants
 
 __all__ = ["Row", "RunOutcome", "RunRequest", "ShapeResult", "Tell", "label_for", "run_lesson", "run_plan", "shared"]
 
@@ -121,27 +122,44 @@ def row_of(plan: RunPlan, kernel: KernelPlan, jobs: Jobs, compiled_next: Sequenc
             failed = CompileFailed(error.why, (Diagnostic(path, error.line, None, "error", error.why),))
             return Row(kernel.role, kernel.label, path, "", Checked(failed))
         given, macro = fixed(source) if plan.request.graded else (source, "")
-        built = build(plan, kernel, given, jobs)
-        if isinstance(built, CompileFailed):
-            return Row(kernel.role, kernel.label, path, source, Checked(built))
-        if plan.request.graded and _depends_on(plan, kernel, source, macro):
-            dated = by_macro(macro or "a macro whose name is put together", path)
-            checked = Checked(Faulted(kernel.counting_shape, dated), findings=(dated,))
-            return Row(kernel.role, kernel.label, path, source, checked, built)
-        for other in compiled_next:
-            if other.path is not None:
-                jobs.start(compile_job(plan, other, other.lesson, read_source(other.path)))
-        checked = judge(plan, kernel, built, jobs)
-        if kernel.role == "kernel":
-            with contextlib.suppress(OutOfTime, MemoryError):  # the verdict is valid without
-                checked = print_out(plan, built, second_look(plan, built, source, checked))
-        # Rows beside a measured kernel are measured too, and need no estimate.
-        measured = kernel.role != "kernel" and plan.timer is not None
-        speed = UNTIMED
-        if plan.request.estimating and not measured:
-            with contextlib.suppress(OutOfTime, MemoryError):
-                speed = estimate(plan, kernel, built, checked)
-        return Row(kernel.role, kernel.label, path, source, checked, built, speed)
+        try:
+            with _begin(plan, kernel, given, jobs) as variants:
+                return _judged(plan, kernel, source, macro, variants, jobs, compiled_next)
+        except VariantFailed as error:
+            return Row(kernel.role, kernel.label, path, source, Checked(error.failed))
+
+
+def _judged(
+    plan: RunPlan,
+    kernel: KernelPlan,
+    source: str,
+    macro: str,
+    variants: Variants,
+    jobs: Jobs,
+    compiled_next: Sequence[KernelPlan],
+) -> Row:
+    """Take one kernel from its variants to its speed. Raise ``VariantFailed``."""
+    assert kernel.path is not None
+    path = shown(kernel.path)
+    if plan.request.graded and _depends_on(plan, kernel, source, macro):
+        dated = by_macro(macro or "a macro whose name is put together", path)
+        checked = Checked(Faulted(kernel.counting_shape, dated), findings=(dated,))
+        return Row(kernel.role, kernel.label, path, source, checked, _finished(kernel, source, variants))
+    for other in compiled_next:
+        if other.path is not None:
+            jobs.start(compile_job(plan, other, other.lesson, read_source(other.path)))
+    checked = judge(plan, kernel, variants, jobs)
+    built = _finished(kernel, source, variants)
+    if kernel.role == "kernel":
+        with contextlib.suppress(OutOfTime, MemoryError):  # the verdict is valid without
+            checked = print_out(plan, built, second_look(plan, built, source, checked))
+    # Rows beside a measured kernel are measured too, and need no estimate.
+    measured = kernel.role != "kernel" and plan.timer is not None
+    speed = UNTIMED
+    if plan.request.estimating and not measured:
+        with contextlib.suppress(OutOfTime, MemoryError):
+            speed = estimate(plan, kernel, built, checked)
+    return Row(kernel.role, kernel.label, path, source, checked, built, speed)
 
 
 def _depends_on(plan: RunPlan, kernel: KernelPlan, source: str, macro: str) -> bool:
@@ -153,10 +171,11 @@ def _depends_on(plan: RunPlan, kernel: KernelPlan, source: str, macro: str) -> b
     return isinstance(other, CompileFailed) or any(map(uses_opened, other.counted))
 
 
-def judge(plan: RunPlan, kernel: KernelPlan, built: Built, jobs: Jobs) -> Checked:
-    """Run two steps: Built -> Checked, by answers and by method."""
+def judge(plan: RunPlan, kernel: KernelPlan, variants: Variants, jobs: Jobs) -> Checked:
+    """Run two steps: Built -> Checked, by answers and by method. Raise ``VariantFailed``."""
     try:
-        return judge_method(plan, kernel, built, check(plan, kernel, built, jobs))
+        checked = check(plan, kernel, variants, jobs)
+        return judge_method(plan, kernel, variants.whole(), checked)
     except (OutOfTime, MemoryError) as end:  # not during a launch: there it is a fault that names a line
         kind, message = words_of(end, bounds.current())
         finding = Finding(kind, "error", "bounds", facts=Quoted(message))
@@ -200,19 +219,33 @@ def _bare(built: Built) -> Built:
 
 def build(plan: RunPlan, kernel: KernelPlan, source: str, jobs: Jobs) -> Built | CompileFailed:
     """Build a file, with a variant for each way that the host launches it in this run."""
-    built = _variants(plan, kernel, kernel.variants, source, jobs, kernel.disassembled)
-    if isinstance(built, CompileFailed):
-        return built
-    return replace(built, may_overrun=kernel.role == "kernel" and may_run_past(source, kernel.lesson.tile.defines))
+    try:
+        return _finished(kernel, source, _variants(plan, kernel, kernel.variants, source, jobs, kernel.disassembled))
+    except VariantFailed as error:
+        return error.failed
+
+
+def _begin(plan: RunPlan, kernel: KernelPlan, source: str, jobs: Jobs) -> Variants:
+    """Begin to build a file, and return when its own variant is there. Raise ``VariantFailed``."""
+    beside = plan.request.graded and kernel.role == "kernel"
+    variants = _variants(plan, kernel, kernel.variants, source, jobs, kernel.disassembled, beside)
+    _ = variants.first
+    return variants
+
+
+def _finished(kernel: KernelPlan, source: str, variants: Variants) -> Built:
+    """Return all variants when they are there. Raise ``VariantFailed``."""
+    overrun = kernel.role == "kernel" and may_run_past(source, kernel.lesson.tile.defines)
+    return replace(variants.whole(), may_overrun=overrun)
 
 
 def _built_for(plan: RunPlan, kernel: KernelPlan, lessons: Sequence[Lesson]) -> Built:
     """Build only these variants, for launches that are only checked. Raise ``UnsupportedKernel`` where one fails."""
     assert kernel.path is not None
-    built = _variants(plan, kernel, lessons, read_source(kernel.path), Jobs())
-    if isinstance(built, CompileFailed):
-        raise UnsupportedKernel(built.message)
-    return built
+    try:
+        return _variants(plan, kernel, lessons, read_source(kernel.path), Jobs()).whole()
+    except VariantFailed as error:
+        raise UnsupportedKernel(error.failed.message) from None
 
 
 def _variants(
@@ -222,17 +255,18 @@ def _variants(
     source: str,
     jobs: Jobs,
     disassembled: frozenset[Lesson] = frozenset(),
-) -> Built | CompileFailed:
-    """Compile variants of a kernel, up to the first that fails, and begin to disassemble some. Variants that differ
-    only in sizes that the source does not name are one compilation."""
+    beside: bool = False,
+) -> Variants:
+    """Compile variants of a kernel, and begin to disassemble some. Variants that differ only in sizes that the source
+    does not name are one compilation. Raise ``VariantFailed``."""
     assert kernel.path is not None
     words = names_in(source, kernel.path, kernel.lesson.include_dirs)
     alike: dict[Hashable, list[Lesson]] = {}
     for lesson in lessons:
         alike.setdefault(_seen_by(lesson, words), []).append(lesson)
     quick = plan.request.graded and kernel.role == "kernel" and plan.device.target is None
-    made: dict[Lesson, Built] = {}
-    for group in alike.values():
+
+    def make(group: Sequence[Lesson]) -> Mapping[Lesson, Built] | CompileFailed:
         with_code = not disassembled.isdisjoint(group)
         ptx = _quickly(plan, kernel, group[0], source) if quick and not with_code else None
         one = _compiled(plan, kernel, group[0], source, jobs) if ptx is None else ptx
@@ -240,9 +274,9 @@ def _variants(
             return one
         if with_code:
             one.code.take_apart()
-        made |= {lesson: _as_launched(plan, one, lesson) for lesson in group}
-    first, *others = (made[lesson] for lesson in lessons)
-    return replace(first, others=tuple(others))
+        return {lesson: _as_launched(plan, one, lesson) for lesson in group}
+
+    return Variants(lessons, list(alike.values()), make, beside)
 
 
 def _seen_by(lesson: Lesson, words: frozenset[str] | None) -> Hashable:

@@ -70,8 +70,8 @@ def _reader(
 ) -> Callable[[Any], Array]:
     """Return a function that reads the factors ``parts`` of some warps: (part and warp, row, column)."""
     state = binding.state
-    different = {parts[i]: None for i in range(len(parts))}
-    order = [list(different).index(it) for it in parts]
+    different = list(dict.fromkeys(parts))
+    order = [different.index(it) for it in parts]
     elements = [element for it in different for element in it]
     names = [it.name for it in elements if isinstance(it, Register)]
     places = [state.rows.get(name, ("", 0)) for name in names]
