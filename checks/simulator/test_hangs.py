@@ -10,7 +10,7 @@ import pytest
 
 from checks.simulator.cluster_cases import PULL, SHARE, changed
 from checks.simulator.conftest import Run
-from checks.simulator.phase_cases import PIPELINE
+from checks.simulator.phase_cases import HEAD, PIPELINE
 
 TOGETHER = True
 ARCH = "sm_90"
@@ -33,6 +33,26 @@ extern "C" __global__ void k(const float *x, float *y)
     y[t] = x[t];
 }
 """
+# Two warps meet, twice; the third has a barrier of its own.
+ROLES = (
+    HEAD
+    + """
+#define BAR(number, threads) asm volatile("bar.sync %0, %1;" :: "n"(number), "n"(threads) : "memory")
+extern "C" __global__ void k(const float *x, float *y)
+{
+    __shared__ u64 one;
+    const int t = threadIdx.x;
+    if (t == 0) { init(&one, 1); made(); }
+    __syncthreads();
+    for (int i = 0; i < 2; i++)
+        if (t < 64)
+            BAR(1, 64);
+    if (t >= 64)
+        BAR(2, 32);
+    y[t] = x[t];
+}
+"""
+)
 
 
 def line_of(source: str, text: str) -> int:
@@ -73,7 +93,23 @@ def line_of(source: str, text: str) -> int:
         (PIPELINE, [(PRODUCER, PRODUCER + " - 1")],
          "thread 0 of block 0 arrived in the phase before (1 came in line 43) and then ended",
          ["threads 32 to 95 of block 0 wait in line 48 for the end of phase 1 of the mbarrier full[1]"]),
-        (TILES, [], "", ["64 of 96 threads wait at barrier 1 in line 6, which expects 96", "32 have ended"]),
+        (TILES, [], "barrier 1, in line 6, expects 96 threads, but only 64 came: threads 64 to 95 of block 0 ended"
+         " without it", ["64 of 96 threads wait at barrier 1 in line 6, which expects 96", "32 have ended"]),
+        # Another role has the same number. It met twice, and ended.
+        (ROLES, [("BAR(2, 32)", "BAR(1, 64)")],
+         "barrier 1, in line 42, expects 64 threads, but only 32 came: threads 0 to 63 of block 0 have met there"
+         " before", []),
+        # The third warp waits elsewhere, and never comes.
+        (ROLES, [("BAR(1, 64)", "BAR(1, 96)"), ("BAR(2, 32);", "wait(&one, 0);")],
+         "barrier 1, in line 40, expects 96 threads, but only 64 came, and no other thread can come there", []),
+        # Two places of one number, and too few threads for either.
+        (ROLES, [("BAR(1, 64)", "BAR(1, 128)"), ("BAR(2, 32)", "BAR(1, 128)")],
+         "threads wait at barrier 1 in line 40 and in line 42: threads of one role count", []),
+        # Each role waits for the other one first.
+        (ROLES, [("BAR(1, 64)", "BAR(1, 96)"), ("BAR(2, 32);", "{ wait(&one, 0); BAR(1, 96); }"),
+                 ("y[t]", "if (t == 0) arrive(&one); y[t]")],
+         "threads 64 to 95 of block 0 wait in line 42 for threads 0 to 63 of block 0, and threads 0 to 63 of block 0"
+         " wait in line 40 for threads 64 to 95 of block 0: a cycle. ", []),
         # Consumers free the stage of their own block only.
         (SHARE, [("if (t < 34)", "if (t == 32 + rank())")],
          "mbarrier.init gives the mbarrier empty[0] 2 arrivals a phase, but only 1 came in line",
@@ -97,3 +133,7 @@ def test_hangs(run: Run, source: str, edits: Any, cause: str, waiting: list[str]
     assert message.endswith("no running thread can arrive")
     assert launched.fault.line
     assert not re.search(r"None|\(\)", message)
+
+
+def test_roles_with_numbers_of_their_own_do_not_hang(run: Run) -> None:
+    run(ROLES, 1, 96, [np.arange(96, dtype=np.float32), np.zeros(96, np.float32)])

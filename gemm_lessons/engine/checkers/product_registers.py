@@ -3,6 +3,7 @@
 A forward analysis of the code. At each instruction it holds the registers of the groups of products that may still run,
 oldest first, and the registers that were written since the last ``wgmma.fence``. Where paths meet, the newest groups of
 both are joined. A plain move between registers is no use: compilers rename registers with it, and ptxas removes it.
+The first product needs a fence, too, even if its sums have no value yet.
 A constant may be written between the fence and the first product: compilers move zeros there, and ptxas waits for them.
 """
 
@@ -30,6 +31,7 @@ class _Known:
     factors: tuple[Uses, ...]  # registers of A, likewise
     written: Uses  # since the last fence
     fenced: bool = False  # no product since the last fence
+    begun: bool = False  # every path here has a fence
 
     def joined(self, other: _Known) -> _Known:
         return _Known(
@@ -37,6 +39,7 @@ class _Known:
             _joined(self.factors, other.factors),
             {**other.written, **self.written},
             self.fenced and other.fenced,
+            self.begun and other.begun,
         )
 
 
@@ -95,9 +98,9 @@ def _after(known: _Known, instruction: Instruction) -> _Known:
         older = tuple({k: v for k, v in group.items() if k not in mine} for group in known.sums[:-1])
         read = {**known.factors[-1], **dict.fromkeys(factors, instruction.index)}
         written = {k: v for k, v in known.written.items() if k not in mine}
-        return _Known((*older, {**known.sums[-1], **mine}), (*known.factors[:-1], read), written)
+        return _Known((*older, {**known.sums[-1], **mine}), (*known.factors[:-1], read), written, begun=known.begun)
     if name == "wgmma.fence":
-        return _Known(known.sums, known.factors, {}, fenced=True)
+        return _Known(known.sums, known.factors, {}, fenced=True, begun=True)
     if name == "wgmma.commit_group":
         return replace(known, sums=_committed(known.sums), factors=_committed(known.factors))
     if name == "wgmma.wait_group":
@@ -145,7 +148,12 @@ def _found(known: _Known, instruction: Instruction, kernel: Kernel) -> list[Find
     if instruction.row.name == PRODUCT:
         sums, factors = _registers(instruction)
         early = [at for register in sorted(sums | factors) if (at := known.written.get(register)) is not None]
-        return [_finding("async_proxy", "registers", instruction, kernel.instructions[early[0]])] if early else []
+        if early:
+            return [_finding("async_proxy", "registers", instruction, kernel.instructions[early[0]])]
+        if not known.begun:  # PTX ISA, wgmma.fence: before the first product of a kernel, too
+            file = instruction.source.file if instruction.source else ""
+            return [Finding("async_proxy", "warning", "first product", line_of(instruction), file=file)]
+        return []
     if _is_move(instruction) or instruction.row.effect == "group":
         return []
     found = []

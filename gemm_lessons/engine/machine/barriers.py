@@ -316,6 +316,30 @@ class Barriers:
         """Return the instruction at which a lane waits."""
         return int(self._at[lane])
 
+    def meetings(self, lanes: Array) -> Iterator[tuple[Array, int, int, int]]:
+        """Yield the lanes among ``lanes`` (n,) that wait at barriers of their block, by block and place: lanes,
+        instruction, number of the barrier, threads that it expects (0: the whole block)."""
+        for block in np.unique(lanes // self.state.padded).tolist():
+            waiting = self.waiting & (self.state.lane_block == block) & (self._threads != OF_CLUSTER)
+            for index in np.unique(self._at[waiting]).tolist():
+                here = np.flatnonzero(waiting & (self._at == index))
+                yield here, index, int(self._number[here[0]]), int(self._threads[here[0]])
+
+    def signalled(self, block: int, number: int) -> int:
+        """Return how many threads of a block have arrived at a barrier without waiting."""
+        signals = self._signals.get(number)
+        return 0 if signals is None else int(signals[block])
+
+    def met(self, number: int, lanes: Array) -> Array:
+        """Return which of ``lanes`` (n,) waited last at the barrier of this number."""
+        met: Array = (self._at[lanes] >= 0) & (self._number[lanes] == number)
+        return met
+
+    def comes_to(self, number: int) -> frozenset[int]:
+        """Return the instructions that arrive at the barrier of this number, or may do so."""
+        plain = {index: spec.number for index, spec in self._specs.items()}
+        return frozenset(index for index, it in plain.items() if not isinstance(it, int) or it == number)
+
     def described(self, lanes: Array) -> Iterator[AtBarrier]:
         """Yield descriptions of the threads among ``lanes`` (n,) that wait at barriers, block by block, and how many
         of these blocks have ended."""

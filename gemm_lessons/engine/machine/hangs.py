@@ -21,14 +21,17 @@ from gemm_lessons.engine.machine.mbarrier_waits import PhaseWaits
 from gemm_lessons.engine.machine.mbarriers import mbarrier_at
 from gemm_lessons.engine.machine.phases import BYTES
 from gemm_lessons.engine.machine.state import Fault, State, coordinates
+from gemm_lessons.engine.machine.wait_cycles import Following, Group, cycle_of
 from gemm_lessons.engine.ptx.provenance import provenance
 from gemm_lessons.engine.ptx.records import Instruction, Kernel, SourceLine
 from gemm_lessons.engine.records.facts import (
     AtBarrier,
     AtMbarrier,
+    BarrierCause,
     Came,
     Cause,
     Hang,
+    Link,
     Mbarrier,
     Missing,
     Threads,
@@ -79,7 +82,7 @@ class HangReport:
         lane = int(self._cluster[self._stuck[self._cluster]][0])
         index = int(self._stalls.at[lane]) if self._stalls.held[lane] else self._barriers.place(lane)
         instruction = self._code[index if cause is None else cause.index]
-        facts = Hang(tuple(there[:MOST]), cause, max(0, len(there) - MOST) or None)
+        facts = Hang(tuple(there[:MOST]), cause, max(0, len(there) - MOST) or None, tuple(self._cycle(waits)))
         fault = Fault("deadlock", "hang", instruction, self._state.actor(lane, instruction), facts)
         if (place := self._place(instruction.index)) is not None:
             fault.finding = dataclasses.replace(fault.finding, file=place.file, line=place.line)
@@ -166,8 +169,67 @@ class HangReport:
 
     # -- why ----------------------------------------------------------------------------------------------------------
 
-    def _cause(self, waits: Sequence[_Wait]) -> Cause | None:
+    def _cycle(self, waits: Sequence[_Wait]) -> Iterator[Link]:
+        """Yield the links of a cycle of threads that wait for each other."""
+        groups = [self._waiting_at(wait) for wait in waits]
+        nobody = np.zeros(0, np.int64)
+        for lanes, index, number, _ in self._barriers.meetings(self._cluster):
+            groups.append(Group(lanes, index, nobody, self._barriers.comes_to(number)))
+        cycle = cycle_of(groups, self._following.reaches)
+        for group, other in zip(cycle, [*cycle[1:], *cycle[:1]], strict=True):
+            yield Link("link", self._threads(group.lanes), self._threads(other.lanes), self._line(group.index))
+
+    def _waiting_at(self, wait: _Wait) -> Group:
+        phase = int(self._state.phases.phase[wait.cell])
+        came = [self._arrived(wait.cell, it) for it in range(max(0, phase - 1), phase + 1)]
+        if self._state.phases.pending[wait.cell]:  # of those who arrive, the ones that have not done so in this phase
+            came = [came[0][~np.isin(came[0], came[-1])] if phase else np.zeros(0, np.int64)]
+            helps = [i.index for i in self._arrivals_at(wait.cell)]
+        else:
+            helps = [i.index for i in self._code if _reports(i)]
+        return Group(wait.lanes, wait.index, np.concatenate(came), frozenset(helps))
+
+    @functools.cached_property
+    def _following(self) -> Following:
+        return Following(self._kernel)
+
+    def _barrier_causes(self) -> Iterator[BarrierCause]:
+        """Barriers for some of a block's threads that fewer reach."""
+        state = self._state
+        meetings = list(self._barriers.meetings(self._cluster))
+        for lanes, index, number, expected in meetings:
+            block = int(lanes[0]) // state.padded
+            there = [it for it in meetings if it[2] == number and int(it[0][0]) // state.padded == block]
+            came = np.concatenate([it[0] for it in there])
+            count = len(np.unique(came // WARP)) * WARP + self._barriers.signalled(block, number)
+            lines = sorted({self._line(it[1]) or 0 for it in there})
+            if not expected or count >= expected:
+                continue
+            own = state.lane_block == block
+            ended = np.flatnonzero(own & state.exists & ~state.alive)
+            others = np.flatnonzero(own & self._stuck)
+            others = others[~np.isin(others, came)]
+            at = np.where(self._stalls.held[others], self._stalls.at[others], -1)
+            waiting = {
+                int(it) if it >= 0 else self._barriers.place(int(lane)) for it, lane in zip(at, others, strict=True)
+            }
+            comes = self._barriers.comes_to(number)
+            facts = {"number": number, "expected": expected, "count": count, "line": lines[0], "index": index}
+            if len(lines) > 1:
+                yield BarrierCause("cause shared barrier", self._threads(came), **facts, other_line=lines[1])
+            elif any(self._following.reaches(place, comes) for place in waiting):
+                continue  # they may come later
+            elif ended.size >= expected - count:
+                before = self._barriers.met(number, ended)
+                case = "cause came before" if before.all() else "cause never came"
+                yield BarrierCause(case, self._threads(ended if before.all() else ended[~before]), **facts)
+            else:
+                yield BarrierCause("cause barrier count", self._threads(came), **facts)
+
+    def _cause(self, waits: Sequence[_Wait]) -> Cause | BarrierCause | None:
         """Return the most likely cause, or None."""
+        if (barrier := next(self._barrier_causes(), None)) is not None:
+            return barrier
         for find in (self._repeated, self._bytes, self._no_arrival, self._first_wait, self._skipped, self._count):
             cause = next(find(waits), None)
             if cause is not None:

@@ -190,12 +190,41 @@ class Cause:
 
 
 @dataclass(frozen=True)
+class BarrierCause:
+    """The likely cause of a hang at a numbered barrier of a block (``case``): threads that wait there, or should have
+    come; how many it expects, and how many came; where they wait. ``index``: an instruction that waits."""
+
+    case: str
+    who: Threads
+    number: int
+    expected: int
+    count: int
+    line: int | None = None
+    other_line: int | None = None
+    index: int = -1
+
+
+@dataclass(frozen=True)
+class Link:
+    """Threads that wait in a line for other threads (``case``)."""
+
+    case: str
+    who: Threads
+    other: Threads
+    line: int | None = None
+
+
+@dataclass(frozen=True)
 class Hang(Details):
-    """Threads that wait at barriers that can no longer complete; ``more``: descriptions left out."""
+    """Threads that wait at barriers that can no longer complete; ``more``: descriptions left out.
+
+    ``cycle``: the threads of each link wait for those of the next one, and those of the last for those of the first.
+    """
 
     waiting: tuple[AtMbarrier | AtBarrier, ...]
-    cause: Cause | None = None
+    cause: Cause | BarrierCause | None = None
     more: int | None = None
+    cycle: tuple[Link, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -155,6 +155,8 @@ TEMPLATES: Mapping[str, str] = {
     " complete: commit its group and wait for it (wgmma.wait_group) first",
     "async_in_flight operand": "{line:line} changes a register of A that the wgmma in {other_line:line} may still read:"
     " wait for its group (wgmma.wait_group) first",
+    "async_proxy first product": "the wgmma in {line:line} may be the first one, and no wgmma.fence precedes it: put one"
+    " before it, whose job is also to order the registers of its sums",
     "async_proxy registers": "the wgmma in {line:line} may not see a register written in {other_line:line}: put"
     " wgmma.fence between the two",
     "async_unfinished load": "block {first.block} ends while the bulk copy of thread {first.thread} in "
@@ -210,6 +212,15 @@ TEMPLATES: Mapping[str, str] = {
     " from block {who.block}: a thread of every block of the cluster must arrive there (mapa)",
     "cause ended": "{who:threads} arrived in the phase before[ ({came:, })] and then ended: compare the number of"
     " iterations of that loop and of the one in {line:line}",
+    "cause never came": "barrier {number}, in {line:line}, expects {expected} threads, but only {count} came:"
+    " {who:threads} ended without it; let every warp come there, also one without work, or leave it out of the number",
+    "cause came before": "barrier {number}, in {line:line}, expects {expected} threads, but only {count} came:"
+    " {who:threads} have met there before and ended; compare the numbers of iterations, and give each role a barrier"
+    " number of its own",
+    "cause barrier count": "barrier {number}, in {line:line}, expects {expected} threads, but only {count} came, and no"
+    " other thread can come there: the number is too high",
+    "cause shared barrier": "threads wait at barrier {number} in {line:line} and in {other_line:line}: threads of one"
+    " role count for the other, so give each role a number of its own",
     # -- barriers and warps -------------------------------------------------------------------------------------------
     "divergent_barrier warp": "a warp reaches its barrier in pieces: {whose} waits in {first.line:line} before thread"
     " {other.thread} has come to {other.line:line}; every thread of the block must reach the same __syncthreads()"
@@ -241,7 +252,9 @@ TEMPLATES: Mapping[str, str] = {
     " not: the whole warp must",
     "warp_mask matrices": "{who} executes {opcode}, but lane {value} of its warp, which holds a part of the matrices,"
     " does not: the whole warp must",
-    "deadlock hang": "[{cause:cause}. ]{waiting:; }[; and {more:more wait}]; no running thread can arrive",
+    "deadlock hang": "[{cause:cause}. ][{cycle:, and }: a cycle. ]{waiting:; }[; and {more:more wait}]; no running"
+    " thread can arrive",
+    "link": "{who:threads} {waits}[ in line {line}] for {other:threads}",
     "waiting here": "{count} of {threads} threads[ of block {block}] wait at barrier {number}[ in line {line}], which"
     " expects [{expected}|the whole block]",
     "waiting cluster": "{count} of {threads} threads[ of block {block}] wait[ in line {line}] for the barrier of the"

@@ -1,0 +1,81 @@
+"""Who waits for whom when no thread can run, and a cycle among them.
+
+A group waits for another one that has arrived there before. Where no thread has, it waits for those whose code can still
+reach an arrival.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gemm_lessons.engine.ptx import cfg
+from gemm_lessons.engine.ptx.records import Kernel
+from gemm_lessons.engine.records.frozen import dataclass
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Group:
+    """Lanes of one block that wait at one place, in instruction ``index``. ``came``: lanes that have arrived there
+    before; ``arrivals``: the instructions that would help."""
+
+    lanes: Array
+    index: int
+    came: Array
+    arrivals: frozenset[int]
+
+
+class Following:
+    """The instructions that a thread may execute after one."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        blocks = cfg.build(kernel)
+        self._own = {i.index: block.number for block in blocks for i in block.instructions}
+        self._inside = {block.number: [i.index for i in block.instructions] for block in blocks}
+        self._next: dict[int, tuple[int, ...]] = {
+            block.number: (*block.targets, *(() if block.fallthrough is None else (block.fallthrough,)))
+            for block in blocks
+        }
+
+    def reaches(self, index: int, wanted: frozenset[int]) -> bool:
+        """Return whether one of the ``wanted`` instructions may follow ``index``."""
+        own = self._own[index]
+        if any(it > index for it in self._inside[own] if it in wanted):
+            return True
+        seen: set[int] = set()
+        left = list(self._next[own])
+        while left:
+            block = left.pop()
+            if block not in seen:
+                seen.add(block)
+                left += self._next[block]
+        return any(it in wanted for block in seen for it in self._inside[block])
+
+
+def cycle_of(groups: Sequence[Group], reaches: Callable[[int, frozenset[int]], bool]) -> list[Group]:
+    """Return groups of which each waits for the next one, and the last for the first; empty if there are none."""
+    waits_for: defaultdict[int, list[int]] = defaultdict(list)
+    for number, group in enumerate(groups):
+        others = [other for other in range(len(groups)) if other != number]
+        before = [other for other in others if np.isin(groups[other].lanes, group.came).any()]
+        waits_for[number] = before or [o for o in others if reaches(groups[o].index, group.arrivals)]
+    shortest: list[int] = []
+    for start in range(len(groups)):
+        paths = [[start]]
+        seen = {start}
+        while paths:
+            path = paths.pop(0)
+            if start in waits_for[path[-1]] and (not shortest or len(path) < len(shortest)):
+                shortest = path
+                break
+            for other in waits_for[path[-1]]:
+                if other not in seen:
+                    seen.add(other)
+                    paths.append([*path, other])
+    return [groups[number] for number in shortest]
