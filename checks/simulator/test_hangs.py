@@ -66,7 +66,8 @@ def line_of(source: str, text: str) -> int:
         # The parity of the first wait for an empty stage.
         (PIPELINE, [(FIRST, "wait(&empty[i % 2], i / 2 & 1);")],
          "the first wait for the mbarrier empty[0], in line 42, blocks although its stage is still empty",
-         ["thread 0 of block 0 waits in line 42 for the end of phase 0 of the mbarrier empty[0], which still",
+         ["threads in line 42 wait for those in line 48, and threads in line 48 wait for those in line 42: a cycle. ",
+          "thread 0 of block 0 waits in line 42 for the end of phase 0 of the mbarrier empty[0], which still",
           "threads 32 to 95 of block 0 wait in line 48 for the end of phase 0 of the mbarrier full[0]"]),
         # A parity that never changes.
         (PIPELINE, [(FULL, "wait(&full[i % 2], 0);")],
@@ -108,8 +109,7 @@ def line_of(source: str, text: str) -> int:
         # Each role waits for the other one first.
         (ROLES, [("BAR(1, 64)", "BAR(1, 96)"), ("BAR(2, 32);", "{ wait(&one, 0); BAR(1, 96); }"),
                  ("y[t]", "if (t == 0) arrive(&one); y[t]")],
-         "threads 64 to 95 of block 0 wait in line 42 for threads 0 to 63 of block 0, and threads 0 to 63 of block 0"
-         " wait in line 40 for threads 64 to 95 of block 0: a cycle. ", []),
+         "threads in line 42 wait for those in line 40, and threads in line 40 wait for those in line 42: a cycle", []),
         # Consumers free the stage of their own block only.
         (SHARE, [("if (t < 34)", "if (t == 32 + rank())")],
          "mbarrier.init gives the mbarrier empty[0] 2 arrivals a phase, but only 1 came in line",

@@ -177,7 +177,7 @@ class HangReport:
             groups.append(Group(lanes, index, nobody, self._barriers.comes_to(number)))
         cycle = cycle_of(groups, self._following.reaches)
         for group, other in zip(cycle, [*cycle[1:], *cycle[:1]], strict=True):
-            yield Link("link", self._threads(group.lanes), self._threads(other.lanes), self._line(group.index))
+            yield Link("link", self._line(group.index), self._line(other.index))
 
     def _waiting_at(self, wait: _Wait) -> Group:
         phase = int(self._state.phases.phase[wait.cell])

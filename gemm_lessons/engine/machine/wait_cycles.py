@@ -1,7 +1,7 @@
 """Who waits for whom when no thread can run, and a cycle among them.
 
-A group waits for another one that has arrived there before. Where no thread has, it waits for those whose code can still
-reach an arrival.
+A group waits for another one that has arrived there before. Where no thread has, it waits for those whose code can
+still reach an arrival.
 """
 
 from __future__ import annotations

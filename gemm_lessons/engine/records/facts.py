@@ -206,12 +206,11 @@ class BarrierCause:
 
 @dataclass(frozen=True)
 class Link:
-    """Threads that wait in a line for other threads (``case``)."""
+    """Threads that wait in a line for threads that wait in another one (``case``)."""
 
     case: str
-    who: Threads
-    other: Threads
-    line: int | None = None
+    line: int | None
+    other_line: int | None
 
 
 @dataclass(frozen=True)

@@ -155,8 +155,8 @@ TEMPLATES: Mapping[str, str] = {
     " complete: commit its group and wait for it (wgmma.wait_group) first",
     "async_in_flight operand": "{line:line} changes a register of A that the wgmma in {other_line:line} may still read:"
     " wait for its group (wgmma.wait_group) first",
-    "async_proxy first product": "the wgmma in {line:line} may be the first one, and no wgmma.fence precedes it: put one"
-    " before it, whose job is also to order the registers of its sums",
+    "async_proxy first product": "the wgmma in {line:line} may be the first one, and no wgmma.fence precedes it: put"
+    " one before it, even if its sums have no value yet",
     "async_proxy registers": "the wgmma in {line:line} may not see a register written in {other_line:line}: put"
     " wgmma.fence between the two",
     "async_unfinished load": "block {first.block} ends while the bulk copy of thread {first.thread} in "
@@ -254,7 +254,7 @@ TEMPLATES: Mapping[str, str] = {
     " does not: the whole warp must",
     "deadlock hang": "[{cause:cause}. ][{cycle:, and }: a cycle. ]{waiting:; }[; and {more:more wait}]; no running"
     " thread can arrive",
-    "link": "{who:threads} {waits}[ in line {line}] for {other:threads}",
+    "link": "threads in {line:line} wait for those in {other_line:line}",
     "waiting here": "{count} of {threads} threads[ of block {block}] wait at barrier {number}[ in line {line}], which"
     " expects [{expected}|the whole block]",
     "waiting cluster": "{count} of {threads} threads[ of block {block}] wait[ in line {line}] for the barrier of the"
