@@ -64,6 +64,11 @@ EQUIVALENT = {
     ("ladder/three stages", "__syncthreads(); => ; if (AHEAD)"): "a product is one operation of all four warps, and the"
     " thread that refills a stage has waited for it",
     ("ladder/clusters, C stored by TMA", "await(empty[stage], parity ^ 1); => await(empty[(stage"): AHEAD,
+    ("ladder/clusters, C stored by TMA", "if (t == 0) => if (t <= 1) stores_have_read"): ALONE,
+    (
+        "ladder/clusters, C stored by TMA",
+        "cluster_barrier(); => ; return;",
+    ): "consumers of all blocks still meet at the end",
 }
 
 # Of the lessons' honest kernels, those in styles of their own; others differ from the solution in a few lines.

@@ -21,7 +21,7 @@ from gemm_lessons.engine.machine.mbarrier_waits import PhaseWaits
 from gemm_lessons.engine.machine.mbarriers import mbarrier_at
 from gemm_lessons.engine.machine.phases import BYTES
 from gemm_lessons.engine.machine.state import Fault, State, coordinates
-from gemm_lessons.engine.machine.wait_cycles import Following, Group, cycle_of
+from gemm_lessons.engine.machine.wait_cycles import Following, Waiters, cycle_of
 from gemm_lessons.engine.ptx.provenance import provenance
 from gemm_lessons.engine.ptx.records import Instruction, Kernel, SourceLine
 from gemm_lessons.engine.records.facts import (
@@ -174,12 +174,12 @@ class HangReport:
         groups = [self._waiting_at(wait) for wait in waits]
         nobody = np.zeros(0, np.int64)
         for lanes, index, number, _ in self._barriers.meetings(self._cluster):
-            groups.append(Group(lanes, index, nobody, self._barriers.comes_to(number)))
+            groups.append(Waiters(lanes, index, nobody, self._barriers.comes_to(number)))
         cycle = cycle_of(groups, self._following.reaches)
         for group, other in zip(cycle, [*cycle[1:], *cycle[:1]], strict=True):
             yield Link("link", self._line(group.index), self._line(other.index))
 
-    def _waiting_at(self, wait: _Wait) -> Group:
+    def _waiting_at(self, wait: _Wait) -> Waiters:
         phase = int(self._state.phases.phase[wait.cell])
         came = [self._arrived(wait.cell, it) for it in range(max(0, phase - 1), phase + 1)]
         if self._state.phases.pending[wait.cell]:  # of those who arrive, the ones that have not done so in this phase
@@ -187,7 +187,7 @@ class HangReport:
             helps = [i.index for i in self._arrivals_at(wait.cell)]
         else:
             helps = [i.index for i in self._code if _reports(i)]
-        return Group(wait.lanes, wait.index, np.concatenate(came), frozenset(helps))
+        return Waiters(wait.lanes, wait.index, np.concatenate(came), frozenset(helps))
 
     @functools.cached_property
     def _following(self) -> Following:

@@ -21,7 +21,7 @@ Array = NDArray[Any]
 
 
 @dataclass(frozen=True, eq=False)
-class Group:
+class Waiters:
     """Lanes of one block that wait at one place, in instruction ``index``. ``came``: lanes that have arrived there
     before; ``arrivals``: the instructions that would help."""
 
@@ -58,7 +58,7 @@ class Following:
         return any(it in wanted for block in seen for it in self._inside[block])
 
 
-def cycle_of(groups: Sequence[Group], reaches: Callable[[int, frozenset[int]], bool]) -> list[Group]:
+def cycle_of(groups: Sequence[Waiters], reaches: Callable[[int, frozenset[int]], bool]) -> list[Waiters]:
     """Return groups of which each waits for the next one, and the last for the first; empty if there are none."""
     waits_for: defaultdict[int, list[int]] = defaultdict(list)
     for number, group in enumerate(groups):
