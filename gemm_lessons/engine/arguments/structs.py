@@ -41,7 +41,10 @@ def is_by_field(value: Any) -> bool:
 def layout_at(name: str, position: int, layouts: Sequence[TypeLayout] | None) -> TypeLayout:
     """Return the layout of a parameter. Raise ``ValueError`` if none is known."""
     if layouts is None or position >= len(layouts):
-        raise ValueError(f"{name}: the fields of the struct are not known without debug information; give its bytes")
+        why = "the PTX has none, or the compiler takes too long with -G"
+        raise ValueError(
+            f"{name}: the fields of the struct are not known without debug information ({why}); give its bytes"
+        )
     return layouts[position]
 
 
