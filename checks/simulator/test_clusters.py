@@ -283,6 +283,21 @@ def test_counters_of_an_h200(run: Run, name: str) -> None:
     assert {short: launched.counters.totals[COUNTED[short]] for short in expected} == expected
 
 
+TO_OWN = ("arrive_at(at(&empty[s], t - 32));", "arrive_at(at(&empty[s], rank()));")  # both arrivals at the own block
+
+
+@pytest.mark.counted
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [(SHARE, 16), (changed(SHARE, TO_OWN), 0), (PUSH, 0)],  # blocks * tiles; the barrier of a cluster is no mbarrier
+    ids=["share", "own block", "push"],
+)
+def test_arrivals_at_other_blocks(run: Run, source: str, expected: int) -> None:
+    arrays = [np.zeros(4096, np.float32), np.zeros(4096, np.float32)]
+    launched = run(source, 4, 64, arrays, arch="sm_90a")
+    assert launched.counters.totals[COUNTED["remote_arrivals"]] == expected
+
+
 @pytest.mark.counted
 def test_what_was_not_read_is_absent(run: Run) -> None:
     """How Nsight Compute counts ``red.async``."""

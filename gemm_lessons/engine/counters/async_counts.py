@@ -36,16 +36,13 @@ class AsyncCounts:
         reduces = next((i for i in instructions if i.row.name == "red.async"), None)
         multiplies = any(i.row.name == PRODUCT for i in instructions)
         self.anything = bool(waits or arrives or copies or multiplies)
-        self._overlap = (
-            Overlap(
-                launch.lanes,
-                -(-launch.grid.threads // WARP) * WARP,
-                math.prod(launch.grid.cluster or (1,)),
-                _sizes(launch.kernel),
-            )
-            if launch is not None and multiplies
-            else None
-        )
+        self._padded, self._cluster = 1, 1  # lanes of a block, blocks of a cluster
+        self._overlap = None
+        if launch is not None:
+            self._padded = -(-launch.grid.threads // WARP) * WARP
+            self._cluster = math.prod(launch.grid.cluster or (1,))
+            if multiplies:
+                self._overlap = Overlap(launch.lanes, self._padded, self._cluster, _sizes(launch.kernel))
         # Bytes from the shared memory of one block of a cluster to the next, as ``state.State`` lays them out.
         self._window = -(-max(launch.shared_bytes if launch is not None else 0, 16) // 16) * 16
         self._totals: Counter[str] = Counter()
@@ -107,6 +104,10 @@ class AsyncCounts:
             self._totals["remote_store_sectors"] += sectors.shape[1]
 
     def _phase(self, mark: Phase) -> None:
+        if mark.kind == "arrive" and self._cluster > 1:
+            mbarrier = mark.offsets >= 0  # the barrier of the cluster is at CLUSTER
+            elsewhere = mark.offsets // self._window != mark.lanes // self._padded % self._cluster
+            self._totals["remote_arrivals"] += int(np.count_nonzero(mbarrier & elsewhere))
         if mark.kind not in ("wait", "vain"):
             return
         if self._vain is None:

@@ -76,6 +76,7 @@ TOTALS: Mapping[str, str] = {
         for short in ("requests", "sectors")
     },
     "multicast_sectors": "l1tex__m_xbar2l1tex_read_sectors_mem_global_op_tma_ld_dest_multicast.sum",
+    "remote_arrivals": "simulator__remote_arrivals.sum",  # threads, at mbarriers of another block of the cluster
     "texture_requests": "l1tex__t_requests_pipe_tex_mem_texture.sum",  # fetches from textures, warps
     "texture_sectors": "l1tex__t_sectors_pipe_tex_mem_texture.sum",
     "texture_bytes": "simulator__texture_bytes.sum",  # part of global_bytes_read
@@ -105,4 +106,5 @@ TABLED: Mapping[str, str] = {**METRICS, **{name: TOTALS[name] for name in BESIDE
 
 
 # Always exact: the others are counted on machine code.
-ON_PTX = frozenset(("barriers", "blocks", "instructions", "global_bytes_after_products", "products_on_idle_units"))
+ON_PTX = frozenset(("barriers", "blocks", "instructions", "global_bytes_after_products", "products_on_idle_units",
+                    "remote_arrivals"))  # fmt: skip
