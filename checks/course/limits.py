@@ -93,6 +93,8 @@ def limits() -> Iterator[Limit]:
         yield Limit("roles", "roles", size, "cublas", least, WARM)
     for size, least in {2048: 93, 4096: 97, 8192: 98, 16384: 96}.items():
         yield Limit("persistent", "persistent", size, "cublas", least, WARM)
+    for size, least in {2048: 97, 4096: 99, 8192: 101, 16384: 99}.items():
+        yield Limit("clusters", "clusters", size, "cublas", least, WARM)
     for shape in ("128x128x8192", "256x256x16384", "512x512x8192", "64x4096x4096"):
         yield Limit("split", "split_k", shape, "cublas", 95)
         yield Limit("split", "split_k atomics", shape, "cublas", 95)

@@ -13,16 +13,17 @@ COURSE = packaged_course()
 SIZES = (128, 256, 512, 1024, 2048, 4096, 8192)
 FILES = (
     "h200", "h200_halves", "h200_mma", "h200_types", "h200_split", "h200_two_warps", "h200_squares", "h200_hopper",
-    "h200_roles", "h200_persistent",
+    "h200_roles", "h200_persistent", "h200_clusters",
 )  # fmt: skip
 LIBRARIES = {"cublas float16": "fp16", "cublas bfloat16": "bf16", "cublas float64": "fp64", "cublas int8": "int8"}
 # the type of a file's plain "cublas"; else fp32
-PLAIN = {"h200_halves": "fp16", "h200_roles": "bf16", "h200_persistent": "bf16"}
+PLAIN = {"h200_halves": "fp16", "h200_roles": "bf16", "h200_persistent": "bf16",
+         "h200_clusters": "bf16"}  # fmt: skip
 FLOP_PER_BYTE = {  # about those that the simulator counts, for the places on a roofline
     "naive": 0.015, "coalesced": 0.25, "block_tile": 0.31, "thread_column": 0.62, "thread_tile": 1.2,
     "vector_loads": 1.4, "bank_conflicts": 2.1, "warp_tile": 2.6, "double_buffer": 2.6, "dgemm": 1.6, "dp4a": 7.8,
     "tensor_cores": 14.0, "async_copy": 23.0, "mma": 23.0, "split_k": 2.6, "two_warps": 2.0, "beat_cublas": 3.8,
-    "wgmma": 32.0, "roles": 43.0, "persistent": 43.0,
+    "wgmma": 32.0, "roles": 43.0, "persistent": 43.0, "clusters": 64.0,
 }  # fmt: skip
 
 
