@@ -49,7 +49,7 @@ TESTS: Mapping[str, Sequence[str]] = {
     ),
 }  # fmt: skip
 # .ci/run has more.
-RANDOM = "-m checks.simulator.property --seed 0 --programs 150 --kernels 2 --processes 2".split()
+RANDOM = "-m checks.simulator.property --seed 0 --programs 150 --kernels 4 --processes 2".split()
 # One builds a wheel itself, and needs a checkout; no version has a part in the other.
 LEFT_OUT = ("--ignore=checks/cli/test_package.py", "-k", "not another_gpu_changes_the_estimate_alone")
 

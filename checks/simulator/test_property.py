@@ -26,9 +26,8 @@ from gemm_lessons.engine.semantics import table as semantics
 
 CHUNK, CHUNKS = 30, 2
 KERNELS = 3
-# After those of ``.ci/run``, in which each of the mistakes planted below shows ten times and more.
+# After those of ``.ci/run``: of the mistakes planted below, the rarest shows in three of the first hundred programs.
 LATER = range(command.STANDARD["programs"], 3000, 250)
-LATER_KERNELS = range(command.STANDARD["kernels"], 12)
 MORE = [pytest.mark.slow, pytest.mark.long]
 COMMAND = "python -m checks.simulator.property"
 pytestmark = pytest.mark.untraced
@@ -45,9 +44,8 @@ def test_random_programs_mean_the_same_however_they_are_run(first, count):
         assert not problem, f"{COMMAND} --programs 1 --seed {seed}\n{problem}"
 
 
-@pytest.mark.parametrize("seeds", [range(KERNELS), pytest.param(LATER_KERNELS, marks=MORE)])
-def test_random_kernels_mean_the_same_however_they_are_run(seeds):
-    for seed in seeds:
+def test_random_kernels_mean_the_same_however_they_are_run():
+    for seed in range(KERNELS):
         problem = kernels.check(seed)
         assert not problem, f"{COMMAND} --programs 0 --kernels 1 --seed {seed}\n{problem}"
 

@@ -14,7 +14,7 @@ import time
 from checks.simulator.property import programs
 from checks.simulator.property.problems import problems
 
-STANDARD = {"programs": 1000, "kernels": 6, "seed": 0, "processes": 2}
+STANDARD = {"programs": 1000, "kernels": 12, "seed": 0, "processes": 2}
 EVERY = 10  # seconds between lines of progress
 
 
