@@ -111,9 +111,23 @@ BY_COPIES = """asm volatile("{ .reg .pred p; setp.ge.u32 p, %2, %3; cp.async.cg.
     :: "r"((unsigned)__cvta_generic_to_shared(to)), "l"(from), "r"(t), "r"(n) : "memory");
 asm volatile("cp.async.wait_all;" ::: "memory");"""
 
+ONE_BY_ONE = "for (int e = 0; e < 4; e++) to[e] = 4 * t + e < n ? from[e] : 0;"
+BY_BYTES = """const int bytes = min(max(4 * (n - 4 * int(t)), 0), 16);
+asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2; cp.async.wait_all;"
+    :: "r"((unsigned)__cvta_generic_to_shared(to)), "l"(from), "r"(bytes) : "memory");"""
 
-@pytest.mark.parametrize("reading", [32, 20])
-def test_branches_and_addresses_by_what_cp_async_brings_are_followed(reading: int) -> None:
+
+@pytest.mark.parametrize(
+    ("copies", "registers", "reading"),
+    [
+        (BY_COPIES, BY_REGISTERS, 32),
+        (BY_COPIES, BY_REGISTERS, 20),
+        (BY_BYTES, ONE_BY_ONE, 128),
+        (BY_BYTES, ONE_BY_ONE, 78),  # two of a lane's four numbers
+        (BY_BYTES, ONE_BY_ONE, 1),
+    ],
+)
+def test_branches_and_addresses_by_what_cp_async_brings_are_followed(copies: str, registers: str, reading: int) -> None:
     """As if the same had come through registers. (An honest ReLU behind cp.async, written as an if, met no gate.)"""
     x = np.concatenate([np.random.default_rng(i).permutation(128) for i in range(3)]).astype(np.int32)
 
@@ -122,7 +136,7 @@ def test_branches_and_addresses_by_what_cp_async_brings_are_followed(reading: in
         assert not launched.counters.obstacle
         return [launched.counters[name] for name in ("global_store_requests", "global_store_sectors")]
 
-    assert stores(BY_COPIES) == stores(BY_REGISTERS)
+    assert stores(copies) == stores(registers)
 
 
 FILLING = """

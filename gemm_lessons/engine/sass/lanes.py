@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from gemm_lessons.engine.compiler.sass import width_of
 from gemm_lessons.engine.events import WARP
 from gemm_lessons.engine.machine.special import (
     NAMES,
@@ -125,6 +126,18 @@ class Lanes:
         """Fetch whether a lane of the cp.async ``d`` reads, or writes zeros; None if all lanes read."""
         condition = copy_condition(d)
         return None if condition is None else self.fetcher(condition)
+
+    def copied(self, d: Decoded) -> tuple[Fetch, Fetch | None]:
+        """Fetch where a cp.async reads, and how many of its last bytes become zeros instead; None: none of them.
+
+        ZFILL: that number is added to the address, whose bits below the width are otherwise 0.
+        """
+        source = next(operand for operand in reversed(d.operands) if isinstance(operand, Memory))
+        address = self.address(source, "global")
+        if not d.has("ZFILL"):
+            return address, None
+        below = np.array(width_of(d.source.opcode) - 1, np.int64)
+        return lambda: address() & ~below, lambda: address() & below
 
     def sources(self, d: Decoded) -> Sources:
         """Return the source operands of ``d``, ready to be fetched."""

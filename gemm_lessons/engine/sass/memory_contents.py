@@ -129,14 +129,17 @@ class Store:
 
     def _copy(self, d: Decoded, lanes: Lanes, width: int) -> Callable[[Array, Array], None]:
         """Execute cp.async at once: the checkers report reads before the wait."""
-        source = next(operand for operand in reversed(d.operands) if isinstance(operand, Memory))
-        address, reading = lanes.address(source, "global"), lanes.reading(d)
+        (address, zeros), reading = lanes.copied(d), lanes.reading(d)
 
         def move(addresses: Array, active: Array) -> None:
             data, places = self._places("shared", addresses, active, width)
             copied = np.zeros((lanes.geometry.lanes, width), np.uint8)
             reads = active if reading is None else active[np.broadcast_to(reading(), len(copied))[active]]
-            copied[reads] = self._read("global", np.broadcast_to(address(), len(copied))[reads], reads, width)
+            sources = np.broadcast_to(address(), len(copied))
+            missing = np.broadcast_to(np.int64(0) if zeros is None else zeros(), len(copied))
+            for less in np.unique(missing[reads]).tolist():
+                here = reads[missing[reads] == less]
+                copied[here, : width - less] = self._read("global", sources[here], here, width - less)
             data[places[:, None] + np.arange(width)] = copied[active]
 
         return move

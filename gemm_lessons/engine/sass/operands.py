@@ -203,10 +203,8 @@ def decode(index: int, instruction: SassInstruction) -> Decoded:
 
 
 def copy_condition(d: Decoded) -> MachineRegister | None:
-    """Return the predicate by which a lane of a cp.async reads all bytes or writes zeros. None: it always reads."""
+    """Return the predicate by which a lane of a cp.async reads or writes zeros alone. None: it always reads."""
     last = d.operands[-1]
-    if "ZFILL" in d.source.opcode:  # the low bits of the address hide how much is read
-        raise Uncountable("cp.async reads less than it writes")
     if isinstance(last, Memory):
         return None
     if not isinstance(last, MachineRegister) or not last.is_predicate or last is not d.operands[2]:

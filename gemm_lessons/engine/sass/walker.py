@@ -291,7 +291,8 @@ class Walker:
             yield self._use(d, space, effect, lanes.address(memories[0], space), guard)
             return
         reading = lanes.reading(d)
-        to, source = lanes.address(memories[0], "shared"), lanes.address(memories[1], "global")
+        # All bytes count as read where only the first are: hardware reads a sector anyway.
+        to, (source, _) = lanes.address(memories[0], "shared"), lanes.copied(d)
         yield self._use(d, "shared", "copy", to, guard, self._spread(source, reading))
         yield self._use(d, "global", "copy", source, both(guard, reading), self._spread(to))
 
