@@ -107,6 +107,19 @@ class Bench:
         a, b = self.doubles(kind, a), self.doubles(kind, b)
         return self.cupy.matmul(a.T if layout[0] == "T" else a, b.T if layout[1] == "T" else b)
 
+    def bias(self, c: Any) -> Any:
+        """A number for each column of C, in the type of C; the same in each call."""
+        key = f"bias {c.dtype} {c.shape[1]}"
+        if key not in self.scratch:
+            self.scratch[key] = self.normal(c.shape[1]).astype(c.dtype)
+        return self.scratch[key]
+
+    def expected(self, name: str, c: Any, product: Any) -> Any:
+        """What the kernel should make of the product."""
+        if self.table.relu_bias and name in self.lessons and "bias" in self.lessons[name].data.by_name:
+            return self.cupy.maximum(product + self.bias(c), 0)
+        return product
+
     # -- calls
 
     def names(self, kind: str, shape: Shape) -> list[str]:
@@ -143,6 +156,8 @@ class Bench:
         lesson = self.lessons[name].at(shape)
         sizes = {"M": m, "N": n, "K": k, "lda": a.shape[1], "ldb": b.shape[1], "ldc": n}
         known = {"A": a, "B": b, "C": c, **{size: self.np.int32(value) for size, value in sizes.items()}, **more}
+        if self.table.relu_bias:
+            known |= {"bias": self.bias(c)}
         known |= self.scratch_of(lesson, shape)
         known |= self.tensor_maps(lesson, shape, known)
         known |= self.textures_of(lesson, known)
@@ -201,7 +216,7 @@ class Bench:
         """Raises ``AssertionError`` for a wrong answer, but of kernels that are known to be wrong."""
         allowed = self.allowed(problem)
         for name, call in calls.items():
-            error = self.error(call, c, reference)
+            error = self.error(call, c, self.expected(name, c, reference))
             assert error <= allowed or name in self.wrong, (  # NaN fails too
                 f"{name} {problem.shape}: relative error {error}, allowed {allowed}"
             )

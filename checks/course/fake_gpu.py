@@ -17,7 +17,7 @@ from checks.course.bench import NOTHING, Bench, Call
 from gemm_lessons.course.lesson import Lesson
 
 TYPES = {0: np.float32, 1: np.float64, 2: np.float16, 3: np.int8, 10: np.int32, 14: np.uint16}  # cudaDataType_t
-BFLOAT16 = 14
+FLOAT16, BFLOAT16 = 2, 14
 
 
 class Array(np.ndarray[Any, Any]):
@@ -78,7 +78,7 @@ def gemm_ex(
     assert lda == (k if trans_a else m)
     assert ldb == (n if trans_b else k)
     assert ldc == m
-    scalars = 0 if c_type == BFLOAT16 else c_type  # float32
+    scalars = 0 if c_type in (FLOAT16, BFLOAT16) else c_type  # float32
     assert (read(alpha, scalars, 1, 1).item(), read(beta, scalars, 1, 1).item()) == (1, 0)
     left: Any
     right: Any
@@ -157,7 +157,7 @@ class Multiplied(Bench):
             launch()
             if name == self.broken:
                 return
-            product = self.product(kind, a, b, layout)
+            product = self.expected(name, c, self.product(kind, a, b, layout))
             if "bias" in more:
                 product = np.maximum(product + more["bias"] + (more["beta"] * c if more["beta"] else 0), 0)
             c[...] = stored(product, c.dtype == np.uint16)

@@ -87,6 +87,13 @@ def limits() -> Iterator[Limit]:
         yield Limit("mma", "precision fp64", size, "cublas float64", 95)
         yield Limit("mma", "precision fp32_by_tf32", size, "cublas float32", 150)
         yield Limit("mma", "precision", size, "cublas float32", 300, aim=True)
+    yield Limit("ragged_floats", "ragged_mma NN", 4096, "mma NN", 85)
+    for layout in LAYOUTS:
+        for size in (4095, 4097):
+            yield Limit("ragged", f"ragged_mma {layout}", size, f"cublas {layout}", 100)
+        yield Limit("ragged", f"ragged_mma {layout}", 4096, f"cublas {layout}", 56)
+        if layout != "NN":  # mma.sync alone, with products and nothing else, reaches 76%
+            yield Limit("ragged", f"ragged_mma {layout}", 4096, f"cublas {layout}", 80)
     for size, least in {2048: 78, 4096: 80, 8192: 76, 16384: 60}.items():
         yield Limit("hopper", "wgmma", size, "cublas bfloat16", least, WARM)
     for size, least in {2048: 82, 4096: 86, 8192: 86, 16384: 75}.items():

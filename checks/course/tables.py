@@ -95,6 +95,7 @@ class Table:
     by_kind: bool = False
     narrow: Sequence[str] = ()
     layouts: Sequence[str] = ()
+    relu_bias: bool = False
     transposed: Mapping[str, str] = field(default_factory=dict)
     torch: bool = False
     side: int = 0

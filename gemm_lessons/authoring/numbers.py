@@ -48,7 +48,8 @@ FILES = {"h200": "h200.json", "ncu": "h200_ncu.json", "variants": "h200_variants
          "pipes": "h200_pipes.json", "power": "h200_power.json", "two_warps": "h200_two_warps.json",
          "squares": "h200_squares.json", "hopper": "h200_hopper.json", "roles": "h200_roles.json",
          "registers": "h200_registers.json", "persistent": "h200_persistent.json",
-         "clusters": "h200_clusters.json"}  # fmt: skip
+         "clusters": "h200_clusters.json", "ragged": "h200_ragged.json",
+         "ragged_floats": "h200_ragged_floats.json"}  # fmt: skip
 SOURCES = f"simulator M,N,K, machinecode M,N,K, {', '.join(FILES)}: see lessons/measured/README.md"
 
 

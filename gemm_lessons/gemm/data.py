@@ -38,7 +38,7 @@ SIZES = ("M", "N", "K")
 HELD = ("pointer", "texture", "tensor_map")  # kinds of parameters that pass a buffer to a kernel
 TEXTURES = {1: "tex", 2: "tex2", 4: "tex4"}  # channels -> prefix of the buffer's name
 LAYOUTS = ("NN", "NT", "TN", "TT")  # of A and B: T is stored as its transpose
-GAP = 4  # least elements between rows where a leading dimension is passed; keeps rows of 4 aligned for float4
+GAP = 16  # bytes between lines where a leading dimension is passed: lines stay aligned for accesses of 128 bits
 INT_SIZE = 4
 POINTER_SIZE = 8
 
@@ -267,7 +267,7 @@ class DataSpec:
     def lay_out(
         self, sizes: Mapping[str, Number], gap: int = GAP, told: Mapping[str, Number] | None = None
     ) -> dict[str, BufferLayout]:
-        """Return the layout of every buffer at these sizes M, N, K. ``gap``: elements between lines where a launch
+        """Return the layout of every buffer at these sizes M, N, K. ``gap``: bytes between lines where a launch
         receives the leading dimension. Scalars have their values at the sizes ``told``. Raise ``ExpressionError`` when
         a size is not a whole number >= 1."""
         return {buffer.name: self._layout(buffer, sizes, gap, told or sizes) for buffer in self.buffers}
@@ -282,7 +282,7 @@ class DataSpec:
             raise ExpressionError(f"the shape of {buffer.name}: {error}") from None
         batch, rows, cols = [1] * (3 - len(extents)) + extents
         length = cols if buffer.order == "row" else rows
-        leading = length + gap * (buffer.name in self.padded)
+        leading = length + gap // buffer.element.size * (buffer.name in self.padded)
         fill = buffer.fill
         if buffer.role == "inout" and buffer is self.answer and self.scalar("beta", told) == 0:
             fill = "poison"  # as in BLAS: where beta is 0, C need not be set
