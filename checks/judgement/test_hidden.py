@@ -29,7 +29,7 @@ from gemm_lessons.course.hidden import (
 from gemm_lessons.course.lesson import Lesson, tile_sizes
 from gemm_lessons.devices.simulated import Simulated
 from gemm_lessons.engine.hardware.sheets import GPUS
-from gemm_lessons.engine.records.launch import Buffer
+from gemm_lessons.engine.records.launch import PAGE, Buffer
 from gemm_lessons.engine.simulator import Setting, Simulator
 from gemm_lessons.gemm.far import FarProblem
 from gemm_lessons.gemm.shapes import Shape, ShapeError, Shapes, astuple
@@ -271,6 +271,19 @@ def test_what_c_held_before_is_no_whole_number() -> None:
             read += 1
             assert np.count_nonzero(before == np.floor(before)) < before.size / 100
     assert 0 < read < 20
+
+
+def test_sums_far_out_are_numbers_of_c() -> None:
+    """Sums of whole numbers of five bits overflow a C of float16, and a right kernel was wrong there."""
+    lesson = COURSE.lesson("ragged_mma")
+    for seed in range(12):
+        sample = hidden_sample(lesson, seed)
+        assert sample is not None
+        problem = FarProblem(lesson.data, sample.shape, seed, tile_sizes(lesson.at(sample.shape)), 1)
+        right = problem.judged({"C": (np.arange(2), np.zeros((2, PAGE), np.uint8))}).expected
+        assert right.size >= 256
+        assert np.isfinite(right.astype(np.float16)).all()
+        assert right.max() > 16
 
 
 # What is wrong only far out, by the condition under which C is wrong.

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from gemm_lessons.engine.records.elements import Element
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.engine.records.hashing import GOLDEN, mixed
 from gemm_lessons.engine.records.launch import PAGE, Argument, Buffer, Pages, Scalar
@@ -33,6 +34,7 @@ Touched = Mapping[str, tuple[Array, Array]]  # buffer -> page numbers (n,), thei
 DIGITS = 24  # of a random number, at least 2: so many bits of a hash
 LARGE = 16  # the largest numbers of a byte: from 112 to 127
 AHEAD = 16  # lines whose pages are made together
+DEVIATIONS = 8  # a sum of numbers of random signs is less than so many times its deviation
 MARGIN = 2  # pages that a row of a tile may touch beside those that it fills
 
 
@@ -68,6 +70,9 @@ class FarProblem:
         whole = max(1, (data.accumulate.precision - int(shape.k - 1).bit_length()) // 2)
         # An element that is stored as it was before does not count as stored: unlikely only among fractions.
         fractions = random.integers(2) or self.layouts[data.formula.target].is_read
+        answer = self.layouts[data.formula.target].element
+        while answer.is_float and whole and not _holds(answer, DEVIATIONS * shape.k**0.5 * 4.0**whole):
+            whole -= 1
         self._whole = 0 if fractions else whole  # bits of whole numbers; 0: numbers are fractions
 
     def _scalar(self, name: str, random: np.random.Generator) -> np.generic:
@@ -201,6 +206,13 @@ class FarProblem:
             tolerance = np.zeros_like(tolerance)
         value = right.value if answer.is_float else answer.decode(answer.encode(right.value))
         return value[at_row, at_col], tolerance[at_row, at_col]
+
+
+def _holds(element: Element, number: float) -> bool:
+    """Tell whether the type has a number near this one."""
+    with np.errstate(over="ignore"):
+        near = float(element.decode(element.encode(np.array([number])))[0])
+    return abs(near - number) < number / 2
 
 
 def _hashed(numbers: Array, key: int) -> Array:
