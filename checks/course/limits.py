@@ -102,6 +102,13 @@ def limits() -> Iterator[Limit]:
         yield Limit("persistent", "persistent", size, "cublas", least, WARM)
     for size, least in {2048: 97, 4096: 99, 8192: 101, 16384: 99}.items():
         yield Limit("clusters", "clusters", size, "cublas", least, WARM)
+    for size, least in {2048: 110, 4096: 99, 8192: 102, 16384: 98}.items():
+        yield Limit("fp8", "fp8 fast", size, "torch fp8", least, WARM)
+        yield Limit("fp8", "fp8", size, "fp8 fast", 92, WARM)
+        yield Limit("int8", "fp8 int8", size, "torch int8", 140, WARM)
+        yield Limit("int8", "fp8 int8", size, "torch int8", 150, WARM, aim=True)
+    for size in (4096, 8192, 16384):
+        yield Limit("fp8", "fp8 fast", size, "torch fp8", 105, WARM, aim=True)
     for shape in ("128x128x8192", "256x256x16384", "512x512x8192", "64x4096x4096"):
         yield Limit("split", "split_k", shape, "cublas", 95)
         yield Limit("split", "split_k atomics", shape, "cublas", 95)

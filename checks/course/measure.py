@@ -27,6 +27,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from checks.course import bytes as of_bytes
 from checks.course import epilogues, loops, power
 from checks.course.bench import Bench, Call, in_a_row, rates, spread, tile_of
 from checks.course.kernel import Kernel, compiled
@@ -225,7 +226,12 @@ def changed(case: str, floats: Any) -> Any:
 def run_table(table: Table, folder: Path, target: Path) -> None:
     """Measure a table and store its rows."""
     bench = Bench(table, folder)
-    rows = {epilogues.TABLE: epilogues.measure, power.TABLE: power.measure}.get(table.name, measure)(bench)
+    special = {
+        epilogues.TABLE: epilogues.measure,
+        power.TABLE: power.measure,
+        **dict.fromkeys(of_bytes.LIBRARY, of_bytes.measure),
+    }
+    rows = special.get(table.name, measure)(bench)
     if table.name == "order":
         rows = one_more_run(rows, target)
     about = {"command": COMMAND.format(table.name), **bench.about(), "what": table.what, "how": table.how}

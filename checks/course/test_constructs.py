@@ -9,6 +9,7 @@ import re
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from gemm_lessons.course.folder import packaged_course
 from gemm_lessons.engine.api import simulate
@@ -116,3 +117,17 @@ def test_the_program_of_the_first_page_doubles() -> None:
     launched = simulate((LESSONS / "common" / "first.cu").read_text(), "doubled", 1, 256, [x, y])
     assert np.array_equal(y, 2 * x)
     assert not launched.findings
+
+
+@pytest.mark.parametrize("entry", ["forget", "promote"])
+def test_the_sums_that_lesson_fp8_quotes_are_those_of_its_experiment(entry: str) -> None:
+    common = LESSONS / "common"
+    found = {name: np.zeros(4, np.float32) for name in ("sums", "exact")}
+    launched = simulate(
+        (common / "forget.cu").read_text(), entry, 1, 128, [], symbols=found, arch="sm_90a", include_dirs=[common],
+        defines={"ONE": 0x39},
+    )  # fmt: skip
+    assert not launched.findings
+    text = (LESSONS / "22_fp8" / "README.md").read_text()
+    quoted = text.split(f"<!-- experiment: {entry} 0x39 -->")[1].split("```")[1].strip().splitlines()
+    assert quoted == [f"{name} = {', '.join(map(str, values.tolist()))}" for name, values in found.items()]

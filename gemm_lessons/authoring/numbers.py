@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from gemm_lessons.authoring.inner_loop import BANK, OTHER, THREE, reads
@@ -49,7 +50,8 @@ FILES = {"h200": "h200.json", "ncu": "h200_ncu.json", "variants": "h200_variants
          "squares": "h200_squares.json", "hopper": "h200_hopper.json", "roles": "h200_roles.json",
          "registers": "h200_registers.json", "persistent": "h200_persistent.json",
          "clusters": "h200_clusters.json", "ragged": "h200_ragged.json",
-         "ragged_floats": "h200_ragged_floats.json"}  # fmt: skip
+         "ragged_floats": "h200_ragged_floats.json",
+         "fp8": "h200_fp8.json", "fp8_errors": "h200_fp8.json", "int8": "h200_int8.json"}  # fmt: skip
 SOURCES = f"simulator M,N,K, machinecode M,N,K, {', '.join(FILES)}: see lessons/measured/README.md"
 
 
@@ -78,7 +80,7 @@ class Numbers:
                     done = self._simulated(words, head, rows)
                 case "machinecode":
                     done = self._in_machine_code(words, head, rows)
-                case "ncu" | "precision" | "errors" | "pipes" | "power":
+                case "ncu" | "precision" | "errors" | "pipes" | "power" | "fp8_errors":
                     done = self._profiled(kind, words, head, rows)
                 case _ if kind in FILES:
                     done = self._measured(kind, words, head, rows)
@@ -112,6 +114,7 @@ class Numbers:
 
     def _count(self, heading: str, shape: Shape) -> Mapping[str, Number]:
         lesson, kernels = self._compiled(heading, shape)
+        shape = _in_layout_of(lesson, shape)
         grids = lesson.grids(shape)
         problem = Problem(lesson.data, shape, SEED)
         parameters = tuple(launch.parameters for launch in lesson.launches)
@@ -135,6 +138,7 @@ class Numbers:
     def _compiled(self, heading: str, shape: Shape) -> tuple[Lesson, tuple[Compiled, ...]]:
         """Return a column's lesson as it is launched at this shape, and its kernels."""
         lesson, source = self._column(heading)
+        shape = _in_layout_of(lesson, shape)
         lesson.allow(shape)
         lesson = lesson.at(shape)
         compiled = [
@@ -221,6 +225,12 @@ class Numbers:
                 raise LessonError(f"numbers: {kind}: {path} is not there") from None
         rows: list[dict[str, Any]] = self._stored[kind]
         return rows
+
+
+def _in_layout_of(lesson: Lesson, shape: Shape) -> Shape:
+    """Return the shape in the only layout of a lesson that has one."""
+    layouts = lesson.shapes.layouts
+    return replace(shape, layout=layouts[0]) if len(layouts) == 1 else shape
 
 
 def _shape(words: Sequence[str]) -> Shape:

@@ -227,7 +227,7 @@ class _Reader(GateReader):
         if not self.several:
             launch, kernel = self.table((), raw, "launch"), self.table((), raw, "kernel")
             self.known(("launch",), launch, keys)
-            self.known(("kernel",), kernel, ("entry", "parameters", *TYPES, "formula"))
+            self.known(("kernel",), kernel, ("entry", "parameters", *TYPES, "formula", "promote"))
             return (self.one(("kernel",), kernel, ("launch",), launch, names),)
         if "launch" in raw:
             raise self.wrong(
@@ -274,7 +274,7 @@ class _Reader(GateReader):
         them."""
         kernel = self.table((), raw, "kernel", required=not self.several)
         if self.several:
-            self.known(("kernel",), kernel, (*TYPES, "formula"))
+            self.known(("kernel",), kernel, (*TYPES, "formula", "promote"))
         chosen = {key: self.element(("kernel",), kernel, key) for key in TYPES if key in kernel}
         if "accumulate" in chosen and chosen["accumulate"] not in ACCUMULATORS:
             raise self.wrong(("kernel", "accumulate"), f"{chosen['accumulate']!r} is none of {', '.join(ACCUMULATORS)}")
@@ -283,15 +283,21 @@ class _Reader(GateReader):
         passed = [name for launch in launches for name in launch.parameters]
         formula = self.string(("kernel",), kernel, "formula") if "formula" in kernel else ""
         given = self.scalars(self.table((), raw, "scalars", required=False))
+        promote = kernel.get("promote")
+        if promote is not None:
+            promote = self.expression(("kernel", "promote"), promote, (*SIZES, *tile.defines))
         try:
             data = DataSpec.plain(
-                passed, **chosen, formula=formula, buffers=buffers, sizes=tile.sizes, maps=maps, given=given
-            )
+                passed, **chosen, formula=formula, buffers=buffers, sizes=tile.sizes, maps=maps, given=given,
+                promote=promote,
+            )  # fmt: skip
         except ExpressionError as error:
             raise self.wrong(("kernel", "formula"), str(error)) from None
         self.fit(data)
+        product = data.formula.product if promote is None and not data.formula.has_functions else None
+        factors = (product.left, product.right) if product else ()
         for buffer in buffers:
-            if buffer.range is not None and data.formula.has_products and not data.formula.has_functions:
+            if buffer.range is not None and buffer.name in factors:
                 why = "numbers of a product have many exponents as they are; a range is for formulas with functions"
                 raise self.wrong((f"buffers.{buffer.name}", "range"), why)
         for one in maps:

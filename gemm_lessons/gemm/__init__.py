@@ -11,7 +11,8 @@ State of a ``Problem`` at one shape:
     tolerance   (M, N) float64, the largest error of a right kernel
 
 - ``shapes``: M, N, K, the block tile, and which shapes a kernel accepts
-- ``data``, ``formula``: the buffers and the formula of the answer; ``rounding``: error bounds of functions
+- ``data``, ``formula``: the buffers and the formula of the answer; ``rounding``: error bounds of functions;
+  ``promotion``: what sums of 8-bit floats lose
 - ``inputs``, ``problem``: seeded inputs, the right answer and its tolerance; ``far``: too large to keep, sampled
 - ``profile``, ``time_model``: a kernel traced at two depths K, and its time at any shape
 - ``tile_model``: the tile sizes that a GPU's data sheet allows

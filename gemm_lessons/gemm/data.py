@@ -169,6 +169,7 @@ class DataSpec:
     padded: frozenset[str] = frozenset()  # buffers with gaps between lines: a launch receives their leading dimension
     maps: tuple[TensorMapSpec, ...] = ()
     given: tuple[tuple[str, Expression], ...] = ()  # scalars
+    promote: Expression | None = None  # of how many k a sum may be that wgmma makes of 8-bit floats: see promotion.py
 
     @classmethod
     def plain(
@@ -184,6 +185,7 @@ class DataSpec:
         sizes: tuple[tuple[str, int], ...] = (),
         maps: tuple[TensorMapSpec, ...] = (),
         given: tuple[tuple[str, Expression], ...] = (),
+        promote: Expression | None = None,
     ) -> DataSpec:
         """Return row-major A, B and C and what else ``parameters`` name; ``buffers`` are added or replace these."""
         m, n, k = (Expression.parse(name, SIZES) for name in SIZES)
@@ -208,7 +210,7 @@ class DataSpec:
         if parsed.target in parsed.names and target.role == "out":
             known[target.name] = replace(target, role="inout", fill="random")
         padded = frozenset(name for name in known if leading_name(name) in parameters)
-        return cls(tuple(known.values()), ELEMENTS[accumulate], parsed, sizes, padded, maps, given)
+        return cls(tuple(known.values()), ELEMENTS[accumulate], parsed, sizes, padded, maps, given, promote)
 
     @cached_property
     def by_name(self) -> Mapping[str, BufferSpec]:
@@ -235,8 +237,9 @@ class DataSpec:
 
     @property
     def factors(self) -> tuple[BufferSpec, ...]:
-        """Return the two factors of the formula's product; all inputs if there is no product, or more than one."""
-        product = self.formula.product
+        """Return the two factors of the formula's product, scaled or not; all inputs if there is no product, or more
+        than one."""
+        product = self.formula.scaled_product
         return (self.by_name[product.left], self.by_name[product.right]) if product else self.inputs
 
     @property
@@ -360,7 +363,7 @@ class DataSpec:
             layouts = data.lay_out(sizes, gap=0).values()
             return data.formula, data.accumulate, [layout for layout in layouts if layout.role != "scratch"]
 
-        return task(self) == task(other)
+        return self.formula == other.formula and task(self) == task(other)  # of another, no shape may fit both
 
     def operations(self, sizes: Mapping[str, Number]) -> int:
         """Count the multiplications and additions of the answer: two for each product of elements. A formula without a

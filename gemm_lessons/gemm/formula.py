@@ -4,7 +4,8 @@ NumPy evaluates it in float64, together with the error that a right kernel may h
 ``rounding.py`` bounds formulas with functions. Allowed are names of buffers and of scalars, numbers, ``+ - * / @`` and
 the functions of ``ALLOWED``. ``sum``, ``max`` and ``min`` with ``axis=1`` reduce each row to one number, with
 ``axis=0`` each column. The result is a matrix of one column or one row, and is broadcast to the matrix that it is
-combined with. The target's name on the right of ``=`` means its contents before the launch.
+combined with. ``repeat(x, 128, axis=1)`` has each column of x 128 times side by side, with ``axis=0`` each row: the
+scales of blocks. The target's name on the right of ``=`` means its contents before the launch.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 PROBABLE = 8.0  # standard deviations of accumulated rounding that no correct sum exceeds: 1 in 10**15, two-sided
 ALLOWED = (
     "TARGET = names, numbers, + - * / @, relu(x), transpose(x), exp(x), log(x), tanh(x), sqrt(x), max(x, y), min(x, y),"
-    " sum(x, axis=1), max(x, axis=1), min(x, axis=1)"
+    " sum(x, axis=1), max(x, axis=1), min(x, axis=1), repeat(x, 128, axis=1)"
 )
 _ARGUMENTS: Mapping[str, int] = {
     "relu": 1, "transpose": 1, "exp": 1, "log": 1, "tanh": 1, "sqrt": 1, "max": 2, "min": 2,
@@ -127,11 +128,19 @@ class Formula:
     @cached_property
     def product(self) -> Product | None:
         """Return the formula's matrix product if there is exactly one and its factors are buffers; else None."""
+        return self._product(_factor)
+
+    @cached_property
+    def scaled_product(self) -> Product | None:
+        """As ``product``, but each factor may be scaled: ``(A * repeat(scale, 128, axis=1)) @ B``."""
+        return self._product(_scaled_factor)
+
+    def _product(self, factor: Callable[[ast.expr], tuple[str, bool] | None]) -> Product | None:
         found = [node for node in ast.walk(self.tree) if _is_product(node)]
         if len(found) != 1:
             return None
         assert isinstance(found[0], ast.BinOp)
-        left, right = _factor(found[0].left), _factor(found[0].right)
+        left, right = factor(found[0].left), factor(found[0].right)
         if left is None or right is None:
             return None
         return Product(left[0], right[0], left[1], right[1])
@@ -161,7 +170,7 @@ class Formula:
         for node in ast.walk(self.tree):
             along = isinstance(node, ast.Call) and axis_of(node) is not None
             if isinstance(node, ast.BinOp | ast.UnaryOp) or (
-                isinstance(node, ast.Call) and _called(node) != "transpose"
+                isinstance(node, ast.Call) and _called(node) not in ("transpose", "repeat")
             ):
                 count += prod(_shape(node.args[0] if along and isinstance(node, ast.Call) else node, shapes))
         return count
@@ -184,8 +193,23 @@ class Formula:
 
 
 def axis_of(node: ast.Call) -> int | None:
-    """Return the axis of ``sum(x, axis=1)``, counted from the last: -1 along rows, -2 along columns; None without
-    one."""
+    """Return the axis that ``sum(x, axis=1)`` reduces, counted from the last: -1 along rows, -2 along columns; None
+    where nothing is reduced."""
+    return _axis(node) if _called(node) in _ALONG else None
+
+
+def repeated(node: ast.AST) -> tuple[ast.expr, int, int] | None:
+    """Return x, the number of times and the axis, counted from the last, of ``repeat(x, times, axis=1)``; None for
+    anything else."""
+    match node:
+        case ast.Call(func=ast.Name(id="repeat"), args=[operand, ast.Constant(value=int() as times)]):
+            axis = _axis(node)
+            if axis is not None and type(times) is int and times > 0:
+                return operand, times, axis
+    return None
+
+
+def _axis(node: ast.Call) -> int | None:
     match node.keywords:
         case [ast.keyword(arg="axis", value=ast.Constant(value=0 | 1 as axis))] if type(axis) is int:
             return axis - 2
@@ -212,6 +236,12 @@ def _shape(node: ast.expr, shapes: Mapping[str, tuple[int, ...]]) -> tuple[int, 
             return (*_together(a[:-2], b[:-2], refused), a[-2], b[-1])
         case ast.BinOp(left=left, right=right):
             return _together(_shape(left, shapes), _shape(right, shapes), refused)
+        case ast.Call() if found := repeated(node):
+            operand, times, along = found
+            inner = _shape(operand, shapes)
+            if len(inner) < -along:
+                raise refused(f"{_sized(inner)} has no axis {along + 2}")
+            return tuple(extent * (times if place == len(inner) + along else 1) for place, extent in enumerate(inner))
         case ast.Call(func=ast.Name(id=name), args=[operand]):
             inner = _shape(operand, shapes)
             if (axis := axis_of(node)) is not None:
@@ -250,6 +280,13 @@ def _factor(node: ast.expr) -> tuple[str, bool] | None:
     return None
 
 
+def _scaled_factor(node: ast.expr) -> tuple[str, bool] | None:
+    match node:
+        case ast.BinOp(left=left, op=ast.Mult()):
+            return _factor(left)
+    return _factor(node)
+
+
 def _names(node: ast.expr, text: str) -> Iterator[str]:
     match node:
         case ast.Constant(value=value) if type(value) in (int, float):
@@ -261,6 +298,12 @@ def _names(node: ast.expr, text: str) -> Iterator[str]:
         case ast.BinOp(left=left, op=ast.Add() | ast.Sub() | ast.Mult() | ast.Div() | ast.MatMult(), right=right):
             yield from _names(left, text)
             yield from _names(right, text)
+        case ast.Call(func=ast.Name(id="repeat")):
+            if (found := repeated(node)) is None:
+                raise ExpressionError(
+                    f'"{text}": {ast.unparse(node)}: repeat takes a matrix, a number and an axis, 0 or 1'
+                )
+            yield from _names(found[0], text)
         case ast.Call(func=ast.Name(id=name), args=[operand]) if name in _ALONG:
             if axis_of(node) is None:
                 raise ExpressionError(
@@ -305,6 +348,11 @@ def _evaluate(node: ast.expr, values: Mapping[str, Value], product: Value | None
         case ast.Call(func=ast.Name(id="transpose"), args=[operand]):
             inner = at(operand)
             return Value(np.swapaxes(inner.value, -1, -2), np.swapaxes(inner.magnitude, -1, -2), inner.terms)
+        case ast.Call() if found := repeated(node):
+            operand, times, axis = found
+            inner = at(operand)
+            value, magnitude = (np.repeat(it, times, axis) for it in (inner.value, inner.magnitude))
+            return Value(value, magnitude, inner.terms)
         case ast.Call(func=ast.Name(id="relu"), args=[operand]):
             inner = at(operand)
             return Value(np.maximum(inner.value, 0.0), inner.magnitude, inner.terms)

@@ -43,6 +43,7 @@ from gemm_lessons.engine.records.launch import Argument, Buffer, Scalar, Texture
 from gemm_lessons.gemm.data import SCALARS, BufferLayout, DataSpec
 from gemm_lessons.gemm.formula import Formula, Value
 from gemm_lessons.gemm.inputs import Sharp, sharpen, widen
+from gemm_lessons.gemm.promotion import lost
 from gemm_lessons.gemm.rounding import Arithmetic, evaluate
 from gemm_lessons.gemm.shapes import Shape, astuple
 
@@ -184,8 +185,11 @@ class Problem:
         return Arithmetic(unit(self.data), self.data.accumulate.least_normal)
 
     def _answer(self, right: Value) -> Value:
+        terms = right.terms
+        if (promote := self.data.promote) is not None and self.data.accumulate.is_float:
+            terms += lost(promote.whole(self.data.names(self.shape.names), at_least=1)) / unit(self.data)
         error = None if right.error is None else _stacked(np.broadcast_to(right.error, right.value.shape))
-        return Value(self._stored_exactly(_stacked(right.value)), _stacked(right.magnitude), right.terms, error)
+        return Value(self._stored_exactly(_stacked(right.value)), _stacked(right.magnitude), terms, error)
 
     def _stored_exactly(self, values: Array) -> Array:
         kind = self.answer.element
@@ -214,6 +218,7 @@ class Problem:
           u for 16 products, where roundings may be 16 u. But cuts do not cancel, so that the square root needs another
           reason: they are parts of the sum so far, which for random signs stays below 8 * 0.58 sqrt(k). All at their
           worst they are 3.1 u k sqrt(k), and 9 u k sqrt(k) are allowed. Older GPUs cut off more at each step.
+        - 8-bit floats by wgmma: ``promotion.lost`` bounds what its sums lose until they are promoted.
         - rounding to the answer's type adds half a unit in its last place, and half its smallest number.
         - integers are exact: 0. So is a ``sharp`` problem where whole numbers meet (``inputs.py``).
         """

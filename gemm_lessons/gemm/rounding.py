@@ -36,7 +36,7 @@ from typing import Any
 import numpy as np
 
 from gemm_lessons.engine.records.frozen import dataclass
-from gemm_lessons.gemm.formula import Formula, Value, axis_of, constant_error, roundings
+from gemm_lessons.gemm.formula import Formula, Value, axis_of, constant_error, repeated, roundings
 
 Array = np.ndarray[Any, Any]
 
@@ -91,6 +91,9 @@ class _Evaluation:
                 return self.known(self.product)
             case ast.BinOp(left=left, op=op, right=right):
                 return self.operation(op, *self.parts(left), *self.parts(right))
+            case ast.Call() if found := repeated(node):
+                value, error = self.parts(found[0])
+                return bounded(*(np.repeat(np.broadcast_to(it, value.shape), *found[1:]) for it in (value, error)))
             case ast.Call(func=ast.Name(id=name), args=[operand]):
                 return self.function(name, node, *self.parts(operand))
             case ast.Call(func=ast.Name(id=name), args=[left, right]):

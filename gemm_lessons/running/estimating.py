@@ -138,7 +138,7 @@ def movement_of(lesson: Lesson, parameters: Sequence[str]) -> Movement:
     data = lesson.data
     held, made = held_by(data, parameters), made_of_factors(lesson)
     given = held.union(*(made.get(name, ()) for name in held))
-    multiplies = data.formula.product is not None and {factor.name for factor in data.factors} <= given
+    multiplies = data.formula.scaled_product is not None and {factor.name for factor in data.factors} <= given
     computes = not data.multiplies and data.answer.name in held  # an answer without products
     # Of several launches, the multiplying one writes its scratch and the next reads it; scratch made from a factor by
     # earlier launches is read only.
