@@ -97,7 +97,9 @@ def hidden_large(lesson: Lesson, seed: int) -> Shape:
     area = LARGE / depth
     longer = area**0.5 * (SQUARE[0] + draw.random() * (SQUARE[1] - SQUARE[0]))
     sides = longer, area / longer
-    rows, cols = (axis.tiles(max(MANY_WAYS, int(side // axis.tile))) for axis, side in zip((m, n), sides, strict=True))
+    # A step may have several block tiles, as where blocks of a cluster share.
+    least = (-(-MANY_WAYS * (size if size > 1 else it.tile) // it.tile) for it, size in zip((m, n), tile, strict=False))
+    rows, cols = (it.tiles(max(few, int(side // it.tile))) for it, few, side in zip((m, n), least, sides, strict=True))
     return Shape(rows, cols, depth, layout=layout)
 
 
