@@ -1,4 +1,4 @@
-"""What is measured, as ``tables.toml`` lists it: a table becomes one file of ``lessons/measured``."""
+"""What is measured, as ``tables.toml`` and ``slow_edits.toml`` list it: a table becomes one file of ``lessons/measured``."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from gemm_lessons.gemm.shapes import Shape
 ROOT = Path(__file__).parents[2]
 STORED = ROOT / "lessons" / "measured"
 GPU = "h200"
+LISTED = ("tables.toml", "slow_edits.toml")
 SOLUTIONS = "solutions"  # the table of h200.json itself
 # The host of the first chooses among tiles, and other sizes matter: table squares. The second is in table mma.
 ELSEWHERE = ("beat_cublas", "precision")
@@ -167,9 +168,9 @@ def solutions() -> list[Kernel]:
 @cache
 def tables() -> Mapping[str, Table]:
     """All tables by name."""
-    raw = tomllib.loads(Path(__file__).with_name("tables.toml").read_text())
-    edits = raw.pop("edits")
-    return {name: _table(name, table, edits) for name, table in raw.items()}
+    files = [tomllib.loads(Path(__file__).with_name(name).read_text()) for name in LISTED]
+    edits = {name: pairs for file in files for name, pairs in file.pop("edits").items()}
+    return {name: _table(name, table, edits) for file in files for name, table in file.items()}
 
 
 def _table(name: str, raw: dict[str, Any], edits: Mapping[str, Any]) -> Table:
