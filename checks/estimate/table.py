@@ -295,7 +295,7 @@ def _errors(found: Sequence[Compared]) -> str:
 
 def unfitted() -> list[Compared]:
     """The lessons without the numbers that were fitted on them."""
-    plain = replace(PIPES[HOPPER], replay=1.0, request=1.2)
+    plain = replace(PIPES[HOPPER], replay=0.0, request=1.2)
     with patch.dict(PIPES, {HOPPER: plain}):
         return list(lessons())
 

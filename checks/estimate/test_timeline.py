@@ -101,11 +101,14 @@ def test_who_waits_for_a_load_goes_on_when_it_is_there() -> None:
     assert clocks([lds(shared(1)), *ffma(60), wait]) == pytest.approx(62, abs=1), "hidden behind arithmetic"
 
 
-def test_wavefronts_pass_one_by_one_and_conflicts_more_slowly() -> None:
-    loads = [lds(shared(4), None, "LDS.128")] * 50
-    assert clocks(loads, warps=16) == pytest.approx(50 * 16 * 4, rel=0.02)
-    conflicting = [lds(shared(8, 4), None, "LDS.128")] * 50
-    assert clocks(conflicting, warps=16) == pytest.approx(50 * 16 * (4 + 4 * HOPPER.replay), rel=0.02)
+def test_wavefronts_pass_one_by_one_and_the_first_conflicts_of_wide_accesses_more_slowly() -> None:
+    def each(passes: int, ideal: int, opcode: str) -> float:
+        return clocks([lds(shared(passes, ideal), None, opcode)] * 50, warps=16) / (50 * 16)
+
+    assert each(4, 4, "LDS.128") == pytest.approx(4, rel=0.02)
+    assert each(8, 4, "LDS.128") == pytest.approx(8 + 4 * HOPPER.replay, rel=0.02)
+    assert each(32, 4, "LDS.128") == pytest.approx(32 + 4 * HOPPER.replay, rel=0.02)
+    assert each(32, 1, "LDS") == pytest.approx(32, rel=0.02)
 
 
 def test_returning_registers_take_the_write_port_of_the_fp32_pipe() -> None:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from gemm_lessons.engine.ptx.records import Kernel
     from gemm_lessons.engine.sass.trace import Trace
 
-MODEL = 27  # version of the timeline; a new number invalidates the cache on disk
+MODEL = 28  # version of the timeline; a new number invalidates the cache on disk
 DEPTH = 64  # least K of the shorter trace: eight tiles of 8, one of 64; double buffering repeats itself every 32
 TILES = 8  # K tiles of the shorter trace of a kernel with cp.async, so that its pipeline is full
 # The longer trace has twice that K, or this factor where blocks divide K tiles and have few of them: each begins and

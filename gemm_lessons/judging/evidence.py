@@ -168,6 +168,7 @@ class Evidence:
     sms: int = 0
     gpu: str = ""
     reference: Checked | None = None  # results of the lesson's own solution, where it ran beside the kernel
+    solution: Speed = UNTIMED  # of the same
     attacker: str = ""  # the later lesson that attacks what limits the kernel, as a learner names it
 
     def quote(self, line: int) -> str:

@@ -19,6 +19,7 @@ from gemm_lessons.engine.records.metrics import METRICS
 from gemm_lessons.engine.records.results import Conflict
 from gemm_lessons.gemm.shapes import Shape, astuple
 from gemm_lessons.judging.evidence import Evidence
+from gemm_lessons.judging.lost_time import lost_time
 from gemm_lessons.judging.moved_loads import moved_loads
 from gemm_lessons.judging.remedies import has_buffers, remedies
 from gemm_lessons.judging.verdict import CompileFailed, GateMissed, GateResult, Passed, WrongAnswer
@@ -392,6 +393,11 @@ def _limiter(facts: Evidence) -> Iterator[Hint]:
         yield Hint(10, f"estimated bottleneck on {facts.gpu} at {facts.shape}: {what}. {more}.")
 
 
+def _lost_time(facts: Evidence) -> Iterator[Hint]:
+    if isinstance(facts.checked.verdict, Passed) and (lost := lost_time(facts.speed, facts.solution)):
+        yield Hint(9, lost)
+
+
 def _occupancy(facts: Evidence) -> Iterator[Hint]:
     it = facts.built.occupancy if facts.built else None
     if it is None or not 0 < it.fraction <= LOW_OCCUPANCY or not isinstance(facts.checked.verdict, Passed):
@@ -423,6 +429,7 @@ RULES: Sequence[Callable[[Evidence], Iterator[Hint]]] = (
     _uncoalesced,
     _instructions,
     _small_grid,
+    _lost_time,
     _limiter,
     _occupancy,
 )

@@ -10,7 +10,9 @@ from rich.table import Table
 from rich.text import Text
 
 from gemm_lessons.gemm.shapes import Shape, astuple
+from gemm_lessons.judging.evidence import UNTIMED
 from gemm_lessons.judging.figures import figures_of, value_of
+from gemm_lessons.judging.lost_time import lost_time
 from gemm_lessons.report.run import ways
 from gemm_lessons.report.table import UNBOUNDED, bandwidth, conflict_cell, duration, measured_time, occupancy_cell
 from gemm_lessons.running.outcome import Row, RunOutcome
@@ -142,6 +144,9 @@ def bottleneck(outcome: RunOutcome) -> Iterator[Text]:
         by = " (estimated)" if outcome.device_kind == "gpu" else ""
         attacks = f" Lesson {outcome.attacker[:2]} attacks it." if outcome.attacker else ""
         yield Text.assemble("Bottleneck now: ", (name, "bold"), f"{by}.{attacks}")
+        reference = next((row.speed for row in outcome.rows if row.role == "reference"), UNTIMED)
+        if lost := lost_time(outcome.kernel.speed, reference):
+            yield Text(lost)
     elif outcome.kernel.speed.measured is None:
         unknown = ", ".join(outcome.kernel.speed.unknown)
         yield Text(

@@ -335,6 +335,7 @@ def advised(plan: RunPlan, rows: Sequence[Row], attacker: Lesson | None = None) 
     """Return the kernel's row, the first, with its hints. ``attacker`` is the lesson that attacks what limits it."""
     lesson, row, kernel = plan.lesson, rows[0], plan.kernels[0]
     timed = lesson.at(plan.timed_shape) if lesson.shapes.refusal(plan.timed_shape) is None else None
+    solution = next((other for other in rows if other.role == "reference"), None)
     evidence = Evidence(
         lesson=lesson,
         source=row.source,
@@ -347,7 +348,8 @@ def advised(plan: RunPlan, rows: Sequence[Row], attacker: Lesson | None = None) 
         blocks=0 if timed is None else timed.grids(plan.timed_shape)[0].blocks,
         sms=plan.gpu.sms,
         gpu=plan.gpu.name,
-        reference=next((other.checked for other in rows if other.role == "reference"), None),
+        reference=solution.checked if solution else None,
+        solution=solution.speed if solution else UNTIMED,
         attacker=f"{attacker.number:02} ({attacker.title})" if attacker else "",
     )
     return replace(row, checked=restated(evidence), hints=hints_for(evidence))

@@ -89,7 +89,9 @@ class Pipes:
     special: float = 8.0  # special functions, conversions: 4 lanes a scheduler, [G]
     special_latency: float = 20.0  # [J]: 14 to 26
     constant: float = 30.0  # until a load from constant memory returns, [J]: 27
-    replay: float = 1.5  # of the shared-memory path for each wavefront that a bank conflict adds, [F]
+    replay: float = 0.5  # of the shared-memory path for each pass of 64 or 128 bits that a bank conflict repeats, [F];
+    # more conflicts of one access add their wavefronts alone, as those of 32 bits do
+    local: float = 2.0  # of the load-store unit for each register of a warp that local memory takes or returns, [F]
     write_port: float = 1.0  # of the fp32 pipe for each register that a shared load returns, [F]; from Ada on [B]
     register: float = 0.0  # for each that a multiply-add reads, where there is one every clock, [B]
     read: float = 4.0  # from an access's start until its source registers may be overwritten, about a pipeline's depth
@@ -136,7 +138,7 @@ PIPES: dict[int, Pipes] = {
         multiply_slots=4,
         dependence=1.5,
         dual=True,
-        replay=1.75,
+        replay=0.75,
         fair=False,
         fp64=2.0,
     ),
@@ -145,7 +147,7 @@ PIPES: dict[int, Pipes] = {
         l2=221.0,
         shared=18.0,
         request=2.0,
-        replay=1.75,
+        replay=0.75,
         fair=False,
         fp64=4.0,
         products=Products(f16=128.0),  # 125 TFLOP/s, [W]
@@ -155,7 +157,7 @@ PIPES: dict[int, Pipes] = {
         l2=236.0,
         shared=23.0,
         request=2.0,
-        replay=1.75,
+        replay=0.75,
         fair=False,
         products=Products(f16=128.0, int8=256.0),
     ),

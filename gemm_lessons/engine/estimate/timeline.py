@@ -520,8 +520,9 @@ class Multiprocessor:
         start = max(self.load_store, time)
         if touch is not None and item.name not in PRIVATE:
             if touch.space == "shared":
-                again = 1.0 if item.name in MATRICES else pipes.replay
-                clocks = (touch.ideal + (touch.passes - touch.ideal) * again) * self.wavefront
+                clocks = touch.passes * self.wavefront
+                if touch.ideal > 1 and item.name not in MATRICES:
+                    clocks += pipes.replay * min(touch.passes - touch.ideal, touch.ideal) * self.wavefront
                 self.moved["shared"] += clocks
                 self.load_store = through = start + clocks
                 done = through + pipes.shared
@@ -549,7 +550,7 @@ class Multiprocessor:
             start = time
             done = time + pipes.constant
         elif item.name in ("LDL", "STL"):  # local memory is in L1, a line for each register of the warp
-            self.load_store = start + max(float(item.registers), pipes.request)
+            self.load_store = start + max(pipes.local * item.registers, pipes.request)
             self.moved["l1"] += self.load_store - start
             done = self.load_store + pipes.l1
         else:  # a shuffle, or all lanes predicated off

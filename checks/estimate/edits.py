@@ -1,0 +1,71 @@
+"""Slow edits of the solutions, estimated beside measured: ``python -m checks.estimate.edits [LESSON ...]``.
+
+The speed of an edit is the time of the reference over its own, both from the same run. The estimate tells an edit when
+both speeds are on the same side of 1, or both near it (``SAME``), and differ by at most ten points.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from checks.course.tables import STORED, Table, tables
+from checks.estimate.table import estimated, hidden
+
+TABLES = ("slow_edits", "slow_edits_halves")
+SAME = 0.02  # a speed so near 1 is the reference's
+NEAR = 0.10  # between the two speeds
+
+
+@dataclass(frozen=True)
+class Edit:
+    """One edit at one size. Speeds are fractions of the reference's."""
+
+    lesson: str
+    name: str
+    size: int
+    measured: float
+    estimate: float
+
+    @property
+    def told(self) -> bool:
+        """Whether the estimate tells this edit from the reference."""
+        measured, estimate = self.measured - 1, self.estimate - 1
+        same = max(abs(measured), abs(estimate)) <= SAME or measured * estimate > 0
+        return same and abs(measured - estimate) <= NEAR
+
+
+def edits(table: Table, lessons: Iterable[str] = ()) -> Iterator[Edit]:
+    """Every edit of a table, of these lessons or of all."""
+    rows = json.loads((STORED / table.file).read_text())["rows"]
+    times: dict[tuple[str, int], tuple[float, float]] = {}
+    wanted = frozenset(lessons)
+    for kernel in table.kernels():
+        lesson = kernel.name.split()[0]
+        if wanted and lesson not in wanted:
+            continue
+        for row, estimate in estimated(kernel, rows):
+            times[kernel.name, row["size"]] = row["warm"]["median_us"], hidden(estimate).time_us
+    for (name, size), (measured, estimate) in times.items():
+        lesson, _, edit = name.partition(" ")
+        reference = times[f"{lesson} reference", size]
+        if edit != "reference":
+            yield Edit(lesson, edit, size, reference[0] / measured, reference[1] / estimate)
+
+
+def main() -> None:
+    found = [it for name in TABLES for it in edits(tables()[name], sys.argv[1:])]
+    for it in found:
+        print(f"{it.lesson:16}{it.name:44}{it.measured:8.1%}{it.estimate:8.1%}  {'' if it.told else '<-'}")
+    off = [abs(it.measured - it.estimate) for it in found]
+    print(
+        f"{sum(it.told for it in found)} of {len(found)} told; points between the two speeds: "
+        f"{100 * statistics.median(off):.1f} in the median, {100 * max(off):.0f} at most"
+    )
+
+
+if __name__ == "__main__":
+    main()
