@@ -1,4 +1,7 @@
-"""Slow edits of the solutions, estimated beside measured: ``python -m checks.estimate.edits [LESSON ...]``.
+"""Slow edits of the solutions, estimated beside measured.
+
+    python -m checks.estimate.edits [LESSON ...]
+    python -m checks.estimate.edits --write           into lessons/common/ESTIMATE.md
 
 The speed of an edit is the time of the reference over its own, both from the same run. The estimate tells an edit when
 both speeds are on the same side of 1, or both near it (``SAME``), and differ by at most ten points.
@@ -9,11 +12,12 @@ from __future__ import annotations
 import json
 import statistics
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from checks.course.tables import STORED, Table, tables
-from checks.estimate.table import estimated, hidden
+from checks.estimate.table import PAGE, estimated, hidden, rewritten
+from gemm_lessons.authoring.numbers import table_of
 
 TABLES = ("slow_edits", "slow_edits_halves")
 SAME = 0.02  # a speed so near 1 is the reference's
@@ -47,8 +51,8 @@ def edits(table: Table, lessons: Iterable[str] = ()) -> Iterator[Edit]:
         lesson = kernel.name.split()[0]
         if wanted and lesson not in wanted:
             continue
-        for row, estimate in estimated(kernel, rows):
-            times[kernel.name, row["size"]] = row["warm"]["median_us"], hidden(estimate).time_us
+        for row, found in estimated(kernel, rows):
+            times[kernel.name, row["size"]] = row["warm"]["median_us"], hidden(found).time_us
     for (name, size), (measured, estimate) in times.items():
         lesson, _, edit = name.partition(" ")
         reference = times[f"{lesson} reference", size]
@@ -56,8 +60,25 @@ def edits(table: Table, lessons: Iterable[str] = ()) -> Iterator[Edit]:
             yield Edit(lesson, edit, size, reference[0] / measured, reference[1] / estimate)
 
 
+def page_table(found: Sequence[Edit]) -> str:
+    """A row for each lesson, and one for all."""
+    groups = {name: [it for it in found if it.lesson == name] for name in dict.fromkeys(it.lesson for it in found)}
+    rows = []
+    for name, group in {**groups, "all": list(found)}.items():
+        off = [100 * abs(it.measured - it.estimate) for it in group]
+        worst = max(group, key=lambda it: abs(it.measured - it.estimate))
+        speeds = "" if name == "all" else f"{worst.name}: {worst.measured:.0%}, estimated {worst.estimate:.0%}"
+        told = f"{sum(it.told for it in group)} of {len(group)}"
+        rows.append([name, told, f"{statistics.median(off):.1f}", f"{max(off):.0f}", speeds])
+    return table_of(["edits of", "told", "points apart, median", "largest", "which"], rows)
+
+
 def main() -> None:
-    found = [it for name in TABLES for it in edits(tables()[name], sys.argv[1:])]
+    lessons = [it for it in sys.argv[1:] if it != "--write"]
+    found = [it for name in TABLES for it in edits(tables()[name], lessons)]
+    if "--write" in sys.argv:
+        PAGE.write_text(rewritten(PAGE.read_text(), {"edits": page_table(found)}))
+        return
     for it in found:
         print(f"{it.lesson:16}{it.name:44}{it.measured:8.1%}{it.estimate:8.1%}  {'' if it.told else '<-'}")
     off = [abs(it.measured - it.estimate) for it in found]
