@@ -1,4 +1,4 @@
-"""What is measured, as ``tables.toml`` and ``slow_edits.toml`` list it: a table becomes a file of ``lessons/measured``."""
+"""What is measured, as ``tables.toml`` and ``slow_edits.toml`` list it. A table is a file of ``lessons/measured``."""
 
 from __future__ import annotations
 

@@ -24,9 +24,12 @@ def speed(time_us: float, **parts: float) -> Speed:
         (UNTIMED, ""),
         (speed(125.0, shared=120.0), "80%: it needs 1.5 times the wavefronts in shared memory."),
         (speed(125.0, l1=30.0), "80%: it needs additional requests to global memory."),
-        (speed(125.0, shared=81.0), "80%: its warps wait longer, for loads, copies or barriers that less work overlaps."),
+        (
+            speed(125.0, shared=81.0),
+            "80%: its warps wait longer, for loads, copies or barriers that less work overlaps.",
+        ),
     ],
-)  # fmt: skip
+)
 def test_the_largest_difference_in_work_is_named_if_it_explains_the_loss(mine: Speed, told: str) -> None:
     whole = told.replace("80%: ", "80% of the reference's speed (estimated): ")
     assert lost_time(mine, speed(100.0)) == whole
