@@ -116,11 +116,11 @@ def test_a_file_that_is_not_there_or_no_text(tmp_path: Path) -> None:
 
 
 def test_a_lesson_of_one_s_own_is_known_by_the_course_that_has_it(tmp_path: Path) -> None:
-    with pytest.raises(CommandError, match=r'no lesson "22".*to judge by your own: --course DIR'):
-        assignment_of(tmp_path / "in", tmp_path / "out", lessons=["22"])
+    with pytest.raises(CommandError, match=r'no lesson "40".*to judge by your own: --course DIR'):
+        assignment_of(tmp_path / "in", tmp_path / "out", lessons=["40"])
     root = packaged_course().root
-    with pytest.raises(CommandError, match=r'no lesson "22"(?!.*--course)'):
-        assignment_of(tmp_path / "in", tmp_path / "out", lessons=["22"], course=root)
+    with pytest.raises(CommandError, match=r'no lesson "40"(?!.*--course)'):
+        assignment_of(tmp_path / "in", tmp_path / "out", lessons=["40"], course=root)
 
 
 def test_lessons_as_people_write_them() -> None:

@@ -93,14 +93,14 @@ def test_layouts_are_seen_by_the_reference_and_the_tolerance(order: Any, transpo
     )
     it = Problem(data, Shape(6, 5, 7), 1)
     lines = {("row", False): 6, ("column", False): 7, ("row", True): 7, ("column", True): 6}[order, transposed]
-    assert it.arrays["A"].shape == (lines, 13 - lines + 4)
+    assert it.arrays["A"].shape == (lines, 13 - lines + 8), "16 bytes between lines"
     inner = it.arrays["A"][:, : 13 - lines].astype(np.float64)
     a = inner if (order == "row") != transposed else inner.T
     b = it.arrays["B"].astype(np.float64)
     assert np.array_equal(it.reference, a @ b)
     assert np.allclose(it.tolerance, 2 * 2.0**-24 * (7 + 4) * (abs(a) @ abs(b)), rtol=1e-12)
     trial = it.trial()
-    assert [int(x.value) for x in trial.arguments(("lda",)) if isinstance(x, Scalar)] == [13 - lines + 4]
+    assert [int(x.value) for x in trial.arguments(("lda",)) if isinstance(x, Scalar)] == [13 - lines + 8]
     assert judge(it, it.reference.astype(np.float32), TileSizes()).passed
 
 

@@ -294,10 +294,9 @@ class _Reader(GateReader):
         except ExpressionError as error:
             raise self.wrong(("kernel", "formula"), str(error)) from None
         self.fit(data)
-        product = data.formula.product if promote is None and not data.formula.has_functions else None
-        factors = (product.left, product.right) if product else ()
+        plain = data.formula.has_products and not data.formula.has_functions and promote is None
         for buffer in buffers:
-            if buffer.range is not None and buffer.name in factors:
+            if buffer.range is not None and plain:
                 why = "numbers of a product have many exponents as they are; a range is for formulas with functions"
                 raise self.wrong((f"buffers.{buffer.name}", "range"), why)
         for one in maps:

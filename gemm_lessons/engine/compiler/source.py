@@ -213,8 +213,9 @@ def _header(path: str, size: int, changed: int) -> tuple[bytes, tuple[str, ...]]
 
 
 def content_of(path: Path) -> bytes | None:
-    """Return the bytes of a file; None if it cannot be read."""
+    """Return the bytes of a file; None if it cannot be read. Files without a size are none: what a pipe, a device or
+    the kernel writes would not end."""
     try:
-        return path.read_bytes() if path.is_file() else None  # a pipe or a device would never end
+        return path.read_bytes() if path.is_file() and path.stat().st_size else None
     except OSError:
         return None
