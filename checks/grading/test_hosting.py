@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import csv
 import hashlib
+import json
 import os
 import re
 import shutil
@@ -123,7 +124,7 @@ def test_a_workflow_s_commands_have_no_words_of_students(hosts: Path) -> None:
 def test_what_is_there_stays(hosts: Path, tmp_path: Path) -> None:
     with pytest.raises(CommandError, match="already exists"):
         write_host("laptop", hosts / "laptop", "02")
-    with pytest.raises(CommandError, match="gradescope, github, classroom50, laptop"):
+    with pytest.raises(CommandError, match="gradescope, github, classroom50, laptop, slurm, kubernetes"):
         write_host("canvas", tmp_path / "x", "02")
     with pytest.raises(CommandError, match="names no lessons"):
         write_host("laptop", tmp_path / "x", "02'; rm -rf /")
@@ -202,6 +203,35 @@ def test_gradescope_from_scratch(tmp_path: Path) -> None:
 def script(path: Path, *lines: str) -> None:
     path.write_text("\n".join(["#!/bin/sh", *lines, ""]))
     path.chmod(0o755)
+
+
+@pytest.mark.parametrize("kind", ["slurm", "kubernetes"])
+def test_parts_of_a_cluster_are_all_of_the_class(hosts: Path, tmp_path: Path, kind: str) -> None:
+    """The commands that each part and the merge run, as the cluster starts them."""
+    folder = tmp_path / "class"
+    shutil.copytree(hosts / kind, folder)
+    (folder / "venv/bin").mkdir(parents=True)
+    script(folder / "venv/bin/gemm-lessons", 'echo "$@" >> log')
+    base = {"PATH": os.environ["PATH"]}
+    for part in (1, 2, 8):
+        if kind == "slurm":
+            command: list[str] = ["bash", str(folder / "grade.sbatch")]
+            array = {"SLURM_ARRAY_TASK_ID": str(part), "SLURM_ARRAY_TASK_COUNT": "8", "SLURM_CPUS_PER_TASK": "2"}
+            more = {"SLURM_SUBMIT_DIR": str(folder), **array}
+        else:
+            spec = json.loads((folder / "grade.json").read_text())["spec"]
+            (container,) = spec["template"]["spec"]["containers"]
+            command = [it.replace("/class/", f"{folder}/") for it in container["command"]]
+            assert spec["completions"] == spec["parallelism"] == 8
+            more = {"JOB_COMPLETION_INDEX": str(part - 1)}
+        subprocess.run(command, env={**base, **more}, cwd=tmp_path, check=True)
+        (folder / f"shard-{part}").mkdir()
+    subprocess.run([folder / "shard.sh", "merge"], env=base, cwd=tmp_path, check=True)
+    options = "grade submissions --lessons 02-03 --config grading.toml"
+    parts = [f"{options} --shard {part}/8 --out shard-{part} --processes 2" for part in (1, 2, 8)]
+    assert (folder / "log").read_text().splitlines() == [*parts, "grade merge shard-1 shard-2 shard-8 --out grades"]
+    usage = subprocess.run([folder / "shard.sh", "3"], env=base, capture_output=True, text=True, check=False)
+    assert (usage.returncode, usage.stderr.split()[:3]) == (2, ["./shard.sh", "I", "N"])
 
 
 @pytest.mark.parametrize("image", ["22.04", "24.04 without venv", "24.04"])

@@ -1,4 +1,4 @@
-"""Write the files that let another system grade with this kit: Gradescope, GitHub, Classroom 50, a laptop.
+"""Write the files that let another system grade with this kit: Gradescope, GitHub, Classroom 50, a laptop, a cluster.
 
     write_host("gradescope", folder, ...)  -->  setup.sh, run_autograder, grading.toml, the kit's wheel, autograder.zip
 
@@ -64,6 +64,8 @@ HOST: Mapping[str, Host] = {
     ),
     "classroom50": Host({"autograder.py": "autograder.py", "README.md": "README.md"}),
     "laptop": Host({"grade.sh": "grade.sh", "README.md": "README.md"}),
+    "slurm": Host({"grade.sbatch": "grade.sbatch", "../shards/shard.sh": "shard.sh", "README.md": "README.md"}),
+    "kubernetes": Host({"grade.json": "grade.json", "../shards/shard.sh": "shard.sh", "README.md": "README.md"}),
 }  # fmt: skip
 
 
