@@ -229,7 +229,9 @@ def merge(
 
 
 def setup(
-    host: Annotated[str, typer.Argument(metavar="HOST", help="gradescope, github, classroom50, laptop, slurm or kubernetes.")],
+    host: Annotated[
+        str, typer.Argument(metavar="HOST", help="gradescope, github, classroom50, laptop, slurm or kubernetes.")
+    ],
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A new folder.")],
     lessons: Annotated[
         str, typer.Option("--lessons", metavar="LESSONS", help="Lessons to grade there, such as 01-09.")
