@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import pty
 import re
@@ -15,6 +16,7 @@ import termios
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,6 +25,7 @@ from gemm_lessons.course.folder import Course
 from gemm_lessons.devices.simulated import Simulated
 from gemm_lessons.editor.vscode import BACKGROUND
 from gemm_lessons.engine.hardware.sheets import find_gpu
+from gemm_lessons.running.contract import SCHEMA
 from gemm_lessons.watch.changes import Changes
 from gemm_lessons.watch.session import Session
 
@@ -197,6 +200,40 @@ def test_without_a_terminal_and_without_events(course: Path) -> None:
     assert "not run yet" in shown
     assert "\x1b" not in shown
     assert "quit" not in shown
+
+
+def test_events_as_lines_of_json(course: Path) -> None:
+    kernel, stub = (course / "lessons" / "01_first" / name for name in ("kernel.cu", "stub.cu"))
+    process = subprocess.Popen(
+        [*BINARY, "watch", "01", "--json-lines"], cwd=course, env=environment(), text=True,
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    assert process.stdout is not None
+
+    def event() -> dict[str, Any]:
+        assert process.stdout is not None
+        found: dict[str, Any] = json.loads(process.stdout.readline())
+        assert (found["schema"], found["lesson"]) == (SCHEMA, "01_first")
+        return found
+
+    first = event()
+    assert (first["event"], first["kernel"]) == ("waiting", "lessons/01_first/kernel.cu")
+    save(kernel, SOLUTION)
+    passed = event()
+    assert (passed["event"], passed["verdict"]) == ("run", "passed")
+    save(kernel, "not C++")
+    assert event()["verdict"] == "compile_failed"
+    toml = stub.with_name("lesson.toml")
+    save(toml, "tile = 3\n" + toml.read_text())
+    wrong = event()
+    assert wrong["event"] == "error"
+    assert "lesson.toml:" in wrong["message"]
+    process.terminate()
+    assert process.wait(PATIENCE) == 143
+    assert not process.stdout.read()
+    process.stdout.close()
+    assert process.stderr is not None
+    process.stderr.close()
 
 
 def test_a_change_that_no_event_told_of_is_found(course: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -33,6 +33,9 @@ def watch(
         bool, typer.Option("--polling", help="Poll the files, for network drives and containers.")
     ] = False,
     problems: Problems = False,
+    json_lines: Annotated[
+        bool, typer.Option("--json-lines", help="A line of JSON for each run, for editors, and nothing else.")
+    ] = False,
     no_color: NoColor = False,
 ) -> int:
     """Run the lesson's kernel each time you save it.
@@ -47,7 +50,7 @@ def watch(
 
     pictures = partial(_show_pictures, course)
     where = on, sheet or on.sheet or sheet_for(DEFAULT_GPU)
-    Session(course, where, pictures, polling, problems).run(found)
+    Session(course, where, pictures, polling, problems, json_lines).run(found)
     return contract.EXIT_PASSED
 
 

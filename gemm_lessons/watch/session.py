@@ -6,6 +6,7 @@ A run is recorded before it is shown, so ending the session at any moment loses 
 from __future__ import annotations
 
 import contextlib
+import json
 import threading
 import time
 from collections.abc import Callable
@@ -29,6 +30,7 @@ from gemm_lessons.report.practice import scores_in_words
 from gemm_lessons.report.problems import show_problems
 from gemm_lessons.report.screen import Around, show_screen
 from gemm_lessons.report.watch import Part, Screen, Status, lines_above, show_notice, show_status
+from gemm_lessons.running.contract import JSON, SCHEMA, as_json
 from gemm_lessons.running.jobs import Kept
 from gemm_lessons.running.outcome import Row
 from gemm_lessons.running.pipeline import RunRequest, run_lesson
@@ -47,7 +49,8 @@ Stamp = tuple[tuple[Path, bytes], ...]
 
 class Session:
     """Watch the learner's kernel of one lesson at a time. ``where`` holds the device and the GPU of the estimates;
-    ``view`` shows a lesson's pictures, if available; ``problems`` prints problems in a compiler's format as well."""
+    ``view`` shows a lesson's pictures, if available; ``problems`` prints problems in a compiler's format as well;
+    ``events`` prints a line of JSON for each event, and nothing else."""
 
     def __init__(
         self,
@@ -56,11 +59,13 @@ class Session:
         view: Callable[[Lesson], None] | None = None,
         polling: bool = False,
         problems: bool = False,
+        events: bool = False,
     ) -> None:
         self._course, self._where, self._view, self._problems = course, where, view, problems
+        self._events = events
         self._screen = Screen()
         self._kept: Kept = {}
-        self._terminal, self._changes = Terminal(), Changes(polling)
+        self._terminal, self._changes = Terminal(has_keys=not events), Changes(polling)
         self._lesson: Lesson
         self._report: tuple[Part, ...] = ()  # report of the last run
         self._row: Row | None = None
@@ -75,7 +80,7 @@ class Session:
             self._turn_to(lesson)
             while True:
                 heard = self._terminal.wait(self._changes.file, LOOK)
-                if heard.redraw:
+                if heard.redraw and not self._events:
                     self._screen.again()
                 if heard.key in ("q", END_OF_INPUT):
                     return
@@ -117,6 +122,7 @@ class Session:
             self._ran = self._stamp()
             asks = waits_for_predictions(lesson, self._progress())
             self._report = (lambda console: show_started(console, started, asks, runs=True),)
+            self._tell("waiting", kernel=shown(lesson.kernel_path))
             self._show()
             self._warm_up(lesson)
         else:
@@ -149,6 +155,7 @@ class Session:
             if keeps_reference(self._course, lesson, self._progress()) and outcome.verdict.kind != "passed":
                 outcome = outcome.without_reference()
             self._row = outcome.kernel
+            self._tell("run", **as_json(outcome))
             counted, broken = self._progress().after_run(lesson.name, outcome.verdict.kind), ""
             try:
                 progress, scores = scored(counted, outcome)
@@ -172,6 +179,7 @@ class Session:
         if isinstance(error, UnsupportedKernel):
             where = ":".join(str(part) for part in (shown(self._lesson.kernel_path), error.line) if part)
             message = f"{where}: the simulator cannot run this kernel: {error}"
+        self._tell("error", message=message)
         self._report = (lambda console: show_error(console, message),)
         self._show_run()
 
@@ -181,7 +189,15 @@ class Session:
 
     def _show(self, *more: Part) -> None:
         """Show the report of the last run, and ``more`` below it."""
+        if self._events:
+            return
         self._screen.show(*self._report, *more, self._status())
+
+    def _tell(self, event: str, **what: JSON) -> None:
+        """Print an event, if events are wanted."""
+        if self._events:
+            line = {"schema": SCHEMA, "event": event, "lesson": self._lesson.name, **what}
+            print(json.dumps(line, allow_nan=False), flush=True)
 
     def _status(self) -> Part:
         has_keys, polling = self._terminal.has_keys, self._changes.how

@@ -33,10 +33,11 @@ class Heard:
 
 
 class Terminal:
-    """Context manager that reads keys from standard input. If that is not a terminal, there are only signals."""
+    """Context manager that reads keys from standard input. Without ``has_keys``, or if that is no terminal, there are
+    only signals."""
 
-    def __init__(self) -> None:
-        self.has_keys = sys.stdin is not None and sys.stdin.isatty() and sys.stdout.isatty()
+    def __init__(self, has_keys: bool = True) -> None:
+        self.has_keys = has_keys and sys.stdin is not None and sys.stdin.isatty() and sys.stdout.isatty()
         self._keys = sys.stdin.fileno() if self.has_keys else -1
         self._usual: list[object] = []
         self._wakes, self._wake = os.pipe()
