@@ -17,7 +17,7 @@ from gemm_lessons.course.todos import open_todos
 from gemm_lessons.devices.device import Binaries
 from gemm_lessons.devices.gpu.trouble import fault
 from gemm_lessons.engine.arguments.expression import Expression
-from gemm_lessons.engine.compiler.compile import Compiled, Occupancy, Resources, compile_source
+from gemm_lessons.engine.compiler.compile import Compiled, NotCompiled, Occupancy, Resources, compile_source
 from gemm_lessons.engine.compiler.diagnostics import Diagnostic
 from gemm_lessons.engine.records.findings import Finding, Severity
 from gemm_lessons.engine.records.launch import Buffer, Grid
@@ -183,6 +183,9 @@ def test_a_hang_gets_the_remedy_of_its_barrier(wait: str, at_mbarrier: bool) -> 
     found = simulate(source, "k", 1, 64, [np.zeros(64, np.int32)], include_dirs=[LESSONS / "common"]).fault
     assert found is not None
     assert (ENDLESS_PHASE in said(findings=[found])) == at_mbarrier
+    todo, open_ = "    // TODO(1): arrive.\n", "TODO(1) in line 1 is still open, and the phase"
+    assert (open_ in said(findings=[found], source=todo, stub=todo)) == at_mbarrier
+    assert open_ not in said(findings=[found], source=todo + "    arrive(full);\n", stub=todo)
 
 
 def test_a_remedy_is_said_once() -> None:
@@ -238,6 +241,9 @@ def test_a_guard_is_advised_only_where_one_can_be_missing() -> None:
     whole = remedy("vector_loads", "C", 131072, 131072)
     assert guard not in whole
     assert "Every tile is whole in this lesson" in whole
+    ahead = remedy("fp8", "scale_B", 72, 72)
+    assert "If this line loads for a later tile, test that there is one, below K." in ahead
+    assert "Every tile is whole in this lesson, so no guard is missing" in remedy("fp8", "", 0, 0)
     promise = remedy("vector_loads", "A", 73728, 73728, BK=16)
     assert "Tiles of BK = 16 do not fit a promise of K = 8" in promise
 
@@ -299,6 +305,22 @@ def test_undefined_tile_sizes() -> None:
     assert "line 7: TM is not a tile size of this lesson. lesson.toml defines BM = 32" in said(verdict=failed("TM"))
     assert "bk is not a tile size" in said(verdict=failed("bk"))
     assert said(verdict=failed("acc")) == ""
+
+
+@pytest.mark.parametrize(("kind", "header"), [("half", "cuda_fp16.h"), ("__nv_bfloat16", "cuda_bf16.h")])
+def test_a_number_of_two_bytes_is_converted_before_arithmetic_with_another_type(kind: str, header: str) -> None:
+    def told(type_: str, statement: str) -> bool:
+        source = f'#include <{header}>\nusing Number = {type_};\nextern "C" __global__ void k(float *x, Number *y)\n'
+        source += f"{{ float f = x[0]; Number h = y[0]; {statement}; x[1] = f; }}\n"
+        failed = compile_source(source, path="k.cu", entry="k")
+        assert isinstance(failed, NotCompiled)
+        verdict = CompileFailed("", failed.diagnostics)
+        return "several operators: convert it by float(x)." in said(verdict=verdict, source=source)
+
+    for statement in ("f = f + h", "f = h * f", "h = h - 1", "f += h"):
+        assert told(kind, statement)
+    assert not told(kind, "f = h + unknown")
+    assert not told("struct { float f; }", "f = f + h")
 
 
 def test_semicolons_that_end_a_loop_are_told_from_those_that_do_not() -> None:

@@ -98,7 +98,7 @@ def test_findings(run: Run, old: str, new: str, kind: str) -> None:
 
 
 def test_a_load_from_between_pieces_of_16_bytes_is_refused(run: Run) -> None:
-    with pytest.raises(UnsupportedKernel, match="the box begins 12 bytes into a row of") as refused:
+    with pytest.raises(UnsupportedKernel, match="places the box 12 bytes into a row of") as refused:
         moved(run, at=(3, 0, 0, 0))
     assert refused.value.line
 

@@ -39,6 +39,8 @@ OF_TWO_DIMENSIONS = re.compile(
     r"threadIdx\s*\.\s*y|(?:(?P<of>(?:threadIdx\s*\.\s*x\s*)?[/%])|\bblockIdx\s*\.\s*(?P<axis>[xyz])\s*\*)"
     r"\s*blockDim\s*\.\s*x"
 )
+# NVRTC's words for arithmetic on a number of two bytes and one of another type: C++ finds several operators.
+AMBIGUOUS = re.compile(r"more than one (?:operator \"\S+\" matches|conversion function from .* to a built-in type)")
 # The estimate's limiter, and what to try where no later lesson treats it.
 LIMITS: Mapping[str, tuple[str, str]] = {
     "issue": ("instructions", "do more multiply-adds for each load and each index computed"),
@@ -99,6 +101,20 @@ def _undefined_tile(facts: Evidence) -> Iterator[Hint]:
             known = ", ".join(f"{name} = {size}" for name, size in tiles.items())
             text = f"line {diagnostic.line}: {match[1]} is not a tile size of this lesson. lesson.toml defines {known}."
             yield Hint(1, text)
+            return
+
+
+def _half_beside_float(facts: Evidence) -> Iterator[Hint]:
+    """Arithmetic on a half or bfloat16 and a number of another type."""
+    if not isinstance(facts.checked.verdict, CompileFailed):
+        return
+    for diagnostic in facts.checked.verdict.diagnostics:
+        said = AMBIGUOUS.search(diagnostic.message)
+        if said and re.search("half|bfloat16", diagnostic.message + without_comments(facts.source)):
+            advice = (
+                "A half or bfloat16 beside a number of another type fits several operators: convert it by float(x)."
+            )
+            yield Hint(1, f"line {diagnostic.line}: ambiguous operator. {advice}")
             return
 
 
@@ -416,6 +432,7 @@ RULES: Sequence[Callable[[Evidence], Iterator[Hint]]] = (
     _open_todo,
     _skipped_todo,
     _undefined_tile,
+    _half_beside_float,
     _missing_include,
     _ends_at_once,
     _flat_block,

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from gemm_lessons.course.todos import open_todos
 from gemm_lessons.engine.compiler.tokens import Lexed
 from gemm_lessons.engine.records.examples import Coordinates
 from gemm_lessons.engine.records.facts import AtMbarrier, Hang, InFlight, PastAll, PastEnd, Stopped
@@ -25,8 +26,8 @@ WORD = 4  # bytes of a number in the lessons whose arrays are inspected
 REMEDIES: Mapping[str, str] = {
     "out_of_bounds": "Guard the access: a thread whose row, column or k is outside the matrix must not touch it. An "
     "existing guard must test the row, column and k of this access, with <, not <=.",
-    "misaligned": "A wide access must start at a multiple of its size (float2: 8 bytes; float4, double2, int4: 16): "
-    "check the index, and the line that computes it.",
+    "misaligned": "A wide access must start at a multiple of its size (two halves: 4 bytes; float2: 8; float4, "
+    "double2, int4: 16): check the index, and the line that computes it.",
     "race": "A __syncthreads() is missing between the write and the other thread's access.",
     "uninitialised": "This element was never written. Does the copy fill every element of the array (all iterations; "
     "all four floats of a float4)? Is there a __syncthreads() between copy and read?",
@@ -505,10 +506,14 @@ def _order_of_indices(facts: Evidence, finding: Finding) -> str | None:
     return f"{name}{sizes} has {first} first, {last}. Here the two indices have changed places."
 
 
-def _endless_phase(_: Evidence, finding: Finding) -> str | None:
-    """A hang at an mbarrier."""
+def _endless_phase(facts: Evidence, finding: Finding) -> str | None:
+    """A hang at an mbarrier, which the next open TODO may explain."""
     waiting = finding.facts.waiting if isinstance(finding.facts, Hang) else ()
-    return ENDLESS_PHASE if any(isinstance(it, AtMbarrier) for it in waiting) else None
+    if not any(isinstance(it, AtMbarrier) for it in waiting):
+        return None
+    for number, line in sorted(open_todos(facts.source, facts.stub).items())[:1]:
+        return f"TODO({number}) in line {line} is still open, and the phase may need that step. {ENDLESS_PHASE}"
+    return ENDLESS_PHASE
 
 
 def _into_the_next(facts: Evidence, finding: Finding) -> str | None:
@@ -572,6 +577,11 @@ def _outside(facts: Evidence, finding: Finding) -> str | None:
     if finding.actors and finding.array in ("A", "B") and (beyond := _beyond_k(facts)):
         return beyond
     if min(promised.m, promised.n, promised.k) > 1:
+        if finding.array not in ("", "A", "B", "C") and "STAGES" in facts.lesson.tile.defines:
+            return (
+                "Every tile is whole in this lesson, so no row and no column needs a guard. If this line loads for a "
+                "later tile, test that there is one, below K. Otherwise the index itself is too large."
+            )
         return "Every tile is whole in this lesson, so no guard is missing: the index itself is too large."
     if facts.quote(finding.line or 0) in {line.strip() for line in facts.stub.splitlines()} - {""}:
         return (

@@ -93,7 +93,7 @@ struct Operand {
         constexpr int ROUNDS = LINES / WARPS / PARTS, WORDS = LENGTH / 64; // a lane has a word of 32
         unsigned words[ROUNDS][WORDS] = {};
         half *mine = tile + at(threadIdx.x / 32, threadIdx.x % 32 * 2);
-        const auto word = [&](int r, int w, int halves) -> unsigned & { // my word, or one that many halves further
+        const auto word = [&](int r, int w, int halves) -> unsigned & { // my word, or one an even number of halves further
             return reinterpret_cast<unsigned &>(mine[(part * ROUNDS + r) * WARPS * PITCH + w * 64 + halves]);
         };
         for (int r = 0; r < ROUNDS; r++)

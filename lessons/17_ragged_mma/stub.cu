@@ -91,7 +91,7 @@ struct Operand {
         constexpr int ROUNDS = LINES / WARPS / PARTS, WORDS = LENGTH / 64; // a lane has a word of 32
         unsigned words[ROUNDS][WORDS] = {};
         half *mine = tile + at(threadIdx.x / 32, threadIdx.x % 32 * 2);
-        const auto word = [&](int r, int w, int halves) -> unsigned & { // my word, or one that many halves further
+        const auto word = [&](int r, int w, int halves) -> unsigned & { // my word, or one an even number of halves further
             return reinterpret_cast<unsigned &>(mine[(part * ROUNDS + r) * WARPS * PITCH + w * 64 + halves]);
         };
         for (int r = 0; r < ROUNDS; r++)
@@ -233,7 +233,7 @@ gemm(const half *A, const half *B, Number *C, const Number *bias, int M, int N, 
                 const int row = block_row + warp_row + i * 16 + y, col = block_col + warp_col + x;
                 const Row<float, WIDTH_C> sums = row_at<WIDTH_C>(slab(y, x));
                 Row<Number, WIDTH_C> out = {};
-                // TODO(4): which elements does C have? Store relu(sum + bias) there, WIDTH_C numbers at once.
+                // TODO(4): which elements does C have? Load the bias and store relu(sum + bias), WIDTH_C numbers at once.
             }
         __syncwarp();
     }
