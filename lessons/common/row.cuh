@@ -5,7 +5,7 @@
 //   row_at<4>(c(row, col)) = row_at<4>(slab(row, col));     a load and a store of 128 bits, if the numbers have 32
 //   row_at<2>(x).at[1]                                      the second of two
 //
-// It is floats.cuh for any type. Lesson 16 uses it.
+// It is floats.cuh for any type. Lesson 17 uses it.
 #pragma once
 
 template <typename Number, int COUNT>
