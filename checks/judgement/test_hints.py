@@ -19,6 +19,7 @@ from gemm_lessons.devices.gpu.trouble import fault
 from gemm_lessons.engine.arguments.expression import Expression
 from gemm_lessons.engine.compiler.compile import Compiled, NotCompiled, Occupancy, Resources, compile_source
 from gemm_lessons.engine.compiler.diagnostics import Diagnostic
+from gemm_lessons.engine.records.facts import AtMbarrier, Cause, Hang
 from gemm_lessons.engine.records.findings import Finding, Severity
 from gemm_lessons.engine.records.launch import Buffer, Grid
 from gemm_lessons.engine.records.metrics import COUNTED, METRICS
@@ -28,7 +29,7 @@ from gemm_lessons.gemm.shapes import Shape
 from gemm_lessons.gemm.time_model import Estimate
 from gemm_lessons.judging.evidence import Built, Checked, Evidence, ShapeResult
 from gemm_lessons.judging.hints import COALESCING, CONFLICTS, LIMITS, SHOWN, hints_for
-from gemm_lessons.judging.remedies import ENDLESS_PHASE, REMEDIES
+from gemm_lessons.judging.remedies import ENDLESS_PHASE, LEFT_OUT, REMEDIES
 from gemm_lessons.judging.unfinished import told
 from gemm_lessons.judging.verdict import CompileFailed, GateMissed, GateResult, Passed, WrongAnswer, judge
 
@@ -572,6 +573,27 @@ def test_a_fault_comes_before_an_open_todo_and_a_warning_after() -> None:
     assert first("error").startswith("line 1: race.")
     assert "TODO(1)" in first("error")
     assert first("warning").startswith("TODO(1)")
+
+
+def test_an_open_todo_comes_before_a_missing_barrier_of_a_cluster() -> None:
+    stub = any_course().lesson("clusters").stub_path.read_text()
+    finding = Finding("cluster_memory", "error", line=1)
+    told = said(verdict=wrong_answer(), source=stub, stub=stub, findings=[finding])
+    assert re.match(r"TODO\(1\) in line \d+ is still open \(6 are open\), which may be the cause\.", told)
+    assert "TODO" not in said(verdict=wrong_answer(), source="", stub="", findings=[finding])
+
+
+def test_a_hang_that_lacks_bytes_asks_for_the_mask_of_a_multicast() -> None:
+    source = HANG.replace("WAIT", "await(full, 0);")
+    found = simulate(source, "k", 1, 64, [np.zeros(64, np.int32)], include_dirs=[LESSONS / "common"]).fault
+    assert found is not None
+    assert isinstance(found.facts, Hang)
+    assert isinstance(found.facts.waiting[0], AtMbarrier)
+    it = found.facts.waiting[0]
+    for case, lacks in (("cause too few bytes", True), ("cause no copy", True), ("cause count", False)):
+        hang = replace(found, facts=replace(found.facts, cause=Cause(case, it.mbarrier, it.who, 0)))
+        assert (LEFT_OUT in said(findings=[hang], source="share_box(x);")) == lacks
+        assert LEFT_OUT not in said(findings=[hang], source="copy_box(x); // not share_box")
 
 
 def test_the_first_open_todo_is_the_first_hint() -> None:

@@ -76,10 +76,17 @@ def line_of(source: str, text: str) -> int:
          "no mbarrier.expect_tx announces the copies for the mbarrier full[0] (1,024 arrived by copies of line"
          " 44)", []),
         (PIPELINE, [(FILL, "expect(&full[i % 2], 2048);")],
-         "mbarrier.expect_tx does not announce what the copies for the mbarrier full[0] bring (2,048 announced in line"
-         " 43, 1,024 arrived by copies of line 44)", ["which still needs 1,024 bytes"]),
+         "the copies for the mbarrier full[0] of block 0 bring fewer bytes than mbarrier.expect_tx announces (2,048"
+         " announced in line 43, 1,024 arrived by copies of line 44)", ["which still needs 1,024 bytes"]),
+        (PIPELINE, [(FILL, "expect(&full[i % 2], 512);")],
+         "the copies for the mbarrier full[0] of block 0 bring more bytes than mbarrier.expect_tx announces (512"
+         " announced in line 43, 1,024 arrived by copies of line 44)", ["mbarrier.expect_tx for 512 bytes"]),
         (PIPELINE, [(LOAD, "")],
          "no copy brings the bytes that the mbarrier full[0] of block 0 expects (1,024 announced in line 43)", []),
+        # One arrival of each thread, where one of the block was to be.
+        (PIPELINE, [("init(&empty[s], 64);", "init(&empty[s], 1);")],
+         "in line 51, threads 32 to 63 of block 0 arrive together at the mbarrier empty[0], to which mbarrier.init"
+         " gives 1 arrival a phase: they end several phases at once", []),
         (PIPELINE, [("init(&empty[s], 64);", "init(&empty[s], 96);")],
          "mbarrier.init gives the mbarrier empty[0] 96 arrivals a phase, but only 64 came in line 51",
          ["still needs 32 of 96 arrivals (64 came in line 51)"]),
@@ -114,6 +121,10 @@ def line_of(source: str, text: str) -> int:
         (SHARE, [("if (t < 34)", "if (t == 32 + rank())")],
          "mbarrier.init gives the mbarrier empty[0] 2 arrivals a phase, but only 1 came in line",
          ["all from block 0: a thread of every block of the cluster must arrive there (mapa)"]),
+        # All consumers free the stage of block 0, and none that of block 1, whose copies block 0 lacks.
+        (SHARE, [("if (t < 34)", "if (t == 32)")],
+         "threads arrive at the mbarrier empty[0] of another block of the cluster, but none at that of block 1: a"
+         " thread must arrive at the mbarrier of each block whose threads wait (mapa)", []),
         (SHARE, [("&full[s], 3)", "&full[s], 1)")],
          "no copy brings the bytes that the mbarrier full[0] of block 1 expects (1,024 announced in line", []),
         (PULL, [(READ, 'if (rank()) cluster_sync(); else asm volatile("bar.sync 1, 96;");')],

@@ -2,7 +2,8 @@
 hint.
 
 A hint names the line, the number and where to read more. Hints are ranked by urgency: a fault, an open TODO, a missed
-gate, then lost time. Only the best ``SHOWN`` are shown.
+gate, then lost time. An open TODO precedes a missing barrier of a
+cluster. Only the best ``SHOWN`` are shown.
 """
 
 from __future__ import annotations
@@ -77,9 +78,11 @@ def _open_todo(facts: Evidence) -> Iterator[Hint]:
         return
     todos = open_todos(facts.source, facts.stub)
     texts = {todo.number: todo.hints[0] for todo in facts.lesson.todos}
+    lacks = any(finding.kind == "cluster_memory" for finding in facts.checked.findings)
+    rank, effect = (1.9, ", which may be the cause") if lacks else (2.5, "")
     for number, line in sorted(todos.items())[:1]:
         more = f" ({len(todos)} are open)" if len(todos) > 1 else ""
-        yield Hint(2.5, f"TODO({number}) in line {line} is still open{more}. {texts.get(number, '')}".rstrip())
+        yield Hint(rank, f"TODO({number}) in line {line} is still open{more}{effect}. {texts.get(number, '')}".rstrip())
 
 
 def _skipped_todo(facts: Evidence) -> Iterator[Hint]:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from gemm_lessons.course.todos import open_todos
-from gemm_lessons.engine.compiler.tokens import Lexed
+from gemm_lessons.engine.compiler.tokens import Lexed, without_comments
 from gemm_lessons.engine.records.examples import Coordinates
 from gemm_lessons.engine.records.facts import AtMbarrier, Hang, InFlight, PastAll, PastEnd, Stopped
 from gemm_lessons.engine.records.findings import Finding
@@ -49,6 +49,8 @@ REMEDIES: Mapping[str, str] = {
     "divergent_warp": "The mask of a warp instruction must name exactly the threads that execute it together.",
     "barrier_count": "A named barrier needs one thread count, a multiple of 32, for all threads that meet there.",
     "deadlock": "Some threads wait at a barrier that others never reach: no return and no if around __syncthreads().",
+    "cluster_memory": "A barrier of the cluster is missing, for all threads of all its blocks: __syncthreads() waits "
+    "only for those of one block.",
     "trap": "The kernel stops itself because one of its own checks fails: find out which one, and why.",
     "timeout": "Which loop never ends? Look at how its counter changes and at its condition.",
     "memory": "Every thread has its own copy of a local array: does it need to be so large?",
@@ -63,6 +65,12 @@ READ_EARLY = (
 ENDLESS_PHASE = (
     "A phase never ends. Do all threads counted in mbarrier.init arrive? Does expect_tx equal the bytes of the copies? "
     "Does the parity that you wait for change each time the mbarrier is used again?"
+)
+MULTICAST = re.compile(r"\bshare_box\b|\.multicast::cluster\b")
+LEFT_OUT = (
+    "A phase never ends because bytes are missing. Does the mask of each multicast name every block that waits for "
+    "its bytes? Do the blocks of the cluster together request the whole tile? Does expect_tx equal the bytes of all "
+    "copies to this block?"
 )
 # For a thread's own array, as the debug build names it.
 OWN_ARRAYS = tuple(("out_of_array", case) for case in ("own", "own end", "one of several"))
@@ -507,13 +515,15 @@ def _order_of_indices(facts: Evidence, finding: Finding) -> str | None:
 
 
 def _endless_phase(facts: Evidence, finding: Finding) -> str | None:
-    """A hang at an mbarrier, which the next open TODO may explain."""
+    """A hang at an mbarrier, which the next open TODO may explain, or the mask of a multicast."""
     waiting = finding.facts.waiting if isinstance(finding.facts, Hang) else ()
     if not any(isinstance(it, AtMbarrier) for it in waiting):
         return None
     for number, line in sorted(open_todos(facts.source, facts.stub).items())[:1]:
         return f"TODO({number}) in line {line} is still open, and the phase may need that step. {ENDLESS_PHASE}"
-    return ENDLESS_PHASE
+    cause = finding.facts.cause if isinstance(finding.facts, Hang) else None
+    lacks_bytes = cause is not None and cause.case in ("cause too few bytes", "cause no copy")
+    return LEFT_OUT if lacks_bytes and MULTICAST.search(without_comments(facts.source)) else ENDLESS_PHASE
 
 
 def _into_the_next(facts: Evidence, finding: Finding) -> str | None:

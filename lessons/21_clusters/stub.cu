@@ -81,7 +81,7 @@ gemm(const __grid_constant__ CUtensorMap map_A, const __grid_constant__ CUtensor
     const int pairs = M / BM / CLUSTER * (N / BN);
     const int rank = cluster_rank();
     int first = pairs, next = pairs; // the first pair, and from one to the next
-    // TODO(3): which pair is my cluster's first? How far is its next one?
+    // TODO(3): which pair is my cluster's first? How far is its next one? See "The order of tiles".
 
     // K tiles are counted through all tiles of C: stages and phases do not start over.
     int step = 0;

@@ -19,6 +19,7 @@ from gemm_lessons.engine.events import WARP
 from gemm_lessons.engine.machine.barriers import Barriers
 from gemm_lessons.engine.machine.mbarrier_waits import PhaseWaits
 from gemm_lessons.engine.machine.mbarriers import mbarrier_at
+from gemm_lessons.engine.machine.phase_history import What
 from gemm_lessons.engine.machine.phases import BYTES
 from gemm_lessons.engine.machine.state import Fault, State, coordinates
 from gemm_lessons.engine.machine.wait_cycles import Following, Waiters, cycle_of
@@ -230,11 +231,33 @@ class HangReport:
         """Return the most likely cause, or None."""
         if (barrier := next(self._barrier_causes(), None)) is not None:
             return barrier
-        for find in (self._repeated, self._bytes, self._no_arrival, self._first_wait, self._skipped, self._count):
+        for find in (
+            self._several_phases,
+            self._repeated,
+            self._bytes,
+            self._no_arrival,
+            self._one_block,
+            self._first_wait,
+            self._skipped,
+            self._count,
+        ):
             cause = next(find(waits), None)
             if cause is not None:
                 return cause
         return next(self._ended(waits), None)
+
+    def _several_phases(self, waits: Sequence[_Wait]) -> Iterator[Cause]:
+        """A warp whose threads arrive together and end more than one phase: no thread can wait for each of them."""
+        for wait in waits:
+            for event, here in self._state.history.at(wait.cell, "arrived"):
+                warps = event.lanes[here] // WARP
+                for warp in np.unique(warps):
+                    mine = here[warps == warp]
+                    phases = np.unique(event.phase[mine])
+                    if phases.size > 1:
+                        expected = int(self._state.phases.expected[wait.cell])
+                        lanes, first = event.lanes[mine], int(phases[0])
+                        yield self._of("cause several phases", wait.cell, event.index, lanes, first, (), expected)
 
     def _repeated(self, waits: Sequence[_Wait]) -> Iterator[Cause]:
         """Threads that have passed a wait for the same phase twice: the parity did not change."""
@@ -261,13 +284,27 @@ class HangReport:
         for wait in waits:
             left, phase = int(self._state.phases.bytes[wait.cell]), int(self._state.phases.phase[wait.cell])
             announced, reported = (self._came(wait.cell, phase, what) for what in ("announced", "reported"))
-            if not left or (left > 0 and not reported and self._copies_follow(wait)):
+            if not left or self._follows(wait, "reported" if left > 0 else "announced"):
                 continue
-            case = "cause bytes" if announced and reported else "cause no expect_tx" if left < 0 else "cause no copy"
+            if left > 0 and not reported and self._copies_follow(wait):
+                continue
+            if announced and reported:
+                case = "cause too few bytes" if left > 0 else "cause too many bytes"
+            else:
+                case = "cause no expect_tx" if left < 0 else "cause no copy"
             came = (*announced, *reported)
             line = next((it.line for it in came), None)
             index = next((i.index for i in self._code if self._line(i.index) == line), wait.index)
             yield self._of(case, wait.cell, index, wait.lanes, phase, came)
+
+    def _follows(self, wait: _Wait, what: What) -> bool:
+        """Return whether a thread that announced or brought bytes in an earlier phase has not done so in this one, and
+        waits elsewhere, such as the producer of another block."""
+        phase, events = int(self._state.phases.phase[wait.cell]), list(self._state.history.at(wait.cell, what))
+        before = {lane for event, here in events for lane in event.lanes[here[event.phase[here] < phase]].tolist()}
+        now = {lane for event, here in events for lane in event.lanes[here[event.phase[here] == phase]].tolist()}
+        late = np.array(sorted(before - now), np.int64)
+        return bool((self._stuck[late] & ~(self._stalls.held[late] & (self._stalls.cell[late] == wait.cell))).any())
 
     def _copies_follow(self, wait: _Wait) -> bool:
         """Return whether the copies may come later: a thread that announced bytes waits elsewhere, and has issued no
@@ -294,6 +331,19 @@ class HangReport:
             if self._state.phases.pending[wait.cell] and not self._arrivals_at(wait.cell):
                 phase = int(self._state.phases.phase[wait.cell])
                 yield self._of("cause no arrival", wait.cell, wait.index, wait.lanes, phase)
+
+    def _one_block(self, waits: Sequence[_Wait]) -> Iterator[Cause]:
+        """Threads have arrived at this mbarrier of another block of the cluster, and never at that of this block."""
+        state, stride = self._state, self._state.shared_stride // BYTES
+        for wait in waits:
+            own = wait.cell // stride
+            first = own // state.cluster * state.cluster
+            others = [
+                wait.cell + (block - own) * stride for block in range(first, first + state.cluster) if block != own
+            ]
+            arrived = [cell for cell in others if any(state.history.at(cell, "arrived"))]
+            if state.phases.pending[wait.cell] and arrived and not self._history_of(wait.cell):
+                yield self._of("cause one block", wait.cell, wait.index, wait.lanes, 0)
 
     def _arrivals_at(self, cell: int) -> list[Instruction]:
         """Return the instructions that may arrive at an mbarrier of the same array."""

@@ -200,11 +200,18 @@ TEMPLATES: Mapping[str, str] = {
     " change with every phase",
     "cause skipped": "in {line:line}, {who:threads} {waits} for phase {phase} of {mbarrier:mbarrier}, but never waited"
     " for the phase before: the parity must change with every phase",
-    "cause bytes": "mbarrier.expect_tx does not announce what the copies for {mbarrier:mbarrier} bring ({came:, })",
+    "cause several phases": "in {line:line}, {who:threads} arrive together at {mbarrier:mbarrier}, to which"
+    " mbarrier.init gives {expected:arrival} a phase: they end several phases at once, so let fewer threads arrive",
+    "cause too few bytes": "the copies for {mbarrier:mbarrier} of block {who.block} bring fewer bytes than"
+    " mbarrier.expect_tx announces ({came:, })",
+    "cause too many bytes": "the copies for {mbarrier:mbarrier} of block {who.block} bring more bytes than"
+    " mbarrier.expect_tx announces ({came:, })",
     "cause no expect_tx": "no mbarrier.expect_tx announces the copies for {mbarrier:mbarrier} ({came:, })",
     "cause no copy": "no copy brings the bytes that {mbarrier:mbarrier} of block {who.block} expects ({came:, })",
     "cause no arrival": "no line of the kernel arrives at {mbarrier:mbarrier}: the threads that it waits for need an"
     " mbarrier.arrive",
+    "cause one block": "threads arrive at {mbarrier:mbarrier} of another block of the cluster, but none at that of"
+    " block {who.block}: a thread must arrive at the mbarrier of each block whose threads wait (mapa)",
     "cause first wait": "the first wait for {mbarrier:mbarrier}, in {line:line}, blocks although its stage is still"
     " empty: start with parity 1, which stands for the phase before the first",
     "cause count": "mbarrier.init gives {mbarrier:mbarrier} {expected:arrival} a phase, but only {came:, }",
