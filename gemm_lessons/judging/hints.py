@@ -2,8 +2,7 @@
 hint.
 
 A hint names the line, the number and where to read more. Hints are ranked by urgency: a fault, an open TODO, a missed
-gate, then lost time. An open TODO precedes a missing barrier of a
-cluster. Only the best ``SHOWN`` are shown.
+gate, then lost time. An open TODO precedes a missing barrier of a cluster. Only the best ``SHOWN`` are shown.
 """
 
 from __future__ import annotations
