@@ -512,6 +512,12 @@ def test_an_endless_chain_of_includes_is_given_up(tmp_path):
     assert cuda_source.include_closure('#include "0.h"', tmp_path, [], []) is None
 
 
+def test_an_empty_file_is_a_file_and_what_the_system_writes_is_none(tmp_path):
+    (tmp_path / "empty.cuh").write_text("")
+    assert cuda_source.content_of(tmp_path / "empty.cuh") == b""
+    assert cuda_source.content_of(Path("/proc/self/status")) is None
+
+
 def test_a_pipe_is_not_waited_for(tmp_path):
     os.mkfifo(tmp_path / "pipe.h")
     assert cuda_source.include_closure('#include "pipe.h"', Path(tmp_path), [], []) == {}

@@ -213,9 +213,17 @@ def _header(path: str, size: int, changed: int) -> tuple[bytes, tuple[str, ...]]
 
 
 def content_of(path: Path) -> bytes | None:
-    """Return the bytes of a file; None if it cannot be read. Files without a size are none: what a pipe, a device or
-    the kernel writes would not end."""
+    """Return the bytes of a file; None if it cannot be read, or if it is a pipe, a device or a file that the operating
+    system writes as it is read: those might never end."""
     try:
-        return path.read_bytes() if path.is_file() and path.stat().st_size else None
+        if not path.is_file():
+            return None
+        if path.stat().st_size:
+            return path.read_bytes()
+        file = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+        try:
+            return None if os.read(file, 1) else b""
+        finally:
+            os.close(file)
     except OSError:
         return None
