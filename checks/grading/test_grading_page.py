@@ -29,7 +29,7 @@ def test_commands_are_understood(command: str) -> None:
 
 
 def test_there_are_commands() -> None:
-    assert len(COMMANDS) == 9
+    assert len(COMMANDS) == 10
     assert {command.split()[2] for command in COMMANDS if command.startswith("grade setup")} == set(HOST)
 
 
