@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Any
 
 from checks.course.kernel import GPU_ARCH
-from checks.course.tables import COLD, Problem, Table
+from checks.course.tables import COLD, IDLE, Problem, Table
 from gemm_lessons.course.lesson import Lesson
 from gemm_lessons.gemm.shapes import Shape
 
@@ -320,6 +320,20 @@ def rates(median: float, shape: Shape, base: float) -> dict[str, float]:
     """What the time means, beside ``base`` microseconds of cuBLAS."""
     operations = 2e-6 * shape.m * shape.n * shape.k
     return {"tflops": round(operations / median, 3), "percent_of_cublas": round(100 * base / median, 2)}
+
+
+def row_of(
+    name: str, problem: Problem, repeats: int, times: Mapping[str, Mapping[str, Sequence[float]]], library: str
+) -> dict[str, Any]:
+    """A row of a table: the times of a kernel in each way, and its rates beside those of ``library``."""
+    row: dict[str, Any] = {"kernel": name, "size": problem.size, "repeats": repeats}
+    for way, found in times.items():
+        here = spread(found[name])
+        if way == IDLE:
+            row |= here
+        else:
+            row[way] = here | rates(here["median_us"], problem.shape, statistics.median(found[library]))
+    return row
 
 
 def driver_version() -> str:

@@ -10,11 +10,10 @@ tables: PyTorch takes longer to launch. The errors of some sizes are those of no
 
 from __future__ import annotations
 
-import statistics
 from importlib import import_module
 from typing import Any
 
-from checks.course.bench import Bench, Call, in_a_row, kind_of, rates, spread
+from checks.course.bench import Bench, Call, in_a_row, kind_of, row_of
 from checks.course.tables import WARM, Problem
 
 LIBRARY = {"fp8": "torch fp8", "int8": "torch int8"}  # the row that percents are of, by table
@@ -41,10 +40,7 @@ def measure_problem(bench: Bench, problem: Problem) -> list[dict[str, Any]]:
     times = bench.times(calls, c, rounds)
     rows = []
     for name in calls:
-        row: dict[str, Any] = {"kernel": name, "size": problem.size, "repeats": rounds[name]}
-        for way, found in times.items():
-            here = spread(found[name])
-            row[way] = here | rates(here["median_us"], problem.shape, statistics.median(found[library]))
+        row = row_of(name, problem, rounds[name], times, library)
         rows.append(row | {case: found[name] for case, found in errors.items()} | bench.resources.get(name, {}))
     print(size, *(f"{row['kernel']} {row[WARM]['percent_of_cublas']}" for row in rows), sep="  ", flush=True)
     return rows

@@ -20,7 +20,6 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
-import statistics
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -29,7 +28,7 @@ from typing import Any
 
 from checks.course import bytes as of_bytes
 from checks.course import epilogues, loops, power
-from checks.course.bench import Bench, Call, in_a_row, rates, spread, tile_of
+from checks.course.bench import Bench, Call, in_a_row, row_of, tile_of
 from checks.course.kernel import Kernel, compiled
 from checks.course.tables import COLD, IDLE, WARM, Precise, Problem, Table, tables
 from gemm_lessons.gemm.shapes import Shape
@@ -133,13 +132,8 @@ def measure_problem(bench: Bench, problem: Problem, ceiling: float) -> list[dict
     times = bench.times(calls, c, rounds)
     rows = []
     for name in calls:
-        row: dict[str, Any] = {"kernel": name, "size": problem.size, "repeats": rounds[name]}
-        for way, found in times.items():
-            here = spread(found[name])
-            if way == IDLE:
-                row |= here
-                continue
-            row[way] = here | rates(here["median_us"], shape, statistics.median(found[library]))
+        row = row_of(name, problem, rounds[name], times, library)
+        for way in (it for it in times if it != IDLE):
             if ceiling:
                 row[way]["percent_of_loop"] = round(100 * row[way]["tflops"] / ceiling, 2)
             if table.answers:

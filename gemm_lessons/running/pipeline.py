@@ -260,7 +260,7 @@ def _variants(
     """Compile variants of a kernel, and begin to disassemble some. Variants that differ only in sizes that the source
     does not name are one compilation. Raise ``VariantFailed``."""
     assert kernel.path is not None
-    words = names_in(source, kernel.path, kernel.lesson.include_dirs)
+    words = names_in(source, kernel.path, kernel.lesson.include_dirs) if len(lessons) > 1 else None
     alike: dict[Hashable, list[Lesson]] = {}
     for lesson in lessons:
         alike.setdefault(_seen_by(lesson, words), []).append(lesson)

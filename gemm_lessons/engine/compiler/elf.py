@@ -90,17 +90,17 @@ def _names(table: bytes) -> tuple[list[str], Sequence[int]]:
     names, numbers = [], []
     while table[at]:
         end = table.index(0, at)
-        folder, at_time = _number(table, end + 1)
-        _, at_length = _number(table, at_time)  # modification time and length of the file; some compilers write them
+        folder, at_time = leb128(table, end + 1)
+        _, at_length = leb128(table, at_time)  # modification time and length of the file; some compilers write them
         names.append(folders[folder] + table[at:end].decode())
         numbers.append(folder)
-        _, at = _number(table, at_length)
+        _, at = leb128(table, at_length)
     if any(table[at:]):
         raise ValueError("more than names")
     return names, numbers
 
 
-def _number(table: bytes, at: int) -> tuple[int, int]:
+def leb128(table: bytes, at: int) -> tuple[int, int]:
     """Decode an unsigned LEB128 number. Return it and its end."""
     value = shift = 0
     while table[at] & 0x80:

@@ -12,6 +12,7 @@ from dataclasses import field
 from typing import Any
 
 from gemm_lessons.engine.compiler.compile import NotCompiled
+from gemm_lessons.engine.compiler.elf import leb128
 from gemm_lessons.engine.compiler.ptx_file import take
 from gemm_lessons.engine.records.frozen import dataclass
 
@@ -130,7 +131,7 @@ class _Reader:
         parents: list[_Entry] = []
         while at < end:
             here = at
-            code, at = _number(self._data, at)
+            code, at = leb128(self._data, at)
             if code == 0:
                 parents[-1:] = []
                 continue
@@ -153,15 +154,15 @@ class _Reader:
             end = data.index(0, at)
             return data[at:end].decode("utf-8", "replace"), end + 1
         if form == _UNSIGNED:
-            return _number(data, at)
+            return leb128(data, at)
         if form == _SIGNED:
-            value, end = _number(data, at)
+            value, end = leb128(data, at)
             bits = 7 * (end - at)
             return value - (1 << bits) * (value >> bits - 1), end
         width = _BLOCKS[form]  # of an expression: its constant is all that a member's place needs
         start = at + width
         end = start + int.from_bytes(data[at:start], "little")
-        return _number(data, start + 1)[0] if start < end and data[start] == _PLUS else 0, end
+        return leb128(data, start + 1)[0] if start < end and data[start] == _PLUS else 0, end
 
     def value(self, entry: _Entry, attribute: int) -> int | str | None:
         """Return an attribute, also that of the entry that this one completes."""
@@ -244,23 +245,14 @@ class _Reader:
 
 def _abbreviations(data: bytes) -> Iterator[tuple[int, tuple[int, bool, list[tuple[int, int]]]]]:
     """Yield code -> tag, whether entries have children, attributes with their forms."""
-    code, at = _number(data, 0)
+    code, at = leb128(data, 0)
     while code:
-        tag, at = _number(data, at)
+        tag, at = leb128(data, at)
         has_children, at = bool(data[at]), at + 1
         forms: list[tuple[int, int]] = []
         while not forms or forms[-1] != (0, 0):
-            attribute, at = _number(data, at)
-            form, at = _number(data, at)
+            attribute, at = leb128(data, at)
+            form, at = leb128(data, at)
             forms.append((attribute, form))
         yield code, (tag, has_children, forms[:-1])
-        code, at = _number(data, at)
-
-
-def _number(data: bytes, at: int) -> tuple[int, int]:
-    """Return an unsigned LEB128 number and the place after it."""
-    value = shift = 0
-    while data[at] & 0x80:
-        value |= (data[at] & 0x7F) << shift
-        at, shift = at + 1, shift + 7
-    return value | data[at] << shift, at + 1
+        code, at = leb128(data, at)

@@ -215,10 +215,10 @@ def _header(path: str, size: int, changed: int) -> tuple[bytes, tuple[str, ...]]
 def content_of(path: Path) -> bytes | None:
     """Return the bytes of a file; None if it cannot be read, or if it is a pipe, a device or a file that the operating
     system writes as it is read: those might never end."""
+    if (status := _regular(str(path))) is None:
+        return None
     try:
-        if not path.is_file():
-            return None
-        if path.stat().st_size:
+        if status.st_size:
             return path.read_bytes()
         file = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
         try:
