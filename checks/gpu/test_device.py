@@ -9,18 +9,22 @@ from typing import Any
 import numpy as np
 import pytest
 
+from gemm_lessons.course.folder import packaged_course
 from gemm_lessons.devices.gpu.cuda_gpu import Gpu
 from gemm_lessons.devices.gpu.errors import GpuUnavailable, WrongGpuIndex
 from gemm_lessons.devices.gpu.records import Entrant, Measurement, Step
 from gemm_lessons.devices.gpu.timing import ratio_within_rounds
+from gemm_lessons.engine.arguments.expression import Expression
 from gemm_lessons.engine.compiler.compile import Compiled, Resources
+from gemm_lessons.engine.records.elements import ELEMENTS
 from gemm_lessons.engine.records.errors import KitError, UnsupportedKernel
 from gemm_lessons.engine.records.launch import Buffer, Grid, Scalar, StructWithBuffers
 from gemm_lessons.engine.records.results import Launched
-from gemm_lessons.gemm.data import DataSpec
+from gemm_lessons.gemm.data import BufferSpec, DataSpec
 from gemm_lessons.gemm.problem import Problem
 from gemm_lessons.gemm.shapes import Shape
 
+COURSE = packaged_course()
 PARAMETERS = ("A", "B", "C", "M", "N", "K")
 DATA = DataSpec.plain(PARAMETERS)
 ONE = Grid((1, 1, 1), (32, 1, 1))
@@ -199,6 +203,37 @@ def test_formulas_that_cublas_cannot_check_are_not_timed(fake_gpu: Gpu) -> None:
     for formula, why in (("C = tanh(A @ B)", "of products and sums"), ("C = exp(A)", "with one product")):
         with pytest.raises(UnsupportedKernel, match=why):
             fake_gpu.measure(DataSpec.plain(PARAMETERS, formula=formula), SHAPE, entrants("gemm"), seed=1)
+
+
+def test_factors_with_scales_are_timed_without_a_rival(fake_gpu: Gpu) -> None:
+    data = scaled_data()
+    given = ("A", "B", "C", "scale", "M", "N", "K")
+    kernels = [
+        Entrant(kernel, "kernel", (Step(compiled(kernel), ONE, given),)) for kernel in ("scaled 16", "scaled 8", "stub")
+    ]
+    fake_gpu.prepare(data, SHAPE, 3)
+    result = fake_gpu.measure(data, SHAPE, kernels, seed=3, seconds=0.01, warm_up_s=0.0)
+    right, wrong, stub = result.kernels
+    assert result.cublas is None
+    assert result.fraction(right) is None
+    assert (right.wrong, right.flop) == (0, 2 * 48 * 40 * 32)
+    assert len(right.spread.times) >= 3
+    assert wrong.wrong > 0
+    assert stub.wrong >= 48 * 40
+    assert 0 <= right.max_error <= right.tolerance
+
+
+def scaled_data() -> DataSpec:
+    extents = tuple(Expression.parse(text, ("M", "N", "K")) for text in ("M", "K // 16"))
+    scale = BufferSpec("scale", ELEMENTS["float32"], extents, order="column", range=(0.5, 2.0))
+    formula = "C = (A * repeat(scale, 16, axis=1)) @ B"
+    return DataSpec.plain((*PARAMETERS, "scale"), formula=formula, buffers=[scale])
+
+
+@pytest.mark.parametrize("name", COURSE.names)
+def test_every_product_of_the_course_is_timed(name: str) -> None:
+    data = COURSE.lesson(name).data
+    assert bool(data.untimed) != data.multiplies
 
 
 def test_too_little_memory_says_what_was_asked(fake_cupy: pytest.MonkeyPatch) -> None:

@@ -63,8 +63,8 @@ class ShadowedGpu:
 
     def expecting(self, data: DataSpec, shape: Shape, seed: int) -> ShadowedGpu:
         """Note the inputs of the measurement: the GPU's process makes them while the simulator counts, which takes as
-        long. An answer without a product is not measured."""
-        if not data.multiplies:
+        long."""
+        if data.untimed:
             return self
         return ShadowedGpu(self._gpu, self._simulated, lambda: self._gpu.prepare(data, shape, seed))
 

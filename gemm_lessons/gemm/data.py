@@ -19,7 +19,8 @@ from gemm_lessons.engine.arguments.expression import Expression, ExpressionError
 from gemm_lessons.engine.records.elements import ELEMENTS, Element
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.engine.records.launch import TENSOR_MAP_SIZE
-from gemm_lessons.gemm.formula import Formula
+from gemm_lessons.gemm.formula import Formula, Product
+from gemm_lessons.gemm.promotion import lost
 
 if TYPE_CHECKING:
     import numpy as np
@@ -239,8 +240,30 @@ class DataSpec:
     def factors(self) -> tuple[BufferSpec, ...]:
         """Return the two factors of the formula's product, scaled or not; all inputs if there is no product, or more
         than one."""
-        product = self.formula.scaled_product
+        product = self._scaled_product
         return (self.by_name[product.left], self.by_name[product.right]) if product else self.inputs
+
+    @property
+    def _scaled_product(self) -> Product | None:
+        product = self.formula.scaled_product
+        return product if product and {product.left, product.right} <= set(self.by_name) else None
+
+    @property
+    def untimed(self) -> str:
+        """Say why kernels for this answer cannot be timed on a GPU, where cuBLAS's product is the reference; empty if
+        they can."""
+        if self._scaled_product is None:
+            return f"{self.formula.text}: only formulas with one product of two buffers are timed"
+        if self.formula.has_functions:  # functions may amplify the error of cuBLAS's product
+            return f"{self.formula.text}: only formulas of products and sums are timed beside cuBLAS"
+        return ""
+
+    @property
+    def gemm_ex(self) -> bool:
+        """Tell whether cuBLAS's gemmEx takes both factors as they are stored, and so computes the same product."""
+        kinds = [factor.element for factor in self.factors]
+        taken = all(kind.cuda is not None and not kind.name.startswith("float8") for kind in kinds)
+        return self.formula.product is not None and taken
 
     @property
     def inputs(self) -> tuple[BufferSpec, ...]:
@@ -365,10 +388,17 @@ class DataSpec:
 
         return self.formula == other.formula and task(self) == task(other)  # of another, no shape may fit both
 
+    def lost_by_promotion(self, sizes: Mapping[str, Number]) -> float:
+        """Return the largest error of sums that are promoted, relative to the sum of the magnitudes of their products;
+        0 where none are."""
+        if self.promote is None or not self.accumulate.is_float:
+            return 0.0
+        return lost(self.promote.whole(self.names(sizes), at_least=1))
+
     def operations(self, sizes: Mapping[str, Number]) -> int:
         """Count the multiplications and additions of the answer: two for each product of elements. A formula without a
         matrix product counts every operation on each element."""
-        product, laid = self.formula.product, self.lay_out(sizes)
+        product, laid = self._scaled_product, self.lay_out(sizes)
         if product is None and not self.formula.has_products:
             return self.formula.operations({name: (it.rows, it.cols) for name, it in laid.items()})
         if product is None:

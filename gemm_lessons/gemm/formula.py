@@ -145,6 +145,12 @@ class Formula:
             return None
         return Product(left[0], right[0], left[1], right[1])
 
+    def factors(self, values: Mapping[str, Value]) -> tuple[Array, Array]:
+        """Return both factors of ``scaled_product`` in float64, with their scales."""
+        (node,) = (node for node in ast.walk(self.tree) if _is_product(node))
+        assert isinstance(node, ast.BinOp)
+        return _evaluate(node.left, values, None).value, _evaluate(node.right, values, None).value
+
     @cached_property
     def is_product(self) -> bool:
         """Tell whether the answer is a single matrix product."""

@@ -43,7 +43,6 @@ from gemm_lessons.engine.records.launch import Argument, Buffer, Scalar, Texture
 from gemm_lessons.gemm.data import SCALARS, BufferLayout, DataSpec
 from gemm_lessons.gemm.formula import Formula, Value
 from gemm_lessons.gemm.inputs import Sharp, sharpen, widen
-from gemm_lessons.gemm.promotion import lost
 from gemm_lessons.gemm.rounding import Arithmetic, evaluate
 from gemm_lessons.gemm.shapes import Shape, astuple
 
@@ -186,8 +185,8 @@ class Problem:
 
     def _answer(self, right: Value) -> Value:
         terms = right.terms
-        if (promote := self.data.promote) is not None and self.data.accumulate.is_float:
-            terms += lost(promote.whole(self.data.names(self.shape.names), at_least=1)) / unit(self.data)
+        if lost := self.data.lost_by_promotion(self.shape.names):
+            terms += lost / unit(self.data)
         error = None if right.error is None else _stacked(np.broadcast_to(right.error, right.value.shape))
         return Value(self._stored_exactly(_stacked(right.value)), _stacked(right.magnitude), terms, error)
 

@@ -257,16 +257,23 @@ def footnotes(outcome: RunOutcome) -> list[str]:
 def _timing(outcome: RunOutcome) -> list[str]:
     """Return how the times were measured, and how they compare with the peak of the chip."""
     measured, shape = outcome.measured, outcome.estimate_shape
-    if measured is None or measured.cublas is None:
+    if outcome.device_kind == "gpu" and outcome.kernel.checked.right and (why := outcome.lesson.data.untimed):
+        return [f"Not timed. {why}."]
+    if measured is None or not measured.kernels:
         return []
-    kernels = (*measured.kernels, measured.cublas)
+    kernels = (*measured.kernels, *filter(None, [measured.cublas]))
     launches = ", ".join(f"{it.label} {len(it.spread.times)}" for it in kernels)
     scatter = max(it.spread.scatter for it in kernels)
     notes = [
         f"Times: medians at M, N, K = {shape.m}, {shape.n}, {shape.k} of interleaved launches ({launches}), L2 flushed "
-        f"before each; the middle half of any scatters by {scatter:.1%} at most. cuBLAS in the same precision, no "
-        f"TF32: {duration(measured.cublas.time_us)}, {tera(measured.cublas.gflops)} TFLOP/s."
+        f"before each; the middle half of any scatters by {scatter:.1%} at most."
     ]
+    if (cublas := measured.cublas) is not None:
+        notes[0] += (
+            f" cuBLAS in the same precision, no TF32: {duration(cublas.time_us)}, {tera(cublas.gflops)} TFLOP/s."
+        )
+    else:
+        notes[0] += " cuBLAS's gemmEx does not take these factors: no time of it to compare with."
     if outcome.peak_gflops:
         shares = ", ".join(f"{it.label} {it.gflops / outcome.peak_gflops:.0%}" for it in kernels)
         notes.append(f"Of the data sheet's {tera(outcome.peak_gflops)} TFLOP/s: {shares}.")

@@ -44,6 +44,8 @@ def measure(plan: RunPlan, rows: Sequence[Row]) -> Measurement | None:
             continue
         if lesson.data.asks_the_same(data, shape.names):
             entrants.append(Entrant(row.label, row.role, steps_of(lesson, built.code.timed, launch.grids), lesson.data))
+    if not entrants and not data.gemm_ex:
+        return None
     ranges.announce(f"time {shape}")
     with stage("time", str(shape), payload=data.operations(shape.names)):
         return timer.measure(

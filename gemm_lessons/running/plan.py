@@ -221,9 +221,8 @@ class RunPlan:
 
     @property
     def timer(self) -> Gpu | None:
-        """Return what measures this lesson's kernels; None on the simulator, and for an answer without a product, which
-        cuBLAS lacks."""
-        return self.device.timer if self.lesson.data.multiplies else None
+        """Return what measures this lesson's kernels; None on the simulator, and for an answer that is not timed."""
+        return None if self.lesson.data.untimed else self.device.timer
 
     def attacker(self, limiter: str) -> Lesson | None:
         """Return the later lesson that attacks this limiter; None without one, and without a course."""

@@ -8,7 +8,7 @@ determine power and so clocks; the checks use other exponents. This module runs 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from gemm_lessons.devices.gpu.functions import address, by_value, linear_texture
 from gemm_lessons.devices.gpu.memory import DeviceMemory
 from gemm_lessons.engine.records.elements import ELEMENTS, Element
 from gemm_lessons.gemm.data import BufferLayout, DataSpec
-from gemm_lessons.gemm.formula import Formula, Product
+from gemm_lessons.gemm.formula import Formula, Product, Value
 from gemm_lessons.gemm.problem import DEFAULTS, GUARD_BYTE, GUARD_BYTES
 from gemm_lessons.gemm.shapes import Shape
 
@@ -38,6 +38,8 @@ def described(data: DataSpec, shape: Shape, seed: int, flush: int) -> dict[str, 
         "seed": seed,
         "flush": flush,
         "operations": data.operations(shape.names),
+        "gemm_ex": data.gemm_ex,
+        "lost": data.lost_by_promotion(shape.names),
     }
 
 
@@ -77,8 +79,24 @@ def passed(data: DataSpec, shape: Shape, parameters: Sequence[str]) -> list[dict
     return found
 
 
+@dataclass(frozen=True)
+class Multiplied:
+    """What cuBLAS multiplies: layouts, their addresses by name, and the type of its sums."""
+
+    left: BufferLayout
+    right: BufferLayout
+    target: BufferLayout
+    product: Product
+    buffers: Mapping[str, int]
+    accumulate: Element
+
+
 class Arena:
-    """The buffers of one problem, a pristine copy of the left factor, and scratch for flush and audit."""
+    """The buffers of one problem, a pristine copy of the left factor, and scratch for flush and audit.
+
+    ``as_stored``: cuBLAS's gemmEx multiplies the factors as they are, a rival to the kernels. It does not take 8-bit
+    floats or factors with scales: of those it multiplies copies in floating point, as a reference that is not timed.
+    """
 
     def __init__(self, memory: DeviceMemory, problem: Mapping[str, Any]) -> None:
         self.memory, self.flush_bytes = memory, int(problem["flush"])
@@ -86,8 +104,9 @@ class Arena:
         self.accumulate: Element = ELEMENTS[problem["accumulate"]]
         self.formula = Formula(problem["formula"])
         self.layouts = {layout.name: layout for layout in map(_layout, problem["layouts"])}
-        assert self.formula.product is not None, "refused before"
-        self.product: Product = self.formula.product
+        assert self.formula.scaled_product is not None, "refused before"
+        self.product: Product = self.formula.scaled_product
+        self.as_stored, self.lost = bool(problem["gemm_ex"]), float(problem["lost"])
         self.left, self.right = self.layouts[self.product.left], self.layouts[self.product.right]
         self.target = self.layouts[self.formula.target]
         if self.target.role == "inout":  # beta is 0, but C must at least not be a NaN
@@ -99,8 +118,9 @@ class Arena:
         self.depth = self.left.rows if self.product.left_transposed else self.left.cols
         sizes = [layout.nbytes for layout in self.layouts.values()]
         audit = MOST * self.target.cols * self.target.element.size
+        copies = [] if self.as_stored else [layout.nbytes for layout in self._copied()]
         memory.expect(
-            [*sizes, self.left.nbytes, self.flush_bytes, 4 * audit],
+            [*sizes, *copies, self.left.nbytes, self.flush_bytes, 4 * audit],
             f"{_listed(self.layouts)} of {self.shape} with what timing needs beside them",
         )
         self.buffers = {name: self._guarded(layout.nbytes) for name, layout in self.layouts.items()}
@@ -112,6 +132,40 @@ class Arena:
         self.flushed = memory.allocate(self.flush_bytes)
         self._textures: list[Any] = []  # kept alive while kernels read through them
         self._poisoned = [(self.buffers[self.target.name], self.target)]
+        self.multiplied = self._multiplied()
+
+    def _copied(self) -> list[BufferLayout]:
+        """Return the layouts of both factors and their product, row-major, in floating point."""
+        kind = ELEMENTS["float64" if self.accumulate.name == "float64" else "float32"]
+        sizes = ((self.rows, self.depth), (self.depth, self.cols), (self.rows, self.cols))
+        return [
+            replace(it, element=kind, rows=rows, cols=cols, leading=cols, order="row")
+            for it, (rows, cols) in zip((self.left, self.right, self.target), sizes, strict=True)
+        ]
+
+    def _multiplied(self) -> Multiplied:
+        if self.as_stored:
+            return Multiplied(self.left, self.right, self.target, self.product, self.buffers, self.accumulate)
+        layouts = self._copied()
+        buffers = {layout.name: self.memory.allocate(layout.nbytes) for layout in layouts}
+        for layout, factor in zip(layouts, self.factors(), strict=False):
+            self.memory.write(buffers[layout.name], np.ascontiguousarray(factor, layout.element.storage))
+        product = replace(self.product, left_transposed=False, right_transposed=False)
+        left, right, target = layouts
+        return Multiplied(left, right, target, product, buffers, target.element)
+
+    def values(self) -> dict[str, Value]:
+        """Return the inputs in float64: rows by columns."""
+        layouts = (layout for layout in self.layouts.values() if layout.role == "in")
+        return {it.name: Value.exact(it.element.decode(it.matrix(self.host[it.name]))) for it in layouts}
+
+    def factors(self) -> tuple[Array, Array]:
+        """Return the factors of the product as floats: rows by depth and depth by columns, of each batch."""
+        if not self.as_stored:
+            return self.formula.factors(self.values())
+        left, right = (floats(it.matrix(self.host[it.name]), it.element) for it in (self.left, self.right))
+        left = left.swapaxes(-1, -2) if self.product.left_transposed else left
+        return left, right.swapaxes(-1, -2) if self.product.right_transposed else right
 
     def _drawn(self, layout: BufferLayout) -> Array:
         count = int(np.prod(layout.shape))
@@ -165,9 +219,10 @@ class Arena:
 
     def refresh(self) -> tuple[int, int]:
         """Replace a secret row of the left factor, poison, flush L2. Return (the row, the row that its answer now
-        equals)."""
+        equals). A row that has scales of its own stays as it is."""
         first = int(self.random.integers(self.target.batch)) * self.target.rows
         row, other = (first + int(number) for number in self.random.integers(self.target.rows, size=2))
+        other = other if self.as_stored else row
         self._copy_row(self.buffers[self.left.name], row, self.pristine, other)
         self.poison()
         self.memory.fill(self.flushed, 0, self.flush_bytes)
@@ -197,11 +252,22 @@ class Arena:
         else:
             self.memory.copy(target, source, layout.cols * size)
 
+    def reference(self) -> Array:
+        """Return cuBLAS's product, (rows, columns) as stored, a batch stacked."""
+        layout = self.multiplied.target
+        stored = self.memory.read(self.multiplied.buffers[layout.name], np.empty(layout.shape, layout.element.storage))
+        return layout.matrix(stored).reshape(-1, self.cols)
+
     def answer(self) -> Array:
         """Return the answer, (rows, columns) as stored, a batch stacked. Each call reuses the same host memory."""
         stored = self.memory.read(self.buffers[self.target.name], self._answer)
         matrix = self.target.matrix(stored)
         return matrix.reshape(-1, self.cols)
+
+
+def floats(stored: Array, kind: Element) -> Array:
+    """Return an array as floats, without a copy where it is float already."""
+    return stored if stored.dtype in (np.float32, np.float64) else kind.decode(stored)
 
 
 def _listed(names: Iterable[str]) -> str:

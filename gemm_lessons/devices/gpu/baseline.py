@@ -29,7 +29,7 @@ def open_cublas() -> tuple[Any, int]:
 
 
 class Cublas:
-    """The library's product in the same types and layouts.
+    """The library's product, in the same types and layouts where it takes them.
 
     cuBLAS is column-major. For it a row-major C is C^T = B^T A^T, and a row-major factor is its transpose.
     """
@@ -37,11 +37,12 @@ class Cublas:
     def __init__(self, arena: Arena) -> None:
         self._api, self._handle = open_cublas()
         self.version = int(self._api.getVersion(self._handle))
-        target, product = arena.target, arena.product
-        scalar = arena.accumulate.storage
+        it = arena.multiplied
+        target, product = it.target, it.product
+        scalar = it.accumulate.storage
         self._one, self._zero = np.ones(1, scalar), np.zeros(1, scalar)
-        compute = FAST_TF32 if "tf32" in (arena.left.element.name, arena.right.element.name) else 0
-        factors = [(arena.left, product.left_transposed), (arena.right, product.right_transposed)]
+        compute = FAST_TF32 if "tf32" in (it.left.element.name, it.right.element.name) else 0
+        factors = [(it.left, product.left_transposed), (it.right, product.right_transposed)]
         sizes = [target.rows, target.cols]
         by_rows = target.order == "row"
         if by_rows:
@@ -50,13 +51,13 @@ class Cublas:
         operations = [_operation(layout, transposed != by_rows) for layout, transposed in factors]
         (first, _), (second, _) = factors
         self._arguments: tuple[Any, ...] = (*operations, *sizes, arena.depth, self._one.ctypes.data)
-        tail = (compute or COMPUTE_TYPES[arena.accumulate.name], DEFAULT_ALGORITHM)
+        tail = (compute or COMPUTE_TYPES[it.accumulate.name], DEFAULT_ALGORITHM)
         stacked = target.batch > 1
         for layout in (first, second, target):
             if layout is target:
                 self._arguments += (self._zero.ctypes.data,)
             stride = (layout.lines * layout.leading if layout.batch > 1 else 0,) * stacked
-            self._arguments += (arena.buffers[layout.name], layout.element.cuda, layout.leading, *stride)
+            self._arguments += (it.buffers[layout.name], layout.element.cuda, layout.leading, *stride)
         self._arguments += ((target.batch,) * stacked) + tail
         self._multiply = self._api.gemmStridedBatchedEx if stacked else self._api.gemmEx
 

@@ -179,14 +179,15 @@ class Gpu:
         warm_up_s: float = 1.0,
         progress: Callable[[str], None] = lambda label: None,
     ) -> Measurement:
-        """Verify and time kernels and cuBLAS, interleaved, on fresh inputs of ``shape``; rows have no gaps.
+        """Verify and time kernels, interleaved with cuBLAS where it takes the factors (``DataSpec.gemm_ex``), on fresh
+        inputs of ``shape``; rows have no gaps.
 
         ``seconds`` is about the total time of the timed launches (at least three of each); ``warm_up_s`` is the longest
         wait for a steady clock. Raise ``KitError`` when the GPU lacks memory or cuBLAS; a kernel's fault is part of the
-        result. Raise ``UnsupportedKernel`` for a formula with functions, or one that is not a single product, which
-        cuBLAS lacks.
+        result. Raise ``UnsupportedKernel`` with the reason of ``DataSpec.untimed``.
         """
-        _measurable(data)
+        if data.untimed:
+            raise UnsupportedKernel(data.untimed)
         header = {
             "do": "measure", "problem": self._problem(data, shape, seed), "seconds": seconds, "warm_up": warm_up_s,
             "entrants": [
@@ -210,14 +211,15 @@ class Gpu:
         except _Failed as failed:
             fault = trouble.fault(failed.code, str(failed), grids.get(current[0]))
             return Measurement(shape, self.name, fault=fault, culprit=current[0])
-        *timed, cublas = (_timed(row, flop) for row in answer["entrants"])
+        timed, rivals = ([_timed(row, flop) for row in answer[which]] for which in ("entrants", "rival"))
+        cublas = rivals[0] if rivals else None
         health = _health(answer["health"])
         return Measurement(
             shape=shape,
             gpu=self.name,
             kernels=tuple(timed),
             cublas=cublas,
-            notes=doubts({it.label: it.spread for it in (*timed, cublas)}, health, held=answer["held"]),
+            notes=doubts({it.label: it.spread for it in (*timed, *rivals)}, health, held=answer["held"]),
             health=health,
             driver=answer["driver"],
             cublas_version=answer["cublas"],
@@ -316,16 +318,6 @@ class Gpu:
 
     def _extra(self) -> str:
         return install_extra(f"cuda{12 if self.driver_major < 13 else 13}")
-
-
-def _measurable(data: DataSpec) -> None:
-    if data.formula.product is None:
-        raise UnsupportedKernel(f"{data.formula.text}: only formulas with one product of two buffers are timed")
-    if data.formula.has_functions:  # functions may amplify the error of cuBLAS's product
-        raise UnsupportedKernel(f"{data.formula.text}: only formulas of products and sums are timed beside cuBLAS")
-    for factor in data.factors:
-        if factor.element.cuda is None or factor.element.name.startswith("float8"):
-            raise UnsupportedKernel(f"{factor.name} is {factor.element}: cuBLAS's gemmEx, timed beside it, takes none")
 
 
 def _entry(entrant: Entrant, data: DataSpec, shape: Shape) -> dict[str, Any]:

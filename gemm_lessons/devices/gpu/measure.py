@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from gemm_lessons.devices.gpu import ranges
-from gemm_lessons.devices.gpu.arena import MOST, Arena
+from gemm_lessons.devices.gpu.arena import MOST, Arena, floats
 from gemm_lessons.devices.gpu.baseline import Cublas
 from gemm_lessons.devices.gpu.functions import launcher
 from gemm_lessons.devices.gpu.health import Monitor
@@ -26,8 +26,6 @@ from gemm_lessons.devices.gpu.hold import Hold
 from gemm_lessons.devices.gpu.memory import DeviceMemory
 from gemm_lessons.devices.gpu.timing import is_steady, repeats, schedule
 from gemm_lessons.engine.process.child import Parent
-from gemm_lessons.engine.records.elements import Element
-from gemm_lessons.gemm.data import BufferLayout
 from gemm_lessons.gemm.formula import Value, roundings
 from gemm_lessons.gemm.problem import DEFAULTS, EPILOGUE
 
@@ -81,26 +79,24 @@ class Judge:
 
     def __init__(self, arena: Arena, product: Array) -> None:
         kind = self._kind = arena.target.element
-        self.products = _values(product, kind)
+        self.products = floats(product, arena.multiplied.target.element)
         self.expected, epilogue = _finished(arena, self.products)
         unit = arena.accumulate.roundoff
         if arena.left.element.roundoff > unit:  # tensor cores truncate
             unit *= 2
-        unit *= 2 * (roundings(arena.depth) + EPILOGUE)
+        unit = unit * 2 * (roundings(arena.depth) + EPILOGUE) + arena.lost
         self._final = (2 + epilogue) * kind.roundoff if kind.roundoff > arena.accumulate.roundoff else 0.0
         self._rest = unit * float(np.abs(self.expected - self.products).max()) if epilogue else 0.0
         # By Cauchy-Schwarz, |A||B| is at most the product of the norms of row and column.
-        self._rows = unit * self._norms(arena, arena.left, arena.product.left_transposed, "bij,bij->bi").reshape(-1)
-        self._cols = self._norms(arena, arena.right, arena.product.right_transposed, "bij,bij->bj")
+        left, right = arena.factors()
+        self._rows = unit * self._norms(arena, left, "bij,bij->bi").reshape(-1)
+        self._cols = self._norms(arena, right, "bij,bij->bj")
         self._each = arena.target.rows
 
     @staticmethod
-    def _norms(arena: Arena, layout: BufferLayout, transposed: bool, which: str) -> Array:
+    def _norms(arena: Arena, values: Array, which: str) -> Array:
         """Return the norms of a factor's rows or columns: (batch, rows) or (batch, columns)."""
-        values = _values(layout.matrix(arena.host[layout.name]), layout.element)
         values = values.reshape(-1, *values.shape[-2:])
-        if transposed:
-            values = values.swapaxes(1, 2)
         found: Array = np.sqrt(np.einsum(which, values, values))
         return np.broadcast_to(found, (arena.target.batch, found.shape[1]))
 
@@ -110,7 +106,7 @@ class Judge:
         There are millions of elements per launch. Computing the errors in units of their tolerances takes four passes
         and no extra memory.
         """
-        got = _values(stored, self._kind)
+        got = floats(stored, self._kind)
         expected = (self.products if entrant.role == "cublas" else self.expected)[rows]
         with np.errstate(all="ignore"):  # a wrong kernel may leave any bits
             error = np.abs(got - expected)
@@ -144,18 +140,10 @@ def _finished(arena: Arena, product: Array) -> tuple[Array, bool]:
     """Return the right answer of kernels, given cuBLAS's product, and whether it differs from the product."""
     if set(arena.formula.names) <= {arena.left.name, arena.right.name, arena.target.name, "alpha", "beta"}:
         return product, False
-    names = {name: Value.exact(np.array(value)) for name, value in DEFAULTS.items()}
-    for name, layout in arena.layouts.items():
-        if layout.role == "in":
-            names[name] = Value.exact(layout.element.decode(layout.matrix(arena.host[name])))
+    names = {name: Value.exact(np.array(value)) for name, value in DEFAULTS.items()} | arena.values()
     names[arena.target.name] = Value.exact(np.array(0.0))
     stacked = product.reshape(arena.target.batch, -1, arena.cols)
     return arena.formula.value(names, Value.exact(stacked)).value.reshape(product.shape), True
-
-
-def _values(stored: Array, kind: Element) -> Array:
-    """Return an array as floats, without a copy where it is float already."""
-    return stored if stored.dtype in (np.float32, np.float64) else kind.decode(stored)
 
 
 class Stopwatch:
@@ -202,7 +190,7 @@ class Ground:
             with ranges.stage("prepare", str(self.arena.shape)):
                 self.arena.poison()
                 self.cublas.start()
-                self.judge = Judge(self.arena, self.arena.answer().copy())
+                self.judge = Judge(self.arena, self.arena.reference())
             self._stack = stack.pop_all()
 
     def __enter__(self) -> Ground:
@@ -225,13 +213,14 @@ def measure(
             steps = entry["steps"]
             starts = [launcher(next(codes), step, arena.arguments(step["arguments"], own)) for step in steps]
             entrants.append(Contestant(entry["label"], entry["role"], starts[0] if len(starts) == 1 else _all(starts)))
-        baseline = Contestant("cuBLAS", "cublas", cublas.start)
-        session = _Session(parent, runtime, ground, monitor, hold, [*entrants, baseline])
+        rivals = [Contestant("cuBLAS", "cublas", cublas.start)] if arena.as_stored else []
+        session = _Session(parent, runtime, ground, monitor, hold, [*entrants, *rivals])
         session.verify()
-        session.warm_up(baseline, header["warm_up"])
+        session.warm_up(header["warm_up"])
         session.run(header["seconds"])
         return {
-            "entrants": [entrant.result() for entrant in (*entrants, baseline)],
+            "entrants": [entrant.result() for entrant in entrants],
+            "rival": [rival.result() for rival in rivals],
             "health": asdict(monitor.read()),
             "driver": monitor.driver,
             "cublas": cublas.version,
@@ -288,15 +277,16 @@ class _Session:
         with ranges.stage("verify", entrant.label, payload=self.flop):
             return self.watch.time_us(entrant.start)
 
-    def warm_up(self, baseline: Contestant, longest: float) -> None:
-        """Launch cuBLAS in bursts until their times agree: the clock of an idle GPU takes a while to rise."""
+    def warm_up(self, longest: float) -> None:
+        """Launch the last kernel, which is cuBLAS's if it is timed, in bursts until their times agree: the clock of an
+        idle GPU takes a while to rise."""
         started = time.monotonic()
         bursts: list[float] = []
         count = max(int(BURST_S * 1e6 / max(self.first_us[-1], 1.0)), 1)
 
         def burst() -> None:
             for _ in range(count):
-                baseline.start()
+                self.entrants[-1].start()
 
         with ranges.stage("warm-up"):
             while True:
@@ -348,7 +338,7 @@ class _Session:
         return self._turn(entrant)
 
     def _sample(self) -> None:
-        """Sample the clock while cuBLAS, which is timed with everything else, keeps the GPU busy."""
+        """Sample the clock while the last kernel keeps the GPU busy."""
         self.entrants[-1].start()
         self.monitor.sample()
 
@@ -371,4 +361,4 @@ class _Session:
 
     def _still_alive(self) -> None:
         if self.parent.silence > SILENCE_S:
-            self.parent.send({"progress": "cuBLAS"})
+            self.parent.send({"progress": self.entrants[-1].label})

@@ -27,6 +27,18 @@ def gemm(_):
     return kernel
 
 
+def scaled(width):
+    """Right for C = (A * repeat(scale, width, axis=1)) @ B, with scale column-major after C."""
+
+    def kernel(grid, arguments):
+        m, n, k = (int.from_bytes(raw, "little") for raw in arguments[4:7])
+        a, b, c = floats(arguments[0], m, k), floats(arguments[1], k, n), floats(arguments[2], m, n)
+        scale = floats(arguments[3], k // int(width), m).T
+        c[...] = (a * np.repeat(scale, int(width), axis=1)) @ b
+
+    return kernel
+
+
 def stub(_):
     return lambda grid, arguments: None
 
@@ -108,6 +120,6 @@ def hold_queue(grid, arguments):
 
 
 KERNELS = {
-    "gemm": gemm, "stub": stub, "hang": hang, "fault": fault, "overrun": overrun, "lazy": lazy, "counter": counter,
-    "struct": struct_reader, "crash": crash,
+    "gemm": gemm, "scaled": scaled, "stub": stub, "hang": hang, "fault": fault, "overrun": overrun, "lazy": lazy,
+    "counter": counter, "struct": struct_reader, "crash": crash,
 }  # fmt: skip
