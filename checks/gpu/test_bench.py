@@ -343,6 +343,11 @@ def command(*arguments: str, cwd: Path, **environment: str) -> subprocess.Comple
     return forks.run(arguments, cwd=cwd, env={**os.environ, "COLUMNS": "80", **environment})
 
 
+def test_a_lesson_with_one_layout_needs_no_option() -> None:
+    done = forks.run(["bench", "22", "--sizes", "256", "--device", "sim", "--json"])
+    assert [point["size"] for point in json.loads(done.stdout)["points"]] == ["256x256x256 NT"]
+
+
 def test_the_command_line_estimates(copied: Course, tmp_path: Path) -> None:
     arguments = ["bench", "--device", "sim", "--sizes", "128:256", "--csv", "out.csv", "--plot", "out.svg"]
     done = command(*arguments, cwd=copied.root)

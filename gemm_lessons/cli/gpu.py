@@ -136,7 +136,7 @@ def bench(
     """Every lesson and cuBLAS over sizes: a table, a file, a plot. On the simulator these are estimates."""
     one_at_most(sizes=sizes is not None, shapes=shapes is not None)
     wanted = parse_shapes(shapes) if shapes is not None else squares(parse_sizes(sizes or SIZES))
-    wanted = [replace(shape, layout=it) for shape in wanted for it in parse_layouts(layout)]
+    layouts = parse_layouts(layout)
     sheet = sheet_for(gpu) if gpu is not None else None
     course = any_course()
     if sum(it is not None and it != [] for it in (names, lessons, part)) > 1:
@@ -156,6 +156,9 @@ def bench(
         )
     if not found:
         raise CommandError("none of these lessons is a matrix product, and bench compares matrix products")
+    if layout is None:  # lessons that all take another one only are compared in that
+        layouts = [next((it for it in LAYOUTS if all(it in each.shapes.layouts for each in found)), LAYOUTS[0])]
+    wanted = [replace(shape, layout=it) for shape in wanted for it in layouts]
     if plot is not None:
         from gemm_lessons.report.plot import need_matplotlib
 
