@@ -1,10 +1,13 @@
-"""The pictures in README.md: what a run prints, and the bank maps of ``gemm-lessons view``.
+"""The pictures in README.md: what a run prints, and the bank maps of ``gemm-lessons view``. And the site's card.
 
-    python -m checks.pictures             write them to .github/pictures
+    python -m checks.pictures             write them to .github/pictures, and the card where the site takes it from
     python -m checks.pictures --png OUT   and what Chromium makes of them, light and dark, to look at
 
 ``run.svg`` is the output of a command on a terminal of 80 columns. ``banks.svg`` has two bank maps from the page that
 ``view`` writes; Chromium draws it. ``checks/test_pictures.py`` holds that the texts in the stored files are current.
+
+The card is what a link to the site shows in a message: the title and the ladder of speed, as a PNG with its words as a
+comment.
 """
 
 from __future__ import annotations
@@ -15,9 +18,11 @@ import io
 import os
 import re
 import shutil
+import struct
 import subprocess
 import sys
 import tempfile
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,6 +32,10 @@ from rich.console import Console
 from rich.text import Text
 
 from checks.view.browser import Browser
+from gemm_lessons.course.folder import packaged_course
+from gemm_lessons.report.site import ladder
+from gemm_lessons.report.site_publish import CARD
+from gemm_lessons.report.template import ASSETS, asset
 
 ROOT = Path(__file__).resolve().parents[1]
 PICTURES = ROOT / ".github" / "pictures"
@@ -128,6 +137,46 @@ def _beside(maps: list[dict[str, Any]], light: str, dark: str) -> str:
     )
 
 
+def card_page() -> str:
+    """The card as a page of 1200 by 630 pixels."""
+    return (
+        f"<style>{asset('site.css')}\nbody {{ width: 1200px; height: 630px; padding: 48px 64px; overflow: hidden; }}"
+        "h1 { font-size: 76px; margin: 0; } p { font-size: 33px; line-height: 1.3; margin: 14px 0 8px; }"
+        "figure { margin: 0; zoom: 1.42; } figcaption { display: none; } svg.chart { width: auto; height: 265px; }"
+        "</style><h1>gemm-lessons</h1><p>Learn to make a CUDA matrix multiplication fast, one lesson at a time, with "
+        f"or without a GPU</p>{ladder(packaged_course())}"
+    )
+
+
+def card_picture() -> bytes:
+    """The card as PNG."""
+    with tempfile.TemporaryDirectory() as folder, Browser() as browser:
+        page = Path(folder) / "card.html"
+        page.write_text(card_page())
+        browser.show(page, 1200)
+        browser.picture(page.with_suffix(".png"), "body")
+        return _with_comment(page.with_suffix(".png").read_bytes(), card_text(card_page()))
+
+
+def card_text(page: str) -> str:
+    """The words and numbers of the card, as ASCII."""
+    return " ".join(re.findall(r"[\w./=+-]+", re.sub(r"<style>.*?</style>|<[^>]*>", " ", page, flags=re.DOTALL)))
+
+
+def _with_comment(png: bytes, text: str) -> bytes:
+    """A PNG with one more chunk of text, before its end."""
+    chunk = b"tEXtComment\0" + text.encode("ascii")
+    more = struct.pack(">I", len(chunk) - 4) + chunk + struct.pack(">I", zlib.crc32(chunk))
+    return png[:-12] + more + png[-12:]
+
+
+def comment(png: bytes) -> str:
+    """The text in a PNG."""
+    begin = png.index(b"tEXtComment\0")
+    (length,) = struct.unpack(">I", png[begin - 4 : begin])
+    return png[begin + 12 : begin + 4 + length].decode("ascii")
+
+
 DRAWN = {"run.svg": run_picture, "banks.svg": banks_picture}
 
 
@@ -145,6 +194,8 @@ def main() -> None:
     for name, draw in DRAWN.items():
         (PICTURES / name).write_text(draw(), encoding="utf-8")
         print(PICTURES / name)
+    (ASSETS / CARD).write_bytes(card_picture())
+    print(ASSETS / CARD)
     if options.png:
         _look(options.png)
 

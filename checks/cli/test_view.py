@@ -85,6 +85,6 @@ def test_nothing_of_anybody_s_is_written_over(run: Run, course: Path, kernel: Pa
 def test_the_site_of_a_course(run: Run, course: Path) -> None:
     done = run("site", "web")
     assert done.code == 0, done.err
-    assert "17 pages" in done.out, "the index, two lessons, the engine, eleven about the kit, two to try things out"
+    assert "18 pages" in done.out, "index, two lessons, engine, eleven about the kit, two to try things out, session"
     assert "The first lesson" in (course / "web" / "01_first.html").read_text()
     assert run("site", "lessons").code == 2

@@ -23,13 +23,13 @@ BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 def test_a_page_for_every_text(out: Path) -> None:
     appendices = {f"{path.parent.name[3:]}_appendix" for path in COURSE.lessons_dir.glob("*/APPENDIX.md")}
-    others = {*page_names(), *appendices, *TOOLS, "estimate", "measured", "engine", "glossary"}
+    others = {*page_names(), *appendices, *TOOLS, "estimate", "measured", "engine", "glossary", "session"}
     others |= {"then_and_now", "cold_memory"}
     assert {path.stem for path in out.glob("*.html")} == {*COURSE.names, *others, "index"}
     index = (out / "index.html").read_text()
     assert all(f'href="{name}.html"' in index for name in (*COURSE.names, *others))
     for lesson in map(COURSE.lesson, COURSE.names):
-        assert f"<td>{html.escape(lesson.idea)}</td><td>about {lesson.minutes} min</td>" in index
+        assert f'<td>{html.escape(lesson.idea)}</td><td class="short">about {lesson.minutes} min</td>' in index
 
 
 @pytest.mark.parametrize("name", COURSE.names)
@@ -68,7 +68,8 @@ def test_a_broken_link_is_named(tmp_path: Path) -> None:
     text.write_text(f"{good}\n## Twice\n\n## Twice\n\nSee [it](#twice-2), [that](../02_second/README.md).\n")
     names = [page.name for page in write_site(course, tmp_path / "site")]
     pages = [f"{name}.html" for name in page_names()]
-    assert names == ["index.html", "01_first.html", "02_second.html", *pages, "engine.html", "banks.html", "loads.html"]
+    more = ["engine.html", "banks.html", "loads.html", "session.html"]
+    assert names == ["index.html", "01_first.html", "02_second.html", *pages, *more]
     assert "<svg" not in (tmp_path / "site" / "index.html").read_text(), "nothing was measured of this course"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import json
 import re
+import time
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import numpy as np
 import pytest
 
 from checks.cli.tiny_course import write_course
-from checks.view.browser import PHONE, Browser, chromium
+from checks.view.browser import PATIENCE, PHONE, Browser, chromium
 from gemm_lessons.course.folder import Course, packaged_course
 from gemm_lessons.course.glossary import entries, glossary_path
 from gemm_lessons.engine.costs import banks
@@ -189,7 +190,9 @@ def test_search_finds_sections(browser: Browser, out: Path) -> None:
     browser.show(out / "index.html")
     browser.run("document.getElementById('search').focus()")
     browser.call("Input.insertText", text="PADDING bank")
-    links = browser.run("[...document.querySelectorAll('#results a')].map((it) => it.href)")
+    end = time.monotonic() + PATIENCE
+    while not (links := browser.run("[...document.querySelectorAll('#results a')].map((it) => it.href)")):
+        assert time.monotonic() < end, "the texts to search are not loaded"
     assert any(link.endswith("07_bank_conflicts.html#the-padding") for link in links)
     assert browser.run("search('nothing-like-this', PAGES)") == []
     assert browser.run("search('  ', PAGES)") == []

@@ -14,12 +14,18 @@ from gemm_lessons.running import contract
 
 def site(
     out: Annotated[Path, typer.Argument(metavar="OUT", help="A new folder, or one that this command made.")],
+    url: Annotated[
+        str,
+        typer.Option(
+            "--url", metavar="ADDRESS", help="Where you publish it: adds a sitemap, a 404 page and cards for links."
+        ),
+    ] = "",
     no_color: NoColor = False,
 ) -> int:
     """The course as web pages: texts, drawings, charts, search, and two pages to try layouts. Links are checked."""
     from gemm_lessons.report.console import make_console
     from gemm_lessons.report.site import write_site
 
-    pages = write_site(any_course(), out)
+    pages = write_site(any_course(), out, url)
     make_console().print(f"{len(pages)} pages: open {shown(out / 'index.html')} in a browser", soft_wrap=True)
     return contract.EXIT_PASSED

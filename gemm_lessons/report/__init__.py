@@ -8,6 +8,6 @@
 - ``accesses``, ``page``: pictures of one run; ``plot``, ``tune_plot``: pictures of many runs
 - ``grading``: a class in the terminal; ``grades``, ``student``: pages, with their ``bars``
 - ``site``: the course as web pages, with ``drawing``, ``chart``, ``site_drills``, ``site_search``, ``site_terms``;
-  ``reference``: on the engine
+  ``reference``: on the engine; ``site_session``: a recording; ``site_publish``: what search engines and links need
 - ``markdown``: lessons' texts in the terminal; ``template``: what all pages are made from
 """

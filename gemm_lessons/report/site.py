@@ -31,19 +31,24 @@ from gemm_lessons.report.drawing import drawing
 from gemm_lessons.report.reference import reference
 from gemm_lessons.report.site_drills import SCRIPT as DRILL
 from gemm_lessons.report.site_drills import drill_section
+from gemm_lessons.report.site_publish import CARD, ICON, address, base_address, described, missing, sitemap
 from gemm_lessons.report.site_search import sections
+from gemm_lessons.report.site_session import CAST, session
 from gemm_lessons.report.site_terms import terms
-from gemm_lessons.report.template import asset, embedded, rendered
+from gemm_lessons.report.template import ASSETS, asset, embedded, rendered
 
 STYLE = "site.css"
 MEASURED = "measured/h200.json"  # data of the chart; a teacher's own course may have none
 GPU = "H200"
 FOLDED = ("What comes out", "Answers")  # sections that are folded, so that the reader thinks first
 DRAWING = "drawing"  # the language of an ASCII drawing
+EMPTY_HEADER = re.compile(r"<th[^>]*></th>")  # the corner of a table heads nothing
 COMMENT = re.compile(r"<!--.*?-->\n?", re.DOTALL)
 ENGINE = "engine.html"
 MEANINGS = f"{GLOSSARY}.html"
 SEARCH = "site_search.js"
+SEARCHED = "site_sections.js"  # the text of all pages, larger than any of them: the search box loads it when it is used
+SESSION = "session.html"
 RULES = ("site_rules.js", "site_tool.js")
 TOOLS = {"banks": "Bank conflicts: try a layout", "loads": "Who loads what"}  # interactive pages
 BS = "banks.html#width=16&amp;rows=8&amp;cols=128&amp;row=0&amp;col=lane+%25+16+*+"  # a load of Bs; the stride follows
@@ -55,6 +60,7 @@ TRY = {
         f'starting from the read of Bs <a href="{BS}8">before</a> or <a href="{BS}4">after</a>.'
     ),
 }
+HIGHLIGHTING = ("xcode", "monokai")  # for light and dark: all their colours have a contrast of 4.5 and more
 OURS = 'name="generator" content="gemm-lessons"'  # present in every page: a folder with this mark may be overwritten
 
 
@@ -84,21 +90,30 @@ class BrokenLink:
         return f"{self.page}: {self.target}"
 
 
-def write_site(course: Course, out: Path) -> list[SitePage]:
-    """Write all pages. Raises ``CommandError`` for a folder with foreign files, ``LessonError`` for broken links, and
-    ``WriteError``."""
+def write_site(course: Course, out: Path, url: str = "") -> list[SitePage]:
+    """Write all pages, and what a site needs that is published at ``url``.
+
+    Raises ``CommandError`` for a folder with foreign files or a ``url`` that is none, ``LessonError`` for broken
+    links, and ``WriteError``.
+    """
     _clear_of_others(out)
+    url = url and base_address(url)
     pages = site(course)
     if broken := broken_links(pages):
         raise LessonError(f"broken links: {'; '.join(map(str, broken))}; fix them in the lessons' texts")
     try:
         out.mkdir(parents=True, exist_ok=True)
         for page in pages:
-            (out / page.name).write_text(_rendered(page, pages), encoding="utf-8")
+            (out / page.name).write_text(_rendered(page, pages, url), encoding="utf-8")
         (out / STYLE).write_text(_style(), encoding="utf-8")
-        for script in {script for page in pages for script in page.scripts}:
-            before = _search_data(pages) if script == SEARCH else ""
-            (out / script).write_text(before + asset(script), encoding="utf-8")
+        (out / SEARCHED).write_text(_search_data(pages), encoding="utf-8")
+        for name in {ICON, CAST, *(script for page in pages for script in page.scripts)}:
+            (out / name).write_text(asset(name), encoding="utf-8")
+        if url:
+            lost = SitePage("404.html", "This page does not exist", body=missing(url))
+            (out / lost.name).write_text(_rendered(lost, pages, url, root=url), encoding="utf-8")
+            (out / "sitemap.xml").write_text(sitemap(url, [page.name for page in pages]), encoding="utf-8")
+            (out / CARD).write_bytes((ASSETS / CARD).read_bytes())
     except OSError as error:
         raise WriteError(out, error) from None
     return pages
@@ -131,6 +146,7 @@ def site(course: Course) -> list[SitePage]:
         SitePage(f"{name}.html", title, body=asset(f"site_{name}.html"), scripts=(*RULES, f"site_{name}.js"))
         for name, title in TOOLS.items()
     ]
+    pages.append(SitePage(SESSION, "Two minutes of a lesson", body=session(), scripts=("site_session.js",)))
     return [SitePage("index.html", "gemm-lessons", body=_index(course, pages, series), scripts=(SEARCH,)), *pages]
 
 
@@ -142,7 +158,10 @@ def _index(course: Course, pages: Sequence[SitePage], series: Mapping[str, Line]
         "the hardware would do with it.</p>"
     )
     if first := next((page for page in pages if page.idea), None):
-        body += f'<p><a href="{first.name}">Start with {html.escape(first.title)}</a>.</p>'
+        body += (
+            f'<p><a href="{first.name}">Start with {html.escape(first.title)}</a>, '
+            f'or <a href="{SESSION}">watch two minutes of a lesson</a>.</p>'
+        )
     body += (
         '<div role="search"><label for="search">Search all pages</label> '
         '<input id="search" type="search" autocomplete="off"> <output id="found" for="search"></output>'
@@ -150,7 +169,7 @@ def _index(course: Course, pages: Sequence[SitePage], series: Mapping[str, Line]
     )
     if series:
         body += f"<h2>The ladder of speed</h2>{_figure(series, '')}"
-    body += f"<h2>Try it in the browser</h2>{_list(page for page in pages if page.scripts and not page.idea)}"
+    body += f"<h2>Try it in the browser</h2>{_list(it for it in pages if it.name[:-5] in TOOLS)}"
     body += "".join(_index_of(part, pages) for part in course.parts)
     more = [page for page in pages if not page.idea and not page.scripts]
     return f"{body}<h2>More</h2>{_list(more)}" if more else body
@@ -201,7 +220,8 @@ def _index_of(part: CoursePart, pages: Sequence[SitePage]) -> str:
     heading = f"<h2>Part {part.number}: {html.escape(part.title)}</h2><p>{html.escape(part.builds_on)}</p>"
     rows = "".join(
         f'<tr><td>{page.name[:2]}</td><td><a href="{page.name}">{html.escape(page.title)}</a></td>'
-        f"<td>{html.escape(page.idea)}</td><td>{f'about {page.minutes} min' if page.minutes else ''}</td></tr>"
+        f"<td>{html.escape(page.idea)}</td>"
+        f'<td class="short">{f"about {page.minutes} min" if page.minutes else ""}</td></tr>'
         for page in pages
         if page.name.removesuffix(".html") in part.names
     )
@@ -247,7 +267,8 @@ def _parts(
         mark(tokens)
     for name, rule in (("fence", _block), ("code_block", _block), ("table_open", _table), ("table_close", _table)):
         markdown.add_render_rule(name, rule)
-    return {"body": _folded(markdown.renderer.render(tokens, markdown.options, {})), "contents": tuple(contents)}
+    body = EMPTY_HEADER.sub("<td></td>", markdown.renderer.render(tokens, markdown.options, {}))
+    return {"body": _folded(body), "contents": tuple(contents)}
 
 
 def _plain(words: str) -> str:
@@ -322,6 +343,12 @@ def _measured(course: Course) -> dict[str, Line]:
     return {name: sorted(line) for name, line in found.items()}
 
 
+def ladder(course: Course) -> str:
+    """Return the chart of all lessons' speeds, as on the first page; empty if nothing was measured."""
+    series = _measured(course)
+    return _figure(series, "") if series else ""
+
+
 def _chart(series: Mapping[str, Line], page: SitePage) -> str:
     name = page.name.removesuffix(".html").replace("_", " ")
     if name not in series:
@@ -331,13 +358,14 @@ def _chart(series: Mapping[str, Line], page: SitePage) -> str:
 
 def _figure(series: Mapping[str, Line], chosen: str) -> str:
     caption = f"Measured on an {GPU}, fp32, with a cold L2 cache"
-    return f"<figure>{chart(series, chosen, caption)}<figcaption>{caption}.</figcaption></figure>"
+    return f'<figure tabindex="0">{chart(series, chosen, caption)}<figcaption>{caption}.</figcaption></figure>'
 
 
 # -- the pages as files ------------------------------------------------------------------------------------------------
 
 
-def _rendered(page: SitePage, pages: Sequence[SitePage]) -> str:
+def _rendered(page: SitePage, pages: Sequence[SitePage], url: str, root: str = "") -> str:
+    """Return a page as HTML. ``root`` precedes the links of a page that a server shows at any address."""
     from markupsafe import Markup
 
     lessons = [it for it in pages if it.idea]
@@ -348,6 +376,10 @@ def _rendered(page: SitePage, pages: Sequence[SitePage]) -> str:
         body=Markup(page.body),
         pages=pages,
         ours=Markup(OURS),
+        description=described(page.body, page.idea),
+        address=url and not root and address(url, page.name),
+        card=url + CARD,
+        root=root,
         before=lessons[at - 1] if at else None,
         after=lessons[at + 1] if at is not None and at + 1 < len(lessons) else None,
     )
@@ -356,7 +388,7 @@ def _rendered(page: SitePage, pages: Sequence[SitePage]) -> str:
 def _style() -> str:
     from pygments.formatters import HtmlFormatter
 
-    light, dark = (HtmlFormatter(style=name).get_style_defs("pre.code") for name in ("friendly", "monokai"))
+    light, dark = (HtmlFormatter(style=name).get_style_defs("pre.code") for name in HIGHLIGHTING)
     colours = "\n".join(line for line in light.splitlines() if line.startswith("pre.code ."))
     night = "\n".join(line for line in dark.splitlines() if line.startswith("pre.code ."))
     own = asset(STYLE)
@@ -372,9 +404,9 @@ class _Links(HTMLParser):
         self.anchors: set[str] = set()
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Record a link or an anchor; called by the parser."""
+        """Record a link to a page, or an anchor; called by the parser."""
         given = dict(attrs)
-        if tag == "a" and given.get("href"):
+        if tag == "a" and given.get("href") and "download" not in given:
             self.links.append(str(given["href"]))
         if given.get("id"):
             self.anchors.add(str(given["id"]))

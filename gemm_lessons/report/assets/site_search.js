@@ -1,4 +1,4 @@
-// The search box of the index. PAGES, [page, title, anchor, heading, text] for each section, is written before this.
+// The search box of the index. site_sections.js has PAGES, [page, title, anchor, heading, text] for each section.
 "use strict";
 
 const MOST = 12, AROUND = 60; // results, and characters beside the first match
@@ -17,7 +17,15 @@ function search(query, pages) {
 
 const BOX = document.getElementById("search"), RESULTS = document.getElementById("results"), FOUND = document.getElementById("found");
 
+function load() {
+  const script = document.createElement("script");
+  script.src = "site_sections.js";
+  script.onload = show;
+  document.head.append(script);
+}
+
 function show() {
+  if (typeof PAGES === "undefined") return; // load() shows them
   const results = search(BOX.value, PAGES), first = BOX.value.trim().toLowerCase().split(/\s+/)[0];
   FOUND.textContent = BOX.value.trim() ? `${results.length} section${results.length === 1 ? "" : "s"}` : "";
   RESULTS.replaceChildren(...results.slice(0, MOST).map(([page, title, anchor, heading, text]) => {
@@ -32,4 +40,5 @@ function show() {
 }
 
 BOX.addEventListener("input", show);
-if (BOX.value) show(); // a browser may keep the words when it goes back
+BOX.addEventListener("focus", load, { once: true });
+if (BOX.value || location.hash === "#search") BOX.focus(); // a browser may keep the words when it goes back
