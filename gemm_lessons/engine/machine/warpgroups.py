@@ -274,8 +274,9 @@ def _register(binding: Binding, element: Any) -> Array:
 
 def _together(warps: Array, per_block: int, tiles: list[_Tile]) -> bool:
     """Return whether the warps are whole warpgroups that name the same tiles, as they should."""
-    if len(warps) % WARPS or per_block % WARPS or (warps[::WARPS] % WARPS).any():
+    rank = warps % per_block
+    if len(warps) % WARPS or (rank[::WARPS] % WARPS).any():
         return False
-    if (np.diff(warps.reshape(-1, WARPS), axis=1) != 1).any():
+    if any((np.diff(it.reshape(-1, WARPS), axis=1) != 1).any() for it in (warps, rank)):
         return False
     return all(len(np.unique(it)) == 1 for tile in tiles for it in tile.descriptors(warps).reshape(-1, WARPS))
