@@ -39,6 +39,12 @@ def test_a_line_without_accesses_names_those_that_have_some(run: Run) -> None:
     assert str(LOAD) in done.err
 
 
+def test_roles_need_mbarriers(run: Run) -> None:
+    done = run("view", "01", "--solution", "--roles")
+    assert done.code == 2
+    assert "the kernel has no mbarriers" in done.err
+
+
 def test_a_wrong_kernel_has_no_timeline(run: Run, course: Path) -> None:
     done = run("view", "01", "--stub", "--trace", "trace.json")
     assert done.code == 2

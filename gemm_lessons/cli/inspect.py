@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gemm_lessons.cli.options import MemoryLimit, TimeLimit
+from gemm_lessons.cli.run import DEFAULT_GPU, sheet_for
 from gemm_lessons.course.folder import CommandError, read_source, shown
 from gemm_lessons.engine.records.errors import UnknownArchitecture
 from gemm_lessons.running import contract
@@ -104,6 +105,10 @@ def inspect(
     ] = None,
     time_limit: TimeLimit = None,
     memory_limit: MemoryLimit = None,
+    roles: Annotated[
+        bool, typer.Option("--roles", help="Print a timeline by role of a kernel with mbarriers, estimated.")
+    ] = False,
+    gpu: Annotated[str, typer.Option("--gpu", help="The GPU of that timeline.")] = DEFAULT_GPU,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout, for scripts.")] = False,
 ) -> int:
     """Run any CUDA kernel on the simulator: counters by line, bank conflicts, races, faults.
@@ -128,6 +133,7 @@ def inspect(
             raise CommandError(f"--include {folder}: no such folder")
     kernel = only_kernel(source, file) if entry is None else entry
     shape = launch_shape(grid, block, dynamic_shared)
+    sheet = sheet_for(gpu) if roles else None
     defines = {}
     for item in define or []:
         name, _, value = item.partition("=")
@@ -139,11 +145,11 @@ def inspect(
     def work() -> int:
         from gemm_lessons.commands import inspection
         from gemm_lessons.report.console import Working, make_console
-        from gemm_lessons.report.inspect import show_inspection
+        from gemm_lessons.report.inspect import show_inspection, show_recorded
 
         request = inspection.InspectRequest(
             source, shown(file), kernel, shape, args, expect, tuple(symbol or ()), defines,
-            (*(include or ()), file.resolve().parent), arch or "sm_90", seed, budget, most,
+            (*(include or ()), file.resolve().parent), arch or "sm_90", seed, budget, most, sheet,
         )  # fmt: skip
         try:
             with Working(make_console(stderr=True), f"inspect {shown(file)}"):
@@ -156,6 +162,8 @@ def inspect(
             typer.echo(json.dumps(inspection.as_json(result), indent=2, allow_nan=False))
         else:
             show_inspection(make_console(), result)
+            if sheet is not None:
+                show_recorded(make_console(), result)
         return contract.EXIT_PASSED if result.clean else contract.EXIT_NOT_PASSED
 
     return in_child(work, most)

@@ -37,6 +37,9 @@ def view(
         Path | None,
         typer.Option("--trace", metavar="OUT", help="The timeline for ui.perfetto.dev or chrome://tracing."),
     ] = None,
+    roles: Annotated[
+        bool, typer.Option("--roles", help="Print the timeline by role: producers, consumers, TMA, tensor cores.")
+    ] = False,
     gpu: Annotated[str, typer.Option("--gpu", help="The GPU that the timeline is for.")] = DEFAULT_GPU,
     seed: Annotated[int | None, typer.Option("--seed", min=0, help="Repeat the inputs of an earlier run.")] = None,
     no_color: NoColor = False,
@@ -44,15 +47,15 @@ def view(
     """Look at a run: bank conflicts by lane, which thread owns what, a timeline of every warp.
 
     Writes one self-contained page, with the kernel beside the reference (once it has passed) or the previous
-    lesson's solution; with --line or --trace, only if you also give --html or --open. Everything comes from a run on
-    the simulator; times are estimates.
+    lesson's solution; with --line, --roles or --trace, only if you also give --html or --open. Everything comes from a
+    run on the simulator; times are estimates.
     """
     one_at_most(solution=solution, stub=stub, file=file)
     course, found, path = kernel_of(lesson, solution, stub, file)
     lines = len(read_source(path).splitlines())
     if line is not None and line > lines:
         raise CommandError(f"--line {line}: {shown(path)} has {lines} lines")
-    page = html or (Path(f"{found.name}.html") if open_ or (line is None and trace is None) else None)
+    page = html or (Path(f"{found.name}.html") if open_ or (line is None and trace is None and not roles) else None)
     for option, out, begins in (("--html", page, PAGE), ("--trace", trace, TRACE)):
         if out is not None:
             _may_write(option, out, begins)
@@ -73,10 +76,12 @@ def view(
                 return _not_compiled(outcome)
             working("draw")
             view = view_of(outcome, sheet) if page is not None else None
-            depth = tile_sizes(found).depth if trace is not None else 0
+            depth = tile_sizes(found).depth if trace is not None or roles else 0
             side = view.sides[0] if view is not None else side_of(outcome, outcome.kernel, sheet, depth)
         if line is not None:
             _show_line(side, line)
+        if roles:
+            _show_roles(side)
         if trace is not None:
             _write_trace(side, trace)
         if view is not None and page is not None:
@@ -118,7 +123,13 @@ def _show_line(side: Side, line: int) -> None:
     from gemm_lessons.report.accesses import show_line
     from gemm_lessons.report.console import make_console
     from gemm_lessons.report.course import show_note
+    from gemm_lessons.report.tiles import picture_lines
 
+    pictures = side.tiles.pictures_of(line)
+    for picture in pictures:
+        make_console().print("\n".join(picture_lines(picture)), soft_wrap=True, markup=False)
+    if pictures:
+        return
     if side.requests_of(line) or any(count.line == line for count in side.counts):  # textures are only counted
         show_line(make_console(), side, line)
         return
@@ -126,6 +137,23 @@ def _show_line(side: Side, line: int) -> None:
         show_note(make_console(stderr=True), note)
     lines = ", ".join(str(number) for number in sorted({request.line for request in side.requests}))
     raise CommandError(f"line {line} does not access memory" + (f"; these lines do: {lines}" if lines else ""))
+
+
+def _show_roles(side: Side) -> None:
+    from gemm_lessons.report.console import make_console
+    from gemm_lessons.report.roles import show_roles
+    from gemm_lessons.report.tiles import share_lines
+
+    if side.recording is None or side.timeline is None:
+        raise CommandError(f"--roles: {' '.join(side.notes)}")
+    if side.roles is None:
+        raise CommandError("--roles: the kernel has no mbarriers, so no role hands anything over")
+    title = f"Block 0 on an {side.timeline.gpu} at M, N, K = {side.timeline.shape}, estimated"
+    show_roles(make_console(), side.roles, side.recording, side.row.path, title)
+    if shared := share_lines(side.tiles.shares):
+        make_console().print(
+            "\n".join(["", "Copies of a cluster: who issues them, and for whom", *shared]), markup=False
+        )
 
 
 def _write_trace(side: Side, path: Path) -> None:

@@ -21,6 +21,9 @@ from gemm_lessons.engine.arguments.text import ArgumentError, Given, build
 from gemm_lessons.engine.compiler.compile import Compiled, NotCompiled
 from gemm_lessons.engine.compiler.layouts import read_layouts
 from gemm_lessons.engine.compiler.ptx_file import take
+from gemm_lessons.engine.estimate.launch import NotEstimated, record_launch
+from gemm_lessons.engine.estimate.recording import Recording
+from gemm_lessons.engine.hardware.sheets import GpuSpec
 from gemm_lessons.engine.process import bounds
 from gemm_lessons.engine.process.bounds import Bounds, OutOfTime
 from gemm_lessons.engine.records.elements import Element
@@ -56,6 +59,7 @@ class InspectRequest:
     seed: int = 0
     budget: int | None = None
     bounds: Bounds = dataclasses.field(default_factory=Bounds)
+    recorded_on: GpuSpec | None = None  # the GPU on which to record the launch, as the estimate plays it
 
 
 @dataclass(frozen=True)
@@ -70,6 +74,8 @@ class Inspection:
     error: float | None = None  # ||got - expected|| / ||expected||
     tolerance: float | None = None
     variables: Mapping[str, NDArray[Any]] = dataclasses.field(default_factory=dict)  # read back after the launch
+    recording: Recording | None = None
+    unrecorded: str = ""  # why there is no recording, if one was asked for
 
     @property
     def clean(self) -> bool:
@@ -134,13 +140,20 @@ def _inspect(request: InspectRequest) -> Inspection:
     arrays = given.arrays
     expectation = Expectation.parse(request.expect, given) if request.expect else None
     before = {name: array.copy() for name, array in arrays.items()}
+    recording, unrecorded = None, ""
+    if request.recorded_on is not None:  # before the launch changes what is in memory
+        memory = device.initial_memory(compiled, request.grid, given.arguments, given.symbols)
+        try:
+            recording = record_launch(compiled, kernel, request.grid, given.arguments, memory, request.recorded_on)
+        except NotEstimated as why:
+            unrecorded = str(why)
     launched = device.launch(compiled, request.grid, given.arguments, given.symbols)
     unwritten = {name: count for name, count in launched.unstored.items() if name in given.blank}
     error = tolerance = None
     if expectation is not None and launched.fault is None:
         error, tolerance = expectation.compare(before, arrays)
     variables = {symbol.name: symbol.array for symbol in given.symbols if symbol.array.flags.writeable}
-    return Inspection(request, None, compiled, launched, unwritten, error, tolerance, variables)
+    return Inspection(request, None, compiled, launched, unwritten, error, tolerance, variables, recording, unrecorded)
 
 
 def values_of(array: NDArray[Any]) -> list[float | int | str]:

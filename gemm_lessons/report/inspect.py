@@ -13,8 +13,10 @@ from gemm_lessons.engine.records.metrics import BESIDE, TABLED
 from gemm_lessons.engine.records.results import Launched
 from gemm_lessons.judging.evidence import Checked
 from gemm_lessons.judging.verdict import Passed
+from gemm_lessons.report.roles import show_roles
 from gemm_lessons.report.run import show_conflicts, show_diagnostics, show_findings, show_printed
 from gemm_lessons.running.outcome import Row
+from gemm_lessons.view.roles import barrier_names, roles_of
 
 
 def show_inspection(console: Console, result: Inspection) -> None:
@@ -55,6 +57,21 @@ def show_inspection(console: Console, result: Inspection) -> None:
     for why, names in result.doubts.items():
         console.print(Text(f"\nNsight Compute may count otherwise: {why} ({names})", style="doubt"))
     show_conflicts(console, row)
+
+
+def show_recorded(console: Console, result: Inspection) -> None:
+    """Print the timeline by role, or why there is none."""
+    if result.compiled is None or result.launched is None:
+        return
+    console.print()
+    gpu, recording = result.request.recorded_on, result.recording
+    assert gpu is not None
+    roles = roles_of(recording, result.request.path, barrier_names(result.compiled)) if recording else None
+    if recording is None or roles is None:
+        why = result.unrecorded or "the kernel has no mbarriers, so no role hands anything over"
+        console.print(Text(f"There is no timeline by role: {why}", style="doubt"))
+        return
+    show_roles(console, roles, recording, result.request.path, f"Block 0 on an {gpu.name}, estimated")
 
 
 def _headline(result: Inspection) -> Text:

@@ -15,12 +15,15 @@ from gemm_lessons import __version__
 from gemm_lessons.engine.records.metrics import TABLED
 from gemm_lessons.judging.verdict import WrongAnswer
 from gemm_lessons.report.accesses import heading
+from gemm_lessons.report.roles import completed_by
 from gemm_lessons.report.run import summary_of, title_of
 from gemm_lessons.report.table import columns_of, footnotes, told_apart
 from gemm_lessons.report.template import asset, embedded
+from gemm_lessons.report.tiles import picture_lines, share_lines
 from gemm_lessons.view.accesses import Request
 from gemm_lessons.view.banks import bank_map
 from gemm_lessons.view.record import Side, View
+from gemm_lessons.view.roles import Roles
 from gemm_lessons.view.timeline import SHOWN, Timeline
 
 PICTURES = 4  # requests of one line in each memory
@@ -34,12 +37,13 @@ HEAT = (
     "global_load_requests",
     "global_store_requests",
 )
-LETTERS = "rqgsxb"  # of SHOWN, in a strip
+LETTERS = "rqgspxb"  # of SHOWN, in a strip
 STATES = {
     "run": "runs: issues, or is ready to",
     "queue": "load-store queue is full",
     "global": "waits for global memory",
     "shared": "waits for shared memory",
+    "product": "waits for products",
     "result": "waits for a slow instruction",
     "barrier": "waits at the barrier",
 }
@@ -51,6 +55,7 @@ SPENT = {  # the columns of the table of stalls
     "queue": "load-store queue",
     "global": "global memory",
     "shared": "shared memory",
+    "product": "products",
     "result": "slow instruction",
     "barrier": "barrier",
 }
@@ -183,7 +188,10 @@ def _side(side: Side) -> JSON:
             }
             for product in side.products
         ],
+        "tiles": ["\n".join(picture_lines(it)) for it in side.tiles.pictures],
+        "shares": "\n".join(share_lines(side.tiles.shares)),
         "timeline": None if side.timeline is None else _timeline(side, side.timeline),
+        "roles": None if side.roles is None else _roles(side.roles),
         "notes": side.notes,
     }
 
@@ -229,6 +237,34 @@ def _runs(runs: Sequence[Sequence[tuple[int, int]]]) -> JSON:
     return {
         "runs": [[part for run in line for part in run] for line in different],
         "which": [number[tuple(line)] for line in runs],
+    }
+
+
+def _roles(it: Roles) -> JSON:
+    return {
+        "roles": [{"name": role.name, "first": role.first, "last": role.last} for role in it.roles],
+        "units": [
+            {
+                "name": row.name,
+                "unit": row.unit,
+                "spans": [[round(s.start), round(s.end), s.block, s.role] for s in row.spans],
+            }
+            for row in it.units
+        ],
+        "passed": [
+            {
+                "block": one.block,
+                "barrier": one.barrier,
+                "over": round(one.over),
+                "by": completed_by(it, one),
+                "giver": one.giver,
+                "copy": one.copy,
+                "taker": one.taker,
+                "asked": round(one.asked),
+                "passed": round(one.passed),
+            }
+            for one in it.passed
+        ],
     }
 
 

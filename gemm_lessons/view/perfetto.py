@@ -20,6 +20,7 @@ WAITS: Mapping[Shown, tuple[str, str]] = {  # name of a slice, and its colour in
     "queue": ("load-store queue is full", "thread_state_runnable"),
     "global": ("waits for global memory", "terrible"),
     "shared": ("waits for shared memory", "bad"),
+    "product": ("waits for products", "thread_state_uninterruptible"),
     "result": ("waits for a slow instruction", "yellow"),
     "barrier": ("waits at the barrier", "grey"),
 }

@@ -12,9 +12,10 @@ from gemm_lessons.course.lesson import tile_sizes
 from gemm_lessons.engine.estimate.recording import Recording
 from gemm_lessons.engine.hardware.sheets import GpuSpec
 from gemm_lessons.engine.records.frozen import dataclass
-from gemm_lessons.engine.records.launch import Buffer
+from gemm_lessons.engine.records.launch import Buffer, TensorMap
 from gemm_lessons.engine.records.results import LineCount
 from gemm_lessons.engine.sass import Uncountable
+from gemm_lessons.engine.simulator import Simulator
 from gemm_lessons.gemm.problem import Problem
 from gemm_lessons.gemm.shapes import Shape
 from gemm_lessons.running.builder import variant_of
@@ -22,6 +23,8 @@ from gemm_lessons.running.outcome import Role, Row, RunOutcome
 from gemm_lessons.view.accesses import Request, Touched, follow
 from gemm_lessons.view.fragments import WarpProduct, products
 from gemm_lessons.view.owners import Owners, owners
+from gemm_lessons.view.roles import Roles, barrier_names, roles_of
+from gemm_lessons.view.tiles import TileNotes, Tiles
 from gemm_lessons.view.timeline import Timeline, play, timeline
 
 
@@ -48,8 +51,10 @@ class Side:
     places: tuple[Place, ...] = ()
     owners: Owners | None = None
     products: tuple[WarpProduct, ...] = ()  # of tensor cores
+    tiles: Tiles = Tiles()
     recording: Recording | None = None
     timeline: Timeline | None = None
+    roles: Roles | None = None  # of a kernel with mbarriers
     notes: tuple[str, ...] = ()
 
     def requests_of(self, line: int) -> tuple[Request, ...]:
@@ -116,7 +121,7 @@ def side_of(outcome: RunOutcome, row: Row, gpu: GpuSpec, depth: int = 1) -> Side
         notes.append("There are no counters: the kernel did not finish.")
     notes += [f"{metric}: {why}" for metric, why in counters.inexact.items()][:1] if counters else []
     requests: list[Request] = []
-    owned = None
+    owned, tiles = None, Tiles()
     problem = Problem(lesson.data, shape, outcome.seed)
     if row.verdict.kind == "timed_out":
         notes.append("Its memory accesses are not shown: the kernel does not end.")
@@ -129,9 +134,13 @@ def side_of(outcome: RunOutcome, row: Row, gpu: GpuSpec, depth: int = 1) -> Side
                 notes.append(f"Its memory accesses cannot be shown: {obstacle}.")
                 continue
             requests += [request for request in found.requests if request.file == row.path]
+            if any(isinstance(it, TensorMap) for it in arguments):
+                notes_of_tiles = TileNotes()
+                Simulator().observe(compiled, grid, problem.trial().arguments(launch.parameters), notes_of_tiles)
+                tiles = notes_of_tiles.result(row.path)
             if any(isinstance(it, Buffer) and it.name == problem.answer.name for it in arguments):
                 owned = _owned(found, problem) or owned
-    recording = strips = None
+    recording = strips = roles = None
     if not depth:
         pass
     elif row.speed.estimator is None:
@@ -140,6 +149,7 @@ def side_of(outcome: RunOutcome, row: Row, gpu: GpuSpec, depth: int = 1) -> Side
         recording, played = play(row.speed.estimator, shape, depth, gpu)
         profile = row.speed.estimator.profiles[0]
         strips = timeline(recording, played, gpu, row.path, profile.span(profile.blocks_per_sm, gpu).busy)
+        roles = roles_of(recording, row.path, barrier_names(built.code.counted[0]))
     return Side(
         row=row,
         shape=shape,
@@ -153,8 +163,10 @@ def side_of(outcome: RunOutcome, row: Row, gpu: GpuSpec, depth: int = 1) -> Side
         ),
         owners=owned,
         products=tuple(dict.fromkeys(it for code in built.code.counted for it in products(code.ptx, code.entry))),
+        tiles=tiles,
         recording=recording,
         timeline=strips,
+        roles=roles,
         notes=tuple(notes),
     )
 

@@ -29,7 +29,7 @@ TILES = 6  # least number along K in a timeline
 
 # States of a strip: a warp runs while it issues, while its previous arithmetic executes, and while it takes turns
 # with others of its scheduler, for the scheduler itself or for a unit that computes.
-Shown = Literal["run", "queue", "global", "shared", "result", "barrier"]
+Shown = Literal["run", "queue", "global", "shared", "product", "result", "barrier"]
 SHOWN: tuple[Shown, ...] = get_args(Shown)
 SHOWN_AS: Mapping[State, Shown] = {
     "issue": "run",
@@ -39,6 +39,7 @@ SHOWN_AS: Mapping[State, Shown] = {
     "queue": "queue",
     "global": "global",
     "shared": "shared",
+    "product": "product",
     "result": "result",
     "barrier": "barrier",
 }
@@ -97,7 +98,7 @@ def play(estimator: Estimator, shape: Shape, depth: int, gpu: GpuSpec) -> tuple[
 
 def timeline(recording: Recording, shape: Shape, gpu: GpuSpec, path: str, busy: Mapping[str, float]) -> Timeline:
     """Make the timeline. ``path``: the file whose lines are shown; instructions of other files count as line 0."""
-    lines = [d.source.line or 0 if d.source.file == path else 0 for d in recording.code]
+    lines = lines_of(recording, path)
     warps = _by_warp(recording, lines)
     tick = max(1, math.ceil(_loop(recording) / TICKS))
     while True:
@@ -124,6 +125,17 @@ def timeline(recording: Recording, shape: Shape, gpu: GpuSpec, path: str, busy: 
         busy=busy,
         stalls=_stalls(recording.spells, lines),
     )
+
+
+def lines_of(recording: Recording, path: str) -> list[int]:
+    """Return the line of each instruction; 0 for instructions of other files than ``path``."""
+    return [d.source.line or 0 if d.source.file == path else 0 for d in recording.code]
+
+
+def role_strips(recording: Recording, path: str, warps: Sequence[int], tick: int) -> list[tuple[Strip, ...]]:
+    """Return the strips of some warps, ``tick`` clocks a part."""
+    found = _by_warp(recording, lines_of(recording, path))
+    return [_strip(found[warp], recording.clocks, tick) for warp in warps]
 
 
 def _loop(recording: Recording) -> float:

@@ -17,7 +17,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -28,6 +29,7 @@ from gemm_lessons.engine.estimate.chip import HEATING, LAUNCH_US, at_work, limit
 from gemm_lessons.engine.estimate.items import grouped_columns, unknown_units
 from gemm_lessons.engine.estimate.latencies import pipes_of
 from gemm_lessons.engine.estimate.power import Load, at_pace
+from gemm_lessons.engine.estimate.recording import Recording, record
 from gemm_lessons.engine.estimate.timeline import play, uneven
 from gemm_lessons.engine.hardware.occupancy import Occupancy, occupancy
 from gemm_lessons.engine.hardware.sheets import GpuSpec
@@ -88,22 +90,13 @@ def estimate_launch(
     """The time of a launch of ``compiled``, whose machine code must be for ``gpu``; ``kernel`` is its PTX, ``memory``
     gives global memory as it is before. Nothing is written. Raises ``NotEstimated``."""
     grid = clustered(kernel, grid)
-    cluster = math.prod(grid.cluster or (1,))
-    fit = _fitting(compiled, kernel, grid, gpu)
-    per_sm = math.ceil(grid.blocks / gpu.sms_for(cluster))
+    fit, per_sm = _fitting(compiled, kernel, grid, gpu)
     resident = min(fit.blocks_per_sm, per_sm)
-    try:
-        trace = traceable(compiled, kernel).trace(grid, arguments, resident * cluster, memory, LONGEST)
+    with _as_not_estimated(resident):
+        trace = _trace(compiled, kernel, grid, arguments, memory, resident)
         executed = {trace.code[index].name for warp in trace.warps for index, _ in warp}
         gpu = at_work(gpu, grid.blocks, any(name in executed for name in HEATING))
         parts, busiest = _of_multiprocessor(trace, per_sm, resident, gpu)
-    except TooLong:
-        blocks = f"{resident} block{'s' * (resident > 1)}"
-        raise NotEstimated(
-            f"too long a trace: {blocks} of one multiprocessor execute more than {LONGEST:,} warp instructions"
-        ) from None
-    except Uncountable as reason:
-        raise NotEstimated(f"its machine code cannot be followed: {reason}") from None
     l2, dram = moved_bytes(trace, grid.blocks, memory())
     if gpu.power is not None and (columns := grouped_columns(trace)):
         clocks = parts["latency"] * gpu.clock_hz / 1e6
@@ -126,12 +119,57 @@ def estimate_launch(
     )
 
 
-def _fitting(compiled: Compiled, kernel: Kernel, grid: Grid, gpu: GpuSpec) -> Occupancy:
-    """Return the occupancy. Raise ``NotEstimated`` for obstacles known before tracing."""
+def record_launch(
+    compiled: Compiled,
+    kernel: Kernel,
+    grid: Grid,
+    arguments: Sequence[Argument],
+    memory: Callable[[], GlobalMemory],
+    gpu: GpuSpec,
+) -> Recording:
+    """Record the first blocks of a launch on one multiprocessor; see ``estimate_launch``."""
+    grid = clustered(kernel, grid)
+    fit, per_sm = _fitting(compiled, kernel, grid, gpu)
+    resident = min(fit.blocks_per_sm, per_sm)
+    with _as_not_estimated(resident):
+        return record(_trace(compiled, kernel, grid, arguments, memory, resident), resident, gpu)
+
+
+def _trace(
+    compiled: Compiled,
+    kernel: Kernel,
+    grid: Grid,
+    arguments: Sequence[Argument],
+    memory: Callable[[], GlobalMemory],
+    resident: int,
+) -> Trace:
+    """Trace the resident blocks of one multiprocessor, and the other blocks of their clusters."""
+    blocks = resident * math.prod(grid.cluster or (1,))
+    return traceable(compiled, kernel).trace(grid, arguments, blocks, memory, LONGEST)
+
+
+@contextmanager
+def _as_not_estimated(resident: int) -> Iterator[None]:
+    """Raise ``NotEstimated`` for a trace that is too long or cannot be followed."""
+    try:
+        yield
+    except TooLong:
+        blocks = f"{resident} block{'s' * (resident > 1)}"
+        raise NotEstimated(
+            f"too long a trace: {blocks} of one multiprocessor execute more than {LONGEST:,} warp instructions"
+        ) from None
+    except Uncountable as reason:
+        raise NotEstimated(f"its machine code cannot be followed: {reason}") from None
+
+
+def _fitting(compiled: Compiled, kernel: Kernel, grid: Grid, gpu: GpuSpec) -> tuple[Occupancy, int]:
+    """Return the occupancy and the blocks of the fullest multiprocessor. Raise ``NotEstimated`` for obstacles known
+    before tracing."""
+    cluster = math.prod(grid.cluster or (1,))
     if not compiled.cubin:
         raise NotEstimated("PTX of another compiler comes without machine code; pass CUDA C++")
-    if not gpu.sms_for(math.prod(grid.cluster or (1,))):
-        raise NotEstimated(f"{gpu.name} has no clusters of {math.prod(grid.cluster or (1,))} blocks")
+    if not gpu.sms_for(cluster):
+        raise NotEstimated(f"{gpu.name} has no clusters of {cluster} blocks")
     if synchronising_accesses.spins_on_memory(kernel):
         raise NotEstimated("its threads wait for other threads in a loop, and how long depends on time")
     if unknown := unknown_units(compiled.sass, gpu):
@@ -139,7 +177,7 @@ def _fitting(compiled: Compiled, kernel: Kernel, grid: Grid, gpu: GpuSpec) -> Oc
     fit = occupancy(compiled.resources, grid.threads, grid.dynamic_shared, gpu)
     if not fit.blocks_per_sm:
         raise NotEstimated(f"no block fits on a multiprocessor of {gpu.name}: too many threads, registers or bytes")
-    return fit
+    return fit, math.ceil(grid.blocks / gpu.sms_for(cluster))
 
 
 def _of_multiprocessor(trace: Trace, per_sm: int, resident: int, gpu: GpuSpec) -> tuple[dict[str, float], str]:

@@ -1,6 +1,6 @@
 """Record ``timeline``'s simulation: the state of every warp at each clock, and what it waits for.
 
-    Trace --_Recorder (a Multiprocessor that records)--> Recording: states by warp, loads in flight
+    Trace --_Recorder (a Multiprocessor that records)--> Recording: states by warp, loads in flight, hand-overs
 
 Between two of its instructions a warp first waits for the arithmetic before (``fixed``, as ptxas wrote), then for
 results or a barrier, then until its unit is free (``math`` of arithmetic, ``queue`` of accesses to memory), then until
@@ -12,16 +12,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from gemm_lessons.engine.estimate.items import GROUPS, MEMORY, Item, Step, Stream, streams_of
+from gemm_lessons.engine.estimate.items import ASYNCHRONOUS, GROUPS, MEMORY, TENSOR, Item, Step, Stream, streams_of
 from gemm_lessons.engine.estimate.timeline import Multiprocessor, by_rank, run
 from gemm_lessons.engine.hardware.sheets import GpuSpec
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.engine.sass.operands import Decoded
 from gemm_lessons.engine.sass.trace import Signal, Touch, Trace, Traffic
 
-# global, shared, result: waits for a load from global or shared memory, or for another slow instruction.
-State = Literal["issue", "fixed", "turn", "math", "queue", "global", "shared", "result", "barrier"]
+# global, shared, product, result: waits for a load from global or shared memory, for asynchronous products, or for
+# another slow instruction.
+State = Literal["issue", "fixed", "turn", "math", "queue", "global", "shared", "product", "result", "barrier"]
 NOTHING = -1
+OTHER_BLOCK = -1  # instead of a warp
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,39 @@ class Flight:
 
 
 @dataclass(frozen=True)
+class UnitWork:
+    """A unit works for ``warp`` while the warp continues: a tensor core multiplies, or TMA copies a box. ``barrier``:
+    the address of the mbarrier that the copy reports to."""
+
+    unit: Literal["tensor", "box", "box out"]
+    warp: int
+    start: float
+    end: float
+    place: int
+    barrier: int = NOTHING
+
+
+@dataclass(frozen=True)
+class HandOver:
+    """A phase of the mbarrier at address ``barrier`` ends at clock ``over``, and ``warp`` passes its wait for that at
+    ``passed``. The wait began at ``asked``, in instruction ``place``.
+
+    ``giver`` completes the phase by instruction ``given``: a warp that arrives or, for a ``copy``, the warp that issued
+    it. ``OTHER_BLOCK``: a warp of another block of the cluster, by an instruction that is not recorded.
+    """
+
+    barrier: int
+    over: float
+    giver: int
+    given: int
+    copy: bool
+    warp: int
+    asked: float
+    passed: float
+    place: int
+
+
+@dataclass(frozen=True)
 class Recording:
     """A simulation from the launch to the last instruction. Warps are numbered block by block.
 
@@ -64,6 +99,8 @@ class Recording:
     schedulers: int
     spells: tuple[Spell, ...]
     flights: tuple[Flight, ...]
+    work: tuple[UnitWork, ...] = ()
+    hand_overs: tuple[HandOver, ...] = ()
 
 
 def record(trace: Trace, blocks: int, gpu: GpuSpec) -> Recording:
@@ -80,6 +117,8 @@ def record(trace: Trace, blocks: int, gpu: GpuSpec) -> Recording:
         gpu.schedulers,
         tuple(recorder.spells),
         tuple(recorder.flights),
+        tuple(recorder.work),
+        tuple(recorder.hand_overs),
     )
 
 
@@ -100,6 +139,8 @@ class _Recorder(Multiprocessor):
         super().__init__([stream.of(warp) for stream, warp in streams], warps_per_block, gpu)
         self.spells: list[Spell] = []
         self.flights: list[Flight] = []
+        self.work: list[UnitWork] = []
+        self.hand_overs: list[HandOver] = []
         count = len(streams)
         self._paths = [[index for index, _ in warp] for _, warp in streams]
         self._starts = [stream.places for stream, _ in streams]
@@ -110,6 +151,13 @@ class _Recorder(Multiprocessor):
         self._acting: dict[int, tuple[int, Item, Touch | None]] = {}
         self._meeting: dict[int, int] = {}  # warps at a barrier, and the instruction there
         self._now = (0, 0.0)
+        # Of this multiprocessor: the warp and instruction that execute now, None while another one executes.
+        self._issuing: tuple[int, int] | None = None
+        # By mbarrier: the last arrival of the current phase (clock, warp, instruction), and the last copy to it.
+        self._arrivals: dict[tuple[int, int], tuple[float, int, int]] = {}
+        self._copies: dict[tuple[int, int], tuple[int, int]] = {}
+        # The phases that are over: the clock, who completed it, whether by a copy.
+        self._phases: dict[tuple[int, int], list[tuple[float, tuple[int, int], bool]]] = {}
 
     def _place(self, warp: int, at: int) -> int:
         """Return the first instruction of item ``at`` of the warp."""
@@ -172,7 +220,60 @@ class _Recorder(Multiprocessor):
         self._write(warp, time + item.slots, "issue", place)
         self._acting[warp] = (place, item, touch)
         self._now = (warp, time)
-        return super()._execute(time, scheduler, warp)
+        self._issuing = warp, place
+        free = self.units[scheduler][TENSOR]
+        released = super()._execute(time, scheduler, warp)
+        if item.unit == ASYNCHRONOUS:
+            self.work.append(UnitWork("tensor", warp, max(free, time), self.units[scheduler][TENSOR], place))
+        self._issuing = None
+        return released
+
+    def _signalled(self, item: Item, signal: Signal, time: float, warp: int) -> bool:
+        key = warp // self.warps_per_block, signal.barrier
+        if signal.kind == "awaited" and key in self.phases:
+            over = self.phases[key].since(signal.parity, time)
+            if over is not None:
+                self._handed(key, over, warp, time, max(time, over))
+        return super()._signalled(item, signal, time, warp)
+
+    def _wake(self, key: tuple[int, int]) -> bool:
+        over = self.phases[key].over
+        arrival = self._arrivals.pop(key, None)
+        copy = self._copies.pop(key, None)
+        if copy is not None and (arrival is None or arrival[0] < over):
+            self._phases.setdefault(key, []).append((over, copy, True))
+        elif arrival is not None:
+            self._phases.setdefault(key, []).append((over, arrival[1:], False))
+        for warp, _, after in self.asleep.get(key, ()):
+            self._handed(key, over, warp, self._written[warp], max(after, over))
+        return super()._wake(key)
+
+    def _handed(self, key: tuple[int, int], over: float, warp: int, asked: float, passed: float) -> None:
+        """Record that the warp has waited for the phase that was over at ``over``; nothing completes a phase before
+        the first."""
+        completed = next((it for it in reversed(self._phases.get(key, ())) if it[0] == over), None)
+        if completed is not None:
+            _, (giver, given), copy = completed
+            place = self._acting[warp][0]
+            self.hand_overs.append(HandOver(key[1], over, giver, given, copy, warp, asked, passed, place))
+
+    def arrived(self, key: tuple[int, int], threads: int, announced: int, time: float) -> bool:
+        """Record who arrived last."""
+        if key not in self._arrivals or self._arrivals[key][0] <= time:
+            self._arrivals[key] = time, *(self._issuing or (OTHER_BLOCK, NOTHING))
+        return super().arrived(key, threads, announced, time)
+
+    def brought(self, key: tuple[int, int], box: Traffic, time: float, latency: float) -> bool:
+        """Record the copy."""
+        warp, place = self._issuing or (OTHER_BLOCK, NOTHING)
+        self._copies[key] = warp, place
+        woken = super().brought(key, box, time, latency)
+        self.work.append(UnitWork("box", warp, time, self.port + latency, place, key[1]))
+        return woken
+
+    def _copied_out(self, box: Touch | None, time: float, scheduler: int, warp: int) -> None:
+        super()._copied_out(box, time, scheduler, warp)
+        self.work.append(UnitWork("box out", warp, time, self.read_out[warp], self._acting[warp][0]))
 
     def _arrive(self, warp: int, time: float, after: float, named: Signal | None = None) -> bool:
         self._meeting[warp] = self._acting[warp][0]
@@ -198,6 +299,8 @@ class _Recorder(Multiprocessor):
 def _state_of(item: Item, touch: Touch | None) -> State:
     if isinstance(touch, Signal):
         return "barrier"
+    if item.unit == ASYNCHRONOUS:
+        return "product"
     if item.name == "LDGDEPBAR":  # the copies before it, which bypass the registers
         return "global"
     if touch is None:

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import math
 import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache, partial
@@ -177,6 +178,15 @@ class Simulator:
         machine = _RequestedLaunch(self.setting, compiled, _program_of(compiled), grid, arguments).machine()
         machinecode.count(code, machine.launch, machine.initial_memory, [blocks], watch, FOLLOWED)
         return machine.launch, code.shared_origin
+
+    def observe(self, compiled: Compiled, grid: Grid, arguments: Sequence[Argument], observer: Observer) -> None:
+        """Run the PTX of the first cluster of a launch with an observer. Nothing is written.
+
+        Raise ``UnsupportedKernel``. A fault ends the run.
+        """
+        machine = _RequestedLaunch(self.setting, compiled, _program_of(compiled), grid, arguments).machine(observer)
+        with _seen_from(compiled.path), as_unsupported("it runs", (ValueError,)), contextlib.suppress(Fault):
+            machine.run([range(math.prod(machine.grid.cluster or (1,)))])
 
     def address_uses(self, compiled: Compiled) -> tuple[Finding | None, bool]:
         """Return a finding for a comparison of an address with a number, and whether addresses may matter at all."""

@@ -135,7 +135,7 @@ function coloured(text) {
   return [...parts, comment ? make("span", { class: "comment" }, comment) : null];
 }
 
-const WAITS = ["queue", "global", "shared", "result", "barrier"];
+const WAITS = ["queue", "global", "shared", "product", "result", "barrier"];
 const waits_of = (stall) => WAITS.reduce((sum, state) => sum + (stall.clocks[state] || 0), 0);
 
 // What the heat can be: value by line, and its name.
@@ -500,9 +500,22 @@ function fragment_of(it, choose) {
   return { it, cells, node: make("div", {}, make("h4", {}, `${it.name}, ${rows} x ${it.cols}`), make("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": `Fragment of ${it.name}` }, svg), make("ul", { class: "key" }, ...registers)) };
 }
 
+// -- tiles in shared memory ---------------------------------------------------------------------------------------------
+
+function tiles() {
+  const sides = DATA.sides.filter((side) => side.tiles.length || side.shares);
+  if (!sides.length) return;
+  const node = section("tiles", "Tiles in shared memory: what wgmma reads");
+  const text = (lines, name) => make("pre", { class: "scroll", tabindex: 0, role: "group", "aria-label": name }, lines);
+  for (const side of sides) {
+    node.append(make("h3", {}, side.label), ...side.tiles.map((tile) => text(tile, "Bytes of a tile")));
+    if (side.shares) node.append(make("p", {}, "Copies of a cluster: who issues them, and for whom"), text(side.shares, "Copies of a cluster"));
+  }
+}
+
 // -- the timeline -------------------------------------------------------------------------------------------------------
 
-const HEAD = 58, GUTTER = 52, AXIS = 18;
+const AXIS = 18, UNIT = 12, MOST_ARROWS = 160;
 
 function timelines() {
   const sides = DATA.sides.filter((side) => side.timeline);
@@ -510,7 +523,9 @@ function timelines() {
   const first = sides[0].timeline;
   const node = section("timeline", "Timeline: what every warp does, clock by clock");
   node.append(make("p", {}, `As the estimate plays it: one multiprocessor of an ${first.gpu} with the blocks that fit on it. ` +
-    "The thin line under a strip: a load from global memory is in flight. The curve on top: issue slots in use."));
+    "The thin line under a strip: a load from global memory is in flight. The curve on top: issue slots in use." +
+    (sides.some((side) => side.roles) ? " The rows below it: copies by TMA in flight, by the barrier that they report to, and products; two shades are two roles. " +
+      "Arrows lead from the act that completes a barrier's phase to the warps that wait for it; zoom in if there are too many." : "")));
   const view = { scale: 1, drawn: [] };
   // One scale for both only where both do the same work.
   const same = new Set(sides.map((side) => `${side.timeline.elements} ${side.timeline.shape}`)).size === 1;
@@ -545,8 +560,11 @@ function parsed(strip) {
 function strips_of(side, index, view, longest) {
   const it = side.timeline, strips = it.strips.map(parsed), count = strips.length;
   const row = count > 40 ? 9 : 14, strip = row - (row > 10 ? 5 : 3), between = 8;
-  const height = HEAD + count * row + (it.blocks - 1) * between + AXIS;
-  const top = (warp) => HEAD + warp * row + Math.floor(warp / it.warps) * between;
+  const roles = side.roles, units = roles ? roles.units : [];
+  const above = 58 + (units.length ? units.length * UNIT + 8 : 0), gutter = roles ? 104 : 52;
+  const unit_top = (number) => 50 + number * UNIT;
+  const height = above + count * row + (it.blocks - 1) * between + AXIS;
+  const top = (warp) => above + warp * row + Math.floor(warp / it.warps) * between;
   const names = Object.fromEntries(DATA.states.map((state) => [state.letter, state]));
   const cursor = { warp: 0, clock: 0, shown: false };
   const canvas = make("canvas", {}), spacer = make("div");
@@ -557,18 +575,18 @@ function strips_of(side, index, view, longest) {
     onscroll: draw, onkeydown: press, onpointerdown: point, onpointermove: (event) => event.pointerType === "mouse" && point(event),
   }, canvas, spacer);
   const room = () => Math.max(200, scroller.clientWidth);
-  const per_clock = () => ((room() - GUTTER - 8) / longest) * view.scale;
+  const per_clock = () => ((room() - gutter - 8) / longest) * view.scale;
 
   function draw() {
     const wide = room(), px = per_clock(), from = scroller.scrollLeft / px;
-    spacer.style.width = `${GUTTER + it.clocks * px + 8}px`;
+    spacer.style.width = `${gutter + it.clocks * px + 8}px`;
     spacer.style.height = "1px";
     spacer.style.marginTop = "-1px";
-    const pen = sharp(canvas, wide, height), x = (clock) => GUTTER + (clock - from) * px;
-    const until = from + (wide - GUTTER) / px, paint = Object.fromEntries([...DATA.states.map((s) => s.name), "flight", "soft", "ink", "line", "accent", "panel"].map((name) => [name, colour(name)]));
+    const pen = sharp(canvas, wide, height), x = (clock) => gutter + (clock - from) * px;
+    const until = from + (wide - gutter) / px, paint = Object.fromEntries([...DATA.states.map((s) => s.name), "flight", "soft", "ink", "line", "accent", "panel"].map((name) => [name, colour(name)]));
     pen.save();
     pen.beginPath();
-    pen.rect(GUTTER, 0, wide - GUTTER, height);
+    pen.rect(gutter, 0, wide - gutter, height);
     pen.clip();
     curve(pen, x, paint);
     strips.forEach((parts, warp) => {
@@ -584,10 +602,12 @@ function strips_of(side, index, view, longest) {
         if (end >= from && start <= until) pen.fillRect(x(start), y + strip + 0.5, Math.max(1, (end - start) * px), 2);
       }
     });
+    engines(pen, x, paint);
     axis(pen, x, from, until, px, paint);
+    arrows(pen, x, from, until, paint);
     if (cursor.shown) {
       pen.fillStyle = paint.ink;
-      pen.fillRect(x(cursor.clock) - 0.75, HEAD - 4, 1.5, height - HEAD - AXIS + 4);
+      pen.fillRect(x(cursor.clock) - 0.75, above - 4, 1.5, height - above - AXIS + 4);
       pen.strokeStyle = paint.ink;
       pen.strokeRect(x(cursor.clock) - 3, top(cursor.warp) - 1, 6, strip + 2);
     }
@@ -597,13 +617,47 @@ function strips_of(side, index, view, longest) {
     pen.textBaseline = "alphabetic";
     for (let warp = 0; warp < count; warp++) {
       const number = warp % it.warps;
-      if (number === 0) pen.fillText(`block ${warp / it.warps}`, 2, top(warp) + strip);
-      else if (number % (row > 10 ? 1 : 4) === 0) pen.fillText(`w${number}`, 32, top(warp) + strip);
+      const role = roles && roles.roles.find((one) => one.first === number);
+      if (role) pen.fillText(it.blocks > 1 ? `${role.name}, block ${Math.floor(warp / it.warps)}` : role.name, 2, top(warp) + strip);
+      else if (number === 0) pen.fillText(`block ${warp / it.warps}`, 2, top(warp) + strip);
+      else if (number % (row > 10 ? 1 : 4) === 0) pen.fillText(`w${number}`, gutter - 20, top(warp) + strip);
     }
+    units.forEach((unit, number) => pen.fillText(unit.name, 2, unit_top(number) + UNIT - 4));
     pen.fillText("issue %", 2, 26);
   }
+  function engines(pen, x, paint) {
+    units.forEach((unit, number) => unit.spans.forEach(([start, end, block, role]) => {
+      pen.fillStyle = unit.unit === "tensor" ? paint.run : paint.flight;
+      pen.globalAlpha = unit.unit === "tensor" && (role + block) % 2 ? 0.45 : 1;
+      pen.fillRect(x(start), unit_top(number), Math.max(1, x(end) - x(start) - 0.5), UNIT - 4);
+      pen.globalAlpha = 1;
+    }));
+  }
+  // From the act that completes a phase to the warps that wait for it.
+  function arrows(pen, x, from, until, paint) {
+    if (!roles) return;
+    const seen = roles.passed.filter((one) => one.passed >= from && one.over <= until);
+    if (seen.length > MOST_ARROWS) return;
+    pen.strokeStyle = pen.fillStyle = paint.ink;
+    pen.lineWidth = 0.8;
+    for (const one of seen) {
+      const of = (role) => top(one.block * it.warps + roles.roles[role].first) + strip / 2;
+      const copied = units.findIndex((unit) => unit.name === `TMA ${one.barrier}` || unit.name === "TMA");
+      const start = one.copy && copied >= 0 ? unit_top(copied) + UNIT / 2 - 2 : one.giver >= 0 ? of(one.giver) : above - 6;
+      const end = of(one.taker), tip = end > start ? -4 : 4;
+      pen.beginPath();
+      pen.moveTo(x(one.over), start);
+      pen.lineTo(x(one.passed), end);
+      pen.stroke();
+      pen.beginPath();
+      pen.moveTo(x(one.passed), end);
+      pen.lineTo(x(one.passed) - 2.5, end + tip);
+      pen.lineTo(x(one.passed) + 2.5, end + tip);
+      pen.fill();
+    }
+  }
   function curve(pen, x, paint) {
-    const part = it.clocks / it.issued.length, high = HEAD - 18;
+    const part = it.clocks / it.issued.length, high = 40;
     pen.fillStyle = paint.run;
     it.issued.forEach((percent, i) => pen.fillRect(x(i * part), 8 + high - (percent / 100) * high, x(part) - x(0) + 0.3, (percent / 100) * high));
     pen.strokeStyle = paint.line;
@@ -614,7 +668,7 @@ function strips_of(side, index, view, longest) {
     pen.font = "10px ui-monospace, Menlo, Consolas, monospace";
     for (let clock = Math.ceil(from / step) * step; clock <= Math.min(until, it.clocks); clock += step) {
       pen.fillStyle = paint.line;
-      pen.fillRect(x(clock), HEAD - 6, 1, height - HEAD - AXIS + 10);
+      pen.fillRect(x(clock), above - 6, 1, height - above - AXIS + 10);
       pen.fillStyle = paint.soft;
       pen.fillText(say(clock), x(clock) + 3, height - 5);
     }
@@ -622,16 +676,19 @@ function strips_of(side, index, view, longest) {
   function tell() {
     const tick = Math.floor(cursor.clock / it.tick), part = strips[cursor.warp].find(([start, end]) => start <= tick && tick < end);
     const block = Math.floor(cursor.warp / it.warps), flight = it.flights[cursor.warp].some((_, i, all) => i % 2 === 0 && all[i] <= cursor.clock && cursor.clock <= all[i + 1]);
+    const awaited = roles && roles.passed.find((one) => one.block === block && one.asked <= cursor.clock && cursor.clock <= one.passed &&
+      roles.roles[one.taker].first <= cursor.warp % it.warps && cursor.warp % it.warps <= roles.roles[one.taker].last);
+    const cause = awaited ? ` for ${awaited.barrier}, completed at ${say(awaited.over)} by ${awaited.by}` : "";
     const text = part && part[3] ? ` Line ${part[3]}: ${side.source[part[3] - 1].trim()}` : "";
     readout.textContent = `Clock ${say(cursor.clock)}, block ${block}, warp ${cursor.warp % it.warps}: ` +
-      (part ? `${names[part[2]].text}${flight ? "; a load is in flight" : ""}.${text}` : "has ended.");
+      (part ? `${names[part[2]].text}${names[part[2]].name === "barrier" ? cause : ""}${flight ? "; a load is in flight" : ""}.${text}` : "has ended.");
     draw();
   }
   function point(event) {
     const box = canvas.getBoundingClientRect(), y = event.clientY - box.top;
     let warp = 0;
     while (warp < count - 1 && y >= top(warp + 1)) warp++;
-    const clock = Math.min(it.clocks, Math.max(0, (event.clientX - box.left - GUTTER + scroller.scrollLeft) / per_clock()));
+    const clock = Math.min(it.clocks, Math.max(0, (event.clientX - box.left - gutter + scroller.scrollLeft) / per_clock()));
     Object.assign(cursor, { warp, clock, shown: true });
     tell();
   }
@@ -645,7 +702,7 @@ function strips_of(side, index, view, longest) {
       warp: Math.min(count - 1, Math.max(0, cursor.warp + warps)), clock: Math.min(it.clocks, Math.max(0, cursor.clock + clocks)), shown: true,
     });
     const x = cursor.clock * per_clock();
-    if (x < scroller.scrollLeft + 10 || x > scroller.scrollLeft + room() - GUTTER - 20) scroller.scrollLeft = x - (room() - GUTTER) / 2;
+    if (x < scroller.scrollLeft + 10 || x > scroller.scrollLeft + room() - gutter - 20) scroller.scrollLeft = x - (room() - gutter) / 2;
     tell();
   }
   redraws.push(draw);
@@ -715,6 +772,7 @@ verdict();
 source();
 ownership();
 fragments();
+tiles();
 timelines();
 roofline();
 document.documentElement.dataset.ready = "yes";
