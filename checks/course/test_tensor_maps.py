@@ -64,13 +64,13 @@ def test_it_is_counted() -> None:
 def test_it_is_estimated() -> None:
     speed = solved().kernel.speed
     assert speed.estimate is not None
-    assert not speed.unknown
+    assert not speed.refused
 
 
 def test_a_unit_without_known_times_is_named() -> None:
     outcome = solved()
-    unknown = replace(outcome, rows=(replace(outcome.kernel, speed=Speed(unknown=("UBLKCP", "WGMMA"))),))
-    assert any("No estimate: the model has no timings of UBLKCP, WGMMA." in it for it in footnotes(unknown))
+    refused = replace(outcome, rows=(replace(outcome.kernel, speed=Speed(refused="no timings of UBLKCP, WGMMA")),))
+    assert any("No estimate: no timings of UBLKCP, WGMMA." in it for it in footnotes(refused))
 
 
 def test_who_does_not_wait_reads_what_has_not_come() -> None:

@@ -15,15 +15,15 @@ from gemm_lessons import engine
 from gemm_lessons.course.folder import packaged_course
 from gemm_lessons.engine.estimate import launch as estimating
 from gemm_lessons.engine.estimate.chip import LAUNCH_US
-from gemm_lessons.engine.estimate.latencies import PIPES
 from gemm_lessons.engine.estimate.launch import estimate_launch
 from gemm_lessons.engine.estimate.timeline import play
-from gemm_lessons.engine.hardware.sheets import GPUS
+from gemm_lessons.engine.hardware.sheets import GPUS, pipes_of
 from gemm_lessons.engine.machine.memory import GlobalMemory
 from gemm_lessons.engine.records.launch import buffers_of
 from gemm_lessons.engine.simulator import Simulator
 from gemm_lessons.gemm.problem import Problem
 from gemm_lessons.gemm.shapes import Shape
+from gemm_lessons.gemm.time_model import Estimator
 from gemm_lessons.running.estimating import estimator_of
 
 H200 = GPUS["h200"]
@@ -148,7 +148,7 @@ PAIRS = HEAD.replace("void k", "void __cluster_dims__(2) k") + """
 def test_a_load_from_another_block_of_the_cluster_takes_its_latency() -> None:
     none, one = (engine.compile(PAIRS, "k", defines={"COUNT": n}).estimate(2, 256, arrays(512)) for n in (0, 1))
     clocks = (one.parts["latency"] - none.parts["latency"]) * H200.clock_hz / 1e6
-    assert clocks == pytest.approx(PIPES[90].remote, rel=0.2)
+    assert clocks == pytest.approx(pipes_of(H200).remote, rel=0.2)
 
 
 def test_a_block_that_does_not_fit_is_refused() -> None:
@@ -178,7 +178,7 @@ def test_matrix_products_take_what_their_own_model_says(lesson: str, size: int) 
     found = packaged_course().lesson(lesson).at(shape)
     compiled = Kernel.solution(found).compiled()
     estimator = estimator_of(found, [compiled], H200, shape)
-    assert estimator is not None
+    assert isinstance(estimator, Estimator)
     arguments = Problem(found.data, shape, 1).trial().arguments(found.launches[0].parameters)
     kernel, grid = Simulator().kernel(compiled), found.grids(shape)[0]
     mine = estimate_launch(

@@ -139,9 +139,7 @@ class Step:
             moved,
             staying=self.grid(Shape(size, size, size)).blocks if self.stays else 0,
         )
-        found = profile_of(subject, resident)
-        assert found is not None, f"{self.name}: no profile"
-        return found
+        return profile_of(subject, resident)
 
     def estimate(self, size: int, gpu: GpuSpec, *, on_end: bool = True) -> Estimate:
         """At M = N = K = ``size``."""
@@ -228,6 +226,7 @@ def lessons() -> Iterator[tuple[str, int, float, float]]:
     from gemm_lessons.course.folder import packaged_course
     from gemm_lessons.engine.estimate.chip import LAUNCH_US, NEXT_US
     from gemm_lessons.engine.hardware.sheets import GPUS
+    from gemm_lessons.gemm.time_model import Estimator
     from gemm_lessons.running.estimating import estimator_of
 
     course = packaged_course()
@@ -238,7 +237,7 @@ def lessons() -> Iterator[tuple[str, int, float, float]]:
             shape = Shape(size, size, size)
             found = course.lesson(name).at(shape)
             estimator = estimator_of(found, [kernel.Kernel.solution(found).compiled()], GPUS["h200"], shape)
-            assert estimator is not None, name
+            assert isinstance(estimator, Estimator), f"{name}: {estimator}"
             time_us = estimator.at(shape, GPUS["h200"]).time_us - LAUNCH_US + NEXT_US
             yield name, size, tera(size, time_us), tera(size, times[size])
 

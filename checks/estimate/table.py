@@ -14,6 +14,7 @@ import json
 import math
 import re
 import statistics
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -34,10 +35,9 @@ from gemm_lessons.course.lesson import Lesson
 from gemm_lessons.course.lesson_toml import load_lesson
 from gemm_lessons.engine.compiler.compile import occupancy
 from gemm_lessons.engine.estimate.chip import LAUNCH_US
-from gemm_lessons.engine.estimate.latencies import PIPES
-from gemm_lessons.engine.hardware.sheets import GPUS
+from gemm_lessons.engine.hardware.sheets import GPUS, pipes_of
 from gemm_lessons.gemm.shapes import Shape
-from gemm_lessons.gemm.time_model import Estimate, estimate_at, profile_of
+from gemm_lessons.gemm.time_model import Estimate, Estimator, estimate_at, profile_of
 from gemm_lessons.running.estimating import estimator_of, subject_of
 
 ROOT = Path(__file__).parents[2]
@@ -55,7 +55,6 @@ BY_TMA = ("mma tma", "precision tf32_tma", "precision int8_tma")  # tiles come t
 ORDERED = (512, 1024, 2048, 4096, 8192)  # at which the order of lessons is looked at
 VARIED = f"{len(listed()['variants'].variants)} variants of the lessons"
 EDITED = {it.name for it in listed()["variants"].variants if it.edits or it.pitfall}
-HOPPER = 90  # the H200's entry in PIPES
 FIRST = 10  # by estimate, among which the fastest should be
 FAR = 0.40  # an error above this is too large
 # The page's columns; the last is the whole, with all waiting.
@@ -120,7 +119,6 @@ def estimated(kernel: Kernel, rows: Sequence[Mapping[str, Any]]) -> Iterator[tup
             resident = occupancy(compiled.resources, launch.threads, launch.dynamic_shared, gpu).blocks_per_sm
             profiles[lesson.tile.sizes] = profile_of(subject_of(lesson, compiled), resident)
         profile = profiles[lesson.tile.sizes]
-        assert profile is not None, kernel.name
         yield row, estimate_at(profile, shape, lesson.grids(shape)[0].grid, gpu)
 
 
@@ -172,7 +170,7 @@ def of_several_launches(
         [chosen] = kernel.chosen([shape])
         launches = [replace(chosen, lesson=one).compiled() for one in by_launch(chosen.lesson)]
         estimator = estimator_of(chosen.lesson, launches, GPUS["h200"], shape)
-        assert estimator is not None, kernel.name
+        assert isinstance(estimator, Estimator), f"{kernel.name}: {estimator}"
         yield row, estimator.at(shape, GPUS["h200"])
 
 
@@ -295,8 +293,9 @@ def _errors(found: Sequence[Compared]) -> str:
 
 def unfitted() -> list[Compared]:
     """The lessons without the numbers that were fitted on them."""
-    plain = replace(PIPES[HOPPER], replay=0.0, request=1.2)
-    with patch.dict(PIPES, {HOPPER: plain}):
+    gpu = GPUS["h200"]
+    plain = replace(gpu, pipes=replace(pipes_of(gpu), replay=0.0, request=1.2))
+    with patch.object(sys.modules[__name__], "GPUS", {"h200": plain}):
         return list(lessons())
 
 

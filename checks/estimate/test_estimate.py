@@ -23,7 +23,7 @@ from gemm_lessons.engine.sass import trace as machine_code
 from gemm_lessons.engine.sass.trace import Trace, Traffic
 from gemm_lessons.gemm.profile import longer, profile_of, traced_shape
 from gemm_lessons.gemm.shapes import Shape, TileSizes
-from gemm_lessons.gemm.time_model import Estimate, Profile, Subject, estimate_at, in_a_row
+from gemm_lessons.gemm.time_model import Estimate, Estimator, Profile, Subject, estimate_at, in_a_row
 from gemm_lessons.judging.verdict import CompileFailed
 from gemm_lessons.running.builder import Builder
 from gemm_lessons.running.estimating import estimator_of, movement_of, sharing_of, subject_of
@@ -203,7 +203,6 @@ def test_the_same_code_in_another_folder_is_traced_once(tmp_path: Path, monkeypa
         )  # fmt: skip
         assert isinstance(compiled, Compiled)
         of = profile_of(subject_of(lesson, compiled), 2)
-        assert of is not None
         times.append(estimate(of, 132 * 4).time_us)
     assert times[0] == times[1]
     assert traced == [str(lesson.solution_path)]
@@ -252,7 +251,7 @@ def test_a_t4_is_estimated_from_its_own_machine_code() -> None:
     assert not isinstance(compiled, CompileFailed)
     assert any(it.opcode.startswith("BMOV") for it in compiled[0].sass)
     estimator = estimator_of(lesson, compiled, GPUS["t4"])
-    assert estimator is not None
+    assert isinstance(estimator, Estimator)
     assert 3e3 < estimator.at(Shape(4096, 4096, 4096), GPUS["t4"]).gflops < 8.1e3
 
 

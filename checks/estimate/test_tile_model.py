@@ -9,6 +9,7 @@ import pytest
 
 from checks import forks
 from gemm_lessons.engine.hardware.sheets import find_gpu
+from gemm_lessons.engine.records.errors import UnknownArchitecture
 from gemm_lessons.gemm.tile_model import TileModel, tile_model
 
 H200 = find_gpu("h200")
@@ -44,7 +45,8 @@ def test_more_than_registers_hold() -> None:
 
 def test_what_it_does_not_know() -> None:
     assert tile_model(H200, "int8") is None
-    assert tile_model(replace(H200, arch="sm_999"), "float64") is None
+    with pytest.raises(UnknownArchitecture, match="sm_999"):
+        tile_model(replace(H200, arch="sm_999"), "float64")
 
 
 def test_the_command(tmp_path: Path) -> None:

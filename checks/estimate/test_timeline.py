@@ -14,16 +14,15 @@ from checks.readings import FOLDER
 from gemm_lessons.engine.compiler.compile import Compiled, compile_source
 from gemm_lessons.engine.compiler.sass import SassInstruction, width_of
 from gemm_lessons.engine.estimate.items import Step, streams_of, unknown_units
-from gemm_lessons.engine.estimate.latencies import PIPES
 from gemm_lessons.engine.estimate.timeline import Multiprocessor, play, run
-from gemm_lessons.engine.hardware.sheets import GPUS
+from gemm_lessons.engine.hardware.sheets import GPUS, pipes_of
 from gemm_lessons.engine.sass.operands import decode
 from gemm_lessons.engine.sass.registers import conflicts, reads
 from gemm_lessons.engine.sass.trace import Control, Signal, Touch, Trace, Traffic, box_of, controls
 from gemm_lessons.engine.sass.uncountable import Uncountable
 
 H200 = GPUS["h200"]
-HOPPER = PIPES[90]
+HOPPER = pipes_of(H200)
 FREE = Control(stall=1, sets=None, reads=None, waits=())
 Line = tuple[str, Control, Touch | None]
 
@@ -247,7 +246,7 @@ def test_units_without_known_rates_are_named() -> None:
         for text in ("HMMA.16816.F32 R4, R8, R10, R4", "DFMA R2, R4, R6, R2", "HGMMA.64x64x16.F32 R24, gdesc[UR4], R24",
                      "UTMASTG.2D [UR4], [UR8]")
     ]  # fmt: skip
-    assert unknown_units([instruction(0, "UBLKCP [UR4], [UR8], UR10")]) == {"UBLKCP"}
+    assert unknown_units([instruction(0, "UBLKCP [UR4], [UR8], UR10")], H200) == {"UBLKCP"}
     assert unknown_units(code, H200) == set()
     assert unknown_units(code[2:], GPUS["a100"]) == {"HGMMA", "UTMASTG"}, "which has none"
     assert unknown_units(code[:2], GPUS["p100"]) == {"HMMA"}, "which has none"

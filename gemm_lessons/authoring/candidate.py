@@ -14,11 +14,12 @@ from gemm_lessons.course.folder import Course, WriteError, read_source, shown, w
 from gemm_lessons.course.gates_toml import GateReader
 from gemm_lessons.course.lesson import Lesson
 from gemm_lessons.course.pitfalls import Pitfall, load_pitfalls
-from gemm_lessons.course.toml import TomlReader, Where, read_toml
+from gemm_lessons.course.toml import TomlReader, read_toml
 from gemm_lessons.devices.simulated import Simulated
 from gemm_lessons.engine.compiler import cache
 from gemm_lessons.engine.hardware.sheets import find_gpu
 from gemm_lessons.engine.records.frozen import dataclass
+from gemm_lessons.engine.records.toml_file import Where
 from gemm_lessons.running.outcome import RunOutcome
 from gemm_lessons.running.pipeline import RunRequest, run_lesson
 

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from gemm_lessons.cli.options import LessonArgument, NoColor, keep_progress, kernel_path
-from gemm_lessons.cli.run import DEFAULT_GPU, sheet_for
+from gemm_lessons.cli.run import DEFAULT_GPU, GPU, sheet_for
 from gemm_lessons.course.folder import CommandError, Course, any_course, read_bytes, read_source
 from gemm_lessons.course.lesson import Lesson
 from gemm_lessons.course.progress import keeps_reference, load_progress
@@ -24,7 +24,7 @@ def compare(
     reveal: Annotated[
         bool, typer.Option("--peek", "--reveal", help="Show references before a pass; the course remembers it.")
     ] = False,
-    gpu: Annotated[str, typer.Option("--gpu", help="The GPU that estimates are for.")] = DEFAULT_GPU,
+    gpu: Annotated[str, typer.Option("--gpu", metavar=GPU, help="The GPU that estimates are for.")] = DEFAULT_GPU,
     no_color: NoColor = False,
 ) -> int:
     """Two lessons side by side: where their source differs, and what each counts.

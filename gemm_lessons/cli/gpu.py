@@ -21,7 +21,7 @@ from gemm_lessons.cli.options import (
     one_at_most,
     shape_of,
 )
-from gemm_lessons.cli.run import DEFAULT_GPU, DeviceChoice, device_for, sheet_for
+from gemm_lessons.cli.run import DEFAULT_GPU, GPU, DeviceChoice, device_for, sheet_for
 from gemm_lessons.course.folder import CommandError, Course, any_course, read_source
 from gemm_lessons.course.tiles import laid
 from gemm_lessons.engine.records.errors import KitError
@@ -129,7 +129,8 @@ def bench(
     ] = DeviceChoice.auto,
     gpu_index: Annotated[int, typer.Option("--gpu-index", min=0, help="Which GPU.")] = 0,
     gpu: Annotated[
-        str | None, typer.Option("--gpu", help="The GPU to estimate for. Default: the one here, else H200.")
+        str | None,
+        typer.Option("--gpu", metavar=GPU, help="The GPU to estimate for. Default: the one here, else H200."),
     ] = None,
     no_color: NoColor = False,
 ) -> int:

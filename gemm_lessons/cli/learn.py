@@ -24,7 +24,7 @@ from gemm_lessons.course.folder import (
 from gemm_lessons.course.lesson import Lesson, LessonError
 from gemm_lessons.course.lesson_toml import load_lesson
 from gemm_lessons.course.progress import load_progress, waits_for_predictions
-from gemm_lessons.engine.arguments.expression import closest
+from gemm_lessons.engine.records.spelling import closest
 from gemm_lessons.running import contract
 
 

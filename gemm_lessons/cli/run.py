@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from gemm_lessons.running.outcome import RunOutcome
 
 DEFAULT_GPU = "h200"  # what the lessons' tables are for
+GPU = "NAME|FILE"  # what --gpu takes
 MAX_BYTES = 8 << 30  # what a --shape may ask of the host's memory
 BYTES_PER_ELEMENT = 24  # fp32 for the device, fp64 for the reference, its tolerance and error
 
@@ -76,7 +77,9 @@ class DeviceOptions:
     ] = 0
     gpu: Annotated[
         str | None,
-        typer.Option("--gpu", help="The GPU that estimates and occupancy are for. Default: the one here, else H200."),
+        typer.Option(
+            "--gpu", metavar=GPU, help="The GPU of estimates and occupancy. Default: the one here, else H200."
+        ),
     ] = None
 
     @property
@@ -311,12 +314,13 @@ def _of_the_tile(usual: Lesson, now: Lesson) -> str:
 
 
 def sheet_for(name: str) -> GpuSpec:
-    """Return the data sheet that ``--gpu`` names. Raises ``CommandError``."""
+    """Return the data sheet that ``--gpu`` names, or that is in this file. Raises ``CommandError``."""
+    from gemm_lessons.engine.hardware.figures import SheetError
     from gemm_lessons.engine.hardware.sheets import find_gpu
 
     try:
         return find_gpu(name)
-    except KeyError as error:
+    except (KeyError, SheetError) as error:
         raise CommandError(f"--gpu: {error.args[0]}") from None
 
 

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from gemm_lessons.cli.options import LessonArgument, NoColor, kernel_path, one_at_most, shape_of
-from gemm_lessons.cli.run import DEFAULT_GPU, DeviceChoice, device_for, sheet_for
+from gemm_lessons.cli.run import DEFAULT_GPU, GPU, DeviceChoice, device_for, sheet_for
 from gemm_lessons.course.folder import CommandError, any_course, own_course, read_source, shown
 from gemm_lessons.course.lesson import Lesson
 from gemm_lessons.running import contract
@@ -47,7 +47,8 @@ def tune(
     ] = DeviceChoice.auto,
     gpu_index: Annotated[int, typer.Option("--gpu-index", min=0, help="Which GPU.")] = 0,
     gpu: Annotated[
-        str | None, typer.Option("--gpu", help="The GPU to estimate for. Default: the one here, else H200.")
+        str | None,
+        typer.Option("--gpu", metavar=GPU, help="The GPU to estimate for. Default: the one here, else H200."),
     ] = None,
     no_color: NoColor = False,
 ) -> int:

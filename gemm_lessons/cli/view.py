@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gemm_lessons.cli.options import LessonArgument, NoColor, kernel_of, one_at_most
-from gemm_lessons.cli.run import DEFAULT_GPU, sheet_for
+from gemm_lessons.cli.run import DEFAULT_GPU, GPU, sheet_for
 from gemm_lessons.course.folder import CommandError, WriteError, read_bytes, read_source, shown
 from gemm_lessons.course.folder import write_atomically as write
 from gemm_lessons.course.lesson import tile_sizes
@@ -40,7 +40,7 @@ def view(
     roles: Annotated[
         bool, typer.Option("--roles", help="Print the timeline by role: producers, consumers, TMA, tensor cores.")
     ] = False,
-    gpu: Annotated[str, typer.Option("--gpu", help="The GPU that the timeline is for.")] = DEFAULT_GPU,
+    gpu: Annotated[str, typer.Option("--gpu", metavar=GPU, help="The GPU that the timeline is for.")] = DEFAULT_GPU,
     seed: Annotated[int | None, typer.Option("--seed", min=0, help="Repeat the inputs of an earlier run.")] = None,
     no_color: NoColor = False,
 ) -> int:

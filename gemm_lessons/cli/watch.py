@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gemm_lessons.cli.options import LessonOrHere, NoColor, Problems
-from gemm_lessons.cli.run import DEFAULT_GPU, DeviceChoice, device_for, sheet_for
+from gemm_lessons.cli.run import DEFAULT_GPU, GPU, DeviceChoice, device_for, sheet_for
 from gemm_lessons.cli.view import view
 from gemm_lessons.course.folder import WriteError, own_course
 from gemm_lessons.course.position import lesson_at
@@ -28,7 +28,9 @@ def watch(
     gpu_index: Annotated[
         int, typer.Option("--gpu-index", min=0, help="Which GPU, of those that CUDA_VISIBLE_DEVICES leaves.")
     ] = 0,
-    gpu: Annotated[str | None, typer.Option("--gpu", help="The GPU that estimates are for, as in run.")] = None,
+    gpu: Annotated[
+        str | None, typer.Option("--gpu", metavar=GPU, help="The GPU that estimates are for, as in run.")
+    ] = None,
     polling: Annotated[
         bool, typer.Option("--polling", help="Poll the files, for network drives and containers.")
     ] = False,

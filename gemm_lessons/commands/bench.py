@@ -268,10 +268,10 @@ def _chosen(request: BenchRequest, series: _Series, shapes: Sequence[Shape]) -> 
                 return Note("no build", f"{series.name} is left out: {why}.", series.name)
             series.made[lesson] = _Made(lesson, compiled)
         made = series.made[lesson]
-        made.estimator = estimator_of(lesson, made.kernels, request.gpu, shape)
-        if made.estimator is None:
-            why = f"no block fits on {request.gpu.name}, or it is beyond the estimate"
-            return Note("no estimate", f"{series.name} is left out: {why}.", series.name)
+        found = estimator_of(lesson, made.kernels, request.gpu, shape)
+        if isinstance(found, str):
+            return Note("no estimate", f"{series.name} is left out: {found}.", series.name)
+        made.estimator = found
     return series
 
 

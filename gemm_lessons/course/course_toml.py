@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from gemm_lessons.course.toml import ARCHITECTURE, TomlReader, Where, read_course
+from gemm_lessons.course.toml import ARCHITECTURE, TomlReader, read_course
 from gemm_lessons.engine.records.frozen import dataclass
+from gemm_lessons.engine.records.toml_file import Where
 
 KEYS = ("architecture", "former", "parts", "integrity")  # gates_toml reads [[integrity]]
 

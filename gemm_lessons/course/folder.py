@@ -20,9 +20,9 @@ from gemm_lessons.course.course_toml import CourseFacts, CoursePart, load_archit
 from gemm_lessons.course.lesson import Lesson, LessonError
 from gemm_lessons.course.lesson_toml import LESSON_NAME, load_lesson
 from gemm_lessons.course.todos import TodoMark, todo_marks
-from gemm_lessons.engine.arguments.expression import closest
 from gemm_lessons.engine.records.errors import KitError
 from gemm_lessons.engine.records.frozen import dataclass
+from gemm_lessons.engine.records.spelling import closest
 
 IGNORED = """\
 # what the kit keeps, and files that it has replaced

@@ -26,8 +26,9 @@ from typing import Any
 
 from gemm_lessons.course.lesson import RESOURCES, Gate
 from gemm_lessons.course.search_space import Condition
-from gemm_lessons.course.toml import TomlReader, Where, read_course
+from gemm_lessons.course.toml import TomlReader, read_course
 from gemm_lessons.engine.arguments.expression import ExpressionError
+from gemm_lessons.engine.records.toml_file import Where
 from gemm_lessons.gemm.shapes import Tile
 
 KEYS = ("id", "name", "value", "at_most", "at_least", "why", "where")

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from gemm_lessons.course.folder import CommandError, Course, packaged_course, read_source
-from gemm_lessons.engine.arguments.expression import closest
+from gemm_lessons.engine.records.spelling import closest
 
 GLOSSARY = "glossary"  # what `read` takes beside lessons
 

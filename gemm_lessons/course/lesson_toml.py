@@ -19,9 +19,10 @@ from typing import Any, get_args
 from gemm_lessons.course.gates_toml import GateReader
 from gemm_lessons.course.lesson import LIMITERS, RESOURCES, Figure, LaunchSpec, Lesson, LessonError, Todo
 from gemm_lessons.course.search_space import MOST, Condition, SearchSpace
-from gemm_lessons.course.toml import Where, read_toml
+from gemm_lessons.course.toml import read_toml
 from gemm_lessons.engine.arguments.expression import Expression, ExpressionError
 from gemm_lessons.engine.records.elements import ELEMENTS, Element
+from gemm_lessons.engine.records.toml_file import Where
 from gemm_lessons.gemm.data import (
     DRAWN,
     HELD,

@@ -189,8 +189,8 @@ class CompiledKernel:
         dynamic_shared: int = 0,
         cluster: Dimensions | None = None,
     ) -> LaunchEstimate:
-        """About how long this launch would take on ``gpu``: a key of ``GPUS`` or a data sheet. Nothing is run on a GPU,
-        measured or written; the result is an estimate.
+        """About how long this launch would take on ``gpu``: a key of ``GPUS``, the file of a data sheet
+        (``"my_gpu.toml"``) or a ``GpuSpec``. Nothing is run on a GPU, measured or written; the result is an estimate.
 
         The arguments are those of ``launch``; array contents matter where loops, branches or addresses depend on them.
         The kernel is compiled for the architecture of ``gpu`` if it was not. The model follows the machine code of the
@@ -201,7 +201,8 @@ class CompiledKernel:
         Raises ``NotEstimated`` for what the model does not know: PTX without machine code, instructions whose rates it
         lacks, machine code that it cannot follow, barriers of some warps of a block, threads that wait for
         others in a loop, and traces of more than 500,000 warp instructions. Raises ``KeyError`` for an unknown GPU,
-        ``CompileError``, ``UnsupportedKernel`` and ``ValueError`` as ``compile`` and ``launch`` do.
+        ``ValueError`` for a wrong data sheet, ``CompileError``, ``UnsupportedKernel`` and ``ValueError`` as ``compile``
+        and ``launch`` do.
         """
         from gemm_lessons.engine.estimate.launch import NotEstimated, estimate_launch
 

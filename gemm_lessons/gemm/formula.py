@@ -16,8 +16,9 @@ from functools import cached_property
 from math import frexp, prod
 from typing import TYPE_CHECKING, Any
 
-from gemm_lessons.engine.arguments.expression import LONGEST, ExpressionError, closest
+from gemm_lessons.engine.arguments.expression import LONGEST, ExpressionError
 from gemm_lessons.engine.records.frozen import dataclass
+from gemm_lessons.engine.records.spelling import closest
 
 if TYPE_CHECKING:
     import numpy as np

@@ -6,6 +6,7 @@ work, and the time of one multiprocessor for several resident blocks, are extrap
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -17,8 +18,7 @@ from gemm_lessons.engine.compiler import cache as compile_cache
 from gemm_lessons.engine.compiler.elf import without_file_names
 from gemm_lessons.engine.costs.banks import SECTOR
 from gemm_lessons.engine.estimate.chip import HEATING
-from gemm_lessons.engine.estimate.latencies import pipes_of
-from gemm_lessons.engine.hardware.sheets import GPUS, GpuSpec
+from gemm_lessons.engine.hardware.sheets import GPUS, GpuSpec, pipes_of
 from gemm_lessons.engine.machine.special import clustered
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.engine.records.launch import Argument, Grid
@@ -223,7 +223,7 @@ class Profile:
         """Return the clocks of one multiprocessor of ``gpu`` with ``blocks`` resident blocks, at most
         ``blocks_per_sm``. ``together``: all of them start at once, as at the start of the launch. ``from_dram``: L2
         does not hold the boxes that they copy."""
-        name = f"{'together ' if together else ''}{'from DRAM ' if from_dram else ''}{blocks} {gpu} {pipes_of(gpu)}"
+        name = f"{'together ' if together else ''}{'from DRAM ' if from_dram else ''}{blocks} {_figures_of(gpu)}"
         if name not in self._kept:
             (k0, _), (k1, _) = self.traces
             first, second = (
@@ -242,7 +242,7 @@ class Profile:
     def overlap(self, gpu: GpuSpec) -> float:
         """Return the clocks of one multiprocessor that a full wave of blocks saves because the blocks before it end at
         different times: new blocks load and multiply while others store."""
-        name = f"overlap {gpu} {pipes_of(gpu)}"
+        name = f"overlap {_figures_of(gpu)}"
         if name not in self._kept:
             from gemm_lessons.engine.estimate.timeline import play
 
@@ -279,7 +279,7 @@ class Profile:
 
         _, trace = self.traces[number]
         together = together and uneven(blocks, gpu)
-        name = f"{number} {blocks} {gpu} {pipes_of(gpu)} {together} {from_dram}"
+        name = f"{number} {blocks} {_figures_of(gpu)} {together} {from_dram}"
         if name not in self._plays:
             self._plays[name] = play(trace, blocks, gpu, together=together, from_dram=from_dram)
         return self._plays[name]
@@ -290,16 +290,17 @@ class Profile:
             compile_cache.put(self._key, json.dumps(self._kept).encode())
 
 
-def profile_of(subject: Subject, blocks_per_sm: int) -> Profile | None:
-    """Return the profile of a kernel; None when its machine code cannot be followed, or uses units whose rates the
-    model does not know (wgmma, bulk copies without a tensor map)."""
-    from gemm_lessons.engine.estimate.items import BOX, GROUPED, unknown_units
-    from gemm_lessons.engine.sass import Uncountable
+def _figures_of(gpu: GpuSpec) -> str:
+    """Return a hash of all that a simulation reads from a data sheet."""
+    return hashlib.sha256(f"{gpu} {pipes_of(gpu)}".encode()).hexdigest()[:16]
+
+
+def profile_of(subject: Subject, blocks_per_sm: int) -> Profile:
+    """Return the profile of a kernel. Raise ``Uncountable`` when its machine code cannot be followed."""
+    from gemm_lessons.engine.estimate.items import BOX, GROUPED
     from gemm_lessons.engine.sass.trace import traceable
 
     compiled = subject.compiled
-    if unknown_units(compiled.sass):
-        return None
     copies = any(it.opcode.startswith(("LDGSTS", BOX)) for it in compiled.sass)
     grid = subject.grid_at(subject.shapes.count)
     if CLUSTER in compiled.ptx:
@@ -346,12 +347,9 @@ def profile_of(subject: Subject, blocks_per_sm: int) -> Profile | None:
         twice=twice if subject.staying else None,
         first_tiles=first_tiles if any(it.opcode.startswith(GROUPED) for it in compiled.sass) else None,
     )
-    try:
-        profile.work(short.k)
-        if any(it.opcode.startswith("SYNCS") for it in compiled.sass):
-            profile.span(blocks_per_sm, GPUS["h200"].hot)  # do all phases end that warps wait for?
-    except Uncountable:
-        return None
+    profile.work(short.k)
+    if any(it.opcode.startswith("SYNCS") for it in compiled.sass):
+        profile.span(blocks_per_sm, GPUS["h200"].hot)  # do all phases end that warps wait for?
     return profile
 
 

@@ -6,9 +6,8 @@ thread, so a word that several lanes share counts once for each lane.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from gemm_lessons.engine.hardware.sheets import GpuSpec
+from gemm_lessons.engine.events import WARP
+from gemm_lessons.engine.hardware.sheets import GpuSpec, pipes_of
 from gemm_lessons.engine.records.frozen import dataclass
 
 REGISTER = 4  # bytes
@@ -16,8 +15,6 @@ OTHER_REGISTERS = 15  # per thread, for addresses and data in flight: the paper'
 SIDE = 16  # threads along each side of a block
 DEEPEST = 16  # k of a tile; a larger value hides no more latency
 BUFFERS = 2
-# Multiply-adds in fp64 per multiprocessor and clock: CUDA C++ Programming Guide, "Arithmetic Instructions".
-FP64_LANES: Mapping[str, int] = {"sm_60": 32, "sm_70": 32, "sm_75": 2, "sm_80": 32, "sm_86": 2, "sm_89": 2, "sm_90": 64}
 
 
 @dataclass(frozen=True)
@@ -83,8 +80,9 @@ class TileModel:
 
 
 def tile_model(gpu: GpuSpec, element: str) -> TileModel | None:
-    """Return the model for float32 or float64; None for another type, or where the rate is unknown."""
-    lanes = {"float32": gpu.lanes_per_sm, "float64": FP64_LANES.get(gpu.arch)}.get(element)
+    """Return the model for float32 or float64; None for another type."""
+    fp64_lanes = round(gpu.schedulers * WARP / pipes_of(gpu).fp64)
+    lanes = {"float32": gpu.lanes_per_sm, "float64": fp64_lanes}.get(element)
     return None if lanes is None else TileModel(gpu, 8 if element == "float64" else 4, lanes)
 
 

@@ -32,10 +32,9 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from gemm_lessons.engine.estimate.chip import LAUNCH_US, NEXT_US, at_work, limiter_of
-from gemm_lessons.engine.estimate.latencies import pipes_of
 from gemm_lessons.engine.estimate.power import Load, at_pace
 from gemm_lessons.engine.hardware.occupancy import occupancy
-from gemm_lessons.engine.hardware.sheets import GpuSpec
+from gemm_lessons.engine.hardware.sheets import GpuSpec, pipes_of
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.engine.records.launch import Grid
 from gemm_lessons.gemm.profile import Movement, Profile, Subject, Work, profile_of
@@ -75,6 +74,7 @@ class Estimate:
     parts: Mapping[str, float]
     clock_ghz: float = 0.0
     watts: float = 0.0
+    basis: str = ""  # ``GpuSpec.basis``
 
 
 def estimate_at(
@@ -129,7 +129,7 @@ def estimate_at(
     parts["launch"] = LAUNCH_US
     time_us = LAUNCH_US + max(parts["latency"], parts["l2"], parts["dram"])
     gflops = profile.traffic.operations(shape) / time_us / 1e3
-    return Estimate(gpu.name, shape, time_us, gflops, limiter_of(parts, busiest), parts)
+    return Estimate(gpu.name, shape, time_us, gflops, limiter_of(parts, busiest), parts, basis=gpu.basis)
 
 
 def _under_power(
@@ -141,7 +141,7 @@ def _under_power(
     time_us = LAUNCH_US + pace.seconds * 1e6
     gflops = profile.traffic.operations(shape) / time_us / 1e3
     limiter = limiter_of(scaled, busiest)
-    return Estimate(gpu.name, shape, time_us, gflops, limiter, scaled, pace.clock_hz / 1e9, pace.watts)
+    return Estimate(gpu.name, shape, time_us, gflops, limiter, scaled, pace.clock_hz / 1e9, pace.watts, gpu.basis)
 
 
 @dataclass(frozen=True)
@@ -159,21 +159,27 @@ class Estimator:
 
 def estimator_for(
     subjects: Sequence[Subject], grids_at: Callable[[Shape], Sequence[Grid]], gpu: GpuSpec
-) -> Estimator | tuple[str, ...]:
-    """Return estimates of consecutive launches, one subject each; or the machine instructions whose times on ``gpu``
-    are unknown, such as UTMALDG. The tuple is empty where no block fits on a multiprocessor, or beyond the model."""
+) -> Estimator | str:
+    """Return estimates of consecutive launches, one subject each; or why there are none, such as instructions whose
+    times on ``gpu`` are unknown."""
     from gemm_lessons.engine.estimate.items import unknown_units
+    from gemm_lessons.engine.sass.uncountable import Uncountable
 
     unknown: set[str] = set().union(*(unknown_units(it.compiled.sass, gpu) for it in subjects))
     if unknown:
-        return tuple(sorted(unknown))
+        return f"the model has no timings of {', '.join(sorted(unknown))} on the {gpu.name}"
     profiles = []
     for subject in subjects:
         grid = subject.grid_at(subject.shapes.count)
         resident = occupancy(subject.compiled.resources, grid.threads, grid.dynamic_shared, gpu).blocks_per_sm
-        profile = profile_of(subject, resident) if resident else None
-        if profile is None or not gpu.sms_for(profile.cluster):
-            return ()
+        if not resident:
+            return f"no block fits on a multiprocessor of the {gpu.name}"
+        try:
+            profile = profile_of(subject, resident)
+        except Uncountable as reason:
+            return f"machine code for {subject.compiled.arch} cannot be followed: {reason}"
+        if not gpu.sms_for(profile.cluster):
+            return f"the data sheet of the {gpu.name} has no clusters of {profile.cluster} blocks"
         profiles.append(profile)
     return Estimator(tuple(profiles), grids_at)
 
@@ -187,7 +193,7 @@ def in_a_row(estimates: Sequence[Estimate]) -> Estimate:
     work = sum(one.gflops * one.time_us for one in estimates)  # of operations
     names = dict.fromkeys(name for one in estimates for name in one.parts)
     parts = {name: sum(one.parts.get(name, 0.0) for one in estimates) for name in names}
-    return Estimate(longest.gpu, longest.shape, time_us, work / time_us, longest.limiter, parts)
+    return Estimate(longest.gpu, longest.shape, time_us, work / time_us, longest.limiter, parts, basis=longest.basis)
 
 
 def _tiled(profile: Profile, shape: Shape, grid: tuple[int, int, int]) -> tuple[int, int, int]:

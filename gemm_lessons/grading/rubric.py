@@ -33,8 +33,9 @@ from typing import Any
 
 from gemm_lessons.course.folder import CommandError, Course
 from gemm_lessons.course.lesson import Lesson, LessonError
-from gemm_lessons.course.toml import TomlReader, Where, read_toml
+from gemm_lessons.course.toml import TomlReader, read_toml
 from gemm_lessons.engine.records.frozen import dataclass
+from gemm_lessons.engine.records.toml_file import Where
 from gemm_lessons.gemm.shapes import Shape
 from gemm_lessons.running.contract import JSON
 

@@ -145,7 +145,7 @@ class Speed:
     estimator: Estimator | None = None  # for other shapes
     measured: Timed | None = None
     fraction_of_cublas: float | None = None
-    unknown: tuple[str, ...] = ()  # machine instructions whose times the estimate does not know
+    refused: str = ""  # why a right kernel has no estimate
 
 
 UNTIMED = Speed()

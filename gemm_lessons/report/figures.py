@@ -148,7 +148,5 @@ def bottleneck(outcome: RunOutcome) -> Iterator[Text]:
         if lost := lost_time(outcome.kernel.speed, reference):
             yield Text(lost)
     elif outcome.kernel.speed.measured is None:
-        unknown = ", ".join(outcome.kernel.speed.unknown)
-        yield Text(
-            "No estimate" + (f": the model has no timings of {unknown}." if unknown else " for this kernel."), "quiet"
-        )
+        refused = outcome.kernel.speed.refused
+        yield Text("No estimate" + (f": {refused}." if refused else " for this kernel."), "quiet")

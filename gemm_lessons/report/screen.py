@@ -101,6 +101,8 @@ def _header(console: Console, outcome: RunOutcome) -> Text:
     lesson, where = outcome.lesson, outcome.device_name
     if outcome.kernel.checked.right and outcome.device_kind == "simulator":
         where += f", estimates for {('an' if outcome.gpu[:1] in VOWEL_SOUNDS else 'a')} {outcome.gpu}"
+        estimate = outcome.kernel.speed.estimate
+        where += " (never measured)" if estimate and estimate.basis else ""
     elif not outcome.kernel.checked.right and outcome.verdict.kind != "compile_failed":
         where += f", --seed {outcome.seed}"  # repeats the inputs
     first = f"Lesson {lesson.number:02}  "

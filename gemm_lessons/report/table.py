@@ -233,10 +233,12 @@ def footnotes(outcome: RunOutcome) -> list[str]:
     notes = []
     shape = outcome.estimate_shape
     if outcome.device_kind == "simulator" or not outcome.lesson.data.multiplies:
-        limiter = outcome.kernel.speed.estimate.limiter if outcome.kernel.speed.estimate else ""
+        estimate = outcome.kernel.speed.estimate
+        limiter, basis = (estimate.limiter, estimate.basis) if estimate else ("", "")
         notes.append(
             f"est. = an estimate for the {outcome.gpu} at M, N, K = {shape.m}, {shape.n}, {shape.k}, computed from its "
             f"machine code on the simulator, with a warm L2 cache; nothing was timed."
+            + (f" The GPU's figures are {basis}." if basis else "")
             + (f" Limited by: {LIMITERS.get(limiter, limiter)}." if limiter else "")
         )
     notes += _timing(outcome)
@@ -245,10 +247,8 @@ def footnotes(outcome: RunOutcome) -> list[str]:
     by = f" Occupancy is limited by {occupancy.limiter}." if occupancy and occupancy.fraction < 1 else ""
     if occupancy and not occupancy.fraction:
         by = " No block fits on that GPU: it has less shared memory or fewer registers than a block needs."
-    if unknown := outcome.kernel.speed.unknown:
-        by += f" No estimate: the model has no timings of {', '.join(unknown)}."
-    if built and built.code.timed is None:
-        by = " It does not compile for that GPU, so there is no estimate."
+    if refused := outcome.kernel.speed.refused:
+        by += f" No estimate: {refused}."
     notes.append(f"Counters and gates: code for {arch}, one launch at M, N, K = {count.m}, {count.n}, {count.k}.{by}")
     notes += [f"{row.label} was not run: {row.unsupported}" for row in outcome.rows if row.unsupported]
     return notes

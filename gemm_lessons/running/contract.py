@@ -53,7 +53,9 @@ def as_json(outcome: RunOutcome) -> dict[str, JSON]:
             "time_us": _number(speed.estimate.time_us),
             "gflops": _number(speed.estimate.gflops),
             "limiter": speed.estimate.limiter,
+            "basis": speed.estimate.basis or None,
         },
+        "no_estimate": speed.refused or None,
         "counters": dict(counters.totals) if counters else {},
         "lines": [
             {

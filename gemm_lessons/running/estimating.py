@@ -39,24 +39,22 @@ def estimate(plan: RunPlan, kernel: KernelPlan, built: Built, checked: Checked) 
     lesson = launch.lesson
     timed = variant_of(built, lesson).code.timed
     if timed is None:
-        return UNTIMED
+        return Speed(refused=f"the kernel does not compile for the {plan.gpu.name}")
     ranges.announce(f"estimate {shape}")
     with stage("estimate", str(shape), payload=launch.operations):
         subjects = subjects_of(lesson, timed, shape)
         estimator = estimator_for(subjects, lesson.grids, plan.gpu)
     if isinstance(estimator, Estimator):
         return Speed(estimator.at(shape, plan.gpu), estimator)
-    return Speed(unknown=estimator)
+    return Speed(refused=estimator)
 
 
 def estimator_of(
     lesson: Lesson, kernels: Sequence[Compiled], gpu: GpuSpec, timed: Shape | None = None
-) -> Estimator | None:
-    """Return an estimator for the shapes at which the host launches these kernels; None where no block fits on a
-    multiprocessor, or beyond the model. ``timed``: the relevant shape where a launch's grid does not grow with M and
-    N."""
-    found = estimator_for(subjects_of(lesson, kernels, timed), lesson.grids, gpu)
-    return found if isinstance(found, Estimator) else None
+) -> Estimator | str:
+    """Return an estimator for the shapes at which the host launches these kernels, or why there is none. ``timed``:
+    the relevant shape where a launch's grid does not grow with M and N."""
+    return estimator_for(subjects_of(lesson, kernels, timed), lesson.grids, gpu)
 
 
 def subjects_of(lesson: Lesson, kernels: Sequence[Compiled], timed: Shape | None = None) -> tuple[Subject, ...]:

@@ -7,13 +7,13 @@ Allowed: numbers, the names that the place knows, ``+ - * / // %``, parentheses,
 from __future__ import annotations
 
 import ast
-import difflib
 import math
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from operator import itemgetter
 
 from gemm_lessons.engine.records.frozen import dataclass
+from gemm_lessons.engine.records.spelling import closest
 
 Number = int | float
 Evaluation = Callable[[Mapping[str, Number]], Number]
@@ -23,13 +23,6 @@ LONGEST = 300  # characters; longer text is a mistake, and the limit keeps the p
 
 class ExpressionError(ValueError):
     """The text is not arithmetic of the allowed kind, or its value does not fit."""
-
-
-def closest(word: str, words: Iterable[str]) -> str | None:
-    """Return the most similar of ``words``, ignoring case, or ``None`` if none is near."""
-    by_lower = {candidate.lower(): candidate for candidate in words}
-    found = difflib.get_close_matches(word.lower(), by_lower, n=1, cutoff=0.6)
-    return by_lower[found[0]] if found else None
 
 
 def _divide(a: Number, b: Number) -> Number:

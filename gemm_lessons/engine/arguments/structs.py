@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from gemm_lessons.engine.arguments.expression import closest
 from gemm_lessons.engine.arguments.parameters import DeclaredType, check_array, scalar
 from gemm_lessons.engine.compiler.layouts import Member, TypeLayout
 from gemm_lessons.engine.ptx.records import KernelParameter
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.engine.records.launch import Buffer, Pointer, StructWithBuffers, buffer_of
+from gemm_lessons.engine.records.spelling import closest
 
 MOST_NAMED = 12  # most fields that a message lists
 

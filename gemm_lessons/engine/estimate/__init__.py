@@ -7,6 +7,5 @@
 - ``launch``: a launch of any kernel; ``chip``: rules that it shares with the model of matrix products;
   ``power``: the clock of a chip that draws all the power it may
 - ``timeline``: simulation of one multiprocessor; ``recording``: the same, recorded; ``phases``: its mbarriers
-- ``items``: traced instructions with unit and duration; ``latencies``: latencies and rates by compute capability;
-  ``peaks``: peak rates by number type
+- ``items``: traced instructions with unit and duration; ``peaks``: peak rates by number type
 """

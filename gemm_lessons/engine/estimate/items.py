@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from gemm_lessons.engine.costs.banks import WARP
-from gemm_lessons.engine.estimate.latencies import PIPES, THREE_OPERANDS, Pipes, pipes_of
-from gemm_lessons.engine.hardware.sheets import GpuSpec
+from gemm_lessons.engine.hardware.pipes import THREE_OPERANDS, Pipes
+from gemm_lessons.engine.hardware.sheets import GpuSpec, pipes_of
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.engine.sass.flow import columns_of, tile_wavefronts
 from gemm_lessons.engine.sass.operands import Decoded, MachineRegister
@@ -51,19 +51,21 @@ MOVES = ("IMAD.MOV", "IMAD.IADD", "IMAD.SHL")
 UNKNOWN = re.compile(r"[BQ]MMA|UTMAREDG|UBLK\w+|STAS|REDAS")
 
 
-def unknown_units(code: Iterable[SassInstruction], gpu: GpuSpec | None = None) -> set[str]:
-    """Return the opcodes whose unit this model does not know, on ``gpu`` or, without it, on any GPU."""
+def unknown_units(code: Iterable[SassInstruction], gpu: GpuSpec) -> set[str]:
+    """Return the opcodes of units whose rates on ``gpu`` the model does not know."""
     found = set()
-    pipes = tuple(PIPES.values()) if gpu is None else (pipes_of(gpu),)
+    pipes = pipes_of(gpu)
     for opcode in {instruction.opcode for instruction in code}:
         name = opcode.split(".")[0]
         known = not UNKNOWN.fullmatch(name)
         if name in PRODUCTS:
-            known = any(it.products.clocks(opcode) for it in pipes)
+            known = pipes.products.clocks(opcode) is not None
         elif name in GROUPED:
-            known = any(it.grouped for it in pipes) and ".SP" not in opcode
+            known = pipes.grouped > 0 and ".SP" not in opcode
         elif name in (BOX, BOX_OUT):
-            known = any(it.box for it in pipes)
+            known = pipes.box > 0
+        elif name == "IDP":
+            known = pipes.dot > 0
         if not known:
             found.add(name)
     return found

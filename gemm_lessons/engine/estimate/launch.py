@@ -27,14 +27,14 @@ import numpy as np
 from gemm_lessons.engine.costs.banks import SECTOR
 from gemm_lessons.engine.estimate.chip import HEATING, LAUNCH_US, at_work, limiter_of
 from gemm_lessons.engine.estimate.items import grouped_columns, unknown_units
-from gemm_lessons.engine.estimate.latencies import pipes_of
 from gemm_lessons.engine.estimate.power import Load, at_pace
 from gemm_lessons.engine.estimate.recording import Recording, record
 from gemm_lessons.engine.estimate.timeline import play, uneven
 from gemm_lessons.engine.hardware.occupancy import Occupancy, occupancy
-from gemm_lessons.engine.hardware.sheets import GpuSpec
+from gemm_lessons.engine.hardware.sheets import GpuSpec, pipes_of
 from gemm_lessons.engine.machine.special import clustered
 from gemm_lessons.engine.ptx import synchronising_accesses
+from gemm_lessons.engine.records.errors import UnknownArchitecture
 from gemm_lessons.engine.records.launch import Argument, Grid
 from gemm_lessons.engine.sass.trace import TooLong, Trace, Traffic, traceable
 from gemm_lessons.engine.sass.uncountable import Uncountable
@@ -64,6 +64,7 @@ class LaunchEstimate:
     tensor, fp64, shared, l1, l2, dram, latency (no unit is busy, warps wait) or launch. ``parts``: microseconds of each
     as if it were the only limit. ``blocks_per_sm`` and ``waves``: blocks resident on a multiprocessor, and how often
     the fullest one is filled. ``left_out``: what this kernel does and the model passes over.
+    ``basis``: empty where estimates for this GPU were compared with measured times.
     """
 
     gpu: str
@@ -73,9 +74,11 @@ class LaunchEstimate:
     blocks_per_sm: int
     waves: int
     left_out: tuple[str, ...] = ()
+    basis: str = ""
 
     def __repr__(self) -> str:
         besides = f", without {'; '.join(self.left_out)}" if self.left_out else ""
+        besides += f", {self.basis}" if self.basis else ""
         return f"<estimate, not measured: {self.time_us:.3g} us on {self.gpu}, limited by {self.limiter}{besides}>"
 
 
@@ -116,6 +119,7 @@ def estimate_launch(
         fit.blocks_per_sm,
         math.ceil(per_sm / resident),
         tuple(what for names, what in LEFT_OUT.items() if not executed.isdisjoint(names.split())),
+        gpu.basis,
     )
 
 
@@ -172,7 +176,11 @@ def _fitting(compiled: Compiled, kernel: Kernel, grid: Grid, gpu: GpuSpec) -> tu
         raise NotEstimated(f"{gpu.name} has no clusters of {cluster} blocks")
     if synchronising_accesses.spins_on_memory(kernel):
         raise NotEstimated("its threads wait for other threads in a loop, and how long depends on time")
-    if unknown := unknown_units(compiled.sass, gpu):
+    try:
+        unknown = unknown_units(compiled.sass, gpu)
+    except UnknownArchitecture as reason:
+        raise NotEstimated(str(reason)) from None
+    if unknown:
         raise NotEstimated(f"the model has no rates of {', '.join(sorted(unknown))} on {gpu.name}")
     fit = occupancy(compiled.resources, grid.threads, grid.dynamic_shared, gpu)
     if not fit.blocks_per_sm:

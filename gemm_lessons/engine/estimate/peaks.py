@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from gemm_lessons.engine.estimate.latencies import pipes_of
-from gemm_lessons.engine.hardware.sheets import GpuSpec
+from gemm_lessons.engine.hardware.sheets import GpuSpec, capability_of, pipes_of
 from gemm_lessons.engine.records.frozen import dataclass
 
 WARP = 32
 BYTES = 4  # products of one lane's dp4a
-DP4A_SINCE = 61  # compute capability, "CUDA C++ Programming Guide"; likewise the next one
-BF16_SINCE = 80
+BF16_SINCE = 80  # compute capability, "CUDA C++ Programming Guide"
 
 
 @dataclass(frozen=True)
@@ -25,7 +23,7 @@ def peaks(gpu: GpuSpec, number_type: str) -> tuple[Peak, ...]:
 
     Tensor cores have the clock that the chip holds while all of them work; in fp64 that is its highest.
     """
-    capability = int("".join(filter(str.isdigit, gpu.arch)))
+    capability = capability_of(gpu.arch)
     pipes = pipes_of(gpu)
     schedulers = 2 * gpu.sms * gpu.schedulers
     found: list[Peak] = []
@@ -38,7 +36,7 @@ def peaks(gpu: GpuSpec, number_type: str) -> tuple[Peak, ...]:
         tensor = pipes.products.f16
     elif number_type == "int8":
         tensor = pipes.products.int8
-        if capability >= DP4A_SINCE:
+        if pipes.dot:
             found.append(Peak("dp4a", schedulers * WARP / pipes.dot * BYTES * gpu.clock_hz))
     elif number_type == "fp64":
         tensor, clock = pipes.products.f64, gpu.clock_hz

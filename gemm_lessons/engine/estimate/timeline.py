@@ -45,9 +45,8 @@ from gemm_lessons.engine.estimate.items import (
     Item,
     streams_of,
 )
-from gemm_lessons.engine.estimate.latencies import pipes_of
 from gemm_lessons.engine.estimate.phases import Awaited, ClusterBarrier
-from gemm_lessons.engine.hardware.sheets import GpuSpec
+from gemm_lessons.engine.hardware.sheets import GpuSpec, pipes_of
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.engine.sass.textures import FETCHES
 from gemm_lessons.engine.sass.trace import Signal, Touch, Trace, Traffic

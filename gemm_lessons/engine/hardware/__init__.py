@@ -1,4 +1,5 @@
 """GPUs: data sheets, and the number of blocks that fit on a multiprocessor.
 
-- ``sheets``: data sheets; ``occupancy``: theoretical occupancy
+- ``sheets``: data sheets, from the files in ``cards/``; ``figures``: reads the figures of these files and checks them
+- ``pipes``: latencies and rates of an architecture; ``occupancy``: theoretical occupancy
 """

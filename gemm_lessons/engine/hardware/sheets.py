@@ -1,45 +1,38 @@
-"""Data sheets of the GPUs that the kit knows: what one multiprocessor holds and what the whole chip moves.
+"""Data sheets of GPUs: what one multiprocessor holds, how long it takes, and what the whole chip moves.
 
-Sources, by the letter used below:
-[G] NVIDIA, "CUDA C++ Programming Guide", table "Technical Specifications per Compute Capability".
-[O] NVIDIA, ``cuda_occupancy.h`` of CUDA 13.5: allocation granularities and scheduler partitions.
-[W] NVIDIA's white paper or data sheet of the product: P100 (WP-08019), V100 (WP-08608), A100 40 GB SXM4, H100 SXM5,
-    H200 SXM, Ada GPU architecture (RTX 4090), T4 and Turing (WP-09183). Clocks are the highest boost clock. Of
-    Turing's shared memory: GA102's, which compares them ("128 bytes/clock per SM versus 64 bytes/clock in Turing").
-    A T4's L1 was measured at 4,052 GB/s (github.com/cissieAB/ifarm-gpus, docs/roofline.md), 64 bytes a clock.
-[M] measured, because NVIDIA publishes no L2 bandwidth in bytes per second: P100 and V100 by Jia et al.,
-    "Dissecting the NVIDIA Volta GPU Architecture via Microbenchmarking", 2018; T4 by the same, "Dissecting the NVidia
-    Turing T4 GPU via Microbenchmarking", 2019, from memory, not yet compared with the paper; A100 and L40 (the
-    RTX 4090's chip) by the ``gpu-l2-cache`` benchmark of github.com/te42kyfo/gpu-benches. H200: our own reading, by
-    ``checks/readings/estimate/constants.py``; the H100 has the same chip and L2. Its clock while tensor cores work:
-    1.70 to 1.78 GHz in nine kernels, counted by Nsight Compute.
-[P] fitted to what one H200 drew and how fast it was with the kernels of ``checks/estimate/ladder.py``, their copies
-    alone and cuBLAS, each on end for half a second, within 25 of 700 W (``checks/readings/estimate/ladder_h200.json``).
+    cards/every.toml + cards/sm_90/sm_90.toml + cards/sm_90/h200.toml --read_sheet--> GpuSpec
+
+``cards/`` holds a folder for each architecture, with its own file and those of its chips; each figure names its source.
+A sheet elsewhere has the same form. Its architecture is a file beside it, ``sm_87.toml``, or one of the kit's.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
+from pathlib import Path
 
+from gemm_lessons.engine.hardware.figures import FigureFile, fields_from
+from gemm_lessons.engine.hardware.pipes import Pipes, Products
+from gemm_lessons.engine.records.errors import UnknownArchitecture
 from gemm_lessons.engine.records.frozen import dataclass
 
+CARDS = Path(__file__).parent / "cards"
 KIB = 1024
-MIB = 1024 * KIB
-GHZ = 1e9
-GB_PER_S = 1e9
 
 
 @dataclass(frozen=True)
 class Power:
-    """What lowers the clock of a GPU that draws as much as it may while warpgroups multiply, [P].
+    """What lowers the clock of a GPU that draws as much as it may while warpgroups multiply.
 
     Energies are those at ``clock_hz``; at a lower clock, those of multiprocessors and L2 fall with it, as the voltage
     does.
     """
 
-    most_watts: float  # launched on end, [W]
+    most_watts: float  # launched on end
     burst_watts: float  # launched once, after a pause: the driver needs some milliseconds to see more than the above
     idle_watts: float  # at ``clock_hz``, with nothing to multiply or to move
     clock_hz: float  # the highest while they multiply, as clocks over time
@@ -54,35 +47,45 @@ class GpuSpec:
 
     Rates are peaks per second; what has ``bytes`` in its name is in bytes, registers are of 32 bits, and
     ``shared_unit`` and ``register_unit`` are the multiples in which bytes and registers are handed out. ``_per_sm`` is
-    of one multiprocessor. The source of each number is written beside it in ``hardware/sheets.py``.
+    of one multiprocessor. ``pipes`` are its latencies and rates; without them, the kit's of ``arch`` count.
+    ``compared``: what estimates for it were compared with; empty where nothing was measured. ``assumed``: figures
+    without a source. The sources are in ``hardware/cards``, and `gemm-lessons read numbers` says how to add a GPU.
     """
 
     name: str
-    arch: str  # compute capability as the compiler writes it, [G]
-    sms: int  # multiprocessors of the product as sold, [W]
-    lanes_per_sm: int  # fp32 lanes, [G]
-    clock_hz: float  # [W]
-    dram_bytes_per_s: float  # [W]
-    l2_bytes_per_s: float  # [M]
-    l2_bytes: int  # [W]
-    shared_bytes_per_sm: int  # [G]
-    shared_bytes_per_block: int  # the most that a block may opt in to, [G]
-    max_warps_per_sm: int  # [G]
-    max_blocks_per_sm: int  # [G]
-    schedulers: int  # warp schedulers of one multiprocessor, each with its own part of the register file, [G] [O]
-    shared_unit: int  # shared memory is handed out in multiples of this, [O]
-    shared_reserved_per_block: int  # taken by the system from every block's share since Ampere, [G]
-    tensor_clock_hz: float | None = None  # while tensor cores multiply on all multiprocessors; None: no lower, [W] [M]
+    arch: str  # compute capability as the compiler writes it
+    sms: int  # multiprocessors of the product as sold
+    lanes_per_sm: int  # fp32 lanes
+    clock_hz: float
+    dram_bytes_per_s: float
+    l2_bytes_per_s: float
+    l2_bytes: int
+    shared_bytes_per_sm: int
+    shared_bytes_per_block: int  # the most that a block may opt in to
+    max_warps_per_sm: int
+    max_blocks_per_sm: int
+    schedulers: int  # warp schedulers of one multiprocessor, each with its own part of the register file
+    shared_unit: int  # shared memory is handed out in multiples of this
+    shared_reserved_per_block: int  # taken by the system from every block's share since Ampere
+    tensor_clock_hz: float | None = None  # while tensor cores multiply on all multiprocessors; None: no lower
     power: Power | None = None  # None: not known
     # (blocks of a cluster, multiprocessors that hold such clusters of one block each), by size; none: a GPU without
     in_clusters: tuple[tuple[int, int], ...] = ()
-    bytes_per_clock: int = 128  # of a multiprocessor's L1 and shared memory, [G]; Turing's half of that, [W]
-    # The same on every GPU of this table:
-    registers_per_sm: int = 64 * KIB  # 32-bit registers, [G]
-    registers_per_block: int = 64 * KIB  # [G]
-    registers_per_thread: int = 255  # [G]
-    register_unit: int = 256  # registers are handed out to a warp in multiples of this, [O]
-    max_threads_per_block: int = 1024  # [G]
+    bytes_per_clock: int = 128  # of a multiprocessor's L1 and shared memory
+    registers_per_sm: int = 64 * KIB  # 32-bit registers
+    registers_per_block: int = 64 * KIB
+    registers_per_thread: int = 255
+    register_unit: int = 256  # registers are handed out to a warp in multiples of this
+    max_threads_per_block: int = 1024
+    pipes: Pipes | None = None
+    driver: str = ""  # the names that its driver gives exactly this product, as a regular expression
+    compared: str = ""
+    assumed: tuple[str, ...] = ()
+
+    @property
+    def basis(self) -> str:
+        """Return what estimates for this GPU rest on; empty where they were compared with measured times."""
+        return "" if self.compared else "from a data sheet, never measured"
 
     @property
     def hot(self) -> GpuSpec:
@@ -102,186 +105,194 @@ class GpuSpec:
         return 2 * self.sms * self.lanes_per_sm * self.clock_hz
 
 
-HOPPER_SXM = Power(
-    most_watts=700,
-    burst_watts=800,
-    idle_watts=260,
-    clock_hz=1.85 * GHZ,
-    product_joules=2.17e-9,
-    l2_joules=22e-12,
-    dram_joules=48e-12,
-)
-# Read on an H200 (clusters_h200.json); chips differ in how many multiprocessors each of their parts has.
-IN_CLUSTERS = (2, 132), (4, 120), (8, 120)
-GPUS: Mapping[str, GpuSpec] = {
-    spec.name.lower().replace(" ", ""): spec
-    for spec in (
-        GpuSpec(
-            name="P100",
-            arch="sm_60",
-            sms=56,
-            lanes_per_sm=64,
-            clock_hz=1.48 * GHZ,
-            dram_bytes_per_s=732 * GB_PER_S,
-            l2_bytes_per_s=1_624 * GB_PER_S,
-            l2_bytes=4 * MIB,
-            shared_bytes_per_sm=64 * KIB,
-            shared_bytes_per_block=48 * KIB,
-            max_warps_per_sm=64,
-            max_blocks_per_sm=32,
-            schedulers=2,
-            shared_unit=256,
-            shared_reserved_per_block=0,
-        ),
-        GpuSpec(
-            name="V100",
-            arch="sm_70",
-            sms=80,
-            lanes_per_sm=64,
-            clock_hz=1.53 * GHZ,
-            dram_bytes_per_s=900 * GB_PER_S,
-            l2_bytes_per_s=2_155 * GB_PER_S,
-            l2_bytes=6 * MIB,
-            shared_bytes_per_sm=96 * KIB,
-            shared_bytes_per_block=96 * KIB,
-            max_warps_per_sm=64,
-            max_blocks_per_sm=32,
-            schedulers=4,
-            shared_unit=256,
-            shared_reserved_per_block=0,
-        ),
-        GpuSpec(
-            name="T4",
-            arch="sm_75",
-            sms=40,
-            lanes_per_sm=64,
-            clock_hz=1.59 * GHZ,
-            dram_bytes_per_s=320 * GB_PER_S,
-            l2_bytes_per_s=1_270 * GB_PER_S,
-            l2_bytes=4 * MIB,
-            shared_bytes_per_sm=64 * KIB,
-            shared_bytes_per_block=64 * KIB,
-            max_warps_per_sm=32,
-            max_blocks_per_sm=16,
-            schedulers=4,
-            shared_unit=256,
-            shared_reserved_per_block=0,
-            bytes_per_clock=64,
-        ),
-        GpuSpec(
-            name="A100",
-            arch="sm_80",
-            sms=108,
-            lanes_per_sm=64,
-            clock_hz=1.41 * GHZ,
-            dram_bytes_per_s=1_555 * GB_PER_S,
-            l2_bytes_per_s=5_400 * GB_PER_S,
-            l2_bytes=40 * MIB,
-            shared_bytes_per_sm=164 * KIB,
-            shared_bytes_per_block=163 * KIB,
-            max_warps_per_sm=64,
-            max_blocks_per_sm=32,
-            schedulers=4,
-            shared_unit=128,
-            shared_reserved_per_block=KIB,
-        ),
-        GpuSpec(
-            name="H100",
-            arch="sm_90",
-            sms=132,
-            lanes_per_sm=128,
-            clock_hz=1.98 * GHZ,
-            dram_bytes_per_s=3_350 * GB_PER_S,
-            l2_bytes_per_s=8_380 * GB_PER_S,
-            l2_bytes=50 * MIB,
-            shared_bytes_per_sm=228 * KIB,
-            shared_bytes_per_block=227 * KIB,
-            max_warps_per_sm=64,
-            max_blocks_per_sm=32,
-            schedulers=4,
-            shared_unit=128,
-            shared_reserved_per_block=KIB,
-            tensor_clock_hz=1.83 * GHZ,  # that of its 989 TFLOP/s in fp16
-            power=HOPPER_SXM,
-            in_clusters=IN_CLUSTERS,  # taken to be the H200's: the same chip and limit
-        ),
-        GpuSpec(
-            name="H200",
-            arch="sm_90",
-            sms=132,
-            lanes_per_sm=128,
-            clock_hz=1.98 * GHZ,
-            dram_bytes_per_s=4_800 * GB_PER_S,
-            l2_bytes_per_s=8_380 * GB_PER_S,
-            l2_bytes=50 * MIB,
-            shared_bytes_per_sm=228 * KIB,
-            shared_bytes_per_block=227 * KIB,
-            max_warps_per_sm=64,
-            max_blocks_per_sm=32,
-            schedulers=4,
-            shared_unit=128,
-            shared_reserved_per_block=KIB,
-            tensor_clock_hz=1.755 * GHZ,  # the data sheet's 989 TFLOP/s in fp16 are those of 1.83 GHz
-            power=HOPPER_SXM,
-            in_clusters=IN_CLUSTERS,
-        ),
-        GpuSpec(
-            name="RTX 4090",
-            arch="sm_89",
-            sms=128,
-            lanes_per_sm=128,
-            clock_hz=2.52 * GHZ,
-            dram_bytes_per_s=1_008 * GB_PER_S,
-            l2_bytes_per_s=5_200 * GB_PER_S,
-            l2_bytes=72 * MIB,
-            shared_bytes_per_sm=100 * KIB,
-            shared_bytes_per_block=99 * KIB,
-            max_warps_per_sm=48,
-            max_blocks_per_sm=24,
-            schedulers=4,
-            shared_unit=128,
-            shared_reserved_per_block=KIB,
-        ),
+ARCHITECTURE_KEYS = "architecture", "sources", "multiprocessor", "clocks", "tensor"
+CHIP_KEYS = "name", *ARCHITECTURE_KEYS, "driver", "compared", "chip", "clusters", "power"
+CHIP = "sms", "clock_hz", "dram_bytes_per_s", "l2_bytes_per_s", "l2_bytes", "tensor_clock_hz"
+MULTIPROCESSOR = (
+    "lanes_per_sm shared_bytes_per_sm shared_bytes_per_block max_warps_per_sm max_blocks_per_sm schedulers shared_unit "
+    "shared_reserved_per_block bytes_per_clock registers_per_sm registers_per_block registers_per_thread register_unit "
+    "max_threads_per_block"
+).split()
+# Clocks that nothing can have without taking time.
+NEVER_ZERO = frozenset("l1 l2 shared request integer special fp64 multiply_slots dependence queue store".split())
+
+
+def read_sheet(path: Path) -> GpuSpec:
+    """Return the data sheet in a file, with the figures of its architecture. Raise ``SheetError``."""
+    every = FigureFile(CARDS / "every.toml", {}, ARCHITECTURE_KEYS)
+    chip = FigureFile(path, every.kinds, CHIP_KEYS)
+    name, arch = chip.string((), chip.raw, "name"), chip.string((), chip.raw, "architecture")
+    files = [every, _architecture(chip, arch, every.kinds), chip]
+
+    whole, assumed = fields_from(GpuSpec, [chip], "chip", CHIP)
+    one, of_one = fields_from(GpuSpec, files, "multiprocessor", MULTIPROCESSOR, {"shared_reserved_per_block"})
+    products, of_products = fields_from(Products, files, "tensor", _names(Products), _names(Products))
+    clocks, of_clocks = fields_from(
+        Pipes, files, "clocks", _names(Pipes) - {"arch", "products"}, _names(Pipes) - NEVER_ZERO
     )
-}
+    spec = GpuSpec(
+        name=name,
+        arch=arch,
+        **whole,
+        **one,
+        power=_power(chip),
+        in_clusters=_clusters(chip, whole["sms"]),
+        pipes=Pipes(arch=arch, **clocks, products=Products(**products)),
+        driver=_driver(chip),
+        compared=chip.string((), chip.raw, "compared") if "compared" in chip.raw else "",
+        assumed=tuple(sorted((*assumed, *of_one, *of_products, *of_clocks))),
+    )
+    _check(chip, spec)
+    return spec
+
+
+def _names(record: type) -> frozenset[str]:
+    return frozenset(it.name for it in dataclasses.fields(record))
+
+
+def _architecture(chip: FigureFile, arch: str, shared: Mapping[str, str]) -> FigureFile:
+    """Return the file of a chip's architecture: beside it, or the kit's."""
+    name = f"{arch}.toml"
+    path = next((it for it in (chip.path.parent / name, CARDS / arch / name) if it.is_file()), None)
+    if path is None or re.fullmatch(r"sm_\d{2,3}", arch) is None:
+        known = ", ".join(sorted((it.name for it in CARDS.glob("sm_*")), key=capability_of))
+        raise chip.wrong(
+            ("architecture",),
+            f"nothing is known of {arch!r}; known: {known}. Another one needs its own file beside this one, {name}",
+        )
+    found = FigureFile(path, shared, ARCHITECTURE_KEYS)
+    if (said := found.string((), found.raw, "architecture")) != arch:
+        raise found.wrong(("architecture",), f"must be {arch!r}, as the file's name says, not {said!r}")
+    return found
+
+
+def _power(chip: FigureFile) -> Power | None:
+    if "power" not in chip.raw:
+        return None
+    return Power(**fields_from(Power, [chip], "power", _names(Power))[0])
+
+
+def _clusters(chip: FigureFile, sms: int) -> tuple[tuple[int, int], ...]:
+    found = []
+    for size, figure in chip.figures("clusters").items():
+        held = chip.number("clusters", size, figure.value, "int", zero=False)
+        if not size.isdigit() or int(size) < 2 or held > sms:
+            raise chip.wrong(("clusters", size), f"must be a cluster's blocks, and at most {sms} multiprocessors")
+        found.append((int(size), int(held)))
+    return tuple(sorted(found))
+
+
+def _driver(chip: FigureFile) -> str:
+    if "driver" not in chip.raw:
+        return ""
+    pattern = chip.string((), chip.raw, "driver")
+    try:
+        re.compile(pattern)
+    except re.error as error:
+        raise chip.wrong(("driver",), f"is not a regular expression: {error}") from None
+    return pattern
+
+
+def _check(chip: FigureFile, spec: GpuSpec) -> None:
+    """Raise ``SheetError`` for figures that contradict each other, as a wrong unit does."""
+    most = 10e9  # Hz
+    doubts: Sequence[tuple[bool, tuple[str, str], str]] = (
+        (spec.clock_hz > most, ("chip", "clock_ghz"), "is in GHz, like 1.695"),
+        ((spec.tensor_clock_hz or 0) > spec.clock_hz, ("chip", "tensor_clock_ghz"), "must be at most clock_ghz"),
+        (spec.dram_bytes_per_s > spec.l2_bytes_per_s, ("chip", "l2_gb_per_s"), "must be above dram_gb_per_s"),
+        (
+            spec.shared_bytes_per_block > spec.shared_bytes_per_sm,
+            ("multiprocessor", "shared_kib_per_block"),
+            "must be at most shared_kib_per_sm",
+        ),
+        (spec.lanes_per_sm % spec.schedulers > 0, ("multiprocessor", "lanes_per_sm"), "must divide by schedulers"),
+    )
+    for doubtful, where, message in doubts:
+        if doubtful:
+            raise chip.wrong(where, message)
+
+
+class _Cards(Mapping[str, GpuSpec]):
+    """The kit's own data sheets by name, each read on first use."""
+
+    def __getitem__(self, name: str) -> GpuSpec:
+        return _sheet_at(_files()[name])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_files())
+
+    def __len__(self) -> int:
+        return len(_files())
+
+
+GPUS: Mapping[str, GpuSpec] = _Cards()
+
+
+@cache
+def _files() -> Mapping[str, Path]:
+    """Return the file of each of the kit's GPUs by its short name, the oldest architecture first."""
+    folders = sorted((it for it in CARDS.iterdir() if it.is_dir()), key=lambda it: capability_of(it.name))
+    return {it.stem: it for folder in folders for it in sorted(folder.glob("*.toml")) if it.stem != folder.name}
+
+
+@cache
+def _sheet_at(path: Path) -> GpuSpec:
+    return read_sheet(path)
 
 
 def find_gpu(name: str) -> GpuSpec:
-    """Return the data sheet of ``name`` (``h200``, ``RTX 4090``, ``4090``). Raise ``KeyError`` that lists the names."""
+    """Return the data sheet of ``name`` (``h200``, ``RTX 4090``, ``4090``), or of a file (``orin.toml``).
+
+    Raise ``KeyError`` that lists the names, and ``SheetError`` for a sheet that is wrong.
+    """
+    if name.endswith(".toml"):
+        return read_sheet(Path(name))
     key = "".join(c for c in name.lower() if c.isalnum())
-    for known, spec in GPUS.items():
+    for known in _files():
         if key and key in (known, known.removeprefix("rtx")):
-            return spec
-    raise KeyError(f"no data sheet for GPU {name!r}; known: {', '.join(GPUS)}")
+            return GPUS[known]
+    raise KeyError(f"no data sheet for GPU {name!r}; known: {', '.join(_files())}, or a file of your own: my_gpu.toml")
 
 
 def sheet_of(arch: str) -> GpuSpec | None:
     """Return the data sheet of a GPU of this architecture (``sm_90``, also ``sm_90a``); None if the kit has none."""
-    return next((spec for spec in GPUS.values() if spec.arch == arch.rstrip("af")), None)
-
-
-# Driver names of exactly those products whose data sheets ``GPUS`` holds. Others of the same name ("H100 PCIe",
-# "RTX 4090 Laptop GPU", "A100-SXM4-80GB") have other clocks, multiprocessors or memory.
-PRODUCTS = {
-    r"Tesla P100-SXM2-16GB": "p100",
-    r"Tesla V100-SXM2-(16|32)GB": "v100",
-    r"Tesla T4": "t4",
-    r"(NVIDIA )?A100-SXM4-40GB": "a100",
-    r"NVIDIA H100 80GB HBM3": "h100",
-    r"NVIDIA H200": "h200",
-    r"(NVIDIA )?GeForce RTX 4090": "rtx4090",
-}
+    return next((_sheet_at(path) for path in _files().values() if path.parent.name == arch.rstrip("af")), None)
 
 
 def data_sheet(product: str) -> GpuSpec | None:
-    """Return the data sheet of a GPU by the name that its driver gives; None if the kit has none."""
-    return next((GPUS[key] for pattern, key in PRODUCTS.items() if re.fullmatch(pattern, product)), None)
+    """Return the data sheet of a GPU by the name that its driver gives; None if the kit has none.
+
+    Only exactly those products count. Others of the same name ("H100 PCIe", "RTX 4090 Laptop GPU", "A100-SXM4-80GB")
+    have other clocks, multiprocessors or memory.
+    """
+    return next((it for it in GPUS.values() if it.driver and re.fullmatch(it.driver, product)), None)
+
+
+def pipes_of(gpu: GpuSpec) -> Pipes:
+    """Return the latencies and rates of a GPU's architecture: those of its sheet, else the kit's.
+
+    Raise ``UnknownArchitecture`` for another one: figures of its neighbours would be wrong in silence.
+    """
+    if gpu.pipes is not None and gpu.pipes.arch == gpu.arch:
+        return gpu.pipes
+    known = sheet_of(gpu.arch)
+    if known is None or known.pipes is None:
+        raise UnknownArchitecture(
+            f"no latencies and rates of {gpu.arch}, the architecture of {gpu.name}; a file {gpu.arch}.toml beside its "
+            "data sheet can give them (gemm-lessons read numbers)"
+        )
+    return known.pipes
 
 
 OLDEST_ARCH = 75  # the oldest that the current compiler knows
 STAND_IN = "sm_80"  # older GPUs are estimated from this code: its schedulers also have 16 fp32 lanes
 
 
+def capability_of(arch: str) -> int:
+    """Return 90 for ``sm_90`` and ``sm_90a``."""
+    return int("".join(filter(str.isdigit, arch)) or 0)
+
+
 def buildable(arch: str) -> str:
     """Return the compilation target if ``arch`` may be too old for the compiler."""
-    return arch if int("".join(filter(str.isdigit, arch))) >= OLDEST_ARCH else STAND_IN
+    return arch if capability_of(arch) >= OLDEST_ARCH else STAND_IN

@@ -4,5 +4,6 @@
 - ``findings``, ``facts``, ``examples``: a finding, its further facts, its threads and memory
 - ``metrics``: names of counters; ``elements``, ``encodings``: element types; ``errors``: exceptions;
   ``extras``: how to install an optional package; ``hashing``: random bits of integers
+- ``toml_file``: TOML with the line of each key; ``spelling``: the word that a misspelt one was meant to be
 - ``frozen``: the dataclass decorator of all these records
 """

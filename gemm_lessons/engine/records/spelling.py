@@ -1,0 +1,13 @@
+"""The known word that a misspelt one was meant to be."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+def closest(word: str, words: Iterable[str]) -> str | None:
+    """Return the most similar of ``words``, ignoring case, or ``None`` if none is near."""
+    by_lower = {candidate.lower(): candidate for candidate in words}
+    found = difflib.get_close_matches(word.lower(), by_lower, n=1, cutoff=0.6)
+    return by_lower[found[0]] if found else None
