@@ -24,7 +24,6 @@ from gemm_lessons.course.folder import (
 from gemm_lessons.course.lesson import Lesson, LessonError
 from gemm_lessons.course.lesson_toml import load_lesson
 from gemm_lessons.course.progress import load_progress, waits_for_predictions
-from gemm_lessons.engine.records.spelling import closest
 from gemm_lessons.running import contract
 
 
@@ -114,6 +113,8 @@ def _page(course: Course, name: str) -> str | None:
         from gemm_lessons.report.reference import reference
 
         return reference()
+    from gemm_lessons.engine.records.spelling import closest  # imported late: only for mistakes
+
     near = closest(name, [*texts, ENGINE])
     if near and not closest(name, [lesson[3:] for lesson in course.names]):
         raise CommandError(f'there is no page "{name}"; did you mean gemm-lessons read {near}?')

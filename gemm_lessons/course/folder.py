@@ -22,7 +22,6 @@ from gemm_lessons.course.lesson_toml import LESSON_NAME, load_lesson
 from gemm_lessons.course.todos import TodoMark, todo_marks
 from gemm_lessons.engine.records.errors import KitError
 from gemm_lessons.engine.records.frozen import dataclass
-from gemm_lessons.engine.records.spelling import closest
 
 IGNORED = """\
 # what the kit keeps, and files that it has replaced
@@ -161,6 +160,8 @@ class Course:
         if digits:
             numbers = f"{self.names[0][:2]} to {self.names[-1][:2]}" if self.names else "none"
             raise CommandError(f'there is no lesson "{query}"; the course has {numbers}: gemm-lessons list')
+        from gemm_lessons.engine.records.spelling import closest  # imported late: only for mistakes
+
         near = closest(word, [name[3:] for name in self.names]) or closest(word, self.names)
         meant = next((name for name in self.names if near in (name, name[3:])), None)
         remedy = f"did you mean {meant}?" if meant else "see them: gemm-lessons list"

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 
 from gemm_lessons.engine.arguments.expression import LONGEST, ExpressionError
 from gemm_lessons.engine.records.frozen import dataclass
-from gemm_lessons.engine.records.spelling import closest
 
 if TYPE_CHECKING:
     import numpy as np
@@ -95,6 +94,8 @@ class Formula:
         known = list(names)
         for name in (formula.target, *_names(formula.tree, text)):
             if name not in known:
+                from gemm_lessons.engine.records.spelling import closest  # imported late: only for mistakes
+
                 near = closest(name, known)
                 hint = f"; did you mean {near}?" if near else f"; known: {', '.join(known)}"
                 raise ExpressionError(f'"{text}" names {name}, which is not known here{hint}')

@@ -13,7 +13,6 @@ from functools import cache
 from operator import itemgetter
 
 from gemm_lessons.engine.records.frozen import dataclass
-from gemm_lessons.engine.records.spelling import closest
 
 Number = int | float
 Evaluation = Callable[[Mapping[str, Number]], Number]
@@ -134,6 +133,8 @@ def _check(node: ast.expr, text: str, names: list[str]) -> None:
             return
         case ast.Name(id=name):
             if name not in names:
+                from gemm_lessons.engine.records.spelling import closest  # imported late: only for mistakes
+
                 near = closest(name, names)
                 raise ExpressionError(
                     f'"{text}" names {name}, which is not known here'

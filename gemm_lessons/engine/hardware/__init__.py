@@ -3,3 +3,5 @@
 - ``sheets``: data sheets, from the files in ``cards/``; ``figures``: reads the figures of these files and checks them
 - ``pipes``: latencies and rates of an architecture; ``occupancy``: theoretical occupancy
 """
+
+OLDEST_ARCH = 75  # the oldest compute capability that the current compiler knows

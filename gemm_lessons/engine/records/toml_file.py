@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from gemm_lessons.engine.records.errors import KitError
-from gemm_lessons.engine.records.spelling import closest
 
 Where = tuple[str | int, ...]  # a key's path in the file, such as ("gates", 0, "value")
 
@@ -70,6 +69,8 @@ class TomlFile:
         """Check that there are no other keys."""
         for key in raw:
             if key not in keys:
+                from gemm_lessons.engine.records.spelling import closest  # imported late: only for mistakes
+
                 hint = closest(key, keys)
                 raise self.wrong((*where, key), f"unknown key{f'; did you mean {hint}?' if hint else ''} "
                                                 f"Known: {', '.join(keys)}")  # fmt: skip
