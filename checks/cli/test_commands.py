@@ -234,8 +234,8 @@ def test_version(run: Run, arguments: tuple[str, ...]) -> None:
 
 @pytest.mark.parametrize(
     "command",
-    "list read start next watch reset init hint diff compare run predict bug view export site inspect profile bench "
-    "opcodes doctor version dev".split(),
+    "list read start next watch reset init hint diff compare run check predict bug view export site inspect profile "
+    "bench opcodes doctor version dev".split(),
 )
 def test_every_command_has_examples(run: Run, command: str) -> None:
     result = run(command, "--help")

@@ -9,13 +9,17 @@ import sys
 from pathlib import Path
 
 import pytest
+from jsonschema import Draft202012Validator, ValidationError
 
 from checks.cli.test_run import on_terminal
 from checks.cli.tiny_course import KERNEL, Run
 from gemm_lessons.course.folder import any_course
-from gemm_lessons.editor import clangd
+from gemm_lessons.editor import clangd, vscode
 from gemm_lessons.editor.vscode import BACKGROUND, PROBLEM
 from gemm_lessons.report.links import has_links, url
+
+ROOT = Path(__file__).resolve().parents[2]
+VSCODE = Draft202012Validator(json.loads((Path(__file__).parent / "vscode_tasks.json").read_text()))
 
 
 def git(folder: Path, *arguments: str) -> str:
@@ -46,10 +50,14 @@ def test_init_makes_a_repository_that_editors_understand(run: Run, tmp_path: Pat
     assert {f"-D{name}={size}" for name, size in tile.items()} <= set(of_a_kernel["arguments"])
     assert f"-I{course / 'lessons' / 'common'}" in of_a_kernel["arguments"]
 
-    tasks = json.loads((course / ".vscode" / "tasks.json").read_text())["tasks"]
-    for task in tasks:
+    written = json.loads((course / ".vscode" / "tasks.json").read_text())
+    VSCODE.validate(written)
+    for task in written["tasks"]:
         assert run(*task["args"][:1], "--help").code == 0
         assert set(task["options"]) == {"cwd", "env"}
+    [lesson] = written["inputs"]
+    assert lesson["options"] == list(any_course().names)
+    assert sum("${input:lesson}" in task["args"] for task in written["tasks"]) == 1
 
     settings = course / ".vscode" / "settings.json"
     settings.write_text("{}")
@@ -69,6 +77,21 @@ def test_init_without_git_is_no_failure(run: Run, tmp_path: Path) -> None:
     assert run("init", "two", "--no-git", cwd=tmp_path).code == 0
     assert not (tmp_path / "two" / ".git").exists()
     assert run("init", "three", "--editor", cwd=tmp_path).code == 2
+
+
+@pytest.mark.parametrize(
+    ("where", "value"),
+    [
+        ("group", "tests"), ("command", ["gemm-lessons"]), ("problemMatcher", {"owner": "gemm-lessons"}),
+        ("isbackground", True), ("args", "run"), ("type", "proces"), ("presentation", {"panel": "own"}),
+    ],
+)  # fmt: skip
+def test_the_schema_of_tasks_refuses_what_vs_code_refuses(where: str, value: object) -> None:
+    written = json.loads(vscode.files("/bin", ["01_first"])["tasks.json"])
+    VSCODE.validate(written)
+    written["tasks"][0][where] = value
+    with pytest.raises(ValidationError):
+        VSCODE.validate(written)
 
 
 CLANGD = Path(sys.executable).with_name("clangd")
@@ -105,6 +128,17 @@ def test_problems_in_an_editor_s_form(run: Run, kernel: Path, body: str, severit
     at = ("lessons/01_first/kernel.cu", str(line))
     assert [it for it in found if it[:2] == at and it[3] == severity and words in it[4]]
     assert re.match(str(BACKGROUND["beginsPattern"]), shown)
+
+
+def test_problems_in_a_hosted_check(run: Run, kernel: Path) -> None:
+    """The Action's problem matcher finds what the editor's finds, but for notes, which GitHub does not know."""
+    kernel.write_text(KERNEL.replace("BODY", "    acc = oops;"))
+    shown = run("check", "--problems").out.splitlines()
+    [matcher] = json.loads((ROOT / ".github" / "problem-matcher.json").read_text())["problemMatcher"]
+    [pattern] = matcher["pattern"]
+    assert {**pattern, "regexp": ""} == {**PROBLEM, "regexp": ""}
+    assert pattern["regexp"].replace("warning", "warning|info") == PROBLEM["regexp"]
+    assert [line for line in shown if re.match(pattern["regexp"], line) and "oops" in line]
 
 
 def test_links_where_the_terminal_follows_them(course: Path, kernel: Path) -> None:

@@ -88,6 +88,15 @@ COURSE = (  # in the order of --help: a learner's loop, then the advanced comman
         ),
     ),
     Command(
+        "check",
+        "check",
+        "Run your kernels on the simulator, and tell which pass.",
+        (
+            "gemm-lessons check",
+            "gemm-lessons check 03 04 --problems",
+        ),
+    ),
+    Command(
         "practice",
         "bug",
         "Write a kernel with a bug beside yours: find the bug from what a run says, and fix it.",

@@ -33,7 +33,7 @@ def write_editor_files(course: Course) -> list[Path]:
             continue
     text = clangd.commands(lessons, course.architecture, clangd.cuda_headers())
     wanted = {course.root / COMMANDS: text}
-    for name, content in vscode.files(str(Path(sys.executable).parent)).items():
+    for name, content in vscode.files(str(Path(sys.executable).parent), course.names).items():
         path = course.root / ".vscode" / name
         if not path.exists():
             wanted[path] = content

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 # What --problems prints: FILE:LINE:COLUMN: SEVERITY: MESSAGE
@@ -33,12 +34,12 @@ SETTINGS = {
 EXTENSIONS = {"recommendations": ["llvm-vs-code-extensions.vscode-clangd"]}
 
 
-def files(programs: str) -> dict[str, str]:
+def files(programs: str, lessons: Sequence[str]) -> dict[str, str]:
     """Name in ``.vscode`` -> text. ``programs`` is the folder that holds the command ``gemm-lessons``."""
-    return {name: json.dumps(content, indent=2) + "\n" for name, content in _contents(programs).items()}
+    return {name: json.dumps(content, indent=2) + "\n" for name, content in _contents(programs, lessons).items()}
 
 
-def _contents(programs: str) -> dict[str, Any]:
+def _contents(programs: str, lessons: Sequence[str]) -> dict[str, Any]:
     here = {"cwd": "${workspaceFolder}", "env": {"PATH": f"{programs}:${{env:PATH}}"}}
 
     def task(label: str, *arguments: str, **more: Any) -> dict[str, Any]:
@@ -55,11 +56,17 @@ def _contents(programs: str) -> dict[str, Any]:
             problemMatcher={**MATCHER, "background": BACKGROUND}, isBackground=True,
             presentation={"panel": "dedicated", "reveal": "always", "focus": True},
         ),
+        task(
+            "check every finished lesson", "check", "--problems",
+            problemMatcher=MATCHER, group={"kind": "test", "isDefault": True},
+        ),
+        task("check one lesson", "check", "${input:lesson}", "--problems", problemMatcher=MATCHER, group="test"),
         task("hint", "hint", "${fileDirname}"),
         task("where am I"),
     ]  # fmt: skip
+    choice = {"id": "lesson", "type": "pickString", "description": "Which lesson?", "options": list(lessons)}
     return {
         "settings.json": SETTINGS,
         "extensions.json": EXTENSIONS,
-        "tasks.json": {"version": "2.0.0", "tasks": tasks},
+        "tasks.json": {"version": "2.0.0", "tasks": tasks, "inputs": [choice]},
     }

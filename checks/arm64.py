@@ -1,0 +1,183 @@
+"""The kit on Linux aarch64, emulated, beside the kit on this machine: ``python -m checks.arm64 FOLDER``, as root.
+
+Debian's packages are what it needs: ``apt-get install mmdebstrap arch-test qemu-user-static``. It makes an arm64 Debian
+in ``FOLDER/root``, or takes the one that is there, runs README's first command in it, then one lesson of each part and
+the grading of a right and a wrong kernel. The same commands run here, and their JSON must be equal but for paths, times
+and versions. Exit code 1: something differs. An emulated lesson takes minutes, at low priority on one core.
+
+qemu-user emulates a program, not Linux: it runs no seccomp filter and has no Landlock, so ``grade`` has fewer walls
+there. ``checks/grading/test_seccomp.py`` follows the filter for aarch64 step by step instead.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from checks.versions import ROOT
+
+LESSONS = ("03", "11", "13", "18", "25")  # one of each part
+PROGRAMS = ("mmdebstrap", "arch-test", "qemu-aarch64-static")
+SUITE, PACKAGES = "bookworm", "python3-venv"
+BINARY_FORMATS = Path("/proc/sys/fs/binfmt_misc")
+EMULATOR = Path("/usr/lib/binfmt.d/qemu-aarch64.conf")  # of qemu-user-static
+NOT_COMPARED = ("kernel", "seconds", "versions", "key")  # of a JSON object
+SEED = 7
+Answers = Mapping[str, Any]
+
+
+@contextmanager
+def emulation() -> Iterator[None]:
+    """Let Linux start programs for aarch64 in qemu; does nothing if it already does."""
+    mounted = not (BINARY_FORMATS / "status").exists()
+    if mounted:
+        subprocess.run(["mount", "-t", "binfmt_misc", "none", str(BINARY_FORMATS)], check=True)
+    entry = BINARY_FORMATS / "qemu-aarch64"
+    added = not entry.exists()
+    if added:
+        (BINARY_FORMATS / "register").write_text(EMULATOR.read_text())
+    try:
+        yield
+    finally:
+        if added:
+            entry.write_text("-1")
+        if mounted:
+            subprocess.run(["umount", str(BINARY_FORMATS)], check=True)
+
+
+def make_root(root: Path) -> None:
+    """Make an arm64 Debian with Python, and copy what git tracks here to its folder ``/kit``."""
+    if not (root / "bin").exists():
+        asked = ["--arch=arm64", "--variant=minbase", f"--include={PACKAGES}", SUITE, str(root)]
+        subprocess.run(["mmdebstrap", "--quiet", *asked], check=True)
+    shutil.copy("/etc/resolv.conf", root / "etc/resolv.conf")
+    if certificate := os.environ.get("PIP_CERT"):
+        (root / certificate.lstrip("/")).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(certificate, root / certificate.lstrip("/"))
+    shutil.rmtree(root / "kit", ignore_errors=True)
+    (root / "kit").mkdir()
+    tracked = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, stdout=subprocess.PIPE, check=True).stdout
+    there = b"\0".join(name for name in tracked.split(b"\0") if (ROOT / os.fsdecode(name)).is_file())
+    packed = subprocess.run(
+        ["tar", "-c", "--null", "--files-from=-"], cwd=ROOT, input=there, stdout=subprocess.PIPE, check=True
+    )
+    subprocess.run(["tar", "-x", "-C", str(root / "kit")], input=packed.stdout, check=True)
+
+
+def inside(root: Path, *command: str) -> str:
+    """Run a command in the chroot's ``/kit``, with its own ``/proc``, and return its output."""
+    kept = {k: v for k, v in os.environ.items() if k.startswith("PIP_") or k.lower().endswith("_proxy")}
+    enter = ["unshare", "--mount", "--pid", "--fork", "--kill-child", f"--root={root}", "--wd=/kit", "--mount-proc"]
+    plain = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root", "LANG": "C.UTF-8", "NO_COLOR": "1"}
+    return subprocess.run([*enter, *command], env=kept | plain, text=True, stdout=subprocess.PIPE, check=True).stdout
+
+
+def here(*command: str) -> str:
+    """Run a command in this checkout, and return its output."""
+    return subprocess.run(command, cwd=ROOT, text=True, stdout=subprocess.PIPE, check=True).stdout
+
+
+def first_command() -> str:
+    """Return README's first command, as ``.ci/run`` takes it."""
+    return re.findall(r"^```bash\n(.*?)^```", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)[0]
+
+
+def write_class(folder: Path) -> None:
+    """Write the submissions of two students: a right kernel and a wrong one."""
+    solution = next((ROOT / "lessons").glob("03_*/solution.cu")).read_text()
+    for name, kernel in {"ana": solution, "bo": solution.replace("acc +=", "acc -=")}.items():
+        (folder / name).mkdir(parents=True)
+        (folder / name / "03.cu").write_text(kernel)
+
+
+def grade(kit: str, folder: str) -> tuple[str, ...]:
+    """Return the command that grades ``folder/class`` into ``folder/grades``."""
+    where = f"{folder}/class", "--out", f"{folder}/grades"
+    return (kit, "grade", *where, "--lessons", "03", "--seed", str(SEED), "--processes", "1")
+
+
+def results(grades: Path) -> Answers:
+    """Return what was judged, by student."""
+    return {path.parent.name: json.loads(path.read_text()) for path in sorted(grades.glob("results/*/*.json"))}
+
+
+def compared(answer: Any) -> Any:
+    """Return an answer without paths, times and versions."""
+    if isinstance(answer, dict):
+        return {name: compared(value) for name, value in answer.items() if name not in NOT_COMPARED}
+    return [compared(value) for value in answer] if isinstance(answer, list) else answer
+
+
+def different(there: Any, this: Any, name: str = "") -> Iterator[str]:
+    """Yield each place where two answers differ."""
+    if isinstance(there, dict) and isinstance(this, dict) and there.keys() == this.keys():
+        for key, value in there.items():
+            yield from different(value, this[key], f"{name}.{key}")
+    elif isinstance(there, list) and isinstance(this, list) and len(there) == len(this):
+        for number, (one, other) in enumerate(zip(there, this, strict=True)):
+            yield from different(one, other, f"{name}[{number}]")
+    elif there != this:
+        yield f"{name.lstrip('.')}: {there} on aarch64, {this} here"
+
+
+def row(name: str, verdict: str, there: Answers, this: Answers, seconds: float) -> bool:
+    """Print a row of the table and the differences; return whether there are any."""
+    found = list(different(compared(there), compared(this)))
+    print(f"{name:<10}  {verdict:<22}  {'no' if found else 'yes':<10}  {seconds:7.0f}", *found, sep="\n  ", flush=True)
+    return bool(found)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m checks.arm64", description=__doc__.partition("\n")[0])
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--lessons", nargs="+", default=LESSONS)
+    asked = parser.parse_args(arguments)
+    if os.geteuid() != 0:
+        parser.error("a chroot is made by root")
+    if missing := [name for name in PROGRAMS if shutil.which(name) is None]:
+        parser.error(f"missing: {' '.join(missing)}; apt-get install mmdebstrap arch-test qemu-user-static")
+    root = asked.folder.resolve() / "root"
+    os.nice(15)
+    os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})  # of a machine that has other work
+    with emulation(), TemporaryDirectory() as scratch:
+        make_root(root)
+        started = time.monotonic()
+        said = inside(root, "bash", "-euo", "pipefail", "-c", first_command())
+        print(f"README's first command: {time.monotonic() - started:.0f} s\n{said}")
+        kit = "/kit/.venv/bin/gemm-lessons"
+        print(inside(root, kit, "doctor"))
+        print("lesson      verdict                 JSON equal  seconds, emulated", flush=True)
+        differ = False
+        for lesson in asked.lessons:
+            command = "run", lesson, "--solution", "--json", "--seed", str(SEED)
+            started = time.monotonic()
+            there = json.loads(inside(root, kit, *command))
+            took = time.monotonic() - started
+            this = json.loads(here(sys.executable, "-m", "gemm_lessons", *command, "--device", "sim"))
+            differ |= row(lesson, there["verdict"], there, this, took)
+        for folder in (Path(scratch), root / "tmp/graded"):
+            shutil.rmtree(folder / "grades", ignore_errors=True)
+            shutil.rmtree(folder / "class", ignore_errors=True)
+            write_class(folder / "class")
+        started = time.monotonic()
+        inside(root, *grade(kit, "/tmp/graded"))
+        took = time.monotonic() - started
+        here(sys.executable, "-m", *grade("gemm_lessons", scratch))
+        there, this = results(root / "tmp/graded/grades"), results(Path(scratch) / "grades")
+        verdicts = "/".join(result["verdict"] for result in there.values())
+        return int(row("grade 03", verdicts, there, this, took) or differ)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
