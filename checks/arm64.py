@@ -79,8 +79,11 @@ def inside(root: Path, *command: str) -> str:
     """Run a command in the chroot's ``/kit``, with its own ``/proc``, and return its output."""
     kept = {k: v for k, v in os.environ.items() if k.startswith("PIP_") or k.lower().endswith("_proxy")}
     enter = ["unshare", "--mount", "--pid", "--fork", "--kill-child", f"--root={root}", "--wd=/kit", "--mount-proc"]
+    kept.pop("PIP_FIND_LINKS", None)  # a folder of this machine
     plain = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root", "LANG": "C.UTF-8", "NO_COLOR": "1"}
-    return subprocess.run([*enter, *command], env=kept | plain, text=True, stdout=subprocess.PIPE, check=True).stdout
+    environment = kept | plain | {"PIP_QUIET": "1"}
+    done = subprocess.run([*enter, *command], env=environment, text=True, stdout=subprocess.PIPE, check=True)
+    return done.stdout
 
 
 def here(*command: str) -> str:

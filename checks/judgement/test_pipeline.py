@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -392,6 +393,41 @@ def test_a_lesson_names_its_architecture(tmp_path: Path) -> None:
     settings.write_text(f'architecture = "hopper"\n{usual}')
     with pytest.raises(LessonError, match=r"lesson\.toml:1: architecture: 'hopper'"):
         Course(tmp_path).lesson("01")
+
+
+T4: Any = SimpleNamespace(name="Tesla T4", target=BuildTarget("sm_75", 13), timer=None)
+
+
+def test_a_lesson_names_the_least_gpu(tmp_path: Path) -> None:
+    with pytest.raises(WrongGpu, match=r"need compute capability 8\.0 or newer, and Tesla T4 is 7\.5; .*--device sim"):
+        builder_for(T4, GPUS["t4"], needs="sm_80")
+    for needs in ("", "sm_75"):
+        assert builder_for(T4, GPUS["t4"], needs=needs).target.arch == "sm_75"
+    simulated = builder_for(Simulated(), GPUS["t4"], needs="sm_80")
+    assert simulated.target.arch == "sm_75"
+    copytree(COURSE.lessons_dir, tmp_path / "lessons")
+    settings = tmp_path / "lessons" / "01_naive" / "lesson.toml"
+    settings.write_text(f'needs = "sm_60"\n{settings.read_text()}')
+    with pytest.raises(LessonError, match=r"lesson\.toml:1: needs: 'sm_60'"):
+        Course(tmp_path).lesson("01")
+
+
+def test_a_kernel_that_compiles_for_the_counted_architecture_alone(tmp_path: Path) -> None:
+    """A T4 has no cp.async: the learner is told that their kernel is right in itself. An error in it stays one."""
+    lesson = COURSE.lesson("01")
+    source = lesson.solution_path.read_text()
+    copies = source.replace("float acc", 'asm volatile("cp.async.wait_all;");\n    float acc', 1)
+    for device, text, says in (
+        (T4, source, None),
+        (T4, copies, r"1 error for sm_75, the GPU here; for sm_90 it compiles: --device sim"),
+        (T4, source.replace("float acc", "flot acc"), r"1 error$"),
+        (Simulated(), copies, None),
+    ):
+        built = Workshop("sm_90", device, GPUS["t4"]).build(lesson, tmp_path / "kernel.cu", text)
+        if says is None:
+            assert isinstance(built, Binaries)
+        else:
+            assert re.search(says, built.message), built
 
 
 @pytest.mark.parametrize(("rows", "cols", "sectors"), [(32, 32, 5), (4, 256, 5), (256, 4, 9), (8, 96, 5)])

@@ -10,7 +10,6 @@ signals that end a command, so that the child leaves files complete, and exits w
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import math
 import os
 import select
@@ -18,13 +17,13 @@ import signal
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 from types import FrameType
 
 from gemm_lessons import cli
 from gemm_lessons.course.folder import CommandError
 from gemm_lessons.engine.process.bounds import GIB, SLOW, Bounds, affordable
 from gemm_lessons.engine.process.child import end_with, signal_name
+from gemm_lessons.engine.process.orphans import adopt_orphans, end_orphans
 from gemm_lessons.gemm.shapes import Shape
 from gemm_lessons.running.contract import EXIT_NOT_PASSED
 
@@ -32,7 +31,6 @@ TOLD = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 129}
 TICK_S = 0.5
 PATIENCE_S = 2.0  # seconds for a child that was asked to end
 SPARE_S = 30.0  # seconds beyond the child's own bounds, to load, compile and print
-ADOPT_ORPHANS = 36  # prctl
 BYTES_PER_ELEMENT = 64  # bytes per element of A, B and C, for all copies that a run holds
 MULTIPLY_ADDS_PER_S = 4e6  # throughput of a slow kernel on a slow machine
 ENVIRONMENT = ("GEMM_LESSONS_TIME_LIMIT", "GEMM_LESSONS_MEMORY_LIMIT")
@@ -88,7 +86,7 @@ def guarded(work: Callable[[Callable[[int], None]], int], lost: Callable[[str, s
             os.close(theirs)
             return _work(work, ours, told, [*before])
         os.close(told)
-        ctypes.CDLL(None).prctl(ADOPT_ORPHANS, 1, 0, 0, 0)
+        adopt_orphans()
         return _watch(pid, theirs, ended, lost, bounds)
     finally:
         for number, handler in before.items():
@@ -141,7 +139,7 @@ def _watch(pid: int, theirs: int, ended: list[int], lost: Callable[[str, str], i
     code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     os.close(theirs)
     if ended or late or code < 0:
-        _end_orphans()
+        end_orphans()
     if ended:
         raise KeyboardInterrupt if ended[0] == signal.SIGINT else SystemExit(TOLD[signal.Signals(ended[0])])
     if late:
@@ -165,11 +163,3 @@ def _end(pid: int) -> None:
                 return
             time.sleep(0.01)
         os.kill(pid, signal.SIGKILL)
-
-
-def _end_orphans() -> None:
-    """Kill the processes that the child left running; as subreaper, this process is their parent."""
-    with contextlib.suppress(OSError):
-        for pid in map(int, Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()):
-            os.kill(pid, signal.SIGKILL)
-            os.waitpid(pid, 0)

@@ -222,7 +222,7 @@ def _compile(request: BenchRequest, lesson: Lesson) -> _Series | Note:
         return Note("no solution", f"{name} has no solution here.", name)
     device, source = request.device, read_source(path)
     try:
-        builder = builder_for(device, request.gpu, lesson.architecture)
+        builder = builder_for(device, request.gpu, lesson.architecture, lesson.needs)
     except WrongGpu as error:
         return Note("no build", f"{name} is left out: {error}.", name)
     compiled = builder.build(lesson, path, source)
@@ -260,7 +260,7 @@ def _chosen(request: BenchRequest, series: _Series, shapes: Sequence[Shape]) -> 
 
     for lesson, shape in {series.lesson.at(shape): shape for shape in shapes}.items():
         if lesson not in series.made:
-            compiled = builder_for(request.device, request.gpu, lesson.architecture).build(
+            compiled = builder_for(request.device, request.gpu, lesson.architecture, lesson.needs).build(
                 lesson, series.path, series.source
             )
             if isinstance(compiled, CompileFailed):

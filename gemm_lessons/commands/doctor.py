@@ -72,7 +72,7 @@ def _python() -> Check:
 def _platform() -> Check:
     system, machine = platform.system(), platform.machine()
     known = system == "Linux" and machine in ("x86_64", "aarch64")
-    remedy = "" if known else "the kit is made for Linux on x86-64; NVIDIA's wheels may be missing here"
+    remedy = "" if known else "the kit needs Linux on x86-64 or aarch64: gemm-lessons read install"
     return Check("platform", "found" if known else "optional", f"{system} {machine}", remedy)
 
 

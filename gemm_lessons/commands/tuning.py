@@ -60,7 +60,7 @@ class TuneRequest:
     @property
     def target(self) -> BuildTarget:
         """Return the compile target. Raise ``KitError``."""
-        return builder_for(self.device, self.gpu, self.lesson.architecture).target
+        return builder_for(self.device, self.gpu, self.lesson.architecture, self.lesson.needs).target
 
 
 @dataclass(frozen=True)

@@ -128,6 +128,7 @@ class Lesson:
     attacks: tuple[str, ...] = ()  # of LIMITERS: what its idea relieves
     minutes: int | None = None  # about how long a first pass takes
     architecture: str = ""  # what its kernels are compiled for, such as sm_90a; empty: the course's
+    needs: str = ""  # the least architecture that its kernels compile for, such as sm_80; empty: the compiler's
 
     @property
     def name(self) -> str:

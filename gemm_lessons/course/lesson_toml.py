@@ -89,7 +89,7 @@ class _Reader(GateReader):
         from gemm_lessons.engine.records.metrics import COUNTED  # imported late: --help reads no lesson
 
         words = "tile ptxas launch launches kernel scalars choices buffers tensor_maps shapes gates integrity show todo"
-        facts = ("title", "idea", "minutes", "starts_from", "attacks", "architecture")
+        facts = ("title", "idea", "minutes", "starts_from", "attacks", "architecture", "needs")
         self.known((), raw, (*facts, *words.split(), "tune", "types"))
         tile = self.tile(self.table((), raw, "tile", required=False))
         choices = self.choices(self.table((), raw, "choices", required=False), tile)
@@ -118,6 +118,7 @@ class _Reader(GateReader):
             attacks=self.attacks(raw),
             minutes=self.integer((), raw, "minutes") if "minutes" in raw else None,
             architecture=self.architecture(raw) if "architecture" in raw else "",
+            needs=self.architecture(raw, "needs") if "needs" in raw else "",
         )
         if lesson.shapes.layouts != LAYOUTS[:1] and not choices:
             raise self.wrong(("shapes", "layouts"), "needs [choices], or a kernel cannot know the layouts of A and B")

@@ -51,15 +51,15 @@ class TomlReader(TomlFile):
             raise self.wrong((*where, key), f"must be a whole number above 0, not {value!r}")
         return value
 
-    def architecture(self, raw: dict[str, Any]) -> str:
-        """Return the architecture that kernels are compiled for, such as ``sm_90``."""
+    def architecture(self, raw: dict[str, Any], key: str = "architecture") -> str:
+        """Return an architecture that the compiler knows, such as ``sm_90``."""
         from gemm_lessons.engine.hardware import OLDEST_ARCH  # imported late: most courses of tests name none
 
-        name = self.string((), raw, "architecture")
+        name = self.string((), raw, key)
         number = re.fullmatch(r"sm_(\d{2,3})[af]?", name)
         if number is None or int(number[1]) < OLDEST_ARCH:
             raise self.wrong(
-                ("architecture",),
+                (key,),
                 f"{name!r} is not a target that the compiler knows; write sm_{OLDEST_ARCH} or a later one, like "
                 f"{ARCHITECTURE}",
             )

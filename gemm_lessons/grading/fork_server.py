@@ -9,10 +9,8 @@ job and all its child processes are killed, and the folder is deleted.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import gc
 import importlib
-import os
 import pkgutil
 import resource
 import signal
@@ -23,18 +21,18 @@ from typing import Any
 from gemm_lessons.engine.compiler import nvrtc, tools
 from gemm_lessons.engine.process import bounds
 from gemm_lessons.engine.process.child import ChildDied, ChildHung, Parent
+from gemm_lessons.engine.process.orphans import adopt_orphans, end_orphans
 from gemm_lessons.engine.records.errors import KitError
 from gemm_lessons.grading import job
 from gemm_lessons.grading.scratch import remove_leftovers, scratch
 
 ROOMS = ("course", "engine", "gemm", "judging", "running")
-ADOPT_ORPHANS = 36  # PR_SET_CHILD_SUBREAPER of prctl
 
 
 def main(parent: Parent) -> None:
     """Load all modules, then answer questions until the parent exits."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    ctypes.CDLL(None).prctl(ADOPT_ORPHANS, 1, 0, 0, 0)
+    adopt_orphans()
     # The only other thread waits for the parent to exit; a fork does not inherit it.
     warnings.filterwarnings("ignore", "This process .* is multi-threaded", DeprecationWarning)
     remove_leftovers()
@@ -60,7 +58,7 @@ def _judge(question: dict[str, Any], sources: list[bytes]) -> dict[str, Any]:
         try:
             return _judge_in(folder, question, sources)
         finally:
-            _end_orphans()
+            end_orphans()
 
 
 def _judge_in(folder: Path, question: dict[str, Any], sources: list[bytes]) -> dict[str, Any]:
@@ -85,15 +83,3 @@ def _used() -> float:
     """Return the processor seconds of all finished jobs."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
-
-
-def _end_orphans() -> None:
-    """Kill and reap the processes that a job left running; as subreaper, this process is their parent."""
-    with contextlib.suppress(OSError):
-        while children := Path(f"/proc/self/task/{os.getpid()}/children").read_text().split():
-            for pid in map(int, children):
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
-            for pid in map(int, children):
-                with contextlib.suppress(ChildProcessError):
-                    os.waitpid(pid, 0)

@@ -15,7 +15,7 @@ from gemm_lessons.engine.compiler.compile import Compiled, NotCompiled, compile_
 from gemm_lessons.engine.compiler.nvrtc import choose_major
 from gemm_lessons.engine.compiler.source import include_closure
 from gemm_lessons.engine.compiler.strip_printf import OPTIONS, without_printf
-from gemm_lessons.engine.hardware.sheets import GpuSpec, buildable
+from gemm_lessons.engine.hardware.sheets import GpuSpec, buildable, capability_of, dotted
 from gemm_lessons.engine.records.errors import KitError
 from gemm_lessons.judging.evidence import Built
 from gemm_lessons.judging.verdict import CompileFailed
@@ -102,9 +102,9 @@ class Workshop:
     """Compiles every kernel of a run twice: for the counted architecture and for the GPU of the times; once where both
     are the same."""
 
-    def __init__(self, architecture: str, device: Device, gpu: GpuSpec) -> None:
+    def __init__(self, architecture: str, device: Device, gpu: GpuSpec, needs: str = "") -> None:
         self._counting = Builder(BuildTarget(architecture))
-        self._timing = builder_for(device, gpu, architecture)
+        self._timing = builder_for(device, gpu, architecture, needs)
         self._must_run = device.target is not None
         if self._timing.makes_the_same_as(self._counting):
             self._timing = self._counting
@@ -147,7 +147,9 @@ class Workshop:
             return counted
         timed = timing.result()
         if isinstance(timed, CompileFailed):
-            return timed if self._must_run else Binaries(counted, None)
+            here, there = self._timing.target.arch, self._counting.target.arch
+            only = f"{timed.message} for {here}, the GPU here; for {there} it compiles: --device sim"
+            return replace(timed, message=only) if self._must_run else Binaries(counted, None)
         return Binaries(counted, timed)
 
 
@@ -162,21 +164,26 @@ def _meanwhile(work: Callable[..., Made], *arguments: object) -> Future[Made]:
         pool.shutdown(wait=False)
 
 
-def builder_for(device: Device, gpu: GpuSpec, architecture: str = "") -> Builder:
+def builder_for(device: Device, gpu: GpuSpec, architecture: str = "", needs: str = "") -> Builder:
     """Return a builder for the present device if that needs its own code, else for the GPU of the estimates.
 
     ``architecture``: a lesson's own. Code for ``sm_90a`` runs on sm_90 alone, and only it has that GPU's own
-    instructions. Raise ``WrongGpu`` for a present device of another architecture.
+    instructions. ``needs``: the least architecture of a lesson. Raise ``WrongGpu`` for a present device of another.
     """
     target = device.target or BuildTarget(buildable(gpu.arch))
+    if device.target is not None and capability_of(needs) > capability_of(target.arch):
+        least, here = dotted(needs), dotted(target.arch)
+        raise WrongGpu(
+            f"this lesson's kernels need compute capability {least} or newer, and {device.name} is {here}; "
+            "without it: --device sim"
+        )
     if architecture[-1:] not in SPECIFIC:
         return Builder(target)
     if architecture.rstrip("af") == target.arch:
         return Builder(replace(target, arch=architecture))
     if device.target is not None:
-        number = target.arch.removeprefix("sm_")
         raise WrongGpu(
             f"this lesson's kernels are compiled for {architecture}, and {device.name} is compute capability "
-            f"{number[:-1]}.{number[-1]}; without it: --device sim"
+            f"{dotted(target.arch)}; without it: --device sim"
         )
     return Builder(target)

@@ -196,7 +196,7 @@ class RunPlan:
             device=device,
             seed=seed,
             timed_shape=timed,
-            workshop=Workshop(request.course.architecture_of(lesson), device, request.gpu),
+            workshop=Workshop(request.course.architecture_of(lesson), device, request.gpu, lesson.needs),
             hidden=hidden,
             secret=tuple(it for it in secret if it not in hidden),  # counted shapes are checked anyway
             sample=sample,

@@ -155,7 +155,7 @@ def _load(major: int) -> Nvrtc:
     extra = "" if major == 13 else "[cuda12]"
     advice = f'install it with: pip install "gemm-lessons{extra}"; `gemm-lessons doctor` shows what is there'
     if major == 12:
-        advice = f"only it compiles for GPUs before sm_{OLDEST_ARCH[13]}; {advice}"
+        advice = f"GPUs before sm_{OLDEST_ARCH[13]} and drivers of CUDA 12 need its code; {advice}"
     try:
         if major == 13:
             bindings = BindingsNvrtc()

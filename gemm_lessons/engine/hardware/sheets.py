@@ -296,3 +296,8 @@ def capability_of(arch: str) -> int:
 def buildable(arch: str) -> str:
     """Return the compilation target if ``arch`` may be too old for the compiler."""
     return arch if capability_of(arch) >= OLDEST_ARCH else STAND_IN
+
+
+def dotted(arch: str) -> str:
+    """Return the compute capability 9.0 for ``sm_90a``."""
+    return f"{capability_of(arch) // 10}.{capability_of(arch) % 10}"
