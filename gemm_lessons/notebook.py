@@ -22,6 +22,7 @@ from IPython.display import HTML, Markdown, display
 from gemm_lessons.cli.options import parse_shape
 from gemm_lessons.cli.practice import practised
 from gemm_lessons.cli.run import DEFAULT_GPU, DeviceChoice, afford, device_for, sheet_for
+from gemm_lessons.commands.doctor import examine
 from gemm_lessons.course.folder import CommandError, any_course, read_source, shown
 from gemm_lessons.course.position import rung
 from gemm_lessons.course.progress import (
@@ -36,7 +37,7 @@ from gemm_lessons.course.todos import open_todos
 from gemm_lessons.engine.records.errors import KitError, UnsupportedKernel
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.gemm.shapes import ShapeError
-from gemm_lessons.report.course import body_of, show_hint
+from gemm_lessons.report.course import body_of, show_doctor, show_hint
 from gemm_lessons.report.html import HtmlConsole
 from gemm_lessons.report.run import show_details
 from gemm_lessons.report.screen import Around, printed, show_screen
@@ -94,7 +95,7 @@ class _Quietly:
 
 @magics_class
 class LessonMagics(Magics):
-    """``%lesson``, ``%%lesson`` and ``%hint``."""
+    """``%lesson``, ``%%lesson``, ``%hint`` and ``%doctor``."""
 
     def __init__(self, shell: InteractiveShell) -> None:
         super().__init__(shell)
@@ -137,6 +138,13 @@ class LessonMagics(Magics):
             console = HtmlConsole()
             show_hint(console, found, chosen)
             display(HTML(_for_cells(console.html)))
+
+    @line_magic
+    def doctor(self, line: str) -> None:
+        """%doctor: what is installed, which GPU is here, and which lessons need another one."""
+        console = HtmlConsole()
+        show_doctor(console, [check for check in examine() if check.name != "course folder"])  # not needed here
+        display(HTML(_for_cells(console.html)))
 
     def _read(self, name: str) -> None:
         course = any_course()

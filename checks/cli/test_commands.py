@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -13,6 +15,8 @@ import pytest
 from checks import forks
 from checks.cli.tiny_course import SOLUTION, STUB, Run
 from gemm_lessons.cli.commands import COURSE
+
+DRIVER = Path(__file__).resolve().parents[1] / "notebook" / "libcuda.c"
 
 
 def test_list_marks_passed_started_and_next(run: Run, course: Path, kernel: Path) -> None:
@@ -186,6 +190,35 @@ def test_doctor_names_what_is_broken(run: Run, course: Path) -> None:
     result = run("doctor", env={"COLUMNS": "200"})
     assert result.code == 3
     assert "01_first/lesson.toml:1" in "".join(result.out.split())
+
+
+@pytest.mark.parametrize(
+    ("defines", "words"),
+    [
+        (
+            (),
+            [
+                "CUDA 12.4: Tesla T4 (compute capability 7.5)",
+                "15_mma, 16_precision, 17_ragged_mma need 8.0 or newer; 18_wgmma, ",
+                "need 9.0. Run them with --device sim",
+            ],
+        ),
+        (["-DNO_GPU"], ["there, but unusable (CUDA error 100)"]),
+    ],
+)
+def test_doctor_names_the_gpu_and_lessons_that_need_another(
+    run: Run, tmp_path: Path, defines: list[str], words: list[str]
+) -> None:
+    if shutil.which("gcc") is None:
+        pytest.skip("gcc builds the stand-in for a driver")
+    library = tmp_path / "libcuda.so.1"
+    subprocess.run(["gcc", *defines, "-shared", "-fPIC", "-o", str(library), str(DRIVER)], check=True)
+    env = {"LD_LIBRARY_PATH": str(tmp_path), "COLUMNS": "200"}
+    result = run("doctor", env=env, prefix=[sys.executable, "-m", "gemm_lessons"])
+    assert result.code == 0, result.out
+    said = " ".join(result.out.split())
+    assert not [word for word in words if word not in said], said
+    assert ("lessons on a GPU" in said) == (not defines)
 
 
 def broken_package(folder: Path, name: str) -> dict[str, str]:

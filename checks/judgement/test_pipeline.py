@@ -387,7 +387,7 @@ def test_a_lesson_names_its_architecture(tmp_path: Path) -> None:
     assert outcome.kernel.verdict == Passed()
     assert outcome.kernel.speed.estimate is None
     another: Any = SimpleNamespace(name="NVIDIA A100", target=BuildTarget("sm_80", 13))
-    with pytest.raises(WrongGpu, match=r"sm_90a, and NVIDIA A100 is compute capability 8\.0"):
+    with pytest.raises(WrongGpu, match=r"need compute capability 9\.0, and NVIDIA A100 has 8\.0"):
         builder_for(another, GPUS["a100"], "sm_90a")
     assert builder_for(another, GPUS["a100"], "sm_80").target.arch == "sm_80"
     settings.write_text(f'architecture = "hopper"\n{usual}')
@@ -399,7 +399,7 @@ T4: Any = SimpleNamespace(name="Tesla T4", target=BuildTarget("sm_75", 13), time
 
 
 def test_a_lesson_names_the_least_gpu(tmp_path: Path) -> None:
-    with pytest.raises(WrongGpu, match=r"need compute capability 8\.0 or newer, and Tesla T4 is 7\.5; .*--device sim"):
+    with pytest.raises(WrongGpu, match=r"need compute capability 8\.0 or newer, and Tesla T4 has 7\.5; .*--device sim"):
         builder_for(T4, GPUS["t4"], needs="sm_80")
     for needs in ("", "sm_75"):
         assert builder_for(T4, GPUS["t4"], needs=needs).target.arch == "sm_75"

@@ -154,6 +154,14 @@ def test_a_pass_counts_in_the_learner_s_course(said: dict[str, list[Any]], cours
     assert not (course.lessons_dir / "01_first" / "kernel.cu").exists(), "no file of theirs is touched"
 
 
+def test_the_first_cell_says_what_was_found(said: dict[str, list[Any]]) -> None:
+    """It installs nothing where the kit is there."""
+    [found] = outputs(said, 'SOURCE = ".."')
+    page = found["data"]["text/html"]
+    for word in ("GPU driver", "CuPy", "NVRTC", "packaged lessons"):
+        assert word in page
+
+
 def test_the_notebook_to_start_from_is_the_first_lesson(said: dict[str, list[Any]]) -> None:
     first = packaged_course().names[0]
     stub = (packaged_course().lessons_dir / first / "stub.cu").read_text()

@@ -6,6 +6,7 @@ must report a broken package instead of failing on it.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import importlib.metadata
 import os
@@ -24,6 +25,7 @@ from gemm_lessons.engine.records.frozen import dataclass
 
 OLDEST_PYTHON = (3, 11)
 AGAIN = "install it again: pip install --force-reinstall gemm-lessons"
+CAPABILITY_MAJOR, CAPABILITY_MINOR = 75, 76  # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_...
 PROBE = """
 #include <cuda_fp16.h>
 extern "C" __global__ void probe(float *out) { out[threadIdx.x] = __half2float(__float2half(2.0f)) * threadIdx.x; }
@@ -46,7 +48,7 @@ def examine() -> list[Check]:
     checks += [_package(name) for name in ("numpy", "nvtx", "cuda-bindings")]
     checks += [_guarded("NVRTC", _nvrtc), _guarded("nvdisasm", _disassembler), _guarded("CUDA headers", _headers)]
     checks += [_guarded("compile and simulate", _probe)]
-    checks += [_driver(), _cupy()]
+    checks += [*_driver(), _cupy()]
     return checks + _course()
 
 
@@ -127,27 +129,47 @@ def _probe() -> Check:
     return Check(name, "found", "a probe kernel gave the right answer")
 
 
-def _driver() -> Check:
+def _driver() -> list[Check]:
+    """Check the driver, its GPUs, and which lessons the least of them runs."""
     try:
         cuda = ctypes.CDLL("libcuda.so.1")
     except OSError:
-        return Check("GPU driver", "optional", "none; kernels run on the built-in simulator")
+        return [Check("GPU driver", "optional", "none; kernels run on the built-in simulator")]
     version, count = ctypes.c_int(), ctypes.c_int()
     status = (
         cuda.cuInit(0) or cuda.cuDriverGetVersion(ctypes.byref(version)) or cuda.cuDeviceGetCount(ctypes.byref(count))
     )
     if status or not count.value:
         reason = f"CUDA error {status}" if status else "no GPU"
-        return Check(
-            "GPU driver", "optional", f"there, but unusable ({reason}); the simulator is used", "try nvidia-smi"
-        )
-    names = []
+        unusable = f"there, but unusable ({reason}); the simulator is used"
+        return [Check("GPU driver", "optional", unusable, "try nvidia-smi")]
+    names, numbers = [], []
     for index in range(count.value):
         buffer = ctypes.create_string_buffer(128)
         cuda.cuDeviceGetName(buffer, 128, index)
-        names.append(buffer.value.decode(errors="replace"))
-    major, minor = version.value // 1000, version.value % 1000 // 10
-    return Check("GPU driver", "found", f"CUDA {major}.{minor}: {', '.join(names)}")
+        major, minor = ctypes.c_int(), ctypes.c_int()
+        cuda.cuDeviceGetAttribute(ctypes.byref(major), CAPABILITY_MAJOR, index)
+        cuda.cuDeviceGetAttribute(ctypes.byref(minor), CAPABILITY_MINOR, index)
+        names.append(f"{buffer.value.decode(errors='replace')} (compute capability {major.value}.{minor.value})")
+        numbers.append(10 * major.value + minor.value)
+    cuda_version = f"CUDA {version.value // 1000}.{version.value % 1000 // 10}"
+    return [Check("GPU driver", "found", f"{cuda_version}: {', '.join(names)}"), _lessons_for(f"sm_{min(numbers)}")]
+
+
+def _lessons_for(arch: str) -> Check:
+    """Name the lessons that need more than a GPU of this architecture."""
+    from gemm_lessons.running.builder import missing_capability
+
+    course, lessons = packaged_course(), []
+    for name in course.names:
+        with contextlib.suppress(LessonError):  # the course's own check reports it
+            lessons.append(load_lesson(course.lessons_dir / name))
+    needs = {it.name: missing_capability(arch, it.architecture, it.needs) for it in lessons}
+    groups = {what: [name for name in needs if needs[name] == what] for what in needs.values() if what}
+    told = [f"{', '.join(names)} need{'s' * (len(names) == 1)} {what}" for what, names in groups.items()]
+    count = sum(not what for what in needs.values())
+    remedy = f"compute capability: {'; '.join(told)}. Run them with --device sim" if told else ""
+    return Check("lessons on a GPU", "optional" if told else "found", f"{count} of {len(lessons)}", remedy)
 
 
 def _cupy() -> Check:

@@ -171,19 +171,20 @@ def builder_for(device: Device, gpu: GpuSpec, architecture: str = "", needs: str
     instructions. ``needs``: the least architecture of a lesson. Raise ``WrongGpu`` for a present device of another.
     """
     target = device.target or BuildTarget(buildable(gpu.arch))
-    if device.target is not None and capability_of(needs) > capability_of(target.arch):
-        least, here = dotted(needs), dotted(target.arch)
+    if device.target is not None and (missing := missing_capability(target.arch, architecture, needs)):
         raise WrongGpu(
-            f"this lesson's kernels need compute capability {least} or newer, and {device.name} is {here}; "
-            "without it: --device sim"
+            f"this lesson's kernels need compute capability {missing}, and {device.name} has "
+            f"{dotted(target.arch)}; without it: --device sim"
         )
     if architecture[-1:] not in SPECIFIC:
         return Builder(target)
     if architecture.rstrip("af") == target.arch:
         return Builder(replace(target, arch=architecture))
-    if device.target is not None:
-        raise WrongGpu(
-            f"this lesson's kernels are compiled for {architecture}, and {device.name} is compute capability "
-            f"{dotted(target.arch)}; without it: --device sim"
-        )
     return Builder(target)
+
+
+def missing_capability(here: str, architecture: str, needs: str) -> str:
+    """Return the compute capability that a lesson needs and a GPU of architecture ``here`` has not; empty if it has."""
+    if capability_of(needs) > capability_of(here):
+        return f"{dotted(needs)} or newer"
+    return dotted(architecture) if architecture[-1:] in SPECIFIC and architecture.rstrip("af") != here else ""
