@@ -2,8 +2,8 @@
 
 Debian's packages are what it needs: ``apt-get install mmdebstrap arch-test qemu-user-static``. It makes an arm64 Debian
 in ``FOLDER/root``, or takes the one that is there, runs README's first command in it, then one lesson of each part and
-the grading of a right and a wrong kernel. The same commands run here, and their JSON must be equal but for paths, times
-and versions. Exit code 1: something differs. An emulated lesson takes minutes, at low priority on one core.
+the grading of a right and a wrong kernel. This Python runs the same commands, and their JSON must be equal but for
+paths, times and versions. Exit code 1: something differs. A lesson takes minutes, at low priority on one core.
 
 qemu-user emulates a program, not Linux: it runs no seccomp filter and has no Landlock, so ``grade`` has fewer walls
 there. ``checks/grading/test_seccomp.py`` follows the filter for aarch64 step by step instead.
@@ -86,9 +86,9 @@ def inside(root: Path, *command: str, judged: bool = False) -> str:
     return output([*enter, *command], judged, env=environment)
 
 
-def here(*command: str, judged: bool = False) -> str:
-    """Run a command in this checkout, and return its output."""
-    return output(command, judged, cwd=ROOT)
+def here(root: Path, *command: str, judged: bool = False) -> str:
+    """Run a command of the same kit on this machine, and return its output."""
+    return output([sys.executable, "-m", "gemm_lessons", *command], judged, cwd=root / "kit")
 
 
 def output(command: Sequence[str], judged: bool, **how: Any) -> str:
@@ -112,10 +112,10 @@ def write_class(folder: Path) -> None:
         (folder / name / "03.cu").write_text(kernel)
 
 
-def grade(kit: str, folder: str) -> tuple[str, ...]:
+def grade(folder: str) -> tuple[str, ...]:
     """Return the command that grades ``folder/class`` into ``folder/grades``."""
     where = f"{folder}/class", "--out", f"{folder}/grades"
-    return (kit, "grade", *where, "--lessons", "03", "--seed", str(SEED), "--processes", "1")
+    return ("grade", *where, "--lessons", "03", "--seed", str(SEED), "--processes", "1")
 
 
 def results(grades: Path) -> Answers:
@@ -177,16 +177,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
             started = time.monotonic()
             there = json.loads(inside(root, kit, *command, judged=True))
             took = time.monotonic() - started
-            this = json.loads(here(sys.executable, "-m", "gemm_lessons", *command, "--device", "sim", judged=True))
+            this = json.loads(here(root, *command, "--device", "sim", judged=True))
             differ |= row(lesson, there["verdict"], there, this, took)
         for folder in (Path(scratch), root / "tmp/graded"):
             shutil.rmtree(folder / "grades", ignore_errors=True)
             shutil.rmtree(folder / "class", ignore_errors=True)
             write_class(folder / "class")
         started = time.monotonic()
-        inside(root, *grade(kit, "/tmp/graded"))
+        inside(root, kit, *grade("/tmp/graded"))
         took = time.monotonic() - started
-        here(sys.executable, "-m", *grade("gemm_lessons", scratch))
+        here(root, *grade(scratch))
         there, this = results(root / "tmp/graded/grades"), results(Path(scratch) / "grades")
         verdicts = "/".join(result["verdict"] for result in there.values())
         return int(row("grade 03", verdicts, there, this, took) or differ)
