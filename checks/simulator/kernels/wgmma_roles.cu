@@ -32,7 +32,7 @@ __device__ void multiply(float (&d)[32], unsigned long long a, unsigned long lon
                  : "l"(a), "l"(b));
 }
 
-extern "C" __global__ void __launch_bounds__(128 * (1 + WGS))
+extern "C" __global__ void __launch_bounds__(128 * (1 + WGS), 1)
 k(const __grid_constant__ CUtensorMap map_A, const __grid_constant__ CUtensorMap map_B, float *C, int M, int N, int K)
 {
     extern __shared__ __align__(1024) unsigned char shared[];

@@ -21,9 +21,9 @@ A lane is a thread of a batch: lane = block_in_batch * padded_threads + thread.
   ``faults``: accesses out of bounds or misaligned
 - ``images`` with ``textures``, ``maps`` with ``tensors``: memory addressed by coordinates
 - ``clusters``: stores to shared memory of other blocks
-- ``barriers`` with ``cluster_barriers``, ``convergence``, ``phases`` with ``mbarriers``, ``mbarrier_waits``,
-  ``spin_waits``: threads that wait for other threads; ``hangs`` with ``phase_history`` and ``wait_cycles``: those that
-  wait for ever
+- ``barriers`` with ``cluster_barriers`` and ``register_pool``, ``convergence``, ``phases`` with ``mbarriers``,
+  ``mbarrier_waits``, ``spin_waits``: threads that wait for other threads; ``hangs`` with ``phase_history`` and
+  ``wait_cycles``: those that wait for ever
 - ``groups``, ``warps``, ``matrices``, ``products``, ``warpgroups``: instructions that use many registers or many
   lanes at once
 - ``special``, ``symbols``, ``printing``, ``heap``: special registers, variables that the host sets, ``printf``,

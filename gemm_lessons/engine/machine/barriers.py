@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from gemm_lessons.engine.events import WARP, Barrier, Irregular
 from gemm_lessons.engine.machine.cluster_barriers import ClusterBarriers, check
+from gemm_lessons.engine.machine.register_pool import RegisterPool
 from gemm_lessons.engine.machine.state import Fault, State, coordinates
 from gemm_lessons.engine.ptx import cfg
 from gemm_lessons.engine.ptx.cfg import line_of
@@ -28,7 +29,7 @@ from gemm_lessons.engine.records.frozen import dataclass
 Array = NDArray[Any]
 
 COUNT = 16  # barriers per block
-OF_CLUSTER = -1  # instead of a thread count: the barrier of the cluster
+OF_CLUSTER, OF_REGISTERS = -1, -2  # instead of a thread count: the barrier of the cluster, the pool of registers
 
 
 def is_plain(instruction: Instruction) -> bool:
@@ -67,8 +68,9 @@ def _threads_that_count(lanes: Array, alive: Array) -> Array:
 class Barriers:
     """The lanes that wait at barriers in the current batch. ``waiting``: bool (lanes,)."""
 
-    def __init__(self, state: State, kernel: Kernel) -> None:
+    def __init__(self, state: State, kernel: Kernel, registers: int) -> None:
         self.state = state
+        self.pool = RegisterPool(state, kernel, registers)
         self._specs = {i.index: self._spec(i) for i in kernel.instructions if cfg.is_barrier(i)}
         self._of_clusters = {i.index: i for i in kernel.instructions if cfg.is_cluster_barrier(i)}
         for instruction in self._of_clusters.values():
@@ -80,6 +82,7 @@ class Barriers:
         """Reset for a new batch."""
         lanes = self.state.lanes
         self._clusters.begin()
+        self.pool.begin()
         self.waiting = np.zeros(lanes, np.bool_)
         self._signals: dict[int, Array] = {}  # barrier number -> threads that have signalled, per block
         self._at = np.full(lanes, -1, np.int32)  # instruction at which each lane arrived last
@@ -127,6 +130,9 @@ class Barriers:
         state = self.state
         if barrier.index in self._of_clusters:
             self._wait(barrier, self._clusters.execute(barrier, lanes), -1, OF_CLUSTER)
+            return
+        if barrier.index in self.pool.requests:
+            self._wait(barrier, self.pool.execute(barrier, lanes), -1, OF_REGISTERS)
             return
         spec = self._specs[barrier.index]
         number = np.broadcast_to(spec.number, (state.lanes,))
@@ -184,6 +190,8 @@ class Barriers:
         state = self.state
         if self._of_clusters and self._release_clusters(alive):
             return True
+        if self.pool.requests and self._release_registers():
+            return True
         kernel_wide = self._whole_blocks(alive)
         if kernel_wide.any():
             released = np.repeat(kernel_wide, state.padded) & self.waiting
@@ -208,6 +216,12 @@ class Barriers:
         released = self._clusters.complete(waiting, alive, line_of(first))
         self.waiting &= ~released
         return bool(released.any())
+
+    def _release_registers(self) -> bool:
+        waiting = self.waiting & (self._threads == OF_REGISTERS)
+        granted = self.pool.grant(waiting, self._at)
+        self.waiting &= ~granted
+        return bool(granted.any())
 
     def _whole_blocks(self, alive: Array) -> Array:
         """Return the mask of blocks whose living threads all reached one barrier that expects the whole block."""
@@ -274,7 +288,7 @@ class Barriers:
                 state.versions[target.name] += 1
 
     def _instruction(self, index: int) -> Instruction:
-        return self._of_clusters.get(index) or self._specs[index].instruction
+        return self._of_clusters.get(index) or self.pool.requests.get(index) or self._specs[index].instruction
 
     def _record_divergence(self, released: Array) -> bool:
         """Record a warp whose threads arrived in several parts. Return whether there is one."""
@@ -320,10 +334,16 @@ class Barriers:
         """Yield the lanes among ``lanes`` (n,) that wait at barriers of their block, by block and place: lanes,
         instruction, number of the barrier, threads that it expects (0: the whole block)."""
         for block in np.unique(lanes // self.state.padded).tolist():
-            waiting = self.waiting & (self.state.lane_block == block) & (self._threads != OF_CLUSTER)
+            waiting = self.waiting & (self.state.lane_block == block) & (self._threads >= 0)
             for index in np.unique(self._at[waiting]).tolist():
                 here = np.flatnonzero(waiting & (self._at == index))
                 yield here, index, int(self._number[here[0]]), int(self._threads[here[0]])
+
+    def waiting_for_registers(self, lanes: Array) -> Iterator[tuple[Array, int]]:
+        """Yield the lanes among ``lanes`` (n,) that wait for registers, by instruction."""
+        waiting = lanes[self.waiting[lanes] & (self._threads[lanes] == OF_REGISTERS)]
+        for index in np.unique(self._at[waiting]).tolist():
+            yield waiting[self._at[waiting] == index], index
 
     def signalled(self, block: int, number: int) -> int:
         """Return how many threads of a block have arrived at a barrier without waiting."""
@@ -353,6 +373,8 @@ class Barriers:
                 first, count = int(here.argmax()), int(np.count_nonzero(here))
                 line, number = line_of(self._instruction(index)), int(self._number[first])
                 case = "waiting cluster" if index in self._of_clusters else "waiting here"
+                if index in self.pool.requests:
+                    case, number = "waiting registers", self.pool.wanted(index)
                 expected = max(0, int(self._threads[first])) or None
                 yield AtBarrier(case, count, state.threads, number, line, expected, block=of_block)
             ended = int(np.count_nonzero(own & state.exists & ~state.alive))

@@ -571,7 +571,7 @@ BINDERS: Mapping[str, Callable[[Binder, Instruction], list[Op]]] = {
     "suld": _run(bind_surface), "sust": _run(bind_surface),
     **dict.fromkeys("shfl.sync vote.sync match redux.sync elect.sync activemask".split(), _run(bind_warp)),
     **dict.fromkeys(
-        ("wgmma.mma_async", "wgmma.fence", "wgmma.commit_group", "wgmma.wait_group", "setmaxnreg"), _run(bind_warpgroup)
+        ("wgmma.mma_async", "wgmma.fence", "wgmma.commit_group", "wgmma.wait_group"), _run(bind_warpgroup)
     ),
     "mma": _run(bind_product), "bar.warp": Binder.warp_barrier, "call": Binder.call_runtime,
 }  # fmt: skip

@@ -35,6 +35,7 @@ from gemm_lessons.engine.records.facts import (
     Link,
     Mbarrier,
     Missing,
+    RegisterCause,
     Threads,
 )
 from gemm_lessons.engine.records.frozen import dataclass
@@ -81,13 +82,17 @@ class HangReport:
         there: list[AtMbarrier | AtBarrier] = [*found, *self._barriers.described(self._cluster)]
         cause = self._cause(waits)
         lane = int(self._cluster[self._stuck[self._cluster]][0])
-        index = int(self._stalls.at[lane]) if self._stalls.held[lane] else self._barriers.place(lane)
+        index = self._waits_in(lane)
         instruction = self._code[index if cause is None else cause.index]
         facts = Hang(tuple(there[:MOST]), cause, max(0, len(there) - MOST) or None, tuple(self._cycle(waits)))
         fault = Fault("deadlock", "hang", instruction, self._state.actor(lane, instruction), facts)
         if (place := self._place(instruction.index)) is not None:
             fault.finding = dataclasses.replace(fault.finding, file=place.file, line=place.line)
         return fault
+
+    def _waits_in(self, lane: int) -> int:
+        """Return the instruction in which a lane waits."""
+        return int(self._stalls.at[lane]) if self._stalls.held[lane] else self._barriers.place(lane)
 
     def _line(self, index: int) -> int | None:
         """Return the line of ``_place``."""
@@ -210,10 +215,7 @@ class HangReport:
             ended = np.flatnonzero(own & state.exists & ~state.alive)
             others = np.flatnonzero(own & self._stuck)
             others = others[~np.isin(others, came)]
-            at = np.where(self._stalls.held[others], self._stalls.at[others], -1)
-            waiting = {
-                int(it) if it >= 0 else self._barriers.place(int(lane)) for it, lane in zip(at, others, strict=True)
-            }
+            waiting = {self._waits_in(lane) for lane in others.tolist()}
             comes = self._barriers.comes_to(number)
             facts = {"number": number, "expected": expected, "count": count, "line": lines[0], "index": index}
             if len(lines) > 1:
@@ -227,8 +229,33 @@ class HangReport:
             else:
                 yield BarrierCause("cause barrier count", self._threads(came), **facts)
 
-    def _cause(self, waits: Sequence[_Wait]) -> Cause | BarrierCause | None:
+    def _register_causes(self) -> Iterator[RegisterCause]:
+        """Warps that ask for more registers than the block's pool has."""
+        state, pool = self._state, self._barriers.pool
+        for lanes, index in self._barriers.waiting_for_registers(self._cluster):
+            block, warps = int(lanes[0]) // state.padded, np.unique(lanes // WARP)
+            mine = lanes[lanes // state.padded == block]
+            wanted = pool.wanted(index)
+            others = self._cluster[self._stuck[self._cluster] & (self._cluster // state.padded == block)]
+            places = {self._waits_in(lane) for lane in others[~np.isin(others, mine)].tolist()}
+            gives = [i.index for i in pool.requests.values() if "dec" in i.modifiers]
+            later = next((it for it in gives for at in places if self._following.reaches(at, frozenset((it,)))), None)
+            yield RegisterCause(
+                "cause registers" if later is None else "cause registers later",
+                self._threads(mine),
+                wanted,
+                int(pool.owned[warps[0]]),
+                sum(pool.needs(warp, wanted) for warp in warps.tolist() if warp * WARP // state.padded == block),
+                int(pool.free[block]),
+                self._line(index),
+                None if later is None else self._line(later),
+                index,
+            )
+
+    def _cause(self, waits: Sequence[_Wait]) -> Cause | BarrierCause | RegisterCause | None:
         """Return the most likely cause, or None."""
+        if (registers := next(self._register_causes(), None)) is not None:
+            return registers
         if (barrier := next(self._barrier_causes(), None)) is not None:
             return barrier
         for find in (

@@ -124,6 +124,7 @@ class Machine:
         observers: Sequence[Observer],
         shared_layout: dict[str, int],
         setting: Setting,
+        registers: int = 0,
     ) -> None:
         kernel = program.kernel
         self.program = program
@@ -172,7 +173,9 @@ class Machine:
         if setting.blanks:
             self.state.poison = BLANK
         self.state.counting, self.state.placed = setting.counting, setting.placed
-        self.barriers = Barriers(self.state, kernel)
+        self.barriers = Barriers(self.state, kernel, registers)
+        if self.barriers.pool.requests and not registers:
+            self.state.notices["registers_ignored"] = next(iter(self.barriers.pool.requests.values()))
         self.convergence = Convergence(self.state, program.blocks, binder.value)
         self.stalls = PhaseWaits(self.state.lanes)
         self.interrupted = 0  # instructions taken from the budget so that the scheduler runs after this block
@@ -317,6 +320,7 @@ class Machine:
         boundary: Boundary = "fault"
         try:
             self._loop()
+            self.barriers.pool.check_end()
             boundary = "end"
         finally:
             self._hand_over(boundary)

@@ -104,12 +104,9 @@ def _size(kind: str) -> int:
 
 
 def bind_warpgroup(binding: Binding) -> Callable[[], None]:
-    """Bind any ``wgmma``, and ``setmaxnreg``, which the warpgroup executes together. Raise ``UnsupportedKernel``."""
+    """Bind any ``wgmma``. Raise ``UnsupportedKernel``."""
     instruction = binding.instruction
     what = instruction.modifiers[0] if instruction.modifiers else ""
-    if instruction.opcode == "setmaxnreg":
-        present = whole_warps(binding.state, instruction, binding.guard, "matrices")
-        return lambda: _ignore(present())
     if what == "mma_async" and "sp" not in instruction.modifiers:
         return _bind_product(binding)
     if what not in ("fence", "commit_group", "wait_group") or instruction.modifiers[1:] != ("sync", "aligned"):

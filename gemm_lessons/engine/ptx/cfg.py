@@ -41,12 +41,17 @@ class Block:
 
 def is_barrier(instruction: Instruction) -> bool:
     """Return whether an instruction is a barrier of (part of) a block."""
-    return instruction.row.effect == "barrier" and not is_cluster_barrier(instruction)
+    return instruction.row.effect == "barrier" and not (is_cluster_barrier(instruction) or moves_registers(instruction))
 
 
 def is_cluster_barrier(instruction: Instruction) -> bool:
     """Return whether an instruction is an arrival or a wait at the barrier of a cluster."""
     return instruction.row.name == "barrier.cluster"
+
+
+def moves_registers(instruction: Instruction) -> bool:
+    """Return whether an instruction changes how many registers a thread has, and may wait for that."""
+    return instruction.row.name == "setmaxnreg"
 
 
 def synchronises_warp(instruction: Instruction) -> bool:

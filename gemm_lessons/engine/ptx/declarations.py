@@ -20,7 +20,9 @@ _VARIABLE = re.compile(
     r"(?:\.align\s+(\d+)\s+)?(?:\.(v[24])\s+)?\.(\w+)\s+([\w$]+)((?:\s*\[\d*\])*)\s*(?:=\s*(.*))?$",
     re.S,
 )
-_SHAPE = re.compile(r"\.(maxntid|reqntid|reqnctapercluster|maxclusterrank)\s+(\d+(?:\s*,\s*\d+){0,2})")
+_SHAPE = re.compile(
+    r"\.(maxntid|reqntid|maxnreg|minnctapersm|reqnctapercluster|maxclusterrank)\s+(\d+(?:\s*,\s*\d+){0,2})"
+)
 _POINTER = re.compile(
     r"(?:(0[xX][fF0]+)\s*\()?\s*(?:generic\s*\(\s*)?([A-Za-z_$][\w$]*)\s*(?:([+-])\s*(\w+))?\s*\)*\s*"
     r"(?:([+-])\s*(\w+))?\s*\)?$"

@@ -177,8 +177,7 @@ _ROWS = (
            forms="mma_async.sync.aligned, m64n8 to m64n256; f16 bf16 tf32 e4m3 e5m2 s8 u8"),
     *(_silent(f"wgmma.{what}", "group", "i?", f"{what}.sync.aligned", warp="all", undefined="ignored")
       for what in ("fence", "commit_group", "wait_group")),
-    _silent("setmaxnreg", "group", "i", "inc dec; the number of registers has no effect here", warp="all",
-            undefined="ignored"),
+    _silent("setmaxnreg", "barrier", "i", "inc dec", warp="all", undefined="untracked"),
     # rewritten by ``wmma.py`` before any other use
     Opcode("wmma.load", "load", "[rv]a[ri]?", vector="any", warp="all",
            forms="load store mma; m16n16k16 m32n8k16 m8n32k16, of tf32 m16n16k8, of f64 m8n8k4"),

@@ -205,6 +205,23 @@ class BarrierCause:
 
 
 @dataclass(frozen=True)
+class RegisterCause:
+    """The likely cause of a hang at a ``setmaxnreg.inc`` (``case``): warps that ask for ``wanted`` registers a thread
+    where they have ``owned``, ``needed`` of the block's pool, in which ``free`` are left. ``other_line``: of a
+    ``setmaxnreg.dec`` that other warps have not reached. ``index``: an instruction that waits."""
+
+    case: str
+    who: Threads
+    wanted: int
+    owned: int
+    needed: int
+    free: int
+    line: int | None = None
+    other_line: int | None = None
+    index: int = -1
+
+
+@dataclass(frozen=True)
 class Link:
     """Threads that wait in a line for threads that wait in another one (``case``)."""
 
@@ -221,7 +238,7 @@ class Hang(Details):
     """
 
     waiting: tuple[AtMbarrier | AtBarrier, ...]
-    cause: Cause | BarrierCause | None = None
+    cause: Cause | BarrierCause | RegisterCause | None = None
     more: int | None = None
     cycle: tuple[Link, ...] = ()
 

@@ -226,6 +226,11 @@ TEMPLATES: Mapping[str, str] = {
     " number of its own",
     "cause barrier count": "barrier {number}, in {line:line}, expects {expected} threads, but only {count} came, and no"
     " other thread can come there: the number is too high",
+    "cause registers": "{line:line} asks for {wanted} registers a thread where {who:threads} have {owned}: {needed:,}"
+    " more, but the other warps of the block have given back only {free:,} (setmaxnreg.dec)",
+    "cause registers later": "{line:line} asks for {wanted} registers a thread where {who:threads} have {owned}:"
+    " {needed:,} more, but the block's pool has {free:,}, and the warps that give some back in {other_line:line} wait"
+    " for something else before",
     "cause shared barrier": "threads wait at barrier {number} in {line:line} and in {other_line:line}: threads of one"
     " role count for the other, so give each role a number of its own",
     # -- barriers and warps -------------------------------------------------------------------------------------------
@@ -250,6 +255,14 @@ TEMPLATES: Mapping[str, str] = {
     " barrier.cluster.wait follows a barrier.cluster.arrive of the same thread",
     "cluster_barrier arrived twice": "{who} arrives twice at the barrier of the cluster: a barrier.cluster.wait must be"
     " between two barrier.cluster.arrive of a thread",
+    "register_pool dec": "{opcode} in {who} asks for {value} registers a thread, but its warp has {limit}: dec gives"
+    " registers back, inc asks for more",
+    "register_pool inc": "{opcode} in {who} asks for {value} registers a thread, but its warp has {limit}: inc asks for"
+    " more registers, dec gives some back",
+    "register_pool part": "{who} executes {opcode}, but warp {value} of its warpgroup does not: all four warps of a"
+    " warpgroup must",
+    "registers_ignored": "the compiler leaves setmaxnreg out, because it does not know how many registers a thread"
+    " has at launch: give __launch_bounds__ the blocks per multiprocessor, too, or use __maxnreg__",
     "divergent_warp": "thread {other.thread} does not take part with {whose} in {first.line:line}, though the member"
     " mask names it or the whole warp must: all of them must execute the same instruction together",
     "warp_mask own": "{who} executes {opcode}, but its member mask leaves it out",
@@ -266,6 +279,8 @@ TEMPLATES: Mapping[str, str] = {
     " expects [{expected}|the whole block]",
     "waiting cluster": "{count} of {threads} threads[ of block {block}] wait[ in line {line}] for the barrier of the"
     " cluster",
+    "waiting registers": "{count} of {threads} threads[ of block {block}] wait[ in line {line}] for {number} registers"
+    " each",
     "waiting ended": "{ended} have ended",
     # -- the kernel stopped, or was stopped ---------------------------------------------------------------------------
     "trap stop": "the kernel stopped itself (trap) in {who}[: {reason}]",

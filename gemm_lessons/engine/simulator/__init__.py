@@ -28,6 +28,7 @@ from gemm_lessons.engine.checkers.same_value import SameValue
 from gemm_lessons.engine.counters.counters import CounterObserver
 from gemm_lessons.engine.counters.cross_check import Disagreement
 from gemm_lessons.engine.events import LaunchInfo, Observer
+from gemm_lessons.engine.machine import register_pool
 from gemm_lessons.engine.machine.executed import LaneCounts
 from gemm_lessons.engine.machine.machine import Machine, Setting, stopped
 from gemm_lessons.engine.machine.memory import OutOfPages
@@ -38,7 +39,7 @@ from gemm_lessons.engine.machine.symbols import find, read_back, with_host_value
 from gemm_lessons.engine.process.bounds import OutOfTime
 from gemm_lessons.engine.ptx import parser
 from gemm_lessons.engine.ptx import records as ptx
-from gemm_lessons.engine.ptx.cfg import line_of
+from gemm_lessons.engine.ptx.cfg import line_of, moves_registers
 from gemm_lessons.engine.ptx.expansions import expand
 from gemm_lessons.engine.ptx.fma_contraction import contract
 from gemm_lessons.engine.ptx.inline import inline_calls
@@ -259,7 +260,19 @@ class _RequestedLaunch:
         """Return a machine at the start of the launch."""
         layout = {name: offset for name, offset, _ in self.compiled.shared_layout}
         with _seen_from(self.compiled.path):
-            return Machine(self.program, self.grid, self.arguments, observers, layout, self.setting)
+            return Machine(
+                self.program, self.grid, self.arguments, observers, layout, self.setting, self._registers_at_launch()
+            )
+
+    def _registers_at_launch(self) -> int:
+        """Return the registers of a thread at launch for a kernel that changes them; 0 for others, and where the
+        compiler leaves ``setmaxnreg`` out."""
+        if not any(map(moves_registers, self.program.kernel.instructions)):
+            return 0
+        if not self.compiled.cubin:
+            return register_pool.declared(self.program.kernel)
+        kept = any("USETMAXREG" in it.text for it in self.compiled.sass)
+        return self.compiled.resources.registers if kept else 0
 
     def launched(self, symbols: Sequence[HostVariable]) -> Launched:
         """Run, check and, if the setting asks for it, count the launch; write the outputs back."""
