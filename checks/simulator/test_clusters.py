@@ -266,6 +266,8 @@ READINGS = {
                                                          "shared_wavefronts": 8}),
     "own block": (form_source(*FORM_CASES[1][:2]), 4, 32, {"remote_load_requests": 0, "shared_wavefronts": 12,
                                                            "shared_load_instructions": 4}),
+    "red.async": (form_source(*FORM_CASES[12][:2]), 4, 32, dict.fromkeys(
+        (f"remote_{what}_{unit}" for what in ("load", "store", "atomic") for unit in ("requests", "sectors")), 0)),
     "st.async": (form_source(*FORM_CASES[10][:2]), 4, 32, {"remote_store_requests": 4, "remote_store_sectors": 16,
                                                            "shared_wavefronts": 8, "warp_instructions": 244}),
 }  # fmt: skip
@@ -296,14 +298,3 @@ def test_arrivals_at_other_blocks(run: Run, source: str, expected: int) -> None:
     arrays = [np.zeros(4096, np.float32), np.zeros(4096, np.float32)]
     launched = run(source, 4, 64, arrays, arch="sm_90a")
     assert launched.counters.totals[COUNTED["remote_arrivals"]] == expected
-
-
-@pytest.mark.counted
-def test_what_was_not_read_is_absent(run: Run) -> None:
-    """How Nsight Compute counts ``red.async``."""
-    source = form_source(*FORM_CASES[12][:2])
-    assert "red.async" in source
-    counters = run(source, 4, 32, [np.zeros((4, 32, 2), np.uint32)], arch="sm_90a").counters
-    assert COUNTED["remote_store_requests"] in counters.totals
-    assert COUNTED["remote_atomic_requests"] not in counters.totals
-    assert "red.async" in counters.uncounted["remote_atomic_requests"]

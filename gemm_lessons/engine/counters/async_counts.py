@@ -1,8 +1,9 @@
 """Bytes moved by the async proxy, and the obstacles to counting kernels with mbarriers.
 
-These copies bypass the load and store unit. Nsight Compute's counters of loads, stores and wavefronts leave them out
-(measured on an H200); the sums over every kind of access (``launch.TOTALS``) include them. They are counted on PTX,
-because machine code makes each copy exactly once. The number of polls of an mbarrier depends on timing.
+These copies bypass the load and store unit. Nsight Compute's counters of loads, stores and wavefronts leave them out,
+and no counter of shared memory has ``red.async`` (measured on an H200); the sums over every kind of access
+(``launch.TOTALS``) include them. They are counted on PTX, because machine code makes each copy exactly once. The number
+of polls of an mbarrier depends on timing.
 """
 
 from __future__ import annotations
@@ -22,7 +23,6 @@ from gemm_lessons.engine.ptx.records import Instruction, Kernel
 
 SECTOR = 32  # bytes
 POLLED = ("warp_instructions", "instructions")
-REMOTE_ATOMICS = ("remote_atomic_requests", "remote_atomic_sectors")
 
 
 class AsyncCounts:
@@ -33,7 +33,6 @@ class AsyncCounts:
         waits = next((i for i in instructions if i.row.name in ("mbarrier.test_wait", "mbarrier.try_wait")), None)
         arrives = next((i for i in instructions if i.row.name.startswith("mbarrier.arrive")), None)
         copies = next((i for i in instructions if i.row.effect == "copy" and "bulk" in i.modifiers[:3]), None)
-        reduces = next((i for i in instructions if i.row.name == "red.async"), None)
         multiplies = any(i.row.name == PRODUCT for i in instructions)
         self.anything = bool(waits or arrives or copies or multiplies)
         self._padded, self._cluster = 1, 1  # lanes of a block, blocks of a cluster
@@ -56,7 +55,6 @@ class AsyncCounts:
                 if copies and not multiplies
                 else {}
             ),
-            **(dict.fromkeys(REMOTE_ATOMICS, _where("how they count was not read", reduces)) if reduces else {}),
         }
         self._vain: np.ndarray[tuple[int], np.dtype[np.bool_]] | None = None
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from gemm_lessons.engine import sass as machinecode
 from gemm_lessons.engine.costs import banks
 from gemm_lessons.engine.costs.tally import Shot, Sums, Tally, shot
-from gemm_lessons.engine.counters.async_counts import POLLED, REMOTE_ATOMICS, AsyncCounts
+from gemm_lessons.engine.counters.async_counts import POLLED, AsyncCounts
 from gemm_lessons.engine.counters.cross_check import Account, is_fused
 from gemm_lessons.engine.events import WARP, Access, Barrier, Batch, Boundary, LaunchInfo, Record, SharedArray, Touch
 from gemm_lessons.engine.machine.memory import GlobalMemory
@@ -65,8 +65,8 @@ BY_PTX = frozenset((
     "global_sectors_written", "warp_instructions", "ffma", "multicast_sectors", *ON_PTX,
 ))  # fmt: skip
 TEXELS = ("global_accesses", "global_bytes_read", "global_sectors_read")  # include fetches from textures
-# Absent where mbarriers, bulk copies or red.async do part of the work.
-PARTLY = ("barriers", "global_bytes_waited_for", *REMOTE_ATOMICS)
+# Absent where mbarriers or bulk copies do part of the work.
+PARTLY = ("barriers", "global_bytes_waited_for")
 
 
 class CounterObserver:

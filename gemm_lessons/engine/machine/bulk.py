@@ -191,6 +191,8 @@ def bind_bulk_reduction(binding: Binding) -> Callable[[], None]:
     """Bind ``cp.reduce.async.bulk`` from shared memory, to global or another block's. Raise ``UnsupportedKernel``."""
     instruction = binding.instruction
     words = tuple(word for word in instruction.modifiers[3:] if word != HINT)
+    if words[4:] in (("noftz", "f16"), ("noftz", "bf16")):
+        words = (*words[:4], words[5])
     if words[:3] == BETWEEN and len(words) == 5:
         return _bind_between_blocks(binding, reduction(instruction, *words[3:]))
     if instruction.modifiers[1:3] != ("async", "bulk") or words[:3] != OUT_OF or len(words) != 5:
@@ -209,10 +211,19 @@ class Reduction:
 def reduction(instruction: Instruction, name: str, kind: str) -> Reduction:
     """Return the reduction ``name`` on type ``kind``. Raise ``UnsupportedKernel`` for one that is not supported."""
     operation = operation_of(name, kind) if kind in SIZES else None
-    if operation is None or name in ("exch", "cas") or kind in ("f16", "bf16"):
+    if operation is None or name in ("exch", "cas"):
         raise unsupported(instruction)
-    updates = Updates(name, kind, operation)
+    updates = Updates(name, kind, _keeping_nans(operation) if kind == "f64" else operation)
     return Reduction(updates, updates.dtype)
+
+
+def _keeping_nans(operation: Callable[..., Array]) -> Callable[..., Array]:
+    """Return the operation as an H200 reduces doubles: it keeps the bits of a NaN, first of the one that is added."""
+
+    def apply(old: Array, given: Array) -> Array:
+        return np.where(np.isnan(given), given, np.where(np.isnan(old), old, operation(old, given)))
+
+    return apply
 
 
 def _bind_into_shared(binding: Binding) -> Callable[[], None]:
