@@ -23,6 +23,7 @@ from gemm_lessons.cli.options import (
 )
 from gemm_lessons.cli.run import DEFAULT_GPU, GPU, DeviceChoice, device_for, sheet_for
 from gemm_lessons.course.folder import CommandError, Course, any_course, read_source
+from gemm_lessons.course.lesson import Lesson
 from gemm_lessons.course.tiles import laid
 from gemm_lessons.engine.records.errors import KitError
 from gemm_lessons.gemm.data import LAYOUTS
@@ -53,6 +54,12 @@ def profile(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="The report's file. Default: the lesson's name, here.")
     ] = None,
+    report: Annotated[
+        Path | None,
+        typer.Option(
+            "--report", metavar="FILE.ncu-rep", help="Without a GPU: a simulated run, as a report of Nsight Compute."
+        ),
+    ] = None,
     no_color: NoColor = False,
 ) -> int:
     """Profile one kernel of a run with Nsight Compute, beside the simulator's counters; or trace it all."""
@@ -62,10 +69,14 @@ def profile(
     from gemm_lessons.running.pipeline import label_for
 
     one_at_most(solution=solution, file=file)
+    for name, given in {"print": print_, "output": output, "shape": shape}.items():
+        one_at_most(**{"report": report, name: given})
     course, found, path = kernel_of(lesson, solution, file=file)
     read_source(path)
     if layout is not None:
         found = laid(found, layout.upper())
+    if report is not None:
+        return _simulated(course, found, path, report)
     wanted = shape_of(found, shape) if shape is not None else None
     options = ["--gpu-index", str(gpu_index)] if gpu_index else []
     options += ["--layout", layout.upper()] if layout is not None else []
@@ -87,6 +98,25 @@ def profile(
             show_profile(console, plan, profiled)
     except KitError as error:
         raise KitError(f"{error}\nThe command was: {plan.text}") from None
+    return contract.EXIT_PASSED
+
+
+def _simulated(course: Course, lesson: Lesson, path: Path, report: Path) -> int:
+    """Write the report of a simulated run."""
+    from gemm_lessons.commands.simulated_report import report_of
+    from gemm_lessons.course.folder import write_atomically
+    from gemm_lessons.devices.simulated import Simulated
+    from gemm_lessons.report.console import Working, make_console
+    from gemm_lessons.running.pipeline import RunRequest, run_lesson
+
+    if report.suffix != ".ncu-rep":
+        raise CommandError(f"--report {report}: ncu-ui opens files whose names end in .ncu-rep")
+    sheet = sheet_for(DEFAULT_GPU)
+    request = RunRequest(course, lesson, path, Simulated(), sheet, beside=False, estimating=False)
+    with Working(make_console(stderr=True), f"simulating lesson {lesson.name}"):
+        data = report_of(run_lesson(request), sheet)
+    write_atomically(report, data)
+    make_console().print(f"{report}: simulated, to open with ncu-ui or ncu --import", soft_wrap=True)
     return contract.EXIT_PASSED
 
 

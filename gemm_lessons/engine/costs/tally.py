@@ -158,6 +158,8 @@ class Sums:
     certain: bool = True  # no address depends on the last bits of an approximate function
     textures: set[tuple[int, int]] = field(default_factory=set)  # (warp of a block, texture that it fetches from)
     issued: Counter[str] = field(default_factory=Counter)  # opcode -> warps
+    warps: Counter[int] = field(default_factory=Counter)  # instruction -> warps that executed it
+    lanes: Counter[int] = field(default_factory=Counter)  # instruction -> threads, also those switched off by its guard
     executed: int = 0  # instructions of all threads
     longest: int = 0  # of the thread that executes the most
     # Useful work (``machinecode/useful_work.py``): of all threads, and of the thread that does the most.

@@ -55,6 +55,20 @@ def registers_of_block(registers: int, warps: int, schedulers: int, unit: int = 
     return _round_up(registers * WARP, unit) * _round_up(warps, schedulers)
 
 
+def block_limits(resources: Resources, threads: int, dynamic_shared: int, gpu: GpuSpec) -> dict[str, int]:
+    """Return how many blocks of ``threads`` threads fit on a multiprocessor by each of its resources."""
+    warps = -(-threads // WARP)
+    limits = {"warps": gpu.max_warps_per_sm // warps, "blocks": gpu.max_blocks_per_sm}
+    shared = _round_up(resources.shared_bytes + dynamic_shared + gpu.shared_reserved_per_block, gpu.shared_unit)
+    if shared:
+        limits["shared memory"] = gpu.shared_bytes_per_sm // shared
+    if resources.registers:
+        per_warp = _round_up(resources.registers * WARP, gpu.register_unit)
+        per_scheduler = gpu.registers_per_sm // gpu.schedulers // per_warp
+        limits["registers"] = per_scheduler * gpu.schedulers // warps
+    return limits
+
+
 def occupancy(resources: Resources, threads: int, dynamic_shared: int, gpu: GpuSpec) -> Occupancy:
     """Theoretical occupancy of blocks of ``threads`` threads with ``dynamic_shared`` bytes beside the static ones.
 
@@ -65,22 +79,11 @@ def occupancy(resources: Resources, threads: int, dynamic_shared: int, gpu: GpuS
     if threads < 1 or threads > gpu.max_threads_per_block or resources.registers > gpu.registers_per_thread:
         return nothing
     warps = -(-threads // WARP)
-    asked = resources.shared_bytes + dynamic_shared
-    if asked > gpu.shared_bytes_per_block:
+    if resources.shared_bytes + dynamic_shared > gpu.shared_bytes_per_block:
         return nothing
-    limits: dict[str, int] = {
-        "warps": gpu.max_warps_per_sm // warps,
-        "blocks": gpu.max_blocks_per_sm,
-    }
-    shared = _round_up(asked + gpu.shared_reserved_per_block, gpu.shared_unit)
-    if shared:
-        limits["shared memory"] = gpu.shared_bytes_per_sm // shared
-    if resources.registers:
-        per_warp = _round_up(resources.registers * WARP, gpu.register_unit)
-        if registers_of_block(resources.registers, warps, gpu.schedulers, gpu.register_unit) > gpu.registers_per_block:
-            return nothing
-        per_scheduler = gpu.registers_per_sm // gpu.schedulers // per_warp
-        limits["registers"] = per_scheduler * gpu.schedulers // warps
+    if registers_of_block(resources.registers, warps, gpu.schedulers, gpu.register_unit) > gpu.registers_per_block:
+        return nothing
+    limits = block_limits(resources, threads, dynamic_shared, gpu)
     blocks = min(limits.values())
     if blocks == 0:
         return nothing

@@ -404,6 +404,8 @@ class Walker:
             self.sums.tensor_products += block.warps * sum(self.plan.tensor_products[here])
             self.sums.tile_wavefronts += block.warps * sum(self.plan.tile_wavefronts[here])
             for d in code[block.first : block.end]:
+                self.sums.warps[d.index] += block.warps
+                self.sums.lanes[d.index] += block.lanes
                 for space in ("shared", "global", TEXTURE) if d.name in MEMORY else ():
                     tally = self.sums.tallies.get((d.index, space))
                     if tally is not None:

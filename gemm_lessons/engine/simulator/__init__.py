@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from gemm_lessons.engine import sass as machinecode
 from gemm_lessons.engine.checkers import Checks
 from gemm_lessons.engine.checkers.same_value import SameValue
+from gemm_lessons.engine.costs.tally import Sums
 from gemm_lessons.engine.counters.counters import CounterObserver
 from gemm_lessons.engine.counters.cross_check import Disagreement
 from gemm_lessons.engine.events import LaunchInfo, Observer
@@ -173,12 +174,22 @@ class Simulator:
         Return the launch, which says where arrays are, and the first address of a block's shared memory. Raise
         ``Uncountable`` if the machine code cannot be followed, and ``UnsupportedKernel``.
         """
+        code, machine = self._followed(compiled, grid, arguments)
+        machinecode.count(code, machine.launch, machine.initial_memory, [blocks], watch, FOLLOWED)
+        return machine.launch, code.shared_origin
+
+    def by_instruction(self, compiled: Compiled, grid: Grid, arguments: Sequence[Argument]) -> Sums:
+        """Count a launch by instruction of the machine code. Nothing is written. Raise as ``follow``."""
+        code, machine = self._followed(compiled, grid, arguments)
+        return machinecode.count(code, machine.launch, machine.initial_memory)
+
+    def _followed(
+        self, compiled: Compiled, grid: Grid, arguments: Sequence[Argument]
+    ) -> tuple[machinecode.Code, Machine]:
         code = machinecode.prepare(compiled)
         if code.plan is None:
             raise machinecode.Uncountable(code.obstacle)
-        machine = _RequestedLaunch(self.setting, compiled, _program_of(compiled), grid, arguments).machine()
-        machinecode.count(code, machine.launch, machine.initial_memory, [blocks], watch, FOLLOWED)
-        return machine.launch, code.shared_origin
+        return code, _RequestedLaunch(self.setting, compiled, _program_of(compiled), grid, arguments).machine()
 
     def observe(self, compiled: Compiled, grid: Grid, arguments: Sequence[Argument], observer: Observer) -> None:
         """Run the PTX of the first cluster of a launch with an observer. Nothing is written.
