@@ -73,6 +73,7 @@ def attempts(scene: Scene) -> tuple[Attempt, ...]:
     course = packaged_course()
     lesson = course.lesson("block_tile")
     other, server = str(scene.other), scene.server()
+    numbers = NUMBERS[platform.machine()]
     return (
         _read("read /etc/passwd", "/etc/passwd"),
         _read("read another student's file", str(scene.other)),
@@ -112,16 +113,17 @@ def attempts(scene: Scene) -> tuple[Attempt, ...]:
         Attempt("become another program", "start", "got = attempt(lambda: os.execv('/bin/sh', ['sh', '-c', 'id']))"),
         Attempt("kill its parent", "calls", f"got = attempt(lambda: os.kill({server}, 9))"),
         Attempt("kill everybody", "calls", "got = attempt(lambda: os.kill(-1, 9))"),
-        Attempt("trace another process", "calls", f"got = call(101, 16, {server}, 0, 0)"),
-        Attempt("write another's memory", "calls", f"got = call(311, {server}, 0, 0, 0, 0, 0)"),
-        Attempt("lower another's limits", "calls", f"got = call(302, {server}, 7, b'\\0' * 16, 0)"),
+        Attempt("trace another process", "calls", f"got = call({numbers['ptrace']}, 16, {server}, 0, 0)"),
+        Attempt("write another's memory", "calls",
+                f"got = call({numbers['process_vm_writev']}, {server}, 0, 0, 0, 0, 0)"),
+        Attempt("lower another's limits", "calls", f"got = call({numbers['prlimit64']}, {server}, 7, b'\\0' * 16, 0)"),
         Attempt("raise its own limits", "use",
                 "from resource import *\ngot = attempt(lambda: setrlimit(RLIMIT_DATA, (-1, -1)) or 'raised')"),
-        Attempt("mount", "calls", "got = call(165, b'none', b'.', b'tmpfs', 0, 0)"),
-        Attempt("new namespaces", "calls", "got = call(272, 0x10000000)"),
-        Attempt("io_uring", "calls", "got = call(425, 8, ctypes.create_string_buffer(256))"),
+        Attempt("mount", "calls", f"got = call({numbers['mount']}, b'none', b'.', b'tmpfs', 0, 0)"),
+        Attempt("new namespaces", "calls", f"got = call({numbers['unshare']}, 0x10000000)"),
+        Attempt("io_uring", "calls", f"got = call({numbers['io_uring_setup']}, 8, ctypes.create_string_buffer(256))"),
         Attempt("32-bit system calls by another door", "calls", "got = call(0x40000000 + 41, 2, 1, 0)"),
-        Attempt("load a kernel module", "calls", "got = call(313, 0, b'', 0)"),
+        Attempt("load a kernel module", "calls", f"got = call({numbers['finit_module']}, 0, b'', 0)"),
         Attempt("a memory bomb", "use", "got = attempt(lambda: len(bytearray(8 << 30)))"),
         Attempt("memory by the back door", "use", "import mmap\ngot = attempt(lambda: len(mmap.mmap(-1, 64 << 30)))"),
         Attempt("a disk bomb", "use",
