@@ -1,0 +1,259 @@
+"""Kernels that are no lesson, estimated beside measured: fitted and judged apart, pairs, refusals.
+
+    python -m checks.estimate.any_kernels [NAME ...]              the table; NAME: launches whose names contain it
+    python -m checks.estimate.any_kernels --fitted                without the judged half
+    python -m checks.estimate.any_kernels fetch                   the public kernels' sources, from GitHub
+    python -m checks.estimate.any_kernels compile DIR             machine code, to carry to a machine with a GPU and cupy
+    python -m checks.estimate.any_kernels measure DIR OUT         there: times, into the file OUT
+
+``launches/launches.toml`` lists the launches; it was frozen before anything was fitted to them. ``half`` draws those
+that constants may be fitted to; the others only judge. Times are medians of launches that are hidden behind another
+kernel, with an L2 as the launch before left it. Public kernels without their sources are left out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import pickle
+import random
+import statistics
+import sys
+import time
+import tomllib
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from checks.estimate.matrices import QUEUED_US
+from checks.foreign import build as foreign
+from checks.foreign.fetch import default_folder, fetch
+from checks.foreign.manifest import folder_of
+from gemm_lessons.engine.arguments.parameters import declared
+from gemm_lessons.engine.arguments.text import Given, build
+from gemm_lessons.engine.compiler.compile import Compiled, NotCompiled, compile_source
+from gemm_lessons.engine.estimate.chip import LAUNCH_US
+from gemm_lessons.engine.estimate.launch import LaunchEstimate, NotEstimated, estimate_launch
+from gemm_lessons.engine.hardware.sheets import GPUS
+from gemm_lessons.engine.records.frozen import dataclass
+from gemm_lessons.engine.records.launch import Buffer, Grid, Scalar
+from gemm_lessons.engine.simulator import Simulator
+
+HERE = Path(__file__).parent
+LIST = HERE / "launches/launches.toml"
+MEASURED = HERE / "launches/h200.json"
+SEED = 32  # of the draw of the fitted half
+TIMES, WARM_UP = 25, 3  # launches
+DIFFER = 1.1  # a pair of times that differ by this factor has an order
+SPIN_CLOCKS = 400_000
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One launch of the list."""
+
+    name: str
+    kind: str
+    file: str
+    entry: str
+    grid: Grid
+    args: str
+    repository: str = ""
+    options: tuple[str, ...] = ()  # of the compiler
+
+    @property
+    def path(self) -> Path:
+        """Where its source lies."""
+        if self.repository:
+            return folder_of(default_folder(), self.repository) / self.file
+        return LIST.parent / self.file
+
+    def compiled(self) -> Compiled:
+        """Return its machine code for an H200."""
+        if self.repository:
+            root = folder_of(default_folder(), self.repository)
+            made = foreign.compiled(self.path, root, self.entry, options=self.options)
+        else:
+            made = compile_source(self.path.read_text(), path=str(self.path), entry=self.entry)
+        if isinstance(made, NotCompiled):
+            raise SystemExit(f"{self.name}: {made.log}")
+        return made
+
+    def given(self, compiled: Compiled, source: str | None = None) -> Given:
+        """Return its arguments."""
+        device = Simulator()
+        kernel = device.kernel(compiled)
+        known = declared(source or self.path.read_text(), kernel, self.entry)
+        return build(self.args, (), kernel, lambda name: device.variable(compiled, name), 0, known)
+
+    def estimate(self) -> LaunchEstimate:
+        """Raise ``NotEstimated``."""
+        compiled, device = self.compiled(), Simulator()
+        arguments = self.given(compiled).arguments
+        memory = device.initial_memory(compiled, self.grid, arguments, ())
+        return estimate_launch(compiled, device.kernel(compiled), self.grid, arguments, memory, GPUS["h200"])
+
+
+@cache
+def launches() -> tuple[Launch, ...]:
+    """Return all launches of the list."""
+    found = []
+    for row in tomllib.loads(LIST.read_text())["launch"]:
+        grid, block = (tuple([*row[name], 1, 1][:3]) for name in ("grid", "block"))
+        launch = Grid(grid, block, row.get("shared", 0))
+        places = row.get("repository", ""), tuple(row.get("options", ()))
+        found.append(Launch(row["name"], row["kind"], row["file"], row["entry"], launch, row["args"], *places))
+    return tuple(found)
+
+
+@cache
+def fitted() -> frozenset[str]:
+    """Return the names of the half that constants may be fitted to: half of the products and half of the others."""
+    rng = random.Random(SEED)
+    products = [it.name for it in launches() if it.kind == "gemm"]
+    others = [it.name for it in launches() if it.kind != "gemm"]
+    return frozenset(name for names in (products, others) for name in rng.sample(names, len(names) // 2))
+
+
+@dataclass(frozen=True)
+class Compared:
+    """A launch, its times in microseconds, and who limits it; or why there is no estimate."""
+
+    launch: Launch
+    measured: float
+    estimate: float = 0.0
+    limiter: str = ""
+    refused: str = ""
+    seconds: float = 0.0  # to estimate it
+
+    @property
+    def off(self) -> float:
+        """Return predicted over measured, less one."""
+        return self.estimate / self.measured - 1
+
+
+def compared(chosen: Iterable[Launch]) -> Iterator[Compared]:
+    """Estimate launches whose source is there."""
+    measured = json.loads(MEASURED.read_text())["median_us"]
+    for launch in chosen:
+        if not launch.path.exists():
+            continue
+        begun, us = time.process_time(), measured.get(launch.name, 0.0)
+        try:
+            found = launch.estimate()
+        except NotEstimated as reason:
+            yield Compared(launch, us, refused=str(reason), seconds=time.process_time() - begun)
+        else:
+            hidden = found.time_us - LAUNCH_US + QUEUED_US
+            yield Compared(launch, us, hidden, found.limiter, seconds=time.process_time() - begun)
+
+
+def summary(found: Sequence[Compared]) -> str:
+    """Median and largest error, pairs in the right order, refusals."""
+    there = [it for it in found if not it.refused]
+    if not there:
+        return "none"
+    off = [100 * abs(it.off) for it in there]
+    pairs = [
+        (one.measured > other.measured) == (one.estimate > other.estimate)
+        for one, other in itertools.combinations(there, 2)
+        if max(one.measured, other.measured) >= DIFFER * min(one.measured, other.measured)
+    ]
+    return (
+        f"{len(there)} of {len(found)} estimated, off by {statistics.median(off):.1f}% in the median, {max(off):.1f}% "
+        f"at most; {sum(pairs)} of {len(pairs)} pairs in order; {len(found) - len(there)} refused"
+    )
+
+
+def show(found: Iterable[Compared], title: str) -> list[Compared]:
+    """Print a line for each launch, and what it comes to."""
+    print(f"{title}:\n{'':32}{'measured':>11}{'estimated':>11}{'off':>8}  limiter")
+    kept = []
+    for it in found:
+        kept.append(it)
+        if it.refused:
+            print(f"{it.launch.name:32}{it.measured:9.1f}us   refused: {it.refused}", flush=True)
+        else:
+            line = f"{it.launch.name:32}{it.measured:9.1f}us{it.estimate:9.1f}us{it.off:+8.1%}  {it.limiter}"
+            print(f"{line:70} {it.seconds:5.1f} s", flush=True)
+    for kind, part in (("GEMMs", True), ("others", False)):
+        print(f"  {kind}: {summary([it for it in kept if (it.launch.kind == 'gemm') == part])}")
+    print(f"  all: {summary(kept)}\n", flush=True)
+    return kept
+
+
+# -- measuring
+
+
+def compile_all(folder: Path) -> None:
+    """Write all machine code and sources."""
+    folder.mkdir(parents=True, exist_ok=True)
+    made = [(it, it.compiled(), it.path.read_text()) for it in launches()]
+    (folder / "launches.pickle").write_bytes(pickle.dumps(made))
+
+
+def measure(folder: Path, out: Path) -> None:
+    """Time all launches that ``compile_all`` wrote."""
+    import cupy
+    import numpy as np
+
+    spin = cupy.RawKernel(
+        r'extern "C" __global__ void spin(long long n) { long long t = clock64(); while (clock64() - t < n); }', "spin"
+    )
+    medians, spreads = {}, {}
+    for number, (launch, compiled, source) in enumerate(pickle.loads((folder / "launches.pickle").read_bytes())):
+        if launch.name.startswith("chained"):
+            continue  # its flags would have to be cleared between launches
+        cubin = folder / f"{number}.cubin"
+        cubin.write_bytes(compiled.cubin)
+        function = cupy.RawModule(path=str(cubin)).get_function(compiled.entry)
+        function.max_dynamic_shared_size_bytes = launch.grid.dynamic_shared
+        args: list[Any] = []
+        for argument in launch.given(compiled, source).arguments:
+            if isinstance(argument, Buffer):
+                args.append(cupy.asarray(argument.array))
+            else:
+                assert isinstance(argument, Scalar)
+                args.append(argument.value)
+        events = [(cupy.cuda.Event(), cupy.cuda.Event()) for _ in range(TIMES + WARM_UP)]
+        for before, after in events:
+            spin((1,), (1,), (np.int64(SPIN_CLOCKS),))
+            before.record()
+            function(launch.grid.grid, launch.grid.block, tuple(args), shared_mem=launch.grid.dynamic_shared)
+            after.record()
+            after.synchronize()
+        times = [1e3 * cupy.cuda.get_elapsed_time(*pair) for pair in events[WARM_UP:]]
+        medians[launch.name] = round(statistics.median(times), 2)
+        spreads[launch.name] = [round(min(times), 2), round(max(times), 2)]
+        print(f"{launch.name:32}{medians[launch.name]:12.2f}", flush=True)
+        del args
+        cupy.get_default_memory_pool().free_all_blocks()
+    name = cupy.cuda.runtime.getDeviceProperties(0)["name"].decode()
+    how = f"median of {TIMES} launches, each hidden behind another kernel, L2 as the launch before left it"
+    about = {"gpu": name, "date": time.strftime("%Y-%m-%d"), "what": how}
+    out.write_text(json.dumps({**about, "median_us": medians, "range_us": spreads}, indent=1) + "\n")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m checks.estimate.any_kernels")
+    parser.add_argument("words", nargs="*")
+    parser.add_argument("--fitted", action="store_true")
+    asked = parser.parse_args()
+    match asked.words:
+        case ["fetch"]:
+            repositories = tomllib.loads(LIST.read_text())["repositories"]
+            sys.exit("\n".join(fetch(repositories, default_folder())) or None)
+        case ["compile", folder]:
+            return compile_all(Path(folder))
+        case ["measure", folder, out]:
+            return measure(Path(folder), Path(out))
+    chosen = [it for it in launches() if not asked.words or any(word in it.name for word in asked.words)]
+    show(compared(it for it in chosen if it.name in fitted()), "fitted")
+    if not asked.fitted:
+        show(compared(it for it in chosen if it.name not in fitted()), "judged")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,75 @@
+"""What DRAM, L2, atomics and small blocks take on a whole chip: ``python -m checks.readings.estimate.traffic > NAME``.
+
+Needs CuPy and a GPU; some seconds. Microseconds by reading: the median of launches that are hidden behind another
+kernel, L2 as the launch before left it.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import sys
+from pathlib import Path
+from typing import Any
+
+SOURCE = Path(__file__).with_suffix(".cu")
+MIB = 1 << 20
+SIZES = (4, 8, 16, 24, 32, 40, 48, 64, 96, 128, 256, 512)  # MiB of each array
+WAYS = {"one place": 0, "consecutive": 1, "random": 2, "a place a block": 3}
+TIMES = 21
+
+
+def main() -> None:
+    import cupy
+    import numpy as np
+
+    module = cupy.RawModule(code=SOURCE.read_text(), options=("-std=c++17",))
+    spin = cupy.RawKernel(
+        r'extern "C" __global__ void spin(long long n) { long long t = clock64(); while (clock64() - t < n); }', "spin"
+    )
+    x, y = (cupy.zeros(max(SIZES) * MIB // 4, cupy.float32) for _ in range(2))
+    sums = cupy.zeros(4 * MIB, cupy.int32)
+
+    def us(name: str, grid: int, block: int, *args: Any) -> float:
+        function, events = module.get_function(name), []
+        for _ in range(TIMES):
+            pair = cupy.cuda.Event(), cupy.cuda.Event()
+            spin((1,), (1,), (np.int64(200_000),))
+            pair[0].record()
+            function((grid,), (block,), args)
+            pair[1].record()
+            pair[1].synchronize()
+            events.append(pair)
+        return round(1e3 * statistics.median(cupy.cuda.get_elapsed_time(*pair) for pair in events[3:]), 2)
+
+    found: dict[str, float] = {}
+    for blocks in (1, 132, 1056, 16_384, 131_072, 1_048_576):
+        found[f"empty, {blocks} blocks of 128"] = us("empty", blocks, 128, np.int32(0), np.uint32(0), sums)
+    for blocks in (16_384, 131_072):
+        found[f"empty, {blocks} blocks of 1024"] = us("empty", blocks, 1024, np.int32(0), np.uint32(0), sums)
+    for name in ("reads", "writes", "copies"):
+        for size in SIZES:
+            found[f"{name}, {size} MiB"] = us(name, 264, 1024, np.int64(size * MIB // 16), x, y)
+    for size in (1, 16, 32, 64, 256):
+        count = size * MIB // 4
+        links = cupy.random.permutation(count).astype(cupy.uint32)
+        for threads in (32, 128, 512, 1024):
+            found[f"chases, {size} MiB, {threads} threads"] = us("chases", 132, threads, np.int64(count), links, sums)
+    for name in ("adds", "float_adds"):
+        target = sums if name == "adds" else y
+        for way, number in WAYS.items():
+            for bins in (256, 65_536, MIB) if number in (1, 2) else (0,):
+                label = f"{name} 16 x 1M threads, {way}{f' of {bins}' if bins else ''}"
+                found[label] = us(name, 4096, 256, np.int32(number), np.uint32(bins), target)
+    for bins in (1, 2, 4, 8, 32, 256, 4096):
+        for way in (1, 2):
+            label = f"shared_adds 256 x 132 x 1024 threads, {'lanes' if way == 1 else 'random'} of {bins}"
+            found[label] = us("shared_adds", 132, 1024, np.int32(way), np.uint32(bins), sums)
+    found["shuffles 256 x 132 x 1024 threads"] = us("shuffles", 132, 1024, np.int32(0), np.uint32(0), sums)
+    found["exponentials 512 x 132 x 1024 threads"] = us("exponentials", 132, 1024, np.int32(0), np.uint32(0), sums)
+    gpu = cupy.cuda.runtime.getDeviceProperties(0)["name"].decode()
+    json.dump({"what": (__doc__ or "").partition("\n")[0], "gpu": gpu, "us": found}, sys.stdout, indent=1)
+
+
+if __name__ == "__main__":
+    main()
