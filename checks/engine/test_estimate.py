@@ -15,8 +15,9 @@ from gemm_lessons import engine
 from gemm_lessons.course.folder import packaged_course
 from gemm_lessons.engine.estimate import launch as estimating
 from gemm_lessons.engine.estimate.chip import LAUNCH_US
-from gemm_lessons.engine.estimate.launch import estimate_launch
+from gemm_lessons.engine.estimate.launch import BLOCK_US, estimate_launch
 from gemm_lessons.engine.estimate.timeline import play
+from gemm_lessons.engine.estimate.traffic import ALONE_CLOCKS, BOTH, READS, WRITES
 from gemm_lessons.engine.hardware.sheets import GPUS, pipes_of
 from gemm_lessons.engine.machine.memory import GlobalMemory
 from gemm_lessons.engine.records.launch import buffers_of
@@ -36,37 +37,124 @@ def arrays(n: int = 256) -> list[Any]:
 
 
 def test_memory_limits_an_addition_by_hand() -> None:
-    """Three floats for each element: two are read, one is written."""
-    n = 1 << 22
+    """Three floats for each element: two are read, one is written, by far more than L2 holds."""
+    n = 1 << 24
     x, y, _ = arrays(n)
-    found = engine.compile(ADD, "k").estimate(n // 256, 256, [x, y, n])
-    dram = 3 * 4 * n / (H200.dram_bytes_per_s / 1e6)
+    found = engine.compile(ADD, "k").estimate(n // 1024, 1024, [x, y, n])
+    rate = READS - (READS - BOTH) * 2 / 3
+    dram = 3 * 4 * n / (rate * H200.dram_bytes_per_s / 1e6)
     assert found.parts["dram"] == pytest.approx(dram, rel=0.001)
-    assert found.time_us == pytest.approx(LAUNCH_US + dram, rel=0.001)
-    assert (found.gpu, found.limiter, found.blocks_per_sm) == ("H200", "dram", 8)
-    assert found.waves == -(-n // 256 // 132) // 8 + 1 == 16
-    stored_twice = 4 * 4 * n  # a store takes L2 as long as two loads
-    assert found.parts["l2"] == pytest.approx(stored_twice / (H200.l2_bytes_per_s / 1e6), rel=0.02)
+    assert found.time_us == pytest.approx(LAUNCH_US + max(dram, found.parts["latency"]), rel=0.001)
+    assert (found.gpu, found.blocks_per_sm) == ("H200", 2)
+    assert found.waves == -(-n // 1024 // 132) // 2 + 1
     assert not y.any(), "nothing is written"
+
+
+def test_what_l2_holds_comes_from_there() -> None:
+    """Launches repeat: the one before left 32 MiB in L2, but not 128."""
+    kernel = engine.compile(ADD, "k")
+    few, many = (kernel.estimate(n // 1024, 1024, arrays(n)) for n in (1 << 22, 1 << 24))
+    assert few.parts["dram"] == 0 < many.parts["dram"]
+    stored_twice = 4 * 4 * (1 << 22)  # a store takes L2 as long as two loads; a line's address half a clock
+    assert few.parts["l2"] == pytest.approx(stored_twice / (H200.l2_bytes_per_s / 1e6), rel=0.1)
+    assert many.time_us - LAUNCH_US > 5 * (few.time_us - LAUNCH_US)
 
 
 def test_bytes_count_once_and_only_where_they_are_touched() -> None:
     table = HEAD + "y[blockIdx.x * blockDim.x + t] = x[t]; }"
-    (x, _, _), (_, y, n) = arrays(), arrays(1 << 20)
+    (x, _, _), (_, y, n) = arrays(), arrays(1 << 24)
     found = engine.compile(table, "k").estimate(n // 256, 256, [x, y, n])
-    assert found.parts["dram"] == pytest.approx((4 * 256 + 4 * n) / 4.8e6, rel=0.001), "all blocks read the same"
-    x = np.ones(1 << 20, np.float32)
-    found = engine.compile(table, "k").estimate(2, 256, [x, y, n])
-    assert found.parts["dram"] == pytest.approx(2 * (2 * 256 * 4) / 4.8e6, rel=0.001)
+    assert found.parts["dram"] == pytest.approx(4 * n / (WRITES * 4.8e6), rel=0.001), "all blocks read the same"
+    found = engine.compile(table, "k").estimate(2, 256, [np.ones(1 << 24, np.float32), y, n])
+    assert found.parts["dram"] == 0, "two blocks touch little of large arrays"
+
+
+def test_l1_holds_what_shared_memory_leaves() -> None:
+    """A block reads its part of x twice: 128 KiB are in L1 the second time, 512 are not."""
+    source = (
+        HEAD
+        + """float sum = 0; for (int again = 0; again < 2; again++)
+        for (int i = t; i < n; i += 1024) sum += x[i]; y[t] = sum; }"""
+    )
+    kernel = engine.compile(source, "k")
+    rates = []
+    for kib, shared in ((128, 0), (512, 0), (128, 200_000)):
+        n = kib * 256
+        found = kernel.estimate(1, 1024, [np.ones(n, np.float32), *arrays(1024)[1:2], n], dynamic_shared=shared)
+        rates.append(found.parts["l2"] / n)
+    assert rates[1] == pytest.approx(2 * rates[0], rel=0.1)
+    assert rates[2] > 1.5 * rates[0]
+
+
+def test_atomics_wait_where_they_meet() -> None:
+    source = HEAD + "if (t % 32 == 0) atomicAdd(y + WHERE, x[t]); }"
+    given = [*arrays()[:1], *arrays(1 << 20)[1:]]
+    one, own = (
+        engine.compile(source, "k", defines={"WHERE": where}).estimate(4096, 256, given)
+        for where in ("0", "blockIdx.x * 256 + t")
+    )
+    by_hand = 4096 * 8 * ALONE_CLOCKS / (H200.clock_hz / 1e6)
+    assert one.parts["latency"] == pytest.approx(by_hand, rel=0.1)
+    assert own.parts["latency"] < by_hand / 10
+
+
+def test_blocks_begin_one_after_the_other() -> None:
+    found = engine.compile(HEAD + "if (t == 0) y[blockIdx.x] = 1; }", "k").estimate(1 << 20, 32, arrays(1 << 20))
+    assert found.limiter == "launch"
+    assert found.time_us == pytest.approx(LAUNCH_US + BLOCK_US * (1 << 20))
+
+
+def test_the_average_block_counts() -> None:
+    """Blocks whose work grows with their number take half as long as if all had the work of the last one."""
+    source = HEAD + "float s = t; for (int i = 0; i < ROUNDS; i++) s = s * s + n; y[blockIdx.x * 256 + t] = s; }"
+    growing, full = (
+        engine.compile(source, "k", defines={"ROUNDS": rounds}).estimate(4096, 256, [*arrays(1 << 20)[:2], 4096])
+        for rounds in ("blockIdx.x", "n")
+    )
+    assert growing.parts["latency"] == pytest.approx(full.parts["latency"] / 2, rel=0.06)
+
+
+def test_a_long_loop_is_cut_and_takes_what_it_takes_in_full(monkeypatch: pytest.MonkeyPatch) -> None:
+    loop = "s[t] = x[i]; __syncthreads(); sum += s[255 - t]; __syncthreads();"
+    source = HEAD + f"__shared__ float s[256]; float sum = 0; for (int i = 0; i < n; i++) {{ {loop} }} y[t] = sum; }}"
+    kernel = engine.compile(source, "k")
+    found = []
+    for most in (4000, 100_000):
+        monkeypatch.setattr(estimating, "CUT", most)
+        found.append(kernel.estimate(132, 256, arrays(500)).parts)
+    cut, full = found
+    assert cut == {name: pytest.approx(us, rel=0.02, abs=0.01) for name, us in full.items()}
+    monkeypatch.undo()
+    n = 1 << 20
+    assert kernel.estimate(132, 256, arrays(n)).parts["latency"] == pytest.approx(full["latency"] * n / 500, rel=0.1)
 
 
 def test_it_says_that_it_is_an_estimate_and_what_it_leaves_out() -> None:
-    found = engine.compile(HEAD + "atomicAdd(y, x[t]); }", "k").estimate(1, 256, arrays())
-    assert found.limiter == "launch"
-    assert repr(found).startswith("<estimate, not measured: 6.")
-    assert repr(found).endswith(f"limited by launch, without {found.left_out[0]}>")
-    assert found.left_out == ("waiting for other threads' atomics at the same address",)
+    spilled = HEAD + "float s[64]; for (int i = 0; i < 64; i++) s[i ^ n & 63] = x[i]; y[t] = s[t & 63]; }"
+    found = engine.compile(spilled, "k").estimate(1, 256, arrays())
+    assert repr(found).startswith("<estimate, not measured: ")
+    assert repr(found).endswith(f"limited by {found.limiter}, without {found.left_out[0]}>")
+    assert found.left_out == ("local memory that leaves L1",)
     assert engine.compile(ADD, "k").estimate(1, 256, arrays()).left_out == ()
+
+
+@pytest.mark.parametrize(
+    ("source", "says"),
+    [
+        (ADD, "starting it and its blocks takes longest"),
+        (HEAD + "float s = t; for (int i = 0; i < n; i++) s = s * s + n; y[t] = s; }", "no unit is busy"),
+        (
+            HEAD + "float a = t, b = n, c = 2, d = 3; for (int i = 0; i < n; i++) {"
+            " a = a * a + b; b = b * b + c; c = c * c + d; d = d * d + a; } y[t] = a + b + c + d; }",
+            "schedulers issue instructions: they are busy for 1",
+        ),
+    ],
+)
+def test_the_limit_has_a_reason(source: str, says: str) -> None:
+    found = engine.compile(source, "k").estimate(
+        264, 1024 if "float a" in source else 32, [*arrays(1 << 16)[:2], 50000]
+    )
+    assert says in found.why
 
 
 def test_another_gpu_gets_machine_code_of_its_own() -> None:
@@ -74,7 +162,7 @@ def test_another_gpu_gets_machine_code_of_its_own() -> None:
     times = {gpu: kernel.estimate(4096, 256, arrays(1 << 20), gpu=gpu).time_us for gpu in ("h200", "a100", "t4")}
     assert times["h200"] < times["a100"] < times["t4"]
     assert kernel.arch == "sm_90"
-    slow = replace(H200, name="slow", dram_bytes_per_s=H200.dram_bytes_per_s / 10)
+    slow = replace(H200, name="slow", l2_bytes=H200.l2_bytes // 50)
     assert kernel.estimate(4096, 256, arrays(1 << 20), gpu=slow).time_us > times["h200"]
     with pytest.raises(KeyError, match="no data sheet for GPU 'abacus'"):
         kernel.estimate(1, 256, arrays(), gpu="abacus")
@@ -118,7 +206,6 @@ REFUSED = {
         HEAD + "__shared__ float s[32]; s[t & 31] = t; const float *p = n ? s : x; y[(int)p[t & 31] & 31] = 1; }",
         "its machine code cannot be followed: ",
     ),
-    "length": (HEAD + "float s = 0; for (int i = 0; i < 200000; i++) s = s * s + n; y[t] = s; }", "more than 500,000"),
     "launches": (HEAD + "y[t] = 1; }", "a GPU refuses this launch: 2,048 threads along x"),
 }  # fmt: skip
 
@@ -129,6 +216,15 @@ def test_what_the_model_does_not_know_is_refused_by_its_reason(reason: str) -> N
     kernel = engine.compile(source or engine.compile(ADD, "k").ptx, "k")
     with pytest.raises(engine.NotEstimated, match=says):
         kernel.estimate(2, 2048 if reason == "launches" else 256, arrays())
+
+
+def test_a_long_trace_without_a_loop_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel = engine.compile(HEAD + f"float s = 0; {'s = s * s + n; ' * 200} y[t] = s; }}", "k")
+    assert kernel.estimate(2, 256, arrays())
+    monkeypatch.setattr(estimating, "CUT", 1000)
+    monkeypatch.setattr(estimating, "LONGEST", 1500)
+    with pytest.raises(engine.NotEstimated, match="execute more than 1,500 warp instructions"):
+        kernel.estimate(2, 256, arrays())
 
 
 PAIRS = HEAD.replace("void k", "void __cluster_dims__(2) k") + """

@@ -3,7 +3,7 @@
     python -m checks.estimate.any_kernels [NAME ...]              the table; NAME: launches whose names contain it
     python -m checks.estimate.any_kernels --fitted                without the judged half
     python -m checks.estimate.any_kernels fetch                   the public kernels' sources, from GitHub
-    python -m checks.estimate.any_kernels compile DIR             machine code, to carry to a machine with a GPU and cupy
+    python -m checks.estimate.any_kernels compile DIR             machine code, for a machine with a GPU and cupy
     python -m checks.estimate.any_kernels measure DIR OUT         there: times, into the file OUT
 
 ``launches/launches.toml`` lists the launches; it was frozen before anything was fitted to them. ``half`` draws those
@@ -246,13 +246,14 @@ def main() -> None:
             repositories = tomllib.loads(LIST.read_text())["repositories"]
             sys.exit("\n".join(fetch(repositories, default_folder())) or None)
         case ["compile", folder]:
-            return compile_all(Path(folder))
+            compile_all(Path(folder))
         case ["measure", folder, out]:
-            return measure(Path(folder), Path(out))
-    chosen = [it for it in launches() if not asked.words or any(word in it.name for word in asked.words)]
-    show(compared(it for it in chosen if it.name in fitted()), "fitted")
-    if not asked.fitted:
-        show(compared(it for it in chosen if it.name not in fitted()), "judged")
+            measure(Path(folder), Path(out))
+        case names:
+            chosen = [it for it in launches() if not names or any(name in it.name for name in names)]
+            show(compared(it for it in chosen if it.name in fitted()), "fitted")
+            if not asked.fitted:
+                show(compared(it for it in chosen if it.name not in fitted()), "judged")
 
 
 if __name__ == "__main__":

@@ -108,7 +108,7 @@ def inspect(
     roles: Annotated[
         bool, typer.Option("--roles", help="Print a timeline by role of a kernel with mbarriers, estimated.")
     ] = False,
-    gpu: Annotated[str, typer.Option("--gpu", help="The GPU of that timeline.")] = DEFAULT_GPU,
+    gpu: Annotated[str, typer.Option("--gpu", help="The GPU that time and timeline are estimated for.")] = DEFAULT_GPU,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout, for scripts.")] = False,
 ) -> int:
     """Run any CUDA kernel on the simulator: counters by line, bank conflicts, races, faults.
@@ -133,14 +133,13 @@ def inspect(
             raise CommandError(f"--include {folder}: no such folder")
     kernel = only_kernel(source, file) if entry is None else entry
     shape = launch_shape(grid, block, dynamic_shared)
-    sheet = sheet_for(gpu) if roles else None
     defines = {}
     for item in define or []:
         name, _, value = item.partition("=")
         defines[name] = value or "1"
     from gemm_lessons.cli.guard import bounds_for, in_child
 
-    most = bounds_for(time_limit, memory_limit)
+    most, sheet = bounds_for(time_limit, memory_limit), sheet_for(gpu)
 
     def work() -> int:
         from gemm_lessons.commands import inspection
@@ -149,7 +148,8 @@ def inspect(
 
         request = inspection.InspectRequest(
             source, shown(file), kernel, shape, args, expect, tuple(symbol or ()), defines,
-            (*(include or ()), file.resolve().parent), arch or "sm_90", seed, budget, most, sheet,
+            (*(include or ()), file.resolve().parent), arch or "sm_90", seed, budget, most,
+            sheet if roles else None, sheet,
         )  # fmt: skip
         try:
             with Working(make_console(stderr=True), f"inspect {shown(file)}"):
@@ -162,7 +162,7 @@ def inspect(
             typer.echo(json.dumps(inspection.as_json(result), indent=2, allow_nan=False))
         else:
             show_inspection(make_console(), result)
-            if sheet is not None:
+            if roles:
                 show_recorded(make_console(), result)
         return contract.EXIT_PASSED if result.clean else contract.EXIT_NOT_PASSED
 

@@ -21,9 +21,9 @@ from gemm_lessons.engine.arguments.text import ArgumentError, Given, build
 from gemm_lessons.engine.compiler.compile import Compiled, NotCompiled
 from gemm_lessons.engine.compiler.layouts import read_layouts
 from gemm_lessons.engine.compiler.ptx_file import take
-from gemm_lessons.engine.estimate.launch import NotEstimated, record_launch
+from gemm_lessons.engine.estimate.launch import LaunchEstimate, NotEstimated, estimate_launch, record_launch
 from gemm_lessons.engine.estimate.recording import Recording
-from gemm_lessons.engine.hardware.sheets import GpuSpec
+from gemm_lessons.engine.hardware.sheets import GPUS, GpuSpec, buildable
 from gemm_lessons.engine.process import bounds
 from gemm_lessons.engine.process.bounds import Bounds, OutOfTime
 from gemm_lessons.engine.records.elements import Element
@@ -60,6 +60,7 @@ class InspectRequest:
     budget: int | None = None
     bounds: Bounds = dataclasses.field(default_factory=Bounds)
     recorded_on: GpuSpec | None = None  # the GPU on which to record the launch, as the estimate plays it
+    gpu: GpuSpec = GPUS["h200"]  # that the time is estimated for
 
 
 @dataclass(frozen=True)
@@ -74,6 +75,7 @@ class Inspection:
     error: float | None = None  # ||got - expected|| / ||expected||
     tolerance: float | None = None
     variables: Mapping[str, NDArray[Any]] = dataclasses.field(default_factory=dict)  # read back after the launch
+    estimate: LaunchEstimate | str | None = None  # why there is none; None: it did not run to its end
     recording: Recording | None = None
     unrecorded: str = ""  # why there is no recording, if one was asked for
 
@@ -116,16 +118,45 @@ def inspect(request: InspectRequest) -> Inspection:
 
 
 def _inspect(request: InspectRequest) -> Inspection:
-    compiled = take(
-        request.source, path=request.path, entry=request.entry, defines=request.defines,
-        include_dirs=request.include_dirs, arch=request.arch,
-    )  # fmt: skip
+    compiled = _compiled(request, request.arch)
     if isinstance(compiled, NotCompiled):
         return Inspection(request, failed=compiled)
     setting = Setting(unstored=True)
     device = Simulator(dataclasses.replace(setting, budget=request.budget) if request.budget else setting)
+    given = _given(request, device, compiled)
+    arrays = given.arrays
+    expectation = Expectation.parse(request.expect, given) if request.expect else None
+    before = {name: array.copy() for name, array in arrays.items()}
+    recording, unrecorded = None, ""
+    if request.recorded_on is not None:  # before the launch changes what is in memory
+        memory = device.initial_memory(compiled, request.grid, given.arguments, given.symbols)
+        kernel = device.kernel(compiled)
+        try:
+            recording = record_launch(compiled, kernel, request.grid, given.arguments, memory, request.recorded_on)
+        except NotEstimated as why:
+            unrecorded = str(why)
+    launched = device.launch(compiled, request.grid, given.arguments, given.symbols)
+    unwritten = {name: count for name, count in launched.unstored.items() if name in given.blank}
+    error = tolerance = None
+    if expectation is not None and launched.fault is None:
+        error, tolerance = expectation.compare(before, arrays)
+    variables = {symbol.name: symbol.array for symbol in given.symbols if symbol.array.flags.writeable}
+    estimate = _estimated(request, compiled) if launched.fault is None else None
+    return Inspection(
+        request, None, compiled, launched, unwritten, error, tolerance, variables, estimate, recording, unrecorded
+    )
+
+
+def _compiled(request: InspectRequest, arch: str) -> Compiled | NotCompiled:
+    return take(
+        request.source, path=request.path, entry=request.entry, defines=request.defines,
+        include_dirs=request.include_dirs, arch=arch,
+    )  # fmt: skip
+
+
+def _given(request: InspectRequest, device: Simulator, compiled: Compiled) -> Given:
     kernel = device.kernel(compiled)
-    given = build(
+    return build(
         request.args,
         request.symbols,
         kernel,
@@ -137,23 +168,25 @@ def _inspect(request: InspectRequest) -> Inspection:
             include_dirs=request.include_dirs, arch=request.arch,
         ),
     )  # fmt: skip
-    arrays = given.arrays
-    expectation = Expectation.parse(request.expect, given) if request.expect else None
-    before = {name: array.copy() for name, array in arrays.items()}
-    recording, unrecorded = None, ""
-    if request.recorded_on is not None:  # before the launch changes what is in memory
-        memory = device.initial_memory(compiled, request.grid, given.arguments, given.symbols)
-        try:
-            recording = record_launch(compiled, kernel, request.grid, given.arguments, memory, request.recorded_on)
-        except NotEstimated as why:
-            unrecorded = str(why)
-    launched = device.launch(compiled, request.grid, given.arguments, given.symbols)
-    unwritten = {name: count for name, count in launched.unstored.items() if name in given.blank}
-    error = tolerance = None
-    if expectation is not None and launched.fault is None:
-        error, tolerance = expectation.compare(before, arrays)
-    variables = {symbol.name: symbol.array for symbol in given.symbols if symbol.array.flags.writeable}
-    return Inspection(request, None, compiled, launched, unwritten, error, tolerance, variables, recording, unrecorded)
+
+
+def _estimated(request: InspectRequest, compiled: Compiled) -> LaunchEstimate | str:
+    """Return the estimate of the launch, or why there is none."""
+    arch = buildable(request.gpu.arch)
+    if compiled.cubin and compiled.arch.rstrip("af") != arch:
+        other = _compiled(request, arch)
+        if isinstance(other, NotCompiled):
+            return f"it does not compile for {arch}"
+        compiled = other
+    device = Simulator()
+    given = _given(request, device, compiled)  # as before the launch
+    memory = device.initial_memory(compiled, request.grid, given.arguments, given.symbols)
+    try:
+        return estimate_launch(
+            compiled, device.kernel(compiled), request.grid, given.arguments, memory, request.gpu
+        )  # fmt: skip
+    except NotEstimated as reason:
+        return str(reason)
 
 
 def values_of(array: NDArray[Any]) -> list[float | int | str]:
@@ -286,4 +319,15 @@ def as_json(result: Inspection) -> dict[str, Any]:
         "variables": {name: values_of(array) for name, array in result.variables.items()},
         "error": None if result.error is None or math.isinf(result.error) else result.error,
         "tolerance": result.tolerance,
+        "estimate": _estimate_as_json(result),
     }
+
+
+def _estimate_as_json(result: Inspection) -> dict[str, Any] | None:
+    match result.estimate:
+        case None:
+            return None
+        case str(reason):
+            return {"gpu": result.request.gpu.name, "refused": reason}
+        case it:
+            return {"gpu": it.gpu, "time_us": it.time_us, "limiter": it.limiter, "why": it.why, "parts": dict(it.parts)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.table import Table
@@ -17,6 +18,9 @@ from gemm_lessons.report.roles import show_roles
 from gemm_lessons.report.run import show_conflicts, show_diagnostics, show_findings, show_printed
 from gemm_lessons.running.outcome import Row
 from gemm_lessons.view.roles import barrier_names, roles_of
+
+if TYPE_CHECKING:
+    from gemm_lessons.engine.estimate.launch import LaunchEstimate
 
 
 def show_inspection(console: Console, result: Inspection) -> None:
@@ -47,6 +51,8 @@ def show_inspection(console: Console, result: Inspection) -> None:
     resources = result.compiled.resources
     registers = f"{resources.registers} registers, " if resources.registers else ""  # only ptxas reports this
     console.print(Text(f"{registers}{resources.shared_bytes:,} bytes of static shared memory", style="quiet"))
+    if result.estimate is not None:
+        console.print(_estimate(result.estimate, request.gpu.name))
     show_findings(console, row)
     if launched.printed is not None:
         console.print(Text("\nPrinted by the kernel", style="bold"))
@@ -87,6 +93,13 @@ def _headline(result: Inspection) -> Text:
     if told:
         return Text("ran, but see the findings; no answer was checked (--expect)", style="doubt")
     return Text("ran without findings; no answer was checked (--expect)", style="good")
+
+
+def _estimate(found: LaunchEstimate | str, gpu: str) -> Text:
+    if isinstance(found, str):
+        return Text(f"no estimated time on {gpu}: {found}", style="quiet")
+    besides = f"; not counted: {', '.join(found.left_out)}" if found.left_out else ""
+    return Text(f"est. time on {gpu}: {found.time_us:,.4g} us, limited by {found.limiter}: {found.why}{besides}")
 
 
 def _counters(launched: Launched) -> Table:

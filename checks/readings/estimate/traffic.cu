@@ -98,3 +98,31 @@ extern "C" __global__ void exponentials(int way, unsigned bins, int *out)
 }
 
 extern "C" __global__ void empty(int way, unsigned bins, int *out) {}
+
+// One element a thread, one load and one store.
+extern "C" __global__ void copy_once(const float *x, float *y)
+{
+    unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
+    y[i] = x[i] + 1.0f;
+}
+
+// Each warp reads a line of 128 bytes after the other, ``rounds`` times: those of its block, ``stride`` lines apart.
+extern "C" __global__ void lines(int rounds, int count, int stride, const float *x, float *y)
+{
+    float sum = 0.0f;
+    for (int round = 0; round < rounds; ++round)
+        for (int i = threadIdx.x / 32; i < count; i += blockDim.x / 32)
+            sum += x[(long long)i * stride * 32 + threadIdx.x % 32];
+    if (sum == 12345.678f)
+        y[0] = sum;
+}
+
+// Each warp loads 64 lines of 128 bytes, each after the one before has come, at places all over ``mask`` + 1 lines.
+extern "C" __global__ void dependent_lines(unsigned mask, const unsigned *x, unsigned *y)
+{
+    unsigned at = (blockIdx.x * blockDim.x + threadIdx.x) / 32 * 2654435761u, lane = threadIdx.x % 32;
+    for (int i = 0; i < 64; ++i)
+        at = at * 1664525u + 1013904223u + x[((at >> 7) & mask) * 32ull + lane];
+    if (at == 12345678u)
+        y[0] = at;
+}

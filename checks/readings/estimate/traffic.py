@@ -62,11 +62,25 @@ def main() -> None:
                 label = f"{name} 16 x 1M threads, {way}{f' of {bins}' if bins else ''}"
                 found[label] = us(name, 4096, 256, np.int32(number), np.uint32(bins), target)
     for bins in (1, 2, 4, 8, 32, 256, 4096):
-        for way in (1, 2):
-            label = f"shared_adds 256 x 132 x 1024 threads, {'lanes' if way == 1 else 'random'} of {bins}"
-            found[label] = us("shared_adds", 132, 1024, np.int32(way), np.uint32(bins), sums)
+        for number, places in ((1, "lanes"), (2, "random")):
+            label = f"shared_adds 256 x 132 x 1024 threads, {places} of {bins}"
+            found[label] = us("shared_adds", 132, 1024, np.int32(number), np.uint32(bins), sums)
     found["shuffles 256 x 132 x 1024 threads"] = us("shuffles", 132, 1024, np.int32(0), np.uint32(0), sums)
     found["exponentials 512 x 132 x 1024 threads"] = us("exponentials", 132, 1024, np.int32(0), np.uint32(0), sums)
+    for threads in (64, 128, 256, 512, 1024):
+        for size in (4, 8, 32, 128):
+            blocks = size * MIB // 4 // threads
+            found[f"copy_once, {size} MiB, blocks of {threads}"] = us("copy_once", blocks, threads, x, y)
+    for stride in (1, 64, 72):
+        for kib in (64, 128, 160, 192, 224, 240, 256, 288):
+            sizes = np.int32(64), np.int32(kib * 8), np.int32(stride)
+            found[f"lines 64 x {kib} KiB, {stride} apart"] = us("lines", 132, 1024, *sizes, x, y)
+    x.fill(0)
+    for size in (16, 512):
+        for warps in (4, 8, 16, 32, 64):
+            grid, block = (264, 16 * warps) if warps > 32 else (132, 32 * warps)
+            label = f"dependent_lines 64 of {size} MiB, {warps} warps a multiprocessor"
+            found[label] = us("dependent_lines", grid, block, np.uint32(size * MIB // 128 - 1), x, y)
     gpu = cupy.cuda.runtime.getDeviceProperties(0)["name"].decode()
     json.dump({"what": (__doc__ or "").partition("\n")[0], "gpu": gpu, "us": found}, sys.stdout, indent=1)
 

@@ -4,8 +4,8 @@
     held: per warp: the next item, the clock when it can issue, its scoreboards; per unit: the clock when it is free
     out:  LaunchEstimate, in microseconds; Recording, in clocks
 
-- ``launch``: a launch of any kernel; ``chip``: rules that it shares with the model of matrix products;
-  ``power``: the clock of a chip that draws all the power it may
+- ``launch``: a launch of any kernel; ``traffic``: which of its accesses L1, L2 and DRAM serve; ``chip``: rules that it
+  shares with the model of matrix products; ``power``: the clock of a chip that draws all the power it may
 - ``timeline``: simulation of one multiprocessor; ``recording``: the same, recorded; ``phases``: its mbarriers
 - ``items``: traced instructions with unit and duration; ``peaks``: peak rates by number type
 """

@@ -3,11 +3,12 @@
     machine code + arguments --trace--> warps of one multiprocessor's blocks --play--> clocks of a wave
     T = launch + max(waves * clocks / clock rate, L2 bytes / bandwidth, DRAM bytes / bandwidth)
 
-- The traced blocks are the first of the grid, as many as are resident on one multiprocessor. All others count as equal.
+- The traced blocks are of one multiprocessor, from the middle of the grid, as many as are resident on it. Their time
+  counts for all, times the instructions of the average block, of sixteen all over the grid, in theirs.
+- Of a long loop, few iterations are traced; its time grows with each by the same.
 - The fullest multiprocessor has ceil(blocks / multiprocessors) blocks; they come in waves of the resident ones.
-- L2 bytes: each block's loads, a sector once, and all its stores: L1 never runs full.
-- DRAM bytes: what the traced blocks touch of each buffer, times the blocks, but no more than all of it, once for loads
-  and once for stores: L2 holds what several blocks use, and nothing is there before the launch.
+- ``traffic`` tells what L1, L2 and DRAM serve, from the addresses. It takes L2 to be as the same launch before left it.
+- Blocks begin one after the other on the whole chip.
 - Where warpgroups multiply, the clock is the one at which the chip draws no more power than it may (``power``).
 - What the model cannot know is refused by its reason (``NotEstimated``), never guessed.
 
@@ -22,21 +23,19 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from gemm_lessons.engine.costs.banks import SECTOR
-from gemm_lessons.engine.estimate.chip import HEATING, LAUNCH_US, at_work, limiter_of
+from gemm_lessons.engine.estimate.chip import BUSY, HEATING, LAUNCH_US, at_work, limiter_of
 from gemm_lessons.engine.estimate.items import grouped_columns, unknown_units
 from gemm_lessons.engine.estimate.power import Load, at_pace
 from gemm_lessons.engine.estimate.recording import Recording, record
-from gemm_lessons.engine.estimate.timeline import play, uneven
+from gemm_lessons.engine.estimate.timeline import Played, play, uneven
+from gemm_lessons.engine.estimate.traffic import Levels, levels_of
 from gemm_lessons.engine.hardware.occupancy import Occupancy, occupancy
 from gemm_lessons.engine.hardware.sheets import GpuSpec, pipes_of
 from gemm_lessons.engine.machine.special import clustered
 from gemm_lessons.engine.ptx import synchronising_accesses
 from gemm_lessons.engine.records.errors import UnknownArchitecture
 from gemm_lessons.engine.records.launch import Argument, Grid
-from gemm_lessons.engine.sass.trace import TooLong, Trace, Traffic, traceable
+from gemm_lessons.engine.sass.trace import SampledTrace, TooLong, Trace, traceable
 from gemm_lessons.engine.sass.uncountable import Uncountable
 
 if TYPE_CHECKING:
@@ -44,11 +43,20 @@ if TYPE_CHECKING:
     from gemm_lessons.engine.machine.memory import GlobalMemory
     from gemm_lessons.engine.ptx.records import Kernel
 
-LONGEST = 500_000  # warp instructions of the blocks that are traced: some ten seconds and 300 MB
+CUT = 150_000  # warp instructions of the blocks that are traced, if a loop can be cut: some seconds
+LONGEST = 500_000  # if none can: some ten seconds and 300 MB
+BLOCK_US = 0.0006  # from the beginning of one block to that of the next, on the whole chip: traffic_h200.json
 # What the model passes over, by the machine instructions that need it.
-LEFT_OUT: Mapping[str, str] = {
-    "ATOM ATOMG ATOMS RED REDG": "waiting for other threads' atomics at the same address",
-    "LDL STL": "local memory that leaves L1",
+LEFT_OUT: Mapping[str, str] = {"LDL STL": "local memory that leaves L1"}
+BUSY_UNITS: Mapping[str, str] = {
+    "issue": "schedulers issue instructions: they are",
+    "fp32": "fp32 multiply-adds are",
+    "tensor": "tensor cores are",
+    "fp64": "fp64 units are",
+    "shared": "shared memory is",
+    "l1": "requests to global memory: L1 is",
+    "l2": "L2 is",
+    "dram": "DRAM is",
 }
 
 
@@ -60,11 +68,12 @@ class NotEstimated(Exception):
 class LaunchEstimate:
     """About how long one launch would take on a GPU that is not here. Nothing was measured.
 
-    ``time_us``: microseconds, from the launch to its end on an idle GPU. ``limiter``: what decides it: issue, fp32,
-    tensor, fp64, shared, l1, l2, dram, latency (no unit is busy, warps wait) or launch. ``parts``: microseconds of each
-    as if it were the only limit. ``blocks_per_sm`` and ``waves``: blocks resident on a multiprocessor, and how often
-    the fullest one is filled. ``left_out``: what this kernel does and the model passes over.
-    ``basis``: empty where estimates for this GPU were compared with measured times.
+    ``time_us``: microseconds, from the launch to its end on an idle GPU whose L2 is as the same launch before left it.
+    ``limiter``: what decides it: issue, fp32, tensor, fp64, shared, l1, l2, dram, latency (no unit is busy: warps wait)
+    or launch; ``why``: the same in words. ``parts``: microseconds of each as if it were the only limit; ``launch``
+    includes the beginning of all blocks, one after the other. ``blocks_per_sm`` and ``waves``: blocks resident on a
+    multiprocessor, and how often the fullest one is filled. ``left_out``: what this kernel does and the model passes
+    over. ``basis``: empty where estimates for this GPU were compared with measured times.
     """
 
     gpu: str
@@ -75,6 +84,16 @@ class LaunchEstimate:
     waves: int
     left_out: tuple[str, ...] = ()
     basis: str = ""
+
+    @property
+    def why(self) -> str:
+        """The reason for ``limiter``, in a few words."""
+        if self.limiter == "launch":
+            return "starting it and its blocks takes longest"
+        if self.limiter == "latency":
+            return f"no unit is busy for {BUSY:.0%} of the time: warps wait for results, or too few run"
+        share = self.parts[self.limiter] / max(self.time_us - LAUNCH_US, self.parts[self.limiter])
+        return f"{BUSY_UNITS[self.limiter]} busy for {share:.0%} of the time"
 
     def __repr__(self) -> str:
         besides = f", without {'; '.join(self.left_out)}" if self.left_out else ""
@@ -96,21 +115,25 @@ def estimate_launch(
     fit, per_sm = _fitting(compiled, kernel, grid, gpu)
     resident = min(fit.blocks_per_sm, per_sm)
     with _as_not_estimated(resident):
-        trace = _trace(compiled, kernel, grid, arguments, memory, resident)
+        sampled = _sampled(compiled, kernel, grid, arguments, memory, resident)
+        trace = sampled.long
         executed = {trace.code[index].name for warp in trace.warps for index, _ in warp}
         gpu = at_work(gpu, grid.blocks, any(name in executed for name in HEATING))
-        parts, busiest = _of_multiprocessor(trace, per_sm, resident, gpu)
-    l2, dram = moved_bytes(trace, grid.blocks, memory())
-    if gpu.power is not None and (columns := grouped_columns(trace)):
+        shared = (compiled.resources.shared_bytes + grid.dynamic_shared + gpu.shared_reserved_per_block) * resident
+        levels, moved = levels_of(sampled, grid.blocks, shared, memory(), gpu)
+        parts, busiest = _of_multiprocessor(sampled, per_sm, resident, gpu, levels)
+    if gpu.power is not None and grouped_columns(trace):
+        columns = sampled.whole(grouped_columns)
         clocks = parts["latency"] * gpu.clock_hz / 1e6
         products = columns * grid.blocks * pipes_of(gpu).grouped
-        parts, pace = at_pace(parts, Load(clocks, products, l2, lambda _: dram), gpu)
+        parts, pace = at_pace(parts, Load(clocks, products, moved.l2, lambda _: moved.dram), gpu)
         time_us = pace.seconds * 1e6
     else:
-        parts["l2"] = max(parts["l2"], l2 / (gpu.l2_bytes_per_s / 1e6))
-        parts["dram"] = dram / (gpu.dram_bytes_per_s / 1e6)
-        time_us = max(parts["latency"], parts["l2"], parts["dram"])
-    parts["launch"] = LAUNCH_US
+        parts["l2"] = max(parts["l2"], moved.l2 / (gpu.l2_bytes_per_s / 1e6))
+        parts["dram"] = moved.dram_seconds * 1e6
+        parts["blocks"] = grid.blocks * BLOCK_US
+        time_us = max(parts[name] for name in ("latency", "l2", "dram", "blocks"))
+    parts["launch"] = LAUNCH_US + parts.pop("blocks", 0.0)
     return LaunchEstimate(
         gpu.name,
         LAUNCH_US + time_us,
@@ -152,6 +175,24 @@ def _trace(
     return traceable(compiled, kernel).trace(grid, arguments, blocks, memory, LONGEST)
 
 
+def _sampled(
+    compiled: Compiled,
+    kernel: Kernel,
+    grid: Grid,
+    arguments: Sequence[Argument],
+    memory: Callable[[], GlobalMemory],
+    resident: int,
+) -> SampledTrace:
+    """Trace blocks that a multiprocessor has together. A loop can be cut from most of them; else the trace may be
+    longer."""
+    blocks = resident * math.prod(grid.cluster or (1,))
+    followed = traceable(compiled, kernel)
+    try:
+        return followed.sample(grid, arguments, blocks, memory, CUT)
+    except TooLong:
+        return followed.sample(grid, arguments, blocks, memory, LONGEST)
+
+
 @contextmanager
 def _as_not_estimated(resident: int) -> Iterator[None]:
     """Raise ``NotEstimated`` for a trace that is too long or cannot be followed."""
@@ -188,55 +229,36 @@ def _fitting(compiled: Compiled, kernel: Kernel, grid: Grid, gpu: GpuSpec) -> tu
     return fit, math.ceil(grid.blocks / gpu.sms_for(cluster))
 
 
-def _of_multiprocessor(trace: Trace, per_sm: int, resident: int, gpu: GpuSpec) -> tuple[dict[str, float], str]:
+def _of_multiprocessor(
+    sampled: SampledTrace, per_sm: int, resident: int, gpu: GpuSpec, levels: Levels
+) -> tuple[dict[str, float], str]:
     """Return microseconds of each unit of the fullest multiprocessor, as ``latency`` in all; and the busiest unit."""
     waves, rest = divmod(per_sm, resident)
     together = waves + bool(rest) == 1
-    whole = play(trace, resident, gpu, together=together and uneven(resident, gpu), ended_arrive=True)
-    played = [(waves, whole), *([(1, play(trace, rest, gpu, ended_arrive=True))] if rest else [])]
-    parts = {name: sum(times * it.busy.get(name, 0.0) for times, it in played) for name in whole.busy}
-    parts["latency"] = sum(times * it.clocks for times, it in played)
-    busiest = max(whole.busy, key=lambda name: parts[name])
+
+    def played(blocks: int, *, together: bool = False) -> Played:
+        def one(trace: Trace) -> Played:
+            return play(trace, blocks, gpu, together=together, ended_arrive=True, levels=levels)
+
+        long = one(sampled.long)
+        if sampled.short is None:
+            return long
+        short = one(sampled.short)
+
+        def whole(there: float, before: float) -> float:
+            return there + sampled.beyond * max(there - before, 0.0)
+
+        busy = {name: whole(clocks, short.busy[name]) for name, clocks in long.busy.items()}
+        return Played(whole(long.clocks, short.clocks), busy)
+
+    full = played(resident, together=together and uneven(resident, gpu))
+    spans = [(waves, full), *([(1, played(rest))] if rest else [])]
+    parts = {name: sum(times * it.busy.get(name, 0.0) for times, it in spans) for name in full.busy}
+    parts["latency"] = sum(times * it.clocks for times, it in spans)
+    busiest = max(full.busy, key=lambda name: parts[name])
     if not together:  # a later block loads while others still multiply and store
-        saved = max(2 * whole.clocks - play(trace, resident, gpu, 2, ended_arrive=True).clocks, 0.0)
+        one = sampled.short or sampled.long
+        alone, two = (play(one, resident, gpu, n, ended_arrive=True, levels=levels).clocks for n in (1, 2))
+        saved = max(2 * alone - two, 0.0)
         parts["latency"] = max(parts["latency"] - (waves + bool(rest) - 1) * saved, parts[busiest])
-    return {name: clocks / (gpu.clock_hz / 1e6) for name, clocks in parts.items()}, busiest
-
-
-def moved_bytes(trace: Trace, blocks: int, memory: GlobalMemory) -> tuple[float, float]:
-    """Return the bytes of a launch of so many blocks through L2, and through DRAM, scaled from the traced blocks."""
-    traced = len(trace.warps) // trace.warps_per_block
-    asked = boxes = delivered = stored = 0
-    read: set[int] = set()
-    written: set[int] = set()
-    for first in range(0, len(trace.warps), trace.warps_per_block):
-        own: set[int] = set()
-        for warp in trace.warps[first : first + trace.warps_per_block]:
-            for _, touch in warp:
-                if not isinstance(touch, Traffic) or touch.space != "global":
-                    continue
-                if touch.box:  # its sectors have no addresses
-                    boxes += len(touch.sectors)
-                    delivered += touch.delivered
-                elif touch.load:
-                    own.update(touch.sectors)
-                else:
-                    stored += len(touch.sectors)
-                    written.update(touch.sectors)
-        asked += len(own)
-        read |= own
-    scale = blocks / traced
-    whole = sum(allocation.size for allocation in memory.allocations)
-    dram = _once(read, scale, memory) + _once(written, scale, memory) + min(boxes * SECTOR * scale, whole)
-    return (asked + delivered + stored) * SECTOR * scale, dram
-
-
-def _once(sectors: set[int], scale: float, memory: GlobalMemory) -> float:
-    """Return the bytes of buffers that all blocks touch: ``scale`` times the traced ones, each byte at most once."""
-    touched = np.sort(np.fromiter(sectors, np.int64, len(sectors)))
-    total = 0.0
-    for allocation in memory.allocations:
-        first, last = allocation.base // SECTOR, (allocation.base + allocation.size - 1) // SECTOR
-        inside = int(np.searchsorted(touched, last, "right") - np.searchsorted(touched, first, "left"))
-        total += min(inside * SECTOR * scale, allocation.size)
-    return total
+    return {name: sampled.work * clocks / (gpu.clock_hz / 1e6) for name, clocks in parts.items()}, busiest

@@ -19,7 +19,7 @@
     clusters     each block of a cluster has a multiprocessor. They are played together: a box copied for several blocks
                  takes the port of each, arrivals at mbarriers of others and the cluster's barrier take longer
 
-What it leaves out: L1's capacity, instruction fetch, DRAM's latency.
+What it leaves out: instruction fetch, and, without ``levels`` (see ``traffic``), L1's capacity and DRAM's latency.
 """
 
 from __future__ import annotations
@@ -46,6 +46,7 @@ from gemm_lessons.engine.estimate.items import (
     streams_of,
 )
 from gemm_lessons.engine.estimate.phases import Awaited, ClusterBarrier
+from gemm_lessons.engine.estimate.traffic import SLOT, Levels
 from gemm_lessons.engine.hardware.sheets import GpuSpec, pipes_of
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.engine.sass.textures import FETCHES
@@ -57,6 +58,11 @@ BEHIND = 1 << 40  # of a rank, for each block that began before; more than turns
 LINE = 128  # bytes of a line and of a wavefront
 SECTORS = 4  # of these
 MATRICES = ("LDSM", "STSM")
+# Beside ``levels``, read on an H200 (checks/readings/estimate/traffic_h200.json), in clocks of the port to L2: for each
+# line that a load asks for besides its sectors, and for a sector of atomics. A sector that is stored in part takes as
+# long as two.
+LINE_CLOCKS, ATOMIC_SECTOR, PARTIAL = 0.5, 2.6, 2.0
+SPREAD, ONE = 40503, 1 << 16  # which lines come from DRAM: spread evenly
 AnyWarp = TypeVar("AnyWarp")
 PRIVATE = ("LDC", "LDL", "STL")  # no memory that other threads see
 
@@ -78,6 +84,7 @@ def play(
     together: bool = False,
     ended_arrive: bool = False,
     from_dram: bool = False,
+    levels: Levels | None = None,
 ) -> Played:
     """Simulate the first ``blocks`` of a trace, resident together, from the launch until the last result is in flight.
     With clusters, simulate as many multiprocessors as a cluster has blocks, each with ``blocks`` of them.
@@ -86,6 +93,7 @@ def play(
     warp that has ended counts as arrived at every barrier of its block. The model of products leaves it off: the traces
     of two_warps' warps differ in length, and its times agree with measured ones only without. ``from_dram``: boxes come
     from there, as they do where L2 does not hold the matrices: even one of many blocks' is then waited for by all.
+    ``levels``: where other accesses are served; without, L1 never runs full, and L2 holds everything.
     """
     return run(
         [
@@ -97,6 +105,7 @@ def play(
                 together=together,
                 ended_arrive=ended_arrive,
                 from_dram=from_dram,
+                levels=levels,
             )
             for streams in by_rank(streams_of(trace, blocks * trace.cluster, gpu), trace)
         ]
@@ -156,7 +165,13 @@ class Multiprocessor:
         together: bool = False,
         ended_arrive: bool = False,
         from_dram: bool = False,
+        levels: Levels | None = None,
     ) -> None:
+        self.levels = levels
+        self.dram = self.atomics = 0.0  # its share of DRAM, and of the line where most atomics meet, is free from
+        # Where ``levels`` are known: sectors that L2 was asked for, and lines of L1, the oldest first, both by wave.
+        self.asked: set[tuple[int, int]] = set()
+        self.lines: dict[tuple[int, int], None] = {}
         self.streams = streams
         self.peers: Sequence[Multiprocessor] = [self]
         self.grouped = any(item.unit == ASYNCHRONOUS for stream in streams for item, _ in stream)
@@ -193,6 +208,7 @@ class Multiprocessor:
         self.stores = 0.0
         self.wave = max(self.begun, 1)  # warps that are resident together
         self.sectors: dict[int, float] = {}  # in L1 or in flight: from when; of the wave that asked last
+        self.which = 0  # of these waves
         self.caches = [self.sectors, *({} for _ in range(self.wave, count, self.wave))]  # other waves, other tiles
         # Warps at a barrier: block, number -> warp and from when on it can continue; -1: does not wait.
         self.waiting: dict[tuple[int, int], list[tuple[int, float]]] = {}
@@ -224,7 +240,13 @@ class Multiprocessor:
             raise Uncountable("mbarriers whose phases do not end as far as they are followed")
         if any(number and there for (_, number), there in self.waiting.items()):
             raise Uncountable("a named barrier that too few warps reach")
-        end = max(self.end, self.stores, self.load_store, *(max(units[FP32], units[TENSOR]) for units in self.units))
+        end = max(
+            self.end,
+            self.stores,
+            self.atomics,
+            self.load_store,
+            *(max(units[FP32], units[TENSOR]) for units in self.units),
+        )
         others = {"tensor": max(self.others[TENSOR]), "fp64": max(self.others[FP64])}
         busy = {"issue": max(self.issued), "fp32": max(self.multiplied), **self.moved}
         return Played(end, busy | {unit: clocks for unit, clocks in others.items() if clocks})
@@ -498,6 +520,13 @@ class Multiprocessor:
         if self.grouped:
             sectors = (sectors + touch.passes) * SECTORS / (SECTORS + 1)
         taken = self.pipes.store * self.per_sector * sectors
+        if self.levels is not None:
+            if touch.partial:
+                taken *= PARTIAL
+            if touch.atomic:
+                taken = ATOMIC_SECTOR * len(touch.sectors)
+                busiest = self.levels.atomic.get(touch.sectors[0] // SLOT, 0.0)
+                self.atomics = max(self.atomics, start) + busiest * len(touch.sectors)
         self.stores = max(self.stores, start) + taken
         self.moved["l2"] += taken
 
@@ -540,7 +569,7 @@ class Multiprocessor:
                     clocks = max(clocks, written)
                 self.moved["l1"] += clocks
                 self.load_store = start + clocks
-                self.sectors = self.caches[warp // self.wave]
+                self.sectors, self.which = self.caches[warp // self.wave], warp // self.wave
                 done = self._fetched(touch, start) + (pipes.texture if item.name in FETCHES else 0.0)
                 if not touch.load:
                     block = warp // self.warps_per_block
@@ -573,11 +602,15 @@ class Multiprocessor:
         done, per_sector = self.load_store + self.pipes.l1, self.per_sector
         if not touch.load:
             self._stored(touch, start)
+            if self.levels is not None and touch.atomic:
+                done = max(self.stores, self.atomics) + self.pipes.l2
             if self.grouped:
                 self.load_store = max(self.load_store, self.stores - self.pipes.stored_ahead)
             return done
         fetched = 0
         taken = per_sector
+        if self.levels is not None and not touch.past:
+            self.port = max(self.port, start) + LINE_CLOCKS * self._absent(touch)
         if touch.past:  # L2 is asked once for each wavefront that is written
             taken *= self.pipes.past * max(1.0, touch.written * SECTORS / len(touch.sectors))
         for sector in touch.sectors:
@@ -586,7 +619,10 @@ class Multiprocessor:
                 fetched += 1
                 self.port = max(self.port, start) + taken
                 self.moved["l2"] += taken
-                there = self.sectors[sector] = self.port + self.pipes.l2
+                there = self.port + self.pipes.l2
+                if self.levels is not None:
+                    there = self._beyond(sector, start, there)
+                self.sectors[sector] = there
             if there > done:
                 done = there
         if fetched and not touch.past:
@@ -594,3 +630,26 @@ class Multiprocessor:
             self.load_store += written
             self.moved["l1"] += written
         return done
+
+    def _absent(self, touch: Traffic) -> int:
+        """Return how many lines of a load L1 has to ask for."""
+        return len({sector // SECTORS for sector in touch.sectors if sector not in self.sectors})
+
+    def _beyond(self, sector: int, start: float, there: float) -> float:
+        """Return when a sector arrives that L1 does not hold, at ``there`` if L2 does. Make room for it in L1."""
+        levels = self.levels
+        assert levels is not None
+        line = sector // SECTORS
+        if (self.which, line) not in self.lines:
+            self.lines[self.which, line] = None
+            if len(self.lines) > levels.l1_lines:
+                oldest = next(iter(self.lines))
+                del self.lines[oldest]
+                for old in range(oldest[1] * SECTORS, (oldest[1] + 1) * SECTORS):
+                    self.caches[oldest[0]].pop(old, None)
+        if (self.which, sector) not in self.asked:
+            self.asked.add((self.which, sector))
+            if line * SPREAD % ONE < levels.far.get(sector // SLOT, 0.0) * ONE:
+                self.dram = max(self.dram, start) + levels.dram_sector
+                there = max(there, self.dram + self.pipes.far)
+        return there

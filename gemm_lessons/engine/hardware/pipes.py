@@ -93,6 +93,7 @@ class Pipes:
     held: float  # of L2's work on copies past L1 may be left when their registers are free again
     arrival: float  # of the shared-memory path, for each wavefront of what comes past L1
     box: float  # from a request to the TMA until a box's last sector that L2 hands out is there; 0: no TMA
+    far: float  # until a load that misses L1 and L2 returns, where many do
     dram: float  # longer, where the matrices do not fit into L2, beside warpgroups that multiply
     grouped: float  # of the tensor cores for each column of a warpgroup's product, in all types; 0: has none
     grouped_least: float  # and for one of few columns

@@ -60,12 +60,16 @@ SHARED_WINDOW = 1 << 24  # bytes of addresses for each block of a cluster
 
 @dataclass(frozen=True)
 class Geometry:
-    """Blocks ``first`` to ``first + blocks`` of a grid, cluster by cluster, each padded to whole warps."""
+    """Blocks ``first`` to ``first + blocks`` of a grid, cluster by cluster, each padded to whole warps.
+
+    ``chosen``: the numbers of other blocks, which are not neighbours.
+    """
 
     grid: Grid
     first: int
     blocks: int
     by_warps: bool = False  # for the second opinion: the lane within a warp is ignored
+    chosen: tuple[int, ...] = ()
 
     @property
     def padded(self) -> int:
@@ -91,7 +95,8 @@ class Geometry:
         by_thread = of_threads(np.arange(self.padded, dtype=np.int64), self.grid)
         if known in by_thread:
             return np.tile(by_thread[known], self.blocks)
-        by_block = of_blocks(cluster_order(self.grid)[self.first : self.first + self.blocks], self.grid)
+        numbers = list(self.chosen) or slice(self.first, self.first + self.blocks)
+        by_block = of_blocks(cluster_order(self.grid)[numbers], self.grid)
         if known in by_block:
             values = by_block[known]
             return values if self.blocks == 1 else np.repeat(values, self.padded)

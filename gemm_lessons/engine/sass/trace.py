@@ -8,11 +8,12 @@ ptxas writes into every instruction of Volta and later when the next one may iss
 
 from __future__ import annotations
 
+import itertools
 import math
 import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +30,7 @@ from gemm_lessons.engine.sass import Code, prepare, registers
 from gemm_lessons.engine.sass.divisions import Undecided
 from gemm_lessons.engine.sass.flow import SIGNALS, TEXTURE, dimensions
 from gemm_lessons.engine.sass.lanes import SHARED_WINDOW, Geometry, launch_constants
+from gemm_lessons.engine.sass.long_loops import Cut, cut
 from gemm_lessons.engine.sass.memory_contents import Store
 from gemm_lessons.engine.sass.operands import Decoded, Memory
 from gemm_lessons.engine.sass.planning import Plan
@@ -44,6 +46,7 @@ INSTRUCTION_BYTES = 16
 CONTROL_BIT = 105  # of the 128-bit instruction
 SCOREBOARDS = 6
 LINE_SECTORS = 4  # of 32 bytes, in a line of 128
+SPREAD, GOLDEN = 16, 0.6180339887  # blocks all over the grid whose work is compared, and how they are spread
 # SYNCS fields. Init: the number of arrivals, less this offset, in bits 1 to 20. Arrive: announces bytes, except A1T0.
 # Wait: the parity of the phase is the top bit.
 Kind = Literal["made", "arrived", "awaited", "met", "passed"]
@@ -80,7 +83,7 @@ class Traffic:
     sectors. A copy to shared memory also has its wavefronts ``written`` there, and whether it bypasses L1 (``past``). A
     ``box`` copied by TMA has no sector numbers, only their count, and what names it (``which``: the tensor map, the
     coordinates); one copied into shared memory has the mbarrier that it signals, and ``to``: the ranks of the blocks of
-    its cluster that get it (empty: its own block).
+    its cluster that get it (empty: its own block). ``partial``: it stores less than whole sectors.
     """
 
     space: Literal["shared", "remote", "global"]
@@ -94,6 +97,8 @@ class Traffic:
     box: bool = False
     which: tuple[int, ...] = ()
     to: tuple[int, ...] = ()
+    atomic: bool = False
+    partial: bool = False
 
     @property
     def delivered(self) -> int:
@@ -120,6 +125,7 @@ class Signal:
 
 
 Touch = Traffic | Signal
+AnyWalker = TypeVar("AnyWalker", bound=Walker)
 
 
 @dataclass(frozen=True)
@@ -137,6 +143,25 @@ class Trace:
 
 class TooLong(Uncountable):
     """The trace would be longer than the caller allows."""
+
+
+@dataclass(frozen=True)
+class SampledTrace:
+    """Some blocks of a launch, traced: all of their execution, or that without most iterations of a long loop.
+
+    ``short`` has half of the iterations that ``long`` has (None: nothing was left out), and ``beyond`` says how many
+    times the difference of both the rest is. ``work``: instructions of the average block / those of a traced block.
+    """
+
+    long: Trace
+    short: Trace | None = None
+    beyond: float = 0.0
+    work: float = 1.0
+
+    def whole(self, quantity: Callable[[Trace], float]) -> float:
+        """Return a quantity of the traced blocks' whole execution that grows by each iteration."""
+        long = quantity(self.long)
+        return long if self.short is None else long + self.beyond * max(long - quantity(self.short), 0.0)
 
 
 def controls(compiled: Compiled) -> tuple[Control, ...]:
@@ -198,6 +223,59 @@ class Traceable:
             assert full is not None
             return self._trace(full, grid, arguments, blocks, memory(), most)
 
+    def sample(
+        self,
+        grid: Grid,
+        arguments: Sequence[Argument],
+        blocks: int,
+        memory: Callable[[], GlobalMemory],
+        most: int,
+    ) -> SampledTrace:
+        """Trace ``blocks`` in a row of a launch, from the middle of the grid; of clusters, the first.
+
+        An execution of more than ``most`` warp instructions is cut, see ``long_loops``. Raise ``Uncountable``, and
+        ``TooLong`` if no loop can be cut.
+        """
+        try:
+            return self._sample(self.plan, grid, arguments, blocks, memory, most)
+        except Undecided:
+            full = self.code.with_full_divisions.plan
+            assert full is not None
+            return self._sample(full, grid, arguments, blocks, memory, most)
+
+    def _sample(
+        self,
+        plan: Plan,
+        grid: Grid,
+        arguments: Sequence[Argument],
+        blocks: int,
+        memory: Callable[[], GlobalMemory],
+        most: int,
+    ) -> SampledTrace:
+        grid = clustered(self.kernel, grid)
+        launch = _Launch(self, plan, grid, arguments)
+        if not plan.spaces:  # nothing is stored
+            as_before = memory()
+            memory = lambda: as_before  # noqa: E731
+        outline, first = None, 0
+        if math.prod(grid.cluster or (1,)) == 1:
+            first = grid.blocks // 2 // blocks * blocks
+            everywhere = {int((number + 0.5) * GOLDEN % 1 * grid.blocks) for number in range(SPREAD)}
+            spread = Geometry(grid, 0, len(everywhere), chosen=tuple(sorted(everywhere)))
+            outline = launch.outline(spread, memory())
+        geometry = Geometry(grid, first, min(blocks, grid.blocks - first))
+        try:
+            trace = launch.trace(geometry, memory(), most)
+            return SampledTrace(trace, work=_work(outline, geometry, sum(map(len, trace.warps))))
+        except TooLong:
+            whole = launch.outline(geometry, memory())
+        chosen = cut(whole.steps, whole.weights, most)
+        if chosen is None:
+            raise TooLong(f"more than {most:,} warp instructions")
+        work = _work(outline, geometry, sum(whole.weights))
+        short, long = launch.parts(geometry, memory(), chosen)
+        return SampledTrace(long, short, chosen.beyond, work)
+
     def _trace(
         self,
         plan: Plan,
@@ -207,30 +285,69 @@ class Traceable:
         memory: GlobalMemory,
         most: int | None,
     ) -> Trace:
-        parameters = parameter_block(self.kernel, arguments, memory)
+        geometry = Geometry(grid, 0, min(blocks, grid.blocks))
+        return _Launch(self, plan, grid, arguments).trace(geometry, memory, most)
+
+
+@dataclass(frozen=True)
+class _Launch:
+    """A traceable kernel with its grid and arguments."""
+
+    kernel: Traceable
+    plan: Plan
+    grid: Grid
+    arguments: Sequence[Argument]
+
+    def trace(self, geometry: Geometry, memory: GlobalMemory, most: int | None) -> Trace:
+        """Trace the blocks of ``geometry``."""
+        recorder = self._walker(_Recorder, geometry, memory, most=most)
+        recorder.run()
+        return self._of(recorder)
+
+    def parts(self, geometry: Geometry, memory: GlobalMemory, chosen: Cut) -> tuple[Trace, Trace]:
+        """Trace them without what is cut, the short trace and the long one."""
+        recorder = self._walker(_Recorder, geometry, memory, kept=chosen.long)
+        recorder.run()
+        return self._of(recorder, chosen.short[chosen.long].tolist()), self._of(recorder)
+
+    def outline(self, geometry: Geometry, memory: GlobalMemory) -> _Outline:
+        """Follow them, without their accesses."""
+        outline = self._walker(_Outline, geometry, memory)
+        outline.run()
+        return outline
+
+    def _of(self, recorder: _Recorder, kept: Sequence[bool] | None = None) -> Trace:
+        grid, kernel = self.grid, self.kernel
+        cluster = math.prod(grid.cluster or (1,))
+        return Trace(
+            kernel.instructions, kernel.control, kernel.reads, recorder.warps(kept), -(-grid.threads // WARP), cluster
+        )
+
+    def _walker(
+        self, walker: Callable[..., AnyWalker], geometry: Geometry, memory: GlobalMemory, **options: Any
+    ) -> AnyWalker:
+        kernel, arguments, grid, plan = self.kernel, self.arguments, self.grid, self.plan
+        parameters = parameter_block(kernel.kernel, arguments, memory)
         boxes = {
             parameter.offset: math.prod(argument.box) * argument.type.size
-            for parameter, argument in zip(self.kernel.parameters, arguments, strict=True)
+            for parameter, argument in zip(kernel.kernel.parameters, arguments, strict=True)
             if isinstance(argument, TensorMap)
         }
-        offset, target = self.code.parameter_offset, self.kernel.target
+        code = kernel.code
         constants = {
-            **(self.code.constants_in(memory) if self.code.variables.there else self.code.constants),
-            **launch_constants(grid, offset, parameters, target, boxes_only=bool(boxes)),
+            **(code.constants_in(memory) if code.variables.there else code.constants),
+            **launch_constants(grid, code.parameter_offset, parameters, kernel.kernel.target, boxes_only=bool(boxes)),
         }
-        shared = self.shared_bytes + grid.dynamic_shared
-        store = Store(memory, shared, self.code.local_bytes) if plan.spaces else None
-        geometry = Geometry(grid, 0, min(blocks, grid.blocks))
-        recorder = _Recorder(plan, geometry, constants, store, texels_of(arguments), boxes, most)
-        recorder.run()
-        return Trace(
-            self.instructions,
-            self.control,
-            self.reads,
-            recorder.warps(),
-            -(-grid.threads // WARP),
-            math.prod(grid.cluster or (1,)),
-        )
+        shared = kernel.shared_bytes + grid.dynamic_shared
+        store = Store(memory, shared, code.local_bytes) if plan.spaces else None
+        return walker(plan, geometry, constants, store, texels_of(arguments), boxes, **options)
+
+
+def _work(outline: _Outline | None, geometry: Geometry, executed: int) -> float:
+    """Return the warp instructions of the average block / those of a block of ``geometry``, which executed so many."""
+    if outline is None or not executed:
+        return 1.0
+    return sum(outline.weights) / outline.geometry.blocks / (executed / geometry.blocks)
 
 
 def traceable(compiled: Compiled, kernel: Kernel) -> Traceable:
@@ -257,8 +374,10 @@ class _Recorder(Walker):
         textures: Mapping[int, Texels],
         boxes: Mapping[int, int],
         most: int | None = None,
+        kept: Sequence[bool] | None = None,
     ) -> None:
         self._boxes = boxes  # bytes of each tensor map's box, by the offset of the parameter
+        self._kept, self._step_number, self._quiet = kept, -1, False  # which basic blocks to record; None: all
         self._most, self._executed = most, 0  # warp instructions
         self._log: list[tuple[int, NDArray[Any] | None, dict[int, list[Any]]]] = []  # of Touch | None
         self._written: dict[int, list[int]] = {}  # by cp.async, the shared side of its last execution
@@ -269,6 +388,10 @@ class _Recorder(Walker):
     def _entered(self, number: int) -> Step:
         def entered() -> None:
             mask, groups = self.lanes.mask, self.lane_groups
+            self._step_number += 1
+            self._quiet = self._kept is not None and not self._kept[self._step_number]
+            if self._quiet:
+                return
             if not groups.everyone_alive:  # without a mask, all those execute the block that have not ended
                 mask = groups.alive.copy() if mask is None else mask & groups.alive
             self._log.append((number, mask, {}))
@@ -311,6 +434,8 @@ class _Recorder(Walker):
         remote = cluster > 1 and kind == "arrived" and d.has("RED")
 
         def note() -> None:
+            if self._quiet:
+                return
             active = self._active(guard).reshape(-1, WARP)
             at = np.broadcast_to(where(), (lanes,)).reshape(-1, WARP)
             word = None if told is None else np.broadcast_to(told(), (lanes,)).reshape(-1, WARP)
@@ -350,6 +475,8 @@ class _Recorder(Walker):
         guard, lanes = self.lanes.guard(d), self.geometry.lanes
 
         def note() -> None:
+            if self._quiet:
+                return
             active = self._active(guard).reshape(-1, WARP)
             which, count = (np.broadcast_to(it(), (lanes,)).reshape(-1, WARP) for it in (number, threads))
             found: list[Touch | None] = []
@@ -368,6 +495,8 @@ class _Recorder(Walker):
         map_at, guard, lanes = self.lanes.address(operand, "shared"), self.lanes.guard(d), self.geometry.lanes
 
         def note() -> None:
+            if self._quiet:
+                return
             active = self._active(guard).reshape(-1, WARP)
             at = np.broadcast_to(map_at(), (lanes,)).reshape(-1, WARP)
             found: list[Touch | None] = []
@@ -391,6 +520,8 @@ class _Recorder(Walker):
         known: dict[bytes, list[Traffic | None]] = {}
 
         def touch() -> None:
+            if self._quiet:
+                return
             some, mask = self.lanes.active(guard)
             if not some:
                 return
@@ -418,10 +549,11 @@ class _Recorder(Walker):
 
         return touch
 
-    def warps(self) -> tuple[tuple[tuple[int, Touch | None], ...], ...]:
+    def warps(self, kept: Sequence[bool] | None = None) -> tuple[tuple[tuple[int, Touch | None], ...], ...]:
+        """Return what each warp executed; ``kept``: of the recorded basic blocks, these."""
         count = self.geometry.lanes // WARP
         streams: list[list[tuple[int, Touch | None]]] = [[] for _ in range(count)]
-        for number, mask, touches in self._log:
+        for number, mask, touches in self._log if kept is None else itertools.compress(self._log, kept):
             block = self.blocks[number]
             inside: Sequence[int] = range(count)
             if mask is not None:
@@ -437,6 +569,37 @@ class _Recorder(Walker):
         if any(d.name in SIGNALS for d in self.plan.program.code):
             streams = [shared_out(stream) for stream in streams]
         return tuple(map(tuple, streams))
+
+
+class _Outline(Walker):
+    """Records which basic blocks are executed in which order, and by how many warps."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        geometry: Geometry,
+        constants: dict[int, bytes],
+        store: Store | None,
+        textures: Mapping[int, Texels],
+        boxes: Mapping[int, int],
+    ) -> None:
+        self.steps: list[int] = []  # numbers of basic blocks
+        self.weights: list[int] = []  # warp instructions of each step
+        super().__init__(plan, geometry, constants, Sums(), store, watch=lambda *_: None, textures=textures)
+        for number, block in enumerate(self.blocks):
+            block.steps.insert(0, self._entered(number, block.end - block.first))
+
+    def _entered(self, number: int, instructions: int) -> Step:
+        def entered() -> None:
+            mask, alive = self.lanes.mask, self.lane_groups.alive
+            lanes = alive if mask is None else mask & alive
+            self.steps.append(number)
+            self.weights.append(instructions * int(lanes.reshape(-1, WARP).any(axis=1).sum()))
+
+        return entered
+
+    def _uses(self, d: Decoded) -> Iterator[MemoryUse]:
+        yield from ()
 
 
 def box_of(
@@ -505,5 +668,8 @@ def _touches(access: Access, where: NDArray[Any], active: NDArray[Any]) -> list[
         if access.space == "remote":
             found.append(Traffic("remote", load, lines, lines) if sectors else None)
         else:
-            found.append(Traffic("global", load, lines, lines, tuple(sectors)) if sectors else None)
+            few = not load and int(np.count_nonzero(lanes)) * access.width < len(sectors) * banks.SECTOR
+            atomic = access.effect == "atomic"
+            some = Traffic("global", load, lines, lines, tuple(sectors), atomic=atomic, partial=few)
+            found.append(some if sectors else None)
     return found

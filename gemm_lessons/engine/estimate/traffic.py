@@ -1,0 +1,189 @@
+"""Where a launch's accesses to global memory are served: L1, L2 or DRAM. Known from addresses and sizes of caches.
+
+    traced blocks -> sectors by buffer, of a block and of the launch -> Levels, for ``timeline``; bytes of the launch
+
+- **L1** is played: it holds what shared memory leaves of it, in lines of 128 bytes, the oldest of which gives way.
+- **A launch touches** what its traced blocks do, and each further block as much more as each of these adds; but no more
+  of a buffer than all of it.
+- **L2**: launches repeat, so a launch finds in L2 what the one before it left. If all that it touches fits, nothing
+  comes from DRAM. Where it does not fit, L2 has replaced each line before the launch comes back to it: the launch's
+  first request for a sector goes to DRAM, and later ones, of other blocks, find it in L2. In between a part of them
+  does; lines that were stored need more room.
+- **DRAM** then takes the unique bytes, at the rate of reads, or of reads and writes in turn.
+- **Atomics** are executed by L2, one after the other where they meet in a line: the busiest line is a floor.
+
+Replacement is not followed, nor which set a line falls into, nor that waves of blocks come back to lines that L2 has
+lost since: a product whose matrices are far larger than L2 needs more of DRAM than this says.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from gemm_lessons.engine.costs.banks import SECTOR
+from gemm_lessons.engine.hardware.sheets import KIB, GpuSpec
+from gemm_lessons.engine.machine.memory import ALLOCATION_SPACING, GlobalMemory
+from gemm_lessons.engine.records.frozen import dataclass
+from gemm_lessons.engine.sass.trace import LINE_SECTORS, SampledTrace, Trace
+from gemm_lessons.engine.sass.trace import Traffic as Access
+
+L1_ONLY = 28 * KIB  # of a multiprocessor's L1, what shared memory cannot have
+# Shares of L2's size, read on an H200 (traffic_h200.json): a launch that touches less than the first finds all of it in
+# L2, one that touches more than the second finds nothing.
+STORING, READING = (0.75, 1.2), (1.0, 1.25)
+SOME = 0.1  # of what a launch touches: it stores
+READS, BOTH, WRITES = 0.97, 0.82, 0.92  # of DRAM's bandwidth: reads, as many writes, writes alone
+ATOMIC_CLOCKS = 5.5  # of L2 for a sector of one warp's atomics, where they meet in a line
+ALONE_CLOCKS = 3.5  # where that is the warp's only sector
+SLOT = ALLOCATION_SPACING // SECTOR  # sectors between two buffers
+
+
+class Levels(NamedTuple):
+    """What ``timeline`` needs to know of memory beyond L1.
+
+    ``l1_lines``: capacity of L1. ``far``: of each buffer, by its slot, the share of sectors first asked for that come
+    from DRAM. ``dram_sector``: clocks of a multiprocessor's share of DRAM for one, and for what
+    is written meanwhile. ``atomic``: clocks of the buffer's
+    busiest line for each sector of a multiprocessor's atomics.
+    """
+
+    l1_lines: int
+    far: Mapping[int, float]
+    dram_sector: float
+    atomic: Mapping[int, float]
+
+
+class LaunchBytes(NamedTuple):
+    """Bytes of a launch between multiprocessors and L2 and between L2 and DRAM, and the time of the latter."""
+
+    l2: float
+    dram: float
+    dram_seconds: float
+
+
+@dataclass(frozen=True)
+class BufferUse:
+    """Sectors of one buffer: what blocks ask for, each block each sector once; what a launch reads and writes."""
+
+    asked: float
+    read: float
+    written: float
+    size: int
+
+    @property
+    def touched(self) -> float:
+        """Return the sectors that are read or written, by the larger of the two: most often, both are the same."""
+        return max(self.read, self.written)
+
+
+def levels_of(
+    sampled: SampledTrace, blocks: int, resident_shared: int, memory: GlobalMemory, gpu: GpuSpec
+) -> tuple[Levels, LaunchBytes]:
+    """Return where the accesses of a launch of so many ``blocks`` are served, and what it moves.
+
+    ``resident_shared``: bytes of shared memory that resident blocks take.
+    """
+    traced = len(sampled.long.warps) // sampled.long.warps_per_block
+    scale = blocks * sampled.work / traced
+    counts = [_Counts(trace) for trace in ((sampled.long, sampled.short) if sampled.short else (sampled.long,))]
+
+    def whole(quantity: str, slot: int | None = None) -> float:
+        """Return a quantity of all traced blocks."""
+        values = [it.of(quantity, slot) for it in counts]
+        return values[0] + sampled.beyond * max(values[0] - values[-1], 0.0)
+
+    def unique(quantity: str, slot: int, size: float) -> float:
+        """Return how much of a buffer a launch touches: each further block adds what the traced ones add."""
+        each, all_traced = whole(f"{quantity} by each", slot) / traced, whole(quantity, slot)
+        more = each if traced == 1 else (all_traced - each) / (traced - 1)
+        return min(each + more * (scale * traced - 1), size)
+
+    buffers: dict[int, BufferUse] = {}
+    atomic: dict[int, float] = {}
+    for allocation in memory.allocations:
+        slot, size = allocation.base // ALLOCATION_SPACING, -(-allocation.size // SECTOR)
+        asked = whole("read by each", slot) * scale
+        buffers[slot] = BufferUse(asked, unique("read", slot, size), unique("written", slot, size), size)
+        if lines := unique("lines", slot, -(-size // LINE_SECTORS)):
+            busiest = whole("busiest", slot) * scale * whole("lines", slot) / lines
+            atomic[slot] = busiest * min(blocks, gpu.sms) / (whole("adding", slot) * scale)
+    boxes = min(whole("boxes") * scale, sum(it.size for it in buffers.values()))
+    read = sum(it.read for it in buffers.values()) + boxes
+    written = sum(it.written for it in buffers.values())
+    touched = sum(it.touched for it in buffers.values()) + boxes
+    low, high = STORING if written > SOME * touched else READING
+    missed = min(max((touched * SECTOR / gpu.l2_bytes - low) / (high - low), 0.0), 1.0)
+    both = 2 * min(read, written) / (read + written) if written else 0.0
+    alone = READS if read >= written else WRITES
+    rate = gpu.dram_bytes_per_s * (alone + (BOTH - alone) * both)
+    dram = (read + written) * missed * SECTOR
+    levels = Levels(
+        max(gpu.shared_bytes_per_sm + L1_ONLY - resident_shared, L1_ONLY) // (SECTOR * LINE_SECTORS),
+        {slot: missed * min(it.read / it.asked, 1.0) for slot, it in buffers.items() if it.asked},
+        SECTOR / (rate / gpu.sms / gpu.clock_hz) * (1 + written / read if read else 1.0),
+        atomic,
+    )
+    moved = (whole("read by each") + whole("delivered") + whole("stored")) * scale * SECTOR
+    return levels, LaunchBytes(moved, dram, dram / rate)
+
+
+class _Counts:
+    """Sectors of the traced blocks by buffer; ``... by each``: summed over blocks, each of them once a block."""
+
+    def __init__(self, trace: Trace) -> None:
+        self._values: dict[str, Counter[int]] = {}
+        self._busiest: dict[int, float] = {}  # clocks of the line where most atomics meet
+        union: dict[str, set[int]] = {"read": set(), "written": set(), "lines": set()}
+        atomics: dict[int, float] = {}  # clocks, by line
+        for accesses in _blocks(trace):
+            own: dict[str, set[int]] = {name: set() for name in union}
+            for touch in accesses:
+                if touch.box:
+                    self._add("boxes", 0, len(touch.sectors))
+                    self._add("delivered", 0, touch.delivered)
+                elif touch.load:
+                    own["read"].update(touch.sectors)
+                else:
+                    slot = touch.sectors[0] // SLOT
+                    self._add("stored", slot, len(touch.sectors))
+                    own["written"].update(touch.sectors)
+                    if touch.atomic:
+                        self._add("adding", slot, len(touch.sectors))
+                        lines = [sector // LINE_SECTORS for sector in touch.sectors]
+                        own["lines"].update(line * LINE_SECTORS for line in lines)
+                        for line in lines:
+                            clocks = ATOMIC_CLOCKS if len(lines) > 1 else ALONE_CLOCKS
+                            atomics[line] = atomics.get(line, 0.0) + clocks
+            for name, sectors in own.items():
+                union[name] |= sectors
+                for slot, count in _slots(sectors).items():
+                    self._add(f"{name} by each", slot, count)
+        self._values |= {name: Counter(_slots(sectors)) for name, sectors in union.items()}
+        for line, clocks in atomics.items():
+            slot = line * LINE_SECTORS // SLOT
+            self._busiest[slot] = max(self._busiest.get(slot, 0.0), clocks)
+
+    def _add(self, quantity: str, slot: int, count: int) -> None:
+        self._values.setdefault(quantity, Counter())[slot] += count
+
+    def of(self, quantity: str, slot: int | None) -> float:
+        """Return a quantity of all buffers, or of the one in a slot."""
+        if quantity == "busiest" and slot is not None:
+            return self._busiest.get(slot, 0.0)
+        values = self._values.get(quantity, Counter())
+        return values.total() if slot is None else values[slot]
+
+
+def _blocks(trace: Trace) -> Iterator[Iterator[Access]]:
+    for first in range(0, len(trace.warps), trace.warps_per_block):
+        warps = trace.warps[first : first + trace.warps_per_block]
+        yield (it for warp in warps for _, it in warp if isinstance(it, Access) and it.space == "global")
+
+
+def _slots(sectors: set[int]) -> dict[int, int]:
+    slots, counts = np.unique(np.fromiter(sectors, np.int64, len(sectors)) // SLOT, return_counts=True)
+    return dict(zip(slots.tolist(), counts.tolist(), strict=True))
