@@ -29,8 +29,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 
+from gemm_lessons.engine.estimate.causes import CAUSES, Cause, shares
 from gemm_lessons.engine.estimate.chip import LAUNCH_US, NEXT_US, at_work, limiter_of
 from gemm_lessons.engine.estimate.power import Load, at_pace
 from gemm_lessons.engine.hardware.occupancy import occupancy
@@ -75,6 +77,7 @@ class Estimate:
     clock_ghz: float = 0.0
     watts: float = 0.0
     basis: str = ""  # ``GpuSpec.basis``
+    balance: float = 1.0  # blocks of the average multiprocessor over those of the fullest
 
 
 def estimate_at(
@@ -93,6 +96,7 @@ def estimate_at(
     if profile.shared and blocks > resident * sms:
         rounds = tiled[0] * tiled[1] / (resident * sms)
         waves, rest, cut = int(rounds), 0, rounds % 1
+    balance = 1.0 if cut else math.prod(tiled if profile.staying else grid) / (sms * per_sm)
     work = profile.work(shape.k)
     gpu = at_work(gpu, blocks, work.products > 0)
     together = waves + bool(rest) == 1 and not cut and not profile.staying
@@ -122,14 +126,14 @@ def estimate_at(
             partial(_drifting_bytes, profile, shape, tiled, resident * sms, gpu.l2_bytes),
             on_end,
         )
-        return _under_power(load, parts, busiest, shape, profile, gpu)
+        return replace(_under_power(load, parts, busiest, shape, profile, gpu), balance=balance)
     l2_bytes = _l2_bytes(profile, blocks * turns * work.global_bytes, shape, tiled)
     parts["l2"] = max(parts["l2"], l2_bytes / (gpu.l2_bytes_per_s / 1e6))
     parts["dram"] = _dram_bytes(profile, shape, tiled, resident * sms, gpu.l2_bytes) / (gpu.dram_bytes_per_s / 1e6)
     parts["launch"] = LAUNCH_US
     time_us = LAUNCH_US + max(parts["latency"], parts["l2"], parts["dram"])
     gflops = profile.traffic.operations(shape) / time_us / 1e3
-    return Estimate(gpu.name, shape, time_us, gflops, limiter_of(parts, busiest), parts, basis=gpu.basis)
+    return Estimate(gpu.name, shape, time_us, gflops, limiter_of(parts, busiest), parts, basis=gpu.basis, balance=balance)
 
 
 def _under_power(
@@ -155,6 +159,16 @@ class Estimator:
         """Return the time of all launches in sequence."""
         launches = zip(self.profiles, self.grids_at(shape), strict=True)
         return in_a_row([estimate_at(profile, shape, grid.grid, gpu) for profile, grid in launches])
+
+    def shares_at(self, shape: Shape, gpu: GpuSpec) -> dict[Cause, float]:
+        """Return the microseconds of each cause in the time of all launches, which they add up to."""
+        found: dict[Cause, float] = dict.fromkeys(CAUSES, 0.0)
+        for profile, grid in zip(self.profiles, self.grids_at(shape), strict=True):
+            at = partial(estimate_at, profile, shape, grid.grid)
+            for cause, time_us in shares(at, gpu, at(gpu).balance).items():
+                found[cause] += time_us
+        found["launch"] += self.at(shape, gpu).time_us - sum(found.values())  # those that follow another take less
+        return found
 
 
 def estimator_for(

@@ -548,8 +548,8 @@ class Multiprocessor:
         start = max(self.load_store, time)
         if touch is not None and item.name not in PRIVATE:
             if touch.space == "shared":
-                clocks = touch.passes * self.wavefront
-                if touch.ideal > 1 and item.name not in MATRICES:
+                clocks = (touch.passes if pipes.conflicts else touch.ideal) * self.wavefront
+                if pipes.conflicts and touch.ideal > 1 and item.name not in MATRICES:
                     clocks += pipes.replay * min(touch.passes - touch.ideal, touch.ideal) * self.wavefront
                 self.moved["shared"] += clocks
                 self.load_store = through = start + clocks
@@ -564,7 +564,7 @@ class Multiprocessor:
             else:
                 clocks = max(touch.passes * self.wavefront, pipes.request)
                 if touch.written:
-                    written = touch.written * self.wavefront
+                    written = (touch.written if pipes.conflicts else touch.even) * self.wavefront
                     written = written * pipes.arrival if touch.past else written + pipes.request
                     clocks = max(clocks, written)
                 self.moved["l1"] += clocks
@@ -612,7 +612,8 @@ class Multiprocessor:
         if self.levels is not None and not touch.past:
             self.port = max(self.port, start) + LINE_CLOCKS * self._absent(touch)
         if touch.past:  # L2 is asked once for each wavefront that is written
-            taken *= self.pipes.past * max(1.0, touch.written * SECTORS / len(touch.sectors))
+            written = touch.written if self.pipes.conflicts else touch.even
+            taken *= self.pipes.past * max(1.0, written * SECTORS / len(touch.sectors))
         for sector in touch.sectors:
             there = None if touch.past else self.sectors.get(sector)
             if there is None:

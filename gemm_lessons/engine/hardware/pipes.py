@@ -75,6 +75,7 @@ class Pipes:
     dual: bool  # a memory instruction can be issued beside an arithmetic one
     special_latency: float  # until the result of a special function is there
     constant: float  # until a load from constant memory returns
+    conflicts: bool  # accesses to shared memory conflict; only an imaginary GPU has none, to see what they cost
     replay: float  # of the shared-memory path for each pass of 64 or 128 bits that a bank conflict repeats;
     # more conflicts of one access add their wavefronts alone, as those of 32 bits do
     local: float  # of the load-store unit for each register of a warp that local memory takes or returns

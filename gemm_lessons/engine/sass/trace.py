@@ -101,6 +101,11 @@ class Traffic:
     partial: bool = False
 
     @property
+    def even(self) -> int:
+        """Return the wavefronts of ``written`` if banks did not conflict."""
+        return min(self.written, math.ceil(len(self.sectors) / LINE_SECTORS))
+
+    @property
     def delivered(self) -> int:
         """Return the sectors that multiprocessors get or send: for each block of a multicast, those of the box."""
         return len(self.sectors) * max(1, len(self.to))

@@ -1,0 +1,137 @@
+"""Share the estimated time of a launch out over causes: replay it on GPUs that lack one cause after the other.
+
+    clock         the GPU keeps its highest clock
+    dram, l2      their bandwidth has no limit
+    waves         every multiprocessor has as many blocks as the average one
+    conflicts     no access to shared memory conflicts
+    arithmetic    integer and special units take no time, which an estimate has no figure of
+    waiting       the busiest unit works all the time
+    requests, shared, instructions, arithmetic    that unit takes no time, in this order; the last are multiply-adds
+    launch        what remains
+
+Each cause gets the time that its removal saves after those before it were removed, so that the shares add up to the
+whole. The difference between two kernels is shared out as the difference of their shares.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from itertools import pairwise
+from typing import Literal, Protocol
+
+from gemm_lessons.engine.estimate.items import ASYNCHRONOUS, FP32, FP64, TENSOR, UNITS
+from gemm_lessons.engine.estimate.recording import Recording
+from gemm_lessons.engine.hardware.sheets import GpuSpec, pipes_of
+from gemm_lessons.engine.records.frozen import dataclass
+from gemm_lessons.engine.sass.trace import Trace, Traffic
+
+Cause = Literal[
+    "clock", "dram", "l2", "waves", "conflicts", "waiting", "requests", "shared", "instructions", "arithmetic", "launch"
+]
+CAUSES: tuple[Cause, ...] = Cause.__args__  # type: ignore[attr-defined]
+WORK: Mapping[Cause, tuple[str, ...]] = {  # in the order of removal, with the units of an estimate
+    "requests": ("l1",),
+    "shared": ("shared",),
+    "instructions": ("issue",),
+    "arithmetic": ("fp32", "tensor", "fp64"),
+}
+REMOVED: tuple[Cause, ...] = ("clock", "dram", "l2", "waves", "conflicts", "arithmetic", "waiting", *WORK)
+WAITS = ("fixed", "global", "shared", "result", "barrier")  # states of a warp that waits for something other than a unit
+CALCULATING = (FP32, TENSOR, FP64, ASYNCHRONOUS)
+SPREAD = ("clock", "waves", "launch")  # causes that no line has
+
+
+class Replayed(Protocol):
+    """An estimate: microseconds in all, and of each unit."""
+
+    @property
+    def time_us(self) -> float: ...
+    @property
+    def parts(self) -> Mapping[str, float]: ...
+
+
+@dataclass(frozen=True)
+class LineShare:
+    """A source line and its share of what its kernel loses to one cause, from 0 to 1."""
+
+    file: str
+    line: int
+    share: float
+
+
+def shares(at: Callable[[GpuSpec], Replayed], gpu: GpuSpec, balance: float) -> dict[Cause, float]:
+    """Return the microseconds of each cause; they add up to the time of ``at(gpu)``, the estimate on any GPU.
+
+    ``balance``: blocks of the average multiprocessor over those of the fullest.
+    """
+    cold = replace(gpu, tensor_clock_hz=None, power=None)
+    pipes = replace(pipes_of(gpu), box_sector=0.0)
+    free = replace(cold, l2_bytes_per_s=math.inf, pipes=pipes)
+    even = replace(free, pipes=replace(pipes, conflicts=False))
+    simple = replace(even, pipes=replace(even.pipes or pipes, integer=0.0, special=0.0))
+    now = at(gpu)
+    launch = now.parts["launch"]
+    highest = now if cold == gpu else at(cold)
+    alone, spread, without = at(free).parts["latency"], at(even).parts["latency"], at(simple).parts
+    still = max(highest.parts["latency"], highest.parts["l2"])
+    work = {
+        cause: max((without.get(unit, 0.0) for unit in units), default=0.0) * balance for cause, units in WORK.items()
+    }
+    left = [  # before any removal, and after each
+        now.time_us - launch,
+        highest.time_us - launch,
+        still,
+        alone,
+        alone * balance,
+        spread * balance,
+        without["latency"] * balance,
+        *(max(list(work.values())[first:]) for first in range(len(work))),
+        0.0,
+    ]
+    found: dict[Cause, float] = dict.fromkeys(CAUSES, 0.0)
+    for cause, (before, after) in zip(REMOVED, pairwise(left), strict=True):
+        found[cause] += before - after
+    return found | {"launch": launch}
+
+
+def lines_of(trace: Trace, recording: Recording) -> dict[Cause, tuple[LineShare, ...]]:
+    """Return the lines of each cause that lines have, the largest share first."""
+    sums: dict[Cause, dict[tuple[str, int], float]] = defaultdict(lambda: defaultdict(float))
+
+    def add(cause: Cause, place: int, amount: float) -> None:
+        source = trace.code[place].source
+        if source.line is not None and amount > 0:
+            sums[cause][source.file, source.line] += amount
+
+    fetched: set[int] = set()
+    for warp in trace.warps:
+        for place, touch in warp:
+            add("instructions", place, 1)
+            if UNITS.get(trace.code[place].name) in CALCULATING:
+                add("arithmetic", place, 1)
+            if not isinstance(touch, Traffic):
+                continue
+            if touch.space == "shared":
+                add("conflicts", place, touch.passes - touch.ideal)
+                add("shared", place, touch.ideal)
+                continue
+            add("requests", place, touch.passes)
+            add("l2", place, len(touch.sectors))
+            new = set(touch.sectors) - fetched
+            fetched |= new
+            add("dram", place, len(new))
+            if touch.written:  # a copy into shared memory
+                add("conflicts", place, touch.written - touch.even)
+    for spell in recording.spells:
+        if spell.state in WAITS:
+            add("waiting", spell.place if spell.cause < 0 else spell.cause, spell.end - spell.start)
+    return {cause: _ranked(lines) for cause, lines in sums.items()}
+
+
+def _ranked(lines: Mapping[tuple[str, int], float]) -> tuple[LineShare, ...]:
+    whole = sum(lines.values())
+    ordered: Sequence[tuple[tuple[str, int], float]] = sorted(lines.items(), key=lambda it: -it[1])
+    return tuple(LineShare(file, line, amount / whole) for (file, line), amount in ordered)
