@@ -16,10 +16,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from checks.course.kernel import Kernel
 from checks.course.tables import STORED, tables
 from checks.estimate.edits import TABLES
 from checks.estimate.table import PAGE, by_launch, rewritten
-from checks.course.kernel import Kernel
 from gemm_lessons.authoring.numbers import table_of
 from gemm_lessons.engine.estimate.causes import Cause
 from gemm_lessons.engine.hardware.sheets import GPUS
@@ -29,7 +29,6 @@ from gemm_lessons.running.estimating import estimator_of
 
 PAIRS: Mapping[str, Cause] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text())["pairs"]
 SIZE = 4096
-FOREMOST = {"dram": ("dram", "l2"), "l2": ("dram", "l2")}  # causes that one change cannot tell apart
 
 
 @dataclass(frozen=True)
@@ -49,7 +48,7 @@ class Attributed:
     @property
     def named_us(self) -> float:
         """Return the share of the cause that was named beforehand."""
-        return sum(self.shares[it] for it in FOREMOST.get(self.cause, (self.cause,)))
+        return self.shares[self.cause]
 
     @property
     def largest(self) -> Cause:
@@ -59,7 +58,7 @@ class Attributed:
     @property
     def told(self) -> bool:
         """Return whether the named cause has the largest share."""
-        return self.largest in FOREMOST.get(self.cause, (self.cause,))
+        return self.largest == self.cause
 
 
 def pairs(wanted: Sequence[str] = ()) -> Iterator[Attributed]:

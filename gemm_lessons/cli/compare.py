@@ -1,77 +1,203 @@
-"""``gemm-lessons compare``: compare two lessons' kernels side by side."""
+"""``gemm-lessons compare``: two kernels side by side, and why one is slower."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gemm_lessons.cli.options import LessonArgument, NoColor, keep_progress, kernel_path
+from gemm_lessons.cli.options import NoColor, keep_progress, kernel_path
 from gemm_lessons.cli.run import DEFAULT_GPU, GPU, sheet_for
-from gemm_lessons.course.folder import CommandError, Course, any_course, read_bytes, read_source
+from gemm_lessons.course.folder import CommandError, Course, any_course, read_bytes, read_source, shown
 from gemm_lessons.course.lesson import Lesson
 from gemm_lessons.course.progress import keeps_reference, load_progress
+from gemm_lessons.engine.records.errors import UnknownArchitecture
+from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.running import contract
+
+if TYPE_CHECKING:
+    from gemm_lessons.commands.slower import Difference
+    from gemm_lessons.engine.hardware.sheets import GpuSpec
+
+KERNELS = (".cu", ".cuh", ".ptx")  # files, not lessons
 
 
 def compare(
-    first: LessonArgument,
-    second: LessonArgument,
+    first: Annotated[str, typer.Argument(metavar="A", help="A lesson (03, block_tile), or a file with a kernel.")],
+    second: Annotated[str, typer.Argument(metavar="B", help="Another one.")],
     solution: Annotated[
         bool, typer.Option("--solution", help="The references, also where there is a kernel.cu.")
     ] = False,
     reveal: Annotated[
         bool, typer.Option("--peek", "--reveal", help="Show references before a pass; the course remembers it.")
     ] = False,
+    lesson: Annotated[
+        str | None, typer.Option("--lesson", metavar="LESSON", help="Both files are kernels of this lesson.")
+    ] = None,
+    grid: Annotated[
+        list[str] | None, typer.Option("--grid", metavar="X[,Y[,Z]]", help="Blocks; twice if B has others.")
+    ] = None,
+    block: Annotated[
+        list[str] | None, typer.Option("--block", metavar="X[,Y[,Z]]", help="Threads per block; twice likewise.")
+    ] = None,
+    args: Annotated[
+        list[str] | None, typer.Option("--args", help="The arguments, as in inspect; twice likewise.")
+    ] = None,
+    entry: Annotated[
+        list[str] | None, typer.Option("--entry", help="The kernel, where a file has several; twice likewise.")
+    ] = None,
+    dynamic_shared: Annotated[int, typer.Option("--dynamic-shared", min=0, help="Bytes.")] = 0,
     gpu: Annotated[str, typer.Option("--gpu", metavar=GPU, help="The GPU that estimates are for.")] = DEFAULT_GPU,
+    as_json: Annotated[bool, typer.Option("--json", help="Times and causes as one JSON object.")] = False,
     no_color: NoColor = False,
 ) -> int:
-    """Two lessons side by side: where their source differs, and what each counts.
+    """Two kernels side by side: where their source differs, what each counts, and why one is slower.
 
-    It uses your kernel.cu of a lesson if you have changed it, else the reference.
+    A and B are two lessons, with your kernel.cu of a lesson if you have changed it, else the reference. Or they are
+    two files, with --lesson if they are kernels of one, else with the launch as inspect takes it: --grid, --block,
+    --args. The difference of the estimated times is shared out over causes, which add up to it.
     """
+    files = [it.endswith(KERNELS) for it in (first, second)]
+    if any(files) and not all(files):
+        raise CommandError("name two lessons or two files, not one of each")
+    sheet = sheet_for(gpu)
+    if all(files):
+        paths = Path(first), Path(second)
+        for path in paths:
+            read_source(path)
+        if lesson is None:
+            return _launches(paths, Launch(grid, block, args, entry, dynamic_shared), sheet, as_json)
+        course = any_course()
+        found = course.lesson(lesson)
+        return _rows(course, sheet, [(shown(path), found, path) for path in paths], sources=True, as_json=as_json)
+    if lesson is not None or grid or block or args or entry:
+        raise CommandError("--lesson, --grid, --block, --args and --entry are for two files")
     course = any_course()
     left, right = course.lesson(first), course.lesson(second)
     if left.name == right.name:
         raise CommandError(f"name two lessons; yours against the reference: gemm-lessons diff {left.number:02}")
-    files = [_file(course, lesson, solution) for lesson in (left, right)]
-    for path in files:
+    own = [_file(course, it, solution) for it in (left, right)]
+    for path in own:
         read_source(path)
-    sheet = sheet_for(gpu)
     progress = load_progress(course)
-    closed = [it for it, path in zip((left, right), files, strict=True) if path != it.kernel_path]
-    for lesson in closed if not reveal else ():
-        if keeps_reference(course, lesson, progress):
+    closed = [it for it, path in zip((left, right), own, strict=True) if path != it.kernel_path]
+    for it in closed if not reveal else ():
+        if keeps_reference(course, it, progress):
             raise CommandError(
-                f"lesson {lesson.name} is not passed yet, and its reference would answer its questions; to see it all "
+                f"lesson {it.name} is not passed yet, and its reference would answer its questions; to see it all "
                 f"the same: gemm-lessons compare {left.number:02} {right.number:02} --peek"
             )
-    sources = all(_may_be_seen(course, lesson, path, reveal) for lesson, path in zip((left, right), files, strict=True))
+    sources = all(_may_be_seen(course, it, path, reveal) for it, path in zip((left, right), own, strict=True))
+    contenders = [(_label(it, path), it, path) for it, path in zip((left, right), own, strict=True)]
+    return _rows(course, sheet, contenders, sources=sources, as_json=as_json)
 
+
+def _rows(
+    course: Course, sheet: GpuSpec, contenders: Sequence[tuple[str, Lesson, Path]], *, sources: bool, as_json: bool
+) -> int:
+    """Compare two kernels of lessons, each with its label."""
     from gemm_lessons.cli.guard import in_child
 
     def work() -> int:
         from gemm_lessons.commands.comparing import Contender
         from gemm_lessons.commands.comparing import compare as compared
+        from gemm_lessons.commands.slower import of_rows
         from gemm_lessons.devices.simulated import Simulated
         from gemm_lessons.report.compare import show_comparison
         from gemm_lessons.report.console import Working, make_console
         from gemm_lessons.report.course import show_note
         from gemm_lessons.running.plan import RunRequest
 
-        one, other = (
-            Contender(_label(lesson, path), lesson, path) for lesson, path in zip((left, right), files, strict=True)
-        )
-        request = RunRequest(course, right, files[1], Simulated(), sheet, beside=False)
-        with Working(make_console(stderr=True), f"{left.name} and {right.name}") as working:
+        one, other = (Contender(*it) for it in contenders)
+        request = RunRequest(course, other.lesson, other.path, Simulated(), sheet, beside=False)
+        with Working(make_console(stderr=True), f"{one.label} and {other.label}") as working:
             result = compared(request, one, other, working)
-        show_comparison(make_console(), result, sources)
+            working("share the difference out")
+            why = of_rows(result, sheet)
+        if as_json:
+            return _as_json(why)
+        show_comparison(make_console(), result, sources, why)
         if not sources:
             show_note(make_console(stderr=True), "the source of a reference is shown after a pass, or with --peek")
         return contract.EXIT_PASSED
 
     return in_child(work)
+
+
+@dataclass(frozen=True)
+class Launch:
+    """Options of the launches, as given: none, one for both kernels, or one for each."""
+
+    grid: list[str] | None
+    block: list[str] | None
+    args: list[str] | None
+    entry: list[str] | None
+    dynamic_shared: int
+
+    def of(self, number: int, option: str) -> str | None:
+        """Return the value of an option for one of the kernels. Raises ``CommandError``."""
+        given: list[str] = getattr(self, option) or []
+        if len(given) > 2:
+            raise CommandError(f"--{option}: at most one for each of the two kernels")
+        return given[min(number, len(given) - 1)] if given else None
+
+    def needed(self, number: int, option: str) -> str:
+        """Return the same of an option that must be given. Raises ``CommandError``."""
+        value = self.of(number, option)
+        if value is None:
+            raise CommandError(
+                f"two files need their launch: --grid, --block and --args as inspect takes them, or --lesson 03 if "
+                f"they are kernels of a lesson; --{option} is missing"
+            )
+        return value
+
+
+def _launches(paths: Sequence[Path], launch: Launch, sheet: GpuSpec, as_json: bool) -> int:
+    """Compare two launches of any kernels."""
+    from gemm_lessons.cli.inspect import launch_shape, only_kernel
+
+    shapes = [
+        (launch_shape(launch.needed(it, "grid"), launch.needed(it, "block"), launch.dynamic_shared),
+         launch.needed(it, "args"))
+        for it in range(2)
+    ]  # fmt: skip
+    entries = [launch.of(it, "entry") or only_kernel(read_source(path), path) for it, path in enumerate(paths)]
+
+    from gemm_lessons.cli.guard import in_child
+
+    def work() -> int:
+        from gemm_lessons.commands.inspection import ArgumentError, InspectRequest
+        from gemm_lessons.commands.slower import of_launches
+        from gemm_lessons.report.compare import show_difference
+        from gemm_lessons.report.console import Working, make_console
+
+        requests = [
+            InspectRequest(read_source(path), shown(path), entry, shape, arguments,
+                           include_dirs=(path.resolve().parent,), gpu=sheet)
+            for path, entry, (shape, arguments) in zip(paths, entries, shapes, strict=True)
+        ]  # fmt: skip
+        try:
+            with Working(make_console(stderr=True), " and ".join(shown(it) for it in paths)):
+                why = of_launches(requests[0], requests[1])
+        except (ArgumentError, UnknownArchitecture) as error:
+            raise CommandError(str(error)) from None
+        if as_json:
+            return _as_json(why)
+        show_difference(make_console(), why)
+        return contract.EXIT_NOT_PASSED if isinstance(why, str) else contract.EXIT_PASSED
+
+    return in_child(work)
+
+
+def _as_json(why: Difference | str) -> int:
+    import json
+
+    from gemm_lessons.commands.slower import as_json
+
+    typer.echo(json.dumps(as_json(why), indent=2, allow_nan=False))
+    return contract.EXIT_NOT_PASSED if isinstance(why, str) else contract.EXIT_PASSED
 
 
 def _file(course: Course, lesson: Lesson, solution: bool) -> Path:

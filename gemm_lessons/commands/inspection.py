@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 import dataclasses
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +24,10 @@ from gemm_lessons.engine.compiler.ptx_file import take
 from gemm_lessons.engine.estimate.launch import LaunchEstimate, NotEstimated, estimate_launch, record_launch
 from gemm_lessons.engine.estimate.recording import Recording
 from gemm_lessons.engine.hardware.sheets import GPUS, GpuSpec, buildable
+from gemm_lessons.engine.machine.memory import GlobalMemory
 from gemm_lessons.engine.process import bounds
 from gemm_lessons.engine.process.bounds import Bounds, OutOfTime
+from gemm_lessons.engine.ptx.records import Kernel
 from gemm_lessons.engine.records.elements import Element
 from gemm_lessons.engine.records.errors import KitError
 from gemm_lessons.engine.records.findings import Finding
@@ -170,21 +172,38 @@ def _given(request: InspectRequest, device: Simulator, compiled: Compiled) -> Gi
     )  # fmt: skip
 
 
-def _estimated(request: InspectRequest, compiled: Compiled) -> LaunchEstimate | str:
-    """Return the estimate of the launch, or why there is none."""
+@dataclass(frozen=True)
+class Prepared:
+    """A launch to estimate, as it is before it runs: code for the GPU of the request, PTX, arguments, memory."""
+
+    compiled: Compiled
+    kernel: Kernel
+    given: Given
+    memory: Callable[[], GlobalMemory]
+
+
+def prepare(request: InspectRequest, compiled: Compiled | None = None) -> Prepared | str:
+    """Compile a launch for the GPU of its request, unless ``compiled`` is, and build its arguments; or return why it
+    cannot be estimated. Raise ``ArgumentError``, ``UnsupportedKernel`` and ``KitError``."""
     arch = buildable(request.gpu.arch)
-    if compiled.cubin and compiled.arch.rstrip("af") != arch:
+    if compiled is None or (compiled.cubin and compiled.arch.rstrip("af") != arch):
         other = _compiled(request, arch)
         if isinstance(other, NotCompiled):
-            return f"it does not compile for {arch}"
+            return f"it does not compile for {arch}: {other.diagnostics[0]}"
         compiled = other
     device = Simulator()
     given = _given(request, device, compiled)  # as before the launch
     memory = device.initial_memory(compiled, request.grid, given.arguments, given.symbols)
+    return Prepared(compiled, device.kernel(compiled), given, memory)
+
+
+def _estimated(request: InspectRequest, compiled: Compiled) -> LaunchEstimate | str:
+    """Return the estimate of the launch, or why there is none."""
+    it = prepare(request, compiled)
+    if isinstance(it, str):
+        return it
     try:
-        return estimate_launch(
-            compiled, device.kernel(compiled), request.grid, given.arguments, memory, request.gpu
-        )  # fmt: skip
+        return estimate_launch(it.compiled, it.kernel, request.grid, it.given.arguments, it.memory, request.gpu)
     except NotEstimated as reason:
         return str(reason)
 

@@ -32,7 +32,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
-from gemm_lessons.engine.estimate.causes import CAUSES, Cause, shares
+from gemm_lessons.engine.estimate.causes import CAUSES, Cause, LineShare, lines_of, shares
 from gemm_lessons.engine.estimate.chip import LAUNCH_US, NEXT_US, at_work, limiter_of
 from gemm_lessons.engine.estimate.power import Load, at_pace
 from gemm_lessons.engine.hardware.occupancy import occupancy
@@ -133,7 +133,9 @@ def estimate_at(
     parts["launch"] = LAUNCH_US
     time_us = LAUNCH_US + max(parts["latency"], parts["l2"], parts["dram"])
     gflops = profile.traffic.operations(shape) / time_us / 1e3
-    return Estimate(gpu.name, shape, time_us, gflops, limiter_of(parts, busiest), parts, basis=gpu.basis, balance=balance)
+    return Estimate(
+        gpu.name, shape, time_us, gflops, limiter_of(parts, busiest), parts, basis=gpu.basis, balance=balance
+    )
 
 
 def _under_power(
@@ -160,12 +162,23 @@ class Estimator:
         launches = zip(self.profiles, self.grids_at(shape), strict=True)
         return in_a_row([estimate_at(profile, shape, grid.grid, gpu) for profile, grid in launches])
 
+    def lines_at(self, shape: Shape, gpu: GpuSpec) -> dict[Cause, tuple[LineShare, ...]]:
+        """Return the lines of each cause in the longest launch."""
+        from gemm_lessons.engine.estimate.recording import record
+
+        launches = zip(self.profiles, self.grids_at(shape), strict=True)
+        profile, _ = max(launches, key=lambda it: estimate_at(it[0], shape, it[1].grid, gpu).time_us)
+        _, trace = profile.traces[1]
+        return lines_of(trace, record(trace, profile.blocks_per_sm, gpu))
+
     def shares_at(self, shape: Shape, gpu: GpuSpec) -> dict[Cause, float]:
         """Return the microseconds of each cause in the time of all launches, which they add up to."""
         found: dict[Cause, float] = dict.fromkeys(CAUSES, 0.0)
         for profile, grid in zip(self.profiles, self.grids_at(shape), strict=True):
             at = partial(estimate_at, profile, shape, grid.grid)
-            for cause, time_us in shares(at, gpu, at(gpu).balance).items():
+            work = profile.work(shape.k)
+            heats = work.products > 0 or work.grouped > 0
+            for cause, time_us in shares(at, gpu, at(gpu).balance, heats=heats).items():
                 found[cause] += time_us
         found["launch"] += self.at(shape, gpu).time_us - sum(found.values())  # those that follow another take less
         return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console, Group, RenderableType
@@ -11,25 +11,90 @@ from rich.table import Table
 from rich.text import Text
 
 from gemm_lessons.commands.comparing import Comparison, Pair
+from gemm_lessons.commands.slower import Cost, Difference
+from gemm_lessons.engine.estimate.causes import Cause
 from gemm_lessons.report.console import page
 from gemm_lessons.report.diff import diff_lines
 from gemm_lessons.report.table import SHORT, STYLE, duration, tera
 from gemm_lessons.running.outcome import Row
 
+CAUSES: Mapping[Cause, str] = {
+    "clock": "lower clock",
+    "dram": "DRAM bandwidth",
+    "l2": "L2 bandwidth",
+    "waves": "idle multiprocessors (waves)",
+    "conflicts": "bank conflicts",
+    "waiting": "waiting, latency exposed",
+    "requests": "requests to global memory",
+    "shared": "shared memory, no conflicts",
+    "instructions": "instructions issued",
+    "arithmetic": "arithmetic",
+    "launch": "launches",
+}
+EQUAL = 0.005  # of the time: a smaller difference is none
 
-def show_comparison(console: Console, compared: Comparison, sources: bool) -> None:
-    """Print the sources, then the counters, which remain visible. ``sources``: the learner may see both files."""
+
+def show_comparison(console: Console, compared: Comparison, sources: bool, why: Difference | str) -> None:
+    """Print the sources, then the counters and ``why`` one is slower, which remain visible. ``sources``: the learner
+    may see both files."""
     left, right = compared.rows
     parts: list[RenderableType] = []
     if sources:
         parts += diff_lines((f"{left.label}: {left.path}", left.source), (f"{right.label}: {right.path}", right.source))
         parts.append(Text(""))
-    parts += [_table(compared), Text(""), Text(_note(compared), style="quiet")]
+    parts += [_table(compared), Text(""), *difference_parts(why), Text(_note(compared), style="quiet")]
     if console.is_terminal:
         page(console, Group(*parts))
         return
     for part in parts:
         console.print(part, soft_wrap=isinstance(part, Text))
+
+
+def show_difference(console: Console, why: Difference | str) -> None:
+    """Print why the second of two kernels is slower."""
+    for part in difference_parts(why):
+        console.print(part, soft_wrap=isinstance(part, Text))
+
+
+def difference_parts(why: Difference | str) -> list[RenderableType]:
+    """Return a sentence, a table of causes that add up to the difference, and an empty line."""
+    if isinstance(why, str):
+        return [Text(f"Why one is slower: no estimate. {why}"), Text("")]
+    first, second = why.first, why.second
+    more = why.time_us
+    basis = f", {why.basis}" if why.basis else ""
+    if abs(more) < EQUAL * first.time_us:
+        return [Text(f"Both take {duration(first.time_us)} (estimated for the {why.gpu}{basis})."), Text("")]
+    slower = f"{duration(abs(more))} {'more' if more > 0 else 'less'}"
+    head = (
+        f"The second takes {duration(second.time_us)}, {slower} than the first with {duration(first.time_us)} "
+        f"(estimated for the {why.gpu}{basis}):"
+    )
+    made = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    made.add_column("")
+    made.add_column("", justify="right", no_wrap=True)
+    made.add_column("", justify="right", no_wrap=True)
+    made.add_column("")
+    large, rest = why.split
+    for cost in large:
+        made.add_row(f"  {CAUSES[cost.cause]}", _signed(cost.time_us), f"{cost.time_us / more:.0%}", _lines(why, cost))
+    if rest:
+        made.add_row("  rest", _signed(rest), f"{rest / more:.0%}", "")
+    return [Text(head), made, Text("")]
+
+
+def _signed(time_us: float) -> str:
+    return f"{'+' if time_us >= 0 else '-'}{duration(abs(time_us))}"
+
+
+def _lines(why: Difference, cost: Cost) -> str:
+    """Return ``second: line 41 (92%), 44 (8%)``."""
+    which = "second" if cost.kernel is why.second else "first"
+    lines = [
+        f"{'' if it.file == cost.kernel.path else it.file.rpartition('/')[2] + ':'}{it.line} ({it.share:.0%})"
+        for it in cost.lines
+    ]
+    return f"{which}: line {', '.join(lines)}" if lines else ""
 
 
 def _table(compared: Comparison) -> Table:

@@ -8,4 +8,5 @@
   shares with the model of matrix products; ``power``: the clock of a chip that draws all the power it may
 - ``timeline``: simulation of one multiprocessor; ``recording``: the same, recorded; ``phases``: its mbarriers
 - ``items``: traced instructions with unit and duration; ``peaks``: peak rates by number type
+- ``causes``: an estimated time shared out over causes
 """

@@ -1,13 +1,13 @@
 """Share the estimated time of a launch out over causes: replay it on GPUs that lack one cause after the other.
 
     clock         the GPU keeps its highest clock
-    dram, l2      their bandwidth has no limit
+    launch        starting it and its blocks takes no time
+    dram, l2      their bandwidth has no limit, and DRAM is as near as L2
     waves         every multiprocessor has as many blocks as the average one
     conflicts     no access to shared memory conflicts
     arithmetic    integer and special units take no time, which an estimate has no figure of
     waiting       the busiest unit works all the time
     requests, shared, instructions, arithmetic    that unit takes no time, in this order; the last are multiply-adds
-    launch        what remains
 
 Each cause gets the time that its removal saves after those before it were removed, so that the shares add up to the
 whole. The difference between two kernels is shared out as the difference of their shares.
@@ -22,6 +22,7 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Literal, Protocol
 
+from gemm_lessons.engine.estimate.chip import LAUNCH_US
 from gemm_lessons.engine.estimate.items import ASYNCHRONOUS, FP32, FP64, TENSOR, UNITS
 from gemm_lessons.engine.estimate.recording import Recording
 from gemm_lessons.engine.hardware.sheets import GpuSpec, pipes_of
@@ -38,19 +39,29 @@ WORK: Mapping[Cause, tuple[str, ...]] = {  # in the order of removal, with the u
     "instructions": ("issue",),
     "arithmetic": ("fp32", "tensor", "fp64"),
 }
-REMOVED: tuple[Cause, ...] = ("clock", "dram", "l2", "waves", "conflicts", "arithmetic", "waiting", *WORK)
-WAITS = ("fixed", "global", "shared", "result", "barrier")  # states of a warp that waits for something other than a unit
+REMOVED: tuple[Cause, ...] = ("clock", "launch", "dram", "l2", "waves", "conflicts", "arithmetic", "waiting", *WORK)
+WAITS = (
+    "fixed",
+    "global",
+    "shared",
+    "result",
+    "barrier",
+)  # states of a warp that waits for something other than a unit
 CALCULATING = (FP32, TENSOR, FP64, ASYNCHRONOUS)
-SPREAD = ("clock", "waves", "launch")  # causes that no line has
 
 
 class Replayed(Protocol):
     """An estimate: microseconds in all, and of each unit."""
 
     @property
-    def time_us(self) -> float: ...
+    def time_us(self) -> float:
+        """Return the time of the launch."""
+        ...
+
     @property
-    def parts(self) -> Mapping[str, float]: ...
+    def parts(self) -> Mapping[str, float]:
+        """Return the time of each unit as if it were the only limit."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -62,28 +73,33 @@ class LineShare:
     share: float
 
 
-def shares(at: Callable[[GpuSpec], Replayed], gpu: GpuSpec, balance: float) -> dict[Cause, float]:
+def shares(
+    at: Callable[[GpuSpec], Replayed], gpu: GpuSpec, balance: float, *, heats: bool = True
+) -> dict[Cause, float]:
     """Return the microseconds of each cause; they add up to the time of ``at(gpu)``, the estimate on any GPU.
 
-    ``balance``: blocks of the average multiprocessor over those of the fullest.
+    ``balance``: blocks of the average multiprocessor over those of the fullest. ``heats``: the kernel multiplies on
+    tensor cores, which may lower the clock.
     """
     cold = replace(gpu, tensor_clock_hz=None, power=None)
-    pipes = replace(pipes_of(gpu), box_sector=0.0)
-    free = replace(cold, l2_bytes_per_s=math.inf, pipes=pipes)
+    pipes = pipes_of(gpu)
+    near = replace(cold, dram_bytes_per_s=math.inf, pipes=replace(pipes, far=pipes.l2, dram=0.0))
+    pipes = replace(near.pipes or pipes, box_sector=0.0)
+    free = replace(near, l2_bytes_per_s=math.inf, pipes=pipes)
     even = replace(free, pipes=replace(pipes, conflicts=False))
     simple = replace(even, pipes=replace(even.pipes or pipes, integer=0.0, special=0.0))
     now = at(gpu)
-    launch = now.parts["launch"]
-    highest = now if cold == gpu else at(cold)
-    alone, spread, without = at(free).parts["latency"], at(even).parts["latency"], at(simple).parts
-    still = max(highest.parts["latency"], highest.parts["l2"])
+    highest = at(cold) if heats else now
+    without_dram, without = at(near).parts, at(simple).parts
+    alone, spread = at(free).parts["latency"], at(even).parts["latency"]
     work = {
         cause: max((without.get(unit, 0.0) for unit in units), default=0.0) * balance for cause, units in WORK.items()
     }
     left = [  # before any removal, and after each
-        now.time_us - launch,
-        highest.time_us - launch,
-        still,
+        now.time_us - LAUNCH_US,
+        highest.time_us - LAUNCH_US,
+        max(highest.parts[name] for name in ("latency", "l2", "dram")),
+        max(without_dram["latency"], without_dram["l2"]),
         alone,
         alone * balance,
         spread * balance,
@@ -94,7 +110,8 @@ def shares(at: Callable[[GpuSpec], Replayed], gpu: GpuSpec, balance: float) -> d
     found: dict[Cause, float] = dict.fromkeys(CAUSES, 0.0)
     for cause, (before, after) in zip(REMOVED, pairwise(left), strict=True):
         found[cause] += before - after
-    return found | {"launch": launch}
+    found["launch"] += LAUNCH_US
+    return found
 
 
 def lines_of(trace: Trace, recording: Recording) -> dict[Cause, tuple[LineShare, ...]]:

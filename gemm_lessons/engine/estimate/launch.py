@@ -23,6 +23,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from gemm_lessons.engine.estimate.causes import Cause, LineShare, lines_of, shares
 from gemm_lessons.engine.estimate.chip import BUSY, HEATING, LAUNCH_US, at_work, limiter_of
 from gemm_lessons.engine.estimate.items import grouped_columns, unknown_units
 from gemm_lessons.engine.estimate.power import Load, at_pace
@@ -160,6 +161,39 @@ def record_launch(
     resident = min(fit.blocks_per_sm, per_sm)
     with _as_not_estimated(resident):
         return record(_trace(compiled, kernel, grid, arguments, memory, resident), resident, gpu)
+
+
+@dataclass(frozen=True)
+class ExplainedLaunch:
+    """An estimate with the microseconds of each cause, which add up to its time, and the lines of each cause."""
+
+    estimate: LaunchEstimate
+    shares: Mapping[Cause, float]
+    lines: Mapping[Cause, tuple[LineShare, ...]]
+
+
+def explain_launch(
+    compiled: Compiled,
+    kernel: Kernel,
+    grid: Grid,
+    arguments: Sequence[Argument],
+    memory: Callable[[], GlobalMemory],
+    gpu: GpuSpec,
+) -> ExplainedLaunch:
+    """Estimate a launch and share its time out over causes; see ``estimate_launch``."""
+
+    def at(gpu: GpuSpec) -> LaunchEstimate:
+        return estimate_launch(compiled, kernel, grid, arguments, memory, gpu)
+
+    estimate, whole = at(gpu), clustered(kernel, grid)
+    fit, per_sm = _fitting(compiled, kernel, whole, gpu)
+    resident = min(fit.blocks_per_sm, per_sm)
+    balance = grid.blocks / (gpu.sms_for(math.prod(whole.cluster or (1,))) * per_sm)
+    heats = any(it.opcode.startswith(HEATING) for it in compiled.sass)
+    with _as_not_estimated(resident):
+        trace = _trace(compiled, kernel, whole, arguments, memory, resident)
+        lines = lines_of(trace, record(trace, resident, gpu))
+        return ExplainedLaunch(estimate, shares(at, gpu, balance, heats=heats), lines)
 
 
 def _trace(

@@ -612,8 +612,8 @@ class Multiprocessor:
         if self.levels is not None and not touch.past:
             self.port = max(self.port, start) + LINE_CLOCKS * self._absent(touch)
         if touch.past:  # L2 is asked once for each wavefront that is written
-            written = touch.written if self.pipes.conflicts else touch.even
-            taken *= self.pipes.past * max(1.0, written * SECTORS / len(touch.sectors))
+            asked = touch.written if self.pipes.conflicts else touch.even
+            taken *= self.pipes.past * max(1.0, asked * SECTORS / len(touch.sectors))
         for sector in touch.sectors:
             there = None if touch.past else self.sectors.get(sector)
             if there is None:
