@@ -145,7 +145,7 @@ COURSE = (  # in the order of --help: a learner's loop, then the advanced comman
         (
             "gemm-lessons compare 06 07",
             "gemm-lessons compare old.cu new.cu --lesson 06",
-            "gemm-lessons compare a.cu b.cu --grid 32 --block 256 --args 'x=f32[8192], y=out f32[8192]'",
+            "gemm-lessons compare a.cu b.cu --grid 32 --block 256 --args 'x=f32[8192]'",
             "gemm-lessons compare block_tile thread_tile --solution",
         ),
     ),

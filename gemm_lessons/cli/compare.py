@@ -68,7 +68,7 @@ def compare(
         for path in paths:
             read_source(path)
         if lesson is None:
-            return _launches(paths, Launch(grid, block, args, entry, dynamic_shared), sheet, as_json)
+            return _launches(paths, LaunchOptions(grid, block, args, entry, dynamic_shared), sheet, as_json)
         course = any_course()
         found = course.lesson(lesson)
         return _rows(course, sheet, [(shown(path), found, path) for path in paths], sources=True, as_json=as_json)
@@ -127,7 +127,7 @@ def _rows(
 
 
 @dataclass(frozen=True)
-class Launch:
+class LaunchOptions:
     """Options of the launches, as given: none, one for both kernels, or one for each."""
 
     grid: list[str] | None
@@ -154,7 +154,7 @@ class Launch:
         return value
 
 
-def _launches(paths: Sequence[Path], launch: Launch, sheet: GpuSpec, as_json: bool) -> int:
+def _launches(paths: Sequence[Path], launch: LaunchOptions, sheet: GpuSpec, as_json: bool) -> int:
     """Compare two launches of any kernels."""
     from gemm_lessons.cli.inspect import launch_shape, only_kernel
 
