@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from itertools import groupby, pairwise
 
 from gemm_lessons.engine.records.frozen import dataclass
@@ -44,9 +45,51 @@ def open_todos(source: str, stub: str) -> dict[int, int]:
     between them in the stub are assumed to be solved in order: those after the last new line are open. A line between
     two of them belongs to the upper one, unless there is also a line above the first of them.
     """
+    return _open(*_marks(source), _groups(stub))
+
+
+def skipped_todos(source: str, stub: str) -> dict[int, int]:
+    """Return TODOs that count as solved although there is no code below their comment: number -> line in ``source``.
+
+    Only for authors who write below the comments: then such a step was forgotten, or was written elsewhere.
+    """
     code, marks = _marks(source)
+    groups = _groups(stub)
+    return _skipped(code, marks, groups, _open(code, marks, groups))
+
+
+@dataclass(frozen=True)
+class TodoState:
+    """What is open of a stub's TODOs. ``done`` of ``count`` have code of their own."""
+
+    open: dict[int, int]
+    done: int
+    count: int
+
+
+def todo_state(source: str, stub: str) -> TodoState:
+    """How far a kernel has come by its comments."""
+    groups = _groups(stub)
+    count = sum(len(group.numbers) for group in groups)
+    code, marks = _marks(source)
+    still = _open(code, marks, groups)
+    return TodoState(still, count - len(still.keys() | _skipped(code, marks, groups, still).keys()), count)
+
+
+@dataclass(frozen=True)
+class _Group:
+    """TODO comments with no code between them, the lines of code around them all, and the code down to the next."""
+
+    numbers: tuple[int, ...]
+    above: str
+    below: str
+    region: list[str]
+
+
+def _open(code: Sequence[str], marks: Mapping[int, int], groups: Iterable[_Group]) -> dict[int, int]:
+    """Return open TODOs, of a source by its lines of code and its marks."""
     found: dict[int, int] = {}
-    for group in _groups(stub):
+    for group in groups:
         left = {number: index for number, index in marks.items() if number in group.numbers}
         if not left:
             continue
@@ -61,15 +104,12 @@ def open_todos(source: str, stub: str) -> dict[int, int]:
     return found
 
 
-def skipped_todos(source: str, stub: str) -> dict[int, int]:
-    """Return TODOs that count as solved although there is no code below their comment: number -> line in ``source``.
-
-    Only for authors who write below the comments: then such a step was forgotten, or was written elsewhere.
-    """
-    code, marks = _marks(source)
-    todos = open_todos(source, stub)
+def _skipped(
+    code: Sequence[str], marks: Mapping[int, int], groups: Iterable[_Group], todos: Mapping[int, int]
+) -> dict[int, int]:
+    """Return TODOs that are not open and have no code below their comment."""
     found: dict[int, int] = {}
-    for group in _groups(stub):
+    for group in groups:
         if not marks.keys() >= set(group.numbers) or _above(code, marks[group.numbers[0]]) != group.above:
             continue
         for number, following in pairwise(group.numbers):
@@ -78,41 +118,19 @@ def skipped_todos(source: str, stub: str) -> dict[int, int]:
     return found
 
 
-@dataclass(frozen=True)
-class TodoState:
-    """What is open of a stub's TODOs. ``done`` of ``count`` have code of their own."""
-
-    open: dict[int, int]
-    done: int
-    count: int
-
-
-def todo_state(source: str, stub: str) -> TodoState:
-    """How far a kernel has come by its comments."""
-    still = open_todos(source, stub)
-    count = len(todo_marks(stub))
-    return TodoState(still, count - len(still.keys() | skipped_todos(source, stub).keys()), count)
-
-
-@dataclass(frozen=True)
-class _Group:
-    """TODO comments with no code between them, the lines of code around them all, and the code down to the next."""
-
-    numbers: tuple[int, ...]
-    above: str
-    below: str
-    region: list[str]
-
-
-def _groups(stub: str) -> Iterator[_Group]:
+@lru_cache(maxsize=8)  # a run asks for its stub's in several hints
+def _groups(stub: str) -> tuple[_Group, ...]:
     code, marks = _marks(stub)
     before = {number: sum(map(bool, code[: index + 1])) for number, index in marks.items()}  # lines of code
+    found = []
     for _, numbers in groupby(before, key=before.__getitem__):
         each = tuple(numbers)
         first, last = marks[each[0]], marks[each[-1]]
-        yield _Group(each, _above(code, first), _below(code, last), _region(code, marks, last))
+        found.append(_Group(each, _above(code, first), _below(code, last), _region(code, marks, last)))
+    return tuple(found)
 
 
+@lru_cache(maxsize=8)
 def _marks(source: str) -> tuple[list[str], dict[int, int]]:
     """Return the lines without comments, and the index of each TODO's line."""
     code, comments = _lines(source)

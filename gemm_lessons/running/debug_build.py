@@ -4,8 +4,8 @@
 
 The compiler keeps a thread's arrays in registers and leaves out what does not reach C. Without its optimisations both
 can be seen: an index past the end of an array, the element of it that makes a sum NaN because it was never given a
-value, and what a first TODO has put where. A right kernel whose indices are
-known to stay inside is not looked at again.
+value, and what a first TODO has put where. A right kernel whose indices are known to stay inside is not looked at
+again.
 """
 
 from __future__ import annotations
@@ -16,35 +16,27 @@ from dataclasses import replace
 
 from gemm_lessons.course.todos import todo_state
 from gemm_lessons.devices.gpu import ranges
-from gemm_lessons.engine.compiler.compile import Compiled, compile_source
-from gemm_lessons.engine.compiler.debug_names import local_names
-from gemm_lessons.engine.compiler.diagnostics import plain_name
 from gemm_lessons.engine.records.errors import UnsupportedKernel
 from gemm_lessons.engine.records.examples import Location
 from gemm_lessons.engine.records.facts import Missed, PastAll, PastEnd
 from gemm_lessons.engine.records.findings import Finding
 from gemm_lessons.engine.records.metrics import METRICS
-from gemm_lessons.engine.simulator import Setting, Simulator
+from gemm_lessons.engine.simulator.debug_run import Names, debug_run
 from gemm_lessons.engine.simulator.final_memory import FinalMemory
-from gemm_lessons.gemm.problem import Trial
 from gemm_lessons.gemm.shapes import Shape
 from gemm_lessons.judging.evidence import Built, Checked, text_of_line
 from gemm_lessons.judging.told import Told
 from gemm_lessons.judging.unfinished import Unfinished, can_tell, contents, told
 from gemm_lessons.judging.verdict import Faulted, TimedOut, WrongAnswer
-from gemm_lessons.running.plan import LaunchPlan, RunPlan
-
-AS_WRITTEN = ("-G",)  # no optimisation, and the names of variables
-BUDGET = 500_000  # instructions as written: lessons take a twentieth of it
-Names = dict[tuple[str, str, int], str]
+from gemm_lessons.running.plan import RunPlan
 
 
 def second_look(plan: RunPlan, built: Built, source: str, checked: Checked) -> Checked:
     """Add findings about a thread's own arrays, and how far an unfinished kernel is."""
-    todos = None if _mostly_right(checked) else todo_state(source, plan.stub)
-    unfinished = todos is not None and bool(todos.open)
     puzzling = isinstance(checked.verdict, WrongAnswer) and checked.verdict.is_vague
     valueless = _has_unexplained_nan(checked)
+    todos = None if _mostly_right(checked) else todo_state(source, plan.stub)
+    unfinished = todos is not None and bool(todos.open)
     if isinstance(checked.verdict, TimedOut) or not (unfinished or built.may_overrun or puzzling or valueless):
         return checked
     if todos is not None and unfinished:
@@ -56,52 +48,33 @@ def second_look(plan: RunPlan, built: Built, source: str, checked: Checked) -> C
     if not (built.may_overrun or valueless or can_tell(problem)):  # nothing would be told
         return checked
     ranges.announce(f"look again {launch.shape}")
-    compiled = _as_written(built, launch, source)
-    if compiled is None:
-        return checked
-    trial = problem.trial()
+    lesson, (grid,), (step,) = launch.lesson, launch.grids, launch.lesson.launches
+    trial, anew = problem.trial(), problem.trial()
     try:
-        remains, counted = _run_both(compiled, built, launch, trial)
+        run = debug_run(
+            source,
+            built.code.counted[0],
+            grid,
+            trial.arguments(step.parameters),
+            anew.arguments(step.parameters) if lesson.tile == built.lesson.tile else None,
+            entry=step.entry,
+            defines=lesson.tile.defines,
+            include_dirs=lesson.include_dirs,
+            arch=built.arch,
+            withheld=(lesson.solution_path,),
+        )
     except UnsupportedKernel:  # it counts nothing and judges nothing: the run has done that without it
         return checked
-    names = _names(compiled, remains)
+    if run is None:
+        return checked
+    remains, names = run.written, run.names
     checked = _with_findings(checked, _past_the_end(remains, names, source), launch.shape)
     if valueless and not unfinished:
         checked = replace(checked, findings=(*_without_value(remains, names), *checked.findings))
     if can_tell(problem) and (unfinished or (puzzling and remains.fault is None)):
-        left_out = () if counted is None else _left_out(remains, counted, checked)
+        left_out = () if run.optimised is None else _left_out(remains, run.optimised, checked)
         checked = replace(checked, contents=(*contents(problem, trial, remains, names), *left_out))
     return checked
-
-
-def _as_written(built: Built, launch: LaunchPlan, source: str) -> Compiled | None:
-    """The kernel without optimisations, and with the names of its variables; None where that does not compile."""
-    lesson = launch.lesson
-    compiled = compile_source(
-        source,
-        path=built.code.counted[0].path,
-        entry=lesson.launches[0].entry,
-        defines=lesson.tile.defines,
-        include_dirs=lesson.include_dirs,
-        arch=built.arch,
-        options=AS_WRITTEN,
-        withheld=(lesson.solution_path,),
-    )
-    return compiled if isinstance(compiled, Compiled) else None
-
-
-def _run_both(
-    compiled: Compiled, built: Built, launch: LaunchPlan, trial: Trial
-) -> tuple[FinalMemory, FinalMemory | None]:
-    """Return what the only block leaves in its memory: as written, on ``trial``, whose arrays are written; and as
-    optimised, if the first came to its end and the second was built for this tile. Raises ``UnsupportedKernel``."""
-    (grid,), (step,) = launch.grids, launch.lesson.launches
-    simulator = Simulator(Setting(budget=BUDGET))
-    remains = simulator.final_memory(compiled, grid, trial.arguments(step.parameters))
-    if remains.fault is not None or launch.lesson.tile != built.lesson.tile:
-        return remains, None
-    anew = trial.problem.trial().arguments(step.parameters)
-    return remains, simulator.final_memory(built.code.counted[0], grid, anew)
 
 
 def _mostly_right(checked: Checked) -> bool:
@@ -137,11 +110,6 @@ def _without_value(remains: FinalMemory, names: Names) -> list[Finding]:
             own = Location("local", name, place.byte - start, end - start)
             found.setdefault(name, replace(finding, case="own", place=own))
     return list(found.values())
-
-
-def _names(compiled: Compiled, remains: FinalMemory) -> Names:
-    shared = {("shared", variable, 0): plain_name(variable) for variable in remains.shared}
-    return shared | {("own", variable, offset): name for (variable, offset), name in local_names(compiled.ptx).items()}
 
 
 def _past_the_end(remains: FinalMemory, names: Names, source: str) -> list[Finding]:

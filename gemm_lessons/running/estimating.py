@@ -40,9 +40,9 @@ def estimate(plan: RunPlan, kernel: KernelPlan, built: Built, checked: Checked) 
     timed = variant_of(built, lesson).code.timed
     if timed is None:
         return Speed(refused=f"the kernel does not compile for the {plan.gpu.name}")
+    subjects = subjects_of(lesson, timed, shape)
     ranges.announce(f"estimate {shape}")
     with stage("estimate", str(shape), payload=launch.operations):
-        subjects = subjects_of(lesson, timed, shape)
         estimator = estimator_for(subjects, lesson.grids, plan.gpu)
     if isinstance(estimator, Estimator):
         return Speed(estimator.at(shape, plan.gpu), estimator)

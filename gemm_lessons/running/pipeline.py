@@ -56,7 +56,8 @@ def run_lesson(request: RunRequest, progress: Tell | None = None) -> RunOutcome:
     Everything that the kernel does is a verdict. Raise ``CommandError`` (its file cannot be read), ``ShapeError`` (the
     lesson does not allow this shape), ``UnsupportedKernel`` (the device cannot run it) and ``KitError``.
     """
-    return run_plan(RunPlan.of(request), Jobs(request.kept), progress)
+    jobs = Jobs(request.kept)
+    return run_plan(RunPlan.of(request), jobs, progress)
 
 
 def run_plan(plan: RunPlan, jobs: Jobs, progress: Tell | None = None) -> RunOutcome:
@@ -90,9 +91,8 @@ def _run(plan: RunPlan, jobs: Jobs) -> RunOutcome:
         rows = [row_of(plan, kernel, jobs, late)]
         if rows[0].built is not None:  # there is a compiled kernel to compare
             rows += map(jobs.result, beside)
-        estimate_ = rows[0].speed.estimate
-        attacker = plan.attacker(estimate_.limiter) if estimate_ and rows[0].verdict.kind == "passed" else None
-        rows[0] = advised(plan, rows, attacker)
+        peak = _peak_gflops(plan.device, plan.lesson)
+        rows[0], attacker = advised(plan, rows)
         measured = measure(plan, rows)
         rows = [with_times(row, measured) for row in rows]
     return RunOutcome(
@@ -107,7 +107,7 @@ def _run(plan: RunPlan, jobs: Jobs) -> RunOutcome:
         seconds=time.perf_counter() - began,
         measured=measured,
         attacker=attacker.name if attacker else "",
-        peak_gflops=_peak_gflops(plan.device, plan.lesson),
+        peak_gflops=peak,
     )
 
 
@@ -331,9 +331,11 @@ def compile_job(plan: RunPlan, kernel: KernelPlan, lesson: Lesson, source: str) 
     return Deferred((kernel.role, lesson), lambda: plan.workshop.build(lesson, path, source))
 
 
-def advised(plan: RunPlan, rows: Sequence[Row], attacker: Lesson | None = None) -> Row:
-    """Return the kernel's row, the first, with its hints. ``attacker`` is the lesson that attacks what limits it."""
+def advised(plan: RunPlan, rows: Sequence[Row]) -> tuple[Row, Lesson | None]:
+    """Return the kernel's row, the first, with its hints, and the lesson that attacks what limits a right kernel."""
     lesson, row, kernel = plan.lesson, rows[0], plan.kernels[0]
+    estimate_ = row.speed.estimate
+    attacker = plan.attacker(estimate_.limiter) if estimate_ and row.verdict.kind == "passed" else None
     timed = lesson.at(plan.timed_shape) if lesson.shapes.refusal(plan.timed_shape) is None else None
     solution = next((other for other in rows if other.role == "reference"), None)
     evidence = Evidence(
@@ -352,7 +354,7 @@ def advised(plan: RunPlan, rows: Sequence[Row], attacker: Lesson | None = None) 
         solution=solution.speed if solution else UNTIMED,
         attacker=f"{attacker.number:02} ({attacker.title})" if attacker else "",
     )
-    return replace(row, checked=restated(evidence), hints=hints_for(evidence))
+    return replace(row, checked=restated(evidence), hints=hints_for(evidence)), attacker
 
 
 def _peak_gflops(device: Device, lesson: Lesson) -> float | None:

@@ -6,7 +6,8 @@
     held: the parsed programs, memoised; registers and memories are in ``machine.state``
     out:  Launched: outputs written back into their arrays, findings, counters, or the fault
 
-- ``final_memory``: contents of memory after a block; ``launch_limits``: launches that a GPU refuses
+- ``debug_run``: a block as its source is written; ``final_memory``: contents of memory after a block;
+  ``launch_limits``: launches that a GPU refuses
 - ``unsupported``: unexpected errors as ``UnsupportedKernel``
 
 The simulator needs no GPU and no driver, and an interpreted kernel cannot touch the machine it runs on.

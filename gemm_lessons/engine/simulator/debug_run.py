@@ -1,0 +1,71 @@
+"""A kernel's only block, run as its source is written: without optimisations, and with the names of its variables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from gemm_lessons.engine.compiler.compile import Compiled, compile_source
+from gemm_lessons.engine.compiler.debug_names import local_names
+from gemm_lessons.engine.compiler.diagnostics import plain_name
+from gemm_lessons.engine.machine.machine import Setting
+from gemm_lessons.engine.records.frozen import dataclass
+from gemm_lessons.engine.records.launch import Argument, Grid
+from gemm_lessons.engine.simulator import Simulator
+from gemm_lessons.engine.simulator.final_memory import FinalMemory
+
+AS_WRITTEN = ("-G",)  # no optimisation, and the names of variables
+BUDGET = 500_000  # instructions as written: lessons take a twentieth of it
+Names = dict[tuple[str, str, int], str]  # space, variable in PTX, byte in it -> name of the array that begins there
+
+
+@dataclass(frozen=True)
+class DebugRun:
+    """What the block leaves in its memory: as written, and as optimised, where that was run too."""
+
+    written: FinalMemory
+    optimised: FinalMemory | None
+    names: Names
+
+
+def debug_run(
+    source: str,
+    optimised: Compiled,
+    grid: Grid,
+    arguments: Sequence[Argument],
+    others: Sequence[Argument] | None,
+    *,
+    entry: str,
+    defines: Mapping[str, str | int],
+    include_dirs: Sequence[Path],
+    arch: str,
+    withheld: Sequence[Path],
+) -> DebugRun | None:
+    """Compile a source as written and run its only block with ``arguments``, whose arrays are written; None where it
+    does not compile. If it ends without a fault, run the ``optimised`` kernel with ``others``, too; None: it is not run.
+
+    ``entry`` and the names after it: as for ``compile_source``. Raise ``UnsupportedKernel``.
+    """
+    compiled = compile_source(
+        source,
+        path=optimised.path,
+        entry=entry,
+        defines=defines,
+        include_dirs=include_dirs,
+        arch=arch,
+        options=AS_WRITTEN,
+        withheld=withheld,
+    )
+    if not isinstance(compiled, Compiled):
+        return None
+    simulator = Simulator(Setting(budget=BUDGET))
+    written = simulator.final_memory(compiled, grid, arguments)
+    beside = others is not None and written.fault is None
+    return DebugRun(
+        written, simulator.final_memory(optimised, grid, others or ()) if beside else None, _names(compiled, written)
+    )
+
+
+def _names(compiled: Compiled, written: FinalMemory) -> Names:
+    shared = {("shared", variable, 0): plain_name(variable) for variable in written.shared}
+    return shared | {("own", variable, start): name for (variable, start), name in local_names(compiled.ptx).items()}
