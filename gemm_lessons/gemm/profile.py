@@ -347,9 +347,9 @@ def profile_of(subject: Subject, blocks_per_sm: int) -> Profile:
         twice=twice if subject.staying else None,
         first_tiles=first_tiles if any(it.opcode.startswith(GROUPED) for it in compiled.sass) else None,
     )
-    profile.work(short.k)
-    if any(it.opcode.startswith("SYNCS") for it in compiled.sass):
-        profile.span(blocks_per_sm, GPUS["h200"].hot)  # do all phases end that warps wait for?
+    work, sheet = profile.work(short.k), GPUS["h200"]
+    if any(it.opcode.startswith("SYNCS") for it in compiled.sass):  # do all phases end that warps wait for?
+        profile.span(blocks_per_sm, sheet.hot if work.products else sheet)  # an estimate for it will ask for that
     return profile
 
 

@@ -178,7 +178,7 @@ class Stream:
 
     def of(self, warp: Sequence[Step]) -> list[tuple[Item, Touch | None]]:
         """Return the items with the accesses of a warp on this path."""
-        return [(item, warp[place][1]) for item, place in zip(self.items, self.places, strict=True)]
+        return list(zip(self.items, [warp[place][1] for place in self.places], strict=True))
 
 
 def _stream(path: Sequence[int], items: Sequence[Item]) -> Stream:

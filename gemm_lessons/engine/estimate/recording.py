@@ -208,7 +208,7 @@ class _Recorder(Multiprocessor):
         place, state = max(entries, key=lambda entry: entry[0])[1]
         return state, place
 
-    def _execute(self, time: float, scheduler: int, warp: int) -> bool:
+    def execute(self, time: float, scheduler: int, warp: int) -> bool:
         at = self.position[warp]
         item, touch = self.streams[warp][at]
         place, wait = self._place(warp, at), self._waits[warp]
@@ -222,7 +222,7 @@ class _Recorder(Multiprocessor):
         self._now = (warp, time)
         self._issuing = warp, place
         free = self.units[scheduler][TENSOR]
-        released = super()._execute(time, scheduler, warp)
+        released = super().execute(time, scheduler, warp)
         if item.unit == ASYNCHRONOUS:
             self.work.append(UnitWork("tensor", warp, max(free, time), self.units[scheduler][TENSOR], place))
         self._issuing = None

@@ -54,7 +54,6 @@ from gemm_lessons.engine.sass.trace import Signal, Touch, Trace, Traffic
 from gemm_lessons.engine.sass.uncountable import Uncountable
 
 NEVER = 1e18
-BEHIND = 1 << 40  # of a rank, for each block that began before; more than turns
 LINE = 128  # bytes of a line and of a wavefront
 SECTORS = 4  # of these
 MATRICES = ("LDSM", "STSM")
@@ -64,6 +63,7 @@ MATRICES = ("LDSM", "STSM")
 LINE_CLOCKS, ATOMIC_SECTOR, PARTIAL = 0.5, 2.6, 2.0
 SPREAD, ONE = 40503, 1 << 16  # which lines come from DRAM: spread evenly
 AnyWarp = TypeVar("AnyWarp")
+ARITHMETIC = (FP32, INTEGER)
 PRIVATE = ("LDC", "LDL", "STL")  # no memory that other threads see
 
 
@@ -137,10 +137,13 @@ def run(peers: Sequence[Multiprocessor]) -> Played:
         time, scheduler, warp, at = min(following)
         if time == NEVER:
             break
-        if schedulers[at][0].execute(time, scheduler, warp):
+        one = schedulers[at][0]
+        one.woken = False
+        if one.execute(time, scheduler, warp) or one.woken:
             following = [(*one.next(number), at) for at, (one, number) in enumerate(schedulers)]
         else:
-            following[at] = (*schedulers[at][0].next(scheduler), at)
+            best, _, chosen = one.next(scheduler)
+            following[at] = best, scheduler, chosen, at
     played = [multiprocessor.played() for multiprocessor in peers]
     names = dict.fromkeys(name for it in played for name in it.busy)
     busy = {name: max(it.busy.get(name, 0.0) for it in played) for name in names}
@@ -196,13 +199,14 @@ class Multiprocessor:
         self.products: list[dict[int, float]] = [{} for _ in range(count)]  # when the sums in a register are complete
         self.issue = [0.0] * schedulers  # free from
         self.queues: list[deque[float]] = [deque() for _ in range(schedulers)]
-        self.turns = count
         self.apart = self.pipes.apart if together else 0.0
         many = together and 0 < self.pipes.older * gpu.schedulers <= self.begun
-        self.behind = [warp // warps_per_block * BEHIND if many else 0 for warp in range(count)]
-        # Of the warps that can issue, the one with the lowest rank does.
-        self.rank = [turn + behind for turn, behind in enumerate(self.behind, 1)]
-        self.recent = [0] * schedulers
+        self.order = [list(it) for it in self.members]  # of the warps that can issue, the first does
+        # The place in it of a warp that had its turn: the last, or the last of its block's.
+        self.last = [len(self.members[warp % schedulers]) - 1 for warp in range(count)]
+        if many:
+            places = {(warp % schedulers, warp // warps_per_block): warp // schedulers for warp in range(count)}
+            self.last = [places[warp % schedulers, warp // warps_per_block] for warp in range(count)]
         self.load_store = 0.0  # free from
         self.port = 0.0
         self.stores = 0.0
@@ -229,11 +233,6 @@ class Multiprocessor:
             begins = warp // self.warps_per_block * self.apart
             self.ready[warp] = self._ready(warp, begins) if stream and warp < self.wave else NEVER
 
-    def execute(self, time: float, scheduler: int, warp: int) -> bool:
-        """Issue the warp's next item. Return whether warps of other schedulers continue."""
-        self.woken = False
-        return self._execute(time, scheduler, warp) or self.woken
-
     def played(self) -> Played:
         """Return what the simulation has found; all streams have ended."""
         if self.asleep:
@@ -257,29 +256,30 @@ class Multiprocessor:
         Only its own instructions and barriers change that.
         """
         free, units = self.issue[scheduler], self.units[scheduler]
-        ready, unit, rank = self.ready, self.unit, self.rank
-        best, chosen, least = NEVER, -1, 0
-        for warp in self.members[scheduler]:
+        ready, unit = self.ready, self.unit
+        best, chosen = NEVER, -1
+        for warp in self.order[scheduler]:
             time = ready[warp]
-            if time <= best:
+            if time < best:
                 other = units[unit[warp]]
                 if other > time:
                     time = other
-                if time < free:
-                    time = free
-                if time < best or (time == best < NEVER and rank[warp] < least):
-                    best, chosen, least = time, warp, rank[warp]
+                if time <= free:  # none goes earlier
+                    return free, scheduler, warp
+                if time < best:
+                    best, chosen = time, warp
         return best, scheduler, chosen
 
     def _had_its_turn(self, scheduler: int, warp: int) -> None:
+        order = self.order[scheduler]
         if self.pipes.fair:
-            self.turns += 1
-            self.rank[warp] = self.turns + self.behind[warp]
-        else:  # it goes on, then the others in their order
-            recent = self.recent[scheduler]
-            self.rank[recent] = recent + 1
-            self.rank[warp] = 0
-            self.recent[scheduler] = warp
+            order.remove(warp)
+            order.insert(self.last[warp], warp)
+        elif warp != order[0]:  # it goes on, then the others in their order
+            recent = order.pop(0)
+            order.insert(recent // len(self.order), recent)
+            order.remove(warp)
+            order.insert(0, warp)
 
     def _ready(self, warp: int, time: float) -> float:
         """Return when the warp's next item can issue: after ``time`` and its dependences. ``NEVER`` at the end."""
@@ -293,9 +293,9 @@ class Multiprocessor:
         if item.waits:
             boards = self.boards[warp]
             for number in item.waits:
-                if boards[number]:
-                    time = max(time, *boards[number])
-                    boards[number].clear()
+                if board := boards[number]:
+                    time = max(time, *board)
+                    board.clear()
         if item.sums is not None:
             time = max(time, self.products[warp].get(item.sums[1], 0.0))
         if item.at_most:
@@ -333,8 +333,8 @@ class Multiprocessor:
         for other in range(first, self.begun):
             self.ready[other] = self._ready(other, over + self.pipes.move_up)
 
-    def _execute(self, time: float, scheduler: int, warp: int) -> bool:
-        """Issue the warp's next item. Return whether it released a barrier."""
+    def execute(self, time: float, scheduler: int, warp: int) -> bool:
+        """Issue the warp's next item. Return whether it released a barrier. ``woken``: others continue as well."""
         at = self.position[warp]
         self.position[warp] = at + 1
         item, touch = self.streams[warp][at]
@@ -344,6 +344,19 @@ class Multiprocessor:
             self.issue[scheduler] = time + item.slots
         self.issued[scheduler] += item.slots
         after = time + item.stall
+        if unit in ARITHMETIC:
+            units = self.units[scheduler]
+            if item.fp32:
+                free = units[FP32]
+                units[FP32] = (free if free > time else time) + item.fp32
+                self.multiplied[scheduler] += item.fp32
+            if item.integer:
+                free = units[INTEGER]
+                units[INTEGER] = (free if free > time else time) + item.integer
+            if item.sets is not None:  # an arithmetic instruction without a fixed latency
+                self.boards[warp][item.sets].append(time + item.later)
+            self.ready[warp] = self._ready(warp, after)
+            return False
         if isinstance(touch, Signal):
             if touch.kind in ("met", "passed"):
                 return self._arrive(warp, time, after, touch)
@@ -358,15 +371,6 @@ class Multiprocessor:
             self.boards[warp][item.sets or 0].append(self.read_out[warp])
         elif unit == MEMORY:
             self._access(item, touch, time, scheduler, warp)
-        elif unit in (FP32, INTEGER):
-            units = self.units[scheduler]
-            if item.fp32:
-                units[FP32] = max(units[FP32], time) + item.fp32
-                self.multiplied[scheduler] += item.fp32
-            if item.integer:
-                units[INTEGER] = max(units[INTEGER], time) + item.integer
-            if item.sets is not None:  # an arithmetic instruction without a fixed latency
-                self.boards[warp][item.sets].append(time + item.later)
         elif unit in (TENSOR, FP64):
             self.units[scheduler][unit] = max(self.units[scheduler][unit], time) + item.other
             self.others[unit][scheduler] += item.other
@@ -545,7 +549,7 @@ class Multiprocessor:
 
     def _access(self, item: Item, touch: Traffic | None, time: float, scheduler: int, warp: int) -> None:
         pipes, units = self.pipes, self.units[scheduler]
-        start = max(self.load_store, time)
+        start = self.load_store if self.load_store > time else time
         if touch is not None and item.name not in PRIVATE:
             if touch.space == "shared":
                 clocks = (touch.passes if pipes.conflicts else touch.ideal) * self.wavefront
@@ -555,8 +559,10 @@ class Multiprocessor:
                 self.load_store = through = start + clocks
                 done = through + pipes.shared
                 if touch.load:
+                    written = pipes.write_port * item.registers
                     for unit in (FP32, TENSOR, FP64):
-                        units[unit] = max(units[unit], time) + pipes.write_port * item.registers
+                        free = units[unit]
+                        units[unit] = (free if free > time else time) + written
                     done = done + item.registers - 1
             elif touch.space == "remote":
                 self.load_store = start + max(touch.passes * self.wavefront, pipes.request)

@@ -42,7 +42,7 @@ def debug_run(
     withheld: Sequence[Path],
 ) -> DebugRun | None:
     """Compile a source as written and run its only block with ``arguments``, whose arrays are written; None where it
-    does not compile. If it ends without a fault, run the ``optimised`` kernel with ``others``, too; None: it is not run.
+    does not compile. If it ends without a fault, run the ``optimised`` kernel with ``others``, too, unless None.
 
     ``entry`` and the names after it: as for ``compile_source``. Raise ``UnsupportedKernel``.
     """
