@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from gemm_lessons.course.lesson import Lesson, tile_sizes
@@ -151,8 +151,8 @@ def movement_of(lesson: Lesson, parameters: Sequence[str]) -> Movement:
     left, right = data.factors if multiplies else (data.answer, data.answer)
     target = next((it for it in data.buffers if it.name in writes & held), data.answer)
     return Movement(
-        lambda shape: moved(reads, shape, reading=True),
-        lambda shape: moved(writes, shape),
+        cache(lambda shape: moved(reads, shape, reading=True)),  # the clock under power asks thousands of times
+        cache(lambda shape: moved(writes, shape)),
         lambda shape: data.operations(shape.names) if multiplies or computes else 0,
         left.element.size,
         right.element.size,

@@ -50,7 +50,7 @@ def _float8(name: str) -> Callable[[Array], Array]:
         middles = (finite[:-1] + finite[1:]) / 2
         magnitude = np.abs(values)
         code = np.searchsorted(middles, magnitude)  # a tie goes down here
-        code += np.isin(magnitude, middles) & (code % 2 == 1)
+        code += (middles[np.minimum(code, middles.size - 1)] == magnitude) & (code % 2 == 1)
         return np.where(np.isnan(values), 0x7F, code | (np.signbit(values) << 7)).astype(np.uint8)
 
     return encode
