@@ -329,7 +329,8 @@ def profile_of(subject: Subject, blocks_per_sm: int) -> Profile:
         one = replace(
             shape, m=min(shape.m, math.lcm(tile.rows, subject.shapes.multiple_of.m) * -(-high // tile.rows)), k=depth
         )
-        found = traceable(compiled, subject.parsed()).trace(subject.grid_at(one), subject.arguments_at(one), blocks)
+        kernel = traceable(compiled, subject.parsed())
+        found = kernel.trace(subject.grid_at(one), subject.arguments_at(one), blocks, only_boxes=True)
         return CopiedBoxes.of(found, depth, tiles_of(one, tile) if subject.staying else blocks)
 
     code, _ = without_file_names(compiled.cubin)

@@ -213,20 +213,23 @@ class Traceable:
         blocks: int,
         memory: Callable[[], GlobalMemory] | None = None,
         most: int | None = None,
+        *,
+        only_boxes: bool = False,
     ) -> Trace:
         """Trace the first ``blocks`` of a launch, whole clusters of them.
 
-        ``memory`` returns global memory before the launch, for a kernel whose source has variables there. Raise
-        ``Uncountable``, and ``TooLong`` if the blocks execute more than ``most`` warp instructions.
+        ``memory`` returns global memory before the launch, for a kernel whose source has variables there.
+        ``only_boxes``: without the accesses of its threads. Raise ``Uncountable``, and ``TooLong`` if the blocks
+        execute more than ``most`` warp instructions.
         """
         memory = memory or (lambda: GlobalMemory(buffers_of(arguments), []))
         grid = clustered(self.kernel, grid)
         try:
-            return self._trace(self.plan, grid, arguments, blocks, memory(), most)
+            return self._trace(self.plan, grid, arguments, blocks, memory(), most, only_boxes)
         except Undecided:
             full = self.code.with_full_divisions.plan
             assert full is not None
-            return self._trace(full, grid, arguments, blocks, memory(), most)
+            return self._trace(full, grid, arguments, blocks, memory(), most, only_boxes)
 
     def sample(
         self,
@@ -289,9 +292,10 @@ class Traceable:
         blocks: int,
         memory: GlobalMemory,
         most: int | None,
+        only_boxes: bool,
     ) -> Trace:
         geometry = Geometry(grid, 0, min(blocks, grid.blocks))
-        return _Launch(self, plan, grid, arguments).trace(geometry, memory, most)
+        return _Launch(self, plan, grid, arguments).trace(geometry, memory, most, only_boxes)
 
 
 @dataclass(frozen=True)
@@ -303,9 +307,9 @@ class _Launch:
     grid: Grid
     arguments: Sequence[Argument]
 
-    def trace(self, geometry: Geometry, memory: GlobalMemory, most: int | None) -> Trace:
+    def trace(self, geometry: Geometry, memory: GlobalMemory, most: int | None, only_boxes: bool = False) -> Trace:
         """Trace the blocks of ``geometry``."""
-        recorder = self._walker(_Recorder, geometry, memory, most=most)
+        recorder = self._walker(_BoxRecorder if only_boxes else _Recorder, geometry, memory, most=most)
         recorder.run()
         return self._of(recorder)
 
@@ -574,6 +578,13 @@ class _Recorder(Walker):
         if any(d.name in SIGNALS for d in self.plan.program.code):
             streams = [shared_out(stream) for stream in streams]
         return tuple(map(tuple, streams))
+
+
+class _BoxRecorder(_Recorder):
+    """Records the boxes that the TMA copies, and no access of a thread."""
+
+    def _touch(self, d: Decoded, use: MemoryUse) -> Step:
+        return lambda: None
 
 
 class _Outline(Walker):
