@@ -87,7 +87,9 @@ def test_only_what_is_counted_or_timed_is_taken_apart(monkeypatch: pytest.Monkey
     plan = RunPlan.of(request)
     kernel = plan.kernels[0]
     pipeline.build(plan, kernel, lesson.solution_path.read_text(), Jobs())
-    wanted = {lesson.at(shape) for shape in (kernel.counting_shape, plan.timed_shape, *plan.hidden)}
+    assert plan.sample is not None
+    shapes = (kernel.counting_shape, plan.timed_shape, *plan.hidden, plan.sample.shape)
+    wanted = {lesson.at(shape) for shape in shapes}
     assert set(apart) == {lesson, *wanted}
     assert {*made.values()} - wanted, "shapes that are only checked"
     made.clear()

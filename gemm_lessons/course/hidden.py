@@ -3,13 +3,14 @@
 A kernel may use the lesson's method only on the shape of lesson.toml, or be right only up to the known sizes. Graded
 runs therefore also count and check it on hidden shapes, each in one of the lesson's layouts: a wide and shallow one,
 whose M and N are larger than all known ones (for huge shapes, one of both is), unless the large one is so; a small
-and deep one, whose K is larger; and a large one of ``MANY_WAYS`` tiles or more along M and along N and three K tiles,
-or four small ones. The large one has about ``LARGE`` multiply-adds, or as many as those tiles have, if these are more.
+and deep one, whose K is larger, unless a deeper one has its layout and its tile; and a large one of ``MANY_WAYS`` tiles
+or more along M and along N and three K tiles, or four small ones. The large one has about ``LARGE`` multiply-adds, or
+as many as those tiles have, if these are more.
 
-M, N and K are largest at the far shape, of some ``HUGE`` each. There only some blocks are run (``hidden_sample``), and
-only the values that they store are checked. Kernels whose blocks depend on each other, and lessons with several
-launches, are checked on whole shapes instead (``hidden_instead``): on one of one tile of C, whose K is ``DEPTH`` or
-more, and on one with one K tile, whose M or N is ``BROAD`` or more.
+M, N and K are largest at the far shape, of some ``HUGE`` each. There only some blocks are run (``hidden_sample``):
+the values that they store are checked, and they are counted as if all blocks did the same. Kernels whose blocks depend
+on each other, and lessons with several launches, are checked and counted on whole shapes instead (``hidden_instead``):
+on one of one tile of C, whose K is ``DEPTH`` or more, and on one with few K tiles, whose M or N is ``BROAD`` or more.
 
 Where the host chooses the block tile by M, N and K, each tile that it chooses for a known shape is also checked on
 other shapes, unless the wide one has it: on one with more rows of tiles than any known shape with that tile, and on one
@@ -164,12 +165,12 @@ def hidden_instead(lesson: Lesson, seed: int) -> tuple[Shape, ...]:
     most = min(2 * HUGE, _affordable(lesson) / (m.tile * n.tile)) if whole else DEPTH * 1.1
     depth = max(DEPTH, int(most * (1 - draw.random() / 10)))
     deep = Shape(m.tiles(1), n.tiles(1), -(-depth // steps[2]) * steps[2])
-    sides = [BROAD + int(draw.random() * BROAD / 4) for _ in range(2)]
-    narrow = int(draw.random() * 2)
-    area = min(AREA, _affordable(lesson) / k.tile)
-    sides[narrow] = 1 if len(lesson.launches) > 1 else min(sides[narrow], int(area / sides[1 - narrow]))
-    rows, cols = (-(-side // step) * step for side, step in zip(sides, steps[:2], strict=True))
-    broad = Shape(rows, cols, k.tiles(1))
+    long, narrow = int(BROAD + draw.random() * BROAD / 4), int(draw.random() * 2)
+    area = 0 if len(lesson.launches) > 1 else min(AREA, _affordable(lesson) / (WALK * k.tile))
+    of_narrow, step = (m, n)[narrow], steps[1 - narrow]
+    sides = [-(-long // step) * step] * 2
+    sides[narrow] = of_narrow.tiles(max(1, int(area / long / of_narrow.tile)))
+    broad = Shape(sides[0], sides[1], k.tiles(WALK))
     return tuple(replace(it, layout=_any_of(draw, lesson.shapes.layouts)) for it in (deep, broad))
 
 
@@ -180,7 +181,7 @@ def hidden_ways(lesson: Lesson, seed: int) -> tuple[Shape, ...]:
         return _far(lesson, seed)
     draw, shapes = random.Random(f"{lesson.name} ways {seed}"), lesson.shapes
     known = (*shapes.check, shapes.count)
-    counted = (shapes.count, *hidden_counts(lesson, seed))
+    counted = (shapes.count, *hidden_counts(lesson, seed)[: 1 + _counts_the_deep(lesson)])
     sizes = map(astuple, (shapes.multiple_of, _tile(lesson), *known))
     m, n, k = (_Axis(draw, *it) for it in zip(*sizes, strict=True))
     missing = [layout for layout in shapes.layouts if layout not in {it.layout for it in counted}]
@@ -198,17 +199,24 @@ def hidden_ways(lesson: Lesson, seed: int) -> tuple[Shape, ...]:
 
 
 def hidden_and_counted(lesson: Lesson, seed: int) -> tuple[Shape, ...]:
-    """Return every hidden shape that a graded run with this seed counts."""
+    """Return every hidden shape that a graded run with this seed counts, but the far one and what replaces it."""
     (wide, deep), large = hidden_counts(lesson, seed), hidden_large(lesson, seed)
     known = (*lesson.shapes.check, lesson.shapes.count)
     # The large one is the wide one, too, if it is as shallow, and M and N are larger than all known ones.
     covers = large.k < lesson.shapes.count.k and all(large.m > it.m and large.n > it.n for it in known)
     first = () if covers else (wide,)
-    return tuple(dict.fromkeys((*first, deep, large, *hidden_ways(lesson, seed))))
+    deeper = (deep,) if _counts_the_deep(lesson) else ()
+    return tuple(dict.fromkeys((*first, *deeper, large, *hidden_ways(lesson, seed))))
+
+
+def _counts_the_deep(lesson: Lesson) -> bool:
+    """Tell whether the deep shape is counted, because no deeper one is, or one of its layouts or tiles may be missing
+    there."""
+    return not lesson.data.multiplies or (bool(lesson.choices) and len(lesson.shapes.layouts) > 1)
 
 
 def hidden_and_checked(lesson: Lesson, seed: int) -> tuple[Shape, ...]:
-    """Return every hidden shape that a graded run with this seed only checks: of a far one, perhaps a sample."""
+    """Return every hidden shape that a graded run with this seed only checks, and the far one or what replaces it."""
     sample = hidden_sample(lesson, seed)
     return (*hidden_checks(lesson, seed), *([sample.shape] if sample else hidden_instead(lesson, seed)))
 
@@ -236,7 +244,7 @@ def hidden_checks(lesson: Lesson, seed: int) -> tuple[Shape, ...]:
         chosen = _of_choices(lesson, seed, draw, made)
         made |= {lesson.at(it).tile for it in chosen}
         # Others count these:
-        chosen += _of_few_variants(lesson, made, (_far(lesson, f"{seed} {number}") for number in range(DRAWS)))
+        chosen += _of_few_variants(lesson, made, (_far(lesson, seed, number) for number in range(DRAWS)))
         small = list(_of_few_variants(lesson, made, (tuple(_small(lesson, draw)) for _ in range(DRAWS))))
         fresh = int(draw.random() * len(small))
         small[fresh] = replace(small[fresh], layout=_any_of(draw, lesson.shapes.layouts))
@@ -293,14 +301,19 @@ def _large(lesson: Lesson, draw: random.Random) -> Shape:
     return Shape(*sizes, layout=_any_of(draw, lesson.shapes.layouts))
 
 
-def _far(lesson: Lesson, seed: int | str) -> tuple[Shape, ...]:
+def _far(lesson: Lesson, seed: int, number: int | None = None) -> tuple[Shape, ...]:
     """Return one shape along each axis, thousands long and a tile or two wide: along K, along M or N, along the
-    other."""
-    draw = random.Random(f"{lesson.name} far {seed}")
+    other. Without those that ``hidden_instead`` has as well, if it replaces the sample."""
+    draw = random.Random(f"{lesson.name} far {seed}" + ("" if number is None else f" {number}"))
     steps, tile = astuple(lesson.shapes.multiple_of), astuple(_tile(lesson))
     work = WORK // min(4, lesson.data.factors[0].element.size)
     found = []
+    twice = set[int]()
+    if hidden_sample(lesson, seed) is None and (instead := hidden_instead(lesson, seed)):
+        twice = {2, int(instead[1].n > instead[1].m)}
     for axis in (2, *draw.sample((0, 1), 2)):
+        if axis in twice:
+            continue
         m, n, k = (_Axis(draw, *it) for it in zip(steps, tile, strict=True))
         sizes = [m.small(1), n.small(1), k.tiles(WALK)]
         most = min(int(FAR[axis] * (1 + draw.random() / 2)), work * sizes[axis] // prod(sizes))

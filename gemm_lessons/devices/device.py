@@ -102,8 +102,9 @@ class Device(Protocol):
     def refusal(self, code: Binaries, grids: Sequence[Grid]) -> Finding | None:
         """Return why one of these launches is impossible here; None when all are possible."""
 
-    def launch(self, task: Task, trial: Trial, counting: bool) -> Launched:
-        """Run a task once on ``trial`` and write its arrays. Return counters only with ``counting``."""
+    def launch(self, task: Task, trial: Trial, counting: bool, checking: bool = True) -> Launched:
+        """Run a task once on ``trial`` and write its arrays. Return counters only with ``counting``; search for races
+        and the like only with ``checking``."""
 
     def grading(self) -> Device:
         """Return the same device for a graded run: it reports a kernel to which a clock or the GPU's choices matter."""
@@ -113,9 +114,10 @@ class Device(Protocol):
         addresses: on the simulator, whatever this is."""
 
     def sample(
-        self, kernel: Compiled, grid: Grid, arguments: Sequence[Argument], blocks: Sequence[int]
+        self, kernel: Compiled, grid: Grid, arguments: Sequence[Argument], blocks: Sequence[int], counting: bool
     ) -> SampledBlocks:
-        """Run some blocks of a launch of counted code on buffers in ``Pages``: on the simulator, whatever this is."""
+        """Run some blocks of a launch of counted code on buffers in ``Pages``, and count them if asked: on the
+        simulator, whatever this is."""
 
     def doubt(self, task: Task, launched: Launched) -> Launched:
         """Repeat an uncounted launch with everything that the simulator checks, before its results blame the kernel.

@@ -74,7 +74,7 @@ class ShadowedGpu:
         assert code.timed is not None
         return no_room(code.timed, grids, self.sheet or sheet_of(code.timed[0].arch))
 
-    def launch(self, task: Task, trial: Trial, counting: bool) -> Launched:
+    def launch(self, task: Task, trial: Trial, counting: bool, checking: bool = True) -> Launched:
         """Return the GPU's answer. The simulator repeats counted launches and faults. Repeating right answers on all
         other shapes would take as long as a quarter of the whole run."""
         assert task.code.timed is not None
@@ -84,7 +84,7 @@ class ShadowedGpu:
         if not counting and ran.fault is None:
             return ran
         try:
-            return self._shadowed(ran, task, counting)
+            return self._shadowed(ran, task, counting, checking)
         except UnsupportedKernel as error:
             note = Finding("not_simulated", "note", line=error.line, facts=Quoted(str(error)))
             return replace(ran, findings=(*ran.findings, note))
@@ -98,10 +98,10 @@ class ShadowedGpu:
         return self._simulated.on_addresses(task) if task.work <= SIMULATED else None
 
     def sample(
-        self, kernel: Compiled, grid: Grid, arguments: Sequence[Argument], blocks: Sequence[int]
+        self, kernel: Compiled, grid: Grid, arguments: Sequence[Argument], blocks: Sequence[int], counting: bool
     ) -> SampledBlocks:
         """Run some blocks of a launch on the simulator."""
-        return self._simulated.sample(kernel, grid, arguments, blocks)
+        return self._simulated.sample(kernel, grid, arguments, blocks, counting)
 
     def doubt(self, task: Task, launched: Launched) -> Launched:
         """Repeat the launch on the simulator alone, so that a profiler finds one kernel in each range."""
@@ -110,12 +110,12 @@ class ShadowedGpu:
         except UnsupportedKernel:  # the counted launch reports it
             return launched
 
-    def _shadowed(self, ran: Launched, task: Task, counting: bool) -> Launched:
+    def _shadowed(self, ran: Launched, task: Task, counting: bool, checking: bool = True) -> Launched:
         """Add what the simulator finds in the same launch. The simulator's findings are first, since they name a
         line."""
         if task.work > SIMULATED:
             return ran
-        seen = self._simulated.launch(task, task.fresh(), counting)
+        seen = self._simulated.launch(task, task.fresh(), counting, checking)
         told = [it for it in (*seen.findings, seen.fault, *ran.findings, ran.fault) if it is not None]
         fault = seen.fault
         if fault is None and ran.fault is not None:  # why it stopped, if the simulator knows

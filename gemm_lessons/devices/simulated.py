@@ -45,12 +45,12 @@ class Simulated:
         """Return why no GPU of the counted code's architecture would launch it."""
         return no_room(code.counted, grids, sheet_of(code.counted[0].arch))
 
-    def launch(self, task: Task, trial: Trial, counting: bool) -> Launched:
-        """Run and check; count if asked."""
+    def launch(self, task: Task, trial: Trial, counting: bool, checking: bool = True) -> Launched:
+        """Run; check and count if asked."""
         simulator = self.simulator if counting else self._uncounted
         threads = sum(grid.blocks * grid.threads for grid in task.grids)
         budget = max(simulator.setting.budget, PER_PRODUCT * task.work // threads)
-        simulator = Simulator(replace(simulator.setting, budget=budget))
+        simulator = Simulator(replace(simulator.setting, budget=budget, checking=checking))
         return task.run(simulator.launch, task.code.counted, trial)
 
     def grading(self) -> Simulated:
@@ -78,10 +78,11 @@ class Simulated:
         return Finding("machine_dependent", "error", "address", file=kernels[0].path)
 
     def sample(
-        self, kernel: Compiled, grid: Grid, arguments: Sequence[Argument], blocks: Sequence[int]
+        self, kernel: Compiled, grid: Grid, arguments: Sequence[Argument], blocks: Sequence[int], counting: bool
     ) -> SampledBlocks:
-        """Run some blocks of a launch."""
-        return self._uncounted.sample(kernel, grid, arguments, blocks)
+        """Run some blocks of a launch; count them if asked."""
+        simulator = self.simulator if counting else self._uncounted
+        return simulator.sample(kernel, grid, arguments, blocks)
 
     def doubt(self, task: Task, launched: Launched) -> Launched:
         """Return the launch unchanged if it was counted. When counting, both engines follow the launch and must

@@ -83,8 +83,8 @@ def check(plan: RunPlan, kernel: KernelPlan, variants: Variants, jobs: Jobs) -> 
     except _Obstructed as it:
         return Checked(Faulted(kernel.counting_shape, it.obstacle), findings=(it.obstacle,))
     checked = _summed(results)
-    launches = zip(kernel.launches, results, strict=False)
-    counted = [(it.shape, it.counters) for launch, it in launches if launch.purpose == "count" and it.fault is None]
+    each = [it for result in results for it in (*result.before, result)]
+    counted = [(it.shape, it.counters) for it in each if it.counted and it.fault is None]
     if not counted:
         return checked
     return replace(checked, counters=counted[0][1], elsewhere=tuple(counted[1:]))
@@ -164,19 +164,19 @@ def _execute(plan: RunPlan, launch: LaunchPlan, built: Built) -> LaunchResult:
     if launch.purpose == "sample":
         return _sample(plan, launch, built)
     built = variant_of(built, launch.lesson)
-    with stage(launch.purpose, str(launch.shape), payload=launch.operations):
+    with stage("count" if launch.is_counted else "check", str(launch.shape), payload=launch.operations):
         problem = launch.problem(plan.seed)
         trial, task = problem.trial(), launch.task(built.code, problem)
-        launched = plan.device.launch(task, trial, counting=launch.purpose == "count")
+        launched = plan.device.launch(task, trial, launch.is_counted, checking=launch.purpose != "far")
     verdict, judgement, findings = _judge(built, trial, launched)
     if launch.purpose == "check" and verdict.kind != "passed" and launched.fault is None:
         launched = plan.device.doubt(task, launched)
         verdict, judgement, findings = _judge(built, trial, launched)
-    right = plan.request.graded and launch.purpose == "count" and verdict.kind == "passed"
+    right = plan.request.graded and launch.is_counted and verdict.kind == "passed"
     if right and (moved := plan.device.on_addresses(task)):
         verdict, findings = Faulted(launch.shape, moved), (*findings, moved)
     counters, fault = launched.counters, launched.fault
-    return LaunchResult(launch.shape, verdict, judgement, findings, fault, counters, launch.hidden)
+    return LaunchResult(launch.shape, verdict, judgement, findings, fault, counters, launch.hidden, launch.is_counted)
 
 
 def _sample(plan: RunPlan, launch: LaunchPlan, built: Built) -> LaunchResult:
@@ -189,49 +189,51 @@ def _sample(plan: RunPlan, launch: LaunchPlan, built: Built) -> LaunchResult:
     ):
         slow = Finding("not_sampled", "note", facts=Quoted("it computes in double precision, which takes long"))
         return _instead(plan, launch, built, slow)
-    ran, stored = _some_blocks(plan, launch, built, launch.blocks)
+    ran, stored = _some_blocks(plan, launch, built, launch.blocks, counting=True)
     if ran.fault is not None:
         return LaunchResult(
             launch.shape, stopped(launch.shape, ran.fault), None, (), ran.fault, Counters(), hidden=True
         )
     why = ran.dependent
     if stored is not None and not stored.is_even:
-        why = _some_blocks(plan, launch, built, (0,))[0].dependent
+        why = _some_blocks(plan, launch, built, (0,), counting=False)[0].dependent
     if why:
         return _instead(plan, launch, built, Finding("not_sampled", "note", facts=Quoted(why)))
     assert stored is not None
     judgement = judge_sample(stored)
     verdict = Passed() if judgement.passed else WrongAnswer(launch.shape, judgement)
-    return LaunchResult(launch.shape, verdict, judgement, (), None, Counters(), hidden=True)
+    return LaunchResult(launch.shape, verdict, judgement, (), None, ran.counters, hidden=True, counted=True)
 
 
 def _some_blocks(
-    plan: RunPlan, launch: LaunchPlan, built: Built, blocks: Sequence[int]
+    plan: RunPlan, launch: LaunchPlan, built: Built, blocks: Sequence[int], counting: bool
 ) -> tuple[SampledBlocks, Sampled | None]:
     """Run some blocks of a launch; also return what they stored, if that tells anything."""
     code = variant_of(built, launch.lesson).code.counted[0]
     problem = FarProblem(launch.lesson.data, launch.shape, plan.seed, tile_sizes(launch.lesson), len(blocks))
     with stage("check", str(launch.shape)):
         arguments = problem.arguments(launch.lesson.launches[0].parameters)
-        ran = plan.device.sample(code, launch.grids[0], arguments, blocks)
+        ran = plan.device.sample(code, launch.grids[0], arguments, blocks, counting)
     return ran, None if ran.fault or ran.dependent else problem.judged(ran.touched)
 
 
 def _instead(plan: RunPlan, launch: LaunchPlan, built: Built, note: Finding) -> LaunchResult:
-    """Check the shapes that replace a sample. Return the first result that is no pass, else the last one."""
-    result = None
+    """Check the shapes that replace a sample. Return the first result that is no pass, else the last one, with those
+    before it."""
+    results: list[LaunchResult] = []
     for other in plan.in_place_of_sample():
-        result = execute(plan, other, _made_for(plan, built, other.lesson))
-        if result.verdict.kind != "passed":
+        results.append(execute(plan, other, _made_for(plan, built, other.lesson)))
+        if results[-1].verdict.kind != "passed":
             break
-    assert result is not None
-    return replace(result, findings=(*result.findings, note))
+    *before, last = results
+    return replace(last, findings=(*last.findings, note), before=tuple(before))
 
 
 def _made_for(plan: RunPlan, built: Built, lesson: Lesson) -> Built:
-    """Return the variant of the kernel for this lesson; compile it if it is not among those that were built."""
+    """Return the variant of the kernel for this lesson, with machine code; compile it if it is not among those that
+    were built."""
     found = variant_of(built, lesson)
-    return found if found.lesson == lesson else _assembled(plan, lesson)
+    return found if found.lesson == lesson and found.is_assembled else _assembled(plan, lesson)
 
 
 def _assembled(plan: RunPlan, lesson: Lesson) -> Built:
@@ -354,10 +356,9 @@ def judge_method(plan: RunPlan, kernel: KernelPlan, built: Built, checked: Check
     slow = plan.request.graded and _is_unfinished(checked)
     if not (slow or isinstance(checked.verdict, Passed)) or checked.counters is None:
         return checked
-    counters = (checked.counters, *(it for _, it in checked.elsewhere))
     counted = [
-        CountedLaunch(variant_of(built, launch.lesson), it, launch.names)
-        for launch, it in zip(kernel.counted[: len(counters)], counters, strict=True)
+        CountedLaunch(variant_of(built, kernel.lesson.at(shape)), counters, plan.lesson.at(shape).names(shape))
+        for shape, counters in ((kernel.counting_shape, checked.counters), *checked.elsewhere)
     ]
     gates = judge_launches(plan.lesson.gates, counted)
     missed = verdict_of(gates)

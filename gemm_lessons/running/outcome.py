@@ -22,7 +22,8 @@ Role = Literal["kernel", "previous", "reference"]
 
 @dataclass(frozen=True)
 class LaunchResult:
-    """The result of one planned launch; ``fault`` ended it early."""
+    """The result of one planned launch; ``fault`` ended it early. ``counted``: for gates to judge. ``before``: of the
+    launches that replace a sample, those before the last one."""
 
     shape: Shape
     verdict: Verdict
@@ -31,6 +32,8 @@ class LaunchResult:
     fault: Finding | None
     counters: Counters
     hidden: bool = False
+    counted: bool = False
+    before: tuple[LaunchResult, ...] = ()
 
     @property
     def told(self) -> tuple[Finding, ...]:

@@ -7,7 +7,7 @@ Both processes of a run work from the same plan; all decisions are made in it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -23,7 +23,6 @@ from gemm_lessons.course.hidden import (
 )
 from gemm_lessons.course.lesson import Lesson
 from gemm_lessons.devices.device import Binaries, Device, Task
-from gemm_lessons.engine.arguments.expression import Number
 from gemm_lessons.engine.hardware.sheets import GpuSpec
 from gemm_lessons.engine.process.bounds import Bounds, affordable
 from gemm_lessons.engine.records.frozen import dataclass
@@ -42,7 +41,7 @@ DIGITS = 256  # of K, at most, where the last bit of sums is checked
 PLAIN = 8  # seeds for which checked scalars are lesson.toml's own, then as many for which they are the next shape's
 
 
-Purpose = Literal["check", "count", "time", "sample"]
+Purpose = Literal["check", "count", "time", "sample", "far"]
 
 
 @dataclass(frozen=True)
@@ -74,7 +73,7 @@ class RunRequest:
 class LaunchPlan:
     """Consecutive launches of a lesson on one problem. ``lesson`` is the lesson as the host launches it at this shape.
     A launch to ``count`` is traced by counters; ``hidden`` marks a shape that is not disclosed. Of a launch to
-    ``sample``, only ``blocks`` are run.
+    ``sample``, only ``blocks`` are run and counted. A ``far`` one is counted, but not searched for races.
 
     The other fields choose the problem's inputs: see ``Problem``.
     """
@@ -83,7 +82,6 @@ class LaunchPlan:
     shape: Shape
     purpose: Purpose
     grids: tuple[Grid, ...]
-    names: Mapping[str, Number] = field(default_factory=dict)  # for gates: sizes and tile of the lesson under test
     hidden: bool = False
     blocks: tuple[int, ...] = ()
     gaps: bool = False
@@ -91,6 +89,11 @@ class LaunchPlan:
     rare: bool = False
     sharp: bool = False
     flat: bool = False
+
+    @property
+    def is_counted(self) -> bool:
+        """Tell whether gates judge what this launch did."""
+        return self.purpose in ("count", "sample", "far")
 
     @property
     def operations(self) -> int:
@@ -115,8 +118,8 @@ class KernelPlan:
     """One row of the table: a kernel file, the lesson that launches it, and all its launches.
 
     ``launches``: the known shapes to check and the counting shape, then the hidden ones: to count, to check, a sample
-    of the far one. A slow kernel is stopped on one of the last, when its gates are known. ``timed``: the lesson as
-    launched at the timed shape; None where it cannot take that shape, or nothing is timed.
+    of the far one or what replaces it. A slow kernel is stopped on one of the last, when its gates are known.
+    ``timed``: the lesson as launched at the timed shape; None where it cannot take that shape, or nothing is timed.
     """
 
     role: Role
@@ -129,7 +132,7 @@ class KernelPlan:
     @property
     def counted(self) -> tuple[LaunchPlan, ...]:
         """Return the counted launches: the counting shape first."""
-        return tuple(launch for launch in self.launches if launch.purpose == "count")
+        return tuple(launch for launch in self.launches if launch.is_counted)
 
     @property
     def counting_shape(self) -> Shape:
@@ -153,8 +156,8 @@ class KernelPlan:
 @dataclass(frozen=True)
 class RunPlan:
     """A fully decided run. ``timed_shape`` is the shape of estimates and measurements; the kernel is also counted on
-    the ``hidden`` shapes of graded runs, and only checked on the ``secret`` ones. It is checked on a ``sample`` of a
-    far shape, or, without one, on the shapes ``instead``."""
+    the ``hidden`` shapes of graded runs, and only checked on the ``secret`` ones. It is checked and counted on a
+    ``sample`` of a far shape, or, without one, on the shapes ``instead``."""
 
     request: RunRequest
     device: Device
@@ -186,9 +189,9 @@ class RunPlan:
         sample: FarSample | None = None
         instead: tuple[Shape, ...] = ()
         if request.graded:
-            hidden = tuple(dict.fromkeys((*hidden, *hidden_and_counted(lesson, seed))))
             sample, instead = hidden_sample(lesson, seed), hidden_instead(lesson, seed)
-            secret = (*secret, *hidden_checks(lesson, seed), *(instead if sample is None else ()))
+            hidden = tuple(dict.fromkeys((*hidden, *hidden_and_counted(lesson, seed))))
+            secret = (*secret, *hidden_checks(lesson, seed))
         device = request.device.grading() if request.graded else request.device
         device = device.expecting(lesson.at(timed).data, timed, seed)
         plan = cls(
@@ -229,8 +232,8 @@ class RunPlan:
         return self.request.course.attacked_by(self.lesson, limiter)
 
     def in_place_of_sample(self) -> tuple[LaunchPlan, ...]:
-        """Return the launches that check the kernel whose blocks cannot be sampled."""
-        return tuple(self._launch(self.lesson, shape, "check", hidden=True) for shape in self.instead)
+        """Return the launches that check and count the kernel whose blocks cannot be sampled."""
+        return tuple(self._launch(self.lesson, shape, "far", hidden=True) for shape in self.instead)
 
     def kernel(
         self,
@@ -257,6 +260,8 @@ class RunPlan:
         if role == "kernel" and self.sample is not None:
             far = self._launch(lesson, self.sample.shape, "sample", hidden=True)
             launches.append(replace(far, blocks=self.sample.blocks))
+        elif role == "kernel":
+            launches += self.in_place_of_sample()
         timing = self.request.estimating or self.timer is not None
         takes = timing and lesson.shapes.refusal(self.timed_shape) is None
         timed = self._launch(lesson, self.timed_shape, "time") if takes else None
@@ -277,11 +282,10 @@ class RunPlan:
             shape,
             purpose,
             launched.grids(shape),
-            self.lesson.at(shape).names(shape) if purpose == "count" else {},
             hidden=hidden,
             gaps=gaps,
             next_scalars=purpose == "check" and (self.seed // PLAIN % 2 == 1) != (shape in self.secret),
-            rare=shape in (*self.hidden, *self.secret),
+            rare=hidden,
             sharp=shape == self._sharp,
         )
 
@@ -297,8 +301,10 @@ class RunPlan:
 
     @property
     def _sharp(self) -> Shape | None:
-        """Return the largest secret shape whose answer has digits to spare: truncation is detected there."""
-        return max((it for it in self.secret if it.k <= DIGITS), key=lambda it: it.m * it.n, default=None)
+        """Return the largest shape that only graded runs check, and whose answer has digits to spare: truncation is
+        detected there."""
+        shapes = (*self.secret, *(self.instead if self.sample is None else ()))
+        return max((it for it in shapes if it.k <= DIGITS), key=lambda it: it.m * it.n, default=None)
 
     def _line_up(self) -> Iterator[KernelPlan]:
         """Yield the kernel, then the rows beside it: the solution that this lesson starts from, and its own reference.

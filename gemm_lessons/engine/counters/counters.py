@@ -164,8 +164,9 @@ class CounterObserver:
         self.barriers = max(self.barriers, self._barriers + (int(self._waits.max()) if self._waits is not None else 0))
         self.blocks += batch.blocks
 
-    def result(self, memory: Callable[[], GlobalMemory]) -> Counters:
-        """Return the counters of a launch without a fault. ``memory`` returns global memory before the launch."""
+    def result(self, memory: Callable[[], GlobalMemory], blocks: Sequence[range] | None = None) -> Counters:
+        """Return the counters of a launch without a fault, or of those of its ``blocks`` that ran. ``memory`` returns
+        global memory before the launch."""
         assert self.launch is not None
         self.interpreted.arrivals = int(self.lanes[self._bar].sum())
         self._sums.ffma = self.interpreted.fused = int(self.lanes[self._ffma].sum())
@@ -176,7 +177,7 @@ class CounterObserver:
             inexact = self.code.obstacle
         if self.code.plan is not None:
             try:
-                sums = machinecode.count(self.code, self.launch, memory, budget=self._budget())
+                sums = machinecode.count(self.code, self.launch, memory, blocks, budget=self._budget())
                 self.followed = Account.followed(sums) if sums.certain else None
             except machinecode.Uncountable as obstacle:
                 self._count()

@@ -85,12 +85,14 @@ class Setting:
 
     ``block_limit``: thread blocks that run in lockstep (None: as many as fill its registers). ``budget``: instructions
     of such a batch after which an endless kernel is stopped with a ``timeout`` fault. ``counting`` False: check the
-    kernel, but count nothing, which is faster. The other fields are the simulator's own.
+    kernel, but count nothing, which is faster. ``checking`` False: values and faults alone. The other fields are the
+    simulator's own.
     """
 
     block_limit: int | None = None
     budget: int = INSTRUCTION_BUDGET
     counting: bool = True
+    checking: bool = True
     watched: frozenset[int] = frozenset()  # stores (instruction indices) whose values are recorded
     shuffles: frozenset[int] = frozenset()  # shuffles (instruction indices) whose undefined values are tracked
     blanks: frozenset[int] = frozenset()  # loads (instruction indices) of unwritten memory, whose values are tracked
@@ -284,7 +286,9 @@ class Machine:
                     generation += 1
 
     def run_blocks(self, numbers: Sequence[int]) -> None:
-        """Run some blocks of the grid, and only those. No observer hears of them."""
+        """Run some blocks of the grid, by their numbers, and only those."""
+        for observer in self.observers:
+            observer.begin(self.launch)
         with float_state():
             for first in range(0, len(numbers), self.batch_blocks):
                 self.reached = self.grid.blocks

@@ -53,7 +53,7 @@ class Program:
     @functools.cached_property
     def address_uses(self) -> AddressUses:
         """Return how the kernel uses the addresses of buffers and variables."""
-        return address_uses(self.kernel)
+        return address_uses(self.kernel, self.variables)
 
     @functools.cached_property
     def stored_parameters(self) -> frozenset[str] | None:

@@ -240,12 +240,19 @@ class UndefinedBits:
             if isinstance(element, Register) and element.name in self.masks:
                 spoilt |= self.masks[element.name] != 0
         spoilt = np.repeat(spoilt.reshape(-1, WARP).any(axis=1), WARP)
+        sources = [name for operand in instruction.operands[1:] for name in registers_in(operand)]
+        origin = self._origin_of(instruction, spoilt, sources)
         kept = np.broadcast_to(self._binder.value(adds, "pred"), spoilt.shape)
+        any_spoilt = spoilt.any()
         for element in elements_of(target):
             if isinstance(element, Register) and element.name in self.masks:
+                if not any_spoilt and element.name not in self.dirty and instruction.guard is None:
+                    continue
                 bits = self.masks[element.name]
                 whole = np.iinfo(bits.dtype).max
-                self._write(instruction, element.name, np.where(spoilt, whole, np.where(kept, bits, 0)))
+                mask = np.where(spoilt, whole, np.where(kept, bits, 0))
+                own = np.where(spoilt | (bits == 0), origin, self.origin[element.name])
+                self._write(instruction, element.name, mask, own)
 
     def _undefined_matrix(self, elements: Sequence[Operand | None], fragment: Fragment) -> Array:
         """Return which elements have undefined bits, bool (warps, rows, columns)."""
@@ -263,9 +270,9 @@ class UndefinedBits:
         for name in sorted(writes(instruction)):
             self._write(instruction, name, spread(lanes, raw_type(self.masks[name])) if name in self.masks else lanes)
 
-    def _write(self, instruction: Instruction, name: str, mask: Array) -> None:
+    def _write(self, instruction: Instruction, name: str, mask: Array, origin: Array | None = None) -> None:
         """Write the undefined bits of a result to the lanes that execute. Where the guard is undefined, the whole
-        result is."""
+        result is. Without an ``origin``, it is that of the first register read."""
         bits = self.masks.get(name)
         if bits is None:
             return self.lost(instruction, name, mask)
@@ -277,7 +284,8 @@ class UndefinedBits:
             open_lanes = self.masks[guard] & (state.alive if state.active is None else state.active)
             lanes = lanes | open_lanes
             new = np.where(open_lanes, spread(open_lanes, raw_type(bits)), new)
-        origin = self._origin_of(instruction, new)
+        if origin is None:
+            origin = self._origin_of(instruction, new, reads(instruction))
         np.copyto(bits, new, where=lanes)
         np.copyto(self.origin[name], origin, where=lanes)
         if ((bits != 0) & state.alive).any():
@@ -286,9 +294,9 @@ class UndefinedBits:
             self.dirty.discard(name)
         return None
 
-    def _origin_of(self, instruction: Instruction, mask: Array) -> Array:
+    def _origin_of(self, instruction: Instruction, mask: Array, sources: Iterable[str]) -> Array:
         origin = np.full(self._state.lanes, UNREAD, np.int32)
-        for name in sorted(reads(instruction) & self.dirty):
+        for name in sorted(self.dirty.intersection(sources)):
             from_here = (self.masks[name] != 0) & (origin == UNREAD)
             np.copyto(origin, self.origin[name], where=from_here)
         if not _only_copies(instruction):

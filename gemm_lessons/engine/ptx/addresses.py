@@ -6,11 +6,21 @@ allocation has in common.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Literal
 
 from gemm_lessons.engine.ptx.cfg import reads, writes
-from gemm_lessons.engine.ptx.records import Address, Immediate, Instruction, Kernel, Register, Symbol, registers_in
+from gemm_lessons.engine.ptx.records import (
+    Address,
+    Immediate,
+    Instruction,
+    Kernel,
+    Register,
+    Symbol,
+    Variable,
+    Vector,
+    registers_in,
+)
 from gemm_lessons.engine.records.frozen import dataclass
 
 COMMON = 256  # bytes: every allocation begins at a multiple
@@ -28,15 +38,17 @@ class AddressUses:
     matters: bool
 
 
-def address_uses(kernel: Kernel) -> AddressUses:
-    """Return how a kernel uses the addresses that its parameters and variables give."""
-    held, derived = _holders(kernel, "values"), _holders(kernel, "differences")
+def address_uses(kernel: Kernel, variables: Sequence[Variable]) -> AddressUses:
+    """Return how a kernel uses the addresses that its parameters, its variables and its module's ``variables`` give."""
+    every = (*kernel.variables, *variables)
+    inside = frozenset(it.name for it in every if it.space in ("shared", "local"))  # of a block or thread, not a buffer
+    held, derived = _holders(kernel, inside, "values"), _holders(kernel, inside, "differences")
     compared, matters = None, False
     for instruction in kernel.instructions:
         how, found = instruction.row.undefined, reads(instruction) & derived
         if not found:
             continue
-        accessed = {n for o in instruction.operands if isinstance(o, Address) for n in registers_in(o)}
+        accessed = set(_accessed(instruction))
         if how == "compared":
             matters = True
             if compared is None and _with_number(instruction, held):
@@ -46,17 +58,27 @@ def address_uses(kernel: Kernel) -> AddressUses:
     return AddressUses(compared, matters)
 
 
-def _holders(kernel: Kernel, which: Kind) -> frozenset[str]:
+def _accessed(instruction: Instruction) -> Iterator[str]:
+    """Yield the registers of addresses that an instruction accesses: also of a tensor map, and of a texture's handle,
+    which come before the coordinates."""
+    for operand in instruction.operands:
+        if isinstance(operand, Address):
+            yield from registers_in(operand)
+    if instruction.row.effect == "image" or "tensor" in instruction.modifiers:
+        for place in [it for it in instruction.operands[instruction.row.writes :] if isinstance(it, Vector)][:1]:
+            yield from registers_in(place.elements[0])
+
+
+def _holders(kernel: Kernel, inside: frozenset[str], which: Kind) -> frozenset[str]:
     """Return the registers that may hold an address of global memory; or also values computed from one; or also
-    differences of two."""
-    plain = frozenset[str]() if which == "addresses" else _holders(kernel, "addresses")
+    differences of two. The addresses of the variables ``inside`` are none."""
+    plain = frozenset[str]() if which == "addresses" else _holders(kernel, inside, "addresses")
     pointers = {parameter.name for parameter in kernel.parameters if parameter.size == 8}
-    shared = {variable.name for variable in kernel.variables if variable.space in ("shared", "local")}
     held: set[str] = set()
     for instruction in kernel.instructions:
         named = set(_named(instruction))
         from_parameter = instruction.opcode == "ld" and "param" in instruction.modifiers and named & pointers
-        if from_parameter or (instruction.opcode in ("mov", "cvta") and named - shared):
+        if from_parameter or (instruction.opcode in ("mov", "cvta") and named - inside):
             held |= writes(instruction)
     growing = bool(held)
     while growing:

@@ -96,6 +96,15 @@ class Counters:
     def __iter__(self) -> Iterator[str]:
         return iter(self.totals)
 
+    def of_all_blocks(self, blocks: int, counted: int) -> Counters:
+        """Return the totals of a launch of ``blocks`` blocks from those of ``counted`` of them. Maxima, and what would
+        be the sum if all threads did as much as the busiest, are the launch's already."""
+        totals = {
+            name: value if name.endswith((".max", "_if_equal.sum")) else round(value * blocks / counted)
+            for name, value in self.totals.items()
+        }
+        return Counters(totals, inexact=self.inexact, uncounted=self.uncounted, obstacle=self.obstacle)
+
     def get(self, name: str) -> int | None:
         """Return the total of a counter; None if it was not counted. Raise ``KeyError`` for an unknown name."""
         return self.totals.get(_long(name))
@@ -157,11 +166,13 @@ class Launched:
 class SampledBlocks:
     """The outcome of some blocks of a launch. ``touched``: buffer -> the numbers of the pages that they touched (n,),
     and the bytes of these pages afterwards (n, ``launch.PAGE``). ``dependent``: why such blocks tell nothing, because a
-    block depends on others or does more than its share."""
+    block depends on others or does more than its share. ``counters``, if asked for, are those of a launch whose blocks
+    all do what these did on average."""
 
     touched: Mapping[str, tuple[Any, Any]] = field(default_factory=dict)
     fault: Finding | None = None
     dependent: str = ""
+    counters: Counters = field(default_factory=Counters)
 
 
 def in_a_row(launches: Sequence[Launched]) -> Launched:

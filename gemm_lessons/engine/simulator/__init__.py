@@ -229,16 +229,20 @@ class Simulator:
     def sample(
         self, compiled: Compiled, grid: Grid, arguments: Sequence[Argument], blocks: Sequence[int]
     ) -> SampledBlocks:
-        """Run only these ``blocks`` of a launch, whose buffers may be in ``Pages``. Nothing is checked, counted or
-        written back. Raise ``UnsupportedKernel``."""
+        """Run only these ``blocks`` of a launch, whose buffers may be in ``Pages``, and count them if the setting asks
+        for it. Nothing is checked or written back. Raise ``UnsupportedKernel``."""
         program = _program_of(compiled)
         if why := _dependence(program):
             return SampledBlocks(dependent=why)
-        setting = dataclasses.replace(self.setting, block_limit=len(blocks), budget=SAMPLE_BUDGET, counting=False)
+        setting = dataclasses.replace(self.setting, block_limit=len(blocks), budget=SAMPLE_BUDGET)
+        observers = [CounterObserver(compiled)] if setting.counting else []
+        counted = Counters()
         with _seen_from(compiled.path), as_unsupported("blocks of it run", (ValueError,)):
-            machine = _RequestedLaunch(setting, compiled, program, grid, arguments).machine()
+            machine = _RequestedLaunch(setting, compiled, program, grid, arguments).machine(*observers)
             try:
                 machine.run_blocks(blocks)
+                for counters in observers:
+                    counted = counters.result(machine.initial_memory, [range(it, it + 1) for it in blocks])
             except OutOfPages:
                 return SampledBlocks(dependent="a block has more than its share")
             except Fault as fault:
@@ -246,7 +250,11 @@ class Simulator:
             except (OutOfTime, MemoryError) as end:
                 return SampledBlocks(fault=stopped(end, machine.now).finding)
         errors = (it for it in machine.unset.findings() if it.severity == "error")
-        return SampledBlocks(machine.memory.touched_pages(), next(errors, None))
+        return SampledBlocks(
+            machine.memory.touched_pages(),
+            next(errors, None),
+            counters=counted.of_all_blocks(grid.blocks, len(blocks)),
+        )
 
     def final_memory(self, compiled: Compiled, grid: Grid, arguments: Sequence[Argument]) -> FinalMemory:
         """Run a kernel's only block, check it, and return its memory at the end. Raise ``UnsupportedKernel``."""
@@ -289,8 +297,9 @@ class _RequestedLaunch:
     def launched(self, symbols: Sequence[HostVariable]) -> Launched:
         """Run, check and, if the setting asks for it, count the launch; write the outputs back."""
         counters = CounterObserver(self.compiled) if self.setting.counting else None
-        checks = Checks()
-        machine = self.machine(counters, checks) if counters else self.machine(checks)
+        checks = Checks() if self.setting.checking else None
+        observers = [it for it in (counters, checks) if it is not None]
+        machine = self.machine(*observers)
         fault: Fault | None = None
         try:
             machine.run()
@@ -304,12 +313,9 @@ class _RequestedLaunch:
                 counted = counters.result(machine.initial_memory)
             except (OutOfTime, MemoryError) as end:  # most likely raised where the kernel spends most of its time
                 often = self.program.kernel.instructions[int(counters.lanes.argmax())]
-                return Launched(Counters(), checks.result(), stopped(end, often).finding)
-        if checks.suspects:
-            self._settle(checks)
-        if checks.blanks and fault is None:
-            checks.keep_blanks(self._decisive(checks.blanks))
-        found = (*checks.result(), *machine.unset.findings(), *machine.notices())
+                told = checks.result() if checks else ()
+                return Launched(Counters(), told, stopped(end, often).finding)
+        found = (*self._told(checks, fault), *machine.unset.findings(), *machine.notices())
         if machine.state.inactive_sources:
             found = (*self._shuffled(frozenset(machine.state.inactive_sources)), *found)
         if fault is not None:
@@ -320,8 +326,18 @@ class _RequestedLaunch:
         machine.state.images.write_back()
         read_back(self.program.variables, symbols, machine.memory)
         finding = None if fault is None else _finding_of(fault, self.compiled)
-        unstored = self._unstored(checks) if self.setting.unstored and fault is None else {}
+        unstored = self._unstored(checks) if checks and self.setting.unstored and fault is None else {}
         return Launched(counted, found, finding, printed=machine.printer.result(), unstored=unstored)
+
+    def _told(self, checks: Checks | None, fault: Fault | None) -> Sequence[Finding]:
+        """Return the findings of the checks. What is in doubt is settled by running once more."""
+        if checks is None:
+            return ()
+        if checks.suspects:
+            self._settle(checks)
+        if checks.blanks and fault is None:
+            checks.keep_blanks(self._decisive(checks.blanks))
+        return checks.result()
 
     def _unstored(self, checks: Checks) -> dict[str, int]:
         outputs = {buffer.name: buffer.array.dtype.itemsize for buffer in buffers_of(self.arguments) if buffer.output}
