@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
 
 from gemm_lessons import engine, simulate
+from gemm_lessons.engine.machine.convergence import EXCHANGES
 from gemm_lessons.engine.records.errors import UnsupportedKernel
+from gemm_lessons.engine.simulator import Simulator
 
 TOGETHER = True
+Array = np.ndarray[Any, Any]
 
 HEAD = """extern "C" __global__ void k(const int *a, int *o, int n) {
     const int t = threadIdx.x, lane = t & 31; int v = a[t];"""
@@ -378,15 +384,66 @@ def test_a_shuffle_that_the_compiler_has_put_into_two_loops(warps: int) -> None:
     assert not [it for it in launched.findings if it.severity != "note"]
 
 
-def test_two_shuffles_of_the_source_do_not_meet() -> None:
-    source = """extern "C" __global__ void k(float *x) {
-        const int lane = threadIdx.x;
-        float v = x[lane];
-        if (lane % 2)
-            v = __shfl_xor_sync(0xffffffff, v, 1) + 1;
-        else
-            v = __shfl_xor_sync(0xffffffff, v, 1) * 2;
-        x[lane] = v;
+# What lanes exchange, and the new values of a warp's v (32,), as an H200 has them (CUDA 13.0's ptxas).
+EXCHANGED: dict[str, tuple[str, Callable[[Array], Array]]] = {
+    "shfl": ("__shfl_xor_sync(~0u, v, 1)", lambda v: v[np.arange(32) ^ 1]),
+    "ballot": ("__ballot_sync(~0u, v & 2)", lambda v: bits(v & 2 != 0)),
+    "any": ("__any_sync(~0u, v % 97 == 3)", lambda v: np.any(v % 97 == 3, keepdims=True)),
+    "all": ("__all_sync(~0u, v % 97 < 95)", lambda v: np.all(v % 97 < 95, keepdims=True)),
+    "match": ("__match_any_sync(~0u, v & 3)", lambda v: np.concatenate([bits(v & 3 == it & 3) for it in v])),
+    "redux": ("__reduce_add_sync(~0u, v & 255)", lambda v: np.sum(v & 255, keepdims=True)),
+}
+
+
+def bits(truth: Array) -> Array:
+    return np.packbits(truth, bitorder="little").view(np.uint32)
+
+
+@pytest.mark.parametrize("name", EXCHANGED)
+def test_an_exchange_that_the_compiler_has_put_into_two_loops(name: str) -> None:
+    call, exchanged = EXCHANGED[name]
+    source = """extern "C" __global__ void k(const unsigned *x, unsigned *y, unsigned *total, int n, int rows) {
+        int lane;
+        asm("mov.u32 %0, %%laneid;" : "=r"(lane));
+        unsigned t = 0;
+        for (int row = 0; row < rows; row++) {
+            unsigned v = 0;
+            for (int c = threadIdx.x; c < n; c += 32) v += x[row * n + c];
+            v += CALL;
+            if (lane == 0) y[row] = v;
+            t = t * 3 + v;
+        }
+        total[threadIdx.x] = t;
     }"""
-    launched = engine.simulate(source, "k", 1, 32, [np.arange(32, dtype=np.float32)])
+    kernel = engine.compile(source.replace("CALL", call), "k")
+    opcodes = [it.opcode for it in Simulator().kernel(kernel._compiled).instructions]
+    assert sum(it in EXCHANGES for it in opcodes) == 2
+    x = np.random.default_rng(3).integers(0, 1 << 20, (7, 96)).astype(np.uint32)
+    y, total, expected = np.zeros(7, np.uint32), np.zeros(32, np.uint32), np.zeros(32, np.uint32)
+    launched = kernel.launch(1, 32, [x, y, total, 96, 7])
+    assert launched.fault is None
+    assert not [it for it in launched.findings if it.severity != "note"]
+    for row, stored in zip(x, y, strict=True):
+        v = row.reshape(-1, 32).sum(0, dtype=np.uint32)
+        v += exchanged(v).astype(np.uint32)
+        assert v[0] == stored
+        expected = expected * np.uint32(3) + v
+    assert np.array_equal(total, expected)
+
+
+@pytest.mark.parametrize("name", EXCHANGED)
+def test_two_exchanges_of_the_source_meet_and_are_told(name: str) -> None:
+    call, exchanged = EXCHANGED[name]
+    source = """extern "C" __global__ void k(const unsigned *x, unsigned *y) {
+        const int lane = threadIdx.x;
+        unsigned v = x[lane];
+        if (lane == 0)
+            y[lane] = CALL + 1000;
+        else
+            y[lane] = CALL ^ 3;
+    }"""
+    x, y = np.random.default_rng(3).integers(0, 1 << 20, 32).astype(np.uint32), np.zeros(32, np.uint32)
+    launched = engine.simulate(source.replace("CALL", call), "k", 1, 32, [x, y])
     assert "divergent_warp" in {it.kind for it in launched.findings}
+    together = np.broadcast_to(exchanged(x), 32).astype(np.uint32)
+    assert np.array_equal(y, np.where(np.arange(32) == 0, together + np.uint32(1000), together ^ np.uint32(3)))

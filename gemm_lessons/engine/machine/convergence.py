@@ -7,13 +7,15 @@ groups, as tiles of cooperative groups do. Threads whose masks name each other b
 branches of an ``if``, at a barrier) are undefined behaviour in CUDA: once no other lane can run they continue in parts,
 and an ``Irregular`` is recorded.
 
-Shuffles with the same qualifiers and masks meet wherever they are (PTX ISA, ``shfl.sync``). Where a condition differs
-between lanes and stays the same in a loop, the compiler makes two loops of one, each with the shuffles of all lanes;
-these meet here. CUDA calls it undefined where the source has two, and they do not.
+Shuffles, votes, matches and reductions with the same qualifiers and masks meet wherever they are: PTX says so, and an
+H200 does it (7 loops that the compiler had split, 8 kernels with one in each branch; ptxas of CUDA 13.0). Where a
+condition differs between lanes and stays the same in a loop, the compiler makes two loops of one, each with the
+instructions of all lanes. CUDA calls it undefined where the source has two: an ``Irregular`` is recorded as they meet.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -22,15 +24,18 @@ from numpy.typing import NDArray
 
 from gemm_lessons.engine.events import WARP, Irregular
 from gemm_lessons.engine.machine.state import State
+from gemm_lessons.engine.ptx import synchronising_accesses
 from gemm_lessons.engine.ptx.cfg import Block, line_of, synchronises_warp
-from gemm_lessons.engine.ptx.records import Immediate, Instruction, Operand
+from gemm_lessons.engine.ptx.records import Immediate, Instruction, Operand, PredicatePair
 from gemm_lessons.engine.records.frozen import dataclass
+from gemm_lessons.engine.semantics.operation import DTYPES
 
 Array = NDArray[Any]
 
 LANE = np.arange(WARP, dtype=np.uint32)
 BIT = np.uint32(1) << LANE
 FULL = np.uint32(0xFFFFFFFF)
+EXCHANGES = ("shfl", "vote", "match", "redux")
 
 
 def ballot(truth: Array) -> Array:
@@ -80,8 +85,8 @@ class _WarpInstruction:
 
 @dataclass(frozen=True)
 class Apart:
-    """Lanes that execute one shuffle at several instructions: those at this one, the group of each, and the operands of
-    all lanes. All have the shape (warps, 32)."""
+    """Lanes that exchange values at several instructions: those at this one, the group of each, and the operands of all
+    lanes. All have the shape (warps, 32)."""
 
     lanes: Array
     group: Array
@@ -92,7 +97,7 @@ class Convergence:
     """The lanes that wait at warp instructions in the current batch. ``held``: bool (lanes,)."""
 
     def __init__(self, state: State, blocks: Sequence[Block], value: Callable[[Operand | None, str], Any]) -> None:
-        self._state, self._value = state, value
+        self._state, self._value, self._blocks = state, value, blocks
         self.warp_instructions: dict[int, _WarpInstruction] = {}  # by the block that begins with it
         for block in blocks:
             first = block.instructions[0] if block.instructions else None
@@ -107,6 +112,11 @@ class Convergence:
         guard = None if instruction.guard is None else self._state.row(instruction.guard.name, "pred")
         whole = isinstance(mask, Immediate) and mask.value & 0xFFFFFFFF == 0xFFFFFFFF
         return _WarpInstruction(instruction, members, guard, whole and guard is None)
+
+    @functools.cached_property
+    def _looped(self) -> frozenset[int]:
+        """Return the numbers of the blocks in loops."""
+        return frozenset(block.number for loop in synchronising_accesses.loops(self._blocks) for block in loop)
 
     def begin(self) -> None:
         """Reset for a new batch."""
@@ -193,33 +203,41 @@ class Convergence:
         return True
 
     def _meet_apart(self, position: Array) -> bool:
-        """Release held lanes whose shuffles together have all lanes of their masks. Return whether there are any."""
-        shuffles: dict[tuple[Any, ...], list[int]] = {}
+        """Release held lanes at instructions that together have all lanes of their masks: at copies of one in a loop of
+        the source, if there are any. Return whether any are released."""
+        copies: dict[tuple[Any, ...], list[int]] = {}
+        alike: dict[tuple[Any, ...], list[int]] = {}
         for number in np.unique(position[self.held]).tolist():
             meeting = self.warp_instructions[number]
-            if meeting.instruction.opcode == "shfl" and meeting.guard is None:
-                key = (meeting.instruction.modifiers, meeting.instruction.source)
-                shuffles.setdefault(key, []).append(number)
-        return any(self._together(numbers, position) for numbers in shuffles.values() if len(numbers) > 1)
+            one = meeting.instruction
+            if one.opcode in EXCHANGES and meeting.guard is None:
+                if number in self._looped:
+                    copies.setdefault((one.opcode, one.modifiers, one.source), []).append(number)
+                alike.setdefault((one.opcode, one.modifiers), []).append(number)
+        return any(self._together(it, position, False) for it in copies.values() if len(it) > 1) or any(
+            self._together(it, position, True) for it in alike.values() if len(it) > 1
+        )
 
-    def _together(self, numbers: Sequence[int], position: Array) -> bool:
+    def _together(self, numbers: Sequence[int], position: Array, told: bool) -> bool:
         lanes = {number: (self.held & (position == number)).reshape(-1, WARP) for number in numbers}
         meetings = [self.warp_instructions[number] for number in numbers]
         here = np.logical_or.reduce([*lanes.values()])
 
         def of_each(rows: Sequence[Array]) -> Array:
             """Return the row of the instruction that each lane is at."""
-            return np.select([*lanes.values()], [row.reshape(-1, WARP) for row in rows])
+            return np.select([*lanes.values()], [row.reshape(-1, WARP) for row in rows], rows[0].dtype.type(0))
 
         members = of_each([it.members for it in meetings])
         group = groups(members, here)
         ready = here & ((members & spread(ballot(self._state.alive)) & ~group) == 0)
         if not ready.any():
             return False
-        operands = tuple(
-            of_each([self._row(it.instruction.operands[place], "b32") for it in meetings]) for place in (1, 2, 3)
-        )
+        places = range(1, len(meetings[0].instruction.operands) - 1)
+        operands = tuple(of_each([self._row(it.instruction, place) for it in meetings]) for place in places)
         for number, meeting in zip(numbers, meetings, strict=True):
+            if told:
+                going = ready & lanes[number]
+                self._note(meeting.instruction, going, np.where(going, group & ~spread(ballot(going)), 0))
             self._state.apart[meeting.instruction.index] = Apart(ready & lanes[number], group, operands)
         self._awaited = np.where(ready, np.uint32(0), self._awaited)
         self._missed = bool(self._awaited.any())
@@ -227,8 +245,13 @@ class Convergence:
         self.held = self.held & ~ready.reshape(-1)
         return True
 
-    def _row(self, operand: Operand | None, code: str) -> Array:
-        return np.broadcast_to(self._value(operand, code), (self._state.lanes,))
+    def _row(self, instruction: Instruction, place: int) -> Array:
+        """Return an operand of an exchange, (lanes,)."""
+        operand, kind = instruction.operands[place], instruction.modifiers[-1]
+        pair = operand if isinstance(operand, PredicatePair) else None
+        code = "pred" if instruction.opcode == "vote" else kind if kind in DTYPES else "b32"
+        row = np.broadcast_to(self._value(pair.first if pair else operand, code), (self._state.lanes,))
+        return ~row if pair and pair.negated else row
 
     def _note(self, instruction: Instruction, going: Array, absent: Array) -> None:
         """Record living threads that are named but never arrived."""

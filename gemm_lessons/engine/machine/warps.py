@@ -108,7 +108,7 @@ def bind_warp(binding: Binding) -> Callable[[], None]:
 
 
 def _with_others(apart: Apart, active: Array, group: Array, given: list[Array]) -> tuple[Array, list[Array]]:
-    """Return groups and operands of a shuffle that some of its lanes execute at other instructions."""
+    """Return groups and operands of an exchange that some of its lanes execute at other instructions."""
     whole = np.where(apart.lanes & active, apart.group, group)
     others = (np.bitwise_or.reduce(np.where(apart.lanes, apart.group, np.uint32(0)), axis=1)[:, None] & BIT) != 0
     return whole, [np.where(others, theirs, mine) for theirs, mine in zip(apart.operands, given, strict=True)]
