@@ -7,10 +7,11 @@ and deep one, whose K is larger, unless a deeper one has its layout and its tile
 or more along M and along N and three K tiles, or four small ones. The large one has about ``LARGE`` multiply-adds, or
 as many as those tiles have, if these are more.
 
-M, N and K are largest at the far shape, of some ``HUGE`` each. There only some blocks are run (``hidden_sample``):
-the values that they store are checked, and they are counted as if all blocks did the same. Kernels whose blocks depend
-on each other, and lessons with several launches, are checked and counted on whole shapes instead (``hidden_instead``):
-on one of one tile of C, whose K is ``DEPTH`` or more, and on one with few K tiles, whose M or N is ``BROAD`` or more.
+M, N and K are largest at the far shape: ``HUGE`` rows and columns, and ``DEPTH`` k or more. There only some blocks are
+run (``hidden_sample``): the values that they store are checked, and they are counted as if all blocks did the same.
+Kernels whose blocks depend on each other, and lessons with several launches, are checked and counted on whole shapes
+instead (``hidden_instead``): on one of one tile of C, whose K is ``DEPTH`` or more, and on one with few K tiles, whose
+M or N is ``BROAD`` or more.
 
 Where the host chooses the block tile by M, N and K, each tile that it chooses for a known shape is also checked on
 other shapes, unless the wide one has it: on one with more rows of tiles than any known shape with that tile, and on one
@@ -46,7 +47,7 @@ DRAWS = 16  # sets of shapes to draw, of which the one that needs the fewest com
 TRIES = 200  # shapes to draw until one has the tile
 WIDEST = 1 << 20  # elements of C: a lesson with large known shapes hides one that is larger only in M or only in N
 FAR = (2400, 2400, 1100)  # M, N, K of far shapes, at least, and half as much again at most ...
-# ... but at most this many multiply-adds / bytes of an input, 4 at most: async_copy has a second band.
+# ... but at most this many multiply-adds / bytes of an input: async_copy has a second band.
 WORK = 9 << 23
 # Some runs are deeper by this factor: the largest K at which a kernel must be right is not known.
 DEEP, SOME = 2, 0.25
@@ -54,16 +55,16 @@ MANY_WAYS = 5  # tiles of a large shape along M and along N, at least
 LARGE = 1 << 24  # multiply-adds of a large shape, where tiles allow it
 SQUARE = (0.85, 1.18)  # the larger side of C of a large shape / the side of a square of the same work
 ALIGNED = 8  # sizes of half of the large shapes are multiples: gates allow more for others
-HUGE = 16384  # M, N and K of a far shape; M and N are up to half as much again, K at least 4 / 5
+HUGE = 16384  # M and N of a far shape, at least, and half as much again at most; K, at most
 DEPTH = 5120  # K of a far shape, at least, however slowly a type is simulated
-SAMPLED = 1 << 27  # multiply-adds of the blocks that are run of a far shape ...
-LONG = 2  # ... and of whole numbers so many times as many: a sum of 29 bits has K above 16,384 ...
+SAMPLED = 1 << 26  # multiply-adds of the blocks that are run of a far shape ...
+LONG = 4  # ... and of whole numbers so many times as many: a sum of 29 bits has K above 16,384 ...
 BLOCKS = 2  # ... at most so many blocks
 # Multiply-adds per second in the simulator / those of float32, by the size of a factor's number, where it is a float.
 PACE = {8: 1 / 12, 2: 1 / 6, 1: 1 / 6}
 BROAD = 4096  # M and N of what is checked instead of a sample, at least one of them ...
 AREA = 1 << 20  # ... for so many elements of C
-LITTLE = 1 << 22  # multiply-adds of a small shape, at most: larger ones have one tile
+LITTLE = 1 << 22  # multiply-adds of a small shape, at most, of a fast type: larger ones have one tile
 REMAINDERS = 8  # of sizes, or of numbers of tiles, each of which occurs once among the small shapes ...
 FEW = 4  # ... except for a lesson where a tile is much work, or the host compiles another kernel for each
 
@@ -149,8 +150,13 @@ def hidden_sample(lesson: Lesson, seed: int) -> FarSample | None:
 
 def _affordable(lesson: Lesson) -> float:
     """Return the multiply-adds to run of a far shape."""
+    return SAMPLED * (_pace(lesson) if lesson.data.factors[0].element.is_float else LONG)
+
+
+def _pace(lesson: Lesson) -> float:
+    """Return the multiply-adds that take as long as one of float32."""
     element = lesson.data.factors[0].element
-    return SAMPLED * (PACE.get(element.size, 1) if element.is_float else LONG)
+    return PACE.get(element.size, 1) if element.is_float else 1
 
 
 def hidden_instead(lesson: Lesson, seed: int) -> tuple[Shape, ...]:
@@ -306,7 +312,7 @@ def _far(lesson: Lesson, seed: int, number: int | None = None) -> tuple[Shape, .
     other. Without those that ``hidden_instead`` has as well, if it replaces the sample."""
     draw = random.Random(f"{lesson.name} far {seed}" + ("" if number is None else f" {number}"))
     steps, tile = astuple(lesson.shapes.multiple_of), astuple(_tile(lesson))
-    work = WORK // min(4, lesson.data.factors[0].element.size)
+    work = WORK // lesson.data.factors[0].element.size
     found = []
     twice = set[int]()
     if hidden_sample(lesson, seed) is None and (instead := hidden_instead(lesson, seed)):
@@ -327,7 +333,8 @@ def _small(lesson: Lesson, draw: random.Random) -> Iterator[Shape]:
     """Yield shapes among which each remainder of M, N and K occurs once, of sizes or of numbers of tiles; a square one;
     and one whose last tiles have one row, one column and one k."""
     steps, tile = astuple(lesson.shapes.multiple_of), astuple(_tile(lesson))
-    many = REMAINDERS if not lesson.choices and 2 * REMAINDERS * prod(steps) <= LITTLE else FEW
+    little = LITTLE * _pace(lesson)
+    many = REMAINDERS if not lesson.choices and 2 * REMAINDERS * prod(steps) <= little else FEW
     columns = []
     for step, size, place in zip(steps, tile, draw.sample(range(many), len(steps)), strict=True):
         rounds = max(1, (size if size > 1 else SHALLOW) // step // many) + 1
@@ -337,7 +344,7 @@ def _small(lesson: Lesson, draw: random.Random) -> Iterator[Shape]:
         columns.append([step * sizes[n] for n in order])
     side = lcm(*steps) * (1 + int(draw.random() * many * many) // lcm(*steps))
     for m, n, k in (*zip(*columns, strict=True), (side, side, side)):
-        few = m * n * k > LITTLE
+        few = m * n * k > little
         yield Shape(steps[0] if few else m, steps[1] if few else n, k, layout=_any_of(draw, lesson.shapes.layouts))
     if prod(steps) == 1 and not lesson.choices:  # otherwise they are known ones, or each needs another kernel
         yield Shape(*(size + 1 if size > 1 else SHALLOW + 1 for size in tile))
