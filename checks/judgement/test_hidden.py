@@ -114,7 +114,7 @@ def test_whole_tiles_of_k_are_counted_where_k_may_be_any(name: str) -> None:
 
 
 def test_how_deep_a_kernel_has_to_be_right_is_not_known() -> None:
-    lesson = COURSE.lesson("dgemm")
+    lesson = COURSE.lesson("thread_tile")
     depths = [max(it.k for it in hidden_ways(lesson, seed)) for seed in range(40)]
     assert min(depths) > 900
     assert 3 < sum(it > 2000 for it in depths) < 20
