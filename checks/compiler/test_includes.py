@@ -137,6 +137,14 @@ def test_what_stays_inside_compiles(own: Path, text: str) -> None:
     assert isinstance(result, Compiled), result.log or result.diagnostics
 
 
+def test_headers_that_lead_up_and_down_are_read_once(own: Path) -> None:
+    """Each names the next one by a longer way back; without ``#pragma once`` in mind, the ways never end."""
+    for name, other in (("one", "two"), ("two", "one")):
+        (own / name).mkdir()
+        (own / name / "all.cuh").write_text(f'#pragma once\n#include "../{other}/all.cuh"\n')
+    assert isinstance(build(own, '#include "two.cuh"\n#include "one/all.cuh"\n'), Compiled)
+
+
 def test_folders_of_headers_count_as_inside(own: Path) -> None:
     other = own.parent / "other"
     assert isinstance(build(own, '#include "theirs.cuh"', other), Compiled)
