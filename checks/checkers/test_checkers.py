@@ -511,6 +511,9 @@ MEETINGS = {
         "if (t % 2) { C[t] = 1; __syncthreads(); C[t] = 3; } else { C[t] = 2; __syncthreads(); }", [PIECES]),
     "whole warps, two places": (
         "if (t < 32) { C[t] = 1; __syncthreads(); C[t] = 3; } else { C[t] = 2; __syncthreads(); C[t] = 5; }", [PIECES]),
+    "roles meet at a number": (
+        'if (t < 32) { C[t] = 1; asm volatile("bar.sync 1;" ::: "memory"); C[t] = 3; }'
+        ' else { C[t] = 2; asm volatile("bar.sync 1;" ::: "memory"); C[t] = 5; }', []),
     "left early": ("if (t > 50) return; __syncthreads(); C[t] = 1;", [ENDED]),
     "left after": ("__syncthreads(); if (t > 50) return; C[t] = 1;", []),
     "whole blocks left": ("if (blockIdx.x == 0) return; __syncthreads(); C[t] = 1;", []),

@@ -311,11 +311,12 @@ class Barriers:
         return True
 
     def _record_places(self, released: Array) -> None:
-        """Record threads of one block that completed a barrier at different instructions."""
+        """Record threads of one block that completed a ``__syncthreads()`` at different instructions. Roles may meet at
+        a barrier of another number from wherever they are."""
         state = self.state
         at = np.where(released, self._at, -1).reshape(state.blocks, -1)
         high = at.max(axis=1)
-        other = released & (self._at != np.repeat(high, state.padded))
+        other = released & (self._at != np.repeat(high, state.padded)) & (self._number == 0)
         if other.any():
             block = int(state.lane_block[other.argmax()])
             mine = (state.lane_block == block) & released
