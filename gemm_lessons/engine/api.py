@@ -156,9 +156,10 @@ class CompiledKernel:
         parameters: C-contiguous NumPy arrays of any shape for pointers (written back after the launch unless they are
         read-only), numbers, which are converted to the parameter's type if they fit it without loss, ``None`` for a
         null pointer, ``Texture``, ``Surface`` and ``TensorMap`` for such objects. A struct by value takes a dict of its
-        fields (``{"x": x, "sizes": [4, 8]}``; fields that it leaves out are 0), a list of all of them in order,
-        ``bytes``, or a ``StructWithBuffers``. A view is a pointer into the array whose memory it shares:
-        ``[x, x[16:]]`` are two pointers into one buffer, and the kernel can reach all of ``x`` through ``x[16:]``.
+        fields (``{"x": x, "sizes": [4, 8]}``; fields that it leaves out are 0; a field may be a ``TensorMap``), a list
+        of all of them in order, ``bytes``, or a ``StructWithBuffers``. A view is a pointer into the array whose memory
+        it shares: ``[x, x[16:]]`` are two pointers into one buffer, and the kernel can reach all of ``x`` through
+        ``x[16:]``.
 
         ``symbols`` are values of ``__constant__`` and ``__device__`` variables by name (``"ns::weights"``): arrays,
         numbers, ``bytes`` of the variable's size, or a ``HostVariable``. Arrays of ``__device__`` variables are read

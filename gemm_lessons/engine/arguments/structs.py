@@ -7,6 +7,7 @@ the fields of a struct in order. A struct of one field also takes the value of t
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -14,9 +15,17 @@ import numpy as np
 
 from gemm_lessons.engine.arguments.parameters import DeclaredType, check_array, scalar
 from gemm_lessons.engine.compiler.layouts import Member, TypeLayout
+from gemm_lessons.engine.machine.map_bytes import BASE, encoded
 from gemm_lessons.engine.ptx.records import KernelParameter
 from gemm_lessons.engine.records.frozen import dataclass
-from gemm_lessons.engine.records.launch import Buffer, Pointer, StructWithBuffers, buffer_of
+from gemm_lessons.engine.records.launch import (
+    TENSOR_MAP_SIZE,
+    Buffer,
+    Pointer,
+    StructWithBuffers,
+    TensorMap,
+    buffer_of,
+)
 from gemm_lessons.engine.records.spelling import closest
 
 MOST_NAMED = 12  # most fields that a message lists
@@ -65,6 +74,11 @@ def struct_of(name: str, layout: TypeLayout, found: Sequence[Leaf], values: Mapp
     raw, targets = bytearray(layout.size), {}
     for leaf in found:
         value = values.get(leaf.name, leaf.value)
+        if isinstance(leaf.value, TensorMap):
+            named = replace(leaf.value, name=leaf.name, pointer=values[leaf.name])
+            raw[leaf.offset : leaf.offset + leaf.type.size] = encoded(named, 0)
+            targets[leaf.offset + BASE] = values[leaf.name]
+            continue
         if isinstance(value, (Buffer, Pointer)) and leaf.type.pointer:
             array = leaf.value if isinstance(leaf.value, np.ndarray) else buffer_of(value).array
             check_array(leaf.name, array, _parameter(leaf), _declared(leaf))
@@ -86,7 +100,11 @@ def struct_of(name: str, layout: TypeLayout, found: Sequence[Leaf], values: Mapp
 def _leaves(name: str, value: Any, layout: TypeLayout, offset: int, bits: tuple[int, int] | None) -> Iterator[Leaf]:
     if isinstance(value, np.ndarray) and not layout.pointer:
         value = list(value)
-    if isinstance(value, Mapping) and layout.is_struct:
+    if isinstance(value, TensorMap):
+        if layout.size != TENSOR_MAP_SIZE:
+            raise ValueError(f"{name}: a tensor map was given for {layout.name}, which has {layout.size} bytes")
+        yield Leaf(name, offset, layout, value)
+    elif isinstance(value, Mapping) and layout.is_struct:
         for key, inner in value.items():
             member = _field(name, key, layout)
             yield from _leaves(f"{name}.{key}", inner, member.type, offset + member.offset, member.bits)

@@ -19,7 +19,8 @@ A lane is a thread of a batch: lane = block_in_batch * padded_threads + thread.
   was executed
 - ``memory``, ``access``, ``transfers``, ``copies``, ``bulk``, ``atomics``: loads, stores, copies and atomic updates;
   ``faults``: accesses out of bounds or misaligned
-- ``images`` with ``textures``, ``maps`` with ``tensors``: memory addressed by coordinates
+- ``images`` with ``textures``, ``maps`` with ``tensors``: memory addressed by coordinates; ``map_bytes``,
+  ``map_updates``: tensor maps as bytes, and kernels that build or change them
 - ``clusters``: stores to shared memory of other blocks
 - ``barriers`` with ``cluster_barriers`` and ``register_pool``, ``convergence``, ``phases`` with ``mbarriers``,
   ``mbarrier_waits``, ``spin_waits``: threads that wait for other threads; ``hangs`` with ``phase_history`` and

@@ -23,9 +23,10 @@ from gemm_lessons.engine.machine.clusters import bind_async_store
 from gemm_lessons.engine.machine.convergence import ballot
 from gemm_lessons.engine.machine.copies import bind_copy, bind_reduction
 from gemm_lessons.engine.machine.groups import Workspace, bind_fma, bind_loads, bind_moves, bind_multiply_adds
+from gemm_lessons.engine.machine.map_updates import bind_tensor_map
 from gemm_lessons.engine.machine.matrices import bind_matrix_load, bind_matrix_store, bind_transpose
 from gemm_lessons.engine.machine.mbarriers import FORMS, bind_mbarrier, bind_proxy_fence
-from gemm_lessons.engine.machine.memory import LOCAL_WINDOW, RANK_SHIFT, SHARED_WINDOW, WINDOW_SIZE
+from gemm_lessons.engine.machine.memory import LOCAL_WINDOW, PARAMETERS, RANK_SHIFT, SHARED_WINDOW, WINDOW_SIZE
 from gemm_lessons.engine.machine.printing import write_counts
 from gemm_lessons.engine.machine.products import bind_product, bind_products
 from gemm_lessons.engine.machine.special import HARDWARE_DEPENDENT
@@ -466,6 +467,13 @@ class Binder:
         window = {"shared": SHARED_WINDOW, "local": LOCAL_WINDOW}.get(space, 0)
         row, _ = self.destination(target, code, instruction)
         shift = np.int64(-window if "to" in modifiers else window)
+        if space == "param" and (parameters := self.layout.memory.symbols.get(PARAMETERS)) is not None:
+            base, value = parameters.base, self.value(source, code)  # the low half tells the parameter, as in PTX
+
+            def placed(out: Array) -> None:
+                out[...] = base + ((value - base) & 0xFFFFFFFF)
+
+            return [self.assign(instruction, row, placed)]
         return [self.assign(instruction, row, _shifted, self.value(source, code), shift)]
 
     def is_space(self, instruction: Instruction) -> list[Op]:
@@ -573,6 +581,7 @@ BINDERS: Mapping[str, Callable[[Binder, Instruction], list[Op]]] = {
     **dict.fromkeys(
         ("wgmma.mma_async", "wgmma.fence", "wgmma.commit_group", "wgmma.wait_group"), _run(bind_warpgroup)
     ),
+    **dict.fromkeys(("tensormap.replace", "tensormap.cp_fenceproxy"), _run(bind_tensor_map)),
     "mma": _run(bind_product), "bar.warp": Binder.warp_barrier, "call": Binder.call_runtime,
 }  # fmt: skip
 

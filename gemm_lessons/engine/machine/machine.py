@@ -34,6 +34,8 @@ from gemm_lessons.engine.machine.memory import (
     PARAMETERS,
     GlobalMemory,
     layout,
+    map_in,
+    map_name,
     maps_in_memory,
     parameter_block,
 )
@@ -49,7 +51,7 @@ from gemm_lessons.engine.ptx.recursion import BYTES as STACK_BYTES
 from gemm_lessons.engine.records.facts import Endless, Misuse, Quoted, Stopped
 from gemm_lessons.engine.records.findings import Finding
 from gemm_lessons.engine.records.frozen import dataclass
-from gemm_lessons.engine.records.launch import Argument, Grid, buffers_of
+from gemm_lessons.engine.records.launch import Argument, Grid, TensorMap, buffers_of
 from gemm_lessons.engine.semantics.floats import float_state
 
 Array = NDArray[Any]
@@ -164,7 +166,7 @@ class Machine:
             halves = (np.uint32(address >> 32), np.uint32(address & 0xFFFFFFFF))
             self.state.special |= zip(BARRIER_ADDRESS, halves, strict=True)
         self.state.images = Images(arguments)
-        self.state.maps = TensorMaps(arguments, self.memory)
+        self.state.maps = TensorMaps(arguments)
         self.state.exit_blocks = program.exit_blocks
         binder = Binder(self.state, self.layout, kernel.parameters, self.parameters, program.address_registers)
         self.printer = Printer(self.state, self.memory)
@@ -243,6 +245,9 @@ class Machine:
             memory.track(buffers_of(argument for parameter, argument in given if parameter.name in stored))
         if heap.NAME in memory.symbols:
             memory.symbols[heap.NAME].fresh = True
+        for position, argument in enumerate(self.arguments):
+            if isinstance(argument, TensorMap) and map_name(position) in memory.symbols:
+                memory.fill(map_name(position), map_in(memory, argument, position))
         if self.program.points_to_parameters:
             memory.fill(PARAMETERS, parameter_block(self.program.kernel, self.arguments, memory))
         return memory

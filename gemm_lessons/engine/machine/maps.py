@@ -14,9 +14,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gemm_lessons.engine.machine.memory import GlobalMemory, tensor_map_bytes
+from gemm_lessons.engine.machine.map_bytes import KINDS, SIZES, decoded
+from gemm_lessons.engine.machine.memory import GlobalMemory
+from gemm_lessons.engine.records.errors import UnsupportedKernel
 from gemm_lessons.engine.records.frozen import dataclass
-from gemm_lessons.engine.records.launch import TENSOR_MAP_SIZE, Argument, TensorMap
+from gemm_lessons.engine.records.launch import TENSOR_MAP_SIZE, Argument
 
 Array = NDArray[Any]
 
@@ -39,6 +41,11 @@ class PlacedTensorMap:
         """Return the bytes of a box in shared memory, which include elements outside the array."""
         return math.prod(self.box) * self.element
 
+    @property
+    def extent(self) -> int:
+        """Return the bytes from the first element of the array to the end of the last one."""
+        return sum((size - 1) * stride for size, stride in zip(self.sizes, self.strides, strict=True)) + self.element
+
     def swizzled(self, addresses: Array) -> Array:
         """Return the addresses in shared memory after the swizzle."""
         if not self.swizzle:
@@ -59,14 +66,11 @@ class PlacedTensorMap:
 
 
 class TensorMaps:
-    """All tensor maps of a launch, by their bytes in memory."""
+    """The tensor maps of a launch: those among its arguments and those that the kernel builds."""
 
-    def __init__(self, arguments: Iterable[Argument], memory: GlobalMemory | None) -> None:
-        self._maps = {
-            tensor_map_bytes(position): _map_of(argument, memory)
-            for position, argument in enumerate(arguments)
-            if isinstance(argument, TensorMap) and memory is not None
-        }
+    def __init__(self, arguments: Iterable[Argument]) -> None:
+        self._names = {position + 1: argument.name for position, argument in enumerate(arguments)}
+        self._known: dict[bytes, PlacedTensorMap | None] = {}
 
     def get(self, memory: GlobalMemory, address: int) -> PlacedTensorMap | None:
         """Return the tensor map at ``address``, or None."""
@@ -74,14 +78,20 @@ class TensorMaps:
         if allocation is None or not allocation.base <= address <= allocation.base + allocation.size - TENSOR_MAP_SIZE:
             return None
         start = allocation.offset + address - allocation.base
-        return self._maps.get(memory.arena[start : start + TENSOR_MAP_SIZE].tobytes())
+        data = memory.arena[start : start + TENSOR_MAP_SIZE].tobytes()
+        if data not in self._known:
+            self._known[data] = self._placed(data)
+        return self._known[data]
 
-
-def _map_of(given: TensorMap, memory: GlobalMemory) -> PlacedTensorMap:
-    assert given.pointer is not None
-    given.check()
-    element = given.type
-    base = memory.address_of(given.pointer)
-    kind = ("s" if element.short[0] == "i" else "") + element.short.lstrip("i")
-    sizes, strides = given.sizes, (element.size, *given.strides_behind)
-    return PlacedTensorMap(given.name, base, element.size, sizes, strides, given.box[::-1], given.swizzle, kind)
+    def _placed(self, data: bytes) -> PlacedTensorMap | None:
+        """Return the map of these bytes, or None. Raise ``UnsupportedKernel`` for what the simulator does not know."""
+        found = decoded(data)
+        if found is None:
+            return None
+        if found.interleaved or found.filled or set(found.steps) != {1}:
+            raise UnsupportedKernel("a tensor map that is interleaved, skips elements or fills with NaN")
+        size = SIZES[found.kind]
+        return PlacedTensorMap(
+            self._names.get(found.argument, "in memory"), found.base, size, found.sizes,
+            (size, *found.strides), found.box, found.swizzle, KINDS[found.kind],
+        )  # fmt: skip

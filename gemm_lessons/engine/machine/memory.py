@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gemm_lessons.engine.machine.images import handle
+from gemm_lessons.engine.machine.map_bytes import encoded
 from gemm_lessons.engine.ptx.records import Kernel, Variable
 from gemm_lessons.engine.ptx.variables import initial_bytes
 from gemm_lessons.engine.records.elements import in_native_order
@@ -50,7 +51,6 @@ LOCAL_WINDOW = 0x0200_8000_0000
 WINDOW_SIZE = 1 << 32
 ALIGNMENT = 256
 PARAMETERS = "the parameters"  # the parameter block, where a kernel takes the address of a parameter
-TENSOR_MAP_MARK = 0x7E50_4D41_5000_0000  # the first 8 bytes of a tensor map, plus the argument's position
 BLANK = 0xE5  # the same where it is tracked whether unwritten memory matters: no usual number has it in each byte
 POISON = 0xFF  # byte of unwritten memory; as float32 a NaN, so that it never looks like a result
 
@@ -286,9 +286,8 @@ def parameter_block(kernel: Kernel, arguments: Sequence[Argument], memory: Globa
         elif isinstance(argument, (Texture, Surface)):
             data = handle(position)
         elif isinstance(argument, TensorMap):
-            data = tensor_map_bytes(position)
-            if (placed := memory.symbols.get(map_name(position))) is not None:
-                data = placed.base.to_bytes(8, "little")
+            placed = memory.symbols.get(map_name(position))
+            data = map_in(memory, argument, position) if placed is None else placed.base.to_bytes(8, "little")
         else:
             raw = bytearray(argument.raw)
             for offset, pointer in argument.pointers.items():
@@ -306,21 +305,21 @@ def maps_in_memory(kernel: Kernel, arguments: Sequence[Argument]) -> list[Variab
     """Return a variable for each tensor map whose parameter is a pointer."""
     given = enumerate(zip(kernel.parameters, arguments, strict=False))
     return [
-        Variable(map_name(position), "const", TENSOR_MAP_SIZE, TENSOR_MAP_SIZE, initial=tensor_map_bytes(position))
+        Variable(map_name(position), "const", TENSOR_MAP_SIZE, TENSOR_MAP_SIZE)
         for position, (parameter, argument) in given
         if isinstance(argument, TensorMap) and parameter.size == 8
     ]
 
 
+def map_in(memory: GlobalMemory, given: TensorMap, position: int) -> bytes:
+    """Return the bytes of a tensor map that is argument number ``position``. Raise ``ValueError``."""
+    assert given.pointer is not None
+    return encoded(given, memory.address_of(given.pointer), position)
+
+
 def map_name(position: int) -> str:
     """Return the name of the variable that holds the tensor map of argument number ``position``."""
     return f"tensor map {position}"
-
-
-def tensor_map_bytes(position: int) -> bytes:
-    """Return the bytes in memory of a tensor map that is argument number ``position``. A GPU's encoding is not
-    documented."""
-    return (TENSOR_MAP_MARK + position).to_bytes(8, "little") + bytes(TENSOR_MAP_SIZE - 8)
 
 
 def shared_origin(target: str) -> int:

@@ -126,7 +126,7 @@ class State:
         self.noted: set[int] = set()  # instructions whose irregular warps were recorded in this batch
         self.batch = Batch(0, self.block_numbers, blocks, self.threads, self.padded, 0)
         self.images = Images(())  # texture and surface objects
-        self.maps = TensorMaps((), None)  # tensor maps
+        self.maps = TensorMaps(())  # tensor maps
         self._kernel = kernel
         self.full = True  # registers of lanes outside `active` may be overwritten: they are padding or have ended
 

@@ -86,8 +86,17 @@ class Boxes:
             found = self._state.maps.get(self._memory.layout.memory, address)
             if found is None or address % MAP_ALIGNMENT or len(found.box) != len(corner):
                 raise self._no_map(found, int(lanes[int(here.argmax())]))
+            self._check_extent(found, int(lanes[int(here.argmax())]))
             self._check_start(found, lanes[here], corner[:, here])
             yield found, lanes[here], corner[:, here]
+
+    def _check_extent(self, found: PlacedTensorMap, lane: int) -> None:
+        """Raise ``Fault`` for a map, built by the kernel, of more than the memory at its address."""
+        allocation = self._memory.layout.memory.find(found.base)
+        left = 0 if allocation is None else allocation.base + allocation.size - found.base
+        if left < found.extent:
+            sizes = {"name": found.name, "value": max(0, left), "limit": found.extent}
+            raise self._fault("illegal_access", "map extent", lane, **sizes)
 
     def _check_start(self, found: PlacedTensorMap, lanes: Array, corner: Array) -> None:
         """Raise ``Fault`` for a stored box with a negative coordinate or one that does not begin at a multiple of 16

@@ -178,6 +178,9 @@ _ROWS = (
     *(_silent(f"wgmma.{what}", "group", "i?", f"{what}.sync.aligned", warp="all", undefined="ignored")
       for what in ("fence", "commit_group", "wait_group")),
     _silent("setmaxnreg", "barrier", "i", "inc dec", warp="all", undefined="untracked"),
+    *(_silent(f"tensormap.{what}", "group", pattern, forms, undefined="ignored")
+      for what, pattern, forms in (("replace", "a[ri]{1,2}", "tile, every field"),
+                                   ("cp_fenceproxy", "aai", "global.shared::cta.tensormap::generic.release"))),
     # rewritten by ``wmma.py`` before any other use
     Opcode("wmma.load", "load", "[rv]a[ri]?", vector="any", warp="all",
            forms="load store mma; m16n16k16 m32n8k16 m8n32k16, of tf32 m16n16k8, of f64 m8n8k4"),

@@ -117,6 +117,9 @@ TEMPLATES: Mapping[str, str] = {
     "not start before it",
     "illegal_access no map": "{opcode} by {who}: the address does not hold a tensor map",
     "illegal_access map dimensions": "{opcode} by {who}: the tensor map {name} has {value} dimensions, not {limit}",
+    "illegal_access map field": "{opcode} by {who}: {value} does not fit into {name}",
+    "illegal_access map extent": "{opcode} by {who}: the tensor map {name} describes {limit:,} bytes, but only"
+    " {value:,} bytes of memory are left from its address on",
     "illegal_access map alignment": "{opcode} by {who}: a tensor map must be aligned to {limit} bytes",
     "illegal_access other block": "{opcode} by {who} accesses shared memory of block {value} of the cluster: it needs"
     " .shared::cluster, or a generic pointer from map_shared_rank()",
