@@ -3,6 +3,7 @@
     --out DIR            make the class there, and leave it
     --time [N ...]       grade classes of these sizes: a table of seconds, processor seconds and memory
     --lessons 01-09      of these lessons (default: of all)
+    --ray N --kill 2     with N workers of Ray on this machine, two of which are killed while they judge
 
 A student solves the first lessons, gets one wrong now and then, has one half done and leaves the rest. Layouts are
 those that classes come in: the course's own folder, flat files, archives, a clone, a download from Moodle.
@@ -11,17 +12,19 @@ those that classes come in: the course's own folder, flat files, archives, a clo
 from __future__ import annotations
 
 import argparse
+import contextlib
 import io
 import os
 import random
 import re
+import signal
 import subprocess
 import sys
 import tarfile
 import tempfile
 import time
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from gemm_lessons.course.bugs import without_steps
@@ -36,6 +39,8 @@ LAYOUTS = ("course", "flat", "numbers", "zip", "tar.gz", "tar.xz", "clone", "moo
 NAMES = ("ana", "bo", "chidi", "dina", "emil", "fatou", "goran", "hana", "ivan", "jun", "kofi", "lena")
 SIZES = (25, 50, 100, 200)
 KIB = 1024
+TICKS = os.sysconf("SC_CLK_TCK")  # of processor time, in a second
+APART = 15.0  # seconds between the deaths of two workers
 
 
 def make_class(out: Path, students: int, lessons: Sequence[str] = ()) -> Mapping[tuple[str, str], str]:
@@ -116,7 +121,9 @@ def hand_in(out: Path, name: str, layout: str, files: Mapping[str, str], number:
         (folder / "README.md").write_text("my course\n")
 
 
-def timed(students: int, lessons: Sequence[str], processes: int | None) -> tuple[float, float, float]:
+def timed(
+    students: int, lessons: Sequence[str], processes: int | None, executor: str = "local", kills: int = 0
+) -> tuple[float, float, float]:
     """Grade a class with nothing kept from before: seconds, processor seconds, MB of the largest process."""
     with tempfile.TemporaryDirectory() as folder:
         submissions, out = Path(folder, "submissions"), Path(folder, "grades")
@@ -126,16 +133,41 @@ def timed(students: int, lessons: Sequence[str], processes: int | None) -> tuple
         command += ["--lessons", ",".join(lessons)]
         began = time.monotonic()
         process = subprocess.Popen(
-            [*command, *(["--processes", str(processes)] if processes else [])],
+            [*command, "--executor", executor, *(["--processes", str(processes)] if processes else [])],
             env={**os.environ, "XDG_CACHE_HOME": folder},
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
-        _, status, used = os.wait4(process.pid, 0)
+        most, due = 0.0, began + APART
+        while not (ended := os.wait4(process.pid, os.WNOHANG))[0]:
+            time.sleep(0.2)
+            below = dict(_below(process.pid))
+            most = max(most, sum(used for _, used in below.values()))
+            victims = [pid for pid, (name, _) in below.items() if name.startswith("ray::judge")]
+            if kills and victims and time.monotonic() > due:
+                os.kill(victims[0], signal.SIGKILL)
+                kills, due = kills - 1, time.monotonic() + APART
+        _, status, used = ended
         process.returncode = os.waitstatus_to_exitcode(status)
-        if process.returncode not in (0, 3):
-            raise SystemExit(f"grading {students} students ended with exit code {process.returncode}")
-        return time.monotonic() - began, used.ru_utime + used.ru_stime, used.ru_maxrss / KIB
+        if process.returncode not in (0, 3) or kills:
+            raise SystemExit(
+                f"grading {students} students: exit code {process.returncode}, {kills} workers left to kill"
+            )
+        return time.monotonic() - began, max(most, used.ru_utime + used.ru_stime), used.ru_maxrss / KIB
+
+
+def _below(root: int) -> Iterator[tuple[int, tuple[str, float]]]:
+    """Yield a process and those that it started: (name, processor seconds with those of ended children)."""
+    found: dict[int, tuple[int, str, float]] = {}
+    for path in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError, ValueError):
+            fields = (path / "stat").read_text().rpartition(")")[2].split()
+            name = (path / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            found[int(path.name)] = (int(fields[1]), name, sum(map(int, fields[11:15])) / TICKS)
+    family = {root}
+    while more := {pid for pid, (parent, _, _) in found.items() if parent in family} - family:
+        family |= more
+    yield from ((pid, found[pid][1:]) for pid in family if pid in found)
 
 
 def main() -> None:
@@ -146,6 +178,8 @@ def main() -> None:
     parser.add_argument("--time", type=int, nargs="*")
     parser.add_argument("--processes", type=int)
     parser.add_argument("--lessons", default="")
+    parser.add_argument("--ray", type=int, metavar="N")
+    parser.add_argument("--kill", type=int, default=0)
     asked = parser.parse_args()
     course = packaged_course()
     lessons = parse_lessons(course, [asked.lessons]) if asked.lessons else course.names
@@ -155,7 +189,8 @@ def main() -> None:
         return
     print(f"{'students':>8}  {'kernels':>7}  {'seconds':>7}  {'CPU s':>7}  {'CPU s a student':>15}  {'largest MB':>10}")
     for size in asked.time or ([asked.students] if asked.time is None else SIZES):
-        seconds, used, largest = timed(size, lessons, asked.processes)
+        executor = "ray" if asked.ray else "local"
+        seconds, used, largest = timed(size, lessons, asked.ray or asked.processes, executor, asked.kill)
         kernels = size * len(lessons)
         print(f"{size:8}  {kernels:7}  {seconds:7.1f}  {used:7.1f}  {used / size:15.2f}  {largest:10.0f}", flush=True)
 
