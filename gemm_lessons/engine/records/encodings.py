@@ -42,15 +42,19 @@ def float8_values(name: str) -> Array:
     return signed
 
 
+def nearest(numbers: Array, magnitudes: Array) -> Array:
+    """Return the index of the nearest of ascending ``numbers``, of an even one for a tie."""
+    middles = (numbers[:-1] + numbers[1:]) / 2
+    found = np.searchsorted(middles, magnitudes)  # a tie goes down here
+    found += (middles[np.minimum(found, middles.size - 1)] == magnitudes) & (found % 2 == 1)
+    return found
+
+
 def _float8(name: str) -> Callable[[Array], Array]:
     def encode(values: Array) -> Array:
         """Round to the nearest value, ties to even; too large values become the largest number."""
         numbers = float8_values(name)[:128]
-        finite = numbers[np.isfinite(numbers)]
-        middles = (finite[:-1] + finite[1:]) / 2
-        magnitude = np.abs(values)
-        code = np.searchsorted(middles, magnitude)  # a tie goes down here
-        code += (middles[np.minimum(code, middles.size - 1)] == magnitude) & (code % 2 == 1)
+        code = nearest(numbers[np.isfinite(numbers)], np.abs(values))
         return np.where(np.isnan(values), 0x7F, code | (np.signbit(values) << 7)).astype(np.uint8)
 
     return encode

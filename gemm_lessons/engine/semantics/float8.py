@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from gemm_lessons.engine.records.elements import ELEMENTS
+from gemm_lessons.engine.records.encodings import nearest
 from gemm_lessons.engine.semantics.floats import F64, NAN_BITS
 from gemm_lessons.engine.semantics.operation import Array, Function, Operation, Table
 
@@ -73,10 +74,7 @@ def _encode_finite(kind: str, relu: bool, x: Array) -> Array:
     """Return the codes of float64 values, rounded to nearest even. NaN becomes the largest positive number."""
     numbers = _finite(kind)
     count = numbers.size // 2
-    middles = (numbers[1:count] + numbers[: count - 1]) / 2
-    size = np.where(np.isnan(x), np.inf, np.abs(x))
-    codes = np.searchsorted(middles, size)  # a tie goes down here
-    codes += np.isin(size, middles) & (codes % 2 == 1)
+    codes = nearest(numbers[:count], np.where(np.isnan(x), np.inf, np.abs(x)))
     negative = np.signbit(x) & ~np.isnan(x)
     return np.where(negative & relu, 0, codes + count * negative).astype(np.uint8)
 
