@@ -5,6 +5,9 @@ from __future__ import annotations
 import pytest
 
 from checks.counters.test_totals import LINE, Program
+from gemm_lessons.engine.compiler.sass import SassInstruction
+from gemm_lessons.engine.sass.exposed_latency import events_of
+from gemm_lessons.engine.sass.operands import decode
 
 THREADS = 64
 # A load of x; arithmetic; its use. ``a`` and ``b`` come from shared memory.
@@ -21,6 +24,12 @@ HIDE = {  # arithmetic -> whether it hides the load
     "products of converted numbers": ("sum += (a + i) * fabsf(b);", True),
     "products in fp64": ("sum = __double2float_rn(fma((double)a, (double)b, (double)sum));", True),
     "products, and additions apart": ("a += 1; sum = __fadd_rn(sum, __fmul_rn(a, b));", True),
+    "products of halves": (
+        'int h = __float_as_int(sum); asm volatile("fma.rn.f16x2 %0, %1, %2, %0;" : "+r"(h) : "r"(__float_as_int(a)),'
+        ' "r"(__float_as_int(b))); sum = __int_as_float(h);', True),
+    "halves by an index": (
+        'int h = __float_as_int(sum); asm volatile("fma.rn.f16x2 %0, %1, %2, %0;" : "+r"(h) : "r"(t), "r"(t + 1));'
+        ' sum = __int_as_float(h);', False),
     "multiply-adds by an index": ("sum = sum * __int2float_rn(i) + t;", False),
     "multiply-adds by a parameter": ("sum = sum * n + n;", False),
     "additions of an index": ('asm volatile("add.f32 %0, %0, %1;" : "+f"(sum) : "f"((float)t));', False),
@@ -39,6 +48,16 @@ def test_what_hides_a_load(arithmetic: str, hides: bool) -> None:
     found = PROGRAM.counted(padded(arithmetic), 200)
     assert not found.obstacle
     assert found["global_bytes_waited_for"] == (0 if hides else 2 * LINE)
+
+
+@pytest.mark.parametrize(("register", "waited"), [("R8", False), ("R9", True)])
+def test_a_wide_product_reads_one_register_of_each_factor(register: str, waited: bool) -> None:
+    """IMAD.WIDE R12, R8, ... reads R8 alone: R9, which a load fills, is not used by it."""
+    lines = ["LDG.E R9, [R2.64]", f"IMAD.WIDE R12, {register}, 0x4, R4", *["FFMA R20, R21, R22, R20"] * 128,
+             "STG.E [R6.64], R9"]  # fmt: skip
+    code = [decode(i, SassInstruction(it.split()[0], 0, "", None, 16 * i, 0, it)) for i, it in enumerate(lines)]
+    events = events_of(code, lambda d: 4 * (d.name == "LDG"), [int(d.name == "FFMA") for d in code])
+    assert [event.until for event in events.events] == [0 if waited else 128]
 
 
 JOINS = {  # how numbers that count for nothing reach C

@@ -209,6 +209,7 @@ def _named(d: Decoded) -> frozenset[str]:
     written, count = results(d)
     names = set(written)
     width = 4 if d.name.startswith("ST") or d.name in ATOMICS else 2 if d.name[0] == "D" or d.has("64", "WIDE") else 1
-    for operand in d.operands[count:]:
-        names.update(operand_registers(operand, width))
+    for place, operand in enumerate(d.operands[count:]):
+        factor = d.has("WIDE") and place < 2  # one register each; what they are added to is two
+        names.update(operand_registers(operand, 1 if factor else width))
     return frozenset(filter(None, names))

@@ -39,9 +39,9 @@ from gemm_lessons.engine.sass.textures import FETCHES
 
 # Arithmetic instructions, and the floating-point operations of each.
 OPERATIONS: Mapping[str, int] = {"FFMA": 2, "FMUL": 1, "FADD": 1, "DFMA": 2, "DMUL": 1, "DADD": 1}
-MULTIPLICATIONS = frozenset("FFMA FMUL DFMA DMUL".split())
 BYTES = frozenset({"IDP"})
-PRODUCTS_OF_BYTES = 4  # of one dp4a
+# Multiplications, and the products of each: of floats, of two halves, of four bytes.
+PRODUCTS: Mapping[str, int] = {"FFMA": 1, "FMUL": 1, "DFMA": 1, "DMUL": 1, "HFMA2": 2, "HMUL2": 2, "IDP": 4}
 # Multiply-adds that keep a warp's units busy equally long. One of a tensor core takes 4 clocks or more, on every GPU
 # so far.
 CLOCKS_OF_TENSOR_CORE = 4
@@ -85,9 +85,7 @@ def useful_work(program: Listing) -> UsefulWork:
 
 def _products(d: Decoded) -> int:
     """Return the multiplications of an instruction per lane."""
-    if d.name in MATRIX:
-        return tensor_products(d) // WARP
-    return PRODUCTS_OF_BYTES if d.name in BYTES else int(d.name in MULTIPLICATIONS)
+    return tensor_products(d) // WARP if d.name in MATRIX else PRODUCTS[d.name]
 
 
 def _hides(code: Sequence[Decoded], products: Sequence[int], operations: Sequence[int]) -> tuple[int, ...]:
@@ -121,7 +119,7 @@ class _Flow:
         """Return whether both factors of a multiplication are loaded numbers."""
         if d.name in WARPGROUP:
             return True
-        if d.name not in MATRIX and d.name not in BYTES and d.name not in MULTIPLICATIONS:
+        if d.name not in MATRIX and d.name not in PRODUCTS:
             return False
         first = results(d)[1]
         width = 4 if d.name in MATRIX else 2 if d.name[0] == "D" else 1
