@@ -23,6 +23,7 @@ FLUSH_BYTES = 128 << 20  # as in gemm_lessons.devices.gpu; more than twice the L
 UNWRITTEN = 0x7EADBEEF  # in an integer C before a launch; NaN in others
 NAN_BITS = 0xFFFF  # of bfloat16
 FLOAT32, COMPUTE_32F = 0, 68  # cudaDataType_t, cublasComputeType_t: no TF32 unless the math mode asks for it
+COMPUTE_16F = 64  # sums in halves
 OF_CUBLAS = {  # types of A and B and of C, cublasComputeType_t
     "float16": (2, FLOAT32, COMPUTE_32F),
     "bfloat16": (14, FLOAT32, COMPUTE_32F),
@@ -33,6 +34,7 @@ OF_CUBLAS = {  # types of A and B and of C, cublasComputeType_t
 }
 SUMS = {"int8": "int32", "float64": "float64"}  # type of C; of others float32
 TORCH = "torch int8 TN"
+HGEMM = "cublas hgemm"
 
 Call = Callable[[], None]
 NOTHING: Mapping[str, Any] = MappingProxyType({})
@@ -139,6 +141,18 @@ class Bench:
             self.cublas.gemmEx, self.handle, *ways, n, m, k, scalars[0], *left, *right, scalars[1], *out, compute, -1
         )
         return lambda held=(one, zero, a, b, c): call()  # type: ignore[misc]  # they live as long as the call
+
+    def hgemm(self, a: Any, b: Any, c: Any) -> dict[str, Call]:
+        """cuBLAS's product of halves with sums in halves, as cublasHgemm makes it."""
+        (m, n), k = c.shape, a.shape[1]
+        one, zero = (self.np.full(1, value, "float16") for value in (1, 0))
+        half = OF_CUBLAS["float16"][0]
+        left, right, out = (b.data.ptr, half, n), (a.data.ptr, half, k), (c.data.ptr, half, n)
+        scalars = one.ctypes.data, zero.ctypes.data
+        call = partial(
+            self.cublas.gemmEx, self.handle, 0, 0, n, m, k, scalars[0], *left, *right, scalars[1], *out, COMPUTE_16F, -1
+        )
+        return {HGEMM: lambda held=(one, zero, a, b, c): call()}  # type: ignore[misc]  # they live as long as the call
 
     def torch(self, a: Any, b: Any, c: Any) -> dict[str, Call]:
         """PyTorch's product of int8 with B transposed, where PyTorch is installed."""

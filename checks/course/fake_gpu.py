@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
-from checks.course.bench import NOTHING, Bench, Call
+from checks.course.bench import COMPUTE_16F, NOTHING, Bench, Call
 from gemm_lessons.course.lesson import Lesson
 
 TYPES = {0: np.float32, 1: np.float64, 2: np.float16, 3: np.int8, 10: np.int32, 14: np.uint16}  # cudaDataType_t
@@ -78,7 +78,7 @@ def gemm_ex(
     assert lda == (k if trans_a else m)
     assert ldb == (n if trans_b else k)
     assert ldc == m
-    scalars = 0 if c_type in (FLOAT16, BFLOAT16) else c_type  # float32
+    scalars = FLOAT16 if compute == COMPUTE_16F else 0 if c_type in (FLOAT16, BFLOAT16) else c_type  # 0: float32
     assert (read(alpha, scalars, 1, 1).item(), read(beta, scalars, 1, 1).item()) == (1, 0)
     left: Any
     right: Any

@@ -72,6 +72,7 @@ def limits() -> Iterator[Limit]:
     for size in (4096, 8192):
         yield Limit("types", "dgemm", size, "loop float64", 92)
         yield Limit("types", "dp4a", size, "loop int8", 75)
+        yield Limit("pairs", "dp4a halves", size, "loop float16 8x8", 75)
     for size in (4096, 8192):
         yield Limit("halves", "tensor_cores", size, "cublas", 30)
         yield Limit("halves", "async_copy", size, "cublas", 45)

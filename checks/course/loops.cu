@@ -1,9 +1,9 @@
 // What a GPU's pipes can do at most: multiply-adds in a loop, and nothing else. TM x TN per thread, as in a product's inner
 // loop: every instruction reads three registers and writes one. checks/course/loops.py compiles, launches and times them.
 //
-//   dfma, idp    the factors stay in registers
-//   fed          dfma, and the factors come from shared memory, for every k, as lesson dgemm reads them: two doubles at a
-//                time, and no two lanes in one bank; no global memory, no barrier
+//   dfma, idp, hfma2    the factors stay in registers
+//   fed                 dfma with factors from shared memory, for every k, as lesson dgemm reads them: two doubles at a
+//                       time, without bank conflicts; no global memory, no barrier
 
 __device__ inline void multiply_add(double &acc, double a, double b)
 {
@@ -13,6 +13,11 @@ __device__ inline void multiply_add(double &acc, double a, double b)
 __device__ inline void multiply_add(int &acc, int a, int b)
 {
     asm volatile("dp4a.s32.s32 %0, %1, %2, %0;" : "+r"(acc) : "r"(a), "r"(b));
+}
+
+__device__ inline void multiply_add(unsigned &acc, unsigned a, unsigned b) // two halves each
+{
+    asm volatile("fma.rn.f16x2 %0, %1, %2, %0;" : "+r"(acc) : "r"(a), "r"(b));
 }
 
 template <typename T>
@@ -67,6 +72,11 @@ extern "C" __global__ void dfma(double *out, const double *numbers, long long *c
 }
 
 extern "C" __global__ void idp(int *out, const int *numbers, long long *clocks, int turns)
+{
+    loop(out, numbers, clocks, turns);
+}
+
+extern "C" __global__ void hfma2(unsigned *out, const unsigned *numbers, long long *clocks, int turns)
 {
     loop(out, numbers, clocks, turns);
 }

@@ -52,9 +52,9 @@ class Code:
 
 FED = Code(Path(__file__).with_name("registers.cu"), ("TM", "TN", "FEED", "ORDER"), 2, 128)
 TYPED = Code(Path(__file__).with_name("loops.cu"), ("TM", "TN", "UNROLL"), 1, 256)  # two warps for each scheduler
-CODES = {"loop": FED, "dfma": TYPED, "fed": TYPED, "idp": TYPED}
-ELEMENTS = {"loop": "float32", "dfma": "float64", "fed": "float64", "idp": "int8"}
-OPERATIONS = {"float32": 2, "float64": 2, "int8": 8}  # of one multiply-add, for one lane
+CODES = {"loop": FED, "dfma": TYPED, "fed": TYPED, "idp": TYPED, "hfma2": TYPED}
+ELEMENTS = {"loop": "float32", "dfma": "float64", "fed": "float64", "idp": "int8", "hfma2": "float16"}
+OPERATIONS = {"float32": 2, "float64": 2, "int8": 8, "float16": 4}  # of one multiply-add, for one lane
 
 
 def compile_loop(entry: str, tile: Sequence[int]) -> Compiled:

@@ -127,6 +127,8 @@ def measure_problem(bench: Bench, problem: Problem, ceiling: float) -> list[dict
     }
     if table.torch and kind == "int8":
         calls |= bench.torch(a, b, c)
+    if table.hgemm and kind == "float16":
+        calls |= bench.hgemm(a, b, c)
     in_a_row([*calls.values()])  # the first launch of each takes longer
     rounds = {name: table.launches(name, problem) for name in calls}
     times = bench.times(calls, c, rounds)
@@ -178,7 +180,8 @@ def add_errors(rows: list[dict[str, Any]], bench: Bench, precise: Precise) -> No
 
 
 def errors_at(bench: Bench, precise: Precise, n: int) -> dict[str, dict[str, float]]:
-    """Errors at n^3 by kernel, those of cuBLAS in float32 on the same numbers among them; none where C is NaN."""
+    """Errors at n^3 by kernel, those of cuBLAS in float32 on the same numbers among them if C is float32; none where C
+    is NaN."""
     kind, library = precise.kind, bench.table.library(precise.kind)
     floats = [bench.normal(n, n) for _ in range(2)]
     c = bench.empty(kind, n, n)
@@ -187,8 +190,11 @@ def errors_at(bench: Bench, precise: Precise, n: int) -> dict[str, dict[str, flo
         suffix = f"_{case}" if case else ""
         a, b = (bench.narrowed(kind, changed(case, it)) for it in floats)
         calls = {name: bench.kernel(name, a, b, c) for name in precise.kernels or bench.lessons}
-        calls[IN_FLOAT32] = bench.library("float32", a.astype("float32"), b.astype("float32"), c)
+        if kind not in bench.table.narrow:  # C would be too small
+            calls[IN_FLOAT32] = bench.library("float32", a.astype("float32"), b.astype("float32"), c)
         calls[library] = bench.library(kind, a, b, c)
+        if bench.table.hgemm:
+            calls |= bench.hgemm(a, b, c)
         exact = bench.product(kind, a, b)
         unrounded = bench.product("float32", *floats) if "floats" in precise.errors and not case else None
         magnitudes = bench.product(kind, abs(a), abs(b)) if "worst" in precise.errors else None

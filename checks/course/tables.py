@@ -99,6 +99,7 @@ class Table:
     relu_bias: bool = False
     transposed: Mapping[str, str] = field(default_factory=dict)
     torch: bool = False
+    hgemm: bool = False
     side: int = 0
     checks: Sequence[Sequence[int]] = ()
     compare_sizes: bool = True

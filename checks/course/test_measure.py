@@ -15,7 +15,7 @@ import pytest
 
 from checks.course import bytes as of_bytes
 from checks.course import epilogues, fake_gpu, guard, measure, power
-from checks.course.bench import OF_CUBLAS, TORCH, Bench, kind_of, rates, spread, takes, tile_of
+from checks.course.bench import HGEMM, OF_CUBLAS, TORCH, Bench, kind_of, rates, spread, takes, tile_of
 from checks.course.kernel import Kernel
 from checks.course.loops import REPEATS, measure_loops
 from checks.course.tables import ROOT, STORED, WARM, Problem, Table, Variant, tables
@@ -72,6 +72,7 @@ def besides(table: Table) -> set[str]:
         *table.loops,
         *({measure.IN_FLOAT32} if table.precise else ()),
         *({TORCH} if table.torch else ()),
+        *({HGEMM} if table.hgemm else ()),
         *({of_bytes.PROMOTED} if table.name == "fp8" else ()),
         *(made_of_two | reading if table.name == epilogues.TABLE else ()),
     }

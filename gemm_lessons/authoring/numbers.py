@@ -45,7 +45,8 @@ UNITS = {
 FILES = {"h200": "h200.json", "ncu": "h200_ncu.json", "variants": "h200_variants.json",
          "layouts": "h200_layouts.json", "epilogues": "h200_epilogues.json", "halves": "h200_halves.json",
          "precision": "h200_halves.json", "mma": "h200_mma.json", "errors": "h200_mma.json",
-         "types": "h200_types.json", "split": "h200_split.json", "anchors": "h200_anchors.json",
+         "types": "h200_types.json", "pairs": "h200_pairs.json", "pairs_errors": "h200_pairs.json",
+         "split": "h200_split.json", "anchors": "h200_anchors.json",
          "pipes": "h200_pipes.json", "power": "h200_power.json", "two_warps": "h200_two_warps.json",
          "squares": "h200_squares.json", "hopper": "h200_hopper.json", "roles": "h200_roles.json",
          "registers": "h200_registers.json", "persistent": "h200_persistent.json",
@@ -80,7 +81,7 @@ class Numbers:
                     done = self._simulated(words, head, rows)
                 case "machinecode":
                     done = self._in_machine_code(words, head, rows)
-                case "ncu" | "precision" | "errors" | "pipes" | "power" | "fp8_errors":
+                case "ncu" | "precision" | "errors" | "pipes" | "power" | "fp8_errors" | "pairs_errors":
                     done = self._profiled(kind, words, head, rows)
                 case _ if kind in FILES:
                     done = self._measured(kind, words, head, rows)

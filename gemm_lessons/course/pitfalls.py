@@ -3,6 +3,7 @@
     [no_second_barrier]
     edits = [["        __syncthreads();\\n    }", "    }"]]  # find, replace; the first stands in solution.cu once
     tile = { BK = 32 }                                      # tile sizes that replace lesson.toml's
+    type = "bf16"                                           # the lesson's type of numbers that it is run with
     bug = "The second barrier is missing."                  # may be handed out by ``gemm-lessons bug``
 
 A learner's course folder has neither solutions nor pitfalls, and gets both from the installed package.
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from gemm_lessons.course.lesson import Lesson, LessonError
+from gemm_lessons.course.lesson_toml import load_lesson
 from gemm_lessons.course.toml import TomlReader, read_toml
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.gemm.shapes import Tile
@@ -23,12 +25,13 @@ from gemm_lessons.gemm.shapes import Tile
 
 @dataclass(frozen=True)
 class Pitfall:
-    """Edits of a solution, and tile sizes to replace. ``bug`` explains the bug to a learner who has fixed it; it is
-    empty where there is nothing to find."""
+    """Edits of a solution, and what a run replaces: tile sizes, the type. ``bug`` explains the bug to a learner who
+    has fixed it; it is empty where there is nothing to find."""
 
     name: str
     edits: tuple[tuple[str, str], ...] = ()
     tile: tuple[tuple[str, int], ...] = ()
+    type: str = ""
     bug: str = ""
     where: str = ""  # file and line
 
@@ -37,8 +40,8 @@ class Pitfall:
         return with_edits(solution, self.edits, f"{self.where}: [{self.name}] edits")
 
     def lesson(self, lesson: Lesson) -> Lesson:
-        """Return the lesson with the tile sizes of the pitfall."""
-        return resized(lesson, dict(self.tile))
+        """Return the lesson with the type and the tile sizes of the pitfall. Raise ``LessonError`` for unknown ones."""
+        return resized(load_lesson(lesson.directory, self.type) if self.type else lesson, dict(self.tile))
 
 
 def with_edits(source: str, edits: Iterable[tuple[str, str]], where: str) -> str:
@@ -75,16 +78,17 @@ def load_pitfalls(path: Path) -> Mapping[str, Pitfall]:
 class _Reader(TomlReader):
     def pitfall(self, name: str, raw: dict[str, Any]) -> Pitfall:
         table = self.table((), raw, name)
-        self.known((name,), table, ("edits", "tile", "bug"))
+        self.known((name,), table, ("edits", "tile", "type", "bug"))
         tile = table.get("tile", {})
         if not isinstance(tile, dict):
             raise self.wrong((name, "tile"), "must be a table, like { BK = 16 }")
         sizes = tuple((size, self.integer((name, "tile"), tile, size)) for size in tile)
+        type_ = self.string((name,), table, "type") if "type" in table else ""
         bug = self.string((name,), table, "bug") if "bug" in table else ""
-        if bug and tile:
-            raise self.wrong((name, "bug"), "is found in a kernel, and tile changes none: take one of the two out")
+        if bug and (tile or type_):
+            raise self.wrong((name, "bug"), "is found in the kernel alone: take it out, or tile and type")
         where = f"{self.path}:{self.line((name,))}"
-        return Pitfall(name, self.edits(name, table.get("edits", [])), sizes, bug, where)
+        return Pitfall(name, self.edits(name, table.get("edits", [])), sizes, type_, bug, where)
 
     def edits(self, name: str, edits: object) -> tuple[tuple[str, str], ...]:
         pairs: list[object] = edits if isinstance(edits, list) else [edits]
