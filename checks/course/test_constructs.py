@@ -131,3 +131,13 @@ def test_the_sums_that_lesson_fp8_quotes_are_those_of_its_experiment(entry: str)
     text = (LESSONS / "22_fp8" / "README.md").read_text()
     quoted = text.split(f"<!-- experiment: {entry} 0x39 -->")[1].split("```")[1].strip().splitlines()
     assert quoted == [f"{name} = {', '.join(map(str, values.tolist()))}" for name, values in found.items()]
+
+
+def test_the_lanes_that_lesson_tensor_cores_quotes_are_those_of_its_experiment() -> None:
+    lanes = np.zeros(16, np.int32)
+    source = (LESSONS / "common" / "owners.cu").read_text()
+    launched = simulate(source, "owners", 1, 32, [], symbols={"lanes": lanes}, defines={"ROW": 0})
+    assert not launched.findings
+    text = (LESSONS / "13_tensor_cores" / "README.md").read_text()
+    quoted = text.split("<!-- experiment: owners 0 -->")[1].split("```")[1].strip()
+    assert quoted == f"lanes = {', '.join(map(str, lanes.tolist()))}"

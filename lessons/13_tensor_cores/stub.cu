@@ -1,7 +1,7 @@
 // Lesson 13: tensor cores
 // New idea: a warp multiplies 16x16x16 in one call. The operands are fragments, which only a whole warp can use.
 // Before:   an instruction of a warp is 32 multiply-adds. Now: 2,048, of halves, with sums in float.
-// Launch:   grid (N/BN, M/BM), block (BM/WM)*(BN/WN) warps; BM = BN = 128, BK = 32, WM = WN = 64, PAD = 8.
+// Launch:   grid (N/BN, M/BM), block (BM/WM)*(BN/WN) warps; BM = BN = 128, BK = 32, WM = WN = 64.
 #include <mma.h>
 
 #include "halves.cuh"
@@ -18,7 +18,6 @@ gemm(const half *A, const half *B, float *C, int M, int N, int K)
     static_assert(BM % A_ROWS == 0 && BK % B_ROWS == 0, "each iteration of the copy moves whole rows");
     static_assert(WM % 16 == 0 && WN % 16 == 0, "a warp tile is whole fragments");
     static_assert(BK == 32, "four lanes copy a row of a_tile");
-    static_assert(PAD % 8 == 0, "rows must start at multiples of 16 bytes");
     // TODO(1): declare As and Bs, aligned to 32 bytes. How long must their rows be? See "Banks, twice".
 
     const Matrix<const half> a{A, M, K, K, 1};
