@@ -78,10 +78,10 @@ extern "C" __global__ void __launch_bounds__((BM / WM) * (BN / WN) * 32, BLOCKS_
 gemm(const half *A, const half *B, float *C, int M, int N, int K)
 {
     constexpr int THREADS = (BM / WM) * (BN / WN) * 32;
-    constexpr int A_ROWS = THREADS / (BK / PIECE); // rows of a_tile that the block copies in one round
+    constexpr int A_ROWS = THREADS / (BK / PIECE); // rows of a_tile that the block copies in one iteration
     constexpr int B_ROWS = THREADS / (BN / PIECE); // rows of b_tile
     constexpr int STEPS = BK / Of::DEPTH;
-    static_assert(BM % A_ROWS == 0 && BK % B_ROWS == 0, "the tiles must be whole rounds of copying");
+    static_assert(BM % A_ROWS == 0 && BK % B_ROWS == 0, "each iteration of the copy moves whole rows");
     static_assert(BK % (8 * PIECE) == 0 && BN % (8 * PIECE) == 0, "eight pieces of a row change places");
     static_assert(WM % 16 == 0 && WN % Of::COLS == 0, "a warp tile is whole fragments");
     static_assert(STEPS % 2 == 0, "the two sets of fragments take turns");
@@ -95,8 +95,8 @@ gemm(const half *A, const half *B, float *C, int M, int N, int K)
     const Matrix<const half> b{B, K, N, N, 1};
     const Matrix<float> c{C, M, N, N, 1};
 
-    // Which tile of C is my block's? Blocks start in the order of their numbers. Those of BAND rows go through the
-    // columns together, so that the blocks that run at the same time share tiles of A and of B.
+    // Which tile of C is my block's? Blocks start in the order of their numbers. Those of BAND rows
+    // start column by column, so that blocks that run at the same time share tiles of A and of B.
     const int number = blockIdx.y * gridDim.x + blockIdx.x;
     const int band = number / (BAND * gridDim.x) * BAND;
     const int rows = min(BAND, gridDim.y - band);
@@ -116,7 +116,7 @@ gemm(const half *A, const half *B, float *C, int M, int N, int K)
     const half *a_from = &a(block_row + load_row_a, load_col_a); // my first pieces; they advance along K
     const half *b_from = &b(load_row_b, block_col + load_col_b);
 
-    // global memory -> shared memory: starts the copies of the next tile, and does not wait
+    // global memory -> shared memory: issues the copies of the next tile, without waiting
     const auto copy = [&](int stage) {
         for (int r = 0; r < BM; r += A_ROWS)
             __pipeline_memcpy_async(stages[stage].a + swizzled<BK>(load_row_a + r, load_col_a), a_from + r * K, 16);
@@ -144,7 +144,7 @@ gemm(const half *A, const half *B, float *C, int M, int N, int K)
                 Of::multiply_add(acc[i][j], a_frag[set][i], b_frag[set][j]);
     };
 
-    // Start the copies of the first STAGES - 1 tiles, each a group of its own, as in lesson 14; load the first fragments.
+    // Issue the copies of the first STAGES - 1 tiles, each as a group, as in lesson 14. Load the first fragments.
     for (int stage = 0; stage < STAGES - 1; stage++) {
         if (stage * BK < K)
             copy(stage);
@@ -154,10 +154,10 @@ gemm(const half *A, const half *B, float *C, int M, int N, int K)
     __syncthreads();
     load(0, 0, 0);
 
-    // Walk along K, one tile at a time.
+    // The main loop, one tile at a time.
     int now = 0; // the stage that holds the tile at k0
     int k0 = 0;
-    const auto turn = [&](bool more, bool last) { // more: there is a tile STAGES - 1 further
+    const auto turn = [&](bool more, bool last) { // more: there is a tile STAGES - 1 ahead
         const int next = now == STAGES - 1 ? 0 : now + 1;
         const int before = now == 0 ? STAGES - 1 : now - 1; // holds the tile before this one
 #pragma unroll

@@ -113,11 +113,11 @@ gemm(const Element *A, const Element *B, Sum *C, int M, int N, int K)
 {
     constexpr int THREADS = (BM / WM) * (BN / WN) * 32;
     constexpr int PIECE = 16 / sizeof(Element);    // numbers that one copy takes
-    constexpr int A_ROWS = THREADS / (BK / PIECE); // rows of a_tile that the block copies in one round
+    constexpr int A_ROWS = THREADS / (BK / PIECE); // rows of a_tile that the block copies in one iteration
     constexpr int B_ROWS = THREADS / (BN / PIECE); // rows of b_tile
     constexpr int PARTS = Of::PARTS;               // matrices that each of A and B is given as
     constexpr int STEPS = BK / Of::DEPTH;
-    static_assert(BM % A_ROWS == 0 && BK % B_ROWS == 0, "the tiles must be whole rounds of copying");
+    static_assert(BM % A_ROWS == 0 && BK % B_ROWS == 0, "each iteration of the copy moves whole rows");
     static_assert(BK % (8 * PIECE) == 0 && BN % (8 * PIECE) == 0, "eight pieces of a row change places");
     static_assert(WM % 16 == 0 && WN % Of::COLS == 0, "a warp tile is whole fragments");
     static_assert(STEPS % 2 == 0, "the two sets of fragments take turns");
@@ -208,7 +208,7 @@ gemm(const Element *A, const Element *B, Sum *C, int M, int N, int K)
     // Walk along K, one tile at a time.
     int now = 0; // the stage that holds the tile at k0
     int k0 = 0;
-    const auto turn = [&](bool more, bool last) { // more: there is a tile STAGES - 1 further
+    const auto turn = [&](bool more, bool last) { // more: there is a tile STAGES - 1 ahead
         const int next = now == STAGES - 1 ? 0 : now + 1;
         const int before = now == 0 ? STAGES - 1 : now - 1; // holds the tile before this one
 #pragma unroll

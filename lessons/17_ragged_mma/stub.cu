@@ -31,7 +31,7 @@ struct Operand {
     static constexpr int LENGTH = ALONG_K ? BK : SIZE;
     static constexpr int PITCH = LENGTH + (SHIFTED ? PIECE : 0); // halves from one line of a tile to the next
     static constexpr int LANES = LENGTH / PIECE;                 // that copy a line together
-    static constexpr int STEP = WARPS * (32 / LANES);            // lines that the block copies in one round
+    static constexpr int STEP = WARPS * (32 / LANES);            // lines that the block copies in one iteration
     static_assert(WARPS == 8, "a warp has every eighth line: the same shift and the same swizzle in each");
     static_assert(LENGTH % 64 == 0 && LANES <= 32 && LINES % (PARTS * STEP) == 0, "a tile must be PARTS times whole rounds of copying");
     using Tile = half[LINES * PITCH];

@@ -98,7 +98,7 @@ __device__ inline void work(float *tiles, cudaTextureObject_t texture, const flo
                 }
     };
 
-    // One turn: the tile at k0, whose first fragments are there, is multiplied while the next one arrives.
+    // One iteration: multiply the tile at k0, whose first fragments are loaded, while the next one arrives.
     const auto turn = [&](int k0) {
         fetch(k0 + BK);
 #pragma unroll

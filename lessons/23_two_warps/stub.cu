@@ -66,7 +66,7 @@ __device__ inline void work(float *tiles, cudaTextureObject_t texture, const flo
 
     // global memory -> registers, through the texture unit
     const auto fetch = [&](int k0) {
-        // TODO(2): fetch my texels of the tile at k0 into next: the first, and those that are step, 2 * step, ... further.
+        // TODO(2): fetch my texels of the tile at k0 into next: the first, and those step, 2 * step, ... after it.
 
         // Every 32 of K: bring the next 32 as far as the L2 cache, by lines of 128 bytes, as in lesson 09.
         constexpr int ACROSS = (BN + 31) / 32; // lines in a row of B's tile
@@ -80,10 +80,10 @@ __device__ inline void work(float *tiles, cudaTextureObject_t texture, const flo
 
     // registers -> shared memory
     const auto store = [&] {
-        // TODO(3): store next at `write`: a float4 of A four k below each other, one of B as it is; 16 further each i.
+        // TODO(3): store next at `write`: a float4 of A to four rows, one k each; one of B as it is. Each i is 16 columns on.
     };
 
-    // One turn: the tile at k0, whose first fragments are there, is multiplied while the next one arrives.
+    // One iteration: multiply the tile at k0, whose first fragments are loaded, while the next one arrives.
     const auto turn = [&](int k0) {
         fetch(k0 + BK);
 #pragma unroll
@@ -118,7 +118,7 @@ __device__ inline void work(float *tiles, cudaTextureObject_t texture, const flo
 
     // Write the sums back: PIECE rows of each lane at a time through shared memory, so that a warp stores whole rows.
     for (int i = 0; i < TM; i += PIECE) {
-        // TODO(5): put the sums of these squares where a row of C is a row of tiles, meet, and store rows of 16 bytes a lane.
+        // TODO(5): store the sums of these squares to `tiles` as rows of C, meet, and store rows to C, 16 bytes per lane.
     }
 }
 

@@ -19,9 +19,9 @@ extern "C" __global__ void __launch_bounds__((BM / WM) * (BN / WN) * 32, BLOCKS_
 gemm(const double *A, const double *B, double *C, int M, int N, int K)
 {
     constexpr int THREADS = (BM / WM) * (BN / WN) * 32;
-    constexpr int A_ROWS = THREADS / (PK / 2); // rows of a_tile that the block copies in one round
+    constexpr int A_ROWS = THREADS / (PK / 2); // rows of a_tile that the block copies in one iteration
     constexpr int B_ROWS = THREADS / (BN / 2); // rows of b_tile
-    static_assert(BK % PIECES == 0 && BM % A_ROWS == 0 && PK % B_ROWS == 0, "a piece must be whole rounds of copying");
+    static_assert(BK % PIECES == 0 && BM % A_ROWS == 0 && PK % B_ROWS == 0, "each iteration of the copy moves whole rows");
     static_assert((WM / TM) * (WN / TN) == 32, "a warp tile is 32 thread tiles");
     extern __shared__ __align__(16) char memory[];    // sized by the launch
     Tiles *tiles = reinterpret_cast<Tiles *>(memory); // two buffers
@@ -50,7 +50,7 @@ gemm(const double *A, const double *B, double *C, int M, int N, int K)
     int load_col_a = 0;
     int load_row_b = 0;
     int load_col_b = 0;
-    // (1) Two doubles are one access: half as many threads for a row, and twice as many rows in a round.
+    // (1) Two doubles are one access: half as many threads for a row, and twice as many rows in an iteration.
     load_row_a = threadIdx.x / (PK / 2);
     load_col_a = threadIdx.x % (PK / 2) * 2;
     load_row_b = threadIdx.x / (BN / 2);
@@ -102,7 +102,7 @@ gemm(const double *A, const double *B, double *C, int M, int N, int K)
         }
     };
 
-    // One turn: the tile in buffer `now` is multiplied while the tile at k0 arrives in the other, piece by piece.
+    // One iteration: multiply the tile in buffer `now` while the tile at k0 arrives in the other, piece by piece.
     const auto turn = [&](int now, int k0) {
 #pragma unroll
         for (int piece = 0; piece < PIECES; piece++) {
@@ -127,7 +127,7 @@ gemm(const double *A, const double *B, double *C, int M, int N, int K)
     }
     __syncthreads();
 
-    // Two turns at a time, so that the numbers of the buffers are constants.
+    // Two iterations at a time, so that the numbers of the buffers are constants.
     int k0 = BK;
     for (; k0 + BK < K; k0 += 2 * BK) {
         turn(0, k0);

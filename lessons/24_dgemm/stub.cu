@@ -19,9 +19,9 @@ extern "C" __global__ void __launch_bounds__((BM / WM) * (BN / WN) * 32, BLOCKS_
 gemm(const double *A, const double *B, double *C, int M, int N, int K)
 {
     constexpr int THREADS = (BM / WM) * (BN / WN) * 32;
-    constexpr int A_ROWS = THREADS / (PK / 2); // rows of a_tile that the block copies in one round
+    constexpr int A_ROWS = THREADS / (PK / 2); // rows of a_tile that the block copies in one iteration
     constexpr int B_ROWS = THREADS / (BN / 2); // rows of b_tile
-    static_assert(BK % PIECES == 0 && BM % A_ROWS == 0 && PK % B_ROWS == 0, "a piece must be whole rounds of copying");
+    static_assert(BK % PIECES == 0 && BM % A_ROWS == 0 && PK % B_ROWS == 0, "each iteration of the copy moves whole rows");
     static_assert((WM / TM) * (WN / TN) == 32, "a warp tile is 32 thread tiles");
     extern __shared__ __align__(16) char memory[];    // sized by the launch
     Tiles *tiles = reinterpret_cast<Tiles *>(memory); // two buffers
@@ -60,12 +60,12 @@ gemm(const double *A, const double *B, double *C, int M, int N, int K)
 
     // global memory -> registers: the piece that begins at k
     const auto fetch = [&](int k) {
-        // TODO(2): load my double2 of every round: a_mine(r, k) into a_next, b_mine(k + r, 0) into b_next.
+        // TODO(2): load my double2 of every iteration: a_mine(r, k) into a_next, b_mine(k + r, 0) into b_next.
     };
 
     // registers -> shared memory: they are free for the next piece
     const auto store = [&](int buffer, int piece) {
-        // TODO(3): store a_next, two k below each other, and b_next in tiles[buffer]; the piece begins at piece * PK.
+        // TODO(3): store a_next to two rows and b_next to one, in tiles[buffer]. The piece starts at k = piece * PK.
     };
 
     // shared memory -> products, for PK of K
@@ -83,11 +83,11 @@ gemm(const double *A, const double *B, double *C, int M, int N, int K)
         }
     };
 
-    // One turn: the tile in buffer `now` is multiplied while the tile at k0 arrives in the other, piece by piece.
+    // One iteration: multiply the tile in buffer `now` while the tile at k0 arrives in the other, piece by piece.
     const auto turn = [&](int now, int k0) {
 #pragma unroll
         for (int piece = 0; piece < PIECES; piece++) {
-            // TODO(5): fetch the piece at k0 + piece * PK; keep it up here with __syncwarp(); multiply a piece; store.
+            // TODO(5): fetch the piece at k0 + piece * PK; keep it above the products with __syncwarp(); multiply a piece; store.
         }
         __syncthreads();
     };
@@ -104,7 +104,7 @@ gemm(const double *A, const double *B, double *C, int M, int N, int K)
     }
     __syncthreads();
 
-    // Two turns at a time, so that the numbers of the buffers are constants.
+    // Two iterations at a time, so that the numbers of the buffers are constants.
     int k0 = BK;
     for (; k0 + BK < K; k0 += 2 * BK) {
         turn(0, k0);

@@ -21,10 +21,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM)
 gemm(const float *A, const float *B, float *C, float *P, int M, int N, int K)
 {
     constexpr int GROUPS = BM / 4;                       // of 4 rows of A's tile
-    constexpr int AT_ONCE = THREADS / 2 / GROUPS * 8;    // of k, that the block copies in one round
-    constexpr int A_ROUNDS = BK / AT_ONCE;               // rounds until a_tile is complete, 4 x 4 numbers a thread
+    constexpr int AT_ONCE = THREADS / 2 / GROUPS * 8;    // of k, that the block copies in one iteration
+    constexpr int A_ROUNDS = BK / AT_ONCE;               // iterations until a_tile is complete, 4 x 4 numbers a thread
     constexpr int B_ROUNDS = BK * BN / 4 / THREADS;      // the same for b_tile, 4 numbers a thread
-    static_assert(THREADS / 2 % GROUPS == 0 && BK % AT_ONCE == 0, "a_tile must be whole rounds of copying");
+    static_assert(THREADS / 2 % GROUPS == 0 && BK % AT_ONCE == 0, "each iteration of the copy moves whole parts of a_tile");
     static_assert(BK * BN / 4 % THREADS == 0, "b_tile, too");
     extern __shared__ __align__(128) float shared[];
     auto &As = reinterpret_cast<float(&)[2][BK][BM + 4]>(shared[0]);
