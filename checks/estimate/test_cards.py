@@ -23,6 +23,7 @@ from gemm_lessons.running.pipeline import RunRequest, run_lesson
 PAGE = Path(engine.__file__).parents[1] / "docs" / "numbers.md"
 ARCHITECTURES = sorted(path.name for path in CARDS.glob("sm_*"))
 COPY = 'extern "C" __global__ void copy(float *a) { a[threadIdx.x] += 1; }'
+INSPECTED = "inspect", str(Path(__file__)), "--grid", "1", "--block", "32", "--args", "x=f32[1]", "--entry", "x"
 # TFLOP/s in fp64 of NVIDIA's data sheets and white papers.
 FP64 = {
     "p100": 5.3, "v100": 7.8, "t4": 0.254, "rtx2080ti": 0.42, "a100": 9.7, "rtx3090": 0.556, "a10": 0.488,
@@ -160,7 +161,7 @@ def test_a_wrong_sheet_is_told_by_line(newcomers: Path, before: str, after: str,
 
 
 @pytest.mark.parametrize("command", [("run", "01", "--solution"), ("compare", "01", "02"), ("bench", "--lessons", "01"),
-                                     ("view", "01", "--solution"), ("tune", "--model", "03")])  # fmt: skip
+                                     ("view", "01", "--solution"), ("tune", "--model", "03"), INSPECTED])  # fmt: skip
 def test_every_command_takes_a_file_and_refuses_a_wrong_one(newcomers: Path, command: tuple[str, ...]) -> None:
     newcomers.write_text(newcomers.read_text().replace("sms = [26", "sms = [0"))
     told = run([*command, "--gpu", str(newcomers)])

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gemm_lessons.cli.options import MemoryLimit, TimeLimit
-from gemm_lessons.cli.run import DEFAULT_GPU, sheet_for
+from gemm_lessons.cli.run import DEFAULT_GPU, GPU, sheet_for
 from gemm_lessons.course.folder import CommandError, read_source, shown
 from gemm_lessons.engine.records.errors import UnknownArchitecture
 from gemm_lessons.running import contract
@@ -108,7 +108,9 @@ def inspect(
     roles: Annotated[
         bool, typer.Option("--roles", help="Print a timeline by role of a kernel with mbarriers, estimated.")
     ] = False,
-    gpu: Annotated[str, typer.Option("--gpu", help="The GPU that time and timeline are estimated for.")] = DEFAULT_GPU,
+    gpu: Annotated[
+        str, typer.Option("--gpu", metavar=GPU, help="The GPU that time and timeline are for.")
+    ] = DEFAULT_GPU,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout, for scripts.")] = False,
 ) -> int:
     """Run any CUDA kernel on the simulator: counters by line, bank conflicts, races, faults.
