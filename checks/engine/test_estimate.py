@@ -218,6 +218,37 @@ def test_what_the_model_does_not_know_is_refused_by_its_reason(reason: str) -> N
         kernel.estimate(2, 2048 if reason == "launches" else 256, arrays())
 
 
+STORED_BEFORE = HEAD + "y[t] = x[t] + 1; __syncthreads(); float v = y[255 - t]; "
+
+
+def test_a_division_of_what_the_kernel_stored_takes_its_fast_path() -> None:
+    found, without = (
+        engine.compile(STORED_BEFORE + last, "k").estimate(264, 256, arrays())
+        for last in ("y[t] = v / x[t]; }", "y[t] = v * x[t]; }")
+    )
+    assert without.parts["latency"] < found.parts["latency"] < without.parts["latency"] + 0.3
+
+
+def test_an_address_that_the_kernel_stored_is_refused_beside_a_division() -> None:
+    kernel = engine.compile(STORED_BEFORE + "y[(int)v & 63] = v / x[t]; }", "k")
+    with pytest.raises(engine.NotEstimated, match="data that the kernel itself stored"):
+        kernel.estimate(2, 256, arrays())
+
+
+def test_what_l1_returns_to_all_lanes_takes_as_long_as_its_registers() -> None:
+    source = (
+        HEAD
+        + """float sum = 0; for (int i = 0; i < n; i++) {
+        float4 v = *(const float4 *)&x[(i * 128 + AT) & 2047]; sum += v.x + v.y + v.z + v.w; } y[t] = sum; }"""
+    )
+    x, y, _ = arrays(4096)
+    same, own = (
+        engine.compile(source, "k", defines={"AT": at}).estimate(132, 256, [x, y, 400]).parts["l1"]
+        for at in ("0", "4 * (t & 31)")
+    )
+    assert same == pytest.approx(own * 2.2 / 4, rel=0.1)
+
+
 def test_a_long_trace_without_a_loop_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     kernel = engine.compile(HEAD + f"float s = 0; {'s = s * s + n; ' * 200} y[t] = s; }}", "k")
     assert kernel.estimate(2, 256, arrays())

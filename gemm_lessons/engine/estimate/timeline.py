@@ -61,6 +61,9 @@ MATRICES = ("LDSM", "STSM")
 # line that a load asks for besides its sectors, and for a sector of atomics. A sector that is stored in part takes as
 # long as two.
 LINE_CLOCKS, ATOMIC_SECTOR, PARTIAL = 0.5, 2.6, 2.0
+RETURNED = (
+    0.55  # and of the load-store unit, for each register of a warp that L1 returns, as shared memory does (h200.json)
+)
 SPREAD, ONE = 40503, 1 << 16  # which lines come from DRAM: spread evenly
 AnyWarp = TypeVar("AnyWarp")
 ARITHMETIC = (FP32, INTEGER)
@@ -569,6 +572,8 @@ class Multiprocessor:
                 done = self.load_store + pipes.remote
             else:
                 clocks = max(touch.passes * self.wavefront, pipes.request)
+                if self.levels is not None and touch.load:
+                    clocks = max(clocks, RETURNED * item.registers)
                 if touch.written:
                     written = (touch.written if pipes.conflicts else touch.even) * self.wavefront
                     written = written * pipes.arrival if touch.past else written + pipes.request

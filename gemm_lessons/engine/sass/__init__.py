@@ -42,8 +42,8 @@ from gemm_lessons.engine.records.errors import KitError, UnsupportedKernel
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.engine.records.launch import TensorMap
 from gemm_lessons.engine.sass import cubin
-from gemm_lessons.engine.sass.divisions import Undecided, shortened
-from gemm_lessons.engine.sass.flow import Listing
+from gemm_lessons.engine.sass.divisions import Undecided, shortened, without_slow_paths
+from gemm_lessons.engine.sass.flow import SIGNALS, Listing
 from gemm_lessons.engine.sass.functions import division_seeds
 from gemm_lessons.engine.sass.lanes import Geometry, launch_constants
 from gemm_lessons.engine.sass.memory_contents import Store
@@ -78,6 +78,13 @@ class Code:
         """Return the same code with every step of a division executed. Raise ``Uncountable``."""
         assert self.program is not None
         return replace(self, plan=plan(self.program))
+
+    @cached_property
+    def with_fast_divisions(self) -> Plan:
+        """Return the plan of code whose divisions never take their slow path. Raise ``Uncountable``."""
+        assert self.program is not None
+        signals = any(d.name in SIGNALS for d in self.program.code)
+        return plan(without_slow_paths(shortened(self.program)), signals=signals)
 
     @cached_property
     def with_mbarriers(self) -> Plan:

@@ -15,13 +15,15 @@ import numpy as np
 
 from gemm_lessons.engine.sass.flow import Listing, results
 from gemm_lessons.engine.sass.operand_fetch import Array, Compute, Sources
-from gemm_lessons.engine.sass.operands import Decoded, MachineImmediate, MachineRegister, Operand
+from gemm_lessons.engine.sass.operands import Decoded, MachineImmediate, MachineRegister, Operand, decode
 from gemm_lessons.engine.sass.uncountable import Uncountable
 
 DECIDED = "DIVISION"  # replaces the modifiers of a comparison that reads dividend and divisor
 KEPT_ABOVE = 1.469367938527859385e-39  # the float32 with the bits of the upper half of 2**-1022
 # Biased exponents of float64 between which no step of a division over- or underflows and the quotient is normal.
 LEAST, MOST = 1023 - 400, 1023 + 400
+# Labels of functions that ptxas adds, and of those that finish a division of float32.
+FUNCTION, SLOW_PATH = "$__internal", "div_rn_noftz_f32_slowpath"
 SIZE = np.uint64((1 << 63) - 1)
 FRACTION_BITS = np.uint64(52)
 JUMPS = frozenset("BRA BRX JMP EXIT RET CALL BSYNC BREAK BAR WARPSYNC KILL".split())
@@ -44,6 +46,24 @@ def shortened(program: Listing) -> Listing:
         if pair is not None:
             code[d.index] = replace(d, modifiers=(DECIDED,), operands=(*d.operands[:2], *pair))
         values.step(d)
+    return Listing(tuple(code), program.labels)
+
+
+def without_slow_paths(program: Listing) -> Listing:
+    """Return the code with divisions of float32 that never take their slow path: FCHK is false, its function empty."""
+    code = list(program.code)
+    functions = sorted({index for name, index in program.labels.items() if name.startswith(FUNCTION)})
+    slow = [index for name, index in program.labels.items() if SLOW_PATH in name]
+    ends = [next((other for other in functions if other > first), len(code)) for first in slow]
+    for d in program.code:
+        if d.name == "FCHK":
+            opcode = "ISETP.NE.AND"
+            text = d.text.replace(d.source.opcode, opcode).partition(",")[0] + ", PT, RZ, RZ, PT"
+        elif any(first <= d.index < end for first, end in zip(slow, ends, strict=True)):
+            opcode = text = "EXIT"
+        else:
+            continue
+        code[d.index] = decode(d.index, replace(d.source, opcode=opcode, text=text))
     return Listing(tuple(code), program.labels)
 
 

@@ -241,15 +241,21 @@ class Traceable:
     ) -> SampledTrace:
         """Trace ``blocks`` in a row of a launch, from the middle of the grid; of clusters, the first.
 
-        An execution of more than ``most`` warp instructions is cut, see ``long_loops``. Raise ``Uncountable``, and
-        ``TooLong`` if no loop can be cut.
+        An execution of more than ``most`` warp instructions is cut, see ``long_loops``. Divisions take their fast path
+        where the data are not known. Raise ``Uncountable``, and ``TooLong`` if no loop can be cut.
         """
         try:
             return self._sample(self.plan, grid, arguments, blocks, memory, most)
+        except TooLong:
+            raise
         except Undecided:
             full = self.code.with_full_divisions.plan
             assert full is not None
             return self._sample(full, grid, arguments, blocks, memory, most)
+        except Uncountable:
+            if not any(d.name == "FCHK" for d in self.instructions):
+                raise
+            return self._sample(self.code.with_fast_divisions, grid, arguments, blocks, memory, most)
 
     def _sample(
         self,
