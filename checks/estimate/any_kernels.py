@@ -2,6 +2,7 @@
 
     python -m checks.estimate.any_kernels [NAME ...]              the table; NAME: launches whose names contain it
     python -m checks.estimate.any_kernels --fitted                without the judged half
+    python -m checks.estimate.any_kernels --write                 and store the estimates
     python -m checks.estimate.any_kernels fetch                   the public kernels' sources, from GitHub
     python -m checks.estimate.any_kernels compile DIR             machine code, for a machine with a GPU and cupy
     python -m checks.estimate.any_kernels measure DIR OUT         there: times, into the file OUT
@@ -44,6 +45,7 @@ from gemm_lessons.engine.simulator import Simulator
 HERE = Path(__file__).parent
 LIST = HERE / "launches/launches.toml"
 MEASURED = HERE / "launches/h200.json"
+ESTIMATED = HERE / "launches/h200_estimated.json"  # as they were last, so that texts can be compared with them
 SEED = 32  # of the draw of the fitted half
 TIMES, WARM_UP = 25, 3  # launches
 DIFFER = 1.1  # a pair of times that differ by this factor has an order
@@ -129,6 +131,11 @@ class Compared:
     seconds: float = 0.0  # to estimate it
 
     @property
+    def stored(self) -> float | str:
+        """Return what is stored: microseconds, or the reason."""
+        return self.refused or round(self.estimate, 2)
+
+    @property
     def off(self) -> float:
         """Return predicted over measured, less one."""
         return self.estimate / self.measured - 1
@@ -148,6 +155,18 @@ def compared(chosen: Iterable[Launch]) -> Iterator[Compared]:
         else:
             hidden = found.time_us - LAUNCH_US + QUEUED_US
             yield Compared(launch, us, hidden, found.limiter, seconds=time.process_time() - begun)
+
+
+def stored() -> list[Compared]:
+    """Return what was stored."""
+    measured, estimates = json.loads(MEASURED.read_text())["median_us"], json.loads(ESTIMATED.read_text())
+    return [
+        Compared(it, measured.get(it.name, 0.0), refused=us)
+        if isinstance(us, str)
+        else Compared(it, measured[it.name], us)
+        for it in launches()
+        if (us := estimates[it.name])
+    ]
 
 
 def summary(found: Sequence[Compared]) -> str:
@@ -240,6 +259,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m checks.estimate.any_kernels")
     parser.add_argument("words", nargs="*")
     parser.add_argument("--fitted", action="store_true")
+    parser.add_argument("--write", action="store_true")
     asked = parser.parse_args()
     match asked.words:
         case ["fetch"]:
@@ -251,9 +271,11 @@ def main() -> None:
             measure(Path(folder), Path(out))
         case names:
             chosen = [it for it in launches() if not names or any(name in it.name for name in names)]
-            show(compared(it for it in chosen if it.name in fitted()), "fitted")
+            found = show(compared(it for it in chosen if it.name in fitted()), "fitted")
             if not asked.fitted:
-                show(compared(it for it in chosen if it.name not in fitted()), "judged")
+                found += show(compared(it for it in chosen if it.name not in fitted()), "judged")
+            if asked.write:
+                ESTIMATED.write_text(json.dumps({it.launch.name: it.stored for it in found}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

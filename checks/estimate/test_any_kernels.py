@@ -1,0 +1,44 @@
+"""The frozen list of launches that are no lesson, and how far their estimates are off."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+
+import pytest
+
+from checks.estimate import any_kernels
+from checks.estimate.any_kernels import Compared, compared, fitted, launches, stored
+
+FROZEN = (
+    "8d74bb0db71fdf4e22b03a188cf4943176b857ab1a7ed6dba5251061b8f3707e"  # of launches.toml, before anything was fitted
+)
+
+
+def test_the_list_is_the_one_that_was_frozen() -> None:
+    assert hashlib.sha256(any_kernels.LIST.read_bytes()).hexdigest() == FROZEN
+    assert len(launches()) == len({it.name for it in launches()}) == 60
+    assert sum(it.kind == "gemm" for it in launches()) == 20
+    assert len(fitted()) == 30
+    measured = json.loads(any_kernels.MEASURED.read_text())["median_us"]
+    assert {it.name for it in launches()} - {*measured} == {"chained 1M"}
+
+
+@pytest.mark.parametrize("name", ["transpose swizzled 2048", "row_maxima 8192x1024", "tree 4M", "warp_bins 1M"])
+def test_an_estimate_is_near_its_time(name: str) -> None:
+    (found,) = compared(it for it in launches() if it.name == name)
+    assert not found.refused
+    assert abs(found.off) < 0.1
+
+
+def test_who_waits_for_others_is_refused() -> None:
+    (found,) = compared(it for it in launches() if it.name == "chained 1M")
+    assert "wait for other threads" in found.refused
+
+
+@pytest.mark.slow
+def test_the_stored_estimates_are_those_of_today() -> None:
+    own = [it for it in launches() if not it.repository]
+    before = {it.launch.name: it for it in stored()}
+    for found in compared(own):
+        assert found.estimate == pytest.approx(before[found.launch.name].estimate, rel=0.005), found.launch.name
