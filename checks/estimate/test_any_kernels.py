@@ -8,7 +8,7 @@ import json
 import pytest
 
 from checks.estimate import any_kernels
-from checks.estimate.any_kernels import Compared, compared, fitted, launches, stored
+from checks.estimate.any_kernels import compared, fitted, launches, stored
 
 FROZEN = (
     "8d74bb0db71fdf4e22b03a188cf4943176b857ab1a7ed6dba5251061b8f3707e"  # of launches.toml, before anything was fitted

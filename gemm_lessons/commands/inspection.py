@@ -143,7 +143,12 @@ def _inspect(request: InspectRequest) -> Inspection:
     if expectation is not None and launched.fault is None:
         error, tolerance = expectation.compare(before, arrays)
     variables = {symbol.name: symbol.array for symbol in given.symbols if symbol.array.flags.writeable}
-    estimate = _estimated(request, compiled) if launched.fault is None else None
+    estimate: LaunchEstimate | str | None = None
+    if launched.fault is None:
+        try:
+            estimate = _estimated(request, compiled)
+        except (OutOfTime, MemoryError):
+            estimate = "the launch left too little of the time and memory that this command may take"
     return Inspection(
         request, None, compiled, launched, unwritten, error, tolerance, variables, estimate, recording, unrecorded
     )

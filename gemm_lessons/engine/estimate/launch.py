@@ -3,8 +3,8 @@
     machine code + arguments --trace--> warps of one multiprocessor's blocks --play--> clocks of a wave
     T = launch + max(waves * clocks / clock rate, L2 bytes / bandwidth, DRAM bytes / bandwidth)
 
-- The traced blocks are of one multiprocessor, from the middle of the grid, as many as are resident on it. Their time
-  counts for all, times the instructions of the average block, of sixteen all over the grid, in theirs.
+- The traced blocks are as many as a multiprocessor has at once, around one of average work. Their time counts for all,
+  times the instructions of the average block, of sixteen all over the grid / theirs.
 - Of a long loop, few iterations are traced; its time grows with each by the same.
 - The fullest multiprocessor has ceil(blocks / multiprocessors) blocks; they come in waves of the resident ones.
 - ``traffic`` tells what L1, L2 and DRAM serve, from the addresses. It takes L2 to be as the same launch before left it.

@@ -58,9 +58,9 @@ LINE = 128  # bytes of a line and of a wavefront
 SECTORS = 4  # of these
 MATRICES = ("LDSM", "STSM")
 # Beside ``levels``, read on an H200 (checks/readings/estimate/traffic_h200.json), in clocks of the port to L2: for each
-# line that a load asks for besides its sectors, and for a sector of atomics. A sector that is stored in part takes as
-# long as two.
-LINE_CLOCKS, ATOMIC_SECTOR, PARTIAL = 0.5, 2.6, 2.0
+# line that a load asks for besides its sectors, and for a sector of atomics. A line of which less than
+# whole sectors are stored takes as long as two at least.
+LINE_CLOCKS, ATOMIC_SECTOR, LEAST = 0.5, 2.6, 2.0
 RETURNED = (
     0.55  # and of the load-store unit, for each register of a warp that L1 returns, as shared memory does (h200.json)
 )
@@ -529,7 +529,7 @@ class Multiprocessor:
         taken = self.pipes.store * self.per_sector * sectors
         if self.levels is not None:
             if touch.partial:
-                taken *= PARTIAL
+                taken = max(taken, self.pipes.store * self.per_sector * LEAST * touch.passes)
             if touch.atomic:
                 taken = ATOMIC_SECTOR * len(touch.sectors)
                 busiest = self.levels.atomic.get(touch.sectors[0] // SLOT, 0.0)

@@ -47,6 +47,7 @@ CONTROL_BIT = 105  # of the 128-bit instruction
 SCOREBOARDS = 6
 LINE_SECTORS = 4  # of 32 bytes, in a line of 128
 SPREAD, GOLDEN = 16, 0.6180339887  # blocks all over the grid whose work is compared, and how they are spread
+NEAR = 0.05  # of the average work: as good as average
 # SYNCS fields. Init: the number of arrivals, less this offset, in bits 1 to 20. Arrive: announces bytes, except A1T0.
 # Wait: the parity of the phase is the top bit.
 Kind = Literal["made", "arrived", "awaited", "met", "passed"]
@@ -239,7 +240,7 @@ class Traceable:
         memory: Callable[[], GlobalMemory],
         most: int,
     ) -> SampledTrace:
-        """Trace ``blocks`` in a row of a launch, from the middle of the grid; of clusters, the first.
+        """Trace ``blocks`` in a row of a launch, around one of average work; of clusters, the first.
 
         An execution of more than ``most`` warp instructions is cut, see ``long_loops``. Divisions take their fast path
         where the data are not known. Raise ``Uncountable``, and ``TooLong`` if no loop can be cut.
@@ -273,10 +274,10 @@ class Traceable:
             memory = lambda: as_before  # noqa: E731
         outline, first = None, 0
         if math.prod(grid.cluster or (1,)) == 1:
-            first = grid.blocks // 2 // blocks * blocks
-            everywhere = {int((number + 0.5) * GOLDEN % 1 * grid.blocks) for number in range(SPREAD)}
-            spread = Geometry(grid, 0, len(everywhere), chosen=tuple(sorted(everywhere)))
-            outline = launch.outline(spread, memory())
+            everywhere = sorted({int((number + 0.5) * GOLDEN % 1 * grid.blocks) for number in range(SPREAD)})
+            outline = launch.outline(Geometry(grid, 0, len(everywhere), chosen=tuple(everywhere)), memory())
+            first = everywhere[outline.average] // blocks * blocks
+            first = max(min(first, (grid.blocks // blocks - 1) * blocks), 0)
         geometry = Geometry(grid, first, min(blocks, grid.blocks - first))
         try:
             trace = launch.trace(geometry, memory(), most)
@@ -607,6 +608,7 @@ class _Outline(Walker):
     ) -> None:
         self.steps: list[int] = []  # numbers of basic blocks
         self.weights: list[int] = []  # warp instructions of each step
+        self.by_block = np.zeros(geometry.blocks)  # and of each block
         super().__init__(plan, geometry, constants, Sums(), store, watch=lambda *_: None, textures=textures)
         for number, block in enumerate(self.blocks):
             block.steps.insert(0, self._entered(number, block.end - block.first))
@@ -615,13 +617,23 @@ class _Outline(Walker):
         def entered() -> None:
             mask, alive = self.lanes.mask, self.lane_groups.alive
             lanes = alive if mask is None else mask & alive
+            warps = lanes.reshape(-1, WARP).any(axis=1)
             self.steps.append(number)
-            self.weights.append(instructions * int(lanes.reshape(-1, WARP).any(axis=1).sum()))
+            self.weights.append(instructions * int(warps.sum()))
+            self.by_block += instructions * warps.reshape(self.geometry.blocks, -1).sum(axis=1)
 
         return entered
 
     def _uses(self, d: Decoded) -> Iterator[MemoryUse]:
         yield from ()
+
+    @property
+    def average(self) -> int:
+        """Return which block comes nearest to the average in warp instructions; of several, one in the middle."""
+        mean = self.by_block.mean()
+        off = abs(self.by_block - mean) // (NEAR * mean)
+        nearest = np.flatnonzero(off == off.min())
+        return int(nearest[len(nearest) // 2])
 
 
 def box_of(
