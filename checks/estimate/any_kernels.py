@@ -169,21 +169,37 @@ def stored() -> list[Compared]:
     ]
 
 
-def summary(found: Sequence[Compared]) -> str:
-    """Median and largest error, pairs in the right order, refusals."""
+@dataclass(frozen=True)
+class Summary:
+    """How far some estimates are off, in percent, and how many pairs of times that differ are in the right order."""
+
+    launches: int
+    refused: int
+    median: float
+    largest: float
+    in_order: int
+    pairs: int
+
+    def __str__(self) -> str:
+        return (
+            f"{self.launches - self.refused} of {self.launches} estimated, off by {self.median:.1f}% in the median and "
+            f"{self.largest:.1f}% at most; {self.in_order} of {self.pairs} pairs in order; {self.refused} refused"
+        )
+
+
+def summary(found: Sequence[Compared]) -> Summary | None:
+    """Return the summary of estimates; None if all are refused."""
     there = [it for it in found if not it.refused]
     if not there:
-        return "none"
+        return None
     off = [100 * abs(it.off) for it in there]
     pairs = [
         (one.measured > other.measured) == (one.estimate > other.estimate)
         for one, other in itertools.combinations(there, 2)
         if max(one.measured, other.measured) >= DIFFER * min(one.measured, other.measured)
     ]
-    return (
-        f"{len(there)} of {len(found)} estimated, off by {statistics.median(off):.1f}% in the median, {max(off):.1f}% "
-        f"at most; {sum(pairs)} of {len(pairs)} pairs in order; {len(found) - len(there)} refused"
-    )
+    refused = len(found) - len(there)
+    return Summary(len(found), refused, statistics.median(off), max(off), sum(pairs), len(pairs))
 
 
 def show(found: Iterable[Compared], title: str) -> list[Compared]:

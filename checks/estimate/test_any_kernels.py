@@ -8,8 +8,10 @@ import json
 import pytest
 
 from checks.estimate import any_kernels
-from checks.estimate.any_kernels import compared, fitted, launches, stored
+from checks.estimate.any_kernels import compared, fitted, launches, stored, summary
+from gemm_lessons.course.documents import PAGES
 
+PAGE = PAGES / "numbers.md"
 FROZEN = (
     "8d74bb0db71fdf4e22b03a188cf4943176b857ab1a7ed6dba5251061b8f3707e"  # of launches.toml, before anything was fitted
 )
@@ -34,6 +36,20 @@ def test_an_estimate_is_near_its_time(name: str) -> None:
 def test_who_waits_for_others_is_refused() -> None:
     (found,) = compared(it for it in launches() if it.name == "chained 1M")
     assert "wait for other threads" in found.refused
+
+
+def test_the_page_on_numbers_says_how_far_the_judged_half_is_off() -> None:
+    judged = [it for it in stored() if it.launch.name not in fitted()]
+    every, products = summary(judged), summary([it for it in judged if it.launch.kind == "gemm"])
+    assert every is not None
+    assert products is not None
+    text = " ".join(PAGE.read_text().split())
+    assert (
+        f"Of the other {every.launches}, {every.launches - every.refused} have an estimate, off by {every.median:.1f}% "
+        f"in the median and by {every.largest:.0f}% at most; the products among them by {products.median:.1f}% and "
+        f"{products.largest:.0f}%. Of two kernels whose times differ by 10% or more, the faster one is told in "
+        f"{100 * every.in_order / every.pairs:.0f}% of the pairs."
+    ) in text
 
 
 @pytest.mark.slow
