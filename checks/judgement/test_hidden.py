@@ -379,6 +379,18 @@ def test_known_shapes_are_first_and_far_ones_last() -> None:
     assert [it.hidden for it in launches] == sorted(it.hidden for it in launches)
 
 
+def test_what_only_the_far_variant_spills_is_not_judged(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The host gives it fewer registers: lesson epilogue's solution spills 60 bytes with this seed."""
+    lesson = COURSE.lesson("epilogue")
+    monkeypatch.setattr(planning, "hidden_and_counted", lambda lesson, seed: ())
+    monkeypatch.setattr(planning, "hidden_checks", lambda lesson, seed: ())
+    outcome = run(lesson, lesson.solution_path, seed=1)
+    assert outcome.kernel.checked.elsewhere, "the far shape is counted"
+    assert outcome.kernel.built is not None
+    assert max(it.resources.spill_bytes for it in outcome.kernel.built.others if it.is_assembled) > 0
+    assert outcome.verdict.kind == "passed"
+
+
 @pytest.mark.parametrize(("method", "verdict"), [("lesson", "timed_out"), ("row by row", "gate_missed")])
 def test_a_kernel_that_is_too_slow_is_told_the_gates_that_it_misses(method: str, verdict: str, tmp_path: Path) -> None:
     lesson = COURSE.lesson("coalesced")
