@@ -7,7 +7,9 @@ paths, times, versions and the last digits of errors and tolerances. Exit code 1
 minutes, at low priority on one core.
 
 qemu-user emulates a program, not Linux: it runs no seccomp filter and has no Landlock, so ``grade`` has fewer walls
-there. ``checks/grading/test_seccomp.py`` follows the filter for aarch64 step by step instead.
+there. ``checks/grading/test_seccomp.py`` follows the filter for aarch64 step by step. To try the walls, boot a kernel:
+qemu-system-aarch64 with Debian's linux-image-cloud-arm64, ``FOLDER/root`` as its initramfs (cpio -H newc) and an
+``/init`` that mounts ``/proc``, ``/dev`` and ``/tmp``, sets ``lo`` up and runs ``python -m checks.grading.sandbox``.
 """
 
 from __future__ import annotations
