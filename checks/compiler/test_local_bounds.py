@@ -72,6 +72,6 @@ def test_no_reference_needs_a_second_look() -> None:
     course = any_course()
     lessons = [course.lesson(name) for name in course.names]
     # They hand rows, sums or fragments to a function.
-    names = ("split_k", "ragged_mma", "wgmma", "roles", "persistent", "clusters", "fp8", "dp4a", "beat_cublas")
+    names = ("split_k", "ragged_mma", "wgmma", "roles", "persistent", "clusters", "fp8", "dp4a", "beat_cublas", "ozaki")
     looked_at = {course.resolve(name) for name in names}
     assert {it.name for it in lessons if may_run_past(it.solution_path.read_text(), it.tile.defines)} == looked_at

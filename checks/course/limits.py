@@ -110,6 +110,9 @@ def limits() -> Iterator[Limit]:
         yield Limit("int8", "fp8 int8", size, "torch int8", 150, WARM, aim=True)
     for size in (4096, 8192, 16384):
         yield Limit("fp8", "fp8 fast", size, "torch fp8", 105, WARM, aim=True)
+    for size in (4096, 8192):
+        yield Limit("ozaki", "ozaki NT", size, "cublas NT", 100, WARM)
+        yield Limit("ozaki", "ozaki NT", size, "cublas NT", 120, WARM, aim=True)
     for shape in ("128x128x8192", "256x256x16384", "512x512x8192", "64x4096x4096"):
         yield Limit("split", "split_k", shape, "cublas", 95)
         yield Limit("split", "split_k atomics", shape, "cublas", 95)

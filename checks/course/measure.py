@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from checks.course import bytes as of_bytes
-from checks.course import epilogues, loops, power
+from checks.course import epilogues, fp64, loops, power
 from checks.course.bench import Bench, Call, in_a_row, row_of, tile_of
 from checks.course.kernel import Kernel, compiled
 from checks.course.tables import COLD, IDLE, WARM, Precise, Problem, Table, tables
@@ -99,6 +99,8 @@ def measure(bench: Bench) -> list[dict[str, Any]]:
         rows += shown(measure_problem(bench, problem, ceilings.get(problem.kind, 0.0)))
     if table.precise:
         add_errors(rows, bench, table.precise)
+    if table.name == fp64.TABLE:
+        fp64.add_errors(rows, bench)
     return rows
 
 

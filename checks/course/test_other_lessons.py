@@ -8,14 +8,16 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from gemm_lessons.course.folder import Course
+from gemm_lessons.course.folder import Course, packaged_course
 from gemm_lessons.course.lesson import LessonError
 from gemm_lessons.course.lesson_toml import load_lesson
 from gemm_lessons.devices.simulated import Simulated
 from gemm_lessons.engine.estimate.chip import LAUNCH_US, NEXT_US
 from gemm_lessons.engine.hardware.sheets import GPUS
+from gemm_lessons.gemm.problem import Problem
 from gemm_lessons.gemm.shapes import Shape
 from gemm_lessons.gemm.time_model import estimate_at
 from gemm_lessons.judging.verdict import Faulted, WrongAnswer
@@ -213,3 +215,12 @@ def test_a_range_is_for_formulas_with_functions(tmp_path: Path) -> None:
         )
     )
     assert load_lesson(folder).data.by_name["bias"].range == (1.0, 2.0)
+
+
+def test_factors_with_a_range_have_rows_and_columns_of_one_size() -> None:
+    data = packaged_course().lesson("ozaki").data
+    values = Problem(data, Shape(128, 256, 128, layout="NT"), 5).values
+    for matrix in (values["A"].value, values["B"].value.T):
+        largest, typical = np.abs(matrix).max(axis=1), np.median(np.abs(matrix), axis=1)
+        assert (typical > largest / 8).all()
+        assert largest.max() > 1000 * largest.min(), "rows differ"

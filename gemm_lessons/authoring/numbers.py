@@ -52,7 +52,9 @@ FILES = {"h200": "h200.json", "ncu": "h200_ncu.json", "variants": "h200_variants
          "registers": "h200_registers.json", "persistent": "h200_persistent.json",
          "clusters": "h200_clusters.json", "ragged": "h200_ragged.json",
          "ragged_floats": "h200_ragged_floats.json",
-         "fp8": "h200_fp8.json", "fp8_errors": "h200_fp8.json", "int8": "h200_int8.json"}  # fmt: skip
+         "fp8": "h200_fp8.json", "fp8_errors": "h200_fp8.json", "int8": "h200_int8.json",
+         "ozaki": "h200_ozaki.json", "ozaki_errors": "h200_ozaki.json"}  # fmt: skip
+PROFILED = ("ncu", "precision", "errors", "pipes", "power", "fp8_errors", "pairs_errors", "ozaki_errors")
 SOURCES = f"simulator M,N,K, machinecode M,N,K, {', '.join(FILES)}: see lessons/measured/README.md"
 
 
@@ -81,7 +83,7 @@ class Numbers:
                     done = self._simulated(words, head, rows)
                 case "machinecode":
                     done = self._in_machine_code(words, head, rows)
-                case "ncu" | "precision" | "errors" | "pipes" | "power" | "fp8_errors" | "pairs_errors":
+                case _ if kind in PROFILED:
                     done = self._profiled(kind, words, head, rows)
                 case _ if kind in FILES:
                     done = self._measured(kind, words, head, rows)

@@ -62,6 +62,9 @@ LONG = 4  # ... and of whole numbers so many times as many: a sum of 29 bits has
 BLOCKS = 2  # ... at most so many blocks
 # Multiply-adds per second in the simulator / those of float32, by the size of a factor's number, where it is a float.
 PACE = {8: 1 / 12, 2: 1 / 6, 1: 1 / 6}
+# Of a kernel that makes several products for each of C's, the large shape has fewer tiles; the deep one is less deep,
+# and the broad one less broad.
+HEAVY_WAYS, HEAVY = 3, 4
 BROAD = 4096  # M and N of what is checked instead of a sample, at least one of them ...
 AREA = 1 << 20  # ... for so many elements of C
 LITTLE = 1 << 22  # multiply-adds of a small shape, at most, of a fast type: larger ones have one tile
@@ -100,7 +103,8 @@ def hidden_large(lesson: Lesson, seed: int) -> Shape:
     longer = area**0.5 * (SQUARE[0] + draw.random() * (SQUARE[1] - SQUARE[0]))
     sides = longer, area / longer
     # A step may have several block tiles, as where blocks of a cluster share.
-    least = (-(-MANY_WAYS * (size if size > 1 else it.tile) // it.tile) for it, size in zip((m, n), tile, strict=False))
+    ways = HEAVY_WAYS if lesson.shapes.products > 1 else MANY_WAYS
+    least = (-(-ways * (size if size > 1 else it.tile) // it.tile) for it, size in zip((m, n), tile, strict=False))
     rows, cols = (it.tiles(max(few, int(side // it.tile))) for it, few, side in zip((m, n), least, sides, strict=True))
     return Shape(rows, cols, depth, layout=layout)
 
@@ -168,10 +172,11 @@ def hidden_instead(lesson: Lesson, seed: int) -> tuple[Shape, ...]:
     steps, tile = astuple(lesson.shapes.multiple_of), astuple(_tile(lesson.at(lesson.shapes.count)))
     m, n, k = (_Axis(draw, step, size, 0) for step, size in zip(steps, tile, strict=True))
     whole = not lesson.data.factors[0].element.is_float
-    most = min(2 * HUGE, _affordable(lesson) / (m.tile * n.tile)) if whole else DEPTH * 1.1
-    depth = max(DEPTH, int(most * (1 - draw.random() / 10)))
+    less = HEAVY if lesson.shapes.products > 1 else 1
+    most = min(2 * HUGE, _affordable(lesson) / (m.tile * n.tile)) if whole else DEPTH * 1.1 / less
+    depth = max(DEPTH // less, int(most * (1 - draw.random() / 10)))
     deep = Shape(m.tiles(1), n.tiles(1), -(-depth // steps[2]) * steps[2])
-    long, narrow = int(BROAD + draw.random() * BROAD / 4), int(draw.random() * 2)
+    long, narrow = int((BROAD + draw.random() * BROAD / 4) / less), int(draw.random() * 2)
     area = 0 if len(lesson.launches) > 1 else min(AREA, _affordable(lesson) / (WALK * k.tile))
     of_narrow, step = (m, n)[narrow], steps[1 - narrow]
     sides = [-(-long // step) * step] * 2

@@ -298,8 +298,9 @@ class _Reader(GateReader):
         self.fit(data)
         plain = data.formula.has_products and not data.formula.has_functions and promote is None
         for buffer in buffers:
-            if buffer.range is not None and plain:
-                why = "numbers of a product have many exponents as they are; a range is for formulas with functions"
+            if buffer.range is not None and plain and not all(it.range for it in data.factors):
+                why = "numbers of a product have many exponents as they are; a range is for formulas with functions, "
+                why += "or for both factors: numbers of a row of A, and of a column of B, are then of one size"
                 raise self.wrong((f"buffers.{buffer.name}", "range"), why)
         for one in maps:
             mapped = data.by_name.get(one.buffer)
@@ -396,12 +397,15 @@ class _Reader(GateReader):
         return word
 
     def shapes(self, raw: dict[str, Any]) -> Shapes:
-        self.known(("shapes",), raw, ("multiple_of", "at_most", "check", "count", "timed", "layouts"))
+        self.known(("shapes",), raw, ("multiple_of", "at_most", "check", "count", "timed", "layouts", "products"))
         layouts = raw.get("layouts", list(LAYOUTS[:1]))
         if not isinstance(layouts, list) or not layouts or not all(layout in LAYOUTS for layout in layouts):
             raise self.wrong(("shapes", "layouts"), f"must be a list of some of {', '.join(LAYOUTS)}")
         multiples, most = self.sizes(raw, "multiple_of"), self.sizes(raw, "at_most")
         m, n, k = (multiples.get(name, 1) for name in SIZES)
+        products = raw.get("products", 1)
+        if type(products) is not int or products < 1:
+            raise self.wrong(("shapes", "products"), "must be a whole number of at least 1")
         check = self.present(("shapes",), raw, "check")
         if not isinstance(check, list) or not check:
             raise self.wrong(("shapes", "check"), "must be a list of at least one [M, N, K]")
@@ -412,6 +416,7 @@ class _Reader(GateReader):
             tuple(layouts),
             tuple(most.items()),
             self.shape(("shapes", "timed"), raw["timed"]) if "timed" in raw else None,
+            products,
         )
         for key, shape in [*(("check", it) for it in shapes.check), ("count", shapes.count), ("timed", shapes.timed)]:
             if shape is not None and (refusal := shapes.refusal(shape)):

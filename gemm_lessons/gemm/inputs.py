@@ -12,6 +12,8 @@ Some rare inputs occur only in hidden shapes. Half of the rows of A and half of 
 one more power of two, so that numbers approach the limits of overflow, and the terms added to the product count in the
 other half. Some numbers are powers of two, including 1; some bytes are 0.
 
+Factors with a range of their own have no E: a row of A and a column of B stay within it but for D and F.
+
     drawn  --sharpen-->  rows and columns of whole numbers, rows with one number and zeros
 
 Where a row and a column of whole numbers meet, a sum is exact in any order. Where a row has one nonzero number, the sum
@@ -134,6 +136,7 @@ def _exponents(
     reach = min(layout.element.reach for layout in layouts.values() if layout.element.is_float)  # parts of A, too
     rows, cols = (random.integers(-reach, reach + 1, size) for size in (a.shape[-2], b.shape[-1]))
     depth = random.integers(-(reach // 2), reach // 2 + 1, a.shape[-1])
+    depth *= layouts[product.left].range is None
     if rare:  # multiply A, and so its rows, by a power of two, and B by another
         factors = (product.left, product.right)
         floats = {name: it for name, it in layouts.items() if it.element.is_float}

@@ -46,8 +46,8 @@ class Tile:
 @dataclass(frozen=True)
 class Shapes:
     """The shape contract: the factors that M, N and K must be multiples of, the shapes to check, the shape to count on,
-    the accepted layouts of A and B, the largest M, N and K by name (if limited), and the shape of the times in the
-    table for lessons about small or narrow shapes."""
+    the accepted layouts of A and B, the largest M, N and K by name (if limited), the shape of the times in the
+    table for lessons about small or narrow shapes, and how many products a kernel makes for each of C's."""
 
     multiple_of: Shape
     check: tuple[Shape, ...]
@@ -55,6 +55,7 @@ class Shapes:
     layouts: tuple[str, ...] = LAYOUTS[:1]
     at_most: tuple[tuple[str, int], ...] = ()
     timed: Shape | None = None
+    products: int = 1
 
     def laid(self, layout: str) -> Shapes:
         """Return the same shapes, all in this layout."""
