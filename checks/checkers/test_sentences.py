@@ -31,6 +31,7 @@ from gemm_lessons.engine.records.facts import (
     Race,
     Refusal,
     Refused,
+    RegisterCause,
     Stopped,
     Threads,
 )
@@ -59,7 +60,7 @@ def missed(place: Location, case: str = "array", others: int | None = None, wind
 
 BOTH_WRITE = finding("race", "shared order", ONE, replace(OTHER, effect="store"), place=AS, facts=Race(True))
 FULL = Mbarrier("full", 1)
-WAITING = (Missing, AtBarrier, AtMbarrier, Cause, Came, Threads)
+WAITING = (Missing, AtBarrier, AtMbarrier, Cause, RegisterCause, Came, Threads)
 HANGING = Threads("threads one", 1, (3, 1), (3, 1), (0,))
 SAID = {
     "As, byte 64 of 4096: written by thread (3, 1) in line 9 and read by thread (0, 2) in line 12 of block 0, with no"

@@ -115,7 +115,7 @@ def test_json_keeps_the_contract(run: Run) -> None:
     outcome = json.loads(result.out)
     assert set(outcome) == set(
         "schema lesson kernel device verdict shapes compile time_us gflops fraction_of_cublas estimate counters lines "
-        "findings gates hints".split()
+        "findings gates hints no_estimate".split()
     )
     assert outcome["schema"] == "gemm-lessons/run/1"
     assert outcome["lesson"] == "02_second"
@@ -127,7 +127,7 @@ def test_json_keeps_the_contract(run: Run) -> None:
     compiled = {"arch", "registers", "shared_bytes", "spill_bytes", "occupancy", "diagnostics"}
     assert set(outcome["compile"]) == compiled
     assert outcome["time_us"] is outcome["gflops"] is outcome["fraction_of_cublas"] is None
-    assert set(outcome["estimate"]) == {"gpu", "time_us", "gflops", "limiter"}
+    assert set(outcome["estimate"]) == {"gpu", "time_us", "gflops", "limiter", "basis"}
     assert outcome["counters"]["smsp__sass_thread_inst_executed_op_ffma_pred_on.sum"] == 8 * 16 * 4
     assert set(outcome["lines"][0]) == {"line", "source", "metric", "value", "ideal"}
     assert any("A[row * K + k]" in line["source"] for line in outcome["lines"])

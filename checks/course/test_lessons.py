@@ -104,4 +104,5 @@ def test_another_gpu_changes_the_estimate_alone(name: str, share: int) -> None:
             assert there.speed.estimate.gpu == GPUS[gpu].name
         else:  # a type of numbers that is not estimated; tensor cores that a GPU lacks, or that no block fits
             fits = there.built.occupancy is not None and there.built.occupancy.blocks_per_sm > 0
-            assert here.speed.estimate is None or name[3:] in ON_TENSOR_CORES or not fits, gpu
+            refused = there.speed.refused or name[3:] in ON_TENSOR_CORES or not fits
+            assert here.speed.estimate is None or refused, gpu

@@ -11,6 +11,7 @@ from gemm_lessons.running.builder import Builder
 
 COURSE = packaged_course()
 ANYWHERE = [name for part in COURSE.parts if part.number in (1, 2, 5) for name in part.names]
+ANYWHERE.remove("27_ozaki")  # a byway of part 4
 
 
 @pytest.mark.slow

@@ -85,7 +85,7 @@ def test_limits_of_a_lesson(tmp_path: Path) -> None:
         ("lessons = 3", r"grading\.toml:1: lessons: must be a list of lessons"),
         ('lessons = ["blok_tile"]', r"grading\.toml:1: lessons: .*block_tile"),
         ('lessons = ["71-72"]', r"grading\.toml:1: lessons: no lesson from 71-72"),
-        ('lessons = ["01-90"]', r"grading\.toml:1: lessons: 01-90; the course has 00 to 26"),
+        ('lessons = ["01-90"]', r"grading\.toml:1: lessons: 01-90; the course has 00 to 27"),
         ("[points]\nruns = -1", r"grading\.toml:2: \[points\] runs: must be a number from 0"),
         ("[points]\nruns = nan", r"grading\.toml:2: \[points\] runs: must be a number"),
         ("[points]\nruns = true", r"grading\.toml:2: \[points\] runs: must be a number"),

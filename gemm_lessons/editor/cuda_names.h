@@ -8,6 +8,7 @@
 #define __launch_bounds__(...) __attribute__((launch_bounds(__VA_ARGS__)))
 #define __align__(n) __attribute__((aligned(n)))
 #define __forceinline__ inline __attribute__((always_inline))
+#define __grid_constant__
 #define __noinline__ __attribute__((noinline))
 #define assert(condition) ((void)(condition))
 
@@ -37,6 +38,7 @@ VECTORS(double, double, 16, 16)
 VECTORS(int, int, 8, 16)
 VECTORS(unsigned, uint, 8, 16)
 VECTORS(char, char, 2, 4)
+VECTORS(unsigned char, uchar, 2, 4)
 #undef VECTORS
 struct dim3 {
     unsigned x, y, z;
@@ -55,6 +57,15 @@ __device__ float rsqrtf(float x);
 __device__ float expf(float x);
 __device__ float __fmaf_rn(float a, float b, float c);
 __device__ double fma(double a, double b, double c);
+__device__ double fmin(double a, double b);
+__device__ double fmax(double a, double b);
+__device__ double fabs(double x);
+__device__ double rint(double x);
+__device__ double scalbn(double x, int exponent);
+__device__ int ilogb(double x);
+__device__ int __double2loint(double x);
+__device__ int __clz(int x);
+__device__ unsigned __umulhi(unsigned x, unsigned y);
 __device__ int __dp4a(int a, int b, int c);
 __device__ int __popc(unsigned x);
 __device__ unsigned __float_as_uint(float x);

@@ -312,9 +312,10 @@ def maps_in_memory(kernel: Kernel, arguments: Sequence[Argument]) -> list[Variab
 
 
 def map_in(memory: GlobalMemory, given: TensorMap, position: int) -> bytes:
-    """Return the bytes of a tensor map that is argument number ``position``. Raise ``ValueError``."""
-    assert given.pointer is not None
-    return encoded(given, memory.address_of(given.pointer), position)
+    """Return the bytes of a tensor map that is argument number ``position``; a map that is only traced may have no
+    pointer. Raise ``ValueError``."""
+    address = 0 if given.pointer is None else memory.address_of(given.pointer)
+    return encoded(given, address, position)
 
 
 def map_name(position: int) -> str:
