@@ -182,6 +182,12 @@ def test_lessons_and_files_do_not_mix(files: list[str]) -> None:
 
 
 @pytest.mark.slow
+def test_two_pairs_whose_cause_is_known() -> None:
+    two = ["tensor_cores no padding", "coalesced no unroll"]
+    assert [it.edit for it in pairs(two) if it.told] == two
+
+
+@pytest.mark.long
 def test_ten_pairs_whose_cause_is_known() -> None:
     found = list(pairs())
     assert len(found) == len(PAIRS) == 10
