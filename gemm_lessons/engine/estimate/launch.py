@@ -117,6 +117,21 @@ def estimate_launch(
     resident = min(fit.blocks_per_sm, per_sm)
     with _as_not_estimated(resident):
         sampled = _sampled(compiled, kernel, grid, arguments, memory, resident)
+    return _replay(compiled, sampled, grid, (fit, per_sm), memory, gpu)
+
+
+def _replay(
+    compiled: Compiled,
+    sampled: SampledTrace,
+    grid: Grid,
+    fitting: tuple[Occupancy, int],
+    memory: Callable[[], GlobalMemory],
+    gpu: GpuSpec,
+) -> LaunchEstimate:
+    """Estimate a launch from its traced blocks; ``fitting`` is that of ``_fitting``. Raise ``NotEstimated``."""
+    fit, per_sm = fitting
+    resident = min(fit.blocks_per_sm, per_sm)
+    with _as_not_estimated(resident):
         trace = sampled.long
         executed = {trace.code[index].name for warp in trace.warps for index, _ in warp}
         gpu = at_work(gpu, grid.blocks, any(name in executed for name in HEATING))
@@ -181,19 +196,20 @@ def explain_launch(
     gpu: GpuSpec,
 ) -> ExplainedLaunch:
     """Estimate a launch and share its time out over causes; see ``estimate_launch``."""
-
-    def at(gpu: GpuSpec) -> LaunchEstimate:
-        return estimate_launch(compiled, kernel, grid, arguments, memory, gpu)
-
-    estimate, whole = at(gpu), clustered(kernel, grid)
-    fit, per_sm = _fitting(compiled, kernel, whole, gpu)
+    grid = clustered(kernel, grid)
+    fitting = fit, per_sm = _fitting(compiled, kernel, grid, gpu)
     resident = min(fit.blocks_per_sm, per_sm)
-    balance = grid.blocks / (gpu.sms_for(math.prod(whole.cluster or (1,))) * per_sm)
+    balance = grid.blocks / (gpu.sms_for(math.prod(grid.cluster or (1,))) * per_sm)
     heats = any(it.opcode.startswith(HEATING) for it in compiled.sass)
     with _as_not_estimated(resident):
-        trace = _trace(compiled, kernel, whole, arguments, memory, resident)
+        sampled = _sampled(compiled, kernel, grid, arguments, memory, resident)
+        trace = _trace(compiled, kernel, grid, arguments, memory, resident)
         lines = lines_of(trace, record(trace, resident, gpu))
-        return ExplainedLaunch(estimate, shares(at, gpu, balance, heats=heats), lines)
+
+    def at(gpu: GpuSpec) -> LaunchEstimate:
+        return _replay(compiled, sampled, grid, fitting, memory, gpu)
+
+    return ExplainedLaunch(at(gpu), shares(at, gpu, balance, heats=heats), lines)
 
 
 def _trace(
