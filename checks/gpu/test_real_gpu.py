@@ -26,6 +26,8 @@ from gemm_lessons.running.pipeline import RunRequest, run_lesson
 
 pytestmark = pytest.mark.gpu
 COURSE = packaged_course()
+# What may be more than 1.3 times as fast as cuBLAS: other units do the work than the ones cuBLAS uses for the type.
+MOST_OF_CUBLAS = {"precision": 4, "ozaki": 2}
 PARAMETERS = ("A", "B", "C", "M", "N", "K")
 DATA = DataSpec.plain(PARAMETERS)
 HEAD = 'extern "C" __global__ void gemm(const float *A, const float *B, float *C, int M, int N, int K) {'
@@ -107,8 +109,7 @@ def test_every_solution_passes(real_gpu: Gpu, name: str) -> None:
         assert row.speed.fraction_of_cublas is None
         return
     assert row.speed.fraction_of_cublas is not None
-    most = 4 if lesson.name.endswith("precision") else 1.3  # fp32 on tensor cores, which cuBLAS's fp32 does not use
-    assert 0.001 < row.speed.fraction_of_cublas < most
+    assert 0.001 < row.speed.fraction_of_cublas < MOST_OF_CUBLAS.get(lesson.name.split("_", 1)[1], 1.3)
     assert outcome.measured is not None
     if outcome.peak_gflops is not None:
         assert outcome.measured.cublas is not None
