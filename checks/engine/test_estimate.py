@@ -15,13 +15,10 @@ from gemm_lessons import engine
 from gemm_lessons.course.folder import packaged_course
 from gemm_lessons.engine.estimate import launch as estimating
 from gemm_lessons.engine.estimate.chip import LAUNCH_US
-from gemm_lessons.engine.estimate.launch import BLOCK_US, estimate_launch
+from gemm_lessons.engine.estimate.launch import BLOCK_US, PreparedLaunch, estimate_launch
 from gemm_lessons.engine.estimate.timeline import play
 from gemm_lessons.engine.estimate.traffic import ALONE_CLOCKS, BOTH, READS, WRITES
 from gemm_lessons.engine.hardware.sheets import GPUS, pipes_of
-from gemm_lessons.engine.machine.memory import GlobalMemory
-from gemm_lessons.engine.records.launch import buffers_of
-from gemm_lessons.engine.simulator import Simulator
 from gemm_lessons.gemm.problem import Problem
 from gemm_lessons.gemm.shapes import Shape
 from gemm_lessons.gemm.time_model import Estimator
@@ -307,10 +304,7 @@ def test_matrix_products_take_what_their_own_model_says(lesson: str, size: int) 
     estimator = estimator_of(found, [compiled], H200, shape)
     assert isinstance(estimator, Estimator)
     arguments = Problem(found.data, shape, 1).trial().arguments(found.launches[0].parameters)
-    kernel, grid = Simulator().kernel(compiled), found.grids(shape)[0]
-    mine = estimate_launch(
-        compiled, kernel, grid, arguments, lambda: GlobalMemory(buffers_of(arguments), []), H200
-    )  # fmt: skip
+    mine = estimate_launch(PreparedLaunch.of(compiled, found.grids(shape)[0], arguments, H200))
     theirs = estimator.at(shape, H200)
     assert mine.time_us == pytest.approx(theirs.time_us, rel=0.025)
     assert mine.limiter == theirs.limiter

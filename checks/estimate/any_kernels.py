@@ -36,7 +36,7 @@ from gemm_lessons.engine.arguments.parameters import declared
 from gemm_lessons.engine.arguments.text import Given, build
 from gemm_lessons.engine.compiler.compile import Compiled, NotCompiled, compile_source
 from gemm_lessons.engine.estimate.chip import LAUNCH_US
-from gemm_lessons.engine.estimate.launch import LaunchEstimate, NotEstimated, estimate_launch
+from gemm_lessons.engine.estimate.launch import LaunchEstimate, NotEstimated, PreparedLaunch, estimate_launch
 from gemm_lessons.engine.hardware.sheets import GPUS
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.engine.records.launch import Buffer, Grid, Scalar
@@ -92,10 +92,9 @@ class Launch:
 
     def estimate(self) -> LaunchEstimate:
         """Raise ``NotEstimated``."""
-        compiled, device = self.compiled(), Simulator()
-        arguments = self.given(compiled).arguments
-        memory = device.initial_memory(compiled, self.grid, arguments, ())
-        return estimate_launch(compiled, device.kernel(compiled), self.grid, arguments, memory, GPUS["h200"])
+        compiled = self.compiled()
+        given = self.given(compiled)
+        return estimate_launch(PreparedLaunch.of(compiled, self.grid, given.arguments, GPUS["h200"]))
 
 
 @cache

@@ -9,9 +9,11 @@ import pytest
 from gemm_lessons.commands import inspection
 from gemm_lessons.commands.inspection import Inspection, InspectRequest, as_json, inspect
 from gemm_lessons.engine.estimate.chip import LAUNCH_US
-from gemm_lessons.engine.estimate.launch import LaunchEstimate
+from gemm_lessons.engine.estimate.launch import LaunchEstimate, PreparedLaunch
+from gemm_lessons.engine.estimate.recording import Recording
 from gemm_lessons.engine.hardware.sheets import GPUS
 from gemm_lessons.engine.records.launch import Grid
+from gemm_lessons.engine.sass.trace import Trace, _Launch
 from gemm_lessons.report.console import make_console
 from gemm_lessons.report.inspect import show_inspection
 
@@ -72,3 +74,33 @@ def test_a_launch_that_used_up_its_memory_is_still_shown(monkeypatch: pytest.Mon
     found = inspected("add")
     assert found.clean
     assert "no estimated time on H200: the launch left too little" in text_of(found)
+
+
+def test_the_estimate_can_be_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(PreparedLaunch, "of", None)  # nothing may prepare one
+    found = inspected("add", estimating=False)
+    assert found.clean
+    assert found.estimate is None
+    assert "est. time" not in text_of(found)
+    assert as_json(found)["estimate"] is None
+
+
+def test_one_trace_serves_estimate_and_recording(monkeypatch: pytest.MonkeyPatch) -> None:
+    traced: list[int] = []
+    trace = _Launch.trace
+
+    def counted(self: _Launch, *given: Any) -> Trace:
+        traced.append(1)
+        return trace(self, *given)
+
+    monkeypatch.setattr(_Launch, "trace", counted)
+    found = inspected("add", recording=True)
+    assert isinstance(found.estimate, LaunchEstimate)
+    assert isinstance(found.recording, Recording)
+    assert len(traced) == 1
+
+
+def test_a_recording_has_the_estimate_s_reason() -> None:
+    found = inspected("wait", recording=True)
+    assert found.recording == found.estimate
+    assert "its threads wait for other threads" in str(found.recording)

@@ -111,6 +111,9 @@ def inspect(
     gpu: Annotated[
         str, typer.Option("--gpu", metavar=GPU, help="The GPU that time and timeline are for.")
     ] = DEFAULT_GPU,
+    no_estimate: Annotated[
+        bool, typer.Option("--no-estimate", help="Leave out the estimated time, which can take longer than the rest.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout, for scripts.")] = False,
 ) -> int:
     """Run any CUDA kernel on the simulator: counters by line, bank conflicts, races, faults.
@@ -151,7 +154,7 @@ def inspect(
         request = inspection.InspectRequest(
             source, shown(file), kernel, shape, args, expect, tuple(symbol or ()), defines,
             (*(include or ()), file.resolve().parent), arch or "sm_90", seed, budget, most,
-            sheet if roles else None, sheet,
+            sheet, estimating=not no_estimate, recording=roles,
         )  # fmt: skip
         try:
             with Working(make_console(stderr=True), f"inspect {shown(file)}"):

@@ -9,8 +9,9 @@ import ast
 import dataclasses
 import math
 from collections.abc import Callable, Collection, Mapping
+from functools import cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,13 +22,17 @@ from gemm_lessons.engine.arguments.text import ArgumentError, Given, build
 from gemm_lessons.engine.compiler.compile import Compiled, NotCompiled
 from gemm_lessons.engine.compiler.layouts import read_layouts
 from gemm_lessons.engine.compiler.ptx_file import take
-from gemm_lessons.engine.estimate.launch import LaunchEstimate, NotEstimated, estimate_launch, record_launch
+from gemm_lessons.engine.estimate.launch import (
+    LaunchEstimate,
+    NotEstimated,
+    PreparedLaunch,
+    estimate_launch,
+    record_launch,
+)
 from gemm_lessons.engine.estimate.recording import Recording
 from gemm_lessons.engine.hardware.sheets import GPUS, GpuSpec, buildable
-from gemm_lessons.engine.machine.memory import GlobalMemory
 from gemm_lessons.engine.process import bounds
 from gemm_lessons.engine.process.bounds import Bounds, OutOfTime
-from gemm_lessons.engine.ptx.records import Kernel
 from gemm_lessons.engine.records.elements import Element
 from gemm_lessons.engine.records.errors import KitError
 from gemm_lessons.engine.records.findings import Finding
@@ -39,6 +44,7 @@ from gemm_lessons.engine.simulator import Setting, Simulator
 
 __all__ = ["ArgumentError", "Expectation", "InspectRequest", "Inspection", "as_json", "inspect"]
 
+Made = TypeVar("Made")
 SHOWN = 16  # elements to show of a variable that was read back
 MOST_NAMED = 4  # most counters that a reason lists; beyond, it applies to all
 
@@ -61,8 +67,9 @@ class InspectRequest:
     seed: int = 0
     budget: int | None = None
     bounds: Bounds = dataclasses.field(default_factory=Bounds)
-    recorded_on: GpuSpec | None = None  # the GPU on which to record the launch, as the estimate plays it
-    gpu: GpuSpec = GPUS["h200"]  # that the time is estimated for
+    gpu: GpuSpec = GPUS["h200"]  # that estimate and recording are for
+    estimating: bool = True  # estimate its time
+    recording: bool = False  # record its warps, as the estimate plays them
 
 
 @dataclass(frozen=True)
@@ -77,9 +84,8 @@ class Inspection:
     error: float | None = None  # ||got - expected|| / ||expected||
     tolerance: float | None = None
     variables: Mapping[str, NDArray[Any]] = dataclasses.field(default_factory=dict)  # read back after the launch
-    estimate: LaunchEstimate | str | None = None  # why there is none; None: it did not run to its end
-    recording: Recording | None = None
-    unrecorded: str = ""  # why there is no recording, if one was asked for
+    estimate: LaunchEstimate | str | None = None  # or why there is none; None: not asked for, or it did not end
+    recording: Recording | str | None = None  # or why there is none; None: not asked for
 
     @property
     def clean(self) -> bool:
@@ -129,29 +135,19 @@ def _inspect(request: InspectRequest) -> Inspection:
     arrays = given.arrays
     expectation = Expectation.parse(request.expect, given) if request.expect else None
     before = {name: array.copy() for name, array in arrays.items()}
-    recording, unrecorded = None, ""
-    if request.recorded_on is not None:  # before the launch changes what is in memory
-        memory = device.initial_memory(compiled, request.grid, given.arguments, given.symbols)
-        kernel = device.kernel(compiled)
-        try:
-            recording = record_launch(compiled, kernel, request.grid, given.arguments, memory, request.recorded_on)
-        except NotEstimated as why:
-            unrecorded = str(why)
     launched = device.launch(compiled, request.grid, given.arguments, given.symbols)
     unwritten = {name: count for name, count in launched.unstored.items() if name in given.blank}
     error = tolerance = None
     if expectation is not None and launched.fault is None:
         error, tolerance = expectation.compare(before, arrays)
     variables = {symbol.name: symbol.array for symbol in given.symbols if symbol.array.flags.writeable}
-    estimate: LaunchEstimate | str | None = None
-    if launched.fault is None:
-        try:
-            estimate = _estimated(request, compiled)
-        except (OutOfTime, MemoryError):
-            estimate = "the launch left too little of the time and memory that this command may take"
-    return Inspection(
-        request, None, compiled, launched, unwritten, error, tolerance, variables, estimate, recording, unrecorded
-    )
+    launch = cache(partial(prepare, request, compiled))
+    estimate = recording = None
+    if request.estimating and launched.fault is None:
+        estimate = _or_why_not(lambda: estimate_launch(launch()))
+    if request.recording:
+        recording = _or_why_not(lambda: record_launch(launch()))
+    return Inspection(request, None, compiled, launched, unwritten, error, tolerance, variables, estimate, recording)
 
 
 def _compiled(request: InspectRequest, arch: str) -> Compiled | NotCompiled:
@@ -177,40 +173,27 @@ def _given(request: InspectRequest, device: Simulator, compiled: Compiled) -> Gi
     )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Prepared:
-    """A launch to estimate, as it is before it runs: code for the GPU of the request, PTX, arguments, memory."""
-
-    compiled: Compiled
-    kernel: Kernel
-    given: Given
-    memory: Callable[[], GlobalMemory]
-
-
-def prepare(request: InspectRequest, compiled: Compiled | None = None) -> Prepared | str:
-    """Compile a launch for the GPU of its request, unless ``compiled`` is, and build its arguments; or return why it
-    cannot be estimated. Raise ``ArgumentError``, ``UnsupportedKernel`` and ``KitError``."""
+def prepare(request: InspectRequest, compiled: Compiled | None = None) -> PreparedLaunch:
+    """Compile a launch for the GPU of its request, unless ``compiled`` is, and build its arguments. Raise
+    ``NotEstimated``, ``ArgumentError``, ``UnsupportedKernel`` and ``KitError``."""
     arch = buildable(request.gpu.arch)
     if compiled is None or (compiled.cubin and compiled.arch.rstrip("af") != arch):
         other = _compiled(request, arch)
         if isinstance(other, NotCompiled):
-            return f"it does not compile for {arch}: {other.diagnostics[0]}"
+            raise NotEstimated(f"it does not compile for {arch}: {other.diagnostics[0]}")
         compiled = other
-    device = Simulator()
-    given = _given(request, device, compiled)  # as before the launch
-    memory = device.initial_memory(compiled, request.grid, given.arguments, given.symbols)
-    return Prepared(compiled, device.kernel(compiled), given, memory)
+    given = _given(request, Simulator(), compiled)  # as before the launch
+    return PreparedLaunch.of(compiled, request.grid, given.arguments, request.gpu, given.symbols)
 
 
-def _estimated(request: InspectRequest, compiled: Compiled) -> LaunchEstimate | str:
-    """Return the estimate of the launch, or why there is none."""
-    it = prepare(request, compiled)
-    if isinstance(it, str):
-        return it
+def _or_why_not(make: Callable[[], Made]) -> Made | str:
+    """Return what ``make`` returns, or why there is none."""
     try:
-        return estimate_launch(it.compiled, it.kernel, request.grid, it.given.arguments, it.memory, request.gpu)
+        return make()
     except NotEstimated as reason:
         return str(reason)
+    except (OutOfTime, MemoryError):
+        return "the launch left too little of the time and memory that this command may take"
 
 
 def values_of(array: NDArray[Any]) -> list[float | int | str]:

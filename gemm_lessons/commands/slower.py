@@ -94,18 +94,13 @@ def _of_row(row: Row, shape: Shape, gpu: GpuSpec) -> Explained | str:
 
 
 def of_launches(first: InspectRequest, second: InspectRequest) -> Difference | str:
-    """Return the difference of two launches of any kernels on the first one's GPU, or why there is none. Raise as
+    """Return the difference of two launches of any kernels on one GPU, or why there is none. Raise as
     ``inspection.inspect``."""
     found = []
     with bounds.within(first.bounds):
         for request in (first, second):
-            ready = prepare(request)
-            if isinstance(ready, str):
-                return f"{request.path}: {ready}"
             try:
-                it = explain_launch(
-                    ready.compiled, ready.kernel, request.grid, ready.given.arguments, ready.memory, first.gpu
-                )
+                it = explain_launch(prepare(request))
             except NotEstimated as why:
                 return f"{request.path}: {why}"
             found.append(Explained(request.path, request.source, it.estimate.time_us, it.shares, it.lines))

@@ -205,16 +205,13 @@ class CompiledKernel:
         ``KeyError`` for an unknown GPU, ``ValueError`` for a wrong data sheet, ``CompileError``, ``UnsupportedKernel``
         and ``ValueError`` as ``compile`` and ``launch`` do.
         """
-        from gemm_lessons.engine.estimate.launch import NotEstimated, estimate_launch
+        from gemm_lessons.engine.estimate.launch import PreparedLaunch, estimate_launch
 
         sheet = find_gpu(gpu) if isinstance(gpu, str) else gpu
         device, compiled = Simulator(), self._compiled_for(sheet)
         shape = _grid(grid, block, dynamic_shared, cluster)
         values, variables = self._given(device, compiled, args, symbols)
-        if refused := device.refusal(compiled, shape):
-            raise NotEstimated(refused.message)
-        memory = device.initial_memory(compiled, shape, values, variables)
-        return estimate_launch(compiled, device.kernel(compiled), shape, values, memory, sheet)
+        return estimate_launch(PreparedLaunch.of(compiled, shape, values, sheet, variables))
 
     def _compiled_for(self, gpu: GpuSpec) -> Compiled:
         arch = buildable(gpu.arch)

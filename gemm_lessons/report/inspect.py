@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from gemm_lessons.commands.inspection import SHOWN, Inspection, values_of
+from gemm_lessons.engine.estimate.recording import Recording
 from gemm_lessons.engine.records.metrics import BESIDE, TABLED
 from gemm_lessons.engine.records.results import Launched
 from gemm_lessons.judging.evidence import Checked
@@ -70,14 +71,14 @@ def show_recorded(console: Console, result: Inspection) -> None:
     if result.compiled is None or result.launched is None:
         return
     console.print()
-    gpu, recording = result.request.recorded_on, result.recording
-    assert gpu is not None
-    roles = roles_of(recording, result.request.path, barrier_names(result.compiled)) if recording else None
-    if recording is None or roles is None:
-        why = result.unrecorded or "the kernel has no mbarriers, so no role hands anything over"
-        console.print(Text(f"There is no timeline by role: {why}", style="doubt"))
-        return
-    show_roles(console, roles, recording, result.request.path, f"Block 0 on an {gpu.name}, estimated")
+    request, recording = result.request, result.recording
+    why = recording if isinstance(recording, str) else "the kernel has no mbarriers, so no role hands anything over"
+    if isinstance(recording, Recording):
+        roles = roles_of(recording, request.path, barrier_names(result.compiled))
+        if roles is not None:
+            show_roles(console, roles, recording, request.path, f"One block on an {request.gpu.name}, estimated")
+            return
+    console.print(Text(f"There is no timeline by role: {why}", style="doubt"))
 
 
 def _headline(result: Inspection) -> Text:

@@ -1,6 +1,6 @@
 """One launch of any kernel -> about how long it would take on a GPU that is not here. Always an estimate.
 
-    machine code + arguments --trace--> warps of one multiprocessor's blocks --play--> clocks of a wave
+    PreparedLaunch --trace--> warps of one multiprocessor's blocks --play--> clocks of a wave
     T = launch + max(waves * clocks / clock rate, L2 bytes / bandwidth, DRAM bytes / bandwidth)
 
 - The traced blocks are as many as a multiprocessor has at once, around one of average work. Their time counts for all,
@@ -21,6 +21,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from gemm_lessons.engine.estimate.causes import Cause, LineShare, lines_of, shares
@@ -35,9 +36,10 @@ from gemm_lessons.engine.hardware.sheets import GpuSpec, pipes_of
 from gemm_lessons.engine.machine.special import clustered
 from gemm_lessons.engine.ptx import synchronising_accesses
 from gemm_lessons.engine.records.errors import UnknownArchitecture
-from gemm_lessons.engine.records.launch import Argument, Grid
-from gemm_lessons.engine.sass.trace import SampledTrace, TooLong, Trace, traceable
+from gemm_lessons.engine.records.launch import Argument, Grid, HostVariable
+from gemm_lessons.engine.sass.trace import SampledTrace, TooLong, Trace, Traceable, traceable
 from gemm_lessons.engine.sass.uncountable import Uncountable
+from gemm_lessons.engine.simulator import Simulator
 
 if TYPE_CHECKING:
     from gemm_lessons.engine.compiler.compile import Compiled
@@ -102,42 +104,129 @@ class LaunchEstimate:
         return f"<estimate, not measured: {self.time_us:.3g} us on {self.gpu}, limited by {self.limiter}{besides}>"
 
 
-def estimate_launch(
-    compiled: Compiled,
-    kernel: Kernel,
-    grid: Grid,
-    arguments: Sequence[Argument],
-    memory: Callable[[], GlobalMemory],
-    gpu: GpuSpec,
-) -> LaunchEstimate:
-    """The time of a launch of ``compiled``, whose machine code must be for ``gpu``; ``kernel`` is its PTX, ``memory``
-    gives global memory as it is before. Nothing is written. Raises ``NotEstimated``."""
-    grid = clustered(kernel, grid)
-    fit, per_sm = _fitting(compiled, kernel, grid, gpu)
-    resident = min(fit.blocks_per_sm, per_sm)
-    with _as_not_estimated(resident):
-        sampled = _sampled(compiled, kernel, grid, arguments, memory, resident)
-    return _replay(compiled, sampled, grid, (fit, per_sm), memory, gpu)
+@dataclass(frozen=True, eq=False)
+class PreparedLaunch:
+    """A launch as it is before it runs, for a GPU: everything that tells how long it takes there is a function of it.
+
+    ``compiled``: machine code for ``gpu``; ``kernel``: its PTX; ``memory`` gives a new global memory. Blocks are traced
+    once. The properties raise ``NotEstimated``.
+    """
+
+    compiled: Compiled
+    kernel: Kernel
+    grid: Grid
+    arguments: Sequence[Argument]
+    memory: Callable[[], GlobalMemory]
+    gpu: GpuSpec
+
+    @classmethod
+    def of(
+        cls,
+        compiled: Compiled,
+        grid: Grid,
+        arguments: Sequence[Argument],
+        gpu: GpuSpec,
+        symbols: Sequence[HostVariable] = (),
+    ) -> PreparedLaunch:
+        """Prepare a launch; ``symbols`` are variables that the host sets. Raise ``NotEstimated`` for one that no GPU of
+        the code's architecture allows, and ``UnsupportedKernel``."""
+        device = Simulator()
+        if refused := device.refusal(compiled, grid):
+            raise NotEstimated(refused.message)
+        kernel = device.kernel(compiled)
+        memory = device.initial_memory(compiled, grid, arguments, symbols)
+        return cls(compiled, kernel, clustered(kernel, grid), arguments, memory, gpu)
+
+    @property
+    def cluster(self) -> int:
+        """Blocks of a cluster."""
+        return math.prod(self.grid.cluster or (1,))
+
+    @cached_property
+    def fit(self) -> Occupancy:
+        """How many blocks fit on a multiprocessor. Obstacles known before tracing are found here."""
+        gpu, kernel = self.gpu, self.kernel
+        if not self.compiled.cubin:
+            raise NotEstimated("PTX of another compiler comes without machine code; pass CUDA C++")
+        if not gpu.sms_for(self.cluster):
+            raise NotEstimated(f"{gpu.name} has no clusters of {self.cluster} blocks")
+        if synchronising_accesses.spins_on_memory(kernel):
+            raise NotEstimated("its threads wait for other threads in a loop, and how long depends on time")
+        try:
+            unknown = unknown_units(self.compiled.sass, gpu)
+        except UnknownArchitecture as reason:
+            raise NotEstimated(str(reason)) from None
+        if unknown:
+            raise NotEstimated(f"the model has no rates of {', '.join(sorted(unknown))} on {gpu.name}")
+        fit = occupancy(self.compiled.resources, self.grid.threads, self.grid.dynamic_shared, gpu)
+        if not fit.blocks_per_sm:
+            raise NotEstimated(f"no block fits on a multiprocessor of {gpu.name}: too many threads, registers or bytes")
+        return fit
+
+    @property
+    def per_sm(self) -> int:
+        """Blocks of the fullest multiprocessor."""
+        return math.ceil(self.grid.blocks / self.gpu.sms_for(self.cluster))
+
+    @property
+    def resident(self) -> int:
+        """Blocks that the fullest multiprocessor has at once."""
+        return min(self.fit.blocks_per_sm, self.per_sm)
+
+    @cached_property
+    def sampled(self) -> SampledTrace:
+        """Blocks that a multiprocessor has together, and the others of their clusters. A loop can be cut from most of
+        them; else the trace may be longer."""
+        blocks = self.resident * self.cluster
+        with self.as_not_estimated():
+            try:
+                return self._followed.sample(self.grid, self.arguments, blocks, self.memory, CUT)
+            except TooLong:
+                return self._followed.sample(self.grid, self.arguments, blocks, self.memory, LONGEST)
+
+    @cached_property
+    def whole(self) -> Trace:
+        """As many blocks, from their first instruction to their last: the sampled ones, unless these were cut."""
+        sampled = self.sampled
+        if sampled.short is None:
+            return sampled.long
+        with self.as_not_estimated():
+            return self._followed.trace(self.grid, self.arguments, self.resident * self.cluster, self.memory, LONGEST)
+
+    @contextmanager
+    def as_not_estimated(self) -> Iterator[None]:
+        """Raise ``NotEstimated`` for a trace that is too long or cannot be followed."""
+        try:
+            yield
+        except TooLong:
+            blocks = f"{self.resident} block{'s' * (self.resident > 1)}"
+            raise NotEstimated(
+                f"too long a trace: {blocks} of one multiprocessor execute more than {LONGEST:,} warp instructions"
+            ) from None
+        except Uncountable as reason:
+            raise NotEstimated(f"its machine code cannot be followed: {reason}") from None
+
+    @cached_property
+    def _followed(self) -> Traceable:
+        return traceable(self.compiled, self.kernel)
 
 
-def _replay(
-    compiled: Compiled,
-    sampled: SampledTrace,
-    grid: Grid,
-    fitting: tuple[Occupancy, int],
-    memory: Callable[[], GlobalMemory],
-    gpu: GpuSpec,
-) -> LaunchEstimate:
-    """Estimate a launch from its traced blocks; ``fitting`` is that of ``_fitting``. Raise ``NotEstimated``."""
-    fit, per_sm = fitting
-    resident = min(fit.blocks_per_sm, per_sm)
-    with _as_not_estimated(resident):
+def estimate_launch(launch: PreparedLaunch) -> LaunchEstimate:
+    """Estimate the time of a launch. Nothing is written. Raise ``NotEstimated``."""
+    return _replay(launch, launch.gpu)
+
+
+def _replay(launch: PreparedLaunch, gpu: GpuSpec) -> LaunchEstimate:
+    """Estimate a launch on ``gpu``, which may differ from its own in what traced blocks do not depend on. Raise
+    ``NotEstimated``."""
+    compiled, grid, sampled, resident = launch.compiled, launch.grid, launch.sampled, launch.resident
+    with launch.as_not_estimated():
         trace = sampled.long
         executed = {trace.code[index].name for warp in trace.warps for index, _ in warp}
         gpu = at_work(gpu, grid.blocks, any(name in executed for name in HEATING))
         shared = (compiled.resources.shared_bytes + grid.dynamic_shared + gpu.shared_reserved_per_block) * resident
-        levels, moved = levels_of(sampled, grid.blocks, shared, memory(), gpu)
-        parts, busiest = _of_multiprocessor(sampled, per_sm, resident, gpu, levels)
+        levels, moved = levels_of(sampled, grid.blocks, shared, launch.memory(), gpu)
+        parts, busiest = _of_multiprocessor(sampled, launch.per_sm, resident, gpu, levels)
     if gpu.power is not None and grouped_columns(trace):
         columns = sampled.whole(grouped_columns)
         clocks = parts["latency"] * gpu.clock_hz / 1e6
@@ -155,27 +244,17 @@ def _replay(
         LAUNCH_US + time_us,
         limiter_of(parts, busiest),
         parts,
-        fit.blocks_per_sm,
-        math.ceil(per_sm / resident),
+        launch.fit.blocks_per_sm,
+        math.ceil(launch.per_sm / resident),
         tuple(what for names, what in LEFT_OUT.items() if not executed.isdisjoint(names.split())),
         gpu.basis,
     )
 
 
-def record_launch(
-    compiled: Compiled,
-    kernel: Kernel,
-    grid: Grid,
-    arguments: Sequence[Argument],
-    memory: Callable[[], GlobalMemory],
-    gpu: GpuSpec,
-) -> Recording:
-    """Record the first blocks of a launch on one multiprocessor; see ``estimate_launch``."""
-    grid = clustered(kernel, grid)
-    fit, per_sm = _fitting(compiled, kernel, grid, gpu)
-    resident = min(fit.blocks_per_sm, per_sm)
-    with _as_not_estimated(resident):
-        return record(_trace(compiled, kernel, grid, arguments, memory, resident), resident, gpu)
+def record_launch(launch: PreparedLaunch) -> Recording:
+    """Record blocks of a launch on one multiprocessor. Raise ``NotEstimated``."""
+    with launch.as_not_estimated():
+        return record(launch.whole, launch.resident, launch.gpu)
 
 
 @dataclass(frozen=True)
@@ -187,96 +266,17 @@ class ExplainedLaunch:
     lines: Mapping[Cause, tuple[LineShare, ...]]
 
 
-def explain_launch(
-    compiled: Compiled,
-    kernel: Kernel,
-    grid: Grid,
-    arguments: Sequence[Argument],
-    memory: Callable[[], GlobalMemory],
-    gpu: GpuSpec,
-) -> ExplainedLaunch:
-    """Estimate a launch and share its time out over causes; see ``estimate_launch``."""
-    grid = clustered(kernel, grid)
-    fitting = fit, per_sm = _fitting(compiled, kernel, grid, gpu)
-    resident = min(fit.blocks_per_sm, per_sm)
-    balance = grid.blocks / (gpu.sms_for(math.prod(grid.cluster or (1,))) * per_sm)
-    heats = any(it.opcode.startswith(HEATING) for it in compiled.sass)
-    with _as_not_estimated(resident):
-        sampled = _sampled(compiled, kernel, grid, arguments, memory, resident)
-        trace = _trace(compiled, kernel, grid, arguments, memory, resident)
-        lines = lines_of(trace, record(trace, resident, gpu))
+def explain_launch(launch: PreparedLaunch) -> ExplainedLaunch:
+    """Estimate a launch and share its time out over causes. Raise ``NotEstimated``."""
+    gpu = launch.gpu
+    lines = lines_of(launch.whole, record_launch(launch))
+    balance = launch.grid.blocks / (gpu.sms_for(launch.cluster) * launch.per_sm)
+    heats = any(it.opcode.startswith(HEATING) for it in launch.compiled.sass)
 
     def at(gpu: GpuSpec) -> LaunchEstimate:
-        return _replay(compiled, sampled, grid, fitting, memory, gpu)
+        return _replay(launch, gpu)
 
     return ExplainedLaunch(at(gpu), shares(at, gpu, balance, heats=heats), lines)
-
-
-def _trace(
-    compiled: Compiled,
-    kernel: Kernel,
-    grid: Grid,
-    arguments: Sequence[Argument],
-    memory: Callable[[], GlobalMemory],
-    resident: int,
-) -> Trace:
-    """Trace the resident blocks of one multiprocessor, and the other blocks of their clusters."""
-    blocks = resident * math.prod(grid.cluster or (1,))
-    return traceable(compiled, kernel).trace(grid, arguments, blocks, memory, LONGEST)
-
-
-def _sampled(
-    compiled: Compiled,
-    kernel: Kernel,
-    grid: Grid,
-    arguments: Sequence[Argument],
-    memory: Callable[[], GlobalMemory],
-    resident: int,
-) -> SampledTrace:
-    """Trace blocks that a multiprocessor has together. A loop can be cut from most of them; else the trace may be
-    longer."""
-    blocks = resident * math.prod(grid.cluster or (1,))
-    followed = traceable(compiled, kernel)
-    try:
-        return followed.sample(grid, arguments, blocks, memory, CUT)
-    except TooLong:
-        return followed.sample(grid, arguments, blocks, memory, LONGEST)
-
-
-@contextmanager
-def _as_not_estimated(resident: int) -> Iterator[None]:
-    """Raise ``NotEstimated`` for a trace that is too long or cannot be followed."""
-    try:
-        yield
-    except TooLong:
-        blocks = f"{resident} block{'s' * (resident > 1)}"
-        raise NotEstimated(
-            f"too long a trace: {blocks} of one multiprocessor execute more than {LONGEST:,} warp instructions"
-        ) from None
-    except Uncountable as reason:
-        raise NotEstimated(f"its machine code cannot be followed: {reason}") from None
-
-
-def _fitting(compiled: Compiled, kernel: Kernel, grid: Grid, gpu: GpuSpec) -> tuple[Occupancy, int]:
-    """Return the occupancy and the blocks of the fullest multiprocessor. Raise ``NotEstimated`` for obstacles known
-    before tracing."""
-    cluster = math.prod(grid.cluster or (1,))
-    if not compiled.cubin:
-        raise NotEstimated("PTX of another compiler comes without machine code; pass CUDA C++")
-    if not gpu.sms_for(cluster):
-        raise NotEstimated(f"{gpu.name} has no clusters of {cluster} blocks")
-    if synchronising_accesses.spins_on_memory(kernel):
-        raise NotEstimated("its threads wait for other threads in a loop, and how long depends on time")
-    try:
-        unknown = unknown_units(compiled.sass, gpu)
-    except UnknownArchitecture as reason:
-        raise NotEstimated(str(reason)) from None
-    if unknown:
-        raise NotEstimated(f"the model has no rates of {', '.join(sorted(unknown))} on {gpu.name}")
-    fit = occupancy(compiled.resources, grid.threads, grid.dynamic_shared, gpu)
-    if not fit.blocks_per_sm:
-        raise NotEstimated(f"no block fits on a multiprocessor of {gpu.name}: too many threads, registers or bytes")
-    return fit, math.ceil(grid.blocks / gpu.sms_for(cluster))
 
 
 def _of_multiprocessor(
