@@ -86,6 +86,26 @@ def test_each_number_type_is_beside_its_own_cublas() -> None:
     assert sorted(line.name for group in groups for line in group.lines if not line.is_cublas) == sorted(COURSE.names)
 
 
+def test_another_gpu_is_beside_the_h200_of_the_course() -> None:
+    """Kernels in fp32 at squares that were measured; an H200 itself, estimates and other shapes have no such table."""
+    title = "Share of cuBLAS on the H200 of the course, its solutions"
+    assert title not in printed(Result(tuple(POINTS), types=TYPES), 120)
+    there = Result(
+        tuple(replace(it, gpu="Tesla T4", of_cublas=it.of_cublas and it.of_cublas / 2) for it in POINTS), types=TYPES
+    )
+    lines = printed(there, 120)
+    table = lines[lines.index(title) + 1 :]
+    [stored] = [line.split() for line in table if line.startswith("05 thread tile")]
+    [here] = [line.split() for line in lines[: -len(table)] if line.startswith("05 thread tile") and "%" in line]
+    for ours, theirs in zip(here[3:], stored[3:], strict=True):
+        assert abs(2 * float(ours.strip("%")) - float(theirs.strip("%"))) < 0.6, "half of the same measurement"
+    assert len([line for line in table if line[:2].isdigit()]) == 12, "no halves, no Hopper"
+    estimated = [replace(it, gpu="Tesla T4") for it in ESTIMATES]
+    assert title not in printed(Result(tuple(estimated), types=TYPES), 120)
+    other = [replace(it, shape=Shape(128, 128, 8192)) for it in there.points]
+    assert title not in printed(Result(tuple(other), types=TYPES), 120, [Shape(128, 128, 8192)])
+
+
 def test_two_types_of_one_group_have_a_line_of_cublas_each() -> None:
     halves = [replace(it, kernel="bf16") for it in POINTS if (it.series, it.kernel) == (CUBLAS, "fp16")]
     groups = grouped([*POINTS, *halves], TYPES)

@@ -17,6 +17,7 @@ from rich.text import Text
 from gemm_lessons.commands.bench import BenchRequest, Note, Result
 from gemm_lessons.commands.points import Group, Line, Point, is_square, label
 from gemm_lessons.course.folder import shown
+from gemm_lessons.course.measured import GPU, STORED_CUBLAS, load_measured
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.gemm.shapes import Shape
 from gemm_lessons.report.table import scattered, tera
@@ -69,6 +70,10 @@ def show_bench(console: Console, request: BenchRequest, result: Result, verbose:
             _print(console, "Share of cuBLAS, same number type, same run", "bold")
             kernels = [Group(it.types, tuple(line for line in it.lines if not line.is_cublas)) for it in result.groups]
             _print_table(console, _rows([it for it in kernels if it.lines], shapes, share), list(map(named, shapes)))
+            if GPU not in points[0].gpu and (rows := _on_the_course_s_gpu(kernels, shapes)):
+                console.print()
+                _print(console, f"Share of cuBLAS on the {GPU} of the course, its solutions", "bold")
+                _print_table(console, rows, list(map(named, shapes)))
         console.print()
     for line in [it.text for it in result.remarks] if verbose or not points else summed_up(result):
         console.print(Text(line, style="doubt"))
@@ -83,10 +88,11 @@ def _speed(point: Point) -> str:
 
 def share(point: Point) -> str:
     """Return the fraction of cuBLAS's speed as ``98.1%``, ``102%`` or a dash."""
-    if point.of_cublas is None:
-        return "-"
-    percent = 100 * point.of_cublas
-    return f"{percent:.1f}%" if percent < 99.95 else f"{percent:.0f}%"
+    return "-" if point.of_cublas is None else _percent(point.of_cublas)
+
+
+def _percent(fraction: float) -> str:
+    return f"{100 * fraction:.1f}%" if fraction < 0.9995 else f"{100 * fraction:.0f}%"
 
 
 def summed_up(result: Result) -> list[str]:
@@ -142,6 +148,19 @@ def _conditions(library: Line, shapes: Sequence[Shape]) -> list[_Row]:
     clocks = ["-" if it is None or it.clock_mhz is None else str(it.clock_mhz) for it in points]
     watts = ["-" if it is None or it.watts is None else f"{it.watts:.0f}" for it in points]
     rows = [_Row("  lowest clock, MHz", tuple(clocks), "quiet"), _Row("  power, W", tuple(watts), "quiet")]
+    return [row for row in rows if set(row.cells) != {"-"}]
+
+
+def _on_the_course_s_gpu(groups: Sequence[Group], shapes: Sequence[Shape]) -> list[_Row]:
+    """Return what was measured for the course's texts, for the kernels and squares that a table has."""
+    stored = load_measured()
+
+    def cell(name: str, shape: Shape) -> str:
+        found, library = stored.of(name, shape.m), stored.of(STORED_CUBLAS, shape.m)
+        return _percent(found / library) if is_square(shape) and found and library else "-"
+
+    names = [line.name for group in groups for line in group.lines]
+    rows = [_Row(kernel_name(name), tuple(cell(name, it) for it in shapes)) for name in names]
     return [row for row in rows if set(row.cells) != {"-"}]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gemm_lessons.course.folder import Course
-from gemm_lessons.course.measured import GPU, Measured, load_measured
+from gemm_lessons.course.measured import GPU, STORED_CUBLAS, Measured, load_measured
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.gemm.shapes import astuple
 from gemm_lessons.running.outcome import RunOutcome
@@ -43,7 +43,7 @@ def gain_over(outcome: RunOutcome, first: str, data: Measured) -> Gain | None:
     size, *others = dict.fromkeys(astuple(outcome.estimate_shape))
     here = GPU in outcome.device_name if outcome.device_kind == "gpu" else outcome.gpu == GPU
     own = data.of(lesson.name, size) if here and not others else None
-    base, cublas = data.of(first, size), data.of("cublas", size)
+    base, cublas = data.of(first, size), data.of(STORED_CUBLAS, size)
     is_measured = speed.measured is not None
     if own is not None and base and cublas:
         fraction = speed.fraction_of_cublas if is_measured else time.gflops / 1e3 / cublas
