@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tomllib
 from pathlib import Path
 
 from checks.arm64 import GRADED, compared, different, first_command, write_class
@@ -34,7 +35,8 @@ def test_differences_are_named_but_for_paths_and_last_digits() -> None:
 
 
 def test_one_kernel_of_the_class_is_wrong(tmp_path: Path) -> None:
-    write_class(tmp_path)
+    write_class(tmp_path, 7200)
     right, wrong = ((tmp_path / name / f"{GRADED}.cu").read_text() for name in ("ana", "bo"))
     assert right != wrong
+    assert tomllib.loads((tmp_path / "grading.toml").read_text()) == {"limits": {"seconds": 7200}}
     assert "gemm-lessons run" in first_command()

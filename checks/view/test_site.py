@@ -15,7 +15,7 @@ from gemm_lessons.course.documents import page_names
 from gemm_lessons.course.folder import CommandError, Course, packaged_course
 from gemm_lessons.course.lesson import LessonError
 from gemm_lessons.report.chart import GAP, chart
-from gemm_lessons.report.site import FOLDED, TOOLS, SitePage, broken_links, write_site
+from gemm_lessons.report.site import FOLDED, TOOLS, SitePage, _parts, broken_links, write_site
 
 COURSE = packaged_course()
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -29,7 +29,7 @@ def test_a_page_for_every_text(out: Path) -> None:
     index = (out / "index.html").read_text()
     assert all(f'href="{name}.html"' in index for name in (*COURSE.names, *others))
     for lesson in map(COURSE.lesson, COURSE.names):
-        assert f'<td>{html.escape(lesson.idea)}</td><td class="short">about {lesson.minutes} min</td>' in index
+        assert f'<td>{html.escape(lesson.idea)}</td><td class="short">about {lesson.minutes}&nbsp;min</td>' in index
 
 
 @pytest.mark.parametrize("name", COURSE.names)
@@ -49,6 +49,15 @@ def test_nothing_of_a_text_is_lost(out: Path, name: str) -> None:
     rows = re.findall(r"^\|.*\|$", outside, re.MULTILINE)
     rules = [row for row in rows if re.fullmatch(r"[|\s:-]+", row)]
     assert page.count("<tr>") >= len(rows) - len(rules) - 1
+
+
+def test_a_long_name_breaks_between_its_parts() -> None:
+    body = _parts("`h200_ragged.json`, `grid(ceil(N / BN), 1)` and `a < b.toml`", None, {})["body"]
+    assert re.findall("<code>(.*?)</code>", body) == [
+        "h200_<wbr>ragged.json",
+        "grid(<wbr>ceil(<wbr>N / BN), 1)",
+        "a &lt; b.toml",
+    ]
 
 
 def test_links_between_texts_are_links_between_pages(out: Path) -> None:

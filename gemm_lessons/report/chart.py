@@ -13,8 +13,8 @@ from gemm_lessons.report.plot import spread_out
 
 Line = Sequence[tuple[int, float]]  # (size, TFLOP/s), sizes ascending
 
-WIDE, HIGH = 640, 320
-LEFT, RIGHT, TOP, BOTTOM = 44, 130, 26, 40
+WIDE, HIGH = 480, 340  # that a phone can show
+LEFT, RIGHT, TOP, BOTTOM = 36, 92, 26, 40
 STEPS = (1, 2, 5, 10, 20, 50, 100, 200)
 GAP = 14  # pixels between names at the right end
 

@@ -42,6 +42,8 @@ MEASURED = "measured/h200.json"  # data of the chart; a teacher's own course may
 GPU = "H200"
 FOLDED = ("What comes out", "Answers")  # sections that are folded, so that the reader thinks first
 DRAWING = "drawing"  # the language of an ASCII drawing
+JOINT = re.compile(r"[_/,(](?=\w)|\.(?=\w{5})")  # in a name or an expression; a file keeps its ending
+BREAK = r"\g<0><wbr>"
 EMPTY_HEADER = re.compile(r"<th[^>]*></th>")  # the corner of a table heads nothing
 COMMENT = re.compile(r"<!--.*?-->\n?", re.DOTALL)
 ENGINE = "engine.html"
@@ -221,7 +223,7 @@ def _index_of(part: CoursePart, pages: Sequence[SitePage]) -> str:
     rows = "".join(
         f'<tr><td>{page.name[:2]}</td><td><a href="{page.name}">{html.escape(page.title)}</a></td>'
         f"<td>{html.escape(page.idea)}</td>"
-        f'<td class="short">{f"about {page.minutes} min" if page.minutes else ""}</td></tr>'
+        f'<td class="short">{f"about {page.minutes}&nbsp;min" if page.minutes else ""}</td></tr>'
         for page in pages
         if page.name.removesuffix(".html") in part.names
     )
@@ -265,7 +267,8 @@ def _parts(
                 child.attrSet("href", _target(str(child.attrGet("href")), source, names))
     if mark:
         mark(tokens)
-    for name, rule in (("fence", _block), ("code_block", _block), ("table_open", _table), ("table_close", _table)):
+    rules = {"fence": _block, "code_block": _block, "table_open": _table, "table_close": _table, "code_inline": _code}
+    for name, rule in rules.items():
         markdown.add_render_rule(name, rule)
     body = EMPTY_HEADER.sub("<td></td>", markdown.renderer.render(tokens, markdown.options, {}))
     return {"body": _folded(body), "contents": tuple(contents)}
@@ -311,6 +314,12 @@ def _block(_renderer: Any, tokens: Sequence[Any], index: int, _options: Any, _en
             inside = highlight(token.content, lexer, HtmlFormatter(nowrap=True))
             return f'<pre class="code" tabindex="0"><code>{inside}</code></pre>\n'
     return f'<pre class="shown" tabindex="0">{html.escape(token.content)}</pre>\n'
+
+
+def _code(_renderer: Any, tokens: Sequence[Any], index: int, _options: Any, _env: Any) -> str:
+    """Render a name in a text, which may continue on the next line after the parts that it is made of."""
+    name = html.escape(tokens[index].content)
+    return f"<code>{JOINT.sub(BREAK, name)}</code>"
 
 
 def _table(_renderer: Any, tokens: Sequence[Any], index: int, _options: Any, _env: Any) -> str:

@@ -39,6 +39,7 @@ PLAY.addEventListener("click", () => {
 });
 TIME.addEventListener("input", () => show(Number(TIME.value)));
 SCREEN.classList.add("screen"); // one screen of a terminal, which scrolls
+SCREEN.scrollTop = SCREEN.scrollHeight;
 TIME.value = END;
 CLOCK.textContent = minutes(END);
 document.getElementById("player").hidden = false;
