@@ -33,7 +33,7 @@ from gemm_lessons.course.progress import (
     waits_for_predictions,
 )
 from gemm_lessons.course.tiles import parse_tile, retiled
-from gemm_lessons.course.todos import open_todos
+from gemm_lessons.course.todos import Stub, open_todos
 from gemm_lessons.engine.records.errors import KitError, UnsupportedKernel
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.gemm.shapes import ShapeError
@@ -131,7 +131,7 @@ class LessonMagics(Magics):
         with _Quietly():
             found = any_course().lesson(asked.lesson)
             stub = read_source(found.stub_path)
-            left = open_todos(self._cells.get(found.name, stub), stub)
+            left = open_todos(self._cells.get(found.name, stub), Stub.of(stub))
             seen = self._hints.setdefault(found.name, {})
             chosen = rung(found, LessonProgress(hints=seen), asked.todo or min(left, default=1))
             seen[chosen.todo] = chosen.level

@@ -33,8 +33,8 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> RunOutcome:
     lesson.kernel_path.write_text(SOLUTION)
     outcome = run_lesson(RunRequest(course, lesson, lesson.kernel_path, Simulated(), find_gpu("h200")))
     time = 1234.5
-    timed = Timed("", "kernel", Spread(time, time, time, (time,)), flop=round(57_123.4 * time * 1e3))
-    rows = [replace(row, speed=Speed(measured=timed, fraction_of_cublas=1.018)) for row in outcome.rows]
+    timed = Timed("", "kernel", Spread(time, time, time, (time,)), flop=round(57_123.4 * time * 1e3), of_cublas=1.018)
+    rows = [replace(row, speed=Speed(measured=timed)) for row in outcome.rows]
     return replace(outcome, device_kind="gpu", device_name="NVIDIA H200", rows=tuple(rows))
 
 

@@ -106,7 +106,7 @@ def main() -> None:
                 assert measured.cublas is not None
                 for it in (*measured.kernels, measured.cublas):
                     times.setdefault(it.label, []).append(it.time_us)
-                    shares.setdefault(it.label, []).append(measured.fraction(it) or 0)
+                    shares.setdefault(it.label, []).append(it.of_cublas or 0)
                 if run in (0, asked.runs - 1):
                     for label, time_us in harness(program, lines).items():
                         plain.setdefault(label, []).append(time_us)

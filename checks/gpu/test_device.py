@@ -165,9 +165,9 @@ def test_measuring_times_everyone_beside_cublas(fake_gpu: Gpu) -> None:
     assert result.held
     first, base = result.kernels[0], result.cublas
     assert len(first.rounds) == len(first.spread.times)
-    assert result.fraction(base) == 1
+    assert base.of_cublas == 1
     times, rounds = first.spread.times, first.rounds
-    assert result.fraction(first) == ratio_within_rounds(base.spread.times, base.rounds, times, rounds)
+    assert first.of_cublas == ratio_within_rounds(base.spread.times, base.rounds, times, rounds)
     assert {"0 gemm", "1 gemm", "cuBLAS"} <= set(seen)
     assert result.cublas_version == 130200
 
@@ -215,7 +215,7 @@ def test_factors_with_scales_are_timed_without_a_rival(fake_gpu: Gpu) -> None:
     result = fake_gpu.measure(data, SHAPE, kernels, seed=3, seconds=0.01, warm_up_s=0.0)
     right, wrong, stub = result.kernels
     assert result.cublas is None
-    assert result.fraction(right) is None
+    assert right.of_cublas is None
     assert (right.wrong, right.flop) == (0, 2 * 48 * 40 * 32)
     assert len(right.spread.times) >= 3
     assert wrong.wrong > 0

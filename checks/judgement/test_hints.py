@@ -13,7 +13,7 @@ import pytest
 from gemm_lessons import simulate
 from gemm_lessons.course.folder import any_course
 from gemm_lessons.course.lesson import Lesson
-from gemm_lessons.course.todos import open_todos
+from gemm_lessons.course.todos import Stub, open_todos
 from gemm_lessons.devices.device import Binaries
 from gemm_lessons.devices.gpu.trouble import fault
 from gemm_lessons.engine.arguments.expression import Expression
@@ -56,7 +56,8 @@ def changed(it: Evidence, **changes: Any) -> Evidence:
         code = Compiled("", "k.cu", "k", "sm_90", "", b"", resources, (), "")
         fit = changes.pop("occupancy", None)
         built = Built(it.lesson, Binaries((code,), (code,)), (fit,) if fit else ())
-    return replace(it, checked=checked, speed=speed, built=built, **changes)
+    stub = Stub.of(changes.pop("stub")) if "stub" in changes else it.stub
+    return replace(it, checked=checked, speed=speed, built=built, stub=stub, **changes)
 
 
 def said(**changes: Any) -> str:
@@ -509,7 +510,7 @@ __global__ void gemm()
     ],
 )
 def test_open_todos(change: tuple[str, str] | tuple[()], still_open: dict[int, int]) -> None:
-    assert open_todos(STUB.replace(*change) if change else STUB, STUB) == still_open
+    assert open_todos(STUB.replace(*change) if change else STUB, Stub.of(STUB)) == still_open
 
 
 def test_adjacent_todos_are_closed_one_by_one() -> None:
@@ -521,7 +522,7 @@ def test_adjacent_todos_are_closed_one_by_one() -> None:
         for line in stub.splitlines():
             mine = any(f"TODO({number})" in line for number in numbers)
             lines += [line, "x();"][:: -1 if above else 1] if mine else [line]
-        return set(open_todos("\n".join(lines), stub))
+        return set(open_todos("\n".join(lines), Stub.of(stub)))
 
     for above in (False, True):
         assert solved(above=above) == {1, 2, 3, 4, 5}
@@ -612,8 +613,8 @@ def test_the_first_open_todo_is_the_first_hint() -> None:
 def test_every_todo_of_every_stub_is_open_and_of_no_solution(name: str) -> None:
     lesson = any_course().lesson(name)
     stub = lesson.stub_path.read_text()
-    assert set(open_todos(stub, stub)) == {todo.number for todo in lesson.todos}
-    assert open_todos(lesson.solution_path.read_text(), stub) == {}
+    assert set(open_todos(stub, Stub.of(stub))) == {todo.number for todo in lesson.todos}
+    assert open_todos(lesson.solution_path.read_text(), Stub.of(stub)) == {}
 
 
 def test_nobody_is_flooded() -> None:
@@ -628,9 +629,9 @@ def test_nothing_to_say() -> None:
 def test_todos_between_the_same_lines_are_not_one_step() -> None:
     """Two functions of one TODO each have the same lines around it."""
     stub = "void f()\n{\n    // TODO(1): one\n}\nvoid g()\n{\n    // TODO(2): two\n}\n"
-    assert open_todos(stub, stub) == {1: 3, 2: 7}
-    assert open_todos(stub.replace("two\n", "two\n    h();\n"), stub) == {1: 3}
-    assert open_todos(stub.replace("one\n", "one\n    h();\n"), stub) == {2: 8}
+    assert open_todos(stub, Stub.of(stub)) == {1: 3, 2: 7}
+    assert open_todos(stub.replace("two\n", "two\n    h();\n"), Stub.of(stub)) == {1: 3}
+    assert open_todos(stub.replace("one\n", "one\n    h();\n"), Stub.of(stub)) == {2: 8}
 
 
 def test_a_gate_on_wavefronts_names_the_line_that_loses_most() -> None:

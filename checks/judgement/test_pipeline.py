@@ -69,19 +69,16 @@ def kernel(tmp_path: Path):
 
 def test_only_what_is_counted_or_timed_is_taken_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of the kernels that a host chooses among by the shape."""
-    kept: list[Binaries] = []
-    made: dict[int, Lesson] = {}  # by the identity of one of those
+    made: list[Lesson] = []
     apart: list[Lesson] = []
 
-    def build(self: Workshop, lesson: Lesson, path: Path, source: str) -> Binaries:
-        binaries = Binaries((), None)
-        kept.append(binaries)
-        made[id(binaries)] = lesson
-        return binaries
+    def build(self: Workshop, lesson: Lesson, path: Path, source: str, disassembled: bool) -> Binaries:
+        made.append(lesson)
+        apart.extend([lesson] * disassembled)
+        return Binaries((), None)
 
     monkeypatch.setattr(Workshop, "build", build)
     monkeypatch.setattr(pipeline, "_quickly", lambda *_: None)  # compile all, as on a GPU
-    monkeypatch.setattr(Binaries, "take_apart", lambda self: apart.append(made[id(self)]))
     lesson = COURSE.lesson("any_shape")
     request = RunRequest(COURSE, lesson, lesson.solution_path, Simulated(), GPUS["h200"], seed=7, graded=True)
     plan = RunPlan.of(request)
@@ -91,7 +88,7 @@ def test_only_what_is_counted_or_timed_is_taken_apart(monkeypatch: pytest.Monkey
     shapes = (kernel.counting_shape, plan.timed_shape, *plan.hidden, plan.sample.shape)
     wanted = {lesson.at(shape) for shape in shapes}
     assert set(apart) == {lesson, *wanted}
-    assert {*made.values()} - wanted, "shapes that are only checked"
+    assert {*made} - wanted, "shapes that are only checked"
     made.clear()
     apart.clear()
     _built_for(plan, kernel, [launch.lesson for launch in kernel.launches])
@@ -108,7 +105,7 @@ def test_sizes_that_a_source_does_not_name_need_no_compilation(
 ) -> None:
     made: list[Lesson] = []
 
-    def build(self: Workshop, lesson: Lesson, path: Path, source: str) -> Binaries:
+    def build(self: Workshop, lesson: Lesson, path: Path, source: str, disassembled: bool) -> Binaries:
         made.append(lesson)
         return Binaries((), None)
 

@@ -30,8 +30,7 @@ WHOLE, RAGGED = Shape(96, 64, 80), Shape(33, 31, 29)
 def said(lesson: str, *findings: Finding, **changes: Any) -> list[str]:
     error = next((it for it in findings if it.severity == "error"), None)
     changes.setdefault("verdict", Faulted(changes.pop("at", WHOLE), error or Finding("race", "error")))
-    texts = {name: changes.pop(name, "") for name in ("source", "stub")}
-    facts = changed(Evidence(lesson_named(lesson), **texts), findings=findings, **changes)
+    facts = changed(Evidence(lesson_named(lesson), changes.pop("source", "")), findings=findings, **changes)
     return [text for _, text in remedies(facts)]
 
 

@@ -14,7 +14,9 @@ from checks.judgement.cases import judged, problem
 from checks.judgement.mistakes import MISTAKES, lesson_named, run, told, words_of
 from gemm_lessons.course.folder import any_course
 from gemm_lessons.course.todos import todo_marks
+from gemm_lessons.devices.simulated import Simulated
 from gemm_lessons.engine.compiler.debug_names import local_names
+from gemm_lessons.engine.hardware.sheets import GPUS
 from gemm_lessons.engine.simulator.final_memory import UNWRITTEN, FinalMemory
 from gemm_lessons.gemm.problem import Problem
 from gemm_lessons.gemm.shapes import Shape
@@ -22,6 +24,7 @@ from gemm_lessons.judging.evidence import Checked
 from gemm_lessons.judging.unfinished import can_tell, contents
 from gemm_lessons.judging.verdict import Faulted, WrongAnswer
 from gemm_lessons.running.debug_build import _mostly_right
+from gemm_lessons.running.plan import RunPlan, RunRequest
 
 OPEN = re.compile(r"^\s*// TODO\((\d+)\)")
 SOLVED = re.compile(r"^\s*// \((\d+)\)")
@@ -266,3 +269,20 @@ def test_a_nan_that_is_computed_is_not_called_a_missing_value() -> None:
     assert outcome.verdict.judgement.pattern is not None
     assert outcome.verdict.judgement.pattern.name == "nan"
     assert not outcome.kernel.checked.findings
+
+
+def test_what_prints_is_the_launch_that_failed() -> None:
+    """With its leading dimensions, and with the tile that the host chooses for its shape."""
+    parameters = "const float *A, const float *B, float *C, int M, int N, int K, int lda, int ldb, int ldc"
+    line = 'if (threadIdx.x + blockIdx.x + blockIdx.y == 0) printf("%d %d %d\\n", M, ldc, BM);'
+    lesson = lesson_named("any_shape")
+    outcome = run(lesson, f'extern "C" __global__ void gemm({parameters}) {{ {line} }}')
+    checked = outcome.kernel.checked
+    assert checked.printed is not None
+    assert isinstance(checked.verdict, WrongAnswer)
+    assert checked.printed_at == checked.verdict.shape
+    request = RunRequest(any_course(), lesson, lesson.stub_path, Simulated(), GPUS["h200"], seed=outcome.seed)
+    (launch,) = (it for it in RunPlan.of(request).kernels[0].launches if it.shape == checked.printed_at)
+    leading = launch.problem(outcome.seed).layouts["C"].leading
+    assert leading > launch.shape.n
+    assert checked.printed.text.split() == [str(launch.shape.m), str(leading), str(launch.lesson.tile.defines["BM"])]

@@ -409,7 +409,7 @@ def _filled(point: Point, timed: Timed, measured: Measurement) -> Point:
         q3_us=timed.spread.q3,
         launches=len(timed.spread.times),
         gflops=timed.gflops,
-        of_cublas=measured.fraction(timed),
+        of_cublas=timed.of_cublas,
         clock_mhz=min(measured.health.clocks_mhz, default=None),
         watts=measured.health.watts,
         driver=measured.driver,

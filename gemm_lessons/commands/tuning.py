@@ -240,7 +240,7 @@ def _measure(
             if it.wrong or it.overran:
                 tuned = replace(tuned, estimate_us=None, why_not="wrong answer at this shape")
             else:
-                tuned = replace(tuned, time_us=it.time_us, gflops=it.gflops, of_cublas=measured.fraction(it))
+                tuned = replace(tuned, time_us=it.time_us, gflops=it.gflops, of_cublas=it.of_cublas)
             yield replace(by_text[it.label], tuned=tuned)
         return
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from gemm_lessons.course.folder import CommandError, Course, read_source
 from gemm_lessons.course.lesson import Lesson
 from gemm_lessons.course.progress import LessonProgress, Progress, load_progress
-from gemm_lessons.course.todos import TodoMark, open_todos, todo_marks
+from gemm_lessons.course.todos import Stub, TodoMark, open_todos, todo_marks
 from gemm_lessons.engine.records.frozen import dataclass
 
 
@@ -99,7 +99,7 @@ def marks_left(course: Course, lesson: Lesson) -> tuple[TodoMark, ...]:
     own = not course.packaged and lesson.kernel_path.exists()
     source = read_source(lesson.kernel_path) if own else stub
     texts = {mark.number: mark.text for mark in todo_marks(stub)}
-    left = open_todos(source, stub)
+    left = open_todos(source, Stub.of(stub))
     return tuple(TodoMark(number, line, texts.get(number, "")) for number, line in sorted(left.items()))
 
 

@@ -38,24 +38,54 @@ def todo_marks(source: str) -> tuple[TodoMark, ...]:
     return tuple(marks)
 
 
-def open_todos(source: str, stub: str) -> dict[int, int]:
+@dataclass(frozen=True)
+class TodoGroup:
+    """TODO comments with no code between them, the lines of code around them all, and the code down to the next."""
+
+    numbers: tuple[int, ...]
+    above: str
+    below: str
+    region: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Stub:
+    """A lesson's stub: its text, and its TODO comments by what separates them."""
+
+    text: str = ""
+    groups: tuple[TodoGroup, ...] = ()
+
+    @classmethod
+    def of(cls, text: str) -> Stub:
+        """Read a stub."""
+        code, marks = _marks(text)
+        before = {number: sum(map(bool, code[: index + 1])) for number, index in marks.items()}  # lines of code
+        found = []
+        for _, numbers in groupby(before, key=before.__getitem__):
+            each = tuple(numbers)
+            first, last = marks[each[0]], marks[each[-1]]
+            region = tuple(_region(code, marks, last))
+            found.append(TodoGroup(each, _above(code, first), _below(code, last), region))
+        return cls(text, tuple(found))
+
+
+def open_todos(source: str, stub: Stub) -> dict[int, int]:
     """Return the TODOs of the stub for which the learner has written nothing yet: number -> line in ``source``.
 
     Solving a stub adds or changes a line above or below the TODO's comment, or deletes it. Comments with no code
     between them in the stub are assumed to be solved in order: those after the last new line are open. A line between
     two of them belongs to the upper one, unless there is also a line above the first of them.
     """
-    return _open(*_marks(source), _groups(stub))
+    return _open(*_marks(source), stub.groups)
 
 
-def skipped_todos(source: str, stub: str) -> dict[int, int]:
+def skipped_todos(source: str, stub: Stub) -> dict[int, int]:
     """Return TODOs that count as solved although there is no code below their comment: number -> line in ``source``.
 
     Only for authors who write below the comments: then such a step was forgotten, or was written elsewhere.
     """
     code, marks = _marks(source)
-    groups = _groups(stub)
-    return _skipped(code, marks, groups, _open(code, marks, groups))
+    return _skipped(code, marks, stub.groups, _open(code, marks, stub.groups))
 
 
 @dataclass(frozen=True)
@@ -67,26 +97,15 @@ class TodoState:
     count: int
 
 
-def todo_state(source: str, stub: str) -> TodoState:
+def todo_state(source: str, stub: Stub) -> TodoState:
     """How far a kernel has come by its comments."""
-    groups = _groups(stub)
-    count = sum(len(group.numbers) for group in groups)
+    count = sum(len(group.numbers) for group in stub.groups)
     code, marks = _marks(source)
-    still = _open(code, marks, groups)
-    return TodoState(still, count - len(still.keys() | _skipped(code, marks, groups, still).keys()), count)
+    still = _open(code, marks, stub.groups)
+    return TodoState(still, count - len(still.keys() | _skipped(code, marks, stub.groups, still).keys()), count)
 
 
-@dataclass(frozen=True)
-class _Group:
-    """TODO comments with no code between them, the lines of code around them all, and the code down to the next."""
-
-    numbers: tuple[int, ...]
-    above: str
-    below: str
-    region: list[str]
-
-
-def _open(code: Sequence[str], marks: Mapping[int, int], groups: Iterable[_Group]) -> dict[int, int]:
+def _open(code: Sequence[str], marks: Mapping[int, int], groups: Iterable[TodoGroup]) -> dict[int, int]:
     """Return open TODOs, of a source by its lines of code and its marks."""
     found: dict[int, int] = {}
     for group in groups:
@@ -96,7 +115,7 @@ def _open(code: Sequence[str], marks: Mapping[int, int], groups: Iterable[_Group
         at = list(left.values())
         new = [_above(code, at[0]) != group.above, *(any(code[i + 1 : j + 1]) for i, j in pairwise(at))]
         below = _region(code, marks, at[-1])
-        more = len(below) > len(group.region) and below[len(below) - len(group.region) :] == group.region
+        more = len(below) > len(group.region) and below[len(below) - len(group.region) :] == [*group.region]
         new.append(_below(code, at[-1]) != group.below or more)
         on_top = new[0] and group.numbers[0] in left
         done = max((place for place, is_new in enumerate(new) if is_new), default=0) + on_top
@@ -105,7 +124,7 @@ def _open(code: Sequence[str], marks: Mapping[int, int], groups: Iterable[_Group
 
 
 def _skipped(
-    code: Sequence[str], marks: Mapping[int, int], groups: Iterable[_Group], todos: Mapping[int, int]
+    code: Sequence[str], marks: Mapping[int, int], groups: Iterable[TodoGroup], todos: Mapping[int, int]
 ) -> dict[int, int]:
     """Return TODOs that are not open and have no code below their comment."""
     found: dict[int, int] = {}
@@ -118,19 +137,7 @@ def _skipped(
     return found
 
 
-@lru_cache(maxsize=8)  # a run asks for its stub's in several hints
-def _groups(stub: str) -> tuple[_Group, ...]:
-    code, marks = _marks(stub)
-    before = {number: sum(map(bool, code[: index + 1])) for number, index in marks.items()}  # lines of code
-    found = []
-    for _, numbers in groupby(before, key=before.__getitem__):
-        each = tuple(numbers)
-        first, last = marks[each[0]], marks[each[-1]]
-        found.append(_Group(each, _above(code, first), _below(code, last), _region(code, marks, last)))
-    return tuple(found)
-
-
-@lru_cache(maxsize=8)
+@lru_cache(maxsize=8)  # several hints ask for a kernel's
 def _marks(source: str) -> tuple[list[str], dict[int, int]]:
     """Return the lines without comments, and the index of each TODO's line."""
     code, comments = _lines(source)

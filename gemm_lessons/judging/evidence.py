@@ -9,6 +9,7 @@ import math
 from typing import TYPE_CHECKING
 
 from gemm_lessons.course.lesson import Lesson
+from gemm_lessons.course.todos import Stub
 from gemm_lessons.devices.device import Binaries
 from gemm_lessons.engine.hardware.occupancy import most
 from gemm_lessons.engine.records.findings import Finding
@@ -144,8 +145,12 @@ class Speed:
     estimate: Estimate | None = None
     estimator: Estimator | None = None  # for other shapes
     measured: Timed | None = None
-    fraction_of_cublas: float | None = None
     refused: str = ""  # why a right kernel has no estimate
+
+    @property
+    def fraction_of_cublas(self) -> float | None:
+        """Return the measured speed / cuBLAS's."""
+        return self.measured.of_cublas if self.measured else None
 
 
 UNTIMED = Speed()
@@ -158,7 +163,7 @@ class Evidence:
 
     lesson: Lesson
     source: str
-    stub: str = ""
+    stub: Stub = Stub()
     built: Built | None = None
     checked: Checked = Checked(Passed())
     speed: Speed = UNTIMED

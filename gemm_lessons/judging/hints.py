@@ -126,7 +126,7 @@ def _missing_include(facts: Evidence) -> Iterator[Hint]:
     if not isinstance(verdict, CompileFailed) or here is None:
         return
     if any(re.search(" is undefined| is not a template", it.message) for it in verdict.diagnostics):
-        gone = [f'#include "{name}"' for name, _ in included_names(facts.stub) or () if name not in dict(here)]
+        gone = [f'#include "{name}"' for name, _ in included_names(facts.stub.text) or () if name not in dict(here)]
         if gone:
             yield Hint(1, f"the stub begins with {' and '.join(gone)}: without it, its names are undefined.")
 
@@ -299,7 +299,7 @@ def _not_unrolled(facts: Evidence) -> Iterator[Hint]:
     if not isinstance(facts.checked.verdict, GateMissed):
         return
     found = re.search(r"^[ \t]*#pragma\s+(?:unroll\s+1|nounroll)\b.*$", without_comments(facts.source), re.M)
-    if found is None or found[0].strip() in facts.stub:
+    if found is None or found[0].strip() in facts.stub.text:
         return
     line = line_of(facts.source, found.start())
     yield Hint(

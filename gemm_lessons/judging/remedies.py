@@ -419,7 +419,7 @@ def _wrong_buffer(facts: Evidence, finding: Finding) -> str | None:
         )
     return (
         "There is a barrier for every tile, and one more would only hide it: the buffer is the wrong one. While one is "
-        f"multiplied, only the other may be filled{' (1 - now)' if '1 - now' in facts.stub else ''}. The two swap "
+        f"multiplied, only the other may be filled{' (1 - now)' if '1 - now' in facts.stub.text else ''}. The two swap "
         "roles after every tile, in each index that reads or writes."
     )
 
@@ -593,7 +593,7 @@ def _outside(facts: Evidence, finding: Finding) -> str | None:
                 "later tile, test that there is one, below K. Otherwise the index itself is too large."
             )
         return "Every tile is whole in this lesson, so no guard is missing: the index itself is too large."
-    if facts.quote(finding.line or 0) in {line.strip() for line in facts.stub.splitlines()} - {""}:
+    if facts.quote(finding.line or 0) in {line.strip() for line in facts.stub.text.splitlines()} - {""}:
         return (
             "This line is as the stub has it, so its values are wrong: follow its row, its column and its k back to "
             "your lines. Which of them can lie outside the matrix?"
@@ -604,7 +604,7 @@ def _outside(facts: Evidence, finding: Finding) -> str | None:
 def _between_accesses(facts: Evidence, finding: Finding) -> str | None:
     """A wide access of the stub that starts at an index of the learner's."""
     wide = finding.actors[0].width // WORD if finding.actors else 0
-    given = {line.strip() for line in facts.stub.splitlines()} - {""}
+    given = {line.strip() for line in facts.stub.text.splitlines()} - {""}
     if finding.kind != "misaligned" or wide < 2 or facts.quote(finding.line or 0) not in given:
         return None
     advice = (

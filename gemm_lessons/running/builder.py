@@ -121,9 +121,15 @@ class Workshop:
         counted = self._counting.build(lesson, path, quiet, options, assembled=False)
         return counted if isinstance(counted, CompileFailed) else Binaries(counted, None)
 
-    def build(self, lesson: Lesson, path: Path, source: str) -> Binaries | CompileFailed:
-        """Compile a file, and once more without printf. A file that does not compile for the device that runs it counts
-        as not compiled."""
+    def build(self, lesson: Lesson, path: Path, source: str, disassembled: bool = False) -> Binaries | CompileFailed:
+        """Compile a file, and once more without printf; begin to disassemble it where its machine code is needed. A
+        file that does not compile for the device that runs it counts as not compiled."""
+        code = self._compiled(lesson, path, source)
+        if disassembled and not isinstance(code, CompileFailed):
+            code.take_apart()
+        return code
+
+    def _compiled(self, lesson: Lesson, path: Path, source: str) -> Binaries | CompileFailed:
         quiet = without_printf(source)
         if quiet == source:
             return self._for_both(lesson, path, source)

@@ -84,7 +84,7 @@ def with_times(row: Row, measured: Measurement | None) -> Row:
     if it.wrong:
         judgement = Judgement(it.wrong, shape.m * shape.n, it.max_error, it.tolerance)
         return _blamed(row, WrongAnswer(shape, judgement))
-    return replace(row, speed=replace(row.speed, measured=it, fraction_of_cublas=measured.fraction(it)))
+    return replace(row, speed=replace(row.speed, measured=it))
 
 
 def _blamed(row: Row, verdict: Verdict, *findings: Finding) -> Row:

@@ -147,7 +147,7 @@ def _judged(
         return Row(kernel.role, kernel.label, path, source, checked, _finished(kernel, source, variants))
     for other in compiled_next:
         if other.path is not None:
-            jobs.start(compile_job(plan, other, other.lesson, read_source(other.path)))
+            jobs.start(compile_job(plan, other, other.lesson, read_source(other.path), disassembled=True))
     checked = judge(plan, kernel, variants, jobs)
     built = _finished(kernel, source, variants)
     if kernel.role == "kernel":
@@ -269,11 +269,9 @@ def _variants(
     def make(group: Sequence[Lesson]) -> Mapping[Lesson, Built] | CompileFailed:
         with_code = not disassembled.isdisjoint(group)
         ptx = _quickly(plan, kernel, group[0], source) if quick and not with_code else None
-        one = _compiled(plan, kernel, group[0], source, jobs) if ptx is None else ptx
+        one = _compiled(plan, kernel, group[0], source, jobs, with_code) if ptx is None else ptx
         if isinstance(one, CompileFailed):
             return one
-        if with_code:
-            one.code.take_apart()
         return {lesson: _as_launched(plan, one, lesson) for lesson in group}
 
     return Variants(lessons, list(alike.values()), make, beside)
@@ -301,13 +299,15 @@ def _quickly(plan: RunPlan, kernel: KernelPlan, lesson: Lesson, source: str) -> 
     return None if isinstance(code, CompileFailed) else Built(lesson, code)
 
 
-def _compiled(plan: RunPlan, kernel: KernelPlan, lesson: Lesson, source: str, jobs: Jobs) -> Built | CompileFailed:
+def _compiled(
+    plan: RunPlan, kernel: KernelPlan, lesson: Lesson, source: str, jobs: Jobs, disassembled: bool
+) -> Built | CompileFailed:
     """Build one variant, for the counted architecture and for the GPU of the times."""
     assert kernel.path is not None
     ranges.announce(f"compile {kernel.path.name}")
     with stage("compile", kernel.path.name, payload=len(source)):
         try:
-            code = jobs.result(compile_job(plan, kernel, lesson, source))
+            code = jobs.result(compile_job(plan, kernel, lesson, source, disassembled))
         except OutOfTime as late:
             message = f"the compiler did not finish: {late}{bounds.current().advice}"
             code = CompileFailed(message, (Diagnostic(shown(kernel.path), 1, None, "error", message),))
@@ -324,11 +324,13 @@ def _occupancies(plan: RunPlan, lesson: Lesson, code: Binaries) -> tuple[Occupan
     )
 
 
-def compile_job(plan: RunPlan, kernel: KernelPlan, lesson: Lesson, source: str) -> Deferred[Binaries | CompileFailed]:
-    """Return a job that compiles one variant of a kernel."""
+def compile_job(
+    plan: RunPlan, kernel: KernelPlan, lesson: Lesson, source: str, disassembled: bool
+) -> Deferred[Binaries | CompileFailed]:
+    """Return a job that compiles one variant of a kernel, and begins to disassemble it where that is needed."""
     path = kernel.path
     assert path is not None
-    return Deferred((kernel.role, lesson), lambda: plan.workshop.build(lesson, path, source))
+    return Deferred((kernel.role, lesson), lambda: plan.workshop.build(lesson, path, source, disassembled))
 
 
 def advised(plan: RunPlan, rows: Sequence[Row]) -> tuple[Row, Lesson | None]:
@@ -336,7 +338,6 @@ def advised(plan: RunPlan, rows: Sequence[Row]) -> tuple[Row, Lesson | None]:
     lesson, row, kernel = plan.lesson, rows[0], plan.kernels[0]
     estimate_ = row.speed.estimate
     attacker = plan.attacker(estimate_.limiter) if estimate_ and row.verdict.kind == "passed" else None
-    timed = lesson.at(plan.timed_shape) if lesson.shapes.refusal(plan.timed_shape) is None else None
     solution = next((other for other in rows if other.role == "reference"), None)
     evidence = Evidence(
         lesson=lesson,
@@ -347,7 +348,7 @@ def advised(plan: RunPlan, rows: Sequence[Row]) -> tuple[Row, Lesson | None]:
         speed=row.speed,
         counted=kernel.counting_shape,
         shape=plan.timed_shape,
-        blocks=0 if timed is None else timed.grids(plan.timed_shape)[0].blocks,
+        blocks=0 if kernel.timed is None else kernel.timed.grids[0].blocks,
         sms=plan.gpu.sms,
         gpu=plan.gpu.name,
         reference=solution.checked if solution else None,

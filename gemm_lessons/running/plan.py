@@ -22,6 +22,7 @@ from gemm_lessons.course.hidden import (
     is_countable,
 )
 from gemm_lessons.course.lesson import Lesson
+from gemm_lessons.course.todos import Stub
 from gemm_lessons.devices.device import Binaries, Device, Task
 from gemm_lessons.engine.hardware.sheets import GpuSpec
 from gemm_lessons.engine.process.bounds import Bounds, affordable
@@ -169,7 +170,7 @@ class RunPlan:
     secret: tuple[Shape, ...] = ()
     sample: FarSample | None = None
     instead: tuple[Shape, ...] = ()
-    stub: str = ""  # the text of the lesson's stub, if it has one
+    stub: Stub = Stub()  # of the lesson, if it has one
 
     @classmethod
     def of(cls, request: RunRequest) -> RunPlan:
@@ -204,7 +205,7 @@ class RunPlan:
             secret=tuple(it for it in secret if it not in hidden),  # counted shapes are checked anyway
             sample=sample,
             instead=instead,
-            stub=read_source(lesson.stub_path) if lesson.stub_path.is_file() else "",
+            stub=Stub.of(read_source(lesson.stub_path)) if lesson.stub_path.is_file() else Stub(),
         )
         return plan.with_kernels(*plan._line_up())
 

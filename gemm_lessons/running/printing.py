@@ -10,32 +10,32 @@ from dataclasses import replace
 from gemm_lessons.devices.gpu import ranges
 from gemm_lessons.engine.records.results import in_a_row
 from gemm_lessons.engine.simulator import Setting, Simulator
-from gemm_lessons.gemm.problem import Problem
-from gemm_lessons.gemm.shapes import Shape
 from gemm_lessons.judging.evidence import Built, Checked
 from gemm_lessons.judging.verdict import Faulted, TimedOut, WrongAnswer
-from gemm_lessons.running.plan import RunPlan
+from gemm_lessons.running.builder import variant_of
+from gemm_lessons.running.plan import KernelPlan, LaunchPlan, RunPlan
 
 
 def print_out(plan: RunPlan, built: Built, checked: Checked) -> Checked:
     """Add ``printed`` to the results of a kernel that calls ``printf``."""
-    if not built.code.spoken or not checked.shapes:
+    launch = _launch_of(plan.kernels[0], checked)
+    spoken = variant_of(built, launch.lesson).code.spoken
+    if not spoken or not checked.shapes:
         return checked
-    shape = _shape_of(checked)
-    ranges.announce(f"print {shape}")
-    trial = Problem(built.lesson.data, shape, plan.seed).trial()
+    ranges.announce(f"print {launch.shape}")
+    trial = launch.problem(plan.seed).trial()
     simulator = Simulator(Setting(counting=False))
     done = []
-    for kernel, grid, launch in zip(built.code.spoken, built.lesson.grids(shape), built.lesson.launches, strict=True):
-        done.append(simulator.launch(kernel, grid, trial.arguments(launch.parameters)))
+    for kernel, grid, step in zip(spoken, launch.grids, launch.lesson.launches, strict=True):
+        done.append(simulator.launch(kernel, grid, trial.arguments(step.parameters)))
         if done[-1].fault is not None:
             break
-    return replace(checked, printed=in_a_row(done).printed, printed_at=shape)
+    return replace(checked, printed=in_a_row(done).printed, printed_at=launch.shape)
 
 
-def _shape_of(checked: Checked) -> Shape:
+def _launch_of(kernel: KernelPlan, checked: Checked) -> LaunchPlan:
+    """Return the launch that failed, else the first one."""
     verdict = checked.verdict
-    tried = [result.shape for result in checked.shapes]
-    if isinstance(verdict, (Faulted, TimedOut, WrongAnswer)) and verdict.shape in tried:
-        return verdict.shape
-    return tried[0]
+    failed = verdict.shape if isinstance(verdict, (Faulted, TimedOut, WrongAnswer)) else None
+    whole = [launch for launch in kernel.launches if launch.purpose != "sample"]
+    return next((launch for launch in whole if launch.shape == failed), whole[0])

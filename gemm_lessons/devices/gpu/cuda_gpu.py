@@ -212,12 +212,12 @@ class Gpu:
             fault = trouble.fault(failed.code, str(failed), grids.get(current[0]))
             return Measurement(shape, self.name, fault=fault, culprit=current[0])
         timed, rivals = ([_timed(row, flop) for row in answer[which]] for which in ("entrants", "rival"))
-        cublas = rivals[0] if rivals else None
+        cublas = rivals[0].beside(rivals[0]) if rivals else None
         health = _health(answer["health"])
         return Measurement(
             shape=shape,
             gpu=self.name,
-            kernels=tuple(timed),
+            kernels=tuple(it.beside(cublas) for it in timed),
             cublas=cublas,
             notes=doubts({it.label: it.spread for it in (*timed, *rivals)}, health, held=answer["held"]),
             health=health,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Literal
 
 from gemm_lessons.devices.gpu.timing import Health, Spread, ratio_within_rounds
@@ -49,6 +49,14 @@ class Timed:
     max_error: float = 0.0
     tolerance: float = 0.0
     overran: str = ""  # the buffer whose guard zone the kernel overwrote
+    of_cublas: float | None = None  # its speed / cuBLAS's, compared round by round
+
+    def beside(self, cublas: Timed | None) -> Timed:
+        """Return it with its share of cuBLAS's speed, where cuBLAS was timed and the answers were right."""
+        if cublas is None or self.wrong or self.overran:
+            return self
+        share = ratio_within_rounds(cublas.spread.times, cublas.rounds, self.spread.times, self.rounds)
+        return replace(self, of_cublas=share)
 
     @property
     def time_us(self) -> float:
@@ -76,15 +84,6 @@ class Measurement:
     held: bool = True  # no launch started before the host had queued all of its turn
     fault: Finding | None = None
     culprit: str = ""
-
-    def fraction(self, kernel: Timed) -> float | None:
-        """Return the kernel's speed / cuBLAS's speed, compared round by round."""
-        base = self.cublas
-        if base is None:
-            return None
-        if not base.rounds or not kernel.rounds:
-            return base.time_us / kernel.time_us
-        return ratio_within_rounds(base.spread.times, base.rounds, kernel.spread.times, kernel.rounds)
 
     def of(self, label: str) -> Timed | None:
         """Return the kernel with this label."""
