@@ -18,7 +18,6 @@ from checks.course.tables import WARM, Problem
 
 LIBRARY = {"fp8": "torch fp8", "int8": "torch int8"}  # the row that percents are of, by table
 PROMOTED = "torch promoted"
-FLOAT8 = "float8_e4m3"
 UNSCALED = 128  # k and columns that have one scale
 
 

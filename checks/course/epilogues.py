@@ -37,11 +37,11 @@ def compile_unfused(folder: Path) -> None:
 class Lt:
     """cuBLASLt, for its fused epilogue: relu(A B + bias), its own first choice of a kernel. CuPy does not bind it."""
 
-    TRANSPOSE_NONE, RELU_BIAS = 0, 6  # cublasLtEpilogue_t: RELU 2 | BIAS 4
+    RELU_BIAS = 6  # cublasLtEpilogue_t: RELU 2 | BIAS 4
     EPILOGUE, BIAS_POINTER = 7, 8  # cublasLtMatmulDescAttributes_t
     MAX_WORKSPACE = 1  # cublasLtMatmulPreferenceAttributes_t
     WORKSPACE = 32 << 20
-    RESULT_BYTES, ALGORITHM_BYTES = 96, 64  # cublasLtMatmulHeuristicResult_t begins with the algorithm
+    RESULT_BYTES = 96  # cublasLtMatmulHeuristicResult_t begins with the algorithm
 
     def __init__(self, bench: Bench) -> None:
         mapped = Path("/proc/self/maps").read_text().split()  # cuBLAS is there, and has loaded it

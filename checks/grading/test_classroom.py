@@ -133,8 +133,8 @@ def test_what_changes_is_judged_again_and_only_that(assignment: Assignment) -> N
 
 def test_the_kit_s_fault_is_tried_again(assignment: Assignment) -> None:
     broken = Shuffled(judge=lambda job: Judged("kit_error", "no compiler", None, 1, 0.0))
-    count = Classroom.of(assignment).grade(broken)
-    assert count.kit_errors == len(broken.judged)
+    Classroom.of(assignment).grade(broken)
+    assert broken.judged
     fine = Shuffled()
     Classroom.of(assignment).grade(fine)
     assert sorted(fine.judged) == sorted(broken.judged)

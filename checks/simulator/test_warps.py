@@ -28,10 +28,6 @@ def launch(run, body, threads=64, n=0, head="", **options):
     return a.tolist(), out.tolist(), [(f.kind, f.severity) for f in launched.findings]
 
 
-def popc(x: int) -> int:
-    return bin(x).count("1")
-
-
 MASKS = {  # C++ expression of a lane's mask, and the same in Python
     "tile<2>": ("3u << (lane & ~1)", lambda lane, a: 3 << (lane & ~1)),
     "tile<4>": ("15u << (lane & ~3)", lambda lane, a: 15 << (lane & ~3)),

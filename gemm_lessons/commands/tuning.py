@@ -22,7 +22,7 @@ from gemm_lessons.commands.tuning_book import TileCandidate, Tuned, TuningBook
 from gemm_lessons.course.folder import CommandError, Course, read_source
 from gemm_lessons.course.lesson import Lesson
 from gemm_lessons.course.search_space import SearchSpace
-from gemm_lessons.course.tiles import retiled
+from gemm_lessons.course.tiles import UnfitTile, retiled
 from gemm_lessons.devices.device import BuildTarget, Device
 from gemm_lessons.engine.compiler.compile import occupancy
 from gemm_lessons.engine.hardware.sheets import GpuSpec
@@ -137,7 +137,7 @@ def _candidate(request: TuneRequest, sizes: Mapping[str, int], source: str) -> T
         if refusal is not None:
             why_not = f"cannot take the shape: {refusal}"
     except CommandError as error:
-        why_not = str(error).partition("cannot be launched: ")[2] or str(error)
+        why_not = error.why if isinstance(error, UnfitTile) else str(error)
     return TileCandidate(dict(sizes), print_, request.gpu.name, str(request.shape), Tuned(why_not=why_not))
 
 

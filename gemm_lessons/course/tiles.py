@@ -18,6 +18,14 @@ from gemm_lessons.gemm.shapes import Shape, Shapes, Tile, astuple
 OF_SIZES = ("BM", "BN", "BK")  # the tile of M, of N, of K
 
 
+class UnfitTile(CommandError):
+    """A tile with which the lesson cannot be launched, and why."""
+
+    def __init__(self, tile: str, why: str) -> None:
+        super().__init__(f"--tile {tile} cannot be launched: {why}")
+        self.why = why
+
+
 def parse_tile(texts: Sequence[str]) -> dict[str, int]:
     """Parse ``["BK=16", "TM=4,TN=4"]`` to ``{"BK": 16, "TM": 4, "TN": 4}``. Raise ``CommandError``."""
     sizes: dict[str, int] = {}
@@ -93,7 +101,7 @@ def _try(lesson: Lesson, text: str) -> None:
             lesson.data.check_maps(shape.names)
         except (LessonError, ExpressionError) as error:
             why = str(error).partition(": ")[2] if isinstance(error, LessonError) else str(error)
-            raise CommandError(f"--tile {text} cannot be launched: {why}") from None
+            raise UnfitTile(text, why) from None
         for grid in grids:
             if grid.threads > MAX_THREADS:
                 raise CommandError(

@@ -67,7 +67,6 @@ class Headcount:
     total: int
     kept: int = 0  # graded by an earlier run
     done: int = 0
-    kit_errors: int = 0
 
 
 @dataclass(frozen=True)
@@ -157,7 +156,6 @@ class Classroom:
             for job, judged in executor.run(self._open(count, remarks, tell)):
                 self._save(self._graded(students[job.student], job, judged))
                 count.done += 1
-                count.kit_errors += judged.status == "kit_error"
                 tell(count.kept + count.done, count.total)
             save_grading(self.assignment.out, self.record(remarks))
         return count

@@ -17,7 +17,7 @@ from gemm_lessons.gemm.data import POINTER_SIZE
 
 def wrong_name(lesson: Lesson, launch: LaunchSpec, diagnostics: Sequence[Diagnostic]) -> str | None:
     """Return the message when the compiler found no kernel of that name (its diagnostic lists the kernels found)."""
-    if any(d.message.startswith(("no kernel is called", f"{launch.entry} is not a kernel")) for d in diagnostics):
+    if any(it.no_kernel for it in diagnostics):
         return f"there is no kernel named {launch.entry}. The lesson launches {lesson.prototype(launch)}"
     return None
 

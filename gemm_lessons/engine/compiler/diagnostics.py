@@ -32,13 +32,17 @@ def _escape(character: str) -> str:
 
 @dataclass(frozen=True)
 class Diagnostic:
-    """One message of the compiler, printable. ``line`` and ``column`` (in characters) count from 1."""
+    """One message of the compiler, printable. ``line`` and ``column`` (in characters) count from 1.
+
+    ``no_kernel``: the file has no kernel of the wanted name.
+    """
 
     file: str
     line: int
     column: int | None
     severity: Severity
     message: str
+    no_kernel: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "message", printable(self.message))
@@ -332,4 +336,4 @@ def _explain_name(complaint: str, path: str, source: str, entry: str) -> Diagnos
         message = f"no kernel is called {name}; this file has {listed}"
     else:
         line, message = 1, f"no kernel is called {name}; this file has no __global__ function at all"
-    return Diagnostic(path, line, None, "error", message)
+    return Diagnostic(path, line, None, "error", message, no_kernel=not same)
