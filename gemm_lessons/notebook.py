@@ -24,7 +24,7 @@ from gemm_lessons.cli.practice import practised
 from gemm_lessons.cli.run import DEFAULT_GPU, DeviceChoice, afford, device_for, sheet_for
 from gemm_lessons.commands.doctor import examine
 from gemm_lessons.course.folder import CommandError, any_course, read_source, shown
-from gemm_lessons.course.position import rung
+from gemm_lessons.course.position import hint_level
 from gemm_lessons.course.progress import (
     LessonProgress,
     keeps_reference,
@@ -133,7 +133,7 @@ class LessonMagics(Magics):
             stub = read_source(found.stub_path)
             left = open_todos(self._cells.get(found.name, stub), Stub.of(stub))
             seen = self._hints.setdefault(found.name, {})
-            chosen = rung(found, LessonProgress(hints=seen), asked.todo or min(left, default=1))
+            chosen = hint_level(found, LessonProgress(hints=seen), asked.todo or min(left, default=1))
             seen[chosen.todo] = chosen.level
             console = HtmlConsole()
             show_hint(console, found, chosen)

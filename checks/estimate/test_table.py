@@ -197,9 +197,7 @@ def box_clocks(probe: Probe) -> float:
     found = traceable(compiled, Simulator().kernel(compiled)).trace(Grid((1, 1, 1), (128, 1, 1), shared), given, 1)
     played = record(found, 1, GPUS["h200"])
     looks = [
-        it.start
-        for it in played.spells
-        if (it.warp, it.state) == (0, "issue") and "CLOCK" in played.code[it.place].text
+        it.start for it in played.spans if (it.warp, it.state) == (0, "issue") and "CLOCK" in played.code[it.place].text
     ]
     return (looks[-1] - looks[0]) / boxes.TURNS
 

@@ -15,7 +15,7 @@ from checks.export.kinds import KINDS, lesson_of
 from gemm_lessons.course.folder import CommandError, packaged_course, shown
 from gemm_lessons.course.lesson import Lesson
 from gemm_lessons.course.lesson_toml import load_lesson
-from gemm_lessons.course.tiles import laid
+from gemm_lessons.course.tiles import in_layout
 from gemm_lessons.engine.arguments.expression import Expression
 from gemm_lessons.engine.compiler.compile import Compiled, compile_source
 from gemm_lessons.export import cplusplus
@@ -268,7 +268,7 @@ def test_a_range_of_a_buffer_is_the_program_s_range(tmp_path: Path) -> None:
 @needs_compiler
 def test_sizes_that_want_another_kernel_are_refused(tmp_path: Path) -> None:
     """What the host of a lesson chooses for each launch, a program has chosen once."""
-    lesson = laid(COURSE.lesson("any_shape"), "TN")
+    lesson = in_layout(COURSE.lesson("any_shape"), "TN")
     path = lesson.solution_path
     made = export_lesson(lesson, path, tmp_path / "out", "sm_90", Shape(34, 30, 9, layout="TN"))
     main = (made.folder / "main.cu").read_text()

@@ -30,7 +30,7 @@ from gemm_lessons.gemm.time_model import Estimate
 from gemm_lessons.judging.evidence import Built, Checked, Evidence, ShapeResult
 from gemm_lessons.judging.hints import COALESCING, CONFLICTS, LIMITS, SHOWN, hints_for
 from gemm_lessons.judging.remedies import ENDLESS_PHASE, LEFT_OUT, REMEDIES
-from gemm_lessons.judging.unfinished import told
+from gemm_lessons.judging.unfinished import sentence
 from gemm_lessons.judging.verdict import CompileFailed, GateMissed, GateResult, Passed, WrongAnswer, judge
 
 from .cases import TILES, problem
@@ -554,14 +554,14 @@ def test_one_tile_that_is_right_is_said_before_what_memory_holds() -> None:
     assert isinstance(verdict, WrongAnswer)
     vague = replace(verdict, judgement=replace(verdict.judgement, pattern=None))
     tile = ShapeResult(Shape(32, 32, 64), "passed")
-    sums = told("right_sums", array="acc")
+    sums = sentence("right_sums", array="acc")
     assert "is right, but more of them are not" in said(verdict=vague, shapes=(tile,), contents=(sums,))
     wrong = replace(tile, kind="wrong_answer")
     moved = "acc holds the right sums. So only their places in C are wrong."
     assert moved in said(verdict=vague, shapes=(wrong,), contents=(sums,))
     asks = "Is that what should be there?"
     assert f"acc holds the right sums. {asks}" in said(verdict=vague, contents=(sums,)), "one K tile was not tried"
-    assert asks in said(verdict=vague, shapes=(wrong,), contents=(sums, told("nothing_stored")))
+    assert asks in said(verdict=vague, shapes=(wrong,), contents=(sums, sentence("nothing_stored")))
 
 
 def test_a_fault_comes_before_an_open_todo_and_a_warning_after() -> None:

@@ -26,9 +26,9 @@ from gemm_lessons.gemm.shapes import Shape
 from gemm_lessons.judging import mistakes, unfinished
 from gemm_lessons.judging.evidence import Evidence, ShapeResult
 from gemm_lessons.judging.hints import hints_for
+from gemm_lessons.judging.named_sentence import PHRASES
 from gemm_lessons.judging.pattern import Pattern
-from gemm_lessons.judging.told import PHRASES
-from gemm_lessons.judging.unfinished import SENTENCES, told
+from gemm_lessons.judging.unfinished import SENTENCES, sentence
 from gemm_lessons.judging.verdict import WrongAnswer, judge
 
 GIBBERISH = "Qwx zrt vlmp."
@@ -168,8 +168,8 @@ def test_each_row_recognises_an_answer() -> None:
 
 
 def test_each_sentence_can_be_filled() -> None:
-    for sentence in (*(row.sentence for row in mistakes.MISTAKES), *SENTENCES.values()):
-        specs = {spec for _, name, spec, _ in string.Formatter().parse(sentence) if name and spec}
+    for text in (*(row.sentence for row in mistakes.MISTAKES), *SENTENCES.values()):
+        specs = {spec for _, name, spec, _ in string.Formatter().parse(text) if name and spec}
         assert specs <= {*PHRASES, ","}
     for it in recognised():
         assert not set("{}") & set(it.explanation)
@@ -242,6 +242,6 @@ def test_what_memory_holds_is_asked_about_by_its_name(name: str, monkeypatch: py
     judged = replace(judge(it, np.zeros_like(it.c), TILES), pattern=None)
     monkeypatch.setattr(unfinished, "SENTENCES", dict.fromkeys(SENTENCES, GIBBERISH))
     run = runs(WrongAnswer(it.shape, judged))[0]
-    (hint,) = hints_for(replace(run, checked=replace(run.checked, contents=(told(name),))))
+    (hint,) = hints_for(replace(run, checked=replace(run.checked, contents=(sentence(name),))))
     assert hint.startswith(f"after one block and one K tile, in memory: {GIBBERISH}")
     assert hint.endswith("So only their places in C are wrong.") == (name == "right_sums")

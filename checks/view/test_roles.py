@@ -81,9 +81,9 @@ def test_units_work_for_roles(roles: Roles, recording: Recording) -> None:
 
 
 def test_consumers_wait_for_products(recording: Recording) -> None:
-    waits = [spell for spell in recording.spells if spell.state == "product"]
+    waits = [span for span in recording.spans if span.state == "product"]
     assert waits
-    assert all(recording.code[spell.cause].name == "HGMMA" for spell in waits)
+    assert all(recording.code[span.cause].name == "HGMMA" for span in waits)
 
 
 def test_many_barriers_share_a_row(recording: Recording) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from checks.estimate.test_timeline import FREE, H200, ffma, instruction, lds, shared
 from checks.estimate.test_timeline import trace as traced
-from gemm_lessons.engine.estimate.recording import Spell, record
+from gemm_lessons.engine.estimate.recording import StateSpan, record
 from gemm_lessons.engine.estimate.timeline import play
 from gemm_lessons.engine.sass.operands import decode
 from gemm_lessons.engine.sass.trace import Traffic
@@ -23,36 +23,36 @@ USE = ("FADD R3, R2, R2", replace(FREE, waits=(1,)), None)
 BAR = ("BAR.SYNC.DEFER_BLOCKING 0x0", FREE, None)
 
 
-def spells(lines, warps: int = 1) -> list[Spell]:
-    return [spell for spell in record(traced(lines, warps), 1, H200).spells if spell.warp == 0]
+def spans(lines, warps: int = 1) -> list[StateSpan]:
+    return [span for span in record(traced(lines, warps), 1, H200).spans if span.warp == 0]
 
 
 def test_a_wait_names_what_it_waits_for() -> None:
-    found = spells([LDG, *ffma(3), USE])
-    (wait,) = [spell for spell in found if spell.state == "global"]
+    found = spans([LDG, *ffma(3), USE])
+    (wait,) = [span for span in found if span.state == "global"]
     assert (wait.place, wait.cause) == (4, 0)
     assert wait.end - wait.start > 250, "L2 is that far away"
-    assert [spell.state for spell in found if spell.end <= wait.start].count("issue") == 2, "a load, a run of FFMA"
+    assert [span.state for span in found if span.end <= wait.start].count("issue") == 2, "a load, a run of FFMA"
 
 
 def test_shared_memory_and_fixed_latencies() -> None:
-    found = spells([lds(shared(4)), *ffma(1, stall=4), ("FADD R3, R8, R8", replace(FREE, waits=(0,)), None)])
-    states = [spell.state for spell in found]
+    found = spans([lds(shared(4)), *ffma(1, stall=4), ("FADD R3, R8, R8", replace(FREE, waits=(0,)), None)])
+    states = [span.state for span in found]
     assert states == ["issue", "issue", "fixed", "shared", "issue"]
 
 
 def test_a_barrier_waits_for_the_last_warp() -> None:
     recording = record(traced([*ffma(40, stall=4), BAR, *ffma(1)], warps=2), 1, H200)
-    waits = [spell for spell in recording.spells if spell.state == "barrier"]
+    waits = [span for span in recording.spans if span.state == "barrier"]
     assert len(waits) == 2
-    assert {spell.place for spell in waits} == {40}
-    assert len({spell.end for spell in waits}) == 1
+    assert {span.place for span in waits} == {40}
+    assert len({span.end for span in waits}) == 1
 
 
 def test_a_full_pipe_is_arithmetic_and_a_full_queue_is_memory() -> None:
-    assert "math" in {spell.state for spell in record(traced(ffma(64), warps=16), 1, H200).spells}
+    assert "math" in {span.state for span in record(traced(ffma(64), warps=16), 1, H200).spans}
     many = [lds(shared(32), sets=None)] * 30
-    assert "queue" in {spell.state for spell in spells(many)}
+    assert "queue" in {span.state for span in spans(many)}
 
 
 def test_a_play_is_the_estimate_s(clean: Side) -> None:
@@ -61,10 +61,10 @@ def test_a_play_is_the_estimate_s(clean: Side) -> None:
     assert recording
     trace = next(trace for k, trace in profile.traces if k == clean.timeline.shape.k)
     assert recording.clocks == play(trace, profile.blocks_per_sm, H200).clocks
-    issued = [spell for spell in recording.spells if spell.state == "issue"]
-    assert sum(spell.end - spell.start for spell in issued) == sum(len(warp) for warp in trace.warps[: recording.warps])
+    issued = [span for span in recording.spans if span.state == "issue"]
+    assert sum(span.end - span.start for span in issued) == sum(len(warp) for warp in trace.warps[: recording.warps])
     for warp in range(recording.warps):
-        mine = [spell for spell in recording.spells if spell.warp == warp]
+        mine = [span for span in recording.spans if span.warp == warp]
         assert mine[0].start == 0
         assert all(before.end == after.start for before, after in itertools.pairwise(mine))
 
@@ -76,10 +76,10 @@ def test_strips_keep_the_time(clean: Side) -> None:
     assert len(drawn.strips) == recording.warps
     assert sum(drawn.shares.values()) == pytest.approx(1)
     for warp, strip in enumerate(drawn.strips):
-        end = max(spell.end for spell in recording.spells if spell.warp == warp)
+        end = max(span.end for span in recording.spans if span.warp == warp)
         assert 0 <= sum(stretch.ticks for stretch in strip) * drawn.tick - end <= drawn.tick
     at_lines = sum(sum(of_line.clocks.values()) for of_line in drawn.stalls)
-    assert at_lines == pytest.approx(sum(spell.end - spell.start for spell in recording.spells))
+    assert at_lines == pytest.approx(sum(span.end - span.start for span in recording.spans))
     used = sum(drawn.issued) / 100 * drawn.clocks / WIDE * drawn.schedulers
     assert used == pytest.approx(drawn.shares["issue"] * at_lines, rel=0.02)
     barrier = max(drawn.stalls, key=lambda it: it.clocks.get("barrier", 0))
@@ -106,7 +106,7 @@ def test_a_trace_that_viewers_open(clean: Side) -> None:
     assert {(event["pid"], event["tid"]) for event in slices} == threads
     assert all(event["dur"] > 0 for event in slices)
     assert max(event["ts"] + event["dur"] for event in slices) * 1e3 == pytest.approx(
-        max(spell.end for spell in recording.spells)
+        max(span.end for span in recording.spans)
     )
     flights = {kind: [event["id"] for event in events if event["ph"] == kind] for kind in "be"}
     assert flights["b"] == flights["e"] == list(range(len(recording.flights)))

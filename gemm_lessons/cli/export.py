@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from gemm_lessons.cli.options import LayoutOption, LessonArgument, NoColor, kernel_of, one_at_most, shape_of
-from gemm_lessons.course.tiles import laid, typed
+from gemm_lessons.course.tiles import in_layout, typed
 from gemm_lessons.running import contract
 
 
@@ -41,7 +41,7 @@ def export(
     if type_ is not None:
         found = typed(found, type_)
     if layout is not None:
-        found = laid(found, layout.upper())
+        found = in_layout(found, layout.upper())
     wanted = shape_of(found, shape) if shape is not None else None
     from gemm_lessons.export.folder import export_lesson  # imports the template engine
 

@@ -24,7 +24,7 @@ from gemm_lessons.cli.options import (
 from gemm_lessons.cli.run import DEFAULT_GPU, GPU, DeviceChoice, device_for, sheet_for
 from gemm_lessons.course.folder import CommandError, Course, any_course, read_source
 from gemm_lessons.course.lesson import Lesson
-from gemm_lessons.course.tiles import laid
+from gemm_lessons.course.tiles import in_layout
 from gemm_lessons.engine.records.errors import KitError
 from gemm_lessons.gemm.data import LAYOUTS
 from gemm_lessons.gemm.shapes import Shape, astuple
@@ -74,7 +74,7 @@ def profile(
     course, found, path = kernel_of(lesson, solution, file=file)
     read_source(path)
     if layout is not None:
-        found = laid(found, layout.upper())
+        found = in_layout(found, layout.upper())
     if report is not None:
         return _simulated(course, found, path, report)
     wanted = shape_of(found, shape) if shape is not None else None

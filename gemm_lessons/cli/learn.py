@@ -29,11 +29,11 @@ from gemm_lessons.running import contract
 
 def home() -> int:
     """Where you are, the next step, three commands."""
-    from gemm_lessons.course.position import standing
+    from gemm_lessons.course.position import position_in
     from gemm_lessons.report.console import make_console
     from gemm_lessons.report.home import show_home
 
-    show_home(make_console(), standing(any_course()))
+    show_home(make_console(), position_in(any_course()))
     return contract.EXIT_PASSED
 
 
@@ -136,7 +136,7 @@ def start(lesson: LessonArgument, no_color: NoColor = False) -> int:
 
 def next_(no_color: NoColor = False) -> int:
     """Open the next lesson: its text, and kernel.cu made from the stub."""
-    from gemm_lessons.course.position import standing
+    from gemm_lessons.course.position import position_in
     from gemm_lessons.report.console import make_console
     from gemm_lessons.report.course import show_started, show_text
     from gemm_lessons.report.home import show_home
@@ -146,7 +146,7 @@ def next_(no_color: NoColor = False) -> int:
     console = make_console()
     name = progress.next_open(course.names)
     if name is None:
-        show_home(console, standing(course))
+        show_home(console, position_in(course))
         return contract.EXIT_PASSED
     lesson = course.lesson(name)
     started = start_lesson(lesson)
@@ -169,7 +169,7 @@ def hint(
     no_color: NoColor = False,
 ) -> int:
     """The next hint for the first TODO that is still open, or for the one that you name."""
-    from gemm_lessons.course.position import lesson_at, marks_left, next_rung, rung
+    from gemm_lessons.course.position import hint_level, lesson_at, marks_left, next_hint
     from gemm_lessons.course.todos import todo_marks
     from gemm_lessons.report.console import make_console
     from gemm_lessons.report.course import show_hint, show_todos
@@ -179,7 +179,9 @@ def hint(
     progress = load_progress(course)
     so_far = progress.of(found.name)
     asked = todo is not None or level is not None
-    wanted = rung(found, so_far, 1 if todo is None else todo, level) if asked else next_rung(course, found, so_far)
+    wanted = (
+        hint_level(found, so_far, 1 if todo is None else todo, level) if asked else next_hint(course, found, so_far)
+    )
     if all_ or wanted is None:
         marks = todo_marks(read_source(found.stub_path))
         show_todos(make_console(), found, marks, progress, [mark.number for mark in marks_left(course, found)])

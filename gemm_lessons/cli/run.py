@@ -30,7 +30,7 @@ from gemm_lessons.course.lesson import Lesson
 from gemm_lessons.course.original import remarks_on
 from gemm_lessons.course.position import lesson_to_run
 from gemm_lessons.course.progress import keeps_reference, load_progress
-from gemm_lessons.course.tiles import laid, parse_tile, retiled, typed
+from gemm_lessons.course.tiles import in_layout, parse_tile, retiled, typed
 from gemm_lessons.engine.records.errors import UnsupportedKernel
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.gemm.shapes import Shape
@@ -110,7 +110,7 @@ class Variant:
             usual, lesson = lesson, retiled(lesson, parse_tile(self.tile))
             remarks = (_of_the_tile(usual, lesson),)
         if self.layout is not None:
-            lesson = laid(lesson, self.layout.upper())
+            lesson = in_layout(lesson, self.layout.upper())
         return lesson, remarks
 
 
@@ -204,10 +204,12 @@ def run(
         return _finish(command, outcome, output)
 
     def lost(kind: str, message: str) -> int:
-        from gemm_lessons.running.no_outcome import lost
+        from gemm_lessons.running.no_outcome import ended_early
 
         gpu = (sheet or sheet_for(DEFAULT_GPU)).name
-        return _finish(command, lost(command.lesson, command.path, kind, message, where.device.value, gpu), output)
+        return _finish(
+            command, ended_early(command.lesson, command.path, kind, message, where.device.value, gpu), output
+        )
 
     return guarded(work, lost, most)
 

@@ -207,12 +207,12 @@ class Lesson:
         names = self.choosing(shape)
         chosen = {name: int(names[name]) for name, _ in self.choices}
         tile = Tile(tuple({**self.tile.defines, **chosen}.items()))
-        return replace(self, tile=tile, data=replace(self.data.laid(shape.layout), sizes=tile.sizes))
+        return replace(self, tile=tile, data=replace(self.data.in_layout(shape.layout), sizes=tile.sizes))
 
     def choosing(self, shape: Shape) -> dict[str, Number]:
         """Return the names for the expressions of the choices, and the choices themselves, at this shape."""
         given = tuple(buffer for buffer in self.data.buffers if buffer.role != "scratch")
-        layouts = replace(self.data, buffers=given).laid(shape.layout).lay_out(shape.names)
+        layouts = replace(self.data, buffers=given).in_layout(shape.layout).lay_out(shape.names)
         names = {**self.names(shape), **transposed(shape.layout)}
         names |= {leading_name(name): layout.leading for name, layout in layouts.items()}
         for name, expression in self.choices:

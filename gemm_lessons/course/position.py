@@ -12,7 +12,7 @@ from gemm_lessons.engine.records.frozen import dataclass
 
 
 @dataclass(frozen=True)
-class Standing:
+class Position:
     """``lesson`` is the one worked on last, unless it is passed: then the first that is not. None: all are passed.
 
     ``todos`` are the open TODOs of its kernel, each with its line there.
@@ -40,7 +40,7 @@ class Standing:
 
 
 @dataclass(frozen=True)
-class Rung:
+class HintLevel:
     """One hint of a lesson: its TODO, its level from 1, and the TODO's mark in the stub."""
 
     todo: int
@@ -53,7 +53,7 @@ def lesson_at(course: Course, name: str | None) -> Lesson:
     learner's current lesson, or the last one if all are passed."""
     if name is None:
         name = _here(course)
-    return course.lesson(name) if name is not None else standing(course).lesson or course.lesson(course.names[-1])
+    return course.lesson(name) if name is not None else position_in(course).lesson or course.lesson(course.names[-1])
 
 
 def lesson_to_run(course: Course, name: str | None) -> Lesson:
@@ -76,20 +76,20 @@ def _here(course: Course) -> str | None:
     return below.parts[0] if below.parts and below.parts[0] in course.names else None
 
 
-def standing(course: Course) -> Standing:
+def position_in(course: Course) -> Position:
     """Return the learner's position. Raise ``LessonError`` when the lesson is broken."""
     progress = load_progress(course)
     name = progress.recent
     if name not in course.names or (progress.of(name).passed and not progress.of(name).broken_since):
         name = progress.next_open(course.names) or ""
     if not name:
-        return Standing(course, progress, None)
+        return Position(course, progress, None)
     lesson = course.lesson(name)
     try:
         left = marks_left(course, lesson)
     except CommandError:  # empty or not text: a run reports it
         left = ()
-    return Standing(course, progress, lesson, left)
+    return Position(course, progress, lesson, left)
 
 
 def marks_left(course: Course, lesson: Lesson) -> tuple[TodoMark, ...]:
@@ -103,14 +103,14 @@ def marks_left(course: Course, lesson: Lesson) -> tuple[TodoMark, ...]:
     return tuple(TodoMark(number, line, texts.get(number, "")) for number, line in sorted(left.items()))
 
 
-def next_rung(course: Course, lesson: Lesson, so_far: LessonProgress) -> Rung | None:
+def next_hint(course: Course, lesson: Lesson, so_far: LessonProgress) -> HintLevel | None:
     """Return the next hint for the first open TODO; None when every TODO has its code."""
     known = {todo.number for todo in lesson.todos}
     number = next((mark.number for mark in marks_left(course, lesson) if mark.number in known), None)
-    return None if number is None else rung(lesson, so_far, number)
+    return None if number is None else hint_level(lesson, so_far, number)
 
 
-def rung(lesson: Lesson, so_far: LessonProgress, number: int, level: int | None = None) -> Rung:
+def hint_level(lesson: Lesson, so_far: LessonProgress, number: int, level: int | None = None) -> HintLevel:
     """Return a hint for a TODO: by default the one after the last seen, or the last one when all were seen. Raise
     ``CommandError`` when there is no such TODO or hint."""
     if not 1 <= number <= len(lesson.todos):
@@ -123,7 +123,7 @@ def rung(lesson: Lesson, so_far: LessonProgress, number: int, level: int | None 
     if level is None:
         level = min(so_far.hints.get(number, 0) + 1, len(hints))
     marks = todo_marks(read_source(lesson.stub_path))
-    return Rung(number, level, next((mark for mark in marks if mark.number == number), None))
+    return HintLevel(number, level, next((mark for mark in marks if mark.number == number), None))
 
 
 def _numbered(what: str, count: int) -> str:

@@ -68,13 +68,13 @@ def retiled(lesson: Lesson, sizes: Mapping[str, int]) -> Lesson:
     return made
 
 
-def laid(lesson: Lesson, layout: str) -> Lesson:
+def in_layout(lesson: Lesson, layout: str) -> Lesson:
     """Return the lesson with all its shapes in this layout. Raise ``CommandError`` when it does not accept the
     layout."""
     known = lesson.shapes.layouts
     if layout not in known:
         raise CommandError(f'--layout "{layout}": lesson {lesson.name} takes {", ".join(known)}')
-    shapes = lesson.shapes.laid(layout)
+    shapes = lesson.shapes.in_layout(layout)
     return replace(lesson, shapes=shapes).at(shapes.count)
 
 

@@ -270,7 +270,7 @@ class DataSpec:
         """Return the buffers that no kernel may write."""
         return tuple(buffer for buffer in self.buffers if buffer.role == "in")
 
-    def laid(self, layout: str) -> DataSpec:
+    def in_layout(self, layout: str) -> DataSpec:
         """Return the same data with A and B in this layout. T is column-major, which equals a row-major transpose."""
         orders: dict[str, Order] = {
             name: "column" if letter == "T" else "row" for name, letter in zip("AB", layout, strict=True)

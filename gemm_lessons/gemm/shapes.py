@@ -57,7 +57,7 @@ class Shapes:
     timed: Shape | None = None
     products: int = 1
 
-    def laid(self, layout: str) -> Shapes:
+    def in_layout(self, layout: str) -> Shapes:
         """Return the same shapes, all in this layout."""
         check = tuple(dict.fromkeys(replace(shape, layout=layout) for shape in self.check))
         return replace(self, check=check, count=replace(self.count, layout=layout))

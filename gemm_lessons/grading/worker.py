@@ -207,10 +207,10 @@ def _refused(submission: Submission, message: str, line: int = 1) -> Mapping[str
 
 
 def _lost(submission: Submission, kind: str, message: str) -> Mapping[str, JSON]:
-    from gemm_lessons.running.no_outcome import lost
+    from gemm_lessons.running.no_outcome import ended_early
 
     lesson = Course(submission.course).lesson(submission.lesson)
-    return _as_json(lost(lesson, submission.path, kind, message, submission.device, submission.gpu))
+    return _as_json(ended_early(lesson, submission.path, kind, message, submission.device, submission.gpu))
 
 
 def _as_json(outcome: RunOutcome) -> Mapping[str, JSON]:

@@ -11,7 +11,7 @@ from typing import TypeGuard
 import numpy as np
 
 from gemm_lessons.gemm.formula import Formula, Value
-from gemm_lessons.judging.told import Facts
+from gemm_lessons.judging.named_sentence import Facts
 from gemm_lessons.judging.wrong_answer import Array, Made, Transformation, Wrong, numbers
 
 NEUTRAL = {"alpha": 1.0, "beta": 0.0, "bias": 0.0}

@@ -16,7 +16,7 @@ from gemm_lessons.engine.records.findings import Finding
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.engine.records.results import Counters, Printed
 from gemm_lessons.gemm.shapes import Shape
-from gemm_lessons.judging.told import Told
+from gemm_lessons.judging.named_sentence import NamedSentence
 from gemm_lessons.judging.unfinished import Unfinished
 from gemm_lessons.judging.verdict import GateResult, Judgement, Kind, Passed, Verdict
 
@@ -96,7 +96,7 @@ class Checked:
     unfinished: Unfinished | None = None  # TODOs are open, and the answer is not right
     printed: Printed | None = None  # at the shape ``printed_at``
     printed_at: Shape | None = None
-    contents: tuple[Told, ...] = ()  # what memory holds after one K tile, for an answer that nothing else explains
+    contents: tuple[NamedSentence, ...] = ()  # memory after one K tile, for an answer that nothing else explains
 
     @property
     def shown_gates(self) -> tuple[GateResult, ...]:

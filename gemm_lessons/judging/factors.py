@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from gemm_lessons.gemm.formula import Value
-from gemm_lessons.judging.told import Facts
+from gemm_lessons.judging.named_sentence import Facts
 from gemm_lessons.judging.wrong_answer import Array, Made, Transformation, Wrong
 
 Reading = Callable[[Wrong, str], Array | None]
@@ -80,12 +80,12 @@ def _found(it: Wrong, name: str, place: Array) -> Array | None:
 
 def fragments(it: Wrong, name: str) -> Array | None:
     """Transpose each 16 x 16 fragment."""
-    return turned(_factor(it, name))
+    return squares_transposed(_factor(it, name))
 
 
 def quarters(it: Wrong, name: str) -> Array | None:
     """Transpose each 8 x 8 matrix of 16-bit numbers, which ldmatrix loads."""
-    return turned(_factor(it, name), QUARTER) if it.problem.data.factors[0].element.size == 2 else None
+    return squares_transposed(_factor(it, name), QUARTER) if it.problem.data.factors[0].element.size == 2 else None
 
 
 def quarters_exchanged(it: Wrong, name: str) -> Array | None:
@@ -104,10 +104,10 @@ def with_quarters_exchanged(matrix: Array) -> Array | None:
 
 def words(it: Wrong, name: str) -> Array | None:
     """Transpose each 4 x 4 square of bytes: words of four columns of one k."""
-    return turned(_factor(it, name), WORD) if it.problem.layouts[name].element.size == 1 else None
+    return squares_transposed(_factor(it, name), WORD) if it.problem.layouts[name].element.size == 1 else None
 
 
-def turned(matrix: Array, side: int = SIDE) -> Array | None:
+def squares_transposed(matrix: Array, side: int = SIDE) -> Array | None:
     """Transpose each ``side`` x ``side`` square."""
     rows, cols = matrix.shape
     if rows % side or cols % side:

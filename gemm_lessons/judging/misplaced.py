@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from gemm_lessons.judging.factors import QUARTER, turned, with_quarters_exchanged
-from gemm_lessons.judging.told import Facts, Lines
+from gemm_lessons.judging.factors import QUARTER, squares_transposed, with_quarters_exchanged
+from gemm_lessons.judging.named_sentence import Facts, Lines
 from gemm_lessons.judging.wrong_answer import Array, Made, Transformation, Wrong, numbers
 
 MOST_SHIFT = 32
@@ -33,7 +33,7 @@ def transposed(it: Wrong) -> Iterator[Made]:
 
 def fragments_transposed(it: Wrong) -> Iterator[Made]:
     """Each 16 x 16 of C transposed."""
-    blocks, allowed = turned(it.problem.reference), turned(it.problem.tolerance)
+    blocks, allowed = squares_transposed(it.problem.reference), squares_transposed(it.problem.tolerance)
     if it.is_plain and blocks is not None and allowed is not None:
         yield Made(blocks, allowed)
 
@@ -41,7 +41,7 @@ def fragments_transposed(it: Wrong) -> Iterator[Made]:
 def quarters_transposed(it: Wrong) -> Iterator[Made]:
     """Each 8 x 8 of C transposed, where the factors are 16-bit numbers: a fragment of mma.sync that is stored by
     hand."""
-    yield from _of_a_fragment(it, lambda matrix: turned(matrix, QUARTER))
+    yield from _of_a_fragment(it, lambda matrix: squares_transposed(matrix, QUARTER))
 
 
 def quarters_exchanged(it: Wrong) -> Iterator[Made]:

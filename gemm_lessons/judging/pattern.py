@@ -12,12 +12,12 @@ import numpy as np
 
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.gemm.shapes import Shape
-from gemm_lessons.judging.told import Facts, Told
+from gemm_lessons.judging.named_sentence import Facts, NamedSentence
 from gemm_lessons.judging.wrong_answer import MOSTLY, Transformation, Wrong
 
 
 @dataclass(frozen=True)
-class Pattern(Told):
+class Pattern(NamedSentence):
     """A recognised kind of wrong answer.
 
     ``vague``: it says where C is wrong, but little about the mistake. ``also``: a second mistake in the same answer.

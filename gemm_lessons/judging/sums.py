@@ -14,7 +14,7 @@ from collections.abc import Callable
 import numpy as np
 
 from gemm_lessons.engine.records.frozen import dataclass
-from gemm_lessons.judging.told import Facts
+from gemm_lessons.judging.named_sentence import Facts
 from gemm_lessons.judging.wrong_answer import Array, Wrong, numbers
 
 MOST_K = 1024  # a fit takes K ** 3 operations

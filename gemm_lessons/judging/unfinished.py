@@ -17,7 +17,7 @@ from gemm_lessons.engine.records.elements import bits
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.engine.simulator.final_memory import UNWRITTEN, FinalMemory
 from gemm_lessons.gemm.problem import Problem, Trial
-from gemm_lessons.judging.told import Told
+from gemm_lessons.judging.named_sentence import NamedSentence
 from gemm_lessons.judging.wrong_answer import Array
 
 ALIKE = 0.98  # share of numbers that must be in their expected place: a few may be (nearly) the same
@@ -58,11 +58,11 @@ def can_tell(problem: Problem) -> bool:
 
 def contents(
     problem: Problem, trial: Trial, remains: FinalMemory, names: Mapping[tuple[str, str, int], str]
-) -> tuple[Told, ...]:
+) -> tuple[NamedSentence, ...]:
     """Describe the contents of memory, array by array. ``names``: of shared arrays and of a thread's own, by space,
     variable of the PTX and byte offset in it."""
     tiles = {name: bits(problem.layouts[name].matrix(problem.arrays[name])) for name in "AB"}
-    said = list[Told | None]()
+    said = list[NamedSentence | None]()
     for variable, words in remains.shared.items():
         if np.isin(bits(trial.answer), words[words != 0]).mean() < EXCHANGED:  # zeros are in both anyway
             said.append(_shared(names.get(("shared", variable, 0), variable), words, tiles))
@@ -72,29 +72,29 @@ def contents(
     layout = problem.answer
     before = bits(layout.matrix(problem.arrays[layout.name]))
     if remains.fault is None and (bits(trial.answer) == before.reshape(trial.answer.shape)).all():
-        said.append(told("nothing_stored"))
+        said.append(sentence("nothing_stored"))
     return tuple(it for it in said if it is not None)
 
 
-def told(name: str, **facts: Any) -> Told:
+def sentence(name: str, **facts: Any) -> NamedSentence:
     """Return one of ``SENTENCES``."""
-    return Told(name, SENTENCES[name], facts)
+    return NamedSentence(name, SENTENCES[name], facts)
 
 
-def _shared(name: str, words: Array, tiles: Mapping[str, Array]) -> Told | None:
+def _shared(name: str, words: Array, tiles: Mapping[str, Array]) -> NamedSentence | None:
     if not len(words):
         return None
     if (words == UNWRITTEN).all():
-        return told("nothing", array=name)
+        return sentence("nothing", array=name)
     present = {matrix: np.isin(tile, words) for matrix, tile in tiles.items()}
     matrix = max(present, key=lambda it: present[it].mean())
     there, tile = present[matrix], tiles[matrix]
     if there.all():
-        return told("tile", array=name, matrix=matrix, order=_order(words, tile))
+        return sentence("tile", array=name, matrix=matrix, order=_order(words, tile))
     if not there.any():
-        return told("neither", array=name)
+        return sentence("neither", array=name)
     row, col = map(int, np.argwhere(~there)[0])
-    return told("part", array=name, matrix=matrix, count=int(there.sum()), size=tile.size, row=row, col=col)
+    return sentence("part", array=name, matrix=matrix, count=int(there.sum()), size=tile.size, row=row, col=col)
 
 
 def _order(words: Array, tile: Array) -> str:
@@ -118,21 +118,21 @@ def _own_arrays(remains: FinalMemory, names: Mapping[tuple[str, str, int], str])
                 yield names["own", variable, start], words[:, start // 4 : end // 4]
 
 
-def _fragment(name: str, words: Array, tiles: Mapping[str, Array]) -> Told | None:
+def _fragment(name: str, words: Array, tiles: Mapping[str, Array]) -> NamedSentence | None:
     """Describe an array of a thread that holds numbers of A or of B."""
     written = words != UNWRITTEN
     for matrix, tile in tiles.items():
         ours = np.isin(words, tile) & written
         if ours.all():
             if words.shape[1] > 1 and (words == words[:, :1]).all():
-                return told("one_number", array=name, matrix=matrix)
-            return told("numbers", array=name, matrix=matrix)
+                return sentence("one_number", array=name, matrix=matrix)
+            return sentence("numbers", array=name, matrix=matrix)
         if ours.any() and (ours | ~written).all():
-            return told("filled_in_part", array=name, matrix=matrix, count=int(ours[0].sum()), size=words.shape[1])
+            return sentence("filled_in_part", array=name, matrix=matrix, count=int(ours[0].sum()), size=words.shape[1])
     return None
 
 
-def _sums(problem: Problem, own: list[tuple[str, Array]], remains: FinalMemory) -> Told | None:
+def _sums(problem: Problem, own: list[tuple[str, Array]], remains: FinalMemory) -> NamedSentence | None:
     """Describe accumulators that hold right sums: an array of each thread, or a register."""
     registers = [("", words[:, None]) for words in remains.registers]
     for name, words in (*((name, _without_padding(words)) for name, words in own), *registers):
@@ -142,10 +142,10 @@ def _sums(problem: Problem, own: list[tuple[str, Array]], remains: FinalMemory) 
             continue
         different = np.unique(place).size
         if different >= ALIKE * problem.reference.size:
-            return told("right_sums", array=name)
+            return sentence("right_sums", array=name)
         if 1 < different < place.size:
             size, by_warp = problem.reference.size, _are_by_warp(place)
-            return told("shared_sums", array=name, count=different, size=size, by_warp=by_warp)
+            return sentence("shared_sums", array=name, count=different, size=size, by_warp=by_warp)
     return None
 
 

@@ -12,7 +12,7 @@ from gemm_lessons.engine.records.elements import bits
 from gemm_lessons.gemm.formula import Product, Value, roundings
 from gemm_lessons.gemm.problem import Problem
 from gemm_lessons.gemm.shapes import TileSizes
-from gemm_lessons.judging.told import Facts
+from gemm_lessons.judging.named_sentence import Facts
 
 Array = np.ndarray[Any, Any]
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from gemm_lessons.judging.told import TilePart
+from gemm_lessons.judging.named_sentence import TilePart
 from gemm_lessons.judging.wrong_answer import MOSTLY, Array, Made, Wrong, numbers
 
 FEW_POSITIONS = 0.25  # share of a tile's positions above which "the same few positions" explains nothing

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from gemm_lessons.commands.doctor import Check
     from gemm_lessons.course.carry_over import CarriedOver
     from gemm_lessons.course.course_toml import CoursePart
-    from gemm_lessons.course.position import Rung
+    from gemm_lessons.course.position import HintLevel
     from gemm_lessons.course.todos import TodoMark
     from gemm_lessons.export.folder import Exported
     from gemm_lessons.report.markdown import Page
@@ -292,17 +292,17 @@ def show_todos(
         step(console, "A hint for one of them", f"gemm-lessons hint {number} --todo {lesson.todos[0].number}")
 
 
-def show_hint(console: Console, lesson: Lesson, rung: Rung, steps: bool = True) -> None:
+def show_hint(console: Console, lesson: Lesson, hint: HintLevel, steps: bool = True) -> None:
     """Print one hint; with ``steps`` also the next command."""
-    hints = lesson.todos[rung.todo - 1].hints
-    title = f"TODO({rung.todo}), hint {rung.level} of {len(hints)}"
-    if rung.mark:
-        console.print(Text(rung.mark.text, style="quiet"))
-    console.print(Panel(Text(hints[rung.level - 1]), title=title, title_align="left", border_style="lesson"))
+    hints = lesson.todos[hint.todo - 1].hints
+    title = f"TODO({hint.todo}), hint {hint.level} of {len(hints)}"
+    if hint.mark:
+        console.print(Text(hint.mark.text, style="quiet"))
+    console.print(Panel(Text(hints[hint.level - 1]), title=title, title_align="left", border_style="lesson"))
     if not steps:
         return
-    if rung.level < len(hints):
-        step(console, "More", f"gemm-lessons hint {lesson.number:02} --todo {rung.todo}")
+    if hint.level < len(hints):
+        step(console, "More", f"gemm-lessons hint {lesson.number:02} --todo {hint.todo}")
     else:
         step(console, "That was the last one. The reference", f"gemm-lessons diff {lesson.number:02} --peek")
 

@@ -10,13 +10,13 @@ from rich.table import Table
 from rich.text import Text
 
 from gemm_lessons.course.folder import shown
-from gemm_lessons.course.position import Standing
+from gemm_lessons.course.position import Position
 from gemm_lessons.report.course import step, tried
 
 Command = tuple[str, str]  # command and description
 
 
-def show_home(console: Console, at: Standing) -> None:
+def show_home(console: Console, at: Position) -> None:
     """Print the learner's progress; outside of a course folder, how to create one."""
     lessons = len(at.course.names)
     if at.course.packaged:
@@ -45,7 +45,7 @@ def show_home(console: Console, at: Standing) -> None:
     step(console, "All commands", "gemm-lessons --help")
 
 
-def _advice(at: Standing) -> tuple[Text, Sequence[Command]]:
+def _advice(at: Position) -> tuple[Text, Sequence[Command]]:
     """Return the next step and three commands for it."""
     lesson = at.lesson
     if at.course.packaged:

@@ -38,7 +38,7 @@ from gemm_lessons.judging.verdict import (
 )
 from gemm_lessons.running.builder import variant_of
 from gemm_lessons.running.jobs import Deferred, Jobs
-from gemm_lessons.running.machine_dependence import asking, fixed
+from gemm_lessons.running.machine_dependence import environment_register, fixed
 from gemm_lessons.running.outcome import LaunchResult
 from gemm_lessons.running.plan import KernelPlan, LaunchPlan, RunPlan
 from gemm_lessons.running.variants import Variants
@@ -97,7 +97,7 @@ def _obstacle(plan: RunPlan, kernel: KernelPlan, built: Built) -> Finding | None
     if refused := next(filter(None, refusals), None):
         return refused
     codes = (code for it in variants for code in it.code.counted) if plan.request.graded else ()
-    return next(filter(None, map(asking, codes)), None)
+    return next(filter(None, map(environment_register, codes)), None)
 
 
 def _launched(
@@ -311,16 +311,16 @@ def of_one_barrier(findings: Sequence[Finding]) -> tuple[Finding, ...]:
         else:
             groups.append([finding])
     for group in groups:  # written before a barrier and read after it, and in the next iteration the other way round
-        back = next((it for it in groups if it and it is not group and _pairs(it) == _pairs(group, turned=True)), [])
+        back = next((it for it in groups if it and it is not group and _pairs(it) == _pairs(group, swapped=True)), [])
         if group and group[0].kind == "race" and group[0].effects.startswith("shared"):
             group += back
             back.clear()
     return tuple(_together(group) for group in groups if group)
 
 
-def _pairs(group: Sequence[Finding], turned: bool = False) -> set[tuple[object, ...]]:
+def _pairs(group: Sequence[Finding], swapped: bool = False) -> set[tuple[object, ...]]:
     """Return both lines of each finding of a group, with the fields that distinguish kinds of race."""
-    if turned:
+    if swapped:
         return {(it.kind, it.severity, it.file, it.other_line, it.line) for it in group}
     return {(it.kind, it.severity, it.file, it.line, it.other_line) for it in group}
 

@@ -25,8 +25,8 @@ from gemm_lessons.engine.simulator.debug_run import Names, debug_run
 from gemm_lessons.engine.simulator.final_memory import FinalMemory
 from gemm_lessons.gemm.shapes import Shape
 from gemm_lessons.judging.evidence import Built, Checked, text_of_line
-from gemm_lessons.judging.told import Told
-from gemm_lessons.judging.unfinished import Unfinished, can_tell, contents, told
+from gemm_lessons.judging.named_sentence import NamedSentence
+from gemm_lessons.judging.unfinished import Unfinished, can_tell, contents, sentence
 from gemm_lessons.judging.verdict import Faulted, TimedOut, WrongAnswer
 from gemm_lessons.running.plan import RunPlan
 
@@ -158,7 +158,7 @@ def _with_findings(checked: Checked, found: list[Finding], shape: Shape) -> Chec
     return replace(checked, verdict=verdict, findings=(*found, *known))
 
 
-def _left_out(remains: FinalMemory, counted: FinalMemory, checked: Checked) -> tuple[Told, ...]:
+def _left_out(remains: FinalMemory, counted: FinalMemory, checked: Checked) -> tuple[NamedSentence, ...]:
     """Why a counter is 0: the loads of these lines are executed as written, but not in the code that is ``counted``.
 
     A line alone says little: where two loads have become one instruction, it has the line of one of them.
@@ -170,4 +170,4 @@ def _left_out(remains: FinalMemory, counted: FinalMemory, checked: Checked) -> t
     missing = sorted(remains.loads - lines)
     if not missing:
         return ()
-    return (told("no_loads", lines=tuple(missing)),)
+    return (sentence("no_loads", lines=tuple(missing)),)

@@ -89,7 +89,7 @@ def _is_made_of(name: str, pieces: frozenset[str]) -> bool:
     return ends[-1] == len(name)
 
 
-def asking(compiled: Compiled) -> Finding | None:
+def environment_register(compiled: Compiled) -> Finding | None:
     """Return a finding for the first environment register in a kernel's PTX. Comments are searched too: only inline
     assembly has them, and a comment may hide there where another begins."""
     asked = ASKED.search(compiled.ptx)

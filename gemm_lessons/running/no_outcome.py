@@ -15,7 +15,7 @@ from gemm_lessons.judging.verdict import CompileFailed, Faulted, TimedOut, Verdi
 from gemm_lessons.running.outcome import Row, RunOutcome
 
 
-def lost(lesson: Lesson, path: Path, kind: str, message: str, device: str = "sim", gpu: str = "") -> RunOutcome:
+def ended_early(lesson: Lesson, path: Path, kind: str, message: str, device: str = "sim", gpu: str = "") -> RunOutcome:
     """Return the outcome of a run that ended without an answer: ``kind`` is ``timeout``, ``memory`` or ``crash``."""
     finding = Finding(kind, "error", "bounds", facts=Quoted(message))
     verdict: Verdict = (TimedOut if kind == "timeout" else Faulted)(lesson.shapes.count, finding)

@@ -40,7 +40,7 @@ from gemm_lessons.running.estimating import estimate
 from gemm_lessons.running.jobs import Deferred, Jobs
 from gemm_lessons.running.machine_dependence import by_macro, fixed, opened, pasted, uses_opened
 from gemm_lessons.running.measuring import measure, with_times
-from gemm_lessons.running.no_outcome import lost
+from gemm_lessons.running.no_outcome import ended_early
 from gemm_lessons.running.outcome import Row, RunOutcome
 from gemm_lessons.running.plan import KernelPlan, RunPlan, RunRequest, label_for
 from gemm_lessons.running.printing import print_out
@@ -68,7 +68,7 @@ def run_plan(plan: RunPlan, jobs: Jobs, progress: Tell | None = None) -> RunOutc
             return _run(plan, jobs)
     except (OutOfTime, MemoryError) as end:  # outside of its launches, which report more detail
         kind, message = words_of(end, request.bounds)
-        return lost(request.lesson, request.path, kind, message, request.device.kind, request.gpu.name)
+        return ended_early(request.lesson, request.path, kind, message, request.device.kind, request.gpu.name)
 
 
 def shared(plan: RunPlan) -> Jobs:

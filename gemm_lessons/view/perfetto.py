@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from gemm_lessons.engine.estimate.recording import NOTHING, Recording, Spell
+from gemm_lessons.engine.estimate.recording import NOTHING, Recording, StateSpan
 from gemm_lessons.view.timeline import SHOWN_AS, WIDE, Shown, Timeline
 
 NANOSECOND = 1e-3  # in microseconds: one clock
@@ -59,12 +59,12 @@ def _names(recording: Recording) -> Iterator[Event]:
 
 def _slices(recording: Recording, text: Any) -> Iterator[Event]:
     """Yield slices; work at one source line is one slice until the warp stalls."""
-    by_warp: dict[int, list[Spell]] = {}
-    for spell in recording.spells:
-        by_warp.setdefault(spell.warp, []).append(spell)
-    for warp, spells in sorted(by_warp.items()):
+    by_warp: dict[int, list[StateSpan]] = {}
+    for span in recording.spans:
+        by_warp.setdefault(span.warp, []).append(span)
+    for warp, spans in sorted(by_warp.items()):
         block, number = divmod(warp, recording.warps_per_block)
-        for group in _grouped(spells, text):
+        for group in _grouped(spans, text):
             first, last = group[0], group[-1]
             shown = SHOWN_AS[first.state]
             name, colour = WAITS[shown]
@@ -78,16 +78,16 @@ def _slices(recording: Recording, text: Any) -> Iterator[Event]:
             }  # fmt: skip
 
 
-def _grouped(spells: Sequence[Spell], text: Any) -> Iterator[list[Spell]]:
-    group: list[Spell] = []
-    for spell in spells:
-        same = group and SHOWN_AS[spell.state] == SHOWN_AS[group[-1].state] == "run"
-        if same and text(spell.place) == text(group[-1].place):
-            group.append(spell)
+def _grouped(spans: Sequence[StateSpan], text: Any) -> Iterator[list[StateSpan]]:
+    group: list[StateSpan] = []
+    for span in spans:
+        same = group and SHOWN_AS[span.state] == SHOWN_AS[group[-1].state] == "run"
+        if same and text(span.place) == text(group[-1].place):
+            group.append(span)
             continue
         if group:
             yield group
-        group = [spell]
+        group = [span]
     if group:
         yield group
 

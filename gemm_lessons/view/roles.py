@@ -160,9 +160,9 @@ def _roles(recording: Recording) -> tuple[Role, ...]:
     """Return the roles of block 0's warps; the warps of other blocks have the same."""
     each = recording.warps_per_block
     executed: list[set[str]] = [set() for _ in range(each)]
-    for spell in recording.spells:
-        if spell.warp < each:
-            executed[spell.warp].add(recording.code[spell.place].name)
+    for span in recording.spans:
+        if span.warp < each:
+            executed[span.warp].add(recording.code[span.place].name)
     kinds = [
         (not names.isdisjoint((*PRODUCTS, *GROUPED)), not names.isdisjoint(COPIES), BOX_OUT in names)
         for names in executed

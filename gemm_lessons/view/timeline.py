@@ -1,6 +1,6 @@
 """The clock-by-clock timeline that the estimate plays, coarsened for drawing: one strip for each warp.
 
-Every figure here is a sum over the spells of a ``Recording``. Only a strip that shows one state for several clocks is
+Every figure here is a sum over the spans of a ``Recording``. Only a strip that shows one state for several clocks is
 approximate: it shows the state that took most of them.
 """
 
@@ -14,7 +14,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from gemm_lessons.engine.estimate.recording import Recording, Spell, State, record
+from gemm_lessons.engine.estimate.recording import Recording, State, StateSpan, record
 from gemm_lessons.engine.hardware.sheets import GpuSpec
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.gemm.shapes import Shape
@@ -107,8 +107,8 @@ def timeline(recording: Recording, shape: Shape, gpu: GpuSpec, path: str, busy: 
         if stretches <= MOST_STRETCHES:
             break
         tick = math.ceil(tick * max(1.2, stretches / MOST_STRETCHES))
-    total = sum(spell.end - spell.start for spell in recording.spells)
-    shares = {state: _clocks(recording.spells, state) / total for state in get_args(State)}
+    total = sum(span.end - span.start for span in recording.spans)
+    shares = {state: _clocks(recording.spans, state) / total for state in get_args(State)}
     return Timeline(
         gpu=gpu.name,
         shape=shape,
@@ -123,7 +123,7 @@ def timeline(recording: Recording, shape: Shape, gpu: GpuSpec, path: str, busy: 
         issued=_issued(recording),
         shares=shares,
         busy=busy,
-        stalls=_stalls(recording.spells, lines),
+        stalls=_stalls(recording.spans, lines),
     )
 
 
@@ -141,16 +141,16 @@ def role_strips(recording: Recording, path: str, warps: Sequence[int], tick: int
 def _loop(recording: Recording) -> float:
     """Return the last clock at which a warp waits at a barrier: the epilogue follows, which is seldom of interest.
     Return the end where there are no barriers."""
-    return max((spell.end for spell in recording.spells if spell.state == "barrier"), default=recording.clocks)
+    return max((span.end for span in recording.spans if span.state == "barrier"), default=recording.clocks)
 
 
-def _clocks(spells: Sequence[Spell], state: State) -> float:
-    return sum(spell.end - spell.start for spell in spells if spell.state == state)
+def _clocks(spans: Sequence[StateSpan], state: State) -> float:
+    return sum(span.end - span.start for span in spans if span.state == state)
 
 
 @dataclass(frozen=True)
 class _Warp:
-    """The spells of one warp as arrays. ``kinds``: state and line as one number, numbered by the ``lines`` that
+    """The spans of one warp as arrays. ``kinds``: state and line as one number, numbered by the ``lines`` that
     occur."""
 
     starts: Array
@@ -160,16 +160,16 @@ class _Warp:
 
 
 def _by_warp(recording: Recording, lines: Sequence[int]) -> list[_Warp]:
-    spells: list[list[Spell]] = [[] for _ in range(recording.warps)]
-    for spell in recording.spells:
-        spells[spell.warp].append(spell)
+    spans: list[list[StateSpan]] = [[] for _ in range(recording.warps)]
+    for span in recording.spans:
+        spans[span.warp].append(span)
     shown = {state: SHOWN.index(as_) for state, as_ in SHOWN_AS.items()}
     found = []
-    for mine in spells:
-        there = sorted({lines[spell.place] for spell in mine})
+    for mine in spans:
+        there = sorted({lines[span.place] for span in mine})
         column = {line: i for i, line in enumerate(there)}
-        kinds = [shown[spell.state] * len(there) + column[lines[spell.place]] for spell in mine]
-        starts, ends = (np.array([getattr(spell, name) for spell in mine]) for name in ("start", "end"))
+        kinds = [shown[span.state] * len(there) + column[lines[span.place]] for span in mine]
+        starts, ends = (np.array([getattr(span, name) for span in mine]) for name in ("start", "end"))
         found.append(_Warp(starts, ends, np.array(kinds, np.int64), tuple(there)))
     return found
 
@@ -219,22 +219,22 @@ def _issued(recording: Recording) -> tuple[int, ...]:
     """Return the percentage of all schedulers' issue slots that are used, in equal parts of the time."""
     part = recording.clocks / WIDE
     used = np.zeros(WIDE)
-    for spell in recording.spells:
-        if spell.state == "issue":
-            first, last = int(spell.start / part), min(int(spell.end / part), WIDE - 1)
+    for span in recording.spans:
+        if span.state == "issue":
+            first, last = int(span.start / part), min(int(span.end / part), WIDE - 1)
             for at in range(min(first, WIDE - 1), last + 1):
-                used[at] += max(0.0, min(spell.end, (at + 1) * part) - max(spell.start, at * part))
+                used[at] += max(0.0, min(span.end, (at + 1) * part) - max(span.start, at * part))
     return tuple(np.minimum(100, np.rint(100 * used / (part * recording.schedulers))).astype(int).tolist())
 
 
-def _stalls(spells: Sequence[Spell], lines: Sequence[int]) -> tuple[Stalls, ...]:
+def _stalls(spans: Sequence[StateSpan], lines: Sequence[int]) -> tuple[Stalls, ...]:
     clocks: dict[int, dict[State, float]] = {}
     waited_for: dict[int, dict[int, float]] = {}
-    for spell in spells:
-        line, time = lines[spell.place], spell.end - spell.start
+    for span in spans:
+        line, time = lines[span.place], span.end - span.start
         of_line = clocks.setdefault(line, {})
-        of_line[spell.state] = of_line.get(spell.state, 0.0) + time
-        if spell.cause >= 0:
+        of_line[span.state] = of_line.get(span.state, 0.0) + time
+        if span.cause >= 0:
             loads = waited_for.setdefault(line, {})
-            loads[lines[spell.cause]] = loads.get(lines[spell.cause], 0.0) + time
+            loads[lines[span.cause]] = loads.get(lines[span.cause], 0.0) + time
     return tuple(Stalls(line, clocks[line], waited_for.get(line, {})) for line in sorted(clocks))

@@ -17,7 +17,7 @@ from gemm_lessons.course.folder import CommandError, Course, read_source, shown,
 from gemm_lessons.course.lesson import Lesson, LessonError
 from gemm_lessons.course.lesson_toml import load_lesson
 from gemm_lessons.course.original import remarks_on
-from gemm_lessons.course.position import next_rung
+from gemm_lessons.course.position import next_hint
 from gemm_lessons.course.progress import Progress, keeps_reference, load_progress, save_progress, waits_for_predictions
 from gemm_lessons.devices.device import Device
 from gemm_lessons.engine.compiler.source import content_of
@@ -239,16 +239,16 @@ class Session:
 
     def _hint(self) -> None:
         progress = self._progress()
-        rung = next_rung(self._course, self._lesson, progress.of(self._lesson.name))
-        if rung is None:
+        hint = next_hint(self._course, self._lesson, progress.of(self._lesson.name))
+        if hint is None:
             each = (
                 f"Every TODO has its code. Hints for one of them: gemm-lessons hint {self._lesson.number:02} --todo 1"
             )
             self._show(lambda console: show_notice(console, each))
             return
         lesson = self._lesson
-        self._keep(progress.after_hint(lesson.name, rung.todo, rung.level))
-        self._show(lambda console: show_hint(console, lesson, rung, steps=False))
+        self._keep(progress.after_hint(lesson.name, hint.todo, hint.level))
+        self._show(lambda console: show_hint(console, lesson, hint, steps=False))
 
     def _diff(self) -> None:
         reference = self._course.solution(self._lesson)

@@ -142,9 +142,9 @@ def lines_of(trace: Trace, recording: Recording) -> dict[Cause, tuple[LineShare,
             add("dram", place, len(new))
             if touch.written:  # a copy into shared memory
                 add("conflicts", place, touch.written - touch.even)
-    for spell in recording.spells:
-        if spell.state in WAITS:
-            add("waiting", spell.place if spell.cause < 0 else spell.cause, spell.end - spell.start)
+    for span in recording.spans:
+        if span.state in WAITS:
+            add("waiting", span.place if span.cause < 0 else span.cause, span.end - span.start)
     return {cause: _ranked(lines) for cause, lines in sums.items()}
 
 

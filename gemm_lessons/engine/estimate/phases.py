@@ -7,7 +7,7 @@ from typing import Generic, TypeVar
 Waiting = TypeVar("Waiting")
 
 
-class Awaited:
+class MbarrierPhases:
     """A phase completes when all threads have arrived and all announced bytes are there.
 
     A copy announces its arrival time when it is issued. The phase before the first counts as complete.

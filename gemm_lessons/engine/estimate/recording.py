@@ -27,7 +27,7 @@ OTHER_BLOCK = -1  # instead of a warp
 
 
 @dataclass(frozen=True)
-class Spell:
+class StateSpan:
     """``warp`` is in one state from clock ``start`` to ``end``.
 
     ``place``: the instruction that issues, or waits to issue; ``cause``: the one whose result it waits for (indices of
@@ -43,7 +43,7 @@ class Spell:
 
 
 @dataclass(frozen=True)
-class Flight:
+class LoadInFlight:
     """A load from global memory in flight."""
 
     warp: int
@@ -97,8 +97,8 @@ class Recording:
     warps: int
     warps_per_block: int
     schedulers: int
-    spells: tuple[Spell, ...]
-    flights: tuple[Flight, ...]
+    spans: tuple[StateSpan, ...]
+    flights: tuple[LoadInFlight, ...]
     work: tuple[UnitWork, ...] = ()
     hand_overs: tuple[HandOver, ...] = ()
 
@@ -115,7 +115,7 @@ def record(trace: Trace, blocks: int, gpu: GpuSpec) -> Recording:
         len(streams),
         trace.warps_per_block,
         gpu.schedulers,
-        tuple(recorder.spells),
+        tuple(recorder.spans),
         tuple(recorder.flights),
         tuple(recorder.work),
         tuple(recorder.hand_overs),
@@ -137,8 +137,8 @@ class _Recorder(Multiprocessor):
 
     def __init__(self, streams: Sequence[tuple[Stream, Sequence[Step]]], warps_per_block: int, gpu: GpuSpec) -> None:
         super().__init__([stream.of(warp) for stream, warp in streams], warps_per_block, gpu)
-        self.spells: list[Spell] = []
-        self.flights: list[Flight] = []
+        self.spans: list[StateSpan] = []
+        self.flights: list[LoadInFlight] = []
         self.work: list[UnitWork] = []
         self.hand_overs: list[HandOver] = []
         count = len(streams)
@@ -167,7 +167,7 @@ class _Recorder(Multiprocessor):
     def _write(self, warp: int, end: float, state: State, place: int, cause: int = NOTHING) -> None:
         start = self._written[warp]
         if end > start:
-            self.spells.append(Spell(warp, start, end, state, place, cause))
+            self.spans.append(StateSpan(warp, start, end, state, place, cause))
             self._written[warp] = end
 
     def _ready(self, warp: int, time: float) -> float:
@@ -285,14 +285,14 @@ class _Recorder(Multiprocessor):
 
     def _copied(self, box: Traffic, barrier: int, time: float, scheduler: int, warp: int) -> bool:
         released = super()._copied(box, barrier, time, scheduler, warp)
-        self.flights.append(Flight(warp, time, self.port + self.box, self._acting[warp][0]))
+        self.flights.append(LoadInFlight(warp, time, self.port + self.box, self._acting[warp][0]))
         return released
 
     def _fetched(self, touch: Traffic, start: float) -> float:
         done = super()._fetched(touch, start)
         if touch.load:
             warp, time = self._now
-            self.flights.append(Flight(warp, time, done, self._acting[warp][0]))
+            self.flights.append(LoadInFlight(warp, time, done, self._acting[warp][0]))
         return done
 
 

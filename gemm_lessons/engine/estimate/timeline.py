@@ -45,7 +45,7 @@ from gemm_lessons.engine.estimate.items import (
     Item,
     streams_of,
 )
-from gemm_lessons.engine.estimate.phases import Awaited, ClusterBarrier
+from gemm_lessons.engine.estimate.phases import ClusterBarrier, MbarrierPhases
 from gemm_lessons.engine.estimate.traffic import SLOT, Levels
 from gemm_lessons.engine.hardware.sheets import GpuSpec, pipes_of
 from gemm_lessons.engine.records.frozen import dataclass
@@ -219,7 +219,7 @@ class Multiprocessor:
         self.caches = [self.sectors, *({} for _ in range(self.wave, count, self.wave))]  # other waves, other tiles
         # Warps at a barrier: block, number -> warp and from when on it can continue; -1: does not wait.
         self.waiting: dict[tuple[int, int], list[tuple[int, float]]] = {}
-        self.phases: dict[tuple[int, int], Awaited] = {}  # block, address -> its mbarrier
+        self.phases: dict[tuple[int, int], MbarrierPhases] = {}  # block, address -> its mbarrier
         self.asleep: dict[tuple[int, int], list[tuple[int, Item, float]]] = {}  # warps that wait there
         self.arrivals = [0] * count  # of each warp at the barrier of its cluster
         # Of each block, shared with the other blocks of its cluster: who waits is (multiprocessor, warp, clock).
@@ -439,7 +439,7 @@ class Multiprocessor:
         """Let a warp initialise an mbarrier, arrive or wait. Return whether waiting warps continue."""
         key, after, released = (warp // self.warps_per_block, signal.barrier), time + item.stall, False
         if signal.kind == "made":
-            self.phases[key] = Awaited(signal.arrivals)
+            self.phases[key] = MbarrierPhases(signal.arrivals)
         elif key not in self.phases:
             raise Uncountable("an mbarrier that is used before it is made")
         elif signal.kind == "arrived":

@@ -16,7 +16,7 @@ RUNS = 4  # most numbers, or runs of numbers, to list
 
 
 @dataclass(frozen=True)
-class Told:
+class NamedSentence:
     """A named sentence. ``name`` is a stable identifier, and several sentences may share it. ``sentence`` is for
     readers only."""
 
