@@ -19,16 +19,18 @@ from gemm_lessons.engine.estimate import timeline
 from gemm_lessons.engine.estimate.chip import LAUNCH_US, NEXT_US
 from gemm_lessons.engine.hardware.sheets import GPUS, GpuSpec, buildable
 from gemm_lessons.engine.ptx.records import Kernel
+from gemm_lessons.engine.records.launch import Grid
 from gemm_lessons.engine.sass import trace as machine_code
 from gemm_lessons.engine.sass.trace import Trace, Traffic
-from gemm_lessons.gemm.profile import longer, profile_of, traced_shape
+from gemm_lessons.gemm.profile import PLAIN, Movement, longer, profile_of, traced_shape
 from gemm_lessons.gemm.shapes import Shape, TileSizes
-from gemm_lessons.gemm.time_model import Estimate, Estimator, Profile, Subject, estimate_at, in_a_row
+from gemm_lessons.gemm.time_model import Estimate, Estimator, Profile, Subject, estimate_at, in_a_row, left_in_l2
 from gemm_lessons.judging.verdict import CompileFailed
 from gemm_lessons.running.builder import Builder
 from gemm_lessons.running.estimating import estimator_of, movement_of, sharing_of, subject_of
 
 H200 = GPUS["h200"]
+SMALL = Shape(1024, 1024, 1024)
 
 
 def profile(loop: list[Line], warps: int = 8, blocks: int = 2) -> Profile:
@@ -237,8 +239,80 @@ def test_a_launch_multiplies_what_others_made_of_the_factors() -> None:
     moved = [movement_of(lesson, launch.parameters) for launch in lesson.launches]
     assert [it.tiled for it in moved] == [False, False, True]
     assert [it.operations(shape) for it in moved] == [0, 0, 2 * 256**3]
-    assert [it.read(shape) / 256**2 for it in moved] == [4 + 4, 4 + 4, 4 + 4], "floats, and two halves of each"
-    assert moved[2].written(shape) == 4 * 256**2
+    assert [it.read(shape) / 256**2 for it in moved] == [4, 4, 4 + 4], "floats, then two halves of each"
+    assert [it.written(shape) / 256**2 for it in moved] == [4, 4, 4]
+
+
+def test_residues_are_the_factors_of_several_products() -> None:
+    """Their scales are no factor: join, which has those of A and of B, was taken for a launch that multiplies."""
+    lesson, shape = any_course().lesson("ozaki"), Shape(256, 256, 256)
+    moved = [movement_of(lesson, launch.parameters) for launch in lesson.launches]
+    assert [it.tiled for it in moved] == [False, False, True, False]
+    assert [it.planes for it in moved] == [1, 1, 15, 1]
+    assert (moved[2].left, moved[2].right, moved[2].target) == (1, 1, 1)
+    scales = 8 * 256
+    reads = [8 * 256**2, 8 * 256**2, 30 * 256**2, 15 * 256**2 + 2 * scales]
+    assert [it.read(shape) for it in moved] == reads
+    writes = [15 * 256**2 + scales, 15 * 256**2 + scales, 15 * 256**2, 8 * 256**2]
+    assert [it.written(shape) for it in moved] == writes
+
+
+def test_l2_holds_the_matrices_of_one_product_at_a_time() -> None:
+    square = Shape(4096, 4096, 4096)
+    bytes_ = 3 * 4096**2 * 4  # as many as one product of floats moves
+    products = replace(PLAIN, planes=8, left=1, right=1, target=1)
+
+    def dram(traffic: Movement, along_z: int) -> float:
+        of = Profile(profile(ffma(1))._tracer, blocks_per_sm=2, tile_rows=128, tile_cols=128, traffic=traffic)
+        return estimate_at(of, square, (32, 32, along_z), H200).parts["dram"]
+
+    assert dram(products, 8) == pytest.approx(bytes_ / H200.dram_bytes_per_s * 1e6)
+    assert dram(PLAIN, 1) > 2 * dram(products, 8), "one product of that size does not fit"
+
+
+def moving(reads: dict[str, float], writes: dict[str, float], tiled: bool = True) -> Movement:
+    """A launch that moves these bytes."""
+    return Movement(
+        lambda _: sum(reads.values()), lambda _: sum(writes.values()), lambda _: 0, tiled=tiled,
+        buffers=lambda _: (reads, writes),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("size", "between", "found"), [(8e6, 0, 1), (18e6, 0, 1), (8e6, 60e6, 0), (80e6, 0, 0)],
+    ids=["small", "medium", "others in between", "too large"],
+)  # fmt: skip
+def test_a_launch_finds_in_l2_what_the_one_before_left(size: float, between: float, found: float) -> None:
+    launches = [moving({"A": size}, {"P": size}), moving({"P": size}, {"C": size})]
+    launches[1:1] = [moving({"B": between}, {})] * (between > 0)
+    assert left_in_l2(launches, SMALL, H200) == [0, *([0] if between else []), found * size]
+
+
+def test_what_is_left_in_l2_is_not_read_from_dram() -> None:
+    moved = moving({"P": 8e6}, {"C": 8e6}, tiled=False)
+    of = Profile(profile(ffma(1))._tracer, blocks_per_sm=2, tile_rows=128, tile_cols=128, traffic=moved)
+    alone, after = (estimate_at(of, SMALL, (64, 1, 1), H200, left=left).parts["dram"] for left in (0.0, 8e6))
+    assert after == pytest.approx(alone / 2)
+    second = Estimator((of, of), lambda _: [Grid((64, 1, 1), (256, 1, 1))] * 2).at(SMALL, H200)
+    assert second.parts["dram"] == pytest.approx(alone + after)
+
+
+@pytest.mark.parametrize(("barrier", "row", "times"), [(True, 512, 2.0), (False, 512, 1.0), (True, 64, 1.0)])
+def test_rows_that_l2_cannot_hold_are_read_from_dram_again(barrier: bool, row: int, times: float) -> None:
+    """A block that looks for the largest number of its row, and then reads the row again, as ozaki's split does."""
+    between: list[Line] = [("BAR.SYNC.DEFER_BLOCKING 0x0", FREE, None)] if barrier else ffma(1)
+    blocks = 8192
+    moved = moving({"A": 128.0 * row * blocks}, {"C": 1.0}, tiled=False)
+
+    def at(k: int) -> tuple[int, Trace]:
+        lines = (tuple(range(4 * i, 4 * i + 4)) for i in range(k))
+        reads: list[Line] = [("LDG.E R8, [R2.64]", FREE, Traffic("global", True, 1, 1, it)) for it in lines]
+        return k, trace([*reads, *between, *reads], 1, 16)
+
+    of = Profile(lambda: (at(8), at(16)), blocks_per_sm=16, tile_rows=1, tile_cols=1, traffic=moved)
+    found = estimate_at(of, Shape(1, 1, row), (blocks, 1, 1), H200).parts["dram"]
+    once = 128.0 * row * blocks / H200.dram_bytes_per_s * 1e6
+    assert found / once == pytest.approx(times, rel=0.05)
 
 
 def test_a_t4_is_estimated_from_its_own_machine_code() -> None:

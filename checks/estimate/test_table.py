@@ -284,3 +284,13 @@ def test_the_page_shows_what_is_computed(
     found = table.tables(everything, list(table.typed()), varied, articles, others, list(table.by_tma()))
     assert {match[1] for match in table.TABLE.finditer(text)} == found.keys()
     assert table.rewritten(text, found) == text, "run: python -m checks.estimate.table --write"
+
+
+@pytest.mark.parametrize("size", [1024, 2048, 4096, 8192])
+def test_several_launches_of_several_products(size: int) -> None:
+    """Lesson ozaki: two launches that split, one that multiplies fifteen times, and one that joins."""
+    [kernel] = [it for it in tables()["ozaki"].kernels() if it.name == "ozaki"]
+    rows = json.loads((table.ROOT / "lessons/measured/h200_ozaki.json").read_text())["rows"]
+    [row] = [it for it in rows if (it["kernel"], it["size"]) == ("ozaki NT", size)]
+    [(_, found)] = table.estimated(kernel, [row | {"kernel": "ozaki", "size": f"{size}x{size}x{size} NT"}])
+    assert found.time_us == pytest.approx(row["warm"]["median_us"], rel=0.08)

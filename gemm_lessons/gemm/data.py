@@ -102,9 +102,14 @@ class BufferLayout:
         return self.batch * self.lines * self.leading * self.element.size
 
     @property
+    def elements(self) -> int:
+        """Return the number of elements."""
+        return self.batch * self.rows * self.cols
+
+    @property
     def moved(self) -> int:
         """Return the bytes that a kernel moves when it touches each element once."""
-        return self.batch * self.rows * self.cols * self.element.size
+        return self.elements * self.element.size
 
     def inside(self, stored: Array) -> Array:
         """Return the lines without their gaps, as stored."""

@@ -48,6 +48,8 @@ class Movement:
 
     ``left``, ``right``, ``target``: bytes per element of A, B and C, for a launch that multiplies tiles of A and B.
     ``tiled`` is False for a launch without tiles, such as a reduction, which reads each of its bytes once.
+    ``planes``: matrices as large as C that it computes, each from factors of its own. ``buffers``: bytes that it reads
+    and bytes that it writes, by buffer.
     """
 
     read: Callable[[Shape], float]
@@ -57,6 +59,8 @@ class Movement:
     right: int = 4
     target: int = 4
     tiled: bool = True
+    planes: int = 1
+    buffers: Callable[[Shape], tuple[Mapping[str, float], Mapping[str, float]]] = lambda _: ({}, {})
 
 
 # Of a product of matrices in fp32.
@@ -95,9 +99,10 @@ class Work:
     global_bytes: float  # sectors x 32, loads and stores
     products: float = 0.0  # instructions of the tensor cores, except fp64 ones
     grouped: float = 0.0  # columns of the asynchronous products of its warpgroups
+    again: float = 0.0  # bytes that it read before an earlier barrier; counted for a launch without tiles only
 
     @classmethod
-    def of(cls, trace: Trace) -> Work:
+    def of(cls, trace: Trace, *, tiled: bool = True) -> Work:
         """Return one block's share of a trace."""
         from gemm_lessons.engine.estimate.items import grouped_columns
         from gemm_lessons.engine.sass.trace import Traffic
@@ -112,12 +117,30 @@ class Work:
             sum(touch.delivered * SECTOR for touch in touches) / blocks,
             sum(index in products for warp in trace.warps for index, _ in warp) / blocks if products else 0.0,
             grouped_columns(trace),
+            0.0 if tiled else _read_again(trace) * SECTOR / blocks,
         )
 
     def toward(self, other: Work, distance: float) -> Work:
         """Extrapolate linearly from this work (distance 0) to ``other`` (1) and beyond; never below zero."""
         pairs = ((getattr(self, field.name), getattr(other, field.name)) for field in fields(self))
         return Work(*(max(here + distance * (there - here), 0.0) for here, there in pairs))
+
+
+def _read_again(trace: Trace) -> int:
+    """Return the sectors that blocks read after one barrier and again after a later one; L1 serves them in between."""
+    from gemm_lessons.engine.sass.trace import Traffic
+
+    parts: dict[tuple[int, int], set[int]] = {}  # by block, and number of barriers passed
+    for number, warp in enumerate(trace.warps):
+        block, passed = number // trace.warps_per_block, 0
+        for index, touch in warp:
+            passed += trace.code[index].name == "BAR"
+            if isinstance(touch, Traffic) and touch.space == "global" and touch.load:
+                parts.setdefault((block, passed), set()).update(touch.sectors)
+    once: dict[int, set[int]] = {}
+    for (block, _), sectors in parts.items():
+        once.setdefault(block, set()).update(sectors)
+    return sum(map(len, parts.values())) - sum(map(len, once.values()))
 
 
 @dataclass(frozen=True)
@@ -215,7 +238,8 @@ class Profile:
     def work(self, k: int) -> Work:
         """Return one block's work at K = k."""
         if "work" not in self._kept:
-            self._keep("work", [(depth, list(asdict(Work.of(trace)).values())) for depth, trace in self.traces])
+            works = [(depth, Work.of(trace, tiled=self.traffic.tiled)) for depth, trace in self.traces]
+            self._keep("work", [(depth, list(asdict(work).values())) for depth, work in works])
         (k0, first), (k1, second) = self._kept["work"]
         return Work(*first).toward(Work(*second), (k - k0) / (k1 - k0))
 
@@ -300,7 +324,7 @@ def profile_of(subject: Subject, blocks_per_sm: int) -> Profile:
     from gemm_lessons.engine.estimate.items import BOX, GROUPED
     from gemm_lessons.engine.sass.trace import traceable
 
-    compiled = subject.compiled
+    compiled, planes = subject.compiled, subject.traffic.planes
     copies = any(it.opcode.startswith(("LDGSTS", BOX)) for it in compiled.sass)
     grid = subject.grid_at(subject.shapes.count)
     if CLUSTER in compiled.ptx:
@@ -320,7 +344,8 @@ def profile_of(subject: Subject, blocks_per_sm: int) -> Profile:
 
     def twice() -> Trace:
         one = traced_shape(subject, cluster, TILES)
-        wide = replace(one, n=one.n * math.ceil((subject.staying + cluster) / tiles_of(one, subject.tile)))
+        tiles = planes * tiles_of(one, subject.tile)
+        wide = replace(one, n=one.n * math.ceil((subject.staying + cluster) / tiles))
         return traceable(compiled, subject.parsed()).trace(subject.grid_at(wide), subject.arguments_at(wide), cluster)
 
     def first_tiles(shape: Shape, blocks: int) -> CopiedBoxes | None:
@@ -331,10 +356,11 @@ def profile_of(subject: Subject, blocks_per_sm: int) -> Profile:
         )
         kernel = traceable(compiled, subject.parsed())
         found = kernel.trace(subject.grid_at(one), subject.arguments_at(one), blocks, only_boxes=True)
-        return CopiedBoxes.of(found, depth, tiles_of(one, tile) if subject.staying else blocks)
+        return CopiedBoxes.of(found, depth, planes * tiles_of(one, tile) if subject.staying else blocks)
 
     code, _ = without_file_names(compiled.cubin)
-    parts = (compiled.entry, repr(subject.grid_at(short)), repr(short), str(blocks_per_sm))
+    untiled = () if subject.traffic.tiled else ("untiled",)
+    parts = (compiled.entry, repr(subject.grid_at(short)), repr(short), str(blocks_per_sm), *untiled)
     profile = Profile(
         trace,
         blocks_per_sm=blocks_per_sm,

@@ -19,7 +19,12 @@
   multiprocessors stay empty.
 - Blocks along z share the work along K between them; so do blocks that share out the K tiles of all tiles of C. Where
   more of these are started than fit at once, the first have a tile each, and the last round shares out what is left.
-- Launches that follow each other take the sum of their times; only the first finds an idle GPU.
+- Launches that follow each other take the sum of their times; only the first finds an idle GPU. What one of them
+  leaves in L2, a later one need not read from DRAM.
+- A launch without tiles, such as one that splits numbers, reads and writes each of its bytes once. Its blocks read
+  again from DRAM what they read twice, if L2 cannot hold what all resident blocks touch.
+- A launch may compute several products for each of C's, as of residues: its tiles are those of all of them, one after
+  the other, and L2 need only hold the matrices of one.
 - The limiter is the unit that is busy most of the time; if none is for three quarters of it, the kernel waits: latency.
 
 ``lessons/common/ESTIMATE.md`` explains the model on a page and holds it against measurements.
@@ -35,6 +40,7 @@ from functools import partial
 from gemm_lessons.engine.estimate.causes import CAUSES, Cause, LineShare, lines_of, shares
 from gemm_lessons.engine.estimate.chip import LAUNCH_US, NEXT_US, at_work, limiter_of
 from gemm_lessons.engine.estimate.power import Load, at_pace
+from gemm_lessons.engine.estimate.traffic import dram_rate, missed_by_l2
 from gemm_lessons.engine.hardware.occupancy import occupancy
 from gemm_lessons.engine.hardware.sheets import GpuSpec, pipes_of
 from gemm_lessons.engine.records.frozen import dataclass
@@ -81,10 +87,11 @@ class Estimate:
 
 
 def estimate_at(
-    profile: Profile, shape: Shape, grid: tuple[int, int, int], gpu: GpuSpec, *, on_end: bool = False
+    profile: Profile, shape: Shape, grid: tuple[int, int, int], gpu: GpuSpec, *, on_end: bool = False, left: float = 0.0
 ) -> Estimate:
     """Return the time of a launch of ``grid`` blocks on ``gpu`` for ``shape``; the module's docstring states the
-    model. ``on_end``: of one of many without a pause, which matters where power lowers the clock."""
+    model. ``on_end``: of one of many without a pause, which matters where power lowers the clock. ``left``: bytes that
+    it reads and that launches before it have left in L2."""
     blocks = grid[0] * grid[1] * grid[2]
     resident = profile.blocks_per_sm
     tiled = _tiled(profile, shape, grid)
@@ -123,13 +130,18 @@ def estimate_at(
             parts["latency"] * microsecond,
             count * work.grouped * pipes_of(gpu).grouped,
             count * work.global_bytes,
-            partial(_drifting_bytes, profile, shape, tiled, resident * sms, gpu.l2_bytes),
+            lambda busy: _drifting_bytes(profile, shape, tiled, resident * sms, gpu.l2_bytes, busy) - left,
             on_end,
         )
         return replace(_under_power(load, parts, busiest, shape, profile, gpu), balance=balance)
     l2_bytes = _l2_bytes(profile, blocks * turns * work.global_bytes, shape, tiled)
     parts["l2"] = max(parts["l2"], l2_bytes / (gpu.l2_bytes_per_s / 1e6))
-    parts["dram"] = _dram_bytes(profile, shape, tiled, resident * sms, gpu.l2_bytes) / (gpu.dram_bytes_per_s / 1e6)
+    if profile.traffic.tiled:
+        moved, rate = _dram_bytes(profile, shape, tiled, resident * sms, gpu.l2_bytes), gpu.dram_bytes_per_s
+    else:
+        in_flight = min(1.0, resident * sms / blocks)
+        moved, rate = _untiled_dram(profile.traffic, shape, blocks * work.again, in_flight, gpu)
+    parts["dram"] = (moved - left) / (rate / 1e6)
     parts["launch"] = LAUNCH_US
     time_us = LAUNCH_US + max(parts["latency"], parts["l2"], parts["dram"])
     gflops = profile.traffic.operations(shape) / time_us / 1e3
@@ -159,8 +171,13 @@ class Estimator:
 
     def at(self, shape: Shape, gpu: GpuSpec) -> Estimate:
         """Return the time of all launches in sequence."""
-        launches = zip(self.profiles, self.grids_at(shape), strict=True)
-        return in_a_row([estimate_at(profile, shape, grid.grid, gpu) for profile, grid in launches])
+        return in_a_row([at(gpu) for at in self._launches_at(shape, gpu)])
+
+    def _launches_at(self, shape: Shape, gpu: GpuSpec) -> list[Callable[[GpuSpec], Estimate]]:
+        """Return the estimate of each launch on any GPU, after those before it have left data in L2 of ``gpu``."""
+        left = left_in_l2([profile.traffic for profile in self.profiles], shape, gpu)
+        launches = zip(self.profiles, self.grids_at(shape), left, strict=True)
+        return [partial(estimate_at, profile, shape, grid.grid, left=some) for profile, grid, some in launches]
 
     def lines_at(self, shape: Shape, gpu: GpuSpec) -> dict[Cause, tuple[LineShare, ...]]:
         """Return the lines of each cause in the longest launch."""
@@ -174,8 +191,7 @@ class Estimator:
     def shares_at(self, shape: Shape, gpu: GpuSpec) -> dict[Cause, float]:
         """Return the microseconds of each cause in the time of all launches, which they add up to."""
         found: dict[Cause, float] = dict.fromkeys(CAUSES, 0.0)
-        for profile, grid in zip(self.profiles, self.grids_at(shape), strict=True):
-            at = partial(estimate_at, profile, shape, grid.grid)
+        for profile, at in zip(self.profiles, self._launches_at(shape, gpu), strict=True):
             work = profile.work(shape.k)
             heats = work.products > 0 or work.grouped > 0
             for cause, time_us in shares(at, gpu, at(gpu).balance, heats=heats).items():
@@ -224,12 +240,12 @@ def in_a_row(estimates: Sequence[Estimate]) -> Estimate:
 
 
 def _tiled(profile: Profile, shape: Shape, grid: tuple[int, int, int]) -> tuple[int, int, int]:
-    """Return the grid with one block per tile of C (or several along z); about as many where blocks divide the K
-    tiles."""
+    """Return the grid with one block per tile of C (or several along z, as for each of its planes); about as many where
+    blocks divide the K tiles."""
     if not profile.shared and not profile.staying:
         return grid
     cols, rows = math.ceil(shape.n / profile.tile_cols), math.ceil(shape.m / profile.tile_rows)
-    return cols, rows, 1 if profile.staying else max(1, round(math.prod(grid) / (cols * rows)))
+    return cols, rows, profile.traffic.planes if profile.staying else max(1, round(math.prod(grid) / (cols * rows)))
 
 
 def _l2_bytes(profile: Profile, sectors: float, shape: Shape, grid: tuple[int, int, int]) -> float:
@@ -237,14 +253,14 @@ def _l2_bytes(profile: Profile, sectors: float, shape: Shape, grid: tuple[int, i
     rows, cols, traffic = profile.tile_rows, profile.tile_cols, profile.traffic
     if not traffic.tiled:
         return sectors
-    depth = shape.k / grid[2]
+    depth = shape.k / max(grid[2] // traffic.planes, 1)
     own = (rows * traffic.left + cols * traffic.right) * depth + rows * cols * traffic.target
     return min(sectors, math.prod(grid) * own)
 
 
 def _in_l2(profile: Profile, shape: Shape, l2_bytes: float) -> bool:
-    """Return whether L2 holds what a launch reads."""
-    return profile.traffic.read(shape) <= L2_SHARE * l2_bytes
+    """Return whether L2 holds what a launch reads for one of its matrices."""
+    return profile.traffic.read(shape) / profile.traffic.planes <= L2_SHARE * l2_bytes
 
 
 def _dram_bytes(profile: Profile, shape: Shape, grid: tuple[int, int, int], in_flight: int, l2_bytes: float) -> float:
@@ -252,14 +268,50 @@ def _dram_bytes(profile: Profile, shape: Shape, grid: tuple[int, int, int], in_f
     resident together."""
     traffic = profile.traffic
     operands, c = traffic.read(shape), traffic.written(shape)
-    if not traffic.tiled or _in_l2(profile, shape, l2_bytes):
+    if _in_l2(profile, shape, l2_bytes):
         return operands + c
+    along_z = max(grid[2] // traffic.planes, 1)
     cols = min(grid[0], in_flight)
     rows = min(grid[1], math.ceil(in_flight / grid[0]))
-    slices = min(grid[2], math.ceil(in_flight / (grid[0] * grid[1])))
-    waves = math.ceil(grid[0] * grid[1] * grid[2] / in_flight)
+    slices = min(along_z, math.ceil(in_flight / (grid[0] * grid[1])))
+    waves = math.ceil(grid[0] * grid[1] * along_z / in_flight)
     lines = rows * profile.tile_rows * traffic.left + cols * profile.tile_cols * traffic.right
-    return max(operands, waves * slices * lines * shape.k / grid[2]) + c
+    return max(operands, traffic.planes * waves * slices * lines * shape.k / along_z) + c
+
+
+def _untiled_dram(traffic: Movement, shape: Shape, again: float, in_flight: float, gpu: GpuSpec) -> tuple[float, float]:
+    """Return the bytes between L2 and DRAM of a launch without tiles, and their rate. If L2 cannot hold what the share
+    ``in_flight`` of all blocks touches, blocks that read so many bytes ``again`` do not find them there, and DRAM reads
+    and writes in turn."""
+    read, written = traffic.read(shape), traffic.written(shape)
+    missed = missed_by_l2(in_flight * (read + written), in_flight * written, gpu)
+    read += again * missed
+    slower = gpu.dram_bytes_per_s - dram_rate(read, written, gpu)
+    return read + written, gpu.dram_bytes_per_s - missed * slower
+
+
+def left_in_l2(launches: Sequence[Movement], shape: Shape, gpu: GpuSpec) -> list[float]:
+    """Return the bytes that each of consecutive launches reads and finds in L2, where an earlier one left them.
+
+    Between two accesses to one place of a buffer, half of both launches passes, on average, and all of those between
+    them.
+    """
+    moved = [it.buffers(shape) for it in launches]
+    written = [sum(writes.values()) for _, writes in moved]
+    touched = [sum({**reads, **writes}.values()) for reads, writes in moved]
+
+    def since(first: int, last: int, of: Sequence[float]) -> float:
+        return (of[first] + of[last]) / 2 + sum(of[first + 1 : last])
+
+    found, latest = [], dict[str, int]()
+    for number, (reads, writes) in enumerate(moved):
+        kept = {
+            name: 1 - missed_by_l2(since(latest[name], number, touched), since(latest[name], number, written), gpu)
+            for name in reads.keys() & latest.keys()
+        }
+        found.append(sum(reads[name] * share for name, share in kept.items()))
+        latest |= dict.fromkeys([*reads, *writes], number)
+    return found
 
 
 def _drifting_bytes(
@@ -277,5 +329,5 @@ def _drifting_bytes(
         return _dram_bytes(profile, shape, grid, in_flight, l2_bytes)
     each = tiles / in_flight * shape.k
     together = max(operands, each * boxes.distinct)
-    missed = 1 - L2_SHARE * l2_bytes / operands
+    missed = 1 - L2_SHARE * l2_bytes / (operands / traffic.planes)
     return together + max(each * boxes.apart - together, 0.0) * DRIFT * missed * busy**2 + c

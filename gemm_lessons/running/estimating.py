@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import replace
@@ -13,7 +14,7 @@ from gemm_lessons.devices.gpu import ranges
 from gemm_lessons.devices.gpu.ranges import stage
 from gemm_lessons.engine.records.launch import Argument
 from gemm_lessons.engine.simulator import Simulator
-from gemm_lessons.gemm.data import HELD, DataSpec
+from gemm_lessons.gemm.data import HELD, BufferSpec, DataSpec
 from gemm_lessons.gemm.problem import Problem
 from gemm_lessons.gemm.profile import tiles_of
 from gemm_lessons.gemm.shapes import Shape, TileSizes
@@ -70,8 +71,8 @@ def subject_of(lesson: Lesson, compiled: Compiled, number: int = 0, timed: Shape
         return Problem(lesson.data, shape, SEED).trial().arguments(launch.parameters)
 
     sharing = sharing_of(lesson, number, timed) if timed else None
-    tile = tile_sizes(lesson)
-    staying = sharing is not None and not _shares(lesson, number, tile)
+    tile, movement = tile_sizes(lesson), movement_of(lesson, launch.parameters)
+    staying = sharing is not None and not _shares(lesson, number, tile, movement.planes)
     return Subject(
         compiled,
         partial(Simulator().kernel, compiled),
@@ -79,14 +80,14 @@ def subject_of(lesson: Lesson, compiled: Compiled, number: int = 0, timed: Shape
         arguments,
         tile,
         lesson.shapes,
-        movement_of(lesson, launch.parameters),
+        movement,
         None if staying else sharing,
         lesson.grids(timed)[number].blocks if timed and staying else 0,
     )
 
 
-def _shares(lesson: Lesson, number: int, tile: TileSizes) -> bool:
-    """Return whether a launch for few tiles of C and many of K has more blocks than tiles of C."""
+def _shares(lesson: Lesson, number: int, tile: TileSizes, planes: int) -> bool:
+    """Return whether a launch for few tiles of C and many of K has more blocks than tiles of its ``planes``."""
     multiple = lesson.shapes.multiple_of
     few = Shape(
         math.lcm(tile.rows, multiple.m),
@@ -94,7 +95,7 @@ def _shares(lesson: Lesson, number: int, tile: TileSizes) -> bool:
         DEEP * math.lcm(tile.depth, multiple.k),
         layout=lesson.shapes.count.layout,
     )
-    return lesson.at(few).grids(few)[number].blocks > tiles_of(few, tile)
+    return lesson.at(few).grids(few)[number].blocks > planes * tiles_of(few, tile)
 
 
 def sharing_of(lesson: Lesson, number: int, timed: Shape) -> tuple[Shape, int] | None:
@@ -115,19 +116,20 @@ def held_by(data: DataSpec, parameters: Sequence[str]) -> set[str]:
     return {found.source for name in parameters if (found := data.parameter(name)) and found.kind in HELD}
 
 
-def made_of_factors(lesson: Lesson) -> dict[str, set[str]]:
-    """Return the scratch buffers that a launch makes from a factor: transposed, or split in two. A launch that has all
-    factors multiplies them."""
+def made_of_factors(lesson: Lesson) -> dict[str, str]:
+    """Return the scratch buffers that a launch makes from one factor, transposed, split in two or reduced by several
+    moduli, and that factor. They have an element or more for each of its elements. A launch that has all factors
+    multiplies them."""
     data = lesson.data
     factors = {factor.name for factor in data.factors}
     scratch = {it.name for it in data.buffers if it.role == "scratch"}
-    made: dict[str, set[str]] = {}
+    moved = {name: it.elements for name, it in data.lay_out(lesson.shapes.count.names).items()}
+    made: dict[str, str] = {}
     for launch in lesson.launches:
         held = held_by(data, launch.parameters)
-        given = held & factors
-        if given and given < factors and data.answer.name not in held:
-            for name in held & scratch:
-                made.setdefault(name, set()).update(given)
+        if len(given := held & factors) == 1 < len(factors) and data.answer.name not in held:
+            [factor] = given
+            made |= {name: factor for name in held & scratch if moved[name] >= moved[factor]}
     return made
 
 
@@ -135,27 +137,37 @@ def movement_of(lesson: Lesson, parameters: Sequence[str]) -> Movement:
     """Return what a launch with these parameters must move: the buffers that it receives, each once."""
     data = lesson.data
     held, made = held_by(data, parameters), made_of_factors(lesson)
-    given = held.union(*(made.get(name, ()) for name in held))
+    given = held.union(made[name] for name in held & made.keys())
     multiplies = data.formula.scaled_product is not None and {factor.name for factor in data.factors} <= given
     computes = not data.multiplies and data.answer.name in held  # an answer without products
-    # Of several launches, the multiplying one writes its scratch and the next reads it; scratch made from a factor by
-    # earlier launches is read only.
-    new = {it.name for it in data.buffers if it.role == "scratch" and multiplies and it.name not in made}
+    # The first of several launches that has a scratch buffer writes it, or the one that multiplies, and the next ones
+    # read it; scratch made from a factor by earlier launches is read only.
+    before = itertools.takewhile(lambda it: it.parameters != parameters, lesson.launches)
+    earlier = set().union(*(held_by(data, it.parameters) for it in before))
+    scratch = {it.name for it in data.buffers if it.role == "scratch"}
+    new = scratch - made.keys() if multiplies else scratch - earlier
     reads = {it.name for it in data.buffers if it.role in ("in", "inout", "scratch")} - new
     writes = {it.name for it in data.buffers if it.role in ("out", "inout")} | new
 
-    def moved(names: set[str], shape: Shape, reading: bool = False) -> float:
+    def moved(names: set[str], shape: Shape, reading: bool = False) -> dict[str, float]:
         layouts = [layout for name, layout in data.lay_out(shape.names).items() if name in names & held]
-        return float(sum(it.moved for it in layouts if not reading or it.is_read or it.role == "scratch"))
+        return {it.name: float(it.moved) for it in layouts if not reading or it.is_read or it.role == "scratch"}
 
-    left, right = data.factors if multiplies else (data.answer, data.answer)
+    def multiplied(factor: str) -> BufferSpec:
+        return data.by_name[next((name for name in held if made.get(name, name) == factor), factor)]
+
     target = next((it for it in data.buffers if it.name in writes & held), data.answer)
+    left, right = [multiplied(it.name) for it in data.factors] if multiplies else (data.answer, data.answer)
+    counts = data.lay_out(lesson.shapes.count.names)
+    pairs = [(left, data.factors[0]), (right, data.factors[1]), (target, data.answer)] if multiplies else []
     return Movement(
-        cache(lambda shape: moved(reads, shape, reading=True)),  # the clock under power asks thousands of times
-        cache(lambda shape: moved(writes, shape)),
+        cache(lambda shape: sum(moved(reads, shape, reading=True).values())),  # the clock under power asks often
+        cache(lambda shape: sum(moved(writes, shape).values())),
         lambda shape: data.operations(shape.names) if multiplies or computes else 0,
         left.element.size,
         right.element.size,
         target.element.size,
         multiplies,
+        min((counts[one.name].elements // counts[of.name].elements for one, of in pairs), default=1),
+        lambda shape: (moved(reads, shape, reading=True), moved(writes, shape)),
     )

@@ -115,11 +115,8 @@ def levels_of(
     read = sum(it.read for it in buffers.values()) + boxes
     written = sum(it.written for it in buffers.values())
     touched = sum(it.touched for it in buffers.values()) + boxes
-    low, high = STORING if written > SOME * touched else READING
-    missed = min(max((touched * SECTOR / gpu.l2_bytes - low) / (high - low), 0.0), 1.0)
-    both = 2 * min(read, written) / (read + written) if written else 0.0
-    alone = READS if read >= written else WRITES
-    rate = gpu.dram_bytes_per_s * (alone + (BOTH - alone) * both)
+    missed = missed_by_l2(touched * SECTOR, written * SECTOR, gpu)
+    rate = dram_rate(read, written, gpu)
     dram = (read + written) * missed * SECTOR
     levels = Levels(
         max(gpu.shared_bytes_per_sm + L1_ONLY - resident_shared, L1_ONLY) // (SECTOR * LINE_SECTORS),
@@ -129,6 +126,20 @@ def levels_of(
     )
     moved = (whole("read by each") + whole("delivered") + whole("stored")) * scale * SECTOR
     return levels, LaunchBytes(moved, dram, dram / rate)
+
+
+def missed_by_l2(touched: float, written: float, gpu: GpuSpec) -> float:
+    """Return the share of accesses that do not find in L2 what was there before ``touched`` bytes, ``written`` ones
+    among them."""
+    low, high = STORING if written > SOME * touched else READING
+    return min(max((touched / gpu.l2_bytes - low) / (high - low), 0.0), 1.0)
+
+
+def dram_rate(read: float, written: float, gpu: GpuSpec) -> float:
+    """Return the bytes per second of DRAM for so much that is read and written in turn."""
+    both = 2 * min(read, written) / (read + written) if written else 0.0
+    alone = READS if read >= written else WRITES
+    return gpu.dram_bytes_per_s * (alone + (BOTH - alone) * both)
 
 
 class _Counts:
