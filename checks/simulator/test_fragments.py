@@ -45,6 +45,19 @@ def test_a_sum_too_small_for_float16_is_no_negative_zero() -> None:
     assert zero.view(np.uint16).item() == 0
 
 
+def subnormal_sums() -> tuple[Any, Any, Any]:
+    """Return a (cases, 1, 16), b (cases, 16, 1) and an H200's answers: sums in float16 of less than 2**-23."""
+    cases = json.loads(KEPT.with_name("subnormal_sums.json").read_text())["cases"]
+    a, b, d = (np.array([np.frombuffer(bytes.fromhex(it[i]), ">u2") for it in cases], np.uint16) for i in range(3))
+    return a.view(np.float16)[:, None, :], b.view(np.float16)[:, :, None], d.view(np.float16)[:, :, None]
+
+
+def test_subnormal_sums_in_float16_keep_no_bit_below_2_to_the_minus_46() -> None:
+    """Each case distinguishes this from at least one other bound between 2**-44 and 2**-49."""
+    a, b, d = subnormal_sums()
+    assert np.array_equal(multiply(("f16", "f16", "f16"), a, b, np.zeros_like(d)), d)
+
+
 @pytest.mark.parametrize("d", ["f32", "f16"])
 def test_whole_numbers_are_summed_as_others_are(d: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Small ones need no truncation; large ones, fractions among them, infinities and NaN do or may."""

@@ -4,7 +4,7 @@ Integers wrap (or saturate); float64 is a chain of fused multiply-adds in the or
 on an H200. The model was found by fitting its answers (checks/readings/simulator/fragments.json):
 - The products are exact. All products and c are truncated, towards zero, at the 25th bit below the largest of their
   exponents. The exponent of a product is the sum of its factors' exponents; a subnormal number has the exponent of the
-  smallest normal one; the largest exponent is at least -133.
+  smallest normal one; the largest exponent is at least -133, or -21 for sums in float16.
 - The sum of the truncated terms is exact. It is truncated towards zero to float32, or rounded to nearest even to
   float16. No zero is negative.
 - fp8 is computed in float16: the products of the first two of every four k, then the others; then c is added by an
@@ -36,7 +36,7 @@ KEPT = 25  # bits below the largest exponent
 KEPT_FP8 = 13  # of wgmma in fp8, and bits of fraction of its sums
 LEAST_FP8 = {"e4m3": -6, "e5m2": -14}  # exponent of the smallest normal number
 FP8_SUM = np.uint32(0xFFFFFFFF << 23 - KEPT_FP8 & 0xFFFFFFFF)  # the bits of such a sum
-LEAST = np.int16(-133)  # lower bound of the largest exponent
+LEAST: Mapping[str, Any] = {"f32": np.int16(-133), "f16": np.int16(-21)}  # lower bounds of the largest exponent
 AT_ONCE = 1 << 16  # products per pass, so that they stay in a core's cache
 TF32_BITS = np.uint32(0xFFFFE000)  # the bits that are used
 NAN = {"f32": np.uint32(0x7FFFFFFF).view(np.float32), "f16": np.uint16(0x7FFF).view(np.float16)}
@@ -174,7 +174,9 @@ class _Factor:
     @property
     def fractions(self) -> Array:
         """Return the numbers / 2 to the power of their exponents; halved first, so that float32 has these powers."""
-        return np.asarray(self.values * np.float32(0.5) * _power(1 - np.maximum(self.exponents, LEAST), np.float32))
+        return np.asarray(
+            self.values * np.float32(0.5) * _power(1 - np.maximum(self.exponents, LEAST["f32"]), np.float32)
+        )
 
 
 def _summed(d: str, a: _Factor, b: _Factor, c: Array, kept: int = KEPT) -> Array:
@@ -215,7 +217,7 @@ def _truncated(d: str, a: _Factor, b: _Factor, c: _Factor, kept: int) -> Array:
 
     exponents = left(a.exponents) + right(b.exponents)
     peak = np.maximum(exponents.max(axis=0), sums(c.exponents))
-    np.maximum(peak, LEAST, out=peak)
+    np.maximum(peak, LEAST[d], out=peak)
     exponents -= peak - np.int16(kept)
     parts = left(a.fractions) * right(b.fractions)
     parts *= _power(np.maximum(exponents, TINY, out=exponents), np.float32)
