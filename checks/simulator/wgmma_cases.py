@@ -86,6 +86,13 @@ def forms() -> list[WgmmaForm]:
     return [*found, form("s32", "s8", "s8", 32, ".satfinite")]
 
 
+def other_forms() -> list[WgmmaForm]:
+    """Every type with A from both places, of each N that ``forms`` leaves out."""
+    known = set(forms())
+    every = (form(*types, n, registers=where) for types in TYPES for n in sizes(types[0]) for where in (False, True))
+    return [it for it in every if it not in known]
+
+
 def kernel(of: WgmmaForm) -> str:
     """Return CUDA C++ of ``k(memory, a, descriptors, d, scale_d)``, for sm_90a; a block is a case."""
     letter = "r"

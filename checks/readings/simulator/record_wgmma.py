@@ -5,15 +5,18 @@
 
 ``wgmma.json`` beside this file keeps two fingerprints for each form and style: of the first ``FIRST`` cases, which the
 tests compare, and of the rest. The last entry of a form is of products without D (``scale_d`` 0). ``RAW.npz`` gets the
-answers themselves for N = 8.
+answers themselves for N = 8. ``others`` keeps one fingerprint of all styles for each of ``other_forms``: 1,000
+fragments of 16 x 8.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import multiprocessing
 import sys
 import zlib
+from collections.abc import Iterable
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -22,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from checks.simulator.fragment_cases import STYLES
-from checks.simulator.wgmma_cases import LANES, Cases, WgmmaForm, forms, given, kernel
+from checks.simulator.wgmma_cases import LANES, Cases, WgmmaForm, forms, given, kernel, other_forms
 
 KEPT = Path(__file__).with_name("wgmma.json")
 FIRST = 2
@@ -31,9 +34,17 @@ ALL = (*STYLES, WITHOUT_D)
 RAW_N = 8
 
 
+FRAGMENTS = 1000  # of 16 x 8, of each of ``other_forms``
+
+
 def count(of: WgmmaForm) -> int:
     """Return the number of cases of a style: some 2,000 pieces of 16 x 8 for the smallest N."""
     return max(10, 4000 // of.n)
+
+
+def count_of_other(of: WgmmaForm) -> int:
+    """Return the number of cases of a style of one of ``other_forms``."""
+    return math.ceil(FRAGMENTS / (of.n // 2) / len(ALL))
 
 
 def cases_of(of: WgmmaForm, style: str, first: int | None = None) -> tuple[Cases, int]:
@@ -59,18 +70,30 @@ def simulated(of: WgmmaForm, cases: Cases, scale_d: int) -> Any:
     return d
 
 
-def _recorded(of: WgmmaForm) -> dict[str, Any]:
+def together(answers: Iterable[Any]) -> str:
+    """Return one fingerprint of the answers of all styles."""
+    found = 0
+    for answer in answers:
+        found = zlib.crc32(np.ascontiguousarray(answer).tobytes(), found)
+    return f"{found:08x}"
+
+
+def _recorded(of: WgmmaForm, number: int | None = None) -> dict[str, Any]:
     import cupy
 
     function = cupy.RawModule(code=kernel(of), options=("--gpu-architecture=sm_90a",)).get_function("k")
     found = {}
     for style in ALL:
-        cases, scale_d = cases_of(of, style)
+        cases, scale_d = cases_of(of, style, number)
         d = cupy.asarray(cases.d)
         arguments = [cupy.asarray(it) for it in (cases.memory, cases.a, cases.descriptors)]
         function((len(cases.d),), (LANES,), (*arguments, d, np.int32(scale_d)))
         found[style] = d.get()
     return found
+
+
+def _recorded_other(of: WgmmaForm) -> str:
+    return together(_recorded(of, count_of_other(of)).values())
 
 
 def record(path: str, raw: str = "") -> None:
@@ -86,33 +109,44 @@ def record(path: str, raw: str = "") -> None:
             kept[str(of)] = {style: fingerprints(answer) for style, answer in answers.items()}
             if raw and of.n == RAW_N:
                 arrays |= {f"{of}|{style}": answer[:40] for style, answer in answers.items()}
+        others = dict(zip(map(str, other_forms()), pool.map(_recorded_other, other_forms()), strict=True))
     about = {"gpu": facts["name"].decode(), "driver": cupy.cuda.runtime.driverGetVersion()}
-    Path(path).write_text(json.dumps({**about, "products": kept}, indent=0) + "\n", encoding="utf-8")
+    Path(path).write_text(json.dumps({**about, "products": kept, "others": others}, indent=0) + "\n", encoding="utf-8")
     if raw:
         np.savez_compressed(raw, **arrays)
-    print(f"{len(kept)} forms, {sum(count(of) * len(ALL) for of in forms()):,} products")
+    print(f"{len(kept)} forms, {sum(count(of) * len(ALL) for of in forms()):,} products; {len(others)} other forms")
 
 
-def _compared(kept: dict[str, Any], of: WgmmaForm) -> list[str]:
+def simulated_other(of: WgmmaForm) -> str:
+    """Return the fingerprint of one of ``other_forms``."""
+    return together(simulated(of, *cases_of(of, style, count_of_other(of))) for style in ALL)
+
+
+def _compared(kept: dict[str, Any], others: dict[str, str], of: WgmmaForm) -> tuple[int, list[str]]:
+    """Return the number of products, and the styles that differ."""
+    if str(of) in others:
+        return count_of_other(of) * len(ALL), [] if simulated_other(of) == others[str(of)] else ["some style"]
     wrong = []
     for style in ALL:
         found = fingerprints(simulated(of, *cases_of(of, style)))
         if found != kept[str(of)][style]:
             wrong.append(style)
-    return wrong
+    return count(of) * len(ALL), wrong
 
 
 def compare(word: str = "") -> int:
     """Print the simulator beside what is kept, of forms with ``word`` in their names; return how many styles differ."""
-    kept = json.loads(KEPT.read_text(encoding="utf-8"))["products"]
-    chosen = [of for of in forms() if word in str(of)]
-    total = 0
+    found = json.loads(KEPT.read_text(encoding="utf-8"))
+    chosen = [of for of in (*forms(), *other_forms()) if word in str(of)]
+    total = products = 0
     with ProcessPoolExecutor() as pool:
-        for of, wrong in zip(chosen, pool.map(partial(_compared, kept), chosen), strict=True):
+        compared = pool.map(partial(_compared, found["products"], found["others"]), chosen)
+        for of, (cases, wrong) in zip(chosen, compared, strict=True):
             total += len(wrong)
-            cases = count(of) * len(ALL)
+            products += cases
             said = "DIFFERENT: " + ", ".join(wrong) if wrong else "equal"
             print(f"{of!s:45} {cases:6,} products  {said}", flush=True)
+    print(f"{len(chosen)} forms, {products:,} products, {total} styles differ")
     return total
 
 
