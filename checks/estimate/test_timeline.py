@@ -447,6 +447,35 @@ def test_a_box_for_two_blocks_comes_to_both_and_an_arrival_at_another_block_take
     assert pair((1, 1)) - pair(()) == pytest.approx(HOPPER.remote_signal - HOPPER.signal, abs=2)
 
 
+def test_stores_to_another_block_leave_one_after_the_other_and_report_to_its_mbarrier() -> None:
+    def pair(opcode: str, times: int, threads: int, width: int) -> float:
+        each = threads * width
+        made = signal(Signal("made", 8, 1))
+        sent: Line = (f"{opcode} [R2.64], R4", FREE, Signal("sent", 8, threads, each, to=(each, each)))
+        awaited = signal(Signal("awaited", 8), sets=0)
+        then: Line = ("FFMA R4, R2, R2, R5", replace(FREE, waits=(0,)), None)
+        announced = signal(Signal("arrived", 8, 1, 2 * times * each))  # both blocks send to both
+        return play(cluster([made, announced, *ffma(50), *times * [sent], awaited, then], 1, 0), 1, H200).clocks
+
+    least = 50 + HOPPER.remote_store + HOPPER.look
+    assert pair("STAS", 1, 1, 4) == pytest.approx(least, abs=10)
+    for opcode, threads, width in (("STAS", 32, 4), ("STAS.128", 32, 16), ("STAS", 1, 4), ("REDAS.ADD", 32, 4)):
+        clocks = max(threads * width / (HOPPER.reduced if "RED" in opcode else HOPPER.sent), HOPPER.send_least * width)
+        assert pair(opcode, 100, threads, width) == pytest.approx(least + 100 * clocks, rel=0.02)
+
+
+def test_stores_to_another_block_are_those_read_on_hardware() -> None:
+    read = json.loads((FOLDER / "estimate/clusters_h200.json").read_text())["clocks"]
+    for name, opcode in (("st.async", HOPPER.sent), ("red.async", HOPPER.reduced)):
+        for width in (4, 16) if name == "st.async" else (4,):
+            of_warps = {lanes: read[f"{name}, 12 warps, {lanes} lanes of {width} bytes"] / 12 for lanes in (1, 32)}
+            assert of_warps[32] == pytest.approx(32 * width / opcode, rel=0.05)
+            assert of_warps[1] == pytest.approx(HOPPER.send_least * width, rel=0.2)
+    for what in ("store", "reduction"):
+        both = read[f"{what} and answer, cluster of 2, 64 threads"] / 2
+        assert both == pytest.approx(HOPPER.remote_store + HOPPER.look, abs=20)
+
+
 def test_latencies_of_clusters_are_those_read_on_hardware() -> None:
     found = json.loads((FOLDER / "estimate/clusters_h200.json").read_text())
     read = found["clocks"]

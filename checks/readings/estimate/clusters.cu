@@ -61,25 +61,45 @@ k(const __grid_constant__ CUtensorMap map, long long *clocks, unsigned *sink, in
             found = value;
         }
     }
-#else // a store to the other block that reports to its mbarrier, and its answer
-    if (threadIdx.x == 0) {
-        unsigned at, barrier;
-        asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(at) : "r"(shared_address(room)), "r"(other));
-        asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(barrier) : "r"(shared_address(&empty[0])), "r"(other));
-        const auto send = [&] {
-            asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.u32 [%0], %1, [%2];" ::"r"(at), "r"(0),
-                         "r"(barrier)
-                         : "memory");
-        };
+#else
+    unsigned at, barrier;
+    asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(at) : "r"(shared_address(room)), "r"(other));
+    asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(barrier) : "r"(shared_address(&empty[0])), "r"(other));
+    const auto send = [&](unsigned to) {
+#if WAY == 4 || WAY == 6
+        asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes." FORM " [%0], " VALUES ", [%2];" ::"r"(to), "r"(0),
+                     "r"(barrier)
+                     : "memory");
+#elif WAY == 5 || WAY == 7
+        asm volatile("red.async.relaxed.cluster.shared::cluster.mbarrier::complete_tx::bytes.add." FORM
+                     " [%0], " VALUES ", [%2];" ::"r"(to),
+                     "r"(0), "r"(barrier)
+                     : "memory");
+#else
+        asm volatile("st.shared::cluster." FORM " [%0], " VALUES ";" ::"r"(to), "r"(0) : "memory");
+#endif
+    };
+#if WAY <= 5 // one to the other block that reports to its mbarrier, and its answer
+    if (threadIdx.x == 0)
         for (int turn = 0; turn < TURNS; turn++) {
             arrive_for(empty[0], 4);
             if (rank == 0)
-                send();
+                send(at);
             await(empty[0], turn % 2);
             if (rank == 1)
-                send();
+                send(at);
         }
-    }
+#else // both send to each other without a pause, and wait for all that comes
+    if (threadIdx.x == 0 && WAY < 8)
+        arrive_for(empty[0], TURNS * BYTES * (blockDim.x / 32 * LANES));
+    if (threadIdx.x % 32 < LANES)
+        for (int turn = 0; turn < TURNS; turn++)
+            send(at + threadIdx.x * BYTES);
+    if (WAY < 8)
+        await(empty[0], 0);
+    else
+        cluster_barrier();
+#endif
 #endif
     const long long end = clock64();
     if (threadIdx.x == 0)

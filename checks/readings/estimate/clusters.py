@@ -22,7 +22,7 @@ SOURCE = Path(__file__).with_suffix(".cu")
 COMMON = Path(__file__).parents[3] / "lessons/common"
 HOPPER = Path(__file__).parents[2] / "estimate/kernels/hopper"
 SIDE, TURNS, COLS = 2048, 64, 32  # of the matrix, floats; turns of a launch; floats of a box's row
-COPIES, ARRIVAL, BARRIER, LOAD, STORE = range(5)
+COPIES, ARRIVAL, BARRIER, LOAD, STORE, REDUCTION, STORES, REDUCTIONS, PLAIN = range(9)
 WHOLE = 200 << 10  # dynamic bytes with which a multiprocessor holds one block
 
 
@@ -37,24 +37,40 @@ class Probe:
     stages: int = 1
     blocks: int = 0  # 0: one cluster
     apart: int = 0
+    width: int = 4  # bytes of a lane
+    lanes: int = 32  # of each warp, that send
 
     @property
     def name(self) -> str:
+        if self.way >= STORES:
+            what = {STORES: "st.async", REDUCTIONS: "red.async", PLAIN: "stores"}[self.way]
+            return f"{what}, {self.threads // 32} warps, {self.lanes} lanes of {self.width} bytes"
         if self.way:
-            what = ("", "arrival and answer", "barrier", "load", "store and answer")[self.way]
+            what = ("", "arrival", "barrier", "load", "store", "reduction")[self.way]
+            what += " and answer" * (self.way in (ARRIVAL, STORE, REDUCTION))
             return f"{what}, cluster of {self.cluster}, {self.threads} threads"
         blocks = self.blocks or self.cluster
         staged = f"cluster of {self.cluster}, {self.rows} rows, {self.stages} stages"
         return f"{staged}, {blocks} blocks, {self.apart} apart"
 
     @property
-    def defines(self) -> dict[str, int]:
-        return {"ROWS": self.rows, "STAGES": self.stages, "WAY": self.way, "CLUSTER": self.cluster}
+    def defines(self) -> dict[str, int | str]:
+        found: dict[str, int | str] = {"ROWS": self.rows, "STAGES": self.stages, "WAY": self.way}
+        found |= {"CLUSTER": self.cluster}
+        if self.way >= STORE:
+            wide = self.width == 16
+            found |= {"FORM": '"v4.b32"' if wide else '"u32"', "VALUES": '"{%1, %1, %1, %1}"' if wide else '"%1"'}
+            found |= {"BYTES": self.width, "LANES": self.lanes}
+        return found
 
 
 def probes() -> Iterator[Probe]:
     """Everything that is read."""
-    yield from (Probe(ARRIVAL), Probe(LOAD), Probe(STORE))
+    yield from (Probe(ARRIVAL), Probe(LOAD), Probe(STORE), Probe(REDUCTION))
+    for threads in (32, 128, 384):
+        for lanes in (1, 32):
+            for way, width in ((STORES, 4), (STORES, 16), (REDUCTIONS, 4), (PLAIN, 4), (PLAIN, 16)):
+                yield Probe(way, threads=threads, lanes=lanes, width=width)
     for cluster in (2, 4, 8):
         for threads in (64, 384):
             yield Probe(BARRIER, cluster, threads)

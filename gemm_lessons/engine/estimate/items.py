@@ -13,7 +13,7 @@ from gemm_lessons.engine.costs.banks import WARP
 from gemm_lessons.engine.hardware.pipes import THREE_OPERANDS, Pipes
 from gemm_lessons.engine.hardware.sheets import GpuSpec, pipes_of
 from gemm_lessons.engine.records.frozen import dataclass
-from gemm_lessons.engine.sass.flow import columns_of, tile_wavefronts
+from gemm_lessons.engine.sass.flow import TO_OTHERS, columns_of, tile_wavefronts
 from gemm_lessons.engine.sass.operands import Decoded, MachineRegister
 from gemm_lessons.engine.sass.trace import SCOREBOARDS, Touch, Trace
 
@@ -34,7 +34,7 @@ UNITS: Mapping[str, int] = {
     **dict.fromkeys(
         "LD ST LDG STG LDS STS LDL STL LDC LDSM STSM LDGSTS TLD ATOM ATOMG ATOMS RED REDG SHFL REDUX".split(), MEMORY
     ),
-    **dict.fromkeys(("SYNCS", BOX, BOX_OUT, COMMITTED), MEMORY),
+    **dict.fromkeys(("SYNCS", BOX, BOX_OUT, COMMITTED, *TO_OTHERS), MEMORY),
     **dict.fromkeys(PRODUCTS, TENSOR),
     **dict.fromkeys(GROUPED, ASYNCHRONOUS),
     **dict.fromkeys("DFMA DADD DMUL DSETP DMNMX".split(), FP64),
@@ -48,7 +48,7 @@ UNITS: Mapping[str, int] = {
 # Moves that ptxas writes as multiplications: they need no multiplier.
 MOVES = ("IMAD.MOV", "IMAD.IADD", "IMAD.SHL")
 # Units of which this model knows no rates.
-UNKNOWN = re.compile(r"[BQ]MMA|UTMAREDG|UBLK\w+|STAS|REDAS")
+UNKNOWN = re.compile(r"[BQ]MMA|UTMAREDG|UBLK\w+")
 
 
 def unknown_units(code: Iterable[SassInstruction], gpu: GpuSpec) -> set[str]:

@@ -263,10 +263,14 @@ class _Recorder(Multiprocessor):
             self._arrivals[key] = time, *(self._issuing or (OTHER_BLOCK, NOTHING))
         return super().arrived(key, threads, announced, time)
 
+    def received(self, key: tuple[int, int], count: int, time: float) -> bool:
+        """Record the copy."""
+        self._copies[key] = self._issuing or (OTHER_BLOCK, NOTHING)
+        return super().received(key, count, time)
+
     def brought(self, key: tuple[int, int], box: Traffic, time: float, latency: float) -> bool:
         """Record the copy."""
         warp, place = self._issuing or (OTHER_BLOCK, NOTHING)
-        self._copies[key] = warp, place
         woken = super().brought(key, box, time, latency)
         self.work.append(UnitWork("box", warp, time, self.port + latency, place, key[1]))
         return woken

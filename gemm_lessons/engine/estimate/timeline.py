@@ -17,7 +17,8 @@
     mbarrier     a waiting warp continues when its phase is over: threads have arrived, and boxes that the TMA copies
     blocks       where there are more than fit, the next starts when one's warps have ended and its stores have left
     clusters     each block of a cluster has a multiprocessor. They are played together: a box copied for several blocks
-                 takes the port of each, arrivals at mbarriers of others and the cluster's barrier take longer
+                 takes the port of each, arrivals at mbarriers of others and the cluster's barrier take longer.
+                 st.async and red.async leave one after the other
 
 What it leaves out: instruction fetch, and, without ``levels`` (see ``traffic``), L1's capacity and DRAM's latency.
 """
@@ -211,6 +212,7 @@ class Multiprocessor:
             places = {(warp % schedulers, warp // warps_per_block): warp // schedulers for warp in range(count)}
             self.last = [places[warp % schedulers, warp // warps_per_block] for warp in range(count)]
         self.load_store = 0.0  # free from
+        self.sending = 0.0  # as the next one: st.async and red.async
         self.port = 0.0
         self.stores = 0.0
         self.wave = max(self.begun, 1)  # warps that are resident together
@@ -447,6 +449,13 @@ class Multiprocessor:
                 if threads:
                     arrives = time + (self.pipes.signal if peer is self else self.pipes.remote_signal)
                     released |= peer.arrived(key, threads, signal.bytes, arrives)
+        elif signal.kind == "sent":
+            rate = self.pipes.reduced if item.name == "REDAS" else self.pipes.sent
+            least = self.pipes.send_least * signal.bytes / signal.arrivals
+            self.sending = max(self.sending, time) + max(signal.bytes / rate, least)
+            for peer, count in zip(self.peers, signal.to, strict=True):
+                if count:
+                    released |= peer.received(key, count, self.sending + self.pipes.remote_store)
         else:
             over = self.phases[key].since(signal.parity, time)
             if over is None:
@@ -474,6 +483,12 @@ class Multiprocessor:
             raise Uncountable("an mbarrier that is used before it is made")
         return self.phases[key].arrived(threads, announced, time) and self._wake(key)
 
+    def received(self, key: tuple[int, int], count: int, time: float) -> bool:
+        """Let bytes arrive that a block of the cluster has sent. Return whether waiting warps continue."""
+        if key not in self.phases:
+            raise Uncountable("an mbarrier that is used before it is made")
+        return self.phases[key].brought(count, time) and self._wake(key)
+
     def brought(self, key: tuple[int, int], box: Traffic, time: float, latency: float) -> bool:
         """Let a box arrive that was requested at ``time``. Return whether waiting warps continue."""
         taken = self.pipes.box_sector * len(box.sectors)
@@ -482,9 +497,7 @@ class Multiprocessor:
         written = box.passes * self.wavefront * self.pipes.arrival
         self.moved["shared"] += written
         self.load_store = max(self.load_store, time) + written
-        if key not in self.phases:
-            raise Uncountable("an mbarrier that is used before it is made")
-        return self.phases[key].brought(len(box.sectors) * SECTOR, self.port + latency) and self._wake(key)
+        return self.received(key, len(box.sectors) * SECTOR, self.port + latency)
 
     def _meet_cluster(self, warp: int, after: float) -> None:
         """Let a warp wait for the barrier of its cluster."""

@@ -106,6 +106,10 @@ class Pipes:
     look: float  # until a thread knows that a phase is over
     remote_signal: float  # from an arrival at an mbarrier of another block of the cluster until it counts
     remote: float  # until a load from shared memory of another block of the cluster returns
+    remote_store: float  # from st.async until its bytes count at the mbarrier
+    sent: float  # bytes a clock of st.async from one multiprocessor
+    reduced: float  # and of red.async
+    send_least: float  # clocks of one warp's, at least, for each byte of a thread
     multicast: float  # longer than a box for the own block, one for several blocks of the cluster
     cluster: float  # from the last arrival at the barrier of a cluster to the release
     cluster_warp: float  # and for each warp of a block

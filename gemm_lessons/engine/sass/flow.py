@@ -22,7 +22,8 @@ BULK = BULK_IN | BULK_OUT | {"UTMACMDFLUSH", "UTMACCTL", "UTMAPF", "UBLKPF"}
 TO_OTHERS = frozenset({"STAS", "REDAS"})
 # Operations on mbarriers: init, arrive, test, invalidate.
 _PHASES = "EXCH 64 ARRIVE TRANS64 A1T0 ART0 A0T1 A0TR A0TX RED OPTOUT PHASECHK TRYWAIT CCTL IV".split()
-SIGNALS = frozenset({"SYNCS", "UTMALDG", "UTMASTG"})  # operations on mbarriers, and copies of boxes
+# Operations on mbarriers, copies of boxes, and stores that report to mbarriers of other blocks.
+SIGNALS = frozenset({"SYNCS", "UTMALDG", "UTMASTG", *TO_OTHERS})
 TEXTURE = "texture"  # global memory, read through the texture unit
 MEMORY: Mapping[str, str] = {**LOADS, **STORES, **ATOMICS, **COPIES, **dict.fromkeys(FETCHES, TEXTURE)}
 GENERIC = "generic"  # global or shared memory, depending on each lane's address
@@ -258,6 +259,8 @@ def signalled(d: Decoded) -> tuple[str, ...]:
         names += [name for mask in d.operands[2:] if d.has("MULTICAST") for name in operand_registers(mask)]
     elif d.name == "SYNCS":
         names += [name for operand in d.operands[results(d)[1] :] for name in operand_registers(operand)]
+    elif d.name in TO_OTHERS and isinstance(d.operands[0], Memory):
+        names += [register.shifted(i) for register in d.operands[0].registers for i in range(2)]
     return tuple(name for name in names if name)
 
 

@@ -28,7 +28,7 @@ from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.engine.records.launch import Argument, Grid, TensorMap, buffers_of
 from gemm_lessons.engine.sass import Code, prepare, registers
 from gemm_lessons.engine.sass.divisions import Undecided
-from gemm_lessons.engine.sass.flow import SIGNALS, TEXTURE, dimensions
+from gemm_lessons.engine.sass.flow import SIGNALS, TEXTURE, TO_OTHERS, dimensions
 from gemm_lessons.engine.sass.lanes import SHARED_WINDOW, Geometry, launch_constants
 from gemm_lessons.engine.sass.long_loops import Cut, cut
 from gemm_lessons.engine.sass.memory_contents import Store
@@ -50,7 +50,7 @@ SPREAD, GOLDEN = 16, 0.6180339887  # blocks all over the grid whose work is comp
 NEAR = 0.05  # of the average work: as good as average
 # SYNCS fields. Init: the number of arrivals, less this offset, in bits 1 to 20. Arrive: announces bytes, except A1T0.
 # Wait: the parity of the phase is the top bit.
-Kind = Literal["made", "arrived", "awaited", "met", "passed"]
+Kind = Literal["made", "arrived", "awaited", "met", "passed", "sent"]
 SIGNAL_KINDS: Mapping[str, Kind] = {"EXCH": "made", "ARRIVE": "arrived", "PHASECHK": "awaited"}
 SIGNAL_MODIFIERS = frozenset("EXCH 64 ARRIVE TRANS64 A1T0 RED PHASECHK TRYWAIT".split())
 MOST_ARRIVALS = 1 << 20
@@ -117,9 +117,10 @@ class Signal:
     """One warp's operation on the mbarrier at an address of shared memory, or on the named barrier of a number.
 
     An mbarrier is ``made`` for ``arrivals`` per phase; or threads have ``arrived`` and announce ``bytes``; or the phase
-    of a ``parity`` is ``awaited``. At a named barrier, a warp has ``met`` others, as many threads as ``arrivals``, or
-    ``passed`` without waiting. ``to``: how many threads arrive at the mbarrier in each block of the cluster, by rank
-    (empty: all in the own block).
+    of a ``parity`` is ``awaited``; or ``arrivals`` threads have ``sent`` ``bytes`` that report to it. At a named
+    barrier, a warp has ``met`` others, as many threads as ``arrivals``, or ``passed`` without waiting. ``to``: how many
+    threads arrive at the mbarrier in each block of the cluster, by rank (empty: all in the own block), or how many
+    bytes are sent there.
     """
 
     kind: Kind
@@ -425,6 +426,8 @@ class _Recorder(Walker):
             return self._meets(d)
         if d.name == "UTMASTG":
             return (self._stores_box(d),)
+        if d.name in TO_OTHERS:
+            return (self._sends(d),)
         memory = next((operand for operand in d.operands if isinstance(operand, Memory)), None)
         if memory is None or not memory.registers:
             raise Uncountable(f"unknown form {d.text}")
@@ -502,6 +505,37 @@ class _Recorder(Walker):
             self._log[-1][2][d.index] = found
 
         return (note,)
+
+    def _sends(self, d: Decoded) -> Step:
+        """Record stores to blocks of the cluster: a pair of registers names the place and the mbarrier."""
+        memory = d.operands[0]
+        if not isinstance(memory, Memory) or len(memory.registers) != 1 or memory.registers[0].suffix != "64":
+            raise Uncountable(f"unknown form {d.text}")
+        first = memory.registers[0]
+        assert first.number is not None
+        barrier = replace(first, number=first.number + 1, suffix="")
+        where = self.lanes.address(Memory((barrier,), 0), "shared", ranked=True)
+        guard, lanes = self.lanes.guard(d), self.geometry.lanes
+        each = next((int(word) // 8 for word in d.modifiers if word in ("64", "128")), 4)
+        cluster = math.prod(self.geometry.grid.cluster or (1,))
+
+        def note() -> None:
+            if self._quiet:
+                return
+            active = self._active(guard).reshape(-1, WARP)
+            at = np.broadcast_to(where(), (lanes,)).reshape(-1, WARP)
+            found: list[Touch | None] = []
+            for taking_part, places in zip(active, at, strict=True):
+                some = places[taking_part]
+                offsets = np.unique(some & SHARED_WINDOW - 1)
+                if len(offsets) > 1:
+                    raise Uncountable(f"lanes of one warp that report to several mbarriers: {d.text}")
+                to = tuple((each * np.bincount(some // SHARED_WINDOW, minlength=cluster)).tolist())
+                sent = [Signal("sent", int(offset), len(some), sum(to), to=to) for offset in offsets]
+                found.append(sent[0] if sent else None)
+            self._log[-1][2][d.index] = found
+
+        return note
 
     def _stores_box(self, d: Decoded) -> Step:
         """Record a copy of a box out of shared memory. Its size is that of the tensor map at the address it names."""
