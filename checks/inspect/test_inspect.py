@@ -345,6 +345,18 @@ MAPS = (
 )
 
 
+def test_a_file_in_another_standard(tmp_path):
+    file = tmp_path / "k.cu"
+    file.write_text(
+        "template <class T> concept Small = sizeof(T) <= 4;\n"
+        "template <Small T> __device__ T twice(T x) { return 2 * x; }\n"
+        'extern "C" __global__ void k(const float *x, float *y) { y[threadIdx.x] = twice(x[threadIdx.x]); }\n'
+    )
+    launch = ("--grid", "1", "--block", "32", "--args", "x=f32[32], y=out f32[32]", "--expect", "y = 2 * x")
+    assert inspect(str(file), *launch, "--std", "c++20").returncode == 0
+    assert inspect(str(file), *launch).returncode == 1
+
+
 def test_tensor_maps_by_their_boxes(tmp_path):
     """A box of 8 x 32 goes through shared memory, where it is swizzled, and comes out as it was."""
     kernel = tmp_path / "box.cu"

@@ -104,6 +104,7 @@ def test_it_runs_from_python():
     [
         (("", ""), ["--arch", "sm_80"], "t.ptx is PTX, which is compiled already: leave --arch out"),
         (("", ""), ["-D", "A=1", "-I", "."], "leave --define and --include out"),
+        (("", ""), ["--std", "c++20"], "leave --std out"),
         ((".entry", ".func"), [], "t.ptx has 0 kernels (): there is nothing to run"),
         (("fma.rn.f32", "fma.rn.f31"), [], "in line {line}: unsupported PTX: fma.rn.f31"),
         (("bar.sync", "tcgen05.fence; bar.sync"), [], "in line {line}: unsupported PTX: tcgen05"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,6 +18,9 @@ from gemm_lessons.running import contract
 
 if TYPE_CHECKING:
     from gemm_lessons.engine.records.launch import Grid
+
+# Those that NVRTC knows.
+Standard = StrEnum("Standard", {"CPP11": "c++11", "CPP14": "c++14", "CPP17": "c++17", "CPP20": "c++20"})
 
 
 def dimensions(text: str, option: str) -> tuple[int, int, int]:
@@ -97,6 +101,7 @@ def inspect(
             "--include", "-I", help="A folder of headers that the kernel may include, besides its own and CUDA's."
         ),
     ] = None,
+    std: Annotated[Standard | None, typer.Option("--std", help="The C++ of the file; default: c++17.")] = None,
     dynamic_shared: Annotated[int, typer.Option("--dynamic-shared", min=0, help="Bytes.")] = 0,
     arch: Annotated[str | None, typer.Option("--arch", help="Compile for this target; default: sm_90.")] = None,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the random inputs.")] = 0,
@@ -132,7 +137,7 @@ def inspect(
     counters are counted on PTX. --dynamic-shared is what the host would ask for (Triton: metadata.shared).
     """
     source = read_source(file)
-    _check_ptx(source, file, {"--arch": arch, "--define": define, "--include": include})
+    _check_ptx(source, file, {"--arch": arch, "--define": define, "--include": include, "--std": std})
     for folder in include or ():
         if not folder.is_dir():
             raise CommandError(f"--include {folder}: no such folder")
@@ -154,7 +159,7 @@ def inspect(
         request = inspection.InspectRequest(
             source, shown(file), kernel, shape, args, expect, tuple(symbol or ()), defines,
             (*(include or ()), file.resolve().parent), arch or "sm_90", seed, budget, most,
-            sheet, estimating=not no_estimate, recording=roles,
+            sheet, estimating=not no_estimate, recording=roles, options=(f"-std={std}",) if std else (),
         )  # fmt: skip
         try:
             with Working(make_console(stderr=True), f"inspect {shown(file)}"):

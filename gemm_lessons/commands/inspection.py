@@ -70,6 +70,7 @@ class InspectRequest:
     gpu: GpuSpec = GPUS["h200"]  # that estimate and recording are for
     estimating: bool = True  # estimate its time
     recording: bool = False  # record its warps, as the estimate plays them
+    options: tuple[str, ...] = ()  # of NVRTC
 
 
 @dataclass(frozen=True)
@@ -153,7 +154,7 @@ def _inspect(request: InspectRequest) -> Inspection:
 def _compiled(request: InspectRequest, arch: str) -> Compiled | NotCompiled:
     return take(
         request.source, path=request.path, entry=request.entry, defines=request.defines,
-        include_dirs=request.include_dirs, arch=arch,
+        include_dirs=request.include_dirs, options=request.options, arch=arch,
     )  # fmt: skip
 
 
@@ -168,7 +169,7 @@ def _given(request: InspectRequest, device: Simulator, compiled: Compiled) -> Gi
         declared(request.source, kernel, request.entry),
         lambda: read_layouts(
             request.source, path=request.path, entry=request.entry, defines=request.defines,
-            include_dirs=request.include_dirs, arch=request.arch,
+            include_dirs=request.include_dirs, options=request.options, arch=request.arch,
         ),
     )  # fmt: skip
 

@@ -45,6 +45,7 @@ WITHOUT_CCCL = HEADERS / "without_cccl"  # replacements for NVIDIA's C++ core li
 WITH_CCCL = HEADERS / "with_cccl"  # the standard library made of them, and their parts for kernels
 OF_CCCL = re.compile(r"#[ \t]*include[ \t]*[<\"](?:cuda|cub|thrust)/")
 PRE_INCLUDED = "nvcc_names.h"
+STANDARD = "-std=c++17"
 ARCHITECTURE = re.compile(r"(?:sm|compute)_\d+[af]?")
 APART = re.compile(r"^-*fmad=(false|0)$|-(O|-opt-level=)0$")  # options with which every product is rounded
 FIRST_WITH_LIST = 13  # the CUDA major that can list the files it reads
@@ -305,11 +306,12 @@ def _compiled(
 
 
 def _arguments(arch: str, options: Iterable[str], folders: Iterable[Path]) -> list[str]:
-    """Return NVRTC's options."""
+    """Return NVRTC's options, with C++17 unless ``options`` name another standard."""
+    options = list(options)
     return [
         f"-arch={arch}",
         "-lineinfo",
-        "-std=c++17",
+        *[STANDARD] * (not any(option.startswith("-std=") for option in options)),
         "--ptxas-options=-v",
         "--device-int128",
         f"--pre-include={PRE_INCLUDED}",
