@@ -10,11 +10,13 @@ import pytest
 from checks.course.test_tensor_maps import COURSE, FOLDER, LESSON
 from checks.gpu.test_real_gpu import build
 from checks.simulator.phase_cases import BOX, MIRROR, PIPELINE
+from checks.simulator.test_map_updates import BUILD, CHANGED, COLS, ROWS, changed_arguments
 from checks.simulator.test_tensors import BOXES
 from gemm_lessons import simulate
 from gemm_lessons.devices.gpu.cuda_gpu import Gpu
 from gemm_lessons.devices.shadowed_gpu import ShadowedGpu
 from gemm_lessons.engine.api import arguments
+from gemm_lessons.engine.compiler.compile import Compiled, compile_source
 from gemm_lessons.engine.hardware.sheets import find_gpu
 from gemm_lessons.engine.records.launch import Grid, TensorMap
 from gemm_lessons.engine.simulator import Simulator
@@ -101,6 +103,38 @@ def test_bulk_copies(real_gpu: Gpu, source: str, grid: int, block: int) -> None:
 def test_reduction(real_gpu: Gpu) -> None:
     source = MIRROR.replace("bulk_store(y + 256 * blockIdx.x", "bulk_add(y")
     both(real_gpu, source, 4, 256, lambda: [np.arange(1024, dtype=np.float32), np.full(1024, 5, np.float32)], (1,))
+
+
+def on_sm_90a(gpu: Gpu, source: str, grid: int, args: Any, written: int) -> None:
+    """Launch on both; argument number ``written`` must be the same afterwards."""
+    if not gpu.arch.startswith("sm_90"):
+        pytest.skip("tensormap.replace is of sm_90a")
+    compiled = compile_source(source, path="kernel.cu", entry="k", arch="sm_90a")
+    assert isinstance(compiled, Compiled), compiled
+    expected, got = args(), args()
+    simulated = simulate(source, "k", grid, 32, expected, arch="sm_90a")
+    assert simulated.fault is None, simulated.fault
+    given = arguments(Simulator().kernel(compiled), got)
+    launched = gpu.launch(compiled, Grid((grid, 1, 1), (32, 1, 1)), given)
+    assert launched.fault is None, launched.fault
+    assert expected[written].any()
+    assert np.array_equal(expected[written], got[written])
+
+
+@pytest.mark.parametrize("rows", [ROWS, 6])
+@pytest.mark.parametrize("swizzle", [0, 3])
+def test_a_map_built_by_the_kernel(real_gpu: Gpu, rows: int, swizzle: int) -> None:
+    source = BUILD.replace('SET("swizzle_mode", "b32", "n", 3)', f'SET("swizzle_mode", "b32", "n", {swizzle})')
+
+    def args() -> list[Any]:
+        x = np.arange(ROWS * COLS, dtype=np.float32).reshape(ROWS, COLS)
+        return [x, np.zeros((2, 8, COLS), np.float32), np.zeros(256, np.uint8), np.int32(rows), np.int32(4)]
+
+    on_sm_90a(real_gpu, source, 2, args, 1)
+
+
+def test_a_map_changed_by_the_kernel(real_gpu: Gpu) -> None:
+    on_sm_90a(real_gpu, CHANGED, 1, changed_arguments, 2)
 
 
 def test_the_lesson_passes(real_gpu: Gpu) -> None:

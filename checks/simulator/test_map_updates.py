@@ -74,6 +74,7 @@ def built(old: str = "", new: str = "", rows: int = ROWS, row: int = 4) -> tuple
     return found, x, y
 
 
+@pytest.mark.counted
 def test_a_map_built_from_nothing() -> None:
     found, x, y = built()
     assert found.fault is None, found.fault
@@ -101,6 +102,57 @@ def test_a_map_that_is_wrong(old: str, new: str, words: str) -> None:
     found, _, _ = built(old, new)
     assert found.fault is not None
     assert words in found.fault.message
+
+
+# A map of the host that the kernel changes: another array, fewer rows, and rows that are twice as far apart.
+CHANGED = (
+    HEAD
+    + TENSOR
+    + REPLACE
+    + """
+extern "C" __global__ void k(const __grid_constant__ Map given, const float *other, float *y, unsigned char *room)
+{
+    __shared__ __align__(128) unsigned map[32];
+    __shared__ __align__(1024) float box[8 * 32];
+    __shared__ u64 bar;
+    const int t = threadIdx.x;
+    map[t] = reinterpret_cast<const unsigned *>(&given)[t];
+    if (t == 0) { init(&bar, 1); made(); }
+    __syncwarp();
+    if (t == 0) {
+        SET("global_address", "b64", "l", other);
+        SET_AT("global_dim", 1, "b32", "r", 7);
+        SET_AT("global_stride", 0, "b64", "l", 256ull);
+    }
+    __syncwarp();
+    asm volatile("tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.gpu.sync.aligned"
+                 " [%0], [%1], 128;" :: "l"(room), "r"(AT(map)) : "memory");
+    asm volatile("fence.proxy.tensormap::generic.acquire.gpu [%0], 128;" :: "l"(room) : "memory");
+    if (t == 0) {
+        expect(&bar, 1024);
+        box_load(box, (const Map *)room, 0, 2, &bar);
+    }
+    wait(&bar, 0);
+    for (int i = t; i < 256; i += 32)
+        y[i] = box[i];
+}
+"""
+)
+
+
+def changed_arguments() -> list[Any]:
+    a, other = (np.arange(ROWS * COLS, dtype=np.float32).reshape(ROWS, COLS) + 1000 * i for i in range(2))
+    return [TensorMap(a, (8, COLS)), other, np.zeros((8, COLS), np.float32), np.zeros(128, np.uint8)]
+
+
+@pytest.mark.counted
+def test_a_map_of_the_host_changed() -> None:
+    given = changed_arguments()
+    found = simulate(CHANGED, "k", 1, 32, given, arch=ARCH)
+    assert found.fault is None, found.fault
+    assert not found.findings
+    _, other, y, _ = given
+    assert np.array_equal(y, np.pad(other[::2][2:7], ((0, 3), (0, 0))))
 
 
 # Maps in a struct by value: which one, is known at run time only. A map of the host, moved to another array.
@@ -192,3 +244,92 @@ def test_the_address_of_a_parameter_fits_32_bits(move: str) -> None:
     found = simulate(PTX.replace("MOVE", move), "k", 1, 1, [given, y], arch=ARCH)
     assert found.fault is None, found.fault
     assert y[0] == 1
+
+
+PUBLISH = """    asm volatile("tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.gpu.sync.aligned"
+                 " [%0], [%1], 128;" :: "l"(room), "r"(AT(map)) : "memory");
+"""
+ACQUIRE = 'asm volatile("fence.proxy.tensormap::generic.acquire.gpu [%0], 128;" :: "l"(room) : "memory");'
+RELEASE = 'asm volatile("fence.proxy.tensormap::generic.release.gpu;" ::: "memory");'
+BY_STORES = "    reinterpret_cast<unsigned *>(room)[t] = map[t]; {} __syncwarp();\n"
+AT_ONCE = PUBLISH + "    " + ACQUIRE + "\n"
+
+
+@pytest.mark.parametrize(
+    ("fences", "case"),
+    [
+        (AT_ONCE, ""),
+        (PUBLISH, "map acquire"),
+        (f"{ACQUIRE}{PUBLISH}", "map acquire"),  # too early
+        (AT_ONCE.replace(ACQUIRE, f"if (t == 0) {ACQUIRE}"), ""),
+        (AT_ONCE.replace(ACQUIRE, ACQUIRE.replace("(room)", "(room + 128)")), "map acquire"),  # of another map
+        (BY_STORES.format(RELEASE) + ACQUIRE, ""),
+        (BY_STORES.format("") + ACQUIRE, "map release"),
+        (BY_STORES.format(RELEASE), "map acquire"),
+        (BY_STORES.format(""), "map release"),
+    ],
+)
+def test_fences_between_a_map_and_its_use(fences: str, case: str) -> None:
+    assert AT_ONCE in CHANGED
+    source = CHANGED.replace(AT_ONCE, fences)
+    a, other, y, _ = changed_arguments()
+    found = simulate(source, "k", 1, 32, [a, other, y, np.zeros(256, np.uint8)], arch=ARCH)
+    assert found.fault is None, found.fault
+    serious = [it for it in found.findings if it.severity != "note"]
+    assert [(it.kind, it.case) for it in serious] == ([("async_proxy", case)] if case else [])
+
+
+# Block 0 writes the map in global memory itself; both blocks copy by it.
+HANDED_OVER = (
+    HEAD
+    + TENSOR
+    + """
+extern "C" __global__ void k(const __grid_constant__ Map given, float *y, unsigned char *room, int *ready)
+{
+    __shared__ __align__(1024) float box[8 * 32];
+    __shared__ u64 bar;
+    const int t = threadIdx.x;
+    if (t == 0) { init(&bar, 1); made(); }
+    if (blockIdx.x == 0) {
+        reinterpret_cast<unsigned *>(room)[t] = reinterpret_cast<const unsigned *>(&given)[t];
+        __syncwarp();
+        if (t == 0)
+            asm volatile("tensormap.replace.tile.global_dim.global.b1024.b32 [%0], 1, %1;" :: "l"(room), "r"(7)
+                         : "memory");
+        __syncwarp();
+        RELEASE
+        __threadfence();
+        if (t == 0) atomicExch(ready, 1);
+    } else if (t == 0)
+        while (atomicAdd(ready, 0) == 0) {}
+    __syncwarp();
+    ACQUIRE
+    if (t == 0) { expect(&bar, 1024); box_load(box, (const Map *)room, 0, 2, &bar); }
+    wait(&bar, 0);
+    for (int i = t; i < 256; i += 32)
+        y[256 * blockIdx.x + i] = box[i];
+}
+"""
+)
+
+
+@pytest.mark.parametrize(
+    ("release", "acquire", "case"),
+    [
+        (RELEASE, ACQUIRE, ""),
+        ("", ACQUIRE, "map release"),
+        (RELEASE, "", "map acquire"),
+        (RELEASE, f"if (blockIdx.x == 0) {ACQUIRE}", "map acquire"),
+        (RELEASE, f"if (blockIdx.x == 1) {ACQUIRE}", "map acquire"),
+    ],
+)
+def test_fences_between_blocks(release: str, acquire: str, case: str) -> None:
+    source = HANDED_OVER.replace("RELEASE", release).replace("ACQUIRE", acquire)
+    a = np.arange(ROWS * COLS, dtype=np.float32).reshape(ROWS, COLS)
+    y = np.zeros((2, 8, COLS), np.float32)
+    given = [TensorMap(a, (8, COLS)), y, np.zeros(128, np.uint8), np.zeros(1, np.int32)]
+    found = simulate(source, "k", 2, 32, given, arch=ARCH)
+    assert found.fault is None, found.fault
+    assert np.array_equal(y, np.broadcast_to(np.pad(a[2:7], ((0, 3), (0, 0))), y.shape))
+    serious = [it for it in found.findings if it.severity != "note"]
+    assert {(it.kind, it.case) for it in serious} == ({("async_proxy", case)} if case else set())

@@ -137,6 +137,34 @@ def test_made_without_a_barrier_behind_it_is_a_race(run: Run) -> None:
     assert [f.message for f in launched.findings if f.kind == "race" and "bar, byte 0" in f.message]
 
 
+ELECT = (
+    'unsigned one; asm volatile("{ .reg .pred p; elect.sync _|p, 0xffffffff; selp.u32 %0, 1, 0, p; }" : "=r"(one)); '
+)
+UNMAKE = 'asm volatile("mbarrier.inval.shared::cta.b64 [%0];" :: "r"(AT(&bar[3])) : "memory");'
+
+
+@pytest.mark.parametrize(
+    ("text", "severity"),
+    [
+        ("if (t < 2) init(&bar[3], 1);", "warning"),
+        ("if (t % 32 == 0) init(&bar[3], 1);", "warning"),  # a thread of each warp
+        ("init(&bar[3], 64);", "warning"),
+        ("if (t == 0) init(&bar[3], 1); if (t == 40) init(&bar[3], 1);", "warning"),
+        ("if (t < 2) init(&bar[3], t + 1);", "error"),
+        ("if (t == 0) init(&bar[3], 1); if (t == 40) init(&bar[3], 2);", "error"),
+        ("if (t == 40) init(&bar[3], 2);", ""),
+        (f"if (t < 32) {{ {ELECT} if (one) init(&bar[3], 1); }}", ""),
+        ("if (t >= 62) init(&bar[t - 60], 1);", ""),  # one each
+        (f"if (t == 0) {{ init(&bar[3], 1); {UNMAKE} }} __syncthreads(); if (t == 40) init(&bar[3], 2);", ""),
+    ],
+)
+def test_one_thread_initialises_an_mbarrier(run: Run, text: str, severity: str) -> None:
+    launched, _ = run_body(run, text + "__syncthreads();")
+    found = [it for it in launched.findings if it.severity != "note"]
+    assert {it.severity for it in found} == ({severity} if severity else set())
+    assert {(it.kind, it.case) for it in found} <= {("race", "mbarriers")}
+
+
 def test_who_waits_is_ordered_and_who_does_not_is_not(run: Run) -> None:
     good = "box[t] = t; arrive(&bar[0]); wait(&bar[0], 0); got = box[63 - t];"
     assert not serious(run_body(run, good)[0])

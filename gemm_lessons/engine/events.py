@@ -33,6 +33,7 @@ Space = Literal["global", "shared", "local", "param", "const", "texture", "remot
 Effect = Literal["load", "store", "atomic", "copy"]
 
 WARP = 32
+EVERY_MAP = -1  # address, in ``MapAccess``
 CLUSTER = -8  # offset, in ``Phase``, of the barrier of a cluster, which is in no memory
 
 
@@ -228,6 +229,17 @@ class ProxyFence:
 
 
 @dataclass(frozen=True, eq=False)
+class MapAccess:
+    """``lanes`` (n,) write the tensor maps at ``addresses`` (n,) of global memory, copy boxes by them (``use``), or
+    fence their proxy: a ``release`` of all maps (``EVERY_MAP``) or of these, an ``acquire`` of these."""
+
+    kind: Literal["write", "release", "acquire", "use"]
+    lanes: np.ndarray[Any, Any]
+    addresses: np.ndarray[Any, Any]
+    access: Access
+
+
+@dataclass(frozen=True, eq=False)
 class Stored:
     """The values that a watched store wrote (``Setting.watched``): ``values`` uint8 (n, width) by ``lanes`` (n,), of
     instruction ``index``. It is next to the ``Touch`` (shared: before it) or ``Placed`` (global: after it) of that
@@ -238,7 +250,20 @@ class Stored:
     values: np.ndarray[Any, Any]
 
 
-Record = Touch | Placed | Barrier | Irregular | AsyncGroup | Phase | Bulk | Landed | BulkGroup | ProxyFence | Stored
+Record = (
+    Touch
+    | Placed
+    | Barrier
+    | Irregular
+    | AsyncGroup
+    | Phase
+    | Bulk
+    | Landed
+    | BulkGroup
+    | ProxyFence
+    | MapAccess
+    | Stored
+)
 
 
 @dataclass(frozen=True)

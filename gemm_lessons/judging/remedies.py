@@ -84,12 +84,21 @@ SPECIAL_REMEDIES: Mapping[tuple[str, str], str] = {
     ): "Two threads write the same element of a shared array. Each element of a tile "
     "needs one owner: check every index of both writes. Only if one write is to replace the other, put a "
     "__syncthreads() between them.",
+    (
+        "race",
+        "mbarriers",
+    ): "One thread initialises an mbarrier: if (threadIdx.x == 0), or the lane that elect.sync picks in one warp.",
     ("async_in_flight", "bulk load"): READ_EARLY,
     ("async_in_flight", "product"): "A tile may be refilled after the products that read it: wgmma.wait_group, then a "
     "barrier or an arrival at the mbarrier of an empty stage.",
     ("async_in_flight", "accumulator"): "Sums of wgmma are complete after wgmma.commit_group and wgmma.wait_group 0.",
     ("async_in_flight", "operand"): "Load the next fragment of A into other registers, or wait for the products first.",
     ("async_proxy", "registers"): "wgmma.fence orders the registers that threads have written before the first wgmma.",
+    **dict.fromkeys(
+        (("async_proxy", "map release"), ("async_proxy", "map acquire")),
+        "The TMA sees a tensor map that the kernel writes only after a release by the block that writes and an acquire "
+        "by the block that copies (fence.proxy.tensormap::generic).",
+    ),
     ("async_proxy", "product"): "A wgmma sees a thread's stores only after that thread's fence.proxy.async and a "
     "barrier.",
     ("async_in_flight", "reported load"): READ_EARLY,

@@ -3,6 +3,7 @@
     machine --records--> Checks --Epoch-----> shared_races, initialised, async_copies, array_ends (per distinct epoch)
                                 --records---> bulk_copies                                         (per record)
                                 --Placed----> global_memory                                       (per epoch)
+                                --MapAccess-> map_proxy                                           (per record)
                                 --Irregular-> barrier_misuse
     every checker --Key, Example--> FindingCollector --> Finding, most severe first
 
@@ -14,13 +15,14 @@ State held, one entry per granule (the narrowest access width of the kernel, in 
     async_copies    stage uint8, owner int32, age int16, waited bool, copy int32                     one batch
     bulk_copies     HappensBefore, by lane: finished phases and groups; PendingCopies, by granule    one batch
     global_memory   Shadow per buffer: last writer (thread + 1), and its visitors                    the launch
+    map_proxy       by tensor map: its writer, and the blocks that have fenced                       the launch
 
 - ``epochs``: touches between two block barriers, interned; ``static_analysis``: facts read from the PTX
 - ``remote_memory``: blocks of a cluster that have not started, or may have ended
 - ``shared_races``, ``global_memory`` with ``shadow``: races; ``same_value``: second run that finds harmless races
 - ``warp_order``, ``happens_before``: vector clocks by lane; by mbarrier phase and bulk-copy group
 - ``async_copies``, ``bulk_copies``: cp.async and cp.async.bulk; ``initialised``, ``array_ends``: the other accesses
-- ``product_registers``: registers of wgmma
+- ``product_registers``: registers of wgmma; ``map_proxy``: tensor maps that the kernel writes
 - ``barrier_misuse``: irregular barriers; ``collector``: findings, deduplicated by source line
 
 The machine raises a ``Fault`` where it cannot continue (out of bounds, misaligned, deadlock, trap, timeout).
@@ -48,6 +50,7 @@ from gemm_lessons.engine.checkers.collector import FindingCollector, Key, Names
 from gemm_lessons.engine.checkers.epochs import Epochs
 from gemm_lessons.engine.checkers.global_memory import GlobalRaces
 from gemm_lessons.engine.checkers.initialised import Initialised, Windows
+from gemm_lessons.engine.checkers.map_proxy import MapProxy
 from gemm_lessons.engine.checkers.shared_races import SharedRaces
 from gemm_lessons.engine.checkers.static_analysis import facts
 from gemm_lessons.engine.events import WARP, Batch, Boundary, Irregular, LaunchInfo, Record
@@ -92,6 +95,7 @@ class Checks:
         self._global = GlobalRaces(
             collector, names, self._padded, launch.buffers, launch.fresh, granules["global"], code.protocol
         )
+        self._maps = MapProxy(collector, names, self._global.last_writer)
         self._ends = ArrayEnds(collector, names, self._padded, shared, launch.shared_arrays, code.arrays, code.own)
 
     def _forget(self) -> None:
@@ -127,6 +131,7 @@ class Checks:
         if self._bulk is not None:
             self._bulk.epoch(batch, records, boundary)
         self._global.records(batch, others, boundary)
+        self._maps.records(batch, others)
         for record in others:
             if type(record) is Irregular:
                 irregular(self._collector, self._names, batch, record)
@@ -142,20 +147,21 @@ class Checks:
     def settle(
         self, differing: set[tuple[int, int]], rounded: set[tuple[int, int]], lines: dict[int, int | None]
     ) -> None:
-        """Turn races of stores that always stored the same value into notes, and those of values that differed by
-        rounding into warnings. ``lines``: instruction -> source line."""
+        """Turn races of stores that always stored the same value into notes, and into warnings those of values that
+        differed by rounding and those of threads that initialise an mbarrier alike. ``lines``: instruction -> source
+        line."""
         bad, near = ({frozenset((lines[a], lines[b])) for a, b in pairs} for pairs in (differing, rounded))
 
+        def alike(key: Key, *details: str) -> bool:
+            return key.kind == "race" and key.detail in details and frozenset((key.line, key.other)) not in bad
+
         def harmless(key: Key) -> bool:
-            return (
-                key.kind == "race"
-                and key.detail in ("shared store store", "global store store")
-                and frozenset((key.line, key.other)) not in bad
-            )
+            return alike(key, "shared store store", "global store store")
 
         def is_near(key: Key) -> bool:
             return harmless(key) and frozenset((key.line, key.other)) in near
 
+        self._collector.downgrade(lambda key: alike(key, "mbarriers"), "warning")
         self._collector.downgrade(is_near, "warning", Race(rounded=True))
         self._collector.downgrade(lambda key: harmless(key) and not is_near(key), "note", Race(same_value=True))
 

@@ -118,10 +118,11 @@ class FindingCollector:
             it.facts,
         )  # fmt: skip
 
-    def downgrade(self, chosen: Callable[[Key], bool], severity: Severity, facts: Details) -> None:
+    def downgrade(self, chosen: Callable[[Key], bool], severity: Severity, facts: Details | None = None) -> None:
         """Lower the severity of the chosen findings and attach ``facts``."""
         for key in [key for key in self._found if chosen(key)]:
-            changed = dataclasses.replace(self._found.pop(key), severity=severity, facts=facts)
+            found = self._found.pop(key)
+            changed = dataclasses.replace(found, severity=severity, facts=found.facts if facts is None else facts)
             self._found[dataclasses.replace(key, severity=severity)] = changed
 
     def drop(self, chosen: Callable[[Key], bool]) -> None:

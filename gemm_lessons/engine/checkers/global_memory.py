@@ -184,6 +184,15 @@ class GlobalRaces:
 
     # -- one access ---------------------------------------------------------------------------------------------------
 
+    def last_writer(self, address: int) -> int | None:
+        """Return the thread that last stored at an address by a plain store, or None."""
+        buffer = int(np.searchsorted(self._starts, address, side="right")) - 1
+        shadow = self._shadows.get(buffer)
+        cell = (address - int(self._starts[buffer])) // self._granule if shadow is not None else 0
+        if shadow is None or cell >= shadow.writer.size or not shadow.writer[cell]:
+            return None
+        return int(shadow.writer[cell]) - 1
+
     def _placed(self, batch: Batch, placed: Placed) -> None:
         touch = placed.touch
         lane = np.arange(touch.addresses.size) if touch.active is None else np.flatnonzero(touch.active)

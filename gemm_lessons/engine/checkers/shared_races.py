@@ -25,7 +25,7 @@ from gemm_lessons.engine.checkers.epochs import Cells, Epoch, Flag, Segment, cel
 from gemm_lessons.engine.checkers.remote_memory import RemoteUses
 from gemm_lessons.engine.checkers.warp_order import WarpOrder
 from gemm_lessons.engine.events import CLUSTER, WARP, Access, Barrier, Batch, Boundary, Phase, Touch
-from gemm_lessons.engine.records.facts import Race
+from gemm_lessons.engine.records.facts import OfMbarrier, Race
 from gemm_lessons.engine.records.findings import Severity
 
 Array = NDArray[Any]
@@ -41,6 +41,11 @@ def operation(access: Access) -> str:
     name = access.text.split(None, 1)[0] if not access.text.startswith("@") else access.text.split(None, 2)[1]
     kind = next((part for part in name.split(".") if part in OPERATIONS), name)
     return f"{kind} {access.line}" if kind in ("exch", "cas") else kind
+
+
+def makes_mbarrier(access: Access) -> bool:
+    """Return whether the access is an ``mbarrier.init`` or ``mbarrier.inval``."""
+    return access.is_mbarrier and access.effect == "store"
 
 
 def writes(access: Access) -> bool:
@@ -493,7 +498,9 @@ class SharedRaces:
                 self.suspects.add((earlier.index, later.index))
             one = earlier.index == later.index and writes(later)  # the final value is undefined, in lock step or not
             severity: Severity = "warning" if hazard.same_warp and not one else "error"
-            key = Key.between("race", severity, earlier, later, f"shared {earlier.effect} {later.effect}")
+            both = makes_mbarrier(earlier) and makes_mbarrier(later)
+            detail = "mbarriers" if both else f"shared {earlier.effect} {later.effect}"
+            key = Key.between("race", severity, earlier, later, detail)
             count = hazard.count * times
             self._collector.add(key, lambda h=hazard: self._example(batch, h), count)  # type: ignore[misc]
 
@@ -514,4 +521,6 @@ class SharedRaces:
             case = "order"
         first, second = hazard.lanes
         actors = self._names.actor(batch, first, earlier), self._names.actor(batch, second, later)
+        if makes_mbarrier(earlier) and makes_mbarrier(later):
+            return Example("mbarriers", None, actors, OfMbarrier(self._names.mbarrier(hazard.offset)))
         return Example(f"shared {case}", self._names.shared(hazard.offset), actors, Race())

@@ -14,7 +14,7 @@ of the kit, not of the kernel.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from numpy.typing import NDArray
@@ -31,6 +31,7 @@ from gemm_lessons.engine.records.errors import KitError
 
 Array = NDArray[Any]
 Kind = tuple[str, str]  # space and effect: ("shared", "load")
+Place = tuple[str, int | None]  # file and line
 
 PTX, MACHINE_CODE = "the PTX interpreter", "the machine code"
 
@@ -75,6 +76,13 @@ class Account:
     def followed(cls, sums: Sums) -> Account:
         """Return the account of the machine code."""
         return cls({t.access: t.footprint for t in sums.tallies.values()}, sums.arrivals, sums.ffma)
+
+    def without(self, places: frozenset[Place]) -> Account:
+        """Return the account of all other lines of the source."""
+        if not places:
+            return self
+        touched = {it: footprint for it, footprint in self.touched.items() if (it.file, it.line) not in places}
+        return replace(self, touched=touched)
 
     def of(self, kind: Kind) -> Footprint:
         """Return the footprint of one space and effect."""

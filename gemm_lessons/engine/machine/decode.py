@@ -23,9 +23,9 @@ from gemm_lessons.engine.machine.clusters import bind_async_store
 from gemm_lessons.engine.machine.convergence import ballot
 from gemm_lessons.engine.machine.copies import bind_copy, bind_reduction
 from gemm_lessons.engine.machine.groups import Workspace, bind_fma, bind_loads, bind_moves, bind_multiply_adds
-from gemm_lessons.engine.machine.map_updates import bind_tensor_map
+from gemm_lessons.engine.machine.map_updates import bind_proxy_fence, bind_tensor_map
 from gemm_lessons.engine.machine.matrices import bind_matrix_load, bind_matrix_store, bind_transpose
-from gemm_lessons.engine.machine.mbarriers import FORMS, bind_mbarrier, bind_proxy_fence
+from gemm_lessons.engine.machine.mbarriers import FORMS, bind_async_fence, bind_mbarrier
 from gemm_lessons.engine.machine.memory import LOCAL_WINDOW, PARAMETERS, RANK_SHIFT, SHARED_WINDOW, WINDOW_SIZE
 from gemm_lessons.engine.machine.printing import write_counts
 from gemm_lessons.engine.machine.products import bind_product, bind_products
@@ -573,7 +573,7 @@ BINDERS: Mapping[str, Callable[[Binder, Instruction], list[Op]]] = {
     "ld": Binder.load, "ldu": _run(bind_load), "st": _run(bind_store),
     "atom": _run(bind_atomic), "red": _run(bind_atomic), "cp.async": _run(bind_copy),
     "cp.reduce": _run(bind_reduction), "fence.proxy": _run(bind_proxy_fence),
-    "fence.mbarrier_init": _run(bind_proxy_fence),
+    "fence.mbarrier_init": _run(bind_async_fence),
     **dict.fromkeys((f"mbarrier.{what}" for what in FORMS), _run(bind_mbarrier)),
     "tex": _run(bind_texture), "tld4": _run(bind_gather), "txq": _run(bind_query),
     "suld": _run(bind_surface), "sust": _run(bind_surface),

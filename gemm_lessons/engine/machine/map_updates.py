@@ -3,21 +3,22 @@
     tensormap.replace         writes one field of a map in shared or global memory
     tensormap.cp_fenceproxy   a warp copies a map from shared to global memory, for the TMA to see
 
-Whether the fences of the tensor-map proxy are complete is not checked. Source: NVIDIA, "PTX ISA" 9.0, 9.7.9.28 and
-9.7.9.25.
+``fence.proxy.tensormap`` orders both before the TMA's reads (``checkers/map_proxy.py``). Source: NVIDIA, "PTX ISA" 9.0,
+9.7.9.28 and 9.7.9.25.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gemm_lessons.engine.events import WARP, Space
+from gemm_lessons.engine.events import EVERY_MAP, WARP, MapAccess, Space
 from gemm_lessons.engine.machine.bulk import BulkSide
 from gemm_lessons.engine.machine.map_bytes import FIELDS, MARK
+from gemm_lessons.engine.machine.mbarriers import bind_async_fence
 from gemm_lessons.engine.machine.memory import SHARED_WINDOW, WINDOW_SIZE
 from gemm_lessons.engine.machine.state import Fault
 from gemm_lessons.engine.machine.transfers import Binding
@@ -39,6 +40,7 @@ class _Maps:
         self._space = space
         self._state, self._memory = binding.state, binding.memory
         self._sides = {name: BulkSide(binding, name, "store") for name in ("shared", "global")}
+        self._access = self._sides["global"].access(TENSOR_MAP_SIZE)
 
     def places(self, addresses: Array, lanes: Array) -> tuple[NDArray[np.uint8], Array]:
         """Return a memory, and where the maps of these lanes begin there. Raise ``Fault``."""
@@ -59,6 +61,20 @@ class _Maps:
             raise side.faults(TENSOR_MAP_SIZE).buffer(addresses, lanes, ~inside)
         side.is_tracked(addresses)
         return self._memory.memory_of("global"), offsets
+
+    def note(self, lanes: Array, addresses: Array, *kinds: Literal["write", "release", "acquire"]) -> None:
+        """Record what lanes do with maps in global memory."""
+        for kind in kinds:
+            self._state.trace.append(MapAccess(kind, lanes, addresses, self._access))
+
+    def noted(self, lanes: Array, addresses: Array) -> None:
+        """Record a replaced field, if the map is in global memory."""
+        if self._space == "shared":
+            return
+        there = (addresses < SHARED_WINDOW) | (addresses >= SHARED_WINDOW + WINDOW_SIZE)
+        there |= self._space == "global"
+        if there.any():
+            self.note(lanes[there], addresses[there], "write")
 
 
 def bind_tensor_map(binding: Binding) -> Callable[[], None]:
@@ -93,7 +109,9 @@ def _bind_replace(binding: Binding) -> Callable[[], None]:
         lanes = state.lane_numbers(chosen())
         if not lanes.size:
             return
-        memory, first = maps.places(address_of(lanes), lanes)
+        addresses = address_of(lanes)
+        memory, first = maps.places(addresses, lanes)
+        maps.noted(lanes, addresses)
         values = np.full(lanes.size, value) if np.ndim(value) == 0 else value[lanes]
         for lane, at, number in zip(lanes.tolist(), first.tolist(), values.tolist(), strict=True):
             mark = memory[at : at + len(MARK)]
@@ -125,7 +143,32 @@ def _bind_copy(binding: Binding) -> Callable[[], None]:
         lanes = lanes[first]  # a warp copies one map
         if lanes.size:
             memory, begin = reading.places(of(lanes), lanes)
-            there, places = writing.places(to(lanes), lanes)
+            addresses = to(lanes)
+            there, places = writing.places(addresses, lanes)
+            writing.note(lanes, addresses, "write", "release")
             there[places[:, None] + step] = memory[begin[:, None] + step]
+
+    return run
+
+
+def bind_proxy_fence(binding: Binding) -> Callable[[], None]:
+    """Bind ``fence.proxy``. Raise ``UnsupportedKernel`` for an unknown form."""
+    state, instruction = binding.state, binding.instruction
+    if instruction.modifiers[1:2] != ("tensormap__generic",):
+        return bind_async_fence(binding)
+    _, _, kind, *scope = instruction.modifiers
+    if kind not in ("release", "acquire") or len(scope) != 1 or len(instruction.operands) != 2 * (kind == "acquire"):
+        raise unsupported(instruction)
+    maps, chosen = _Maps(binding, "global"), binding.lanes()
+    if kind == "acquire" and instruction.operands[1] != Immediate(TENSOR_MAP_SIZE):
+        raise unsupported(instruction)
+    address_of = binding.addresses(instruction.operands[0]) if kind == "acquire" else None
+
+    def run() -> None:
+        lanes = state.lane_numbers(chosen())
+        if lanes.size and address_of is None:
+            maps.note(lanes, np.full(lanes.size, EVERY_MAP), "release")
+        elif lanes.size and address_of is not None:
+            maps.note(lanes, address_of(lanes), "acquire")
 
     return run

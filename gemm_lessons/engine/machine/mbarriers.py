@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gemm_lessons.engine.compiler.diagnostics import plain_name
-from gemm_lessons.engine.events import Effect, Phase, ProxyFence
+from gemm_lessons.engine.events import Effect, Phase, ProxyFence, Stored
 from gemm_lessons.engine.machine.access import access_of, memoise_placement
 from gemm_lessons.engine.machine.memory import SHARED_WINDOW
 from gemm_lessons.engine.machine.phase_history import What
@@ -118,8 +118,10 @@ def bind_mbarrier(binding: Binding) -> Callable[[], None]:
         lanes = state.lane_numbers(chosen())
         if not lanes.size:
             return
-        cell = one.of(lanes)
         count = _by_lane(number, lanes)
+        if instruction.index in state.watched:
+            state.trace.append(Stored(instruction.index, lanes, count.astype(np.int64)[:, None].view(np.uint8)))
+        cell = one.of(lanes)
         try:
             if what == "init":
                 state.phases.init(cell, count)
@@ -264,12 +266,11 @@ def bind_copies_arrive(binding: Binding) -> Callable[[], None]:
     return run
 
 
-def bind_proxy_fence(binding: Binding) -> Callable[[], None]:
-    """Bind ``fence.proxy`` of ``async``, ``alias`` and ``tensormap``, and ``fence.mbarrier_init``. Raise
-    ``UnsupportedKernel``."""
+def bind_async_fence(binding: Binding) -> Callable[[], None]:
+    """Bind ``fence.proxy`` of ``async`` and ``alias``, and ``fence.mbarrier_init``. Raise ``UnsupportedKernel``."""
     state, instruction, guard = binding.state, binding.instruction, binding.guard
     kind, *words = instruction.modifiers
-    if kind == "proxy" and words[:1] in (["alias"], ["tensormap__generic"]):
+    if kind == "proxy" and words == ["alias"]:
         return lambda: None
     spaces = {"global", "shared__cta", "shared__cluster", "shared"}
     if kind == "proxy" and not (words[:1] == ["async"] and set(words[1:]) <= spaces):

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gemm_lessons.engine.events import NOTHING, Effect, Moved
+from gemm_lessons.engine.events import NOTHING, Effect, MapAccess, Moved
+from gemm_lessons.engine.machine.access import access_of
 from gemm_lessons.engine.machine.bulk import (
     HINT,
     INTO,
@@ -28,12 +29,14 @@ from gemm_lessons.engine.machine.bulk import (
 )
 from gemm_lessons.engine.machine.maps import PlacedTensorMap
 from gemm_lessons.engine.machine.mbarriers import OPERATION_EFFECT, barriers_of
+from gemm_lessons.engine.machine.memory import PARAMETERS
 from gemm_lessons.engine.machine.state import Fault
 from gemm_lessons.engine.machine.transfers import Binding, MemoryBinder
 from gemm_lessons.engine.ptx.cfg import line_of, unsupported
 from gemm_lessons.engine.ptx.records import Address, Operand, Register, Symbol, Vector
 from gemm_lessons.engine.records.errors import UnsupportedKernel
 from gemm_lessons.engine.records.facts import Misuse
+from gemm_lessons.engine.records.launch import TENSOR_MAP_SIZE
 
 Array = NDArray[Any]
 
@@ -76,6 +79,7 @@ class Boxes:
             raise unsupported(instruction)
         self._map = binding.addresses(Address(first))
         self._places = [binding.value(place, "s32") for place in places]
+        self._access = access_of(instruction, "global", "load", TENSOR_MAP_SIZE, Address(None))
 
     def __call__(self, lanes: Array) -> Iterator[tuple[PlacedTensorMap, Array, Array]]:
         """Yield, per tensor map: the map, its lanes, and the coordinates of their boxes (dims, n). Raise ``Fault``."""
@@ -88,7 +92,14 @@ class Boxes:
                 raise self._no_map(found, int(lanes[int(here.argmax())]))
             self._check_extent(found, int(lanes[int(here.argmax())]))
             self._check_start(found, lanes[here], corner[:, here])
+            if self._is_in_buffer(address):
+                self._state.trace.append(MapAccess("use", lanes[here], addresses[here], self._access))
             yield found, lanes[here], corner[:, here]
+
+    def _is_in_buffer(self, address: int) -> bool:
+        """Return whether the map is in memory that the kernel may write."""
+        allocation = self._memory.layout.memory.find(address)
+        return allocation is not None and allocation.name != PARAMETERS
 
     def _check_extent(self, found: PlacedTensorMap, lane: int) -> None:
         """Raise ``Fault`` for a map, built by the kernel, of more than the memory at its address."""

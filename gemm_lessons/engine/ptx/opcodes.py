@@ -204,7 +204,7 @@ _ROWS = (
     _silent("brkpt", "stop", ""),
     _silent("call", "call", ".+", "device functions, also through pointers; vprintf, __assertfail, malloc, free",
             vector="any", undefined="untracked"),
-    _silent("fence.proxy", "phase", forms="proxy.async; proxy.alias has no effect"),
+    _silent("fence.proxy", "phase", forms="proxy.async, proxy.tensormap::generic; proxy.alias has no effect"),
     _silent("fence.mbarrier_init", "phase", forms="mbarrier_init"),
     *(_silent(name, "fence", forms=_NO_EFFECT, undefined="ignored") for name in ("membar", "fence")),
     _silent("nanosleep", "pause", forms=_NO_EFFECT, undefined="ignored"),

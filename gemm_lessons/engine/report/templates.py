@@ -45,6 +45,9 @@ TEMPLATES: Mapping[str, str] = {
     "race shared place": "{pair_of_a_block}, with no __syncthreads() between them",
     "race shared copy": "{early}; thread {first.thread} copied it by cp.async in {first.line:line} and has waited for "
     "it, but a wait covers a thread's own copies only: put a __syncthreads() after the wait",
+    "race mbarriers": "{mbarrier:mbarrier} is initialised by thread {first.thread} in {first.line:line} and by thread"
+    " {other.thread} of block {other.block} in {other.line:line}, with nothing that orders them; mbarrier.init of an"
+    " mbarrier that exists is undefined: let one thread initialise it",
     "race global blocks": "{pair_of_the_grid}; {so}",
     "so race global blocks": "blocks run in any order and at the same time: let one block own the element, or use an"
     " atomic",
@@ -173,6 +176,12 @@ TEMPLATES: Mapping[str, str] = {
     "async_proxy product": "{place:where}: stored by thread {first.thread} of block {other.block} and then read by the"
     " wgmma in {other.line:line}, which may not see it: every thread that stored needs a fence.proxy.async before the"
     " barrier that precedes the wgmma",
+    "async_proxy map release": "{line:line} writes a tensor map in {place.array}, but the bulk copy in"
+    " {other.line:line} may not see it: after the write, its block needs a fence.proxy.tensormap::generic.release, or"
+    " tensormap.cp_fenceproxy",
+    "async_proxy map acquire": "{line:line} writes a tensor map in {place.array}, but the bulk copy in"
+    " {other.line:line} may not see it: block {other.block} needs a fence.proxy.tensormap::generic.acquire of the map"
+    " between the two",
     "async_proxy init": "the bulk copy in {other.line:line} reports to {mbarrier:mbarrier}, but may not see its "
     "initialisation: put fence.proxy.async (or fence.mbarrier_init) after mbarrier.init, before the barrier",
     # -- mbarriers ----------------------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from gemm_lessons.engine.events import Observer
 from gemm_lessons.engine.machine.machine import Machine
 from gemm_lessons.engine.machine.state import Fault
 from gemm_lessons.engine.ptx.anticipated import always_needed
+from gemm_lessons.engine.ptx.cfg import line_of
 from gemm_lessons.engine.records.findings import Finding
 from gemm_lessons.engine.second_opinion import leaving
 from gemm_lessons.engine.second_opinion.exact import WordComparison
@@ -31,13 +32,20 @@ def check_launch(machine: Machine, counters: CounterObserver | None, findings: S
     blocks, grid = machine.program.blocks, machine.grid
     accounts.check_barriers(mine, theirs, machine.program.kernel.instructions, grid.threads)
     accounts.check_fused(mine, theirs, blocks, counters.lanes)
+    # ptxas updates a tensor map by loads, stores and atomics of its fields. Their layout is that of the GPU.
+    maps = frozenset(
+        (it.source.file if it.source else "", line_of(it))
+        for it in machine.program.kernel.instructions
+        if it.opcode == "tensormap"
+    )
+    mine, theirs = mine.without(maps), theirs.without(maps)
     kinds = accounts.doubts(mine, theirs, code.shared_origin)
     if any(variable.space == "const" for variable in machine.program.variables):
         # The driver places constants loaded as global memory; machine code does not show where.
         kinds = tuple(kind for kind in kinds if kind != ("global", "load"))
     if not kinds:
         return
-    look = WordComparison(kinds, mine, theirs, grid.blocks, code.shared_origin)
+    look = WordComparison(kinds, mine, theirs, grid.blocks, code.shared_origin, maps)
     with contextlib.suppress(Fault, machinecode.Uncountable):  # sampled blocks may wait for blocks that do not run
         again(look.interpreted).run(look.blocks)
         machinecode.count(code, machine.launch, machine.initial_memory, look.blocks, look.followed)

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gemm_lessons.engine.counters.cross_check import Account, Kind, touched_otherwise
+from gemm_lessons.engine.counters.cross_check import Account, Kind, Place, touched_otherwise
 from gemm_lessons.engine.events import WARP, Access, Batch, Boundary, LaunchInfo, Placed, Record, Touch
 from gemm_lessons.engine.machine.memory import GLOBAL_BASE
 
@@ -39,10 +39,13 @@ class Words:
     """Words that one engine touched: codes of (thread, word), with counts."""
 
     by_warps: bool = False  # the lane within a warp is ignored
+    left_out: frozenset[Place] = frozenset()  # accesses there are not added
     parts: dict[Access, list[tuple[Array, int]]] = field(default_factory=dict)
 
     def add(self, access: Access, addresses: Array, threads: Array, times: int) -> None:
         """Add ``addresses`` that ``threads`` (numbered through the grid) touched ``times`` times."""
+        if (access.file, access.line) in self.left_out:
+            return
         first = addresses // WORD
         if self.by_warps:
             threads = threads >> WARP_BITS << WARP_BITS
@@ -85,9 +88,9 @@ class Words:
 class Interpreted:
     """Observer that collects the words accessed by the PTX machine."""
 
-    def __init__(self, kinds: Sequence[Kind], by_warps: bool) -> None:
+    def __init__(self, kinds: Sequence[Kind], words: Words) -> None:
         self.kinds = frozenset(kinds)
-        self.words = Words(by_warps)
+        self.words = words
         self._shared: dict[Touch, int] = {}
 
     def begin(self, launch: LaunchInfo) -> None:
@@ -152,13 +155,22 @@ class WordComparison:
     """Comparison by thread and word of the ``kinds`` of access in doubt.
 
     Run both engines again on ``blocks``, with ``interpreted`` as the observer of the PTX machine and ``followed`` as
-    the watch of the machine code, then call ``judge``.
+    the watch of the machine code, then call ``judge``. Accesses in lines ``left_out`` are not compared.
     """
 
-    def __init__(self, kinds: Sequence[Kind], mine: Account, theirs: Account, blocks: int, origin: int) -> None:
+    def __init__(
+        self,
+        kinds: Sequence[Kind],
+        mine: Account,
+        theirs: Account,
+        blocks: int,
+        origin: int,
+        left_out: frozenset[Place] = frozenset(),
+    ) -> None:
         self.kinds = kinds
-        self.interpreted = Interpreted([*kinds, *((space, "store") for space, _ in kinds)], mine.by_warps)
-        self.followed = Followed(frozenset(kinds), origin, Words(mine.by_warps))
+        stores = ((space, "store") for space, _ in kinds)
+        self.interpreted = Interpreted([*kinds, *stores], Words(mine.by_warps, left_out))
+        self.followed = Followed(frozenset(kinds), origin, Words(mine.by_warps, left_out))
         words = max(max(mine.of(kind).bytes, theirs.of(kind).bytes) // WORD for kind in kinds)
         self.blocks = sample(blocks, words)
         self._accounts = mine, theirs
