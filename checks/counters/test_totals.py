@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 import pytest
@@ -222,6 +222,30 @@ def test_blocks_without_work_count_as_those_with_some() -> None:
     share = found["thread_instructions_if_equal"] / found["thread_instructions"]
     assert 3 < share < 4
     assert found["thread_instructions"] == found["warp_instructions"], "one thread for each warp"
+
+
+def test_sampled_blocks_that_are_not_neighbours_count_as_each_alone() -> None:
+    """Blocks 3 and 90 take other paths, other numbers of iterations, and access other patterns."""
+    source = """extern "C" __global__ void gemm(const float *x, float *y)
+    { __shared__ float s[64]; const int b = blockIdx.x, t = threadIdx.x; float a = 0; s[t] = x[b];
+      __syncthreads(); for (int i = 0; i < 10 + b % 9; i++) a += x[64 * i + t * (b % 4)] * s[t * (b % 5) % 64];
+      if (b > 50 && t < 20) a += x[b * t % 1000]; y[64 * b + t] = a; }"""
+    compiled = compile_source(source, path="kernel.cu", entry="gemm")
+    assert isinstance(compiled, Compiled)
+    buffers = Buffer("x", np.ones(4096, np.float32)), Buffer("y", np.zeros(6400, np.float32), True)
+
+    def sampled(*blocks: int) -> Mapping[str, float]:
+        ran = Simulator().sample(compiled, Grid((100, 1, 1), (64, 1, 1)), buffers, blocks)
+        assert ran.fault is None
+        assert not ran.counters.inexact
+        return ran.counters.totals
+
+    one, other, both = sampled(3), sampled(90), sampled(3, 90)
+    assert one != other
+    for name, value in one.items():
+        busiest = max(value, other[name])  # of the thread with the most work
+        expected = busiest if name.endswith("_if_equal.sum") else (value + other[name]) / 2
+        assert both[name] == pytest.approx(expected), name
 
 
 # Two copies of one group with as many multiply-adds as the launch says between them, after one product.

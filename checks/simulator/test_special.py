@@ -34,6 +34,14 @@ def test_both_engines_read_the_same_register(name, grid):
 
 
 @pytest.mark.parametrize("grid", [GRID, CLUSTERS], ids=["plain", "clusters"])
+@pytest.mark.parametrize("name", special.NAMES)
+def test_blocks_that_are_not_neighbours_read_each_their_own(name, grid):
+    both, *alone = (Geometry(grid, 5, 2, chosen=(5, 17)), Geometry(grid, 5, 1), Geometry(grid, 17, 1))
+    found, *expected = (np.broadcast_to(it.special(name), (it.lanes,)) for it in (both, *alone))
+    assert found.tolist() == np.concatenate(expected).tolist()
+
+
+@pytest.mark.parametrize("grid", [GRID, CLUSTERS], ids=["plain", "clusters"])
 @pytest.mark.parametrize("name", [*special.PLACES, *special.PLACES_90])
 def test_both_engines_read_the_same_constant(name, grid):
     place = {**special.PLACES, **special.PLACES_90}[name]

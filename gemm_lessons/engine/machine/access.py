@@ -153,6 +153,7 @@ class SpaceAccess:
         self.instruction = instruction
         self.access = access
         self.unit = unit
+        self._unit_shift = unit.bit_length() - 1  # a power of two
         self.faults = faults
         self._reaches = reaches_cluster(instruction)
         self._shape = self._shape_lanes = b""  # of the last pattern: offsets from the first lane, lanes
@@ -222,7 +223,7 @@ class SpaceAccess:
             met = self.memory.touched(addresses)
         elif allocation.pages is not None:
             places = allocation.pages.offsets(addresses - allocation.base, self.memory.arena)
-            index, tracked = places // self.unit, allocation.tracked
+            index, tracked = places >> self._unit_shift, allocation.tracked
         else:
             # Exact, because the alignment check passed: `first` and the shape are multiples of the unit.
             index = self._shape_index + np.array((first - allocation.base + allocation.offset) // self.unit)

@@ -51,6 +51,7 @@ LOCAL_WINDOW = 0x0200_8000_0000
 WINDOW_SIZE = 1 << 32
 ALIGNMENT = 256
 PARAMETERS = "the parameters"  # the parameter block, where a kernel takes the address of a parameter
+SHIFT, MASK = PAGE.bit_length() - 1, PAGE - 1  # a division by ``PAGE``, and its remainder
 BLANK = 0xE5  # the same where it is tracked whether unwritten memory matters: no usual number has it in each byte
 POISON = 0xFF  # byte of unwritten memory; as float32 a NaN, so that it never looks like a result
 
@@ -79,25 +80,24 @@ class PageTable:
     def __init__(self, pages: Pages, size: int, offset: int) -> None:
         self._pages, self._offset = pages, offset
         self._ahead = np.array([0, *pages.ahead], np.int64)
-        self._places = np.full(-(-size // PAGE), -1, np.int32)
+        self._places = np.full(-(-size // PAGE), -1, np.int64)
         self._numbers = np.empty(pages.most, np.int64)  # of pages, in order of their places
         self._count = 0
 
     def offsets(self, relative: Lanes, arena: NDArray[np.uint8]) -> Lanes:
         """Return the offset into the arena for each byte offset into the buffer; make pages that are new. Raise
         ``OutOfPages``."""
-        numbers = relative // PAGE
-        places = self._places[numbers]
-        new = places < 0
-        if new.any():
-            self._make(numbers[new], arena)
-            places = self._places[numbers]
-        result: Lanes = self._offset + places.astype(np.int64) * PAGE + relative % PAGE
+        numbers = relative >> SHIFT
+        places = self._places.take(numbers)
+        if places.min() < 0:
+            self._make(numbers[places < 0], arena)
+            places = self._places.take(numbers)
+        result: Lanes = (places << SHIFT) + (relative & MASK) + self._offset
         return result
 
     def _once(self, numbers: Lanes) -> Lanes:
         """Return each of these numbers once, of pages without a place."""
-        order = np.arange(numbers.size, dtype=np.int32)
+        order = np.arange(numbers.size)
         self._places[numbers] = order
         result: Lanes = numbers[self._places[numbers] == order]
         self._places[result] = -1

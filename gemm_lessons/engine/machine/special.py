@@ -125,5 +125,11 @@ def cluster_order(grid: Grid) -> Array:
     return np.lexsort((ranks, x + columns * (y + rows * z)))
 
 
+def blocks_at(places: Array, grid: Grid) -> Array:
+    """Return the numbers of the blocks at these places of ``cluster_order``, which a grid without clusters need not
+    list: it may have millions of blocks."""
+    return places if grid.cluster is None else cluster_order(grid)[places]
+
+
 def _strides(sizes: tuple[int, int, int]) -> tuple[int, int, int]:
     return 1, sizes[0], sizes[0] * sizes[1]

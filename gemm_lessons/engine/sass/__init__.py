@@ -45,7 +45,7 @@ from gemm_lessons.engine.sass import cubin
 from gemm_lessons.engine.sass.divisions import Undecided, shortened, without_slow_paths
 from gemm_lessons.engine.sass.flow import SIGNALS, Listing
 from gemm_lessons.engine.sass.functions import division_seeds
-from gemm_lessons.engine.sass.lanes import Geometry, launch_constants
+from gemm_lessons.engine.sass.lanes import launch_constants
 from gemm_lessons.engine.sass.memory_contents import Store
 from gemm_lessons.engine.sass.operand_fetch import Approximation
 from gemm_lessons.engine.sass.operands import decode
@@ -203,7 +203,6 @@ class _Count:
         sums = Sums()
         store = Store(before, launch.shared_bytes, code.local_bytes) if before is not None and plan.spaces else None
         textures = texels_of(launch.arguments)
-        for first, size in batches(launch.grid, self.blocks):
-            geometry = Geometry(launch.grid, first, size, launch.kernel.by_warps)
+        for geometry in batches(launch.grid, self.blocks, launch.kernel.by_warps, scattered=self.watch is None):
             Walker(plan, geometry, constants, sums, store, approximation, self.watch, textures).run(self.budget)
         return sums

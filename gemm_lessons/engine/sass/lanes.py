@@ -15,7 +15,7 @@ from gemm_lessons.engine.machine.special import (
     NAMES,
     PLACES,
     PLACES_90,
-    cluster_order,
+    blocks_at,
     of_blocks,
     of_launch,
     of_threads,
@@ -62,7 +62,7 @@ SHARED_WINDOW = 1 << 24  # bytes of addresses for each block of a cluster
 class Geometry:
     """Blocks ``first`` to ``first + blocks`` of a grid, cluster by cluster, each padded to whole warps.
 
-    ``chosen``: the numbers of other blocks, which are not neighbours.
+    ``chosen``: the places of other blocks, which are not neighbours.
     """
 
     grid: Grid
@@ -95,8 +95,8 @@ class Geometry:
         by_thread = of_threads(np.arange(self.padded, dtype=np.int64), self.grid)
         if known in by_thread:
             return np.tile(by_thread[known], self.blocks)
-        numbers = list(self.chosen) or slice(self.first, self.first + self.blocks)
-        by_block = of_blocks(cluster_order(self.grid)[numbers], self.grid)
+        places = np.array(self.chosen or range(self.first, self.first + self.blocks))
+        by_block = of_blocks(blocks_at(places, self.grid), self.grid)
         if known in by_block:
             values = by_block[known]
             return values if self.blocks == 1 else np.repeat(values, self.padded)

@@ -430,8 +430,17 @@ def bytes_of(d: Decoded) -> int:
     return fetched(d) if d.name in FETCHES else max(1, width_of(d.source.opcode))
 
 
-def batches(grid: Grid, chosen: Sequence[range]) -> list[tuple[int, int]]:
-    """Return (first block, number of blocks) of every batch of the ``chosen`` blocks of a launch."""
+def batches(grid: Grid, chosen: Sequence[range], by_warps: bool = False, *, scattered: bool = False) -> list[Geometry]:
+    """Return every batch of the ``chosen`` blocks of a launch. ``scattered``: a batch may have blocks that are not
+    neighbours."""
     padded = -(-grid.threads // WARP) * WARP
     size = max(1, LANES // padded)
-    return [(first, min(size, part.stop - first)) for part in chosen for first in range(part.start, part.stop, size)]
+    if scattered and len(chosen) > 1 and all(len(part) == 1 for part in chosen):
+        places = [part.start for part in chosen]
+        groups = [tuple(places[at : at + size]) for at in range(0, len(places), size)]
+        return [Geometry(grid, group[0], len(group), by_warps, group) for group in groups]
+    return [
+        Geometry(grid, first, min(size, part.stop - first), by_warps)
+        for part in chosen
+        for first in range(part.start, part.stop, size)
+    ]
