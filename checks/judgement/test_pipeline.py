@@ -16,11 +16,13 @@ from gemm_lessons.course.folder import Course, any_course, read_source
 from gemm_lessons.course.lesson import Lesson, LessonError
 from gemm_lessons.devices.device import Binaries, BuildTarget
 from gemm_lessons.devices.simulated import Simulated
+from gemm_lessons.engine.counters.cross_check import Disagreement
 from gemm_lessons.engine.hardware.sheets import GPUS, buildable
 from gemm_lessons.engine.machine.machine import Setting
 from gemm_lessons.engine.records.errors import UnsupportedKernel
 from gemm_lessons.engine.records.examples import Actor
 from gemm_lessons.engine.records.findings import Finding
+from gemm_lessons.engine.records.results import Counters, Launched
 from gemm_lessons.engine.simulator import Simulator
 from gemm_lessons.gemm.shapes import Shape, ShapeError, Tile
 from gemm_lessons.judging.evidence import Built
@@ -316,6 +318,36 @@ def test_another_signature_is_refused_with_the_prototype(kernel, head: str, text
 def test_the_name_needs_no_extern_c(kernel) -> None:
     body = f"{INSIDE} {{ {SUM} C[row * N + col] = acc; }}"
     assert run("01", kernel(body, HEAD.removeprefix('extern "C" '))).verdict == Passed()
+
+
+def test_both_engines_follow_a_wrong_kernel_until_they_agree_on_each_of_its_errors() -> None:
+    """They need not agree on the same errors of the same code again."""
+    followed: list[object] = []
+
+    def task(code: object) -> Any:
+        return SimpleNamespace(code=code, fresh=lambda: None, run=lambda launch, kernels, trial: followed.append(code))
+
+    one, other = (SimpleNamespace(counted=()) for _ in range(2))
+    race = Finding("race", "error", line=3, other_line=7)
+    found = [(), (race,), (replace(race, line=4),), (race, replace(race, line=4))]
+    device = Simulated()
+    for code in (one, other):
+        for _ in range(2):
+            for findings in found:
+                launched = Launched(Counters(), findings)
+                assert device.doubt(task(code), launched) is launched
+                same = replace(race, severity="warning", line=9)  # blames nothing
+                device.doubt(task(code), Launched(Counters(), (*findings, same)))
+    assert followed == [one] * 4 + [other] * 4
+
+    def contradiction(*_: object) -> None:
+        raise Disagreement("another answer")
+
+    wrong = task(SimpleNamespace(counted=()))
+    wrong.run = contradiction
+    for _ in range(2):
+        with pytest.raises(Disagreement):
+            device.doubt(wrong, Launched(Counters()))
 
 
 def test_blocks_that_fit_nowhere_cannot_be_launched() -> None:

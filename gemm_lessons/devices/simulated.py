@@ -36,6 +36,8 @@ class Simulated:
         self.simulator = simulator or Simulator()
         # Counting takes longer than running.
         self._uncounted = Simulator(replace(self.simulator.setting, counting=False))
+        self._doubted: Binaries | None = None  # the last code that ``doubt`` followed ...
+        self._blamed: set[frozenset[tuple[object, ...]]] = set()  # ... and the places of its errors, launch by launch
 
     def expecting(self, data: DataSpec, shape: Shape, seed: int) -> Simulated:
         """Return this device: nothing is timed here."""
@@ -85,9 +87,17 @@ class Simulated:
         return simulator.sample(kernel, grid, arguments, blocks)
 
     def doubt(self, task: Task, launched: Launched) -> Launched:
-        """Return the launch unchanged if it was counted. When counting, both engines follow the launch and must
-        agree."""
-        task.run(self.simulator.launch, task.code.counted, task.fresh())
+        """Return the launch unchanged. Both engines follow it first, and must agree. Once they have agreed on some
+        errors of a kernel, or on a wrong answer alone, they need not follow the same at another shape: the kernel is to
+        blame already."""
+        if task.code is not self._doubted:
+            self._doubted, self._blamed = task.code, set()
+        errors = frozenset(
+            (it.kind, it.file, it.line, it.other_line) for it in launched.findings if it.severity == "error"
+        )
+        if errors not in self._blamed:
+            task.run(self.simulator.launch, task.code.counted, task.fresh())
+            self._blamed.add(errors)
         return launched
 
 
