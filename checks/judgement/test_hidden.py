@@ -202,6 +202,21 @@ def test_a_contract_may_be_coarser_than_tiles() -> None:
         assert shapes.refusal(shape) is None
 
 
+@pytest.mark.parametrize("name", ["naive", "thread_tile", "epilogue", "split_k"])
+def test_no_hidden_shape_is_larger_than_the_contract_allows(name: str) -> None:
+    lesson = COURSE.lesson(name)
+    known = [*map(astuple, (*lesson.shapes.check, lesson.shapes.count))]
+    sizes = [2 * max(axis) for axis in zip(*known, strict=True)]
+    small = replace(lesson, shapes=replace(lesson.shapes, at_most=tuple(zip("MNK", sizes, strict=True))))
+    deep = replace(lesson, shapes=replace(lesson.shapes, at_most=(("K", DEPTH + 256),)))
+    for seed in range(10):
+        for one in (small, deep):
+            drawn = (*hidden_and_counted(one, seed), *hidden_and_checked(one, seed), *hidden_instead(one, seed))
+            assert {one.shapes.refusal(it) for it in drawn} == {None}
+        assert hidden_sample(small, seed) is None
+        assert (hidden_sample(deep, seed) is None) == (hidden_sample(lesson, seed) is None)
+
+
 def test_secret_shapes_that_fill_their_tiles_are_counted() -> None:
     lesson = COURSE.lesson("naive")
     secret, small = Shape(63, 95, 31), Shape(5, 6, 7)

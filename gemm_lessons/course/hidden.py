@@ -36,6 +36,7 @@ from math import lcm, prod
 
 from gemm_lessons.course.lesson import Lesson, tile_sizes
 from gemm_lessons.engine.records.frozen import dataclass
+from gemm_lessons.gemm.data import SIZES
 from gemm_lessons.gemm.shapes import Shape, Tile, TileSizes, astuple
 
 FULL = 0.85  # of the last tile along an axis that is inside the matrix, at least: gates allow for whole ones
@@ -88,7 +89,18 @@ def hidden_counts(lesson: Lesson, seed: int) -> tuple[Shape, ...]:
         wide = replace(wide, n=n.small()) if draw.random() < 0.5 else replace(wide, m=m.small())
     deep = Shape(m.small(), n.small(), k.beyond(6))
     found = [replace(it, layout=_any_of(draw, lesson.shapes.layouts)) for it in (wide, deep)]
-    return (found[0] if large is None else large), found[1]
+    return (_allowed(lesson, found[0]) if large is None else large), _allowed(lesson, found[1])
+
+
+def _allowed(lesson: Lesson, shape: Shape) -> Shape:
+    """Return the shape with each size at most what the lesson's contract allows."""
+    most = dict(lesson.shapes.at_most)
+    steps = astuple(lesson.shapes.multiple_of)
+    sizes = (
+        min(size, most.get(name, size) // step * step)
+        for name, size, step in zip(SIZES, astuple(shape), steps, strict=True)
+    )
+    return Shape(*sizes, layout=shape.layout)
 
 
 def hidden_large(lesson: Lesson, seed: int) -> Shape:
@@ -106,7 +118,7 @@ def hidden_large(lesson: Lesson, seed: int) -> Shape:
     ways = HEAVY_WAYS if lesson.shapes.products > 1 else MANY_WAYS
     least = (-(-ways * (size if size > 1 else it.tile) // it.tile) for it, size in zip((m, n), tile, strict=False))
     rows, cols = (it.tiles(max(few, int(side // it.tile))) for it, few, side in zip((m, n), least, sides, strict=True))
-    return Shape(rows, cols, depth, layout=layout)
+    return _allowed(lesson, Shape(rows, cols, depth, layout=layout))
 
 
 @dataclass(frozen=True)
@@ -118,8 +130,8 @@ class FarSample:
 
 
 def hidden_sample(lesson: Lesson, seed: int) -> FarSample | None:
-    """Return the far shape; None for a lesson whose blocks need others, whose buffers do not fit in pages, or whose
-    whole numbers in C may be the same before and after."""
+    """Return the far shape; None for a lesson whose blocks need others, whose buffers do not fit in pages, whose whole
+    numbers in C may be the same before and after, or that does not allow sizes so large."""
     if len(lesson.launches) > 1 or lesson.launches[0].cluster or not lesson.data.is_local:
         return None
     target = lesson.data.by_name[lesson.data.formula.target]
@@ -140,6 +152,8 @@ def hidden_sample(lesson: Lesson, seed: int) -> FarSample | None:
         )
         depth = -(-max(DEPTH, int(most * (1 - draw.random() / 5))) // steps[2]) * steps[2]
         shape = Shape(m, n, depth, layout=layout)
+        if _allowed(lesson, shape) != shape:
+            return None
         at = lesson.at(shape)
         blocks = at.grids(shape)[0].blocks
         if astuple(_tile(at))[:2] == tile[:2] and blocks * tile[0] * tile[1] == m * n:
@@ -182,7 +196,7 @@ def hidden_instead(lesson: Lesson, seed: int) -> tuple[Shape, ...]:
     sides = [-(-long // step) * step] * 2
     sides[narrow] = of_narrow.tiles(max(1, int(area / long / of_narrow.tile)))
     broad = Shape(sides[0], sides[1], k.tiles(WALK))
-    return tuple(replace(it, layout=_any_of(draw, lesson.shapes.layouts)) for it in (deep, broad))
+    return tuple(_allowed(lesson, replace(it, layout=_any_of(draw, lesson.shapes.layouts))) for it in (deep, broad))
 
 
 def hidden_ways(lesson: Lesson, seed: int) -> tuple[Shape, ...]:
@@ -206,7 +220,7 @@ def hidden_ways(lesson: Lesson, seed: int) -> tuple[Shape, ...]:
             fit = (it for it in drawn if it not in known and tile_sizes(lesson.at(it)) == tile)
             found += [shape for shape in [next(fit, None)] if shape is not None]
             tiles.add(tile)
-    return tuple(found)
+    return tuple(_allowed(lesson, it) for it in found)
 
 
 def hidden_and_counted(lesson: Lesson, seed: int) -> tuple[Shape, ...]:
@@ -259,7 +273,7 @@ def hidden_checks(lesson: Lesson, seed: int) -> tuple[Shape, ...]:
         small = list(_of_few_variants(lesson, made, (tuple(_small(lesson, draw)) for _ in range(DRAWS))))
         fresh = int(draw.random() * len(small))
         small[fresh] = replace(small[fresh], layout=_any_of(draw, lesson.shapes.layouts))
-    found = (*chosen, *shared, *small)
+    found = [_allowed(lesson, it) for it in (*chosen, *shared, *small)]
     return tuple(it for it in dict.fromkeys(found) if it not in (*lesson.shapes.check, lesson.shapes.count))
 
 
@@ -330,7 +344,7 @@ def _far(lesson: Lesson, seed: int, number: int | None = None) -> tuple[Shape, .
         most = min(int(FAR[axis] * (1 + draw.random() / 2)), work * sizes[axis] // prod(sizes))
         most *= DEEP if axis == 2 and draw.random() < SOME else 1
         sizes[axis] = max(1, most // steps[axis]) * steps[axis]
-        found.append(Shape(*sizes, layout=_any_of(draw, lesson.shapes.layouts)))
+        found.append(_allowed(lesson, Shape(*sizes, layout=_any_of(draw, lesson.shapes.layouts))))
     return tuple(found)
 
 
