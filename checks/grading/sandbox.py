@@ -14,7 +14,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -222,7 +222,8 @@ def may_try(attempt: Attempt, stand: tuple[str, ...]) -> bool:
 
 def tried(attempt: Attempt) -> tuple[bool, str]:
     """Whether it was stopped, and what it got."""
-    answer: Mapping[str, Any] = run_python(HEAD + attempt.code, MOST)
+    most = replace(MOST, seconds=1) if "timeout" in attempt.ends else MOST
+    answer: Mapping[str, Any] = run_python(HEAD + attempt.code, most)
     if "error" in answer:
         return answer["error"] in (*attempt.ends, "memory"), f"ended: {answer['error']} {answer.get('text') or ''}"
     got = answer["got"]
