@@ -33,7 +33,7 @@ ON_TENSOR_CORES = ("tensor_cores", "async_copy", "mma", "precision")
 # proven with the long tests alone; their kernels and texts with the oldest versions, too. Kernels and texts of the core
 # are proven with the newest versions, and every second one with the oldest, too.
 CORE = [name for name in COURSE.names if int(name[:2]) < 10]
-SHARES = 3  # of the GPUs: a lesson has one of these with every change
+SHARES = 10  # of the GPUs: a lesson has one of these with every change
 SELDOM = [name for name in COURSE.names if COURSE.lesson(name).choices or int(name[:2]) % 2]
 
 
@@ -91,7 +91,7 @@ def test_its_numbers_quotes_and_bugs_are_proven(name: str) -> None:
 @pytest.mark.parametrize("share", [0, *(pytest.param(it, marks=pytest.mark.long) for it in range(1, SHARES))])
 @each_in_its_time
 def test_another_gpu_changes_the_estimate_alone(name: str, share: int) -> None:
-    """A third of the GPUs with each lesson, another third with the next: each GPU runs three lessons of the core."""
+    """A tenth of the GPUs with each lesson, the next tenth with the next: each GPU runs a lesson of the core."""
     here = counted(name).kernel
     assert here.checked.gates, "a lesson has gates"
     for gpu in sorted(GPUS.keys() - {"h200"})[(int(name[:2]) + share) % SHARES :: SHARES]:
