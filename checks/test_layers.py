@@ -43,6 +43,18 @@ CALLED_FROM_OUTSIDE = (
 ).split()
 
 
+# What Windows does not have, or has in another form: one room uses it. Names of libraries (libcuda.so.1) are not meant.
+LINUX_ROOM = "engine.process"
+LINUX = {
+    "": "fcntl grp pty pwd resource select termios tty",  # modules
+    "os": "O_PATH O_NOFOLLOW chroot fork forkpty geteuid getpgid getppid getuid killpg nice register_at_fork "
+    "sched_getaffinity sched_setaffinity setpgid setsid sysconf wait wait3 wait4 waitid waitpid waitstatus_to_exitcode",
+    "signal": "ITIMER_PROF ITIMER_REAL ITIMER_VIRTUAL SIGALRM SIGCHLD SIGCONT SIGHUP SIGKILL SIGTSTP SIGWINCH SIGXCPU "
+    "alarm pthread_kill pthread_sigmask set_wakeup_fd setitimer",
+    "keyword": "close_fds pass_fds preexec_fn process_group start_new_session",
+}
+
+
 KIT = Package(PACKAGE)
 MODULES = KIT.modules
 
@@ -124,6 +136,56 @@ def test_nothing_is_dead() -> None:
         if times[name] == 1 and name not in CALLED_FROM_OUTSIDE and not name.startswith(("pytest_", "__"))
     ]
     assert not dead, "\n".join(dead)
+
+
+def of_linux(code: ast.AST) -> Iterator[tuple[str, int]]:
+    """Yield what only Linux has, and its line."""
+    names = {kind: frozenset(listed.split()) for kind, listed in LINUX.items()}
+    for node in ast.walk(code):
+        match node:
+            case ast.Import(names=modules):
+                yield from ((it.name, node.lineno) for it in modules if it.name in names[""])
+            case ast.ImportFrom(module=str(module), names=taken):
+                known = {it.name for it in taken} if module in names[""] else names.get(module, frozenset())
+                yield from ((f"{module}.{it.name}", node.lineno) for it in taken if it.name in known)
+            case ast.Attribute(value=ast.Name(id=("os" | "signal") as module), attr=name) if name in names[module]:
+                yield f"{module}.{name}", node.lineno
+            case ast.Call(func=ast.Attribute(attr="CDLL"), args=[ast.Constant(value=None), *_]):
+                yield "the C library", node.lineno
+            case ast.keyword(arg=str(name)) if name in names["keyword"]:
+                yield name, node.value.lineno
+            case ast.Constant(value=str(text)) if re.match(r"/(proc|sys)(/|$)", text):
+                yield text, node.lineno
+
+
+def test_what_is_of_linux_alone_is_in_one_room() -> None:
+    used = {
+        module: [f"{path.relative_to(PACKAGE)}:{line}: {name}" for name, line in of_linux(ast.parse(path.read_text()))]
+        for module, path in MODULES.items()
+    }
+    inside = {module for module in used if module.startswith(f"{LINUX_ROOM}.")}
+    assert sum(len(used[module]) for module in inside) > 50
+    assert not [where for module in sorted(used.keys() - inside) for where in used[module]]
+
+
+@pytest.mark.parametrize(
+    ("code", "name"),
+    [
+        ("import fcntl", "fcntl"),
+        ("def f():\n    from resource import RLIMIT_AS", "resource.RLIMIT_AS"),
+        ("from os import fork", "os.fork"),
+        ("os.fork()", "os.fork"),
+        ("signal.signal(signal.SIGALRM, f)", "signal.SIGALRM"),
+        ("ctypes.CDLL(None).prctl(1)", "the C library"),
+        ("open('/proc/self/status')", "/proc/self/status"),
+        ("open(f'/proc/{pid}/stat')", "/proc/"),
+        ("Popen([], start_new_session=True)", "start_new_session"),
+        ("signal.SIGTERM, os.kill(1, 9), ctypes.CDLL('libcuda.so.1'), open('/process')", ""),
+        ("'Reads /proc.'\nfrom os import path", ""),
+    ],
+)
+def test_what_is_of_linux_alone_is_seen(code: str, name: str) -> None:
+    assert [found for found, _ in of_linux(ast.parse(code))] == [name] * bool(name)
 
 
 def test_the_map_of_the_package_is_the_tree() -> None:

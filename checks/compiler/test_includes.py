@@ -186,7 +186,7 @@ def confined() -> bool:
     import subprocess
     import sys
 
-    script = "import sys; from gemm_lessons.engine.compiler.landlock import confine; print(confine([sys.prefix]))"
+    script = "import sys; from gemm_lessons.engine.process.landlock import confine; print(confine([sys.prefix]))"
     return "True" in subprocess.run([sys.executable, "-c", script], capture_output=True, text=True).stdout
 
 

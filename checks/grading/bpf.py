@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 
-from gemm_lessons.grading.seccomp import ABOVE, ANY_BIT, AT_LEAST, EQUAL, LOAD, RETURN, Step
+from gemm_lessons.engine.process.seccomp import ABOVE, ANY_BIT, AT_LEAST, EQUAL, LOAD, RETURN, Step
 
 MOST_STEPS = 4096  # BPF_MAXINSNS
 

@@ -21,9 +21,10 @@ from typing import Any
 from checks.grading.metadata import code
 from gemm_lessons.course.folder import packaged_course
 from gemm_lessons.engine.compiler import cache
+from gemm_lessons.engine.process import seccomp, walls
 from gemm_lessons.engine.process.bounds import GIB
-from gemm_lessons.grading import sandbox, seccomp, worker
-from gemm_lessons.grading.system_calls import NUMBERS
+from gemm_lessons.engine.process.system_calls import NUMBERS
+from gemm_lessons.grading import sandbox, worker
 from gemm_lessons.grading.worker import Limits, Submission, judge_submission, run_python
 
 MOST = Limits(seconds=4, memory_bytes=GIB // 2)
@@ -48,7 +49,7 @@ def read(path):
 
 @dataclass(frozen=True)
 class Attempt:
-    """``code`` sets ``got``; ``wall`` (of ``sandbox.WALLS``) is what stops it. ``ends``: by an end of the process."""
+    """``code`` sets ``got``; ``wall`` (of ``walls.WALLS``) is what stops it. ``ends``: by an end of the process."""
 
     name: str
     wall: str
@@ -132,7 +133,7 @@ def attempts(scene: Scene) -> tuple[Attempt, ...]:
         Attempt("fill the files that are open", "writes",
                 "import stat\nwritten = 0\nfor fd in range(70000):\n    try:\n"
                 "        while stat.S_ISREG(os.fstat(fd).st_mode): written += os.write(fd, bytes(1 << 16))\n"
-                f"    except OSError: pass\ngot = written if written > {2 * sandbox.LAST_WORDS} else ''"),
+                f"    except OSError: pass\ngot = written if written > {2 * walls.LAST_WORDS} else ''"),
         Attempt("fill the disk with many files", "writes",
                 "def fill():\n    for n in range(100):\n        with open(f'big{n}', 'wb') as f: f.write(bytes(9999))\n"
                 "    return 'filled'\ngot = attempt(fill)"),
@@ -217,7 +218,7 @@ def scene() -> Iterator[Scene]:
 
 def may_try(attempt: Attempt, stand: tuple[str, ...]) -> bool:
     """Whether the wall that stops it stands here: without one, some of these would do what they say."""
-    return attempt.wall in stand or attempt.wall not in sandbox.WALLS
+    return attempt.wall in stand or attempt.wall not in walls.WALLS
 
 
 def tried(attempt: Attempt) -> tuple[bool, str]:
@@ -235,7 +236,7 @@ def main() -> int:
     """The command."""
     with scene() as one:
         stand = worker.protections()
-        for name, text in sandbox.WALLS.items():
+        for name, text in walls.WALLS.items():
             print(f"{'in force' if name in stand else 'NOT HERE':9} {text}")
         print()
         failures = 0

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from checks.grading.sandbox import HEAD, MOST, Attempt, Scene, attempts, may_try, scene, tried
-from gemm_lessons.grading import sandbox, worker
+from gemm_lessons.engine.process import walls
+from gemm_lessons.grading import worker
 
 
 @pytest.fixture(scope="module")
@@ -20,7 +21,7 @@ def here() -> Iterator[Scene]:
 
 def test_nothing_is_in_reach(here: Scene) -> None:
     stand = worker.protections()
-    assert set(stand) <= set(sandbox.WALLS)
+    assert set(stand) <= set(walls.WALLS)
     # All in one process: the walls do not care, and a process costs a quarter of a second.
     tries = [it for it in attempts(here) if not it.ends and may_try(it, stand) and it.wall != "memory"]
     parts = [f"scope = dict(globals())\nexec({it.code!r}, scope)\nall_[{it.name!r}] = scope['got']" for it in tries]

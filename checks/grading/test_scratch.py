@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from gemm_lessons.engine.process import scratch
 from gemm_lessons.engine.process.child import Forked
-from gemm_lessons.grading import scratch
 
 OWNER = """
 import os, sys, time
-from gemm_lessons.grading.scratch import scratch
+from gemm_lessons.engine.process.scratch import scratch
 with scratch("job") as folder:
     (folder / "kernel.cu").write_text("x")
     print(folder, flush=True)

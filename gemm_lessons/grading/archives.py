@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import IO, Any, Protocol
 
 from gemm_lessons.course.folder import MAX_SOURCE_BYTES, reason
+from gemm_lessons.engine.process.open_files import open_unlinked
 from gemm_lessons.engine.records.frozen import dataclass
 
 SOURCES = (".cu", ".cuh", ".h", ".hpp", ".inl", ".inc", ".cpp", ".cc", ".c", ".txt")
@@ -151,8 +152,7 @@ def _passed_over(name: str) -> bool:
 def read_file(path: Path, name: str) -> HandedFile:
     """Read a submitted file; refuse anything but a regular file."""
     try:
-        # Do not follow a link, and do not block on a pipe without a writer.
-        with open(path, "rb", opener=lambda path, flags: os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)) as file:
+        with open(path, "rb", opener=open_unlinked) as file:
             status = os.fstat(file.fileno())
             if not stat.S_ISREG(status.st_mode):
                 return HandedFile(name, refusal="it is not a regular file")
@@ -288,7 +288,7 @@ def read_archive(path: Path, name: str = "") -> HandIn:
     """Read all sources in an archive. Its first bytes decide the format, not its name."""
     name, found = name or printable(path.name), HandIn()
     try:
-        with open(path, "rb", opener=lambda path, flags: os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)) as file:
+        with open(path, "rb", opener=open_unlinked) as file:
             status = os.fstat(file.fileno())
             if not stat.S_ISREG(status.st_mode):
                 return _unread(found, name, "it is not a regular file")

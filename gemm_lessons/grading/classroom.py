@@ -10,7 +10,6 @@ are judged.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
@@ -21,6 +20,7 @@ from gemm_lessons.course.hidden import hidden_and_checked, hidden_and_counted
 from gemm_lessons.course.lesson import Lesson
 from gemm_lessons.course.lesson_hash import lesson_hash
 from gemm_lessons.devices.choose import Choice
+from gemm_lessons.engine.process import locks
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.gemm.shapes import astuple
 from gemm_lessons.grading.executors import Executor
@@ -327,10 +327,7 @@ def _alone(out: Path) -> Iterator[None]:
     except OSError as error:
         raise WriteError(path, error) from None
     with file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise CommandError(f"{shown(out)} is being written by another gemm-lessons grade; wait for it") from None
-        except OSError:
-            pass  # a file system without locks
+        with contextlib.suppress(OSError):  # a file system without locks
+            if not locks.take(file.fileno()):
+                raise CommandError(f"{shown(out)} is being written by another gemm-lessons grade; wait for it")
         yield

@@ -18,12 +18,12 @@ from types import TracebackType
 from typing import Any, Protocol
 
 from gemm_lessons.course.folder import CommandError
+from gemm_lessons.engine.process import machine
 from gemm_lessons.engine.records.errors import KitError
 from gemm_lessons.engine.records.extras import install_extra
 from gemm_lessons.grading.judging import Job, Judged, judge
 
 WORKER_BYTES = 700 << 20  # memory of one judging process
-CGROUPS = ("/sys/fs/cgroup/cpu.max", "/sys/fs/cgroup/memory.max")
 PATIENCE_S = 0.5  # interval between checks for Ctrl-C
 EXECUTORS = ("local", "ray")
 
@@ -48,14 +48,8 @@ def open_executor(name: str, processes: int | None = None) -> AbstractContextMan
 
 def how_many() -> int:
     """Return how many processes the available cores and memory allow; at least one."""
-    cores = float(len(os.sched_getaffinity(0)))
-    memory = float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
-    with contextlib.suppress(OSError, ValueError, IndexError), open(CGROUPS[0], encoding="ascii") as file:
-        quota, period = file.read().split()
-        cores = min(cores, int(quota) / int(period))  # ValueError where it is "max"
-    with contextlib.suppress(OSError, ValueError), open(CGROUPS[1], encoding="ascii") as file:
-        memory = min(memory, int(file.read()))
-    return max(1, min(int(cores + 0.5), int(memory // WORKER_BYTES)))
+    cores, memory = machine.share_of_cores(), machine.memory_bytes()
+    return max(1, min(int(cores + 0.5), memory // WORKER_BYTES))
 
 
 class LocalExecutor:

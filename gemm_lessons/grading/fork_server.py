@@ -12,8 +12,6 @@ import contextlib
 import gc
 import importlib
 import pkgutil
-import resource
-import signal
 import warnings
 from pathlib import Path
 from typing import Any
@@ -22,16 +20,17 @@ from gemm_lessons.engine.compiler import nvrtc, tools
 from gemm_lessons.engine.process import bounds
 from gemm_lessons.engine.process.child import ChildDied, ChildHung, Parent
 from gemm_lessons.engine.process.orphans import adopt_orphans, end_orphans
+from gemm_lessons.engine.process.scratch import remove_leftovers, scratch
+from gemm_lessons.engine.process.usage import seconds_of_children
 from gemm_lessons.engine.records.errors import KitError
 from gemm_lessons.grading import job
-from gemm_lessons.grading.scratch import remove_leftovers, scratch
 
 ROOMS = ("course", "engine", "gemm", "judging", "running")
 
 
 def main(parent: Parent) -> None:
     """Load all modules, then answer questions until the parent exits."""
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    bounds.leave_no_core()
     adopt_orphans()
     # The only other thread waits for the parent to exit; a fork does not inherit it.
     warnings.filterwarnings("ignore", "This process .* is multi-threaded", DeprecationWarning)
@@ -63,23 +62,16 @@ def _judge(question: dict[str, Any], sources: list[bytes]) -> dict[str, Any]:
 
 def _judge_in(folder: Path, question: dict[str, Any], sources: list[bytes]) -> dict[str, Any]:
     most = bounds.SLOW * (question["seconds"] + bounds.Bounds(question["seconds"]).grace)
-    before = _used()
+    before = seconds_of_children()
     with job.start(question, sources, folder) as child:
         try:
             return child.receive(most)[0]
         except ChildHung:
             return {"error": "timeout"}
         except ChildDied as died:
-            # Linux kills a process that ignores SIGXCPU a little later.
-            by = abs(died.code or 0)
-            late = by == signal.SIGXCPU or (by == signal.SIGKILL and _used() - before >= question["seconds"])
+            # Linux kills a process that does not end by itself a little later.
+            late = died.out_of_time or (died.killed and seconds_of_children() - before >= question["seconds"])
             if died.code == 1 and "Traceback" in died.last_words:  # an uncaught exception is a bug of the kit
                 last = died.last_words.splitlines()[-1]
                 return {"error": "kit", "text": f"this is a bug in gemm-lessons ({last})"}
             return {"error": "timeout"} if late else {"error": "crash", "text": str(died)}
-
-
-def _used() -> float:
-    """Return the processor seconds of all finished jobs."""
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime

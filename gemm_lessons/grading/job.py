@@ -7,12 +7,10 @@ answer is the outcome, or the reason why there is none, the names of the active 
 from __future__ import annotations
 
 import os
-import resource
 import tempfile
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from gemm_lessons.course.folder import CommandError, Course
 from gemm_lessons.devices.choose import open_device
@@ -21,7 +19,9 @@ from gemm_lessons.engine.compiler import tools
 from gemm_lessons.engine.hardware.sheets import find_gpu
 from gemm_lessons.engine.process import bounds
 from gemm_lessons.engine.process.bounds import Bounds, OutOfTime
-from gemm_lessons.engine.process.child import Forked, Parent, end_with
+from gemm_lessons.engine.process.child import Forked, Parent, go_on_in_child
+from gemm_lessons.engine.process.usage import meter
+from gemm_lessons.engine.process.walls import confine, leave_namespaces, limit
 from gemm_lessons.engine.records.errors import KitError, UnsupportedKernel
 from gemm_lessons.gemm.shapes import Shape, ShapeError
 from gemm_lessons.grading import sandbox
@@ -44,16 +44,10 @@ def _become_first(parent: Parent, question: Question, sources: Sequence[bytes], 
     outside, because CUDA does not work inside."""
     parent.no_more_questions()
     device = _device(question["submission"])
-    if not sandbox.leave_namespaces():
+    if not leave_namespaces():
         parent.send(_answer(question, sources, folder, device, ()))
         return
-    ours = os.getpid()
-    pid = os.fork()
-    if not pid:
-        end_with(ours)
-        parent.send(_answer(question, sources, folder, device, ("names",)))
-        os._exit(0)
-    os._exit(abs(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])))
+    go_on_in_child(lambda: parent.send(_answer(question, sources, folder, device, ("names",))))
 
 
 def _device(submission: Question) -> Device | KitError:
@@ -102,10 +96,10 @@ def _judged(
     for name, source in reversed(given):  # written last, so that the kernel wins if two files share a name
         (folder / name).write_bytes(source if name == question["files"][0] else _dateless(source))
     path = folder / question["files"][0]
-    used = _meter()
-    bounded = sandbox.limit(question["memory_bytes"], question["seconds"] + Bounds(question["seconds"]).grace)
-    tools.open_for_me(lambda starts: sandbox.confine(reach, starts))
-    stand = {"walls": (*sandbox.confine(reach), *bounded, *walls)}
+    used = meter()
+    bounded = limit(question["memory_bytes"], question["seconds"] + Bounds(question["seconds"]).grace)
+    tools.open_for_me(lambda starts: confine(reach, starts))
+    stand = {"walls": (*confine(reach), *bounded, *walls)}
     if "python" in question:
         return {"got": _foreign(question["python"]), **stand}
     request = RunRequest(
@@ -125,36 +119,6 @@ def _judged(
     outcome = as_json(run_lesson(request))
     tools.close()
     return {"outcome": outcome, "used": used(), **stand}
-
-
-def _meter() -> Callable[[], dict[str, float]]:
-    """Return a function for the use since now: seconds of processor time, of this process and of all its helpers
-    (``all_seconds``); bytes of memory beyond the present size, and of the whole process (``resident``)."""
-    try:
-        file: IO[bytes] | None = open("/proc/self/status", "rb", buffering=0)  # noqa: SIM115 (out of reach later)
-    except OSError:
-        file = None
-
-    def facts() -> dict[str, int]:
-        if file is None:
-            return {}
-        file.seek(0)
-        lines = (line.split() for line in file.read().decode().splitlines())
-        return {line[0]: int(line[1]) << 10 for line in lines if line[-1:] == ["kB"]}
-
-    before = facts().get("VmSize:", 0)
-
-    def used() -> dict[str, float]:
-        after, others = facts(), resource.getrusage(resource.RUSAGE_CHILDREN)
-        own = time.process_time()
-        return {
-            "seconds": own,
-            "all_seconds": own + others.ru_utime + others.ru_stime,
-            "memory_bytes": after.get("VmPeak:", 0) - before,
-            "resident_bytes": after.get("VmHWM:", 0),
-        }
-
-    return used
 
 
 def _dateless(header: bytes) -> bytes:

@@ -25,12 +25,12 @@ from gemm_lessons import __version__
 from gemm_lessons.course.folder import CommandError, Course, packaged_course
 from gemm_lessons.devices.choose import Choice
 from gemm_lessons.engine.process.bounds import GIB
+from gemm_lessons.engine.process.scratch import scratch
 from gemm_lessons.engine.records.errors import KitError, UnsupportedKernel
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.grading.escaping import one_line
 from gemm_lessons.grading.reference import nearest_lessons
 from gemm_lessons.grading.results import GradeStatus
-from gemm_lessons.grading.scratch import scratch
 from gemm_lessons.grading.worker import Limits, Submission, judge_submission
 
 SEED_BYTES = 4

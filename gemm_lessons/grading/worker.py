@@ -94,14 +94,14 @@ def judge_submission(submission: Submission, limits: Limits | None = None) -> Ma
 
 
 def protections() -> tuple[str, ...]:
-    """Return the protections that are active on this machine, by their names in ``sandbox.WALLS``."""
+    """Return the protections that are active on this machine, by their names in ``walls.WALLS``."""
     return tuple(run_python("got = True")["walls"])
 
 
 def walls_around_grading() -> Check:
     """Return the check of ``gemm-lessons doctor`` that lists active and missing protections."""
     from gemm_lessons.commands.doctor import Check
-    from gemm_lessons.grading.sandbox import WALLS
+    from gemm_lessons.engine.process.walls import WALLS
 
     try:
         stand = protections()

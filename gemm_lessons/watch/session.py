@@ -22,6 +22,7 @@ from gemm_lessons.course.progress import Progress, keeps_reference, load_progres
 from gemm_lessons.devices.device import Device
 from gemm_lessons.engine.compiler.source import content_of
 from gemm_lessons.engine.hardware.sheets import GpuSpec
+from gemm_lessons.engine.process.terminal import END_OF_INPUT, Terminal
 from gemm_lessons.engine.records.errors import KitError, UnsupportedKernel
 from gemm_lessons.report.console import Working, make_console
 from gemm_lessons.report.course import show_error, show_hint, show_list, show_note, show_started
@@ -37,7 +38,6 @@ from gemm_lessons.running.pipeline import RunRequest, run_lesson
 from gemm_lessons.running.predictions import scored
 from gemm_lessons.running.speedup import gain_of
 from gemm_lessons.watch.changes import Changes
-from gemm_lessons.watch.terminal import END_OF_INPUT, Terminal
 
 LOOK = 1.0  # seconds between checks of the files, with or without events
 HEADERS = (".cuh", ".h", ".hpp", ".inl")

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import resource
 import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -21,6 +20,7 @@ from gemm_lessons.devices.gpu import ranges
 from gemm_lessons.devices.gpu.functions import address, by_value, launcher, linear_texture, tensor_map
 from gemm_lessons.devices.gpu.health import Monitor
 from gemm_lessons.devices.gpu.memory import DeviceMemory, OutOfMemory
+from gemm_lessons.engine.process import bounds
 from gemm_lessons.engine.process.child import Parent
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ HARMLESS = (1, 2, 9, 98, 209, 701, 912)
 
 def main(parent: Parent, index: str) -> None:
     """Report facts about GPU ``index``, then answer requests until the parent ends."""
-    _lift_memory_limit()
+    bounds.lift_memory()  # a CUDA context maps far more address space than it uses
     try:
         import cupy
         from cupy.cuda import driver, runtime
@@ -132,13 +132,6 @@ def _load_cublas(runtime: Any, index: int) -> None:
 
         runtime.setDevice(index)  # each thread has its own current device, and begins with GPU 0
         open_cublas()
-
-
-def _lift_memory_limit() -> None:
-    """Lift the memory limit of the parent: a CUDA context maps far more address space than it uses."""
-    for limit in (resource.RLIMIT_AS, resource.RLIMIT_DATA):
-        _, hard = resource.getrlimit(limit)
-        resource.setrlimit(limit, (hard, hard))
 
 
 def describe(runtime: Any, index: int) -> dict[str, Any]:

@@ -6,7 +6,7 @@
 
 - ``compile``: source -> Compiled; ``ptx_file``: the same for PTX of another compiler; ``cache``: the cache on disk;
   ``files_read``: its key for includes that the text does not show
-- ``nvrtc``: bindings of the library, run in a process of its own by ``nvrtc_child`` or, under ``landlock``, by
+- ``nvrtc``: bindings of the library, run in a process of its own by ``nvrtc_child`` or, behind walls, by
   ``tools``; ``neutral_paths``: the same folder names in every run; ``toolkit``: which headers are CUDA's
 - ``device_part``: files with code of the host, and libraries
 - ``source``, ``tokens``, ``includes``, ``whole_file``, ``local_bounds``, ``strip_printf``: the source as text

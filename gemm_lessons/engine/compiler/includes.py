@@ -3,7 +3,7 @@
 ``forbidden`` reads the text, with its own headers, and returns the first line that names another file: by ``..``, by an
 absolute path, by a link that leads out, or through a device or a pipe, which would never end. A name must be written in
 the text or follow from macros that the text defines, for every definition of each. Branches that the preprocessor skips
-count, too. ``landlock`` is the second line of defence.
+count, too. ``process.landlock`` is the second line of defence.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from functools import cached_property
 from pathlib import Path
 
 from gemm_lessons.engine.compiler.diagnostics import Diagnostic
+from gemm_lessons.engine.process.open_files import SYSTEM
 from gemm_lessons.engine.records.frozen import dataclass
 
 MOST_BYTES = 16 << 20  # of one header
 MOST_FILES = 5000
-SYSTEM = ("/proc", "/dev", "/sys")  # files there may differ between processes
 MOST_NAMES = 500  # of one include, over all definitions of the macros in it
 PIECES = 'the name of an included file must be written out here: "name" or <name>'
 INCBIN = ".incbin reads a file into the program, which is not allowed"

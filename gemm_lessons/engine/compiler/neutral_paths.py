@@ -16,13 +16,13 @@ name put back has as many bytes, also by slashes. They remain in the line table 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import itertools
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from gemm_lessons.engine.compiler.nvrtc import Translation
+from gemm_lessons.engine.process import open_files
 
 LENGTH = 256  # bytes; a longer name is left unchanged
 FIRST = 100  # file descriptor of the first folder: more than a process of the kit has open
@@ -87,16 +87,12 @@ def restore_names(made: Translation) -> Translation:
 def expected(folders: Iterable[str]) -> NeutralNames:
     """Return the names that ``neutral_names`` gives in a process with fewer than ``FIRST`` open files."""
     numbered = _numbered(folders)
-    names = {it: _neutral_name(number) for it, number in numbered.items() if _fits(it) and os.path.exists(it)}
+    names = {it: open_files.name_of(number) for it, number in numbered.items() if _fits(it) and os.path.exists(it)}
     return NeutralNames(numbered, names)
 
 
 def _numbered(folders: Iterable[str]) -> dict[str, int]:
     return dict(zip(dict.fromkeys(folders), itertools.count(FIRST), strict=False))
-
-
-def _neutral_name(number: int) -> str:
-    return f"/proc/self/fd/{number}"
 
 
 def _fits(folder: str) -> bool:
@@ -115,9 +111,8 @@ def neutral_names(folders: Iterable[str]) -> Iterator[NeutralNames]:
     try:
         for folder, number in numbered.items():
             with contextlib.suppress(OSError):
-                opened.append(os.open(folder, os.O_PATH))
-                opened.append(fcntl.fcntl(opened[-1], fcntl.F_DUPFD_CLOEXEC, number))  # or the next free number
-                name = _neutral_name(number)
+                opened.append(open_files.open_from(folder, number))
+                name = open_files.name_of(number)
                 if _fits(folder) and opened[-1] == number and os.path.samefile(name, folder):
                     names[folder] = name
         yield NeutralNames(numbered, names)

@@ -100,10 +100,8 @@ def _close_all() -> None:
 
 def main(parent: Parent, major: str) -> None:
     """Main function of the child: load NVRTC, then let it answer until the parent exits."""
-    import resource
-
-    bounds.lower(resource.RLIMIT_AS, bounds.used()[0] + MEMORY_BYTES)
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    bounds.limit_address_space(MEMORY_BYTES)
+    bounds.leave_no_core()
     with contextlib.suppress(KitError):  # the next compilation reports the error
         tools.prepare(int(major))
     tools.serve(parent, lambda starts_another: None)

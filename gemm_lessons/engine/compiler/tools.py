@@ -12,8 +12,6 @@ import contextlib
 import ctypes
 import glob
 import os
-import resource
-import signal
 import subprocess
 import threading
 from collections.abc import Callable, Sequence
@@ -23,12 +21,12 @@ from pathlib import Path
 from typing import Any
 
 from gemm_lessons.engine.compiler import files_read, nvrtc
-from gemm_lessons.engine.compiler.landlock import confine as confine_to
 from gemm_lessons.engine.compiler.neutral_paths import NeutralNames, neutral_names
 from gemm_lessons.engine.compiler.nvrtc import Nvrtc, Translation
 from gemm_lessons.engine.process import bounds
 from gemm_lessons.engine.process.bounds import SLOW
 from gemm_lessons.engine.process.child import Child, ChildDied, ChildHung, Forked, Parent
+from gemm_lessons.engine.process.landlock import confine as confine_to
 from gemm_lessons.engine.records.errors import KitError
 
 STACK_BYTES = 64 << 20  # of a compiling thread: templates nest
@@ -103,7 +101,7 @@ def serve(parent: Parent, confine: Callable[[bool], object]) -> None:
     A compilation must not see what an earlier one left in NVRTC's memory; otherwise the same source gives other machine
     code (``nvrtc_child``).
     """
-    signal.setitimer(signal.ITIMER_REAL, 0)
+    bounds.stop_clock()
     while True:
         question, blobs = parent.receive()
         seconds = question.pop("seconds")
@@ -114,8 +112,7 @@ def serve(parent: Parent, confine: Callable[[bool], object]) -> None:
             except ChildHung:
                 parent.send({"hung": True})
             except ChildDied as died:
-                late = died.code == -signal.SIGXCPU
-                parent.send({"hung": True} if late else {"died": died.code, "words": died.last_words})
+                parent.send({"hung": True} if died.out_of_time else {"died": died.code, "words": died.last_words})
             finally:
                 _cubin_of(program.pid).unlink(missing_ok=True)  # it may not remove files itself
 
@@ -131,7 +128,7 @@ def _work(
 
 
 def _do(question: dict[str, Any], blobs: Sequence[bytes], seconds: float, confine: Callable[[bool], object]) -> Answer:
-    bounds.lower(resource.RLIMIT_CPU, int(seconds) + 1)
+    bounds.limit_processor(seconds)
     disassembling = question.pop("do") == "disassemble"
     if disassembling:
         _cubin_of(os.getpid()).write_bytes(blobs[0])

@@ -19,13 +19,13 @@ import time
 from collections.abc import Iterator
 from types import FrameType
 
+from gemm_lessons.engine.process import machine
 from gemm_lessons.engine.records.frozen import dataclass
 
 GIB = 1 << 30
 TICK_S = 0.25  # between two checks of the clock
 SLOW = 4  # processes that share a core may take this many times their processor time
 SHARE = 0.8  # of the available memory
-CGROUP = "/sys/fs/cgroup/memory.max"
 
 
 class OutOfTime(BaseException):
@@ -71,10 +71,7 @@ def current() -> Bounds:
 
 def affordable(bytes_: int = Bounds.memory_bytes) -> int:
     """Return ``bytes_``, or less if the machine or container has less: a clear end is better than swapping."""
-    there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    with contextlib.suppress(OSError, ValueError), open(CGROUP, encoding="ascii") as file:
-        there = min(there, int(file.read()))
-    return min(bytes_, int(SHARE * there))
+    return min(bytes_, int(SHARE * machine.memory_bytes()))
 
 
 @contextlib.contextmanager
@@ -113,6 +110,33 @@ def allowed(what: int, value: int) -> int:
 def lower(what: int, value: int) -> None:
     """Set the soft limit of a resource, at most to its hard limit, which is unchanged."""
     resource.setrlimit(what, (allowed(what, value), resource.getrlimit(what)[1]))
+
+
+def limit_processor(seconds: float) -> None:
+    """Let Linux end this process after so many seconds of processor time."""
+    lower(resource.RLIMIT_CPU, int(seconds) + 1)
+
+
+def limit_address_space(more: int) -> None:
+    """Limit what this process may map beyond its present size, in bytes."""
+    lower(resource.RLIMIT_AS, used()[0] + more)
+
+
+def lift_memory() -> None:
+    """Lift the limits of memory that the parent had set, as far as it may be done."""
+    for what in (resource.RLIMIT_AS, resource.RLIMIT_DATA):
+        hard = resource.getrlimit(what)[1]
+        resource.setrlimit(what, (hard, hard))
+
+
+def leave_no_core() -> None:
+    """Write no file of this process's memory when it crashes."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def stop_clock() -> None:
+    """Stop the clock of ``within`` that a forked process has inherited."""
+    signal.setitimer(signal.ITIMER_REAL, 0)
 
 
 @contextlib.contextmanager

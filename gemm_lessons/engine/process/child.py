@@ -78,6 +78,16 @@ class ChildDied(Exception):
         self.code = code
         self.last_words = last_words
 
+    @property
+    def out_of_time(self) -> bool:
+        """Tell whether Linux ended it for its processor time."""
+        return abs(self.code or 0) == signal.SIGXCPU
+
+    @property
+    def killed(self) -> bool:
+        """Tell whether it was ended by force."""
+        return abs(self.code or 0) == signal.SIGKILL
+
 
 def signal_name(number: int) -> str:
     """``SIGSEGV`` for 11."""
@@ -300,6 +310,17 @@ def end_with(parent: int) -> None:
     ctypes.CDLL(None).prctl(END_WITH_PARENT, signal.SIGKILL, 0, 0, 0)
     if os.getppid() not in (parent, 0):  # 0: the parent is outside of our namespace
         os._exit(1)
+
+
+def go_on_in_child(work: Callable[[], object]) -> NoReturn:
+    """Continue in a forked process, the first of a new namespace; this one ends as that one does."""
+    ours = os.getpid()
+    pid = os.fork()
+    if not pid:
+        end_with(ours)
+        work()
+        os._exit(0)
+    os._exit(abs(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])))
 
 
 class Parent:

@@ -14,7 +14,7 @@ import platform
 import struct
 from collections.abc import Iterable, Mapping
 
-from gemm_lessons.grading.system_calls import NUMBERS
+from gemm_lessons.engine.process.system_calls import NUMBERS
 
 Step = tuple[int, int, int, int]  # BPF: code, instructions to skip if true, if false, operand
 

@@ -7,7 +7,6 @@ without a lock is left over. Process ids do not say that: containers that share 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import shutil
 import stat
@@ -15,6 +14,8 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+
+from gemm_lessons.engine.process import locks
 
 PREFIX = "gemm-lessons-grading-"
 UNLOCKED = ".gemm-lessons-new-"  # a folder's name until it is locked
@@ -29,7 +30,7 @@ def scratch(kind: str) -> Iterator[Path]:
     folder = unlocked.with_name(f"{PREFIX}{kind}-{unlocked.name.removeprefix(UNLOCKED)}")
     try:
         with contextlib.suppress(OSError):  # a file system without locks
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            locks.take(lock)
         unlocked.rename(folder)
         yield folder
     finally:
@@ -58,10 +59,11 @@ def _removed(path: str) -> bool:
             return False
         if os.path.basename(path).startswith(UNLOCKED) and time.time() - about.st_ctime < NEW_S:
             return False
-        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if not locks.take(folder):  # its owner is alive
+            return False
         shutil.rmtree(path, ignore_errors=True)
         return not os.path.lexists(path)
-    except OSError:  # its owner is alive, or there are no locks
+    except OSError:  # there are no locks
         return False
     finally:
         os.close(folder)
