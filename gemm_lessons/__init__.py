@@ -27,7 +27,7 @@ def __getattr__(name: str) -> Any:
 
 
 def load_ipython_extension(shell: Any) -> None:
-    """What ``%load_ext gemm_lessons`` calls."""
+    """Load the magics, for ``%load_ext gemm_lessons``."""
     from gemm_lessons.notebook import load
 
     load(shell)

@@ -98,7 +98,7 @@ class TodoState:
 
 
 def todo_state(source: str, stub: Stub) -> TodoState:
-    """How far a kernel has come by its comments."""
+    """Return how many of the stub's TODOs are written."""
     count = sum(len(group.numbers) for group in stub.groups)
     code, marks = _marks(source)
     still = _open(code, marks, stub.groups)

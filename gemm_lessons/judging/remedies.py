@@ -294,7 +294,7 @@ def _of_each_thread(facts: Evidence, finding: Finding) -> str | None:
 
 
 def _in_a_fragment(facts: Evidence, finding: Finding) -> str | None:
-    """What a fragment is loaded from: distinguish a wrong address or row distance from an incomplete copy."""
+    """Say what a fragment is loaded from: distinguish a wrong address or row distance from an incomplete copy."""
     line = facts.quote(finding.line) if finding.line else ""
     if finding.kind == "unset" and "mma_sync" in line:
         return "Registers hold old values: clear the accumulator fragment with fill_fragment before the loop."

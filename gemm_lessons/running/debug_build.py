@@ -78,8 +78,8 @@ def second_look(plan: RunPlan, built: Built, source: str, checked: Checked) -> C
 
 
 def _mostly_right(checked: Checked) -> bool:
-    """Whether somebody has written all of it: in a place, maybe, where no TODO stood. Nothing but 0 is no sign of that,
-    however many elements are 0."""
+    """Tell whether most of C is right, so that the kernel is complete, perhaps in other places than the TODOs. Not for
+    zeros alone, however many elements should be 0."""
     if not isinstance(checked.verdict, WrongAnswer):
         return checked.right
     judged = checked.verdict.judgement
@@ -87,7 +87,7 @@ def _mostly_right(checked: Checked) -> bool:
 
 
 def _has_unexplained_nan(checked: Checked) -> bool:
-    """Whether C has NaN and no finding names memory or a variable that was read before it was set."""
+    """Tell whether C has NaN and no finding names memory or a variable that was read before it was set."""
     if not isinstance(checked.verdict, WrongAnswer) or checked.verdict.judgement.pattern is None:
         return False
     known = {it.kind for it in checked.findings} & {"uninitialised", "unset", "out_of_array"}
@@ -113,7 +113,7 @@ def _without_value(remains: FinalMemory, names: Names) -> list[Finding]:
 
 
 def _past_the_end(remains: FinalMemory, names: Names, source: str) -> list[Finding]:
-    """Indices past the end of a thread's own array, by its name: where it is optimised, nothing of them is left."""
+    """Return indices past the end of a thread's own array, by its name. Optimised code does not show them."""
     found, fault = [], remains.fault
     if fault is not None and (fault.kind, fault.case) == ("out_of_bounds", "local") and fault.place is not None:
         starts = sorted((offset, name) for (space, _, offset), name in names.items() if space == "own")
@@ -127,7 +127,7 @@ def _past_the_end(remains: FinalMemory, names: Names, source: str) -> list[Findi
         known = {start for space, owner, start in names if (space, owner) == ("own", past.variable)}
         end = past.start + finding.place.size
         if past.start in known and end in {*known, 4 * remains.own[past.variable].shape[1]}:
-            # else it is cut where somebody points into its middle
+            # otherwise the array is cut where a pointer into it begins
             place = replace(finding.place, array=names["own", past.variable, past.start])
             found.append(replace(finding, severity="error", case="own", place=place))
     return found
@@ -136,7 +136,7 @@ def _past_the_end(remains: FinalMemory, names: Names, source: str) -> list[Findi
 def _past_all(
     fault: Finding, place: Location, starts: Sequence[tuple[int, str]], meant: Sequence[tuple[int, str]]
 ) -> Finding:
-    """Past the last of a thread's own arrays: that of the only one that its line indexes, or one of several."""
+    """Return the fault as an index past the end of the only array that its line indexes, or of one of several."""
     missed = fault.facts
     others = missed.others if isinstance(missed, Missed) else None
     if len(meant) != 1:
@@ -159,7 +159,7 @@ def _with_findings(checked: Checked, found: list[Finding], shape: Shape) -> Chec
 
 
 def _left_out(remains: FinalMemory, counted: FinalMemory, checked: Checked) -> tuple[NamedSentence, ...]:
-    """Why a counter is 0: the loads of these lines are executed as written, but not in the code that is ``counted``.
+    """Say why a counter is 0: the loads of these lines are executed as written, but not in the ``counted`` code.
 
     A line alone says little: where two loads have become one instruction, it has the line of one of them.
     """
