@@ -94,6 +94,29 @@ def test_products_of_few_digits_are_rounded_with_the_sum_alone():
         assert not wrong.size, [x[wrong[0]].hex() for x in (a, b, c, out)]
 
 
+def test_fused_multiply_adds_whose_sums_are_exact():
+    """What is left of whole numbers by a modulus, and sums of residues times weights, as in lesson ozaki. Where a
+    factor is zero, the result is the sum, and may be -0."""
+    rng, count = np.random.default_rng(9), 500
+    whole = np.rint(rng.uniform(-(2.0**52), 2.0**52, count))
+    weights = np.rint(rng.uniform(0, 2.0**40, count))
+    residues = rng.integers(0, 3, count) * rng.choice([-1.0, 1.0], count)
+    for a, b, c in (
+        (-np.rint(whole / 251), np.full(count, 251.0), whole),
+        (residues, weights, np.rint(rng.uniform(0, 2.0**50, count))),
+        (residues, weights, rng.choice([0.0, -0.0], count)),
+        (residues, weights, rng.choice([0.0, np.inf, np.nan, 2.0**-1060], count)),
+    ):
+        out = np.empty(count)
+        with np.errstate(all="ignore"):
+            doubles.fma_f64(out, a, b, c)
+        bits = [it.view(np.uint64).tolist() for it in (a, b, c)]
+        expected = [exactly("fma.rn.f64", list(it)) for it in zip(*bits, strict=True)]
+        nan = np.isnan(out)
+        assert np.array_equal(nan, np.isnan(np.array(expected, np.uint64).view(np.float64)))
+        assert np.array_equal(out.view(np.uint64)[~nan], np.array(expected, np.uint64)[~nan])
+
+
 def test_fused_multiply_adds_at_every_exponent():
     """Also those whose result is subnormal, halfway between two of them or next to it, or zero."""
     rng = np.random.default_rng(4)

@@ -38,6 +38,19 @@ def test_products_are_those_of_an_h200_bit_for_bit(name: str) -> None:
     assert found == {style: kept[0] for style, kept in READINGS["products"][name].items()}
 
 
+@pytest.mark.parametrize("cols", [8, 136, 256])
+@pytest.mark.parametrize("saturate", [False, True])
+def test_whole_numbers_wrap_or_saturate_in_any_number_of_columns(cols: int, saturate: bool) -> None:
+    rng = np.random.default_rng(cols)
+    a, b = (rng.integers(low, low + 256, size) for low, size in ((-128, (3, 64, 32)), (0, (3, 32, cols))))
+    c = rng.choice([-(2**31), 0, 2**31 - 1], (3, 64, cols))
+    total = a @ b + c
+    expected = np.clip(total, -(2**31), 2**31 - 1) if saturate else (total + 2**31) % 2**32 - 2**31
+    assert (expected != total).any()
+    found = multiply(("s32", "s8", "u8"), a.astype("i1"), b.astype("u1"), c.astype("i4"), saturate=saturate)
+    assert np.array_equal(found, expected)
+
+
 def test_a_sum_too_small_for_float16_is_no_negative_zero() -> None:
     """An H200 answers so in every one of 26 such elements, found by the fingerprints of whole pieces."""
     least = np.array([[[2.0**-24]]], np.float16)

@@ -53,14 +53,14 @@ def product_registers(kernel: Kernel) -> list[Finding]:
     """Return the findings of a kernel's code, one for each pair of lines."""
     if not any(it.row.name == PRODUCT for it in kernel.instructions):
         return []
-    blocks = build(kernel)
+    blocks, followed = build(kernel), _followed(kernel)
     known: dict[int, _Known] = {0: _Known(({},), ({},), {})}
     work = [0]
     while work:
         number = work.pop()
         after = known[number]
         for instruction in blocks[number].instructions:
-            after = _after(after, instruction)
+            after = _after(after, instruction, followed)
         for successor in _successors(blocks[number]):
             before = known.get(successor)
             meet = after if before is None else before.joined(after)
@@ -72,7 +72,7 @@ def product_registers(kernel: Kernel) -> list[Finding]:
         for instruction in blocks[number].instructions:
             for finding in _found(before, instruction, kernel):
                 found.setdefault((finding.case, finding.line, finding.other_line), finding)
-            before = _after(before, instruction)
+            before = _after(before, instruction, followed)
     return list(found.values())
 
 
@@ -88,8 +88,28 @@ def _is_constant(instruction: Instruction) -> bool:
     return instruction.row.name == "mov" and all(isinstance(it, Immediate) for it in instruction.operands[1:])
 
 
-def _after(known: _Known, instruction: Instruction) -> _Known:
-    """Return what holds after an instruction."""
+def _followed(kernel: Kernel) -> frozenset[str]:
+    """Return the registers of products, and all that moves connect with them: no finding depends on others."""
+    connected: dict[str, set[str]] = {}
+    work: list[str] = []
+    for instruction in kernel.instructions:
+        if instruction.row.name == PRODUCT:
+            work += [name for names in _registers(instruction) for name in names]
+        elif _is_move(instruction):
+            target, source = (it.name for it in instruction.operands if isinstance(it, Register))
+            connected.setdefault(target, set()).add(source)
+            connected.setdefault(source, set()).add(target)
+    found: set[str] = set()
+    while work:
+        name = work.pop()
+        if name not in found:
+            found.add(name)
+            work += connected.get(name, ())
+    return frozenset(found)
+
+
+def _after(known: _Known, instruction: Instruction, followed: frozenset[str]) -> _Known:
+    """Return what holds after an instruction, of the registers ``followed``."""
     name = instruction.row.name
     if name == PRODUCT:
         sums, factors = _registers(instruction)
@@ -107,11 +127,12 @@ def _after(known: _Known, instruction: Instruction) -> _Known:
         number = instruction.operands[0]
         kept = number.value if isinstance(number, Immediate) else 0
         return replace(known, sums=_waited(known.sums, kept), factors=_waited(known.factors, kept))
+    changed = writes(instruction) & followed
+    if not changed or (known.fenced and _is_constant(instruction)):
+        return known
     if _is_move(instruction):
         return _moved(known, instruction)
-    if known.fenced and _is_constant(instruction):
-        return known
-    return replace(known, written={**known.written, **dict.fromkeys(writes(instruction), instruction.index)})
+    return replace(known, written={**known.written, **dict.fromkeys(changed, instruction.index)})
 
 
 def _registers(instruction: Instruction) -> tuple[frozenset[str], frozenset[str]]:
@@ -155,6 +176,8 @@ def _found(known: _Known, instruction: Instruction, kernel: Kernel) -> list[Find
             return [Finding("async_proxy", "warning", "first product", line_of(instruction), file=file)]
         return []
     if _is_move(instruction) or instruction.row.effect == "group":
+        return []
+    if not any(known.sums) and not any(known.factors):
         return []
     found = []
     for groups, case, touched in (

@@ -139,9 +139,10 @@ class Analysis:
         self.columns = self.peers
         self.low = np.full(count * self.peers, BIG, np.int32)
         self.high = np.full(count * self.peers, -1, np.int32)
-        self.reader_touch = np.repeat(touch, self.peers)
-        self.reader_stamp = np.ones(count * self.peers, np.int32)
         read = np.flatnonzero(high >= 0)  # readers so far: the lowest and the highest lane each belong to some warp
+        # What is known of readers matters where there is one; zeros take no time before they are used.
+        self.reader_touch = np.repeat(touch, self.peers) if read.size else np.zeros(self.low.size, touch.dtype)
+        self.reader_stamp = (np.ones if read.size else np.zeros)(self.low.size, np.int32)
         for lane in (low[read], high[read]):
             column = read * self.peers + lane // WARP % self.peers
             self.low[column] = np.minimum(self.low[column], lane)
@@ -274,8 +275,7 @@ class Analysis:
     def _hand_over(self, cell: Array) -> None:
         """Leave the bytes that a bulk copy writes to ``bulk_copies``: they arrive when their phase completes."""
         self.writer[cell] = -1
-        places = (cell[:, None] * self.columns + np.arange(self.columns)).reshape(-1)
-        self.low[places], self.high[places] = BIG, -1
+        self.low.reshape(-1, self.columns)[cell], self.high.reshape(-1, self.columns)[cell] = BIG, -1
         if self.updater is not None:
             self.updater[cell] = -1
 
@@ -324,9 +324,10 @@ class Analysis:
 
     def _check_readers(self, touch: Touch, where: Cells) -> None:
         lane, cell = where.lane, where.cell
-        for column in range(self.columns):
+        last_readers = self.high.reshape(-1, self.columns)[cell]
+        for column in np.flatnonzero((last_readers >= 0).any(axis=0)).tolist():
             place = cell * self.columns + column
-            low, high = self.low[place], self.high[place]
+            low, high = self.low[place], last_readers[:, column]
             bad = (high >= 0) & ((low != lane) | (high != lane))
             if self.clocks is not None:
                 bad &= self._unordered(lane // WARP, np.full(lane.shape, column), self.reader_stamp[place])

@@ -22,7 +22,7 @@ SAFE_LOW, SAFE_HIGH = 2.0**-900, 2.0**990  # products in between neither underfl
 LOW_HALF = (1 << 27) - 1  # bits of the fraction that are zero in a number of 26 digits
 
 
-CHUNK = 1024  # lanes at a time, so that the scratch rows stay in the L1 cache
+CHUNK = 8192  # lanes at a time, so that the scratch rows stay in the L2 cache
 
 
 class _Rows(threading.local):
@@ -59,7 +59,8 @@ def fma_f64(out: Array, a: Array, b: Array, c: Array) -> None:
     """Compute ``fma.rn.f64``, correctly rounded.
 
     With the exact errors t of the sum s and e of the product, s + (t + e) is correct unless it is halfway between two
-    float64. In that case the error of the last addition is a power of two (or zero), and the slow path is taken.
+    float64. In that case the error of the last addition is a power of two (or zero), and the slow path is taken, unless
+    all sums are exact: with t = 0, the last addition alone rounds.
     """
     size = out.size
     for start in range(0, size, CHUNK):
@@ -83,14 +84,19 @@ def _fma_f64_part(out: Array, a: Array, b: Array, c: Array) -> None:
     np.subtract(p, t, out=t)
     np.subtract(c, rest, out=rest)
     np.add(t, rest, out=t)
+    rounded = t.any()  # s
     np.add(t, e, out=t)  # the total error of s
     r = np.add(s, t, out=rows[2])
     np.subtract(s, r, out=lost)
     np.add(lost, t, out=lost)
     halves = np.left_shift(lost.view(np.uint64), np.uint64(12), out=rest.view(np.uint64))
     np.abs(p, out=p)
+    if p.min() <= SAFE_LOW:
+        zero = np.equal(a, 0) | np.equal(b, 0)  # then s is the result
+        for row, value in ((r, s), (p, 1.0), (halves, 1)):
+            np.copyto(row, value, where=zero)
     if (
-        halves.min()
+        (not rounded or halves.min())
         and p.min() > SAFE_LOW
         and p.max() < SAFE_HIGH
         and np.abs(c).max() < SAFE_HIGH

@@ -38,6 +38,7 @@ LEAST_FP8 = {"e4m3": -6, "e5m2": -14}  # exponent of the smallest normal number
 FP8_SUM = np.uint32(0xFFFFFFFF << 23 - KEPT_FP8 & 0xFFFFFFFF)  # the bits of such a sum
 LEAST: Mapping[str, Any] = {"f32": np.int16(-133), "f16": np.int16(-21)}  # lower bounds of the largest exponent
 AT_ONCE = 1 << 16  # products per pass, so that they stay in a core's cache
+IN_THREAD = 1 << 18  # multiply-adds of a product that OpenBLAS does not share out, at most
 TF32_BITS = np.uint32(0xFFFFE000)  # the bits that are used
 NAN = {"f32": np.uint32(0x7FFFFFFF).view(np.float32), "f16": np.uint16(0x7FFF).view(np.float16)}
 TOO_LARGE = 2.0**128  # overflows float32
@@ -73,9 +74,10 @@ def multiply(types: tuple[str, str, str], a: Array, b: Array, c: Array, *, satur
     """
     d, of_a, of_b = types
     if d == "s32":
-        total: Array = np.matmul(a.astype(np.float64), b.astype(np.float64)) + c  # exact: far below 2^53
-        wide: Array = np.clip(total, -(2.0**31), 2.0**31 - 1) if saturate else total
-        return wide.astype(np.int64).astype(np.int32)
+        products = _matmul(a.astype(np.float32), b.astype(np.float32)).astype(np.int32)  # of few k: exact, below 2^24
+        if not saturate:
+            return np.add(products, c)
+        return np.clip(np.add(products, c, dtype=np.int64), -(2**31), 2**31 - 1).astype(np.int32)
     if d == "f64":
         return _chain(a, b, c)
     result = np.empty_like(c)
@@ -194,8 +196,21 @@ def _summed(d: str, a: _Factor, b: _Factor, c: Array, kept: int = KEPT) -> Array
 
 
 def _plain(a: _Factor, b: _Factor, c: _Factor) -> Array:
-    total: Array = np.matmul(a.values.astype(np.float64), b.values.astype(np.float64)) + c.values
+    total = _matmul(a.values.astype(np.float64), b.values.astype(np.float64))
+    total += c.values
     return total
+
+
+def _matmul(a: Array, b: Array) -> Array:
+    """Multiply fragments, so few columns at a time that BLAS computes each part in this thread: to wake others takes
+    several times as long."""
+    (fragments, rows, depth), cols = a.shape, b.shape[2]
+    product = np.empty((fragments, rows, cols), a.dtype)
+    width = max(1, IN_THREAD // (rows * depth))
+    for first in range(0, cols, width):
+        part = slice(first, first + width)
+        np.matmul(a, b[:, :, part], out=product[:, :, part])
+    return product
 
 
 def _truncated(d: str, a: _Factor, b: _Factor, c: _Factor, kept: int) -> Array:
