@@ -45,7 +45,8 @@ def second_look(plan: RunPlan, built: Built, source: str, checked: Checked) -> C
     if launch is None:
         return checked
     problem = launch.problem(plan.seed)
-    if not (built.may_overrun or valueless or can_tell(problem)):  # nothing would be told
+    tells = can_tell(problem) and (unfinished or puzzling)
+    if not (built.may_overrun or valueless or tells):
         return checked
     ranges.announce(f"look again {launch.shape}")
     lesson, (grid,), (step,) = launch.lesson, launch.grids, launch.lesson.launches
@@ -56,7 +57,7 @@ def second_look(plan: RunPlan, built: Built, source: str, checked: Checked) -> C
             built.code.counted[0],
             grid,
             trial.arguments(step.parameters),
-            anew.arguments(step.parameters) if lesson.tile == built.lesson.tile else None,
+            anew.arguments(step.parameters) if tells and lesson.tile == built.lesson.tile else None,
             entry=step.entry,
             defines=lesson.tile.defines,
             include_dirs=lesson.include_dirs,
@@ -71,7 +72,7 @@ def second_look(plan: RunPlan, built: Built, source: str, checked: Checked) -> C
     checked = _with_findings(checked, _past_the_end(remains, names, source), launch.shape)
     if valueless and not unfinished:
         checked = replace(checked, findings=(*_without_value(remains, names), *checked.findings))
-    if can_tell(problem) and (unfinished or (puzzling and remains.fault is None)):
+    if tells and (unfinished or remains.fault is None):
         left_out = () if run.optimised is None else _left_out(remains, run.optimised, checked)
         checked = replace(checked, contents=(*contents(problem, trial, remains, names), *left_out))
     return checked
