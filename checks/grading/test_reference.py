@@ -9,14 +9,15 @@ from pathlib import Path
 import pytest
 
 from checks.grading.copies import HONEST, better_disguise, disguise
+from checks.grading.sample import outcome
 from gemm_lessons.course.folder import packaged_course
 from gemm_lessons.engine.compiler.tokens import without_comments
-from gemm_lessons.grading import judging
+from gemm_lessons.grading import executors, judging
 from gemm_lessons.grading.classroom import Assignment, Classroom
 from gemm_lessons.grading.executors import LocalExecutor
 from gemm_lessons.grading.gradebook import gradebook
 from gemm_lessons.grading.inputs import find_students
-from gemm_lessons.grading.judging import Job, judge
+from gemm_lessons.grading.judging import Job, Judged, judge
 from gemm_lessons.grading.lesson_names import lesson_said
 from gemm_lessons.grading.pairs import pairs_of
 from gemm_lessons.grading.reference import REFERENCE, SHORT, nearest_lessons, reference_of
@@ -69,11 +70,8 @@ def test_a_kernel_knows_its_lesson() -> None:
         assert nearest_lessons(COURSE, other, disguise(text, random.Random(4)))[0] == name
 
 
-def test_a_kernel_that_passes_another_lesson() -> None:
-    """A kernel under the wrong name, and a wrong kernel under its own."""
-    wrong_name = judge(Job("ana", TILE, "", "03.cu", SOLUTIONS[NAIVE].encode(), seeds=(3,)))
-    assert (wrong_name.outcome or {})["verdict"] != "passed"
-    assert wrong_name.passes == NAIVE
+def test_a_wrong_kernel_under_its_own_name_passes_no_other_lesson() -> None:
+    """The next test has a kernel under the wrong name."""
     wrong = SOLUTIONS[TILE].replace("acc +=", "acc -=")
     assert judge(Job("ana", TILE, "", "03.cu", wrong.encode(), seeds=(3,))).passes == ""
 
@@ -89,6 +87,8 @@ def test_the_teacher_is_told_and_students_are_not(tmp_path: Path, monkeypatch: p
     out = tmp_path / "out"
     found = find_students(tmp_path / "in", COURSE.names)
     classroom = Classroom.of(Assignment(found, COURSE, (TILE,), Rubric.plain(()), out, seed=5))
+    passed = Judged("graded", "", outcome("passed"), 5, 0.1)  # in place of runs: what is told depends on the text
+    monkeypatch.setattr(executors, "judge", lambda job: judge(job) if job.student == "cy" else passed)
     with LocalExecutor(1) as workers:
         classroom.grade(workers)
     grading = load_grading(out)
