@@ -89,13 +89,14 @@ def test_the_pages_are_there_without_a_checkout(installed: Path, tmp_path: Path)
 def test_a_class_is_graded_without_a_checkout(installed: Path, tmp_path: Path) -> None:
     ana = tmp_path / "in" / "ana"
     ana.mkdir(parents=True)
-    shutil.copy(installed / "gemm_lessons" / "lessons" / "01_naive" / "solution.cu", ana / "01.cu")
-    done = run(installed, tmp_path, "grade", "in", "--lessons", "naive", "--out", "out")
+    solution = installed / "gemm_lessons" / "lessons" / "00_first_kernel" / "solution.cu"  # the soonest judged
+    (ana / "00.cu").write_text(f'#include "matrix.cuh"\n{solution.read_text()}')
+    done = run(installed, tmp_path, "grade", "in", "--lessons", "first_kernel", "--out", "out")
     assert done.returncode == 0, done.stderr
-    assert (tmp_path / "out" / "results" / "ana" / "01_naive.json").is_file()
+    assert (tmp_path / "out" / "results" / "ana" / "00_first_kernel.json").is_file()
     command = [sys.executable, "-m", "pytest", "-p", "gemm_lessons.grading.plugin", "--submissions", "in"]
     tests = subprocess.run(
-        [*command, "--lessons", "naive", "--grades", "out"],
+        [*command, "--lessons", "first_kernel", "--grades", "out"],
         cwd=tmp_path,
         env={
             name: value for name, value in environment(PYTHONPATH=str(installed)).items() if not name.startswith("COV")
