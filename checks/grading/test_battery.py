@@ -149,8 +149,8 @@ def test_the_same_code_is_no_mutant() -> None:
 
 @pytest.mark.slow
 def test_a_solution_among_cheats_is_told() -> None:
-    (found,) = chosen(cheats(), ["block_tile/one_barrier"])
-    honest = replace(found, source=found.source.replace("Bs[k][c];\n", "Bs[k][c];\n        __syncthreads();\n"))
+    (found,) = chosen(cheats(), ["first_kernel/known_size"])
+    honest = replace(found, source=found.source.replace("min(M * N, 2500)", "M * N"))
     (result,) = judged([honest], seed=SEED)
     assert (result.verdict, result.reason, result.expected) == ("passed", "", False)
 
