@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -204,20 +205,47 @@ class Lesson:
         the host chooses for it."""
         if not self.choices:
             return self
-        names = self.choosing(shape)
-        chosen = {name: int(names[name]) for name, _ in self.choices}
-        tile = Tile(tuple({**self.tile.defines, **chosen}.items()))
-        return replace(self, tile=tile, data=replace(self.data.in_layout(shape.layout), sizes=tile.sizes))
+        if shape not in self._at:
+            names = self.choosing(shape)
+            chosen = {name: int(names[name]) for name, _ in self.choices}
+            self._at[shape] = self._variant(Tile(tuple({**self.tile.defines, **chosen}.items())), shape.layout)
+        return self._at[shape]
+
+    @cached_property
+    def _at(self) -> dict[Shape, Lesson]:
+        """The variant for each shape so far: hidden shapes are chosen among hundreds, and the same ones again."""
+        return {}
+
+    @cached_property
+    def _variants(self) -> dict[tuple[Tile, str], Lesson]:
+        return {}
+
+    def _variant(self, tile: Tile, layout: str) -> Lesson:
+        made = self._variants.get((tile, layout))
+        if made is None:
+            data = replace(self.data.in_layout(layout), sizes=tile.sizes)
+            made = self._variants[tile, layout] = replace(self, tile=tile, data=data)
+        return made
 
     def choosing(self, shape: Shape) -> dict[str, Number]:
         """Return the names for the expressions of the choices, and the choices themselves, at this shape."""
-        given = tuple(buffer for buffer in self.data.buffers if buffer.role != "scratch")
-        layouts = replace(self.data, buffers=given).in_layout(shape.layout).lay_out(shape.names)
+        layouts = self._given(shape.layout).lay_out(shape.names)
         names = {**self.names(shape), **transposed(shape.layout)}
         names |= {leading_name(name): layout.leading for name, layout in layouts.items()}
         for name, expression in self.choices:
             names[name] = expression.whole(names, at_least=0)
         return names
+
+    @cached_property
+    def _in_layouts(self) -> dict[str, DataSpec]:
+        return {}
+
+    def _given(self, layout: str) -> DataSpec:
+        """Return the data in a layout, without scratch buffers, whose sizes may depend on the choices."""
+        if layout not in self._in_layouts:
+            given = tuple(buffer for buffer in self.data.buffers if buffer.role != "scratch")
+            self._in_layouts[layout] = replace(self.data, buffers=given).in_layout(layout)
+        return self._in_layouts[layout]
 
     def names(self, shape: Shape) -> dict[str, Number]:
         """Return the names that launch expressions may use: ``M N K`` and the tile sizes."""
