@@ -1,10 +1,11 @@
-// Times kernels of cubins and cuBLAS's fp32 product without Python, for small_shapes.py: the L2 flushed before each turn,
+// Times kernels of cubins and cuBLAS's product without Python, for small_shapes.py: the L2 flushed before each turn,
 // medians of CUDA events. Build: nvcc -O2 harness.cpp -lcuda -lcublas. Reads a plan on stdin:
-//     size M N K
+//     size M N K TYPE         TYPE of A, B and C: float32, bfloat16
 //     kernel LABEL            a participant; its buffers and steps follow
-//     buffer NAME BYTES FILL  FILL: random (fp32 in 0.5 .. 1), zeros, poison
+//     buffer NAME BYTES FILL  FILL: float32 or bfloat16 (random, in 0.5 .. 1), zeros, poison
 //     step CUBIN ENTRY grid block shared arguments
 //     argument NAME | argument =HEX
+//     map NAME TYPE RANK SWIZZLE sizes strides box    a tensor map: numbers of cuTensorMapEncodeTiled
 // and prints "LABEL MEDIAN_US Q1_US Q3_US" a line.
 #include <cublas_v2.h>
 #include <cuda.h>
@@ -13,6 +14,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <deque>
 #include <fstream>
 #include <functional>
@@ -68,12 +70,15 @@ static void add_buffer(std::istream &line)
         return;
     CUdeviceptr pointer;
     CHECK(cuMemAlloc(&pointer, bytes));
-    if (fill == "random") {
+    if (fill == "float32" || fill == "bfloat16") {
+        const size_t width = fill == "float32" ? 4 : 2;
         std::mt19937 draw(1);
         std::uniform_real_distribution<float> half(0.5f, 1.0f);
-        std::vector<float> values(bytes / 4);
-        for (float &value : values)
-            value = half(draw);
+        std::vector<char> values(bytes);
+        for (size_t at = 0; at + width <= bytes; at += width) {
+            const float value = half(draw);
+            std::memcpy(&values[at], reinterpret_cast<const char *>(&value) + 4 - width, width); // the upper bytes
+        }
         CHECK(cuMemcpyHtoD(pointer, values.data(), bytes));
     } else if (fill == "zeros") {
         CHECK(cuMemsetD8(pointer, 0, bytes));
@@ -114,18 +119,42 @@ static std::vector<char> argument(const std::string &text)
     return value;
 }
 
+static std::vector<char> tensor_map(std::istream &line)
+{
+    std::string name;
+    int type, swizzle;
+    unsigned rank;
+    line >> name >> type >> rank >> swizzle;
+    std::vector<cuuint64_t> sizes(rank), strides(rank - 1);
+    std::vector<cuuint32_t> box(rank), ones(rank, 1);
+    for (auto &it : sizes)
+        line >> it;
+    for (auto &it : strides)
+        line >> it;
+    for (auto &it : box)
+        line >> it;
+    alignas(64) CUtensorMap map;
+    CHECK(cuTensorMapEncodeTiled(&map, static_cast<CUtensorMapDataType>(type), rank,
+                                 reinterpret_cast<void *>(buffers.at(name).first), sizes.data(), strides.data(),
+                                 box.data(), ones.data(), CU_TENSOR_MAP_INTERLEAVE_NONE,
+                                 static_cast<CUtensorMapSwizzle>(swizzle), CU_TENSOR_MAP_L2_PROMOTION_NONE,
+                                 CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE));
+    const char *bytes = reinterpret_cast<const char *>(&map);
+    return {bytes, bytes + sizeof map};
+}
+
 int main()
 {
     CHECK(cudaFree(nullptr));
     std::deque<Participant> all; // its elements stay where they are
     int m = 0, n = 0, k = 0;
-    std::string text;
+    std::string text, type;
     while (std::getline(std::cin, text)) {
         std::istringstream line(text);
         std::string word;
         line >> word;
         if (word == "size") {
-            line >> m >> n >> k;
+            line >> m >> n >> k >> type;
         } else if (word == "kernel") {
             all.emplace_back();
             line >> all.back().label;
@@ -136,6 +165,8 @@ int main()
         } else if (word == "argument") {
             line >> word;
             all.back().steps.back().values.push_back(argument(word));
+        } else if (word == "map") {
+            all.back().steps.back().values.push_back(tensor_map(line));
         }
     }
     for (Participant &it : all) {
@@ -155,8 +186,9 @@ int main()
     all.back().label = "cuBLAS";
     all.back().start = [&] {
         const auto at = [](const char *name) { return reinterpret_cast<float *>(buffers.at(name).first); };
-        CHECK(cublasGemmEx(handle, CUBLAS_OP_N, CUBLAS_OP_N, n, m, k, &one, at("B"), CUDA_R_32F, n, at("A"), CUDA_R_32F,
-                           k, &zero, at("C"), CUDA_R_32F, n, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT));
+        const cudaDataType_t kind = type == "float32" ? CUDA_R_32F : CUDA_R_16BF;
+        CHECK(cublasGemmEx(handle, CUBLAS_OP_N, CUBLAS_OP_N, n, m, k, &one, at("B"), kind, n, at("A"), kind, k, &zero,
+                           at("C"), kind, n, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT));
     };
     char *flush;
     CHECK(cudaMalloc(&flush, FLUSH));
