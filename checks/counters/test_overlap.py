@@ -53,6 +53,13 @@ def test_one_stage_is_waited_for_each_time() -> None:
 
 
 @pytest.mark.counted
+def test_a_second_wait_takes_nothing_back() -> None:
+    """A wait that lets a group be pending, after one for all, made one stage look like two."""
+    assert counted(stages=1, WAIT=f"{NONE_RUN}; {ONE_RUNS}") == (BLOCKS * TILES, 0, BLOCKS * CONSUMERS * (TILES - 1))
+    assert counted(WAIT=f"{ONE_RUNS}; {NONE_RUN}") == (BLOCKS, 0, 0)
+
+
+@pytest.mark.counted
 def test_consumers_that_meet_with_nothing_in_flight() -> None:
     """From the second tile on, each warpgroup starts its products when those of both are complete."""
     assert counted(WAIT=f"{NONE_RUN}; {MEET}") == (BLOCKS, 0, BLOCKS * CONSUMERS * (TILES - 1))

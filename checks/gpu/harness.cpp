@@ -1,5 +1,5 @@
 // Times kernels of cubins and cuBLAS's product without Python, for small_shapes.py: the L2 flushed before each turn,
-// medians of CUDA events. Build: nvcc -O2 harness.cpp -lcuda -lcublas. Reads a plan on stdin:
+// the queue held until the turn is queued, medians of CUDA events. Build: nvcc -O2 -x cu harness.cpp -lcuda -lcublas. Reads a plan on stdin:
 //     size M N K TYPE         TYPE of A, B and C: float32, bfloat16
 //     kernel LABEL            a participant; its buffers and steps follow
 //     buffer NAME BYTES FILL  FILL: float32 or bfloat16 (random, in 0.5 .. 1), zeros, poison
@@ -37,6 +37,13 @@
 
 constexpr int TURNS = 200;
 constexpr size_t FLUSH = size_t{128} << 20;
+
+// Waits until the host has queued a turn, as devices/gpu/hold.py does.
+__global__ void hold_queue(volatile unsigned *released, unsigned turn)
+{
+    while ((int)(*released - turn) < 0) {
+    }
+}
 
 struct Step {
     CUfunction function;
@@ -192,6 +199,10 @@ int main()
     };
     char *flush;
     CHECK(cudaMalloc(&flush, FLUSH));
+    unsigned *released, *seen_by_gpu, number = 0;
+    CHECK(cudaHostAlloc(&released, sizeof *released, cudaHostAllocMapped));
+    CHECK(cudaHostGetDevicePointer(&seen_by_gpu, released, 0));
+    *released = 0;
     cudaEvent_t first, second;
     CHECK(cudaEventCreate(&first));
     CHECK(cudaEventCreate(&second));
@@ -203,9 +214,11 @@ int main()
             for (const std::string &name : poisoned)
                 CHECK(cudaMemsetAsync(reinterpret_cast<void *>(buffers[name].first), 0xff, buffers[name].second));
             CHECK(cudaMemsetAsync(flush, 0, FLUSH));
+            hold_queue<<<1, 1>>>(seen_by_gpu, ++number);
             CHECK(cudaEventRecord(first));
             it.start();
             CHECK(cudaEventRecord(second));
+            *static_cast<volatile unsigned *>(released) = number;
             CHECK(cudaEventSynchronize(second));
             float elapsed;
             CHECK(cudaEventElapsedTime(&elapsed, first, second));

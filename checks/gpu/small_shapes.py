@@ -103,7 +103,7 @@ def main() -> None:
         folder = Path(temporary)
         program = folder / "harness"
         subprocess.run(
-            ["nvcc", "-O2", "-o", program, HERE / "harness.cpp", "-lcuda", "-lcublas"], check=True
+            ["nvcc", "-O2", "-x", "cu", "-o", program, HERE / "harness.cpp", "-lcuda", "-lcublas"], check=True
         )  # nvcc 12 or 13
         plans: list[tuple[str, Lesson, list[str]]] = []
         with Gpu() as gpu:

@@ -11,13 +11,16 @@ from typing import Any
 import numpy as np
 import pytest
 
+from checks.grading.fixtures import cheats
 from gemm_lessons.course.folder import any_course
 from gemm_lessons.course.hidden import (
+    BROAD,
     DEPTH,
     HEAVY_WAYS,
     HUGE,
     LARGE,
     MANY_WAYS,
+    SPREAD,
     hidden_and_checked,
     hidden_and_counted,
     hidden_checks,
@@ -36,8 +39,11 @@ from gemm_lessons.gemm.far import FarProblem
 from gemm_lessons.gemm.shapes import Shape, ShapeError, Shapes, astuple
 from gemm_lessons.grading.rubric import LessonRubric, NearMiss
 from gemm_lessons.grading.score import score
-from gemm_lessons.judging.verdict import Faulted, GateMissed, WrongAnswer
+from gemm_lessons.judging.evidence import Built
+from gemm_lessons.judging.gates import CountedLaunch, judge_launches
+from gemm_lessons.judging.verdict import CompileFailed, Faulted, GateMissed, WrongAnswer
 from gemm_lessons.running import plan as planning
+from gemm_lessons.running.checking import execute
 from gemm_lessons.running.contract import as_json
 from gemm_lessons.running.pipeline import RunOutcome, RunRequest, run_lesson
 from gemm_lessons.running.plan import RunPlan
@@ -263,13 +269,17 @@ def test_a_far_shape_is_large_in_all_directions(name: str) -> None:
         for shape in (*([sample.shape] if sample else []), *hidden_instead(lesson, seed)):
             assert lesson.shapes.refusal(shape) is None
         if sample is None:
-            data = lesson.data
-            assert len(lesson.launches) > 1 or "two_warps" in name or data.maps or not data.multiplies
+            assert lesson.shapes.products > 1 or not lesson.data.multiplies
             continue
-        assert min(sample.shape.m, sample.shape.n) > HUGE - 512
-        assert sample.shape.k >= DEPTH
-        blocks = lesson.at(sample.shape).grids(sample.shape)[0].blocks
-        assert set(sample.blocks) <= set(range(blocks))
+        if sample.beside:
+            assert sample.shape.m * sample.shape.n >= SPREAD
+            assert min(sample.shape.m, sample.shape.n) >= BROAD - 256
+        else:
+            assert min(sample.shape.m, sample.shape.n) > HUGE - 512
+        assert max(it.k for it in (sample.shape, *sample.beside)) >= DEPTH
+        grids = lesson.at(sample.shape).grids(sample.shape)
+        for grid, blocks in zip(grids, sample.blocks, strict=True):
+            assert set(blocks) <= set(range(grid.blocks))
 
 
 def test_what_c_held_before_is_no_whole_number() -> None:
@@ -322,6 +332,42 @@ def test_no_size_is_too_large_to_be_checked(name: str, tmp_path: Path) -> None:
     assert isinstance(outcome.verdict, WrongAnswer)
     assert all(it.hidden for it in outcome.kernel.checked.shapes if it.kind != "passed")
     assert run(lesson, path, graded=False).verdict.kind == "passed"
+
+
+# Kernels whose far sample has tensor maps, textures, clusters, several tiles for a block, or several launches.
+BY_AREA = {
+    "split_k/without_tiles_by_area": "bytes_read",
+    "precision/barriers_by_area": "barriers_per_k_tile",
+    "wgmma/one_stage_by_area": "tiles_waited_for",
+    "persistent/starts_over_by_area": "tiles_waited_for",
+    "clusters/starts_over_by_area": "tiles_waited_for",
+    "fp8/starts_over_by_area": "tiles_waited_for",
+    "two_warps/anyhow_by_area": "texture_bytes",
+    "beat_cublas/without_tiles_by_area": "global_reads",
+}
+
+
+@pytest.mark.parametrize("cheat", slow_except(BY_AREA, "split_k/without_tiles_by_area", "wgmma/one_stage_by_area"))
+def test_a_way_chosen_by_the_area_of_c_misses_its_gate(cheat: str, tmp_path: Path) -> None:
+    """At the far shape alone: what the stored kernel does at all others is right. The solution misses nothing there."""
+    lesson = COURSE.lesson(cheat.partition("/")[0])
+    path = tmp_path / "kernel.cu"
+    path.write_text(next(it.source for it in cheats() if it.label == cheat))
+    for kernel, missed in ((lesson.solution_path, ""), (path, BY_AREA[cheat])):
+        request = RunRequest(COURSE, lesson, kernel, Simulated(), GPUS["h200"], beside=False, seed=5)
+        plan = RunPlan.of(replace(request, estimating=False, graded=True))
+        launch = plan.kernels[0].launches[-1]
+        assert launch.purpose == "sample"
+        code = plan.workshop.build(launch.lesson, kernel, kernel.read_text())
+        assert not isinstance(code, CompileFailed)
+        built = Built(launch.lesson, code)
+        result = execute(plan, launch, built)
+        assert (result.verdict.kind, result.findings, result.counted) == ("passed", (), True)
+        assert result.judgement is not None
+        names = {**plan.lesson.at(launch.shape).names(launch.shape), "spill_bytes": 0, "stack_bytes": 0}
+        gates = judge_launches(lesson.gates, [CountedLaunch(built, result.counters, names)])
+        found = {it.id for it in gates if not it.passed}
+        assert missed in found if missed else not found
 
 
 # By each lesson's own way where M, N and K are those of lesson.toml, and by the way of the one before elsewhere.

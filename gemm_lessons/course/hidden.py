@@ -9,9 +9,10 @@ as many as those tiles have, if these are more.
 
 M, N and K are largest at the far shape: ``HUGE`` rows and columns, and ``DEPTH`` k or more. There only some blocks are
 run (``hidden_sample``): the values that they store are checked, and they are counted as if all blocks did the same.
-Kernels whose blocks depend on each other, and lessons with several launches, are checked and counted on whole shapes
-instead (``hidden_instead``): on one of one tile of C, whose K is ``DEPTH`` or more, and on one with few K tiles, whose
-M or N is ``BROAD`` or more.
+Where a block has several tiles of C, or several launches follow each other, the far shape has ``SPREAD`` elements of C
+and few K tiles, and a shape of one tile of C, whose K is ``DEPTH`` or more, is checked and counted beside it. Kernels
+whose blocks depend on each other are checked and counted on whole shapes instead (``hidden_instead``): on that one and
+on one with few K tiles, whose M or N is ``BROAD`` or more.
 
 Where the host chooses the block tile by M, N and K, each tile that it chooses for a known shape is also checked on
 other shapes, unless the wide one has it: on one with more rows of tiles than any known shape with that tile, and on one
@@ -32,11 +33,12 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from math import lcm, prod
 
 from gemm_lessons.course.lesson import Lesson, tile_sizes
 from gemm_lessons.engine.records.frozen import dataclass
-from gemm_lessons.gemm.data import SIZES
+from gemm_lessons.gemm.data import HELD, SIZES
 from gemm_lessons.gemm.shapes import Shape, Tile, TileSizes, astuple
 
 FULL = 0.85  # of the last tile along an axis that is inside the matrix, at least: gates allow for whole ones
@@ -60,7 +62,10 @@ HUGE = 16384  # M and N of a far shape, at least, and half as much again at most
 DEPTH = 5120  # K of a far shape, at least, however slowly a type is simulated
 SAMPLED = 1 << 26  # multiply-adds of the blocks that are run of a far shape ...
 LONG = 4  # ... and of whole numbers so many times as many: a sum of 29 bits has K above 16,384 ...
+STEPS = 400_000  # ... at most so many of a thread: a block of few warps is simulated slowly ...
 BLOCKS = 2  # ... at most so many blocks
+SPREAD = 17 << 20  # elements of C of a shape that is far along M and N only, at least
+MANY_TRIES = 2000  # shapes to draw until its blocks have equal shares
 # Multiply-adds per second in the simulator / those of float32, by the size of a factor's number, where it is a float.
 PACE = {8: 1 / 12, 2: 1 / 6, 1: 1 / 6}
 # Of a kernel that makes several products for each of C's, the large shape has fewer tiles; the deep one is less deep,
@@ -123,30 +128,41 @@ def hidden_large(lesson: Lesson, seed: int) -> Shape:
 
 @dataclass(frozen=True)
 class FarSample:
-    """The far shape, and the blocks to run of its only launch."""
+    """A far shape, and the blocks to run of each of its launches: some, or all. ``tiles``: the tiles of C that a block
+    owes; None where a later launch stores some of them. ``beside``: a deep shape, which the sample is not."""
 
     shape: Shape
-    blocks: tuple[int, ...]
+    blocks: tuple[Sequence[int], ...]
+    tiles: int | None = 1
+    beside: tuple[Shape, ...] = ()
 
 
+@lru_cache(maxsize=16)
 def hidden_sample(lesson: Lesson, seed: int) -> FarSample | None:
-    """Return the far shape; None for a lesson whose blocks need others, whose buffers do not fit in pages, whose whole
-    numbers in C may be the same before and after, or that does not allow sizes so large."""
-    if len(lesson.launches) > 1 or lesson.launches[0].cluster or not lesson.data.is_local:
+    """Return the far shape; None for a lesson whose elements need others, whose blocks make several products for each
+    of C's, whose whole numbers in C may be the same before and after, or that does not allow sizes so large."""
+    if not lesson.data.is_local or lesson.shapes.products > 1:
         return None
     target = lesson.data.by_name[lesson.data.formula.target]
     if target.role == "inout" and not target.element.is_float:
         return None
-    if any((it := lesson.data.parameter(name)) and it.kind == "texture" for name in lesson.launches[0].parameters):
+    return _deep_sample(lesson, seed) or _broad_sample(lesson, seed)
+
+
+def _deep_sample(lesson: Lesson, seed: int) -> FarSample | None:
+    """Return a shape that is far along M, N and K, where one launch has a block for each tile of C."""
+    if len(lesson.launches) > 1 or lesson.launches[0].cluster:
         return None
     draw = random.Random(f"{lesson.name} sample {seed}")
     steps, layout = astuple(lesson.shapes.multiple_of), _any_of(draw, lesson.shapes.layouts)
+    whole_numbers = not lesson.data.factors[0].element.is_float
+    huge = Shape(HUGE, HUGE, HUGE, layout=layout)
+    tile, threads = astuple(_tile(lesson.at(huge))), lesson.at(huge).grids(huge)[0].threads
     for _ in range(TRIES):
-        tile = astuple(_tile(lesson.at(Shape(HUGE, HUGE, HUGE, layout=layout))))
         whole = [lcm(steps[axis], tile[axis]) for axis in (0, 1)]
         m, n = (HUGE // by * by + int(draw.random() * HUGE / 2 / by) * by for by in whole)
         most = min(
-            HUGE * (1 if lesson.data.factors[0].element.is_float else 2),
+            2 * HUGE if whole_numbers else min(HUGE, STEPS * threads // (tile[0] * tile[1])),
             dict(lesson.shapes.at_most).get("K", 2 * HUGE),
             int(_affordable(lesson) / (tile[0] * tile[1])),
         )
@@ -156,14 +172,59 @@ def hidden_sample(lesson: Lesson, seed: int) -> FarSample | None:
             return None
         at = lesson.at(shape)
         blocks = at.grids(shape)[0].blocks
+        if blocks * tile[0] * tile[1] < m * n:
+            return None  # a block has several tiles
         if astuple(_tile(at))[:2] == tile[:2] and blocks * tile[0] * tile[1] == m * n:
             number = max(
                 1, min(1 if lesson.choices else BLOCKS, int(_affordable(lesson) / (tile[0] * tile[1] * depth)))
             )
             last = (blocks - 1,) if number > 1 or draw.random() < 0.5 else ()
             drawn = (int(draw.random() * (blocks - 1)) for _ in range(number - len(last)))
-            return FarSample(shape, tuple(sorted({*drawn, *last})))
+            return FarSample(shape, (tuple(sorted({*drawn, *last})),))
     return None
+
+
+def _broad_sample(lesson: Lesson, seed: int) -> FarSample | None:
+    """Return a shape that is far along M and N, with few K tiles: blocks have equal shares of several tiles, or several
+    launches follow each other.
+
+    Launches before the one that multiplies are run whole. What its blocks store in C is judged; blocks of the launches
+    after it are only counted, because they need what other blocks leave.
+    """
+    draw = random.Random(f"{lesson.name} broad sample {seed}")
+    steps, layout = astuple(lesson.shapes.multiple_of), _any_of(draw, lesson.shapes.layouts)
+    multiplies = _multiplying(lesson)
+    for _ in range(MANY_TRIES):
+        area, aspect = SPREAD * (1 + draw.random() * 0.6), SQUARE[0] + draw.random() * (SQUARE[1] - SQUARE[0])
+        wanted = (area**0.5 * aspect, area**0.5 / aspect)
+        tile = astuple(_tile(lesson.at(Shape(*(-(-HUGE // it) * it for it in steps), layout=layout))))
+        whole = [lcm(step, size) for step, size in zip(steps, tile, strict=True)]
+        m, n = (-(-int(size) // by) * by for size, by in zip(wanted, whole, strict=False))
+        shape = Shape(m, n, whole[2] * (WALK + int(draw.random() * 2)), layout=layout)
+        if _allowed(lesson, shape) != shape:
+            return None
+        at = lesson.at(shape)
+        grids = at.grids(shape)
+        blocks, tiles = grids[multiplies].blocks, m * n // (tile[0] * tile[1])
+        if astuple(_tile(at)) != tile or tiles % blocks:
+            continue
+        chosen: list[Sequence[int]] = [range(it.blocks) for it in grids[:multiplies]]
+        chosen += [(int(draw.random() * it.blocks),) for it in grids[multiplies:]]
+        deep = hidden_instead(lesson, seed)[:1]
+        return FarSample(shape, tuple(chosen), tiles // blocks if multiplies == len(grids) - 1 else None, deep)
+    return None
+
+
+def _multiplying(lesson: Lesson) -> int:
+    """Return the number of the first launch that receives what depends on A and on B."""
+    needs: dict[str, set[str]] = {it.name: {it.name} for it in lesson.data.factors}
+    for number, launch in enumerate(lesson.launches):
+        found = [it.source for name in launch.parameters if (it := lesson.data.parameter(name)) and it.kind in HELD]
+        sources = set[str]().union(*(needs.get(name, set()) for name in found))
+        if len(sources) > 1:
+            return number
+        needs |= {name: sources for name in found if lesson.data.by_name[name].role != "in"}
+    return 0
 
 
 def _affordable(lesson: Lesson) -> float:
@@ -243,7 +304,8 @@ def _counts_the_deep(lesson: Lesson) -> bool:
 def hidden_and_checked(lesson: Lesson, seed: int) -> tuple[Shape, ...]:
     """Return every hidden shape that a graded run with this seed only checks, and the far one or what replaces it."""
     sample = hidden_sample(lesson, seed)
-    return (*hidden_checks(lesson, seed), *([sample.shape] if sample else hidden_instead(lesson, seed)))
+    far = (*sample.beside, sample.shape) if sample else hidden_instead(lesson, seed)
+    return (*hidden_checks(lesson, seed), *far)
 
 
 def is_countable(lesson: Lesson, shape: Shape) -> bool:
@@ -334,7 +396,10 @@ def _far(lesson: Lesson, seed: int, number: int | None = None) -> tuple[Shape, .
     work = WORK // lesson.data.factors[0].element.size
     found = []
     twice = set[int]()
-    if hidden_sample(lesson, seed) is None and (instead := hidden_instead(lesson, seed)):
+    sample, instead = hidden_sample(lesson, seed), hidden_instead(lesson, seed)
+    if sample and sample.beside:
+        twice = {2}
+    elif sample is None and instead:
         twice = {2, int(instead[1].n > instead[1].m)}
     for axis in (2, *draw.sample((0, 1), 2)):
         if axis in twice:

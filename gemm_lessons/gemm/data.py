@@ -235,11 +235,11 @@ class DataSpec:
 
     @property
     def is_local(self) -> bool:
-        """Tell whether an element of the answer depends on one row and one column of matrices that pointers pass."""
-        formula, product = self.formula, self.formula.product
-        if product is None or product.left == product.right or formula.has_functions or self.maps:
+        """Tell whether an element of the answer depends on one row and one column of matrices."""
+        formula, product = self.formula, self.formula.scaled_product
+        if product is None or product.left == product.right or formula.has_functions:
             return False
-        return all(len(it.shape) <= 2 and it.role != "scratch" for it in self.buffers)
+        return all(len(it.shape) <= 2 for it in self.buffers if it.role != "scratch")
 
     @property
     def factors(self) -> tuple[BufferSpec, ...]:

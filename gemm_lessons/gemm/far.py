@@ -2,8 +2,9 @@
 
     FarProblem(data, shape, seed)  --arguments()-->  buffers in pages  --some blocks run-->  pages of C  --judge()-->
 
-Inputs are a function of their place, so that a page is made when a block reads it. The blocks decide by what they store
-which elements of C they own, so a kernel may map blocks to tiles as it likes. Each block owes an equal share of C.
+Inputs are a function of their place, so that a page is made when a block reads it, by a pointer, a texture or a tensor
+map. The blocks decide by what they store which elements of C they own, so a kernel may map blocks to tiles as it likes.
+Each block owes an equal share of C. A later launch finds what ``keep`` was given of an earlier one.
 
 For half of the seeds, unless C is read, floats are whole numbers, so small that sums are exact in any order and no
 error is tolerated. For the others, they are fractions of all their type's digits. Of bytes, a quarter of the rows and
@@ -13,18 +14,20 @@ columns have only large numbers of one sign, so that sums become as large as pos
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import numpy as np
+from numpy.lib.stride_tricks import as_strided
 
 from gemm_lessons.engine.records.elements import Element
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.engine.records.hashing import GOLDEN, mixed
-from gemm_lessons.engine.records.launch import PAGE, Argument, Buffer, Pages, Scalar
+from gemm_lessons.engine.records.launch import PAGE, Argument, Buffer, Pages, Scalar, Texture
 from gemm_lessons.gemm.data import SCALARS, BufferLayout, DataSpec
 from gemm_lessons.gemm.formula import Value
-from gemm_lessons.gemm.problem import DEFAULTS, DRAWS, tolerance_of, unit
+from gemm_lessons.gemm.problem import DEFAULTS, DRAWS, terms_of, tolerance_of, unit
 from gemm_lessons.gemm.rounding import Arithmetic, evaluate
 from gemm_lessons.gemm.shapes import Shape, TileSizes
 
@@ -57,11 +60,15 @@ class Sampled:
 
 
 class FarProblem:
-    """A lesson's data at a far shape, with ``tile`` the share of a block."""
+    """A lesson's data at a far shape. ``blocks`` blocks are run, whose share is ``tiles`` tiles each."""
 
-    def __init__(self, data: DataSpec, shape: Shape, seed: int, tile: TileSizes, blocks: int) -> None:
-        self.data, self.shape, self._blocks, self._tile = data, shape, blocks, tile
+    def __init__(
+        self, data: DataSpec, shape: Shape, seed: int, tile: TileSizes, blocks: int, tiles: int | None = 1
+    ) -> None:
+        self.data, self.shape, self._blocks, self._tile, self._tiles = data, shape, blocks, tile, tiles
         self.layouts = data.lay_out(shape.names)
+        self._arrays = {it.name: _only_a_size(it) for it in self.layouts.values()}
+        self._kept: dict[str, tuple[Array, Array]] = {}
         self._keys = {
             name: int(_hashed(np.array([place], np.uint64), seed)[0]) for place, name in enumerate(self.layouts)
         }
@@ -93,31 +100,65 @@ class FarProblem:
         assert parameter is not None
         if parameter.kind == "scalar":
             return Scalar(name, self._scalars[name])
-        if parameter.kind != "pointer":
+        if parameter.kind in ("size", "leading", "stride"):
             return Scalar(name, np.int32(self.data.number(parameter, self.shape.names, self.layouts)))
-        layout = self.layouts[name]
-        known = layout.fill != "poison"
-        array = np.broadcast_to(np.zeros(1, layout.element.storage), layout.shape)
-        ahead = tuple(layout.leading * layout.element.size * line for line in range(1, AHEAD)) if known else ()
-        pages = Pages(partial(self._pages, layout), self._most(layout), ahead)
-        return Buffer(name, array, layout.role != "in", known, pages)
+        layout = self.layouts[parameter.source]
+        if parameter.kind == "texture":
+            shape = (-1,) if parameter.channels == 1 else (-1, parameter.channels)
+            texels = self._arrays[layout.name].reshape(shape)
+            return Texture(texels, parameter.channels, name=name, pages=self._paged(layout))
+        if parameter.kind == "tensor_map":
+            of_bytes = np.cumprod((layout.element.size, *layout.shape[:0:-1]))[::-1]
+            only_its_form = as_strided(
+                np.zeros(1, layout.element.storage), layout.shape, of_bytes.tolist(), writeable=False
+            )
+            found = self.data.tensor_map(name, only_its_form, layout, self.shape.names)
+            return replace(found, pointer=self._buffer(layout))
+        return self._buffer(layout)
+
+    def _buffer(self, layout: BufferLayout) -> Buffer:
+        known = layout.fill != "poison" or layout.name in self._kept
+        return Buffer(layout.name, self._arrays[layout.name], layout.role != "in", known, self._paged(layout))
+
+    def _paged(self, layout: BufferLayout) -> Pages:
+        lines = range(1, AHEAD) if layout.fill != "poison" else ()
+        ahead = tuple(layout.leading * layout.element.size * line for line in lines)
+        return Pages(partial(self._pages, layout), self._most(layout), ahead)
 
     def _most(self, layout: BufferLayout) -> int:
-        """Return the pages of a buffer that the blocks may touch: of C, those of their shares; of inputs, those of as
-        many rows and columns."""
+        """Return the pages of a buffer that the blocks may touch: all, or where a block's share is a tile and all is in
+        one launch, of C those of their tiles, of inputs those of as many rows and columns."""
+        every = -(-layout.nbytes // PAGE)
+        if self._tiles != 1 or any(it.role == "scratch" for it in self.layouts.values()):
+            return every
         of_a_tile = max(self._tile.rows, self._tile.cols)
         sizes = {self.shape.m: of_a_tile, self.shape.n: of_a_tile}  # and K differs from both
         lines, length = (sizes.get(it, it) for it in (layout.lines, layout.length))
         of_a_line = -(-length * layout.element.size // PAGE) + MARGIN
-        return self._blocks * (lines + AHEAD * (layout.role == "in")) * of_a_line
+        return min(every, self._blocks * (lines + AHEAD * (layout.role == "in")) * of_a_line)
 
     def _pages(self, layout: BufferLayout, numbers: Array) -> Array:
         each = PAGE // layout.element.size
         elements = (numbers[:, None] * each + np.arange(each)).reshape(-1)
-        return self._stored(layout, elements).view(np.uint8).reshape(-1, PAGE)
+        made = self._stored(layout, elements).view(np.uint8).reshape(-1, PAGE)
+        if layout.name in self._kept:
+            known, contents = self._kept[layout.name]
+            at = np.minimum(np.searchsorted(known, numbers), known.size - 1)
+            made = np.where((known[at] == numbers)[:, None], contents[at], made)
+        return made
+
+    def keep(self, touched: Touched) -> None:
+        """Keep what a launch left in the buffers that it may write, for the launches after it."""
+        for name, (numbers, contents) in touched.items():
+            if self.layouts[name].role != "in" and numbers.size:
+                known, before = self._kept.get(name, (numbers[:0], contents[:0]))
+                rest = ~np.isin(known, numbers)
+                every, bytes_of_each = np.concatenate((known[rest], numbers)), np.concatenate((before[rest], contents))
+                order = np.argsort(every)
+                self._kept[name] = every[order], bytes_of_each[order]
 
     def _stored(self, layout: BufferLayout, elements: Array) -> Array:
-        """Return elements of a buffer, by their places in memory, as stored before the launch."""
+        """Return elements of a buffer, by their places in memory, as stored before the first launch."""
         element = layout.element
         line, along = np.divmod(elements, layout.leading)
         row, col = (line, along) if layout.order == "row" else (along, line)
@@ -135,7 +176,7 @@ class FarProblem:
 
     def _numbers(self, layout: BufferLayout, row: Array, col: Array) -> Array:
         """Return random numbers by their rows and columns, as float64."""
-        element, product = layout.element, self.data.formula.product
+        element, product = layout.element, self.data.formula.scaled_product
         assert product is not None
         outside = col if (layout.name == product.left) == product.left_transposed else row
         if layout.name == product.right:
@@ -160,8 +201,8 @@ class FarProblem:
         signed_number: Array = sign * number
         return signed_number
 
-    def judged(self, touched: Touched) -> Sampled:
-        """Return the elements of C that were stored."""
+    def judged(self, touched: Touched, blocks: int = 1) -> Sampled:
+        """Return the elements of C that were stored by so many blocks."""
         layout = self.layouts[self.data.formula.target]
         numbers, contents = touched.get(layout.name, (np.zeros(0, np.int64), np.zeros((0, PAGE), np.uint8)))
         each = PAGE // layout.element.size
@@ -175,25 +216,29 @@ class FarProblem:
         expected, tolerance = self._right(rows, cols)
         with np.errstate(invalid="ignore"):
             got = layout.element.decode(stored[changed])
-        owed = self._blocks * self._tile.rows * self._tile.cols
+        owed = rows.size
+        if self._tiles is not None:
+            owed = blocks * self._tiles * self._tile.rows * self._tile.cols
         return Sampled(rows, cols, got, expected, tolerance, owed)
 
     def _right(self, rows: Array, cols: Array) -> tuple[Array, Array]:
         """Return the right answer and its tolerance, each (n,), at these places of C."""
-        own_rows, at_row = np.unique(rows, return_inverse=True)
-        own_cols, at_col = np.unique(cols, return_inverse=True)
-        inside = np.arange(self.shape.k)
-        product, target = self.data.formula.product, self.data.formula.target
-        assert product is not None
+        # Of a matrix that is repeated, one line is several rows or columns of A, B or C: take all of them.
+        own = {
+            "M": self._with_neighbours("M", rows),
+            "N": self._with_neighbours("N", cols),
+            "K": np.arange(self.shape.k),
+        }
+        target = self.data.formula.target
         values: dict[str, Value] = {}
         for name, layout in self.layouts.items():
-            if name == product.left:
-                row, col = (inside, own_rows) if product.left_transposed else (own_rows, inside)
-            elif name == product.right:
-                row, col = (own_cols, inside) if product.right_transposed else (inside, own_cols)
-            else:
-                row = own_rows if layout.rows > 1 else np.zeros(1, np.int64)
-                col = own_cols if layout.cols > 1 else np.zeros(1, np.int64)
+            if layout.role == "scratch":
+                continue
+            sizes = (layout.rows, layout.cols)
+            row, col = (
+                np.unique(own[axis] // (self.shape.names[axis] // size)) if axis else np.zeros(1, np.int64)
+                for axis, size in zip(self._axes(name), sizes, strict=True)
+            )
             line, along = (row[:, None], col) if layout.order == "row" else (col, row[:, None])
             stored = self._stored(layout, (line * layout.leading + along).reshape(-1)).reshape(row.size, col.size)
             unread = name == target and not layout.is_read
@@ -201,11 +246,33 @@ class FarProblem:
         kind, answer = self.data.accumulate, self.layouts[target].element
         values |= {name: Value.exact(kind.decode(np.array([it]))[0]) for name, it in self._scalars.items()}
         right = evaluate(self.data.formula, values, None, Arithmetic(unit(self.data), kind.least_normal))
-        tolerance = tolerance_of(self.data, answer, right)
+        tolerance = tolerance_of(self.data, answer, replace(right, terms=terms_of(self.data, self.shape, right)))
         if self._whole and answer.is_float and answer.roundoff <= kind.roundoff and self.data.formula.is_product:
             tolerance = np.zeros_like(tolerance)
         value = right.value if answer.is_float else answer.decode(answer.encode(right.value))
-        return value[at_row, at_col], tolerance[at_row, at_col]
+        at = np.searchsorted(own["M"], rows), np.searchsorted(own["N"], cols)
+        return value[at], tolerance[at]
+
+    def _axes(self, name: str) -> tuple[str, str]:
+        """Return along which of M, N and K a matrix has rows and columns; empty for one row or column."""
+        extents = self.data.by_name[name].shape
+        found = ["".join(sorted({"M", "N", "K"} & it.names)) for it in extents]
+        return ("", found[0]) if len(found) == 1 else (found[0], found[1])
+
+    def _with_neighbours(self, axis: str, places: Array) -> Array:
+        """Return these rows or columns, in order, with those that share a number of a matrix that is repeated."""
+        layouts = ((name, layout) for name, layout in self.layouts.items() if layout.role != "scratch")
+        sizes = (
+            it for name, layout in layouts for it in zip(self._axes(name), (layout.rows, layout.cols), strict=True)
+        )
+        most = max(int(self.shape.names[axis]) // size for along, size in sizes if along == axis)
+        groups: Array = np.unique(places // most)
+        return (groups[:, None] * most + np.arange(most)).reshape(-1)
+
+
+def _only_a_size(layout: BufferLayout) -> Array:
+    """Return an array of the buffer's shape whose elements all share one place."""
+    return np.broadcast_to(np.zeros(1, layout.element.storage), layout.shape)
 
 
 def _holds(element: Element, number: float) -> bool:

@@ -184,9 +184,7 @@ class Problem:
         return Arithmetic(unit(self.data), self.data.accumulate.least_normal)
 
     def _answer(self, right: Value) -> Value:
-        terms = right.terms
-        if lost := self.data.lost_by_promotion(self.shape.names):
-            terms += lost / unit(self.data)
+        terms = terms_of(self.data, self.shape, right)
         error = None if right.error is None else _stacked(np.broadcast_to(right.error, right.value.shape))
         return Value(self._stored_exactly(_stacked(right.value)), _stacked(right.magnitude), terms, error)
 
@@ -251,6 +249,11 @@ def tolerance_of(data: DataSpec, answer: Element, right: Value) -> Array:
     if answer.roundoff > data.accumulate.roundoff:
         bound = bound + answer.roundoff * (np.abs(right.value) + bound) + answer.smallest / 2
     return np.asarray(np.broadcast_to(bound, right.value.shape))
+
+
+def terms_of(data: DataSpec, shape: Shape, right: Value) -> float:
+    """Return the roundings of the sums of a right answer, with what they lose until they are promoted."""
+    return right.terms + data.lost_by_promotion(shape.names) / unit(data)
 
 
 def unit(data: DataSpec) -> float:

@@ -19,7 +19,8 @@ from gemm_lessons.engine.process.bounds import Bounds, OutOfTime
 from gemm_lessons.engine.records.errors import UnsupportedKernel
 from gemm_lessons.engine.records.facts import Quoted
 from gemm_lessons.engine.records.findings import Finding
-from gemm_lessons.engine.records.results import Counters, Launched, SampledBlocks
+from gemm_lessons.engine.records.launch import buffers_of
+from gemm_lessons.engine.records.results import Counters, Launched, SampledBlocks, added
 from gemm_lessons.gemm.far import FarProblem, Sampled
 from gemm_lessons.gemm.problem import Trial
 from gemm_lessons.gemm.shapes import Shape
@@ -180,41 +181,63 @@ def _execute(plan: RunPlan, launch: LaunchPlan, built: Built) -> LaunchResult:
 
 
 def _sample(plan: RunPlan, launch: LaunchPlan, built: Built) -> LaunchResult:
-    """Run some blocks of a launch and judge what they stored; check other shapes where that tells nothing.
+    """Run some blocks of each launch and judge what they stored; check other shapes where that tells nothing.
 
     Blocks that store less than an equal share of C leave the rest to others, if the first block stores more.
     """
-    if launch.lesson.data.accumulate.size < DOUBLE and DOUBLES.search(
-        variant_of(built, launch.lesson).code.counted[0].ptx
-    ):
+    assert launch.sample is not None
+    code = variant_of(built, launch.lesson).code
+    if launch.lesson.data.accumulate.size < DOUBLE and any(DOUBLES.search(it.ptx) for it in code.counted):
         slow = Finding("not_sampled", "note", facts=Quoted("it computes in double precision, which takes long"))
         return _instead(plan, launch, built, slow)
-    ran, stored = _some_blocks(plan, launch, built, launch.blocks, counting=True)
+    ran, stored = _some_blocks(plan, launch, built, launch.sample.blocks, counting=True)
     if ran.fault is not None:
         return LaunchResult(
             launch.shape, stopped(launch.shape, ran.fault), None, (), ran.fault, Counters(), hidden=True
         )
     why = ran.dependent
     if stored is not None and not stored.is_even:
-        why = _some_blocks(plan, launch, built, (0,), counting=False)[0].dependent
+        why = _some_blocks(plan, launch, built, ((0,),), counting=False)[0].dependent
     if why:
         return _instead(plan, launch, built, Finding("not_sampled", "note", facts=Quoted(why)))
-    assert stored is not None
-    judgement = judge_sample(stored)
-    verdict = Passed() if judgement.passed else WrongAnswer(launch.shape, judgement)
+    judgement = judge_sample(stored) if stored is not None else None
+    verdict = Passed() if judgement is None or judgement.passed else WrongAnswer(launch.shape, judgement)
     return LaunchResult(launch.shape, verdict, judgement, (), None, ran.counters, hidden=True, counted=True)
 
 
 def _some_blocks(
-    plan: RunPlan, launch: LaunchPlan, built: Built, blocks: Sequence[int], counting: bool
+    plan: RunPlan, launch: LaunchPlan, built: Built, blocks: Sequence[Sequence[int]], counting: bool
 ) -> tuple[SampledBlocks, Sampled | None]:
-    """Run some blocks of a launch; also return what they stored, if that tells anything."""
-    code = variant_of(built, launch.lesson).code.counted[0]
-    problem = FarProblem(launch.lesson.data, launch.shape, plan.seed, tile_sizes(launch.lesson), len(blocks))
+    """Run some blocks of each launch; also return what they stored in C, if that tells anything.
+
+    A launch after one of which not all blocks ran reads what the others would have left. It is counted, not judged.
+    """
+    assert launch.sample is not None
+    lesson, code = launch.lesson, variant_of(built, launch.lesson).code.counted
+    number = max(map(len, blocks)) if len(blocks) == 1 else 1
+    problem = FarProblem(lesson.data, launch.shape, plan.seed, tile_sizes(lesson), number, launch.sample.tiles)
+    done: list[SampledBlocks] = []
+    stored: Sampled | None = None
+    partial_buffers: set[str] = set()
     with stage("check", str(launch.shape)):
-        arguments = problem.arguments(launch.lesson.launches[0].parameters)
-        ran = plan.device.sample(code, launch.grids[0], arguments, blocks, counting)
-    return ran, None if ran.fault or ran.dependent else problem.judged(ran.touched)
+        for kernel, grid, its, chosen in zip(code, launch.grids, lesson.launches, blocks, strict=False):
+            arguments = problem.arguments(its.parameters)
+            ran = plan.device.sample(kernel, grid, arguments, chosen, counting)
+            outputs = {it.name for it in buffers_of(arguments) if it.output}
+            is_judged = partial_buffers.isdisjoint(outputs)
+            if ran.fault and not is_judged:
+                return SampledBlocks(dependent="a launch needs what blocks of another leave"), None
+            if ran.fault or ran.dependent:
+                return ran, None
+            if is_judged and lesson.data.answer.name in outputs:
+                stored = problem.judged(ran.touched, ran.blocks)
+            if len(chosen) < grid.blocks:
+                partial_buffers |= outputs
+            problem.keep(ran.touched)
+            done.append(ran)
+    if stored is not None and not stored.rows.size and launch.sample.tiles is None:
+        stored = None  # a later launch stores C
+    return replace(done[-1], counters=added([it.counters for it in done])), stored
 
 
 def _instead(plan: RunPlan, launch: LaunchPlan, built: Built, note: Finding) -> LaunchResult:

@@ -74,7 +74,7 @@ class RunRequest:
 class LaunchPlan:
     """Consecutive launches of a lesson on one problem. ``lesson`` is the lesson as the host launches it at this shape.
     A launch to ``count`` is traced by counters; ``hidden`` marks a shape that is not disclosed. Of a launch to
-    ``sample``, only ``blocks`` are run and counted. A ``far`` one is counted, but not searched for races.
+    ``sample``, only some blocks are run and counted. A ``far`` one is counted, but not searched for races.
 
     The other fields choose the problem's inputs: see ``Problem``.
     """
@@ -84,7 +84,7 @@ class LaunchPlan:
     purpose: Purpose
     grids: tuple[Grid, ...]
     hidden: bool = False
-    blocks: tuple[int, ...] = ()
+    sample: FarSample | None = None
     gaps: bool = False
     next_scalars: bool = False
     rare: bool = False
@@ -234,7 +234,9 @@ class RunPlan:
 
     def in_place_of_sample(self) -> tuple[LaunchPlan, ...]:
         """Return the launches that check and count the kernel whose blocks cannot be sampled."""
-        return tuple(self._launch(self.lesson, shape, "far", hidden=True) for shape in self.instead)
+        planned = self.sample.beside if self.sample else ()
+        shapes = (shape for shape in self.instead if shape not in planned)
+        return tuple(self._launch(self.lesson, shape, "far", hidden=True) for shape in shapes)
 
     def kernel(
         self,
@@ -259,8 +261,9 @@ class RunPlan:
         secret = [self._launch(lesson, shape, "check", hidden=True) for shape in others if shape in self.secret]
         launches = [*known, *counted, *secret]
         if role == "kernel" and self.sample is not None:
+            launches += (self._launch(lesson, shape, "far", hidden=True) for shape in self.sample.beside)
             far = self._launch(lesson, self.sample.shape, "sample", hidden=True)
-            launches.append(replace(far, blocks=self.sample.blocks))
+            launches.append(replace(far, sample=self.sample))
         elif role == "kernel":
             launches += self.in_place_of_sample()
         timing = self.request.estimating or self.timer is not None

@@ -182,7 +182,8 @@ class Overlap:
                     committed.append(int(self._known[group][first]))
                 continue
             mine = lanes[(lanes >= first) & (lanes < first + WARPGROUP)]
-            self._done[group][mine] = committed[max(len(committed) - 1 - mark.pending, 0)]
+            done = self._done[group]  # a wait that lets more be pending takes nothing back
+            done[mine] = np.maximum(done[mine], committed[max(len(committed) - 1 - mark.pending, 0)])
 
     def _warpgroups(self, lanes: Array) -> list[int]:
         """Return the first lanes of the warpgroups of these lanes."""

@@ -17,7 +17,8 @@ A lane is a thread of a batch: lane = block_in_batch * padded_threads + thread.
   bound once per launch
 - ``machine``: a launch, batch by batch; ``state``: the arrays of one batch; ``executed``: how often each instruction
   was executed
-- ``memory``, ``access``, ``transfers``, ``copies``, ``bulk``, ``atomics``: loads, stores, copies and atomic updates;
+- ``memory`` with ``paging``, ``access``, ``transfers``, ``copies``, ``bulk``, ``atomics``: loads, stores, copies
+  and atomic updates; ``paging``: of buffers too large to keep;
   ``faults``: accesses out of bounds or misaligned
 - ``images`` with ``textures``, ``maps`` with ``tensors``: memory addressed by coordinates; ``map_bytes``,
   ``map_updates``: tensor maps as bytes, and kernels that build or change them

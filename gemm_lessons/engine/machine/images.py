@@ -15,9 +15,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gemm_lessons.engine.machine.paging import PageTable
 from gemm_lessons.engine.records.elements import in_native_order
 from gemm_lessons.engine.records.frozen import dataclass
-from gemm_lessons.engine.records.launch import Argument, Surface, Texture
+from gemm_lessons.engine.records.launch import PAGE, Argument, Pages, Surface, Texture
 
 Array = NDArray[Any]
 
@@ -35,6 +36,22 @@ def handle(position: int) -> bytes:
     return (HANDLES + position).to_bytes(8, "little")
 
 
+class PagedTexels:
+    """Linear memory in pages, read through a texture."""
+
+    def __init__(self, array: Array, pages: Pages) -> None:
+        self._table = PageTable(pages, array.nbytes, 0)
+        self._memory = np.empty(pages.most * PAGE, np.uint8)
+        self._type = np.dtype((array.dtype, array.shape[1:]))
+
+    def row(self, x: Array) -> Array:
+        """Return texels by their numbers. Raise ``OutOfPages``."""
+        size = self._type.itemsize
+        places = self._table.offsets(x * size, self._memory)
+        found: Array = self._memory[places[:, None] + np.arange(size)].reshape(-1).view(self._type.base)
+        return found.reshape(x.size, -1)
+
+
 @dataclass(frozen=True)
 class Image:
     """One texture or surface object. ``texels`` is (layers, depth, height, width, channels); ``dims`` of the three are
@@ -43,6 +60,7 @@ class Image:
     given: Texture | Surface
     texels: Array
     dims: int
+    paged: PagedTexels | None = None  # has the texels instead
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -63,6 +81,8 @@ def image_of(given: Texture | Surface) -> Image:
         raise ValueError(f"{name}: an array of shape {array.shape} has no one, two or three dimensions of texels")
     if isinstance(given, Texture):
         _check(given, dims)
+        if given.pages is not None and given.is_linear:
+            return Image(given, array.reshape(1, 1, 1, *shape, given.channels), dims, PagedTexels(array, given.pages))
     layers, rest = (shape[0], shape[1:]) if given.layered else (1, shape)
     texels = in_native_order(np.array(array)).reshape(layers, *(1,) * (3 - dims), *rest, given.channels)
     return Image(given, texels, dims)
@@ -110,18 +130,18 @@ class Images:
 def fetch(image: Image, x: Array) -> Array:
     """Read texels of linear memory by integer coordinates, shape (lanes, channels). Return zeros outside."""
     width = image.sizes[0]
-    row = values(image)[0, 0, 0]
     inside = (x >= 0) & (x < width)
-    found: Array = np.where(inside[:, None], row[np.clip(x, 0, width - 1)], row.dtype.type(0))
+    near = np.clip(x, 0, width - 1)
+    row = values(image, image.texels[0, 0, 0, near] if image.paged is None else image.paged.row(near))
+    found: Array = np.where(inside[:, None], row, row.dtype.type(0))
     return found
 
 
-def values(image: Image) -> Array:
-    """Return the texels as reads return them: integers, or float32, which includes normalised integers."""
-    texels = image.texels
+def values(image: Image, texels: Array) -> Array:
+    """Return texels as reads return them: integers, or float32, which includes normalised integers."""
     if isinstance(image.given, Texture) and image.given.read != "element":
         return np.maximum(texels.astype(np.float64) / np.iinfo(texels.dtype).max, -1).astype(np.float32)
-    return texels.astype(np.float32) if texels.dtype.kind == "f" else texels
+    return texels.astype(np.float32, copy=False) if texels.dtype.kind == "f" else texels
 
 
 def sample(image: Image, coordinates: Sequence[Array], layer: Array) -> Array:
@@ -131,7 +151,7 @@ def sample(image: Image, coordinates: Sequence[Array], layer: Array) -> Array:
     modes = texture.addresses(image.dims)
     linear = texture.filter == "linear"
     axes = [_Axis.at(x, n, m, texture) for x, n, m in zip(coordinates, image.sizes, modes, strict=True)]
-    texels = values(image)
+    texels = values(image, image.texels)
     layer = np.clip(layer, 0, len(texels) - 1)
     if not linear:
         return _texels(texels, axes, 0, layer)
@@ -158,7 +178,7 @@ def gather(image: Image, coordinates: Sequence[Array], layer: Array, channel: in
     modes = ("reflect" if mode == "mirror" else mode for mode in texture.addresses(image.dims))
     filtered = replace(texture, filter="linear")
     axes = [_Axis.at(x, n, m, filtered) for x, n, m in zip(coordinates, image.sizes, modes, strict=True)]
-    texels = values(image)
+    texels = values(image, image.texels)
     if channel >= texels.shape[-1]:
         return np.zeros((len(layer), 4), texels.dtype)
     layer = np.clip(layer, 0, len(texels) - 1)

@@ -214,6 +214,8 @@ def _out_of_shared(binding: Binding, dims: int, name: str) -> Callable[[], None]
 
 def _in_arena(memory: MemoryBinder, one: PlacedTensorMap, offset: Array) -> Array:
     """Return where elements at ``offset`` of a map's array begin in the arena."""
+    if not memory.layout.memory.is_whole:
+        return memory.layout.memory.offsets(one.base + offset, one.element)[0]
     start, _ = memory.layout.memory.offsets(np.array([one.base]), 1)
     return np.asarray(start[0] + offset)
 

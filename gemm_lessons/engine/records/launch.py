@@ -91,6 +91,7 @@ class Texture:
     read: str = "element"
     layered: bool = False
     name: str = ""
+    pages: Pages | None = None  # where linear memory comes from if ``array`` gives only the size
 
     @property
     def is_linear(self) -> bool:

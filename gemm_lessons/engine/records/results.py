@@ -164,12 +164,13 @@ class Launched:
 
 @dataclass(frozen=True)
 class SampledBlocks:
-    """The outcome of some blocks of a launch. ``touched``: buffer -> the numbers of the pages that they touched (n,),
-    and the bytes of these pages afterwards (n, ``launch.PAGE``). ``dependent``: why such blocks tell nothing, because a
-    block depends on others or does more than its share. ``counters``, if asked for, are those of a launch whose blocks
-    all do what these did on average."""
+    """The outcome of some blocks of a launch, with all blocks of their clusters: ``blocks`` in all. ``touched``: buffer
+    -> the numbers of the pages that they touched (n,), and the bytes of these pages afterwards (n, ``launch.PAGE``).
+    ``dependent``: why such blocks tell nothing, because a block depends on others or does more than its share.
+    ``counters``, if asked for, are those of a launch whose blocks all do what these did on average."""
 
     touched: Mapping[str, tuple[Any, Any]] = field(default_factory=dict)
+    blocks: int = 0
     fault: Finding | None = None
     dependent: str = ""
     counters: Counters = field(default_factory=Counters)
@@ -182,11 +183,11 @@ def in_a_row(launches: Sequence[Launched]) -> Launched:
     findings = [finding for launched in launches for finding in launched.findings]
     told = [launched.printed for launched in launches if launched.printed is not None]
     printed = Printed("".join(it.text for it in told), sum(it.shown for it in told), sum(it.calls for it in told))
-    counters = _added([launched.counters for launched in launches])
+    counters = added([launched.counters for launched in launches])
     return Launched(counters, findings, launches[-1].fault, printed=printed if told else None)
 
 
-def _added(counters: Sequence[Counters]) -> Counters:
+def added(counters: Sequence[Counters]) -> Counters:
     """Add counters. A counter that only some of the launches have is absent from the sum."""
     totals: dict[str, int] = {}
     opcodes: Counter[str] = Counter()

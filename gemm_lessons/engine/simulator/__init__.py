@@ -33,8 +33,9 @@ from gemm_lessons.engine.events import LaunchInfo, Observer
 from gemm_lessons.engine.machine import register_pool
 from gemm_lessons.engine.machine.executed import LaneCounts
 from gemm_lessons.engine.machine.machine import Machine, Setting, stopped
-from gemm_lessons.engine.machine.memory import OutOfPages
+from gemm_lessons.engine.machine.paging import OutOfPages
 from gemm_lessons.engine.machine.prepared import Program, prepare
+from gemm_lessons.engine.machine.special import clustered
 from gemm_lessons.engine.machine.spin_waits import MoreBlocks
 from gemm_lessons.engine.machine.state import Fault
 from gemm_lessons.engine.machine.symbols import find, read_back, with_host_values
@@ -230,19 +231,27 @@ class Simulator:
         self, compiled: Compiled, grid: Grid, arguments: Sequence[Argument], blocks: Sequence[int]
     ) -> SampledBlocks:
         """Run only these ``blocks`` of a launch, whose buffers may be in ``Pages``, and count them if the setting asks
-        for it. Nothing is checked or written back. Raise ``UnsupportedKernel``."""
+        for it; of clusters, all blocks. Nothing is checked or written back. Raise ``UnsupportedKernel``."""
         program = _program_of(compiled)
         if why := _dependence(program):
             return SampledBlocks(dependent=why)
-        setting = dataclasses.replace(self.setting, block_limit=len(blocks), budget=SAMPLE_BUDGET)
+        cluster = clustered(program.kernel, grid).cluster or (1,)
+        together = math.prod(cluster)
+        if together > cluster[0]:
+            return SampledBlocks(dependent="blocks of a cluster are not in one row")
+        firsts = sorted({it // together * together for it in blocks})
+        number = len(firsts) * together
+        limit = 0 if number == grid.blocks else number
+        setting = dataclasses.replace(self.setting, block_limit=limit, budget=max(SAMPLE_BUDGET, self.setting.budget))
         observers = [CounterObserver(compiled)] if setting.counting else []
         counted = Counters()
         with _seen_from(compiled.path), as_unsupported("blocks of it run", (ValueError,)):
             machine = _RequestedLaunch(setting, compiled, program, grid, arguments).machine(*observers)
             try:
-                machine.run_blocks(blocks)
+                machine.run_blocks([first + it for first in firsts for it in range(together)])
                 for counters in observers:
-                    counted = counters.result(machine.initial_memory, [range(it, it + 1) for it in blocks])
+                    of_each = [range(first, first + together) for first in firsts]
+                    counted = counters.result(machine.initial_memory, of_each if limit else None)
             except OutOfPages:
                 return SampledBlocks(dependent="a block has more than its share")
             except Fault as fault:
@@ -252,8 +261,9 @@ class Simulator:
         errors = (it for it in machine.unset.findings() if it.severity == "error")
         return SampledBlocks(
             machine.memory.touched_pages(),
+            number,
             next(errors, None),
-            counters=counted.of_all_blocks(grid.blocks, len(blocks)),
+            counters=counted.of_all_blocks(grid.blocks, number),
         )
 
     def final_memory(self, compiled: Compiled, grid: Grid, arguments: Sequence[Argument]) -> FinalMemory:
