@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from checks.judgement import test_fits, test_fragments, test_verdict
+from checks.judgement import test_fits, test_fragments, test_residues, test_verdict
 from checks.judgement.cases import PLAIN, TILES, Array, Product, problem, stored
 from checks.judgement.test_data import GIVEN
 from checks.judgement.test_fits import from_k, from_places, same, weighted
@@ -56,6 +56,14 @@ def of_halves(of_a: Callable[[Array], Array], of_b: Callable[[Array], Array]) ->
 
 def of_integers(kernel: Callable[[Product], Array]) -> Answer:
     return plain(kernel, 96, a="int8", b="int8", c="int32", accumulate="int32")
+
+
+def in_pairs_of_columns(b: Array) -> Array:
+    """Two rows of four halves each, loaded one after the other and read as four columns of two."""
+    found = np.empty_like(b)
+    for k, col in product(range(0, len(b), 2), range(0, b.shape[1], 4)):
+        found[k : k + 2, col : col + 4] = b[k : k + 2, col : col + 4].reshape(4, 2).T
+    return found
 
 
 def unwritten(errors: float, *where: slice) -> Answer:
@@ -117,6 +125,7 @@ def answers() -> list[Answer]:
         of_integers(test_fits.in_16_bits),
         *(of_integers(test_fits.without_signs(of_a)) for of_a in (False, True)),
         of_integers(test_fits.squares_of_b),
+        of_halves(same, in_pairs_of_columns),
         of_integers(bytes_exchanged),
         plain(lambda it: np.trunc(it.factors[0]) @ it.factors[1]),
         plain(test_fits.with_rows_of(48, 32), 96),
@@ -164,14 +173,14 @@ def recognised() -> list[Pattern]:
 
 def test_each_row_recognises_an_answer() -> None:
     rows = {(row.name, row.sentence) for row in mistakes.MISTAKES}
-    assert rows == {(it.name, it.sentence) for it in recognised()}
+    assert rows == {(it.name, it.sentence) for it in (*recognised(), *test_residues.recognised())}
 
 
 def test_each_sentence_can_be_filled() -> None:
     for text in (*(row.sentence for row in mistakes.MISTAKES), *SENTENCES.values()):
         specs = {spec for _, name, spec, _ in string.Formatter().parse(text) if name and spec}
         assert specs <= {*PHRASES, ","}
-    for it in recognised():
+    for it in (*recognised(), *test_residues.recognised()):
         assert not set("{}") & set(it.explanation)
         assert len(it.explanation) > 40
 

@@ -19,6 +19,7 @@ Reading = Callable[[Wrong, str], Array | None]
 SIDE = 16  # rows and columns of a fragment
 QUARTER = 8  # rows and columns of the matrices that ldmatrix loads
 WORD = 4  # bytes
+AT_ONCE = 4  # columns of B that one load has
 FEW_ROWS = 4  # of C, in which bytes are looked for
 
 
@@ -102,9 +103,19 @@ def with_quarters_exchanged(matrix: Array) -> Array | None:
     return blocks.transpose(0, 4, 2, 3, 1, 5).reshape(rows, cols)
 
 
-def words(it: Wrong, name: str) -> Array | None:
-    """Transpose each 4 x 4 square of bytes: words of four columns of one k."""
-    return squares_transposed(_factor(it, name), WORD) if it.problem.layouts[name].element.size == 1 else None
+def words(size: int) -> Reading:
+    """Return a reading of numbers of ``size`` bytes in words of several columns of one k, as in memory, as if each word
+    had several k of one column."""
+
+    def read(it: Wrong, name: str) -> Array | None:
+        matrix, each = _factor(it, name), WORD // size
+        rows, cols = matrix.shape
+        if it.problem.layouts[name].element.size != size or rows % each or cols % AT_ONCE:
+            return None
+        blocks = matrix.reshape(rows // each, each, cols // AT_ONCE, AT_ONCE).swapaxes(1, 2)
+        return blocks.reshape(-1, cols // AT_ONCE, AT_ONCE, each).transpose(0, 3, 1, 2).reshape(rows, cols)
+
+    return read
 
 
 def squares_transposed(matrix: Array, side: int = SIDE) -> Array | None:

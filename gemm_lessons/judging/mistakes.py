@@ -3,8 +3,8 @@
     Mistake(name, transformation, comparison, sentence)
 
 The transformation says what C would be if the kernel had this mistake (``factors``, ``sums``, ``misplaced``,
-``epilogues``, ``widths``) or which elements would be wrong (``wrong_elements``), with the parameters of the mistake as
-facts. The comparison (``pattern``) recognises the mistake only if C agrees with that:
+``epilogues``, ``widths``, ``residues``) or which elements would be wrong (``wrong_elements``), with the parameters of
+the mistake as facts. The comparison (``pattern``) recognises the mistake only if C agrees with that:
 
     every     in every element                wrong    exactly those elements are wrong
     near      in the elements that it names   mostly   the same, but a few may be right by chance
@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
-from gemm_lessons.judging import epilogues, factors, misplaced, sums, widths, wrong_elements
+from gemm_lessons.judging import epilogues, factors, misplaced, residues, sums, widths, wrong_elements
 from gemm_lessons.judging.factors import read
 from gemm_lessons.judging.misplaced import COLUMNS, ROWS
 from gemm_lessons.judging.pattern import Mistake, Pattern, every, mostly, near, search, wrong
@@ -43,12 +43,60 @@ NAN_OF: Mapping[str, str] = {
     "pieces exist, at which k each starts and ends, and where in {{scratch:and}} it is?",
     "gaps": f"{ALL_SET} So the sum read{{gaps:gaps}} where no number is: is a row, a column or k too "
     "large, or does the index lack a stride?",
+    "": f"{ALL_SET} So an operation made it: inf - inf, 0 / 0, or bits of two numbers taken for one, such as a half of "
+    "bytes from two halves.",
     "both": f"{ALL_SET} So the sum read{{scratch:scratch}} or{{gaps:gaps}} where no number is. Do both "
     "launches agree which pieces exist, and at which k each starts and ends?",
 }
 
 # fmt: off
 MISTAKES: Sequence[Mistake] = (
+    # -- products by residues: the first launch that is wrong --
+    Mistake("whole_too_long", residues.too_many_bits, search,
+        "whole numbers had {bits} bits. Sums of {k} products of two such numbers may have {sum} bits, and half of "
+        "PRODUCT has {room}. Sums beyond it come back as other numbers. {most} bits fit."),
+    Mistake("residue_unsigned", residues.unsigned, search,
+        "residues of {of:and} are from 0 to m - 1, and those above 127 do not fit in a signed byte: 200 becomes -56. "
+        "Subtract the multiple of m that is nearest to x, so that residues are from -m / 2 to m / 2."),
+    Mistake("residue_halves", residues.halves, search,
+        "a few residues of {of:and} do not fit in a signed byte: by {m}, {x} leaves {right}, but {got} was stored. "
+        "x / m was rounded to a double, and then to a whole number. Let fma round once."),
+    Mistake("residue_added", residues.added, search,
+        "the multiple of m was added to x, for {of:and}. Subtract it: rest = x - times * m."),
+    Mistake("residue_nothing", residues.nothing_remains, search,
+        "nearly all residues of {of:and} are 0: nothing remains if times is exactly x / m. Round times to a whole "
+        "number before you multiply it by m."),
+    Mistake("residue_wrong", residues.other_residues, search,
+        "residues of {of:and} are wrong, so look at split first. By {m}, {x} leaves {right}, but {got} was stored."),
+    Mistake("residue_low_byte", residues.low_byte, search,
+        "residues of A and B are right, but the low byte of each of their sums was stored. That is the sum's residue "
+        "by 256; the other moduli need a division."),
+    Mistake("residue_rows", residues.other_rows, search,
+        "residues of A and B are right, but products took them from other rows: for modulus number i, those of A from "
+        "row {a} on, and those of B from row {b} on. They start at row i * M and at row i * N."),
+    Mistake("residue_products", residues.other_products, search,
+        "residues of A and B are right, but those of C are not, so look at gemm first. For modulus number {i}, which "
+        "is {m}, C[{row}, {col}] has the residue {got}, and A's and B's give {right}. Which rows does each product "
+        "read?"),
+    Mistake("residue_positive", residues.positive, search,
+        "all residues of C are right, but negative numbers became positive in join: the multiple of PRODUCT was "
+        "rounded down. Subtract the nearest one."),
+    Mistake("residue_sum", residues.not_subtracted, search,
+        "all residues of C are right, but C is the sum of residues times weights. Subtract the multiple of PRODUCT "
+        "that is nearest to the sum."),
+    Mistake("residue_scales", residues.one_scale, search,
+        "all residues of C are right, but C was not multiplied by {missing:and}."),
+    Mistake("whole_too_short", residues.few_bits, search,
+        "whole numbers had {bits} bits, and {most} bits fit. All that follows is right, but C lacks the digits that A "
+        "and B lost."),
+    Mistake("residue_digits", residues.blurred, search,
+        "all residues of C are right, but C lacks digits at its end: in join, parts were added while they were large. "
+        "Subtract the multiple of PRODUCT from each part first, and then add them."),
+    Mistake("residue_join", residues.other_numbers, search,
+        "all residues of C are right, so join is wrong. For C[{row}, {col}] the nearest multiple of PRODUCT is {times} "
+        "times it. {rest} remains, and times both scales that is {c}. Every part has up to 40 bits, which an "
+        "int does not hold."),
+
     # -- no value, or the same one everywhere --
     Mistake("never_written", wrong_elements.all_untouched, wrong,
         "no element of C was written. Does every thread reach the line that stores its result, and is the index in C "
@@ -89,9 +137,12 @@ MISTAKES: Sequence[Mistake] = (
     Mistake("without_sign", read(factors.unsigned, "AB", "A", "B"), every,
         "the bytes of {of:and} were taken for numbers from 0 to 255: -1 became 255. An int holds four signed bytes, an "
         "unsigned four unsigned ones."),
-    Mistake("not_turned", read(factors.words, "B"), every,
+    Mistake("not_turned", read(factors.words(1), "B"), every,
         "each 4 x 4 of B is transposed: a word holds four columns of one k, as in global memory, but is multiplied as "
         "four k of one column. Transpose each 4 x 4 when you copy it to shared memory."),
+    Mistake("not_turned", read(factors.words(2), "B"), every,
+        "a word of B holds two columns of one k, as in global memory, but is multiplied as two k of one column. Make "
+        "each word of two rows when you copy B to shared memory."),
     Mistake("cut", read(factors.truncated, "A", "B", "AB"), every,
         "the numbers of {of:and} were cut to whole numbers: a variable that holds them is an int. Declare it as "
         "float."),

@@ -231,7 +231,7 @@ def restated(facts: Evidence) -> Checked:
 
 
 def _of_nan(checked: Checked, verdict: WrongAnswer) -> str | None:
-    """Return the sentence about NaN that names what is left, where the simulator saw all memory set that it watches."""
+    """Return the sentence about NaN that names what remains, where the simulator saw all memory set that it watches."""
     pattern = verdict.judgement.pattern
     watched = checked.counters is not None and not {it.kind for it in checked.findings} & {"uninitialised", "unset"}
     if pattern is None or pattern.name != "nan" or not watched:
@@ -240,7 +240,7 @@ def _of_nan(checked: Checked, verdict: WrongAnswer) -> str | None:
     of_nan = [it.facts for it in judged if it is not None and it.name == "nan"]
     scratch = all(facts["scratch"] for facts in of_nan)
     gaps = all(facts["gaps"] for facts in of_nan)
-    return NAN_OF.get("both" if scratch and gaps else "scratch" if scratch else "gaps" if gaps else "")
+    return NAN_OF["both" if scratch and gaps else "scratch" if scratch else "gaps" if gaps else ""]
 
 
 def _shown(place: Coordinates) -> str:

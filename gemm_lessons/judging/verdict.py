@@ -7,6 +7,7 @@ not compile, it faulted, it never ended, its answer is wrong, its answer is righ
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -162,11 +163,17 @@ Verdict = Passed | CompileFailed | Faulted | TimedOut | WrongAnswer | GateMissed
 FIRST = 5  # wrong elements to show
 
 
-def judge(problem: Problem, answer: Array, tiles: TileSizes) -> Judgement:
+def judge(
+    problem: Problem,
+    answer: Array,
+    tiles: TileSizes,
+    left: Mapping[str, Array] = {},
+) -> Judgement:
     """Compare an answer, (M, N) as stored by the kernel, with NumPy's, element by element.
 
     An element is right if ``|got - expected| <= tolerance`` (``Problem.tolerance``); NaN never is. The tile map is
-    made of whole and ragged block tiles, ``tiles.rows`` x ``tiles.cols``.
+    made of whole and ragged block tiles, ``tiles.rows`` x ``tiles.cols``. What the launches ``left`` in all buffers may
+    tell which of them is wrong.
     """
     expected, tolerance = problem.reference, problem.tolerance
     with np.errstate(invalid="ignore"):  # a signalling NaN is an ordinary wrong answer
@@ -182,7 +189,7 @@ def judge(problem: Problem, answer: Array, tiles: TileSizes) -> Judgement:
         WrongElement(int(row), int(col), float(got[row, col]), float(expected[row, col]))
         for row, col in np.argwhere(wrong)[:FIRST]
     )
-    pattern = recognise(Wrong(problem, answer, got, wrong, tiles))
+    pattern = recognise(Wrong(problem, answer, got, wrong, tiles, left))
     return replace(result, first=first, tiles=tile_map(wrong, tiles), pattern=pattern)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple, TypeVar, cast
 
@@ -36,14 +36,24 @@ Transformation = Callable[["Wrong"], Iterable[Made]]
 
 
 class Wrong:
-    """A wrong answer with all data that a rule may query. ``got`` (M, N) float64; ``wrong`` (M, N) bool."""
+    """A wrong answer with all data that a rule may query. ``got`` (M, N) float64; ``wrong`` (M, N) bool; ``left``: all
+    buffers after the last launch, as stored."""
 
-    def __init__(self, problem: Problem, stored: Array, got: Array, wrong: Array, tiles: TileSizes) -> None:
+    def __init__(
+        self,
+        problem: Problem,
+        stored: Array,
+        got: Array,
+        wrong: Array,
+        tiles: TileSizes,
+        left: Mapping[str, Array] = {},
+    ) -> None:
         self.problem = problem
         self.stored = stored
         self.got = got
         self.wrong = wrong
         self.tiles = tiles
+        self.left = left
         self._found: dict[Any, Any] = {}
 
     def once(self, search: Callable[..., T], *parameters: Any) -> T:

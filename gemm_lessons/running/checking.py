@@ -275,7 +275,7 @@ def _judge(built: Built, trial: Trial, launched: Launched) -> tuple[Verdict, Jud
     shape, findings = trial.problem.shape, (*launched.findings, *trial.damage())
     if launched.fault is not None:
         return stopped(shape, launched.fault), None, findings
-    judgement = judge(trial.problem, trial.answer, tile_sizes(built.lesson))
+    judgement = judge(trial.problem, trial.answer, tile_sizes(built.lesson), trial.arrays)
     for finding in findings:
         if finding.severity == "error":
             return Faulted(shape, finding), judgement, findings
