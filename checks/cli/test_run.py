@@ -12,13 +12,20 @@ import subprocess
 import sys
 import termios
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
 from checks import forks
 from checks.cli.tiny_course import GATE, KERNEL, SOLUTION, STUB, Run, environment
-from gemm_lessons.cli.run import options
+from gemm_lessons.cli.run import RunCommand, _still_open, options
+from gemm_lessons.course.folder import packaged_course
+from gemm_lessons.course.lesson_toml import load_lesson
+from gemm_lessons.judging.verdict import Passed
+from gemm_lessons.running.outcome import RunOutcome
 
 CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
@@ -39,6 +46,26 @@ def test_a_pass_at_another_shape_names_the_run_that_counts(run: Run, kernel: Pat
     assert result.code == 0
     assert "The run that counts: gemm-lessons run 01\n" in result.out
     assert "gemm-lessons next" not in result.out
+
+
+def test_a_pass_at_another_shape_leads_on_once_the_lesson_has_passed(run: Run, kernel: Path) -> None:
+    kernel.write_text(SOLUTION)
+    run("run", "01")
+    assert "Next: gemm-lessons next" in run("run", "01", "--shape", "3,5,7").out
+
+
+@pytest.mark.parametrize(("solved", "says"), [(4, "TODO(5) to TODO(8)"), (7, "TODO(8)"), (8, "")])
+def test_what_is_open_for_another_type_is_named(tmp_path: Path, solved: int, says: str) -> None:
+    course = packaged_course()
+    lesson = load_lesson(course.lessons_dir / course.resolve("dp4a"))
+    path = tmp_path / "kernel.cu"
+    done = rf"(// TODO\([1-{solved}]\).*\n)"
+    path.write_text(re.sub(done, r"\1        written();\n", lesson.stub_path.read_text()))
+    right = cast(RunOutcome, SimpleNamespace(verdict=Passed()))
+    command = RunCommand(course, lesson, path, None, (), "", counts=True, is_plain=True)
+    said = f"Still open: {says}, for gemm-lessons run 25 --type halves" if says else ""
+    assert _still_open(command, right) == said
+    assert not _still_open(replace(command, counts=False), right)
 
 
 def test_a_stub_does_not(run: Run, kernel: Path) -> None:

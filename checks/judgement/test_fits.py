@@ -66,6 +66,8 @@ MISTAKES: list[tuple[str, Callable[[Product], Array], str]] = [
     ("subtracted", weighted(-1), "C has the wrong sign"),
     ("counted_again", weighted(3), "every product was counted 3 times"),
     ("assigned", weighted(*[0] * 23, 1), "only the last product of every sum is left (k = 23)"),
+    ("assigned", weighted(*[0] * 20, *[1] * 4), "only the last 4 products of every sum are left (k = 20 to 23)"),
+    ("late_start", weighted(*[0] * 10, *[1] * 14), "the first 10 products of every sum are missing (k = 0 to 9)"),
     ("late_start", weighted(0, *[1] * 23), "the first product of every sum is missing (k = 0)"),
     ("late_start", weighted(0, *[1] * 7), "the first product of each K tile is missing (k of the tile = 0)"),
     ("early_end", weighted(*[1] * 7, 0), "the last product of each K tile is missing (k of the tile = 7)"),

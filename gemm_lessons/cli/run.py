@@ -31,6 +31,7 @@ from gemm_lessons.course.original import remarks_on
 from gemm_lessons.course.position import lesson_to_run
 from gemm_lessons.course.progress import keeps_reference, load_progress
 from gemm_lessons.course.tiles import in_layout, parse_tile, retiled, typed
+from gemm_lessons.course.todos import open_todos
 from gemm_lessons.engine.records.errors import UnsupportedKernel
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.gemm.shapes import Shape
@@ -301,8 +302,23 @@ def _show(command: RunCommand, outcome: RunOutcome, details: bool, news: str) ->
     from gemm_lessons.report.screen import Around, show_screen
 
     gain = gain_of(course, outcome, reference=True)
-    news_ = (news,) if news else ()
-    show_screen(console, outcome, Around(following, command.again, command.remarks, gain, command.counts, news_))
+    lines = [line for line in (news, _still_open(command, outcome)) if line]
+    counts = command.counts or load_progress(course).of(outcome.lesson.name).passed
+    show_screen(console, outcome, Around(following, command.again, command.remarks, gain, counts, lines))
+
+
+def _still_open(command: RunCommand, outcome: RunOutcome) -> str:
+    """Return what another type of a lesson that passed has to be written for: its TODOs are open."""
+    lesson = command.lesson
+    if not (command.counts and lesson.types and outcome.verdict.kind == "passed" and lesson.stub_path.is_file()):
+        return ""
+    still = open_todos(read_source(command.path), read_source(lesson.stub_path))
+    if not still:
+        return ""
+    others = " or ".join(f"--type {name}" for name in lesson.types)
+    first, last = min(still), max(still)
+    which = f"TODO({first})" if first == last else f"TODO({first}) to TODO({last})"
+    return f"Still open: {which}, for gemm-lessons run {lesson.number:02} {others}"
 
 
 def _of_the_tile(usual: Lesson, now: Lesson) -> str:

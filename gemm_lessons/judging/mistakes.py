@@ -53,8 +53,8 @@ NAN_OF: Mapping[str, str] = {
 MISTAKES: Sequence[Mistake] = (
     # -- products by residues: the first launch that is wrong --
     Mistake("whole_too_long", residues.too_many_bits, search,
-        "whole numbers had {bits} bits. Sums of {k} products of two such numbers may have {sum} bits, and half of "
-        "PRODUCT has {room}. Sums beyond it come back as other numbers. {most} bits fit."),
+        "whole numbers had {bits} bits. Sums of {k} products of two such numbers may be 2^{sum}, and half of PRODUCT "
+        "is just above 2^{room}. Sums beyond it come back as other numbers. {most} bits fit."),
     Mistake("residue_unsigned", residues.unsigned, search,
         "residues of {of:and} are from 0 to m - 1, and those above 127 do not fit in a signed byte: 200 becomes -56. "
         "Subtract the multiple of m that is nearest to x, so that residues are from -m / 2 to m / 2."),
@@ -93,9 +93,9 @@ MISTAKES: Sequence[Mistake] = (
         "all residues of C are right, but C lacks digits at its end: in join, parts were added while they were large. "
         "Subtract the multiple of PRODUCT from each part first, and then add them."),
     Mistake("residue_join", residues.other_numbers, search,
-        "all residues of C are right, so join is wrong. For C[{row}, {col}] the nearest multiple of PRODUCT is {times} "
-        "times it. {rest} remains, and times both scales that is {c}. Every part has up to 40 bits, which an "
-        "int does not hold."),
+        "all residues of C are right, so join is wrong. For C[{row}, {col}] the sum of residues times weights is "
+        "{times} times PRODUCT and {rest}, which both scales turn into {c}. Each part of a weight has up to 40 bits, "
+        "more than an int."),
 
     # -- no value, or the same one everywhere --
     Mistake("never_written", wrong_elements.all_untouched, wrong,
@@ -248,6 +248,9 @@ MISTAKES: Sequence[Mistake] = (
     Mistake("assigned", sums.counted(sums.only_the_last), search,
         "only the last product of every sum is left (k = {k}): the accumulator is assigned (=) where the product is to "
         "be added (+=)."),
+    Mistake("assigned", sums.counted(sums.only_the_last_few), search,
+        "only the last {kept} products of every sum are left (k = {k:few}): the accumulator is assigned (=) where "
+        "{kept} products are to be added to it (+=)."),
     Mistake("late_start", sums.counted(partial(sums.without_the_first, one=True)), search,
         "the first product of {in_tile:whole} is missing ({in_tile:k} = {k:few}): does the loop over k start at 0?"),
     Mistake("late_start", sums.counted(partial(sums.without_the_first, one=False)), search,

@@ -15,7 +15,7 @@ from math import gcd, prod
 
 import numpy as np
 
-from gemm_lessons.judging.told import Facts
+from gemm_lessons.judging.named_sentence import Facts
 from gemm_lessons.judging.wrong_answer import MOSTLY, Array, Wrong
 
 BUFFERS = ("A_residues", "B_residues", "C_residues", "A_scales", "B_scales")
@@ -163,14 +163,13 @@ def _join_is_left(left: Left) -> bool:
 def too_many_bits(left: Left) -> Facts | None:
     """Sums may be beyond half of the product. Facts: ``bits``, ``most`` that fit, ``k``, ``sum`` bits, ``room``."""
     facts = _of_bits(left)
-    return facts if facts["bits"] > facts["most"] else None
+    return facts if 2 * facts["k"] * 4 ** facts["bits"] > left.product else None
 
 
 def _of_bits(left: Left) -> dict[str, int]:
-    k, half = left.it.problem.shape.k, left.product // 2
-    most = next(bits for bits in range(WIDEST, -1, -1) if k * 4**bits <= half)
-    bits, log_k = max(left.bits.values()), (k - 1).bit_length()
-    return {"bits": bits, "most": most, "k": k, "sum": 2 * bits + log_k, "room": half.bit_length() - 1}
+    k, bits = left.it.problem.shape.k, max(left.bits.values())
+    log_k, room = (k - 1).bit_length(), left.product.bit_length() - 2
+    return {"bits": bits, "most": (room - log_k) // 2, "k": k, "sum": 2 * bits + log_k, "room": room}
 
 
 @_stage(_split_errs)

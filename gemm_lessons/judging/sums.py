@@ -81,6 +81,13 @@ def only_the_last(counts: Counts, it: Wrong) -> Facts | None:
     return {"k": counts.whole.size - 1} if only else None
 
 
+def only_the_last_few(counts: Counts, it: Wrong) -> Facts | None:
+    """Only the last products remain, as many as one instruction or iteration adds: ``k``, ``kept``."""
+    kept = np.setdiff1d(np.arange(counts.whole.size), np.flatnonzero(counts.whole == 0))
+    only = kept.size in GROUPS and 2 * kept.size <= counts.whole.size and kept[0] == counts.whole.size - kept.size
+    return {"kept": kept.size, "k": numbers(kept)} if only and (counts.whole[kept] == 1).all() else None
+
+
 def without_the_first(counts: Counts, it: Wrong, one: bool) -> Facts | None:
     """Return the first product, or the first ``count``, are missing."""
     missing = counts.missing

@@ -66,7 +66,7 @@ __device__ inline void work(float *tiles, cudaTextureObject_t texture, const flo
 
     // global memory -> registers, through the texture unit
     const auto fetch = [&](int k0) {
-        // TODO(2): fetch my texels of the tile at k0 into next: the first, and those step, 2 * step, ... after it.
+        // TODO(2): for every 8 k of the tile at k0, fetch texels into next: the first, and those step, 2 * step, ... on.
 
         // Every 32 of K: bring the next 32 as far as the L2 cache, by lines of 128 bytes, as in lesson 09.
         constexpr int ACROSS = (BN + 31) / 32; // lines in a row of B's tile

@@ -61,7 +61,7 @@ gemm(const signed char *A, const signed char *B, int *C, int M, int N, int K)
 
     // global memory -> registers
     const auto fetch = [&](int k0) {
-        // TODO(2): load 16 k of each of my rows of A into a_next; four columns of each row of a word of B into b_next.
+        // TODO(2): load 16 k of each of my rows of A into a_next; of B, four columns of the four rows of a word into b_next.
     };
 
     // registers -> shared memory
@@ -167,7 +167,7 @@ gemm_halves(const half *A, const half *B, half *C, int M, int N, int K)
     // registers -> shared memory
     const auto store = [&](int buffer) {
         __syncwarp(); // or the compiler moves __byte_perm up, to where it waits for the loads
-        // TODO(6): store both. Which two halves of rows_b make the word of a column?
+        // TODO(6): store both, as in (3). Which two halves of rows_b make the word of a column?
     };
 
     // shared memory -> products

@@ -24,7 +24,7 @@ __device__ inline int bits_of(int K)
 {
     const int log_k = 32 - __clz(K - 1); // rounded up
     int bits = 0;
-    // TODO(1): how many, so that sums of K products are certain to come back? See "Whole numbers".
+    // TODO(1): how many may they have, if a sum of K products must stay within PRODUCT / 2? See "Whole numbers".
 
     return bits;
 }
@@ -224,7 +224,7 @@ join(const unsigned char *residues, const double *A_scales, const double *B_scal
 #pragma unroll
     for (int j = 0; j < 4; j++) {
         double(&sum)[3] = sums[j];
-        // TODO(5): the sum leaves the right residues. Which of the numbers that do is the answer? See "The way back".
+        // TODO(5): other numbers have the residues of this sum, too. Which one is the answer? See "The way back".
 
         c[j] = ((sum[0] * 0x1p39 + sum[1]) * 0x1p39 + sum[2]) * A_scales[row] * B_scale[j];
     }
