@@ -24,6 +24,7 @@ MODULI = largest_moduli(15)
 PRODUCT = prod(MODULI)
 WEIGHTS = [PRODUCT // m * pow(PRODUCT // m, -1, m) for m in MODULI]
 M, N, K = 32, 48, 128
+DOUBLE = ELEMENTS["float64"]
 BITS = 54  # as lesson ozaki has for K = 128
 
 
@@ -65,10 +66,9 @@ def by_residues(
     scaled: str = "AB",
 ) -> Judgement:
     """Judge a product by residues, with this part of it another way."""
-    shapes = (("A", ("M", "K")), ("B", ("K", "N")))
     inputs = [
-        BufferSpec(name, ELEMENTS["float64"], tuple(Expression.parse(size, "MNK") for size in shape), range=(-1.0, 1.0))
-        for name, shape in shapes
+        BufferSpec(name, DOUBLE, tuple(Expression.parse(size, "MNK") for size in shape), order, range=(-1.0, 1.0))
+        for name, shape, order in (("A", "MK", "row"), ("B", "KN", "column"))  # both with their k side by side
     ]
     it = Problem(DataSpec.plain(PLAIN, c="float64", accumulate="float64", buffers=inputs), Shape(M, N, K), seed=7)
     a, b = it.values["A"].value, it.values["B"].value

@@ -122,7 +122,7 @@ def largest_moduli(count: int) -> tuple[int, ...]:
 
 
 def _left(it: Wrong) -> Left | None:
-    if not it.may_be_fitted or not all(name in it.left for name in BUFFERS):
+    if not all(name in it.left for name in BUFFERS) or not np.isfinite(it.got).all():
         return None
     found = Left(it, {name: it.left[name] for name in BUFFERS})
     return found if found.are_powers_of_two else None
