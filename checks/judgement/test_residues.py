@@ -66,14 +66,15 @@ def by_residues(
     scaled: str = "AB",
 ) -> Judgement:
     """Judge a product by residues, with this part of it another way."""
-    inputs = [
-        BufferSpec(name, DOUBLE, tuple(Expression.parse(size, "MNK") for size in shape), order, range=(-1.0, 1.0))
-        for name, shape, order in (("A", "MK", "row"), ("B", "KN", "column"))  # both with their k side by side
+    height, width, depth = (Expression.parse(size, "MNK") for size in "MNK")
+    inputs = [  # both with their k side by side
+        BufferSpec("A", DOUBLE, (height, depth), range=(-1.0, 1.0)),
+        BufferSpec("B", DOUBLE, (depth, width), "column", range=(-1.0, 1.0)),
     ]
     it = Problem(DataSpec.plain(PLAIN, c="float64", accumulate="float64", buffers=inputs), Shape(M, N, K), seed=7)
     a, b = it.values["A"].value, it.values["B"].value
-    lines, scales, residues = {"A": a, "B": b.T}, {}, {}
-    for of, x in lines.items():
+    scales, residues = {}, {}
+    for of, x in (("A", a), ("B", b.T)):
         scales[of] = 2.0 ** (np.frexp(np.abs(x).max(1))[1] - bits)
         whole = np.rint(x / scales[of][:, None]).astype(np.int64)
         residues[of] = np.concatenate([signed_byte(residue(whole, m)) for m in MODULI])

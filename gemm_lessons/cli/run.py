@@ -31,7 +31,7 @@ from gemm_lessons.course.original import remarks_on
 from gemm_lessons.course.position import lesson_to_run
 from gemm_lessons.course.progress import keeps_reference, load_progress
 from gemm_lessons.course.tiles import in_layout, parse_tile, retiled, typed
-from gemm_lessons.course.todos import open_todos
+from gemm_lessons.course.todos import Stub, open_todos
 from gemm_lessons.engine.records.errors import UnsupportedKernel
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.gemm.shapes import Shape
@@ -312,7 +312,7 @@ def _still_open(command: RunCommand, outcome: RunOutcome) -> str:
     lesson = command.lesson
     if not (command.counts and lesson.types and outcome.verdict.kind == "passed" and lesson.stub_path.is_file()):
         return ""
-    still = open_todos(read_source(command.path), read_source(lesson.stub_path))
+    still = open_todos(read_source(command.path), Stub.of(read_source(lesson.stub_path)))
     if not still:
         return ""
     others = " or ".join(f"--type {name}" for name in lesson.types)
