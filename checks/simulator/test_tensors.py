@@ -170,3 +170,33 @@ extern "C" __global__ void k(const __grid_constant__ Map out)
     launched = run(source, 1, 32, [TensorMap(y, (8, 40))])
     assert np.array_equal(y, 100 * np.arange(8)[:, None] + np.arange(32))
     assert not launched.findings, launched.findings
+
+
+@pytest.mark.parametrize(("row", "races"), [(0, 1), (7, 1), (8, 0)])
+@pytest.mark.parametrize("reader", [0, 1])
+def test_a_box_that_another_block_stores(run: Run, reader: int, row: int, races: int) -> None:
+    """One block copies rows 0 to 7; the other stores a box from ``row`` on."""
+    source = (
+        HEAD
+        + TENSOR
+        + """
+extern "C" __global__ void k(const __grid_constant__ Map both, int reader, int row)
+{
+    __shared__ __align__(128) float tile[8][32];
+    __shared__ u64 bar;
+    if (threadIdx.x == 0) { init(&bar, 1); made(); }
+    __syncthreads();
+    if (blockIdx.x == reader) {
+        if (threadIdx.x == 0) { expect(&bar, 1024); box_load(tile, &both, 0, 0, &bar); }
+        wait(&bar, 0);
+    } else {
+        for (int r = 0; r < 8; ++r) tile[r][threadIdx.x] = 1;
+        fence_async();
+        __syncthreads();
+        if (threadIdx.x == 0) { box_store(&both, 0, row, tile); commit(); drain(); }
+    }
+}
+"""
+    )
+    launched = run(source, 2, 32, [TensorMap(np.zeros((16, 32), np.float32), (8, 32)), reader, row])
+    assert [it.kind for it in launched.findings] == ["block_order"] * races

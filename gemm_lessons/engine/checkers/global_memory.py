@@ -102,6 +102,12 @@ class GlobalRaces:
         """Process ``records``: all but the touches, in order."""
         alone = len(self._epoch) == 1 and not self._protocol.handshake
         loads: list[Placed] = []  # loads of one block, with only loads between them
+        rows: list[Placed] = []  # of boxes that TMA copies from here
+
+        def catch_up() -> None:
+            self._loaded(batch, loads)
+            self._copied(batch, rows)
+
         for record in records:
             if type(record) is Placed:
                 key = (id(record.touch), record.base)
@@ -110,21 +116,24 @@ class GlobalRaces:
                     self._held.append(record)  # keeps the identity of its touch from being reused
                     if alone and record.touch.access.effect == "load" and record.touch.active is None:
                         loads.append(record)
+                    elif record.touch.access.is_bulk and record.touch.access.effect == "copy":
+                        rows.append(record)
                     else:
-                        self._loaded(batch, loads)
+                        catch_up()
                         self._placed(batch, record)
                 if self._protocol.handshake:
+                    catch_up()
                     self._signal(batch, record)
             elif type(record) is Barrier and record.kind in ("block", "named"):
-                self._loaded(batch, loads)
+                catch_up()
                 self._barrier(record)
             elif type(record) is Phase and record.kind == "wait":  # counts for its whole block, as a named barrier does
-                self._loaded(batch, loads)
+                catch_up()
                 self._epoch[np.unique(record.lanes // self._padded)] += 1
                 self._forget_repeats()
             if len(loads) >= LOADS_PER_CALL:
                 self._loaded(batch, loads)
-        self._loaded(batch, loads)
+        catch_up()
         if boundary == "barrier":
             self._epoch += 1
         if boundary == "barrier" or len(self._held) > 4096:
@@ -205,6 +214,36 @@ class GlobalRaces:
             for buffer in np.unique(which).tolist():
                 here = which == buffer
                 self._in_buffer(batch, touch.access, buffer, lane[here], address[here])
+
+    def _copied(self, batch: Batch, rows: list[Placed]) -> None:
+        """Check the rows of boxes: rows of one access in one go if there is nothing to report for any of them."""
+        for access in dict.fromkeys(row.touch.access for row in rows):
+            mine = [row for row in rows if row.touch.access is access]
+            if len(mine) == 1 or not self._copied_quietly(batch, access, mine):
+                for row in mine:
+                    self._placed(batch, row)
+        rows.clear()
+
+    def _copied_quietly(self, batch: Batch, access: Access, rows: Sequence[Placed]) -> bool:
+        """Check the rows in one go if nothing has been stored where they are. Return False, without any effect,
+        otherwise."""
+        given = [row.touch for row in rows]
+        lanes = [np.arange(it.addresses.size) if it.active is None else np.flatnonzero(it.active) for it in given]
+        address = np.concatenate(
+            [it.addresses[lane] + row.base for row, it, lane in zip(rows, given, lanes, strict=True)]
+        )
+        low, high = int(address.min()), int(address.max()) + access.width
+        buffer = int(np.searchsorted(self._starts, low, side="right")) - 1
+        _, start, size = self._buffers[buffer]
+        shadow = self._shadow(buffer)
+        if high > start + size or shadow.fresh or shadow.visitors.keys() & set(UPDATING):
+            return False
+        if shadow.writer[(low - start) // shadow.granule : (high - start) // shadow.granule].any():
+            return False
+        lane = np.concatenate(lanes)
+        order = np.argsort(lane, kind="stable")  # as ``note`` requires
+        self._in_buffer(batch, access, buffer, lane[order], address[order])
+        return True
 
     def _loaded(self, batch: Batch, loads: list[Placed]) -> None:
         """Check several consecutive loads of one block: in one go if there is nothing to report for any of them."""
