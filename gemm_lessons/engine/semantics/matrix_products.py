@@ -17,6 +17,7 @@ NVIDIA Tensor Cores", 2025); they are not modelled.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -50,6 +51,7 @@ _FIELDS: Mapping[str, tuple[Any, Any, int]] = {
     "f16": (np.uint16(10), np.uint16(0x1F), 15),
 }
 ZERO, INFINITE = -2000, 2000  # exponents: two of a finite number add up to something between
+MODERATE = 48  # exponents up to this, and down to its negative, are moderate
 TINY = np.int16(-100)  # the exponent of a number that is truncated to 0
 
 
@@ -80,12 +82,11 @@ def multiply(types: tuple[str, str, str], a: Array, b: Array, c: Array, *, satur
         return np.clip(np.add(products, c, dtype=np.int64), -(2**31), 2**31 - 1).astype(np.int32)
     if d == "f64":
         return _chain(a, b, c)
+    if of_a not in ("e4m3", "e5m2"):
+        return _in_parts(d, _Factor.of(of_a, a), _Factor.of(of_b, b), c, KEPT)
     result = np.empty_like(c)
     for part in _parts(c, a.shape[2]):
-        if of_a in ("e4m3", "e5m2"):
-            result[part] = _of_float8(of_a, of_b, a[part], b[part[0]], c[part])
-        else:
-            result[part] = _summed(d, _Factor.of(of_a, a[part]), _Factor.of(of_b, b[part[0]]), c[part])
+        result[part] = _of_float8(of_a, of_b, a[part], b[part[0]], c[part])
     return result
 
 
@@ -94,14 +95,18 @@ def multiply_async(types: tuple[str, str, str], a: Array, b: Array, c: Array, *,
     d, of_a, of_b = types
     if of_a not in ("e4m3", "e5m2"):
         return multiply(types, a, b, c, saturate=saturate)
-    result = np.empty_like(c)
-    for part in _parts(c, a.shape[2]):
-        total = _summed(d, _Factor.of_float8(of_a, a[part]), _Factor.of_float8(of_b, b[part[0]]), c[part], KEPT_FP8)
-        if d == "f32":
-            finite = np.isfinite(total)
-            total[finite] = (total.view(np.uint32) & FP8_SUM).view(np.float32)[finite]
-        result[part] = total
+    result = _in_parts(d, _Factor.of_float8(of_a, a), _Factor.of_float8(of_b, b), c, KEPT_FP8)
+    if d == "f32":
+        finite = np.isfinite(result)
+        result[finite] = (result.view(np.uint32) & FP8_SUM).view(np.float32)[finite]
     result[result == 0] = 0
+    return result
+
+
+def _in_parts(d: str, a: _Factor, b: _Factor, c: Array, kept: int) -> Array:
+    result = np.empty_like(c)
+    for part in _parts(c, a.values.shape[2]):
+        result[part] = _summed(d, a.part(part), b.part(part[0]), c[part], kept)
     return result
 
 
@@ -142,6 +147,12 @@ class _Factor:
         self.exponents = exponents.astype(np.int16, copy=False)
         self.exponents[self.values == 0] = ZERO
 
+    def part(self, where: slice | tuple[slice, slice]) -> _Factor:
+        """Return some of the numbers."""
+        found = _Factor.__new__(_Factor)
+        found.values, found.exponents, found.is_moderate = self.values[where], self.exponents[where], self.is_moderate
+        return found
+
     @classmethod
     def of(cls, kind: str, stored: Array) -> _Factor:
         """Convert elements as they are stored."""
@@ -168,6 +179,12 @@ class _Factor:
     def is_finite(self) -> bool:
         """Tell whether all are finite."""
         return bool(self.exponents.max() < INFINITE)
+
+    @cached_property
+    def is_moderate(self) -> bool:
+        """Tell whether float32 has every product of two such numbers, and its quotient by the unit of a sum."""
+        highest, known = self.exponents.max(), (self.exponents >= -MODERATE) | (self.exponents == ZERO)
+        return bool(highest < MODERATE and known.all())
 
     def finite(self) -> _Factor:
         """Return the numbers with 0 for all that are not finite."""
@@ -233,9 +250,13 @@ def _truncated(d: str, a: _Factor, b: _Factor, c: _Factor, kept: int) -> Array:
     exponents = left(a.exponents) + right(b.exponents)
     peak = np.maximum(exponents.max(axis=0), sums(c.exponents))
     np.maximum(peak, LEAST[d], out=peak)
-    exponents -= peak - np.int16(kept)
-    parts = left(a.fractions) * right(b.fractions)
-    parts *= _power(np.maximum(exponents, TINY, out=exponents), np.float32)
+    if a.is_moderate and b.is_moderate:
+        parts = left(a.values) * right(b.values)
+        parts *= _power(np.int16(kept) - np.maximum(peak, np.int16(-2 * MODERATE)), np.float32)
+    else:
+        exponents -= peak - np.int16(kept)
+        parts = left(a.fractions) * right(b.fractions)
+        parts *= _power(np.maximum(exponents, TINY, out=exponents), np.float32)
     total = np.trunc(sums(c.values) * _power(kept - peak, np.float64))
     total += np.add.reduce(parts.astype(np.int32), axis=0, dtype=np.int32)
     total *= _power(peak - kept, np.float64)
