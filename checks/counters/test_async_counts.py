@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from checks.simulator.phase_cases import HEAD, MIRROR, PIPELINE
+from checks.simulator.phase_cases import BOX, HEAD, MIRROR, PIPELINE
 from gemm_lessons import simulate
+from gemm_lessons.engine.records.launch import TensorMap
 from gemm_lessons.engine.records.results import Counters
 
 # Read on one H200 (driver 580, Nsight Compute 2025.3, 2026-11-22): instructions, and none of the units for loads and
@@ -81,6 +82,23 @@ def test_lanes_that_copy_each_its_own_take_turns() -> None:
     assert not counters.obstacle
     assert counters["global_accesses"] == 64 + 8
     assert counters["warp_instructions"] > 2 * 32 * 7
+
+
+def test_lanes_that_store_each_a_box_take_turns() -> None:
+    """ptxas chooses one lane after the other, by R2UR with a predicate of those that are left."""
+    one, each = (
+        "if (t == 0) { box_store(&out, x2, y2, tile)",
+        "if (t < 2) { box_store(&out, x2, y2 + 4 * t, tile + 128 * t)",
+    )
+    assert one in BOX
+    source = BOX.replace(one, each)
+    a, out = np.arange(256, dtype=np.float32).reshape(8, 32), np.zeros((8, 32), np.float32)
+    given = [TensorMap(a, (8, 32)), TensorMap(out, (4, 32)), np.zeros(256, np.float32), 0, 0, 0, 0]
+    launched = simulate(source, "k", 1, 32, given, dynamic_shared=1024)
+    assert launched.fault is None
+    assert np.array_equal(out, a)
+    assert not launched.counters.obstacle
+    assert launched.counters["global_bytes_written"] == 2 * 1024, "by the boxes, and by the threads"
 
 
 def test_addresses_that_a_copy_brings_are_not_followed() -> None:

@@ -51,6 +51,7 @@ KINDS = {
                  {"global_bytes_read": 2 * LINE, "shared_bytes_read": 2 * LINE, "shared_accesses": 6}),
     "shared atomic": ("y[t] = atomicAdd((int *)s + t, 1);", {"shared_bytes_read": 2 * LINE, "shared_accesses": 4}),
     "shuffle": ("y[t] = __shfl_xor_sync(~0u, x[t], 1);", {"shuffles": 2, "shared_bytes_read": 0}),
+    "a trap that is not reached": ("if (n) __trap(); y[t] = 1;", {"global_sectors_written": 8}),
     "named barriers": ('asm volatile("bar.sync 1, 64; bar.sync %0, 64;" :: "r"(n + 2)); y[t] = 1;', {"barriers": 3}),
     "half a block": ('if (t < 32) asm volatile("bar.sync 1, 32; bar.sync 1, 32;"); y[t] = 1;', {"barriers": 3}),
     "voting": ("y[t] = __syncthreads_count(t) + __syncthreads_or(n);", {"barriers": 3}),

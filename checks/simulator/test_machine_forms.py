@@ -203,6 +203,15 @@ def test_uniform_registers_take_one_value_a_warp() -> None:
     told = [lane < 4 for lane in range(32)]
     assert values_of("R2UR P1, UR4, R1", R1=[7] * 32, P1=told) == [[False] * 32, [7] * 32]
     assert values_of("R2UR.OR P1, UR4, R1", R1=[7] * 32, P1=told) == [told, [7] * 32]
+    odd = [5 if lane < 6 else 7 for lane in range(32)]
+    others = [lane >= 6 for lane in range(32)]
+    assert values_of("R2UR P1, UR4, R1", R1=odd, P1=told) == [others, [5] * 32]
+    assert values_of("R2UR.OR P1, UR4, R1", R1=odd, P1=told) == [
+        [lane < 4 or lane >= 6 for lane in range(32)],
+        [5] * 32,
+    ]
+    left = [False] + [True] * 31
+    assert values_of("@P0 R2UR P1, UR4, R1", R1=range(32), P0=left, P1=told)[1] == [1] * 32
 
 
 def test_registers_that_a_warp_asks_for_are_granted() -> None:

@@ -22,6 +22,7 @@ MODIFIERS = {
     "BRA": frozenset(("U", "DIV", "CONV", "ANY")),
     "CALL": frozenset(("REL", "ABS", "NOINC")),
     "RET": frozenset(("REL", "NODEC")),
+    "BPT": frozenset(("TRAP",)),
     "BMOV": frozenset(("32", "CLEAR")),  # before Ampere: clears a convergence barrier
     **dict.fromkeys(("BRX", "EXIT", "BSSY", "BSYNC", "BREAK", "KILL"), frozenset[str]()),
 }
@@ -49,7 +50,7 @@ class ControlFlow:
     def move(self, d: Decoded, after: int) -> Transfer:
         """Return the effect of ``d``, the last instruction of the basic block before ``after``."""
         if calls_outside(d):
-            return self._outside(d, after)
+            return self._beyond(d, after, "the kernel calls a function of the system")
         self._check(d)
         make = TABLE.get(d.name)
         return make(self, d, after) if make is not None else _on(after)
@@ -78,16 +79,20 @@ class ControlFlow:
         also = [self._lanes.fetcher(condition) for condition in self._conditions(d)]
         return (lambda: truth() & also[0]()) if also else truth
 
-    def _outside(self, d: Decoded, after: int) -> Transfer:
+    def _beyond(self, d: Decoded, after: int, why: str) -> Transfer:
+        """Return the effect of an instruction with which following ends, if any lane executes it."""
         lane_groups, truth = self._lane_groups, self._truth(d)
 
-        def call(lane_group: LaneGroup) -> LaneGroup:
+        def pass_by(lane_group: LaneGroup) -> LaneGroup:
             if bool(np.any(lane_groups.mask_of(lane_group) & truth())):
-                raise Uncountable(f"the kernel calls a function of the system: {d.text}")
+                raise Uncountable(f"{why}: {d.text}")
             lane_group.block = after
             return lane_group
 
-        return call
+        return pass_by
+
+    def _trap(self, d: Decoded, after: int) -> Transfer:
+        return self._beyond(d, after, "the kernel stops itself")
 
     # -- branches -----------------------------------------------------------------------------------------------------
 
@@ -275,6 +280,7 @@ TABLE: Mapping[str, Callable[[ControlFlow, Decoded, int], Transfer]] = {
     "RET": ControlFlow._return,
     "EXIT": ControlFlow._exit,
     "KILL": ControlFlow._exit,
+    "BPT": ControlFlow._trap,
     "BSSY": ControlFlow._expect,
     "BSYNC": ControlFlow._reconverge,
     "BMOV": ControlFlow._clear,

@@ -127,7 +127,8 @@ def _register_to_predicates(lanes: Lanes, alive: Alive, d: Decoded) -> Compute:
 def _to_uniform(lanes: Lanes, alive: Alive, d: Decoded) -> Compute:
     """R2UR: one value for the warp. If the lanes' values differ, it is unspecified which one.
 
-    A predicate before the register says of each lane whether its value differs; ``OR``: or was set before.
+    A predicate before the register says of each lane whether its value differs; ``OR``: or was set before. ptxas then
+    loops until every lane's value has been chosen, so the first one will do.
     """
     _allow(d, "OR")
     told = len(d.operands) == 3
@@ -137,17 +138,21 @@ def _to_uniform(lanes: Lanes, alive: Alive, d: Decoded) -> Compute:
         _one_predicate(d.operands[0], d)
     source = lanes.fetcher(d.operands[-1])
     before = lanes.fetcher(d.operands[0]) if d.has("OR") else lambda: np.zeros(lanes.geometry.lanes, np.bool_)
+    guard = lanes.guard(d)
 
     def compute() -> tuple[Array, ...]:
-        value = source()
+        value, differs = source(), np.zeros(1, np.bool_)
         if value.size > 1:
             active = _active(lanes, alive)
+            if guard is not None:
+                active = active & np.broadcast_to(guard(), (active.size,)).reshape(-1, WARP)
             rows = value.reshape(-1, WARP)
             first = rows[np.arange(len(rows)), active.argmax(axis=1)][:, None]
-            if ((rows != first) & active).any():
+            differs = ((rows != first) & active).reshape(-1)
+            if differs.any() and not told:
                 raise Uncountable("a uniform register is set from values that differ in a warp")
             value = np.repeat(first[:, 0], WARP)
-        return (before(), value) if told else (value,)
+        return (before() | differs, value) if told else (value,)
 
     return compute
 

@@ -329,7 +329,7 @@ class Listing:
             return [self.target(d), *(after if d.guard else [])]
         if d.name == "RET":
             return [*(call.index + 1 for call in calls(self)), *(after if d.guard else [])]
-        if d.name in ("EXIT", "KILL"):
+        if d.name in ("EXIT", "KILL") or (d.name == "BPT" and d.has("TRAP")):
             return after if conditional else []
         if d.name == "BRX":  # one of a table's entries: each of them has a label
             return sorted({*self.labels.values(), *(after if d.guard else [])})

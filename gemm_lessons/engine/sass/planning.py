@@ -36,7 +36,7 @@ from gemm_lessons.engine.sass.textures import FETCHES, fetched
 from gemm_lessons.engine.sass.uncountable import Uncountable
 from gemm_lessons.engine.sass.useful_work import UsefulWork, useful_work
 
-CONTROL = frozenset("BRA BRX EXIT CALL RET BSSY BSYNC BREAK BMOV BAR WARPSYNC KILL".split())
+CONTROL = frozenset("BRA BRX EXIT CALL RET BSSY BSYNC BREAK BMOV BAR WARPSYNC KILL BPT".split())
 LOADED, STORED = {**LOADS, **ATOMICS}, {**STORES, **ATOMICS}
 FUSED = ("FFMA", "DFMA")  # counted instructions, and what they are counted as
 

@@ -255,9 +255,14 @@ class Walker:
                     registers.update(zip(names, values, strict=True))
                     return
                 for name, value in zip(names, values, strict=True):
-                    lanes.write(name, value, mask)
+                    lanes.write(name, value, self._of_warps(mask) if name.startswith("UR") else mask)
 
         return execute
+
+    def _of_warps(self, mask: Array) -> Array:
+        """Return the lanes of the group in whose warps a lane of ``mask`` writes a uniform register."""
+        whole = np.repeat(mask.reshape(-1, WARP).any(axis=1), WARP)
+        return whole if self.lanes.mask is None else whole & self.lanes.mask
 
     def _compute(self, d: Decoded) -> Compute:
         for table in (integers.TABLE, floats.TABLE, conversions.TABLE, functions.TABLE):
