@@ -222,6 +222,25 @@ def test_cooperative_groups_and_names_of_the_standard_library():
     assert x.tolist() == [496 + 3 + 2] * 32
 
 
+def test_names_that_kernels_of_deepgemm_use() -> None:
+    """Sequences of ``<utility>``, and the runtime's functions for launches that depend on each other."""
+    source = """
+    #include <utility>
+    template <int... i> __device__ int sum(std::integer_sequence<int, i...>) { return (i + ...); }
+    template <size_t... i> __device__ int last(std::index_sequence<i...>) { return ((int)i, ...); }
+    static_assert(std::make_index_sequence<3>::size() == 3 && std::index_sequence_for<int, char>::size() == 2);
+    extern "C" __global__ void k(int *x) {
+        cudaGridDependencySynchronize();
+        int old = 5;
+        x[0] = sum(std::make_integer_sequence<int, 5>{}) + last(std::make_index_sequence<4>{}) + std::exchange(old, 7);
+        x[1] = old;
+        cudaTriggerProgrammaticLaunchCompletion();
+    }"""
+    x = np.zeros(2, np.int32)
+    assert not simulate(source, "k", 1, 1, [x]).findings
+    assert x.tolist() == [10 + 3 + 5, 7]
+
+
 def test_a_template_may_name_what_the_host_says_of_a_tensor_map() -> None:
     source = """
 #include <cudaTypedefs.h>

@@ -22,6 +22,16 @@
 #define __builtin_memset(to, value, bytes) memset(to, value, bytes)
 #define __builtin_sqrtf(x) sqrtf(x)
 #define __builtin_fabsf(x) fabsf(x)
+#if __CUDA_ARCH__ >= 900 // templates: cuda_device_runtime_api.h, if a file includes it, has functions of these names
+template <typename = void> __device__ inline void cudaGridDependencySynchronize()
+{
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+}
+template <typename = void> __device__ inline void cudaTriggerProgrammaticLaunchCompletion()
+{
+    asm volatile("griddepcontrol.launch_dependents;");
+}
+#endif
 namespace nvcc_names {
 template <typename T> struct Plain { typedef T type; };
 template <typename T> struct Plain<T &> { typedef T type; };
