@@ -244,6 +244,10 @@ def _trace_global(global_side: BulkSide, one: PlacedTensorMap, lanes: Array, off
     first, good = offset.reshape(lanes.size, -1, row), inside.reshape(lanes.size, -1, row)
     if not global_side.is_tracked(np.array([one.base])):
         return
+    if good.all():
+        for begin in (first[:, :, 0] + one.base).T:
+            global_side.trace_global(begin, lanes, row * one.element)
+        return
     for number in range(first.shape[1]):
         count = good[:, number].sum(axis=1)
         begin = first[:, number][np.arange(lanes.size), good[:, number].argmax(axis=1)] + one.base
