@@ -7,11 +7,14 @@ import shutil
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from typer.main import get_group
 
 from gemm_lessons.authoring.candidate import Shared
+from gemm_lessons.authoring.pitfalls import the_tool_prints_what_is_quoted
 from gemm_lessons.authoring.prove import PROOFS, prove
 from gemm_lessons.authoring.skeleton import new_lesson
 from gemm_lessons.authoring.write_numbers import fill_in
@@ -173,3 +176,31 @@ def test_files_that_cannot_be_read(shared: Shared, file: str, data: bytes | None
         path.write_bytes(good)
     [flaw] = [flaw for proof in made for flaw in proof.flaws or ()]
     assert re.search(says, flaw), flaw
+
+
+@pytest.mark.parametrize(
+    ("quote", "timed", "missing"),
+    [
+        ("missed  2  <= 1", False, []),
+        ("missed  2  <= 1\n...\ntime  3.2 us", True, []),
+        ("missed  3  <= 1\ntime  3.2 us", True, ["missed  3  <= 1"]),
+        ("missed  2  <= 1\ntime  3.3 us", True, ["time  3.3 us"]),
+    ],
+)
+def test_a_pitfall_is_estimated_where_a_quote_needs_it(quote: str, timed: bool, missing: list[str]) -> None:
+    runs: list[bool] = []
+
+    def run(name: str, *, estimating: bool) -> str:
+        runs.append(estimating)
+        return "missed 2 <= 1" + "\ntime 3.2 us" * estimating
+
+    candidate: Any = SimpleNamespace(
+        text=f"<!-- pitfall: a -->\n```\n{quote}\n```\n",
+        pitfalls={"a": None},
+        lesson=SimpleNamespace(text_path=Path("README.md")),
+        pitfall_run=run,
+        printer=str,
+    )
+    said = [it.partition(" does not print: ")[2] for it in the_tool_prints_what_is_quoted(candidate)]
+    assert said == missing
+    assert runs == [False, True][: 1 + timed]

@@ -62,7 +62,7 @@ class Candidate:
         self.commands = shared.commands
         self.lesson = lesson
         self._scratch = scratch
-        self._pitfall_runs: dict[str, RunOutcome] = {}
+        self._pitfall_runs: dict[tuple[str, bool], RunOutcome] = {}
 
     @cached_property
     def text(self) -> str:
@@ -104,9 +104,9 @@ class Candidate:
         """Run the solution, beside the previous lesson's; no proof asks for their times."""
         return self._run(self.lesson, self.solution_path, beside=True, estimating=False)
 
-    def pitfall_run(self, name: str) -> RunOutcome:
+    def pitfall_run(self, name: str, *, estimating: bool = False) -> RunOutcome:
         """Run the solution with the edits of a pitfall, once."""
-        if name not in self._pitfall_runs:
+        if (name, estimating) not in self._pitfall_runs:
             pitfall = self.pitfalls[name]
             folder = self._scratch / self.lesson.name / name
             path = folder / "kernel.cu"
@@ -115,8 +115,8 @@ class Candidate:
                 write_atomically(path, pitfall.source(self.solution).encode())
             except OSError as error:
                 raise WriteError(path, error) from None
-            self._pitfall_runs[name] = self._run(pitfall.lesson(self.lesson), path)
-        return self._pitfall_runs[name]
+            self._pitfall_runs[name, estimating] = self._run(pitfall.lesson(self.lesson), path, estimating=estimating)
+        return self._pitfall_runs[name, estimating]
 
     def _run(self, lesson: Lesson, path: Path, beside: bool = False, estimating: bool = True) -> RunOutcome:
         of = self.course, lesson, path, Simulated(), find_gpu(GPU)
