@@ -253,7 +253,8 @@ def tolerance_of(data: DataSpec, answer: Element, right: Value) -> Array:
 
 def terms_of(data: DataSpec, shape: Shape, right: Value) -> float:
     """Return the roundings of the sums of a right answer, with what they lose until they are promoted."""
-    return right.terms + data.lost_by_promotion(shape.names) / unit(data)
+    lost = data.lost_by_promotion(shape.names)
+    return right.terms + lost / unit(data) if lost else right.terms  # whole numbers have no unit
 
 
 def unit(data: DataSpec) -> float:
