@@ -131,6 +131,29 @@ def test_named_barriers_order_the_warps_that_meet(check, body, expected, blocks)
     assert {(f.kind, f.severity) for f in found} == set(expected), found
 
 
+SHARED = {
+    # Warps 0 and 1 meet at barrier 1, then warps 2 and 3: what makes 2 and 3 wait until 0 and 1 have met?
+    "nothing": ("if (w < 2) sync(1, 64); else sync(1, 64);", [("barrier_count", "error")]),
+    "in one line": ("sync(1, 64);", [("barrier_count", "error")]),
+    "two numbers": ("sync(1 + w / 2, 64);", []),
+    "the block": ("if (w < 2) sync(1, 64); __syncthreads(); if (w > 1) sync(1, 64);", []),
+    "another barrier": ("if (w < 2) sync(1, 64); if (w > 0) sync(2, 96); if (w > 1) sync(1, 64);", []),
+    "another barrier for one": (
+        "if (w < 2) sync(1, 64); if (w == 1 || w == 2) sync(2, 64); if (w > 1) sync(1, 64);",
+        [("barrier_count", "error")]),
+    "a signal": ("if (w < 2) sync(1, 64); if (w == 1) signal(2, 96); if (w > 1) { sync(2, 96); sync(1, 64); }", []),
+    "again": ("for (int i = 0; i < 3; ++i) if (w < 2) sync(1, 64);", []),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("body", "expected"), SHARED.values(), ids=SHARED)
+@pytest.mark.parametrize("blocks", [1, 3])
+def test_two_roles_do_not_share_a_named_barrier(check, body, expected, blocks):
+    body = f"{S} const int w = t / 32; s[t] = A[t]; {body} if (t == 0) C[blockIdx.x] = s[0];"
+    found = check(body, blocks, 128, [floats(128), floats(128 * blocks, output=True)], before=NAMED)
+    assert {(f.kind, f.severity) for f in found} == set(expected), found
+
+
 def test_bytes_of_one_word_do_not_race(said):
     bytes_ = "__shared__ unsigned char b[128]; const int i = t % 32 * 4 + t / 32;"
     assert said(f"{bytes_} b[i] = A[t]; C[t] = b[i];", 128) == []

@@ -115,7 +115,7 @@ SAID = {
             2,
         ),
     ),
-    "the mbarrier full[1] is arrived at once, but its phase needs only 0 more arrivals, by thread (3, 1) in block 0 in"
+    "the mbarrier full[1] gets 1 arrival, but its phase needs 0 more, by thread (3, 1) in block 0 in"
     " line 9 (mbarrier.arrive)": finding(
         "mbarrier", "arrived", ONE, facts=MbarrierMisuse(FULL, "mbarrier.arrive", 1, 0)
     ),

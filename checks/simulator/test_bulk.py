@@ -96,7 +96,7 @@ def test_a_stage_that_is_filled_again_too_early(run: Run) -> None:
     early = PIPELINE.replace("wait(&empty[i % 2], (i / 2 + 1) & 1);", "").replace("arrive(&empty[i % 2]);", "")
     launched = run(early, 1, 96, [x, y], fault="mbarrier")
     assert launched.fault is not None
-    assert "full[0] is arrived at once, but its phase needs only 0 more arrivals" in launched.fault.message
+    assert "full[0] gets 1 arrival, but its phase needs 0 more" in launched.fault.message
     unseen = PIPELINE.replace("wait(&empty[i % 2], (i / 2 + 1) & 1);", "if (i > 1) wait(&full[i % 2], i / 2 + 1 & 1);")
     assert ("race", "error") in serious(run(unseen, 1, 96, [x, y], budget=400_000))
 

@@ -231,6 +231,11 @@ def _wrong_tile(facts: Evidence) -> Iterator[Hint]:
     follow = (
         "Follow one product from the copy through shared memory to C: do row, col and k stay the same at each step?"
     )
+    if right.get(whole) is False and "wgmma" in facts.source:
+        follow = (
+            "Suspect the descriptors first: the address, both distances, the swizzle, and how far a step of k moves "
+            "the address in A and in B."
+        )
     scratch = [buffer.name for buffer in facts.lesson.data.buffers if buffer.role == "scratch"]
     if whole not in right and scratch:
         text = (

@@ -13,7 +13,7 @@ from dataclasses import replace
 from gemm_lessons.course.todos import open_todos
 from gemm_lessons.engine.compiler.tokens import Lexed, without_comments
 from gemm_lessons.engine.records.examples import Coordinates
-from gemm_lessons.engine.records.facts import AtMbarrier, Hang, InFlight, PastAll, PastEnd, Stopped
+from gemm_lessons.engine.records.facts import AtBarrier, AtMbarrier, Hang, InFlight, PastAll, PastEnd, Stopped
 from gemm_lessons.engine.records.findings import Finding
 from gemm_lessons.gemm.shapes import Shape
 from gemm_lessons.judging.evidence import Checked, Evidence
@@ -66,6 +66,32 @@ ENDLESS_PHASE = (
     "A phase never ends. Do all threads counted in mbarrier.init arrive? Does expect_tx equal the bytes of the copies? "
     "Does the parity that you wait for change each time the mbarrier is used again?"
 )
+# Of patterns that suspect a guard, by whether a size is known: what else it may be, where the kernel has no guard.
+UNOWNED = (
+    "those that were are right. No block computes them: which tiles does a block take, and how far is its next one?"
+)
+NOT_READ = (
+    "{axis}s from {size} = {length} on are 0, as if {factor} had only {length} {axis}s. Are row and column exchanged "
+    "where its box is requested? copy_box takes the column first."
+)
+UNGUARDED: Mapping[str, tuple[str, str]] = {
+    "partly_written": (
+        f"{{count}} of {{total}} elements of C were never written ({{where:part}}); {UNOWNED}",
+        f"{{count}} of {{total}} elements of C were never written ({{axis}}s {{length}} to {{last}}); {UNOWNED}",
+    ),
+    "rows_guard": (NOT_READ, NOT_READ),
+    "columns_guard": (NOT_READ, NOT_READ),
+}
+LOOP_HEADER = re.compile(r"\bfor\s*\([^;]*;[^;]*;")
+PRODUCT = re.compile(r"\bwgmma")
+DESCRIPTOR = (
+    "compare the descriptor with the tensor map. The address in shared memory and both distances are divided by 16, "
+    "and the swizzle is that of the box."
+)
+ACROSS_ROLES = (
+    "__syncthreads() waits for all threads of the block, also for those of other roles, which do not reach it. Let the "
+    "threads of one role meet at a numbered barrier: bar.sync number, threads."
+)
 MULTICAST = re.compile(r"\bshare_box\b|\.multicast::cluster\b")
 LEFT_OUT = (
     "A phase never ends because bytes are missing. Does the mask of each multicast name every block that waits for "
@@ -90,7 +116,12 @@ SPECIAL_REMEDIES: Mapping[tuple[str, str], str] = {
     ): "One thread initialises an mbarrier: if (threadIdx.x == 0), or the lane that elect.sync picks in one warp.",
     ("async_in_flight", "bulk load"): READ_EARLY,
     ("async_in_flight", "product"): "A tile may be refilled after the products that read it: wgmma.wait_group, then a "
-    "barrier or an arrival at the mbarrier of an empty stage.",
+    "barrier or an arrival at the mbarrier of an empty stage. If the products need this very copy, they started too "
+    "early: wait for its mbarrier first.",
+    ("mbarrier", "arrived"): "More threads arrive than mbarrier.init counts, or one arrives again before the phase has "
+    "ended. Only one thread announces a tile, and only after its stage has been released.",
+    ("mbarrier", "parity"): "The parity is 0 or 1. The remainder of a negative number is negative: (-1) % 2 is -1.",
+    ("barrier_count", "roles"): "Give each role a barrier number of its own, 1 to 15.",
     ("async_in_flight", "accumulator"): "Sums of wgmma are complete after wgmma.commit_group and wgmma.wait_group 0.",
     ("async_in_flight", "operand"): "Load the next fragment of A into other registers, or wait for the products first.",
     ("async_proxy", "registers"): "wgmma.fence orders the registers that threads have written before the first wgmma.",
@@ -201,7 +232,8 @@ def _only_cause(facts: Evidence, findings: Sequence[Finding]) -> Finding | None:
         return next((it for it in findings if it.severity == "error"), findings[0] if findings else None)
     copied_alike = (it for it in findings if it.effects == "shared copy copy" and it.line == it.other_line)
     wrong_place = (it for rule in (_wrong_stage, _wrong_buffer) for it in findings if rule(facts, it))
-    return next(copied_alike, None) or next(wrong_place, None)
+    unwritten = (it for it in findings if it.kind == "uninitialised" and _descriptor(facts, it))
+    return next(copied_alike, None) or next(wrong_place, None) or next(unwritten, None)
 
 
 def restated(facts: Evidence) -> Checked:
@@ -222,7 +254,9 @@ def restated(facts: Evidence) -> Checked:
     verdict = checked.verdict
     if isinstance(verdict, Faulted):
         verdict = replace(verdict, finding=told(verdict.finding))
-    elif isinstance(verdict, WrongAnswer) and (sentence := _of_nan(checked, verdict)):
+    elif isinstance(verdict, WrongAnswer) and (
+        sentence := _of_nan(checked, verdict) or _without_guard(facts.source, verdict)
+    ):
         pattern = verdict.judgement.pattern
         assert pattern is not None
         pattern = replace(pattern, sentence=sentence)
@@ -241,6 +275,18 @@ def _of_nan(checked: Checked, verdict: WrongAnswer) -> str | None:
     scratch = all(facts["scratch"] for facts in of_nan)
     gaps = all(facts["gaps"] for facts in of_nan)
     return NAN_OF["both" if scratch and gaps else "scratch" if scratch else "gaps" if gaps else ""]
+
+
+def _without_guard(source: str, verdict: WrongAnswer) -> str | None:
+    """Return the sentence about a missing part of C that suspects no guard, of a kernel that has none."""
+    pattern = verdict.judgement.pattern
+    if pattern is None or pattern.name not in UNGUARDED:
+        return None
+    sizes = str(pattern.facts.get("size", "[MN]"))
+    code = LOOP_HEADER.sub("", without_comments(source))
+    if re.search(rf"[<>]=?\s*{sizes}\b|\b{sizes}\s*[<>]", code):
+        return None
+    return UNGUARDED[pattern.name]["size" in pattern.facts]
 
 
 def _shown(place: Coordinates) -> str:
@@ -523,11 +569,27 @@ def _order_of_indices(facts: Evidence, finding: Finding) -> str | None:
     return f"{name}{sizes} has {first} first, {last}. Here the two indices have changed places."
 
 
+def _descriptor(facts: Evidence, finding: Finding) -> str | None:
+    """Products that read what no copy has written: the descriptor names other bytes than the copy."""
+    if finding.kind not in ("uninitialised", "out_of_bounds") or not finding.line:
+        return None
+    if not PRODUCT.search(facts.quote(finding.line)):
+        return None
+    if finding.kind == "out_of_bounds":
+        return f"The descriptor names bytes beyond shared memory: {DESCRIPTOR}"
+    return f"The products read bytes that no copy has written. Has the tile arrived? If so, {DESCRIPTOR}"
+
+
 def _endless_phase(facts: Evidence, finding: Finding) -> str | None:
     """A hang at an mbarrier, which the next open TODO may explain, or the mask of a multicast."""
     waiting = finding.facts.waiting if isinstance(finding.facts, Hang) else ()
     if not any(isinstance(it, AtMbarrier) for it in waiting):
         return None
+    if any(
+        isinstance(it, AtBarrier) and it.case == "waiting here" and it.number == 0 and it.expected is None
+        for it in waiting
+    ):
+        return ACROSS_ROLES
     for number, line in sorted(open_todos(facts.source, facts.stub).items())[:1]:
         return f"TODO({number}) in line {line} is still open, and the phase may need that step. {ENDLESS_PHASE}"
     cause = finding.facts.cause if isinstance(finding.facts, Hang) else None
@@ -689,6 +751,7 @@ RULES: Sequence[Callable[[Evidence, Finding], str | None]] = (
     _added_to_nothing,
     _one_owner,
     _not_filled_up,
+    _descriptor,
     _endless_phase,
     _passed_by,
     _in_a_branch,

@@ -20,6 +20,7 @@ State held, one entry per granule (the narrowest access width of the kernel, in 
 - ``epochs``: touches between two block barriers, interned; ``static_analysis``: facts read from the PTX
 - ``remote_memory``: blocks of a cluster that have not started, or may have ended
 - ``shared_races``, ``global_memory`` with ``shadow``: races; ``same_value``: second run that finds harmless races
+- ``barrier_order``: named barriers that two roles share
 - ``warp_order``, ``happens_before``: vector clocks by lane; by mbarrier phase and bulk-copy group
 - ``async_copies``, ``bulk_copies``: cp.async and cp.async.bulk; ``initialised``, ``array_ends``: the other accesses
 - ``product_registers``: registers of wgmma; ``map_proxy``: tensor maps that the kernel writes

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gemm_lessons.engine.checkers.barrier_order import BarrierOrder, SharedBarrier
 from gemm_lessons.engine.checkers.collector import Example, FindingCollector, Key, Names
 from gemm_lessons.engine.checkers.epochs import Cells, Epoch, Flag, Segment, cells, warps_of
 from gemm_lessons.engine.checkers.remote_memory import RemoteUses
@@ -105,6 +106,7 @@ class Analysis:
         self.phases: dict[tuple[int, int], Array] = {}  # (cell of an mbarrier, phase) -> joined clocks of the arrivals
         # Named barrier -> (warps that have not acquired it, clocks).
         self.signals: dict[int, list[tuple[Array, Array]]] = {}
+        self.order = BarrierOrder(self.itself[2])
         self.inside: WarpOrder | None = None  # once some lanes of a warp have synchronised without the others
         self.writer_count = self.low_count = self.high_count = np.zeros(0, np.int32)  # counts of ``inside``
         self.seen: list[Access] = []
@@ -112,6 +114,11 @@ class Analysis:
         self.remote = RemoteUses(blocks * self.warps, cluster) if cluster > 1 else None
         if self.remote is not None:
             self._allocate_clocks()
+
+    @property
+    def found(self) -> tuple[Hazard | SharedBarrier, ...]:
+        """What is wrong so far."""
+        return *self.hazards.values(), *self.order.found.values()
 
     def feed(self, epoch: Epoch) -> None:
         """Analyse an epoch, after those fed before."""
@@ -160,6 +167,8 @@ class Analysis:
         taking: Array = warps_of(mark.lanes, self.lanes).reshape(self.blocks, self.warps)
         if mark.blocks is not None:
             taking = taking & mark.blocks[: self.blocks, None]
+        if mark.kind in ("named", "arrive"):
+            self.order.meet(mark, taking, self.clocks, self.own)
         if mark.kind in ("block", "named", "arrive"):
             known = self.clocks.copy()
             known[self.itself] = self.own
@@ -440,7 +449,7 @@ class SharedRaces:
         self._collector, self._names = collector, names
         self._padded, self._stride, self._granule = padded, stride, granule
         self._optimistic, self._flags = optimistic, flags
-        self._known: dict[Epoch, tuple[Hazard, ...]] = {}
+        self._known: dict[Epoch, tuple[Hazard | SharedBarrier, ...]] = {}
         self._open: Analysis | None = None  # analysis of an epoch that was delivered in parts
         self.suspects: set[tuple[int, int]] = set()  # pairs of racing plain stores, for ``SameValue``
 
@@ -465,7 +474,7 @@ class SharedRaces:
             if hazards is None:
                 analysis = self._analysis(1 if epoch.uniform else blocks)
                 analysis.feed(epoch)
-                hazards = self._known[epoch] = tuple(analysis.hazards.values())
+                hazards = self._known[epoch] = analysis.found
             if hazards:
                 self._count(batch, hazards, batch.blocks if epoch.uniform else 1)
             return
@@ -473,7 +482,7 @@ class SharedRaces:
             self._open = self._analysis(blocks)
         self._open.feed(epoch)
         if boundary != "none":
-            self._count(batch, tuple(self._open.hazards.values()), 1)
+            self._count(batch, self._open.found, 1)
             self._open = None
 
     def _of_clusters(self, batch: Batch, epoch: Epoch, boundary: Boundary, blocks: int) -> None:
@@ -484,7 +493,7 @@ class SharedRaces:
         if boundary == "barrier":
             self._open.feed(BLOCK_BARRIER)
         elif boundary != "none":
-            self._count(batch, tuple(self._open.hazards.values()), 1)
+            self._count(batch, self._open.found, 1)
             if boundary == "end" and self._open.remote is not None and self._open.clocks is not None:
                 self._open.remote.report(self._collector, self._names, batch, self._open.clocks)
             self._open = None
@@ -492,8 +501,11 @@ class SharedRaces:
     def _analysis(self, blocks: int) -> Analysis:
         return Analysis(blocks, self._padded, self._stride, self._granule, self._optimistic, self._flags, self._cluster)
 
-    def _count(self, batch: Batch, hazards: tuple[Hazard, ...], times: int) -> None:
+    def _count(self, batch: Batch, hazards: tuple[Hazard | SharedBarrier, ...], times: int) -> None:
         for hazard in hazards:
+            if isinstance(hazard, SharedBarrier):
+                hazard.report(self._collector, self._names, batch)
+                continue
             earlier, later = hazard.earlier, hazard.later
             if earlier.effect == later.effect == "store":
                 self.suspects.add((earlier.index, later.index))

@@ -113,7 +113,6 @@ FORMS: Mapping[str, Callable[[Any], str]] = {
     "article": lambda width: f"{'an' if width == 8 else 'a'} {width}",
     "index": lambda place: f"[{place}]" if isinstance(place, int) else f"[{', '.join(map(str, place))}]",
     "waits": lambda number: "waits" if number == 1 else "wait",
-    "once": lambda number: "once" if number == 1 else f"{number} times",
     "pairs": lambda pairs: ", ".join(f"{one} and {other}" for one, other in pairs),
     "numbers": lambda numbers: ", ".join(map(str, numbers)),
     "sizes": lambda sizes: " x ".join(map(str, sizes)),

@@ -189,8 +189,7 @@ TEMPLATES: Mapping[str, str] = {
     "mbarrier arrivals": "{mbarrier:mbarrier} expects {value} arrivals; the count must be 1 to {limit:,}{misused}",
     "mbarrier not made": "{mbarrier:mbarrier} is used before mbarrier.init has initialised it{misused}",
     "mbarrier overwritten": "{mbarrier:mbarrier} was overwritten by another store{misused}",
-    "mbarrier arrived": "{mbarrier:mbarrier} is arrived at {value:once}, but its phase needs only {limit} more "
-    "arrivals{misused}",
+    "mbarrier arrived": "{mbarrier:mbarrier} gets {value:arrival}, but its phase needs {limit} more{misused}",
     "mbarrier completed": "{mbarrier:mbarrier} completes its phase with mbarrier.arrive.noComplete, which must not be "
     "the last arrival{misused}",
     "mbarrier bytes": "{mbarrier:mbarrier} waits for {value:,} bytes; it may be {limit:,} at most{misused}",
@@ -257,6 +256,9 @@ TEMPLATES: Mapping[str, str] = {
     " without the barrier in {first.line:line}, which is inside an if that they skip: move it out of the if",
     "barrier_count expected": "threads that meet at one barrier expect different numbers of threads ({whose}, thread"
     " {other.thread})",
+    "barrier_count roles": "{whose} arrives at barrier {number}, in {first.line:line}, but nothing makes it wait until"
+    " thread {other.thread} and the others of its role have met there[ in line {other_line}]: threads of one role count"
+    " for the other, so give each role a number of its own",
     "barrier_count number": "{who} waits at barrier {number} for {threads} threads: barriers are numbered 0 to 15, and"
     " the count must be a multiple of 32",
     "cluster_memory early": "{first.line:line} accesses shared memory of another block of the cluster ({who} first),"

@@ -1,0 +1,65 @@
+"""Named barriers that warps of two roles share without an order: arrivals of one role may complete the other's barrier.
+
+A warp that was not at a barrier's last meeting must not arrive before that meeting is complete: it has to know, by its
+clock, of every arrival there. Clocks are those of ``shared_races``. Numbers at which threads arrive without waiting
+(``bar.arrive``) are not checked: there the warps of two meetings differ by design.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gemm_lessons.engine.checkers.collector import Example, FindingCollector, Key, Names
+from gemm_lessons.engine.events import WARP, Barrier, Batch
+from gemm_lessons.engine.records.facts import NamedBarrier
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class SharedBarrier:
+    """A named barrier of two roles: the lines of two meetings, and a lane of each."""
+
+    number: int
+    lines: tuple[int | None, int | None]
+    lanes: tuple[int, int]
+
+    def report(self, collector: FindingCollector, names: Names, batch: Batch) -> None:
+        """Add the finding."""
+        earlier, later = self.lines
+        first, second = (names.actor(batch, lane, line=line) for lane, line in zip(self.lanes, self.lines, strict=True))
+        key = Key("barrier_count", "error", later, earlier if earlier != later else None, "", f"roles {self.number}")
+        collector.add(key, lambda: Example("roles", None, (second, first), NamedBarrier(self.number, 0)))
+
+
+class BarrierOrder:
+    """The last meeting at each named barrier: (blocks, warps), the clocks of the warps that came; 0: others."""
+
+    def __init__(self, places: Array) -> None:
+        self._places = places  # (blocks, warps): each warp's position in a clock
+        self._last: dict[int, Array | None] = {}  # by number; None: some threads do not wait there
+        self._lines: dict[int, int | None] = {}
+        self.found: dict[tuple[int, int | None], SharedBarrier] = {}  # by number and line
+
+    def meet(self, mark: Barrier, taking: Array, clocks: Array, own: Array) -> None:
+        """Note a barrier at which the warps in ``taking`` (blocks, warps) meet, or (``bar.arrive``) do not wait.
+        ``clocks``: of each warp, before the barrier; ``own``: its own clock."""
+        last = self._last.get(mark.number, np.zeros_like(own))
+        if mark.kind == "arrive" or last is None:
+            self._last[mark.number] = None
+            return
+        blocks, warps = own.shape
+        known = np.take_along_axis(clocks, np.broadcast_to(self._places[:, None], (blocks, warps, warps)), axis=2)
+        early: Array = taking & (last == 0) & (known < last[:, None]).any(axis=2)
+        if early.any():
+            block, warp = np.argwhere(early)[0].tolist()
+            there = int(last[block].argmax())
+            lanes = (block * warps + there) * WARP, (block * warps + warp) * WARP
+            lines = self._lines[mark.number], mark.line
+            self.found.setdefault((mark.number, mark.line), SharedBarrier(mark.number, lines, lanes))
+        self._last[mark.number] = np.where(taking.any(axis=1, keepdims=True), np.where(taking, own, 0), last)
+        self._lines[mark.number] = mark.line
