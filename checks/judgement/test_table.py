@@ -14,6 +14,7 @@ import pytest
 
 from checks.judgement import test_fits, test_fragments, test_residues, test_verdict
 from checks.judgement.cases import PLAIN, TILES, Array, Product, problem, stored
+from checks.judgement.mistakes import lesson_named
 from checks.judgement.test_data import GIVEN
 from checks.judgement.test_fits import from_k, from_places, same, weighted
 from checks.judgement.test_hints import facts
@@ -92,6 +93,13 @@ def epilogue(other: str = "", part: int = 0, **values: Any) -> Answer:
     return it, answer.astype(np.float32)
 
 
+def scaled(**values: Callable[[Array], Array]) -> Answer:
+    """Lesson fp8's formula with other scales."""
+    it = Problem(lesson_named("fp8").data, Shape(32, 256, 256), 5)
+    given = {name: Value.exact(change(it.values[name].value)) for name, change in values.items()}
+    return it, stored(it, it.evaluated({**it.values, **given}).value)
+
+
 def first_of(width: int, bias: Array) -> Array:
     return np.repeat(bias[::width], width)
 
@@ -141,6 +149,9 @@ def answers() -> list[Answer]:
         *(plain(partial(one_tile_twice, k=k)) for k in (0, 16)),
         plain(lambda it: it.factors[0] @ np.tile(it.factors[1][:8].T, 3).T),
         *(epilogue("", part, **{name: value}) for name, value in NEUTRAL.items() for part in (0, 2, 4)),
+        scaled(scale_A=np.ones_like, scale_B=np.ones_like),
+        scaled(scale_A=lambda scale: scale[:, [0, 0]]),
+        scaled(scale_A=lambda scale: scale[np.arange(32) & ~8]),
         epilogue(beta=1),
         *(epilogue(no_relu, part=part) for part in (0, 2)),
         epilogue("relu(alpha * (A @ B) + beta * C) + bias"),

@@ -3,8 +3,8 @@
     Mistake(name, transformation, comparison, sentence)
 
 The transformation says what C would be if the kernel had this mistake (``factors``, ``sums``, ``misplaced``,
-``epilogues``, ``widths``, ``residues``) or which elements would be wrong (``wrong_elements``), with the parameters of
-the mistake as facts. The comparison (``pattern``) recognises the mistake only if C agrees with that:
+``epilogues``, ``scales``, ``widths``, ``residues``) or which elements would be wrong (``wrong_elements``), with the
+parameters of the mistake as facts. The comparison (``pattern``) recognises the mistake only if C agrees with that:
 
     every     in every element                wrong    exactly those elements are wrong
     near      in the elements that it names   mostly   the same, but a few may be right by chance
@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
-from gemm_lessons.judging import epilogues, factors, misplaced, residues, sums, widths, wrong_elements
+from gemm_lessons.judging import epilogues, factors, misplaced, residues, scales, sums, widths, wrong_elements
 from gemm_lessons.judging.factors import read
 from gemm_lessons.judging.misplaced import COLUMNS, ROWS
 from gemm_lessons.judging.pattern import Mistake, Pattern, every, mostly, near, search, wrong
@@ -218,6 +218,13 @@ MISTAKES: Sequence[Mistake] = (
         "every iteration of the loop over k0 used the first tile of {of:and of}."),
 
     # -- after the product --
+    Mistake("scale_ignored", scales.left_out, every,
+        "the sums are right, but not multiplied by {names:and}."),
+    Mistake("scale_of_block", scales.of_another_block, every,
+        "blocks of k are scaled by the {way} block's {name}: is that scale loaded for the right K tile?"),
+    Mistake("scale_of_line", scales.of_another_line, every,
+        "each {axis} and the one {distance} further on are scaled by the same {name}, that of the {part}. Which sums "
+        "of a thread are in which {axis}? Compare the index of the scale with that of the sum."),
     *(Mistake(f"{name}_ignored", epilogues.left_out(name), every,
         "{left_out} was left out of {formula}.") for name in ("alpha", "beta", "bias")),
     Mistake("beta_ignored", epilogues.left_out("beta", 1.0), every,
