@@ -11,10 +11,10 @@
 #include "wgmma.cuh"
 
 constexpr int ROW = 128;                           // bytes in a row of a box: the width of the swizzle
-constexpr int EIGHT = 8 * ROW;                     // bytes in eight rows: then the swizzle repeats
+constexpr int EIGHT = 8 * ROW;                     // bytes in eight rows, after which the swizzle repeats
 constexpr int STRIP = ROW / sizeof(__nv_bfloat16); // columns of B in a box
-constexpr int DEPTH = 16;                          // of k, in a product
-constexpr int ROWS = 64;                           // of A, in a product
+constexpr int DEPTH = 16;                          // k of a product
+constexpr int ROWS = 64;                           // rows of A in a product
 
 // Where a tile is and how it is stored. `strip`: bytes from 64 columns to the next 64; `eight`: from eight rows to the
 // next eight.
@@ -41,7 +41,7 @@ gemm(const __grid_constant__ CUtensorMap map_A, const __grid_constant__ CUtensor
     };
     extern __shared__ __align__(1024) unsigned char shared[]; // the swizzle depends on the address
     Stage *stages = reinterpret_cast<Stage *>(shared);
-    __shared__ Barrier full[STAGES]; // whose phases end when a tile has arrived in the stage
+    __shared__ Barrier full[STAGES]; // a phase ends when a tile has arrived in the stage
 
     // Which tile of C is my block's? Those of BAND rows go through the columns together, as in lesson 14.
     const int number = blockIdx.y * gridDim.x + blockIdx.x;
@@ -68,7 +68,7 @@ gemm(const __grid_constant__ CUtensorMap map_A, const __grid_constant__ CUtensor
             copy_box(to.b[s], map_B, block_col + s * STRIP, tile * BK, barrier);
     };
 
-    // shared memory -> products: starts those of a K tile as one group, and does not wait. All threads call it.
+    // shared memory -> products: starts the products of a K tile as one group, and does not wait. All threads call it.
     float acc[BM / ROWS][BN / 2] = {};
     const auto multiply = [&](const Stage &from) {
         // (3) A step of 16 k is 32 bytes further in the rows of A, and 16 rows further in B.
@@ -92,14 +92,14 @@ gemm(const __grid_constant__ CUtensorMap map_A, const __grid_constant__ CUtensor
         // (4) The stage was filled tile / STAGES times before, so this is the phase of that number.
         await(full[tile % STAGES], tile / STAGES % 2);
         multiply(stages[tile % STAGES]);
-        // (5) The products of the tile before are complete, so its stage is free.
+        // (5) The products of the previous tile are complete, so its stage is free.
         wgmma_wait<1>();
         if (threadIdx.x == 0 && tile + STAGES - 1 < tiles)
             request(tile + STAGES - 1);
     }
     wgmma_wait<0>();
 
-    // Write my elements back: a warp has 16 of 64 rows. In each 8 columns, a thread has what it has of mma's products.
+    // Write my elements back: a warp has 16 of 64 rows. In each 8 columns, a thread holds the elements of mma.sync.
     const Matrix<__nv_bfloat16> c{C, M, N, N, 1};
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     for (int m = 0; m < BM / ROWS; m++)

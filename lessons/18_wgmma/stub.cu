@@ -11,17 +11,17 @@
 #include "wgmma.cuh"
 
 constexpr int ROW = 128;                           // bytes in a row of a box: the width of the swizzle
-constexpr int EIGHT = 8 * ROW;                     // bytes in eight rows: then the swizzle repeats
+constexpr int EIGHT = 8 * ROW;                     // bytes in eight rows, after which the swizzle repeats
 constexpr int STRIP = ROW / sizeof(__nv_bfloat16); // columns of B in a box
-constexpr int DEPTH = 16;                          // of k, in a product
-constexpr int ROWS = 64;                           // of A, in a product
+constexpr int DEPTH = 16;                          // k of a product
+constexpr int ROWS = 64;                           // rows of A in a product
 
 // Where a tile is and how it is stored. `strip`: bytes from 64 columns to the next 64; `eight`: from eight rows to the
 // next eight.
 __device__ inline unsigned long long descriptor(const void *tile, unsigned strip, unsigned eight)
 {
     unsigned long long bits = 0;
-    // TODO(1): where do the address, both distances and the swizzle belong in bits? See "The descriptor".
+    // TODO(1): which bits hold the address, both distances and the swizzle, in which units? See "The descriptor".
     return bits;
 }
 
@@ -37,7 +37,7 @@ gemm(const __grid_constant__ CUtensorMap map_A, const __grid_constant__ CUtensor
     };
     extern __shared__ __align__(1024) unsigned char shared[]; // the swizzle depends on the address
     Stage *stages = reinterpret_cast<Stage *>(shared);
-    __shared__ Barrier full[STAGES]; // whose phases end when a tile has arrived in the stage
+    __shared__ Barrier full[STAGES]; // a phase ends when a tile has arrived in the stage
 
     // Which tile of C is my block's? Those of BAND rows go through the columns together, as in lesson 14.
     const int number = blockIdx.y * gridDim.x + blockIdx.x;
@@ -57,13 +57,13 @@ gemm(const __grid_constant__ CUtensorMap map_A, const __grid_constant__ CUtensor
     const auto request = [&](int tile) {
         Stage &to = stages[tile % STAGES];
         Barrier &barrier = full[tile % STAGES];
-        // TODO(2): which boxes fill `to`, and how many bytes must have arrived before this phase of the barrier ends?
+        // TODO(2): which boxes fill `to`, and how many bytes must arrive before this phase of the barrier ends?
     };
 
-    // shared memory -> products: starts those of a K tile as one group, and does not wait. All threads call it.
+    // shared memory -> products: starts the products of a K tile as one group, and does not wait. All threads call it.
     float acc[BM / ROWS][BN / 2] = {};
     const auto multiply = [&](const Stage &from) {
-        // TODO(3): make all products of this tile one group. Where does each find its 64 x 16 of A and its 16 x BN of B?
+        // TODO(3): start all products of this tile as one group. Where are the 64 x 16 of A and 16 x BN of B of each?
     };
 
     const int tiles = K / BK;
@@ -73,14 +73,14 @@ gemm(const __grid_constant__ CUtensorMap map_A, const __grid_constant__ CUtensor
 
     // Walk along K, one tile at a time.
     for (int tile = 0; tile < tiles; tile++) {
-        // TODO(4): has the tile arrived? Which phase of its stage's barrier says so?
+        // TODO(4): wait until the tile has arrived: which phase of which barrier?
 
         multiply(stages[tile % STAGES]);
-        // TODO(5): which stage is free after how many groups, and which tile may one thread request into it?
+        // TODO(5): wait until a stage is free: which group must be complete? Which tile does one thread request then?
     }
     wgmma_wait<0>();
 
-    // Write my elements back: a warp has 16 of 64 rows. In each 8 columns, a thread has what it has of mma's products.
+    // Write my elements back: a warp has 16 of 64 rows. In each 8 columns, a thread holds the elements of mma.sync.
     const Matrix<__nv_bfloat16> c{C, M, N, N, 1};
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     for (int m = 0; m < BM / ROWS; m++)

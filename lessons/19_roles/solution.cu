@@ -10,14 +10,14 @@
 #include "wgmma.cuh"
 
 constexpr int ROW = 128;                           // bytes in a row of a box: the width of the swizzle
-constexpr int EIGHT = 8 * ROW;                     // bytes in eight rows: then the swizzle repeats
+constexpr int EIGHT = 8 * ROW;                     // bytes in eight rows, after which the swizzle repeats
 constexpr int STRIP = ROW / sizeof(__nv_bfloat16); // columns of B in a box
-constexpr int DEPTH = 16;                          // of k, in a product
-constexpr int ROWS = 64;                           // of A, in a product
+constexpr int DEPTH = 16;                          // k of a product
+constexpr int ROWS = 64;                           // rows of A in a product
 constexpr int GROUP = 128;                         // threads in a warpgroup
 constexpr int MINE = BM / CONSUMERS;               // rows of C that a consumer computes
-constexpr bool MOVE = PRODUCERS == 4;              // a whole warpgroup copies, and leaves its registers to consumers
-constexpr int FEW = 24, MANY = 240;                // registers a thread then: 128 * (24 + 2 * 240) of 65,536
+constexpr bool MOVE = PRODUCERS == 4;              // a whole warpgroup copies, and releases registers for consumers
+constexpr int FEW = 24, MANY = 240;                // registers a thread: 128 * (24 + 2 * 240) of 65,536
 
 // Where a tile is and how it is stored. `strip`: bytes from 64 columns to the next 64; `eight`: from eight rows to the
 // next eight.
@@ -44,8 +44,8 @@ gemm(const __grid_constant__ CUtensorMap map_A, const __grid_constant__ CUtensor
     };
     extern __shared__ __align__(1024) unsigned char shared[]; // the swizzle depends on the address
     Stage *stages = reinterpret_cast<Stage *>(shared);
-    __shared__ Barrier full[STAGES];  // whose phases end when a tile has arrived in the stage
-    __shared__ Barrier empty[STAGES]; // whose phases end when all consumers have multiplied it
+    __shared__ Barrier full[STAGES];  // a phase ends when a tile has arrived in the stage
+    __shared__ Barrier empty[STAGES]; // a phase ends when all consumers have multiplied it
 
     // Which tile of C is my block's? Those of BAND rows go through the columns together, as in lesson 18.
     const int number = blockIdx.y * gridDim.x + blockIdx.x;
@@ -56,7 +56,7 @@ gemm(const __grid_constant__ CUtensorMap map_A, const __grid_constant__ CUtensor
 
     if (threadIdx.x == 0) {
         for (int stage = 0; stage < STAGES; stage++) {
-            // (1) In each phase, one producer announces a tile, and one thread of each consumer says that it is done.
+            // (1) In each phase, one producer announces a tile, and one thread of each consumer releases it.
             init(full[stage], 1);
             init(empty[stage], CONSUMERS);
         }
@@ -78,7 +78,7 @@ gemm(const __grid_constant__ CUtensorMap map_A, const __grid_constant__ CUtensor
             copy_box(to.b[s], map_B, block_col + s * STRIP, tile * BK, barrier);
     };
 
-    // shared memory -> products: starts those of a K tile and my rows as a group, and does not wait. Consumers call it.
+    // shared memory -> products: starts those of my rows of a K tile as a group, and does not wait. Consumers call it.
     float acc[MINE / ROWS][BN / 2] = {};
     const auto multiply = [&](const Stage &from) {
         wgmma_fence();
@@ -99,7 +99,7 @@ gemm(const __grid_constant__ CUtensorMap map_A, const __grid_constant__ CUtensor
             registers_down<FEW>();
         if (thread == 0)
             for (int tile = 0; tile < tiles; tile++) {
-                // (2) The stage was emptied tile / STAGES times: wait for the phase before. The first one is none.
+                // (2) The stage has been filled tile / STAGES times: wait for the phase before that one.
                 await(empty[tile % STAGES], tile / STAGES % 2 ^ 1);
                 request(tile);
             }
@@ -113,14 +113,14 @@ gemm(const __grid_constant__ CUtensorMap map_A, const __grid_constant__ CUtensor
         // (3) The phase of a full stage is the same as in lesson 18.
         await(full[tile % STAGES], tile / STAGES % 2);
         multiply(stages[tile % STAGES]);
-        // (4) The products of the tile before are complete: my warpgroup is done with its stage.
+        // (4) The products of the previous tile are complete: my warpgroup is done with its stage.
         wgmma_wait<1>();
         if (tile > 0 && thread == 0)
             arrive(empty[(tile - 1) % STAGES]);
     }
     wgmma_wait<0>();
 
-    // Write my elements back: a warp has 16 of 64 rows. In each 8 columns, a thread has what it has of mma's products.
+    // Write my elements back: a warp has 16 of 64 rows. In each 8 columns, a thread holds the elements of mma.sync.
     const Matrix<__nv_bfloat16> c{C, M, N, N, 1};
     const int warp = thread / 32, lane = thread % 32;
 #pragma unroll

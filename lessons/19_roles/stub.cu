@@ -10,14 +10,14 @@
 #include "wgmma.cuh"
 
 constexpr int ROW = 128;                           // bytes in a row of a box: the width of the swizzle
-constexpr int EIGHT = 8 * ROW;                     // bytes in eight rows: then the swizzle repeats
+constexpr int EIGHT = 8 * ROW;                     // bytes in eight rows, after which the swizzle repeats
 constexpr int STRIP = ROW / sizeof(__nv_bfloat16); // columns of B in a box
-constexpr int DEPTH = 16;                          // of k, in a product
-constexpr int ROWS = 64;                           // of A, in a product
+constexpr int DEPTH = 16;                          // k of a product
+constexpr int ROWS = 64;                           // rows of A in a product
 constexpr int GROUP = 128;                         // threads in a warpgroup
 constexpr int MINE = BM / CONSUMERS;               // rows of C that a consumer computes
-constexpr bool MOVE = PRODUCERS == 4;              // a whole warpgroup copies, and leaves its registers to consumers
-constexpr int FEW = 24, MANY = 240;                // registers a thread then: 128 * (24 + 2 * 240) of 65,536
+constexpr bool MOVE = PRODUCERS == 4;              // a whole warpgroup copies, and releases registers for consumers
+constexpr int FEW = 24, MANY = 240;                // registers a thread: 128 * (24 + 2 * 240) of 65,536
 
 // Where a tile is and how it is stored. `strip`: bytes from 64 columns to the next 64; `eight`: from eight rows to the
 // next eight.
@@ -44,8 +44,8 @@ gemm(const __grid_constant__ CUtensorMap map_A, const __grid_constant__ CUtensor
     };
     extern __shared__ __align__(1024) unsigned char shared[]; // the swizzle depends on the address
     Stage *stages = reinterpret_cast<Stage *>(shared);
-    __shared__ Barrier full[STAGES];  // whose phases end when a tile has arrived in the stage
-    __shared__ Barrier empty[STAGES]; // whose phases end when all consumers have multiplied it
+    __shared__ Barrier full[STAGES];  // a phase ends when a tile has arrived in the stage
+    __shared__ Barrier empty[STAGES]; // a phase ends when all consumers have multiplied it
 
     // Which tile of C is my block's? Those of BAND rows go through the columns together, as in lesson 18.
     const int number = blockIdx.y * gridDim.x + blockIdx.x;
@@ -56,7 +56,7 @@ gemm(const __grid_constant__ CUtensorMap map_A, const __grid_constant__ CUtensor
 
     if (threadIdx.x == 0) {
         for (int stage = 0; stage < STAGES; stage++) {
-            // TODO(1): how many threads arrive at each of the two in a phase? See "Full and empty".
+            // TODO(1): initialise both barriers. How many threads arrive at each in a phase? See "Full and empty".
         }
         barriers_are_ready();
     }
@@ -76,7 +76,7 @@ gemm(const __grid_constant__ CUtensorMap map_A, const __grid_constant__ CUtensor
             copy_box(to.b[s], map_B, block_col + s * STRIP, tile * BK, barrier);
     };
 
-    // shared memory -> products: starts those of a K tile and my rows as a group, and does not wait. Consumers call it.
+    // shared memory -> products: starts those of my rows of a K tile as a group, and does not wait. Consumers call it.
     float acc[MINE / ROWS][BN / 2] = {};
     const auto multiply = [&](const Stage &from) {
         wgmma_fence();
@@ -97,7 +97,7 @@ gemm(const __grid_constant__ CUtensorMap map_A, const __grid_constant__ CUtensor
             registers_down<FEW>();
         if (thread == 0)
             for (int tile = 0; tile < tiles; tile++) {
-                // TODO(2): when may this tile be requested? Wait for that, then request it. See "Full and empty".
+                // TODO(2): wait until this tile's stage is empty (which phase?), then request it. See "Full and empty".
             }
         return;
     }
@@ -106,13 +106,13 @@ gemm(const __grid_constant__ CUtensorMap map_A, const __grid_constant__ CUtensor
     if (MOVE)
         registers_up<MANY>();
     for (int tile = 0; tile < tiles; tile++) {
-        // TODO(3): wait until this tile is there, then start its products.
+        // TODO(3): wait until this tile has arrived, then start its products.
 
-        // TODO(4): which stage does my warpgroup no longer need, once which products are complete? Tell the producer.
+        // TODO(4): release a stage. Of which tile, once which products are complete, and by which thread?
     }
     wgmma_wait<0>();
 
-    // Write my elements back: a warp has 16 of 64 rows. In each 8 columns, a thread has what it has of mma's products.
+    // Write my elements back: a warp has 16 of 64 rows. In each 8 columns, a thread holds the elements of mma.sync.
     const Matrix<__nv_bfloat16> c{C, M, N, N, 1};
     const int warp = thread / 32, lane = thread % 32;
 #pragma unroll

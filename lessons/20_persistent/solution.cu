@@ -9,11 +9,11 @@
 #include "wgmma.cuh"
 
 constexpr int ROW = 128;                           // bytes in a row of a box: the width of the swizzle
-constexpr int EIGHT = 8 * ROW;                     // bytes in eight rows: then the swizzle repeats
+constexpr int EIGHT = 8 * ROW;                     // bytes in eight rows, after which the swizzle repeats
 constexpr int STRIP = ROW / sizeof(__nv_bfloat16); // columns of B, or of C, in a box
 constexpr int PIECE = 16 / sizeof(__nv_bfloat16);  // columns that the swizzle keeps together
-constexpr int DEPTH = 16;                          // of k, in a product
-constexpr int ROWS = 64;                           // of A, in a product, and of C that a consumer computes
+constexpr int DEPTH = 16;                          // k of a product
+constexpr int ROWS = 64;                           // rows of A in a product, and of C in a consumer
 constexpr int GROUP = 128;                         // threads in a warpgroup
 
 // Where a tile is and how it is stored. `strip`: bytes from 64 columns to the next 64; `eight`: from eight rows to the
@@ -54,8 +54,8 @@ gemm(const __grid_constant__ CUtensorMap map_A, const __grid_constant__ CUtensor
     extern __shared__ __align__(1024) unsigned char shared[]; // the swizzle depends on the address
     Stage *stages = reinterpret_cast<Stage *>(shared);
     Room *rooms = reinterpret_cast<Room *>(stages + STAGES); // one for each consumer
-    __shared__ Barrier full[STAGES];                         // whose phases end when a K tile has arrived in the stage
-    __shared__ Barrier empty[STAGES];                        // whose phases end when all consumers have multiplied it
+    __shared__ Barrier full[STAGES];                         // a phase ends when a K tile has arrived in the stage
+    __shared__ Barrier empty[STAGES];                        // a phase ends when all consumers have multiplied it
 
     if (threadIdx.x == 0) {
         for (int stage = 0; stage < STAGES; stage++) {
@@ -72,8 +72,8 @@ gemm(const __grid_constant__ CUtensorMap map_A, const __grid_constant__ CUtensor
 
     // Which tiles of C are my block's? The first is blockIdx.x.
     const int tiles = M / BM * (N / BN);
-    int next = tiles; // from one to the next
-    // (1) All blocks take one each, then all take the next.
+    int next = tiles; // distance from one to the next
+    // (1) Each block takes one, then all take the next ones.
     next = gridDim.x;
 
     // K tiles are counted through all tiles of C: stages and phases do not start over.
@@ -125,7 +125,7 @@ gemm(const __grid_constant__ CUtensorMap map_A, const __grid_constant__ CUtensor
         const Corner at = corner(number, M, N);
 #pragma unroll
         for (int s = 0; s < BN / STRIP; s++) {
-            // (3) The thread that requested the last store waits until it has read the room, and then all go on.
+            // (3) The thread that requested the last store waits until it has read the room, and then all continue.
             if (thread == 0)
                 stores_have_read<0>();
             group_barrier(1 + role);

@@ -9,11 +9,11 @@
 #include "wgmma.cuh"
 
 constexpr int ROW = 128;                           // bytes in a row of a box: the width of the swizzle
-constexpr int EIGHT = 8 * ROW;                     // bytes in eight rows: then the swizzle repeats
+constexpr int EIGHT = 8 * ROW;                     // bytes in eight rows, after which the swizzle repeats
 constexpr int STRIP = ROW / sizeof(__nv_bfloat16); // columns of B, or of C, in a box
 constexpr int PIECE = 16 / sizeof(__nv_bfloat16);  // columns that the swizzle keeps together
-constexpr int DEPTH = 16;                          // of k, in a product
-constexpr int ROWS = 64;                           // of A, in a product, and of C that a consumer computes
+constexpr int DEPTH = 16;                          // k of a product
+constexpr int ROWS = 64;                           // rows of A in a product, and of C in a consumer
 constexpr int GROUP = 128;                         // threads in a warpgroup
 
 // Where a tile is and how it is stored. `strip`: bytes from 64 columns to the next 64; `eight`: from eight rows to the
@@ -54,8 +54,8 @@ gemm(const __grid_constant__ CUtensorMap map_A, const __grid_constant__ CUtensor
     extern __shared__ __align__(1024) unsigned char shared[]; // the swizzle depends on the address
     Stage *stages = reinterpret_cast<Stage *>(shared);
     Room *rooms = reinterpret_cast<Room *>(stages + STAGES); // one for each consumer
-    __shared__ Barrier full[STAGES];                         // whose phases end when a K tile has arrived in the stage
-    __shared__ Barrier empty[STAGES];                        // whose phases end when all consumers have multiplied it
+    __shared__ Barrier full[STAGES];                         // a phase ends when a K tile has arrived in the stage
+    __shared__ Barrier empty[STAGES];                        // a phase ends when all consumers have multiplied it
 
     if (threadIdx.x == 0) {
         for (int stage = 0; stage < STAGES; stage++) {
@@ -72,8 +72,8 @@ gemm(const __grid_constant__ CUtensorMap map_A, const __grid_constant__ CUtensor
 
     // Which tiles of C are my block's? The first is blockIdx.x.
     const int tiles = M / BM * (N / BN);
-    int next = tiles; // from one to the next
-    // TODO(1): gridDim.x blocks share the tiles, and each starts at blockIdx.x. How far is my next one?
+    int next = tiles; // distance from one to the next
+    // TODO(1): gridDim.x blocks share the tiles, and each starts at tile blockIdx.x. How far is its next tile?
 
     // K tiles are counted through all tiles of C: stages and phases do not start over.
     int step = 0;
@@ -116,18 +116,18 @@ gemm(const __grid_constant__ CUtensorMap map_A, const __grid_constant__ CUtensor
                 arrive(empty[(step - 1) % STAGES]);
         }
         wgmma_wait<0>();
-        // TODO(2): which stage have I not given away yet? The producer needs it for the next tile of C.
+        // TODO(2): release the stage that is not released yet, for the next tile of C. Which one is it?
 
         // Store my 64 rows: 64 columns at a time from registers to my room, and from there by TMA.
         const Corner at = corner(number, M, N);
 #pragma unroll
         for (int s = 0; s < BN / STRIP; s++) {
-            // TODO(3): when may this warpgroup write to its room? See "Barriers of a role".
+            // TODO(3): wait until this warpgroup may write to its room. See "Barriers of a role".
 
-            // TODO(4): write my sums of these 64 columns to the room, where the swizzled box has them. See "C by TMA".
+            // TODO(4): write my 32 sums of these 64 columns to their places in the swizzled room. See "C by TMA".
 
-            // TODO(5): when may which thread request the store? Request it. See "C by TMA".
+            // TODO(5): request the store. What must precede it, in which threads? See "Barriers of a role".
         }
     }
-    // TODO(6): may my block end now?
+    // TODO(6): what must be complete before my block ends?
 }

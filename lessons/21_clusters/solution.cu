@@ -1,8 +1,8 @@
 // Lesson 21: clusters
 // New idea: two blocks, one above the other in C, share B: each requests half of a tile of B, for both.
-// Before:   lesson 20, each block requests all of its own tiles, and tells only its own producer which stage is empty.
-// Launch:   grid BLOCKS in clusters of CLUSTER, 2 or 1 (from lesson.toml), block CONSUMERS * 128 + 32; BM = 128, BN = 256,
-//           BK = 64, STAGES = 4, CONSUMERS = 2 warpgroups. BAND rows of pairs go through the columns of B together.
+// Before:   lesson 20, each block requests all of its own tiles, and releases stages only to its own producer.
+// Launch:   grid BLOCKS in clusters of CLUSTER, 2 or 1 (from lesson.toml), block CONSUMERS * 128 + 32; BM = 128,
+//           BN = 256, BK = 64, STAGES = 4, CONSUMERS = 2 warpgroups. BAND rows of pairs take the columns of B together.
 #include <cuda_bf16.h>
 
 #include "cluster.cuh"
@@ -10,11 +10,11 @@
 #include "wgmma.cuh"
 
 constexpr int ROW = 128;                           // bytes in a row of a box: the width of the swizzle
-constexpr int EIGHT = 8 * ROW;                     // bytes in eight rows: then the swizzle repeats
+constexpr int EIGHT = 8 * ROW;                     // bytes in eight rows, after which the swizzle repeats
 constexpr int STRIP = ROW / sizeof(__nv_bfloat16); // columns of B, or of C, in a box
 constexpr int PIECE = 16 / sizeof(__nv_bfloat16);  // columns that the swizzle keeps together
-constexpr int DEPTH = 16;                          // of k, in a product
-constexpr int ROWS = 64;                           // of A, in a product, and of C that a consumer computes
+constexpr int DEPTH = 16;                          // k of a product
+constexpr int ROWS = 64;                           // rows of A in a product, and of C in a consumer
 constexpr int GROUP = 128;                         // threads in a warpgroup
 constexpr int PART = BN / STRIP / CLUSTER;         // strips of B that a block requests
 constexpr int IN_BLOCK = 0x3ffff;                  // the bits of a shared address that say where it is in its block
@@ -31,7 +31,7 @@ __device__ inline unsigned long long descriptor(const void *tile, unsigned strip
     return bits;
 }
 
-// The first element of pair `number` of C: CLUSTER tiles, one below the other. Bands as in lesson 20, of pairs.
+// The first element of pair `number` of C: CLUSTER tiles, one below the other. BAND rows of pairs are a band.
 struct Corner {
     int row, col;
 };
@@ -58,12 +58,12 @@ gemm(const __grid_constant__ CUtensorMap map_A, const __grid_constant__ CUtensor
     extern __shared__ __align__(1024) unsigned char shared[]; // the swizzle depends on the address
     Stage *stages = reinterpret_cast<Stage *>(shared);
     Room *rooms = reinterpret_cast<Room *>(stages + STAGES); // one for each consumer
-    __shared__ Barrier full[STAGES];                         // whose phases end when a K tile has arrived in the stage
-    __shared__ Barrier empty[STAGES];                        // whose phases end when the stage may be filled again
+    __shared__ Barrier full[STAGES];                         // a phase ends when a K tile has arrived in the stage
+    __shared__ Barrier empty[STAGES];                        // a phase ends when the stage may be filled again
 
     if (threadIdx.x == 0) {
         int arrivals = CONSUMERS; // at an empty barrier, in a phase
-        // (1) This block's half of B is for all blocks of the cluster: the consumers of all must be done with the stage.
+        // (1) My half of B is for all blocks of the cluster: the consumers of all must be done with the stage.
         arrivals = CONSUMERS * CLUSTER;
         for (int stage = 0; stage < STAGES; stage++) {
             init(full[stage], 1);
@@ -82,7 +82,7 @@ gemm(const __grid_constant__ CUtensorMap map_A, const __grid_constant__ CUtensor
     // Which pairs of tiles are my cluster's? Of each, I compute the tile of my rank.
     const int pairs = M / BM / CLUSTER * (N / BN);
     const int rank = cluster_rank();
-    int first = pairs, next = pairs; // the first pair, and from one to the next
+    int first = pairs, next = pairs; // the first pair, and the distance from one to the next
     // (3) Blocks of a cluster have neighbouring numbers.
     first = blockIdx.x / CLUSTER;
     next = gridDim.x / CLUSTER;
@@ -98,7 +98,7 @@ gemm(const __grid_constant__ CUtensorMap map_A, const __grid_constant__ CUtensor
                     await(empty[step % STAGES], step / STAGES % 2 ^ 1);
                     Stage &to = stages[step % STAGES];
                     Barrier &barrier = full[step % STAGES];
-                    // All that will arrive here, also by requests of the other block.
+                    // All bytes that will arrive here, also those that the other block requests.
                     arrive_for(barrier, sizeof(Stage));
                     copy_box(to.a, map_A, k0, at.row + rank * BM, barrier);
                     // (4) My strips of B, for all blocks of the cluster.
@@ -110,8 +110,8 @@ gemm(const __grid_constant__ CUtensorMap map_A, const __grid_constant__ CUtensor
         // Consumer: multiplies every K tile, as soon as its stage is full, and stores every tile of C.
         const int warp = thread / 32, lane = thread % 32;
         Room &room = rooms[role];
-        const auto give_away = [&](int stage) {
-            // (5) The producer of every block needs to know: one thread arrives at each.
+        const auto release = [&](int stage) {
+            // (5) The producer of every block fills a part of the stage: one thread arrives at each block's barrier.
             if (thread < CLUSTER)
                 arrive_at(empty[stage], thread);
         };
@@ -130,10 +130,10 @@ gemm(const __grid_constant__ CUtensorMap map_A, const __grid_constant__ CUtensor
                 wgmma_commit();
                 wgmma_wait<1>();
                 if (k0 > 0)
-                    give_away((step - 1) % STAGES);
+                    release((step - 1) % STAGES);
             }
             wgmma_wait<0>();
-            give_away((step - 1) % STAGES);
+            release((step - 1) % STAGES);
 
             // Store my 64 rows as in lesson 20: from registers to my room, and from there by TMA.
             const Corner at = corner(number, M, N);

@@ -1,8 +1,8 @@
 // Lesson 21: clusters
 // New idea: two blocks, one above the other in C, share B: each requests half of a tile of B, for both.
-// Before:   lesson 20, each block requests all of its own tiles, and tells only its own producer which stage is empty.
-// Launch:   grid BLOCKS in clusters of CLUSTER, 2 or 1 (from lesson.toml), block CONSUMERS * 128 + 32; BM = 128, BN = 256,
-//           BK = 64, STAGES = 4, CONSUMERS = 2 warpgroups. BAND rows of pairs go through the columns of B together.
+// Before:   lesson 20, each block requests all of its own tiles, and releases stages only to its own producer.
+// Launch:   grid BLOCKS in clusters of CLUSTER, 2 or 1 (from lesson.toml), block CONSUMERS * 128 + 32; BM = 128,
+//           BN = 256, BK = 64, STAGES = 4, CONSUMERS = 2 warpgroups. BAND rows of pairs take the columns of B together.
 #include <cuda_bf16.h>
 
 #include "cluster.cuh"
@@ -10,11 +10,11 @@
 #include "wgmma.cuh"
 
 constexpr int ROW = 128;                           // bytes in a row of a box: the width of the swizzle
-constexpr int EIGHT = 8 * ROW;                     // bytes in eight rows: then the swizzle repeats
+constexpr int EIGHT = 8 * ROW;                     // bytes in eight rows, after which the swizzle repeats
 constexpr int STRIP = ROW / sizeof(__nv_bfloat16); // columns of B, or of C, in a box
 constexpr int PIECE = 16 / sizeof(__nv_bfloat16);  // columns that the swizzle keeps together
-constexpr int DEPTH = 16;                          // of k, in a product
-constexpr int ROWS = 64;                           // of A, in a product, and of C that a consumer computes
+constexpr int DEPTH = 16;                          // k of a product
+constexpr int ROWS = 64;                           // rows of A in a product, and of C in a consumer
 constexpr int GROUP = 128;                         // threads in a warpgroup
 constexpr int PART = BN / STRIP / CLUSTER;         // strips of B that a block requests
 constexpr int IN_BLOCK = 0x3ffff;                  // the bits of a shared address that say where it is in its block
@@ -31,7 +31,7 @@ __device__ inline unsigned long long descriptor(const void *tile, unsigned strip
     return bits;
 }
 
-// The first element of pair `number` of C: CLUSTER tiles, one below the other. Bands as in lesson 20, of pairs.
+// The first element of pair `number` of C: CLUSTER tiles, one below the other. BAND rows of pairs are a band.
 struct Corner {
     int row, col;
 };
@@ -58,12 +58,12 @@ gemm(const __grid_constant__ CUtensorMap map_A, const __grid_constant__ CUtensor
     extern __shared__ __align__(1024) unsigned char shared[]; // the swizzle depends on the address
     Stage *stages = reinterpret_cast<Stage *>(shared);
     Room *rooms = reinterpret_cast<Room *>(stages + STAGES); // one for each consumer
-    __shared__ Barrier full[STAGES];                         // whose phases end when a K tile has arrived in the stage
-    __shared__ Barrier empty[STAGES];                        // whose phases end when the stage may be filled again
+    __shared__ Barrier full[STAGES];                         // a phase ends when a K tile has arrived in the stage
+    __shared__ Barrier empty[STAGES];                        // a phase ends when the stage may be filled again
 
     if (threadIdx.x == 0) {
         int arrivals = CONSUMERS; // at an empty barrier, in a phase
-        // TODO(1): who must be done with a stage before my half of B may go there? See "Who waits for whom".
+        // TODO(1): whose consumers must release a stage before my half of B may go there? See "Who waits for whom".
         for (int stage = 0; stage < STAGES; stage++) {
             init(full[stage], 1);
             init(empty[stage], arrivals);
@@ -71,7 +71,7 @@ gemm(const __grid_constant__ CUtensorMap map_A, const __grid_constant__ CUtensor
         barriers_are_ready();
         barriers_are_ready_in_cluster();
     }
-    // TODO(2): what must have happened before I use the other block's barriers, or it mine? See "Start and end".
+    // TODO(2): wait until each block may use the barriers of the other. See "Start and end".
 
     // What is my role? The first warpgroups are consumers, the last warp is the producer.
     const int role = threadIdx.x / GROUP;
@@ -80,8 +80,8 @@ gemm(const __grid_constant__ CUtensorMap map_A, const __grid_constant__ CUtensor
     // Which pairs of tiles are my cluster's? Of each, I compute the tile of my rank.
     const int pairs = M / BM / CLUSTER * (N / BN);
     const int rank = cluster_rank();
-    int first = pairs, next = pairs; // the first pair, and from one to the next
-    // TODO(3): which pair is my cluster's first? How far is its next one? See "The order of tiles".
+    int first = pairs, next = pairs; // the first pair, and the distance from one to the next
+    // TODO(3): which pair is my cluster's first, and how far is its next? See "The order of tiles".
 
     // K tiles are counted through all tiles of C: stages and phases do not start over.
     int step = 0;
@@ -94,18 +94,18 @@ gemm(const __grid_constant__ CUtensorMap map_A, const __grid_constant__ CUtensor
                     await(empty[step % STAGES], step / STAGES % 2 ^ 1);
                     Stage &to = stages[step % STAGES];
                     Barrier &barrier = full[step % STAGES];
-                    // All that will arrive here, also by requests of the other block.
+                    // All bytes that will arrive here, also those that the other block requests.
                     arrive_for(barrier, sizeof(Stage));
                     copy_box(to.a, map_A, k0, at.row + rank * BM, barrier);
-                    // TODO(4): request my part of B, for which blocks? See "One copy for both".
+                    // TODO(4): request my part of B. Which strips, for which blocks? See "One copy for both".
                 }
             }
     } else {
         // Consumer: multiplies every K tile, as soon as its stage is full, and stores every tile of C.
         const int warp = thread / 32, lane = thread % 32;
         Room &room = rooms[role];
-        const auto give_away = [&](int stage) {
-            // TODO(5): whose producers need to know that my warpgroup is done with this stage? See "Who waits for whom".
+        const auto release = [&](int stage) {
+            // TODO(5): whose producers fill this stage? Tell each that my warpgroup is done. See "Who waits for whom".
         };
         for (int number = first; number < pairs; number += next) {
             float acc[BN / 2] = {};
@@ -122,10 +122,10 @@ gemm(const __grid_constant__ CUtensorMap map_A, const __grid_constant__ CUtensor
                 wgmma_commit();
                 wgmma_wait<1>();
                 if (k0 > 0)
-                    give_away((step - 1) % STAGES);
+                    release((step - 1) % STAGES);
             }
             wgmma_wait<0>();
-            give_away((step - 1) % STAGES);
+            release((step - 1) % STAGES);
 
             // Store my 64 rows as in lesson 20: from registers to my room, and from there by TMA.
             const Corner at = corner(number, M, N);
@@ -152,5 +152,5 @@ gemm(const __grid_constant__ CUtensorMap map_A, const __grid_constant__ CUtensor
         if (thread == 0)
             stores_have_read<0>();
     }
-    // TODO(6): may my block end now? See "Start and end".
+    // TODO(6): wait until my block may end. See "Start and end".
 }

@@ -1,6 +1,6 @@
 // Lesson 22: fp8
-// New idea: numbers of one byte with scales for blocks. The tensor core's sums of them forget bits, so every BK = 128 k
-//           they are promoted: scaled, and added to sums in registers that have all 24 bits of a float.
+// New idea: numbers of one byte with scales for blocks. The tensor core's sums of them lose bits, so every BK = 128 k
+//           they are promoted: scaled, and added to sums in registers, with all 24 bits of a float.
 // Before:   lesson 20, the same pipeline for bfloat16, whose sums stay in the tensor core for all of K.
 // Launch:   grid BLOCKS (as many as fit, from lesson.toml), block (CONSUMERS + 1) * 128; BM = 128, BN = 256, BK = 128,
 //           STAGES = 4, CONSUMERS = 2 warpgroups. PART: columns that are multiplied, then promoted, together.
@@ -20,11 +20,11 @@ using Stored = __nv_bfloat16;
 constexpr bool PROMOTE = TYPE == 1; // 2, --type fast: the sums of fp8 stay in the tensor core
 
 constexpr int ROW = 128;                      // bytes in a row of a box: the width of the swizzle
-constexpr int EIGHT = 8 * ROW;                // bytes in eight rows: then the swizzle repeats
+constexpr int EIGHT = 8 * ROW;                // bytes in eight rows, after which the swizzle repeats
 constexpr int STRIP = ROW / sizeof(Stored);   // columns of C in a box
 constexpr int PIECE = 16 / sizeof(Stored);    // columns that the swizzle keeps together
-constexpr int DEPTH = 32;                     // of k, in a product
-constexpr int ROWS = 64;                      // of A, in a product, and of C that a consumer computes
+constexpr int DEPTH = 32;                     // k of a product
+constexpr int ROWS = 64;                      // rows of A in a product, and of C in a consumer
 constexpr int GROUP = 128;                    // threads in a warpgroup
 constexpr int ROOMS = 2;                      // boxes of C that a consumer fills in turn
 constexpr int SCALED = 128;                   // k, and columns of B, that have one scale
@@ -38,7 +38,7 @@ __device__ inline void store_two(int &to, const int *sums)
     reinterpret_cast<int2 &>(to) = make_int2(sums[0], sums[1]);
 }
 
-// Where a tile is and how it is stored, its k side by side: 1,024 bytes from eight rows, or columns, to the next eight.
+// Where a tile is and how it is stored. Its k are side by side: 1,024 bytes from eight rows to the next eight.
 __device__ inline unsigned long long descriptor(const void *tile)
 {
     unsigned long long bits = 0;
@@ -76,8 +76,8 @@ gemm(const __grid_constant__ CUtensorMap map_A, const __grid_constant__ CUtensor
     Stage *stages = reinterpret_cast<Stage *>(shared);
     Room *rooms = reinterpret_cast<Room *>(stages + STAGES);                     // ROOMS for each consumer
     float(*scales)[BM] = reinterpret_cast<float(*)[BM]>(rooms + CONSUMERS * ROOMS); // of each stage: a row's scale
-    __shared__ Barrier full[STAGES];  // whose phases end when a K tile has arrived in the stage
-    __shared__ Barrier empty[STAGES]; // whose phases end when all warps of consumers have read it
+    __shared__ Barrier full[STAGES];  // a phase ends when a K tile has arrived in the stage
+    __shared__ Barrier empty[STAGES]; // a phase ends when all warps of consumers have read it
 
     if (threadIdx.x == 0) {
         for (int stage = 0; stage < STAGES; stage++) {
@@ -96,7 +96,7 @@ gemm(const __grid_constant__ CUtensorMap map_A, const __grid_constant__ CUtensor
     // K tiles are counted through all tiles of C: stages and phases do not start over.
     int step = 0;
     if (role == CONSUMERS) {
-        // Producer: leaves its registers to the consumers.
+        // Producer: releases registers for the consumers.
         registers_down<40>();
         if (thread == 0)
             for (int number = blockIdx.x; number < tiles; number += gridDim.x) {
@@ -105,10 +105,10 @@ gemm(const __grid_constant__ CUtensorMap map_A, const __grid_constant__ CUtensor
                     const int stage = step % STAGES;
                     await(empty[stage], step / STAGES % 2 ^ 1);
                     unsigned bytes = sizeof(Stage);
-                    // TODO(1): how many bytes more arrive with the K tile?
+                    // TODO(1): add the bytes of the scales that arrive with this K tile.
 
                     arrive_for(full[stage], bytes);
-                    // TODO(2): request this K tile's scales of my block's rows. See "Scales".
+                    // TODO(2): request this K tile's scales of my block's rows: which box? See "Scales".
 
                     copy_box(stages[stage].a, map_A, k0, at.row, full[stage]);
                     copy_box(stages[stage].b, map_B, k0, at.col, full[stage]);
@@ -120,13 +120,13 @@ gemm(const __grid_constant__ CUtensorMap map_A, const __grid_constant__ CUtensor
     // Consumer: needs registers for acc and for the sums of a part.
     registers_up<232>();
     const int warp = thread / 32, lane = thread % 32;
-    const int my_row = role * ROWS + warp * 16 + lane / 4; // of the tile: I have this row, and the eighth after it
+    const int my_row = role * ROWS + warp * 16 + lane / 4; // of the tile; my other row is my_row + 8
     for (int number = blockIdx.x; number < tiles; number += gridDim.x) {
         const Corner at = corner(number, M, N);
         Sum acc[BN / 2] = {};
 
-        // The scales of B: one for each part. They are loaded a K tile ahead.
-        const float *of_part = &scale_B[at.col / SCALED * (K / SCALED)]; // of the first; those of its K tiles side by side
+        // The scales of B, one for each part, are loaded a K tile ahead.
+        const float *of_part = &scale_B[at.col / SCALED * (K / SCALED)]; // of the first part, one for each K tile
         float next[BN / PART];
         for (int part = 0; part < BN / PART; part++)
             next[part] = of_part[part * (K / SCALED)];
@@ -136,20 +136,20 @@ gemm(const __grid_constant__ CUtensorMap map_A, const __grid_constant__ CUtensor
             await(full[stage], step / STAGES % 2);
             const Stage &from = stages[stage];
             if (PROMOTE) {
-                float scale[BN / PART][2]; // of the sums of a part in my two rows
-                // TODO(3): a part's scale in each of my rows. Then load what the next K tile needs. See "Scales".
+                float scale[BN / PART][2]; // of a part's sums in my two rows
+                // TODO(3): set each part's scale in my two rows, then load what the next K tile needs. See "Scales".
 
 #pragma unroll
                 for (int part = 0; part < BN / PART; part++) {
                     float sums[PART / 2];
                     wgmma_fence();
-                    // TODO(4): multiply this part of the K tile. From which sums do its products start?
+                    // TODO(4): multiply this part of the K tile. Which product starts from 0?
 
                     wgmma_commit();
                     wgmma_wait<0>();
-                    // TODO(5): what becomes of these sums? See "Promotion".
+                    // TODO(5): add these sums to acc. With which scale? See "Promotion".
                 }
-                // Each warp has read its scales and its products are complete: it gives the stage away.
+                // This warp has read its scales, and its products are complete: it releases the stage.
                 if (lane == 0)
                     arrive(empty[stage]);
             } else { // as in lesson 20: the sums stay in the tensor core
