@@ -222,6 +222,19 @@ def test_cooperative_groups_and_names_of_the_standard_library():
     assert x.tolist() == [496 + 3 + 2] * 32
 
 
+def test_a_member_whose_size_calls_a_function_is_no_function() -> None:
+    source = """
+    #include <iostream>
+    template <class T> __host__ __device__ constexpr int size(T) { return 3; }
+    struct Layout {};
+    template <class L> struct Storage { float tile[4]; int ready[size(L{})]; };
+    template <class L> __global__ void k(int *x) { Storage<L> s; s.ready[2] = 7; x[0] = s.ready[2] + sizeof(s); }
+    int main() { std::cout << 1; }"""
+    x = np.zeros(1, np.int32)
+    assert not simulate(source, "k<Layout>", 1, 1, [x]).findings
+    assert x[0] == 7 + 28
+
+
 def test_names_that_kernels_of_deepgemm_use() -> None:
     """Sequences of ``<utility>``, and the runtime's functions for launches that depend on each other."""
     source = """

@@ -389,7 +389,7 @@ class _Scanner:
         """Return the text before a body, with a blank between tokens.
 
         ``template <...>``, attributes, strings and an operator's sign are left out. Parentheses become ``()``, or
-        ``(&)`` if they begin like a pointer.
+        ``(&)`` if they begin like a pointer, and square brackets ``[ ]``: an array's size may call a function.
         """
         words: list[str] = []
         at = self._after_template(begin)
@@ -403,6 +403,10 @@ class _Scanner:
                 at = self.lexed.after(at)
                 continue
             names_operator = words[-1:] == ["operator"] and token.kind == "punctuator"
+            if token.text == "[" and not names_operator:
+                words += ["[", "]"]
+                at = self.lexed.after(at)
+                continue
             if token.kind not in ("string", "character") and not names_operator:
                 words.append(token.text)
             at += 1
