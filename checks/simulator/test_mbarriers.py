@@ -119,7 +119,7 @@ def test_a_phase_that_nobody_ends_is_a_deadlock(run: Run, text: str, says: str) 
         ("if (t == 0) init(&bar[3], 0);", "expects 0 arrivals"),
         ("""if (t == 0) asm volatile("{ .reg .b64 s; mbarrier.arrive.shared::cta.b64 s, [%0], 3; }"
             :: "r"(AT(&bar[2])));""",
-         "is arrived at 3 times, but its phase needs only 2 more arrivals"),
+         "gets 3 arrivals, but its phase needs 2 more"),
         ("""if (t == 0) asm volatile("{ .reg .b64 s; mbarrier.arrive.noComplete.shared::cta.b64 s, [%0], 2; }"
             :: "r"(AT(&bar[2])));""", "must not be the last"),
         ("over(&bar[0], 2);", "a parity other than 0 or 1"),

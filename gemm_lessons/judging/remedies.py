@@ -67,6 +67,7 @@ ENDLESS_PHASE = (
     "Does the parity that you wait for change each time the mbarrier is used again?"
 )
 # Of patterns that suspect a guard, by whether a size is known: what else it may be, where the kernel has no guard.
+# Each needs a word of the source: a block without a step of gridDim has one tile, and only boxes are requested.
 UNOWNED = (
     "those that were are right. No block computes them: which tiles does a block take, and how far is its next one?"
 )
@@ -74,13 +75,14 @@ NOT_READ = (
     "{axis}s from {size} = {length} on are 0, as if {factor} had only {length} {axis}s. Are row and column exchanged "
     "where its box is requested? copy_box takes the column first."
 )
-UNGUARDED: Mapping[str, tuple[str, str]] = {
+UNGUARDED: Mapping[str, tuple[str, str, str]] = {
     "partly_written": (
+        r"\bgridDim\b",
         f"{{count}} of {{total}} elements of C were never written ({{where:part}}); {UNOWNED}",
         f"{{count}} of {{total}} elements of C were never written ({{axis}}s {{length}} to {{last}}); {UNOWNED}",
     ),
-    "rows_guard": (NOT_READ, NOT_READ),
-    "columns_guard": (NOT_READ, NOT_READ),
+    "rows_guard": (r"_box\b", NOT_READ, NOT_READ),
+    "columns_guard": (r"_box\b", NOT_READ, NOT_READ),
 }
 LOOP_HEADER = re.compile(r"\bfor\s*\([^;]*;[^;]*;")
 PRODUCT = re.compile(r"\bwgmma")
@@ -283,10 +285,12 @@ def _without_guard(source: str, verdict: WrongAnswer) -> str | None:
     if pattern is None or pattern.name not in UNGUARDED:
         return None
     sizes = str(pattern.facts.get("size", "[MN]"))
-    code = LOOP_HEADER.sub("", without_comments(source))
-    if re.search(rf"[<>]=?\s*{sizes}\b|\b{sizes}\s*[<>]", code):
+    needs, *sentences = UNGUARDED[pattern.name]
+    source = without_comments(source)
+    code = LOOP_HEADER.sub("", source)
+    if not re.search(needs, source) or re.search(rf"[<>]=?\s*{sizes}\b|\b{sizes}\s*[<>]", code):
         return None
-    return UNGUARDED[pattern.name]["size" in pattern.facts]
+    return sentences["size" in pattern.facts]
 
 
 def _shown(place: Coordinates) -> str:
