@@ -286,7 +286,7 @@ def test_the_page_shows_what_is_computed(
     assert table.rewritten(text, found) == text, "run: python -m checks.estimate.table --write"
 
 
-@pytest.mark.parametrize("size", [1024, 2048, 4096, 8192])
+@pytest.mark.parametrize("size", [1024, 2048, 4096, pytest.param(8192, marks=pytest.mark.long)])
 def test_several_launches_of_several_products(size: int) -> None:
     """Lesson ozaki: two launches that split, one that multiplies fifteen times, and one that joins."""
     [kernel] = [it for it in tables()["ozaki"].kernels() if it.name == "ozaki"]

@@ -347,7 +347,16 @@ BY_AREA = {
 }
 
 
-@pytest.mark.parametrize("cheat", slow_except(BY_AREA, "split_k/without_tiles_by_area", "wgmma/one_stage_by_area"))
+AS_BEFORE = ("fp8", "two_warps", "beat_cublas")  # sampled by what the others use, but for textures
+
+
+@pytest.mark.parametrize(
+    "cheat",
+    [
+        *slow_except((it for it in BY_AREA if not it.startswith(AS_BEFORE)), "split_k/without_tiles_by_area"),
+        *(pytest.param(it, marks=pytest.mark.long) for it in BY_AREA if it.startswith(AS_BEFORE)),
+    ],
+)
 def test_a_way_chosen_by_the_area_of_c_misses_its_gate(cheat: str, tmp_path: Path) -> None:
     """At the far shape alone: what the stored kernel does at all others is right. The solution misses nothing there."""
     lesson = COURSE.lesson(cheat.partition("/")[0])
