@@ -396,10 +396,10 @@ def _far(lesson: Lesson, seed: int, number: int | None = None) -> tuple[Shape, .
     work = WORK // lesson.data.factors[0].element.size
     found = []
     twice = set[int]()
-    sample, instead = hidden_sample(lesson, seed), hidden_instead(lesson, seed)
+    sample = hidden_sample(lesson, seed)
     if sample and sample.beside:
         twice = {2}
-    elif sample is None and instead:
+    elif sample is None and (instead := hidden_instead(lesson, seed)):
         twice = {2, int(instead[1].n > instead[1].m)}
     for axis in (2, *draw.sample((0, 1), 2)):
         if axis in twice:

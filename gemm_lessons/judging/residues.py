@@ -40,6 +40,11 @@ class Left:
         self.residues = {of: left[f"{of}_residues"].astype(np.int64) for of in "ABC"}
         self.residues = {of: it.reshape(count, -1, it.shape[-1]) for of, it in self.residues.items()}
 
+    @cached_property
+    def by(self) -> Array:
+        """Return the moduli as an array for residues: (moduli, 1, 1)."""
+        return np.array(self.moduli)[:, None, None]
+
     @property
     def are_powers_of_two(self) -> bool:
         """Tell whether all scales are powers of two, so that they say what the whole numbers were."""
@@ -63,8 +68,7 @@ class Left:
     @cached_property
     def wrong(self) -> dict[str, Array]:
         """Return, for A and for B, where a residue is not congruent to its whole number."""
-        moduli = np.array(self.moduli)[:, None, None]
-        found = {of: (self.residues[of] - whole) % moduli != 0 for of, whole in self.whole.items()}
+        found = {of: (self.residues[of] - whole) % self.by != 0 for of, whole in self.whole.items()}
         return {of: wrong for of, wrong in found.items() if wrong.any()}
 
     @cached_property
@@ -75,8 +79,8 @@ class Left:
 
     def are(self, sums: Array, i: int | None = None) -> bool:
         """Tell whether the residues of C are those of these sums, by all moduli or by number ``i``."""
-        moduli, found = np.array(self.moduli)[:, None, None], self.residues["C"]
-        return bool(((found - sums) % moduli == 0).all() if i is None else ((found[i] - sums) % moduli[i] == 0).all())
+        found = self.residues["C"]
+        return bool(((found - sums) % self.by == 0).all() if i is None else ((found[i] - sums) % self.by[i] == 0).all())
 
     @cached_property
     def weighted(self) -> Array:
@@ -95,6 +99,11 @@ class Left:
     def times(self) -> Array:
         """Return how often the product fits in the weighted sums, to the nearest."""
         return np.asarray((2 * self.weighted + self.product) // (2 * self.product))
+
+    @cached_property
+    def numbers(self) -> Array:
+        """Return the whole numbers of C that its residues stand for: (M, N), of any size."""
+        return np.asarray(self.weighted - self.times * self.product)
 
     def scaled(self, numbers: Array, by: Sequence[str] = "AB") -> Array:
         """Return whole numbers times scales."""
@@ -176,7 +185,7 @@ def _of_bits(left: Left) -> dict[str, int]:
 def unsigned(left: Left) -> Facts | None:
     """Residues from 0 to m - 1, in a signed byte. Fact: ``of``."""
     for of in left.wrong:
-        low = left.whole[of] % np.array(left.moduli)[:, None, None] % 256
+        low = left.whole[of] % left.by % 256
         if not (left.residues[of] % 256 == low).all():
             return None
     return {"of": tuple(left.wrong)}
@@ -187,7 +196,7 @@ def halves(left: Left) -> Facts | None:
     """A few residues that are just beyond a byte. Facts: ``of``, and an example."""
     for of, wrong in left.wrong.items():
         beyond = (left.residues[of] - np.sign(left.residues[of]) * 256 - left.whole[of])[wrong]
-        moduli = np.broadcast_to(np.array(left.moduli)[:, None, None], wrong.shape)[wrong]
+        moduli = np.broadcast_to(left.by, wrong.shape)[wrong]
         if wrong.mean() > FEW or (beyond % moduli != 0).any():
             return None
     return _example(left)
@@ -197,8 +206,8 @@ def halves(left: Left) -> Facts | None:
 def added(left: Left) -> Facts | None:
     """The multiple of m was added. Fact: ``of``."""
     for of in left.wrong:
-        whole, moduli = left.whole[of], np.array(left.moduli)[:, None, None]
-        rest = (whole + (2 * whole + moduli) // (2 * moduli) * moduli).astype(np.float64)
+        whole = left.whole[of]
+        rest = (whole + (2 * whole + left.by) // (2 * left.by) * left.by).astype(np.float64)
         low = (rest + ROUND).view(np.int64)
         if ((low - left.residues[of]) % 256 == 0).mean() < MOSTLY:
             return None
@@ -258,8 +267,7 @@ def _from(left: Left, of: str, start: int) -> Array:
 @_stage(_gemm_errs)
 def other_products(left: Left) -> Facts | None:
     """Residues of C are wrong in some other way. Facts: an example."""
-    moduli = np.array(left.moduli)[:, None, None]
-    i, row, col = (int(at) for at in np.argwhere((left.residues["C"] - left.products) % moduli != 0)[0])
+    i, row, col = (int(at) for at in np.argwhere((left.residues["C"] - left.products) % left.by != 0)[0])
     right, got = int(left.products[i, row, col]) % left.moduli[i], int(left.residues["C"][i, row, col])
     return {"i": i, "m": left.moduli[i], "row": row, "col": col, "right": right, "got": got}
 
@@ -279,9 +287,8 @@ def not_subtracted(left: Left) -> Facts | None:
 @_stage(_join_is_left)
 def one_scale(left: Left) -> Facts | None:
     """A scale was left out. Fact: ``missing``."""
-    numbers = left.weighted - left.times * left.product
     for by in ("A", "B", ""):
-        if left.is_answer(numbers, by=by):
+        if left.is_answer(left.numbers, by=by):
             return {"missing": tuple(f"{of}_scales" for of in "AB" if of not in by)}
     return None
 
@@ -290,22 +297,21 @@ def one_scale(left: Left) -> Facts | None:
 def few_bits(left: Left) -> Facts | None:
     """All launches are consistent, and the whole numbers short. Facts: ``bits``, ``most`` that fit."""
     facts = _of_bits(left)
-    right = facts["bits"] < facts["most"] and left.is_answer(left.weighted - left.times * left.product)
+    right = facts["bits"] < facts["most"] and left.is_answer(left.numbers)
     return facts if right else None
 
 
 @_stage(_join_is_left)
 def blurred(left: Left) -> Facts | None:
     """Digits were lost where parts were added."""
-    return {} if left.is_answer(left.weighted - left.times * left.product, BLURRED) else None
+    return {} if left.is_answer(left.numbers, BLURRED) else None
 
 
 @_stage(_join_is_left)
 def other_numbers(left: Left) -> Facts | None:
     """The way back fails in some other way. Facts: an example."""
-    if not (wrong := np.argwhere(left.it.wrong)).size or left.is_answer(left.weighted - left.times * left.product):
+    if not (wrong := np.argwhere(left.it.wrong)).size or left.is_answer(left.numbers):
         return None
     row, col = (int(at) for at in wrong[0])
-    numbers = left.weighted - left.times * left.product
     facts = {"row": row, "col": col, "times": int(left.times[row, col])}
-    return {**facts, "rest": f"{float(numbers[row, col]):.6g}", "c": f"{left.scaled(numbers)[row, col]:.6g}"}
+    return {**facts, "rest": f"{float(left.numbers[row, col]):.6g}", "c": f"{left.scaled(left.numbers)[row, col]:.6g}"}
