@@ -1,4 +1,4 @@
-"""Rooms of the package, arrows between them, and circles, read from the code's own imports.
+"""Rooms of the package, arrows between them, what each gives the others, and circles, read from the code's own imports.
 
     python -m checks.rooms [--arrows] [FOLDER]      of this package, or of the one in FOLDER
 
@@ -72,6 +72,20 @@ class Package:
                     found.setdefault(pair, []).append(where)
         return dict(sorted(found.items()))
 
+    def reached(self) -> dict[str, dict[str, set[str]]]:
+        """Room -> its modules that other rooms import -> the names taken from each ("" for the module itself). A name
+        that the package's own ``__init__.py`` takes is not counted."""
+        found: dict[str, dict[str, set[str]]] = {room: {} for room in self.rooms() if room}
+        for module, imports in self.imports.items():
+            for one in imports:
+                root, _, other = one.name.partition(".")
+                while other and other not in self.modules:
+                    other = other.rpartition(".")[0]
+                if module and root == "gemm_lessons" and other and room_of(other) != room_of(module):
+                    name = one.name.removeprefix(f"gemm_lessons.{other}").removeprefix(".")
+                    found[room_of(other)].setdefault(other, set()).add(name)
+        return found
+
     def rooms(self, inside: str = "") -> list[str]:
         """At the top, or inside one of those."""
         return sorted({room for module in self.modules if (room := room_of(module, inside))})
@@ -133,6 +147,10 @@ def main() -> None:
             if options.arrows:
                 for (room, other), where in arrows.items():
                     print(f"  {room} -> {other}  {len(where)}x, {where[0]}")
+    print("modules that other rooms import, and names taken from them:")
+    for room, modules in package.reached().items():
+        if modules:
+            print(f"  {room}: {len(modules)}, {sum(map(len, modules.values()))}")
     circles = package.circles()
     print(f"circles: {len(circles)}")
     for circle in circles:

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from gemm_lessons.devices.gpu import trouble
-from gemm_lessons.engine.records.examples import Actor, Location
 from gemm_lessons.engine.records.facts import (
+    Actor,
     AtBarrier,
     AtMbarrier,
     Came,
@@ -19,6 +19,7 @@ from gemm_lessons.engine.records.facts import (
     Details,
     Endless,
     Hang,
+    Location,
     Mbarrier,
     MbarrierMisuse,
     Missed,

@@ -64,8 +64,8 @@ def compile_loop(entry: str, tile: Sequence[int]) -> Compiled:
 
 def reads_of(made: Compiled, entry: str) -> dict[str, float]:
     """What the inner loop asks of the register file."""
-    from gemm_lessons.authoring.inner_loop import reads
     from gemm_lessons.engine.compiler.sass import disassemble, parse
+    from gemm_lessons.engine.sass.inner_loop import reads
 
     return reads(parse(disassemble(made.cubin), entry))
 

@@ -8,8 +8,8 @@ import pytest
 
 from checks.course.loops import compile_loop
 from checks.course.tables import ROOT, tables
-from gemm_lessons.authoring.inner_loop import BANK, OTHER, THREE, reads
 from gemm_lessons.course.folder import Course
+from gemm_lessons.engine.sass.inner_loop import BANK, OTHER, THREE, reads
 from gemm_lessons.gemm.shapes import Shape
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gemm_lessons.engine.records.extras import install_extra
+from gemm_lessons.devices.extras import install_extra
 
 EXTRAS = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]["optional-dependencies"]
 

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from gemm_lessons.engine.process import scratch
+from gemm_lessons.engine.process import files
 from gemm_lessons.engine.process.child import Forked
 
 OWNER = """
 import os, sys, time
-from gemm_lessons.engine.process.scratch import scratch
+from gemm_lessons.engine.process.files import scratch
 with scratch("job") as folder:
     (folder / "kernel.cu").write_text("x")
     print(folder, flush=True)
@@ -44,7 +44,7 @@ def test_what_a_killed_run_leaves_is_removed(temporary: Path) -> None:
     dead.communicate()
     try:
         assert (left / "kernel.cu").exists()
-        assert scratch.remove_leftovers() == 1
+        assert files.remove_leftovers() == 1
         assert (left.exists(), (used / "kernel.cu").exists()) == (False, True)
     finally:
         alive.kill()
@@ -54,15 +54,15 @@ def test_what_a_killed_run_leaves_is_removed(temporary: Path) -> None:
 def test_what_is_not_ours_stays(temporary: Path) -> None:
     outside = temporary / "outside"
     outside.mkdir(mode=0o700)
-    (temporary / f"{scratch.PREFIX}link").symlink_to(outside)
-    (temporary / f"{scratch.PREFIX}file").write_text("x")
-    (temporary / f"{scratch.PREFIX}shared").mkdir(mode=0o755)
-    (temporary / f"{scratch.UNLOCKED}young").mkdir(mode=0o700)
+    (temporary / f"{files.PREFIX}link").symlink_to(outside)
+    (temporary / f"{files.PREFIX}file").write_text("x")
+    (temporary / f"{files.PREFIX}shared").mkdir(mode=0o755)
+    (temporary / f"{files.UNLOCKED}young").mkdir(mode=0o700)
     before = sorted(os.listdir(temporary))
-    assert scratch.remove_leftovers() == 0
+    assert files.remove_leftovers() == 0
     assert sorted(os.listdir(temporary)) == before
-    with scratch.scratch("job") as folder:
-        assert scratch.remove_leftovers() == 0
+    with files.scratch("job") as folder:
+        assert files.remove_leftovers() == 0
         assert folder.exists()
     assert not folder.exists()
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from gemm_lessons.engine.records.examples import Actor, Coordinates, Location, Memory
-from gemm_lessons.engine.records.facts import Details, Missed, PastEnd, Race
+from gemm_lessons.engine.records.facts import Actor, Coordinates, Details, Location, Memory, Missed, PastEnd, Race
 from gemm_lessons.engine.records.findings import Finding, Severity
 
 

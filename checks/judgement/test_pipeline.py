@@ -20,7 +20,7 @@ from gemm_lessons.engine.counters.cross_check import Disagreement
 from gemm_lessons.engine.hardware.sheets import GPUS, buildable
 from gemm_lessons.engine.machine.machine import Setting
 from gemm_lessons.engine.records.errors import UnsupportedKernel
-from gemm_lessons.engine.records.examples import Actor
+from gemm_lessons.engine.records.facts import Actor
 from gemm_lessons.engine.records.findings import Finding
 from gemm_lessons.engine.records.results import Counters, Launched
 from gemm_lessons.engine.simulator import Simulator

@@ -12,8 +12,7 @@ from checks.judgement.findings import access, race
 from checks.judgement.mistakes import lesson_named
 from checks.judgement.test_hints import changed
 from gemm_lessons.engine.compiler.compile import Resources
-from gemm_lessons.engine.records.examples import Actor, Location
-from gemm_lessons.engine.records.facts import InFlight
+from gemm_lessons.engine.records.facts import Actor, InFlight, Location
 from gemm_lessons.engine.records.findings import Finding
 from gemm_lessons.engine.records.metrics import METRICS
 from gemm_lessons.engine.records.results import Counters

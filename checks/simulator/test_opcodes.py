@@ -105,7 +105,7 @@ def test_a_row_is_looked_up_once_for_each_instruction() -> None:
 
 
 # Who names opcodes beside the table, and why: recognises the very instructions that it runs in groups; writes PTX
-# anew; runs the ends of basic blocks; tells the members of its own family apart.
+# anew; runs the ends of basic blocks; tells the members of its own family apart; draws them.
 NAMED = {
     "counters/counters.py": 1, "counters/cross_check.py": 1, "estimate/items.py": 1, "machine/clusters.py": 1,
     "machine/convergence.py": 1,
@@ -115,6 +115,7 @@ NAMED = {
     "ptx/fma_contraction.py": 2, "ptx/inline.py": 6, "ptx/pointer_calls.py": 3, "ptx/recursion.py": 5,
     "ptx/schedule.py": 3, "ptx/synchronising_accesses.py": 1, "ptx/unset.py": 1, "ptx/wide_registers.py": 3,
     "ptx/wmma.py": 3, "second_opinion/agreement.py": 1, "second_opinion/leaving.py": 1,
+    "pictures/fragments.py": 2,
 }  # fmt: skip
 
 

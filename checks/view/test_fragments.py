@@ -12,8 +12,8 @@ import pytest
 import gemm_lessons
 from checks.view.browser import Browser, chromium
 from gemm_lessons.engine.compiler.compile import Compiled, compile_source
+from gemm_lessons.engine.pictures.fragments import Held, WarpProduct, products
 from gemm_lessons.report.page import page_of
-from gemm_lessons.view.fragments import Held, WarpProduct, products
 from gemm_lessons.view.record import View
 
 M, N, K = 8, 32, 16  # a product that a warp computes transposed

@@ -15,11 +15,11 @@ from checks.view.browser import DESKTOP, PHONE, Browser, chromium
 from gemm_lessons.course.folder import packaged_course
 from gemm_lessons.devices.simulated import Simulated
 from gemm_lessons.engine.hardware.sheets import GPUS
+from gemm_lessons.engine.pictures.accesses import bank_map
 from gemm_lessons.report.page import PICTURES, page_of
 from gemm_lessons.report.page import record as record_of
 from gemm_lessons.report.template import embedded
 from gemm_lessons.running.pipeline import RunRequest, run_lesson
-from gemm_lessons.view.banks import bank_map
 from gemm_lessons.view.record import View, view_of
 
 SMALL = 300_000  # bytes

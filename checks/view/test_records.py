@@ -10,14 +10,13 @@ import pytest
 from rich.console import Console
 
 from gemm_lessons.engine.costs import banks
+from gemm_lessons.engine.pictures.accesses import Request, Stores, bank_map
 from gemm_lessons.engine.records.elements import ELEMENTS
 from gemm_lessons.engine.records.metrics import METRICS
 from gemm_lessons.gemm.data import BufferLayout
 from gemm_lessons.report.accesses import element, show_line
 from gemm_lessons.report.console import THEME
-from gemm_lessons.view.accesses import Request
-from gemm_lessons.view.banks import bank_map
-from gemm_lessons.view.owners import NOBODY, Stores, owners
+from gemm_lessons.view.owners import NOBODY, owners
 from gemm_lessons.view.record import Side, View
 
 WORDS = Request(

@@ -11,11 +11,11 @@ import pytest
 from checks.simulator.test_wgmma import COMMON, ROLES_SHARED, roles_source
 from gemm_lessons.commands.inspection import Inspection, InspectRequest, inspect
 from gemm_lessons.engine.estimate.recording import Recording
+from gemm_lessons.engine.pictures.roles import MOST_ROWS, Roles, barrier_names, roles_of
 from gemm_lessons.engine.records.launch import Grid
 from gemm_lessons.report.console import make_console
 from gemm_lessons.report.inspect import show_recorded
 from gemm_lessons.view.record import Side
-from gemm_lessons.view.roles import MOST_ROWS, Roles, barrier_names, roles_of
 
 TILES, STAGES = 8, 3
 REQUEST = InspectRequest(

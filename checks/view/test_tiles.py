@@ -9,12 +9,12 @@ from gemm_lessons.course.folder import packaged_course
 from gemm_lessons.devices.simulated import Simulated
 from gemm_lessons.engine import compile as compile_kernel
 from gemm_lessons.engine.hardware.sheets import GPUS
+from gemm_lessons.engine.pictures.tiles import Share, TileNotes, Tiles
 from gemm_lessons.engine.records.launch import Grid
 from gemm_lessons.engine.simulator import Simulator
 from gemm_lessons.report.tiles import picture_lines, share_lines
 from gemm_lessons.running.pipeline import RunRequest, run_lesson
 from gemm_lessons.view.record import Side, side_of
-from gemm_lessons.view.tiles import Share, TileNotes, Tiles
 
 LINE, CHUNK, ELEMENT = 128, 16, 2  # bytes
 

@@ -12,11 +12,11 @@ from checks.estimate.test_timeline import FREE, H200, ffma, instruction, lds, sh
 from checks.estimate.test_timeline import trace as traced
 from gemm_lessons.engine.estimate.recording import StateSpan, record
 from gemm_lessons.engine.estimate.timeline import play
+from gemm_lessons.engine.pictures.perfetto import trace_file
+from gemm_lessons.engine.pictures.timeline import WIDE, timeline
 from gemm_lessons.engine.sass.operands import decode
 from gemm_lessons.engine.sass.trace import Traffic
-from gemm_lessons.view.perfetto import trace_file
 from gemm_lessons.view.record import Side
-from gemm_lessons.view.timeline import WIDE, timeline
 
 LDG = ("LDG.E R2, [R4.64]", replace(FREE, sets=1), Traffic("global", True, 1, 1, (7,)))
 USE = ("FADD R3, R2, R2", replace(FREE, waits=(1,)), None)
@@ -59,7 +59,7 @@ def test_a_play_is_the_estimate_s(clean: Side) -> None:
     recording = clean.recording
     profile = clean.row.speed.estimator.profiles[0]
     assert recording
-    trace = next(trace for k, trace in profile.traces if k == clean.timeline.shape.k)
+    trace = next(trace for k, trace in profile.traces if k == clean.played.k)
     assert recording.clocks == play(trace, profile.blocks_per_sm, H200).clocks
     issued = [span for span in recording.spans if span.state == "issue"]
     assert sum(span.end - span.start for span in issued) == sum(len(warp) for warp in trace.warps[: recording.warps])
@@ -89,7 +89,7 @@ def test_strips_keep_the_time(clean: Side) -> None:
 def test_instructions_of_headers_have_no_line() -> None:
     code = [decode(0, replace(instruction(0, "FADD R3, R2, R2"), file="matrix.cuh", line=7))]
     recording = replace(record(traced(ffma(1)), 1, H200), code=tuple(code))
-    drawn = timeline(recording, None, H200, "kernel.cu", {})  # type: ignore[arg-type]
+    drawn = timeline(recording, H200, "kernel.cu", {})
     assert [it.line for it in drawn.stalls] == [0]
 
 
@@ -97,7 +97,7 @@ def test_a_trace_that_viewers_open(clean: Side) -> None:
     row, recording, drawn = clean.row, clean.recording, clean.timeline
     assert drawn
     assert recording
-    file = json.loads(trace_file(recording, drawn, row.path, row.source, row.label))
+    file = json.loads(trace_file(recording, drawn, row.path, row.source, row.label, "2048"))
     events = file["traceEvents"]
     assert {event["ph"] for event in events} == {"M", "X", "b", "e", "C"}
     threads = {(event["pid"], event["tid"]) for event in events if event["name"] == "thread_name"}

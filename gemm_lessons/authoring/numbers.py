@@ -12,7 +12,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from gemm_lessons.authoring.inner_loop import BANK, OTHER, THREE, reads
 from gemm_lessons.course.folder import CommandError, Course
 from gemm_lessons.course.lesson import Lesson, LessonError
 from gemm_lessons.course.pitfalls import load_pitfalls, resized
@@ -21,6 +20,7 @@ from gemm_lessons.devices.simulated import Simulated
 from gemm_lessons.engine.arguments.expression import Expression, ExpressionError, Number
 from gemm_lessons.engine.compiler.compile import Compiled, compile_source, occupancy
 from gemm_lessons.engine.hardware.sheets import find_gpu
+from gemm_lessons.engine.sass.inner_loop import BANK, OTHER, THREE, reads
 from gemm_lessons.gemm.data import LAYOUTS
 from gemm_lessons.gemm.problem import Problem
 from gemm_lessons.gemm.shapes import Shape

@@ -13,7 +13,7 @@ from gemm_lessons.cli.options import LessonArgument, NoColor, kernel_path, one_a
 from gemm_lessons.cli.run import DEFAULT_GPU, GPU, DeviceChoice, device_for, sheet_for
 from gemm_lessons.course.folder import CommandError, any_course, own_course, read_source, shown
 from gemm_lessons.course.lesson import Lesson
-from gemm_lessons.engine.process import machine
+from gemm_lessons.engine.process import resources
 from gemm_lessons.running import contract
 
 
@@ -84,7 +84,7 @@ def tune(
 
     on = device_for(device, gpu_index)
     sheet = (sheet_for(gpu) if gpu is not None else None) or on.sheet or sheet_for(DEFAULT_GPU)
-    cores = processes or machine.cores()
+    cores = processes or resources.cores()
     request = TuneRequest(course, found, path, space, wanted, on, sheet, csv, measure, cores)
     with Bar(make_console(stderr=True)) as bar:
         tuning = search(request, bar)

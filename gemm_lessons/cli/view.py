@@ -148,7 +148,7 @@ def _show_roles(side: Side) -> None:
         raise CommandError(f"--roles: {' '.join(side.notes)}")
     if side.roles is None:
         raise CommandError("--roles: the kernel has no mbarriers, so no role hands anything over")
-    title = f"Block 0 on an {side.timeline.gpu} at M, N, K = {side.timeline.shape}, estimated"
+    title = f"Block 0 on an {side.timeline.gpu} at M, N, K = {side.played}, estimated"
     show_roles(make_console(), side.roles, side.recording, side.row.path, title)
     if shared := share_lines(side.tiles.shares):
         make_console().print(
@@ -157,11 +157,11 @@ def _show_roles(side: Side) -> None:
 
 
 def _write_trace(side: Side, path: Path) -> None:
+    from gemm_lessons.engine.pictures.perfetto import trace_file
     from gemm_lessons.report.console import make_console
-    from gemm_lessons.view.perfetto import trace_file
 
     if side.recording is None or side.timeline is None:
         raise CommandError(f"--trace: {' '.join(side.notes)}")
-    text = trace_file(side.recording, side.timeline, side.row.path, side.row.source, side.row.label)
+    text = trace_file(side.recording, side.timeline, side.row.path, side.row.source, side.row.label, str(side.played))
     write(path, text.encode())
     make_console().print(f"{shown(path)}: open it on ui.perfetto.dev", soft_wrap=True)

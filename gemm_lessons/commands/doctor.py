@@ -19,8 +19,8 @@ from typing import Literal
 from gemm_lessons.course.folder import CommandError, Course, find_course, packaged_course
 from gemm_lessons.course.lesson import LessonError
 from gemm_lessons.course.lesson_toml import load_lesson
+from gemm_lessons.devices.extras import install_extra
 from gemm_lessons.engine.records.errors import KitError
-from gemm_lessons.engine.records.extras import install_extra
 from gemm_lessons.engine.records.frozen import dataclass
 
 OLDEST_PYTHON = (3, 11)

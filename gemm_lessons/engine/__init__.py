@@ -27,6 +27,7 @@ a compiler. The engine imports nothing else of the kit. Its rooms, in the order 
 - ``simulator``: the device made of these
 - ``arguments``: Python values and command-line texts -> launch arguments
 - ``estimate``: traced machine code + a data sheet -> time
+- ``pictures``: accesses, tiles and timelines of a launch, for pictures
 - ``api``: ``compile()``, ``simulate()``
 """
 

@@ -35,8 +35,7 @@ from typing import Any
 import numpy as np
 
 from gemm_lessons.engine.records.elements import Element, bits
-from gemm_lessons.engine.records.examples import Location
-from gemm_lessons.engine.records.facts import Details
+from gemm_lessons.engine.records.facts import Details, Location
 from gemm_lessons.engine.records.findings import Finding
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.engine.records.launch import Argument, Buffer, Scalar, Texture, buffers_of

@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import IO, Any, Protocol
 
 from gemm_lessons.course.folder import MAX_SOURCE_BYTES, reason
-from gemm_lessons.engine.process.open_files import open_unlinked
+from gemm_lessons.engine.process.files import open_unlinked
 from gemm_lessons.engine.records.frozen import dataclass
 
 SOURCES = (".cu", ".cuh", ".h", ".hpp", ".inl", ".inc", ".cpp", ".cc", ".c", ".txt")

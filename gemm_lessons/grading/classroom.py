@@ -20,7 +20,7 @@ from gemm_lessons.course.hidden import hidden_and_checked, hidden_and_counted
 from gemm_lessons.course.lesson import Lesson
 from gemm_lessons.course.lesson_hash import lesson_hash
 from gemm_lessons.devices.choose import Choice
-from gemm_lessons.engine.process import locks
+from gemm_lessons.engine.process import files
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.gemm.shapes import astuple
 from gemm_lessons.grading.executors import Executor
@@ -328,6 +328,6 @@ def _alone(out: Path) -> Iterator[None]:
         raise WriteError(path, error) from None
     with file:
         with contextlib.suppress(OSError):  # a file system without locks
-            if not locks.take(file.fileno()):
+            if not files.take_lock(file.fileno()):
                 raise CommandError(f"{shown(out)} is being written by another gemm-lessons grade; wait for it")
         yield

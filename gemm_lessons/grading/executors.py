@@ -18,9 +18,9 @@ from types import TracebackType
 from typing import Any, Protocol
 
 from gemm_lessons.course.folder import CommandError
-from gemm_lessons.engine.process import machine
+from gemm_lessons.devices.extras import install_extra
+from gemm_lessons.engine.process import resources
 from gemm_lessons.engine.records.errors import KitError
-from gemm_lessons.engine.records.extras import install_extra
 from gemm_lessons.grading.judging import Job, Judged, judge
 
 WORKER_BYTES = 700 << 20  # memory of one judging process
@@ -48,7 +48,7 @@ def open_executor(name: str, processes: int | None = None) -> AbstractContextMan
 
 def how_many() -> int:
     """Return how many processes the available cores and memory allow; at least one."""
-    cores, memory = machine.share_of_cores(), machine.memory_bytes()
+    cores, memory = resources.share_of_cores(), resources.memory_bytes()
     return max(1, min(int(cores + 0.5), memory // WORKER_BYTES))
 
 

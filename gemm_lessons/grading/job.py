@@ -20,7 +20,7 @@ from gemm_lessons.engine.hardware.sheets import find_gpu
 from gemm_lessons.engine.process import bounds
 from gemm_lessons.engine.process.bounds import Bounds, OutOfTime
 from gemm_lessons.engine.process.child import Forked, Parent, go_on_in_child
-from gemm_lessons.engine.process.usage import meter
+from gemm_lessons.engine.process.resources import meter
 from gemm_lessons.engine.process.walls import confine, leave_namespaces, limit
 from gemm_lessons.engine.records.errors import KitError, UnsupportedKernel
 from gemm_lessons.gemm.shapes import Shape, ShapeError

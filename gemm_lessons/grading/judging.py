@@ -25,7 +25,7 @@ from gemm_lessons import __version__
 from gemm_lessons.course.folder import CommandError, Course, packaged_course
 from gemm_lessons.devices.choose import Choice
 from gemm_lessons.engine.process.bounds import GIB
-from gemm_lessons.engine.process.scratch import scratch
+from gemm_lessons.engine.process.files import scratch
 from gemm_lessons.engine.records.errors import KitError, UnsupportedKernel
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.grading.escaping import one_line

@@ -17,10 +17,10 @@ from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.engine.records.launch import Grid
 from gemm_lessons.engine.records.metrics import METRICS
 from gemm_lessons.engine.records.results import Conflict
+from gemm_lessons.engine.sass.moved_loads import moved_loads
 from gemm_lessons.gemm.shapes import Shape, astuple
 from gemm_lessons.judging.evidence import Evidence
 from gemm_lessons.judging.lost_time import lost_time
-from gemm_lessons.judging.moved_loads import moved_loads
 from gemm_lessons.judging.remedies import has_buffers, remedies
 from gemm_lessons.judging.verdict import CompileFailed, GateMissed, GateResult, Passed, WrongAnswer
 

@@ -12,8 +12,16 @@ from dataclasses import replace
 
 from gemm_lessons.course.todos import open_todos
 from gemm_lessons.engine.compiler.tokens import Lexed, without_comments
-from gemm_lessons.engine.records.examples import Coordinates
-from gemm_lessons.engine.records.facts import AtBarrier, AtMbarrier, Hang, InFlight, PastAll, PastEnd, Stopped
+from gemm_lessons.engine.records.facts import (
+    AtBarrier,
+    AtMbarrier,
+    Coordinates,
+    Hang,
+    InFlight,
+    PastAll,
+    PastEnd,
+    Stopped,
+)
 from gemm_lessons.engine.records.findings import Finding
 from gemm_lessons.gemm.shapes import Shape
 from gemm_lessons.judging.evidence import Checked, Evidence

@@ -6,9 +6,8 @@ from rich.console import Console
 from rich.text import Text
 
 from gemm_lessons.engine.costs.banks import BANKS, SECTOR, WARP, WORD
+from gemm_lessons.engine.pictures.accesses import Cell, Request, bank_map
 from gemm_lessons.engine.records.metrics import TABLED
-from gemm_lessons.view.accesses import Request
-from gemm_lessons.view.banks import Cell, bank_map
 from gemm_lessons.view.record import Place, Side
 
 MOST = 4  # maximum pictures of one line

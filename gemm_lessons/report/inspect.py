@@ -11,6 +11,7 @@ from rich.text import Text
 
 from gemm_lessons.commands.inspection import SHOWN, Inspection, values_of
 from gemm_lessons.engine.estimate.recording import Recording
+from gemm_lessons.engine.pictures.roles import barrier_names, roles_of
 from gemm_lessons.engine.records.metrics import BESIDE, TABLED
 from gemm_lessons.engine.records.results import Launched
 from gemm_lessons.judging.evidence import Checked
@@ -18,7 +19,6 @@ from gemm_lessons.judging.verdict import Passed
 from gemm_lessons.report.roles import show_roles
 from gemm_lessons.report.run import show_conflicts, show_diagnostics, show_findings, show_printed
 from gemm_lessons.running.outcome import Row
-from gemm_lessons.view.roles import barrier_names, roles_of
 
 if TYPE_CHECKING:
     from gemm_lessons.engine.estimate.launch import LaunchEstimate

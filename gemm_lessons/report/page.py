@@ -12,6 +12,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gemm_lessons import __version__
+from gemm_lessons.engine.pictures.accesses import Request, bank_map
+from gemm_lessons.engine.pictures.roles import Roles
+from gemm_lessons.engine.pictures.timeline import SHOWN, Timeline
 from gemm_lessons.engine.records.metrics import TABLED
 from gemm_lessons.judging.verdict import WrongAnswer
 from gemm_lessons.report.accesses import heading
@@ -20,11 +23,7 @@ from gemm_lessons.report.run import summary_of, title_of
 from gemm_lessons.report.table import columns_of, footnotes, told_apart
 from gemm_lessons.report.template import asset, embedded
 from gemm_lessons.report.tiles import picture_lines, share_lines
-from gemm_lessons.view.accesses import Request
-from gemm_lessons.view.banks import bank_map
 from gemm_lessons.view.record import Side, View
-from gemm_lessons.view.roles import Roles
-from gemm_lessons.view.timeline import SHOWN, Timeline
 
 PICTURES = 4  # requests of one line in each memory
 # The counters that the heat map can show, in this order, by their short names.
@@ -272,7 +271,7 @@ def _timeline(side: Side, it: Timeline) -> JSON:
     letters = dict(_letters())
     return {
         "gpu": it.gpu,
-        "shape": str(it.shape),
+        "shape": str(side.played),
         "blocks": it.blocks,
         "elements": it.blocks * side.owners.count if side.owners else 0,  # of the answer
         "warps": it.warps_per_block,

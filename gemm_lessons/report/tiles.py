@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gemm_lessons.engine.machine.warpgroups import CHUNK
-from gemm_lessons.view.tiles import Chunk, Share, TilePicture
+from gemm_lessons.engine.pictures.tiles import Chunk, Share, TilePicture
 
 LINE = 128  # bytes of a line of a picture
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Hashable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from gemm_lessons.engine.process import bounds, machine
+from gemm_lessons.engine.process import bounds, resources
 from gemm_lessons.engine.process.bounds import Bounds
 from gemm_lessons.engine.process.child import ChildDied, ChildHung, Forked, Parent
 from gemm_lessons.engine.records.errors import KitError, UnsupportedKernel
@@ -60,7 +60,7 @@ class Jobs:
     def shared(cls, jobs: Sequence[Deferred[Any]], limits: Bounds) -> Jobs:
         """Fork a process that does these jobs, in this order, within its own bounds. Call it before this process has
         threads. Without a second core, all jobs run here."""
-        if not jobs or machine.cores() < 2:
+        if not jobs or resources.cores() < 2:
             return cls()
         gc.freeze()  # else the collector would copy shared pages in both processes
         try:

@@ -12,12 +12,6 @@ A ``View`` holds one ``Side`` per kernel:
     tiles      what products read from shared memory, who copies what for which blocks
     products   lane and register of each element of a tensor core's fragments
 
-- ``accesses``: what the lanes of a warp request from shared and global memory, line by line
-- ``banks``: which bank serves which lane, and in which wavefront
 - ``owners``: which thread stores which element of the answer
-- ``timeline``: the estimate's multiprocessor, clock by clock
-- ``roles``: the timeline by role, and hand-overs through mbarriers
-- ``tiles``: what products of warpgroups read from shared memory, and copies shared in a cluster
-- ``fragments``: lane and register of each element of a tensor core's product
-- ``record``: all of these together; ``perfetto``: the timeline as a file
+- ``record``: all of these together; the others are those of ``engine/pictures``
 """

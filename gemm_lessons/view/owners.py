@@ -3,32 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import field
 from itertools import groupby
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gemm_lessons.engine.pictures.accesses import Stores
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.gemm.data import BufferLayout
 
 Array = NDArray[Any]
 NOBODY = -1
-
-
-@dataclass
-class Stores:
-    """Stores to global memory in order of execution: bytes and the thread that wrote them."""
-
-    parts: list[tuple[Array, Array]] = field(default_factory=list)  # first bytes, one row for each lane; threads
-    widths: list[int] = field(default_factory=list)
-
-    def add(self, addresses: Array, active: Array, width: int) -> None:
-        """Add a store; ``addresses`` and ``active`` are by warp and lane of the block."""
-        threads = np.arange(addresses.size).reshape(addresses.shape)
-        self.parts.append((addresses[active].copy(), threads[active]))
-        self.widths.append(width)
 
 
 @dataclass(frozen=True)

@@ -6,11 +6,17 @@ RunOutcome (counters by line, verdict, estimate) --view_of--> View: one Side for
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from gemm_lessons.commands.bench import WAVEFRONT_BYTES, flop_per_byte
 from gemm_lessons.course.lesson import tile_sizes
-from gemm_lessons.engine.estimate.recording import Recording
+from gemm_lessons.engine.estimate.recording import Recording, record
 from gemm_lessons.engine.hardware.sheets import GpuSpec
+from gemm_lessons.engine.pictures.accesses import Request, Touched, follow
+from gemm_lessons.engine.pictures.fragments import WarpProduct, products
+from gemm_lessons.engine.pictures.roles import Roles, barrier_names, roles_of
+from gemm_lessons.engine.pictures.tiles import TileNotes, Tiles
+from gemm_lessons.engine.pictures.timeline import Timeline, timeline
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.engine.records.launch import Buffer, TensorMap
 from gemm_lessons.engine.records.results import LineCount
@@ -18,14 +24,12 @@ from gemm_lessons.engine.sass import Uncountable
 from gemm_lessons.engine.simulator import Simulator
 from gemm_lessons.gemm.problem import Problem
 from gemm_lessons.gemm.shapes import Shape
+from gemm_lessons.gemm.time_model import Estimator
 from gemm_lessons.running.builder import variant_of
 from gemm_lessons.running.outcome import Role, Row, RunOutcome
-from gemm_lessons.view.accesses import Request, Touched, follow
-from gemm_lessons.view.fragments import WarpProduct, products
 from gemm_lessons.view.owners import Owners, owners
-from gemm_lessons.view.roles import Roles, barrier_names, roles_of
-from gemm_lessons.view.tiles import TileNotes, Tiles
-from gemm_lessons.view.timeline import Timeline, play, timeline
+
+TILES = 6  # least number along K in a timeline
 
 
 @dataclass(frozen=True)
@@ -54,6 +58,7 @@ class Side:
     tiles: Tiles = Tiles()
     recording: Recording | None = None
     timeline: Timeline | None = None
+    played: Shape | None = None  # the timeline's
     roles: Roles | None = None  # of a kernel with mbarriers
     notes: tuple[str, ...] = ()
 
@@ -140,15 +145,15 @@ def side_of(outcome: RunOutcome, row: Row, gpu: GpuSpec, depth: int = 1) -> Side
                 tiles = notes_of_tiles.result(row.path)
             if any(isinstance(it, Buffer) and it.name == problem.answer.name for it in arguments):
                 owned = _owned(found, problem) or owned
-    recording = strips = roles = None
+    recording = strips = roles = played = None
     if not depth:
         pass
     elif row.speed.estimator is None:
         notes.append("There is no timeline: only a right kernel that the estimate's model knows has one.")
     else:
-        recording, played = play(row.speed.estimator, shape, depth, gpu)
+        recording, played = _play(row.speed.estimator, shape, depth, gpu)
         profile = row.speed.estimator.profiles[0]
-        strips = timeline(recording, played, gpu, row.path, profile.span(profile.blocks_per_sm, gpu).busy)
+        strips = timeline(recording, gpu, row.path, profile.span(profile.blocks_per_sm, gpu).busy)
         roles = roles_of(recording, row.path, barrier_names(built.code.counted[0]))
     return Side(
         row=row,
@@ -166,9 +171,18 @@ def side_of(outcome: RunOutcome, row: Row, gpu: GpuSpec, depth: int = 1) -> Side
         tiles=tiles,
         recording=recording,
         timeline=strips,
+        played=played,
         roles=roles,
         notes=tuple(notes),
     )
+
+
+def _play(estimator: Estimator, shape: Shape, depth: int, gpu: GpuSpec) -> tuple[Recording, Shape]:
+    """Play the first launch as the estimate does: the shorter of its two traces with enough tiles along K. ``depth``: K
+    of a tile. ``shape`` gives M and N for the name."""
+    profile = estimator.profiles[0]
+    k, trace = next((it for it in profile.traces if it[0] >= TILES * depth), profile.traces[-1])
+    return record(trace, profile.blocks_per_sm, gpu), replace(shape, k=k)
 
 
 def _owned(found: Touched, problem: Problem) -> Owners | None:

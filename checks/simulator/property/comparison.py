@@ -30,7 +30,7 @@ from gemm_lessons.engine.machine.prepared import Program, prepare
 from gemm_lessons.engine.ptx import parser
 from gemm_lessons.engine.ptx.inline import inline_calls
 from gemm_lessons.engine.records.errors import UnsupportedKernel
-from gemm_lessons.engine.records.examples import Actor, Location
+from gemm_lessons.engine.records.facts import Actor, Location
 from gemm_lessons.engine.records.findings import Finding
 from gemm_lessons.engine.records.launch import Argument, Buffer, Grid, Scalar
 from gemm_lessons.engine.records.results import Conflict, Launched

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from gemm_lessons.engine.records.extras import install_extra
+from gemm_lessons.devices.extras import install_extra
 from gemm_lessons.engine.records.facts import Details
 from gemm_lessons.engine.records.findings import Finding
 from gemm_lessons.engine.records.frozen import dataclass

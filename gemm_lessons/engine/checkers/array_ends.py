@@ -14,8 +14,7 @@ from gemm_lessons.engine.checkers.collector import Example, FindingCollector, Ke
 from gemm_lessons.engine.checkers.epochs import Epoch
 from gemm_lessons.engine.compiler.diagnostics import plain_name
 from gemm_lessons.engine.events import Batch, SharedArray, Touch
-from gemm_lessons.engine.records.examples import Location
-from gemm_lessons.engine.records.facts import PastEnd
+from gemm_lessons.engine.records.facts import Location, PastEnd
 
 CHECKED = "array_ends"  # key of Touch.memo
 

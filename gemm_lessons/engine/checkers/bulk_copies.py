@@ -38,8 +38,7 @@ from gemm_lessons.engine.events import (
     Record,
     Touch,
 )
-from gemm_lessons.engine.records.examples import Location
-from gemm_lessons.engine.records.facts import Details, Mbarrier, OfMbarrier
+from gemm_lessons.engine.records.facts import Details, Location, Mbarrier, OfMbarrier
 
 Array = NDArray[Any]
 WARPGROUP = 128  # lanes

@@ -9,8 +9,7 @@ from gemm_lessons.engine.compiler.diagnostics import plain_name
 from gemm_lessons.engine.events import Access, Batch, LaunchInfo
 from gemm_lessons.engine.machine.mbarriers import mbarrier_at
 from gemm_lessons.engine.machine.state import coordinates
-from gemm_lessons.engine.records.examples import Actor, Location
-from gemm_lessons.engine.records.facts import Details, Mbarrier
+from gemm_lessons.engine.records.facts import Actor, Details, Location, Mbarrier
 from gemm_lessons.engine.records.findings import Finding, Severity
 from gemm_lessons.engine.records.frozen import dataclass
 

@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 from gemm_lessons.engine.checkers.collector import Example, FindingCollector, Key, Names
 from gemm_lessons.engine.checkers.shadow import Shadow, Visitors
 from gemm_lessons.engine.events import WARP, Access, Barrier, Batch, Boundary, Phase, Placed, Record
-from gemm_lessons.engine.records.examples import Location
-from gemm_lessons.engine.records.facts import Race
+from gemm_lessons.engine.records.facts import Location, Race
 from gemm_lessons.engine.records.findings import Severity
 from gemm_lessons.engine.records.frozen import dataclass
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from gemm_lessons.engine.checkers.collector import Example, FindingCollector, Key, Names
 from gemm_lessons.engine.checkers.epochs import Epoch, cells
 from gemm_lessons.engine.events import Access, Batch, Touch
-from gemm_lessons.engine.records.examples import Location
+from gemm_lessons.engine.records.facts import Location
 from gemm_lessons.engine.records.frozen import dataclass
 
 Array = NDArray[Any]

@@ -17,7 +17,7 @@ from functools import cached_property
 from pathlib import Path
 
 from gemm_lessons.engine.compiler.diagnostics import Diagnostic
-from gemm_lessons.engine.process.open_files import SYSTEM
+from gemm_lessons.engine.process.files import SYSTEM
 from gemm_lessons.engine.records.frozen import dataclass
 
 MOST_BYTES = 16 << 20  # of one header

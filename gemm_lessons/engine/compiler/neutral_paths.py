@@ -22,7 +22,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from gemm_lessons.engine.compiler.nvrtc import Translation
-from gemm_lessons.engine.process import open_files
+from gemm_lessons.engine.process import files
 
 LENGTH = 256  # bytes; a longer name is left unchanged
 FIRST = 100  # file descriptor of the first folder: more than a process of the kit has open
@@ -87,7 +87,7 @@ def restore_names(made: Translation) -> Translation:
 def expected(folders: Iterable[str]) -> NeutralNames:
     """Return the names that ``neutral_names`` gives in a process with fewer than ``FIRST`` open files."""
     numbered = _numbered(folders)
-    names = {it: open_files.name_of(number) for it, number in numbered.items() if _fits(it) and os.path.exists(it)}
+    names = {it: files.name_of(number) for it, number in numbered.items() if _fits(it) and os.path.exists(it)}
     return NeutralNames(numbered, names)
 
 
@@ -111,8 +111,8 @@ def neutral_names(folders: Iterable[str]) -> Iterator[NeutralNames]:
     try:
         for folder, number in numbered.items():
             with contextlib.suppress(OSError):
-                opened.append(open_files.open_from(folder, number))
-                name = open_files.name_of(number)
+                opened.append(files.open_from(folder, number))
+                name = files.name_of(number)
                 if _fits(folder) and opened[-1] == number and os.path.samefile(name, folder):
                     names[folder] = name
         yield NeutralNames(numbered, names)

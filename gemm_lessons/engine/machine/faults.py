@@ -13,8 +13,7 @@ from gemm_lessons.engine.events import Access
 from gemm_lessons.engine.machine.memory import RANK_SHIFT, Allocation, GlobalMemory
 from gemm_lessons.engine.machine.state import Fault, State
 from gemm_lessons.engine.ptx.records import Instruction
-from gemm_lessons.engine.records.examples import Location, Memory
-from gemm_lessons.engine.records.facts import Missed, Misuse
+from gemm_lessons.engine.records.facts import Location, Memory, Missed, Misuse
 from gemm_lessons.engine.records.frozen import dataclass
 
 Array = NDArray[Any]

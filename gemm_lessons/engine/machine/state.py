@@ -24,8 +24,7 @@ from gemm_lessons.engine.machine.phases import Phases
 from gemm_lessons.engine.ptx.cfg import line_of, reads
 from gemm_lessons.engine.ptx.records import Instruction, Kernel, register_width
 from gemm_lessons.engine.records.errors import UnsupportedKernel
-from gemm_lessons.engine.records.examples import Actor, Coordinates, Does, Location
-from gemm_lessons.engine.records.facts import Details
+from gemm_lessons.engine.records.facts import Actor, Coordinates, Details, Does, Location
 from gemm_lessons.engine.records.findings import Finding
 from gemm_lessons.engine.records.launch import Grid
 from gemm_lessons.engine.semantics.operation import DTYPES

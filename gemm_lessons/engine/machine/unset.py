@@ -48,8 +48,7 @@ from gemm_lessons.engine.ptx.records import (
 )
 from gemm_lessons.engine.ptx.schedule import Single, Step
 from gemm_lessons.engine.ptx.unset import copying_loads, dependent_registers, untracked
-from gemm_lessons.engine.records.examples import Actor
-from gemm_lessons.engine.records.facts import FromLane, Misuse
+from gemm_lessons.engine.records.facts import Actor, FromLane, Misuse
 from gemm_lessons.engine.records.findings import Finding
 from gemm_lessons.engine.semantics.operation import DTYPES
 

@@ -19,7 +19,7 @@ import time
 from collections.abc import Iterator
 from types import FrameType
 
-from gemm_lessons.engine.process import machine
+from gemm_lessons.engine.process import resources
 from gemm_lessons.engine.records.frozen import dataclass
 
 GIB = 1 << 30
@@ -71,7 +71,7 @@ def current() -> Bounds:
 
 def affordable(bytes_: int = Bounds.memory_bytes) -> int:
     """Return ``bytes_``, or less if the machine or container has less: a clear end is better than swapping."""
-    return min(bytes_, int(SHARE * machine.memory_bytes()))
+    return min(bytes_, int(SHARE * resources.memory_bytes()))
 
 
 @contextlib.contextmanager

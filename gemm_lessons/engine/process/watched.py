@@ -15,8 +15,7 @@ import time
 from collections.abc import Callable, Sequence
 from types import FrameType
 
-from gemm_lessons.engine.process.child import end_with
-from gemm_lessons.engine.process.orphans import adopt_orphans, end_orphans
+from gemm_lessons.engine.process.child import adopt_orphans, end_orphans, end_with
 from gemm_lessons.engine.records.frozen import dataclass
 
 TOLD = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 129}

@@ -1,9 +1,9 @@
 """Records that the engine's rooms exchange, and the element types of numbers in them.
 
 - ``launch``: arguments, grid and variables of a launch; ``results``: counters, findings, fault and output of one
-- ``findings``, ``facts``, ``examples``: a finding, its further facts, its threads and memory
+- ``findings``, ``facts``: a finding; its threads, memory and further facts
 - ``metrics``: names of counters; ``elements``, ``encodings``: element types; ``errors``: exceptions;
-  ``extras``: how to install an optional package; ``hashing``: random bits of integers
+  ``hashing``: random bits of integers
 - ``toml_file``: TOML with the line of each key; ``spelling``: the word that a misspelt one was meant to be
 - ``frozen``: the dataclass decorator of all these records
 """

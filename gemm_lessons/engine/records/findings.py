@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from gemm_lessons.engine.records.examples import Actor, Location
-from gemm_lessons.engine.records.facts import Details
+from gemm_lessons.engine.records.facts import Actor, Details, Location
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.engine.report.sentences import sentence
 

@@ -22,7 +22,8 @@ counts on PTX are used instead, marked as inexact.
   ``cross_lane``, ``textures``; ``memory_contents``: for addresses that depend on loaded data
 - ``uncountable``: the exception of this package; ``access_cache``: costs of repeated accesses, memoised
 - ``useful_work``: instructions on the way from loads to stores; other costs: ``registers``, ``exposed_latency``,
-  ``work_per_thread``; ``trace``: all of them, for estimates, without most iterations of ``long_loops``
+  ``work_per_thread``, ``inner_loop``; ``moved_loads``: those that ptxas moved past arithmetic
+- ``trace``: all of them, for estimates, without most iterations of ``long_loops``
 """
 
 from __future__ import annotations

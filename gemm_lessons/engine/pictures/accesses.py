@@ -2,6 +2,10 @@
 
 The addresses are those of the machine code, which the counters count: ``Simulator.follow`` executes it once more and
 reports every access. Executions that are equal up to whole rows of banks are one ``Request``.
+
+``bank_map`` says which bank serves which lane of a request to shared memory, and in which turn. Lanes are served in
+groups that together request at most 128 bytes (``costs/banks.py``). In each group, a bank gives one word per wavefront
+to all lanes that request that word; lanes that request another word wait for the next turn.
 """
 
 from __future__ import annotations
@@ -13,14 +17,14 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from gemm_lessons.engine.compiler.diagnostics import plain_name
 from gemm_lessons.engine.costs import banks
+from gemm_lessons.engine.costs.banks import BANKS, WORD
 from gemm_lessons.engine.costs.tally import kind_of
-from gemm_lessons.engine.counters.counters import plain_name
 from gemm_lessons.engine.events import WARP, Access, Effect, LaunchInfo
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.engine.records.launch import Argument, Grid
 from gemm_lessons.engine.simulator import Simulator
-from gemm_lessons.view.owners import Stores
 
 if TYPE_CHECKING:
     from gemm_lessons.engine.compiler.compile import Compiled
@@ -28,7 +32,7 @@ if TYPE_CHECKING:
 Array = NDArray[Any]
 
 BLOCK = 0  # the block of the grid that is followed
-PERIOD = banks.BANKS * banks.WORD  # bytes after which banks and sectors repeat
+PERIOD = BANKS * WORD  # bytes after which banks and sectors repeat
 
 
 @dataclass(frozen=True)
@@ -56,6 +60,20 @@ class Request:
     ideal: int
     times: int = 1
     instructions: int = 1
+
+
+@dataclass
+class Stores:
+    """Stores to global memory in order of execution: bytes and the thread that wrote them."""
+
+    parts: list[tuple[Array, Array]] = field(default_factory=list)  # first bytes, one row for each lane; threads
+    widths: list[int] = field(default_factory=list)
+
+    def add(self, addresses: Array, active: Array, width: int) -> None:
+        """Add a store; ``addresses`` and ``active`` are by warp and lane of the block."""
+        threads = np.arange(addresses.size).reshape(addresses.shape)
+        self.parts.append((addresses[active].copy(), threads[active]))
+        self.widths.append(width)
 
 
 @dataclass(frozen=True)
@@ -174,3 +192,51 @@ def _request(one: _Seen, launch: LaunchInfo, origin: int) -> Request:
         ideal=one.ideal,
         times=one.times,
     )
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One word that a lane requests. ``turn`` numbers, from 1, the different words that the group requests from this
+    bank; ``again``: an earlier lane requested the same word, and one access serves both lanes."""
+
+    bank: int
+    turn: int
+    again: bool
+
+
+@dataclass(frozen=True)
+class BankMap:
+    """Cells by lane (none for an inactive lane). ``group``: lanes that are served together; ``turns``: by group."""
+
+    lanes: tuple[tuple[Cell, ...], ...]
+    group: int
+    turns: tuple[int, ...]
+
+    @property
+    def joined(self) -> int:
+        """Return the wavefronts if neighbouring groups could not share one: the sum of all turns."""
+        return sum(self.turns)
+
+
+def bank_map(request: Request) -> BankMap:
+    """Return the map of a request to shared memory."""
+    words = max(1, request.width // WORD)
+    group = max(1, min(WARP, WARP // words))
+    lanes: list[tuple[Cell, ...]] = []
+    turns = []
+    for first in range(0, WARP, group):
+        wanted: list[list[int]] = [[] for _ in range(BANKS)]
+        for at in request.lanes[first : first + group]:
+            cells = []
+            for word in range(words) if at is not None else ():
+                assert at is not None
+                place = (request.start + at) // WORD + word
+                there = wanted[place % BANKS]
+                again = place in there and request.effect != "atomic"
+                if not again:
+                    there.append(place)
+                turn = there.index(place) + 1 if again else len(there)
+                cells.append(Cell(place % BANKS, turn, again))
+            lanes.append(tuple(cells))
+        turns.append(max(map(len, wanted)))
+    return BankMap(tuple(lanes), group, tuple(turns))

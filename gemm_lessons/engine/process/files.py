@@ -1,12 +1,17 @@
-"""Temporary folders of grading, and the removal of those that a killed run has left.
+"""Open files and temporary folders, which Linux closes and unlocks when their owner ends, however it ends.
 
-The owner of a folder holds a lock on it, which Linux releases when the owner ends, however it ends. A folder of ours
-without a lock is left over. Process ids do not say that: containers that share /tmp have their own.
+- names of open files: ``/proc/self/fd/101`` is what this process has opened as 101; files opened without following
+  links
+- locks on open files
+- temporary folders of grading, and the removal of those that a killed run has left: the owner of a folder holds a lock
+  on it, so a folder of ours without a lock is left over. Process ids do not say that: containers that share /tmp have
+  their own.
 """
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import shutil
 import stat
@@ -15,11 +20,40 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from gemm_lessons.engine.process import locks
-
+SYSTEM = ("/proc", "/dev", "/sys")  # files there may differ between processes
 PREFIX = "gemm-lessons-grading-"
 UNLOCKED = ".gemm-lessons-new-"  # a folder's name until it is locked
 NEW_S = 60.0  # a folder that is unlocked for longer has lost its owner
+
+
+def name_of(number: int) -> str:
+    """Return the name of an open file, for this process and those that it starts with it."""
+    return f"/proc/self/fd/{number}"
+
+
+def open_from(path: str, number: int) -> int:
+    """Open a path for its name alone, under ``number`` or the next free one. Raises ``OSError``."""
+    opened = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    try:
+        return fcntl.fcntl(opened, fcntl.F_DUPFD_CLOEXEC, number)
+    finally:
+        os.close(opened)
+
+
+def open_unlinked(path: str, flags: int) -> int:
+    """Open a file, as ``open``'s ``opener``; follow no link, and do not block on a pipe without a writer."""
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
+
+
+def take_lock(file: int) -> bool:
+    """Lock an open file or folder for this process. Return False if another holds it.
+
+    Raises ``OSError`` for a file system without locks."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 @contextlib.contextmanager
@@ -30,7 +64,7 @@ def scratch(kind: str) -> Iterator[Path]:
     folder = unlocked.with_name(f"{PREFIX}{kind}-{unlocked.name.removeprefix(UNLOCKED)}")
     try:
         with contextlib.suppress(OSError):  # a file system without locks
-            locks.take(lock)
+            take_lock(lock)
         unlocked.rename(folder)
         yield folder
     finally:
@@ -59,7 +93,7 @@ def _removed(path: str) -> bool:
             return False
         if os.path.basename(path).startswith(UNLOCKED) and time.time() - about.st_ctime < NEW_S:
             return False
-        if not locks.take(folder):  # its owner is alive
+        if not take_lock(folder):  # its owner is alive
             return False
         shutil.rmtree(path, ignore_errors=True)
         return not os.path.lexists(path)

@@ -8,24 +8,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gemm_lessons.engine.estimate.recording import Recording, State, StateSpan, record
+from gemm_lessons.engine.estimate.recording import Recording, State, StateSpan
 from gemm_lessons.engine.hardware.sheets import GpuSpec
 from gemm_lessons.engine.records.frozen import dataclass
-from gemm_lessons.gemm.shapes import Shape
-from gemm_lessons.gemm.time_model import Estimator
 
 Array = NDArray[Any]
 
 TICKS = 1500  # of a strip, at most
 MOST_STRETCHES = 9_000  # of all strips together: limits the size of a page
 WIDE = 400  # parts of the curves above the strips
-TILES = 6  # least number along K in a timeline
 
 # States of a strip: a warp runs while it issues, while its previous arithmetic executes, and while it takes turns
 # with others of its scheduler, for the scheduler itself or for a unit that computes.
@@ -73,7 +69,6 @@ class Timeline:
     """
 
     gpu: str
-    shape: Shape
     blocks: int
     warps_per_block: int
     schedulers: int
@@ -88,15 +83,7 @@ class Timeline:
     stalls: tuple[Stalls, ...]
 
 
-def play(estimator: Estimator, shape: Shape, depth: int, gpu: GpuSpec) -> tuple[Recording, Shape]:
-    """Play the first launch as the estimate does: the shorter of its two traces with enough tiles along K. ``depth``: K
-    of a tile. ``shape`` gives M and N for the name."""
-    profile = estimator.profiles[0]
-    k, trace = next((it for it in profile.traces if it[0] >= TILES * depth), profile.traces[-1])
-    return record(trace, profile.blocks_per_sm, gpu), replace(shape, k=k)
-
-
-def timeline(recording: Recording, shape: Shape, gpu: GpuSpec, path: str, busy: Mapping[str, float]) -> Timeline:
+def timeline(recording: Recording, gpu: GpuSpec, path: str, busy: Mapping[str, float]) -> Timeline:
     """Make the timeline. ``path``: the file whose lines are shown; instructions of other files count as line 0."""
     lines = lines_of(recording, path)
     warps = _by_warp(recording, lines)
@@ -111,7 +98,6 @@ def timeline(recording: Recording, shape: Shape, gpu: GpuSpec, path: str, busy: 
     shares = {state: _clocks(recording.spans, state) / total for state in get_args(State)}
     return Timeline(
         gpu=gpu.name,
-        shape=shape,
         blocks=-(-recording.warps // recording.warps_per_block),
         warps_per_block=recording.warps_per_block,
         schedulers=recording.schedulers,

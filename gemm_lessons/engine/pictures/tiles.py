@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import field
 from itertools import islice
 
-from gemm_lessons.engine.counters.counters import plain_name
+from gemm_lessons.engine.compiler.diagnostics import plain_name
 from gemm_lessons.engine.events import WARP, Batch, Boundary, Bulk, LaunchInfo, Record
 from gemm_lessons.engine.machine.warpgroups import CHUNK, ROWS, WARPS, AsyncProduct, form_of
 from gemm_lessons.engine.ptx.records import Vector

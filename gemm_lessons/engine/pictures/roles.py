@@ -12,13 +12,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from gemm_lessons.engine.counters.counters import plain_name
+from gemm_lessons.engine.compiler.diagnostics import plain_name
 from gemm_lessons.engine.estimate.items import BOX, BOX_OUT, GROUPED, PRODUCTS, WARPS_OF_GROUP
 from gemm_lessons.engine.estimate.recording import NOTHING, OTHER_BLOCK, Recording, UnitWork
 from gemm_lessons.engine.machine.memory import shared_origin
 from gemm_lessons.engine.machine.phases import BYTES
+from gemm_lessons.engine.pictures.timeline import lines_of
 from gemm_lessons.engine.records.frozen import dataclass
-from gemm_lessons.view.timeline import lines_of
 
 if TYPE_CHECKING:
     from gemm_lessons.engine.compiler.compile import Compiled

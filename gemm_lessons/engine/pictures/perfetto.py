@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from gemm_lessons.engine.estimate.recording import NOTHING, Recording, StateSpan
-from gemm_lessons.view.timeline import SHOWN_AS, WIDE, Shown, Timeline
+from gemm_lessons.engine.pictures.timeline import SHOWN_AS, WIDE, Shown, Timeline
 
 NANOSECOND = 1e-3  # in microseconds: one clock
 WAITS: Mapping[Shown, tuple[str, str]] = {  # name of a slice, and its colour in viewers that know Chrome's names
@@ -27,8 +27,9 @@ WAITS: Mapping[Shown, tuple[str, str]] = {  # name of a slice, and its colour in
 Event = dict[str, Any]
 
 
-def trace_file(recording: Recording, timeline: Timeline, path: str, source: str, label: str) -> str:
-    """Return the file's text. ``path`` and ``source`` are the kernel's; ``label`` is its name."""
+def trace_file(recording: Recording, timeline: Timeline, path: str, source: str, label: str, size: str) -> str:
+    """Return the file's text. ``path`` and ``source`` are the kernel's; ``label`` is its name; ``size`` is that of
+    its problem."""
     lines = source.splitlines()
 
     def text(place: int) -> str:
@@ -41,7 +42,7 @@ def trace_file(recording: Recording, timeline: Timeline, path: str, source: str,
     about = {
         "kernel": f"{label}, {path}",
         "gpu": timeline.gpu,
-        "what": f"{timeline.blocks} blocks on one multiprocessor at {timeline.shape}; an estimate, not measured",
+        "what": f"{timeline.blocks} blocks on one multiprocessor at {size}; an estimate, not measured",
         "unit": "1 ns stands for one clock",
     }
     return json.dumps({"displayTimeUnit": "ns", "otherData": about, "traceEvents": events}, separators=(",", ":"))

@@ -1,0 +1,13 @@
+"""Records for pictures of one launch: accesses, tiles, fragments, and the timeline of every warp.
+
+    machine code of one block, followed once more --follow--> Touched: a Request for each access of a warp
+    PTX of one cluster, run once more --TileNotes--> Tiles
+    PTX --products--> WarpProduct: lanes and registers of its matrices
+    estimate.Recording --timeline, roles_of--> Timeline, Roles; with the source --trace_file--> a file for viewers
+
+- ``accesses``: what the lanes of a warp request from shared and global memory, line by line, and from which banks
+- ``tiles``: what products of warpgroups read from shared memory, and copies shared in a cluster
+- ``fragments``: lane and register of each element of a tensor core's product
+- ``timeline``: the estimate's multiprocessor, clock by clock; ``perfetto``: the same as a file
+- ``roles``: the timeline by role, and hand-overs through mbarriers
+"""
