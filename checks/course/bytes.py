@@ -1,8 +1,10 @@
-"""Lesson fp8 beside PyTorch: tables fp8 and int8. cuBLAS multiplies fp8 through cublasLt alone, which PyTorch calls.
+"""Lesson fp8 beside libraries: tables fp8, int8 and tf32. cuBLAS multiplies fp8 through cublasLt alone, which PyTorch
+calls.
 
     torch fp8        torch._scaled_mm with use_fast_accum: cublasLt, a scale for each matrix, sums in the tensor core
     torch promoted   the same without use_fast_accum: cublasLt promotes its sums
     torch int8       torch._int_mm
+    cublas           gemmEx in tf32
 
 All take A by rows and B by columns, and scales of 1. The spinning kernel that hides a launch is longer than in other
 tables: PyTorch takes longer to launch. The errors of some sizes are those of normal and of positive numbers.
@@ -16,8 +18,9 @@ from typing import Any
 from checks.course.bench import Bench, Call, in_a_row, kind_of, row_of
 from checks.course.tables import WARM, Problem
 
-LIBRARY = {"fp8": "torch fp8", "int8": "torch int8"}  # the row that percents are of, by table
+LIBRARY = {"fp8": "torch fp8", "int8": "torch int8", "tf32": "cublas"}  # the row that percents are of, by table
 PROMOTED = "torch promoted"
+ALLOWED = {"int8": 0.0, "tf32": 2e-4}  # errors; all numbers positive, tf32 loses the most
 UNSCALED = 128  # k and columns that have one scale
 
 
@@ -46,11 +49,13 @@ def measure_problem(bench: Bench, problem: Problem) -> list[dict[str, Any]]:
 
 
 def given(bench: Bench, kind: str, size: int, case: str = "") -> tuple[Any, Any, Any]:
-    """A by rows and B by columns, as bytes, and C. Numbers of fp8 are normal ones, or their magnitudes."""
+    """A by rows and B by columns, and C. Floats are normal ones, or their magnitudes; those of fp8 and C are bytes."""
     torch = import_module("torch")
-    if kind == "int8":
+    if kind in ALLOWED:
         a, b = (bench.drawn(kind, size, size) for _ in range(2))
-        return a, b, bench.cupy.empty((size, size), "int32")
+        if case and kind == "tf32":
+            a, b = abs(a), abs(b)
+        return a, b, bench.empty(kind, size, size)
     drawn = (torch.randn(size, size, device="cuda") for _ in range(2))
     narrow = ((abs(it) if case else it).to(torch.float8_e4m3fn) for it in drawn)
     a, b = (bench.cupy.from_dlpack(it.view(torch.uint8)) for it in narrow)
@@ -58,10 +63,12 @@ def given(bench: Bench, kind: str, size: int, case: str = "") -> tuple[Any, Any,
 
 
 def calls_of(bench: Bench, problem: Problem, a: Any, b: Any, c: Any) -> dict[str, Call]:
-    """PyTorch's products and the kernels of the type."""
+    """The library's products and the kernels of the type."""
     torch, cupy, size = import_module("torch"), bench.cupy, problem.shape.m
     left, right, out = (torch.from_dlpack(it) for it in (a, b, c))
-    if problem.kind == "int8":
+    if problem.kind == "tf32":
+        calls = {LIBRARY["tf32"]: bench.library("tf32", a, b, c, "NT")}
+    elif problem.kind == "int8":
         calls = {LIBRARY["int8"]: lambda: torch._int_mm(left, right.t(), out=out)}
     else:
         left, right = (it.view(torch.float8_e4m3fn) for it in (left, right))
@@ -86,16 +93,14 @@ def errors_of(bench: Bench, problem: Problem, case: str) -> dict[str, float]:
     integer, and for an error of promoted sums that is larger than the roundings of C."""
     torch, size = import_module("torch"), problem.shape.m
     a, b, c = given(bench, problem.kind, size, case)
-    kind = torch.int8 if problem.kind == "int8" else torch.float8_e4m3fn
-    left, right = (torch.from_dlpack(it).view(kind).double() for it in (a, b))
-    exact = left @ right.t()
+    left, right = (torch.from_dlpack(it) for it in (a, b))
+    if problem.kind not in ALLOWED:
+        left, right = (it.view(torch.float8_e4m3fn) for it in (left, right))
+    exact = bench.cupy.from_dlpack(left.double() @ right.double().t())
     found = {}
     for name, call in calls_of(bench, problem, a, b, c).items():
-        c.fill(0xFFFF if c.dtype == "uint16" else 0x7EADBEEF)
-        call()
-        answer = torch.from_dlpack(c).view(torch.int32 if problem.kind == "int8" else torch.bfloat16)
-        error = float((answer.double() - exact).norm() / exact.norm())
+        error = bench.error(call, c, exact)
         forgets = "fast" in name or name == LIBRARY["fp8"]
-        assert error <= (0.0 if problem.kind == "int8" else 1.0 if forgets else 0.004), f"{name} {size}: {error}"
+        assert error <= ALLOWED.get(problem.kind, 1.0 if forgets else 0.004), f"{name} {size}: {error}"
         found[name] = float(f"{error:.3g}")
     return found

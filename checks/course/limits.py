@@ -108,6 +108,8 @@ def limits() -> Iterator[Limit]:
         yield Limit("fp8", "fp8", size, "fp8 fast", 92, WARM)
         yield Limit("int8", "fp8 int8", size, "torch int8", 140, WARM)
         yield Limit("int8", "fp8 int8", size, "torch int8", 150, WARM, aim=True)
+        yield Limit("tf32", "fp8 tf32", size, "cublas", 100, WARM)
+        yield Limit("tf32", "fp8 tf32", size, "cublas", 105, WARM, aim=True)
     for size in (4096, 8192, 16384):
         yield Limit("fp8", "fp8 fast", size, "torch fp8", 105, WARM, aim=True)
     for size in (4096, 8192):

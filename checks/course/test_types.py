@@ -20,11 +20,12 @@ from gemm_lessons.engine.api import simulate
 from gemm_lessons.engine.hardware.sheets import GPUS
 from gemm_lessons.engine.ptx.fragments import Fragment
 from gemm_lessons.gemm.shapes import Shape
-from gemm_lessons.judging.verdict import Passed
+from gemm_lessons.judging.verdict import Passed, Verdict
 from gemm_lessons.running.pipeline import RunRequest, run_lesson
 
 LESSON = packaged_course().lesson("precision")
 MMA = packaged_course().lesson("mma")
+FP8 = packaged_course().lesson("fp8")
 SHAPES = {
     "bf16": (256, 128, 192), "tf32": (256, 128, 96), "int8": (256, 128, 384), "fp64": (128, 128, 80),
     "fp32_by_tf32": (128, 256, 96), "": (128, 256, 192),
@@ -46,6 +47,30 @@ def test_the_same_source_is_right_for_each_type(of: Lesson, name: str) -> None:
         lesson = resized(lesson, {"BLOCKS": 3})  # one of them has two tiles of C
     request = RunRequest(packaged_course(), lesson, lesson.solution_path, Simulated(), GPUS["h200"], shape)
     assert isinstance(run_lesson(replace(request, beside=False, estimating=False)).verdict, Passed)
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow) for name in FP8.types if name != "tf32"] + ["tf32"]
+)
+def test_lesson_fp8_is_right_for_each_type(name: str) -> None:
+    assert isinstance(judged(FP8, name, FP8.solution_path), Passed)
+
+
+def test_tf32_with_the_depth_of_bytes_is_wrong(tmp_path: Path) -> None:
+    source, right = FP8.solution_path.read_text(), "DEPTH = 32 / sizeof(Number);"
+    assert source.count(right) == 1
+    path = tmp_path / "depth.cu"
+    path.write_text(source.replace(right, "DEPTH = 32;"))
+    assert not isinstance(judged(FP8, "tf32", path), Passed)
+
+
+def judged(of: Lesson, name: str, source: Path) -> Verdict:
+    """Return the verdict on a kernel at two tiles of C, both for one block, of four K tiles or more."""
+    lesson = load_lesson(of.directory, name)
+    request = RunRequest(
+        packaged_course(), lesson, source, Simulated(), GPUS["h200"], Shape(128, 512, 512, layout="NT")
+    )
+    return run_lesson(replace(request, beside=False, estimating=False)).verdict
 
 
 @pytest.mark.long

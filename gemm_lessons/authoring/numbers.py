@@ -53,6 +53,7 @@ FILES = {"h200": "h200.json", "ncu": "h200_ncu.json", "variants": "h200_variants
          "clusters": "h200_clusters.json", "ragged": "h200_ragged.json",
          "ragged_floats": "h200_ragged_floats.json",
          "fp8": "h200_fp8.json", "fp8_errors": "h200_fp8.json", "int8": "h200_int8.json",
+         "tf32": "h200_tf32.json",
          "ozaki": "h200_ozaki.json", "ozaki_errors": "h200_ozaki.json"}  # fmt: skip
 PROFILED = ("ncu", "precision", "errors", "pipes", "power", "fp8_errors", "pairs_errors", "ozaki_errors")
 SOURCES = f"simulator M,N,K, machinecode M,N,K, {', '.join(FILES)}: see lessons/measured/README.md"

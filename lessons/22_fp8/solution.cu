@@ -10,9 +10,15 @@
 #include "wgmma_bytes.cuh"
 
 #if TYPE == 3 // gemm-lessons run 22 --type int8
+using Number = signed char;
 using Sum = int;
 using Stored = int;
+#elif TYPE == 4 // --type tf32
+using Number = float;
+using Sum = float;
+using Stored = float;
 #else
+using Number = unsigned char;
 using Sum = float;
 using Stored = __nv_bfloat16;
 #endif
@@ -23,7 +29,7 @@ constexpr int ROW = 128;                      // bytes in a row of a box: the wi
 constexpr int EIGHT = 8 * ROW;                // bytes in eight rows, after which the swizzle repeats
 constexpr int STRIP = ROW / sizeof(Stored);   // columns of C in a box
 constexpr int PIECE = 16 / sizeof(Stored);    // columns that the swizzle keeps together
-constexpr int DEPTH = 32;                     // k of a product
+constexpr int DEPTH = 32 / sizeof(Number);    // k of a product
 constexpr int ROWS = 64;                      // rows of A in a product, and of C in a consumer
 constexpr int GROUP = 128;                    // threads in a warpgroup
 constexpr int ROOMS = 2;                      // boxes of C that a consumer fills in turn
@@ -36,6 +42,10 @@ __device__ inline void store_two(__nv_bfloat16 &to, const float *sums)
 __device__ inline void store_two(int &to, const int *sums)
 {
     reinterpret_cast<int2 &>(to) = make_int2(sums[0], sums[1]);
+}
+__device__ inline void store_two(float &to, const float *sums)
+{
+    reinterpret_cast<float2 &>(to) = make_float2(sums[0], sums[1]);
 }
 
 // Where a tile is and how it is stored. Its k are side by side: 1,024 bytes from eight rows to the next eight.
@@ -65,11 +75,11 @@ gemm(const __grid_constant__ CUtensorMap map_A, const __grid_constant__ CUtensor
      const __grid_constant__ CUtensorMap map_C, const __grid_constant__ CUtensorMap map_scale_A, const float *scale_B,
      int M, int N, int K)
 {
-    static_assert(BK == ROW && BK == SCALED, "a row of a tile is as wide as a box, and has one scale");
+    static_assert(BK * sizeof(Number) == ROW && BK <= SCALED, "a row of a tile is as wide as a box, and has one scale");
     static_assert(BM == CONSUMERS * ROWS && PART == SCALED, "a part of a consumer's columns has one scale of B");
     struct Stage {
-        unsigned char a[BM][BK]; // one box
-        unsigned char b[BN][BK]; // one box, too: each column of B has its k side by side
+        Number a[BM][BK]; // one box
+        Number b[BN][BK]; // one box, too: each column of B has its k side by side
     };
     using Room = Stored[ROWS][STRIP];                         // a box of C
     extern __shared__ __align__(1024) unsigned char shared[]; // the swizzle depends on the address
@@ -169,8 +179,14 @@ gemm(const __grid_constant__ CUtensorMap map_A, const __grid_constant__ CUtensor
             } else { // as in lesson 20: the sums stay in the tensor core
                 wgmma_fence();
 #pragma unroll
-                for (int k = 0; k < BK; k += DEPTH)
-                    wgmma_bytes(acc, descriptor(&from.a[role * ROWS][k]), descriptor(&from.b[0][k]), k0 + k > 0);
+                for (int k = 0; k < BK; k += DEPTH) {
+                    const auto a = descriptor(&from.a[role * ROWS][k]), b = descriptor(&from.b[0][k]);
+#if TYPE == 4
+                    wgmma_tf32(acc, a, b, k0 + k > 0);
+#else
+                    wgmma_bytes(acc, a, b, k0 + k > 0);
+#endif
+                }
                 wgmma_commit();
                 wgmma_wait<1>();
                 if (k0 > 0 && lane == 0)

@@ -1,6 +1,7 @@
-// wgmma of numbers of one byte: lesson 22 explains them. What is said of wgmma_bf16 in wgmma.cuh holds here too.
+// wgmma of numbers of one byte, and of tf32: lesson 22 explains them. What is said of wgmma_bf16 in wgmma.cuh holds here too.
 //
 //   wgmma_bytes(d, a, b, add)   starts d += a * b, or d = a * b if not `add`: a is 64 x 32 and b 32 x 128 or 256
+//   wgmma_tf32(d, a, b, add)    the same for tf32: a is 64 x 8 and b 8 x 256
 //
 // If d is float [64] or [128], a and b are e4m3, and the sums keep fewer bits than a float has. If d is int [128], they are
 // signed bytes, and the sums are exact.
@@ -56,6 +57,17 @@ __device__ inline void wgmma_bytes(int (&d)[128], unsigned long long a, unsigned
                    IN_OUT(r, 32), IN_OUT(r, 40), IN_OUT(r, 48), IN_OUT(r, 56),
                    IN_OUT(r, 64), IN_OUT(r, 72), IN_OUT(r, 80), IN_OUT(r, 88),
                    IN_OUT(r, 96), IN_OUT(r, 104), IN_OUT(r, 112), IN_OUT(r, 120)
+                 : "l"(a), "l"(b), "r"((int)add));
+}
+// The low 13 bits of a float are not read: it is truncated to tf32.
+__device__ inline void wgmma_tf32(float (&d)[128], unsigned long long a, unsigned long long b, bool add)
+{
+    asm volatile("{ .reg .pred add; setp.ne.b32 add, %130, 0;\n"
+                 "wgmma.mma_async.sync.aligned.m64n256k8.f32.tf32.tf32 " LIST_128 "%128, %129, add, 1, 1; }"
+                 : IN_OUT(f, 0), IN_OUT(f, 8), IN_OUT(f, 16), IN_OUT(f, 24),
+                   IN_OUT(f, 32), IN_OUT(f, 40), IN_OUT(f, 48), IN_OUT(f, 56),
+                   IN_OUT(f, 64), IN_OUT(f, 72), IN_OUT(f, 80), IN_OUT(f, 88),
+                   IN_OUT(f, 96), IN_OUT(f, 104), IN_OUT(f, 112), IN_OUT(f, 120)
                  : "l"(a), "l"(b), "r"((int)add));
 }
 #undef IN_OUT
