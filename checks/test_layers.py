@@ -20,13 +20,13 @@ ORDER = (
 ).split()
 INSIDE = (
     "report records process hardware compiler semantics ptx events machine checkers costs sass counters second_opinion "
-    "simulator arguments estimate pictures api"
+    "simulator arguments estimate pictures api inspection"
 ).split()
 MOST_ROOMS, MOST_ARROWS = 17, 79
 # Modules of a room that other rooms import. These numbers only fall: pass a value on, or move work into the room.
 REACHED = {
-    "engine": 74, "gemm": 9, "devices": 9, "course": 24, "editor": 1, "judging": 10, "running": 12, "commands": 10,
-    "authoring": 5, "view": 1, "grading": 16, "export": 1, "report": 27, "watch": 1, "cli": 5,
+    "engine": 58, "gemm": 9, "devices": 9, "course": 24, "editor": 1, "judging": 10, "running": 12, "commands": 9,
+    "authoring": 5, "view": 1, "grading": 16, "export": 1, "report": 18, "watch": 1, "cli": 5,
 }  # fmt: skip
 ROOMS = {"": ORDER, ENGINE: INSIDE}
 OWNERS = {

@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from gemm_lessons.engine.api import simulate
+    from gemm_lessons.engine import simulate
 
 __all__ = ["__version__", "simulate"]
 __version__ = "0.1.0"
@@ -20,7 +20,7 @@ __version__ = "0.1.0"
 
 def __getattr__(name: str) -> Any:
     if name == "simulate":
-        from gemm_lessons.engine.api import simulate
+        from gemm_lessons.engine import simulate
 
         return simulate
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -34,12 +34,11 @@ from gemm_lessons.course.progress import (
 )
 from gemm_lessons.course.tiles import parse_tile, retiled
 from gemm_lessons.course.todos import Stub, open_todos
-from gemm_lessons.engine.records.errors import KitError, UnsupportedKernel
+from gemm_lessons.engine import KitError, UnsupportedKernel
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.gemm.shapes import ShapeError
 from gemm_lessons.report.course import body_of, show_doctor, show_hint
 from gemm_lessons.report.html import HtmlConsole
-from gemm_lessons.report.run import show_details
 from gemm_lessons.report.screen import Around, printed, show_screen
 from gemm_lessons.running import contract
 from gemm_lessons.running.outcome import RunOutcome
@@ -179,11 +178,8 @@ class LessonMagics(Magics):
             outcome = outcome.without_reference()
         console = HtmlConsole()
         following = course.neighbour(found, +1)
-        gain, again = gain_of(course, outcome), "run the cell again"
-        if asked.details:
-            show_details(console, outcome, following, again, gain=gain, counts=counts)
-        else:
-            show_screen(console, outcome, Around(following, again, gain=gain, counts=counts))
+        around = Around(following, "run the cell again", gain=gain_of(course, outcome), counts=counts)
+        show_screen(console, outcome, around, asked.details)
         html = console.html.replace(shown(path), f"cell of lesson {found.number:02}")
         return LessonRun(outcome, _for_cells(html, following))
 

@@ -31,7 +31,7 @@ UNUSED: dict[tuple[str, ...], tuple[str, ...]] = {
         "gemm_lessons.cli.run", "gemm_lessons.cli.grade", "gemm_lessons.cli.dev", "gemm_lessons.running.pipeline",
         "gemm_lessons.course.original", "gemm_lessons.course.position", "gemm_lessons.engine.simulator",
         "jinja2", "socket",
-        "gemm_lessons.engine.compiler", "gemm_lessons.report.run", "gemm_lessons.report.home",
+        "gemm_lessons.engine.compiler", "gemm_lessons.report.run",
         "rich.markdown", "rich.syntax",
     ),
 }  # fmt: skip

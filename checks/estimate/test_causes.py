@@ -10,10 +10,10 @@ import pytest
 from checks.estimate.causes import PAIRS, page_table, pairs
 from checks.estimate.table import PAGE, rewritten
 from checks.forks import run
-from gemm_lessons.commands.inspection import InspectRequest
 from gemm_lessons.commands.slower import Difference, of_launches
 from gemm_lessons.engine.estimate.causes import CAUSES, Cause
 from gemm_lessons.engine.hardware.sheets import GPUS
+from gemm_lessons.engine.inspection import InspectRequest
 from gemm_lessons.engine.records.launch import Grid
 
 TRANSPOSE = """#define T 32

@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from gemm_lessons.engine.estimate.chip import NEXT_US
-from gemm_lessons.engine.estimate.power import Load, paced
+from gemm_lessons.engine.estimate.chip import NEXT_US, Load, paced
 from gemm_lessons.engine.hardware.sheets import GPUS
 
 H200 = GPUS["h200"]

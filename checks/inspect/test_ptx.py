@@ -15,7 +15,8 @@ from checks.inspect.test_inspect import inspect
 from gemm_lessons import simulate
 from gemm_lessons.course.documents import PAGES as DOCS
 from gemm_lessons.engine.compiler.compile import Compiled, compile_source
-from gemm_lessons.engine.compiler.ptx_file import entries, read_ptx
+from gemm_lessons.engine.compiler.ptx_file import read_ptx
+from gemm_lessons.engine.compiler.source import entries
 
 TILE = Path(__file__).parent / "tile.cu"
 LAUNCH = ["--grid", "2,3", "--block", "64"]

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from gemm_lessons.commands import inspection
-from gemm_lessons.commands.inspection import Inspection, InspectRequest, as_json, inspect
+from gemm_lessons.engine import inspection
 from gemm_lessons.engine.estimate.chip import LAUNCH_US
 from gemm_lessons.engine.estimate.launch import LaunchEstimate, PreparedLaunch
 from gemm_lessons.engine.estimate.recording import Recording
 from gemm_lessons.engine.hardware.sheets import GPUS
+from gemm_lessons.engine.inspection import Inspection, InspectRequest, as_json, inspect
 from gemm_lessons.engine.records.launch import Grid
 from gemm_lessons.engine.sass.trace import Trace, _Launch
 from gemm_lessons.report.console import make_console

@@ -13,12 +13,11 @@ from checks.simulator import semantics_cases as cases
 from gemm_lessons import simulate
 from gemm_lessons.engine.compiler.sass import SassInstruction, width_of
 from gemm_lessons.engine.records.launch import Grid
-from gemm_lessons.engine.sass import conversions, floats, functions, integers
+from gemm_lessons.engine.sass import Uncountable, conversions, floats, functions, integers
 from gemm_lessons.engine.sass import cross_lane as exchange
 from gemm_lessons.engine.sass.flow import reads, results
 from gemm_lessons.engine.sass.lanes import Geometry, Lanes
 from gemm_lessons.engine.sass.operands import Decoded, decode
-from gemm_lessons.engine.sass.uncountable import Uncountable
 from gemm_lessons.engine.semantics.floats import float_state
 
 RULES = {**integers.TABLE, **floats.TABLE, **conversions.TABLE, **functions.TABLE}

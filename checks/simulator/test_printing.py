@@ -7,7 +7,7 @@ import struct
 import numpy as np
 import pytest
 
-from gemm_lessons.engine.compiler.strip_printf import without_printf
+from gemm_lessons.engine.compiler.source import without_printf
 from gemm_lessons.engine.machine.printing import MAX_KEPT_CALLS, formatted
 
 TOGETHER = True

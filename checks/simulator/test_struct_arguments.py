@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from gemm_lessons import engine
-from gemm_lessons.commands import inspection
+from gemm_lessons.engine import inspection
 from gemm_lessons.engine.arguments.text import ArgumentError
 from gemm_lessons.engine.compiler.layouts import read_layouts
 from gemm_lessons.engine.records.launch import Grid

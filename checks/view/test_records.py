@@ -14,8 +14,8 @@ from gemm_lessons.engine.pictures.accesses import Request, Stores, bank_map
 from gemm_lessons.engine.records.elements import ELEMENTS
 from gemm_lessons.engine.records.metrics import METRICS
 from gemm_lessons.gemm.data import BufferLayout
-from gemm_lessons.report.accesses import element, show_line
 from gemm_lessons.report.console import THEME
+from gemm_lessons.report.view import element, show_line
 from gemm_lessons.view.owners import NOBODY, owners
 from gemm_lessons.view.record import Side, View
 

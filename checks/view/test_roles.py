@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from checks.simulator.test_wgmma import COMMON, ROLES_SHARED, roles_source
-from gemm_lessons.commands.inspection import Inspection, InspectRequest, inspect
 from gemm_lessons.engine.estimate.recording import Recording
+from gemm_lessons.engine.inspection import Inspection, InspectRequest, inspect
 from gemm_lessons.engine.pictures.roles import MOST_ROWS, Roles, barrier_names, roles_of
 from gemm_lessons.engine.records.launch import Grid
 from gemm_lessons.report.console import make_console

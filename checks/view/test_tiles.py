@@ -12,7 +12,7 @@ from gemm_lessons.engine.hardware.sheets import GPUS
 from gemm_lessons.engine.pictures.tiles import Share, TileNotes, Tiles
 from gemm_lessons.engine.records.launch import Grid
 from gemm_lessons.engine.simulator import Simulator
-from gemm_lessons.report.tiles import picture_lines, share_lines
+from gemm_lessons.report.view import picture_lines, share_lines
 from gemm_lessons.running.pipeline import RunRequest, run_lesson
 from gemm_lessons.view.record import Side, side_of
 

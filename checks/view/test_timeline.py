@@ -12,8 +12,7 @@ from checks.estimate.test_timeline import FREE, H200, ffma, instruction, lds, sh
 from checks.estimate.test_timeline import trace as traced
 from gemm_lessons.engine.estimate.recording import StateSpan, record
 from gemm_lessons.engine.estimate.timeline import play
-from gemm_lessons.engine.pictures.perfetto import trace_file
-from gemm_lessons.engine.pictures.timeline import WIDE, timeline
+from gemm_lessons.engine.pictures.timeline import WIDE, timeline, trace_file
 from gemm_lessons.engine.sass.operands import decode
 from gemm_lessons.engine.sass.trace import Traffic
 from gemm_lessons.view.record import Side

@@ -14,7 +14,7 @@ from gemm_lessons.authoring.candidate import Candidate, Shared, flaw, scratch_fo
 from gemm_lessons.course.folder import CommandError, Course, read_source
 from gemm_lessons.course.lesson import Lesson, LessonError
 from gemm_lessons.course.lesson_toml import load_lesson
-from gemm_lessons.engine.records.errors import UnsupportedKernel
+from gemm_lessons.engine import UnsupportedKernel
 from gemm_lessons.engine.records.frozen import dataclass
 
 FILES = {  # file -> purpose

@@ -127,7 +127,7 @@ def _show_version(value: bool) -> bool:
 
 def _exit_code(function: Callable[..., int], *args: Any, **kwargs: Any) -> int:
     from gemm_lessons.course.folder import CommandError
-    from gemm_lessons.engine.records.errors import KitError, UnsupportedKernel
+    from gemm_lessons.engine import KitError, UnsupportedKernel
     from gemm_lessons.gemm.shapes import ShapeError
     from gemm_lessons.running import contract
 
@@ -152,7 +152,7 @@ def _carry_over() -> None:
     stays as it is."""
     from gemm_lessons.course.carry_over import carry_over
     from gemm_lessons.course.folder import CommandError, find_course
-    from gemm_lessons.engine.records.errors import KitError
+    from gemm_lessons.engine import KitError
 
     try:
         course = find_course()
@@ -167,8 +167,7 @@ def _carry_over() -> None:
 
 
 def _show(failure: str) -> None:
-    from gemm_lessons.report.console import make_console
-    from gemm_lessons.report.course import show_error
+    from gemm_lessons.report.console import make_console, show_error
 
     show_error(make_console(stderr=True), failure)
 

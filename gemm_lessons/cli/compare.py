@@ -13,7 +13,7 @@ from gemm_lessons.cli.run import DEFAULT_GPU, GPU, sheet_for
 from gemm_lessons.course.folder import CommandError, Course, any_course, read_bytes, read_source, shown
 from gemm_lessons.course.lesson import Lesson
 from gemm_lessons.course.progress import keeps_reference, load_progress
-from gemm_lessons.engine.records.errors import UnknownArchitecture
+from gemm_lessons.engine import UnknownArchitecture
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.running import contract
 
@@ -106,8 +106,7 @@ def _rows(
         from gemm_lessons.commands.slower import of_rows
         from gemm_lessons.devices.simulated import Simulated
         from gemm_lessons.report.compare import show_comparison
-        from gemm_lessons.report.console import Working, make_console
-        from gemm_lessons.report.course import show_note
+        from gemm_lessons.report.console import Working, make_console, show_note
         from gemm_lessons.running.plan import RunRequest
 
         one, other = (Contender(*it) for it in contenders)
@@ -168,8 +167,8 @@ def _launches(paths: Sequence[Path], launch: LaunchOptions, sheet: GpuSpec, as_j
     from gemm_lessons.cli.guard import in_child
 
     def work() -> int:
-        from gemm_lessons.commands.inspection import ArgumentError, InspectRequest
         from gemm_lessons.commands.slower import of_launches
+        from gemm_lessons.engine.inspection import ArgumentError, InspectRequest
         from gemm_lessons.report.compare import show_difference
         from gemm_lessons.report.console import Working, make_console
 

@@ -25,7 +25,7 @@ from gemm_lessons.cli.run import DEFAULT_GPU, GPU, DeviceChoice, device_for, she
 from gemm_lessons.course.folder import CommandError, Course, any_course, read_source
 from gemm_lessons.course.lesson import Lesson
 from gemm_lessons.course.tiles import in_layout
-from gemm_lessons.engine.records.errors import KitError
+from gemm_lessons.engine import KitError
 from gemm_lessons.gemm.data import LAYOUTS
 from gemm_lessons.gemm.shapes import Shape, astuple
 from gemm_lessons.running import contract
@@ -64,8 +64,8 @@ def profile(
 ) -> int:
     """Profile one kernel of a run with Nsight Compute, beside the simulator's counters; or trace it all."""
     from gemm_lessons.commands import profiling
+    from gemm_lessons.report.bench import show_plan, show_profile, show_report_file
     from gemm_lessons.report.console import Working, make_console
-    from gemm_lessons.report.profile import show_plan, show_profile, show_report_file
     from gemm_lessons.running.pipeline import label_for
 
     one_at_most(solution=solution, file=file)

@@ -78,8 +78,7 @@ def in_child(work: Callable[[], int], bounds: Bounds | None = None) -> int:
     """``guarded`` for a command without a verdict: a lost child is reported as an error."""
 
     def lost(kind: str, message: str) -> int:
-        from gemm_lessons.report.console import make_console
-        from gemm_lessons.report.course import show_error
+        from gemm_lessons.report.console import make_console, show_error
 
         show_error(make_console(stderr=True), message)
         return EXIT_NOT_PASSED

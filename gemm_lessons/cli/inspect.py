@@ -13,7 +13,7 @@ import typer
 from gemm_lessons.cli.options import MemoryLimit, TimeLimit
 from gemm_lessons.cli.run import DEFAULT_GPU, GPU, sheet_for
 from gemm_lessons.course.folder import CommandError, read_source, shown
-from gemm_lessons.engine.records.errors import UnknownArchitecture
+from gemm_lessons.engine import UnknownArchitecture
 from gemm_lessons.running import contract
 
 if TYPE_CHECKING:
@@ -46,8 +46,7 @@ def launch_shape(grid: str, block: str, dynamic_shared: int) -> Grid:
 
 def only_kernel(source: str, file: Path) -> str:
     """The one kernel of a file. Raises ``CommandError`` where ``--entry`` has to say which."""
-    from gemm_lessons.engine.compiler.ptx_file import entries
-    from gemm_lessons.engine.compiler.source import PTX_HEAD, kernels
+    from gemm_lessons.engine.compiler.source import PTX_HEAD, entries, kernels
 
     if PTX_HEAD.search(source):
         names = entries(source)
@@ -152,7 +151,7 @@ def inspect(
     most, sheet = bounds_for(time_limit, memory_limit), sheet_for(gpu)
 
     def work() -> int:
-        from gemm_lessons.commands import inspection
+        from gemm_lessons.engine import inspection
         from gemm_lessons.report.console import Working, make_console
         from gemm_lessons.report.inspect import show_inspection, show_recorded
 

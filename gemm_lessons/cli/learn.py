@@ -31,7 +31,7 @@ def home() -> int:
     """Where you are, the next step, three commands."""
     from gemm_lessons.course.position import position_in
     from gemm_lessons.report.console import make_console
-    from gemm_lessons.report.home import show_home
+    from gemm_lessons.report.course import show_home
 
     show_home(make_console(), position_in(any_course()))
     return contract.EXIT_PASSED
@@ -39,8 +39,8 @@ def home() -> int:
 
 def list_(no_color: NoColor = False) -> int:
     """The course: every lesson's idea, what is passed and what is next."""
-    from gemm_lessons.report.console import make_console
-    from gemm_lessons.report.course import show_error, show_list
+    from gemm_lessons.report.console import make_console, show_error
+    from gemm_lessons.report.course import show_list
 
     course = any_course()
     lessons: list[tuple[str, Lesson | LessonError]] = []
@@ -138,8 +138,7 @@ def next_(no_color: NoColor = False) -> int:
     """Open the next lesson: its text, and kernel.cu made from the stub."""
     from gemm_lessons.course.position import position_in
     from gemm_lessons.report.console import make_console
-    from gemm_lessons.report.course import show_started, show_text
-    from gemm_lessons.report.home import show_home
+    from gemm_lessons.report.course import show_home, show_started, show_text
 
     course = own_course()
     progress = load_progress(course)
@@ -201,7 +200,7 @@ def diff(
 ) -> int:
     """Your kernel.cu against the reference, once it has passed."""
     from gemm_lessons.report.console import make_console
-    from gemm_lessons.report.diff import show_diff
+    from gemm_lessons.report.course import show_diff
 
     course = own_course()
     found = course.lesson(lesson)

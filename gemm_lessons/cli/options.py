@@ -19,7 +19,7 @@ import typer
 from gemm_lessons.course.folder import CommandError, Course, any_course, own_course, shown
 from gemm_lessons.course.lesson import Lesson
 from gemm_lessons.course.progress import Progress, save_progress
-from gemm_lessons.engine.records.errors import KitError
+from gemm_lessons.engine import KitError
 from gemm_lessons.gemm.shapes import Shape
 
 
@@ -105,8 +105,7 @@ NoColor = Annotated[
 
 def keep_progress(course: Course, progress: Progress) -> None:
     """Save the learner's progress, or print in one line why that failed."""
-    from gemm_lessons.report.console import make_console
-    from gemm_lessons.report.course import show_note
+    from gemm_lessons.report.console import make_console, show_note
 
     note = save_progress(course, progress)
     if note:

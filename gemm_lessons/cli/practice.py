@@ -227,8 +227,7 @@ def practised(course: Course, lesson: Lesson, path: Path, outcome: RunOutcome) -
         if path.resolve() == lesson.bug_path.resolve() and so_far.bug:
             return _mend(course, lesson)
     except LessonError as error:  # an error in its questions or bugs is shown below the verdict, which is still valid
-        from gemm_lessons.report.console import make_console
-        from gemm_lessons.report.course import show_note
+        from gemm_lessons.report.console import make_console, show_note
 
         return Practised("", partial(show_note, make_console(stderr=True), str(error)))
     return None

@@ -32,7 +32,7 @@ from gemm_lessons.course.position import lesson_to_run
 from gemm_lessons.course.progress import keeps_reference, load_progress
 from gemm_lessons.course.tiles import in_layout, parse_tile, retiled, typed
 from gemm_lessons.course.todos import Stub, open_todos
-from gemm_lessons.engine.records.errors import UnsupportedKernel
+from gemm_lessons.engine import UnsupportedKernel
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.gemm.shapes import Shape
 from gemm_lessons.running import contract
@@ -184,8 +184,7 @@ def run(
     sheet = where.sheet
 
     def work(tell: Callable[[int], None]) -> int:
-        from gemm_lessons.report.console import Working, make_console
-        from gemm_lessons.report.course import show_error
+        from gemm_lessons.report.console import Working, make_console, show_error
 
         on = device_for(where.device, where.gpu_index)
         from gemm_lessons.running.pipeline import run_plan, shared
@@ -269,7 +268,7 @@ def _finish(command: RunCommand, outcome: RunOutcome, output: Output) -> int:
     _show(command, outcome, output.details, practice.line if practice is not None else "")
     if output.problems:
         from gemm_lessons.report.console import make_console
-        from gemm_lessons.report.problems import show_problems
+        from gemm_lessons.report.screen import show_problems
 
         show_problems(make_console(), outcome.kernel)
     if practice is not None and (output.details or not practice.line):
@@ -289,22 +288,16 @@ def options(**given: object) -> str:
 
 def _show(command: RunCommand, outcome: RunOutcome, details: bool, news: str) -> None:
     from gemm_lessons.report.console import make_console
+    from gemm_lessons.report.screen import Around, show_screen
     from gemm_lessons.running.speedup import gain_of
 
-    course, console = command.course, make_console()
-    following = course.neighbour(outcome.lesson, +1)
-    if details:
-        from gemm_lessons.report.run import show_details
-
-        gain = gain_of(course, outcome)
-        show_details(console, outcome, following, command.again, command.remarks, gain, command.counts)
-        return
-    from gemm_lessons.report.screen import Around, show_screen
-
-    gain = gain_of(course, outcome, reference=True)
+    course, counts = command.course, command.counts
+    following, gain = course.neighbour(outcome.lesson, +1), gain_of(course, outcome, reference=not details)
     lines = [line for line in (news, _still_open(command, outcome)) if line]
-    counts = command.counts or load_progress(course).of(outcome.lesson.name).passed
-    show_screen(console, outcome, Around(following, command.again, command.remarks, gain, counts, lines))
+    if not details:
+        counts = counts or load_progress(course).of(outcome.lesson.name).passed
+    around = Around(following, command.again, command.remarks, gain, counts, lines)
+    show_screen(make_console(), outcome, around, details)
 
 
 def _still_open(command: RunCommand, outcome: RunOutcome) -> str:
@@ -333,7 +326,7 @@ def _of_the_tile(usual: Lesson, now: Lesson) -> str:
 
 def sheet_for(name: str) -> GpuSpec:
     """Return the data sheet that ``--gpu`` names, or that is in this file. Raises ``CommandError``."""
-    from gemm_lessons.engine.hardware.figures import SheetError
+    from gemm_lessons.engine import SheetError
     from gemm_lessons.engine.hardware.sheets import find_gpu
 
     try:

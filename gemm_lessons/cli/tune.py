@@ -90,7 +90,7 @@ def tune(
         tuning = search(request, bar)
     show_tuning(make_console(), request, tuning)
     if plot is not None:
-        from gemm_lessons.report.tune_plot import draw_tuning
+        from gemm_lessons.report.tune import draw_tuning
 
         draw_tuning(request, tuning, plot)
         make_console(stderr=True).print(f"drawn: {plot}")
@@ -108,7 +108,7 @@ def show_bounds(lesson: Lesson, gpu: str | None) -> int:
     if bounds is None:
         raise CommandError(f"--model knows the rates of float32 and float64, and {lesson.name} multiplies {element}")
     from gemm_lessons.report.console import make_console
-    from gemm_lessons.report.tile_model import show_model
+    from gemm_lessons.report.tune import show_model
 
     show_model(make_console(), lesson, bounds)
     return contract.EXIT_PASSED

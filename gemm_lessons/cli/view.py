@@ -66,6 +66,7 @@ def view(
     def work() -> int:
         from gemm_lessons.devices.simulated import Simulated
         from gemm_lessons.report.console import Working, make_console
+        from gemm_lessons.report.view import show_line, show_timeline
         from gemm_lessons.running.pipeline import RunRequest, run_lesson
         from gemm_lessons.view.record import side_of, view_of
 
@@ -79,9 +80,9 @@ def view(
             depth = tile_sizes(found).depth if trace is not None or roles else 0
             side = view.sides[0] if view is not None else side_of(outcome, outcome.kernel, sheet, depth)
         if line is not None:
-            _show_line(side, line)
+            show_line(make_console(), side, line)
         if roles:
-            _show_roles(side)
+            show_timeline(make_console(), side)
         if trace is not None:
             _write_trace(side, trace)
         if view is not None and page is not None:
@@ -119,45 +120,8 @@ def _not_compiled(outcome: RunOutcome) -> int:
     return contract.EXIT_NOT_PASSED
 
 
-def _show_line(side: Side, line: int) -> None:
-    from gemm_lessons.report.accesses import show_line
-    from gemm_lessons.report.console import make_console
-    from gemm_lessons.report.course import show_note
-    from gemm_lessons.report.tiles import picture_lines
-
-    pictures = side.tiles.pictures_of(line)
-    for picture in pictures:
-        make_console().print("\n".join(picture_lines(picture)), soft_wrap=True, markup=False)
-    if pictures:
-        return
-    if side.requests_of(line) or any(count.line == line for count in side.counts):  # textures are only counted
-        show_line(make_console(), side, line)
-        return
-    for note in side.notes:
-        show_note(make_console(stderr=True), note)
-    lines = ", ".join(str(number) for number in sorted({request.line for request in side.requests}))
-    raise CommandError(f"line {line} does not access memory" + (f"; these lines do: {lines}" if lines else ""))
-
-
-def _show_roles(side: Side) -> None:
-    from gemm_lessons.report.console import make_console
-    from gemm_lessons.report.roles import show_roles
-    from gemm_lessons.report.tiles import share_lines
-
-    if side.recording is None or side.timeline is None:
-        raise CommandError(f"--roles: {' '.join(side.notes)}")
-    if side.roles is None:
-        raise CommandError("--roles: the kernel has no mbarriers, so no role hands anything over")
-    title = f"Block 0 on an {side.timeline.gpu} at M, N, K = {side.played}, estimated"
-    show_roles(make_console(), side.roles, side.recording, side.row.path, title)
-    if shared := share_lines(side.tiles.shares):
-        make_console().print(
-            "\n".join(["", "Copies of a cluster: who issues them, and for whom", *shared]), markup=False
-        )
-
-
 def _write_trace(side: Side, path: Path) -> None:
-    from gemm_lessons.engine.pictures.perfetto import trace_file
+    from gemm_lessons.engine.pictures.timeline import trace_file
     from gemm_lessons.report.console import make_console
 
     if side.recording is None or side.timeline is None:

@@ -2,6 +2,6 @@
 
 - ``bench`` with its ``points``, ``tuning`` with its ``tuning_book``: many kernels, shapes, tiles; both can be continued
 - ``slower``: why one of two kernels is slower, for ``compare``
-- ``comparing``, ``inspection``, ``profiling``, ``doctor``: ``compare``, ``inspect``, ``profile``, ``doctor``
+- ``comparing``, ``profiling``, ``doctor``: ``compare``, ``profile``, ``doctor``
 - ``simulated_report``, in the format of ``ncu_file``: ``profile --report``
 """

@@ -30,8 +30,8 @@ from gemm_lessons.devices.device import Device
 from gemm_lessons.devices.gpu.cuda_gpu import Gpu
 from gemm_lessons.devices.gpu.records import Entrant, Measurement, Timed
 from gemm_lessons.devices.gpu.timing import reasons
+from gemm_lessons.engine import KitError, UnsupportedKernel
 from gemm_lessons.engine.hardware.sheets import GpuSpec
-from gemm_lessons.engine.records.errors import KitError, UnsupportedKernel
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.gemm.shapes import Shape
 from gemm_lessons.gemm.time_model import Estimator, Work

@@ -20,7 +20,7 @@ from gemm_lessons.course.folder import CommandError, Course, find_course, packag
 from gemm_lessons.course.lesson import LessonError
 from gemm_lessons.course.lesson_toml import load_lesson
 from gemm_lessons.devices.extras import install_extra
-from gemm_lessons.engine.records.errors import KitError
+from gemm_lessons.engine import KitError
 from gemm_lessons.engine.records.frozen import dataclass
 
 OLDEST_PYTHON = (3, 11)
@@ -115,8 +115,7 @@ def _probe() -> Check:
     """Check the whole path: compile a kernel that includes a CUDA header, run it, compare its answer."""
     import numpy as np
 
-    from gemm_lessons.engine.api import CompileError, simulate
-    from gemm_lessons.engine.records.errors import UnsupportedKernel
+    from gemm_lessons.engine import CompileError, UnsupportedKernel, simulate
 
     name = "compile and simulate"
     out = np.zeros(32, np.float32)

@@ -25,7 +25,7 @@ from typing import Any, Literal
 
 from gemm_lessons.course.lesson import Lesson
 from gemm_lessons.devices.gpu.ranges import DOMAIN
-from gemm_lessons.engine.records.errors import KitError
+from gemm_lessons.engine import KitError
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.engine.records.metrics import METRICS
 from gemm_lessons.gemm.shapes import Shape

@@ -27,17 +27,16 @@ from gemm_lessons.commands.ncu_file import (
     Value,
     written,
 )
+from gemm_lessons.engine import KitError, Simulator
 from gemm_lessons.engine.compiler import elf
 from gemm_lessons.engine.compiler.compile import Compiled
 from gemm_lessons.engine.compiler.sass import plain_file_name
 from gemm_lessons.engine.costs.tally import Sums
-from gemm_lessons.engine.hardware.occupancy import WARP, block_limits, occupancy
-from gemm_lessons.engine.hardware.sheets import GpuSpec
-from gemm_lessons.engine.records.errors import KitError
+from gemm_lessons.engine.hardware.occupancy import block_limits, occupancy
+from gemm_lessons.engine.hardware.sheets import WARP, GpuSpec
 from gemm_lessons.engine.records.launch import Grid
 from gemm_lessons.engine.records.results import Counters
 from gemm_lessons.engine.sass import Uncountable
-from gemm_lessons.engine.simulator import Simulator
 from gemm_lessons.gemm.problem import Problem
 from gemm_lessons.running.builder import variant_of
 from gemm_lessons.running.outcome import RunOutcome

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import field
 
 from gemm_lessons.commands.comparing import Comparison
-from gemm_lessons.commands.inspection import InspectRequest, prepare
 from gemm_lessons.engine.estimate.causes import CAUSES, Cause, LineShare
 from gemm_lessons.engine.estimate.launch import NotEstimated, explain_launch
 from gemm_lessons.engine.hardware.sheets import GpuSpec
+from gemm_lessons.engine.inspection import InspectRequest, prepare
 from gemm_lessons.engine.process import bounds
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.gemm.shapes import Shape

@@ -24,9 +24,9 @@ from gemm_lessons.course.lesson import Lesson
 from gemm_lessons.course.search_space import SearchSpace
 from gemm_lessons.course.tiles import UnfitTile, retiled
 from gemm_lessons.devices.device import BuildTarget, Device
+from gemm_lessons.engine import KitError, UnsupportedKernel
 from gemm_lessons.engine.compiler.compile import occupancy
 from gemm_lessons.engine.hardware.sheets import GpuSpec
-from gemm_lessons.engine.records.errors import KitError, UnsupportedKernel
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.gemm.shapes import Shape
 from gemm_lessons.judging.verdict import CompileFailed, GateMissed, Passed

@@ -20,7 +20,7 @@ from gemm_lessons.course.course_toml import CourseFacts, CoursePart, load_archit
 from gemm_lessons.course.lesson import Lesson, LessonError
 from gemm_lessons.course.lesson_toml import LESSON_NAME, load_lesson
 from gemm_lessons.course.todos import TodoMark, todo_marks
-from gemm_lessons.engine.records.errors import KitError
+from gemm_lessons.engine import KitError
 from gemm_lessons.engine.records.frozen import dataclass
 
 IGNORED = """\

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gemm_lessons.course.search_space import SearchSpace
+from gemm_lessons.engine import KitError
 from gemm_lessons.engine.arguments.expression import Expression, ExpressionError, Number
-from gemm_lessons.engine.records.errors import KitError
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.gemm.data import DataSpec, Parameter, leading_name
 from gemm_lessons.gemm.data import prototype as prototype_of

@@ -18,9 +18,9 @@ from gemm_lessons.gemm.shapes import Shape
 
 if TYPE_CHECKING:
     from gemm_lessons.devices.gpu.cuda_gpu import Gpu
+    from gemm_lessons.engine import Finding
     from gemm_lessons.engine.compiler.compile import Compiled
     from gemm_lessons.engine.hardware.sheets import GpuSpec
-    from gemm_lessons.engine.records.findings import Finding
 
 
 Launcher = Callable[["Compiled", Grid, Sequence[Argument]], Launched]

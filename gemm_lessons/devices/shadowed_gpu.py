@@ -15,11 +15,10 @@ from typing import Literal
 from gemm_lessons.devices.device import Binaries, BuildTarget, Task
 from gemm_lessons.devices.gpu.cuda_gpu import Gpu
 from gemm_lessons.devices.simulated import Simulated, no_room
+from gemm_lessons.engine import Finding, UnsupportedKernel
 from gemm_lessons.engine.compiler.compile import Compiled
 from gemm_lessons.engine.hardware.sheets import GpuSpec, data_sheet, sheet_of
-from gemm_lessons.engine.records.errors import UnsupportedKernel
 from gemm_lessons.engine.records.facts import Quoted
-from gemm_lessons.engine.records.findings import Finding
 from gemm_lessons.engine.records.launch import Argument, Grid
 from gemm_lessons.engine.records.results import Launched, SampledBlocks
 from gemm_lessons.gemm.data import DataSpec

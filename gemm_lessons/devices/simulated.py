@@ -7,13 +7,12 @@ from dataclasses import replace
 from typing import Literal
 
 from gemm_lessons.devices.device import Binaries, Task
+from gemm_lessons.engine import Finding, Simulator
 from gemm_lessons.engine.compiler.compile import Compiled, occupancy
 from gemm_lessons.engine.hardware.sheets import GpuSpec, sheet_of
 from gemm_lessons.engine.records.facts import NoRoom
-from gemm_lessons.engine.records.findings import Finding
 from gemm_lessons.engine.records.launch import Argument, Grid
 from gemm_lessons.engine.records.results import Launched, SampledBlocks
-from gemm_lessons.engine.simulator import Simulator
 from gemm_lessons.gemm.data import DataSpec
 from gemm_lessons.gemm.problem import Trial
 from gemm_lessons.gemm.shapes import Shape

@@ -28,7 +28,7 @@ a compiler. The engine imports nothing else of the kit. Its rooms, in the order 
 - ``arguments``: Python values and command-line texts -> launch arguments
 - ``estimate``: traced machine code + a data sheet -> time
 - ``pictures``: accesses, tiles and timelines of a launch, for pictures
-- ``api``: ``compile()``, ``simulate()``
+- ``api``: ``compile()``, ``simulate()``; ``inspection``: a kernel with arguments as texts
 """
 
 from __future__ import annotations
@@ -41,9 +41,10 @@ if TYPE_CHECKING:
     from gemm_lessons.engine.compiler.compile import Diagnostic, Resources
     from gemm_lessons.engine.counters.cross_check import Disagreement
     from gemm_lessons.engine.estimate.launch import LaunchEstimate, NotEstimated
+    from gemm_lessons.engine.hardware.figures import SheetError
     from gemm_lessons.engine.hardware.sheets import GPUS, GpuSpec, find_gpu
     from gemm_lessons.engine.machine.machine import Setting
-    from gemm_lessons.engine.records.errors import KitError, UnsupportedKernel
+    from gemm_lessons.engine.records.errors import KitError, UnknownArchitecture, UnsupportedKernel
     from gemm_lessons.engine.records.findings import Finding
     from gemm_lessons.engine.records.launch import (
         Buffer,
@@ -71,7 +72,8 @@ _HOMES = {
     "simulator": ("Simulator",),
     "estimate.launch": ("LaunchEstimate", "NotEstimated"),
     "hardware.sheets": ("GPUS", "GpuSpec", "find_gpu"),
-    "records.errors": ("UnsupportedKernel", "KitError"),
+    "hardware.figures": ("SheetError",),
+    "records.errors": ("UnsupportedKernel", "KitError", "UnknownArchitecture"),
     "counters.cross_check": ("Disagreement",),
 }  # fmt: skip
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
@@ -99,11 +101,13 @@ __all__ = [
     "Resources",
     "Scalar",
     "Setting",
+    "SheetError",
     "Simulator",
     "StructWithBuffers",
     "Surface",
     "TensorMap",
     "Texture",
+    "UnknownArchitecture",
     "UnsupportedKernel",
     "compile",
     "find_gpu",

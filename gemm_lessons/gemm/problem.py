@@ -34,9 +34,9 @@ from typing import Any
 
 import numpy as np
 
+from gemm_lessons.engine import Finding
 from gemm_lessons.engine.records.elements import Element, bits
 from gemm_lessons.engine.records.facts import Details, Location
-from gemm_lessons.engine.records.findings import Finding
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.engine.records.launch import Argument, Buffer, Scalar, Texture, buffers_of
 from gemm_lessons.gemm.data import SCALARS, BufferLayout, DataSpec

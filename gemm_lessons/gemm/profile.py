@@ -284,7 +284,7 @@ class Profile:
             return None
         name = f"boxes {shape.m} {shape.n} {blocks}"
         if name not in self._kept:
-            from gemm_lessons.engine.sass.uncountable import Uncountable
+            from gemm_lessons.engine.sass import Uncountable
 
             try:
                 found = self._first_tiles(shape, blocks)

@@ -6,8 +6,7 @@ thread, so a word that several lanes share counts once for each lane.
 
 from __future__ import annotations
 
-from gemm_lessons.engine.events import WARP
-from gemm_lessons.engine.hardware.sheets import GpuSpec, pipes_of
+from gemm_lessons.engine.hardware.sheets import WARP, GpuSpec, pipes_of
 from gemm_lessons.engine.records.frozen import dataclass
 
 REGISTER = 4  # bytes

@@ -38,8 +38,7 @@ from dataclasses import replace
 from functools import partial
 
 from gemm_lessons.engine.estimate.causes import CAUSES, Cause, LineShare, lines_of, shares
-from gemm_lessons.engine.estimate.chip import LAUNCH_US, NEXT_US, at_work, limiter_of
-from gemm_lessons.engine.estimate.power import Load, at_pace
+from gemm_lessons.engine.estimate.chip import LAUNCH_US, NEXT_US, Load, at_pace, at_work, limiter_of
 from gemm_lessons.engine.estimate.traffic import dram_rate, missed_by_l2
 from gemm_lessons.engine.hardware.occupancy import occupancy
 from gemm_lessons.engine.hardware.sheets import GpuSpec, pipes_of
@@ -206,7 +205,7 @@ def estimator_for(
     """Return estimates of consecutive launches, one subject each; or why there are none, such as instructions whose
     times on ``gpu`` are unknown."""
     from gemm_lessons.engine.estimate.items import unknown_units
-    from gemm_lessons.engine.sass.uncountable import Uncountable
+    from gemm_lessons.engine.sass import Uncountable
 
     unknown: set[str] = set().union(*(unknown_units(it.compiled.sass, gpu) for it in subjects))
     if unknown:

@@ -19,8 +19,8 @@ from typing import Any, Protocol
 
 from gemm_lessons.course.folder import CommandError
 from gemm_lessons.devices.extras import install_extra
+from gemm_lessons.engine import KitError
 from gemm_lessons.engine.process import resources
-from gemm_lessons.engine.records.errors import KitError
 from gemm_lessons.grading.judging import Job, Judged, judge
 
 WORKER_BYTES = 700 << 20  # memory of one judging process

@@ -15,6 +15,7 @@ from typing import Any
 from gemm_lessons.course.folder import CommandError, Course
 from gemm_lessons.devices.choose import open_device
 from gemm_lessons.devices.device import Device
+from gemm_lessons.engine import KitError, UnsupportedKernel
 from gemm_lessons.engine.compiler import tools
 from gemm_lessons.engine.hardware.sheets import find_gpu
 from gemm_lessons.engine.process import bounds
@@ -22,7 +23,6 @@ from gemm_lessons.engine.process.bounds import Bounds, OutOfTime
 from gemm_lessons.engine.process.child import Forked, Parent, go_on_in_child
 from gemm_lessons.engine.process.resources import meter
 from gemm_lessons.engine.process.walls import confine, leave_namespaces, limit
-from gemm_lessons.engine.records.errors import KitError, UnsupportedKernel
 from gemm_lessons.gemm.shapes import Shape, ShapeError
 from gemm_lessons.grading import sandbox
 from gemm_lessons.running.contract import as_json

@@ -24,9 +24,9 @@ from typing import Any
 from gemm_lessons import __version__
 from gemm_lessons.course.folder import CommandError, Course, packaged_course
 from gemm_lessons.devices.choose import Choice
+from gemm_lessons.engine import KitError, UnsupportedKernel
 from gemm_lessons.engine.process.bounds import GIB
 from gemm_lessons.engine.process.files import scratch
-from gemm_lessons.engine.records.errors import KitError, UnsupportedKernel
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.grading.escaping import one_line
 from gemm_lessons.grading.reference import nearest_lessons

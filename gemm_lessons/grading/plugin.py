@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from gemm_lessons.course.folder import CommandError
-from gemm_lessons.engine.records.errors import KitError
+from gemm_lessons.engine import KitError
 
 SUITE = Path(__file__).with_name("suite.py")
 

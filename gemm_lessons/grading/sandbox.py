@@ -12,8 +12,7 @@ from pathlib import Path
 from gemm_lessons.course.folder import for_learners
 from gemm_lessons.course.lesson import Lesson
 from gemm_lessons.engine.compiler import nvrtc
-from gemm_lessons.engine.process import landlock
-from gemm_lessons.engine.process.walls import Reach
+from gemm_lessons.engine.process.walls import Reach, with_libraries
 
 PACKAGE = Path(__file__).resolve().parents[1]
 
@@ -27,9 +26,8 @@ def reach_of(lesson: Lesson, folder: Path) -> Reach:
     installed |= {Path(place) for place in (*site.getsitepackages(), site.getusersitepackages())}
     cuda = [place for major in nvrtc.CUDA_MAJORS for place in nvrtc.include_folders(major)]
     cuda += [place for major in nvrtc.CUDA_MAJORS for place in nvrtc.library_folders(major)]
-    linked = [Path(place) for one in cuda for place in landlock.linked(str(one))]
     program = nvrtc.disassembler()
-    folders = [PACKAGE, *installed, *cuda, *linked, *map(Path, landlock.LIBRARIES)]
+    folders = [PACKAGE, *installed, *with_libraries(cuda)]
     closed = (lessons, PACKAGE / "lessons")
     around = [place for one in dict.fromkeys(folders) for place in _around(one.resolve(), closed)]
     records = [Path(it) for it in glob.glob(f"{glob.escape(str(lessons))}/*/lesson.toml")]

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from gemm_lessons import __version__
 from gemm_lessons.course.folder import WriteError, packaged_course
-from gemm_lessons.engine.records.errors import KitError
+from gemm_lessons.engine import KitError
 
 PACKAGE = Path(__file__).resolve().parents[1]
 INFO = f"gemm_lessons-{__version__}.dist-info"

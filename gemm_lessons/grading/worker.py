@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING, Any
 
 from gemm_lessons.course.folder import CommandError, Course, NotText, read_bytes, text_of
 from gemm_lessons.devices.choose import Choice
+from gemm_lessons.engine import KitError, UnsupportedKernel
 from gemm_lessons.engine.process.bounds import GIB, SLOW, Bounds
 from gemm_lessons.engine.process.child import Child, ChildDied, ChildHung
-from gemm_lessons.engine.records.errors import KitError, UnsupportedKernel
 from gemm_lessons.engine.records.frozen import dataclass
 
 if TYPE_CHECKING:

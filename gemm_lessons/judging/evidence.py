@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from gemm_lessons.course.lesson import Lesson
 from gemm_lessons.course.todos import Stub
 from gemm_lessons.devices.device import Binaries
+from gemm_lessons.engine import Finding
 from gemm_lessons.engine.hardware.occupancy import most
-from gemm_lessons.engine.records.findings import Finding
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.engine.records.results import Counters, Printed
 from gemm_lessons.gemm.shapes import Shape

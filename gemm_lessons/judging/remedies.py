@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from gemm_lessons.course.todos import open_todos
+from gemm_lessons.engine import Finding
 from gemm_lessons.engine.compiler.tokens import Lexed, without_comments
 from gemm_lessons.engine.records.facts import (
     AtBarrier,
@@ -22,7 +23,6 @@ from gemm_lessons.engine.records.facts import (
     PastEnd,
     Stopped,
 )
-from gemm_lessons.engine.records.findings import Finding
 from gemm_lessons.gemm.shapes import Shape
 from gemm_lessons.judging.evidence import Checked, Evidence
 from gemm_lessons.judging.mistakes import NAN_OF

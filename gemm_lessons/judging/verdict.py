@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
-from gemm_lessons.engine.records.findings import Finding
+from gemm_lessons.engine import Finding
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.gemm.far import Sampled
 from gemm_lessons.gemm.problem import Problem

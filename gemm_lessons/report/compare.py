@@ -14,7 +14,7 @@ from gemm_lessons.commands.comparing import Comparison, Pair
 from gemm_lessons.commands.slower import Cost, Difference
 from gemm_lessons.engine.estimate.causes import Cause
 from gemm_lessons.report.console import page
-from gemm_lessons.report.diff import diff_lines
+from gemm_lessons.report.course import diff_lines
 from gemm_lessons.report.table import SHORT, STYLE, duration, tera
 from gemm_lessons.running.outcome import Row
 

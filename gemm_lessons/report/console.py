@@ -1,4 +1,5 @@
-"""Consoles: colours only on a terminal that supports them, a pager for long output, progress on stderr."""
+"""Consoles: colours only on a terminal that supports them, a pager for long output, notes and progress on
+stderr."""
 
 from __future__ import annotations
 
@@ -8,12 +9,14 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from rich.console import Console, RenderableType
+from rich.text import Text
 from rich.theme import Theme
 
 if TYPE_CHECKING:
     from rich.progress import Progress
 
 READING_WIDTH = 100  # columns; longer lines of prose are hard to read
+COMMAND = ": gemm-lessons "  # the remedy at the end of an error
 PATIENCE = 1.0  # seconds after which a run reports its stage
 
 THEME = Theme(
@@ -112,3 +115,20 @@ class Working:
             self._timer.join()  # the timer may be starting the display at this moment
             if self._progress is not None:
                 self._progress.stop()
+
+
+def show_error(console: Console, message: str, prefix: str = "error") -> None:
+    """Print one message on stderr, on one line for scripts. On a terminal it wraps between words, and before a command
+    at its end, so that the command can be copied."""
+    command = ""
+    if console.is_terminal and len(prefix) + 2 + len(message) > console.width and COMMAND in message:
+        message, _, command = message.rpartition(COMMAND)
+        message += ":"
+    console.print(Text.assemble((f"{prefix}: ", "bad"), message), soft_wrap=not console.is_terminal)
+    if command:
+        console.print(Text(f"  gemm-lessons {command}", style="command"), soft_wrap=True)
+
+
+def show_note(console: Console, message: str) -> None:
+    """Print one dimmed line on stderr."""
+    console.print(Text(f"note: {message}", style="quiet"), soft_wrap=True)

@@ -1,4 +1,4 @@
-"""Show the course: the list, a lesson's text, start, reset, hints, and the doctor's checks."""
+"""Show the course: the list, a lesson's text, start, reset, differences, hints, and the doctor's checks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rich.console import Console
+from rich.console import Console, Group
 from rich.padding import Padding
 from rich.panel import Panel
 from rich.table import Table
@@ -19,19 +19,18 @@ from gemm_lessons.course.folder import Course, Reset, Started, shown
 from gemm_lessons.course.lesson import Lesson, LessonError
 from gemm_lessons.course.progress import LessonProgress, Progress
 from gemm_lessons.course.text import folded
-from gemm_lessons.report.console import page
+from gemm_lessons.report.console import page, show_note
 from gemm_lessons.report.links import link
 
 if TYPE_CHECKING:
     from gemm_lessons.commands.doctor import Check
     from gemm_lessons.course.carry_over import CarriedOver
     from gemm_lessons.course.course_toml import CoursePart
-    from gemm_lessons.course.position import HintLevel
+    from gemm_lessons.course.position import HintLevel, Position
     from gemm_lessons.course.todos import TodoMark
     from gemm_lessons.export.folder import Exported
     from gemm_lessons.report.markdown import Page
 
-COMMAND = ": gemm-lessons "  # the remedy at the end of an error
 
 PREDICT_FIRST = (
     "*Predict first: `gemm-lessons predict {number}`. This is shown once a passing run has scored you. (To see it now: "
@@ -351,18 +350,101 @@ def step(console: Console, when: str, command: str) -> None:
     console.print(Text.assemble((f"{when}{gap}", "quiet"), (command, "command")), soft_wrap=True)
 
 
-def show_error(console: Console, message: str, prefix: str = "error") -> None:
-    """Print one message on stderr, on one line for scripts. On a terminal it wraps between words, and before a command
-    at its end, so that the command can be copied."""
-    command = ""
-    if console.is_terminal and len(prefix) + 2 + len(message) > console.width and COMMAND in message:
-        message, _, command = message.rpartition(COMMAND)
-        message += ":"
-    console.print(Text.assemble((f"{prefix}: ", "bad"), message), soft_wrap=not console.is_terminal)
-    if command:
-        console.print(Text(f"  gemm-lessons {command}", style="command"), soft_wrap=True)
+Command = tuple[str, str]  # command and description
 
 
-def show_note(console: Console, message: str) -> None:
-    """Print one dimmed line on stderr."""
-    console.print(Text(f"note: {message}", style="quiet"), soft_wrap=True)
+def show_home(console: Console, at: Position) -> None:
+    """Print the learner's progress; outside of a course folder, how to create one."""
+    lessons = len(at.course.names)
+    if at.course.packaged:
+        console.print(Text.assemble(("gemm-lessons", "bold"), f"  {lessons} lessons; there is no course folder here"))
+    else:
+        heading = Text.assemble(("gemm-lessons", "bold"), f"  {at.passed} of {lessons} passed  ")
+        console.print(heading.append(str(at.course.root), style="quiet"), soft_wrap=True)
+    console.print()
+    if at.lesson is not None and not at.course.packaged:
+        console.print(Text.assemble((f"Lesson {at.lesson.number:02}  ", "lesson"), (at.lesson.title, "bold")))
+        about = Text(at.lesson.idea)
+        if done := tried(at.so_far):
+            about.append(f"\n{done}", style="quiet")
+        console.print(Padding(about, (0, 0, 0, 2)))
+        console.print()
+    next_step, commands = _advice(at)
+    console.print(next_step)
+    console.print()
+    grid = Table(box=None, show_header=False, pad_edge=False, padding=(0, 3, 0, 0))
+    grid.add_column(no_wrap=True)
+    grid.add_column()
+    for typed, does in commands:
+        grid.add_row(Text(typed, style="command"), Text(does, style="quiet"))
+    console.print(Padding(grid, (0, 0, 0, 2), expand=False))
+    console.print()
+    step(console, "All commands", "gemm-lessons --help")
+
+
+def _advice(at: Position) -> tuple[Text, Sequence[Command]]:
+    """Return the next step and three commands for it."""
+    lesson = at.lesson
+    if at.course.packaged:
+        return _next("make a folder of your own to work in"), (
+            ("gemm-lessons init my-course && cd my-course", "the lessons, yours to change"),
+            (f"gemm-lessons read {at.course.names[0][:2]}", "the first lesson's text"),
+            ("gemm-lessons run 03 --solution", "what a run shows"),
+        )
+    if lesson is None:
+        return Text("Every lesson is passed. Well done.", style="good"), (
+            ("gemm-lessons list", "what it took"),
+            ("gemm-lessons compare 01 03", "two kernels side by side"),
+            ("gemm-lessons bench", "all of them over sizes"),
+        )
+    number = f"{lesson.number:02}"
+    watch = ("gemm-lessons watch", "runs it each time you save")
+    hint = (f"gemm-lessons hint {number}", f"a hint for TODO({at.todos[0].number})" if at.todos else "the hints")
+    read = (f"gemm-lessons read {number}", "the lesson's text")
+    if not at.started:
+        return _next("read its text, then fill in its kernel"), (
+            ("gemm-lessons next", "its text, and a kernel.cu to fill in"),
+            watch,
+            (f"gemm-lessons run {number} --solution", "what its reference reaches"),
+        )
+    if at.so_far.broken_since:
+        return _next("it passed before, but no longer does"), (
+            watch,
+            (f"gemm-lessons diff {number}", "yours against the reference"),
+            (f"gemm-lessons reset {number}", "back to the stub; yours is kept"),
+        )
+    if at.todos:
+        todo = at.todos[0]
+        where = f"TODO({todo.number}) in line {todo.line} of {shown(lesson.kernel_path)}"
+        return _next(f"{where}: {todo.text}" if todo.text else where), (watch, hint, read)
+    return _next(f"make {shown(lesson.kernel_path)} pass"), (watch, hint, read)
+
+
+def _next(what: str) -> Text:
+    return Text.assemble(("Next: ", "quiet"), what)
+
+
+Side = tuple[str, str]  # title and text
+STYLE = {"-": "bad", "+": "good", "@": "lesson"}
+
+
+def show_diff(console: Console, mine: Side, other: Side) -> None:
+    """Print the difference, through the pager if it is long."""
+    lines = diff_lines(mine, other)
+    if console.is_terminal:
+        page(console, Group(*lines))
+    else:
+        for line in lines:
+            console.print(line, soft_wrap=True)
+
+
+def diff_lines(mine: Side, other: Side) -> list[Text]:
+    """Return a unified diff that ignores trailing blanks."""
+    import difflib  # imported late: only for differences
+
+    before, after = ([line.rstrip() for line in text.splitlines()] for _, text in (mine, other))
+    found = list(difflib.unified_diff(before, after, lineterm=""))[2:]  # without the two header lines
+    heading = [Text(f"- {mine[0]}", style="bad"), Text(f"+ {other[0]}", style="good"), Text("")]
+    if not found:
+        return [*heading, Text("They are the same, line by line.", style="quiet")]
+    return [*heading, *(Text(line, style=STYLE.get(line[:1], "")) for line in found)]

@@ -9,8 +9,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from gemm_lessons.commands.inspection import SHOWN, Inspection, values_of
 from gemm_lessons.engine.estimate.recording import Recording
+from gemm_lessons.engine.inspection import SHOWN, Inspection, values_of
 from gemm_lessons.engine.pictures.roles import barrier_names, roles_of
 from gemm_lessons.engine.records.metrics import BESIDE, TABLED
 from gemm_lessons.engine.records.results import Launched

@@ -17,12 +17,11 @@ from gemm_lessons.engine.pictures.roles import Roles
 from gemm_lessons.engine.pictures.timeline import SHOWN, Timeline
 from gemm_lessons.engine.records.metrics import TABLED
 from gemm_lessons.judging.verdict import WrongAnswer
-from gemm_lessons.report.accesses import heading
 from gemm_lessons.report.roles import completed_by
 from gemm_lessons.report.run import summary_of, title_of
 from gemm_lessons.report.table import columns_of, footnotes, told_apart
 from gemm_lessons.report.template import asset, embedded
-from gemm_lessons.report.tiles import picture_lines, share_lines
+from gemm_lessons.report.view import heading, picture_lines, share_lines
 from gemm_lessons.view.record import Side, View
 
 PICTURES = 4  # requests of one line in each memory

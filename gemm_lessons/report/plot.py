@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 from gemm_lessons.commands.points import Group, Line, Point, is_square, label
 from gemm_lessons.course.folder import CommandError, WriteError
 from gemm_lessons.devices.extras import install_extra
-from gemm_lessons.engine.estimate.peaks import Peak, peaks
-from gemm_lessons.engine.records.errors import KitError
+from gemm_lessons.engine import KitError
+from gemm_lessons.engine.hardware.sheets import Peak, peaks
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.report.table import tera
 

@@ -21,7 +21,8 @@ SECTIONS: Mapping[str, Sequence[str]] = {
     "What a compilation returns": ("Resources", "Diagnostic"),
     "Estimates": ("LaunchEstimate", "GPUS", "find_gpu", "GpuSpec"),
     "Errors": (
-        "CompileError", "UnsupportedKernel", "NotCounted", "NotEstimated", "KitError", "Disagreement",
+        "CompileError", "UnsupportedKernel", "UnknownArchitecture", "NotCounted", "NotEstimated", "SheetError",
+        "KitError", "Disagreement",
     ),
 }  # fmt: skip
 OPENED = ("CompiledKernel", "Launched", "Counters", "Finding")  # classes whose methods and properties are listed

@@ -10,8 +10,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from gemm_lessons.engine import Finding
 from gemm_lessons.engine.compiler.diagnostics import Diagnostic, printable
-from gemm_lessons.engine.records.findings import Finding
 from gemm_lessons.engine.records.results import Conflict, Printed
 from gemm_lessons.gemm.shapes import Shape
 from gemm_lessons.judging.evidence import ShapeResult

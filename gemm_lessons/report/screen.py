@@ -12,8 +12,9 @@ from io import StringIO
 from rich.console import Console, Group
 from rich.text import Text
 
+from gemm_lessons.engine.compiler.diagnostics import printable
 from gemm_lessons.engine.records.frozen import dataclass
-from gemm_lessons.judging.verdict import CompileFailed, GateMissed, Passed, WrongAnswer
+from gemm_lessons.judging.verdict import CompileFailed, Faulted, GateMissed, Passed, TimedOut, WrongAnswer
 from gemm_lessons.report.blocks import Paragraph, clipped, fitted
 from gemm_lessons.report.console import THEME
 from gemm_lessons.report.figures import bottleneck, conflicts, figures_table, percent
@@ -51,8 +52,11 @@ class Around:
     lines: int = LINES
 
 
-def show_screen(console: Console, outcome: RunOutcome, around: Around) -> None:
-    """Print one screen about a run."""
+def show_screen(console: Console, outcome: RunOutcome, around: Around, details: bool = False) -> None:
+    """Print one screen about a run, or with ``details`` everything about it."""
+    if details:
+        show_details(console, outcome, around.following, around.again, around.remarks, around.gain, around.counts)
+        return
     for block in fitted(console, [*_blocks(console, outcome, around)], around.lines):
         if block.gap:
             console.print()
@@ -197,3 +201,44 @@ def _printed(console: Console, row: Row) -> Iterator[Paragraph]:
     cut = len(lines) > PRINTED or printed.shown < printed.calls
     head.append(f", the first {min(PRINTED, len(lines))} lines of {printed.calls:,} calls" if cut else "", "quiet")
     yield Paragraph(Group(head, body), 1, gap=True)
+
+
+SEVERITY = {"error": "error", "warning": "warning", "note": "info", "remark": "info"}
+
+
+def show_problems(console: Console, row: Row) -> None:
+    """Print every problem of a kernel."""
+    lines = list(dict.fromkeys(problem_lines(row)))
+    if lines:
+        console.print()
+    for line in lines:
+        console.print(Text(line), soft_wrap=True)
+
+
+def problem_lines(row: Row) -> Iterator[str]:
+    """Yield the compiler's messages, the findings, and the verdict if no line is responsible."""
+    for found in row.diagnostics:
+        yield _line(found.file, found.line, found.column, found.severity, found.message)
+    findings = list(row.checked.findings)
+    if isinstance(row.verdict, Faulted | TimedOut) and row.verdict.finding not in findings:
+        findings.append(row.verdict.finding)
+    for finding in findings:
+        message = f"{finding.kind.replace('_', ' ')}: {finding.message}"
+        yield _line(finding.file or row.path, finding.line, None, finding.severity, message)
+    match row.verdict:
+        case WrongAnswer(shape=shape, judgement=judged):
+            looks = f"; looks like: {judged.pattern.explanation}" if judged.pattern else ""
+            wrong = f"{judged.wrong:,} of {judged.total:,} elements of C are wrong at {shape}{looks}"
+            yield _line(row.path, 1, None, "error", wrong)
+        case GateMissed(missed=missed):
+            for gate in missed:
+                yield _line(row.path, 1, None, "warning", f"gate missed: {gate.name}: {gate.why}")
+        case CompileFailed(message=message) if not row.diagnostics:
+            yield _line(row.path, 1, None, "error", message)
+        case Passed() | Faulted() | TimedOut() | CompileFailed():
+            pass
+
+
+def _line(file: str, line: int | None, column: int | None, severity: str, message: str) -> str:
+    said = printable(" ".join(message.split()))
+    return f"{printable(file)}:{line or 1}:{column or 1}: {SEVERITY.get(severity, 'error')}: {said}"

@@ -9,8 +9,8 @@ from rich.console import Console, Group
 from rich.text import Text
 
 from gemm_lessons.course.lesson import Lesson
+from gemm_lessons.engine import Finding
 from gemm_lessons.engine.compiler.diagnostics import printable
-from gemm_lessons.engine.records.findings import Finding
 from gemm_lessons.gemm.shapes import Shape
 from gemm_lessons.judging.verdict import CompileFailed, Faulted, TimedOut, WrongAnswer
 from gemm_lessons.report.blocks import Paragraph, clipped

@@ -1,9 +1,13 @@
-"""Show a search for tile sizes: a table of the best, and the reasons why others were left out."""
+"""Show a search for tile sizes: a table of the best, and the reasons why others were left out.
+
+With ``--model``: the bounds on tile sizes; with ``--plot``: every candidate in the order of its time.
+"""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
+from pathlib import Path
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
@@ -12,7 +16,9 @@ from rich.text import Text
 
 from gemm_lessons.commands.tuning import TuneRequest, Tuning
 from gemm_lessons.commands.tuning_book import TileCandidate
-from gemm_lessons.course.folder import shown
+from gemm_lessons.course.folder import WriteError, shown
+from gemm_lessons.course.lesson import Lesson
+from gemm_lessons.gemm.tile_model import OTHER_REGISTERS, TileModel
 from gemm_lessons.report.table import duration, tera
 
 SHOWN = 10
@@ -102,3 +108,74 @@ def _time(candidate: TileCandidate, tuning: Tuning) -> float:
 def _reason(why_not: str) -> str:
     """Return a reason without its numbers, so that equal reasons are counted together."""
     return re.sub(r"\d[\d,]*", "N", why_not)
+
+
+NEAREST = 2  # the next larger thread tile is this many times as wide
+
+
+def show_model(console: Console, lesson: Lesson, model: TileModel) -> None:
+    """Print the limits of the GPU, the resulting bounds on a tile, and the lesson's sizes."""
+    gpu, word = model.gpu, model.word
+    console.print(Text(f"{lesson.name} on {gpu.name}: square tiles that its data sheet allows", style="bold"))
+    rows = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    rate = f"{gpu.sms} x {model.lanes} lanes x 2 x {gpu.clock_hz / 1e9:.2f} GHz = {model.flops / 1e12:.3g} TFLOP/s"
+    rows.add_row("rate", rate)
+    rows.add_row("DRAM", f"{_rate(gpu.dram_bytes_per_s)}; rate * {word} / bn: bn >= {model.least_block:.1f}")
+    rows.add_row(
+        "shared memory", f"{_rate(model.shared_bytes_per_s)}; rate * {word} / rx: rx >= {model.least_thread:.1f}"
+    )
+    side = model.thread
+    if side is None:
+        wanted = next(it for it in (1, 2, 4, 8, 16, 32, 64) if it >= model.least_thread * 0.999)
+        rows.add_row("registers", f"{wanted} x {wanted} takes {model.registers(wanted)} of {model.most_registers}")
+        rows.add_row("so", "no square tile: shared memory asks for more than registers hold")
+    else:
+        larger = side * NEAREST
+        rows.add_row(
+            "registers",
+            f"{side} x {side} takes {model.registers(side)}, {larger} x {larger} {model.registers(larger)}, of"
+            f" {gpu.registers_per_thread} less {OTHER_REGISTERS}",
+        )
+        shared = model.shared_bytes(model.depth) / 1024
+        rows.add_row("so", f"{side} x {side} by a thread, {model.block} x {model.block} by a block")
+        rows.add_row(
+            "", f"bk = {model.depth}: {shared:.0f} of {gpu.shared_bytes_per_block / 1024:.0f} KiB, two buffers"
+        )
+    console.print(rows)
+    own = ", ".join(f"{name} = {size}" for name, size in lesson.tile.sizes) or "none"
+    console.print(Text(f"The lesson's own: {own}", style="quiet"))
+    console.print(Text("From the data sheet alone: nothing was compiled, counted or timed.", style="quiet"))
+
+
+def _rate(bytes_per_s: float) -> str:
+    return f"{bytes_per_s / 1e12:.3g} TB/s"
+
+
+def draw_tuning(request: TuneRequest, tuning: Tuning, path: Path) -> None:
+    """Draw into a file whose suffix decides the format. Raises ``WriteError``."""
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure
+
+    from gemm_lessons.report.plot import FAINT, GREEN, HUES, STYLE
+
+    ranked = tuning.ranked
+    with rc_context(STYLE):
+        figure = Figure(figsize=(8, 4.5), layout="constrained")
+        axes = figure.add_subplot()
+        places = range(1, len(ranked) + 1)
+        estimated = [(it.tuned.estimate_gflops or 0.0) / 1e3 for it in ranked]
+        axes.plot(places, estimated, ".", color=HUES[2], label=f"estimated for {request.gpu.name}")
+        if measured := tuning.measured:
+            times = [(it.tuned.gflops or 0.0) / 1e3 for it in measured]
+            axes.plot(range(1, len(measured) + 1), times, "o", color=GREEN, label=f"measured on {request.device.name}")
+        if tuning.own in ranked:
+            axes.axvline(ranked.index(tuning.own) + 1, color=FAINT, linewidth=1, label="the lesson's own sizes")
+        axes.set(xlabel="candidates, the fastest first", ylabel="TFLOP/s", ylim=(0, None))
+        axes.set_title(f"{request.lesson.name} at {request.shape}")
+        axes.grid(axis="y")
+        axes.legend(frameon=False)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            figure.savefig(path, dpi=110, metadata={"Date": None} if path.suffix.lower() == ".svg" else None)
+        except OSError as error:
+            raise WriteError(path, error) from None

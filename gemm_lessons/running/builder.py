@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, TypeVar
 from gemm_lessons.course.folder import shown
 from gemm_lessons.course.lesson import Lesson
 from gemm_lessons.devices.device import Binaries, BuildTarget, Device
+from gemm_lessons.engine import KitError
 from gemm_lessons.engine.compiler.compile import Compiled, NotCompiled, compile_source
 from gemm_lessons.engine.compiler.nvrtc import choose_major
-from gemm_lessons.engine.compiler.source import include_closure
-from gemm_lessons.engine.compiler.strip_printf import OPTIONS, without_printf
+from gemm_lessons.engine.compiler.source import PRINTF_OPTIONS, include_closure, without_printf
 from gemm_lessons.engine.hardware.sheets import GpuSpec, buildable, capability_of, dotted
-from gemm_lessons.engine.records.errors import KitError
 from gemm_lessons.judging.evidence import Built
 from gemm_lessons.judging.verdict import CompileFailed
 from gemm_lessons.running.machine_dependence import JOINED
@@ -117,7 +116,7 @@ class Workshop:
     def without_machine_code(self, lesson: Lesson, path: Path, source: str) -> Binaries | CompileFailed:
         """Compile a file to PTX only, for launches whose values are checked on the simulator."""
         quiet = without_printf(source)
-        options = OPTIONS if quiet != source else ()
+        options = PRINTF_OPTIONS if quiet != source else ()
         counted = self._counting.build(lesson, path, quiet, options, assembled=False)
         return counted if isinstance(counted, CompileFailed) else Binaries(counted, None)
 
@@ -136,7 +135,7 @@ class Workshop:
         spoken = self._counting.build(lesson, path, source)
         if isinstance(spoken, CompileFailed):
             return spoken
-        silent = self._for_both(lesson, path, quiet, OPTIONS)
+        silent = self._for_both(lesson, path, quiet, PRINTF_OPTIONS)
         if isinstance(silent, CompileFailed):  # it uses printf for more than its text
             silent = self._for_both(lesson, path, source)
         return silent if isinstance(silent, CompileFailed) else replace(silent, spoken=spoken)

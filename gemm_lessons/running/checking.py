@@ -14,11 +14,10 @@ from gemm_lessons.course.folder import read_source
 from gemm_lessons.course.lesson import Lesson, tile_sizes
 from gemm_lessons.devices.gpu import ranges
 from gemm_lessons.devices.gpu.ranges import stage
+from gemm_lessons.engine import Finding, UnsupportedKernel
 from gemm_lessons.engine.process import bounds
 from gemm_lessons.engine.process.bounds import Bounds, OutOfTime
-from gemm_lessons.engine.records.errors import UnsupportedKernel
 from gemm_lessons.engine.records.facts import Quoted
-from gemm_lessons.engine.records.findings import Finding
 from gemm_lessons.engine.records.launch import buffers_of
 from gemm_lessons.engine.records.results import Counters, Launched, SampledBlocks, added
 from gemm_lessons.gemm.far import FarProblem, Sampled

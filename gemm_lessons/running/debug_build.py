@@ -16,9 +16,8 @@ from dataclasses import replace
 
 from gemm_lessons.course.todos import todo_state
 from gemm_lessons.devices.gpu import ranges
-from gemm_lessons.engine.records.errors import UnsupportedKernel
+from gemm_lessons.engine import Finding, UnsupportedKernel
 from gemm_lessons.engine.records.facts import Location, Missed, PastAll, PastEnd
-from gemm_lessons.engine.records.findings import Finding
 from gemm_lessons.engine.records.metrics import METRICS
 from gemm_lessons.engine.simulator.debug_run import Names, debug_run
 from gemm_lessons.engine.simulator.final_memory import FinalMemory

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from gemm_lessons.course.lesson import Lesson, tile_sizes
 from gemm_lessons.devices.gpu import ranges
 from gemm_lessons.devices.gpu.ranges import stage
+from gemm_lessons.engine import Simulator
 from gemm_lessons.engine.records.launch import Argument
-from gemm_lessons.engine.simulator import Simulator
 from gemm_lessons.gemm.data import HELD, BufferSpec, DataSpec
 from gemm_lessons.gemm.problem import Problem
 from gemm_lessons.gemm.profile import tiles_of

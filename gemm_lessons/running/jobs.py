@@ -16,10 +16,10 @@ from collections.abc import Callable, Collection, Hashable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from gemm_lessons.engine import KitError, UnsupportedKernel
 from gemm_lessons.engine.process import bounds, resources
 from gemm_lessons.engine.process.bounds import Bounds
 from gemm_lessons.engine.process.child import ChildDied, ChildHung, Forked, Parent
-from gemm_lessons.engine.records.errors import KitError, UnsupportedKernel
 from gemm_lessons.engine.records.frozen import dataclass
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from gemm_lessons.engine import Finding
 from gemm_lessons.engine.compiler.compile import Compiled
 from gemm_lessons.engine.records.facts import Misuse
-from gemm_lessons.engine.records.findings import Finding
 
 ASKED = re.compile(r"%envreg\d+\b")  # the simulator has no values for these
 PLACE = re.compile(r"^\s*\.loc\s+\d+\s+(\d+)", re.M)

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from gemm_lessons.course.lesson import Lesson
 from gemm_lessons.devices.gpu import ranges
 from gemm_lessons.devices.gpu.ranges import stage
+from gemm_lessons.engine import Finding
 from gemm_lessons.engine.compiler.compile import Compiled
 from gemm_lessons.engine.records.facts import Details
-from gemm_lessons.engine.records.findings import Finding
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.judging.verdict import Faulted, Judgement, Verdict, WrongAnswer
 from gemm_lessons.running.builder import variant_of

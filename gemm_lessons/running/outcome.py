@@ -12,8 +12,8 @@ from gemm_lessons.judging.verdict import CompileFailed, Judgement, Verdict
 if TYPE_CHECKING:
     from gemm_lessons.course.lesson import Lesson
     from gemm_lessons.devices.gpu.records import Measurement
+    from gemm_lessons.engine import Finding
     from gemm_lessons.engine.compiler.compile import Diagnostic
-    from gemm_lessons.engine.records.findings import Finding
     from gemm_lessons.engine.records.results import Counters
     from gemm_lessons.gemm.shapes import Shape
 

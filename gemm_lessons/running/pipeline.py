@@ -20,15 +20,13 @@ from gemm_lessons.course.lesson import Lesson
 from gemm_lessons.devices.device import Binaries, Device
 from gemm_lessons.devices.gpu import ranges
 from gemm_lessons.devices.gpu.ranges import Tell, stage, told_to, turn
+from gemm_lessons.engine import Disagreement, Finding, UnsupportedKernel
 from gemm_lessons.engine.compiler.compile import Diagnostic, occupancy
 from gemm_lessons.engine.compiler.local_bounds import may_run_past
 from gemm_lessons.engine.hardware.occupancy import Occupancy
 from gemm_lessons.engine.process import bounds
 from gemm_lessons.engine.process.bounds import OutOfTime
-from gemm_lessons.engine.records.errors import UnsupportedKernel
 from gemm_lessons.engine.records.facts import Quoted
-from gemm_lessons.engine.records.findings import Finding
-from gemm_lessons.engine.simulator import Disagreement
 from gemm_lessons.judging.evidence import UNTIMED, Built, Checked, Evidence, ShapeResult
 from gemm_lessons.judging.hints import hints_for
 from gemm_lessons.judging.remedies import restated

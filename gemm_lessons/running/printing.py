@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gemm_lessons.devices.gpu import ranges
+from gemm_lessons.engine import Setting, Simulator
 from gemm_lessons.engine.records.results import in_a_row
-from gemm_lessons.engine.simulator import Setting, Simulator
 from gemm_lessons.judging.evidence import Built, Checked
 from gemm_lessons.judging.verdict import Faulted, TimedOut, WrongAnswer
 from gemm_lessons.running.builder import variant_of

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from gemm_lessons.commands.bench import WAVEFRONT_BYTES, flop_per_byte
 from gemm_lessons.course.lesson import tile_sizes
+from gemm_lessons.engine import Simulator
 from gemm_lessons.engine.estimate.recording import Recording, record
 from gemm_lessons.engine.hardware.sheets import GpuSpec
 from gemm_lessons.engine.pictures.accesses import Request, Touched, follow
@@ -21,7 +22,6 @@ from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.engine.records.launch import Buffer, TensorMap
 from gemm_lessons.engine.records.results import LineCount
 from gemm_lessons.engine.sass import Uncountable
-from gemm_lessons.engine.simulator import Simulator
 from gemm_lessons.gemm.problem import Problem
 from gemm_lessons.gemm.shapes import Shape
 from gemm_lessons.gemm.time_model import Estimator

@@ -20,16 +20,14 @@ from gemm_lessons.course.original import remarks_on
 from gemm_lessons.course.position import next_hint
 from gemm_lessons.course.progress import Progress, keeps_reference, load_progress, save_progress, waits_for_predictions
 from gemm_lessons.devices.device import Device
+from gemm_lessons.engine import KitError, UnsupportedKernel
 from gemm_lessons.engine.compiler.source import content_of
 from gemm_lessons.engine.hardware.sheets import GpuSpec
 from gemm_lessons.engine.process.terminal import END_OF_INPUT, Terminal
-from gemm_lessons.engine.records.errors import KitError, UnsupportedKernel
-from gemm_lessons.report.console import Working, make_console
-from gemm_lessons.report.course import show_error, show_hint, show_list, show_note, show_started
-from gemm_lessons.report.diff import show_diff
+from gemm_lessons.report.console import Working, make_console, show_error, show_note
+from gemm_lessons.report.course import show_diff, show_hint, show_list, show_started
 from gemm_lessons.report.practice import scores_in_words
-from gemm_lessons.report.problems import show_problems
-from gemm_lessons.report.screen import Around, show_screen
+from gemm_lessons.report.screen import Around, show_problems, show_screen
 from gemm_lessons.report.watch import Part, Screen, Status, lines_above, show_notice, show_status
 from gemm_lessons.running.contract import JSON, SCHEMA, as_json
 from gemm_lessons.running.jobs import Kept

@@ -18,8 +18,8 @@ from gemm_lessons.devices.gpu import ranges, trouble
 from gemm_lessons.devices.gpu.errors import GpuUnavailable, WrongGpuIndex
 from gemm_lessons.devices.gpu.records import Entrant, GpuFacts, Measurement, Step, Timed
 from gemm_lessons.devices.gpu.timing import Health, Spread, doubts
+from gemm_lessons.engine import KitError, UnsupportedKernel
 from gemm_lessons.engine.process.child import Child, ChildDied, ChildHung
-from gemm_lessons.engine.records.errors import KitError, UnsupportedKernel
 from gemm_lessons.engine.records.launch import (
     Argument,
     Buffer,

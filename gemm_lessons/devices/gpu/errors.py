@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gemm_lessons.engine.records.errors import KitError
+from gemm_lessons.engine import KitError
 
 
 class GpuUnavailable(KitError):

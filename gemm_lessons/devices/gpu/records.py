@@ -6,7 +6,7 @@ from dataclasses import field, replace
 from typing import TYPE_CHECKING, Literal
 
 from gemm_lessons.devices.gpu.timing import Health, Spread, ratio_within_rounds
-from gemm_lessons.engine.records.findings import Finding
+from gemm_lessons.engine import Finding
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.engine.records.launch import Grid
 from gemm_lessons.gemm.shapes import Shape

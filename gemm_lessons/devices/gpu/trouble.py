@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from gemm_lessons.devices.extras import install_extra
+from gemm_lessons.engine import Finding
 from gemm_lessons.engine.records.facts import Details
-from gemm_lessons.engine.records.findings import Finding
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.engine.records.launch import Grid
 

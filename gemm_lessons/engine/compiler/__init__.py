@@ -9,7 +9,7 @@
 - ``nvrtc``: bindings of the library, run in a process of its own by ``nvrtc_child`` or, behind walls, by
   ``tools``; ``neutral_paths``: the same folder names in every run; ``toolkit``: which headers are CUDA's
 - ``device_part``: files with code of the host, and libraries
-- ``source``, ``tokens``, ``includes``, ``whole_file``, ``local_bounds``, ``strip_printf``: the source as text
+- ``source``, ``tokens``, ``includes``, ``whole_file``, ``local_bounds``: the source as text
 - ``diagnostics``, ``ptxas``: the compiler's log; ``debug_names``: names of local arrays; ``layouts``:
   fields of structs
 - ``elf``, ``sass``: the cubin, and its disassembly

@@ -18,11 +18,9 @@ from gemm_lessons.engine.compiler.compile import (
     with_file_names,
 )
 from gemm_lessons.engine.compiler.ptxas import shared_arrays
-from gemm_lessons.engine.compiler.source import PTX_HEAD
+from gemm_lessons.engine.compiler.source import PTX_HEAD, entries
 from gemm_lessons.engine.compiler.tokens import without_comments
 from gemm_lessons.engine.hardware.occupancy import Resources
-
-_ENTRY = re.compile(r"\.entry\s+([\w$]+)")
 
 
 def take(source: str, *, path: str, entry: str, **options: Any) -> Compiled | NotCompiled:
@@ -32,11 +30,6 @@ def take(source: str, *, path: str, entry: str, **options: Any) -> Compiled | No
         if PTX_HEAD.search(source)
         else compile_source(source, path=path, entry=entry, **options)
     )
-
-
-def entries(ptx: str) -> list[str]:
-    """Return the names of the kernels of a file."""
-    return _ENTRY.findall(without_comments(ptx))
 
 
 def read_ptx(ptx: str, path: str, entry: str) -> Compiled | NotCompiled:

@@ -1,6 +1,8 @@
-"""Read CUDA C++ as text, without compiling it: kernels, includes, positions of names.
+"""Read CUDA C++ as text, without compiling it: kernels, includes, positions of names; remove ``printf``.
 
-Used for messages and for the cache key only; the compiler decides what the code means.
+Used for messages and for the cache key only; the compiler decides what the code means. A call of ``printf`` runs code
+outside of the kernel, which cannot be followed. So a kernel that prints is compiled twice: as written, to run it for
+its output, and without ``printf`` for counts, estimates and times. Lines keep their numbers.
 """
 
 from __future__ import annotations
@@ -18,6 +20,10 @@ from pathlib import Path
 from gemm_lessons.engine.compiler.tokens import ANGLES, OPENING, Lexed, tokens, without_comments
 from gemm_lessons.engine.records.frozen import dataclass
 
+PTX_ENTRY = re.compile(r"\.entry\s+([\w$]+)")
+PRINTF = re.compile(r"(?:\bstd\s*::\s*|::\s*)?\bprintf\s*(?=\()")
+NO_PRINTF = "gemm_lessons_prints_nothing"
+PRINTF_OPTIONS = (f"-D{NO_PRINTF}(...)=((void)0)",)
 # The head of a PTX file.
 PTX_HEAD = re.compile(r"^[ \t]*\.version\s+\d.*\n(?:[ \t\r]*(?://.*)?\n)*[ \t]*\.target\s+(\w+)", re.M)
 # A file name in quotes or angle brackets.
@@ -227,3 +233,13 @@ def content_of(path: Path) -> bytes | None:
             os.close(file)
     except OSError:
         return None
+
+
+def entries(ptx: str) -> list[str]:
+    """Return the names of the kernels of a PTX file."""
+    return PTX_ENTRY.findall(without_comments(ptx))
+
+
+def without_printf(source: str) -> str:
+    """Return the source with every call of ``printf`` replaced by the macro that ``PRINTF_OPTIONS`` define."""
+    return PRINTF.sub(NO_PRINTF, source)

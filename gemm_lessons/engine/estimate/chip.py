@@ -1,19 +1,30 @@
-"""From one multiprocessor to a launch on the whole chip: constants and rules of every estimate.
+"""From one multiprocessor to a launch on the whole chip: constants and rules of every estimate, and the chip's clock.
 
-Times are of an H200 unless their comment says otherwise; ``lessons/common/ESTIMATE.md`` says how far they carry.
+Times are of an H200 unless their comment says otherwise; ``lessons/common/ESTIMATE.md`` says how far they carry. The
+clock of a chip that draws all the power it may, and the time of a launch at that clock:
+
+    power = idle + (products + bytes from L2) * clock / highest clock + bytes from DRAM        each an energy over time
+    time  = clocks / clock, or longer where DRAM does not keep up
+
+A lower clock makes the same work last longer, so that it draws less: the clock is where the power is the limit.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from gemm_lessons.engine.hardware.sheets import GpuSpec
+from gemm_lessons.engine.records.frozen import dataclass
 
 LAUNCH_US = 6.5  # an empty kernel between two CUDA events on an idle H200: 5.9 and 7.0 in two runs of checks/estimate
 NEXT_US = 2.7  # one that follows another launch: the same, queued (launch_queued_us of the same readings)
 HOT = 0.75  # share of the multiprocessors whose tensor cores lower the clock: half of an H200's do not, 128 of 132 do
 HEATING = ("HMMA", "IMMA", "HGMMA", "IGMMA", "QGMMA")  # the products that do; fp64 is sold at the highest clock
 BUSY = 0.75  # share of the time from which on a unit counts as what limits a kernel
+HALVINGS = 40
+ROUNDS = 60  # until a time agrees with the bytes that blocks fetch again during it
+SHARP = 4.0  # of the larger of two times that overlap, and of what the smaller adds to it
+DRAM_SHARE = 0.9  # of the data sheet's bandwidth
 
 
 def at_work(gpu: GpuSpec, blocks: int, products: bool) -> GpuSpec:
@@ -29,3 +40,66 @@ def limiter_of(parts: Mapping[str, float], busiest: str) -> str:
     """
     slowest = max(("latency", "l2", "dram", "launch"), key=lambda name: parts[name])
     return busiest if slowest == "latency" and parts[busiest] >= BUSY * parts["latency"] else slowest
+
+
+@dataclass(frozen=True)
+class Load:
+    """A launch's work: clocks of the fullest multiprocessor, and those of all tensor cores together; bytes from L2.
+
+    ``dram_bytes``: bytes of DRAM, given the share of the time in which DRAM works. ``on_end``: one launch follows the
+    other, after ``NEXT_US`` in which nothing works; else it is the only one after a pause.
+    """
+
+    clocks: float
+    tensor_clocks: float
+    l2_bytes: float
+    dram_bytes: Callable[[float], float]
+    on_end: bool = False
+
+
+@dataclass(frozen=True)
+class Pace:
+    """A launch at the clock that the chip holds with it."""
+
+    clock_hz: float
+    seconds: float
+    watts: float
+    dram_bytes: float
+
+
+def paced(load: Load, gpu: GpuSpec) -> Pace:
+    """Return the pace at the highest clock whose power ``gpu`` may draw. Its sheet must know its power."""
+    assert gpu.power is not None
+    low, high = 0.0, gpu.power.clock_hz
+    most = gpu.power.most_watts if load.on_end else gpu.power.burst_watts
+    if (best := _at(load, gpu, high)).watts <= most:
+        return best
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2
+        if _at(load, gpu, middle).watts > most:
+            high = middle
+        else:
+            low = middle
+    return _at(load, gpu, low)
+
+
+def at_pace(parts: Mapping[str, float], load: Load, gpu: GpuSpec) -> tuple[dict[str, float], Pace]:
+    """Return ``parts``, microseconds of each unit at the clock of ``gpu``, at the clock that its power allows."""
+    pace = paced(load, gpu)
+    scaled = {name: time * gpu.clock_hz / pace.clock_hz for name, time in parts.items()}
+    return scaled | {"dram": pace.dram_bytes / (gpu.dram_bytes_per_s / 1e6)}, pace
+
+
+def _at(load: Load, gpu: GpuSpec, clock_hz: float) -> Pace:
+    power = gpu.power
+    assert power is not None
+    working = load.clocks / clock_hz
+    seconds, moved, busy = working, 0.0, 0.0
+    for _ in range(ROUNDS):
+        moved = load.dram_bytes(busy)
+        fetching = moved / (DRAM_SHARE * gpu.dram_bytes_per_s)
+        seconds = (working**SHARP + fetching**SHARP) ** (1 / SHARP)
+        busy = fetching / seconds
+    scaled = power.product_joules * load.tensor_clocks + power.l2_joules * load.l2_bytes
+    joules = scaled * clock_hz / power.clock_hz + power.dram_joules * moved
+    return Pace(clock_hz, seconds, power.idle_watts + joules / (seconds + NEXT_US / 1e6 * load.on_end), moved)

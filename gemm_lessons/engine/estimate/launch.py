@@ -25,9 +25,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from gemm_lessons.engine.estimate.causes import Cause, LineShare, lines_of, shares
-from gemm_lessons.engine.estimate.chip import BUSY, HEATING, LAUNCH_US, at_work, limiter_of
+from gemm_lessons.engine.estimate.chip import BUSY, HEATING, LAUNCH_US, Load, at_pace, at_work, limiter_of
 from gemm_lessons.engine.estimate.items import grouped_columns, unknown_units
-from gemm_lessons.engine.estimate.power import Load, at_pace
 from gemm_lessons.engine.estimate.recording import Recording, record
 from gemm_lessons.engine.estimate.timeline import Played, play, uneven
 from gemm_lessons.engine.estimate.traffic import Levels, levels_of

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import astuple
 
-from gemm_lessons.engine.hardware.sheets import GpuSpec
+from gemm_lessons.engine.hardware.sheets import WARP, GpuSpec
 from gemm_lessons.engine.records.frozen import dataclass
-
-WARP = 32  # lanes
 
 
 @dataclass(frozen=True)

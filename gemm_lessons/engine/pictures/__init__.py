@@ -8,6 +8,6 @@
 - ``accesses``: what the lanes of a warp request from shared and global memory, line by line, and from which banks
 - ``tiles``: what products of warpgroups read from shared memory, and copies shared in a cluster
 - ``fragments``: lane and register of each element of a tensor core's product
-- ``timeline``: the estimate's multiprocessor, clock by clock; ``perfetto``: the same as a file
+- ``timeline``: the estimate's multiprocessor, clock by clock, also as a file for viewers
 - ``roles``: the timeline by role, and hand-overs through mbarriers
 """

@@ -16,6 +16,7 @@ from gemm_lessons.engine.ptx.records import Vector
 from gemm_lessons.engine.records.frozen import dataclass
 
 SHOWN_BYTES = 1024  # of a picture
+CHUNK_BYTES = CHUNK
 GROUP = WARPS * WARP  # threads of a warpgroup
 
 

@@ -60,6 +60,13 @@ class Reach:
     programs: Sequence[Path] = ()
 
 
+def with_libraries(folders: Iterable[Path]) -> list[Path]:
+    """Return installed folders, the folders that their links lead to, and those of the system's libraries."""
+    installed = list(folders)
+    linked = [Path(place) for one in installed for place in landlock.linked(str(one))]
+    return [*installed, *linked, *map(Path, landlock.LIBRARIES)]
+
+
 def leave_namespaces() -> bool:
     """Enter new user, PID, network and IPC namespaces; the next child is the first process of the PID namespace. Return
     False if Linux refuses."""

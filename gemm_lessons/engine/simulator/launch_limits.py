@@ -12,7 +12,8 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from gemm_lessons.engine.hardware.occupancy import WARP, registers_of_block
+from gemm_lessons.engine.hardware.occupancy import registers_of_block
+from gemm_lessons.engine.hardware.sheets import WARP
 from gemm_lessons.engine.machine.special import clustered
 from gemm_lessons.engine.ptx.records import Kernel
 from gemm_lessons.engine.records.facts import Refusal, Refused

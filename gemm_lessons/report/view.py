@@ -1,13 +1,23 @@
-"""Show the memory requests of one source line: lanes by bank of shared memory, sectors of global memory."""
+"""Show a view in the terminal: one line's memory requests or tiles, or the timeline by role.
+
+A request is drawn as lanes by bank of shared memory or sectors of global memory, a tile as the bytes that products
+read.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from rich.console import Console
 from rich.text import Text
 
+from gemm_lessons.course.folder import CommandError
 from gemm_lessons.engine.costs.banks import BANKS, SECTOR, WARP, WORD
 from gemm_lessons.engine.pictures.accesses import Cell, Request, bank_map
+from gemm_lessons.engine.pictures.tiles import CHUNK_BYTES, Chunk, Share, TilePicture
 from gemm_lessons.engine.records.metrics import TABLED
+from gemm_lessons.report.console import make_console, show_note
+from gemm_lessons.report.roles import show_roles
 from gemm_lessons.view.record import Place, Side
 
 MOST = 4  # maximum pictures of one line
@@ -16,6 +26,35 @@ TURNS = "123456789abcdefghijklmnopqrstuvw"
 
 
 def show_line(console: Console, side: Side, line: int) -> None:
+    """Print the tiles that the line's products read, or the line with its counters and requests.
+
+    Raises ``CommandError`` for a line that does not access memory.
+    """
+    if pictures := side.tiles.pictures_of(line):
+        for picture in pictures:
+            console.print("\n".join(picture_lines(picture)), soft_wrap=True, markup=False)
+    elif side.requests_of(line) or any(count.line == line for count in side.counts):  # textures are only counted
+        _show_requests(console, side, line)
+    else:
+        for note in side.notes:
+            show_note(make_console(stderr=True), note)
+        lines = ", ".join(str(number) for number in sorted({request.line for request in side.requests}))
+        raise CommandError(f"line {line} does not access memory" + (f"; these lines do: {lines}" if lines else ""))
+
+
+def show_timeline(console: Console, side: Side) -> None:
+    """Print the timeline by role, and the copies that blocks of a cluster share. Raises ``CommandError``."""
+    if side.recording is None or side.timeline is None:
+        raise CommandError(f"--roles: {' '.join(side.notes)}")
+    if side.roles is None:
+        raise CommandError("--roles: the kernel has no mbarriers, so no role hands anything over")
+    title = f"Block 0 on an {side.timeline.gpu} at M, N, K = {side.played}, estimated"
+    show_roles(console, side.roles, side.recording, side.row.path, title)
+    if shared := share_lines(side.tiles.shares):
+        console.print("\n".join(["", "Copies of a cluster: who issues them, and for whom", *shared]), markup=False)
+
+
+def _show_requests(console: Console, side: Side, line: int) -> None:
     """Print the line, its counters, and a picture of every kind of request."""
     row = side.row
     console.print(Text.assemble((f"{row.path}:{line}  ", "quiet"), (row.source_line(line), "bold")), soft_wrap=True)
@@ -125,3 +164,39 @@ def _lanes(lanes: list[int]) -> str:
         return f"lanes {lanes[0]} to {lanes[-1]}"
     shown = ", ".join(str(lane) for lane in lanes[:4])
     return f"lanes {shown}{', ...' if len(lanes) > 4 else ''}"
+
+
+LINE = 128  # bytes of a line of a picture
+
+
+def picture_lines(picture: TilePicture) -> list[str]:
+    """Return the heading, 8 lines of 128 bytes, and what a cell says."""
+    index = "column" if picture.name == "B" else "row"
+    row, along = ("k", index) if picture.transposed else (index, "k")
+    array = picture.array or "shared memory"
+    lines = [
+        f"{picture.name} of {picture.form}, line {picture.line}",
+        f"from byte {picture.start:,} of {array}",
+        " " * 11 + "".join(f"{byte:<8}" for byte in range(0, LINE, CHUNK_BYTES)).rstrip(),
+    ]
+    for at in range(0, len(picture.chunks), LINE // CHUNK_BYTES):
+        cells = picture.chunks[at : at + LINE // CHUNK_BYTES]
+        text = "".join(f"{_cell(cell):<8}" for cell in cells).rstrip()
+        lines.append(f"  +{at * CHUNK_BYTES:<8}{text}")
+    return [*lines, f"0:3,8: product 0 of this line reads {row} 3, {along} 8 and up there; -: not read"]
+
+
+def _cell(cell: Chunk | None) -> str:
+    return "-" if cell is None else f"{cell.product}:{cell.row},{cell.first}"
+
+
+def share_lines(shares: Sequence[Share]) -> list[str]:
+    """Return a table of the copies of a cluster; nothing where each block copies for itself."""
+    if all(it.to == (it.issuer,) for it in shares):
+        return []
+    rows = [("line", "issued by", "bytes", "for")]
+    for it in shares:
+        to = f"blocks {', '.join(map(str, it.to))}" if len(it.to) > 1 else f"block {it.to[0]}"
+        rows.append((str(it.line or "-"), f"block {it.issuer}", f"{it.size:,}", to))
+    widths = [max(len(row[i]) for row in rows) for i in range(3)]
+    return [f"{row[0]:>{widths[0]}}  {row[1]:<{widths[1]}}  {row[2]:>{widths[2]}}  {row[3]}" for row in rows]
