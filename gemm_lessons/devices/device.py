@@ -109,6 +109,9 @@ class Device(Protocol):
     def grading(self) -> Device:
         """Return the same device for a graded run: it reports a kernel to which a clock or the GPU's choices matter."""
 
+    def tallying(self) -> Device:
+        """Return the same device for a lesson whose gates need the products in a sum of a tensor core."""
+
     def on_addresses(self, task: Task) -> Finding | None:
         """Return a finding for a task that does something else, or has another answer, where buffers have other
         addresses: on the simulator, whatever this is."""

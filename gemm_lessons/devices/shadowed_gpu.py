@@ -92,6 +92,10 @@ class ShadowedGpu:
         """Return the same device; its simulator reports a kernel to which a clock or the GPU's choices matter."""
         return ShadowedGpu(self._gpu, self._simulated.grading(), self._prepare)
 
+    def tallying(self) -> ShadowedGpu:
+        """Return the same device; its simulator also counts the products in a sum of a tensor core."""
+        return ShadowedGpu(self._gpu, self._simulated.tallying(), self._prepare)
+
     def on_addresses(self, task: Task) -> Finding | None:
         """Return a finding for a task that depends on addresses of buffers on the simulator."""
         return self._simulated.on_addresses(task) if task.work <= SIMULATED else None

@@ -58,6 +58,10 @@ class Simulated:
         """Return a device that reports a kernel to which a clock or the GPU's choices matter."""
         return Simulated(Simulator(replace(self.simulator.setting, portable=True)))
 
+    def tallying(self) -> Simulated:
+        """Return a device that also counts the products in a sum of a tensor core."""
+        return Simulated(Simulator(replace(self.simulator.setting, tallying=True)))
+
     def on_addresses(self, task: Task) -> Finding | None:
         """Return a finding for a task that compares an address with a number, or that does something else, or has
         another answer, where buffers have other addresses."""

@@ -194,6 +194,8 @@ class RunPlan:
             hidden = tuple(dict.fromkeys((*hidden, *hidden_and_counted(lesson, seed))))
             secret = (*secret, *hidden_checks(lesson, seed))
         device = request.device.grading() if request.graded else request.device
+        if any("products_in_a_sum" in it.value.names for it in lesson.gates):
+            device = device.tallying()
         device = device.expecting(lesson.at(timed).data, timed, seed)
         plan = cls(
             request=request,

@@ -24,7 +24,7 @@ from gemm_lessons.engine.events import WARP, Access, Barrier, Batch, Boundary, L
 from gemm_lessons.engine.machine.memory import GlobalMemory
 from gemm_lessons.engine.ptx import cfg, synchronising_accesses
 from gemm_lessons.engine.records.errors import KitError, UnsupportedKernel
-from gemm_lessons.engine.records.metrics import COUNTED, METRICS, ON_PTX
+from gemm_lessons.engine.records.metrics import COUNTED, METRICS, ON_PTX, ON_REQUEST
 from gemm_lessons.engine.records.results import Conflict, Counters, LineCount
 from gemm_lessons.engine.sass.useful_work import OPERATIONS
 
@@ -211,7 +211,7 @@ class CounterObserver:
     def _absent(self, sums: Sums) -> set[str]:
         """Return the metrics without a value: a metric that was not counted is absent, not 0."""
         assert self.launch is not None
-        shorts = {short for short in PARTLY if short in self._phases.uncounted}
+        shorts = {*ON_REQUEST, *(short for short in PARTLY if short in self._phases.uncounted)}
         if sums is self._sums:
             shorts |= COUNTED.keys() - BY_PTX
             if any(instruction.opcode in ("tex", "tld4") for instruction in self.launch.kernel.instructions):

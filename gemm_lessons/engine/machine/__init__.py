@@ -27,7 +27,7 @@ A lane is a thread of a batch: lane = block_in_batch * padded_threads + thread.
   ``mbarrier_waits``, ``spin_waits``: threads that wait for other threads; ``hangs`` with ``phase_history`` and
   ``wait_cycles``: those that wait for ever
 - ``groups``, ``warps``, ``matrices``, ``products``, ``warpgroups``: instructions that use many registers or many
-  lanes at once
+  lanes at once; ``product_tally``: of matrix products, how many are in a sum
 - ``special``, ``symbols``, ``printing``, ``heap``: special registers, variables that the host sets, ``printf``,
   ``malloc``
 - ``unset`` with ``undefined_bits`` and ``undefined``: registers that are read before they are written;

@@ -41,6 +41,7 @@ from gemm_lessons.engine.machine.memory import (
 )
 from gemm_lessons.engine.machine.prepared import BARRIER_ADDRESS, Program
 from gemm_lessons.engine.machine.printing import Printer
+from gemm_lessons.engine.machine.product_tally import ProductTally
 from gemm_lessons.engine.machine.special import RESERVED_PLACE, cluster_of, cluster_order, clustered
 from gemm_lessons.engine.machine.state import Fault, State
 from gemm_lessons.engine.machine.unset import UnsetRegisters
@@ -101,6 +102,8 @@ class Setting:
     placed: bool = False  # record the true address of every global access
     portable: bool = False  # report a kernel to which a clock or the GPU's choices matter
     elsewhere: int = 0  # 1: buffers are close to each other, 2: in the opposite order, too
+    tallying: bool = False  # also count the products in a sum of a tensor core
+    tally: ProductTally | None = None  # of such a run, whose sums are numbers of products
     unstored: bool = False  # count the elements of outputs that no store writes
 
 
@@ -177,6 +180,7 @@ class Machine:
         if setting.blanks:
             self.state.poison = BLANK
         self.state.counting, self.state.placed = setting.counting, setting.placed
+        self.state.tally = setting.tally
         self.barriers = Barriers(self.state, kernel, registers)
         if self.barriers.pool.requests and not registers:
             self.state.notices["registers_ignored"] = next(iter(self.barriers.pool.requests.values()))
@@ -185,10 +189,10 @@ class Machine:
         self.interrupted = 0  # instructions taken from the budget so that the scheduler runs after this block
         self.state.stall = self._stall
         self.state.ticks = lambda: self.spinning.used(self.budget + self.interrupted)
-        varying = program.varying if setting.portable else frozenset()
-        self.unset = UnsetRegisters(
-            self.state, kernel, program.maybe_unset, binder, setting.shuffles, setting.blanks, varying
-        )
+        varying, unset = program.varying if setting.portable else frozenset(), program.maybe_unset
+        if setting.tally:  # no values, so none that are undefined
+            varying, unset = frozenset(), frozenset()
+        self.unset = UnsetRegisters(self.state, kernel, unset, binder, setting.shuffles, setting.blanks, varying)
         self.executed = ExecutionCounts(program, self.state)
         self.binder = binder
         self.bound = BoundBlocks(self._bind)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from gemm_lessons.engine.events import WARP
 from gemm_lessons.engine.machine.matrices import whole_warps
+from gemm_lessons.engine.machine.product_tally import FLOAT_SUMS
 from gemm_lessons.engine.machine.transfers import Binding
 from gemm_lessons.engine.ptx.cfg import unsupported
 from gemm_lessons.engine.ptx.fragments import Fragment, product_form
@@ -50,13 +51,19 @@ def bind_products(binding: Binding, instructions: Sequence[Instruction]) -> Call
     )
     present = whole_warps(state, first, guard, "matrices")
     every = np.arange(state.lanes // WARP)
+    tally = state.tally if d in FLOAT_SUMS else None
+    sums = _words(binding, [element for elements in operands[3] for element in elements], width)
 
     def run() -> None:
         warps = present()
         if warps is None:
             return
-        result = form.c.spread(multiply(form.types, a(warps), b(warps), c(warps), saturate=form.saturate))
-        words = result.reshape(len(instructions), -1, *result.shape[1:]).swapaxes(1, 2)  # (instruction, register, warp)
+        if tally:
+            found = tally.add(sums().view(STORED[d]), form.a.cols).view(file.dtype)
+            words = found.reshape(len(rows), -1, WARP)[:, warps]
+        else:
+            result = form.c.spread(multiply(form.types, a(warps), b(warps), c(warps), saturate=form.saturate))
+            words = result.reshape(len(instructions), -1, *result.shape[1:]).swapaxes(1, 2)  # by instruction, register
         if isinstance(warps, slice):
             file[rows] = words.reshape(len(rows), -1)
         else:
@@ -65,29 +72,26 @@ def bind_products(binding: Binding, instructions: Sequence[Instruction]) -> Call
     return run
 
 
+def _words(binding: Binding, elements: Sequence[Operand | None], width: int) -> Callable[[], Array]:
+    """Return a function that reads registers of all lanes: (element, lane)."""
+    state = binding.state
+    names = [it.name for it in elements if isinstance(it, Register)]
+    places = [state.rows.get(name, ("", 0)) for name in names]
+    if len(names) == len(elements) and all(it[0] == width for it in places):
+        file, rows = state.files[width], np.array([row for _, row in places])
+        return lambda: np.asarray(file[rows])
+    code = f"b{width}"
+    words = [np.broadcast_to(binding.value(element, code), (state.lanes,)) for element in elements]
+    return lambda: np.stack(words)
+
+
 def _reader(
     binding: Binding, parts: Sequence[tuple[Operand | None, ...]], fragment: Fragment, stored: str
 ) -> Callable[[Any], Array]:
     """Return a function that reads the factors ``parts`` of some warps: (part and warp, row, column)."""
-    state = binding.state
     different = list(dict.fromkeys(parts))
     order = [different.index(it) for it in parts]
-    elements = [element for it in different for element in it]
-    names = [it.name for it in elements if isinstance(it, Register)]
-    places = [state.rows.get(name, ("", 0)) for name in names]
-    if len(names) == len(elements) and all(it[0] == fragment.width for it in places):
-        file, rows = state.files[fragment.width], np.array([row for _, row in places])
-
-        def read() -> Array:
-            return np.asarray(file[rows])
-
-    else:
-        code = f"b{fragment.width}"
-        words = [np.broadcast_to(binding.value(element, code), (state.lanes,)) for element in elements]
-
-        def read() -> Array:
-            return np.stack(words)
-
+    read = _words(binding, [element for it in different for element in it], fragment.width)
     repeats = len(different) < len(parts)
 
     def matrices(warps: Any) -> Array:

@@ -21,6 +21,7 @@ from gemm_lessons.engine.machine.maps import TensorMaps
 from gemm_lessons.engine.machine.memory import POISON, RANK_SHIFT, shared_origin
 from gemm_lessons.engine.machine.phase_history import PhaseHistory
 from gemm_lessons.engine.machine.phases import Phases
+from gemm_lessons.engine.machine.product_tally import ProductTally
 from gemm_lessons.engine.ptx.cfg import line_of, reads
 from gemm_lessons.engine.ptx.records import Instruction, Kernel, register_width
 from gemm_lessons.engine.records.errors import UnsupportedKernel
@@ -116,6 +117,7 @@ class State:
         self.poison = POISON  # byte of unwritten shared and local memory
         self.apart: dict[int, Any] = {}  # shuffle -> ``convergence.SplitExchange``, of its next execution
         self.zeroed = slice(0)  # bytes of a block's shared memory that are 0 when it starts
+        self.tally: ProductTally | None = None  # products are counted instead of added up
         self.counting = False  # an observer counts memory accesses
         self.placed = False  # record the true address of every global access
         self.history = PhaseHistory()

@@ -30,6 +30,7 @@ from numpy.typing import NDArray
 from gemm_lessons.engine.events import NOTHING, WARP, BulkGroup
 from gemm_lessons.engine.machine.bulk import BulkSide, read
 from gemm_lessons.engine.machine.matrices import whole_warps
+from gemm_lessons.engine.machine.product_tally import FLOAT_SUMS
 from gemm_lessons.engine.machine.transfers import Binding
 from gemm_lessons.engine.ptx.cfg import line_of, unsupported
 from gemm_lessons.engine.ptx.fragments import fragment_of
@@ -230,14 +231,9 @@ def _bind_product(binding: Binding) -> Callable[[], None]:
     adds = np.broadcast_to(value(instruction.operands[3], "pred"), (state.lanes,)).reshape(-1, WARP)
     present = whole_warps(state, instruction, guard, "matrices")
     every = np.arange(state.lanes // WARP)
+    tally = state.tally if form.types[0] in FLOAT_SUMS else None
 
-    def run() -> None:
-        executing = present()
-        if executing is None:
-            return
-        warps = every[executing]
-        before = sums.matrix(np.stack([register[warps] for register in rows], axis=1), stored)
-        before[~adds[warps, 0]] = 0
+    def product(warps: Array, before: Array) -> Array:
         whole = _together(warps, state.padded // WARP, [tile for tile in (left, right) if tile is not None])
         height = ROWS if whole else QUARTER
         heads = warps[:: WARPS if whole else 1]
@@ -253,10 +249,22 @@ def _bind_product(binding: Binding) -> Callable[[], None]:
         a = negated(form.types[1], a, form.negated[0]).reshape(len(heads), height, form.k)
         b = negated(form.types[2], b, form.negated[1])
         with np.errstate(all="ignore"):
-            after = multiply_async(
+            return multiply_async(
                 form.types, a, b, before.reshape(len(heads), height, form.n), saturate=form.saturate
             ).reshape(before.shape)
-        for register, found in zip(rows, sums.spread(after).swapaxes(0, 1), strict=True):
+
+    def run() -> None:
+        executing = present()
+        if executing is None:
+            return
+        warps = every[executing]
+        held_sums = np.stack([register[warps] for register in rows], axis=1)
+        held_sums[~adds[warps, 0]] = 0
+        if tally:
+            after = tally.add(held_sums.view(stored), form.k).view(held_sums.dtype)
+        else:
+            after = sums.spread(product(warps, sums.matrix(held_sums, stored)))
+        for register, found in zip(rows, after.swapaxes(0, 1), strict=True):
             register[warps] = found
 
     return run

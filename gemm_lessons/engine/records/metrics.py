@@ -53,6 +53,8 @@ TOTALS: Mapping[str, str] = {
     "exchanges": "simulator__inst_executed_exchange_useful.sum",  # of loaded numbers between lanes, by any instruction
     "products": "simulator__products_useful.sum",  # of two loaded numbers, by whichever unit; of threads
     "useful_operations": "simulator__operations_useful.sum",  # on loaded numbers; of threads, a multiply-add two
+    # Products that a tensor core adds up before an ordinary addition takes over (``machine/product_tally.py``).
+    "products_in_a_sum": "simulator__products_in_a_tensor_core_sum.max",
     # Of other units than the course's first lessons use; warps, but for dfma and sectors.
     "dfma": "smsp__sass_thread_inst_executed_op_dfma_pred_on.sum",  # threads
     "fp64_instructions": "smsp__inst_executed_pipe_fp64.sum",
@@ -107,4 +109,8 @@ TABLED: Mapping[str, str] = {**METRICS, **{name: TOTALS[name] for name in BESIDE
 
 # Always exact: the others are counted on machine code.
 ON_PTX = frozenset(("barriers", "blocks", "instructions", "global_bytes_after_products", "products_on_idle_units",
-                    "remote_arrivals"))  # fmt: skip
+                    "remote_arrivals", "products_in_a_sum"))  # fmt: skip
+
+
+# Absent unless a gate names it: to count it, some blocks run once more.
+ON_REQUEST = frozenset(("products_in_a_sum",))

@@ -105,6 +105,10 @@ class Counters:
         }
         return Counters(totals, inexact=self.inexact, uncounted=self.uncounted, obstacle=self.obstacle)
 
+    def with_total(self, name: str, value: int) -> Counters:
+        """Return the counters with one more total."""
+        return replace(self, totals={**self.totals, _long(name): value})
+
     def get(self, name: str) -> int | None:
         """Return the total of a counter; None if it was not counted. Raise ``KeyError`` for an unknown name."""
         return self.totals.get(_long(name))

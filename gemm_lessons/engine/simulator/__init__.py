@@ -19,6 +19,7 @@ import contextlib
 import dataclasses
 import math
 import re
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, Literal
@@ -35,6 +36,7 @@ from gemm_lessons.engine.machine.executed import LaneCounts
 from gemm_lessons.engine.machine.machine import Machine, Setting, stopped
 from gemm_lessons.engine.machine.paging import OutOfPages
 from gemm_lessons.engine.machine.prepared import Program, prepare
+from gemm_lessons.engine.machine.product_tally import ProductTally
 from gemm_lessons.engine.machine.special import clustered
 from gemm_lessons.engine.machine.spin_waits import MoreBlocks
 from gemm_lessons.engine.machine.state import Fault
@@ -74,6 +76,7 @@ __all__ = ["Disagreement", "Setting", "Simulator"]
 STOPPING = {"__pipeline_memcpy_async": "it copies 4, 8 or 16 bytes, and fills no more than those with zeros"}
 FOR_DEBUGGING = re.compile(r"^\s*\.target\s[^\n]*\bdebug\b", re.M)  # set by option -G: ptxas then merges nothing
 SAMPLE_BUDGET = 1 << 24  # PTX instructions of a batch of sampled blocks: their K may be large
+KNOWN = 64  # elements of each buffer that decide which block is tallied
 FOLLOWED = 200_000  # basic blocks of machine code for a picture
 
 
@@ -246,12 +249,15 @@ class Simulator:
         observers = [CounterObserver(compiled)] if setting.counting else []
         counted = Counters()
         with _seen_from(compiled.path), as_unsupported("blocks of it run", (ValueError,)):
-            machine = _RequestedLaunch(setting, compiled, program, grid, arguments).machine(*observers)
+            request = _RequestedLaunch(setting, compiled, program, grid, arguments)
+            machine = request.machine(*observers)
             try:
                 machine.run_blocks([first + it for first in firsts for it in range(together)])
                 for counters in observers:
                     of_each = [range(first, first + together) for first in firsts]
                     counted = counters.result(machine.initial_memory, of_each if limit else None)
+                    if setting.tallying:
+                        counted = request.tallied(counted, firsts[0])
             except OutOfPages:
                 return SampledBlocks(dependent="a block has more than its share")
             except Fault as fault:
@@ -325,6 +331,8 @@ class _RequestedLaunch:
                 often = self.program.kernel.instructions[int(counters.lanes.argmax())]
                 told = checks.result() if checks else ()
                 return Launched(Counters(), told, stopped(end, often).finding)
+        if counters and fault is None and self.setting.tallying:
+            counted = self.tallied(counted, self._some_block())
         found = (*self._told(checks, fault), *machine.unset.findings(), *machine.notices())
         if machine.state.inactive_sources:
             found = (*self._shuffled(frozenset(machine.state.inactive_sources)), *found)
@@ -338,6 +346,24 @@ class _RequestedLaunch:
         finding = None if fault is None else _finding_of(fault, self.compiled)
         unstored = self._unstored(checks) if checks and self.setting.unstored and fault is None else {}
         return Launched(counted, found, finding, printed=machine.printer.result(), unstored=unstored)
+
+    def tallied(self, counted: Counters, block: int) -> Counters:
+        """Return the counters with the products in a sum of a tensor core, of this block and those of its cluster."""
+        tally = ProductTally()
+        if any(it.opcode in ("mma", "wgmma") for it in self.program.kernel.instructions):
+            together = math.prod(clustered(self.program.kernel, self.grid).cluster or (1,))
+            machine = self.with_settings(counting=False, tally=tally, block_limit=together).machine()
+            first = block // together * together
+            try:
+                machine.run_blocks(range(first, first + together))
+            except Fault:  # not counted: what it waits for may depend on its sums
+                return counted
+        return counted.with_total("products_in_a_sum", tally.most)
+
+    def _some_block(self) -> int:
+        """Return a block that a kernel cannot know: it depends on the data."""
+        data = [it.array.reshape(-1)[:KNOWN].tobytes() for it in buffers_of(self.arguments)]
+        return zlib.crc32(b"".join(data)) % self.grid.blocks
 
     def _told(self, checks: Checks | None, fault: Fault | None) -> Sequence[Finding]:
         """Return the findings of the checks. What is in doubt is settled by running once more."""

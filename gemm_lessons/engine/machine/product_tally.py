@@ -1,0 +1,30 @@
+"""How many products a tensor core adds up to one sum before an ordinary addition takes over.
+
+A tensor core truncates its float sums, so some lessons let it add up a few products and no more. Instructions cannot
+tell: a kernel may execute the additions and drop their results, by a selection, a minimum or a product with zero. The
+sums tell. In a run with a ``ProductTally``, a matrix instruction of depth k computes |c| + k instead of a b + c. Its
+``c`` then says how many products are in it, whatever the kernel has done with it since.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+FLOAT_SUMS = ("f32", "f16")  # sums that a tensor core truncates or rounds; int32 and float64 are not tallied
+
+
+class ProductTally:
+    """The largest number of products in one sum."""
+
+    def __init__(self) -> None:
+        self.most = 0
+
+    def add(self, c: Array, k: int) -> Array:
+        """Return ``c`` with ``k`` more products in each sum."""
+        result: Array = np.abs(c) + c.dtype.type(k)
+        self.most = max(self.most, int(np.nanmax(result, initial=0)))
+        return result
