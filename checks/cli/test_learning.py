@@ -11,7 +11,6 @@ import pytest
 
 from checks.cli.tiny_course import SOLUTION, STUB, Run
 from gemm_lessons.course.folder import Course, any_course
-from gemm_lessons.course.measured import Measured, load_measured
 from gemm_lessons.course.progress import LessonProgress, Progress, load_progress, save_progress
 from gemm_lessons.course.tiles import retiled
 from gemm_lessons.gemm.shapes import Shape
@@ -20,7 +19,7 @@ from gemm_lessons.judging.evidence import Checked, Speed
 from gemm_lessons.judging.verdict import Passed
 from gemm_lessons.report.run import gain_in_words
 from gemm_lessons.running.outcome import Row, RunOutcome
-from gemm_lessons.running.speedup import gain_over
+from gemm_lessons.running.speedup import Measured, gain_over, load_measured
 
 
 def test_from_the_first_lesson_to_the_second(run: Run, course: Path, kernel: Path) -> None:

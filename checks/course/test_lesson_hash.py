@@ -7,9 +7,9 @@ from shutil import copytree, ignore_patterns
 
 import pytest
 
-from gemm_lessons.course import lesson_hash as module
 from gemm_lessons.course.folder import Course, packaged_course
-from gemm_lessons.course.lesson_hash import lesson_hash
+from gemm_lessons.grading import lesson_hash as module
+from gemm_lessons.grading.lesson_hash import lesson_hash
 
 
 @pytest.fixture

@@ -13,9 +13,9 @@ from gemm_lessons.authoring.candidate import Candidate, Shared
 from gemm_lessons.authoring.numbers import FILES, TABLE
 from gemm_lessons.authoring.pitfalls import QUOTE
 from gemm_lessons.authoring.texts import ends_with_the_idea
-from gemm_lessons.course.bugs import bugs_of
 from gemm_lessons.course.folder import packaged_course
 from gemm_lessons.course.lesson_toml import load_lesson
+from gemm_lessons.course.pitfalls import bugs_of
 from gemm_lessons.course.questions import load_questions
 from gemm_lessons.course.text import BLOCK, numbered, section
 from gemm_lessons.judging.hints import COALESCING, CONFLICTS

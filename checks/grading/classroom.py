@@ -32,10 +32,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from gemm_lessons.course.bugs import without_steps
 from gemm_lessons.course.folder import packaged_course, read_source
 from gemm_lessons.course.lesson import Lesson
-from gemm_lessons.course.pitfalls import load_pitfalls
+from gemm_lessons.course.pitfalls import load_pitfalls, without_steps
 from gemm_lessons.grading.results import Grade, load_grades, load_grading
 from gemm_lessons.grading.rubric import parse_lessons
 

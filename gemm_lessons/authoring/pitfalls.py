@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator
 
 from gemm_lessons.authoring.candidate import Candidate, flaw, line_at
-from gemm_lessons.course.bugs import without_steps
 from gemm_lessons.course.lesson import LessonError
+from gemm_lessons.course.pitfalls import without_steps
 from gemm_lessons.judging.verdict import CompileFailed, Passed, WrongAnswer
 
 QUOTE = re.compile(r"<!-- pitfall: (\w+) -->\s*```\w*\n(.*?)```", re.DOTALL)

@@ -183,7 +183,7 @@ def bug(
     no_color: NoColor = False,
 ) -> int:
     """Write a kernel with a bug beside yours: find the bug from what a run says, and fix it."""
-    from gemm_lessons.course.bugs import a_bug, bugs_of, write_bug
+    from gemm_lessons.course.pitfalls import a_bug, bugs_of, write_bug
     from gemm_lessons.report.console import make_console
     from gemm_lessons.report.practice import show_bug
 
@@ -244,7 +244,7 @@ def _score(course: Course, outcome: RunOutcome) -> Practised:
 
 
 def _mend(course: Course, lesson: Lesson) -> Practised:
-    from gemm_lessons.course.bugs import bugs_of
+    from gemm_lessons.course.pitfalls import bugs_of
     from gemm_lessons.report.console import make_console
     from gemm_lessons.report.practice import show_mended
 

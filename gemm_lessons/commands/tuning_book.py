@@ -8,7 +8,7 @@ from dataclasses import asdict, field, fields
 from pathlib import Path
 from typing import Any
 
-from gemm_lessons.course.csv_log import append_lines
+from gemm_lessons.commands.csv_log import append_lines
 from gemm_lessons.course.folder import CommandError, ReadError, shown
 from gemm_lessons.engine.records.frozen import dataclass
 

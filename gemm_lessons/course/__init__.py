@@ -4,12 +4,12 @@
     .gemm-lessons/progress.json --load_progress--> Progress: lesson name -> LessonProgress
 
 - ``folder``: the course folder; ``course_toml``: its parts; ``carry_over``: a folder from before a move; ``original``:
-  the installed course; ``lesson_hash``: a lesson's version
+  the installed course
 - ``lesson``: the records, read by ``lesson_toml`` with ``gates_toml``, ``toml`` and ``search_space``
 - ``tiles``: ``--tile``, ``--layout``
 - ``glossary``: the words of a run's screen
 - ``hidden``: shapes of a graded run
-- ``text``, ``questions``, ``drills``, ``pitfalls``, ``bugs``, ``todos``, ``measured``: other files of a lesson's folder
+- ``text``, ``questions``, ``drills``, ``pitfalls``, ``todos``: other files of a lesson's folder
 - ``documents``: pages about the kit, and a course's other texts
-- ``progress``, ``position``: the learner's progress; ``csv_log``: CSV lines that a long command appends
+- ``progress``, ``position``: the learner's progress
 """

@@ -6,21 +6,30 @@
     type = "bf16"                                           # the lesson's type of numbers that it is run with
     bug = "The second barrier is missing."                  # may be handed out by ``gemm-lessons bug``
 
+``gemm-lessons bug`` writes one of them, unnamed, as ``bug.cu`` beside the learner's kernel.
+
 A learner's course folder has neither solutions nor pitfalls, and gets both from the installed package.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import random
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from gemm_lessons.course.folder import Course, Reset, read_bytes, read_source, replace_with_backup
 from gemm_lessons.course.lesson import Lesson, LessonError
 from gemm_lessons.course.lesson_toml import load_lesson
 from gemm_lessons.course.toml import TomlReader, read_toml
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.gemm.shapes import Tile
+
+STEP = re.compile(r"\s*// \(\d+\)")  # marks former TODOs in solutions
+COMMENT = re.compile(r"\s*//(?! \(\d+\))")
+NOTE = "// This kernel has one bug. Find it from what a run says: gemm-lessons run {number} --bug\n"
 
 
 @dataclass(frozen=True)
@@ -99,3 +108,47 @@ class _Reader(TomlReader):
             find, instead = pair
             found.append((find, instead))
         return tuple(found)
+
+
+def bugs_of(course: Course, lesson: Lesson) -> Mapping[str, Pitfall]:
+    """Return the pitfalls that may be handed out, by name; none where the lesson has none. Raises ``LessonError``."""
+    pitfalls = load_pitfalls(course.kept_back(lesson, "pitfalls.toml"))
+    return {name: pitfall for name, pitfall in sorted(pitfalls.items()) if pitfall.bug}
+
+
+def a_bug(bugs: Mapping[str, Pitfall], mended: Collection[str], seed: int | None) -> Pitfall:
+    """Return one of ``bugs``: the one that ``seed`` selects, the same for all learners, else one that is not yet
+    fixed."""
+    names = list(bugs)
+    if seed is not None:
+        return bugs[random.Random(seed).choice(names)]
+    return bugs[random.choice([name for name in names if name not in mended] or names)]
+
+
+def write_bug(course: Course, lesson: Lesson, pitfall: Pitfall) -> Reset:
+    """Put the kernel with this pitfall into bug.cu; an older one is kept. Raises ``CommandError``, ``WriteError``."""
+    solution = course.solution(lesson)
+    if solution is None:
+        raise LessonError(f"{lesson.directory}: has no solution.cu to put a bug into, here or in the package")
+    source = bug_source(pitfall.source(read_source(solution)), lesson)
+    path = lesson.bug_path
+    if path.is_file() and read_bytes(path) == source.encode():
+        return Reset(path, None)
+    return replace_with_backup(path, source.encode())
+
+
+def bug_source(wrong: str, lesson: Lesson) -> str:
+    """Return the kernel without the comments on each step, which would reveal the bug."""
+    kept = without_steps(wrong.splitlines())
+    return NOTE.format(number=f"{lesson.number:02}") + "\n".join(kept) + "\n"
+
+
+def without_steps(lines: Sequence[str]) -> list[str]:
+    """Remove ``// (1) ...`` comments and their continuation lines."""
+    kept: list[str] = []
+    inside = False
+    for line in lines:
+        inside = bool(STEP.match(line)) or (inside and bool(COMMENT.match(line)))
+        if not inside:
+            kept.append(line)
+    return kept

@@ -18,7 +18,6 @@ from pathlib import Path
 from gemm_lessons.course.folder import CommandError, Course, WriteError, shown
 from gemm_lessons.course.hidden import hidden_and_checked, hidden_and_counted
 from gemm_lessons.course.lesson import Lesson
-from gemm_lessons.course.lesson_hash import lesson_hash
 from gemm_lessons.devices.choose import Choice
 from gemm_lessons.engine.process import files
 from gemm_lessons.engine.records.frozen import dataclass
@@ -26,6 +25,7 @@ from gemm_lessons.gemm.shapes import astuple
 from gemm_lessons.grading.executors import Executor
 from gemm_lessons.grading.inputs import Handed, Student, Submissions, is_stub, read_student
 from gemm_lessons.grading.judging import LARGEST, Job, Judged, as_utf8, judge, seed_for, versions
+from gemm_lessons.grading.lesson_hash import lesson_hash
 from gemm_lessons.grading.reference import reference_of
 from gemm_lessons.grading.results import (
     Case,

@@ -20,10 +20,10 @@ from gemm_lessons.commands.bench import BenchRequest, Note, Result
 from gemm_lessons.commands.points import Group, Line, Point, is_square, label
 from gemm_lessons.commands.profiling import COUNTED, Profiled, ProfilePlan
 from gemm_lessons.course.folder import shown
-from gemm_lessons.course.measured import GPU, STORED_CUBLAS, load_measured
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.gemm.shapes import Shape
 from gemm_lessons.report.table import scattered, tera
+from gemm_lessons.running.speedup import GPU, STORED_CUBLAS, load_measured
 
 GAP = 2  # spaces between columns
 FEW = 2  # notes that are printed in full
