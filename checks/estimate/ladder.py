@@ -122,8 +122,7 @@ class Step:
         tile = TileSizes(self.rows, self.cols, BK)
         multiple = Shape(self.rows * self.cluster, self.cols, BK)
         moved = Movement(
-            lambda it: 2.0 * (it.m + it.n) * it.k,
-            lambda it: 2.0 * it.m * it.n,
+            lambda it: ({"A": 2.0 * it.m * it.k, "B": 2.0 * it.n * it.k}, {"C": 2.0 * it.m * it.n}),
             lambda it: 2 * it.m * it.n * it.k,
             2,
             2,

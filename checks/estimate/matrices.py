@@ -123,8 +123,10 @@ class Case:
 
         written = self.split if self.reduces else 1
         traffic = Movement(
-            lambda it: float(left * (it.m + it.n) * it.k),
-            lambda it: float(written * right * it.m * it.n),
+            lambda it: (
+                {"A": float(left * it.m * it.k), "B": float(left * it.n * it.k)},
+                {"C": float(written * right * it.m * it.n)},
+            ),
             lambda it: 2 * it.m * it.n * it.k,
             left, left, right,
         )  # fmt: skip
@@ -176,8 +178,7 @@ class Case:
         trace = code.trace(Grid((resident, 1, 1), (ADDED_UP, 1, 1)), arguments, resident)
         size = self.size[1]
         traffic = Movement(
-            lambda it: float(self.split * size * it.m * it.n),
-            lambda it: float(size * it.m * it.n),
+            lambda it: ({"partial": float(self.split * size * it.m * it.n)}, {"C": float(size * it.m * it.n)}),
             lambda _: 0,
             tiled=False,
         )

@@ -272,10 +272,7 @@ def test_l2_holds_the_matrices_of_one_product_at_a_time() -> None:
 
 def moving(reads: dict[str, float], writes: dict[str, float], tiled: bool = True) -> Movement:
     """A launch that moves these bytes."""
-    return Movement(
-        lambda _: sum(reads.values()), lambda _: sum(writes.values()), lambda _: 0, tiled=tiled,
-        buffers=lambda _: (reads, writes),
-    )  # fmt: skip
+    return Movement(lambda _: (reads, writes), lambda _: 0, tiled=tiled)
 
 
 @pytest.mark.parametrize(

@@ -33,6 +33,14 @@ class LessonError(KitError):
     """A lesson's folder or its ``lesson.toml`` is broken: the message names file, line, key and what to do."""
 
 
+class NoLaunch(LessonError):
+    """An expression of lesson.toml gives no valid launch for some sizes. ``why`` says it without the file."""
+
+    def __init__(self, lesson: Lesson, why: str) -> None:
+        super().__init__(f"{lesson.toml_path}: {why}")
+        self.why = why
+
+
 @dataclass(frozen=True)
 class LaunchSpec:
     """One launch: the kernel's name and its parameters in order, up to three expressions each for grid and block,
@@ -252,14 +260,12 @@ class Lesson:
         return {**shape.names, **self.tile.defines}
 
     def grids(self, shape: Shape) -> tuple[Grid, ...]:
-        """Return the grid of every launch. Raise ``LessonError`` when an expression of lesson.toml gives no valid
-        launch."""
+        """Return the grid of every launch. Raise ``NoLaunch`` when an expression of lesson.toml gives none that is
+        valid."""
         try:
             return tuple(launch.at(self.names(shape)) for launch in self.launches)
         except ExpressionError as error:
-            raise LessonError(
-                f"{self.toml_path}: [launch] at M, N, K = {shape.m}, {shape.n}, {shape.k}: {error}"
-            ) from None
+            raise NoLaunch(self, f"[launch] at M, N, K = {shape.m}, {shape.n}, {shape.k}: {error}") from None
 
     def parameters(self, launch: LaunchSpec) -> tuple[Parameter, ...]:
         """Return the parameters of a launch's kernel, in order, as C declares them."""

@@ -9,7 +9,7 @@ from dataclasses import replace
 from math import lcm
 
 from gemm_lessons.course.folder import CommandError
-from gemm_lessons.course.lesson import Lesson, LessonError
+from gemm_lessons.course.lesson import Lesson, NoLaunch
 from gemm_lessons.course.lesson_toml import MAX_THREADS, load_lesson
 from gemm_lessons.engine.arguments.expression import ExpressionError
 from gemm_lessons.engine.records.spelling import closest
@@ -99,9 +99,10 @@ def _try(lesson: Lesson, text: str) -> None:
             grids, _ = lesson.grids(shape), lesson.options
             lesson.at(shape).data.lay_out(shape.names)
             lesson.data.check_maps(shape.names)
-        except (LessonError, ExpressionError) as error:
-            why = str(error).partition(": ")[2] if isinstance(error, LessonError) else str(error)
-            raise UnfitTile(text, why) from None
+        except NoLaunch as error:
+            raise UnfitTile(text, error.why) from None
+        except ExpressionError as error:
+            raise UnfitTile(text, str(error)) from None
         for grid in grids:
             if grid.threads > MAX_THREADS:
                 raise CommandError(

@@ -44,28 +44,35 @@ Traces = tuple[tuple[int, "Trace"], tuple[int, "Trace"]]  # (K, trace), shorter 
 
 @dataclass(frozen=True)
 class Movement:
-    """What a launch must move and compute on any shape. ``read`` and ``written``: bytes of its buffers, each once.
+    """What a launch must move and compute on any shape. ``buffers``: bytes that it reads and bytes that it writes, by
+    buffer, each buffer once.
 
     ``left``, ``right``, ``target``: bytes per element of A, B and C, for a launch that multiplies tiles of A and B.
     ``tiled`` is False for a launch without tiles, such as a reduction, which reads each of its bytes once.
-    ``planes``: matrices as large as C that it computes, each from factors of its own. ``buffers``: bytes that it reads
-    and bytes that it writes, by buffer.
+    ``planes``: matrices as large as C that it computes, each from factors of its own.
     """
 
-    read: Callable[[Shape], float]
-    written: Callable[[Shape], float]
+    buffers: Callable[[Shape], tuple[Mapping[str, float], Mapping[str, float]]]
     operations: Callable[[Shape], int]
     left: int = 4
     right: int = 4
     target: int = 4
     tiled: bool = True
     planes: int = 1
-    buffers: Callable[[Shape], tuple[Mapping[str, float], Mapping[str, float]]] = lambda _: ({}, {})
+
+    def read(self, shape: Shape) -> float:
+        """Return the bytes that it reads."""
+        return sum(self.buffers(shape)[0].values())
+
+    def written(self, shape: Shape) -> float:
+        """Return the bytes that it writes."""
+        return sum(self.buffers(shape)[1].values())
 
 
 # Of a product of matrices in fp32.
 PLAIN = Movement(
-    lambda it: 4.0 * (it.m * it.k + it.k * it.n), lambda it: 4.0 * it.m * it.n, lambda it: 2 * it.m * it.n * it.k
+    lambda it: ({"A": 4.0 * it.m * it.k, "B": 4.0 * it.k * it.n}, {"C": 4.0 * it.m * it.n}),
+    lambda it: 2 * it.m * it.n * it.k,
 )
 
 

@@ -26,6 +26,7 @@ from gemm_lessons.engine.records.facts import (
 from gemm_lessons.gemm.shapes import Shape
 from gemm_lessons.judging.evidence import Checked, Evidence
 from gemm_lessons.judging.mistakes import NAN_OF
+from gemm_lessons.judging.pattern import Pattern
 from gemm_lessons.judging.strides import wrong_stride, wrong_view
 from gemm_lessons.judging.verdict import Faulted, WrongAnswer
 
@@ -74,23 +75,17 @@ ENDLESS_PHASE = (
     "A phase never ends. Do all threads counted in mbarrier.init arrive? Does expect_tx equal the bytes of the copies? "
     "Does the parity that you wait for change each time the mbarrier is used again?"
 )
-# Of patterns that suspect a guard, by whether a size is known: what else it may be, where the kernel has no guard.
-# Each needs a word of the source: a block without a step of gridDim has one tile, and only boxes are requested.
+# Of patterns that suspect a guard, what else it may be where the kernel has no guard; "size": where a size is known.
 UNOWNED = (
     "those that were are right. No block computes them: which tiles does a block take, and how far is its next one?"
 )
-NOT_READ = (
-    "{axis}s from {size} = {length} on are 0, as if {factor} had only {length} {axis}s. Are row and column exchanged "
-    "where its box is requested? copy_box takes the column first."
-)
-UNGUARDED: Mapping[str, tuple[str, str, str]] = {
-    "partly_written": (
-        r"\bgridDim\b",
-        f"{{count}} of {{total}} elements of C were never written ({{where:part}}); {UNOWNED}",
-        f"{{count}} of {{total}} elements of C were never written ({{axis}}s {{length}} to {{last}}); {UNOWNED}",
-    ),
-    "rows_guard": (r"_box\b", NOT_READ, NOT_READ),
-    "columns_guard": (r"_box\b", NOT_READ, NOT_READ),
+NOT_READ = {
+    "size": "{axis}s from {size} = {length} on are 0, as if {factor} had only {length} {axis}s. Are row and column "
+    "exchanged where its box is requested? copy_box takes the column first.",
+}
+UNWRITTEN_PART = {
+    "": f"{{count}} of {{total}} elements of C were never written ({{where:part}}); {UNOWNED}",
+    "size": f"{{count}} of {{total}} elements of C were never written ({{axis}}s {{length}} to {{last}}); {UNOWNED}",
 }
 LOOP_HEADER = re.compile(r"\bfor\s*\([^;]*;[^;]*;")
 PRODUCT = re.compile(r"\bwgmma")
@@ -264,41 +259,52 @@ def restated(facts: Evidence) -> Checked:
     verdict = checked.verdict
     if isinstance(verdict, Faulted):
         verdict = replace(verdict, finding=told(verdict.finding))
-    elif isinstance(verdict, WrongAnswer) and (
-        sentence := _of_nan(checked, verdict) or _without_guard(facts.source, verdict)
-    ):
-        pattern = verdict.judgement.pattern
-        assert pattern is not None
-        pattern = replace(pattern, sentence=sentence)
+    elif isinstance(verdict, WrongAnswer) and verdict.judgement.pattern is not None:
+        pattern = _better_told(facts, verdict.judgement.pattern)
         verdict = replace(verdict, judgement=replace(verdict.judgement, pattern=pattern))
     return replace(checked, verdict=verdict, findings=tuple(map(told, checked.findings)))
 
 
-def _of_nan(checked: Checked, verdict: WrongAnswer) -> str | None:
-    """Return the sentence about NaN that names what remains, where the simulator saw all memory set that it watches."""
-    pattern = verdict.judgement.pattern
-    watched = checked.counters is not None and not {it.kind for it in checked.findings} & {"uninitialised", "unset"}
-    if pattern is None or pattern.name != "nan" or not watched:
+def _better_told(facts: Evidence, pattern: Pattern) -> Pattern:
+    """Return a pattern with the sentence for what else is known of the kernel, or as it is."""
+    if pattern.name not in RESTATED:
+        return pattern
+    case_of, sentences = RESTATED[pattern.name]
+    case = case_of(facts, pattern)
+    return pattern if case is None else replace(pattern, sentence=sentences[case])
+
+
+def _unset_memory(facts: Evidence, _: Pattern) -> str | None:
+    """Return which memory remains as the source of NaN, where the simulator saw all memory set that it watches."""
+    checked = facts.checked
+    if checked.counters is None or {it.kind for it in checked.findings} & {"uninitialised", "unset"}:
         return None
     judged = (it.judgement.pattern for it in checked.shapes if it.judgement is not None)
     of_nan = [it.facts for it in judged if it is not None and it.name == "nan"]
     scratch = all(facts["scratch"] for facts in of_nan)
     gaps = all(facts["gaps"] for facts in of_nan)
-    return NAN_OF["both" if scratch and gaps else "scratch" if scratch else "gaps" if gaps else ""]
+    return "both" if scratch and gaps else "scratch" if scratch else "gaps" if gaps else ""
 
 
-def _without_guard(source: str, verdict: WrongAnswer) -> str | None:
-    """Return the sentence about a missing part of C that suspects no guard, of a kernel that has none."""
-    pattern = verdict.judgement.pattern
-    if pattern is None or pattern.name not in UNGUARDED:
-        return None
-    sizes = str(pattern.facts.get("size", "[MN]"))
-    needs, *sentences = UNGUARDED[pattern.name]
-    source = without_comments(source)
-    code = LOOP_HEADER.sub("", source)
-    if not re.search(needs, source) or re.search(rf"[<>]=?\s*{sizes}\b|\b{sizes}\s*[<>]", code):
-        return None
-    return sentences["size" in pattern.facts]
+def _unguarded(needs: re.Pattern[str]) -> Callable[[Evidence, Pattern], str | None]:
+    """Return the case of a kernel that compares nothing with the size, and has a word that the other mistake needs."""
+
+    def case_of(facts: Evidence, pattern: Pattern) -> str | None:
+        sizes = str(pattern.facts.get("size", "[MN]"))
+        source = without_comments(facts.source)
+        guarded = re.search(rf"[<>]=?\s*{sizes}\b|\b{sizes}\s*[<>]", LOOP_HEADER.sub("", source))
+        return None if guarded or not needs.search(source) else "size" if "size" in pattern.facts else ""
+
+    return case_of
+
+
+# A block without a step of gridDim has one tile, and only boxes are requested.
+RESTATED: Mapping[str, tuple[Callable[[Evidence, Pattern], str | None], Mapping[str, str]]] = {
+    "nan": (_unset_memory, NAN_OF),
+    "partly_written": (_unguarded(re.compile(r"\bgridDim\b")), UNWRITTEN_PART),
+    "rows_guard": (_unguarded(re.compile(r"_box\b")), NOT_READ),
+    "columns_guard": (_unguarded(re.compile(r"_box\b")), NOT_READ),
+}
 
 
 def _shown(place: Coordinates) -> str:

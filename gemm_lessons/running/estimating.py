@@ -161,13 +161,12 @@ def movement_of(lesson: Lesson, parameters: Sequence[str]) -> Movement:
     counts = data.lay_out(lesson.shapes.count.names)
     pairs = [(left, data.factors[0]), (right, data.factors[1]), (target, data.answer)] if multiplies else []
     return Movement(
-        cache(lambda shape: sum(moved(reads, shape, reading=True).values())),  # the clock under power asks often
-        cache(lambda shape: sum(moved(writes, shape).values())),
+        # The clock under power asks often.
+        cache(lambda shape: (moved(reads, shape, reading=True), moved(writes, shape))),
         lambda shape: data.operations(shape.names) if multiplies or computes else 0,
         left.element.size,
         right.element.size,
         target.element.size,
         multiplies,
         min((counts[one.name].elements // counts[of.name].elements for one, of in pairs), default=1),
-        lambda shape: (moved(reads, shape, reading=True), moved(writes, shape)),
     )

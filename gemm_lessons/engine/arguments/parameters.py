@@ -86,6 +86,14 @@ def _kind(name: str) -> str:
     return {**_INTEGERS, **_FLOATS, **_PAIRS}.get(name, "")
 
 
+class WrongArrayType(ValueError):
+    """An array's elements are not those that a pointer points to. ``what`` tells it without the remedy in Python."""
+
+    def __init__(self, what: str, remedy: str) -> None:
+        super().__init__(f"{what}; {remedy}")
+        self.what = what
+
+
 def check_array(name: str, array: NDArray[Any], parameter: KernelParameter, known: DeclaredType | None) -> None:
     """Raise ``ValueError`` if a parameter cannot be a pointer to the array's elements."""
     if parameter.size != 8 or parameter.type[0] == "f" or (known is not None and not known.pointer and known.kind):
@@ -93,10 +101,8 @@ def check_array(name: str, array: NDArray[Any], parameter: KernelParameter, know
         raise ValueError(f"{name}: an array was given for a parameter that is not a pointer ({what})")
     if known is None or not known.kind or _holds(array.dtype, known.kind):
         return
-    raise ValueError(
-        f'{name}: an array of {array.dtype} was given for "{known.text}"; convert it with .astype(), or use .view() if'
-        " its bytes are meant"
-    )
+    what = f'{name}: an array of {array.dtype} was given for "{known.text}"'
+    raise WrongArrayType(what, "convert it with .astype(), or use .view() if its bytes are meant")
 
 
 def _holds(dtype: np.dtype[Any], kind: str) -> bool:

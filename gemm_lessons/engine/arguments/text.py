@@ -37,7 +37,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gemm_lessons.engine.arguments.expression import Expression, ExpressionError, Number
-from gemm_lessons.engine.arguments.parameters import DeclaredType, check_array, scalar
+from gemm_lessons.engine.arguments.parameters import DeclaredType, WrongArrayType, check_array, scalar
 from gemm_lessons.engine.arguments.structs import Leaf, layout_at, leaves, struct_of
 from gemm_lessons.engine.compiler.layouts import TypeLayout
 from gemm_lessons.engine.machine.symbols import check
@@ -243,8 +243,10 @@ def _struct(
             values[leaf.name] = Buffer(leaf.name, arrays[leaf.name], spec.output)
     try:
         return struct_of(name, layout, found, values)
+    except WrongArrayType as error:
+        raise ArgumentError(f"argument {error.what}") from None
     except ValueError as error:
-        raise ArgumentError(f"argument {str(error).split(';')[0]}") from None
+        raise ArgumentError(f"argument {error}") from None
 
 
 def _numbers(arguments: Sequence[Item], variables: Sequence[Item]) -> dict[str, Number]:
@@ -348,8 +350,10 @@ def _array_argument(
         if known is not None:
             try:
                 check_array(f"argument {spec.name}", array, parameter, known)
+            except WrongArrayType as error:
+                raise ArgumentError(error.what) from None
             except ValueError as error:
-                raise ArgumentError(str(error).split(";")[0]) from None
+                raise ArgumentError(str(error)) from None
         return buffer
     rows, cols = spec.shape
     strides = (1, rows) if spec.transposed else (cols, 1)

@@ -231,13 +231,12 @@ class GlobalRaces:
         address = np.concatenate(
             [it.addresses[lane] + row.base for row, it, lane in zip(rows, given, lanes, strict=True)]
         )
-        low, high = int(address.min()), int(address.max()) + access.width
-        buffer = int(np.searchsorted(self._starts, low, side="right")) - 1
-        _, start, size = self._buffers[buffer]
-        shadow = self._shadow(buffer)
-        if high > start + size or shadow.fresh or shadow.visitors.keys() & set(UPDATING):
+        found = self._quiet_buffer(address, access.width)
+        if found is None:
             return False
-        if shadow.writer[(low - start) // shadow.granule : (high - start) // shadow.granule].any():
+        buffer, start, shadow = found
+        low, high = int(address.min()) - start, int(address.max()) + access.width - start
+        if shadow.writer[low // shadow.granule : high // shadow.granule].any():
             return False
         lane = np.concatenate(lanes)
         order = np.argsort(lane, kind="stable")  # as ``note`` requires
@@ -262,12 +261,10 @@ class GlobalRaces:
         ways = {(access.width, self._how(access)) for access in accesses}
         address = np.array([placed.touch.addresses for placed in loads])
         address += np.array([placed.base for placed in loads])[:, None]
-        buffer = int(np.searchsorted(self._starts, address[0, 0], side="right")) - 1
-        _, start, size = self._buffers[buffer]
-        shadow = self._shadow(buffer)
-        inside = address.min() >= start and address.max() < start + size
-        if len(ways) > 1 or not inside or shadow.fresh or shadow.visitors.keys() & set(UPDATING):
+        found = self._quiet_buffer(address, max(width for width, _ in ways))
+        if len(ways) > 1 or found is None:
             return False
+        _, start, shadow = found
         ((width, how),) = ways
         cell = (address - start) // shadow.granule
         if (count := width // shadow.granule) > 1:
@@ -285,6 +282,17 @@ class GlobalRaces:
         epoch = np.full(order.shape, self._epoch[0])
         visitors.note(visitors.access[order], order, np.repeat(thread, len(loads)), epoch, self._padded)
         return True
+
+    def _quiet_buffer(self, address: Array, width: int) -> tuple[int, int, Shadow] | None:
+        """Return the one buffer of all accesses, its start and its shadow; None if there are several, or if the buffer
+        is fresh or atomics have updated it."""
+        low, high = int(address.min()), int(address.max()) + width
+        buffer = int(np.searchsorted(self._starts, low, side="right")) - 1
+        _, start, size = self._buffers[buffer]
+        shadow = self._shadow(buffer)
+        if low < start or high > start + size or shadow.fresh or shadow.visitors.keys() & set(UPDATING):
+            return None
+        return buffer, start, shadow
 
     def _in_buffer(self, batch: Batch, access: Access, buffer: int, lane: Array, address: Array) -> None:
         shadow = self._shadow(buffer)
