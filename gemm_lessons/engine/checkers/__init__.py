@@ -117,7 +117,7 @@ class Checks:
 
     def epoch(self, batch: Batch, records: Sequence[Record], boundary: Boundary) -> None:
         """Pass the records of an epoch to the checkers."""
-        (*rounds, epoch), others = self._epochs.split(records)
+        (*rounds, epoch), others = self._epochs.split(records, batch.blocks)
         for one in rounds:
             self._races.epoch(batch, one, "barrier", self._lanes)
         if boundary != "none" or not epoch.silent or self._cluster > 1:

@@ -14,7 +14,8 @@ reads its tiles by the async proxy, too, until a warp of the warpgroup has waite
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import hashlib
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,6 +44,18 @@ from gemm_lessons.engine.records.facts import Details, Location, Mbarrier, OfMba
 Array = NDArray[Any]
 WARPGROUP = 128  # lanes
 NOT_YET = np.iinfo(np.int32).max
+TOUCHES = 4096  # kept alive, at most
+# Records that matter here, and their parts that do.
+WATCHED: dict[type, tuple[str, ...]] = {
+    Touch: (),
+    Barrier: ("kind", "number", "line", "blocks", "lanes", "groups"),
+    Phase: ("kind", "line", "lanes", "offsets", "phases"),
+    Bulk: ("touch", "reads", "lanes", "offsets"),
+    Landed: ("bulk", "phases"),
+    BulkGroup: ("kind", "pending", "products", "lanes"),
+    AsyncGroup: ("kind", "pending", "lanes"),
+    ProxyFence: ("only_mbarriers", "lanes"),
+}
 
 
 @dataclass
@@ -51,6 +64,58 @@ class _Stores:
 
     time: Array
     lane: Array
+
+
+class QuietPaths:
+    """What batches did, epoch by epoch, without anything to report. Other batches that do the same need no analysis."""
+
+    def __init__(self) -> None:
+        self._known: set[bytes] = set()
+        self._touches: set[Touch] = set()  # named by their identities, so kept alive
+
+    def begin(self) -> None:
+        """Start a batch."""
+        self._path = b""
+        self._order: dict[Bulk, int] = {}
+        if len(self._touches) > TOUCHES:
+            self._touches.clear()
+            self._known.clear()
+
+    def knows(self, records: Sequence[Record], boundary: Boundary) -> bool:
+        """Take the path on by an epoch. Return whether an earlier batch took the same, with nothing to report then."""
+        digest = hashlib.blake2b(self._path)
+        digest.update(boundary.encode())
+        for record in records:
+            kind = type(record)
+            if kind not in WATCHED:
+                continue
+            if kind is Touch:
+                if record.access.space != "shared":  # type: ignore[union-attr]
+                    continue
+                self._touches.add(record)  # type: ignore[arg-type]
+                digest.update(id(record).to_bytes(8))
+                continue
+            parts: list[object] = [kind.__name__]
+            for name in WATCHED[kind]:
+                part = getattr(record, name)
+                if isinstance(part, Touch):
+                    self._touches.add(part)
+                    part = id(part)
+                elif isinstance(part, Bulk):
+                    part = self._order[part]
+                elif isinstance(part, np.ndarray):
+                    digest.update(np.ascontiguousarray(part))
+                    part = part.shape
+                parts.append(part)
+            if kind is Bulk:
+                self._order[record] = len(self._order)  # type: ignore[index]
+            digest.update(repr(parts).encode())
+        self._path = digest.digest()
+        return self._path in self._known
+
+    def add(self) -> None:
+        """Note that there is nothing to report of the last epoch, after those before."""
+        self._known.add(self._path)
 
 
 class BulkCopies:
@@ -64,8 +129,34 @@ class BulkCopies:
         self._lanes, self._padded, self._stride, self._granule = lanes, padded, stride, granule
         self._cluster, self._together = cluster, padded * cluster  # blocks and lanes of a cluster
 
+        self._quiet = QuietPaths()
+        self._pending: list[tuple[Sequence[Record], Boundary]] = []  # epochs of this batch, not processed yet
+        self._started = False
+        self._found_any = False  # in the epoch at hand
+
     def begin_batch(self) -> None:
-        """Start new blocks: no copy is in flight."""
+        """Start new blocks."""
+        self._quiet.begin()
+        self._pending.clear()
+        self._started = False
+
+    def epoch(self, batch: Batch, records: Sequence[Record], boundary: Boundary) -> None:
+        """Process the records in order, unless an earlier batch did the same and there was nothing to report."""
+        self._pending.append((records, boundary))
+        if self._quiet.knows(records, boundary):
+            return
+        if not self._started:
+            self._start()
+        for epoch in self._pending:
+            self._found_any = False
+            self._process(batch, *epoch)
+        self._pending.clear()
+        if not self._found_any:
+            self._quiet.add()
+
+    def _start(self) -> None:
+        """Set up for a batch: no copy is in flight."""
+        self._started = True
         count = self._lanes // self._padded * self._stride // self._granule
         self._happens_before = HappensBefore(self._lanes, self._padded, self._cluster)
         self._sources: list[Source] = []
@@ -86,8 +177,7 @@ class BulkCopies:
         self._seen: set[Touch] = set()  # touches since the last synchronisation
         self._last: Touch | None = None
 
-    def epoch(self, batch: Batch, records: Sequence[Record], boundary: Boundary) -> None:
-        """Process the records in order."""
+    def _process(self, batch: Batch, records: Sequence[Record], boundary: Boundary) -> None:
         for record in records:
             kind = type(record)
             if kind is Touch:
@@ -139,7 +229,7 @@ class BulkCopies:
                 made[:, lane // self._together] = self._time - 1, lane, mark.line or 0
                 self._reinitialise(("mbarrier", offset), lane // self._together)
         elif mark.kind == "copies":
-            self._report(mark)
+            self._complete_with(mark)
         else:
             self._happens_before.phase(mark)
             if mark.kind == "wait":
@@ -157,7 +247,7 @@ class BulkCopies:
             pending.source[cell[pending.need[cell] <= known[cluster].max()]] = 0
         self._happens_before.forget(source, cluster)
 
-    def _report(self, mark: Phase) -> None:
+    def _complete_with(self, mark: Phase) -> None:
         """Let the phase complete every ``cp.async`` that these lanes have issued so far."""
         phase = np.full(self._lanes, -1, np.int32)
         phase[mark.lanes] = mark.phases
@@ -294,6 +384,10 @@ class BulkCopies:
         pending.copy[cell] = -1 if number is None else number
         pending.anything = True
 
+    def _report(self, key: Key, example: Callable[[], Example], count: int = 1) -> None:
+        self._found_any = True
+        self._collector.add(key, example, count)
+
     def _place(self, cell: int) -> Location:
         return self._names.shared(cell * self._granule % self._stride)
 
@@ -329,7 +423,7 @@ class BulkCopies:
                 case = "bulk load" if copy else "reported load"
                 return Example(case, self._place(first), actors, OfMbarrier(self._mbarrier(which)))
 
-            self._collector.add(key, example, int(np.count_nonzero(chosen)))
+            self._report(key, example, int(np.count_nonzero(chosen)))
 
     def _order(self, batch: Batch, access: Access, lane: Array, cell: Array, case: str) -> None:
         """Report a copy out of shared memory, or a product, that does not see a thread's store."""
@@ -345,7 +439,7 @@ class BulkCopies:
             actors = self._names.actor(batch, storing), self._names.actor(batch, copying, access)
             return Example(case, self._place(int(cell[first])), actors)
 
-        self._collector.add(key, example, int(np.count_nonzero(bad)))
+        self._report(key, example, int(np.count_nonzero(bad)))
 
     def _check_init(self, access: Access, batch: Batch, offset: int, lanes: Array) -> None:
         """Report a copy that does not see the ``mbarrier.init`` of the mbarrier it reports to."""
@@ -365,7 +459,7 @@ class BulkCopies:
             actors = self._names.actor(batch, making, line=made_in), self._names.actor(batch, copying, access)
             return Example("init", None, actors, OfMbarrier(self._mbarrier(offset)))
 
-        self._collector.add(key, example, int(np.count_nonzero(bad)))
+        self._report(key, example, int(np.count_nonzero(bad)))
 
     def _end(self, batch: Batch) -> None:
         """Report the copies that are unfinished when the blocks end."""
@@ -391,4 +485,4 @@ class BulkCopies:
                 return Example("product" if source[0] == "products" else "store", None, who)
             return Example("load", None, who, OfMbarrier(self._mbarrier(source[1])))
 
-        self._collector.add(key, example)
+        self._report(key, example)

@@ -53,7 +53,7 @@ class Segment:
 class Epoch:
     """What one batch did between two deliveries of records.
 
-    ``uniform``: every block did the same at the same offsets, so the first block is enough.
+    ``uniform``: every block of the batch did the same at the same offsets, so the first block is enough.
     """
 
     segments: tuple[Segment, ...]
@@ -88,16 +88,18 @@ class Epochs:
         self._by_warps = by_warps
         self._flags = flags  # indices of instructions that access flags
         self._forgotten = forgotten
-        self._by_touches: dict[tuple[Touch, ...], Epoch] = {}
+        self._by_touches: dict[tuple[int, tuple[Touch, ...]], Epoch] = {}  # by blocks of the batch, and touches
         self._by_content: dict[tuple[Any, ...], Epoch] = {}
         self._held: set[Touch] = set()
         self._bytes = 0
+        self._blocks = 0  # of the batch
 
-    def split(self, records: Sequence[Record]) -> tuple[Sequence[Epoch], Sequence[Record]]:
-        """Return the epochs and the records that are not touches.
+    def split(self, records: Sequence[Record], blocks: int) -> tuple[Sequence[Epoch], Sequence[Record]]:
+        """Return the epochs of a batch of so many ``blocks``, and the records that are not touches.
 
         There is one epoch, or, with ``by_warps``, several: each ends at a synchronisation that orders the whole block.
         """
+        self._blocks = blocks
         others = [record for record in records if type(record) is not Touch]
         if self._by_warps and any(type(record) is Barrier for record in others):
             return self._rounds(records), others
@@ -129,12 +131,12 @@ class Epochs:
         return touch.access.index in self._flags and touch.access.space == "shared"
 
     def _plain(self, touches: tuple[Touch, ...]) -> Epoch:
-        epoch = self._by_touches.get(touches)
+        epoch = self._by_touches.get((self._blocks, touches))
         if epoch is None:
             inside = tuple(t for t in touches if t.access.space in WINDOWS)
             epoch = self._intern(inside, (Segment(inside),))
             self._hold(touches)
-            self._by_touches[touches] = epoch
+            self._by_touches[self._blocks, touches] = epoch
         return epoch
 
     def _structured(self, records: Sequence[Record]) -> Epoch:
@@ -158,6 +160,7 @@ class Epochs:
         return self._intern(tuple(key), tuple(segments))
 
     def _intern(self, key: tuple[Any, ...], segments: tuple[Segment, ...]) -> Epoch:
+        key = self._blocks, *key
         epoch = self._by_content.get(key)
         if epoch is None:
             segments = tuple(Segment(_distinct(s.touches), s.mark) for s in segments)
@@ -185,20 +188,23 @@ class Epochs:
 
     def _uniform(self, touch: Touch) -> bool:
         known = touch.memo.get(UNIFORM)
-        if known is None:
-            known = touch.access.space == "shared" and self._repeats(touch.addresses, touch.active)
-            touch.memo[UNIFORM] = known
-        return bool(known)
+        if known is None or known[0] != self._blocks:
+            repeats = touch.access.space == "shared" and self._repeats(touch.addresses, touch.active)
+            known = touch.memo[UNIFORM] = self._blocks, repeats
+        return bool(known[1])
 
     def _repeats(self, addresses: Array, active: Array | None) -> bool:
-        rows = addresses.reshape(-1, self._padded)
+        rows = self._by_block(addresses)
         if active is None:
             return bool((rows == rows[0]).all())
-        mask = active.reshape(-1, self._padded)
+        mask = self._by_block(active)
         return bool((mask == mask[0]).all() and (rows[:, mask[0]] == rows[0, mask[0]]).all())
 
+    def _by_block(self, lanes: Array) -> Array:
+        return lanes.reshape(-1, self._padded)[: self._blocks]
+
     def _repeated_phase(self, mark: Phase) -> bool:
-        blocks = mark.total // self._padded
+        blocks = self._blocks
         if mark.lanes.size % blocks:
             return False
         parts = (mark.lanes - mark.lanes // self._padded * self._padded, mark.offsets, mark.phases)
@@ -213,11 +219,11 @@ class Epochs:
         if isinstance(mark, Phase):
             return self._repeated_phase(mark)
         blocks = mark.blocks if isinstance(mark, Barrier) else None
-        lanes = None if mark.lanes is None else mark.lanes.reshape(-1, self._padded)
+        lanes = None if mark.lanes is None else self._by_block(mark.lanes)
         groups = mark.groups if isinstance(mark, Barrier) else None
-        by_block = None if groups is None else groups.reshape(-1, self._padded)
+        by_block = None if groups is None else self._by_block(groups)
         return (
-            (blocks is None or bool(blocks.all()))
+            (blocks is None or bool(blocks[: self._blocks].all()))
             and (lanes is None or bool((lanes == lanes[0]).all()))
             and (by_block is None or bool((by_block == by_block[0]).all()))
         )

@@ -236,10 +236,11 @@ class Barriers:
         return complete
 
     def _release_counted(self, alive: Array) -> bool:
-        """Release barriers with a thread count, one block and barrier number at a time."""
+        """Release barriers with a thread count, one block and barrier number at a time. Blocks that met at the same
+        barrier share a record."""
         state = self.state
+        met: dict[tuple[int, int | None], Array] = {}
         keys = np.unique((state.lane_block * COUNT + self._number)[self.waiting & (self._threads > 0)])
-        released_any = False
         for key in keys.tolist():
             block, number = divmod(key, COUNT)
             here = (state.lane_block == block) & self.waiting & (self._number == number) & (self._threads > 0)
@@ -259,10 +260,11 @@ class Barriers:
                 signals[block] -= need - (total[reached[0]] - signalled)
             self._record_divergence(waiting)
             self._combine(waiting)
-            state.trace.append(Barrier("named", None, waiting, line_of(first), number))
+            place = number, line_of(first)
+            met[place] = met[place] | waiting if place in met else waiting
             self.waiting &= ~waiting
-            released_any = True
-        return released_any
+        state.trace += [Barrier("named", None, lanes, line, number) for (number, line), lanes in met.items()]
+        return bool(met)
 
     def _combine(self, released: Array) -> None:
         """Combine the votes of each block for ``bar.red`` and write the result to every thread's register."""
