@@ -14,7 +14,6 @@ reads its tiles by the async proxy, too, until a warp of the warpgroup has waite
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -22,6 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gemm_lessons.engine.checkers.alike import Alike, QuietPaths
 from gemm_lessons.engine.checkers.collector import Example, FindingCollector, Key, Names
 from gemm_lessons.engine.checkers.epochs import cells
 from gemm_lessons.engine.checkers.happens_before import HappensBefore, PendingCopies, Source, present, taking
@@ -44,18 +44,6 @@ from gemm_lessons.engine.records.facts import Details, Location, Mbarrier, OfMba
 Array = NDArray[Any]
 WARPGROUP = 128  # lanes
 NOT_YET = np.iinfo(np.int32).max
-TOUCHES = 4096  # kept alive, at most
-# Records that matter here, and their parts that do.
-WATCHED: dict[type, tuple[str, ...]] = {
-    Touch: (),
-    Barrier: ("kind", "number", "line", "blocks", "lanes", "groups"),
-    Phase: ("kind", "line", "lanes", "offsets", "phases"),
-    Bulk: ("touch", "reads", "lanes", "offsets"),
-    Landed: ("bulk", "phases"),
-    BulkGroup: ("kind", "pending", "products", "lanes"),
-    AsyncGroup: ("kind", "pending", "lanes"),
-    ProxyFence: ("only_mbarriers", "lanes"),
-}
 
 
 @dataclass
@@ -66,58 +54,6 @@ class _Stores:
     lane: Array
 
 
-class QuietPaths:
-    """What batches did, epoch by epoch, without anything to report. Other batches that do the same need no analysis."""
-
-    def __init__(self) -> None:
-        self._known: set[bytes] = set()
-        self._touches: set[Touch] = set()  # named by their identities, so kept alive
-
-    def begin(self) -> None:
-        """Start a batch."""
-        self._path = b""
-        self._order: dict[Bulk, int] = {}
-        if len(self._touches) > TOUCHES:
-            self._touches.clear()
-            self._known.clear()
-
-    def knows(self, records: Sequence[Record], boundary: Boundary) -> bool:
-        """Take the path on by an epoch. Return whether an earlier batch took the same, with nothing to report then."""
-        digest = hashlib.blake2b(self._path)
-        digest.update(boundary.encode())
-        for record in records:
-            kind = type(record)
-            if kind not in WATCHED:
-                continue
-            if kind is Touch:
-                if record.access.space != "shared":  # type: ignore[union-attr]
-                    continue
-                self._touches.add(record)  # type: ignore[arg-type]
-                digest.update(id(record).to_bytes(8))
-                continue
-            parts: list[object] = [kind.__name__]
-            for name in WATCHED[kind]:
-                part = getattr(record, name)
-                if isinstance(part, Touch):
-                    self._touches.add(part)
-                    part = id(part)
-                elif isinstance(part, Bulk):
-                    part = self._order[part]
-                elif isinstance(part, np.ndarray):
-                    digest.update(np.ascontiguousarray(part))
-                    part = part.shape
-                parts.append(part)
-            if kind is Bulk:
-                self._order[record] = len(self._order)  # type: ignore[index]
-            digest.update(repr(parts).encode())
-        self._path = digest.digest()
-        return self._path in self._known
-
-    def add(self) -> None:
-        """Note that there is nothing to report of the last epoch, after those before."""
-        self._known.add(self._path)
-
-
 class BulkCopies:
     """Tracks the bulk copies and mbarriers of one launch, record by record. Created only for kernels with any."""
 
@@ -126,37 +62,42 @@ class BulkCopies:
         cluster: int,
     ) -> None:  # fmt: skip
         self._collector, self._names = collector, names
-        self._lanes, self._padded, self._stride, self._granule = lanes, padded, stride, granule
+        self._every, self._padded, self._stride, self._granule = lanes, padded, stride, granule
         self._cluster, self._together = cluster, padded * cluster  # blocks and lanes of a cluster
-
+        self._lanes = 0  # those that are analysed
         self._quiet = QuietPaths()
-        self._pending: list[tuple[Sequence[Record], Boundary]] = []  # epochs of this batch, not processed yet
-        self._started = False
-        self._found_any = False  # in the epoch at hand
+        self._found_any = self._again = False  # in the epoch at hand; it has been processed before
 
     def begin_batch(self) -> None:
         """Start new blocks."""
         self._quiet.begin()
-        self._pending.clear()
-        self._started = False
+        self._epochs: list[tuple[Sequence[Record], Boundary]] = []
+        self._processed = 0  # epochs
+        self._alike: Alike | None = Alike(self._padded, self._cluster)  # None: clusters do different things
+        self._times = 1  # clusters that do what the analysed one does
 
     def epoch(self, batch: Batch, records: Sequence[Record], boundary: Boundary) -> None:
-        """Process the records in order, unless an earlier batch did the same and there was nothing to report."""
-        self._pending.append((records, boundary))
+        """Process the records in order, unless an earlier batch did the same and there was nothing to report. Analyse
+        only the first cluster while all do the same."""
+        self._epochs.append((records, boundary))
         if self._quiet.knows(records, boundary):
             return
-        if not self._started:
-            self._start()
-        for epoch in self._pending:
-            self._found_any = False
-            self._process(batch, *epoch)
-        self._pending.clear()
+        new, clusters = self._processed, batch.blocks // self._cluster
+        if self._alike is not None and not all(self._alike.is_same(it, clusters) for it, _ in self._epochs[new:]):
+            self._alike, self._processed = None, 0
+        if self._processed == 0:
+            self._times = 1 if self._alike is None else clusters
+            self._start(self._every if self._alike is None else self._together)
+        for number, (of_epoch, end) in enumerate(self._epochs[self._processed :], self._processed):
+            self._found_any, self._again = False, number < new
+            self._process(batch, of_epoch if self._alike is None else self._alike.first(of_epoch), end)
+        self._processed = len(self._epochs)
         if not self._found_any:
             self._quiet.add()
 
-    def _start(self) -> None:
-        """Set up for a batch: no copy is in flight."""
-        self._started = True
+    def _start(self, lanes: int) -> None:
+        """Set up for a batch, of which so many ``lanes`` are analysed: no copy is in flight."""
+        self._lanes = lanes
         count = self._lanes // self._padded * self._stride // self._granule
         self._happens_before = HappensBefore(self._lanes, self._padded, self._cluster)
         self._sources: list[Source] = []
@@ -384,9 +325,11 @@ class BulkCopies:
         pending.copy[cell] = -1 if number is None else number
         pending.anything = True
 
-    def _report(self, key: Key, example: Callable[[], Example], count: int = 1) -> None:
+    def _report(self, key: Key, example: Callable[[], Example], count: int | None = None) -> None:
+        """Add a finding: once, or for so many accesses of each cluster."""
         self._found_any = True
-        self._collector.add(key, example, count)
+        if not self._again:
+            self._collector.add(key, example, 1 if count is None else count * self._times)
 
     def _place(self, cell: int) -> Location:
         return self._names.shared(cell * self._granule % self._stride)
