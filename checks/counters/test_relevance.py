@@ -10,7 +10,7 @@ from gemm_lessons.engine.compiler.sass import SassInstruction, width_of
 from gemm_lessons.engine.sass.flow import Listing
 from gemm_lessons.engine.sass.operands import decode
 from gemm_lessons.engine.sass.planning import needs
-from gemm_lessons.engine.sass.slicing import relevant
+from gemm_lessons.engine.sass.slicing import Slicer
 from gemm_lessons.engine.sass.useful_work import UsefulWork
 
 OLD = "FFMA R20, R9, R9, R9"  # the number that lay in the address's register before
@@ -119,4 +119,4 @@ def sliced(lines: list[str], signals: bool = False) -> list[str]:
     nothing = (0,) * len(code)
     work = UsefulWork(nothing, nothing, nothing, (False,) * len(code))
     wanted = partial(needs, frozenset(), work, signals=signals)
-    return [d.text for d, there in zip(code, relevant(listing, wanted), strict=True) if there]
+    return [d.text for d, there in zip(code, Slicer(listing).relevant(wanted), strict=True) if there]

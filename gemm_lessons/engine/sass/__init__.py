@@ -78,7 +78,8 @@ class Code:
     def with_full_divisions(self) -> Code:
         """Return the same code with every step of a division executed. Raise ``Uncountable``."""
         assert self.program is not None
-        return replace(self, plan=plan(self.program))
+        same = self.plan is not None and self.plan.program is self.program
+        return self if same else replace(self, plan=plan(self.program))
 
     @cached_property
     def with_fast_divisions(self) -> Plan:

@@ -31,7 +31,7 @@ from gemm_lessons.engine.sass.flow import (
     tile_wavefronts,
 )
 from gemm_lessons.engine.sass.operands import Decoded
-from gemm_lessons.engine.sass.slicing import relevant
+from gemm_lessons.engine.sass.slicing import Slicer
 from gemm_lessons.engine.sass.textures import FETCHES, fetched
 from gemm_lessons.engine.sass.uncountable import Uncountable
 from gemm_lessons.engine.sass.useful_work import UsefulWork, useful_work
@@ -94,8 +94,9 @@ def plan(program: Listing, signals: bool = False) -> Plan:
 
 def _plan(program: Listing, work: UsefulWork, signals: bool, closely: bool) -> Plan:
     spaces: frozenset[str] = frozenset()
+    slicer = Slicer(program, closely)
     while True:
-        chosen = relevant(program, partial(needs, spaces, work, signals=signals), closely)
+        chosen = slicer.relevant(partial(needs, spaces, work, signals=signals))
         loaded = {LOADED[d.name] for d, needed in zip(program.code, chosen, strict=True) if needed and d.name in LOADED}
         for d, needed in zip(program.code, chosen, strict=True):
             if needed and d.name in FETCHES:

@@ -19,75 +19,88 @@ Needs = dict["Condition | None", int]  # registers needed, as bits, by condition
 WRITTEN, MET, FIRST = "written", "met", "first"  # FIRST: never written
 
 
-def relevant(program: Listing, roots: Callable[[Decoded], Sequence[str]], closely: bool = True) -> list[bool]:
-    """Return the backward slice of the ``roots`` (registers that an instruction needs itself).
+class Slicer:
+    """Finds slices of a program: liveness with conditions, because ptxas turns branches into predicates.
 
-    This is liveness with conditions, because ptxas turns branches into predicates: a need of ``@P0`` is met by an
-    earlier write under the same value of P0, or of another predicate that held this value then. ``closely``: a branch
-    is a condition, too, and a write under ``@P0`` leaves the need of the other threads.
+    A need of ``@P0`` is met by an earlier write under the same value of P0, or of another predicate that held this
+    value then. ``closely``: a branch is a condition, too, and a write under ``@P0`` leaves the need of the other
+    threads.
     """
-    bits: dict[str, int] = {}
 
-    def mask(names: Sequence[str]) -> int:
-        result = 0
+    def __init__(self, program: Listing, closely: bool = True) -> None:
+        self._code, self._closely = program.code, closely
+        self._bits: dict[str, int] = {}
+        self._inputs: dict[int, int] = {}
+        code = program.code
+        self._written_by = [results(d)[0] for d in code]
+        paths = call_by_call(program)
+        self._origin, self._after = paths or (list(range(len(code))), [program.successors(d) for d in code])
+        origin = self._origin
+        before, behind = _values(code, self._written_by, origin, self._after)
+        self._guards = [_guard(code[index], values) for index, values in zip(origin, before, strict=True)]
+        self._turns = [
+            guard if closely and _turns(code[index]) else None
+            for index, guard in zip(origin, self._guards, strict=True)
+        ]
+        self._arriving = _arriving(before, behind, self._after)
+        self._elected = [
+            _is_elected(code, origin, index, guard) for index, guard in zip(origin, self._guards, strict=True)
+        ]
+        self._guard_bits = [self._mask([d.guard.shifted(0)]) if d.guard else 0 for d in code]
+        self._writes = [0 if _never(d) else self._mask(names) for d, names in zip(code, self._written_by, strict=True)]
+
+    def _mask(self, names: Sequence[str]) -> int:
+        bits, result = self._bits, 0
         for name in filter(None, names):
             result |= bits.setdefault(name, 1 << len(bits))
         return result
 
-    code = program.code
-    written_by = [results(d)[0] for d in code]
-    paths = call_by_call(program)
-    origin, after = paths or (list(range(len(code))), [program.successors(d) for d in code])
-    before, behind = _values(code, written_by, origin, after)
-    guards = [_guard(code[index], values) for index, values in zip(origin, before, strict=True)]
-    turns = [guard if closely and _turns(code[index]) else None for index, guard in zip(origin, guards, strict=True)]
-    arriving = _arriving(before, behind, after)
-    needs = [mask(roots(d)) for d in code]
-    elected = [_is_elected(code, origin, index, guard) for index, guard in zip(origin, guards, strict=True)]
-    guard_bits = [mask([d.guard.shifted(0)]) if d.guard else 0 for d in code]
-    writes = [0 if _never(d) else mask(names) for d, names in zip(code, written_by, strict=True)]
-    inputs: dict[int, int] = {}
-    live: list[Needs] = [{} for _ in origin]  # before each instruction; shared, and never changed in place
-    chosen = [False] * len(code)
-    changed = True
-    while changed:
-        changed = False
-        for node in range(len(origin) - 1, -1, -1):
-            index = origin[node]
-            state = _behind(node, after[node], live, arriving, turns[node])
-            guard, written, wanted = guards[node], writes[index], needs[index]
-            if written:
-                opposite = guard and (guard[0], not guard[1])
-                reaching = 0
-                for condition, then in state.items():
-                    if condition != opposite or guard is None:
-                        reaching |= then
-                if reaching & written:
-                    chosen[index] = True
-                    if index not in inputs:
-                        inputs[index] = mask(reads(code[index]))
-                    wanted |= inputs[index]
-                    settled = state if guard is None or elected[node] else {guard}
-                    state = {c: then & ~written if c in settled else then for c, then in state.items()}
-                    others = state.get(None, 0) & written
-                    # A thread that has not written the register still needs it.
-                    if closely and opposite and others and not elected[node]:
-                        state[None] &= ~written
-                        state[opposite] = state.get(opposite, 0) | others
-            if state:
-                for name in written_by[index]:  # the value does not exist before its write
-                    for condition in (((WRITTEN, node, name), False), ((WRITTEN, node, name), True)):
-                        if condition in state:
-                            state = {**state, None: state.get(None, 0) | state[condition]}
-                            del state[condition]
-            if wanted:
-                state = {**state, guard: state.get(guard, 0) | wanted & ~guard_bits[index]}
-                if guard:
-                    state[None] = state.get(None, 0) | wanted & guard_bits[index]
-            if state is not live[node] and state != live[node]:
-                live[node] = state
-                changed = True
-    return chosen
+    def relevant(self, roots: Callable[[Decoded], Sequence[str]]) -> list[bool]:
+        """Return the backward slice of the ``roots`` (registers that an instruction needs itself)."""
+        code, origin, after, guards, elected = self._code, self._origin, self._after, self._guards, self._elected
+        inputs, closely = self._inputs, self._closely
+        needs = [self._mask(roots(d)) for d in code]
+        live: list[Needs] = [{} for _ in origin]  # before each instruction; shared, and never changed in place
+        chosen = [False] * len(code)
+        changed = True
+        while changed:
+            changed = False
+            for node in range(len(origin) - 1, -1, -1):
+                index = origin[node]
+                state = _behind(node, after[node], live, self._arriving, self._turns[node])
+                guard, written, wanted = guards[node], self._writes[index], needs[index]
+                if written:
+                    opposite = guard and (guard[0], not guard[1])
+                    reaching = 0
+                    for condition, then in state.items():
+                        if condition != opposite or guard is None:
+                            reaching |= then
+                    if reaching & written:
+                        chosen[index] = True
+                        if index not in inputs:
+                            inputs[index] = self._mask(reads(code[index]))
+                        wanted |= inputs[index]
+                        settled = state if guard is None or elected[node] else {guard}
+                        state = {c: then & ~written if c in settled else then for c, then in state.items()}
+                        others = state.get(None, 0) & written
+                        # A thread that has not written the register still needs it.
+                        if closely and opposite and others and not elected[node]:
+                            state[None] &= ~written
+                            state[opposite] = state.get(opposite, 0) | others
+                if state:
+                    for name in self._written_by[index]:  # the value does not exist before its write
+                        for condition in (((WRITTEN, node, name), False), ((WRITTEN, node, name), True)):
+                            if condition in state:
+                                state = {**state, None: state.get(None, 0) | state[condition]}
+                                del state[condition]
+                if wanted:
+                    state = {**state, guard: state.get(guard, 0) | wanted & ~self._guard_bits[index]}
+                    if guard:
+                        state[None] = state.get(None, 0) | wanted & self._guard_bits[index]
+                if state is not live[node] and state != live[node]:
+                    live[node] = state
+                    changed = True
+        return chosen
 
 
 def _behind(
