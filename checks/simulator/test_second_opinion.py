@@ -11,7 +11,9 @@ from checks.simulator import planted
 from gemm_lessons import simulate
 from gemm_lessons.engine import sass as machinecode
 from gemm_lessons.engine.counters import cross_check
+from gemm_lessons.engine.machine import copies
 from gemm_lessons.engine.ptx import cfg, parser
+from gemm_lessons.engine.second_opinion import agreement
 from gemm_lessons.engine.simulator import Disagreement, Setting, Simulator
 
 pytestmark = pytest.mark.counted
@@ -187,6 +189,43 @@ def test_a_copy_that_only_some_lanes_read_for_is_counted():
     assert np.array_equal(y, np.where(np.arange(256) < 200, x, 0))
     assert {"writes zeros" in why for why in launched.counters.inexact.values()} == {True}
     assert launched.counters["global_load_sectors"] == 25
+
+
+PARTS = """
+extern "C" __global__ void k(const int4 *x, int4 *y, int n)
+{
+    __shared__ int4 s[128];
+    int i = threadIdx.x;
+    unsigned to = (unsigned)__cvta_generic_to_shared(&s[i]);
+    int bytes = max(0, min(16, 4 * (n - 4 * i)));
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(x + i), "r"(bytes));
+    asm volatile("cp.async.wait_all;");
+    y[i] = s[i];
+}
+"""
+
+
+@pytest.mark.parametrize("n", [512, 201, 202, 203])
+def test_a_copy_of_a_part_needs_no_second_run(n, monkeypatch):
+    """Machine code has its full width, in which both engines agree."""
+    monkeypatch.setattr(agreement, "WordComparison", lambda kinds, *_: pytest.fail(f"{kinds} in doubt"))
+    x, y = np.arange(1, 513, dtype=np.int32), np.full(512, -1, np.int32)
+    launched = simulate(PARTS, "k", 1, 128, [x, y, n])
+    assert np.array_equal(y, np.where(np.arange(512) < n, x, 0))
+    assert launched.fault is None
+
+
+@pytest.mark.parametrize("n", [201, 512])
+def test_a_copy_of_a_part_elsewhere_is_told_of(n, monkeypatch):
+    """The PTX interpreter reads 16 bytes further on."""
+    real = copies.SpaceAccess.place_global
+    monkeypatch.setattr(
+        copies.SpaceAccess, "place_global",
+        lambda self, addresses, lanes: real(self, addresses + 16 * (self.access.effect == "copy"), lanes),
+    )  # fmt: skip
+    x, y = np.arange(1, 1025, dtype=np.int32), np.full(512, -1, np.int32)
+    with pytest.raises(Disagreement, match="copies"):
+        simulate(PARTS, "k", 1, 128, [x, y, n])
 
 
 TABLE = """

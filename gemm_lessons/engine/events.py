@@ -50,6 +50,7 @@ class Access:
     text: str  # the PTX, for messages
     base: str = ""  # base register (or symbol) of the address as written, for width merging
     offset: int = 0  # immediate byte offset of the address as written
+    whole: int = 0  # of a ``cp.async`` that reads less than it writes: bytes that it writes
     is_async: bool = False  # the shared-memory side of cp.async: visible after its wait
     is_matrix: bool = False  # ldmatrix, stmatrix: active lanes are those that supply a row's address (16 bytes)
     is_bulk: bool = False  # cp.async.bulk: one lane's copy of ``width`` bytes, by the async proxy

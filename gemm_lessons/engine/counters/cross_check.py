@@ -57,6 +57,7 @@ class Account:
     fused: int = 0  # threads that executed a multiply-add in fp32
     by_warps: bool = False  # the lane within a warp is ignored
     window: int = 0  # bytes of a block's shared memory
+    whole: dict[Access, Footprint] = field(default_factory=dict)  # of copies that read only a part of what they write
 
     def add(self, touches: Mapping[Touch, int], batch: Batch) -> None:
         """Add the touches of a batch of the PTX machine, with their counts."""
@@ -71,6 +72,8 @@ class Account:
             touch.bases.clear()
             footprint = self.touched.setdefault(access, Footprint())
             footprint.add(one, times, factor, access.width, batch.place)
+            if access.whole:
+                self.whole.setdefault(access, Footprint()).add(one, times, factor, access.whole, batch.place)
 
     @classmethod
     def followed(cls, sums: Sums) -> Account:
@@ -84,12 +87,12 @@ class Account:
         touched = {it: footprint for it, footprint in self.touched.items() if (it.file, it.line) not in places}
         return replace(self, touched=touched)
 
-    def of(self, kind: Kind) -> Footprint:
-        """Return the footprint of one space and effect."""
+    def of(self, kind: Kind, whole: bool = False) -> Footprint:
+        """Return the footprint of one space and effect. ``whole``: as if copies read as much as they write."""
         total = Footprint()
         for access, footprint in self.touched.items():
             if (access.space, access.effect) == kind:
-                total.merge(footprint)
+                total.merge(self.whole.get(access, footprint) if whole else footprint)
         return total
 
     def kinds(self) -> set[Kind]:
@@ -100,12 +103,14 @@ class Account:
 def doubts(interpreted: Account, followed: Account, origin: int) -> tuple[Kind, ...]:
     """Return the spaces and effects in which the engines touched different bytes.
 
-    ``origin``: first byte of shared memory in machine code.
+    ``origin``: first byte of shared memory in machine code, where a copy that fills up with zeros has its full width.
     """
     different = []
     for kind in sorted(interpreted.kinds() | followed.kinds()):
-        mine = interpreted.of(kind)
-        if (mine.shifted(origin) if kind[0] == "shared" else mine) != followed.of(kind):
+        mine, theirs = interpreted.of(kind), followed.of(kind)
+        if (mine.shifted(origin) if kind[0] == "shared" else mine) == theirs:
+            continue
+        if not interpreted.whole or interpreted.of(kind, whole=True) != theirs:
             different.append(kind)
     return tuple(different)
 

@@ -79,7 +79,8 @@ def _bind(binding: Binding) -> Callable[[], None]:
         if (addresses & (width - 1)).any():
             raise read.faults.misaligned(addresses, lanes)
         if count not in partial:
-            partial[count] = memory.space_access(instruction, dataclasses.replace(global_side, width=count), 1)
+            less = dataclasses.replace(global_side, width=count, whole=width)
+            partial[count] = memory.space_access(instruction, less, 1)
         _, index = partial[count].place_global(addresses, lanes)
         return arena[index[:, None] + np.arange(count)]
 
