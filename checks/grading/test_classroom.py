@@ -16,12 +16,14 @@ import pytest
 
 from checks.grading.classroom import make_class
 from gemm_lessons.course.folder import CommandError, packaged_course
+from gemm_lessons.engine.process import resources
 from gemm_lessons.grading import classroom as rooms
 from gemm_lessons.grading.classroom import Assignment, Classroom
 from gemm_lessons.grading.executors import Done, LocalExecutor, open_executor
 from gemm_lessons.grading.inputs import find_students
 from gemm_lessons.grading.judging import Job, Judged, as_utf8, seed_for
 from gemm_lessons.grading.merge import merge_shards
+from gemm_lessons.grading.needs import UNKNOWN_BYTES, load_needs
 from gemm_lessons.grading.results import load_grades, load_grading
 from gemm_lessons.grading.rubric import LessonRubric, Points, Rubric
 
@@ -211,6 +213,21 @@ def test_local_processes_judge_several_at_once_and_a_bug_is_not_swallowed(monkey
         list(executor.run(jobs))
     with pytest.raises(CommandError, match="there is no executor"):
         open_executor("slurm")
+
+
+def test_as_many_processes_judge_as_have_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of a class take what the largest of its lessons takes."""
+    monkeypatch.setattr(resources, "share_of_cores", lambda: 16.0)
+    monkeypatch.setattr(resources, "memory_bytes", lambda: 4 << 30)
+    names = packaged_course().names
+    largest = max(load_needs().values(), key=lambda it: it.resident_mib).resident_mib
+    for lessons, each in ((("00_first_kernel",), load_needs()["first_kernel"].resident_mib), (names, largest)):
+        workers = open_executor("local", lessons=lessons)
+        assert isinstance(workers, LocalExecutor)
+        assert workers.processes == max(1, min(16, (4 << 10) // each))
+    mine = open_executor("local", lessons=("03_mine",))
+    assert isinstance(mine, LocalExecutor)
+    assert mine.processes == (4 << 30) // UNKNOWN_BYTES
 
 
 def test_a_bug_of_ours_costs_one_kernel_and_not_the_class(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -156,8 +156,9 @@ def _grade(assignment: Assignment, fresh: bool, executor: str, processes: int | 
     kept = classroom.kept()
     show_start(told, classroom, kept)
     show_remarks(told, assignment.submissions.remarks)
-    with open_executor(executor, processes) as workers, Ahead(told, len(classroom.mine), kept) as ahead:
-        classroom.grade(workers, ahead)
+    workers = open_executor(executor, processes, assignment.lessons)
+    with workers as judges, Ahead(told, len(classroom.mine), kept) as ahead:
+        classroom.grade(judges, ahead)
     return _show(assignment.out, formats, assignment.course)
 
 

@@ -22,8 +22,8 @@ from gemm_lessons.devices.extras import install_extra
 from gemm_lessons.engine import KitError
 from gemm_lessons.engine.process import resources
 from gemm_lessons.grading.judging import Job, Judged, judge
+from gemm_lessons.grading.needs import UNKNOWN_BYTES, resident_bytes
 
-WORKER_BYTES = 700 << 20  # memory of one judging process
 PATIENCE_S = 0.5  # interval between checks for Ctrl-C
 EXECUTORS = ("local", "ray")
 
@@ -37,19 +37,22 @@ class Executor(Protocol):
         """Take jobs, a few in advance, and yield each with its result in the order of completion."""
 
 
-def open_executor(name: str, processes: int | None = None) -> AbstractContextManager[Executor]:
-    """Open ``local`` or ``ray``. Raises ``CommandError`` for another name, ``KitError`` if Ray is not installed."""
+def open_executor(
+    name: str, processes: int | None = None, lessons: Iterable[str] = ()
+) -> AbstractContextManager[Executor]:
+    """Open ``local`` or ``ray`` for kernels of these ``lessons``. Raises ``CommandError`` for another name,
+    ``KitError`` if Ray is not installed."""
     if name == "local":
-        return LocalExecutor(processes or how_many())
+        return LocalExecutor(processes or how_many(resident_bytes(lessons)))
     if name == "ray":
-        return RayExecutor(processes)
+        return RayExecutor(processes, resident_bytes(lessons))
     raise CommandError(f"there is no executor {name!r}; there are {', '.join(EXECUTORS)}")
 
 
-def how_many() -> int:
-    """Return how many processes the available cores and memory allow; at least one."""
+def how_many(each: int) -> int:
+    """Return how many processes of so many bytes the available cores and memory allow; at least one."""
     cores, memory = resources.share_of_cores(), resources.memory_bytes()
-    return max(1, min(int(cores + 0.5), memory // WORKER_BYTES))
+    return max(1, min(int(cores + 0.5), memory // each))
 
 
 class LocalExecutor:
@@ -116,15 +119,15 @@ class RayExecutor:
     """Tasks on the Ray cluster that ``RAY_ADDRESS`` names, else on one that is started here. A task whose worker or
     machine is lost is judged again on another."""
 
-    def __init__(self, processes: int | None = None) -> None:
-        self._processes = processes
+    def __init__(self, processes: int | None = None, each: int = UNKNOWN_BYTES) -> None:
+        self._processes, self._each = processes, each  # bytes of a judging process
         self._ray: Any = None
         self._ours = False
 
     def run(self, jobs: Iterable[Job]) -> Iterator[Done]:
         """See ``Executor``."""
         ray, waiting = self._ray, iter(jobs)
-        task = ray.remote(judge).options(num_cpus=1, memory=WORKER_BYTES, max_retries=-1)
+        task = ray.remote(judge).options(num_cpus=1, memory=self._each, max_retries=-1)
         under_way: dict[Any, Job] = {}
         ended = False
         while True:
@@ -152,7 +155,7 @@ class RayExecutor:
         if self._ours:
             import logging
 
-            options = {} if os.environ.get("RAY_ADDRESS") else {"num_cpus": self._processes or how_many()}
+            options = {} if os.environ.get("RAY_ADDRESS") else {"num_cpus": self._processes or how_many(self._each)}
             ray.init(include_dashboard=False, logging_level=logging.ERROR, log_to_driver=False, **options)
         return self
 

@@ -17,6 +17,7 @@ SLOWER = 5.0  # times the reference's seconds: an honest kernel may be slower, a
 LARGER = 1.6  # times the reference's memory
 FEWEST_S, LEAST_GIB = 15.0, 0.25
 UNKNOWN_S, UNKNOWN_GIB = 60.0, 2.0  # limits of a lesson without a measurement
+UNKNOWN_BYTES = 700 << 20  # resident, of a process that judges such a lesson
 KIT_MIB = 60  # resident: the command, and what the process that starts the judging one does not share with it
 
 
@@ -47,6 +48,13 @@ def load_needs() -> Mapping[str, Need]:
     except FileNotFoundError:
         return {}
     return {name: Need(**values) for name, values in raw.items()}
+
+
+def resident_bytes(lessons: Iterable[str]) -> int:
+    """Return what a process takes that judges references of ``lessons``: the largest of them."""
+    needs = load_needs()
+    found = (needs[it[3:]].resident_mib << 20 if it[3:] in needs else UNKNOWN_BYTES for it in lessons)
+    return max(found, default=UNKNOWN_BYTES)
 
 
 def limits_toml(lessons: Iterable[str]) -> str:

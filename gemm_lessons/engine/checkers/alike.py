@@ -80,7 +80,7 @@ class QuietPaths:
                 elif isinstance(part, Bulk):
                     part = self._order[part]
                 elif isinstance(part, np.ndarray):
-                    digest.update(np.ascontiguousarray(part))
+                    digest.update(np.ascontiguousarray(part).tobytes())
                     part = part.shape
                 parts.append(part)
             if kind is Bulk:
@@ -94,7 +94,7 @@ class QuietPaths:
         self._known.add(self._path)
 
 
-class Alike:
+class AlikeClusters:
     """Tells whether all clusters of a batch do the same at the same places, and returns what the first one does."""
 
     def __init__(self, padded: int, cluster: int) -> None:
@@ -121,8 +121,8 @@ class Alike:
             parts = (getattr(record, name, None) for name in ("offsets", "phases"))
             rows += [it.reshape(clusters, -1) for it in parts if it is not None]
             return _same(rows)
-        parts = ((getattr(record, name, None), each) for name, each in self._masks)
-        return _same([it.reshape(-1, each)[:clusters] for it, each in parts if it is not None])
+        masks = ((getattr(record, name, None), each) for name, each in self._masks)
+        return _same([it.reshape(-1, each)[:clusters] for it, each in masks if it is not None])
 
     def _repeats(self, touch: Touch, clusters: int) -> bool:
         known = touch.memo.get(ALIKE)
@@ -147,10 +147,8 @@ class Alike:
             return Landed(self._bulks[record.bulk], record.phases[record.bulk.lanes < self._together])
         if isinstance(record, (Phase, Bulk)):
             here = record.lanes < self._together
-            names = ("lanes", "offsets", "phases")
-            found = replace(
-                record, **{it: part[here] for it in names if (part := getattr(record, it, None)) is not None}
-            )
+            parts = {name: getattr(record, name, None) for name in ("lanes", "offsets", "phases")}
+            found: Any = replace(record, **{name: it[here] for name, it in parts.items() if it is not None})
             if isinstance(record, Bulk):
                 self._bulks[record] = found
             return found

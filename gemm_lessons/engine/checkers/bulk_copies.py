@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gemm_lessons.engine.checkers.alike import Alike, QuietPaths
+from gemm_lessons.engine.checkers.alike import AlikeClusters, QuietPaths
 from gemm_lessons.engine.checkers.collector import Example, FindingCollector, Key, Names
 from gemm_lessons.engine.checkers.epochs import cells
 from gemm_lessons.engine.checkers.happens_before import HappensBefore, PendingCopies, Source, present, taking
@@ -73,7 +73,8 @@ class BulkCopies:
         self._quiet.begin()
         self._epochs: list[tuple[Sequence[Record], Boundary]] = []
         self._processed = 0  # epochs
-        self._alike: Alike | None = Alike(self._padded, self._cluster)  # None: clusters do different things
+        # None: clusters do different things.
+        self._alike: AlikeClusters | None = AlikeClusters(self._padded, self._cluster)
         self._times = 1  # clusters that do what the analysed one does
 
     def epoch(self, batch: Batch, records: Sequence[Record], boundary: Boundary) -> None:
