@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gemm_lessons.engine.api import simulate
+from gemm_lessons import engine
+from gemm_lessons.engine.api import CompileError, simulate
 from gemm_lessons.engine.compiler import device_part, nvrtc, nvrtc_child, whole_file
 from gemm_lessons.engine.compiler.compile import NotCompiled, compile_source
 from gemm_lessons.engine.compiler.includes import Places
@@ -265,6 +266,90 @@ void init(CUtensorMap *map) { cuTensorMapEncodeTiled(map, Of<float>::type, CU_TE
     x = np.zeros(1, np.int32)
     assert not simulate(source, "k<float>", 1, 1, [x]).findings
     assert x[0] == 7
+
+
+CPP20 = {
+    "concept": """
+template <typename T> concept has_size = requires { typename T::tag; T::size; };
+template <class T> concept small = has_size<T> && (T::size < 8) && requires (T t) { { t.get() }; };
+template <small T> __device__ int size_of() { return T::size; }
+""",
+    "clause of a function": """
+template <class T> requires (T::size > 2) && std::is_same_v<T, Tile> __device__ int size_of() { return T::size; }
+""",
+    "expression in a clause": """
+template <class T> requires requires (T t) { t.get(); } || true __device__ int size_of() { return T::size; }
+""",
+    "trailing clause": """
+template <class T> __device__ int size_of() requires requires { typename T::tag; } { return T::size; }
+""",
+    "clause of a type": """
+template <class T> requires std::is_same_v<T, Tile> struct Size { static __device__ int get() { return T::size; } };
+template <class T> __device__ int size_of() { return Size<T>::get(); }
+""",
+    "clause of a member": """
+template <class T> struct Size {
+    __device__ int get() const requires (T::size == 3) { return T::size; }
+    __device__ int get() const requires (T::size != 3) { return -1; }
+};
+template <class T> __device__ int size_of() { return Size<T>{}.get(); }
+""",
+    "braces among template arguments": """
+template <class T, int known = int{T::size}> __device__ int size_of() { return known; }
+""",
+    "consteval": """
+template <class T> __host__ consteval int size() { return T::size; }
+template <class T> constinit const int limit = 3;
+template <class T> __device__ int size_of() { return size<T>() == limit<T> ? 3 : 0; }
+""",
+    "deduction guide": """
+template <class T> struct Pair { T a, b; };
+template <class T> Pair(T, T) -> Pair<T>;
+template <class T> __device__ int size_of() { Pair it{1, 2}; return it.a + it.b; }
+""",
+    "macro calls before a constant": """
+#define FLAG(name, value) template <class T> concept has_##name = requires { T::name; }; \\
+    template <class T> constexpr int name##_v = value; template <has_##name T> constexpr int name##_v<T> = T::name;
+// a comment of its own
+FLAG(size, 1)
+FLAG(width, (2 * size_v<T>))
+template <typename T> constexpr int both_v = size_v<T> + width_v<T> - 6;
+template <class T> __device__ int size_of() { return both_v<T>; }
+""",
+    "a name that is requires": """
+struct Needs { int requires_, size; };
+template <class T> __device__ int size_of() { Needs it{.requires_ = 1, .size = 2}; return it.requires_ + it.size; }
+""",
+}
+TILE = """#include <type_traits>
+struct Tile { using tag = int; static constexpr int size = 3; __device__ int get() { return 1; } };"""
+CPP20_HOST = """
+template <class T> requires (T::size > 2) void host_size(std::vector<T> &v) { v.push_back(T{}); }
+template <class T> void host_sizes(std::vector<T> &v) requires requires { T::size; } { v.push_back(T{}); }
+int main() { std::vector<Tile> tiles; host_size(tiles); host_sizes(tiles); }
+"""
+
+
+@pytest.mark.parametrize("name", CPP20)
+def test_what_cpp20_adds_to_declarations_is_no_code_of_the_host(name):
+    source = f"""
+#include <vector>
+{TILE}{CPP20[name]}
+extern "C" __global__ void k(int *x) {{ x[0] = size_of<Tile>(); }}
+{CPP20_HOST}"""
+    x = np.zeros(1, np.int32)
+    engine.compile(source, "k", options=["-std=c++20"]).launch(1, 1, [x])
+    assert x[0] == 3
+
+
+def test_a_function_of_the_host_with_a_constraint_is_not_for_kernels():
+    source = f"""
+{TILE}
+template <class T> requires (T::size > 2) int size_of() {{ return T::size; }}
+extern "C" __global__ void k(int *x) {{ x[0] = size_of<Tile>(); }}
+int main() {{ return size_of<Tile>(); }}"""
+    with pytest.raises(CompileError, match="__device__"):
+        engine.compile(source, "k", options=["-std=c++20"])
 
 
 LIBRARY = {

@@ -209,7 +209,7 @@ def test_maps_in_a_struct(which: int, moves: bool) -> None:
 
 def test_a_map_for_another_field() -> None:
     x = np.zeros((ROWS, COLS), np.float32)
-    with pytest.raises(ValueError, match="a tensor map was given for int, which has 4 bytes"):
+    with pytest.raises(ValueError, match="for int, which has no fields; it has no room for one"):
         simulate(IN_STRUCT, "k", 1, 32, [{"which": TensorMap(x, (8, COLS))}, x, x, None], arch=ARCH)
 
 

@@ -3,6 +3,7 @@ information."""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,9 +11,10 @@ import pytest
 
 from gemm_lessons import engine
 from gemm_lessons.engine import inspection
-from gemm_lessons.engine.arguments.text import ArgumentError
+from gemm_lessons.engine.arguments.text import ArgumentError, build
 from gemm_lessons.engine.compiler.layouts import read_layouts
 from gemm_lessons.engine.records.launch import Grid
+from gemm_lessons.engine.simulator import Simulator
 
 SOURCE = """
 #include <cuda_fp16.h>
@@ -169,7 +171,7 @@ BAD = {
     "argument p.low: 9 does not fit a bit-field": TEXT.replace("low=m", "low=m+4"),
     "argument f: a brace of {, m:=5 is not closed": TEXT.replace("f={}", "f={}").replace(", f={}, n=30", ", n=30, f={"),
     "gives some fields by name": TEXT.replace("twice=1", "1"),
-    "argument p.y: a view or a box is an argument": TEXT.replace("out f32[n]", "view f32[3,3]"),
+    "argument p.y: a view is an argument": TEXT.replace("out f32[n]", "view f32[3,3]"),
     'argument p.y: "q.x": q.x is not allowed': TEXT.replace("out f32[n]", "q.x"),
     "argument n: a list was given for int": TEXT.replace("n=30", "n={30}"),
     "argument p is an array, but that parameter has 160 bytes": "p=f32[3], f={}, n=30",
@@ -181,4 +183,140 @@ BAD = {
 def test_a_field_that_is_not_understood_is_named(says):
     with pytest.raises(ArgumentError) as raised:
         inspected(BAD[says])
+    assert says in str(raised.value)
+
+
+MAPS = """
+#include <cuda.h>
+struct Map { CUtensorMap desc; char strides; };  // 192 bytes
+struct Dim { size_t v; };
+struct Layout { float *raw; Dim rows, cols; Map maps[2]; };
+struct Params { int n; Layout from; int after; };
+template <class P> __global__ void copy(const __grid_constant__ P p, float *y, int which) {
+    __shared__ alignas(128) float tile[8 * 8];
+    __shared__ alignas(8) unsigned long long full;
+    const unsigned bar = __cvta_generic_to_shared(&full), to = __cvta_generic_to_shared(tile);
+    if (threadIdx.x == 0) {
+        asm volatile("mbarrier.init.shared.b64 [%0], 1;\\nfence.proxy.async;" :: "r"(bar));
+        asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], 256;" :: "r"(bar));
+        asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes"
+                     " [%0], [%1, {%3, %4}], [%2];"
+                     :: "r"(to), "l"(&p.from.maps[which].desc), "r"(bar), "r"(p.n), "r"(p.after) : "memory");
+    }
+    __syncthreads();
+    asm volatile("{ .reg .pred p; L: mbarrier.try_wait.parity.shared.b64 p, [%0], 0; @!p bra L; }"
+                 :: "r"(bar) : "memory");
+    y[threadIdx.x] = tile[threadIdx.x] + p.from.rows.v;
+}
+__global__ void one(const __grid_constant__ Map m, float *y) {
+    __shared__ alignas(128) float tile[8 * 8];
+    __shared__ alignas(8) unsigned long long full;
+    const unsigned bar = __cvta_generic_to_shared(&full), to = __cvta_generic_to_shared(tile);
+    if (threadIdx.x == 0) {
+        asm volatile("mbarrier.init.shared.b64 [%0], 1;\\nfence.proxy.async;" :: "r"(bar));
+        asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], 256;" :: "r"(bar));
+        asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes"
+                     " [%0], [%1, {0, 8}], [%2];" :: "r"(to), "l"(&m), "r"(bar) : "memory");
+    }
+    __syncthreads();
+    asm volatile("{ .reg .pred p; L: mbarrier.try_wait.parity.shared.b64 p, [%0], 0; @!p bra L; }"
+                 :: "r"(bar) : "memory");
+    y[threadIdx.x] = tile[threadIdx.x];
+}"""
+WHOLE = np.arange(32 * 24, dtype=np.float32).reshape(32, 24)
+
+
+@pytest.fixture(scope="module")
+def copy():
+    return engine.compile(MAPS, "copy<Params>")
+
+
+def strided(array: np.ndarray[Any, Any]) -> engine.TensorMap:
+    """Return columns 0 to 7 and rows 0, 2, 4, ... of an array, as boxes of 8 x 8."""
+    rows, width = array.shape
+    view = np.lib.stride_tricks.as_strided(array, (rows // 2, 8), (2 * width * 4, 4))
+    return engine.TensorMap(view, (8, 8))
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_tensor_maps_in_structs_share_memory_with_a_pointer_beside_them(copy, which):
+    y = np.zeros(64, np.float32)
+    whole = engine.TensorMap(WHOLE, (8, 8))
+    given = {"n": 0, "after": 4, "from": {"raw": WHOLE, "rows": 1000, "maps": [whole, {"desc": strided(WHOLE)}]}}
+    launched = copy.launch(1, 64, [given, y, which])
+    assert launched.fault is None
+    assert not launched.findings
+    assert (y.reshape(8, 8) == 1000 + (WHOLE[4:12, :8], WHOLE[8:24:2, :8])[which]).all()
+
+
+def test_a_map_of_its_own_array_in_a_struct(copy):
+    y = np.zeros(64, np.float32)
+    given = {"n": 8, "from": {"maps": [engine.TensorMap(WHOLE, (8, 8))]}}
+    launched = copy.launch(1, 64, [given, y, 0])
+    assert not launched.findings
+    assert (y.reshape(8, 8) == WHOLE[:8, 8:16]).all()
+    launched = copy.launch(1, 64, [given, y, 1])  # the other is left out
+    assert launched.fault is not None
+
+
+def test_the_only_map_of_a_struct_is_found():
+    y = np.zeros(64, np.float32)
+    launched = engine.compile(MAPS, "one").launch(1, 64, [engine.TensorMap(WHOLE, (8, 8)), y])
+    assert not launched.findings
+    assert (y.reshape(8, 8) == WHOLE[8:16, :8]).all()
+
+
+def test_a_map_that_fits_no_field_or_several_is_refused(copy):
+    given, y = engine.TensorMap(WHOLE, (8, 8)), np.zeros(64, np.float32)
+    with pytest.raises(ValueError, match=r"argument 0: .* Params.*; it has room for 2: give each by its field"):
+        copy.launch(1, 64, [given, y, 0])
+    with pytest.raises(ValueError, match=r"argument 0.from.rows: .* Dim.*; it has no room for one"):
+        copy.launch(1, 64, [{"from": {"rows": given}}, y, 0])
+
+
+AS_TEXT = (
+    "p={n=0, after=4, from={raw=index f32[32,24], rows=0, maps={{desc=f32[32,24] box[8,8] at p.from.raw},"
+    " f32[16,8] strides[48,1] box[8,8] at p.from.raw}}}, y=out f32[64], which=1"
+)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "first", "step"),
+    [
+        ("", "", 8 * 24, 48),
+        ("which=1", "which=0", 4 * 24, 24),
+        ("at p.from.raw}}}", "at p.from.raw+12}}}", 8 * 24 + 12, 48),
+        ("f32[16,8] strides[48,1]", "f32[24,16]", 4 * 16, 16),
+    ],
+)
+def test_maps_in_structs_as_text(copy, before, after, first, step):
+    device, compiled = Simulator(), copy._compiled
+    kernel = device.kernel(compiled)
+    arguments = AS_TEXT.replace(before, after)
+    given = build(arguments, [], kernel, partial(device.variable, compiled), 0, layouts=lambda: copy._layouts)
+    launched = device.launch(compiled, Grid((1, 1, 1), (64, 1, 1)), given.arguments, given.symbols)
+    assert not launched.findings
+    wanted = first + step * np.arange(8)[:, None] + np.arange(8)
+    assert (given.arrays["y"].reshape(8, 8) == wanted).all()
+
+
+BAD_MAPS = {
+    "maps[1].desc: p.from.row is no array of another argument": ("at p.from.raw}}}", "at p.from.row}}}"),
+    "maps[1].desc: it ends 4133 elements after p.from.raw, where 768 are": ("strides[48", "strides[275"),
+    "argument p.from.maps[1].desc: p.from.raw is an array of another type": ("f32[16,8]", "f16[16,8]"),
+    "argument p.from.maps[1].desc: rows must begin at multiples of 16": ("strides[48", "strides[46"),
+    "argument y: at and strides are of a tensor map": ("y=out f32[64]", "y=f32[64] at p.from.raw"),
+    "argument p is a tensor map of 128 bytes": (AS_TEXT[: AS_TEXT.index(", y=")], "p=f32[8,8] box[8,8]"),
+    "argument p.from.raw: a view is an argument": ("index f32[32,24], rows", "view f32[32,24], rows"),
+    "argument p.from.rows: a tensor map was given for Dim": ("rows=0", "rows=f32[32,24] box[8,8]"),
+}
+
+
+@pytest.mark.parametrize("says", BAD_MAPS)
+def test_a_map_in_text_that_does_not_fit_is_named(says):
+    arguments = AS_TEXT.replace(*BAD_MAPS[says])
+    with pytest.raises(ArgumentError) as raised:
+        inspection.inspect(
+            inspection.InspectRequest(MAPS, "kernel.cu", "copy<Params>", Grid((1, 1, 1), (64, 1, 1)), arguments)
+        )
     assert says in str(raised.value)

@@ -103,9 +103,14 @@ def test_a_load_from_between_pieces_of_16_bytes_is_refused(run: Run) -> None:
     assert refused.value.line
 
 
-def test_one_and_three_dimensions(run: Run) -> None:
-    for dims, shape, box, corner in ((1, (70,), (64,), (8,)), (3, (5, 7, 16), (2, 3, 8), (4, -1, 4))):
+def test_one_three_and_four_dimensions(run: Run) -> None:
+    for dims, shape, box, corner in (
+        (1, (70,), (64,), (8,)),
+        (3, (5, 7, 16), (2, 3, 8), (4, -1, 4)),
+        (4, (1, 1, 7, 16), (1, 1, 3, 8), (4, -1, 0, 0)),
+    ):
         a = np.arange(np.prod(shape), dtype=np.int32).reshape(shape)
+        a = a[0, 0][None, None] if dims == 4 else a  # axes that NumPy adds have a stride of 0
         size = int(np.prod(box))
         out = np.zeros(size, np.int32)
         coordinates = ", ".join(f"%{n + 2}" for n in range(dims))
@@ -140,6 +145,7 @@ extern "C" __global__ void k(const __grid_constant__ Map in, int *out)
         (np.zeros((8, 64), np.float32), (8, 64), 128, "no longer"),
         (np.zeros((8, 64), np.float32), (8, 16), 128, "shorter than the swizzle is not supported"),
         (np.zeros((8, 64), np.float32), (8,), 0, "a size of the box for each"),
+        (np.broadcast_to(np.zeros((8, 64), np.float32), (2, 8, 64)), (1, 8, 8), 0, "16 bytes, not 0 apart"),
         (np.zeros((8, 64), np.float32).T, (8, 8), 0, "must follow each other"),
         (np.zeros((8, 64), np.complex64), (8, 8), 0, "complex64 is not supported"),
     ],

@@ -34,11 +34,12 @@ def dimensions(text: str, option: str) -> tuple[int, int, int]:
     return x, y, z
 
 
-def launch_shape(grid: str, block: str, dynamic_shared: int) -> Grid:
+def launch_shape(grid: str, block: str, dynamic_shared: int, cluster: str | None = None) -> Grid:
     """The launch, checked against what every GPU allows. Raises ``CommandError``."""
     from gemm_lessons.engine.records.launch import Grid
 
-    shape = Grid(dimensions(grid, "--grid"), dimensions(block, "--block"), dynamic_shared)
+    blocks = None if cluster is None else dimensions(cluster, "--cluster")
+    shape = Grid(dimensions(grid, "--grid"), dimensions(block, "--block"), dynamic_shared, blocks)
     if shape.threads > 1024:
         raise CommandError(f"--block {block} is {shape.threads} threads; a block has at most 1024")
     return shape
@@ -102,6 +103,9 @@ def inspect(
     ] = None,
     std: Annotated[Standard | None, typer.Option("--std", help="The C++ of the file; default: c++17.")] = None,
     dynamic_shared: Annotated[int, typer.Option("--dynamic-shared", min=0, help="Bytes.")] = 0,
+    cluster: Annotated[
+        str | None, typer.Option("--cluster", metavar="X[,Y[,Z]]", help="Blocks of a cluster, set by the launch.")
+    ] = None,
     arch: Annotated[str | None, typer.Option("--arch", help="Compile for this target; default: sm_90.")] = None,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the random inputs.")] = 0,
     budget: Annotated[
@@ -125,7 +129,8 @@ def inspect(
     --args follows the kernel's parameters. Arrays: A=f32[M,K], C=out f32[M,N] (written), C=inout f32[M,N] (both),
     A=zeros f32[M,K] (also ones, index), a=view f32[M,K] (a struct of pointer, rows, cols, row and column stride; view.T
     transposed), a=f32[M,K] box[8,32] (a tensor map, also ... swizzle 128). B=A+16 points 16 elements into the array of
-    A. p={x=f32[M], n={1,2}} is a struct by value, whose array is p.x elsewhere; fields that are left out are 0.
+    A; f32[M,K/2] strides[K,1] box[8,32] at A is a tensor map of that array. p={x=f32[M], n={1,2}} is a struct by value,
+    whose array is p.x elsewhere; a field may be a tensor map; fields that are left out are 0.
     Numbers: M=256, alpha=1.5. M:=256 is a name for sizes only. Types: f64 f32 tf32 f16 bf16 e4m3 e5m2 i8 u8 ... i64
     u64.
 
@@ -141,7 +146,7 @@ def inspect(
         if not folder.is_dir():
             raise CommandError(f"--include {folder}: no such folder")
     kernel = only_kernel(source, file) if entry is None else entry
-    shape = launch_shape(grid, block, dynamic_shared)
+    shape = launch_shape(grid, block, dynamic_shared, cluster)
     defines = {}
     for item in define or []:
         name, _, value = item.partition("=")

@@ -19,6 +19,7 @@ from gemm_lessons.engine.compiler.ptx_file import take
 from gemm_lessons.engine.hardware.sheets import GpuSpec, buildable, find_gpu
 from gemm_lessons.engine.ptx.records import Kernel, KernelParameter, Variable
 from gemm_lessons.engine.records.launch import (
+    TENSOR_MAP_SIZE,
     Argument,
     Buffer,
     Grid,
@@ -286,18 +287,18 @@ def arguments(
     for position, (name, value, parameter, one) in enumerate(zip(names, values, kernel.parameters, known, strict=True)):
         if isinstance(value, np.ndarray):
             check_array(name, value, parameter, one)
-        elif is_by_field(value):
+        elif is_by_field(value) or (isinstance(value, TensorMap) and parameter.size > TENSOR_MAP_SIZE):
             layout = layout_at(name, position, layouts())
             structs[name] = layout, leaves(name, value, layout)
     inside = ((leaf.name, leaf.value) for _, found in structs.values() for leaf in found)
     arrays = pointers(dict(_arrays([*zip(names, values, strict=True), *inside])))
     return [
-        dataclasses.replace(value, name=value.name or name, pointer=arrays[name])
+        struct_of(name, *structs[name], arrays)
+        if name in structs
+        else dataclasses.replace(value, name=value.name or name, pointer=arrays[name])
         if isinstance(value, TensorMap)
         else arrays[name]
         if name in arrays
-        else struct_of(name, *structs[name], arrays)
-        if name in structs
         else _argument(name, parameter, value, one)
         for name, parameter, value, one in zip(names, kernel.parameters, values, known, strict=True)
     ]

@@ -6,6 +6,7 @@ the fields of a struct in order. A struct of one field also takes the value of t
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -28,6 +29,7 @@ from gemm_lessons.engine.records.launch import (
 )
 from gemm_lessons.engine.records.spelling import closest
 
+_BOX = re.compile(r"\]\s*box\s*\[")
 MOST_NAMED = 12  # most fields that a message lists
 
 
@@ -45,6 +47,11 @@ class Leaf:
 def is_by_field(value: Any) -> bool:
     """Return whether a value gives a struct by its fields."""
     return isinstance(value, (Mapping, list, tuple))
+
+
+def is_tensor_map(value: Any) -> bool:
+    """Return whether a value, or its text, is a tensor map."""
+    return isinstance(value, TensorMap) or (isinstance(value, str) and bool(_BOX.search(value)))
 
 
 def layout_at(name: str, position: int, layouts: Sequence[TypeLayout] | None) -> TypeLayout:
@@ -75,9 +82,11 @@ def struct_of(name: str, layout: TypeLayout, found: Sequence[Leaf], values: Mapp
     for leaf in found:
         value = values.get(leaf.name, leaf.value)
         if isinstance(leaf.value, TensorMap):
-            named = replace(leaf.value, name=leaf.name, pointer=values[leaf.name])
-            raw[leaf.offset : leaf.offset + leaf.type.size] = encoded(named, 0)
-            targets[leaf.offset + BASE] = values[leaf.name]
+            value = replace(leaf.value, name=leaf.name, pointer=value)
+        if isinstance(value, TensorMap):
+            assert value.pointer is not None
+            raw[leaf.offset : leaf.offset + leaf.type.size] = encoded(value, 0)
+            targets[leaf.offset + BASE] = value.pointer
             continue
         if isinstance(value, (Buffer, Pointer)) and leaf.type.pointer:
             array = leaf.value if isinstance(leaf.value, np.ndarray) else buffer_of(value).array
@@ -100,10 +109,13 @@ def struct_of(name: str, layout: TypeLayout, found: Sequence[Leaf], values: Mapp
 def _leaves(name: str, value: Any, layout: TypeLayout, offset: int, bits: tuple[int, int] | None) -> Iterator[Leaf]:
     if isinstance(value, np.ndarray) and not layout.pointer:
         value = list(value)
-    if isinstance(value, TensorMap):
-        if layout.size != TENSOR_MAP_SIZE:
-            raise ValueError(f"{name}: a tensor map was given for {layout.name}, which has {layout.size} bytes")
-        yield Leaf(name, offset, layout, value)
+    if is_tensor_map(value):
+        places = list(_places_of_maps(layout, offset))
+        if len(places) != 1:
+            held = f"has room for {len(places)}: give each by its field" if places else "has no room for one"
+            raise ValueError(f"{name}: a tensor map was given for {_described(layout)}; it {held}")
+        place, path, found = places[0]
+        yield Leaf(f"{name}{path}", place, found, value)
     elif isinstance(value, Mapping) and layout.is_struct:
         for key, inner in value.items():
             member = _field(name, key, layout)
@@ -127,6 +139,21 @@ def _leaves(name: str, value: Any, layout: TypeLayout, offset: int, bits: tuple[
         yield from _leaves(f"{name}.{member.name}", value, member.type, offset + member.offset, member.bits)
     else:
         raise ValueError(f"{name}: one value was given for {_described(layout)}; give one for each")
+
+
+def _places_of_maps(layout: TypeLayout, offset: int, path: str = "") -> Iterator[tuple[int, str, TypeLayout]]:
+    """Yield offset, path and type of each member that a ``CUtensorMap`` fits: opaque, and of its size."""
+    whole = layout
+    while whole.is_struct and len(whole.fields) == 1:
+        whole = whole.fields[0].type
+    if layout.is_struct and layout.size == TENSOR_MAP_SIZE and not (whole.is_struct or whole.pointer):
+        yield offset, path, layout
+        return
+    for member in layout.fields:
+        yield from _places_of_maps(member.type, offset + member.offset, f"{path}.{member.name}")
+    if layout.element is not None and layout.element.size >= TENSOR_MAP_SIZE:
+        for place in range(layout.count):
+            yield from _places_of_maps(layout.element, offset + place * layout.element.size, f"{path}[{place}]")
 
 
 def _field(name: str, key: Any, layout: TypeLayout) -> Member:

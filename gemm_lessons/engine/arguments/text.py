@@ -11,7 +11,10 @@ The arguments follow the kernel's parameters, separated by commas:
     a=view.T f32[M,K]     the same over memory that is stored transposed
     a=f32[M,K] box[8,32]  a tensor map of the array (CUtensorMap), its box in the order of the sizes
     a=f32[M,K] box[8,32] swizzle 128      the same, swizzled: 32, 64 or 128 bytes
+    a=f32[K/8,M,8] strides[8,K,1] box[1,64,8] at B+16     the same in memory of another argument, with
+                          the distances along each axis in elements; without strides, elements follow each other
     p={x=f32[M,K], n=8}   a struct by value: its fields, 0 for those left out; elsewhere the array is p.x
+    p={m=f32[M,K] box[8,32]}              a field that is a tensor map, or the one in a struct that holds one
     p={at={{x=q.y+4}, {}}, m={1, 2}}      a field that is a struct or an array; braces without names give all in order
     M=256  alpha=1.5      numbers, as wide as the parameter; sizes may use the numbers' names: A=f32[M*lda]
     M:=256                a name for sizes only, not passed to the kernel
@@ -38,7 +41,7 @@ from numpy.typing import NDArray
 
 from gemm_lessons.engine.arguments.expression import Expression, ExpressionError, Number
 from gemm_lessons.engine.arguments.parameters import DeclaredType, WrongArrayType, check_array, scalar
-from gemm_lessons.engine.arguments.structs import Leaf, layout_at, leaves, struct_of
+from gemm_lessons.engine.arguments.structs import Leaf, is_tensor_map, layout_at, leaves, struct_of
 from gemm_lessons.engine.compiler.layouts import TypeLayout
 from gemm_lessons.engine.machine.symbols import check
 from gemm_lessons.engine.ptx.records import Kernel, KernelParameter, Variable
@@ -64,7 +67,8 @@ _PATH = rf"{_NAME}(?:\.{_NAME}(?:\[\d+\])*)*"  # an argument, or a field of one
 _POINTER = re.compile(rf"({_PATH})\s*(?:\+(.*))?$")
 _ARRAY = re.compile(
     rf"(?P<words>(?:[a-z.T]+\s+)*)(?P<type>{'|'.join(TYPES)})\s*\[(?P<sizes>[^\]]+)\]"
-    r"(?:\s*box\s*\[(?P<box>[^\]]+)\](?:\s*swizzle\s*(?P<swizzle>\d+))?)?$"
+    r"(?:\s*strides\s*\[(?P<strides>[^\]]+)\])?"
+    r"(?:\s*box\s*\[(?P<box>[^\]]+)\](?:\s*swizzle\s*(?P<swizzle>\d+))?)?(?:\s*\bat\s+(?P<at>.+))?$"
 )  # words: out, inout, view, view.T and a fill
 
 
@@ -86,6 +90,8 @@ class ArraySpec:
     transposed: bool = False
     box: tuple[int, ...] = ()  # of a tensor map
     swizzle: int = 0
+    strides: tuple[int, ...] = ()  # in elements, of a tensor map of another argument's memory
+    at: str = ""  # where that memory begins
 
 
 def split(text: str) -> list[tuple[str, str, bool]]:
@@ -177,11 +183,18 @@ def build(
     names = _numbers([*(item for item in items if item[0] not in structs), *((*it, False) for it in inside)], variables)
     rng = np.random.default_rng(seed)
     specs = {name: array_spec(name, value, _seen(name, names)) for name, value in (*plain, *inside) if _is_array(value)}
-    arrays = {name: contents(spec, rng) for name, spec in specs.items()}
+    arrays = {name: contents(spec, rng) for name, spec in specs.items() if not spec.at}
     arguments: list[Argument] = []
     for (name, value), parameter, one in zip(passed, kernel.parameters, known or (None,) * len(passed), strict=True):
         if name in structs:
             arguments.append(_struct(name, *structs[name], specs, arrays, names))
+        elif name in specs and specs[name].box:
+            if parameter.size != TENSOR_MAP_SIZE:
+                raise ArgumentError(
+                    f"argument {name} is a tensor map of {TENSOR_MAP_SIZE} bytes, the parameter has {parameter.size};"
+                    f" a struct around it is given in braces"
+                )
+            arguments.append(_tensor_map(specs[name], specs, arrays, names))
         elif name in specs:
             arguments.append(_array_argument(specs[name], arrays[name], parameter, one))
         elif name in names:
@@ -236,8 +249,10 @@ def _struct(
             values[leaf.name] = (
                 _pointer(leaf.name, leaf.value, specs, arrays, names, size) if number is None else number
             )
-        elif spec.view or spec.box or not leaf.type.pointer:
-            what = f"{leaf.type.name} takes no array" if not leaf.type.pointer else "a view or a box is an argument"
+        elif spec.box and is_tensor_map(leaf.value):
+            values[leaf.name] = _tensor_map(spec, specs, arrays, names)
+        elif spec.view or not leaf.type.pointer:
+            what = f"{leaf.type.name} takes no array" if not leaf.type.pointer else "a view is an argument"
             raise ArgumentError(f"argument {leaf.name}: {what}")
         else:
             values[leaf.name] = Buffer(leaf.name, arrays[leaf.name], spec.output)
@@ -289,13 +304,19 @@ def array_spec(name: str, text: str, names: Mapping[str, Number]) -> ArraySpec:
             f'argument {name}: "{text}" is not understood; write [out|inout] TYPE[SIZES], like out f32[M,N]'
         )
     try:
-        shape, box = (
+        shape, box, strides = (
             tuple(Expression.parse(size, names).whole(names, at_least=1) for size in sizes.split(",") if sizes)
-            for sizes in (match["sizes"], match["box"] or "")
+            for sizes in (match["sizes"], match["box"] or "", match["strides"] or "")
         )
     except ExpressionError as error:
         raise ArgumentError(f"argument {name}: {error}") from None
-    spec = ArraySpec(name, match["type"], shape, box=box, swizzle=int(match["swizzle"] or 0))
+    at = (match["at"] or "").strip()
+    spec = ArraySpec(name, match["type"], shape, "random", box=box, swizzle=int(match["swizzle"] or 0), at=at)
+    if (at or strides) and not (at and box and len(strides or shape) == len(shape)):
+        raise ArgumentError(
+            f"argument {name}: at and strides are of a tensor map, as in f32[M,K] strides[2*K,1] box[8,32] at A"
+        )
+    spec = replace(spec, strides=strides)
     size = int(np.prod(shape, dtype=object)) * TYPES[spec.kind].size
     if size > LARGEST:
         raise ArgumentError(f"argument {name} would take {size:,} bytes; at most {LARGEST:,}")
@@ -340,8 +361,6 @@ def _array_argument(
     spec: ArraySpec, array: NDArray[Any], parameter: KernelParameter, known: DeclaredType | None
 ) -> Argument:
     buffer = Buffer(spec.name, array, spec.output)
-    if spec.box:
-        return _tensor_map(spec, buffer, parameter)
     if not spec.view:
         if parameter.size != 8:
             raise ArgumentError(
@@ -365,17 +384,33 @@ def _array_argument(
     return StructWithBuffers(spec.name, raw, {0: buffer})
 
 
-def _tensor_map(spec: ArraySpec, buffer: Buffer, parameter: KernelParameter) -> TensorMap:
-    if parameter.size != TENSOR_MAP_SIZE:
-        raise ArgumentError(
-            f"argument {spec.name} is a tensor map of {TENSOR_MAP_SIZE} bytes, the parameter has {parameter.size}"
-        )
-    found = TensorMap(buffer.array, spec.box, spec.swizzle, TYPES[spec.kind].name, f"argument {spec.name}", buffer)
+def _tensor_map(
+    spec: ArraySpec, specs: Mapping[str, ArraySpec], arrays: dict[str, NDArray[Any]], names: Mapping[str, Number]
+) -> TensorMap:
+    pointer: Buffer | Pointer
+    if spec.at:
+        pointer = _pointer(spec.name, spec.at, specs, arrays, names)
+        arrays[spec.name] = _strided(spec, arrays[spec.name])
+    else:
+        pointer = Buffer(spec.name, arrays[spec.name], spec.output)
+    kind = TYPES[spec.kind].name
+    found = TensorMap(arrays[spec.name], spec.box, spec.swizzle, kind, f"argument {spec.name}", pointer)
     try:
         found.check()
     except ValueError as error:
         raise ArgumentError(str(error)) from None
     return found
+
+
+def _strided(spec: ArraySpec, memory: NDArray[Any]) -> NDArray[Any]:
+    """Return the array of a tensor map in the ``memory`` (one dimension) of another argument."""
+    strides = spec.strides or tuple(int(np.prod(spec.shape[axis + 1 :])) for axis in range(len(spec.shape)))
+    needed = 1 + sum((size - 1) * stride for size, stride in zip(spec.shape, strides, strict=True))
+    if memory.dtype != np.dtype(TYPES[spec.kind].storage):
+        raise ArgumentError(f"argument {spec.name}: {spec.at} is an array of another type")
+    if needed > memory.size:
+        raise ArgumentError(f"argument {spec.name}: it ends {needed} elements after {spec.at}, where {memory.size} are")
+    return np.lib.stride_tricks.as_strided(memory, spec.shape, [it * memory.itemsize for it in strides])
 
 
 def _pointer(
@@ -384,11 +419,12 @@ def _pointer(
     specs: Mapping[str, ArraySpec],
     arrays: dict[str, NDArray[Any]],
     names: Mapping[str, Number],
-    size: int,
-) -> Argument:
+    size: int = 8,
+) -> Pointer:
     """Parse ``x+16``, a pointer into the array of argument x. That array is also named as one of one dimension."""
     match = _POINTER.match(text)
-    assert match
+    if match is None or match[1] not in specs or specs[match[1]].at:
+        raise ArgumentError(f"argument {name}: {text} is no array of another argument")
     target, distance = match[1], match[2]
     if size != 8 or specs[target].view:
         what = f"{target} is a view" if specs[target].view else f"that parameter has {size} bytes"

@@ -60,8 +60,10 @@ def pointers(arrays: Mapping[str, Array]) -> dict[str, Buffer | Pointer]:
 def _owner(array: Array) -> Array:
     """Return the array whose memory ``array`` shows a part of, or ``array`` itself if that is unknown."""
     owner = array
-    while isinstance(owner.base, np.ndarray):
-        owner = owner.base
+    base = array.base
+    while base is not None:  # as_strided puts an object of its own between a view and its array
+        owner = base if isinstance(base, np.ndarray) else owner
+        base = getattr(base, "base", None)
     memory = None if owner.dtype.hasobject else _bytes(owner)
     if memory is None:
         return array

@@ -37,7 +37,7 @@ UNKNOWN_NAME = re.compile(r"is undefined|has no member|must be a class or namesp
 NO_MEMBER = re.compile(r'namespace "(\w+)" has no member[a-z ]* "(\w+)"')
 NO_NAMESPACE = re.compile("must be a class or namespace")
 MOST_NAMED = 3  # missing files in one message
-LARGEST = 1 << 20  # characters of a file with all its headers that are searched for host code
+LARGEST = 2 << 20  # characters of a file with all its headers that are searched for host code
 
 Result = tuple[nvrtc.Translation, tuple[Diagnostic, ...]]
 

@@ -21,14 +21,17 @@ from gemm_lessons.engine.compiler.tokens import Lexed, Token, blanked, tokens
 from gemm_lessons.engine.records.frozen import dataclass
 
 _ATTRIBUTES = frozenset("__launch_bounds__ __align__ alignas __attribute__ __declspec noexcept".split())
+_CONSTANT = frozenset("constexpr consteval".split())
 _ACCESS = ("public", "private", "protected")
 _FOR_GPU = frozenset("__device__ __global__ __constant__ __shared__ __managed__ __grid_constant__".split())
 # Patterns for a head, as ``_Scanner._head`` writes it.
 _TYPE_HEAD = re.compile(r"(?:typedef |static |const )*(class|struct|union|enum)\b[^()=]*$")
 _BEGINS = frozenset("( class struct union enum namespace".split())  # one of them precedes a body
+_BEGINS_STATEMENT = frozenset("template constexpr using typedef static_assert".split())
 _NAMESPACE_HEAD = re.compile(r"(?:inline )?namespace\b[^()=;]*$|extern$")
 _KEPT_STATEMENT = re.compile(
-    r"(?:using|typedef|static_assert|namespace|friend|asm|_Static_assert)\b|texture <|surface <"
+    r"(?:using|typedef|static_assert|namespace|friend|asm|_Static_assert|concept)\b|texture <|surface <"
+    r"|(?:explicit (?:\(\) )?)?\w+ \(\) ->"  # a deduction guide
     r"|(?:enum|class|struct|union)\b[^()=;]*$"
 )
 _DECLARED_NAME = re.compile(r"([A-Za-z_]\w*)(?: \(| =| \[|$)")
@@ -283,9 +286,14 @@ class _Scanner:
             inside = "class" in scopes
             if text == "(":
                 at = self.lexed.after(at)
+            elif text == "template":
+                at = self._after_template(at) if self.lexed.text(at + 1) == "<" else at + 1
+            elif text == "requires":
+                at = self._after_constraint(at)
             elif text == ":" and inside and at == begin + 1 and self.code[begin].text in _ACCESS:
                 begin = at = at + 1
             elif text == ";":
+                begin = self._after_macro_calls(begin, at, _BEGINS_STATEMENT)
                 at += 1
                 self._statement(begin, at, inside)
                 begin = at
@@ -298,7 +306,7 @@ class _Scanner:
                     at = self._end_of_statement(at)
                 begin = at
             elif text == "{":
-                begin = self._after_macro_calls(begin, at)
+                begin = self._after_macro_calls(begin, at, _BEGINS)
                 head = self._head(begin, at)
                 if _NAMESPACE_HEAD.match(head):
                     scopes.append("namespace")
@@ -354,7 +362,7 @@ class _Scanner:
         if words & self.for_gpu:
             if not inside:
                 self._keep(begin, end, True)
-        elif ("constexpr" in words and "(" in words) or (inside and unbodied and "static" in words):
+        elif (words & _CONSTANT and "(" in words) or (inside and unbodied and "static" in words):
             # A declaration only: the compiler chooses by its type.
             self.constant_functions.append(self.code[self._after_template(begin)].start)
             if not inside:
@@ -368,15 +376,40 @@ class _Scanner:
         self.parts.append(Part(self.code[begin].start, self.code[end - 1].end, for_gpu))
 
     def _after_template(self, at: int) -> int:
+        """Skip ``template <...>``, also several, each with its constraint."""
         while self.lexed.text(at) == "template" and self.lexed.text(at + 1) == "<":
-            at = self.lexed.after_angle(at + 1)
+            at = self._after_constraint(self.lexed.after_angle(at + 1))
         return at
 
-    def _after_macro_calls(self, begin: int, end: int) -> int:
-        """Skip ``MAKE_KERNEL(add)`` on lines of its own, without a semicolon, before a function, type or namespace."""
+    def _after_constraint(self, at: int) -> int:
+        """Skip a requires-clause, or a requires-expression, at its first word."""
+        operator = "requires"
+        while self.lexed.text(at) == operator:
+            at += 1
+            if self.lexed.text(at) == "requires":  # an expression: (parameters) {requirements}
+                at += 1
+                at = self.lexed.after(at) if self.lexed.text(at) == "(" else at
+            at = self.lexed.after(at) if self.lexed.text(at) in ("(", "{") else self._after_name(at)
+            operator = self.lexed.text(at) if self.lexed.text(at) in ("&&", "||") else "requires"
+        return at
+
+    def _after_name(self, at: int) -> int:
+        """Skip ``space::name<arguments>::value``; nothing where there is no name."""
+        at += self.lexed.text(at) == "::"
+        while at < len(self.code) and self.code[at].kind == "name":
+            at += 1
+            if self.lexed.text(at) == "<":
+                at = self.lexed.after_angle(at)
+            if self.lexed.text(at) != "::":
+                break
+            at += 2 if self.lexed.text(at + 1) == "template" else 1
+        return at
+
+    def _after_macro_calls(self, begin: int, end: int, begins: frozenset[str]) -> int:
+        """Skip ``MAKE_KERNEL(add)`` on lines of its own, without a semicolon, before one of the words ``begins``."""
         while (name := self.code[begin].text) in self.macros and name.isupper() and self.lexed.text(begin + 1) == "(":
             after = self.lexed.after(begin + 1)
-            if self.code[after].line == self.code[after - 1].line or _BEGINS.isdisjoint(self._words(after, end)):
+            if self.code[after].line == self.code[after - 1].line or begins.isdisjoint(self._words(after, end)):
                 break
             self._keep(begin, after, name in self.for_gpu)
             begin = after
@@ -388,13 +421,17 @@ class _Scanner:
     def _head(self, begin: int, end: int) -> str:
         """Return the text before a body, with a blank between tokens.
 
-        ``template <...>``, attributes, strings and an operator's sign are left out. Parentheses become ``()``, or
-        ``(&)`` if they begin like a pointer, and square brackets ``[ ]``: an array's size may call a function.
+        ``template <...>``, constraints, attributes, strings and an operator's sign are left out. Parentheses become
+        ``()``, or ``(&)`` if they begin like a pointer, and square brackets ``[ ]``: an array's size may call a
+        function.
         """
         words: list[str] = []
         at = self._after_template(begin)
         while at < end:
             token = self.code[at]
+            if token.text == "requires":
+                at = self._after_constraint(at)
+                continue
             if token.text == "(":
                 if words and words[-1] in _ATTRIBUTES:
                     words.pop()

@@ -81,7 +81,7 @@ def decoded(data: bytes) -> MapFields | None:
         base % 16
         or not all(sizes[:count])
         or not all(1 <= it <= 256 for it in box[:count])
-        or any(it % 16 or not it for it in strides[:rank])
+        or any(it % 16 or (not it and size > 1) for it, size in zip(strides[:rank], sizes[1:count], strict=True))
         or row % 16
         or (swizzle and row > SWIZZLES[swizzle])
     )

@@ -39,7 +39,7 @@ PLACES: Mapping[str, int] = {
     **{f"%ntid.{a}": 4 * i for i, a in enumerate("xyz")}, **{f"%nctaid.{a}": 0xC + 4 * i for i, a in enumerate("xyz")},
 }  # fmt: skip
 PLACES_90: Mapping[str, int] = {
-    "%nsmid": 0x10C, "%dynamic_smem_size": 0x2C, "%cluster_nctarank": 0x188,
+    "%nsmid": 0x10C, "%dynamic_smem_size": 0x2C, "%is_explicit_cluster": 0x140, "%cluster_nctarank": 0x188,
     **{f"%cluster_nctaid.{a}": 0x144 + 4 * i for i, a in enumerate("xyz")},
     **{f"%nclusterid.{a}": 0x15C + 4 * i for i, a in enumerate("xyz")},
 }  # fmt: skip

@@ -169,10 +169,9 @@ class TensorMap:
             raise ValueError(f"{self.name}: a tensor map is of one to five dimensions, with a size of the box for each")
         if array.strides[-1] != size or array.dtype.itemsize != size:
             raise ValueError(f"{self.name}: the elements of a row must follow each other")
-        if any(stride % 16 or stride <= 0 for stride in self.strides_behind):
-            raise ValueError(
-                f"{self.name}: rows must begin at multiples of 16 bytes, not {self.strides_behind[0]} apart"
-            )
+        for extent, stride in zip(self.sizes[1:], self.strides_behind, strict=True):
+            if stride % 16 or stride < 0 or (stride == 0 and extent > 1):  # 0: of an axis with one element
+                raise ValueError(f"{self.name}: rows must begin at multiples of 16 bytes, not {stride} apart")
         if (offset_of(self.pointer) if self.pointer is not None else 0) % 16:
             raise ValueError(f"{self.name}: the array of a tensor map must begin at a multiple of 16 bytes")
         row = self.box[-1] * size

@@ -38,7 +38,7 @@ from gemm_lessons.engine.compiler import elf
 from gemm_lessons.engine.costs.tally import Sums
 from gemm_lessons.engine.events import LaunchInfo
 from gemm_lessons.engine.machine.memory import GlobalMemory, shared_origin
-from gemm_lessons.engine.ptx.records import Symbol
+from gemm_lessons.engine.ptx.records import Kernel, Symbol
 from gemm_lessons.engine.records.errors import KitError, UnsupportedKernel
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.engine.records.launch import TensorMap
@@ -73,6 +73,7 @@ class Code:
     obstacle: str = ""
     variables: cubin.Variables = field(default_factory=cubin.Variables)
     program: Listing | None = None  # as ptxas made it
+    places: tuple[int, ...] = ()  # of the parameters, from the start of all of them
 
     @cached_property
     def with_full_divisions(self) -> Code:
@@ -93,6 +94,16 @@ class Code:
         """Return the plan that also distinguishes mbarriers. Raise ``Uncountable``."""
         assert self.program is not None
         return plan(self.program, signals=True)
+
+    def placed(self, kernel: Kernel, parameters: bytes) -> bytes:
+        """Return the parameter block of a launch as machine code reads it, from ``parameter_offset`` on."""
+        if not self.places:
+            return parameters
+        moved = bytearray(max(self.places) - min(self.places) + len(parameters))
+        for place, it in zip(self.places, kernel.parameters, strict=True):
+            start = place - min(self.places)
+            moved[start : start + it.size] = parameters[it.offset : it.offset + it.size]
+        return bytes(moved)
 
     def constants_in(self, memory: GlobalMemory) -> dict[int, bytes]:
         """Return the constant banks filled from ``memory``: values that the host may have set, and addresses."""
@@ -120,7 +131,10 @@ def prepare(compiled: Compiled) -> Code:
         local = compiled.resources.stack_bytes
         origin = shared_origin(compiled.arch)
         short = plan(shortened(program))
-        return Code(short, offset, banks, local, origin, variables=cubin.variables(parts), program=program)
+        return Code(
+            short, offset, banks, local, origin, variables=cubin.variables(parts), program=program,
+            places=cubin.parameter_places(parts, compiled.entry),
+        )  # fmt: skip
     except Uncountable as obstacle:
         return Code(None, obstacle=str(obstacle))
     except (KitError, UnsupportedKernel, ValueError) as problem:
@@ -200,8 +214,9 @@ class _Count:
         before = self.memory() if plan.spaces or code.variables.there else None
         constants = dict(code.constants) if before is None else code.constants_in(before)
         constants |= launch_constants(
-            launch.grid, code.parameter_offset, launch.parameters, launch.kernel.target, boxes_only=_boxes_only(launch)
-        )
+            launch.grid, code.parameter_offset, code.placed(launch.kernel, launch.parameters), launch.kernel.target,
+            boxes_only=_boxes_only(launch),
+        )  # fmt: skip
         sums = Sums()
         store = Store(before, launch.shared_bytes, code.local_bytes) if before is not None and plan.spaces else None
         textures = texels_of(launch.arguments)

@@ -27,17 +27,24 @@ def _attributes(info: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def parameter_offset(parts: list[Section], entry: str) -> int | None:
-    """Return the offset of kernel ``entry``'s parameters in constant bank 0."""
-    base, first = None, None
+    """Return the offset of kernel ``entry``'s first parameter in constant bank 0."""
+    for attribute, data in _of_kernel(parts, entry):
+        if attribute == PARAMETER_BANK and len(data) >= 8:
+            return int(struct.unpack_from("<H", data, 4)[0]) + min(parameter_places(parts, entry), default=0)
+    return None
+
+
+def parameter_places(parts: list[Section], entry: str) -> tuple[int, ...]:
+    """Return the offset of each parameter from the start of all parameters. ptxas aligns addresses in the constant
+    bank, and the bank's parameters do not begin at a multiple of 64: a tensor map is at another offset than in PTX."""
+    infos = (struct.unpack_from("<HH", data, 4) for key, data in _of_kernel(parts, entry) if key == PARAMETER)
+    return tuple(place for _, place in sorted(infos))
+
+
+def _of_kernel(parts: list[Section], entry: str) -> Iterator[tuple[int, bytes]]:
     for section in parts:
         if section.name == f".nv.info.{entry}":
-            for attribute, data in _attributes(section.data):
-                if attribute == PARAMETER_BANK and len(data) >= 8:
-                    base = int(struct.unpack_from("<H", data, 4)[0])
-                elif attribute == PARAMETER and len(data) >= 8:  # a tensor map at a multiple of 64 comes later
-                    place = int(struct.unpack_from("<H", data, 6)[0])
-                    first = place if first is None else min(first, place)
-    return None if base is None else base + (first or 0)
+            yield from _attributes(section.data)
 
 
 @dataclass(frozen=True)

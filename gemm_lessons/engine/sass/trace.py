@@ -55,8 +55,6 @@ SIGNAL_KINDS: Mapping[str, Kind] = {"EXCH": "made", "ARRIVE": "arrived", "PHASEC
 SIGNAL_MODIFIERS = frozenset("EXCH 64 ARRIVE TRANS64 A1T0 RED PHASECHK TRYWAIT".split())
 MOST_ARRIVALS = 1 << 20
 MASK_BIT = 16  # of the register with a multicast's mask of ranks
-# To the address of its parameters, which is 0 here, a kernel adds this and an offset among them (sm_90).
-PARAMETERS_BEHIND = 0x30
 
 
 @dataclass(frozen=True)
@@ -344,13 +342,13 @@ class _Launch:
         self, walker: Callable[..., AnyWalker], geometry: Geometry, memory: GlobalMemory, **options: Any
     ) -> AnyWalker:
         kernel, arguments, grid, plan = self.kernel, self.arguments, self.grid, self.plan
-        parameters = parameter_block(kernel.kernel, arguments, memory)
+        code = kernel.code
+        parameters = code.placed(kernel.kernel, parameter_block(kernel.kernel, arguments, memory))
         boxes = {
-            parameter.offset: math.prod(argument.box) * argument.type.size
-            for parameter, argument in zip(kernel.kernel.parameters, arguments, strict=True)
+            place: math.prod(argument.box) * argument.type.size
+            for place, argument in zip(code.places, arguments, strict=True)
             if isinstance(argument, TensorMap)
         }
-        code = kernel.code
         constants = {
             **(code.constants_in(memory) if code.variables.there else code.constants),
             **launch_constants(grid, code.parameter_offset, parameters, kernel.kernel.target, boxes_only=bool(boxes)),
@@ -393,7 +391,7 @@ class _Recorder(Walker):
         most: int | None = None,
         kept: Sequence[bool] | None = None,
     ) -> None:
-        self._boxes = boxes  # bytes of each tensor map's box, by the offset of the parameter
+        self._boxes = boxes  # bytes of each tensor map's box, by the place of the parameter in the machine code
         self._kept, self._step_number, self._quiet = kept, -1, False  # which basic blocks to record; None: all
         self._most, self._executed = most, 0  # warp instructions
         self._log: list[tuple[int, NDArray[Any] | None, dict[int, list[Any]]]] = []  # of Touch | None
@@ -469,7 +467,7 @@ class _Recorder(Walker):
                 number = 0 if word is None else int(word[warp, first])
                 if names:
                     named = tuple(int(name[warp, first]) for name in which)
-                    size = self._boxes.get(named[0] - PARAMETERS_BEHIND, 0)
+                    size = self._boxes.get(named[0], 0)
                     to = tuple(rank for rank in range(cluster) if number >> MASK_BIT & 1 << rank)
                     found.append(box_of(size // banks.SECTOR, barrier=barrier, which=named, to=to))
                     continue
@@ -554,7 +552,7 @@ class _Recorder(Walker):
                 if not active[warp].any():
                     found.append(None)
                     continue
-                size = self._boxes.get(int(at[warp, first]) - PARAMETERS_BEHIND)
+                size = self._boxes.get(int(at[warp, first]))
                 if size is None:
                     raise Uncountable(f"the tensor map of {d.text} is no parameter of the kernel")
                 found.append(box_of(size // banks.SECTOR, load=False))
