@@ -8,7 +8,7 @@ import pytest
 
 from gemm_lessons.course.folder import packaged_course
 from gemm_lessons.grading.inputs import one_student, read_student
-from gemm_lessons.grading.lesson_names import lesson_said
+from gemm_lessons.grading.lesson_names import lesson_named
 from gemm_lessons.grading.naming import claim, owner_of
 
 COURSE = packaged_course()
@@ -159,7 +159,7 @@ def test_the_lesson_of_a_file(name: str, tmp_path: Path) -> None:
     assert found is None
     stem = name.rpartition("/")[2].removesuffix(".cu")
     if expected:
-        assert tuple(lesson[3:] for lesson in lesson_said(stem, LESSONS).lessons) == expected
+        assert tuple(lesson[3:] for lesson in lesson_named(stem, LESSONS).lessons) == expected
     path = tmp_path / "ana" / name
     path.parent.mkdir(parents=True)
     path.write_text("// mine")
@@ -194,6 +194,6 @@ def test_the_student_of_a_loose_file(name: str, owner: str, file: str) -> None:
 def test_names_of_lessons_to_come_are_told_apart() -> None:
     lessons = ["15_mma", "17_ragged_mma", "18_wgmma", "19_roles", "20_persistent", "21_clusters", "22_fp8"]
     for name in ("ragged_mma", "wgmma", "roles_v2", "fp8", "persistent", "clusters"):
-        assert lesson_said(name, lessons).lesson == next(it for it in lessons if it[3:] in name and it != "15_mma")
-    assert lesson_said("mma", lessons).lesson == "15_mma"
-    assert lesson_said("wgmma_fp8", lessons).lesson == "18_wgmma"
+        assert lesson_named(name, lessons).lesson == next(it for it in lessons if it[3:] in name and it != "15_mma")
+    assert lesson_named("mma", lessons).lesson == "15_mma"
+    assert lesson_named("wgmma_fp8", lessons).lesson == "18_wgmma"

@@ -18,7 +18,7 @@ from gemm_lessons.grading.executors import LocalExecutor
 from gemm_lessons.grading.gradebook import gradebook
 from gemm_lessons.grading.inputs import find_students
 from gemm_lessons.grading.judging import Job, Judged, judge
-from gemm_lessons.grading.lesson_names import lesson_said
+from gemm_lessons.grading.lesson_names import lesson_named
 from gemm_lessons.grading.pairs import pairs_of
 from gemm_lessons.grading.reference import REFERENCE, SHORT, nearest_lessons, reference_of
 from gemm_lessons.grading.results import load_grades, load_grading
@@ -57,7 +57,8 @@ def test_honest_kernels_are_not_it() -> None:
     found = [
         (path.parent.name, path.stem)
         for path in sorted(HONEST.glob("*/*.cu"))
-        if (name := lesson_said(path.parent.name, COURSE.names).lesson) and reference_of(COURSE, name, path.read_text())
+        if (name := lesson_named(path.parent.name, COURSE.names).lesson)
+        and reference_of(COURSE, name, path.read_text())
     ]
     assert found == []
     assert not any(reference_of(COURSE, name, text) for name, text in STUBS.items())

@@ -21,7 +21,15 @@ from gemm_lessons.cli.options import (
     one_at_most,
     shape_of,
 )
-from gemm_lessons.cli.run import DEFAULT_GPU, GPU, DeviceChoice, device_for, sheet_for
+from gemm_lessons.cli.run import (
+    DEFAULT_GPU,
+    DeviceChoice,
+    EstimatedGpu,
+    GpuIndex,
+    MeasuringDevice,
+    device_for,
+    sheet_for,
+)
 from gemm_lessons.course.folder import CommandError, Course, any_course, read_source
 from gemm_lessons.course.lesson import Lesson
 from gemm_lessons.course.tiles import in_layout
@@ -50,7 +58,7 @@ def profile(
         str | None, typer.Option("--shape", metavar="M,N,K", help="Profile a launch of this shape.")
     ] = None,
     layout: LayoutOption = None,
-    gpu_index: Annotated[int, typer.Option("--gpu-index", min=0, help="Which GPU.")] = 0,
+    gpu_index: GpuIndex = 0,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="The report's file. Default: the lesson's name, here.")
     ] = None,
@@ -154,14 +162,9 @@ def bench(
     mine: Annotated[bool, typer.Option("--mine", help="Your kernel.cu where there is one, not the reference.")] = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Every note, not a summary of them.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout, for scripts.")] = False,
-    device: Annotated[
-        DeviceChoice, typer.Option("--device", help="gpu measures, sim estimates; auto uses a GPU if there is one.")
-    ] = DeviceChoice.auto,
-    gpu_index: Annotated[int, typer.Option("--gpu-index", min=0, help="Which GPU.")] = 0,
-    gpu: Annotated[
-        str | None,
-        typer.Option("--gpu", metavar=GPU, help="The GPU to estimate for. Default: the one here, else H200."),
-    ] = None,
+    device: MeasuringDevice = DeviceChoice.auto,
+    gpu_index: GpuIndex = 0,
+    gpu: EstimatedGpu = None,
     no_color: NoColor = False,
 ) -> int:
     """Every lesson and cuBLAS over sizes: a table, a file, a plot. On the simulator these are estimates."""

@@ -200,11 +200,11 @@ def bug(
                 f"all the same: gemm-lessons bug {found.number:02} --peek"
             )
         progress = progress.after_reveal(found.name)
-    mended = [name for name in progress.of(found.name).mended if name in bugs]
-    chosen = a_bug(bugs, mended, seed)
+    fixed = [name for name in progress.of(found.name).mended if name in bugs]
+    chosen = a_bug(bugs, fixed, seed)
     written = write_bug(course, found, chosen)
     keep_progress(course, progress.after_bug(found.name, chosen.name))
-    show_bug(make_console(), found, written, len(mended), len(bugs))
+    show_bug(make_console(), found, written, len(fixed), len(bugs))
     return contract.EXIT_PASSED
 
 
@@ -246,13 +246,13 @@ def _score(course: Course, outcome: RunOutcome) -> Practised:
 def _mend(course: Course, lesson: Lesson) -> Practised:
     from gemm_lessons.course.pitfalls import bugs_of
     from gemm_lessons.report.console import make_console
-    from gemm_lessons.report.practice import show_mended
+    from gemm_lessons.report.practice import show_fixed
 
     progress = load_progress(course)
     bugs, name = bugs_of(course, lesson), progress.of(lesson.name).bug
     progress = progress.after_mending(lesson.name)
     keep_progress(course, progress)
-    mended = [it for it in progress.of(lesson.name).mended if it in bugs]
+    fixed = [it for it in progress.of(lesson.name).mended if it in bugs]
     what = bugs[name].bug if name in bugs else ""
-    line = f"Fixed, {len(mended)} of {len(bugs)} bugs: {what}"
-    return Practised(line, partial(show_mended, make_console(), lesson, what, len(mended), len(bugs)))
+    line = f"Fixed, {len(fixed)} of {len(bugs)} bugs: {what}"
+    return Practised(line, partial(show_fixed, make_console(), lesson, what, len(fixed), len(bugs)))

@@ -56,6 +56,16 @@ class DeviceChoice(StrEnum):
     sim = "sim"
 
 
+# Options of commands that measure or estimate.
+MeasuringDevice = Annotated[
+    DeviceChoice, typer.Option("--device", help="gpu measures, sim estimates; auto uses a GPU if there is one.")
+]
+GpuIndex = Annotated[int, typer.Option("--gpu-index", min=0, help="Which GPU.")]
+EstimatedGpu = Annotated[
+    str | None, typer.Option("--gpu", metavar=GPU, help="The GPU to estimate for. Default: the one here, else H200.")
+]
+
+
 @dataclass(frozen=True)
 class KernelChoice:
     """The kernel file of the lesson, by default the learner's own."""

@@ -10,7 +10,15 @@ from typing import Annotated
 import typer
 
 from gemm_lessons.cli.options import LessonArgument, NoColor, kernel_path, one_at_most, shape_of
-from gemm_lessons.cli.run import DEFAULT_GPU, GPU, DeviceChoice, device_for, sheet_for
+from gemm_lessons.cli.run import (
+    DEFAULT_GPU,
+    DeviceChoice,
+    EstimatedGpu,
+    GpuIndex,
+    MeasuringDevice,
+    device_for,
+    sheet_for,
+)
 from gemm_lessons.course.folder import CommandError, any_course, own_course, read_source, shown
 from gemm_lessons.course.lesson import Lesson
 from gemm_lessons.engine.process import resources
@@ -42,14 +50,9 @@ def tune(
     processes: Annotated[
         int | None, typer.Option("--processes", min=1, help="How many processes share the work.")
     ] = None,
-    device: Annotated[
-        DeviceChoice, typer.Option("--device", help="gpu measures, sim estimates; auto uses a GPU if there is one.")
-    ] = DeviceChoice.auto,
-    gpu_index: Annotated[int, typer.Option("--gpu-index", min=0, help="Which GPU.")] = 0,
-    gpu: Annotated[
-        str | None,
-        typer.Option("--gpu", metavar=GPU, help="The GPU to estimate for. Default: the one here, else H200."),
-    ] = None,
+    device: MeasuringDevice = DeviceChoice.auto,
+    gpu_index: GpuIndex = 0,
+    gpu: EstimatedGpu = None,
     no_color: NoColor = False,
 ) -> int:
     """Search for the fastest tile sizes: compile, check and rank by estimate; on a GPU, time the best.

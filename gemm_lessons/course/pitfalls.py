@@ -116,13 +116,13 @@ def bugs_of(course: Course, lesson: Lesson) -> Mapping[str, Pitfall]:
     return {name: pitfall for name, pitfall in sorted(pitfalls.items()) if pitfall.bug}
 
 
-def a_bug(bugs: Mapping[str, Pitfall], mended: Collection[str], seed: int | None) -> Pitfall:
+def a_bug(bugs: Mapping[str, Pitfall], fixed: Collection[str], seed: int | None) -> Pitfall:
     """Return one of ``bugs``: the one that ``seed`` selects, the same for all learners, else one that is not yet
     fixed."""
     names = list(bugs)
     if seed is not None:
         return bugs[random.Random(seed).choice(names)]
-    return bugs[random.choice([name for name in names if name not in mended] or names)]
+    return bugs[random.choice([name for name in names if name not in fixed] or names)]
 
 
 def write_bug(course: Course, lesson: Lesson, pitfall: Pitfall) -> Reset:

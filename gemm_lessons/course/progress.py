@@ -36,7 +36,7 @@ class LessonProgress:
 
     ``broken_since``: when it first did not pass any more, as an ISO date and time, empty while it does; ``revealed``:
     the reference was shown before a pass. ``guesses``: predictions by the name of their question; ``counted``: what the
-    run that passed counted instead. ``bug``: the pitfall in bug.cu; ``mended``: those that were found.
+    run that passed counted instead. ``bug``: the pitfall in bug.cu; ``mended``: those that were fixed.
     """
 
     passed: bool = False

@@ -1,6 +1,6 @@
 """Exponents, zeros and extreme bytes of the inputs of a product.
 
-    arrays as drawn, all from 0.5 to 1  --widen-->  D A E,  E^-1 B F,  D C F,  bias F
+    arrays as drawn, all from 0.5 to 1  --spread_exponents-->  D A E,  E^-1 B F,  D C F,  bias F
 
 D, E and F are diagonal matrices of powers of two: one for each row of C, one for each k and one for each column. The
 product is D (A B) F, because E cancels. All products of one element of C are therefore multiplied by the same power of
@@ -14,7 +14,7 @@ other half. Some numbers are powers of two, including 1; some bytes are 0.
 
 Factors with a range of their own have no E: a row of A and a column of B stay within it but for D and F.
 
-    drawn  --sharpen-->  rows and columns of whole numbers, rows with one number and zeros
+    drawn  --make_exact-->  rows and columns of whole numbers, rows with one number and zeros
 
 Where a row and a column of whole numbers meet, a sum is exact in any order. Where a row has one nonzero number, the sum
 is rounded once. There the answer is known to the last bit, and no tolerance hides truncation.
@@ -40,7 +40,7 @@ SCALED = 4  # bits reserved for alpha and beta, of DRAWS in problem.py, and for 
 LARGEST = 16  # how many bytes at either end of the type's range count as largest
 
 
-def widen(
+def spread_exponents(
     arrays: Mapping[str, Array],
     layouts: Mapping[str, BufferLayout],
     product: Product,
@@ -57,26 +57,26 @@ def widen(
         _large(a, random)
         _large(b.swapaxes(-1, -2), random)
     for name, matrix in ((product.left, a), (product.right, b)) if rare else ():
-        _plainest(layouts[name].element, matrix, random)
+        _simplest(layouts[name].element, matrix, random)
 
 
 @dataclass(frozen=True)
-class Sharp:
-    """Where the answer is known to the last bit: columns of whole numbers, rows that are ``alone`` (with one nonzero
-    number), and all other rows, which are of whole numbers."""
+class ExactParts:
+    """The parts of the answer that are known to the last bit: columns of whole numbers, and rows that are ``alone``,
+    with one nonzero number; all other rows have whole numbers."""
 
     cols: Array
     alone: Array
 
 
-def sharpen(
+def make_exact(
     arrays: Mapping[str, Array],
     layouts: Mapping[str, BufferLayout],
     product: Product,
     random: np.random.Generator,
     digits: int,
     added: bool,
-) -> Sharp:
+) -> ExactParts:
     """Change ``arrays`` of floats, as stored, in place, so that sums of ``digits`` bits are exact. ``added``: the
     product is scaled and terms are added to it."""
     a, b = _factors(arrays, layouts, product)
@@ -100,7 +100,7 @@ def sharpen(
             _to_whole(layout.element, matrix, most)
             if layout.cols == cols.size:
                 layout.element.scale(matrix, cols)
-    return Sharp(col > 0, alone)
+    return ExactParts(col > 0, alone)
 
 
 def _factors(arrays: Mapping[str, Array], layouts: Mapping[str, BufferLayout], product: Product) -> tuple[Array, Array]:
@@ -179,7 +179,7 @@ def _shift(random: np.random.Generator, least: int, most: int, always: bool) -> 
     return drawn if always or random.integers(2) or least > 0 or most < 0 else 0
 
 
-def _plainest(element: Element, matrix: Array, random: np.random.Generator) -> None:
+def _simplest(element: Element, matrix: Array, random: np.random.Generator) -> None:
     """Make some numbers powers of two and some bytes 0."""
     places = np.unravel_index(random.integers(0, matrix.size, matrix.size // RARE), matrix.shape)
     fraction, exponent = np.frexp(element.decode(matrix[places]))

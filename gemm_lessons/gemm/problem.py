@@ -41,7 +41,7 @@ from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.engine.records.launch import Argument, Buffer, Scalar, Texture, buffers_of
 from gemm_lessons.gemm.data import SCALARS, BufferLayout, DataSpec
 from gemm_lessons.gemm.formula import Formula, Value
-from gemm_lessons.gemm.inputs import Sharp, sharpen, widen
+from gemm_lessons.gemm.inputs import ExactParts, make_exact, spread_exponents
 from gemm_lessons.gemm.rounding import Arithmetic, evaluate
 from gemm_lessons.gemm.shapes import Shape, astuple
 
@@ -106,15 +106,17 @@ class Problem:
         for name, layout in self.layouts.items():
             if name not in self.arrays:
                 self.arrays[name] = _filled(layout, random)
-        self.sharp: Sharp | None = None
+        self.sharp: ExactParts | None = None
         if not product or product.left == product.right or flat or data.formula.has_functions:
             return
         if sharp:
             digits, scaled = data.accumulate.precision, not data.formula.is_product
             draw = np.random.default_rng([seed, *astuple(shape), WIDE])
-            self.sharp = sharpen(self.arrays, self.layouts, product, draw, digits, scaled)
+            self.sharp = make_exact(self.arrays, self.layouts, product, draw, digits, scaled)
         else:
-            widen(self.arrays, self.layouts, product, np.random.default_rng([seed, *astuple(shape), WIDE]), rare)
+            spread_exponents(
+                self.arrays, self.layouts, product, np.random.default_rng([seed, *astuple(shape), WIDE]), rare
+            )
 
     def _can_be_sharp(self) -> bool:
         """Tell whether sums are floats that are stored unchanged, of matrices without a batch."""

@@ -23,7 +23,7 @@ from gemm_lessons.grading.archives import printable
 from gemm_lessons.grading.escaping import amount, one_line
 from gemm_lessons.grading.formats import write_text
 from gemm_lessons.grading.gradebook import Gradebook
-from gemm_lessons.grading.lesson_names import lesson_said
+from gemm_lessons.grading.lesson_names import lesson_named
 from gemm_lessons.grading.results import Grade, GradedStudent, GradePart
 from gemm_lessons.grading.tables import separator_of, table_text
 
@@ -142,7 +142,7 @@ def _student(where: str, text: str, students: Sequence[GradedStudent]) -> str:
 def _lesson(where: str, text: str, lessons: Sequence[str]) -> str:
     if not text:
         return ""
-    found = text if text in lessons else lesson_said(text, lessons).lesson
+    found = text if text in lessons else lesson_named(text, lessons).lesson
     if found is None:
         raise CommandError(f"{where}: lesson {printable(text)!r} is not graded; graded are {', '.join(lessons)}")
     return found

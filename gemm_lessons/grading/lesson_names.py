@@ -1,10 +1,10 @@
-"""Which lesson does the name of a file or folder say? By the lesson's name, else by its number.
+"""Find the lesson that the name of a file or folder means, by the lesson's name, else by its number.
 
     block_tile_v2    03    Lesson 3    dp4a    Übung_03_mueller    12_two_warps (numbered as in an older course)
 
 A lesson's name wins over every number. A number counts only where it can be a lesson's, not as part of a version
 (``v2``), a type (``fp16``), a size (``128x8``) or a date, nor as the number of a group or a student. A name with two
-lessons is a question, not a guess.
+lessons is left to the teacher.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ DATE = re.compile(
 )
 
 
-class Sure(IntEnum):
-    """How surely a name says a lesson."""
+class Certainty(IntEnum):
+    """How certain it is that a name means a lesson."""
 
     NOT = 0
     DIGIT = 1  # a lone digit, or the number of an exercise
@@ -47,11 +47,11 @@ class Sure(IntEnum):
 
 
 @dataclass(frozen=True)
-class Said:
-    """What a name says: one lesson, none, or several, between which it does not decide."""
+class LessonName:
+    """The lessons that a name may mean: one, none, or several among which it does not decide."""
 
     lessons: tuple[str, ...] = ()
-    sure: Sure = Sure.NOT
+    certainty: Certainty = Certainty.NOT
 
     @property
     def lesson(self) -> str | None:
@@ -59,7 +59,7 @@ class Said:
         return self.lessons[0] if len(self.lessons) == 1 else None
 
 
-NOTHING = Said()
+NOTHING = LessonName()
 
 
 @dataclass(frozen=True)
@@ -73,15 +73,15 @@ class _Word:
         return self.text.isascii() and self.text.isdigit()
 
 
-def lesson_said(text: str, lessons: Sequence[str], folder: bool = False) -> Said:
-    """Return what ``text``, a file's name without ending or a folder's, says about ``lessons`` (``03_block_tile``). A
+def lesson_named(text: str, lessons: Sequence[str], folder: bool = False) -> LessonName:
+    """Return which of ``lessons`` (``03_block_tile``) ``text`` means, a file's name without ending or a folder's. A
     folder's number must be at its beginning or follow a word for "lesson": 03-tiles, ex 3, but not ana_03."""
     words = _words(text)
     numbered = _by_number(_numbers(words, folder), {int(lesson[:2]): lesson for lesson in lessons})
     named = _by_name(words, lessons)
     if len(named) > 1 and numbered.lesson in named:
-        return Said(numbered.lessons, Sure.NAME)
-    return Said(named, Sure.NAME) if named else numbered
+        return LessonName(numbered.lessons, Certainty.NAME)
+    return LessonName(named, Certainty.NAME) if named else numbered
 
 
 def _words(text: str) -> list[_Word]:
@@ -121,12 +121,12 @@ def _inside(span: tuple[int, int, str], other: tuple[int, int, str]) -> bool:
     return span[:2] != other[:2] and other[0] <= span[0] and span[1] <= other[1]
 
 
-def _by_number(numbers: Iterable[tuple[int, int]], known: dict[int, str]) -> Said:
+def _by_number(numbers: Iterable[tuple[int, int]], known: dict[int, str]) -> LessonName:
     found = [(rank, number) for rank, number in numbers if number in known]
-    for sure, of in ((Sure.NUMBER, 3), (Sure.NUMBER, 2), (Sure.DIGIT, 1), (Sure.DIGIT, 0)):
+    for certainty, of in ((Certainty.NUMBER, 3), (Certainty.NUMBER, 2), (Certainty.DIGIT, 1), (Certainty.DIGIT, 0)):
         lessons = tuple(dict.fromkeys(known[number] for rank, number in found if rank == of))
         if lessons:
-            return Said(lessons, sure)
+            return LessonName(lessons, certainty)
     return NOTHING
 
 

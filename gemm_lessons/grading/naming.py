@@ -12,7 +12,7 @@ import re
 from collections.abc import Sequence
 
 from gemm_lessons.engine.records.frozen import dataclass
-from gemm_lessons.grading.lesson_names import NOTHING, Said, Sure, lesson_said
+from gemm_lessons.grading.lesson_names import NOTHING, Certainty, LessonName, lesson_named
 
 NOT_THEIRS = ("stub", "solution", "bug")  # files that come with a course
 COPY = re.compile(
@@ -48,7 +48,9 @@ def claim(name: str, lessons: Sequence[str]) -> Claim | None:
         return None
     own, around = said_of_stem(whole, lessons), _said_of_folders(folders, lessons)
     # 03/2.cu is a second file of lesson 03; exercise 2/03.cu is lesson 03.
-    mine = own.lesson is not None and (own.sure > around.sure or own.sure == around.sure > Sure.DIGIT)
+    mine = own.lesson is not None and (
+        own.certainty > around.certainty or own.certainty == around.certainty > Certainty.DIGIT
+    )
     lesson = own.lesson if mine else around.lesson
     if lesson is None:
         return None
@@ -58,22 +60,22 @@ def claim(name: str, lessons: Sequence[str]) -> Claim | None:
     return Claim(rank, ending, len(folders), -copy, name, lesson)
 
 
-def said_of_stem(stem: str, lessons: Sequence[str]) -> Said:
+def said_of_stem(stem: str, lessons: Sequence[str]) -> LessonName:
     """Return what a file's name without its ending says. A copy's number is no lesson's: ``kernel (2)``, ``03-1``."""
     short, copy = without_copy(stem)
-    said = lesson_said(short, lessons)
+    said = lesson_named(short, lessons)
     if said == NOTHING and copy and short.lower() != "kernel":
-        return lesson_said(stem, lessons)  # lesson-3
+        return lesson_named(stem, lessons)  # lesson-3
     return said
 
 
-def _said_of_folders(folders: Sequence[str], lessons: Sequence[str]) -> Said:
+def _said_of_folders(folders: Sequence[str], lessons: Sequence[str]) -> LessonName:
     """Return what the folders around a file say: 03, lesson_3, 03-tiles, block_tile; not hw2, and not ana_03. The
     surest counts, of equally sure ones the innermost."""
     best = NOTHING
     for folder in reversed(folders):
-        said = lesson_said(folder, lessons, folder=True)
-        if said.lesson is not None and said.sure > best.sure:
+        said = lesson_named(folder, lessons, folder=True)
+        if said.lesson is not None and said.certainty > best.certainty:
             best = said
     return best
 
@@ -109,6 +111,6 @@ def owner_of(name: str, lessons: Sequence[str] = (), loose: bool = False) -> Own
     # ana_03.cu, ana-block_tile.cu: the part after a _ or - names a lesson, the part before does not.
     for cut in reversed(list(re.finditer(r"[_-]", name))):
         before, behind = name[: cut.start()], name[cut.end() :]
-        if before and claim(behind, lessons) and lesson_said(before, lessons) == NOTHING:
+        if before and claim(behind, lessons) and lesson_named(before, lessons) == NOTHING:
             return Owner(before, "", behind)
     return None

@@ -123,21 +123,21 @@ def in_words(answer: Answer) -> str:
     return f"{answer:,.0f}" if answer == round(answer) else f"{answer:,.4g}"
 
 
-def show_bug(console: Console, lesson: Lesson, written: Reset, mended: int, bugs: int) -> None:
+def show_bug(console: Console, lesson: Lesson, written: Reset, fixed: int, bugs: int) -> None:
     """Print which file has the bug and what to do."""
     console.print(Text.assemble((shown(written.path), "command"), "  one thing in it is wrong"), soft_wrap=True)
     if written.backup:
         console.print(Text.assemble("The old one is kept as ", (shown(written.backup), "command")), soft_wrap=True)
-    if mended:
-        console.print(Text(f"{mended} of {bugs} bugs of this lesson fixed", style="quiet"))
+    if fixed:
+        console.print(Text(f"{fixed} of {bugs} bugs of this lesson fixed", style="quiet"))
     step(console, "Find it", f"gemm-lessons run {lesson.number:02} --bug")
     console.print(Text("The bug is fixed when that run passes; it then says what the bug was.", style="quiet"))
 
 
-def show_mended(console: Console, lesson: Lesson, what: str, mended: int, bugs: int) -> None:
+def show_fixed(console: Console, lesson: Lesson, what: str, fixed: int, bugs: int) -> None:
     """Print what the bug was and how many bugs remain."""
     console.print()
     console.print(Text.assemble(("Fixed: ", "good"), what))
-    console.print(Text(f"{mended} of {bugs} bugs of this lesson", style="quiet"))
-    if mended < bugs:
+    console.print(Text(f"{fixed} of {bugs} bugs of this lesson", style="quiet"))
+    if fixed < bugs:
         step(console, "Another", f"gemm-lessons bug {lesson.number:02}")

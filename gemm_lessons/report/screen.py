@@ -41,7 +41,7 @@ MISSED_GATES = 2
 class Around:
     """What the screen says besides the outcome: the ``following`` lesson, the command to run it ``again`` (empty: no
     next step), ``remarks`` on unusual options, the ``gain`` of a pass, whether a pass ``counts``, ``news`` (scored
-    predictions, a mended bug), and how many ``lines`` there are."""
+    predictions, a fixed bug), and how many ``lines`` there are."""
 
     following: str | None = None
     again: str = ""

@@ -266,7 +266,7 @@ class Arena:
 
 
 def floats(stored: Array, kind: Element) -> Array:
-    """Return an array as floats, without a copy where it is float already."""
+    """Return an array as floats; no copy is made of an array of floats."""
     return stored if stored.dtype in (np.float32, np.float64) else kind.decode(stored)
 
 

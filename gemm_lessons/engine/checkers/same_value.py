@@ -1,5 +1,7 @@
-"""Find the races whose threads write the same value: they are harmless and only worth a note. So are, as a warning,
-those whose values differ by rounding, as where every thread has the sum of a warp, added up in its own order.
+"""Find the races whose threads write the same value: they are harmless and only worth a note.
+
+A race whose values differ only by rounding is a warning: every thread has the sum of a warp, say, added in its own
+order.
 
 Touches carry no values. After racing stores were found, the launch runs once more and records the values of these
 stores. Each stored value is compared with what another thread stored there since the last barrier.
@@ -19,7 +21,10 @@ Array = NDArray[Any]
 
 
 MOST_ULPS = 8  # distance of two results of one sum, added up in other orders
-PLAUSIBLE = {4: (64, 190), 8: (896, 1150)}  # exponents of usual numbers: small integers, as floats, have lower ones
+PLAUSIBLE = {
+    4: (64, 190),
+    8: (896, 1150),
+}  # exponents of usual numbers; bits of small integers, read as floats, have lower ones
 MANTISSA = {4: 23, 8: 52}
 
 
@@ -128,7 +133,7 @@ class SameValue:
         self._note(stored.index, kept != value, kept, value, memory.access[place])
 
     def _note(self, index: int, conflict: Array, before: Array, value: Array, stores: Array) -> None:
-        """Note the stores whose bytes ``before`` were others than those of ``value``, which ``index`` stored."""
+        """Note the stores whose bytes ``before`` differ from ``value``, which ``index`` stored."""
         if not conflict.any():
             return
         size = {"f32": 4, "b32": 4, "f64": 8, "b64": 8}.get(self._kinds[index])

@@ -79,7 +79,7 @@ class Analysis:
     ) -> None:  # fmt: skip
         self.optimistic = optimistic | flags  # loads (instruction indices) that may race with atomics
         self.flags = flags  # accesses by which threads synchronise: they may race with each other
-        self.told: dict[int, Array] = {}  # granule of a flag -> joined clocks of its writers (release)
+        self.released: dict[int, Array] = {}  # granule of a flag -> joined clocks of its writers
         self.blocks, self.padded, self.stride, self.granule = blocks, padded, stride, granule
         self.lanes = blocks * padded
         self.warps = padded // WARP
@@ -147,7 +147,7 @@ class Analysis:
         self.low = np.full(count * self.peers, BIG, np.int32)
         self.high = np.full(count * self.peers, -1, np.int32)
         read = np.flatnonzero(high >= 0)  # readers so far: the lowest and the highest lane each belong to some warp
-        # What is known of readers matters where there is one; zeros take no time before they are used.
+        # Only granules that were read need these values, and zeroed memory costs nothing until it is used.
         self.reader_touch = np.repeat(touch, self.peers) if read.size else np.zeros(self.low.size, touch.dtype)
         self.reader_stamp = (np.ones if read.size else np.zeros)(self.low.size, np.int32)
         for lane in (low[read], high[read]):
@@ -189,13 +189,13 @@ class Analysis:
         clocks = self.clocks.reshape(-1, self.clocks.shape[-1])
         own = self.own.reshape(-1)
         for warp, cell in dict.fromkeys(zip((where.lane // WARP).tolist(), where.cell.tolist(), strict=True)):
-            told = self.told.get(cell)
-            if told is not None and touch.access.effect != "store":
-                clocks[warp] = np.maximum(clocks[warp], told)
+            released = self.released.get(cell)
+            if released is not None and touch.access.effect != "store":
+                clocks[warp] = np.maximum(clocks[warp], released)
             if touch.access.effect != "load":
                 known = clocks[warp].copy()
                 known[warp % self.peers] = own[warp]
-                self.told[cell] = known if told is None else np.maximum(told, known)
+                self.released[cell] = known if released is None else np.maximum(released, known)
                 own[warp] += 1
                 clocks[warp, warp % self.peers] = own[warp] - 1
 
@@ -212,16 +212,16 @@ class Analysis:
         clocks, own = self.clocks.reshape(-1, self.clocks.shape[-1]), self.own.reshape(-1)
         for cell, phase, one in meetings.T.tolist():
             key = cell, phase
-            told = self.phases.get(key)
+            released = self.phases.get(key)
             if mark.kind == "wait":
-                if told is not None:
-                    clocks[one] = np.maximum(clocks[one], told)
+                if released is not None:
+                    clocks[one] = np.maximum(clocks[one], released)
                 continue
-            if told is None:  # all phases before are complete
-                told = self.phases.get((cell, phase - 1), np.zeros(clocks.shape[1], np.int32))
+            if released is None:  # all phases before are complete
+                released = self.phases.get((cell, phase - 1), np.zeros(clocks.shape[1], np.int32))
             known = clocks[one].copy()
             known[one % self.peers] = own[one]
-            self.phases[key] = np.maximum(told, known)
+            self.phases[key] = np.maximum(released, known)
         if mark.kind == "arrive":
             warps = np.unique(warp)
             own[warps] += 1
@@ -234,11 +234,11 @@ class Analysis:
         """Join the oldest signal that each warp of ``blocks`` has not acquired: (blocks, clock)."""
         assert self.clocks is not None
         joined = np.zeros((self.blocks, self.clocks.shape[-1]), np.int32)
-        heard = np.zeros((self.blocks, self.warps), np.bool_)
+        acquired = np.zeros((self.blocks, self.warps), np.bool_)
         for pending, known in self.signals.get(number, ()):
-            now = pending & ~heard & blocks[:, None]
+            now = pending & ~acquired & blocks[:, None]
             joined = np.maximum(joined, np.where(now[:, :, None], known, 0).max(axis=1))
-            heard |= now
+            acquired |= now
             pending &= ~now
         return joined
 
@@ -282,7 +282,7 @@ class Analysis:
             self._read(number, where)
 
     def _hand_over(self, cell: Array) -> None:
-        """Leave the bytes that a bulk copy writes to ``bulk_copies``: they arrive when their phase completes."""
+        """Forget accesses to bytes that a bulk copy writes: ``bulk_copies`` follows them until their phase ends."""
         self.writer[cell] = -1
         self.low.reshape(-1, self.columns)[cell], self.high.reshape(-1, self.columns)[cell] = BIG, -1
         if self.updater is not None:

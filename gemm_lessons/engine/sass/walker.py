@@ -55,9 +55,9 @@ if TYPE_CHECKING:
     from gemm_lessons.engine.sass.memory_contents import Store
 
 WRITES = {**STORED, **COPIES}
-LANES = 1 << 15  # in flight: as many as keep a register's array in the L2 cache
+LANES = 1 << 15  # at once: the array of a register stays in the L2 cache
 BLOCK_BUDGET = 4_000_000  # basic blocks executed; far beyond any kernel of the course
-BY_TENSOR_CORES = "HFMA2.MMA"  # another unit than that of HFMA2
+BY_TENSOR_CORES = "HFMA2.MMA"  # runs on another unit than HFMA2
 IGNORED = frozenset(
     "NOP YIELD BAR MEMBAR ERRBAR CGAERRBAR CCTL CCTLL DEPBAR LDGDEPBAR NANOSLEEP PMTRIG FENCE ARRIVES WARPSYNC "
     "WARPGROUP UCGABAR_ARV UCGABAR_WAIT".split()
@@ -75,8 +75,8 @@ class BasicBlock:
     end: int
     steps: list[Step] = field(default_factory=list)
     fused: Counter[str] = field(default_factory=Counter)  # unguarded multiply-adds
-    products: int = 0  # useful, of a lane, but for guarded ones; as are the operations
-    operations: int = 0
+    products: int = 0  # useful ones of each lane; guarded ones are steps
+    operations: int = 0  # the same
     exchanges: int = 0  # of loaded numbers between lanes
     barriers: int = 0  # unguarded BAR instructions
     warps: int = 0  # executions, summed over warps

@@ -6,7 +6,7 @@ Source: NVIDIA, "PTX ISA" 9.0, 9.7.6 and 9.7.7.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from gemm_lessons.engine.semantics import floats
 from gemm_lessons.engine.semantics.operation import DTYPES, Array, Function, Operation, Plain, Table, in_halves
 
 Compare = Callable[[Array, Array, Any], Any]  # ufunc-like: (a, b, out)
+Combine = Callable[..., Any]  # of the result and a predicate
 
 
 def _inverted(ufunc: Callable[..., Any]) -> Compare:
@@ -58,7 +59,7 @@ FLOAT: dict[str, Compare] = {
     "num": _inverted(_unordered),
     "nan": _unordered,
 }
-COMBINE: dict[str, Callable[..., Any]] = {"and": np.logical_and, "or": np.logical_or, "xor": np.logical_xor}
+COMBINE: dict[str, Combine] = {"and": np.logical_and, "or": np.logical_or, "xor": np.logical_xor}
 
 
 def _flushed(compare: Compare) -> Compare:
@@ -190,32 +191,36 @@ def _testp(test: str, dtype: Any) -> Function:
     return function
 
 
+def _combined() -> Iterator[tuple[str, str, str, str, Compare, Combine | None]]:
+    """Yield every comparison, alone and combined with a predicate: the parts of its name, its type, its functions."""
+    for name, (code, compare) in comparisons().items():
+        operator, rest = name.split(".", 1)
+        yield operator, "", rest, code, compare, None
+        for combination, combine in COMBINE.items():
+            yield operator, f".{combination}", rest, code, compare, combine
+
+
 def table() -> Table:
     """Return every comparison with one destination, and every selection, by full name."""
     entries: Table = {}
-    combinations: tuple[str | None, ...] = (None, *COMBINE)
-    for name, (code, compare) in comparisons().items():
-        operator, rest = name.split(".", 1)
-        for combination in combinations:
-            combine = COMBINE[combination] if combination else None
-            middle = f".{combination}" if combination else ""
-            sources = (code, code, "pred") if combine else (code, code)
-            entries[f"setp.{operator}{middle}.{rest}"] = Operation(("pred",), sources, _setp(compare, combine))
-            results = [code, "u16", "s16"] if code in ("f16", "bf16") else ["f32"]
-            results += ["u32", "s32"]
-            for result in results:
-                full = f"set.{operator}{middle}.{rest.removesuffix(code)}{result}.{code}"
-                entries[full] = Operation((result,), sources, _set(compare, combine, result))
-            if code in ("f16", "bf16") and not combine:
-                packed, raw = code + "x2", DTYPES[code]
-                prefix = f"set.{operator}.{rest.removesuffix(code)}"
-                entries[f"{prefix}{packed}.{packed}"] = Operation(
-                    (packed,), (packed, packed), in_halves(_set(compare, None, code), raw)
-                )
-                # Masks of the packed form have all ones or all zeros in each half.
-                for result, half in (("u32", "u16"), ("s32", "s16")):
-                    mask = in_halves(_set(compare, None, half), raw, DTYPES[half])
-                    entries[f"{prefix}{result}.{packed}"] = Operation((result,), (packed, packed), mask)
+    for operator, middle, rest, code, compare, combine in _combined():
+        sources = (code, code, "pred") if combine else (code, code)
+        entries[f"setp.{operator}{middle}.{rest}"] = Operation(("pred",), sources, _setp(compare, combine))
+        results = [code, "u16", "s16"] if code in ("f16", "bf16") else ["f32"]
+        results += ["u32", "s32"]
+        for result in results:
+            full = f"set.{operator}{middle}.{rest.removesuffix(code)}{result}.{code}"
+            entries[full] = Operation((result,), sources, _set(compare, combine, result))
+        if code in ("f16", "bf16") and not combine:
+            packed, raw = code + "x2", DTYPES[code]
+            prefix = f"set.{operator}.{rest.removesuffix(code)}"
+            entries[f"{prefix}{packed}.{packed}"] = Operation(
+                (packed,), (packed, packed), in_halves(_set(compare, None, code), raw)
+            )
+            # Masks of the packed form have all ones or all zeros in each half.
+            for result, half in (("u32", "u16"), ("s32", "s16")):
+                mask = in_halves(_set(compare, None, half), raw, DTYPES[half])
+                entries[f"{prefix}{result}.{packed}"] = Operation((result,), (packed, packed), mask)
     for code in ("b16", "u16", "s16", "b32", "u32", "s32", "f32", "b64", "u64", "s64", "f64"):
         entries[f"selp.{code}"] = Operation((code,), (code, code, "pred"), _selp)
         entries[f"slct.{code}.s32"] = Operation((code,), (code, code, "s32"), _slct(False))
@@ -230,19 +235,14 @@ def table() -> Table:
 def pairs() -> Table:
     """Return the forms of setp with two destinations ``p|q``, under the same names."""
     entries: Table = {}
-    combinations: tuple[str | None, ...] = (None, *COMBINE)
-    for name, (code, compare) in comparisons().items():
-        operator, rest = name.split(".", 1)
-        for combination in combinations:
-            combine = COMBINE[combination] if combination else None
-            middle = f".{combination}" if combination else ""
-            more = ("pred",) if combine else ()
-            if code not in ("f16", "bf16"):
-                operation = Operation(("pred", "pred"), (code, code, *more), _setp_pair(compare, combine))
-                entries[f"setp.{operator}{middle}.{rest}"] = operation
-            if code in ("f16", "bf16"):
-                packed = code + "x2"
-                function = _setp_halves(compare, DTYPES[code], combine)
-                full = f"setp.{operator}{middle}.{rest}x2"
-                entries[full] = Operation(("pred", "pred"), (packed, packed, *more), function)
+    for operator, middle, rest, code, compare, combine in _combined():
+        more = ("pred",) if combine else ()
+        if code not in ("f16", "bf16"):
+            operation = Operation(("pred", "pred"), (code, code, *more), _setp_pair(compare, combine))
+            entries[f"setp.{operator}{middle}.{rest}"] = operation
+        if code in ("f16", "bf16"):
+            packed = code + "x2"
+            function = _setp_halves(compare, DTYPES[code], combine)
+            full = f"setp.{operator}{middle}.{rest}x2"
+            entries[full] = Operation(("pred", "pred"), (packed, packed, *more), function)
     return entries
