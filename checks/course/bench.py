@@ -182,7 +182,7 @@ class Bench:
                 function.max_dynamic_shared_size_bytes = grid.dynamic_shared
             arguments = tuple(known[parameter] for parameter in launch.parameters)
             calls.append(partial(function, grid.grid, grid.block, arguments, shared_mem=grid.dynamic_shared))
-        return partial(in_a_row, calls)
+        return lambda held=known: in_a_row(calls)  # type: ignore[misc]  # what tensor maps lead to lives as long as the call
 
     def scratch_of(self, lesson: Lesson, shape: Shape) -> dict[str, Any]:
         """The lesson's scratch buffers, as large as any kernel has wanted them."""
