@@ -154,6 +154,17 @@ def test_where_a_kernel_goes_wrong_is_on_the_screen(tmp_path: Path, what: str) -
     assert not [it for it in said if it not in text]
 
 
+def test_a_warning_of_the_compiler_is_on_the_screen_of_a_wrong_kernel(run: Run, kernel: Path) -> None:
+    """The one that may be the cause, before those about unused names; none while a TODO is open."""
+    wrong = SOLUTION.replace("float acc", "int unused; float acc").replace("acc +=", "acc += (1 << 40) * M +")
+    kernel.write_text(wrong)
+    said = run("run", "01").out
+    assert re.search(r"^Compiler warning, line \d+: shift count is too large$", said, re.MULTILINE), said
+    assert fits(said)
+    kernel.write_text(SOLUTION.replace("acc +=", "acc -="))
+    assert "Compiler warning" not in run("run", "01").out
+
+
 def test_the_part_of_a_map_starts_before_the_first_wrong_tile() -> None:
     def part(rows: int, cols: int, *wrong: tuple[int, int]) -> tuple[range, range]:
         tiles = [[int((row, col) in wrong) for col in range(cols)] for row in range(rows)]

@@ -122,7 +122,8 @@ def test_a_phase_that_nobody_ends_is_a_deadlock(run: Run, text: str, says: str) 
          "gets 3 arrivals, but its phase needs 2 more"),
         ("""if (t == 0) asm volatile("{ .reg .b64 s; mbarrier.arrive.noComplete.shared::cta.b64 s, [%0], 2; }"
             :: "r"(AT(&bar[2])));""", "must not be the last"),
-        ("over(&bar[0], 2);", "a parity other than 0 or 1"),
+        ("over(&bar[0], 2);", "bar[0] is tested for parity 2; a parity must be 0 or 1"),
+        ("over(&bar[0], -1 % 2);", "is tested for parity -1;"),
     ],
 )  # fmt: skip
 def test_misuse(run: Run, text: str, says: str) -> None:

@@ -117,7 +117,7 @@ def test_two_stages_with_a_product_in_flight() -> None:
         (
             {"WAIT": 'asm volatile("wgmma.wait_group.sync.aligned 1;" ::: "memory");', "LAST": RIGHT["WAIT"]},
             "async_in_flight",
-            "product",
+            "left running",
         ),
     ],
 )
@@ -125,7 +125,8 @@ def test_what_is_missing_is_found(parts: dict[str, str], kind: str, case: str) -
     found, _, _ = launched(**parts)  # type: ignore[arg-type]
     assert (kind, case) in [(it.kind, it.case) for it in found.findings], found.findings
     assert all(it.line for it in found.findings)
-    assert all("wgmma" in it.message for it in found.findings if it.case in ("product", "registers", "accumulator"))
+    of_wgmma = ("product", "left running", "registers", "accumulator")
+    assert all("wgmma" in it.message for it in found.findings if it.case in of_wgmma)
 
 
 @pytest.mark.counted
@@ -226,6 +227,32 @@ def test_roles_without_a_wait_are_found(parts: dict[str, str], kinds: set[str]) 
     found, _, _ = with_roles(**parts)  # type: ignore[arg-type]
     seen = {it.kind for it in found.findings} | ({found.fault.kind} if found.fault else set())
     assert seen & kinds, (seen, found.fault)
+
+
+@pytest.mark.parametrize(
+    ("parts", "case", "says"),
+    [
+        ({"AWAIT_FULL": "(void)0"}, "bulk load", "must first see the end of their phase of the mbarrier full["),
+        ({"AWAIT_FULL": "await(full[stage], i & 1)"}, "ended before", "was for the phase before phase 0"),
+        ({"AWAIT_FULL": "await(full[stage], 0)"}, "ended before", "was for phase 0, which ended before this copy"),
+        ({"sizeof(Stage))": "sizeof(stages[0].a))"}, "ended without", "ended without the bytes of this copy"),
+        ({"arrive_for(full[stage], sizeof(Stage))": "arrive(full[stage])"}, "ended without", "phase 0 of the mbarrier"),
+        ({"WAIT": PARTS["WAIT"].replace(" 0;", " 1;")}, "left running", "wgmma.wait_group 1 in line"),
+        ({"WAIT": "(void)0"}, "product", "the warps that issued it must wait"),
+    ],
+)
+def test_why_a_wait_did_not_cover_a_copy_or_product(parts: dict[str, str], case: str, says: str) -> None:
+    found, _, _ = with_roles(**parts)  # type: ignore[arg-type]
+    messages = [it.message for it in found.findings if it.case == case]
+    assert messages, [(it.case, it.message) for it in found.findings]
+    assert says in messages[0]
+
+
+def test_products_that_start_before_anything_has_arrived() -> None:
+    """The consumers run first: their stage is empty, and the copy then overwrites what they read."""
+    found, _, _ = with_roles(AWAIT_FULL="await(full[stage], (i / STAGES & 1) ^ 1)")
+    cases = {it.case: it.message for it in found.findings if it.kind == "async_in_flight"}
+    assert {"not filled", "ended before"} & set(cases), cases
 
 
 QUICK = [form(*types, 8, registers=where) for types in TYPES for where in (False, True)]

@@ -19,6 +19,7 @@ from gemm_lessons.engine.records.facts import (
     Coordinates,
     Hang,
     InFlight,
+    MbarrierMisuse,
     PastAll,
     PastEnd,
     Stopped,
@@ -60,6 +61,8 @@ REMEDIES: Mapping[str, str] = {
     "deadlock": "Some threads wait at a barrier that others never reach: no return and no if around __syncthreads().",
     "cluster_memory": "A barrier of the cluster is missing, for all threads of all its blocks: __syncthreads() waits "
     "only for those of one block.",
+    "warp_mask": "Every thread of the warp must execute this instruction together, for wgmma all four warps of the "
+    "warpgroup: take it out of the if.",
     "trap": "The kernel stops itself because one of its own checks fails: find out which one, and why.",
     "timeout": "Which loop never ends? Look at how its counter changes and at its condition.",
     "memory": "Every thread has its own copy of a local array: does it need to be so large?",
@@ -93,6 +96,15 @@ DESCRIPTOR = (
     "compare the descriptor with the tensor map. The address in shared memory and both distances are divided by 16, "
     "and the swizzle is that of the box."
 )
+BARRIER_OF_ROLE = (
+    "A barrier is missing between the write and the other thread's access. __syncthreads() would wait for the other "
+    "roles, too: let the threads of this role meet at a numbered barrier (bar.sync number, threads)."
+)
+OTHER_ARRAY = (
+    "This line names {named}, but its index is outside of that array, so {hit} gets the arrival. C's remainder of a "
+    "negative number is negative: (-1) % 4 is -1."
+)
+ROLES = re.compile(r"\bgroup_barrier\b|\btma_store\.cuh|\bbar(?:rier)?\.sync\b")
 ACROSS_ROLES = (
     "__syncthreads() waits for all threads of the block, also for those of other roles, which do not reach it. Let the "
     "threads of one role meet at a numbered barrier: bar.sync number, threads."
@@ -120,26 +132,40 @@ SPECIAL_REMEDIES: Mapping[tuple[str, str], str] = {
         "mbarriers",
     ): "One thread initialises an mbarrier: if (threadIdx.x == 0), or the lane that elect.sync picks in one warp.",
     ("async_in_flight", "bulk load"): READ_EARLY,
+    ("async_in_flight", "ended before"): "Phase n of an mbarrier has parity n % 2, and each use of a stage is one "
+    "phase of it. If the wait names the right phase, the stage was refilled before this thread had read it.",
+    ("async_in_flight", "ended without"): "Announce the bytes, not the elements, of all copies that report to this "
+    "phase: mbarrier.expect_tx with its last arrival, or before it.",
+    ("async_in_flight", "left running"): "A stage may be released, or refilled, only when the group that reads it "
+    "is complete. The n newest groups still run after wgmma.wait_group n: with n = 1, release the previous tile's "
+    "stage.",
+    ("async_in_flight", "not filled"): "Phase n of an mbarrier has parity n % 2. A wait for parity 1 does not wait "
+    "while phase 0 runs: only the wait for an empty stage may start with it.",
     ("async_in_flight", "product"): "A tile may be refilled after the products that read it: wgmma.wait_group, then a "
     "barrier or an arrival at the mbarrier of an empty stage. If the products need this very copy, they started too "
     "early: wait for its mbarrier first.",
     ("mbarrier", "arrived"): "More threads arrive than mbarrier.init counts, or one arrives again before the phase has "
     "ended. Only one thread announces a tile, and only after its stage has been released.",
-    ("mbarrier", "parity"): "The parity is 0 or 1. The remainder of a negative number is negative: (-1) % 2 is -1.",
+    ("mbarrier", "parity"): "Pass the parity of a phase, not its number: phase n has parity n % 2. C's remainder of a "
+    "negative number is negative: (-1) % 2 is -1.",
     ("barrier_count", "roles"): "Give each role a barrier number of its own, 1 to 15.",
     ("async_in_flight", "accumulator"): "Sums of wgmma are complete after wgmma.commit_group and wgmma.wait_group 0.",
     ("async_in_flight", "operand"): "Load the next fragment of A into other registers, or wait for the products first.",
-    ("async_proxy", "registers"): "wgmma.fence orders the registers that threads have written before the first wgmma.",
+    ("async_proxy", "registers"): "A wgmma.fence orders registers that threads have written before the first wgmma.",
     **dict.fromkeys(
         (("async_proxy", "map release"), ("async_proxy", "map acquire")),
         "The TMA sees a tensor map that the kernel writes only after a release by the block that writes and an acquire "
         "by the block that copies (fence.proxy.tensormap::generic).",
     ),
+    ("async_unfinished", "load"): "The block ends without waiting for this copy. Request only tiles that exist, and "
+    "wait for each one: shared memory must not be reused before it has arrived.",
     ("async_proxy", "product"): "A wgmma sees a thread's stores only after that thread's fence.proxy.async and a "
     "barrier.",
     ("async_in_flight", "reported load"): READ_EARLY,
     ("async_in_flight", "bulk store"): "The thread that copies must wait for its group (cp.async.bulk.wait_group.read) "
     "before any thread stores there again.",
+    ("async_in_flight", "no bulk group"): "The thread that copies must commit its copies to a group "
+    "(cp.async.bulk.commit_group), and wait for that before any thread stores there again.",
     ("uninitialised", "own"): "Every element that a product uses must be read from the tile first. Does the loop reach "
     "them all, and does each access read as many as its step (float4_at: four)?",
     **dict.fromkeys(
@@ -183,6 +209,8 @@ def remedies(facts: Evidence) -> Iterator[tuple[float, str]]:
         return
     said = set()
     findings = [it for it in facts.checked.findings if it.severity != "note" and it.kind in REMEDIES]
+    shown = facts.checked.verdict.finding if isinstance(facts.checked.verdict, Faulted) else None
+    findings.sort(key=lambda it: it != shown)  # the screen shows this one beside the first remedy
     if alone := _only_cause(facts, findings):
         findings = [alone]
     causes = {finding.kind for finding in findings if finding.kind in CAUSES or finding.kind == "divergent_barrier"}
@@ -214,6 +242,8 @@ def _follows(facts: Evidence, finding: Finding) -> bool:
         skipped = other.kind == "divergent_barrier" or _exited(facts, other)
         if finding.kind == "race" and finding.effects.startswith("shared") and skipped:
             return True  # the barrier is there, but some threads pass it by
+        if other.kind == "warp_mask" and finding.kind in ("divergent_warp", "async_proxy"):
+            return True  # the instruction that only a part of the warp executes
         if _ran_over(other, finding):
             return True
         no_owner = other.kind == "race" and other.effects == "global store store" and other.line == other.other_line
@@ -237,7 +267,8 @@ def _only_cause(facts: Evidence, findings: Sequence[Finding]) -> Finding | None:
         return next((it for it in findings if it.severity == "error"), findings[0] if findings else None)
     copied_alike = (it for it in findings if it.effects == "shared copy copy" and it.line == it.other_line)
     wrong_place = (it for rule in (_wrong_stage, _wrong_buffer) for it in findings if rule(facts, it))
-    unwritten = (it for it in findings if it.kind == "uninitialised" and _descriptor(facts, it))
+    faulted = isinstance(facts.checked.verdict, Faulted)
+    unwritten = (it for it in findings if it.kind == "uninitialised" and not faulted and _descriptor(facts, it))
     return next(copied_alike, None) or next(wrong_place, None) or next(unwritten, None)
 
 
@@ -298,10 +329,10 @@ def _unguarded(needs: re.Pattern[str]) -> Callable[[Evidence, Pattern], str | No
     return case_of
 
 
-# A block without a step of gridDim has one tile, and only boxes are requested.
+# Only a block with a loop over tiles has several, and only boxes are requested.
 RESTATED: Mapping[str, tuple[Callable[[Evidence, Pattern], str | None], Mapping[str, str]]] = {
     "nan": (_unset_memory, NAN_OF),
-    "partly_written": (_unguarded(re.compile(r"\bgridDim\b")), UNWRITTEN_PART),
+    "partly_written": (_unguarded(re.compile(r"\bgridDim\b|\bfor\s*\([^;]*=\s*blockIdx\.x\s*;")), UNWRITTEN_PART),
     "rows_guard": (_unguarded(re.compile(r"_box\b")), NOT_READ),
     "columns_guard": (_unguarded(re.compile(r"_box\b")), NOT_READ),
 }
@@ -615,6 +646,23 @@ def _endless_phase(facts: Evidence, finding: Finding) -> str | None:
     return LEFT_OUT if lacks_bytes and MULTICAST.search(without_comments(facts.source)) else ENDLESS_PHASE
 
 
+def _among_roles(facts: Evidence, finding: Finding) -> str | None:
+    """A barrier that is missing where roles have barriers of their own."""
+    if finding.kind != "race" or not finding.effects.startswith("shared") or finding.effects in ALIKE:
+        return None
+    return BARRIER_OF_ROLE if ROLES.search(without_comments(facts.source)) else None
+
+
+def _other_barriers(facts: Evidence, finding: Finding) -> str | None:
+    """An arrival at an mbarrier of another array than the line names."""
+    hit = finding.facts.mbarrier.array if isinstance(finding.facts, MbarrierMisuse) else ""
+    named = re.findall(r"\b(\w+)\s*\[", facts.quote(finding.line or 0))
+    arrays = [name for name in named if re.search(rf"\bBarrier\s[^;()]*\b{name}\s*\[", facts.source)]
+    if not hit or len(arrays) != 1 or arrays == [hit]:
+        return None
+    return OTHER_ARRAY.format(named=arrays[0], hit=hit)
+
+
 def _into_the_next(facts: Evidence, finding: Finding) -> str | None:
     """Return an index past the end of its array that hits another one."""
     hit = finding.facts.hit if isinstance(finding.facts, PastEnd) else None
@@ -771,6 +819,8 @@ RULES: Sequence[Callable[[Evidence, Finding], str | None]] = (
     _not_filled_up,
     _descriptor,
     _endless_phase,
+    _among_roles,
+    _other_barriers,
     _passed_by,
     _in_a_branch,
     _wrong_stage,

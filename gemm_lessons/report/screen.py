@@ -28,7 +28,7 @@ from gemm_lessons.report.run import (
     title_of,
     visible,
 )
-from gemm_lessons.report.trouble import kind_of, meaning_of, what_is_wrong
+from gemm_lessons.report.trouble import compiler_warnings, kind_of, meaning_of, what_is_wrong
 from gemm_lessons.running.outcome import Row, RunOutcome
 from gemm_lessons.running.speedup import Gain
 
@@ -178,10 +178,9 @@ def _remarks_on_a_right_one(console: Console, outcome: RunOutcome) -> Iterator[P
         lines.append(Text(doubt, "doubt"))
     for finding in once([it for it in row.checked.findings if it.severity != "note"])[:1]:
         lines.append(Text.assemble((f"{kind_of(finding)}: ", "doubt"), meaning_of(outcome, finding)))
-    for diagnostic in [it for it in row.diagnostics if it.severity == "warning"][:1]:
-        lines.append(Text.assemble((f"Compiler warning, line {diagnostic.line}: ", "doubt"), diagnostic.message))
+    lines += compiler_warnings(row)[:1]
     for number, line in enumerate(lines):
-        yield Paragraph(clipped(console, line, 2), 1, gap=not number)
+        yield Paragraph(clipped(console, line, 3), 1, gap=not number)
     if isinstance(row.verdict, GateMissed):
         for number, gate in enumerate(row.verdict.missed[:MISSED_GATES]):
             limit = f"{gate.name} is {gate.note or gate.shown}, the limit {gate_limit(gate)}"

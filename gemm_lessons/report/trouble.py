@@ -12,6 +12,7 @@ from gemm_lessons.course.lesson import Lesson
 from gemm_lessons.engine import Finding
 from gemm_lessons.engine.compiler.diagnostics import printable
 from gemm_lessons.gemm.shapes import Shape
+from gemm_lessons.judging.evidence import text_of_line
 from gemm_lessons.judging.verdict import CompileFailed, Faulted, TimedOut, WrongAnswer
 from gemm_lessons.report.blocks import Paragraph, clipped
 from gemm_lessons.report.elements import in_elements
@@ -22,6 +23,7 @@ from gemm_lessons.running.outcome import Row, RunOutcome
 
 MAP_ROWS, MAP_COLS = 5, 32  # block tiles of a wrong answer
 WRONG_ELEMENTS = 2
+UNUSED = re.compile("never (?:referenced|used)")
 
 
 def what_is_wrong(console: Console, outcome: RunOutcome) -> Iterator[Paragraph]:
@@ -36,8 +38,12 @@ def what_is_wrong(console: Console, outcome: RunOutcome) -> Iterator[Paragraph]:
             yield from _wrong(console, outcome, wrong)
         case _:
             pass
+    if not isinstance(row.verdict, CompileFailed) and not row.checked.unfinished:
+        for line in compiler_warnings(row)[:1]:
+            yield Paragraph(clipped(console, line, 2), 2, gap=True)
     if row.hints:
-        yield Paragraph(clipped(console, Text.assemble(("What to do: ", "bold"), _remedy(row.hints[0])), 6), gap=True)
+        told = Text.assemble(("What to do: ", "bold"), _remedy(row, row.hints[0]))
+        yield Paragraph(clipped(console, told, 6), gap=True)
 
 
 def _not_compiled(console: Console, row: Row, failed: CompileFailed) -> Iterator[Paragraph]:
@@ -148,7 +154,15 @@ def _code(console: Console, row: Row, line: int | None, column: int | None, name
         yield Paragraph(Text(" " * (len(gutter) + min(at, len(body)) - start) + "^", "bad"))
 
 
-def _remedy(hint: str) -> str:
+def compiler_warnings(row: Row) -> list[Text]:
+    """Return the compiler's warnings, those about unused names last."""
+    found = [it for it in row.diagnostics if it.severity == "warning"]
+    found.sort(key=lambda it: UNUSED.search(it.message) is not None)
+    return [Text.assemble((f"Compiler warning, line {it.line}: ", "doubt"), it.message) for it in found]
+
+
+def _remedy(row: Row, hint: str) -> str:
     """Return a hint without the line, kind and quote that the screen has shown."""
-    text = re.sub(r"^line \d+: [a-z ]+\. (?:\[.*?\] (?=[A-Z]))?", "", hint)
+    head = re.match(r"line (\d+): [a-z ]+\. ", hint)
+    text = hint[head.end() :].removeprefix(f"[{text_of_line(row.source, int(head[1]))}] ") if head else hint
     return text[:1].upper() + text[1:]

@@ -17,7 +17,7 @@ from gemm_lessons.devices.gpu.ranges import stage
 from gemm_lessons.engine import Finding, UnsupportedKernel
 from gemm_lessons.engine.process import bounds
 from gemm_lessons.engine.process.bounds import Bounds, OutOfTime
-from gemm_lessons.engine.records.facts import Quoted
+from gemm_lessons.engine.records.facts import Hang, Quoted
 from gemm_lessons.engine.records.launch import buffers_of
 from gemm_lessons.engine.records.results import Counters, Launched, SampledBlocks, added
 from gemm_lessons.gemm.far import FarProblem, Sampled
@@ -273,7 +273,7 @@ def _judge(built: Built, trial: Trial, launched: Launched) -> tuple[Verdict, Jud
     cause."""
     shape, findings = trial.problem.shape, (*launched.findings, *trial.damage())
     if launched.fault is not None:
-        return stopped(shape, launched.fault), None, findings
+        return stopped(shape, _early(launched.fault, findings) or launched.fault), None, findings
     judgement = judge(trial.problem, trial.answer, tile_sizes(built.lesson), trial.arrays)
     for finding in findings:
         if finding.severity == "error":
@@ -282,6 +282,15 @@ def _judge(built: Built, trial: Trial, launched: Launched) -> tuple[Verdict, Jud
         return WrongAnswer(shape, judgement), judgement, findings
     # A compiler may hoist loads whose values are never used.
     return Passed(), judgement, tuple(finding for finding in findings if finding.kind != "unset")
+
+
+def _early(fault: Finding, findings: Sequence[Finding]) -> Finding | None:
+    """Return the earlier error that explains a fault at an mbarrier: a wait that did not cover its copy or products."""
+    hangs_alone = isinstance(fault.facts, Hang) and fault.facts.cause is None
+    if fault.kind != "mbarrier" and not hangs_alone:
+        return None
+    cases = ("ended before", "ended without", "left running", "not filled")
+    return next((it for it in findings if it.kind == "async_in_flight" and it.case in cases), None)
 
 
 def stopped(shape: Shape, fault: Finding) -> Faulted | TimedOut:

@@ -39,7 +39,7 @@ from gemm_lessons.engine.events import (
     Record,
     Touch,
 )
-from gemm_lessons.engine.records.facts import Details, Location, Mbarrier, OfMbarrier
+from gemm_lessons.engine.records.facts import Details, LastWait, LeftRunning, Location, Mbarrier, OfMbarrier
 
 Array = NDArray[Any]
 WARPGROUP = 128  # lanes
@@ -107,6 +107,11 @@ class BulkCopies:
         self._coming, self._going = PendingCopies(count), PendingCopies(count)
         self._committed = np.zeros(self._lanes, np.int32)
         self._committed_products = np.zeros(self._lanes, np.int32)
+        # Mbarrier (offset) -> (2, lanes), of the last wait: 2 + the phase that was over (0: no wait), line.
+        self._waits: dict[int, Array] = {}
+        self._known: dict[tuple[int, int], Array] = {}  # (copy, mbarrier) -> phases known to be over at its request
+        # Of the last wait for products: groups committed, groups left running, line.
+        self._products_awaited = np.zeros((3, self._lanes), np.int32)
         self._stores = _Stores(np.zeros(count, np.int32), np.zeros(count, np.int32))
         self._inits: dict[int, Array] = {}  # mbarrier (offset) -> (3, clusters): time, lane and line of its init
         # Lane whose cp.async filled a granule, until an mbarrier tracks it; else -1.
@@ -176,6 +181,11 @@ class BulkCopies:
             self._happens_before.phase(mark)
             if mark.kind == "wait":
                 self._met[mark.lanes] = self._time
+                for offset in np.unique(mark.offsets).tolist():
+                    here = mark.offsets == offset
+                    last = self._waits.setdefault(offset, np.zeros((2, self._lanes), np.int32))
+                    last[0, mark.lanes[here]] = mark.phases[here] + 2
+                    last[1, mark.lanes[here]] = mark.line or 0
                 if self._coming.anything:
                     self._coming.land(self._sources, self._happens_before)
 
@@ -188,6 +198,8 @@ class BulkCopies:
             cell = cell[pending.owner[cell] // self._together == cluster]
             pending.source[cell[pending.need[cell] <= known[cluster].max()]] = 0
         self._happens_before.forget(source, cluster)
+        if source[1] in self._waits:
+            self._waits[source[1]].reshape(2, -1, self._together)[:, cluster] = 0
 
     def _complete_with(self, mark: Phase) -> None:
         """Let the phase complete every ``cp.async`` that these lanes have issued so far."""
@@ -216,6 +228,9 @@ class BulkCopies:
         if mark.kind == "commit":
             committed[lanes] += 1
             return
+        if mark.products:
+            self._products_awaited[0, lanes] = committed[lanes]
+            self._products_awaited[1:, lanes] = [[mark.pending], [mark.line or 0]]
         of = "products" if mark.products else "groups"
         each = WARPGROUP if mark.products else 1  # lanes of a source
         for source in [source for source in self._sources if source[0] == of]:
@@ -257,21 +272,21 @@ class BulkCopies:
             self._stores.time[where.cell] = self._time
             self._stores.lane[where.cell] = where.lane
 
-    def _check(self, batch: Batch, access: Access, lane: Array, cell: Array) -> None:
+    def _check(self, batch: Batch, access: Access, lane: Array, cell: Array, bulk: Bulk | None = None) -> None:
         writes = access.effect != "load"
         for pending in (self._coming, self._going) if writes else (self._coming,):
             if not pending.anything:
                 continue
             premature = pending.premature(lane, cell, self._sources, self._happens_before)
             if premature.any():
-                self._found(batch, pending, access, lane[premature], cell[premature])
+                self._found(batch, pending, access, lane[premature], cell[premature], bulk)
 
     def _bulk(self, batch: Batch, record: Bulk) -> None:
         touch = record.touch
         access = touch.access
         where = cells(touch, self._lanes, self._padded, self._stride, self._granule)
         lane, cell = where.lane, where.cell
-        self._check(batch, access, lane, cell)
+        self._check(batch, access, lane, cell, record)
         number = len(self._copies)
         self._copies.append(record)
         if record.offsets is None:
@@ -301,6 +316,8 @@ class BulkCopies:
         for one in np.unique(record.offsets).tolist():
             here = offset[lane] == one
             self._begin(pending, cell[here], ("mbarrier", one), NOT_YET, lane[here], number)
+            known = self._happens_before.number(("mbarrier", one)).reshape(-1, self._together)
+            self._known[number, one] = known.max(axis=1)
             self._check_init(access, batch, one, record.lanes[record.offsets == one])
 
     def _land(self, record: Landed) -> None:
@@ -340,34 +357,61 @@ class BulkCopies:
 
     # -- findings ------------------------------------------------------------------------------------------------------
 
-    def _found(self, batch: Batch, pending: PendingCopies, access: Access, lane: Array, cell: Array) -> None:
+    def _found(
+        self, batch: Batch, pending: PendingCopies, access: Access, lane: Array, cell: Array, bulk: Bulk | None
+    ) -> None:
         coming = pending is self._coming
         for number in np.unique(pending.copy[cell]).tolist():
             chosen = pending.copy[cell] == number
             first = int(cell[chosen][0])
             copy = self._copies[number].touch.access if number >= 0 else None
             going = "product" if copy is not None and copy.is_product else "bulk store"
-            _, which = self._sources[int(pending.source[first]) - 1]
             pair = int(pending.owner[first]), int(lane[chosen][0])
             key = Key.between("async_in_flight", "error", copy, access, "bulk load" if coming else going)
 
             def example(
-                pair: tuple[int, int] = pair,
-                copy: Access | None = copy,
-                first: int = first,
-                which: int = which,
-                going: str = going,
-                number: int = number,
+                pair: tuple[int, int] = pair, copy: Access | None = copy, first: int = first, number: int = number
             ) -> Example:
                 actors = self._names.actor(batch, pair[0], copy), self._names.actor(batch, pair[1], access)
-                if not coming:
-                    reads = number >= 0 and self._copies[number].reads
-                    facts = OfMbarrier(self._mbarrier(which)) if reads else Details()
-                    return Example("sent" if reads else going, self._place(first), actors, facts)
-                case = "bulk load" if copy else "reported load"
-                return Example(case, self._place(first), actors, OfMbarrier(self._mbarrier(which)))
+                case, facts = self._unseen(first, number, pair[1]) if coming else self._still_read(first, number, bulk)
+                return Example(case, self._place(first), actors, facts)
 
             self._report(key, example, int(np.count_nonzero(chosen)))
+
+    def _unseen(self, cell: int, number: int, lane: int) -> tuple[str, Details]:
+        """Return why a lane has not seen a copy into a granule arrive: case and facts."""
+        _, offset = self._sources[int(self._coming.source[cell]) - 1]
+        mbarrier = self._mbarrier(offset)
+        if number < 0:
+            return "reported load", OfMbarrier(mbarrier)
+        last = self._last_wait(offset, lane)
+        if last is None:
+            return "bulk load", OfMbarrier(mbarrier)
+        known = self._known[number, offset][int(self._coming.owner[cell]) // self._together]
+        return "ended without" if last.phase >= known else "ended before", last
+
+    def _still_read(self, cell: int, number: int, bulk: Bulk | None) -> tuple[str, Details]:
+        """Return why a copy out of a granule, or a product, may still read it: case and facts. ``bulk``: the copy that
+        overwrites it, if one does."""
+        (_, which), copy = self._sources[int(self._going.source[cell]) - 1], self._copies[number]
+        owner, need = int(self._going.owner[cell]), int(self._going.need[cell])
+        if not copy.touch.access.is_product:
+            if copy.reads:
+                return "sent", OfMbarrier(self._mbarrier(which))
+            return "no bulk group" if need > self._committed[owner] else "bulk store", Details()
+        for offset in () if bulk is None or bulk.offsets is None or bulk.reads else np.unique(bulk.offsets).tolist():
+            last = self._last_wait(offset, owner)
+            if last is not None and last.phase < 0:
+                return "not filled", last
+        committed, pending, line = self._products_awaited[:, owner].tolist()
+        if committed - pending < need <= committed:
+            return "left running", LeftRunning(pending, line or None)
+        return "product", Details()
+
+    def _last_wait(self, offset: int, lane: int) -> LastWait | None:
+        """Return what a lane's last wait at an mbarrier was for; None: it has not waited there."""
+        seen, line = self._waits[offset][:, lane].tolist() if offset in self._waits else (0, 0)
+        return LastWait(self._mbarrier(offset), seen - 2, line or None) if seen > 0 else None
 
     def _order(self, batch: Batch, access: Access, lane: Array, cell: Array, case: str) -> None:
         """Report a copy out of shared memory, or a product, that does not see a thread's store."""

@@ -198,7 +198,8 @@ def _wait(binding: Binding) -> Callable[[], None]:
         try:
             state.phases.check(cell)
             if by_parity and (asked > 1).any():
-                raise MbarrierMisused(int((asked > 1).argmax()), "parity")
+                position = int((asked > 1).argmax())
+                raise MbarrierMisused(position, "parity", int(asked[position].astype(np.int32)))
         except MbarrierMisused as problem:
             raise one.misused(problem, lanes, cell) from None
         parity = (asked if by_parity else asked >> np.uint64(63)).astype(np.int32)

@@ -89,6 +89,23 @@ class OfMbarrier(Details):
 
 
 @dataclass(frozen=True)
+class LastWait(OfMbarrier):
+    """An access that has not seen a bulk copy arrive, although its thread waited at the mbarrier, in line ``waited``,
+    for the end of ``phase`` (-1: the phase before the first)."""
+
+    phase: int
+    waited: int | None = None
+
+
+@dataclass(frozen=True)
+class LeftRunning(Details):
+    """Products that still run because the last wait, in line ``waited``, leaves the ``pending`` newest groups."""
+
+    pending: int
+    waited: int | None = None
+
+
+@dataclass(frozen=True)
 class Missed(Details):
     """Accesses outside of their memory.
 

@@ -103,6 +103,8 @@ PHRASES: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "so": _so,
     "far": _far,
     "waits": lambda known: "waits one" if known["who"].count == 1 else "waits many",
+    "over": lambda known: "over first" if known["phase"] < 0 else "over phase",
+    "awaited": lambda known: "awaited first" if known["phase"] < 0 else "awaited phase",
     "side": lambda known: "side before" if known["place"].byte < 0 else "side past",
 }
 # Forms of a value, by the word after the colon.

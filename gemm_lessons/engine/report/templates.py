@@ -109,7 +109,7 @@ TEMPLATES: Mapping[str, str] = {
     "misaligned box": "{opcode} by {who}: the box begins {value} bytes into a row of {name}; that must be a multiple of"
     " {limit}",
     "misaligned loaded box": "{opcode} by {who}: its first coordinate, the column, places the box {value} bytes into a "
-    "row of {name}, which is not a multiple of {limit}",
+    "row of {name}, which is not a multiple of {limit}; coordinates count elements, not tiles",
     "misaligned bulk": "{who} copies {value} bytes by {opcode}, which copies a multiple of {limit}",
     "misaligned texture": "{who} accesses {limit} bytes at byte {value} of a row of {name}: x is in bytes, and must be "
     "a multiple of the access size",
@@ -145,16 +145,30 @@ TEMPLATES: Mapping[str, str] = {
     "async_in_flight waited too little": "{early} {flying}: wait for its group {leaves}",
     "not_seen": "arrive: every thread that accesses the bytes must first see the end of their phase of "
     "{mbarrier:mbarrier}, or synchronise with a thread that has",
-    "async_in_flight bulk load": "{early}, which has not seen the bulk copy of thread {first.thread} in"
-    " {first.line:line} {not_seen}",
+    "unseen": "{early}, which has not seen the bulk copy of thread {first.thread} in {first.line:line}",
+    "async_in_flight bulk load": "{unseen} {not_seen}",
+    "async_in_flight ended before": "{unseen} arrive: its last wait for {mbarrier:mbarrier}, in {waited:line}, was for"
+    " {over}",
+    "async_in_flight ended without": "{unseen} arrive: {awaited} of {mbarrier:mbarrier}, for which it waited in"
+    " {waited:line}, ended without the bytes of this copy",
+    "over first": "the phase before phase 0, and returned at once",
+    "over phase": "phase {phase}, which ended before this copy was requested",
+    "awaited first": "the phase before phase 0",
+    "awaited phase": "phase {phase}",
     "async_in_flight reported load": "{early}, which has not seen the bulk copy of thread {first.thread} by cp.async"
     " {not_seen}",
     "async_in_flight bulk store": "{early} while the bulk copy of thread {first.thread} in {first.line:line} may still"
     " read it: let that thread wait for its group (cp.async.bulk.wait_group.read), then synchronise",
+    "async_in_flight no bulk group": "{early} while the bulk copy of thread {first.thread} in {first.line:line} may"
+    " still read it: the copy is in no group, so no wait covers it; commit it (cp.async.bulk.commit_group)",
     "async_in_flight sent": "{early} while the bulk copy of thread {first.thread} in {first.line:line} may still read"
     " it: a thread must first see the end of the copy's phase of {mbarrier:mbarrier}, then synchronise",
     "async_in_flight product": "{early} while the wgmma in {first.line:line} may still read it: the warps that issued"
     " it must wait for its group (wgmma.wait_group), then synchronise",
+    "async_in_flight left running": "{early} while the wgmma in {first.line:line} may still read it: wgmma.wait_group"
+    " {pending} in {waited:line} leaves its group running",
+    "async_in_flight not filled": "{early} while the wgmma in {first.line:line} may still read it; the wgmma started"
+    " before anything had arrived: the last wait for {mbarrier:mbarrier}, in {waited:line}, was for {awaited}",
     "async_unfinished product": "block {first.block} ends while the wgmma in {first.line:line} may still run: its warps"
     " must wait for it (wgmma.wait_group 0)",
     "async_in_flight accumulator": "{line:line} uses the sums of the wgmma in {other_line:line} before they are"
@@ -193,7 +207,7 @@ TEMPLATES: Mapping[str, str] = {
     "mbarrier completed": "{mbarrier:mbarrier} completes its phase with mbarrier.arrive.noComplete, which must not be "
     "the last arrival{misused}",
     "mbarrier bytes": "{mbarrier:mbarrier} waits for {value:,} bytes; it may be {limit:,} at most{misused}",
-    "mbarrier parity": "{mbarrier:mbarrier} is tested for a parity other than 0 or 1{misused}",
+    "mbarrier parity": "{mbarrier:mbarrier} is tested for parity {value}; a parity must be 0 or 1{misused}",
     "waiting mbarrier": "{who:threads} {waits}[ in line {line}] for the end of phase {phase} of {mbarrier:mbarrier},"
     " which still needs {missing: and }",
     "waits one": "waits",
