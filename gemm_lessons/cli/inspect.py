@@ -190,13 +190,13 @@ def opcodes(
     as_json: Annotated[bool, typer.Option("--json", help="All names, for scripts.")] = False,
 ) -> int:
     """The PTX instructions that the simulator runs, and those that it does not."""
-    from gemm_lessons.engine.ptx import opcodes as table
-    from gemm_lessons.engine.semantics import table as semantics
+    from gemm_lessons.engine.inspection import known_opcodes
     from gemm_lessons.report.console import make_console
     from gemm_lessons.report.inspect import show_opcodes
 
-    forms = [name for name in semantics.supported() if opcode is None or name.partition(".")[0] == opcode]
-    known, missing = table.supported(), table.unsupported()
+    found = known_opcodes()
+    known, missing = found.supported, found.unsupported
+    forms = [name for name in found.forms if opcode is None or name.partition(".")[0] == opcode]
     if opcode is not None and opcode not in known:
         raise CommandError(f"{opcode} is not supported; gemm-lessons opcodes lists what is")
     if as_json:

@@ -30,7 +30,6 @@ from gemm_lessons.commands.ncu_file import (
 from gemm_lessons.engine import KitError, Simulator
 from gemm_lessons.engine.compiler import elf
 from gemm_lessons.engine.compiler.compile import Compiled
-from gemm_lessons.engine.compiler.sass import plain_file_name
 from gemm_lessons.engine.costs.tally import Sums
 from gemm_lessons.engine.hardware.occupancy import block_limits, occupancy
 from gemm_lessons.engine.hardware.sheets import WARP, GpuSpec
@@ -247,7 +246,7 @@ def _source(cubin: bytes, kernels: tuple[Compiled, ...], places: Mapping[str, in
     _, names = elf.without_file_names(cubin)
     files = {}
     for name in names:
-        path = Path(plain_file_name(name))
+        path = Path(elf.plain_file_name(name))
         if path.is_file():
             files[name] = path.read_text(encoding="utf-8", errors="replace")
     symbols = _symbols(cubin)

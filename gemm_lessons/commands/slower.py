@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import field
 
 from gemm_lessons.commands.comparing import Comparison
+from gemm_lessons.engine import NotEstimated
 from gemm_lessons.engine.estimate.causes import CAUSES, Cause, LineShare
-from gemm_lessons.engine.estimate.launch import NotEstimated, explain_launch
 from gemm_lessons.engine.hardware.sheets import GpuSpec
-from gemm_lessons.engine.inspection import InspectRequest, prepare
+from gemm_lessons.engine.inspection import InspectRequest, explain
 from gemm_lessons.engine.process import bounds
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.gemm.shapes import Shape
@@ -100,7 +100,7 @@ def of_launches(first: InspectRequest, second: InspectRequest) -> Difference | s
     with bounds.within(first.bounds):
         for request in (first, second):
             try:
-                it = explain_launch(prepare(request))
+                it = explain(request)
             except NotEstimated as why:
                 return f"{request.path}: {why}"
             found.append(Explained(request.path, request.source, it.estimate.time_us, it.shares, it.lines))

@@ -23,16 +23,19 @@ from gemm_lessons.engine.compiler.compile import Compiled, NotCompiled
 from gemm_lessons.engine.compiler.layouts import read_layouts
 from gemm_lessons.engine.compiler.ptx_file import take
 from gemm_lessons.engine.estimate.launch import (
+    ExplainedLaunch,
     LaunchEstimate,
     NotEstimated,
     PreparedLaunch,
     estimate_launch,
+    explain_launch,
     record_launch,
 )
 from gemm_lessons.engine.estimate.recording import Recording
 from gemm_lessons.engine.hardware.sheets import GPUS, GpuSpec, buildable
 from gemm_lessons.engine.process import bounds
 from gemm_lessons.engine.process.bounds import Bounds, OutOfTime
+from gemm_lessons.engine.ptx import opcodes
 from gemm_lessons.engine.records.elements import Element
 from gemm_lessons.engine.records.errors import KitError
 from gemm_lessons.engine.records.findings import Finding
@@ -40,6 +43,7 @@ from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.engine.records.launch import Grid
 from gemm_lessons.engine.records.metrics import COUNTED
 from gemm_lessons.engine.records.results import Launched
+from gemm_lessons.engine.semantics import table as semantics
 from gemm_lessons.engine.simulator import Setting, Simulator
 
 __all__ = ["ArgumentError", "Expectation", "InspectRequest", "Inspection", "as_json", "inspect"]
@@ -115,6 +119,20 @@ class Inspection:
         return {why: "all counters" if len(which) > MOST_NAMED else ", ".join(which) for why, which in names.items()}
 
 
+@dataclass(frozen=True)
+class KnownOpcodes:
+    """PTX's opcodes: the ``supported`` ones with what runs, the full names of their ``forms``, and all others."""
+
+    supported: Mapping[str, str]
+    forms: tuple[str, ...]
+    unsupported: tuple[str, ...]
+
+
+def known_opcodes() -> KnownOpcodes:
+    """Return what the simulator knows of PTX."""
+    return KnownOpcodes(opcodes.supported(), semantics.supported(), opcodes.unsupported())
+
+
 def inspect(request: InspectRequest) -> Inspection:
     """Compile, launch, compare. Raise ``ArgumentError``, ``UnsupportedKernel`` and ``KitError``."""
     try:
@@ -185,6 +203,11 @@ def prepare(request: InspectRequest, compiled: Compiled | None = None) -> Prepar
         compiled = other
     given = _given(request, Simulator(), compiled)  # as before the launch
     return PreparedLaunch.of(compiled, request.grid, given.arguments, request.gpu, given.symbols)
+
+
+def explain(request: InspectRequest) -> ExplainedLaunch:
+    """Estimate a launch and share its time out over causes. Raise as ``prepare``."""
+    return explain_launch(prepare(request))
 
 
 def _or_why_not(make: Callable[[], Made]) -> Made | str:

@@ -19,7 +19,6 @@ from gemm_lessons.engine.compiler.elf import without_file_names
 from gemm_lessons.engine.costs.banks import SECTOR
 from gemm_lessons.engine.estimate.chip import HEATING
 from gemm_lessons.engine.hardware.sheets import GPUS, GpuSpec, pipes_of
-from gemm_lessons.engine.machine.special import clustered
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.engine.records.launch import Argument, Grid
 from gemm_lessons.gemm.shapes import Shape, Shapes, TileSizes
@@ -27,8 +26,7 @@ from gemm_lessons.gemm.shapes import Shape, Shapes, TileSizes
 if TYPE_CHECKING:
     from gemm_lessons.engine.compiler.compile import Compiled
     from gemm_lessons.engine.estimate.timeline import Played
-    from gemm_lessons.engine.ptx.records import Kernel
-    from gemm_lessons.engine.sass.trace import Trace
+    from gemm_lessons.engine.sass.trace import ParsedKernel, Trace
 
 MODEL = 28  # version of the timeline; a new number invalidates the cache on disk
 DEPTH = 64  # least K of the shorter trace: eight tiles of 8, one of 64; double buffering repeats itself every 32
@@ -36,7 +34,6 @@ TILES = 8  # K tiles of the shorter trace of a kernel with cp.async, so that its
 # The longer trace has twice that K, or this factor where blocks divide K tiles and have few of them: each begins and
 # ends in the middle of a tile, and the number of such ends in a short share depends on where it is cut.
 FURTHER = 4
-CLUSTER = ".reqnctapercluster"  # in PTX, where the kernel and not its launch says how large a cluster is
 ORDERED = 16  # rows of tiles from which the order is read in which blocks take their tiles: as many as any band has
 
 Traces = tuple[tuple[int, "Trace"], tuple[int, "Trace"]]  # (K, trace), shorter first
@@ -87,7 +84,7 @@ class Subject:
     """
 
     compiled: Compiled
-    parsed: Callable[[], Kernel]
+    parsed: ParsedKernel
     grid_at: Callable[[Shape], Grid]
     arguments_at: Callable[[Shape], Sequence[Argument]]
     tile: TileSizes
@@ -329,14 +326,11 @@ def _figures_of(gpu: GpuSpec) -> str:
 def profile_of(subject: Subject, blocks_per_sm: int) -> Profile:
     """Return the profile of a kernel. Raise ``Uncountable`` when its machine code cannot be followed."""
     from gemm_lessons.engine.estimate.items import BOX, GROUPED
-    from gemm_lessons.engine.sass.trace import traceable
+    from gemm_lessons.engine.sass.trace import blocks_of_cluster, traceable
 
     compiled, planes = subject.compiled, subject.traffic.planes
     copies = any(it.opcode.startswith(("LDGSTS", BOX)) for it in compiled.sass)
-    grid = subject.grid_at(subject.shapes.count)
-    if CLUSTER in compiled.ptx:
-        grid = clustered(subject.parsed(), grid)
-    cluster = math.prod(grid.cluster or (1,))
+    cluster = blocks_of_cluster(compiled, subject.parsed, subject.grid_at(subject.shapes.count))
     together = blocks_per_sm * cluster  # blocks
     short = traced_shape(subject, together, TILES if copies else 1)
 

@@ -21,7 +21,7 @@ from gemm_lessons.report.run import show_conflicts, show_diagnostics, show_findi
 from gemm_lessons.running.outcome import Row
 
 if TYPE_CHECKING:
-    from gemm_lessons.engine.estimate.launch import LaunchEstimate
+    from gemm_lessons.engine import LaunchEstimate
 
 
 def show_inspection(console: Console, result: Inspection) -> None:

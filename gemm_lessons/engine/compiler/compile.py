@@ -20,6 +20,7 @@ from gemm_lessons.engine.compiler import cache as compile_cache
 from gemm_lessons.engine.compiler import files_read, includes, neutral_paths, nvrtc, nvrtc_child, sass, tools
 from gemm_lessons.engine.compiler import source as cuda_source
 from gemm_lessons.engine.compiler.diagnostics import Diagnostic, base_name, explain_failure, parse_log
+from gemm_lessons.engine.compiler.elf import plain_file_name
 from gemm_lessons.engine.compiler.ptxas import read_resources, read_shared_layout, shared_arrays
 from gemm_lessons.engine.compiler.sass import SassInstruction
 from gemm_lessons.engine.hardware.occupancy import Occupancy, Resources, occupancy
@@ -355,7 +356,7 @@ def with_file_names(ptx: str, names: Mapping[str, str]) -> str:
     """Return PTX whose ``.file`` lines use the caller's names; NVRTC writes non-ASCII bytes as octal escapes."""
 
     def rename(match: re.Match[str]) -> str:
-        file = sass.plain_file_name(match[2])
+        file = plain_file_name(match[2])
         return f"{match[1]}{quoted(names.get(file, file))}"
 
     return re.sub(r'^(\s*\.file\s+\d+\s+)"(.*)"', rename, ptx, flags=re.M)

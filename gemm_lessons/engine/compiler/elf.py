@@ -1,7 +1,8 @@
-"""Sections of a cubin, and the file names in its line table."""
+"""Sections of a cubin, and the file names in its line table, as they were before PTX and ``nvdisasm`` escaped them."""
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Sequence
 
@@ -107,3 +108,17 @@ def leb128(table: bytes, at: int) -> tuple[int, int]:
         value |= (table[at] & 0x7F) << shift
         at, shift = at + 1, shift + 7
     return value | table[at] << shift, at + 1
+
+
+def plain_file_name(name: str) -> str:
+    r"""Return the original file name.
+
+    PTX escapes non-ASCII bytes as ``\303\251``, ``nvdisasm`` prints ``\303/251``; both have the padding of
+    ``neutral_paths``.
+    """
+    if name.startswith("//"):
+        name = f"/{name.lstrip('/')}"
+    if "\\" not in name:
+        return name
+    data = re.sub(rb"[\\/]([23][0-7]{2})", lambda m: bytes([int(m[1], 8)]), name.encode())
+    return data.decode(errors="replace")

@@ -10,7 +10,7 @@ the same machine code wherever it, its headers, the kit and NVRTC itself are.
 
 A neutral name is ``/proc/self/fd/101`` with leading slashes, which have no effect, up to ``LENGTH`` bytes. The original
 name put back has as many bytes, also by slashes. They remain in the line table of machine code; its readers drop them
-(``sass.plain_file_name``). The cache on disk keeps what NVRTC wrote, for the same file in any folder.
+(``elf.plain_file_name``). The cache on disk keeps what NVRTC wrote, for the same file in any folder.
 """
 
 from __future__ import annotations

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from gemm_lessons.engine.compiler import cache as compile_cache
 from gemm_lessons.engine.compiler import elf, nvrtc, tools
+from gemm_lessons.engine.compiler.elf import plain_file_name
 from gemm_lessons.engine.compiler.toolkit import is_toolkit_header
 from gemm_lessons.engine.process.bounds import SLOW
 from gemm_lessons.engine.records.errors import KitError, UnsupportedKernel
@@ -70,20 +71,6 @@ def width_of(opcode: str) -> int:
     if name in ("LDSM", "STSM"):  # ldmatrix: every lane receives one 32-bit register per 8x8 matrix
         return 4 * next((int(m) for m in modifiers if m in ("1", "2", "4")), 1)
     return next((_BITS[m] for m in modifiers if m in _BITS), 4)
-
-
-def plain_file_name(name: str) -> str:
-    r"""Return the original file name.
-
-    PTX escapes non-ASCII bytes as ``\303\251``, ``nvdisasm`` prints ``\303/251``; both have the padding of
-    ``neutral_paths``.
-    """
-    if name.startswith("//"):
-        name = f"/{name.lstrip('/')}"
-    if "\\" not in name:
-        return name
-    data = re.sub(rb"[\\/]([23][0-7]{2})", lambda m: bytes([int(m[1], 8)]), name.encode())
-    return data.decode(errors="replace")
 
 
 def disassemble(cubin: bytes) -> str:

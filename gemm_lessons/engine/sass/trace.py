@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from gemm_lessons.engine.ptx.records import Kernel
 
 INSTRUCTION_BYTES = 16
+CLUSTER = ".reqnctapercluster"  # in PTX, where the kernel and not its launch says how large a cluster is
 CONTROL_BIT = 105  # of the 128-bit instruction
 SCOREBOARDS = 6
 LINE_SECTORS = 4  # of 32 bytes, in a line of 128
@@ -50,6 +51,7 @@ SPREAD, GOLDEN = 16, 0.6180339887  # blocks all over the grid whose work is comp
 NEAR = 0.05  # of the average work: as good as average
 # SYNCS fields. Init: the number of arrivals, less this offset, in bits 1 to 20. Arrive: announces bytes, except A1T0.
 # Wait: the parity of the phase is the top bit.
+ParsedKernel = Callable[[], "Kernel"]  # PTX, parsed when it is needed
 Kind = Literal["made", "arrived", "awaited", "met", "passed", "sent"]
 SIGNAL_KINDS: Mapping[str, Kind] = {"EXCH": "made", "ARRIVE": "arrived", "PHASECHK": "awaited"}
 SIGNAL_MODIFIERS = frozenset("EXCH 64 ARRIVE TRANS64 A1T0 RED PHASECHK TRYWAIT".split())
@@ -363,6 +365,12 @@ def _work(outline: _Outline | None, geometry: Geometry, executed: int) -> float:
     if outline is None or not executed:
         return 1.0
     return sum(outline.weights) / outline.geometry.blocks / (executed / geometry.blocks)
+
+
+def blocks_of_cluster(compiled: Compiled, parsed: ParsedKernel, grid: Grid) -> int:
+    """Return the blocks of a cluster of a launch, by its grid or its kernel."""
+    grid = clustered(parsed(), grid) if CLUSTER in compiled.ptx else grid
+    return math.prod(grid.cluster or (1,))
 
 
 def traceable(compiled: Compiled, kernel: Kernel) -> Traceable:
