@@ -64,7 +64,8 @@ def labels(text: str) -> list[str]:
     return [re.split(r" at |  ", line)[0] for line in table]
 
 
-# One of each kind of table: GB/s, shared memory, tensor cores, integers. The slow tests have the others.
+# One of each kind of table: GB/s, shared memory, tensor cores, integers. The slow tests have every third lesson, and
+# the long ones all. The words of every lesson's table are looked up without a run, below.
 KINDS = ("first_kernel", "block_tile", "tensor_cores", "dp4a")
 BESIDE = "block_tile"  # runs on all shapes and with the lesson before
 
@@ -80,9 +81,13 @@ def in_all_columns(lesson: Lesson) -> RunOutcome:
     return replace(made, rows=(made.kernel, previous))
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(it, marks=() if it[3:] in KINDS else (pytest.mark.slow,)) for it in COURSE.names]
-)
+def marks(name: str) -> tuple[pytest.MarkDecorator, ...]:
+    if name[3:] in KINDS:
+        return ()
+    return (pytest.mark.slow,) if int(name[:2]) % 3 == 0 else (pytest.mark.slow, pytest.mark.long)
+
+
+@pytest.mark.parametrize("name", [pytest.param(it, marks=marks(it)) for it in COURSE.names])
 def test_every_solution_fits_and_its_words_are_explained(name: str) -> None:
     lesson = COURSE.lesson(name)
     if name[3:] == BESIDE:

@@ -95,7 +95,7 @@ def test_files_are_found_and_called_what_they_are(compiled, errors, tmp_path, fo
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("address_space")
-@pytest.mark.parametrize("name", ["precision", "beat_cublas"])
+@pytest.mark.parametrize("name", [pytest.param("precision", marks=pytest.mark.long), "beat_cublas"])
 def test_the_code_does_not_depend_on_where_files_lie(compiled, tmp_path, monkeypatch, name):
     """The kernel, the lesson's headers, the kit's and CUDA's; nor on where the user stands."""
     lesson, source = _sensitive(name)

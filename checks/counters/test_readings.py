@@ -37,11 +37,11 @@ FIRST = {kind_of(case): case.name for case in reversed(CASES)}
 
 
 def marks(number: int, case: Case) -> tuple[pytest.MarkDecorator, ...]:
-    """The lessons, the first of each kind of product and every tenth of the others are counted always, every third of
+    """The lessons, the first of each kind of product and every tenth of the others are counted always, every sixth of
     these with the slow tests, all of them with the long ones and by ``python -m checks.counters.table``."""
     if FIRST[kind_of(case)] == case.name if case.file.parent != KERNELS else number % 10 == 0:
         return ()
-    return (pytest.mark.slow,) if number % 3 == 0 else (pytest.mark.slow, pytest.mark.long)
+    return (pytest.mark.slow,) if number % 6 == 0 else (pytest.mark.slow, pytest.mark.long)
 
 
 @pytest.mark.parametrize(

@@ -27,14 +27,13 @@ SHARED = Shared.of(COURSE, printed, get_group(whole()).commands)
 SEED = 20261121
 LONG = ("numbers", "quotes", "bugs")  # proofs that many runs go into
 ON_TENSOR_CORES = ("tensor_cores", "async_copy", "mma", "precision")
-# With every change a lesson's pitfalls run once: with the newest versions up to double_buffer, with the oldest ones
-# (``checks/versions.py``) behind it, where each takes as long as three of the others: every second one. Where the host
-# chooses a kernel by the shape, each pitfall is compiled up to eleven times. These, and the other second ones, are
-# proven with the long tests alone; their kernels and texts with the oldest versions, too. Kernels and texts of the core
-# are proven with the newest versions, and every second one with the oldest, too.
+# With every change a lesson's pitfalls run once: with the newest versions up to double_buffer, and with the oldest ones
+# (``checks/versions.py``) those of two lessons behind it, where each takes as long as three of the others. The others'
+# are proven with the long tests alone; their kernels and texts with the oldest versions, too. Kernels and texts of the
+# core are proven with the newest versions, and every second one with the oldest, too.
 CORE = [name for name in COURSE.names if int(name[:2]) < 10]
 SHARES = 10  # of the GPUs: a lesson has one of these with every change
-SELDOM = [name for name in COURSE.names if COURSE.lesson(name).choices or int(name[:2]) % 2]
+OFTEN = ("async_copy", "wgmma")  # one that runs on many GPUs, and one that a single architecture runs
 
 
 def of_the_course(
@@ -45,7 +44,7 @@ def of_the_course(
 ) -> pytest.MarkDecorator:
     """A test of each lesson, with these marks; some after the core, and its odd ones, have others, too."""
     marks = {name: [*core, *(odd if int(name[:2]) % 2 else ())] for name in CORE}
-    marks |= {name: [*behind, *(seldom if name in SELDOM else ())] for name in COURSE.names if name not in CORE}
+    marks |= {name: [*behind, *(seldom if name[3:] not in OFTEN else ())] for name in COURSE.names if name not in CORE}
     return pytest.mark.parametrize("name", [pytest.param(name, marks=marks[name]) for name in COURSE.names])
 
 

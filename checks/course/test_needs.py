@@ -15,7 +15,13 @@ ANYWHERE.remove("27_ozaki")  # a byway of part 4
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [it for it in COURSE.names if not COURSE.lesson(it).architecture])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(it, marks=() if number % 3 == 0 else pytest.mark.long)
+        for number, it in enumerate(it for it in COURSE.names if not COURSE.lesson(it).architecture)
+    ],
+)
 def test_a_lesson_compiles_for_the_least_gpu_that_it_names(name: str) -> None:
     """Without ``needs``, for the oldest that the compiler knows; with it, not for that one."""
     lesson = COURSE.lesson(name)

@@ -31,14 +31,19 @@ SHAPES = {
     "fp32_by_tf32": (128, 256, 96), "": (128, 256, 192),
     "tma": (512, 256, 384), "tf32_tma": (512, 256, 192), "int8_tma": (512, 256, 384),
 }  # fmt: skip
+SLOW = ("fp64", "tf32_tma")  # with every change, beside int8; the long tests have all
 
 
 @pytest.mark.parametrize(
     ("of", "name"),
     [
         (LESSON, "int8"),
-        *(pytest.param(LESSON, name, marks=pytest.mark.slow) for name in ("", *LESSON.types) if name != "int8"),
-        *(pytest.param(MMA, name, marks=pytest.mark.slow) for name in MMA.types),
+        *(
+            pytest.param(of, name, marks=pytest.mark.slow if name in SLOW else pytest.mark.long)
+            for of in (LESSON, MMA)
+            for name in ("", *of.types)
+            if (of, name) not in ((LESSON, "int8"), (MMA, ""))
+        ),
     ],
 )
 def test_the_same_source_is_right_for_each_type(of: Lesson, name: str) -> None:

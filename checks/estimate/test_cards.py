@@ -169,7 +169,7 @@ def test_every_command_takes_a_file_and_refuses_a_wrong_one(newcomers: Path, com
     assert "Traceback" not in told.stderr
 
 
-@pytest.mark.parametrize("lesson", ["block_tile", pytest.param("double_buffer", marks=pytest.mark.slow),
+@pytest.mark.parametrize("lesson", ["block_tile", pytest.param("double_buffer", marks=pytest.mark.long),
                                     pytest.param("tensor_cores", marks=pytest.mark.slow)])  # fmt: skip
 @pytest.mark.parametrize("arch", ARCHITECTURES)
 def test_machine_code_of_each_architecture_is_followed_or_refused_by_name(arch: str, lesson: str) -> None:

@@ -107,7 +107,10 @@ def instructions(ptx: str) -> list[str]:
     return [line for line in code.splitlines() if not re.match(r"\s*(\.loc|\.file|//|$)", line)]
 
 
-@pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.name)
+@pytest.mark.parametrize(
+    "path",
+    [pytest.param(it, id=it.name, marks=() if n % 3 == 0 else pytest.mark.long) for n, it in enumerate(LESSONS)],
+)
 def test_the_device_runs_the_lesson_s_kernel(programs: dict[str, Path], path: Path) -> None:
     lesson, main = load_lesson(path), programs[path.name] / "main.cu"
     counted, lesson = lesson.at(lesson.shapes.count), lesson.at(LARGE)

@@ -347,7 +347,8 @@ BY_AREA = {
 }
 
 
-AS_BEFORE = ("fp8", "two_warps", "beat_cublas")  # sampled by what the others use, but for textures
+# Sampled by what the others use, but for textures.
+AS_BEFORE = ("wgmma", "persistent", "fp8", "two_warps", "beat_cublas")
 
 
 @pytest.mark.parametrize(
@@ -450,6 +451,7 @@ def test_known_shapes_are_first_and_far_ones_last() -> None:
     assert [it.hidden for it in launches] == sorted(it.hidden for it in launches)
 
 
+@pytest.mark.long
 def test_what_only_the_far_variant_spills_is_not_judged(monkeypatch: pytest.MonkeyPatch) -> None:
     """The host gives it fewer registers: lesson epilogue's solution spills 60 bytes with this seed."""
     lesson = COURSE.lesson("epilogue")
