@@ -11,7 +11,7 @@ from checks.simulator import planted
 from gemm_lessons import simulate
 from gemm_lessons.engine import sass as machinecode
 from gemm_lessons.engine.counters import cross_check
-from gemm_lessons.engine.machine import copies
+from gemm_lessons.engine.machine import access
 from gemm_lessons.engine.ptx import cfg, parser
 from gemm_lessons.engine.second_opinion import agreement
 from gemm_lessons.engine.simulator import Disagreement, Setting, Simulator
@@ -218,9 +218,9 @@ def test_a_copy_of_a_part_needs_no_second_run(n, monkeypatch):
 @pytest.mark.parametrize("n", [201, 512])
 def test_a_copy_of_a_part_elsewhere_is_told_of(n, monkeypatch):
     """The PTX interpreter reads 16 bytes further on."""
-    real = copies.SpaceAccess.place_global
+    real = access.SpaceAccess.place_global
     monkeypatch.setattr(
-        copies.SpaceAccess, "place_global",
+        access.SpaceAccess, "place_global",
         lambda self, addresses, lanes: real(self, addresses + 16 * (self.access.effect == "copy"), lanes),
     )  # fmt: skip
     x, y = np.arange(1, 1025, dtype=np.int32), np.full(512, -1, np.int32)
