@@ -299,6 +299,22 @@ def test_what_c_held_before_is_no_whole_number() -> None:
     assert 0 < read < 20
 
 
+@pytest.mark.parametrize("name", ["any_shape", "epilogue", "ragged_mma"])
+def test_leading_dimensions_far_out(name: str) -> None:
+    """16 bits do not hold them, and 32 hold each index."""
+    lesson = COURSE.lesson(name)
+    seen = set()
+    for seed in range(8):
+        sample = hidden_sample(lesson, seed)
+        assert sample is not None
+        problem = FarProblem(lesson.data, sample.shape, seed, tile_sizes(lesson.at(sample.shape)), 1)
+        for layout in (problem.layouts[it] for it in "ABC"):
+            assert layout.leading > 1 << 16
+            assert layout.leading * layout.lines < 1 << 31
+            seen.add(layout.leading)
+    assert len(seen) > 20
+
+
 def test_sums_far_out_are_numbers_of_c() -> None:
     """Sums of whole numbers of five bits overflow a C of float16, and a right kernel was wrong there."""
     lesson = COURSE.lesson("ragged_mma")

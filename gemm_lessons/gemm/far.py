@@ -4,6 +4,7 @@
 
 Inputs are a function of their place, so that a page is made when a block reads it, by a pointer, a texture or a tensor
 map. The blocks decide by what they store which elements of C they own, so a kernel may map blocks to tiles as it likes.
+Where a launch receives leading dimensions, and blocks touch only some pages, 16 bits do not hold these numbers.
 Each block owes an equal share of C. A later launch finds what ``keep`` was given of an earlier one.
 
 For half of the seeds, unless C is read, floats are whole numbers, so small that sums are exact in any order and no
@@ -27,7 +28,7 @@ from gemm_lessons.engine.records.hashing import GOLDEN, mixed
 from gemm_lessons.engine.records.launch import PAGE, Argument, Buffer, Pages, Scalar, Texture
 from gemm_lessons.gemm.data import SCALARS, BufferLayout, DataSpec
 from gemm_lessons.gemm.formula import Value
-from gemm_lessons.gemm.problem import DEFAULTS, DRAWS, terms_of, tolerance_of, unit
+from gemm_lessons.gemm.problem import DEFAULTS, DRAWS, GAPS, terms_of, tolerance_of, unit
 from gemm_lessons.gemm.rounding import Arithmetic, evaluate
 from gemm_lessons.gemm.shapes import Shape, TileSizes
 
@@ -38,6 +39,7 @@ DIGITS = 24  # of a random number, at least 2: so many bits of a hash
 LARGE = 16  # the largest numbers of a byte: from 112 to 127
 AHEAD = 16  # lines whose pages are made together
 DEVIATIONS = 8  # a sum of numbers of random signs is less than so many times its deviation
+APART = 1 << 18  # elements from one line to the next where a launch receives that number, at most
 MARGIN = 2  # pages that a row of a tile may touch beside those that it fills
 
 
@@ -67,6 +69,10 @@ class FarProblem:
     ) -> None:
         self.data, self.shape, self._blocks, self._tile, self._tiles = data, shape, blocks, tile, tiles
         self.layouts = data.lay_out(shape.names)
+        if self._touches_few:
+            draw = np.random.default_rng([seed, shape.m, shape.n, shape.k, GAPS])
+            for name in sorted(data.padded):
+                self.layouts[name] = replace(self.layouts[name], leading=_far_apart(draw, self.layouts[name]))
         self._arrays = {it.name: _only_a_size(it) for it in self.layouts.values()}
         self._kept: dict[str, tuple[Array, Array]] = {}
         self._keys = {
@@ -125,11 +131,16 @@ class FarProblem:
         ahead = tuple(layout.leading * layout.element.size * line for line in lines)
         return Pages(partial(self._pages, layout), self._most(layout), ahead)
 
+    @property
+    def _touches_few(self) -> bool:
+        """Tell whether a block touches a known part of each buffer: its share is a tile, and all is in one launch."""
+        return self._tiles == 1 and all(it.role != "scratch" for it in self.layouts.values())
+
     def _most(self, layout: BufferLayout) -> int:
-        """Return the pages of a buffer that the blocks may touch: all, or where a block's share is a tile and all is in
-        one launch, of C those of their tiles, of inputs those of as many rows and columns."""
+        """Return the pages of a buffer that the blocks may touch: all, or where they are few, of C those of their
+        tiles, of inputs those of as many rows and columns."""
         every = -(-layout.nbytes // PAGE)
-        if self._tiles != 1 or any(it.role == "scratch" for it in self.layouts.values()):
+        if not self._touches_few:
             return every
         of_a_tile = max(self._tile.rows, self._tile.cols)
         sizes = {self.shape.m: of_a_tile, self.shape.n: of_a_tile}  # and K differs from both
@@ -268,6 +279,14 @@ class FarProblem:
         most = max(int(self.shape.names[axis]) // size for along, size in sizes if along == axis)
         groups: Array = np.unique(places // most)
         return (groups[:, None] * most + np.arange(most)).reshape(-1)
+
+
+def _far_apart(draw: np.random.Generator, layout: BufferLayout) -> int:
+    """Return a leading dimension that 16 bits do not hold, as far as all indices fit in 32."""
+    most = min(APART, ((1 << 31) - 1) // max(1, layout.batch * layout.lines))
+    step = PAGE // layout.element.size  # whole pages: as many are touched as without
+    fewest, several = (max(0, min(it, most) - layout.leading) // step for it in (step + (1 << 16), most))
+    return layout.leading + step * int(draw.integers(fewest, several, endpoint=True))
 
 
 def _only_a_size(layout: BufferLayout) -> Array:

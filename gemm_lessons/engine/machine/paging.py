@@ -24,7 +24,7 @@ class PageTable:
     def __init__(self, pages: Pages, size: int, offset: int) -> None:
         self._pages, self._offset = pages, offset
         self._ahead = np.array([0, *pages.ahead], np.int64)
-        self._places = np.full(-(-size // PAGE), -1, np.int64)
+        self._places = np.zeros(-(-size // PAGE), np.int64)  # from 1 on; 0: none. Only what is written takes memory
         self._numbers = np.empty(pages.most, np.int64)  # of pages, in order of their places
         self._count = 0
 
@@ -33,10 +33,10 @@ class PageTable:
         ``OutOfPages``."""
         numbers = relative >> SHIFT
         places = self._places.take(numbers)
-        if places.min() < 0:
-            self._make(numbers[places < 0], arena)
+        if not places.all():
+            self._make(numbers[places == 0], arena)
             places = self._places.take(numbers)
-        result: Lanes = (places << SHIFT) + (relative & MASK) + self._offset
+        result: Lanes = (places << SHIFT) + (relative & MASK) + (self._offset - PAGE)
         return result
 
     def _once(self, numbers: Lanes) -> Lanes:
@@ -44,7 +44,7 @@ class PageTable:
         order = np.arange(numbers.size)
         self._places[numbers] = order
         result: Lanes = numbers[self._places[numbers] == order]
-        self._places[result] = -1
+        self._places[result] = 0
         return result
 
     def _make(self, numbers: Lanes, arena: NDArray[np.uint8]) -> None:
@@ -52,13 +52,13 @@ class PageTable:
         if self._ahead.size > 1:
             more = ((numbers * PAGE)[:, None] + self._ahead).reshape(-1) // PAGE
             more = more[more < self._places.size]
-            numbers = self._once(more[self._places[more] < 0])
+            numbers = self._once(more[self._places[more] == 0])
         first = self._count
         self._count += numbers.size
         if self._count > self._pages.most:
             raise OutOfPages
         self._numbers[first : self._count] = numbers
-        self._places[numbers] = np.arange(first, self._count)
+        self._places[numbers] = np.arange(first, self._count) + 1
         start = self._offset + first * PAGE
         arena[start : start + numbers.size * PAGE] = self._pages.make(numbers).reshape(-1)
 

@@ -58,7 +58,16 @@ from gemm_lessons.engine.records.errors import UnsupportedKernel
 from gemm_lessons.engine.records.facts import Stopped
 from gemm_lessons.engine.records.findings import Finding
 from gemm_lessons.engine.records.frozen import dataclass
-from gemm_lessons.engine.records.launch import Argument, Grid, HostVariable, buffers_of
+from gemm_lessons.engine.records.launch import (
+    Argument,
+    Buffer,
+    Grid,
+    HostVariable,
+    Pages,
+    TensorMap,
+    Texture,
+    buffers_of,
+)
 from gemm_lessons.engine.records.results import Counters, Launched, SampledBlocks
 from gemm_lessons.engine.sass.walker import Watch
 from gemm_lessons.engine.second_opinion import agreement
@@ -259,6 +268,8 @@ class Simulator:
                     if setting.tallying:
                         counted = request.tallied(counted, firsts[0])
             except OutOfPages:
+                if any(it.pages and it.pages.ahead for it in buffers_of(arguments)):  # made ahead, where none is read
+                    return self.sample(compiled, grid, [*map(_without_ahead, arguments)], blocks)
                 return SampledBlocks(dependent="a block has more than its share")
             except Fault as fault:
                 return SampledBlocks(fault=_finding_of(fault, compiled))
@@ -424,6 +435,20 @@ class _RequestedLaunch:
             self.with_settings(watched=watched).machine(values).run()
         lines = {index: line_of(instructions[index]) for index in watched}
         checks.settle(values.differing, values.rounded, lines)
+
+
+def _without_ahead(argument: Argument) -> Argument:
+    """Return the argument with pages that are made only when they are touched."""
+    if isinstance(argument, TensorMap) and isinstance(argument.pointer, Buffer):
+        pointer = argument.pointer
+        return dataclasses.replace(argument, pointer=dataclasses.replace(pointer, pages=_bare(pointer.pages)))
+    if isinstance(argument, Buffer | Texture):
+        return dataclasses.replace(argument, pages=_bare(argument.pages))
+    return argument
+
+
+def _bare(pages: Pages | None) -> Pages | None:
+    return pages and dataclasses.replace(pages, ahead=())
 
 
 def _dependence(program: Program) -> str:
