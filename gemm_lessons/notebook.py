@@ -37,8 +37,8 @@ from gemm_lessons.course.todos import Stub, open_todos
 from gemm_lessons.engine import KitError, UnsupportedKernel
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.gemm.shapes import ShapeError
+from gemm_lessons.report.console import HtmlConsole
 from gemm_lessons.report.course import body_of, show_doctor, show_hint
-from gemm_lessons.report.html import HtmlConsole
 from gemm_lessons.report.screen import Around, printed, show_screen
 from gemm_lessons.running import contract
 from gemm_lessons.running.outcome import RunOutcome

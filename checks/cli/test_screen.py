@@ -11,8 +11,8 @@ import pytest
 from rich.console import Console
 
 from checks.cli.tiny_course import GATE, KERNEL, SOLUTION, STUB, Run
+from gemm_lessons.course.documents import entries, glossary_path
 from gemm_lessons.course.folder import packaged_course
-from gemm_lessons.course.glossary import entries, glossary_path
 from gemm_lessons.course.lesson import LIMITERS, Lesson
 from gemm_lessons.course.lesson_toml import load_lesson
 from gemm_lessons.devices.simulated import Simulated

@@ -14,8 +14,8 @@ import pytest
 
 from checks.cli.tiny_course import write_course
 from checks.view.browser import PATIENCE, PHONE, Browser, chromium
+from gemm_lessons.course.documents import entries, glossary_path
 from gemm_lessons.course.folder import Course, packaged_course
-from gemm_lessons.course.glossary import entries, glossary_path
 from gemm_lessons.engine.costs import banks
 from gemm_lessons.report.site import TRY, write_site
 from gemm_lessons.report.site_search import sections

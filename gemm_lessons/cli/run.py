@@ -226,7 +226,7 @@ def run(
 
 def _explain(word: str) -> int:
     """Print the glossary's entry. Raises ``CommandError`` for a word that it does not have."""
-    from gemm_lessons.course.glossary import entry_of
+    from gemm_lessons.course.documents import entry_of
     from gemm_lessons.report.console import make_console
     from gemm_lessons.report.course import show_page
 

@@ -7,9 +7,8 @@
   the installed course
 - ``lesson``: the records, read by ``lesson_toml`` with ``gates_toml``, ``toml`` and ``search_space``
 - ``tiles``: ``--tile``, ``--layout``
-- ``glossary``: the words of a run's screen
 - ``hidden``: shapes of a graded run
 - ``text``, ``questions``, ``drills``, ``pitfalls``, ``todos``: other files of a lesson's folder
-- ``documents``: pages about the kit, and a course's other texts
+- ``documents``: pages about the kit, and a course's other texts, such as the glossary
 - ``progress``, ``position``: the learner's progress
 """

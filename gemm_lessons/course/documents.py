@@ -1,17 +1,21 @@
 """Texts that are not lessons: the kit's pages in ``docs/``, a course's own beside its lessons, and lessons' appendices.
 
-``gemm-lessons read NAME`` shows one; ``gemm-lessons site`` writes a web page of each.
+``gemm-lessons read NAME`` shows one; ``gemm-lessons site`` writes a web page of each. One of them is the glossary, the
+words of a run's screen: ``common/glossary.md``. An entry is a heading of the second level, one or more words with
+commas between them, and the text below it.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from gemm_lessons.course.folder import Course, read_source
+from gemm_lessons.course.folder import CommandError, Course, packaged_course, read_source
 from gemm_lessons.engine.records.frozen import dataclass
+from gemm_lessons.engine.records.spelling import closest
 
+GLOSSARY = "glossary"  # what `read` takes beside lessons
 PAGES = Path(__file__).resolve().parents[1] / "docs"
 
 
@@ -48,3 +52,33 @@ def _found(course: Course) -> Iterator[Document]:
 def _document(name: str, path: Path) -> Document:
     title = re.search(r"^# (.+)$", read_source(path), re.MULTILINE)
     return Document(name, title[1] if title else name, path)
+
+
+def glossary_path(course: Course) -> Path:
+    """Return the course's glossary; that of the package for a course without one."""
+    own = course.lessons_dir / "common" / "glossary.md"
+    return own if own.is_file() else packaged_course().lessons_dir / "common" / "glossary.md"
+
+
+def entries(text: str) -> Mapping[str, str]:
+    """Return each word in lower case with its entry, heading and text."""
+    found: dict[str, str] = {}
+    for entry in re.split(r"^(?=## )", text, flags=re.MULTILINE)[1:]:
+        heading = entry.partition("\n")[0].removeprefix("## ")
+        found |= dict.fromkeys((word.strip().lower() for word in heading.split(",")), entry.strip() + "\n")
+    return found
+
+
+def entry_of(course: Course, word: str) -> str:
+    """Return the entry of a word, in any case. Raise ``CommandError`` with a suggestion where there is none."""
+    known = entries(read_source(glossary_path(course)))
+    wanted = re.sub(r"[\s_]+", " ", word.strip().lower())
+    if wanted in known:
+        return known[wanted]
+    near = closest(wanted, known) or next((it for it in known if wanted and wanted in it), None)
+    meant = f'did you mean "{near}"?' if near else "all of its words"
+    raise CommandError(f'the glossary has no "{word.strip()}"; {meant}: gemm-lessons {_command(near)}')
+
+
+def _command(near: str | None) -> str:
+    return f"run --explain '{near}'" if near else f"read {GLOSSARY}"

@@ -1,6 +1,6 @@
 """Print records for the user. Only this package imports rich; it makes no decisions.
 
-- ``console``: colours, widths, the pager, progress; ``links``: places in files; ``html``: reports as HTML
+- ``console``: colours, widths, the pager, progress, reports as HTML; ``links``: places in files
 - ``screen``: a run on one screen: ``figures``, a table, or ``trouble``, with ``elements`` for bytes, in ``blocks``;
   for editors, its problems
 - ``run``: everything about a run, with its ``table``

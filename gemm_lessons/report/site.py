@@ -19,10 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from gemm_lessons.course.course_toml import CoursePart
-from gemm_lessons.course.documents import documents
+from gemm_lessons.course.documents import GLOSSARY, documents
 from gemm_lessons.course.drills import load_drills
 from gemm_lessons.course.folder import CommandError, Course, WriteError, read_source, shown
-from gemm_lessons.course.glossary import GLOSSARY
 from gemm_lessons.course.lesson import LessonError
 from gemm_lessons.course.lesson_toml import load_lesson
 from gemm_lessons.engine.records.frozen import dataclass

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from gemm_lessons.course.glossary import entries
+from gemm_lessons.course.documents import entries
 from gemm_lessons.engine.records.frozen import dataclass
 
 # Entries for a row of the screen whose words mean something else, or more, in a text.
