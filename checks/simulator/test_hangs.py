@@ -90,6 +90,11 @@ def line_of(source: str, text: str) -> int:
         (PIPELINE, [("init(&empty[s], 64);", "init(&empty[s], 96);")],
          "mbarrier.init gives the mbarrier empty[0] 96 arrivals a phase, but only 64 came in line 51",
          ["still needs 32 of 96 arrivals (64 came in line 51)"]),
+        # One thread of one warp arrives; those of the other warps have passed that line and wait as it does.
+        (PIPELINE, [("init(&empty[s], 64);", "init(&empty[s], 2);"),
+                    ("arrive(&empty[i % 2]);", "if (t == 32) arrive(&empty[i % 2]);")],
+         "mbarrier.init gives the mbarrier empty[0] 2 arrivals a phase, but only 1 came in line 51",
+         ["still needs 1 of 2 arrivals (1 came in line 51)"]),
         # Half of the consumers wait for something else, so the count may be right.
         (PIPELINE, [("u64 full[2], empty[2];", "u64 full[2], empty[2], other;"),
                     ("init(&empty[s], 64); }", "init(&empty[s], 64); } init(&other, 1); if (x == y) arrive(&other);"),

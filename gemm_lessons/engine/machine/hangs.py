@@ -415,9 +415,13 @@ class HangReport:
                 yield self._of(case, wait.cell, wait.index, now, phase, came, expected)
 
     def _others_may_arrive(self, wait: _Wait, arrived: Array) -> bool:
-        """Return whether a warp of which no thread has arrived waits for something else first."""
-        waiting = self._cluster[self._stuck[self._cluster]]
-        elsewhere = waiting[~(self._stalls.held[waiting] & (self._stalls.cell[waiting] == wait.cell))]
+        """Return whether a warp of which no thread has arrived waits for something else first. Threads that wait where
+        one that has arrived waits, too, are past that line."""
+        stalls, waiting = self._stalls, self._cluster[self._stuck[self._cluster]]
+        places = stalls.cell * len(self._code) + stalls.at
+        past = np.isin(places[waiting], places[arrived[self._stuck[arrived] & stalls.held[arrived]]])
+        here = past | (stalls.cell[waiting] == wait.cell)
+        elsewhere = waiting[~(stalls.held[waiting] & here)]
         return not np.isin(elsewhere // WARP, arrived // WARP).all()
 
     def _ended(self, waits: Sequence[_Wait]) -> Iterator[Cause]:
