@@ -352,6 +352,28 @@ int main() {{ return size_of<Tile>(); }}"""
         engine.compile(source, "k", options=["-std=c++20"])
 
 
+@pytest.mark.parametrize("host", ["", "#include <iostream>\nint main() { std::cout << 1; }\n"])
+def test_a_narrowing_conversion_is_a_warning_as_for_nvcc(host):
+    source = """
+struct At { int x, y; __device__ At(int a, int b) : x(a), y(b) {} };
+template <int D> __global__ void k(int *o) { At at = {threadIdx.x, 1u * D}; o[0] = at.x + at.y; }
+"""
+    x = np.zeros(1, np.int32)
+    kernel = engine.compile(host + source, "k<3>")
+    kernel.launch(1, 1, [x])
+    assert x[0] == 3
+    assert "narrowing" in kernel._compiled.diagnostics[0].message
+    with pytest.raises(CompileError, match="undefined"):  # beside an error, that one is told
+        engine.compile(host + source.replace("at.x +", "at.x + z +"), "k<3>")
+
+
+def test_the_name_of_a_kernel_in_a_file_with_host_code_is_the_error(library):
+    source = WITH_LIBRARY + HOST_OF_IT
+    made = compile_source(source, path=str(library.parent / "k.cu"), entry="no_such<8>", include_dirs=[library])
+    assert isinstance(made, NotCompiled)
+    assert "no_such" in made.diagnostics[0].message
+
+
 LIBRARY = {
     "lib/lib.hpp": """
 #pragma once

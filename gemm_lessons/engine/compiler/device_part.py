@@ -18,7 +18,14 @@ from pathlib import Path
 
 from gemm_lessons.engine.compiler import neutral_paths, nvrtc, nvrtc_child, whole_file
 from gemm_lessons.engine.compiler import source as cuda_source
-from gemm_lessons.engine.compiler.diagnostics import HOST_FUNCTION, Diagnostic, Severity, explain_missing, parse_log
+from gemm_lessons.engine.compiler.diagnostics import (
+    HOST_FUNCTION,
+    NAME_EXPRESSION_FILE,
+    Diagnostic,
+    Severity,
+    explain_missing,
+    parse_log,
+)
 from gemm_lessons.engine.compiler.includes import Places
 from gemm_lessons.engine.compiler.tokens import blanked
 from gemm_lessons.engine.records.frozen import dataclass
@@ -36,6 +43,8 @@ BEFORE_LAMBDA = re.compile(r"(?<!operator)\[[^][]*\][ \t]*$")  # what is before 
 UNKNOWN_NAME = re.compile(r"is undefined|has no member|must be a class or namespace")
 NO_MEMBER = re.compile(r'namespace "(\w+)" has no member[a-z ]* "(\w+)"')
 NO_NAMESPACE = re.compile("must be a class or namespace")
+NARROWING = "invalid narrowing conversion"  # an error of NVRTC and a warning of nvcc
+NARROWING_WARNS = "-diag-warn=2361"
 MOST_NAMED = 3  # missing files in one message
 LARGEST = 2 << 20  # characters of a file with all its headers that are searched for host code
 
@@ -69,6 +78,10 @@ class _Job:
 
     def device_part(self) -> Result:
         """Return the first way that compiles, else what is told best."""
+        if any(NARROWING in d.message for d in self._errors(self.failed)):
+            answer = self.compiled(self.source)
+            if answer is not None and answer.ok:
+                return answer, ()
         if self.only_lambdas_fail(self.failed):
             return self.compiled(self.source, DEFAULT_DEVICE) or self.failed, ()
         found = self.with_libraries()
@@ -78,7 +91,9 @@ class _Job:
         if found is not None and len(whole.text) > LARGEST:
             return found
         alone = self.without_host_code(whole)
-        return found if found is not None and not alone[0].ok else alone
+        if found is None or alone[0].ok or (self._only_name_fails(alone[0]) and not self._only_name_fails(found[0])):
+            return alone
+        return found
 
     def _gathered(self, places: Places) -> whole_file.WholeFile:
         whole = whole_file.gather(self.source, places)
@@ -136,11 +151,14 @@ class _Job:
         if self._calls_one(failed[-1], whole.removed):  # a kernel calls a function without __device__
             own = (f"{d.file}({d.line}): error: {d.message}" for d in complaints if d not in inside)
             return nvrtc.Translation(False, "\n".join(own)), ()
-        return failed[0], self._left_out(failed[0], whole.missing)
+        told = failed[-1] if self._only_name_fails(failed[-1]) else failed[0]
+        return told, self._left_out(told, whole.missing)
 
     def compiled(self, text: str, options: Sequence[str] = ()) -> nvrtc.Translation | None:
         """Compile a text, with further options; None if the compiler breaks."""
-        answer = nvrtc_child.translate(self.major, text, self.places.name, [*options, *self.arguments], self.entry)
+        answer = nvrtc_child.translate(
+            self.major, text, self.places.name, [*options, NARROWING_WARNS, *self.arguments], self.entry
+        )
         if isinstance(answer, nvrtc_child.Broken):
             return None
         self.read.update(answer[0].read)
@@ -152,6 +170,11 @@ class _Job:
         """Return whether every error takes a lambda for a function of the host."""
         errors = self._errors(result)
         return not result.ok and bool(errors) and all(map(self._is_at_lambda, errors))
+
+    def _only_name_fails(self, result: nvrtc.Translation) -> bool:
+        """Return whether the file compiles, and has no kernel of the requested name."""
+        errors = self._errors(result)
+        return bool(errors) and all(d.file == NAME_EXPRESSION_FILE for d in errors)
 
     def _is_at_lambda(self, error: Diagnostic) -> bool:
         if error.message != HOST_FUNCTION or not error.column:
