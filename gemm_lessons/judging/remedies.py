@@ -61,6 +61,8 @@ REMEDIES: Mapping[str, str] = {
     "deadlock": "Some threads wait at a barrier that others never reach: no return and no if around __syncthreads().",
     "cluster_memory": "A barrier of the cluster is missing, for all threads of all its blocks: __syncthreads() waits "
     "only for those of one block.",
+    "illegal_access": "The instruction may not access this address: check the pointer, the coordinates, or the rank "
+    "of the block, from the thread that the message names.",
     "warp_mask": "Every thread of the warp must execute this instruction together, for wgmma all four warps of the "
     "warpgroup: take it out of the if.",
     "trap": "The kernel stops itself because one of its own checks fails: find out which one, and why.",
@@ -86,6 +88,10 @@ NOT_READ = {
     "size": "{axis}s from {size} = {length} on are 0, as if {factor} had only {length} {axis}s. Are row and column "
     "exchanged where its box is requested? copy_box takes the column first.",
 }
+PART_OF_TILE = {
+    "": "the same part of every block tile is wrong ({where:part}), so blockIdx and k0 are not to blame. Suspect what "
+    "depends on the place in the tile: the boxes, a distance in a descriptor, the swizzle, or an index in the store.",
+}
 UNWRITTEN_PART = {
     "": f"{{count}} of {{total}} elements of C were never written ({{where:part}}); {UNOWNED}",
     "size": f"{{count}} of {{total}} elements of C were never written ({{axis}}s {{length}} to {{last}}); {UNOWNED}",
@@ -103,6 +109,14 @@ BARRIER_OF_ROLE = (
 OTHER_ARRAY = (
     "This line names {named}, but its index is outside of that array, so {hit} gets the arrival. C's remainder of a "
     "negative number is negative: (-1) % 4 is -1."
+)
+REFILLED = (
+    "A stage may be refilled when its previous tile has arrived and every consumer has read it, in all blocks that the "
+    "copy goes to. Does mbarrier.init count all of their arrivals at the empty barrier, and does the producer wait?"
+)
+UNSET_SUMS = (
+    "Products that add need sums with a value: give them 0 where they are declared (= {}), or let the first product "
+    "replace them, without adding."
 )
 ROLES = re.compile(r"\bgroup_barrier\b|\btma_store\.cuh|\bbar(?:rier)?\.sync\b")
 ACROSS_ROLES = (
@@ -267,8 +281,9 @@ def _only_cause(facts: Evidence, findings: Sequence[Finding]) -> Finding | None:
         return next((it for it in findings if it.severity == "error"), findings[0] if findings else None)
     copied_alike = (it for it in findings if it.effects == "shared copy copy" and it.line == it.other_line)
     wrong_place = (it for rule in (_wrong_stage, _wrong_buffer) for it in findings if rule(facts, it))
-    faulted = isinstance(facts.checked.verdict, Faulted)
-    unwritten = (it for it in findings if it.kind == "uninitialised" and not faulted and _descriptor(facts, it))
+    shown = facts.checked.verdict.finding if isinstance(facts.checked.verdict, Faulted) else None
+    early = shown is not None and shown.kind == "async_in_flight"
+    unwritten = (it for it in findings if it.kind == "uninitialised" and not early and _descriptor(facts, it))
     return next(copied_alike, None) or next(wrong_place, None) or next(unwritten, None)
 
 
@@ -329,12 +344,17 @@ def _unguarded(needs: re.Pattern[str]) -> Callable[[Evidence, Pattern], str | No
     return case_of
 
 
+def _of_descriptors(facts: Evidence, _: Pattern) -> str | None:
+    return "" if PRODUCT.search(without_comments(facts.source)) else None
+
+
 # Only a block with a loop over tiles has several, and only boxes are requested.
 RESTATED: Mapping[str, tuple[Callable[[Evidence, Pattern], str | None], Mapping[str, str]]] = {
     "nan": (_unset_memory, NAN_OF),
     "partly_written": (_unguarded(re.compile(r"\bgridDim\b|\bfor\s*\([^;]*=\s*blockIdx\.x\s*;")), UNWRITTEN_PART),
     "rows_guard": (_unguarded(re.compile(r"_box\b")), NOT_READ),
     "columns_guard": (_unguarded(re.compile(r"_box\b")), NOT_READ),
+    "same_part": (_of_descriptors, PART_OF_TILE),
 }
 
 
@@ -663,6 +683,20 @@ def _other_barriers(facts: Evidence, finding: Finding) -> str | None:
     return OTHER_ARRAY.format(named=arrays[0], hit=hit)
 
 
+def _refilled(facts: Evidence, finding: Finding) -> str | None:
+    """A bulk copy into a stage whose previous tile is still needed."""
+    cases = ("bulk load", "ended before")
+    if finding.kind != "async_in_flight" or finding.case not in cases or not finding.actors:
+        return None
+    return REFILLED if finding.actors[-1].effect == "copy" else None
+
+
+def _added_to_no_sums(facts: Evidence, finding: Finding) -> str | None:
+    """Sums of products that start from registers without a value."""
+    unset = finding.kind == "unset" and PRODUCT.search(without_comments(facts.source))
+    return UNSET_SUMS if unset else None
+
+
 def _into_the_next(facts: Evidence, finding: Finding) -> str | None:
     """Return an index past the end of its array that hits another one."""
     hit = finding.facts.hit if isinstance(finding.facts, PastEnd) else None
@@ -821,6 +855,8 @@ RULES: Sequence[Callable[[Evidence, Finding], str | None]] = (
     _endless_phase,
     _among_roles,
     _other_barriers,
+    _refilled,
+    _added_to_no_sums,
     _passed_by,
     _in_a_branch,
     _wrong_stage,
