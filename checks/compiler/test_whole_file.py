@@ -374,6 +374,14 @@ def test_the_name_of_a_kernel_in_a_file_with_host_code_is_the_error(library):
     assert "no_such" in made.diagnostics[0].message
 
 
+def test_a_kernel_in_an_include_that_was_left_out_is_not_said_to_be_missing(library):
+    (library / "lib/kernel.hpp").write_text("#include <chrono>\n__global__ void k(int *x) { *x = 1; }\n")
+    source = WITH_LIBRARY.replace("#include <lib/lib.hpp>", "#include <lib/lib.hpp>\n#include <lib/kernel.hpp>")
+    made = compile_source(source, path=str(library.parent / "k.cu"), entry="no_such<8>", include_dirs=[library])
+    assert isinstance(made, NotCompiled)
+    assert "chrono" in made.diagnostics[0].message
+
+
 LIBRARY = {
     "lib/lib.hpp": """
 #pragma once

@@ -151,7 +151,7 @@ class _Job:
         if self._calls_one(failed[-1], whole.removed):  # a kernel calls a function without __device__
             own = (f"{d.file}({d.line}): error: {d.message}" for d in complaints if d not in inside)
             return nvrtc.Translation(False, "\n".join(own)), ()
-        told = failed[-1] if self._only_name_fails(failed[-1]) else failed[0]
+        told = failed[-1] if self._only_name_fails(failed[-1]) and not self._has_kernels(dropped) else failed[0]
         return told, self._left_out(told, whole.missing)
 
     def compiled(self, text: str, options: Sequence[str] = ()) -> nvrtc.Translation | None:
@@ -175,6 +175,11 @@ class _Job:
         """Return whether the file compiles, and has no kernel of the requested name."""
         errors = self._errors(result)
         return bool(errors) and all(d.file == NAME_EXPRESSION_FILE for d in errors)
+
+    def _has_kernels(self, dropped: Sequence[str]) -> bool:
+        """Return whether an included file that was left out has kernels."""
+        headers = (header for match, header in self._libraries(self.source) if (match[1] or match[2]) in dropped)
+        return any(b"__global__" in (cuda_source.content_of(header) or b"") for header in headers)
 
     def _is_at_lambda(self, error: Diagnostic) -> bool:
         if error.message != HOST_FUNCTION or not error.column:
