@@ -256,12 +256,16 @@ class Simulator:
         limit = 0 if number == grid.blocks else number
         setting = dataclasses.replace(self.setting, block_limit=limit, budget=max(SAMPLE_BUDGET, self.setting.budget))
         observers = [CounterObserver(compiled)] if setting.counting else []
+        atomics, executed = _global_atomics(program), LaneCounts()
+        shared = SampledBlocks(dependent="atomics on global memory")
         counted = Counters()
         with _seen_from(compiled.path), as_unsupported("blocks of it run", (ValueError,)):
             request = _RequestedLaunch(setting, compiled, program, grid, arguments)
-            machine = request.machine(*observers)
+            machine = request.machine(*observers, *[executed] * bool(atomics))
             try:
                 machine.run_blocks([first + it for first in firsts for it in range(together)])
+                if atomics and executed.lanes[atomics].any():
+                    return shared
                 for counters in observers:
                     of_each = [range(first, first + together) for first in firsts]
                     counted = counters.result(machine.initial_memory, of_each if limit else None)
@@ -271,8 +275,8 @@ class Simulator:
                 if any(it.pages and it.pages.ahead for it in buffers_of(arguments)):  # made ahead, where none is read
                     return self.sample(compiled, grid, [*map(_without_ahead, arguments)], blocks)
                 return SampledBlocks(dependent="a block has more than its share")
-            except Fault as fault:
-                return SampledBlocks(fault=_finding_of(fault, compiled))
+            except Fault as fault:  # an atomic may wait for what other blocks do
+                return shared if atomics else SampledBlocks(fault=_finding_of(fault, compiled))
             except (OutOfTime, MemoryError) as end:
                 return SampledBlocks(fault=stopped(end, machine.now).finding)
         errors = (it for it in machine.unset.findings() if it.severity == "error")
@@ -457,10 +461,13 @@ def _dependence(program: Program) -> str:
         return "threads wait for each other"
     if program.is_cooperative:
         return "its blocks wait for each other"
-    spaces = (set(i.modifiers) for i in program.kernel.instructions if i.row.effect == "atomic")
-    if any("shared" not in {word.partition("__")[0] for word in words} for words in spaces):
-        return "atomics on global memory"
     return ""
+
+
+def _global_atomics(program: Program) -> list[int]:
+    """Return the indices of atomics that may access global memory, which other blocks share."""
+    atomics = (it for it in program.kernel.instructions if it.row.effect == "atomic")
+    return [it.index for it in atomics if "shared" not in {word.partition("__")[0] for word in it.modifiers}]
 
 
 def _finding_of(fault: Fault, compiled: Compiled) -> Finding:
