@@ -141,6 +141,8 @@ SPECIAL_REMEDIES: Mapping[tuple[str, str], str] = {
     ): "Two threads write the same element of a shared array. Each element of a tile "
     "needs one owner: check every index of both writes. Only if one write is to replace the other, put a "
     "__syncthreads() between them.",
+    ("misaligned", "box"): "A box begins at a multiple of 16 bytes of a row; anywhere else it is an illegal "
+    "instruction. Coordinates count elements, the column first: a tile's column is its number times its width.",
     (
         "race",
         "mbarriers",

@@ -32,9 +32,8 @@ from gemm_lessons.engine.machine.mbarriers import OPERATION_EFFECT, barriers_of
 from gemm_lessons.engine.machine.memory import PARAMETERS
 from gemm_lessons.engine.machine.state import Fault
 from gemm_lessons.engine.machine.transfers import Binding, MemoryBinder
-from gemm_lessons.engine.ptx.cfg import line_of, unsupported
+from gemm_lessons.engine.ptx.cfg import unsupported
 from gemm_lessons.engine.ptx.records import Address, Operand, Register, Symbol, Vector
-from gemm_lessons.engine.records.errors import UnsupportedKernel
 from gemm_lessons.engine.records.facts import Misuse
 from gemm_lessons.engine.records.launch import TENSOR_MAP_SIZE
 
@@ -110,9 +109,9 @@ class Boxes:
             raise self._fault("illegal_access", "map extent", lane, **sizes)
 
     def _check_start(self, found: PlacedTensorMap, lanes: Array, corner: Array) -> None:
-        """Raise ``Fault`` for a stored box with a negative coordinate or one that does not begin at a multiple of 16
-        bytes of a row: both are illegal instructions on an H200. A loaded box may begin before the array. What a load
-        does at other bytes of a row is not known, so raise ``UnsupportedKernel`` there."""
+        """Raise ``Fault`` for a box that does not begin at a multiple of 16 bytes of a row, and for a stored one with a
+        negative coordinate: both are illegal instructions on an H200, the first with elements of 1 to 8 bytes and every
+        swizzle. A loaded box may begin before the array."""
         before = (corner < 0).any(axis=0) & self._stores
         if before.any():
             position = int(before.argmax())
@@ -124,9 +123,7 @@ class Boxes:
             return
         position = int(odd.argmax())
         begins = int(first[position]) * found.element
-        case = "box" if self._stores else "loaded box"
-        fault = self._fault("misaligned", case, int(lanes[position]), name=found.name, value=begins, limit=UNIT)
-        raise fault if self._stores else UnsupportedKernel(str(fault), line_of(self._instruction))
+        raise self._fault("misaligned", "box", int(lanes[position]), name=found.name, value=begins, limit=UNIT)
 
     def _no_map(self, found: PlacedTensorMap | None, lane: int) -> Fault:
         if found is None:

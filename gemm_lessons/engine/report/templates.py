@@ -106,10 +106,8 @@ TEMPLATES: Mapping[str, str] = {
     "must_align": "{first.width:article}-byte access needs an address that is a multiple of {first.width}",
     "misaligned buffer": "{place.array}: byte {place.byte} of {place.size}{access}: {must_align}{likewise}",
     "misaligned window": "[{place.array}: |]byte {place.byte}{access}: {must_align}{likewise}",
-    "misaligned box": "{opcode} by {who}: the box begins {value} bytes into a row of {name}; that must be a multiple of"
-    " {limit}",
-    "misaligned loaded box": "{opcode} by {who}: its first coordinate, the column, places the box {value} bytes into a "
-    "row of {name}, which is not a multiple of {limit}; coordinates count elements, the column first",
+    "misaligned box": "{opcode} by {who}: its first coordinate, the column, places the box {value} bytes into a row of "
+    "{name}, which is not a multiple of {limit}",
     "misaligned bulk": "{who} copies {value} bytes by {opcode}, which copies a multiple of {limit}",
     "misaligned texture": "{who} accesses {limit} bytes at byte {value} of a row of {name}: x is in bytes, and must be "
     "a multiple of the access size",
