@@ -134,9 +134,7 @@ SAID = {
         "trap", "stop", ONE, facts=Stopped("f: why")
     ),
     "cp.async.bulk by thread (3, 1) in block 0: its first coordinate, the column, places the box 4 bytes into a row of"
-    " T, which is not a multiple of 16": finding(
-        "misaligned", "box", ONE, facts=Misuse("cp.async.bulk", "T", 4, 16)
-    ),
+    " T, which is not a multiple of 16": finding("misaligned", "box", ONE, facts=Misuse("cp.async.bulk", "T", 4, 16)),
     "a or b: byte 96 of 96 of all, 4 bytes written by thread (3, 1) in block 0, line 9: just past its end; 3 more"
     " threads likewise": finding(
         "out_of_array",
