@@ -115,7 +115,7 @@ NAMED = {
     "ptx/fma_contraction.py": 2, "ptx/inline.py": 6, "ptx/pointer_calls.py": 3, "ptx/recursion.py": 5,
     "ptx/schedule.py": 3, "ptx/synchronising_accesses.py": 1, "ptx/unset.py": 1, "ptx/wide_registers.py": 3,
     "ptx/wmma.py": 3, "second_opinion/agreement.py": 1, "second_opinion/leaving.py": 1,
-    "pictures/fragments.py": 2, "simulator/__init__.py": 1,
+    "pictures/fragments.py": 2,
 }  # fmt: skip
 
 

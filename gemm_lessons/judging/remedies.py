@@ -225,7 +225,7 @@ def remedies(facts: Evidence) -> Iterator[tuple[float, str]]:
         return
     said = set()
     findings = [it for it in facts.checked.findings if it.severity != "note" and it.kind in REMEDIES]
-    shown = facts.checked.verdict.finding if isinstance(facts.checked.verdict, Faulted) else None
+    shown = _on_screen(facts)
     findings.sort(key=lambda it: it != shown)  # the screen shows this one beside the first remedy
     if alone := _only_cause(facts, findings):
         findings = [alone]
@@ -243,6 +243,12 @@ def remedies(facts: Evidence) -> Iterator[tuple[float, str]]:
         remedy = special or REMEDIES[finding.kind]
         rank = 2 if finding.severity == "error" else 4 if finding.kind in CAUSES else 5
         yield rank, f"{where}{finding.kind.replace('_', ' ')}.{quote} {remedy}"
+
+
+def _on_screen(facts: Evidence) -> Finding | None:
+    """Return the finding that the screen shows."""
+    verdict = facts.checked.verdict
+    return verdict.finding if isinstance(verdict, Faulted) else None
 
 
 def _follows(facts: Evidence, finding: Finding) -> bool:
@@ -283,7 +289,7 @@ def _only_cause(facts: Evidence, findings: Sequence[Finding]) -> Finding | None:
         return next((it for it in findings if it.severity == "error"), findings[0] if findings else None)
     copied_alike = (it for it in findings if it.effects == "shared copy copy" and it.line == it.other_line)
     wrong_place = (it for rule in (_wrong_stage, _wrong_buffer) for it in findings if rule(facts, it))
-    shown = facts.checked.verdict.finding if isinstance(facts.checked.verdict, Faulted) else None
+    shown = _on_screen(facts)
     early = shown is not None and shown.kind == "async_in_flight"
     unwritten = (it for it in findings if it.kind == "uninitialised" and not early and _descriptor(facts, it))
     return next(copied_alike, None) or next(wrong_place, None) or next(unwritten, None)

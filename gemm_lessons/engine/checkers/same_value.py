@@ -21,10 +21,8 @@ Array = NDArray[Any]
 
 
 MOST_ULPS = 8  # distance of two results of one sum, added up in other orders
-PLAUSIBLE = {
-    4: (64, 190),
-    8: (896, 1150),
-}  # exponents of usual numbers; bits of small integers, read as floats, have lower ones
+# Exponents of usual numbers; bits of small integers, read as floats, have lower ones.
+PLAUSIBLE = {4: (64, 190), 8: (896, 1150)}
 MANTISSA = {4: 23, 8: 52}
 
 

@@ -365,14 +365,13 @@ class _RequestedLaunch:
     def tallied(self, counted: Counters, block: int) -> Counters:
         """Return the counters with the products in a sum of a tensor core, of this block and those of its cluster."""
         tally = ProductTally()
-        if any(it.opcode in ("mma", "wgmma") for it in self.program.kernel.instructions):
-            together = math.prod(clustered(self.program.kernel, self.grid).cluster or (1,))
-            machine = self.with_settings(counting=False, tally=tally, block_limit=together).machine()
-            first = block // together * together
-            try:
-                machine.run_blocks(range(first, first + together))
-            except Fault:  # not counted: what it waits for may depend on its sums
-                return counted
+        together = math.prod(clustered(self.program.kernel, self.grid).cluster or (1,))
+        machine = self.with_settings(counting=False, tally=tally, block_limit=together).machine()
+        first = block // together * together
+        try:
+            machine.run_blocks(range(first, first + together))
+        except Fault:  # not counted: what it waits for may depend on its sums
+            return counted
         return counted.with_total("products_in_a_sum", tally.most)
 
     def _some_block(self) -> int:
