@@ -68,6 +68,7 @@ def emulation() -> Iterator[None]:
 def make_root(root: Path) -> None:
     """Make an arm64 Debian with Python, and copy what git tracks here to its folder ``/kit``."""
     if not (root / "bin").exists():
+        root.parent.mkdir(parents=True, exist_ok=True)
         asked = ["--arch=arm64", "--variant=minbase", f"--include={PACKAGES}", SUITE, str(root)]
         subprocess.run(["mmdebstrap", "--quiet", *asked], check=True)
     shutil.copy("/etc/resolv.conf", root / "etc/resolv.conf")

@@ -12,9 +12,9 @@ import pytest
 from jsonschema import Draft202012Validator, ValidationError
 
 from checks.cli.test_run import on_terminal
-from checks.cli.tiny_course import KERNEL, Run
-from gemm_lessons.course.folder import any_course
-from gemm_lessons.editor import clangd, vscode
+from checks.cli.tiny_course import KERNEL, SOLUTION, Run
+from gemm_lessons.course.folder import Course, any_course
+from gemm_lessons.editor import clangd, testing_view, vscode
 from gemm_lessons.editor.vscode import BACKGROUND, PROBLEM
 from gemm_lessons.report.links import has_links, url
 
@@ -41,7 +41,7 @@ def test_init_makes_a_repository_that_editors_understand(run: Run, tmp_path: Pat
     assert git(course, "status", "--porcelain") == ""
     assert git(course, "log", "--format=%s") == "The course as it came\n"
     kept = git(course, "ls-files").split()
-    assert {".gitignore", ".vscode/tasks.json", "lessons/01_naive/stub.cu"} <= set(kept)
+    assert {".gitignore", ".vscode/tasks.json", "test_lessons.py", "lessons/01_naive/stub.cu"} <= set(kept)
     assert "compile_commands.json" not in kept, "it names folders of this machine"
 
     commands = json.loads((course / "compile_commands.json").read_text())
@@ -79,6 +79,37 @@ def test_init_without_git_is_no_failure(run: Run, tmp_path: Path) -> None:
     assert run("init", "three", "--editor", cwd=tmp_path).code == 2
 
 
+def unit_tests(folder: Path, *names: str) -> subprocess.CompletedProcess[str]:
+    """Run tests as VS Code's extension for Python does: discovered by unittest in the folder of the settings."""
+    settings = json.loads(vscode.files(sys.executable, [])["settings.json"])
+    assert settings["python.testing.unittestEnabled"] is True
+    arguments = ["discover", "-v", *settings["python.testing.unittestArgs"], *(f"-k={name}" for name in names)]
+    command = [settings["python.defaultInterpreterPath"], "-m", "unittest", *arguments]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+
+
+def test_each_lesson_is_a_test_below_its_part(tmp_path: Path) -> None:
+    """No lesson has a kernel, so none is run."""
+    (tmp_path / testing_view.FILE).write_text(testing_view.text(any_course().parts))
+    said = unit_tests(tmp_path)
+    assert said.returncode in (0, 5), said.stderr  # 5: all are skipped, from Python 3.12 on
+    listed = re.findall(r"^test_(\w+) \(test_lessons\.Part(\d)\..* skipped 'not started", said.stderr, re.MULTILINE)
+    assert listed == [(name, str(part.number)) for part in any_course().parts for name in part.names]
+
+
+def test_a_lesson_s_test_runs_its_kernel(course: Path, kernel: Path) -> None:
+    (course / testing_view.FILE).write_text(testing_view.text(Course(course).parts))
+    kernel.write_text(SOLUTION)
+    said = unit_tests(course)
+    assert said.returncode == 0, said.stderr
+    assert re.search(r"^test_01_first .* ok$", said.stderr, re.MULTILINE)
+    assert re.search(r"^test_02_second .* skipped 'not started", said.stderr, re.MULTILINE)
+    kernel.write_text(KERNEL.replace("BODY", "    acc = oops;"))
+    said = unit_tests(course, "test_01_first")
+    assert said.returncode == 1
+    assert re.search(r"^lessons/01_first/kernel\.cu:6:\d+: error: .*oops", said.stderr, re.MULTILINE)
+
+
 @pytest.mark.parametrize(
     ("where", "value"),
     [
@@ -87,7 +118,7 @@ def test_init_without_git_is_no_failure(run: Run, tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 def test_the_schema_of_tasks_refuses_what_vs_code_refuses(where: str, value: object) -> None:
-    written = json.loads(vscode.files("/bin", ["01_first"])["tasks.json"])
+    written = json.loads(vscode.files("/bin/python", ["01_first"])["tasks.json"])
     VSCODE.validate(written)
     written["tasks"][0][where] = value
     with pytest.raises(ValidationError):

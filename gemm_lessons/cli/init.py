@@ -16,13 +16,15 @@ def init(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="The new course folder; it may exist.")],
     git: Annotated[bool, typer.Option("--git/--no-git", help="Make it a git repository with a first commit.")] = True,
     editor: Annotated[
-        bool, typer.Option("--editor", help="Only renew what clangd needs, in a course that is there.")
+        bool,
+        typer.Option("--editor", help="In a course that is there: write missing files of editors, renew clangd's."),
     ] = False,
     no_color: NoColor = False,
 ) -> int:
     """Make a course folder to work and commit in. It holds texts, stubs and settings, but no solutions.
 
-    It is a git repository, and clangd and VS Code understand its .cu files without a CUDA toolkit.
+    It is a git repository, and clangd and VS Code understand its .cu files without a CUDA toolkit. VS Code's Testing
+    view lists its lessons as tests.
     """
     from gemm_lessons.editor.setup import make_repository, write_editor_files
     from gemm_lessons.report.console import make_console

@@ -11,13 +11,13 @@ from pathlib import Path
 from gemm_lessons.course.folder import Course, WriteError, write_atomically
 from gemm_lessons.course.lesson import Lesson, LessonError
 from gemm_lessons.course.lesson_toml import load_lesson
-from gemm_lessons.editor import clangd, vscode
+from gemm_lessons.editor import clangd, testing_view, vscode
 
 COMMANDS = "compile_commands.json"
 GIT_SECONDS = 20
 NOBODY = ("-c", "user.name=gemm-lessons", "-c", "user.email=gemm-lessons@localhost")  # used if git has no user
 PLAIN = ("-c", "commit.gpgsign=false", "-c", f"core.hooksPath={os.devnull}")
-OURS = ("lessons", ".gitignore", ".vscode")
+OURS = ("lessons", ".gitignore", ".vscode", testing_view.FILE)
 ELSEWHERE = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE")  # set in a hook of another repository
 FIRST_COMMIT = "The course as it came"
 
@@ -33,10 +33,10 @@ def write_editor_files(course: Course) -> list[Path]:
             continue
     text = clangd.commands(lessons, course.architecture, clangd.cuda_headers())
     wanted = {course.root / COMMANDS: text}
-    for name, content in vscode.files(str(Path(sys.executable).parent), course.names).items():
-        path = course.root / ".vscode" / name
-        if not path.exists():
-            wanted[path] = content
+    once = {course.root / testing_view.FILE: testing_view.text(course.parts)}
+    for name, content in vscode.files(sys.executable, course.names).items():
+        once[course.root / ".vscode" / name] = content
+    wanted |= {path: content for path, content in once.items() if not path.exists()}
     for path, content in wanted.items():
         try:
             path.parent.mkdir(exist_ok=True)

@@ -1,10 +1,13 @@
-"""Generate VS Code's settings: an extension for CUDA C++, tasks that run a lesson, and problem matchers."""
+"""Generate VS Code's settings: extensions, tasks that run a lesson, problem matchers, and where its tests are."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
+
+from gemm_lessons.editor import testing_view
 
 # What --problems prints: FILE:LINE:COLUMN: SEVERITY: MESSAGE
 PROBLEM = {
@@ -31,16 +34,16 @@ SETTINGS = {
     "files.associations": {"*.cu": "cuda-cpp", "*.cuh": "cuda-cpp"},
     "C_Cpp.intelliSenseEngine": "disabled",  # clangd reads compile_commands.json, with the tile sizes
 }
-EXTENSIONS = {"recommendations": ["llvm-vs-code-extensions.vscode-clangd"]}
+EXTENSIONS = {"recommendations": ["llvm-vs-code-extensions.vscode-clangd", "ms-python.python"]}
 
 
-def files(programs: str, lessons: Sequence[str]) -> dict[str, str]:
-    """Name in ``.vscode`` -> text. ``programs`` is the folder that holds the command ``gemm-lessons``."""
-    return {name: json.dumps(content, indent=2) + "\n" for name, content in _contents(programs, lessons).items()}
+def files(python: str, lessons: Sequence[str]) -> dict[str, str]:
+    """Name in ``.vscode`` -> text. ``python``: the interpreter, in whose folder is the command ``gemm-lessons``."""
+    return {name: json.dumps(content, indent=2) + "\n" for name, content in _contents(python, lessons).items()}
 
 
-def _contents(programs: str, lessons: Sequence[str]) -> dict[str, Any]:
-    here = {"cwd": "${workspaceFolder}", "env": {"PATH": f"{programs}:${{env:PATH}}"}}
+def _contents(python: str, lessons: Sequence[str]) -> dict[str, Any]:
+    here = {"cwd": "${workspaceFolder}", "env": {"PATH": f"{Path(python).parent}:${{env:PATH}}"}}
 
     def task(label: str, *arguments: str, **more: Any) -> dict[str, Any]:
         command = {"type": "process", "command": "gemm-lessons", "args": list(arguments), "options": here}
@@ -66,7 +69,7 @@ def _contents(programs: str, lessons: Sequence[str]) -> dict[str, Any]:
     ]  # fmt: skip
     choice = {"id": "lesson", "type": "pickString", "description": "Which lesson?", "options": list(lessons)}
     return {
-        "settings.json": SETTINGS,
+        "settings.json": {**SETTINGS, **testing_view.SETTINGS, "python.defaultInterpreterPath": python},
         "extensions.json": EXTENSIONS,
         "tasks.json": {"version": "2.0.0", "tasks": tasks, "inputs": [choice]},
     }
