@@ -13,6 +13,7 @@ import math
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import numpy as np
@@ -30,9 +31,10 @@ from gemm_lessons.engine.sass import Code, prepare, registers
 from gemm_lessons.engine.sass.divisions import Undecided
 from gemm_lessons.engine.sass.flow import SIGNALS, TEXTURE, TO_OTHERS, dimensions
 from gemm_lessons.engine.sass.lanes import SHARED_WINDOW, Geometry, launch_constants
-from gemm_lessons.engine.sass.long_loops import Cut, cut
+from gemm_lessons.engine.sass.long_loops import cut
 from gemm_lessons.engine.sass.memory_contents import Store
-from gemm_lessons.engine.sass.operands import Decoded, Memory
+from gemm_lessons.engine.sass.operand_fetch import Array, Fetch
+from gemm_lessons.engine.sass.operands import Decoded, Memory, Operand
 from gemm_lessons.engine.sass.planning import Plan
 from gemm_lessons.engine.sass.textures import Texels, texels_of
 from gemm_lessons.engine.sass.uncountable import Uncountable
@@ -224,14 +226,12 @@ class Traceable:
         ``only_boxes``: without the accesses of its threads. Raise ``Uncountable``, and ``TooLong`` if the blocks
         execute more than ``most`` warp instructions.
         """
-        memory = memory or (lambda: GlobalMemory(buffers_of(arguments), []))
-        grid = clustered(self.kernel, grid)
+        launch = self._launch(grid, arguments, memory or (lambda: GlobalMemory(buffers_of(arguments), [])))
+        geometry = Geometry(launch.grid, 0, min(blocks, launch.grid.blocks))
         try:
-            return self._trace(self.plan, grid, arguments, blocks, memory(), most, only_boxes)
+            return launch.trace(geometry, most, only_boxes)
         except Undecided:
-            full = self.code.with_full_divisions.plan
-            assert full is not None
-            return self._trace(full, grid, arguments, blocks, memory(), most, only_boxes)
+            return replace(launch, plan=self._full_divisions).trace(geometry, most, only_boxes)
 
     def sample(
         self,
@@ -246,92 +246,64 @@ class Traceable:
         An execution of more than ``most`` warp instructions is cut, see ``long_loops``. Divisions take their fast path
         where the data are not known. Raise ``Uncountable``, and ``TooLong`` if no loop can be cut.
         """
+        launch = self._launch(grid, arguments, memory)
         try:
-            return self._sample(self.plan, grid, arguments, blocks, memory, most)
+            return launch.sample(blocks, most)
         except TooLong:
             raise
         except Undecided:
-            full = self.code.with_full_divisions.plan
-            assert full is not None
-            return self._sample(full, grid, arguments, blocks, memory, most)
+            return replace(launch, plan=self._full_divisions).sample(blocks, most)
         except Uncountable:
             if not any(d.name == "FCHK" for d in self.instructions):
                 raise
-            return self._sample(self.code.with_fast_divisions, grid, arguments, blocks, memory, most)
+            return replace(launch, plan=self.code.with_fast_divisions).sample(blocks, most)
 
-    def _sample(
-        self,
-        plan: Plan,
-        grid: Grid,
-        arguments: Sequence[Argument],
-        blocks: int,
-        memory: Callable[[], GlobalMemory],
-        most: int,
-    ) -> SampledTrace:
-        grid = clustered(self.kernel, grid)
-        launch = _Launch(self, plan, grid, arguments)
-        if not plan.spaces:  # nothing is stored
-            as_before = memory()
-            memory = lambda: as_before  # noqa: E731
-        outline, first = None, 0
-        if math.prod(grid.cluster or (1,)) == 1:
-            everywhere = sorted({int((number + 0.5) * GOLDEN % 1 * grid.blocks) for number in range(SPREAD)})
-            outline = launch.outline(Geometry(grid, 0, len(everywhere), chosen=tuple(everywhere)), memory())
-            first = everywhere[outline.average] // blocks * blocks
-            first = max(min(first, (grid.blocks // blocks - 1) * blocks), 0)
-        geometry = Geometry(grid, first, min(blocks, grid.blocks - first))
-        try:
-            trace = launch.trace(geometry, memory(), most)
-            return SampledTrace(trace, work=_work(outline, geometry, sum(map(len, trace.warps))))
-        except TooLong:
-            whole = launch.outline(geometry, memory())
-        chosen = cut(whole.steps, whole.weights, most)
-        if chosen is None:
-            raise TooLong(f"more than {most:,} warp instructions")
-        work = _work(outline, geometry, sum(whole.weights))
-        short, long = launch.parts(geometry, memory(), chosen)
-        return SampledTrace(long, short, chosen.beyond, work)
+    def _launch(self, grid: Grid, arguments: Sequence[Argument], memory: Callable[[], GlobalMemory]) -> _Launch:
+        return _Launch(self, self.plan, clustered(self.kernel, grid), arguments, memory)
 
-    def _trace(
-        self,
-        plan: Plan,
-        grid: Grid,
-        arguments: Sequence[Argument],
-        blocks: int,
-        memory: GlobalMemory,
-        most: int | None,
-        only_boxes: bool,
-    ) -> Trace:
-        geometry = Geometry(grid, 0, min(blocks, grid.blocks))
-        return _Launch(self, plan, grid, arguments).trace(geometry, memory, most, only_boxes)
+    @property
+    def _full_divisions(self) -> Plan:
+        plan = self.code.with_full_divisions.plan
+        assert plan is not None
+        return plan
 
 
 @dataclass(frozen=True)
 class _Launch:
-    """A traceable kernel with its grid and arguments."""
+    """A traceable kernel with its grid, its arguments and what returns global memory before the launch."""
 
     kernel: Traceable
     plan: Plan
     grid: Grid
     arguments: Sequence[Argument]
+    memory: Callable[[], GlobalMemory]
 
-    def trace(self, geometry: Geometry, memory: GlobalMemory, most: int | None, only_boxes: bool = False) -> Trace:
+    def trace(self, geometry: Geometry, most: int | None, only_boxes: bool = False) -> Trace:
         """Trace the blocks of ``geometry``."""
-        recorder = self._walker(_BoxRecorder if only_boxes else _Recorder, geometry, memory, most=most)
-        recorder.run()
-        return self._of(recorder)
+        return self._of(self._run(_BoxRecorder if only_boxes else _Recorder, geometry, most=most))
 
-    def parts(self, geometry: Geometry, memory: GlobalMemory, chosen: Cut) -> tuple[Trace, Trace]:
-        """Trace them without what is cut, the short trace and the long one."""
-        recorder = self._walker(_Recorder, geometry, memory, kept=chosen.long)
-        recorder.run()
-        return self._of(recorder, chosen.short[chosen.long].tolist()), self._of(recorder)
-
-    def outline(self, geometry: Geometry, memory: GlobalMemory) -> _Outline:
-        """Follow them, without their accesses."""
-        outline = self._walker(_Outline, geometry, memory)
-        outline.run()
-        return outline
+    def sample(self, blocks: int, most: int) -> SampledTrace:
+        """See ``Traceable.sample``."""
+        grid = self.grid
+        launch = self if self.plan.spaces else replace(self, memory=cache(self.memory))  # nothing is stored
+        outline, first = None, 0
+        if math.prod(grid.cluster or (1,)) == 1:
+            everywhere = sorted({int((number + 0.5) * GOLDEN % 1 * grid.blocks) for number in range(SPREAD)})
+            outline = launch._run(_Outline, Geometry(grid, 0, len(everywhere), chosen=tuple(everywhere)))
+            first = everywhere[outline.average] // blocks * blocks
+            first = max(min(first, (grid.blocks // blocks - 1) * blocks), 0)
+        geometry = Geometry(grid, first, min(blocks, grid.blocks - first))
+        try:
+            trace = launch.trace(geometry, most)
+            return SampledTrace(trace, work=_work(outline, geometry, sum(map(len, trace.warps))))
+        except TooLong:
+            whole = launch._run(_Outline, geometry)
+        chosen = cut(whole.steps, whole.weights, most)
+        if chosen is None:
+            raise TooLong(f"more than {most:,} warp instructions")
+        recorder = launch._run(_Recorder, geometry, kept=chosen.long)
+        short, long = self._of(recorder, chosen.short[chosen.long].tolist()), self._of(recorder)
+        return SampledTrace(long, short, chosen.beyond, _work(outline, geometry, sum(whole.weights)))
 
     def _of(self, recorder: _Recorder, kept: Sequence[bool] | None = None) -> Trace:
         grid, kernel = self.grid, self.kernel
@@ -340,10 +312,9 @@ class _Launch:
             kernel.instructions, kernel.control, kernel.reads, recorder.warps(kept), -(-grid.threads // WARP), cluster
         )
 
-    def _walker(
-        self, walker: Callable[..., AnyWalker], geometry: Geometry, memory: GlobalMemory, **options: Any
-    ) -> AnyWalker:
-        kernel, arguments, grid, plan = self.kernel, self.arguments, self.grid, self.plan
+    def _run(self, walker: Callable[..., AnyWalker], geometry: Geometry, **options: Any) -> AnyWalker:
+        """Follow the blocks of ``geometry`` with a new walker, and return it."""
+        kernel, arguments, grid, plan, memory = self.kernel, self.arguments, self.grid, self.plan, self.memory()
         code = kernel.code
         parameters = code.placed(kernel.kernel, parameter_block(kernel.kernel, arguments, memory))
         boxes = {
@@ -357,7 +328,9 @@ class _Launch:
         }
         shared = kernel.shared_bytes + grid.dynamic_shared
         store = Store(memory, shared, code.local_bytes) if plan.spaces else None
-        return walker(plan, geometry, constants, store, texels_of(arguments), boxes, **options)
+        made = walker(plan, geometry, constants, store, texels_of(arguments), boxes, **options)
+        made.run()
+        return made
 
 
 def _work(outline: _Outline | None, geometry: Geometry, executed: int) -> float:
@@ -399,6 +372,7 @@ class _Recorder(Walker):
         most: int | None = None,
         kept: Sequence[bool] | None = None,
     ) -> None:
+        self._cluster = math.prod(geometry.grid.cluster or (1,))  # blocks
         self._boxes = boxes  # bytes of each tensor map's box, by the place of the parameter in the machine code
         self._kept, self._step_number, self._quiet = kept, -1, False  # which basic blocks to record; None: all
         self._most, self._executed = most, 0  # warp instructions
@@ -434,83 +408,76 @@ class _Recorder(Walker):
             return (self._stores_box(d),)
         if d.name in TO_OTHERS:
             return (self._sends(d),)
-        memory = next((operand for operand in d.operands if isinstance(operand, Memory)), None)
-        if memory is None or not memory.registers:
-            raise Uncountable(f"unknown form {d.text}")
-        kind, told, names = "", None, []
-        if d.name == "UTMALDG":  # [where to]; the register after it names the mbarrier, those after that the box
-            first = memory.registers[0]
-            assert first.number is not None
-            after = [replace(first, number=first.number + i) for i in range(1, 2 + dimensions(d))]
-            where = self.lanes.address(Memory((after[0],), 0), "shared")
-            if d.has("MULTICAST"):
-                told = self.lanes.fetcher(d.operands[-1])
-            maps = d.operands[1]
-            if not isinstance(maps, Memory) or not maps.registers:
-                raise Uncountable(f"unknown form {d.text}")
-            names = [self.lanes.address(maps, "shared"), *map(self.lanes.fetcher, after[1:])]
-        else:
-            kind = next((SIGNAL_KINDS[word] for word in d.modifiers if word in SIGNAL_KINDS), "")
-            if not kind or not SIGNAL_MODIFIERS.issuperset(d.modifiers):
-                raise Uncountable(f"unknown form {d.text}")
-            where, told = self.lanes.address(memory, "shared", ranked=True), self.lanes.fetcher(d.operands[-1])
-        guard, lanes, bare = self.lanes.guard(d), self.geometry.lanes, d.has("A1T0")
-        cluster = math.prod(self.geometry.grid.cluster or (1,))
-        remote = cluster > 1 and kind == "arrived" and d.has("RED")
+        if d.name == "UTMALDG":
+            return (self._loads_box(d),)
+        return (self._signal(d),)
 
-        def note() -> None:
+    def _record(self, d: Decoded, touch: Callable[..., Touch | None], *fetches: Fetch) -> Step:
+        """Return a step that records a ``touch`` for each warp of which lanes execute ``d``: from the numbers of these
+        lanes, and from what each of ``fetches`` has for the warp's lanes."""
+        guard, lanes = self.lanes.guard(d), self.geometry.lanes
+
+        def record() -> None:
             if self._quiet:
                 return
             active = self._active(guard).reshape(-1, WARP)
-            at = np.broadcast_to(where(), (lanes,)).reshape(-1, WARP)
-            word = None if told is None else np.broadcast_to(told(), (lanes,)).reshape(-1, WARP)
-            which = [np.broadcast_to(name(), (lanes,)).reshape(-1, WARP) for name in names]
-            found: list[Touch | None] = []
-            for warp, taking_part in enumerate(active):
-                threads = np.flatnonzero(taking_part)
-                if not len(threads):
-                    found.append(None)
-                    continue
-                barrier, first = int(at[warp, threads[0]]) & SHARED_WINDOW - 1, threads[0]
-                number = 0 if word is None else int(word[warp, first])
-                if names:
-                    named = tuple(int(name[warp, first]) for name in which)
-                    size = self._boxes.get(named[0], 0)
-                    to = tuple(rank for rank in range(cluster) if number >> MASK_BIT & 1 << rank)
-                    found.append(box_of(size // banks.SECTOR, barrier=barrier, which=named, to=to))
-                    continue
-                if kind == "made":
-                    found.append(Signal("made", barrier, arrivals=MOST_ARRIVALS - (number >> 1 & MOST_ARRIVALS - 1)))
-                elif kind == "arrived":
-                    ranks = at[warp, threads] // SHARED_WINDOW
-                    to = tuple(np.bincount(ranks, minlength=cluster).tolist()) if remote else ()
-                    found.append(Signal("arrived", barrier, len(threads), 0 if bare else number * len(threads), to=to))
-                else:
-                    found.append(Signal("awaited", barrier, parity=number >> 31))
-            self._log[-1][2][d.index] = found
+            values = [np.broadcast_to(fetch(), (lanes,)).reshape(-1, WARP) for fetch in fetches]
+            self._log[-1][2][d.index] = [
+                touch(np.flatnonzero(some), *(value[warp] for value in values)) if some.any() else None
+                for warp, some in enumerate(active)
+            ]
 
-        return (note,)
+        return record
+
+    def _signal(self, d: Decoded) -> Step:
+        """Record an operation on an mbarrier."""
+        kind = next((SIGNAL_KINDS[word] for word in d.modifiers if word in SIGNAL_KINDS), None)
+        if kind is None or not SIGNAL_MODIFIERS.issuperset(d.modifiers):
+            raise Uncountable(f"unknown form {d.text}")
+        remote, bare = self._cluster > 1 and d.has("RED"), d.has("A1T0")
+
+        def touch(lanes: Array, at: Array, word: Array) -> Signal:
+            barrier, number = int(at[lanes[0]]) & SHARED_WINDOW - 1, int(word[lanes[0]])
+            if kind == "made":
+                return Signal("made", barrier, arrivals=MOST_ARRIVALS - (number >> 1 & MOST_ARRIVALS - 1))
+            if kind == "awaited":
+                return Signal("awaited", barrier, parity=number >> 31)
+            to = tuple(np.bincount(at[lanes] // SHARED_WINDOW, minlength=self._cluster).tolist()) if remote else ()
+            return Signal("arrived", barrier, len(lanes), 0 if bare else number * len(lanes), to=to)
+
+        where = self.lanes.address(_memory(d, d.operands), "shared", ranked=True)
+        return self._record(d, touch, where, self.lanes.fetcher(d.operands[-1]))
+
+    def _loads_box(self, d: Decoded) -> Step:
+        """Record a copy of a box into shared memory."""
+        first = _memory(d, d.operands).registers[0]  # [where to]
+        assert first.number is not None
+        # The register after it names the mbarrier, those after that the box.
+        barrier, *coordinates = (replace(first, number=first.number + i) for i in range(1, 2 + dimensions(d)))
+        where, maps = self.lanes.address(Memory((barrier,), 0), "shared"), _memory(d, d.operands[1:2])
+        names = self.lanes.address(maps, "shared"), *map(self.lanes.fetcher, coordinates)
+        ranks = (self.lanes.fetcher(d.operands[-1]),) if d.has("MULTICAST") else ()
+
+        def touch(lanes: Array, at: Array, *others: Array) -> Traffic:
+            first = lanes[0]
+            which = tuple(int(name[first]) for name in others[: len(names)])
+            mask = int(others[-1][first]) >> MASK_BIT if ranks else 0
+            to = tuple(rank for rank in range(self._cluster) if mask & 1 << rank)
+            size = self._boxes.get(which[0], 0)
+            return box_of(size // banks.SECTOR, barrier=int(at[first]) & SHARED_WINDOW - 1, which=which, to=to)
+
+        return self._record(d, touch, where, *names, *ranks)
 
     def _meets(self, d: Decoded) -> Sequence[Step]:
         """Record a barrier for some warps: its number, and for how many threads."""
         if len(d.operands) != 2 or d.has("RED"):  # of the whole block
             return ()
-        number, threads = (self.lanes.fetcher(operand) for operand in d.operands)
         kind: Kind = "passed" if d.has("ARV") else "met"
-        guard, lanes = self.lanes.guard(d), self.geometry.lanes
 
-        def note() -> None:
-            if self._quiet:
-                return
-            active = self._active(guard).reshape(-1, WARP)
-            which, count = (np.broadcast_to(it(), (lanes,)).reshape(-1, WARP) for it in (number, threads))
-            found: list[Touch | None] = []
-            for warp, first in enumerate(active.argmax(axis=1)):
-                meeting = Signal(kind, int(which[warp, first]), int(count[warp, first]))
-                found.append(meeting if active[warp].any() else None)
-            self._log[-1][2][d.index] = found
+        def touch(lanes: Array, number: Array, threads: Array) -> Signal:
+            return Signal(kind, int(number[lanes[0]]), int(threads[lanes[0]]))
 
-        return (note,)
+        return (self._record(d, touch, *map(self.lanes.fetcher, d.operands)),)
 
     def _sends(self, d: Decoded) -> Step:
         """Record stores to blocks of the cluster: a pair of registers names the place and the mbarrier."""
@@ -520,53 +487,28 @@ class _Recorder(Walker):
         first = memory.registers[0]
         assert first.number is not None
         barrier = replace(first, number=first.number + 1, suffix="")
-        where = self.lanes.address(Memory((barrier,), 0), "shared", ranked=True)
-        guard, lanes = self.lanes.guard(d), self.geometry.lanes
         each = next((int(word) // 8 for word in d.modifiers if word in ("64", "128")), 4)
-        cluster = math.prod(self.geometry.grid.cluster or (1,))
 
-        def note() -> None:
-            if self._quiet:
-                return
-            active = self._active(guard).reshape(-1, WARP)
-            at = np.broadcast_to(where(), (lanes,)).reshape(-1, WARP)
-            found: list[Touch | None] = []
-            for taking_part, places in zip(active, at, strict=True):
-                some = places[taking_part]
-                offsets = np.unique(some & SHARED_WINDOW - 1)
-                if len(offsets) > 1:
-                    raise Uncountable(f"lanes of one warp that report to several mbarriers: {d.text}")
-                to = tuple((each * np.bincount(some // SHARED_WINDOW, minlength=cluster)).tolist())
-                sent = [Signal("sent", int(offset), len(some), sum(to), to=to) for offset in offsets]
-                found.append(sent[0] if sent else None)
-            self._log[-1][2][d.index] = found
+        def touch(lanes: Array, at: Array) -> Signal:
+            places = at[lanes]
+            offset, *others = np.unique(places & SHARED_WINDOW - 1)
+            if others:
+                raise Uncountable(f"lanes of one warp that report to several mbarriers: {d.text}")
+            to = tuple((each * np.bincount(places // SHARED_WINDOW, minlength=self._cluster)).tolist())
+            return Signal("sent", int(offset), len(lanes), sum(to), to=to)
 
-        return note
+        return self._record(d, touch, self.lanes.address(Memory((barrier,), 0), "shared", ranked=True))
 
     def _stores_box(self, d: Decoded) -> Step:
         """Record a copy of a box out of shared memory. Its size is that of the tensor map at the address it names."""
-        operand = d.operands[-1]
-        if not isinstance(operand, Memory) or not operand.registers:
-            raise Uncountable(f"unknown form {d.text}")
-        map_at, guard, lanes = self.lanes.address(operand, "shared"), self.lanes.guard(d), self.geometry.lanes
 
-        def note() -> None:
-            if self._quiet:
-                return
-            active = self._active(guard).reshape(-1, WARP)
-            at = np.broadcast_to(map_at(), (lanes,)).reshape(-1, WARP)
-            found: list[Touch | None] = []
-            for warp, first in enumerate(active.argmax(axis=1)):
-                if not active[warp].any():
-                    found.append(None)
-                    continue
-                size = self._boxes.get(int(at[warp, first]))
-                if size is None:
-                    raise Uncountable(f"the tensor map of {d.text} is no parameter of the kernel")
-                found.append(box_of(size // banks.SECTOR, load=False))
-            self._log[-1][2][d.index] = found
+        def touch(lanes: Array, at: Array) -> Traffic:
+            size = self._boxes.get(int(at[lanes[0]]))
+            if size is None:
+                raise Uncountable(f"the tensor map of {d.text} is no parameter of the kernel")
+            return box_of(size // banks.SECTOR, load=False)
 
-        return note
+        return self._record(d, touch, self.lanes.address(_memory(d, d.operands[-1:]), "shared"))
 
     def _touch(self, d: Decoded, use: MemoryUse) -> Step:
         access, address, guard, beside = use.access, use.address, use.guard, use.beside
@@ -674,6 +616,14 @@ class _Outline(Walker):
         off = abs(self.by_block - mean) // (NEAR * mean)
         nearest = np.flatnonzero(off == off.min())
         return int(nearest[len(nearest) // 2])
+
+
+def _memory(d: Decoded, operands: Sequence[Operand]) -> Memory:
+    """Return the first operand in memory, which a register names."""
+    memory = next((operand for operand in operands if isinstance(operand, Memory)), None)
+    if memory is None or not memory.registers:
+        raise Uncountable(f"unknown form {d.text}")
+    return memory
 
 
 def box_of(
