@@ -32,7 +32,9 @@ SPACE = LESSON.search.with_values({"BM": (32, 64), "BK": (32, 48, 64)})
 
 def request(csv: Path | None = None) -> TuneRequest:
     assert (LESSON.tile.defines["BM"], LESSON.tile.defines["BN"]) == (32, 32)
-    return TuneRequest(COURSE, LESSON, LESSON.solution_path, SPACE, SHAPE, Simulated(), find_gpu("h200"), csv)
+    return TuneRequest(
+        COURSE, replace(LESSON, search=SPACE), LESSON.solution_path, SHAPE, Simulated(), find_gpu("h200"), csv
+    )
 
 
 def test_the_right_ones_are_ranked_and_the_others_named(tmp_path: Path) -> None:

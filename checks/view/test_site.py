@@ -14,8 +14,9 @@ from checks.view.browser import PHONE, Browser, chromium
 from gemm_lessons.course.documents import page_names
 from gemm_lessons.course.folder import CommandError, Course, packaged_course
 from gemm_lessons.course.lesson import LessonError
+from gemm_lessons.course.text import RESULTS
 from gemm_lessons.report.chart import GAP, chart
-from gemm_lessons.report.site import FOLDED, TOOLS, SitePage, _parts, broken_links, write_site
+from gemm_lessons.report.site import TOOLS, SitePage, _parts, broken_links, write_site
 
 COURSE = packaged_course()
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -39,7 +40,7 @@ def test_nothing_of_a_text_is_lost(out: Path, name: str) -> None:
     outside = BLOCK.sub("", text)
     headings = re.findall(r"^## (.+)$", outside, re.MULTILINE)
     assert len(re.findall(r"<h2 id", page)) == len(headings) + page.count("This lesson among the others</h2>")
-    assert [words for words in FOLDED if words in headings] == re.findall(
+    assert [words for words in RESULTS if words in headings] == re.findall(
         r"<details><summary><h2[^>]*>(.*?)</h2>", page
     )
     languages = [language for language, _ in BLOCK.findall(text)]

@@ -12,7 +12,7 @@ from checks.estimate.test_timeline import FREE, H200, ffma, instruction, lds, sh
 from checks.estimate.test_timeline import trace as traced
 from gemm_lessons.engine.estimate.recording import StateSpan, record
 from gemm_lessons.engine.estimate.timeline import play
-from gemm_lessons.engine.pictures.timeline import WIDE, timeline, trace_file
+from gemm_lessons.engine.pictures.timeline import WIDE, timeline_of, trace_file
 from gemm_lessons.engine.sass.operands import decode
 from gemm_lessons.engine.sass.trace import Traffic
 from gemm_lessons.view.record import Side
@@ -88,7 +88,7 @@ def test_strips_keep_the_time(clean: Side) -> None:
 def test_instructions_of_headers_have_no_line() -> None:
     code = [decode(0, replace(instruction(0, "FADD R3, R2, R2"), file="matrix.cuh", line=7))]
     recording = replace(record(traced(ffma(1)), 1, H200), code=tuple(code))
-    drawn = timeline(recording, H200, "kernel.cu", {})
+    drawn = timeline_of(recording, H200, "kernel.cu", {})
     assert [it.line for it in drawn.stalls] == [0]
 
 

@@ -200,12 +200,12 @@ def bench(
     from gemm_lessons.commands.bench import BenchRequest
     from gemm_lessons.commands.bench import as_json as bench_json
     from gemm_lessons.commands.bench import bench as run_bench
-    from gemm_lessons.report.bench import Bar, show_bench
+    from gemm_lessons.report.bench import progress_bar, show_bench
     from gemm_lessons.report.console import make_console
 
     on = device_for(device, gpu_index)
     request = BenchRequest(course, found, wanted, on, sheet or on.sheet or sheet_for(DEFAULT_GPU), csv, mine)
-    with Bar(make_console(stderr=True)) as bar:
+    with progress_bar(make_console(stderr=True)) as bar:
         result = run_bench(request, bar)
     # A measurement is compared only with the data sheet of the GPU that ran it.
     roof = request.gpu if on.timer is None else on.sheet

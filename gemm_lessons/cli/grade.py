@@ -147,7 +147,7 @@ def _grade(assignment: Assignment, fresh: bool, executor: str, processes: int | 
     from gemm_lessons.grading.decisions import load_decisions
     from gemm_lessons.grading.executors import open_executor
     from gemm_lessons.report.console import make_console
-    from gemm_lessons.report.grading import Ahead, show_remarks, show_start
+    from gemm_lessons.report.grading import ahead, show_remarks, show_start
 
     classroom = Classroom.of(replace(assignment, fresh=fresh))
     # Its errors are told before anything is judged.
@@ -157,8 +157,8 @@ def _grade(assignment: Assignment, fresh: bool, executor: str, processes: int | 
     show_start(told, classroom, kept)
     show_remarks(told, assignment.submissions.remarks)
     workers = open_executor(executor, processes, assignment.lessons)
-    with workers as judges, Ahead(told, len(classroom.mine), kept) as ahead:
-        classroom.grade(judges, ahead)
+    with workers as judges, ahead(told, len(classroom.mine), kept) as tell:
+        classroom.grade(judges, tell)
     return _show(assignment.out, formats, assignment.course)
 
 

@@ -113,7 +113,7 @@ def _page(course: Course, name: str) -> str | None:
         from gemm_lessons.report.reference import reference
 
         return reference()
-    from gemm_lessons.engine.records.spelling import closest  # imported late: only for mistakes
+    from gemm_lessons.engine.records.words import closest  # imported late: only for mistakes
 
     near = closest(name, [*texts, ENGINE])
     if near and not closest(name, [lesson[3:] for lesson in course.names]):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -70,8 +71,8 @@ def tune(
     path = kernel_path(course, found, not mine, False, file)
     read_source(path)
     wanted = shape_of(found, shape)
-    space = found.search.with_values(parse_values(found, try_ or ()))
-    if not space.values:
+    found = replace(found, search=found.search.with_values(parse_values(found, try_ or ())))
+    if not found.search.values:
         first = next(iter(found.tile.defines), None)
         what = f"say what to try, like --try {first}=8,16" if first else "it has no tile sizes"
         raise CommandError(f"lesson {found.name} has no [tune] in its lesson.toml: {what}")
@@ -81,15 +82,15 @@ def tune(
         need_matplotlib(plot)
     from gemm_lessons.commands.tuning import TuneRequest
     from gemm_lessons.commands.tuning import tune as search
-    from gemm_lessons.report.bench import Bar
+    from gemm_lessons.report.bench import progress_bar
     from gemm_lessons.report.console import make_console
     from gemm_lessons.report.tune import show_tuning
 
     on = device_for(device, gpu_index)
     sheet = (sheet_for(gpu) if gpu is not None else None) or on.sheet or sheet_for(DEFAULT_GPU)
     cores = processes or resources.cores()
-    request = TuneRequest(course, found, path, space, wanted, on, sheet, csv, measure, cores)
-    with Bar(make_console(stderr=True)) as bar:
+    request = TuneRequest(course, found, path, wanted, on, sheet, csv, measure, cores)
+    with progress_bar(make_console(stderr=True)) as bar:
         tuning = search(request, bar)
     show_tuning(make_console(), request, tuning)
     if plot is not None:

@@ -121,7 +121,7 @@ def _not_compiled(outcome: RunOutcome) -> int:
 
 
 def _write_trace(side: Side, path: Path) -> None:
-    from gemm_lessons.engine.pictures.timeline import trace_file
+    from gemm_lessons.engine.pictures import trace_file
     from gemm_lessons.report.console import make_console
 
     if side.recording is None or side.timeline is None:

@@ -21,7 +21,6 @@ from gemm_lessons.commands.bench import TellSteps, fingerprint
 from gemm_lessons.commands.tuning_book import TileCandidate, Tuned, TuningBook
 from gemm_lessons.course.folder import CommandError, Course, read_source
 from gemm_lessons.course.lesson import Lesson
-from gemm_lessons.course.search_space import SearchSpace
 from gemm_lessons.course.tiles import UnfitTile, retiled
 from gemm_lessons.devices.device import BuildTarget, Device
 from gemm_lessons.engine import KitError, UnsupportedKernel
@@ -43,12 +42,12 @@ SECONDS = 0.5  # of timed launches, all kernels of such a run together
 
 @dataclass(frozen=True)
 class TuneRequest:
-    """What to search. ``measured``: how many of the best by estimate are timed where there is a GPU."""
+    """A lesson, whose search space is what to try. ``measured``: how many of the best by estimate are timed where there
+    is a GPU."""
 
     course: Course
     lesson: Lesson
     path: Path
-    space: SearchSpace
     shape: Shape
     device: Device
     gpu: GpuSpec
@@ -94,8 +93,8 @@ class Tuning:
 def tune(request: TuneRequest, progress: TellSteps = lambda done, total, what: None) -> Tuning:
     """Search. Raise ``CommandError`` (a file that is not a tuning file, nothing to search), ``KitError``."""
     lesson, source = request.lesson, read_source(request.path)
-    own = {name: lesson.tile.defines[name] for name, _ in request.space.values}
-    wanted = [own, *(sizes for sizes in request.space.candidates(lesson.tile.defines) if sizes != own)]
+    own = {name: lesson.tile.defines[name] for name, _ in lesson.search.values}
+    wanted = [own, *(sizes for sizes in lesson.search.candidates(lesson.tile.defines) if sizes != own)]
     book = TuningBook.of(request.csv)
     found: list[TileCandidate] = []
     missing: list[TileCandidate] = []

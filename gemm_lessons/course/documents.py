@@ -13,7 +13,7 @@ from pathlib import Path
 
 from gemm_lessons.course.folder import CommandError, Course, packaged_course, read_source
 from gemm_lessons.engine.records.frozen import dataclass
-from gemm_lessons.engine.records.spelling import closest
+from gemm_lessons.engine.records.words import closest
 
 GLOSSARY = "glossary"  # what `read` takes beside lessons
 PAGES = Path(__file__).resolve().parents[1] / "docs"

@@ -160,7 +160,7 @@ class Course:
         if digits:
             numbers = f"{self.names[0][:2]} to {self.names[-1][:2]}" if self.names else "none"
             raise CommandError(f'there is no lesson "{query}"; the course has {numbers}: gemm-lessons list')
-        from gemm_lessons.engine.records.spelling import closest  # imported late: only for mistakes
+        from gemm_lessons.engine.records.words import closest  # imported late: only for mistakes
 
         near = closest(word, [name[3:] for name in self.names]) or closest(word, self.names)
         meant = next((name for name in self.names if near in (name, name[3:])), None)

@@ -94,7 +94,7 @@ class Formula:
         known = list(names)
         for name in (formula.target, *_names(formula.tree, text)):
             if name not in known:
-                from gemm_lessons.engine.records.spelling import closest  # imported late: only for mistakes
+                from gemm_lessons.engine.records.words import closest  # imported late: only for mistakes
 
                 near = closest(name, known)
                 hint = f"; did you mean {near}?" if near else f"; known: {', '.join(known)}"

@@ -7,8 +7,8 @@ cut and no kernel is dropped.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
-from types import TracebackType
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
@@ -16,7 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
-from gemm_lessons.commands.bench import BenchRequest, Note, Result
+from gemm_lessons.commands.bench import BenchRequest, Note, Result, TellSteps
 from gemm_lessons.commands.points import Group, Line, Point, is_square, label
 from gemm_lessons.commands.profiling import COUNTED, Profiled, ProfilePlan
 from gemm_lessons.course.folder import shown
@@ -32,28 +32,16 @@ NAMED = 6  # kernels that a line names
 Cell = Callable[[Point], str]
 
 
-class Bar:
-    """A progress bar on stderr, only on a terminal, and removed at the end. Call it as ``bench.Progress``."""
-
-    def __init__(self, console: Console) -> None:
-        self._progress = Progress(
-            TextColumn("{task.description:20}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
-            console=console, transient=True, disable=not console.is_terminal,
-        )  # fmt: skip
-        self._task = self._progress.add_task("", total=None)
-
-    def __call__(self, done: int, total: int, what: str) -> None:
-        """Show that ``done`` of ``total`` steps are done and ``what`` is next."""
-        self._progress.update(self._task, completed=done, total=total, description=what)
-
-    def __enter__(self) -> Bar:
-        self._progress.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._progress.stop()
+@contextmanager
+def progress_bar(console: Console) -> Iterator[TellSteps]:
+    """Show progress on a terminal, and remove it at the end."""
+    bar = Progress(
+        TextColumn("{task.description:20}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
+        console=console, transient=True, disable=not console.is_terminal,
+    )  # fmt: skip
+    task = bar.add_task("", total=None)
+    with bar:
+        yield lambda done, total, what: bar.update(task, completed=done, total=total, description=what)
 
 
 def show_bench(console: Console, request: BenchRequest, result: Result, verbose: bool = False) -> None:

@@ -135,14 +135,14 @@ class Working:
                 self._progress.stop()
 
 
-def show_error(console: Console, message: str, prefix: str = "error") -> None:
+def show_error(console: Console, message: str) -> None:
     """Print one message on stderr, on one line for scripts. On a terminal it wraps between words, and before a command
     at its end, so that the command can be copied."""
     command = ""
-    if console.is_terminal and len(prefix) + 2 + len(message) > console.width and COMMAND in message:
+    if console.is_terminal and len("error: ") + len(message) > console.width and COMMAND in message:
         message, _, command = message.rpartition(COMMAND)
         message += ":"
-    console.print(Text.assemble((f"{prefix}: ", "bad"), message), soft_wrap=not console.is_terminal)
+    console.print(Text.assemble(("error: ", "bad"), message), soft_wrap=not console.is_terminal)
     if command:
         console.print(Text(f"  gemm-lessons {command}", style="command"), soft_wrap=True)
 

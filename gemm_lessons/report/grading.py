@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Sequence
-from types import TracebackType
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from gemm_lessons.course.folder import shown
-from gemm_lessons.grading.classroom import Classroom
+from gemm_lessons.grading.classroom import Classroom, Tell
 from gemm_lessons.grading.escaping import amount, one_line
 from gemm_lessons.grading.gradebook import Gradebook, GradebookRow
 from gemm_lessons.grading.results import Grade
@@ -44,41 +44,35 @@ MARKS = {
 }
 
 
-class Ahead:
-    """Progress with the estimated end: a bar on a terminal, else occasional lines. Call it as ``classroom.Tell``."""
+@contextmanager
+def ahead(console: Console, total: int, kept: int) -> Iterator[Tell]:
+    """Show progress and the estimated end: a bar on a terminal, else occasional lines. ``kept`` are graded already."""
+    bar = Progress(
+        TextColumn("graded"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), TextColumn("left"),
+        console=console, transient=True, disable=not console.is_terminal, refresh_per_second=2,
+        speed_estimate_period=120,
+    )  # fmt: skip
+    task = bar.add_task("", total=total)
+    finished = kept
+    began = said = time.monotonic()
 
-    def __init__(self, console: Console, total: int, kept: int) -> None:
-        self._console, self._kept, self._done = console, kept, kept
-        self._began = self._said = time.monotonic()
-        self._bar = Progress(
-            TextColumn("graded"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), TextColumn("left"),
-            console=console, transient=True, disable=not console.is_terminal, refresh_per_second=2,
-            speed_estimate_period=120,
-        )  # fmt: skip
-        self._task = self._bar.add_task("", total=total)
-
-    def __call__(self, done: int, total: int) -> None:
-        """Show that ``done`` of ``total`` grades are done."""
-        self._done = done
-        self._bar.update(self._task, completed=done, total=total)
+    def tell(done: int, total: int) -> None:
+        nonlocal finished, said
+        finished = done
+        bar.update(task, completed=done, total=total)
         now = time.monotonic()
-        if self._console.is_terminal or now - self._said < EVERY_S or done <= self._kept:
+        if console.is_terminal or now - said < EVERY_S or done <= kept:
             return
-        self._said = now
-        left = (now - self._began) / (done - self._kept) * (total - done)
-        self._console.print(f"{done} of {total} graded, about {_duration(left)} left", soft_wrap=True)
+        said = now
+        left = (now - began) / (done - kept) * (total - done)
+        console.print(f"{done} of {total} graded, about {_duration(left)} left", soft_wrap=True)
 
-    def __enter__(self) -> Ahead:
-        self._bar.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._bar.stop()
-        if kind is KeyboardInterrupt:
-            said = f"{self._done} grades are kept; the same command resumes from there"
-            self._console.print(said, soft_wrap=True)
+    try:
+        with bar:
+            yield tell
+    except KeyboardInterrupt:
+        console.print(f"{finished} grades are kept; the same command resumes from there", soft_wrap=True)
+        raise
 
 
 def _duration(seconds: float) -> str:

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from gemm_lessons.engine.estimate.recording import Recording
 from gemm_lessons.engine.inspection import SHOWN, Inspection, values_of
-from gemm_lessons.engine.pictures.roles import barrier_names, roles_of
+from gemm_lessons.engine.pictures import barrier_names, roles_of
 from gemm_lessons.engine.records.metrics import BESIDE, TABLED
 from gemm_lessons.engine.records.results import Launched
 from gemm_lessons.judging.evidence import Checked

@@ -12,9 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gemm_lessons import __version__
-from gemm_lessons.engine.pictures.accesses import Request, bank_map
-from gemm_lessons.engine.pictures.roles import Roles
-from gemm_lessons.engine.pictures.timeline import SHOWN, Timeline
+from gemm_lessons.engine.pictures import SHOWN_STATES, Request, Roles, Timeline, bank_map
 from gemm_lessons.engine.records.metrics import TABLED
 from gemm_lessons.judging.verdict import WrongAnswer
 from gemm_lessons.report.roles import completed_by
@@ -35,7 +33,7 @@ HEAT = (
     "global_load_requests",
     "global_store_requests",
 )
-LETTERS = "rqgspxb"  # of SHOWN, in a strip
+LETTERS = "rqgspxb"  # of SHOWN_STATES, in a strip
 STATES = {
     "run": "runs: issues, or is ready to",
     "queue": "load-store queue is full",
@@ -126,7 +124,7 @@ def record(view: View) -> JSON:
 
 
 def _letters() -> Sequence[tuple[str, str]]:
-    return list(zip(SHOWN, LETTERS, strict=True))
+    return list(zip(SHOWN_STATES, LETTERS, strict=True))
 
 
 def _wrong(verdict: WrongAnswer) -> JSON:

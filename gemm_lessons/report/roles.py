@@ -8,8 +8,7 @@ from rich.console import Console
 from rich.text import Text
 
 from gemm_lessons.engine.estimate.recording import Recording
-from gemm_lessons.engine.pictures.roles import ANOTHER, RoleHandOver, Roles, UnitRow
-from gemm_lessons.engine.pictures.timeline import Shown, role_strips
+from gemm_lessons.engine.pictures import ANOTHER, RoleHandOver, Roles, Shown, UnitRow, role_strips
 
 PHASES = 4  # phases that a role waits for, in the part that is shown
 MOST = 24  # hand-overs

@@ -10,9 +10,9 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from gemm_lessons.engine import Finding
-from gemm_lessons.engine.compiler.diagnostics import Diagnostic, printable
+from gemm_lessons.engine import Diagnostic, Finding
 from gemm_lessons.engine.records.results import Conflict, Printed
+from gemm_lessons.engine.records.words import printable
 from gemm_lessons.gemm.shapes import Shape
 from gemm_lessons.judging.evidence import ShapeResult
 from gemm_lessons.judging.pattern import Pattern

@@ -12,8 +12,8 @@ from io import StringIO
 from rich.console import Console, Group
 from rich.text import Text
 
-from gemm_lessons.engine.compiler.diagnostics import printable
 from gemm_lessons.engine.records.frozen import dataclass
+from gemm_lessons.engine.records.words import printable
 from gemm_lessons.judging.verdict import CompileFailed, Faulted, GateMissed, Passed, TimedOut, WrongAnswer
 from gemm_lessons.report.blocks import Paragraph, clipped, fitted
 from gemm_lessons.report.console import THEME

@@ -24,6 +24,7 @@ from gemm_lessons.course.drills import load_drills
 from gemm_lessons.course.folder import CommandError, Course, WriteError, read_source, shown
 from gemm_lessons.course.lesson import LessonError
 from gemm_lessons.course.lesson_toml import load_lesson
+from gemm_lessons.course.text import RESULTS
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.report.chart import Line, chart
 from gemm_lessons.report.drawing import drawing
@@ -39,7 +40,6 @@ from gemm_lessons.report.template import ASSETS, asset, embedded, rendered
 STYLE = "site.css"
 MEASURED = "measured/h200.json"  # data of the chart; a teacher's own course may have none
 GPU = "H200"
-FOLDED = ("What comes out", "Answers")  # sections that are folded, so that the reader thinks first
 DRAWING = "drawing"  # the language of an ASCII drawing
 JOINT = re.compile(r"[_/,(](?=\w)|\.(?=\w{5})")  # in a name or an expression; a file keeps its ending
 BREAK = r"\g<0><wbr>"
@@ -331,7 +331,7 @@ def _folded(body: str) -> str:
     parts = re.split(r"(?=<h2)", body)
     for i, part in enumerate(parts):
         match = re.match(r"<h2[^>]*>(.*?)</h2>", part)
-        if match and match[1] in FOLDED:
+        if match and match[1] in RESULTS:
             parts[i] = f"<details><summary>{match[0]}</summary>{part[match.end() :]}</details>\n"
     return "".join(parts)
 

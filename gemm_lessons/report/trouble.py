@@ -10,7 +10,7 @@ from rich.text import Text
 
 from gemm_lessons.course.lesson import Lesson
 from gemm_lessons.engine import Finding
-from gemm_lessons.engine.compiler.diagnostics import printable
+from gemm_lessons.engine.records.words import printable
 from gemm_lessons.gemm.shapes import Shape
 from gemm_lessons.judging.evidence import text_of_line
 from gemm_lessons.judging.verdict import CompileFailed, Faulted, TimedOut, WrongAnswer

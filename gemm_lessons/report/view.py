@@ -13,8 +13,7 @@ from rich.text import Text
 
 from gemm_lessons.course.folder import CommandError
 from gemm_lessons.engine.costs.banks import BANKS, SECTOR, WARP, WORD
-from gemm_lessons.engine.pictures.accesses import Cell, Request, bank_map
-from gemm_lessons.engine.pictures.tiles import CHUNK_BYTES, Chunk, Share, TilePicture
+from gemm_lessons.engine.pictures import CHUNK_BYTES, Cell, Chunk, Request, Share, TilePicture, bank_map
 from gemm_lessons.engine.records.metrics import TABLED
 from gemm_lessons.report.console import make_console, show_note
 from gemm_lessons.report.roles import show_roles

@@ -7,8 +7,7 @@ from typing import Literal
 
 from gemm_lessons.course.folder import shown
 from gemm_lessons.course.lesson import Lesson
-from gemm_lessons.engine import Finding
-from gemm_lessons.engine.compiler.diagnostics import Diagnostic
+from gemm_lessons.engine import Diagnostic, Finding
 from gemm_lessons.engine.records.facts import Quoted
 from gemm_lessons.judging.evidence import Checked
 from gemm_lessons.judging.verdict import CompileFailed, Faulted, TimedOut, Verdict

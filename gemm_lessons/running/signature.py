@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gemm_lessons.course.lesson import LaunchSpec, Lesson
+from gemm_lessons.engine import Diagnostic
 from gemm_lessons.engine.compiler.compile import Compiled
-from gemm_lessons.engine.compiler.diagnostics import Diagnostic
 from gemm_lessons.engine.ptx import parser
 from gemm_lessons.gemm.data import POINTER_SIZE
 

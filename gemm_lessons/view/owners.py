@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gemm_lessons.engine.pictures.accesses import Stores
+from gemm_lessons.engine.pictures import Stores
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.gemm.data import BufferLayout
 

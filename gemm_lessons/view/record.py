@@ -13,11 +13,20 @@ from gemm_lessons.course.lesson import tile_sizes
 from gemm_lessons.engine import Simulator
 from gemm_lessons.engine.estimate.recording import Recording, record
 from gemm_lessons.engine.hardware.sheets import GpuSpec
-from gemm_lessons.engine.pictures.accesses import Request, Touched, follow
-from gemm_lessons.engine.pictures.fragments import WarpProduct, products
-from gemm_lessons.engine.pictures.roles import Roles, barrier_names, roles_of
-from gemm_lessons.engine.pictures.tiles import TileNotes, Tiles
-from gemm_lessons.engine.pictures.timeline import Timeline, timeline
+from gemm_lessons.engine.pictures import (
+    Request,
+    Roles,
+    TileNotes,
+    Tiles,
+    Timeline,
+    Touched,
+    WarpProduct,
+    barrier_names,
+    follow,
+    products,
+    roles_of,
+    timeline_of,
+)
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.engine.records.launch import Buffer, TensorMap
 from gemm_lessons.engine.records.results import LineCount
@@ -153,7 +162,7 @@ def side_of(outcome: RunOutcome, row: Row, gpu: GpuSpec, depth: int = 1) -> Side
     else:
         recording, played = _play(row.speed.estimator, shape, depth, gpu)
         profile = row.speed.estimator.profiles[0]
-        strips = timeline(recording, gpu, row.path, profile.span(profile.blocks_per_sm, gpu).busy)
+        strips = timeline_of(recording, gpu, row.path, profile.span(profile.blocks_per_sm, gpu).busy)
         roles = roles_of(recording, row.path, barrier_names(built.code.counted[0]))
     return Side(
         row=row,

@@ -133,7 +133,7 @@ def _check(node: ast.expr, text: str, names: list[str]) -> None:
             return
         case ast.Name(id=name):
             if name not in names:
-                from gemm_lessons.engine.records.spelling import closest  # imported late: only for mistakes
+                from gemm_lessons.engine.records.words import closest  # imported late: only for mistakes
 
                 near = closest(name, names)
                 raise ExpressionError(

@@ -27,7 +27,7 @@ from gemm_lessons.engine.records.launch import (
     TensorMap,
     buffer_of,
 )
-from gemm_lessons.engine.records.spelling import closest
+from gemm_lessons.engine.records.words import closest
 
 _BOX = re.compile(r"\]\s*box\s*\[")
 MOST_NAMED = 12  # most fields that a message lists

@@ -16,18 +16,10 @@ from typing import Literal
 from gemm_lessons.engine.compiler import source as cuda_source
 from gemm_lessons.engine.compiler.tokens import without_comments
 from gemm_lessons.engine.records.frozen import dataclass
+from gemm_lessons.engine.records.words import printable
 
 Severity = Literal["error", "warning"]
 NAME_EXPRESSION_FILE = "__nv_name_map"  # NVRTC's file name for the text that requests the kernel's name
-
-
-def printable(text: str) -> str:
-    """Escape the characters of ``text`` that a terminal would interpret or hide: it may be from an untrusted file."""
-    return text if text.isprintable() else "".join(c if c.isprintable() else _escape(c) for c in text)
-
-
-def _escape(character: str) -> str:
-    return character if character in "\n\t" else f"\\x{ord(character):02x}"
 
 
 @dataclass(frozen=True)

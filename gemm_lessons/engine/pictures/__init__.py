@@ -10,4 +10,18 @@
 - ``fragments``: lane and register of each element of a tensor core's product
 - ``timeline``: the estimate's multiprocessor, clock by clock, also as a file for viewers
 - ``roles``: the timeline by role, and hand-overs through mbarriers
+
+Other rooms import from here.
 """
+
+from gemm_lessons.engine.pictures.accesses import Cell, Request, Stores, Touched, bank_map, follow
+from gemm_lessons.engine.pictures.fragments import WarpProduct, products
+from gemm_lessons.engine.pictures.roles import ANOTHER, RoleHandOver, Roles, UnitRow, barrier_names, roles_of
+from gemm_lessons.engine.pictures.tiles import CHUNK_BYTES, Chunk, Share, TileNotes, TilePicture, Tiles
+from gemm_lessons.engine.pictures.timeline import SHOWN_STATES, Shown, Timeline, role_strips, timeline_of, trace_file
+
+__all__ = [
+    "ANOTHER", "CHUNK_BYTES", "SHOWN_STATES", "Cell", "Chunk", "Request", "RoleHandOver", "Roles", "Share",
+    "Shown", "Stores", "TileNotes", "TilePicture", "Tiles", "Timeline", "Touched", "UnitRow", "WarpProduct",
+    "bank_map", "barrier_names", "follow", "products", "role_strips", "roles_of", "timeline_of", "trace_file",
+]  # fmt: skip

@@ -32,7 +32,7 @@ WIDE = 400  # parts of the curves above the strips
 # States of a strip: a warp runs while it issues, while its previous arithmetic executes, and while it takes turns
 # with others of its scheduler, for the scheduler itself or for a unit that computes.
 Shown = Literal["run", "queue", "global", "shared", "product", "result", "barrier"]
-SHOWN: tuple[Shown, ...] = get_args(Shown)
+SHOWN_STATES: tuple[Shown, ...] = get_args(Shown)
 SHOWN_AS: Mapping[State, Shown] = {
     "issue": "run",
     "fixed": "run",
@@ -100,7 +100,7 @@ class Timeline:
     stalls: tuple[Stalls, ...]
 
 
-def timeline(recording: Recording, gpu: GpuSpec, path: str, busy: Mapping[str, float]) -> Timeline:
+def timeline_of(recording: Recording, gpu: GpuSpec, path: str, busy: Mapping[str, float]) -> Timeline:
     """Make the timeline. ``path``: the file whose lines are shown; instructions of other files count as line 0."""
     lines = lines_of(recording, path)
     warps = _by_warp(recording, lines)
@@ -166,7 +166,7 @@ def _by_warp(recording: Recording, lines: Sequence[int]) -> list[_Warp]:
     spans: list[list[StateSpan]] = [[] for _ in range(recording.warps)]
     for span in recording.spans:
         spans[span.warp].append(span)
-    shown = {state: SHOWN.index(as_) for state, as_ in SHOWN_AS.items()}
+    shown = {state: SHOWN_STATES.index(as_) for state, as_ in SHOWN_AS.items()}
     found = []
     for mine in spans:
         there = sorted({lines[span.place] for span in mine})
@@ -182,7 +182,7 @@ def _strip(warp: _Warp, clocks: float, tick: int) -> tuple[Strip, ...]:
     if not warp.starts.size:
         return ()
     ticks = math.ceil(clocks / tick)
-    spent = np.zeros((ticks, len(SHOWN) * len(warp.lines)))
+    spent = np.zeros((ticks, len(SHOWN_STATES) * len(warp.lines)))
     starts, ends = warp.starts / tick, warp.ends / tick
     first, last = starts.astype(np.int64), np.minimum(ends.astype(np.int64), ticks - 1)
     within = first == last
@@ -192,13 +192,13 @@ def _strip(warp: _Warp, clocks: float, tick: int) -> tuple[Strip, ...]:
         spent[first[at], kind] += first[at] + 1 - starts[at]
         spent[first[at] + 1 : last[at], kind] += 1
         spent[last[at], kind] += ends[at] - last[at]
-    by_state = spent.reshape(ticks, len(SHOWN), len(warp.lines))
+    by_state = spent.reshape(ticks, len(SHOWN_STATES), len(warp.lines))
     states = by_state.sum(2).argmax(1)
     places = by_state[np.arange(ticks), states].argmax(1)
     over = math.ceil(ends[-1])  # the warp has ended
     found: list[Strip] = []
     for state, place in zip(states[:over].tolist(), places[:over].tolist(), strict=True):
-        shown, line = SHOWN[state], warp.lines[place]
+        shown, line = SHOWN_STATES[state], warp.lines[place]
         if found and (found[-1].state, found[-1].line) == (shown, line):
             found[-1] = Strip(found[-1].ticks + 1, shown, line)
         else:

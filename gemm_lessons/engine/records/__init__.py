@@ -4,6 +4,6 @@
 - ``findings``, ``facts``: a finding; its threads, memory and further facts
 - ``metrics``: names of counters; ``elements``, ``encodings``: element types; ``errors``: exceptions;
   ``hashing``: random bits of integers
-- ``toml_file``: TOML with the line of each key; ``spelling``: the word that a misspelt one was meant to be
+- ``toml_file``: TOML with the line of each key; ``words``: for messages, a misspelt one and what is safe to print
 - ``frozen``: the dataclass decorator of all these records
 """

@@ -69,7 +69,7 @@ class TomlFile:
         """Check that there are no other keys."""
         for key in raw:
             if key not in keys:
-                from gemm_lessons.engine.records.spelling import closest  # imported late: only for mistakes
+                from gemm_lessons.engine.records.words import closest  # imported late: only for mistakes
 
                 hint = closest(key, keys)
                 raise self.wrong((*where, key), f"unknown key{f'; did you mean {hint}?' if hint else ''} "
