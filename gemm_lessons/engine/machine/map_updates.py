@@ -102,13 +102,10 @@ def _bind_replace(binding: Binding) -> Callable[[], None]:
         raise unsupported(instruction)
     value = binding.value(given, "u64" if rest[-1] == "b64" else "u32")
     maps = _Maps(binding, None if not spaces else "shared" if spaces[0].startswith("shared") else "global")
-    address_of, chosen = binding.addresses(target), binding.lanes()
+    address_of = binding.addresses(target)
     field = start + ordinal.value * size + np.arange(size)
 
-    def run() -> None:
-        lanes = state.lane_numbers(chosen())
-        if not lanes.size:
-            return
+    def run(lanes: Array) -> None:
         addresses = address_of(lanes)
         memory, first = maps.places(addresses, lanes)
         maps.noted(lanes, addresses)
@@ -125,7 +122,7 @@ def _bind_replace(binding: Binding) -> Callable[[], None]:
                 raise Fault("illegal_access", "map field", instruction, state.actor(lane, instruction), facts)
             memory[at + field] = np.frombuffer(int(number).to_bytes(size, "little"), np.uint8)
 
-    return run
+    return binding.for_lanes(run)
 
 
 def _bind_copy(binding: Binding) -> Callable[[], None]:

@@ -8,7 +8,8 @@ copied bytes only after it has seen the phase end.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Literal
 
 import numpy as np
@@ -52,6 +53,14 @@ class Mbarriers:
     def offsets(self, cell: Array) -> Array:
         """Return the byte offsets of cells in their cluster's shared memory, block after block."""
         return np.asarray(cell * BYTES % (self.state.shared_stride * self.state.cluster))
+
+    @contextmanager
+    def checked(self, lanes: Array, cell: Array) -> Iterator[None]:
+        """Raise the misuse of one of these mbarriers as the fault of its lane."""
+        try:
+            yield
+        except MbarrierMisused as problem:
+            raise self.misused(problem, lanes, cell) from None
 
     def misused(self, problem: MbarrierMisused, lanes: Array, cell: Array) -> Fault:
         """Return the fault of a lane that misuses an mbarrier."""
@@ -111,18 +120,14 @@ def bind_mbarrier(binding: Binding) -> Callable[[], None]:
     address, *more = instruction.operands
     one = barriers_of(binding, address, "store" if what in ("init", "inval") else OPERATION_EFFECT)
     number = value(more[0], "s32") if more else np.int32(0)
-    chosen = binding.lanes()
     line = line_of(instruction)
 
-    def run() -> None:
-        lanes = state.lane_numbers(chosen())
-        if not lanes.size:
-            return
+    def run(lanes: Array) -> None:
         count = _by_lane(number, lanes)
         if instruction.index in state.watched:
             state.trace.append(Stored(instruction.index, lanes, count.astype(np.int64)[:, None].view(np.uint8)))
         cell = one.of(lanes)
-        try:
+        with one.checked(lanes, cell):
             if what == "init":
                 state.phases.init(cell, count)
                 zero = np.zeros_like(cell)
@@ -134,10 +139,8 @@ def bind_mbarrier(binding: Binding) -> Callable[[], None]:
                 phase = state.phases.announce(cell, given)
                 kind: What = "announced" if what == "expect_tx" else "reported"
                 state.history.note(kind, instruction.index, lanes, cell, phase, count)
-        except MbarrierMisused as problem:
-            raise one.misused(problem, lanes, cell) from None
 
-    return run
+    return binding.for_lanes(run)
 
 
 def _arrive(binding: Binding) -> Callable[[], None]:
@@ -150,30 +153,24 @@ def _arrive(binding: Binding) -> Callable[[], None]:
     row = None
     if isinstance(target, Register) and target.name in state.used:
         row = state.row(target.name, "u64")
-    chosen = binding.lanes()
     line = line_of(instruction)
 
-    def run() -> None:
-        lanes = state.lane_numbers(chosen())
-        if not lanes.size:
-            return
+    def run(lanes: Array) -> None:
         cell = one.of(lanes)
         given = _by_lane(number, lanes).astype(np.int64)
         once = np.ones_like(given)
         count, announced = (once, given) if announces else (given, np.zeros_like(given))
-        try:
+        with one.checked(lanes, cell):
             state.phases.check(cell)
             token = state.phases.token(cell, count) if row is not None else None
             phase = state.phases.arrive(cell, count, announced, drops, completes)
             state.history.note("announced", instruction.index, lanes, cell, phase, announced)
             state.history.note("arrived", instruction.index, lanes, cell, phase, count)
-        except MbarrierMisused as problem:
-            raise one.misused(problem, lanes, cell) from None
         if row is not None and token is not None:
             row[lanes] = np.where(phase & 1, token | PHASE, token & ~PHASE)
         state.trace.append(Phase("arrive", lanes, one.offsets(cell), phase, state.lanes, line))
 
-    return run
+    return binding.for_lanes(run)
 
 
 def _wait(binding: Binding) -> Callable[[], None]:
@@ -186,22 +183,16 @@ def _wait(binding: Binding) -> Callable[[], None]:
     if not isinstance(target, Register):
         raise unsupported(instruction)
     row = state.row(target.name, "pred")
-    chosen = binding.lanes()
     line = line_of(instruction)
 
-    def run() -> None:
-        lanes = state.lane_numbers(chosen())
-        if not lanes.size:
-            return
+    def run(lanes: Array) -> None:
         cell = one.of(lanes)
         asked = _by_lane(given, lanes)
-        try:
+        with one.checked(lanes, cell):
             state.phases.check(cell)
             if by_parity and (asked > 1).any():
                 position = int((asked > 1).argmax())
                 raise MbarrierMisused(position, "parity", int(asked[position].astype(np.int32)))
-        except MbarrierMisused as problem:
-            raise one.misused(problem, lanes, cell) from None
         parity = (asked if by_parity else asked >> np.uint64(63)).astype(np.int32)
         now = state.phases.phase[cell]
         over = (now & 1) != parity
@@ -218,7 +209,7 @@ def _wait(binding: Binding) -> Callable[[], None]:
         state.trace.append(Phase("vain", lanes[vain], offsets, now[vain], state.lanes, line))
         state.stall(lanes[vain], cell[vain], instruction)
 
-    return run
+    return binding.for_lanes(run)
 
 
 def _pending_count(binding: Binding) -> Callable[[], None]:
@@ -226,13 +217,12 @@ def _pending_count(binding: Binding) -> Callable[[], None]:
     target, source = instruction.operands
     if not isinstance(target, Register):
         raise unsupported(instruction)
-    row, given, chosen = state.row(target.name, "u32"), value(source, "u64"), binding.lanes()
+    row, given = state.row(target.name, "u32"), value(source, "u64")
 
-    def run() -> None:
-        lanes = state.lane_numbers(chosen())
+    def run(lanes: Array) -> None:
         row[lanes] = pending_count(_by_lane(given, lanes))
 
-    return run
+    return binding.for_lanes(run)
 
 
 def bind_copies_arrive(binding: Binding) -> Callable[[], None]:
@@ -243,28 +233,22 @@ def bind_copies_arrive(binding: Binding) -> Callable[[], None]:
     if instruction.modifiers[2:3] != ("arrive",) or not set(words) <= WITHOUT_EFFECT | {"noinc"}:
         raise unsupported(instruction)
     one = barriers_of(binding, instruction.operands[0], OPERATION_EFFECT)
-    chosen = binding.lanes()
     counts = "noinc" in words  # else one more arrival is expected and made, with no net change
     line = line_of(instruction)
 
-    def run() -> None:
-        lanes = state.lane_numbers(chosen())
-        if not lanes.size:
-            return
+    def run(lanes: Array) -> None:
         cell = one.of(lanes)
-        try:
+        with one.checked(lanes, cell):
             state.phases.check(cell)
             phase = state.phases.phase[cell]
             if counts:
                 nothing = np.zeros(cell.size, np.int64)
                 phase = state.phases.arrive(cell, nothing + 1, nothing, False, True)
                 state.history.note("arrived", instruction.index, lanes, cell, phase, nothing + 1)
-        except MbarrierMisused as problem:
-            raise one.misused(problem, lanes, cell) from None
         for kind in KINDS:
             state.trace.append(Phase(kind, lanes, one.offsets(cell), phase, state.lanes, line))
 
-    return run
+    return binding.for_lanes(run)
 
 
 def bind_async_fence(binding: Binding) -> Callable[[], None]:

@@ -36,22 +36,22 @@ BUILT_IN = "__nv_nvrtc_builtin_header.h"
 
 def bind_texture(binding: Binding) -> Run:
     """Bind ``tex``. Raise ``UnsupportedKernel``."""
-    return _ImageBinder(binding).texture(binding.guard)
+    return _ImageBinder(binding).texture()
 
 
 def bind_gather(binding: Binding) -> Run:
     """Bind ``tld4``. Raise ``UnsupportedKernel``."""
-    return _ImageBinder(binding).gather(binding.guard)
+    return _ImageBinder(binding).gather()
 
 
 def bind_query(binding: Binding) -> Run:
     """Bind ``txq``. Raise ``UnsupportedKernel``, also for a dimension that the texture does not have."""
-    return _ImageBinder(binding).query(binding.guard)
+    return _ImageBinder(binding).query()
 
 
 def bind_surface(binding: Binding) -> Run:
     """Bind ``suld`` or ``sust``. Raise ``UnsupportedKernel``."""
-    return _ImageBinder(binding).surface(binding.guard)
+    return _ImageBinder(binding).surface()
 
 
 def _calling_line(instruction: Instruction) -> SourceLine | None:
@@ -66,7 +66,7 @@ class _ImageBinder:
     """Binds one instruction on texture or surface objects."""
 
     def __init__(self, binding: Binding) -> None:
-        self.state, self.value = binding.state, binding.value
+        self.state, self.value, self.guard = binding.state, binding.value, binding.guard
         self.instruction = replace(binding.instruction, source=_calling_line(binding.instruction))
         if not self.state.images:
             raise self.unsupported("no texture or surface object is among the arguments, as simulate() takes them,")
@@ -101,9 +101,9 @@ class _ImageBinder:
             raise self.unsupported()
         return [e.name if isinstance(e, Register) else "" for e in elements]
 
-    def each(self, handle: Operand, kind: type[Any], guard: Callable[[], Array | None] | None, work: Work) -> Run:
+    def each(self, handle: Operand, kind: type[Any], work: Work) -> Run:
         """Return a closure that calls ``work`` for every object that lanes name, with those lanes."""
-        state = self.state
+        state, guard = self.state, self.guard
 
         def run() -> None:
             mask = guard() if guard is not None else state.active
@@ -122,7 +122,7 @@ class _ImageBinder:
 
     # -- textures -----------------------------------------------------------------------------------------------------
 
-    def texture(self, guard: Callable[[], Array | None] | None) -> Run:
+    def texture(self) -> Run:
         """Bind ``tex``. Every texture has one level of detail, so ``level`` and ``grad`` read the same texels."""
         modifiers, operands = self.instruction.modifiers, self.instruction.operands
         extra = {"level": 1, "grad": 2}.get(modifiers[0] if modifiers else "", 0)
@@ -134,25 +134,16 @@ class _ImageBinder:
         if kind not in ("f32", "s32", "u32") or not (asked == "f32" or by_integer):
             raise self.unsupported()
         handle, layer, coordinates = self.place(operands[1], geometry)
-        names = self.results()
-        dims, layered, _ = GEOMETRY[geometry]
 
-        def work(image: Image, lanes: Array) -> None:
-            if (image.dims, image.given.layered) != (dims, layered):
-                raise self.unsupported(f"{image.given.name} has other dimensions than are read")
+        def read(image: Image, lanes: Array) -> Array:
             if by_integer:
-                found = images.fetch(image, self.lanes(coordinates[0], "s32")[lanes].astype(np.int64))
-            else:
-                rows = [self.lanes(c, "f32")[lanes] for c in coordinates]
-                which = np.zeros(len(lanes), np.int64) if layer is None else self.lanes(layer, "s32")[lanes]
-                found = images.sample(image, rows, which.astype(np.int64))
-            if (found.dtype.kind == "f") != (kind == "f32"):
-                raise self.unsupported(f"{image.given.name} holds {image.given.array.dtype.name}, read as {kind}")
-            self.write(names, found, lanes)
+                return images.fetch(image, self.lanes(coordinates[0], "s32")[lanes].astype(np.int64))
+            rows = [self.lanes(c, "f32")[lanes] for c in coordinates]
+            return images.sample(image, rows, self.layers(layer, lanes))
 
-        return self.each(handle, Texture, guard, work)
+        return self.reads(handle, geometry, kind, read)
 
-    def gather(self, guard: Callable[[], Array | None] | None) -> Run:
+    def gather(self) -> Run:
         """Bind ``tld4``: one channel of the four texels around a point."""
         modifiers, operands = self.instruction.modifiers, self.instruction.operands
         if len(modifiers) != 5 or modifiers[0] not in "rgba" or modifiers[1] not in ("2d", "a2d") or len(operands) != 2:
@@ -161,19 +152,33 @@ class _ImageBinder:
         if vector != "v4" or kind not in ("f32", "s32", "u32") or asked != "f32":
             raise self.unsupported()
         handle, layer, coordinates = self.place(operands[1], geometry)
+
+        def read(image: Image, lanes: Array) -> Array:
+            rows = [self.lanes(c, "f32")[lanes] for c in coordinates]
+            return images.gather(image, rows, self.layers(layer, lanes), "rgba".index(channel))
+
+        return self.reads(handle, geometry, kind, read)
+
+    def layers(self, layer: Operand | None, lanes: Array) -> Array:
+        """Return the layer of an image that each lane names; 0 without a layer."""
+        if layer is None:
+            return np.zeros(len(lanes), np.int64)
+        return self.lanes(layer, "s32")[lanes].astype(np.int64)
+
+    def reads(self, handle: Operand, geometry: str, kind: str, read: Callable[[Image, Array], Array]) -> Run:
+        """Return a closure that writes what ``read`` finds in textures of this geometry to the first operand."""
         names = self.results()
+        dims, layered, _ = GEOMETRY[geometry]
 
         def work(image: Image, lanes: Array) -> None:
-            if (image.dims, image.given.layered) != (2, layer is not None):
+            if (image.dims, image.given.layered) != (dims, layered):
                 raise self.unsupported(f"{image.given.name} has other dimensions than are read")
-            rows = [self.lanes(c, "f32")[lanes] for c in coordinates]
-            which = np.zeros(len(lanes), np.int64) if layer is None else self.lanes(layer, "s32")[lanes]
-            found = images.gather(image, rows, which.astype(np.int64), "rgba".index(channel))
+            found = read(image, lanes)
             if (found.dtype.kind == "f") != (kind == "f32"):
                 raise self.unsupported(f"{image.given.name} holds {image.given.array.dtype.name}, read as {kind}")
             self.write(names, found, lanes)
 
-        return self.each(handle, Texture, guard, work)
+        return self.each(handle, Texture, work)
 
     def write(self, names: list[str], found: Array, lanes: Array) -> None:
         """Write texels (lanes, channels) to registers. Results of missing channels are undefined and refused if they
@@ -188,7 +193,7 @@ class _ImageBinder:
             elif name in self.state.used:
                 raise self.unsupported(f"the texture has {found.shape[1]} channels, more are read")
 
-    def query(self, guard: Callable[[], Array | None] | None) -> Run:
+    def query(self) -> Run:
         """Bind ``txq``: the size of a texture in texels."""
         modifiers, (target, place) = self.instruction.modifiers, self.instruction.operands
         known = isinstance(target, Register) and self.state.rows.get(target.name, ("",))[0] == 32
@@ -203,11 +208,11 @@ class _ImageBinder:
                 raise self.unsupported(f"{image.given.name} has no {modifiers[0]}, which is asked")
             self.state.row(self.results()[0], "b32")[lanes] = image.sizes[axis]
 
-        return self.each(place.base, Texture, guard, work)
+        return self.each(place.base, Texture, work)
 
     # -- surfaces -----------------------------------------------------------------------------------------------------
 
-    def surface(self, guard: Callable[[], Array | None] | None) -> Run:
+    def surface(self) -> Run:
         """Bind ``suld.b`` and ``sust.b``: raw bytes, with x in bytes."""
         modifiers, operands = self.instruction.modifiers, self.instruction.operands
         loads = self.instruction.row.writes
@@ -231,11 +236,8 @@ class _ImageBinder:
             if (image.dims, image.given.layered) != (dims, layered):
                 raise self.unsupported(f"{image.given.name} has other dimensions than are used")
             rows = [self.lanes(c, "s32")[lanes].astype(np.int64) for c in coordinates]
-            which = (
-                np.zeros(len(lanes), np.int64) if layer is None else self.lanes(layer, "s32")[lanes].astype(np.int64)
-            )
             raw = image.texels.view(np.uint8).reshape(*image.texels.shape[:3], -1)
-            places, inside = self.inside(image, raw, which, rows, size * count, mode, lanes)
+            places, inside = self.inside(image, raw, self.layers(layer, lanes), rows, size * count, mode, lanes)
             at = tuple(p[:, None] for p in places[:3])
             columns = places[3][:, None] + np.arange(size * count)
             if loads:
@@ -250,7 +252,7 @@ class _ImageBinder:
             for lane in np.flatnonzero(inside):  # in lane order, so that the last write wins
                 raw[places[0][lane], places[1][lane], places[2][lane], columns[lane]] = stored[lane]
 
-        return self.each(handle, Surface, guard, work)
+        return self.each(handle, Surface, work)
 
     def inside(
         self, image: Image, raw: Array, layer: Array, rows: list[Array], width: int, mode: str, lanes: Array

@@ -141,6 +141,17 @@ class Binding:
         """Return a function for the indices of the executing lanes (None = every lane of the state)."""
         return self.memory.lanes(self.guard)
 
+    def for_lanes(self, work: Callable[[Array], None]) -> Callable[[], None]:
+        """Return a closure that calls ``work`` with the numbers of the executing lanes, if there are any."""
+        state, chosen = self.state, self.lanes()
+
+        def run() -> None:
+            lanes = state.lane_numbers(chosen())
+            if lanes.size:
+                work(lanes)
+
+        return run
+
     def addresses(self, operand: Operand) -> Callable[[Array | None], Array]:
         """Return a function from lanes (None = all) to int64 byte addresses. Raise ``UnsupportedKernel``."""
         if not isinstance(operand, Address):

@@ -146,12 +146,16 @@ class UndefinedBits:
 
     def _all_or_nothing(self, instruction: Instruction) -> None:
         """Make the whole result undefined if any source bit is."""
-        lanes: Any = np.zeros(self._state.lanes, np.bool_)
+        self._write_all(instruction, self._any_undefined(instruction))
+
+    def _any_undefined(self, instruction: Instruction) -> Array:
+        """Return the lanes of which a source bit is undefined."""
+        lanes = np.zeros(self._state.lanes, np.bool_)
         for operand in instruction.operands[1:]:
             for name in registers_in(operand):
                 if name in self.masks:
-                    lanes = lanes | (self.masks[name] != 0)
-        self._write_all(instruction, lanes)
+                    lanes |= self.masks[name] != 0
+        return lanes
 
     def _move(self, instruction: Instruction) -> None:
         target, operand = instruction.operands
@@ -200,13 +204,7 @@ class UndefinedBits:
     def _vote(self, instruction: Instruction) -> None:
         """Make a warp's common result undefined if a source bit of an executing lane is; of a ballot, only that lane's
         bit."""
-        active = self.executing(instruction)
-        lanes: Any = np.zeros(self._state.lanes, np.bool_)
-        for operand in instruction.operands[1:]:
-            for name in registers_in(operand):
-                if name in self.masks:
-                    lanes = lanes | (self.masks[name] != 0)
-        warps = (lanes & active).reshape(-1, WARP)
+        warps = (self._any_undefined(instruction) & self.executing(instruction)).reshape(-1, WARP)
         if "ballot" in instruction.modifiers and isinstance(instruction.operands[0], Register):
             bits = np.packbits(warps, axis=1, bitorder="little").view(np.uint32).reshape(-1)
             self._write(instruction, instruction.operands[0].name, np.repeat(bits, WARP))
