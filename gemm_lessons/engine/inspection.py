@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gemm_lessons.engine.arguments.expression import Number
 from gemm_lessons.engine.arguments.parameters import declared
@@ -36,6 +35,7 @@ from gemm_lessons.engine.hardware.sheets import GPUS, GpuSpec, buildable
 from gemm_lessons.engine.process import bounds
 from gemm_lessons.engine.process.bounds import Bounds, OutOfTime
 from gemm_lessons.engine.ptx import opcodes
+from gemm_lessons.engine.records.arrays import Array
 from gemm_lessons.engine.records.elements import Element
 from gemm_lessons.engine.records.errors import KitError
 from gemm_lessons.engine.records.findings import Finding
@@ -88,7 +88,7 @@ class Inspection:
     unwritten: Mapping[str, int] = dataclasses.field(default_factory=dict)  # output -> elements never stored to
     error: float | None = None  # ||got - expected|| / ||expected||
     tolerance: float | None = None
-    variables: Mapping[str, NDArray[Any]] = dataclasses.field(default_factory=dict)  # read back after the launch
+    variables: Mapping[str, Array] = dataclasses.field(default_factory=dict)  # read back after the launch
     estimate: LaunchEstimate | str | None = None  # or why there is none; None: not asked for, or it did not end
     recording: Recording | str | None = None  # or why there is none; None: not asked for
 
@@ -220,7 +220,7 @@ def _or_why_not(make: Callable[[], Made]) -> Made | str:
         return "the launch left too little of the time and memory that this command may take"
 
 
-def values_of(array: NDArray[Any]) -> list[float | int | str]:
+def values_of(array: Array) -> list[float | int | str]:
     """Return the first elements for display or for JSON, which has neither NaN nor infinity."""
     values = array.reshape(-1)[:SHOWN].tolist()
     return [value if math.isfinite(value) else str(value) for value in values]
@@ -252,7 +252,7 @@ class Expectation:
                 raise ArgumentError(f"--expect names {node.id}, which neither --args nor --symbol has")
         return expectation
 
-    def compare(self, before: Mapping[str, NDArray[Any]], after: Mapping[str, NDArray[Any]]) -> tuple[float, float]:
+    def compare(self, before: Mapping[str, Array], after: Mapping[str, Array]) -> tuple[float, float]:
         """Return the relative error in the Frobenius norm, and the tolerance of the output's type. NaN counts as
         infinite."""
         wanted = self._value(self.tree, before)
@@ -268,7 +268,7 @@ class Expectation:
         tolerance = 16 * self._spacing(after[self.target].dtype)
         return (math.inf if math.isnan(error) else error), tolerance
 
-    def _decoded(self, name: str, arrays: Mapping[str, NDArray[Any]]) -> NDArray[Any]:
+    def _decoded(self, name: str, arrays: Mapping[str, Array]) -> Array:
         """Return the numbers of an array as float64."""
         element = self.elements.get(name)
         return arrays[name].astype(np.float64) if element is None else element.decode(arrays[name]).astype(np.float64)
@@ -280,7 +280,7 @@ class Expectation:
             return 2 * element.roundoff
         return float(np.finfo(dtype).eps) if dtype.kind == "f" else 0.0
 
-    def _value(self, node: ast.expr, arrays: Mapping[str, NDArray[Any]]) -> Any:
+    def _value(self, node: ast.expr, arrays: Mapping[str, Array]) -> Any:
         match node:
             case ast.Constant(value=int() | float() as value):
                 return float(value)

@@ -12,11 +12,11 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gemm_lessons.engine.compiler.source import kernels
 from gemm_lessons.engine.compiler.tokens import without_comments
 from gemm_lessons.engine.ptx.records import Kernel, KernelParameter
+from gemm_lessons.engine.records.arrays import Array
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.engine.records.launch import Scalar
 
@@ -94,7 +94,7 @@ class WrongArrayType(ValueError):
         self.what = what
 
 
-def check_array(name: str, array: NDArray[Any], parameter: KernelParameter, known: DeclaredType | None) -> None:
+def check_array(name: str, array: Array, parameter: KernelParameter, known: DeclaredType | None) -> None:
     """Raise ``ValueError`` if a parameter cannot be a pointer to the array's elements."""
     if parameter.size != 8 or parameter.type[0] == "f" or (known is not None and not known.pointer and known.kind):
         what = known.text if known is not None else f"{parameter.type}, {parameter.size} bytes"

@@ -37,7 +37,6 @@ from itertools import zip_longest
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gemm_lessons.engine.arguments.expression import Expression, ExpressionError, Number
 from gemm_lessons.engine.arguments.parameters import DeclaredType, WrongArrayType, check_array, scalar
@@ -45,6 +44,7 @@ from gemm_lessons.engine.arguments.structs import Leaf, is_tensor_map, layout_at
 from gemm_lessons.engine.compiler.layouts import TypeLayout
 from gemm_lessons.engine.machine.symbols import check
 from gemm_lessons.engine.ptx.records import Kernel, KernelParameter, Variable
+from gemm_lessons.engine.records.arrays import Array
 from gemm_lessons.engine.records.elements import ELEMENTS, Element
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.engine.records.launch import (
@@ -149,7 +149,7 @@ class Given:
 
     arguments: Sequence[Argument]
     symbols: Sequence[HostVariable]
-    arrays: Mapping[str, NDArray[Any]]
+    arrays: Mapping[str, Array]
     numbers: Mapping[str, Number]
     blank: frozenset[str] = frozenset()  # write-only arguments: not filled before the launch
     elements: Mapping[str, Element] = field(default_factory=dict)
@@ -238,7 +238,7 @@ def _struct(
     layout: TypeLayout,
     found: Sequence[Leaf],
     specs: Mapping[str, ArraySpec],
-    arrays: dict[str, NDArray[Any]],
+    arrays: dict[str, Array],
     names: Mapping[str, Number],
 ) -> Argument:
     values: dict[str, Any] = {}
@@ -339,15 +339,15 @@ def array_spec(name: str, text: str, names: Mapping[str, Number]) -> ArraySpec:
     return replace(spec, **fields)
 
 
-def contents(spec: ArraySpec, rng: np.random.Generator) -> NDArray[Any]:
+def contents(spec: ArraySpec, rng: np.random.Generator) -> Array:
     """Return a fresh array: inputs with the requested contents, outputs poisoned (NaN, or all bits set)."""
     element = TYPES[spec.kind]
     dtype = np.dtype(element.storage)
     if not spec.read:
-        poison: NDArray[Any] = np.full((*spec.shape, dtype.itemsize), 0xFF, np.uint8).view(dtype)
+        poison: Array = np.full((*spec.shape, dtype.itemsize), 0xFF, np.uint8).view(dtype)
         return poison.reshape(spec.shape)
     if spec.fill in ("zeros", "ones"):
-        values: NDArray[Any] = np.full(spec.shape, 1 if spec.fill == "ones" else 0, np.float64)
+        values: Array = np.full(spec.shape, 1 if spec.fill == "ones" else 0, np.float64)
     elif spec.fill == "index":
         values = np.arange(int(np.prod(spec.shape)), dtype=np.float64).reshape(spec.shape)
     elif element.is_float:
@@ -357,9 +357,7 @@ def contents(spec: ArraySpec, rng: np.random.Generator) -> NDArray[Any]:
     return element.encode(values)
 
 
-def _array_argument(
-    spec: ArraySpec, array: NDArray[Any], parameter: KernelParameter, known: DeclaredType | None
-) -> Argument:
+def _array_argument(spec: ArraySpec, array: Array, parameter: KernelParameter, known: DeclaredType | None) -> Argument:
     buffer = Buffer(spec.name, array, spec.output)
     if not spec.view:
         if parameter.size != 8:
@@ -385,7 +383,7 @@ def _array_argument(
 
 
 def _tensor_map(
-    spec: ArraySpec, specs: Mapping[str, ArraySpec], arrays: dict[str, NDArray[Any]], names: Mapping[str, Number]
+    spec: ArraySpec, specs: Mapping[str, ArraySpec], arrays: dict[str, Array], names: Mapping[str, Number]
 ) -> TensorMap:
     pointer: Buffer | Pointer
     if spec.at:
@@ -402,7 +400,7 @@ def _tensor_map(
     return found
 
 
-def _strided(spec: ArraySpec, memory: NDArray[Any]) -> NDArray[Any]:
+def _strided(spec: ArraySpec, memory: Array) -> Array:
     """Return the array of a tensor map in the ``memory`` (one dimension) of another argument."""
     strides = spec.strides or tuple(int(np.prod(spec.shape[axis + 1 :])) for axis in range(len(spec.shape)))
     needed = 1 + sum((size - 1) * stride for size, stride in zip(spec.shape, strides, strict=True))
@@ -417,7 +415,7 @@ def _pointer(
     name: str,
     text: str,
     specs: Mapping[str, ArraySpec],
-    arrays: dict[str, NDArray[Any]],
+    arrays: dict[str, Array],
     names: Mapping[str, Number],
     size: int = 8,
 ) -> Pointer:

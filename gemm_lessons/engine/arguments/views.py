@@ -7,14 +7,11 @@ reach all of ``x`` through it. ``x[16:].copy()`` is an allocation of its own.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from gemm_lessons.engine.records.arrays import Array
 from gemm_lessons.engine.records.launch import Buffer, Pointer
-
-Array = NDArray[Any]
 
 
 def pointers(arrays: Mapping[str, Array]) -> dict[str, Buffer | Pointer]:

@@ -11,7 +11,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gemm_lessons.engine.events import (
     AsyncGroup,
@@ -25,8 +24,8 @@ from gemm_lessons.engine.events import (
     Record,
     Touch,
 )
+from gemm_lessons.engine.records.arrays import Array
 
-Array = NDArray[Any]
 ALIKE = "alike"  # key of Touch.memo
 TOUCHES = 4096  # kept alive, at most
 # Records that matter to bulk copies, and their parts that do.

@@ -8,16 +8,13 @@ clock, of every arrival there. Clocks are those of ``shared_races``. Numbers at 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gemm_lessons.engine.checkers.collector import Example, FindingCollector, Key, Names
 from gemm_lessons.engine.events import WARP, Barrier, Batch
+from gemm_lessons.engine.records.arrays import Array
 from gemm_lessons.engine.records.facts import NamedBarrier
-
-Array = NDArray[Any]
 
 
 @dataclass(frozen=True)

@@ -10,16 +10,15 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gemm_lessons.engine.checkers.collector import Example, FindingCollector, Key, Names
 from gemm_lessons.engine.checkers.shadow import Shadow, Visitors
 from gemm_lessons.engine.events import WARP, Access, Barrier, Batch, Boundary, Phase, Placed, Record
+from gemm_lessons.engine.records.arrays import Array
 from gemm_lessons.engine.records.facts import Location, Race
 from gemm_lessons.engine.records.findings import Severity
 from gemm_lessons.engine.records.frozen import dataclass
 
-Array = NDArray[Any]
 LOADS_PER_CALL = 256  # loads that are checked in one NumPy call
 NEVER = np.iinfo(np.int64).max
 

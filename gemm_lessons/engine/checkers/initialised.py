@@ -8,18 +8,15 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import field
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gemm_lessons.engine.checkers.collector import Example, FindingCollector, Key, Names
 from gemm_lessons.engine.checkers.epochs import Epoch, cells
 from gemm_lessons.engine.events import Access, Batch, Touch
+from gemm_lessons.engine.records.arrays import Array
 from gemm_lessons.engine.records.facts import Location
 from gemm_lessons.engine.records.frozen import dataclass
-
-Array = NDArray[Any]
 
 
 @dataclass(frozen=True)

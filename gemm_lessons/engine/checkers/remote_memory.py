@@ -8,15 +8,11 @@ public kernels whose blocks end earlier failed in 5 of 9 launches on an H200, an
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
 from gemm_lessons.engine.checkers.collector import Example, FindingCollector, Key, Names
 from gemm_lessons.engine.events import WARP, Access, Batch
-
-Array = NDArray[Any]
+from gemm_lessons.engine.records.arrays import Array
 
 
 class RemoteUses:

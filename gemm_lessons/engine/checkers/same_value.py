@@ -10,15 +10,11 @@ stores. Each stored value is compared with what another thread stored there sinc
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gemm_lessons.engine.events import Barrier, Batch, Boundary, LaunchInfo, Placed, Record, Stored, Touch
-
-Array = NDArray[Any]
-
+from gemm_lessons.engine.records.arrays import Array
 
 MOST_ULPS = 8  # distance of two results of one sum, added up in other orders
 # Exponents of usual numbers; bits of small integers, read as floats, have lower ones.

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[Any]
+from gemm_lessons.engine.records.arrays import Array
+
 BIG = np.iinfo(np.int32).max
 
 

@@ -6,14 +6,10 @@ for every other lane of its warp, the newest count it has acquired, directly or 
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
 from gemm_lessons.engine.events import WARP
-
-Array = NDArray[Any]
+from gemm_lessons.engine.records.arrays import Array
 
 LANE = np.arange(WARP, dtype=np.uint32)
 WARPS_PER_CALL = 64  # warps per NumPy call: bounds the memory

@@ -23,11 +23,11 @@ The rules were settled by readings of an H200 (``checks/readings/counters``), an
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from gemm_lessons.engine.records.arrays import Array
 from gemm_lessons.engine.records.frozen import dataclass
 
 WARP = 32
@@ -37,7 +37,6 @@ MATRIX_ROWS, ROW_BYTES = 8, 16  # of ldmatrix
 SECTOR = 32  # bytes of global memory fetched together
 LANES_OF_A_REQUEST = {4: 8, 8: 8, 16: 4}  # by the bytes of a texel; of the texture unit
 
-Array = NDArray[Any]
 AccessKind = Literal["load", "store", "atomic", "copy", "matrix"]
 
 

@@ -20,14 +20,11 @@ every one again:
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
 from gemm_lessons.engine.costs.banks import BANKS, SECTOR, WARP, WORD
+from gemm_lessons.engine.records.arrays import Array
 
-Array = NDArray[Any]
 LINE = BANKS * WORD
 NOWHERE = -1  # source address of a lane that reads nothing and writes zeros
 HALF = SECTOR // 2  # bytes of a lane that copies past L1

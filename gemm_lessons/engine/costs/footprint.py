@@ -10,16 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import cache, lru_cache
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gemm_lessons.engine.events import WARP
+from gemm_lessons.engine.records.arrays import Array
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.engine.records.hashing import GOLDEN, mixed
-
-Array = NDArray[Any]
 
 MODULUS = 1 << 64
 MASK = MODULUS - 1

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import field
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gemm_lessons.engine.costs import banks, copies
 from gemm_lessons.engine.costs.footprint import Footprint
 from gemm_lessons.engine.events import WARP, Access
+from gemm_lessons.engine.records.arrays import Array
 from gemm_lessons.engine.records.frozen import dataclass
 
-Array = NDArray[Any]
 BYPASS = ".BYPASS"  # of LDGSTS: past L1
 
 

@@ -10,10 +10,9 @@ import dataclasses
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gemm_lessons.engine import sass as machinecode
 from gemm_lessons.engine.costs import banks
@@ -23,6 +22,7 @@ from gemm_lessons.engine.counters.cross_check import Account, is_fused
 from gemm_lessons.engine.events import WARP, Access, Barrier, Batch, Boundary, LaunchInfo, Record, SharedArray, Touch
 from gemm_lessons.engine.machine.memory import GlobalMemory
 from gemm_lessons.engine.ptx import cfg, synchronising_accesses
+from gemm_lessons.engine.records.arrays import Array
 from gemm_lessons.engine.records.errors import KitError, UnsupportedKernel
 from gemm_lessons.engine.records.metrics import COUNTED, METRICS, ON_PTX, ON_REQUEST
 from gemm_lessons.engine.records.results import Conflict, Counters, LineCount
@@ -31,7 +31,6 @@ from gemm_lessons.engine.sass.useful_work import OPERATIONS
 if TYPE_CHECKING:
     from gemm_lessons.engine.compiler.compile import Compiled
 
-Array = NDArray[Any]
 KEY = "counters"
 VECTOR = 16  # bytes per lane of a 128-bit access
 MOST_UNCOUNTED = 4096  # distinct touches kept in case the machine code cannot be followed to its end

@@ -15,9 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
-
-from numpy.typing import NDArray
 
 from gemm_lessons.engine.costs.footprint import Footprint, moved, pattern
 from gemm_lessons.engine.costs.tally import Sums
@@ -27,9 +24,9 @@ from gemm_lessons.engine.ptx.anticipated import always_needed
 from gemm_lessons.engine.ptx.cfg import Block
 from gemm_lessons.engine.ptx.common_subexpressions import repeated
 from gemm_lessons.engine.ptx.records import Instruction
+from gemm_lessons.engine.records.arrays import Array
 from gemm_lessons.engine.records.errors import KitError
 
-Array = NDArray[Any]
 Kind = tuple[str, str]  # space and effect: ("shared", "load")
 Place = tuple[str, int | None]  # file and line
 

@@ -19,15 +19,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gemm_lessons.engine.checkers.happens_before import HappensBefore
 from gemm_lessons.engine.events import WARP, Barrier, Boundary, Bulk, BulkGroup, Landed, Phase, Record, Touch
+from gemm_lessons.engine.records.arrays import Array
 
-Array = NDArray[Any]
 WARPGROUP = 128  # lanes
 ENOUGH = 4  # part of an average K tile's products that hides a copy: one consumer's, if four share the tile
 

@@ -8,10 +8,8 @@ are therefore computed once per pattern and memoised; each execution only moves 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gemm_lessons.engine.events import Access, Effect, Placed, Space, Touch
 from gemm_lessons.engine.machine.faults import AccessFaults
@@ -20,11 +18,10 @@ from gemm_lessons.engine.machine.state import Fault, State
 from gemm_lessons.engine.ptx.cfg import line_of
 from gemm_lessons.engine.ptx.provenance import provenance
 from gemm_lessons.engine.ptx.records import SIZES, Address, Instruction, Kernel, Register, Symbol
+from gemm_lessons.engine.records.arrays import Array
 from gemm_lessons.engine.records.errors import UnsupportedKernel
 from gemm_lessons.engine.records.facts import Misuse
 from gemm_lessons.engine.records.frozen import dataclass
-
-Array = NDArray[Any]
 
 IGNORED_MODIFIERS = frozenset(
     "weak volatile relaxed acquire release acq_rel sys gpu cta cluster ca cg cs lu cv wb wt nc mmio noftz".split()

@@ -12,7 +12,6 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gemm_lessons.engine.events import Space
 from gemm_lessons.engine.machine.access import IGNORED_MODIFIERS, access_of
@@ -21,11 +20,10 @@ from gemm_lessons.engine.machine.state import Fault
 from gemm_lessons.engine.machine.transfers import Binding, view_for
 from gemm_lessons.engine.ptx.cfg import line_of
 from gemm_lessons.engine.ptx.records import SIZES, Address, Register, Vector, elements_of
+from gemm_lessons.engine.records.arrays import Array
 from gemm_lessons.engine.records.errors import UnsupportedKernel
 from gemm_lessons.engine.semantics import table as semantics
 from gemm_lessons.engine.semantics.operation import DTYPES
-
-Array = NDArray[Any]
 
 
 def _increment(old: Array, limit: Array) -> Array:

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gemm_lessons.engine.events import WARP, Barrier, Irregular
 from gemm_lessons.engine.machine.cluster_barriers import ClusterBarriers, check
@@ -22,11 +21,10 @@ from gemm_lessons.engine.machine.state import Fault, State, coordinates
 from gemm_lessons.engine.ptx import cfg
 from gemm_lessons.engine.ptx.cfg import line_of
 from gemm_lessons.engine.ptx.records import Immediate, Instruction, Kernel, Operand, PredicatePair, Register
+from gemm_lessons.engine.records.arrays import Array
 from gemm_lessons.engine.records.errors import UnsupportedKernel
 from gemm_lessons.engine.records.facts import AtBarrier, NamedBarrier
 from gemm_lessons.engine.records.frozen import dataclass
-
-Array = NDArray[Any]
 
 COUNT = 16  # barriers per block
 OF_CLUSTER, OF_REGISTERS = -1, -2  # instead of a thread count: the barrier of the cluster, the pool of registers

@@ -11,15 +11,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gemm_lessons.engine.events import CLUSTER, Phase
 from gemm_lessons.engine.machine.state import Fault, State
 from gemm_lessons.engine.ptx.cfg import line_of, unsupported
 from gemm_lessons.engine.ptx.records import Instruction
+from gemm_lessons.engine.records.arrays import Array
 from gemm_lessons.engine.records.facts import Misuse
-
-Array = NDArray[Any]
 
 KNOWN = frozenset("cluster arrive wait release acquire relaxed aligned".split())
 

@@ -7,10 +7,8 @@ The value is there at once, but the report happens when no lane can run without 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gemm_lessons.engine.machine.atomics import Updates, operation_of
 from gemm_lessons.engine.machine.bulk import BulkSide, report
@@ -18,8 +16,6 @@ from gemm_lessons.engine.machine.mbarriers import OPERATION_EFFECT, barriers_of
 from gemm_lessons.engine.machine.transfers import Binding, view_for
 from gemm_lessons.engine.ptx.cfg import unsupported
 from gemm_lessons.engine.ptx.records import SIZES, elements_of
-
-Array = NDArray[Any]
 
 STORED = frozenset("b32 b64 u32 u64 s32 s64 f32 f64".split())
 REDUCED = {

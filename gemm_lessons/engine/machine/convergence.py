@@ -20,17 +20,15 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gemm_lessons.engine.events import WARP, Irregular
 from gemm_lessons.engine.machine.state import State
 from gemm_lessons.engine.ptx import synchronising_accesses
 from gemm_lessons.engine.ptx.cfg import Block, line_of, synchronises_warp
 from gemm_lessons.engine.ptx.records import Immediate, Instruction, Operand, PredicatePair
+from gemm_lessons.engine.records.arrays import Array
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.engine.semantics.operation import DTYPES
-
-Array = NDArray[Any]
 
 LANE = np.arange(WARP, dtype=np.uint32)
 BIT = np.uint32(1) << LANE

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gemm_lessons.engine.events import AsyncGroup
 from gemm_lessons.engine.machine.access import SpaceAccess, access_of, memoise_placement
@@ -21,10 +20,9 @@ from gemm_lessons.engine.machine.tensors import bind_tensor_copy
 from gemm_lessons.engine.machine.transfers import Binding
 from gemm_lessons.engine.ptx.cfg import line_of
 from gemm_lessons.engine.ptx.records import Address, Immediate, Instruction, Operand, PredicatePair, Register
+from gemm_lessons.engine.records.arrays import Array
 from gemm_lessons.engine.records.errors import UnsupportedKernel
 from gemm_lessons.engine.records.facts import Misuse
-
-Array = NDArray[Any]
 
 
 def bind_copy(binding: Binding) -> Callable[[], None]:

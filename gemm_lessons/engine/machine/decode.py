@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gemm_lessons.engine.events import WARP, Barrier
 from gemm_lessons.engine.machine import heap
@@ -54,12 +53,12 @@ from gemm_lessons.engine.ptx.records import (
     places_before,
 )
 from gemm_lessons.engine.ptx.schedule import GROUPED, FmaGroup, LoadGroup, MoveGroup, ProductGroup, Single, Step
+from gemm_lessons.engine.records.arrays import Array
 from gemm_lessons.engine.records.errors import UnsupportedKernel
 from gemm_lessons.engine.records.facts import Stopped
 from gemm_lessons.engine.semantics import table as semantics
 from gemm_lessons.engine.semantics.operation import DTYPES, Plain
 
-Array = NDArray[Any]
 Run = Callable[[], object]
 Op = tuple[Run, Run]  # closures for when all living lanes execute, and for when only state.active does
 Guard = Callable[[], Array | None]

@@ -8,18 +8,16 @@ that execute its block.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gemm_lessons.engine.events import Batch, Boundary, LaunchInfo, Record
 from gemm_lessons.engine.machine.decode import Op, both
 from gemm_lessons.engine.machine.prepared import Program
 from gemm_lessons.engine.machine.state import State
 from gemm_lessons.engine.ptx.schedule import Single, Step
+from gemm_lessons.engine.records.arrays import Array
 
-Array = NDArray[Any]
 Guard = tuple[int, Array, bool]  # instruction index, the predicate's row, whether it is negated
 
 

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gemm_lessons.engine.compiler.diagnostics import plain_name
 from gemm_lessons.engine.events import Access
 from gemm_lessons.engine.machine.memory import RANK_SHIFT, Allocation, GlobalMemory
 from gemm_lessons.engine.machine.state import Fault, State
 from gemm_lessons.engine.ptx.records import Instruction
+from gemm_lessons.engine.records.arrays import Array
 from gemm_lessons.engine.records.facts import Location, Memory, Missed, Misuse
 from gemm_lessons.engine.records.frozen import dataclass
-
-Array = NDArray[Any]
 
 NULL_PAGE = 1 << 16  # bytes; an address below this is a null pointer plus an index
 

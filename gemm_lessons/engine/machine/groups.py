@@ -12,18 +12,17 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gemm_lessons.engine.machine.access import SpaceAccess, access_of, memoise_placement
 from gemm_lessons.engine.machine.state import State
 from gemm_lessons.engine.machine.transfers import MemoryBinder
 from gemm_lessons.engine.ptx.records import Address, Instruction, Register
 from gemm_lessons.engine.ptx.schedule import GROUPED, FmaGroup, LoadGroup, MoveGroup
+from gemm_lessons.engine.records.arrays import Array
 from gemm_lessons.engine.semantics import table as semantics
 from gemm_lessons.engine.semantics.floats import UNDERFLOW, canonical, fix_double_rounding, sum_error, to_odd
 from gemm_lessons.engine.semantics.operation import DTYPES
 
-Array = NDArray[Any]
 TIE = np.iinfo(np.int64).min  # low 29 bits equal to 0x10000000, shifted to the top
 SHIFT = 64 - 29
 

@@ -13,7 +13,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gemm_lessons.engine.events import WARP
 from gemm_lessons.engine.machine.barriers import Barriers
@@ -25,6 +24,7 @@ from gemm_lessons.engine.machine.state import Fault, State, coordinates
 from gemm_lessons.engine.machine.wait_cycles import Following, Waiters, cycle_of
 from gemm_lessons.engine.ptx.provenance import provenance
 from gemm_lessons.engine.ptx.records import Instruction, Kernel, SourceLine
+from gemm_lessons.engine.records.arrays import Array
 from gemm_lessons.engine.records.facts import (
     AtBarrier,
     AtMbarrier,
@@ -40,7 +40,6 @@ from gemm_lessons.engine.records.facts import (
 )
 from gemm_lessons.engine.records.frozen import dataclass
 
-Array = NDArray[Any]
 MOST = 6  # descriptions of waiting threads
 SHORT = 4  # lines with instructions of a function that only waits or arrives
 

@@ -6,16 +6,12 @@ thread frees goes to its own next request of that size, so that no other thread 
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
 from gemm_lessons.engine.machine.memory import ALIGNMENT
 from gemm_lessons.engine.machine.state import State
 from gemm_lessons.engine.ptx.records import Kernel, Symbol, Variable
-
-Array = NDArray[Any]
+from gemm_lessons.engine.records.arrays import Array
 
 NAME = "the heap of malloc"
 FUNCTIONS = ("malloc", "free")

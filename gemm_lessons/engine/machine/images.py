@@ -10,17 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gemm_lessons.engine.machine.paging import PageTable
+from gemm_lessons.engine.records.arrays import Array
 from gemm_lessons.engine.records.elements import in_native_order
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.engine.records.launch import PAGE, Argument, Pages, Surface, Texture
-
-Array = NDArray[Any]
 
 HANDLES = 0x0300_0000_0000_0001  # handle of the first argument; not an address of any memory
 PERIOD = 1 << 21  # steps of a normalised coordinate from 0 to 1

@@ -11,10 +11,8 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gemm_lessons.engine.events import WARP, Boundary, LaunchInfo, Observer, SharedArray
 from gemm_lessons.engine.machine import heap
@@ -49,13 +47,12 @@ from gemm_lessons.engine.process.bounds import OutOfTime, current
 from gemm_lessons.engine.ptx.cfg import Block, line_of
 from gemm_lessons.engine.ptx.records import Instruction, Register, Variable
 from gemm_lessons.engine.ptx.recursion import BYTES as STACK_BYTES
+from gemm_lessons.engine.records.arrays import Array
 from gemm_lessons.engine.records.facts import Endless, Misuse, Quoted, Stopped
 from gemm_lessons.engine.records.findings import Finding
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.engine.records.launch import Argument, Grid, TensorMap, buffers_of
 from gemm_lessons.engine.semantics.floats import float_state
-
-Array = NDArray[Any]
 
 # Lanes per batch. Large groups of fma run best while their rows fit in a core's cache. Other kernels are limited by the
 # number of NumPy calls and run faster with more lanes per call. Measured on 0.5 MB of L2 per core.

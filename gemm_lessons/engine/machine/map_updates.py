@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,10 +24,9 @@ from gemm_lessons.engine.machine.state import Fault
 from gemm_lessons.engine.machine.transfers import Binding
 from gemm_lessons.engine.ptx.cfg import unsupported
 from gemm_lessons.engine.ptx.records import Immediate
+from gemm_lessons.engine.records.arrays import Array
 from gemm_lessons.engine.records.facts import Misuse
 from gemm_lessons.engine.records.launch import TENSOR_MAP_SIZE
-
-Array = NDArray[Any]
 
 CONSTANT = frozenset({"elemtype", "interleave_layout", "swizzle_mode", "fill_mode"})  # fields set by an immediate
 COPY = ("cp_fenceproxy", "global", "shared__cta", "tensormap__generic", "release")

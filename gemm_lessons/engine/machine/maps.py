@@ -9,18 +9,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gemm_lessons.engine.machine.map_bytes import KINDS, SIZES, decoded
 from gemm_lessons.engine.machine.memory import GlobalMemory
+from gemm_lessons.engine.records.arrays import Array
 from gemm_lessons.engine.records.errors import UnsupportedKernel
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.engine.records.launch import TENSOR_MAP_SIZE, Argument
-
-Array = NDArray[Any]
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,6 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gemm_lessons.engine.events import WARP
 from gemm_lessons.engine.machine.access import access_of, memoise_placement
@@ -22,9 +21,8 @@ from gemm_lessons.engine.machine.state import Fault, State
 from gemm_lessons.engine.machine.transfers import Binding
 from gemm_lessons.engine.ptx.cfg import lanes_with_address, unsupported
 from gemm_lessons.engine.ptx.records import Address, Instruction, Operand, Register, elements_of
+from gemm_lessons.engine.records.arrays import Array
 from gemm_lessons.engine.records.facts import Misuse
-
-Array = NDArray[Any]
 
 SIDE = 8  # rows and columns
 ROW = 16  # bytes

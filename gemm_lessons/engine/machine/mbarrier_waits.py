@@ -7,14 +7,11 @@ all threads test, the wait is a deadlock.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
 from gemm_lessons.engine.machine.phases import Phases
+from gemm_lessons.engine.records.arrays import Array
 
-Array = NDArray[Any]
 MAX_RETRIES = 256  # retries without a change of any mbarrier before the wait is a deadlock
 
 

@@ -13,7 +13,6 @@ from contextlib import contextmanager
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gemm_lessons.engine.compiler.diagnostics import plain_name
 from gemm_lessons.engine.events import Effect, Phase, ProxyFence, Stored
@@ -25,9 +24,8 @@ from gemm_lessons.engine.machine.state import Fault, State
 from gemm_lessons.engine.machine.transfers import Binding
 from gemm_lessons.engine.ptx.cfg import line_of, unsupported
 from gemm_lessons.engine.ptx.records import Address, Instruction, Operand, Register
+from gemm_lessons.engine.records.arrays import Array
 from gemm_lessons.engine.records.facts import Mbarrier, MbarrierMisuse
-
-Array = NDArray[Any]
 
 # Modifiers without effect here: the threads of a block see each other's memory at once.
 WITHOUT_EFFECT = frozenset("b64 shared shared__cta shared__cluster sem release acquire relaxed cta cluster".split())

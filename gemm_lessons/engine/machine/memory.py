@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +22,7 @@ from gemm_lessons.engine.machine.map_bytes import encoded
 from gemm_lessons.engine.machine.paging import PageTable
 from gemm_lessons.engine.ptx.records import Kernel, Variable
 from gemm_lessons.engine.ptx.variables import initial_bytes
+from gemm_lessons.engine.records.arrays import Array
 from gemm_lessons.engine.records.elements import in_native_order
 from gemm_lessons.engine.records.launch import (
     PAGE,
@@ -39,7 +39,7 @@ from gemm_lessons.engine.records.launch import (
     offset_of,
 )
 
-Lanes = NDArray[Any]
+Lanes = Array
 
 ALLOCATION_SPACING = 1 << 36
 GLOBAL_BASE = 0x7000_4000_0000  # chosen so that the low half of a global address is never small

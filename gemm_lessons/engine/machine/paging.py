@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
+from gemm_lessons.engine.records.arrays import Array
 from gemm_lessons.engine.records.launch import PAGE, Pages
 
-Lanes = NDArray[Any]
+Lanes = Array
 
 SHIFT, MASK = PAGE.bit_length() - 1, PAGE - 1  # a division by ``PAGE``, and its remainder
 

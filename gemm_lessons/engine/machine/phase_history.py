@@ -7,14 +7,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from gemm_lessons.engine.records.arrays import Array
 from gemm_lessons.engine.records.frozen import dataclass
-
-Array = NDArray[Any]
 
 KEPT = 4096  # events
 What = Literal["arrived", "announced", "reported", "waited"]

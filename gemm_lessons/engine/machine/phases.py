@@ -7,12 +7,10 @@ Source: NVIDIA, "PTX ISA" 9.0, 9.7.13.15. The encoding of the 64 bits is not doc
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
-Array = NDArray[Any]
+from gemm_lessons.engine.records.arrays import Array
 
 BYTES = 8  # size of one barrier
 MAX_COUNT = (1 << 20) - 1  # largest number of arrivals that a phase may expect, and of pending bytes

@@ -8,7 +8,6 @@ from dataclasses import field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gemm_lessons.engine.machine import spin_waits as spinning
 from gemm_lessons.engine.machine.decode import address_registers
@@ -20,9 +19,8 @@ from gemm_lessons.engine.ptx.provenance import stored_parameters
 from gemm_lessons.engine.ptx.records import Kernel, Register, Symbol, Variable
 from gemm_lessons.engine.ptx.schedule import FmaGroup, row_order, schedule
 from gemm_lessons.engine.ptx.unset import maybe_unset
+from gemm_lessons.engine.records.arrays import Array
 from gemm_lessons.engine.records.frozen import dataclass
-
-Array = NDArray[Any]
 
 # Registers that hold the address of the two zeroed words in which grid.sync() of a cooperative launch counts, high half
 # first. Source: cooperative_groups/details/driver_abi.h of CUDA 13.

@@ -10,17 +10,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gemm_lessons.engine.machine.memory import LOCAL_WINDOW, GlobalMemory
 from gemm_lessons.engine.machine.state import State
+from gemm_lessons.engine.records.arrays import Array
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.engine.records.results import Printed
-
-Array = NDArray[Any]
 
 MAX_KEPT_CALLS = 200  # calls whose text is kept
 MAX_COLUMNS = 4096  # columns of one field; more would exhaust memory

@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gemm_lessons.engine.events import WARP
 from gemm_lessons.engine.machine.matrices import whole_warps
@@ -16,9 +15,8 @@ from gemm_lessons.engine.machine.transfers import Binding
 from gemm_lessons.engine.ptx.cfg import unsupported
 from gemm_lessons.engine.ptx.fragments import Fragment, product_form
 from gemm_lessons.engine.ptx.records import Instruction, Operand, Register, elements_of
+from gemm_lessons.engine.records.arrays import Array
 from gemm_lessons.engine.semantics.matrix_products import STORED, multiply
-
-Array = NDArray[Any]
 
 
 def bind_product(binding: Binding) -> Callable[[], None]:

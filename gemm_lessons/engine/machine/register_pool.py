@@ -10,16 +10,14 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gemm_lessons.engine.events import WARP
 from gemm_lessons.engine.machine.matrices import whole_warps
 from gemm_lessons.engine.machine.state import Fault, State
 from gemm_lessons.engine.ptx.cfg import moves_registers, unsupported
 from gemm_lessons.engine.ptx.records import Immediate, Instruction, Kernel
+from gemm_lessons.engine.records.arrays import Array
 from gemm_lessons.engine.records.facts import Misuse
-
-Array = NDArray[Any]
 
 FILE, MOST = 65536, 255  # registers of a multiprocessor, of a thread
 LEAST, LARGEST, UNIT = 24, 256, 8  # numbers that setmaxnreg takes

@@ -11,16 +11,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gemm_lessons.engine.events import WARP
 from gemm_lessons.engine.ptx.records import CLOCKS, Kernel
+from gemm_lessons.engine.records.arrays import Array
 from gemm_lessons.engine.records.launch import Grid
-
-Array = NDArray[Any]
 
 MULTIPROCESSORS = 132  # of an H200
 WARPS = 64  # resident on one multiprocessor

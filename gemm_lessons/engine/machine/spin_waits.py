@@ -16,10 +16,8 @@ import functools
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gemm_lessons.engine.events import WARP
 from gemm_lessons.engine.machine.memory import GlobalMemory
@@ -28,8 +26,7 @@ from gemm_lessons.engine.ptx import synchronising_accesses
 from gemm_lessons.engine.ptx.cfg import Block, reads, writes
 from gemm_lessons.engine.ptx.opcodes import NOTHING_TO_DO
 from gemm_lessons.engine.ptx.records import Instruction, Kernel
-
-Array = NDArray[Any]
+from gemm_lessons.engine.records.arrays import Array
 
 FIRST_CHECK = 2048  # instructions of a batch before the first check
 NEXT_CHECK = 512  # instructions between checks after lanes were held

@@ -24,13 +24,12 @@ from gemm_lessons.engine.machine.phases import Phases
 from gemm_lessons.engine.machine.product_tally import ProductTally
 from gemm_lessons.engine.ptx.cfg import line_of, reads
 from gemm_lessons.engine.ptx.records import Instruction, Kernel, register_width
+from gemm_lessons.engine.records.arrays import Array
 from gemm_lessons.engine.records.errors import UnsupportedKernel
 from gemm_lessons.engine.records.facts import Actor, Coordinates, Details, Does, Location
 from gemm_lessons.engine.records.findings import Finding
 from gemm_lessons.engine.records.launch import Grid
 from gemm_lessons.engine.semantics.operation import DTYPES
-
-Array = NDArray[Any]
 
 _FILES: dict[int | str, type[np.generic]] = {"pred": np.bool_, 16: np.uint16, 32: np.uint32, 64: np.uint64}
 

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gemm_lessons.engine.events import NOTHING, Effect, MapAccess, Moved
 from gemm_lessons.engine.machine.access import access_of
@@ -34,10 +33,9 @@ from gemm_lessons.engine.machine.state import Fault
 from gemm_lessons.engine.machine.transfers import Binding, MemoryBinder
 from gemm_lessons.engine.ptx.cfg import unsupported
 from gemm_lessons.engine.ptx.records import Address, Operand, Register, Symbol, Vector
+from gemm_lessons.engine.records.arrays import Array
 from gemm_lessons.engine.records.facts import Misuse
 from gemm_lessons.engine.records.launch import TENSOR_MAP_SIZE
-
-Array = NDArray[Any]
 
 DIMENSIONS = ("1d", "2d", "3d", "4d", "5d")
 MAP_ALIGNMENT, SHARED_ALIGNMENT = 64, 128  # bytes

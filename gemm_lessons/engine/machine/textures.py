@@ -12,7 +12,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gemm_lessons.engine.machine import images
 from gemm_lessons.engine.machine.images import Image
@@ -20,11 +19,11 @@ from gemm_lessons.engine.machine.state import Fault
 from gemm_lessons.engine.machine.transfers import Binding
 from gemm_lessons.engine.ptx.cfg import line_of
 from gemm_lessons.engine.ptx.records import Address, Instruction, Operand, Register, SourceLine, Vector, elements_of
+from gemm_lessons.engine.records.arrays import Array
 from gemm_lessons.engine.records.errors import UnsupportedKernel
 from gemm_lessons.engine.records.facts import Misuse
 from gemm_lessons.engine.records.launch import Surface, Texture
 
-Array = NDArray[Any]
 Run = Callable[[], None]
 Work = Callable[[Image, Array], None]
 

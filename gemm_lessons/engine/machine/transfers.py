@@ -19,11 +19,11 @@ from gemm_lessons.engine.machine.memory import LOCAL_WINDOW, SHARED_WINDOW, WIND
 from gemm_lessons.engine.machine.state import State
 from gemm_lessons.engine.ptx.cfg import line_of, unsupported
 from gemm_lessons.engine.ptx.records import Address, Instruction, Operand, Register, elements_of
+from gemm_lessons.engine.records.arrays import Array
 from gemm_lessons.engine.records.errors import UnsupportedKernel
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.engine.semantics.operation import DTYPES
 
-Array = NDArray[Any]
 Value = Callable[[Operand | None, str], Any]
 
 

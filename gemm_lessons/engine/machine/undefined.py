@@ -13,13 +13,11 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gemm_lessons.engine.ptx.records import Instruction
+from gemm_lessons.engine.records.arrays import Array
 from gemm_lessons.engine.semantics import table as semantics
 from gemm_lessons.engine.semantics.operation import DTYPES, Operation
-
-Array = NDArray[Any]
 
 
 class Source(NamedTuple):

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gemm_lessons.engine.events import WARP
 from gemm_lessons.engine.machine.decode import Binder, Op, Run
@@ -30,10 +29,9 @@ from gemm_lessons.engine.ptx.records import (
     elements_of,
     registers_in,
 )
+from gemm_lessons.engine.records.arrays import Array
 from gemm_lessons.engine.semantics import table as semantics
 from gemm_lessons.engine.semantics.operation import DTYPES
-
-Array = NDArray[Any]
 
 UNREAD = -1  # origin of a register that only moves have read
 

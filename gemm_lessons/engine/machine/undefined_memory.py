@@ -7,7 +7,6 @@ another instruction writes later differs from that byte, and is defined.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,8 +19,8 @@ from gemm_lessons.engine.machine.state import State
 from gemm_lessons.engine.machine.undefined import spread, unsigned
 from gemm_lessons.engine.machine.undefined_bits import UNREAD, UndefinedBits, raw_type
 from gemm_lessons.engine.ptx.records import SIZES, Address, Instruction, Operand, Register, elements_of
+from gemm_lessons.engine.records.arrays import Array
 
-Array = NDArray[Any]
 WINDOWS: dict[Space, int] = {"shared": SHARED_WINDOW, "local": LOCAL_WINDOW}
 
 

@@ -22,10 +22,8 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gemm_lessons.engine.events import WARP
 from gemm_lessons.engine.machine.decode import Binder, Op, Run, both
@@ -48,11 +46,10 @@ from gemm_lessons.engine.ptx.records import (
 )
 from gemm_lessons.engine.ptx.schedule import Single, Step
 from gemm_lessons.engine.ptx.unset import copying_loads, dependent_registers, untracked
+from gemm_lessons.engine.records.arrays import Array
 from gemm_lessons.engine.records.facts import Actor, FromLane, Misuse
 from gemm_lessons.engine.records.findings import Finding
 from gemm_lessons.engine.semantics.operation import DTYPES
-
-Array = NDArray[Any]
 
 
 @dataclass

@@ -8,16 +8,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gemm_lessons.engine.ptx import cfg
 from gemm_lessons.engine.ptx.records import Kernel
+from gemm_lessons.engine.records.arrays import Array
 from gemm_lessons.engine.records.frozen import dataclass
-
-Array = NDArray[Any]
 
 
 @dataclass(frozen=True, eq=False)

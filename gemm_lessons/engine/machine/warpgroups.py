@@ -25,7 +25,6 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gemm_lessons.engine.events import NOTHING, WARP, BulkGroup
 from gemm_lessons.engine.machine.bulk import BulkSide, read
@@ -35,11 +34,10 @@ from gemm_lessons.engine.machine.transfers import Binding
 from gemm_lessons.engine.ptx.cfg import line_of, unsupported
 from gemm_lessons.engine.ptx.fragments import fragment_of
 from gemm_lessons.engine.ptx.records import Immediate, Instruction, Register, Vector, elements_of
+from gemm_lessons.engine.records.arrays import Array
 from gemm_lessons.engine.records.errors import UnsupportedKernel
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.engine.semantics.matrix_products import STORED, multiply_async, negated
-
-Array = NDArray[Any]
 
 ROWS, WARPS = 64, 4  # of a warpgroup's product; of a warpgroup
 QUARTER = ROWS // WARPS  # rows of a warp

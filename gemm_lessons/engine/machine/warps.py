@@ -12,7 +12,6 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gemm_lessons.engine.events import WARP
 from gemm_lessons.engine.machine.convergence import BIT, LANE, SplitExchange, ballot, groups, spread
@@ -20,12 +19,12 @@ from gemm_lessons.engine.machine.state import Fault, State
 from gemm_lessons.engine.machine.transfers import Binding
 from gemm_lessons.engine.ptx.cfg import unsupported
 from gemm_lessons.engine.ptx.records import Instruction, Operand, PredicatePair, Register
+from gemm_lessons.engine.records.arrays import Array
 from gemm_lessons.engine.records.facts import Misuse
 from gemm_lessons.engine.semantics.operation import DTYPES
 
 FIRST_REDUCED = 100  # the first architecture that reduces floats
 INFINITY = np.int32(0x7F800000)  # its bits
-Array = NDArray[Any]
 Results = tuple[Array | None, ...]
 
 

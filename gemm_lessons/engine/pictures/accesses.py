@@ -12,24 +12,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gemm_lessons.engine.compiler.diagnostics import plain_name
 from gemm_lessons.engine.costs import banks
 from gemm_lessons.engine.costs.banks import BANKS, WORD
 from gemm_lessons.engine.costs.tally import kind_of
 from gemm_lessons.engine.events import WARP, Access, Effect, LaunchInfo
+from gemm_lessons.engine.records.arrays import Array
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.engine.records.launch import Argument, Grid
 from gemm_lessons.engine.simulator import Simulator
 
 if TYPE_CHECKING:
     from gemm_lessons.engine.compiler.compile import Compiled
-
-Array = NDArray[Any]
 
 BLOCK = 0  # the block of the grid that is followed
 PERIOD = BANKS * WORD  # bytes after which banks and sectors repeat

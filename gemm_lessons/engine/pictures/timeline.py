@@ -17,13 +17,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gemm_lessons.engine.estimate.recording import NOTHING, Recording, State, StateSpan
 from gemm_lessons.engine.hardware.sheets import GpuSpec
+from gemm_lessons.engine.records.arrays import Array
 from gemm_lessons.engine.records.frozen import dataclass
-
-Array = NDArray[Any]
 
 TICKS = 1500  # of a strip, at most
 MOST_STRETCHES = 9_000  # of all strips together: limits the size of a page

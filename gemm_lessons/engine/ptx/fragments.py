@@ -10,17 +10,16 @@ from __future__ import annotations
 
 import re
 from functools import cache, cached_property
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gemm_lessons.engine.ptx.cfg import WARP
 from gemm_lessons.engine.ptx.records import Instruction
+from gemm_lessons.engine.records.arrays import Array
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.engine.semantics.matrix_products import STORED, supported
 
-Array = NDArray[Any]
 Part = Literal["a", "b", "c", "d"]
 
 GROUP = 4  # lanes per group

@@ -2,7 +2,7 @@
 
 - ``launch``: arguments, grid and variables of a launch; ``results``: counters, findings, fault and output of one
 - ``findings``, ``facts``: a finding; its threads, memory and further facts
-- ``metrics``: names of counters; ``elements``, ``encodings``: element types; ``errors``: exceptions;
+- ``metrics``: names of counters; ``elements``, ``encodings``, ``arrays``: types of numbers; ``errors``: exceptions;
   ``hashing``: random bits of integers
 - ``toml_file``: TOML with the line of each key; ``words``: for messages, a misspelt one and what is safe to print
 - ``frozen``: the dataclass decorator of all these records

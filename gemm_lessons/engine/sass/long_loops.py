@@ -9,17 +9,14 @@ run through the loop and its last one, once with twice as many. Of nested loops,
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from gemm_lessons.engine.records.arrays import Array
 from gemm_lessons.engine.records.frozen import dataclass
 
 KEPT = (64, 32, 16, 8, 4, 2, 1)  # iterations of each run in the short trace; as many as fit
 FEW = 4  # an outer loop is cut to no fewer of them where an inner one can be cut instead
-
-Array = NDArray[Any]
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,6 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gemm_lessons.engine.compiler import elf
 from gemm_lessons.engine.costs import banks, tally
@@ -376,7 +375,7 @@ class _Recorder(Walker):
         self._boxes = boxes  # bytes of each tensor map's box, by the place of the parameter in the machine code
         self._kept, self._step_number, self._quiet = kept, -1, False  # which basic blocks to record; None: all
         self._most, self._executed = most, 0  # warp instructions
-        self._log: list[tuple[int, NDArray[Any] | None, dict[int, list[Any]]]] = []  # of Touch | None
+        self._log: list[tuple[int, Array | None, dict[int, list[Any]]]] = []  # of Touch | None
         self._written: dict[int, list[int]] = {}  # by cp.async, the shared side of its last execution
         super().__init__(plan, geometry, constants, Sums(), store, textures=textures)
         for number, block in enumerate(self.blocks):
@@ -672,7 +671,7 @@ def shared_out(stream: list[tuple[int, Touch | None]]) -> list[tuple[int, Touch 
     return stream
 
 
-def _touches(access: Access, where: NDArray[Any], active: NDArray[Any]) -> list[Traffic | None]:
+def _touches(access: Access, where: Array, active: Array) -> list[Traffic | None]:
     """Return the traffic of one instruction, per warp. None: no active lane."""
     mask = None if active.all() else active
     load = access.effect in ("load", "copy") or access.is_matrix

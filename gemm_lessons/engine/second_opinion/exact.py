@@ -16,16 +16,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gemm_lessons.engine.counters.cross_check import Account, Kind, Place, touched_otherwise
 from gemm_lessons.engine.events import WARP, Access, Batch, Boundary, LaunchInfo, Placed, Record, Touch
 from gemm_lessons.engine.machine.memory import GLOBAL_BASE
-
-Array = NDArray[Any]
+from gemm_lessons.engine.records.arrays import Array
 
 WORD = 4  # bytes
 WARP_BITS = 5  # low bits of a thread's number: its lane in the warp

@@ -8,7 +8,7 @@ cannot be followed, or if the fault is at a load that ptxas may have dropped.
 from __future__ import annotations
 
 from gemm_lessons.engine import sass as machinecode
-from gemm_lessons.engine.counters.cross_check import MACHINE_CODE, Array, Disagreement
+from gemm_lessons.engine.counters.cross_check import MACHINE_CODE, Disagreement
 from gemm_lessons.engine.events import Access, LaunchInfo
 from gemm_lessons.engine.machine.access import reaches_cluster
 from gemm_lessons.engine.machine.machine import Machine
@@ -17,6 +17,7 @@ from gemm_lessons.engine.machine.state import Fault
 from gemm_lessons.engine.ptx.anticipated import always_needed
 from gemm_lessons.engine.ptx.cfg import line_of
 from gemm_lessons.engine.ptx.records import Instruction
+from gemm_lessons.engine.records.arrays import Array
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.engine.sass import Code, Uncountable
 

@@ -21,12 +21,10 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from gemm_lessons.engine.records.arrays import Array
 from gemm_lessons.engine.records.encodings import EXPONENTS, decode
 from gemm_lessons.engine.semantics.doubles import fma_f64
-
-Array = NDArray[Any]
 
 # PTX's name of a type -> dtype in which elements are stored.
 STORED: Mapping[str, str] = {

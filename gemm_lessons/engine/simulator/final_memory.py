@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import zip_longest
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +11,7 @@ from numpy.typing import NDArray
 from gemm_lessons.engine.events import Batch, Boundary, LaunchInfo, Placed, Record, Touch
 from gemm_lessons.engine.machine.machine import Machine
 from gemm_lessons.engine.machine.memory import POISON
+from gemm_lessons.engine.records.arrays import Array
 from gemm_lessons.engine.records.findings import Finding
 from gemm_lessons.engine.records.frozen import dataclass
 
@@ -94,5 +94,5 @@ class Loads:
         address = following.base + int(touch.addresses[lane])
         return any(address in other for other in self._others)
 
-    def end_batch(self, batch: Batch, executions: NDArray[Any], lane_executions: NDArray[Any]) -> None:
+    def end_batch(self, batch: Batch, executions: Array, lane_executions: Array) -> None:
         """Do nothing."""
