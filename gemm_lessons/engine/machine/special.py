@@ -24,7 +24,7 @@ WARPS = 64  # resident on one multiprocessor
 HARDWARE_DEPENDENT = frozenset("%smid %nsmid %warpid %nwarpid %gridid".split())
 RESERVED_PLACE = "%reserved_smem_offset_1"  # where shared memory for cooperative groups begins
 # Registers whose values differ between GPUs, runs or launches.
-CHOSEN_ELSEWHERE = CLOCKS | HARDWARE_DEPENDENT
+CHOSEN_ELSEWHERE = CLOCKS | HARDWARE_DEPENDENT | {RESERVED_PLACE}
 # Machine code's name of a special register -> PTX's name.
 NAMES: Mapping[str, str] = {
     **{f"SR_TID.{a.upper()}": f"%tid.{a}" for a in "xyz"}, **{f"SR_CTAID.{a.upper()}": f"%ctaid.{a}" for a in "xyz"},

@@ -11,7 +11,7 @@ was never written. A second run of such a kernel tracks these values. Unwritten 
 each byte, and ``undefined_memory.py`` tracks copies in shared and local memory, which are no use either.
 
 What an instruction reads from a clock, or of the GPU's choices, is tracked in the same way if the launch asks for it:
-the value is defined, but no result may depend on it.
+the value is defined, but no result may depend on it. Where CUDA's reserved shared memory begins may be accessed.
 
 The contents of an unset register are undefined. Here all its bits are set when a batch starts, as in memory
 (``memory.POISON``), so that the result does not depend on earlier batches.
@@ -28,7 +28,7 @@ import numpy as np
 from gemm_lessons.engine.events import WARP
 from gemm_lessons.engine.machine.decode import Binder, Op, Run, both
 from gemm_lessons.engine.machine.memory import BLANK, LOCAL_WINDOW, SHARED_WINDOW, WINDOW_SIZE
-from gemm_lessons.engine.machine.special import CHOSEN_ELSEWHERE
+from gemm_lessons.engine.machine.special import CHOSEN_ELSEWHERE, RESERVED_PLACE
 from gemm_lessons.engine.machine.state import State
 from gemm_lessons.engine.machine.undefined import unsigned
 from gemm_lessons.engine.machine.undefined_bits import UNREAD, UndefinedBits, raw_type, whole
@@ -85,6 +85,7 @@ class UnsetRegisters:
         given = given.union(*(writes(kernel.instructions[index]) for index in marked))
         # Without bits of their own, such registers count as used.
         self._untracked = untracked(kernel)
+        self._reserved = [i for i in varying if RESERVED_PLACE in reads(kernel.instructions[i])]
         self._lost = frozenset(i for i in varying if not self._untracked.isdisjoint(writes(kernel.instructions[i])))
         names = sorted(name for name in dependent_registers(kernel, roots | given) if name in state.rows)
         self._bits = UndefinedBits(state, binder, names)
@@ -246,10 +247,9 @@ class UnsetRegisters:
     def _use(self, instruction: Instruction) -> Run:
         """Return the closure that checks the registers an instruction needs: addresses, stored data, predicates."""
         names = sorted(reads(instruction) & self._bits.masks.keys())
-        addresses: set[str] = set()
+        addresses = {n for o in instruction.operands if isinstance(o, Address) for n in registers_in(o)}
         widths = {name: raw_type(self._bits.masks[name]) for name in names}
         if instruction.row.effect in ("store", "atomic"):
-            addresses = {n for o in instruction.operands if isinstance(o, Address) for n in registers_in(o)}
             kind = instruction.modifiers[-1]
             for name in widths:
                 if name not in addresses and widths[name] != "pred" and kind in SIZES and kind in DTYPES:
@@ -268,6 +268,8 @@ class UnsetRegisters:
                     used = (undefined != 0) & (active if name == guard else lanes)
                     if kept is not None and name not in addresses and name != guard:
                         used = used & ~kept()
+                    if self._reserved and name in addresses:
+                        used = used & ~np.isin(self._bits.origin[name], self._reserved)
                     self._record_use(instruction, name, used)
 
         return look
