@@ -26,6 +26,8 @@ KIB = 1024
 WARP = 32  # lanes
 DOT = 4  # products of one lane's dp4a
 BF16_SINCE = 80  # compute capability, "CUDA C++ Programming Guide"
+# Beyond these, a figure of a sheet has another unit; the kit's own cards are far within them.
+MOST_SMS, MOST_HZ, LEAST_DRAM, MOST_L2 = 1024, 10e9, 10e9, 1 << 30  # DRAM in bytes per second, L2 in bytes
 
 
 @dataclass(frozen=True)
@@ -199,9 +201,11 @@ def _driver(chip: FigureFile) -> str:
 
 def _check(chip: FigureFile, spec: GpuSpec) -> None:
     """Raise ``SheetError`` for figures that contradict each other, as a wrong unit does."""
-    most = 10e9  # Hz
     doubts: Sequence[tuple[bool, tuple[str, str], str]] = (
-        (spec.clock_hz > most, ("chip", "clock_ghz"), "is in GHz, like 1.695"),
+        (spec.sms > MOST_SMS, ("chip", "sms"), "counts multiprocessors, not their lanes, like 84"),
+        (spec.clock_hz > MOST_HZ, ("chip", "clock_ghz"), "is in GHz, like 1.695"),
+        (spec.dram_bytes_per_s < LEAST_DRAM, ("chip", "dram_gb_per_s"), "is in GB/s, like 936"),
+        (spec.l2_bytes > MOST_L2, ("chip", "l2_mib"), "is in MiB, like 6"),
         ((spec.tensor_clock_hz or 0) > spec.clock_hz, ("chip", "tensor_clock_ghz"), "must be at most clock_ghz"),
         (spec.dram_bytes_per_s > spec.l2_bytes_per_s, ("chip", "l2_gb_per_s"), "must be above dram_gb_per_s"),
         (
