@@ -13,7 +13,7 @@ from rich.text import Text
 from gemm_lessons.commands.comparing import Comparison, Pair
 from gemm_lessons.commands.slower import Cost, Difference
 from gemm_lessons.engine.estimate.causes import Cause
-from gemm_lessons.report.console import page
+from gemm_lessons.report.console import numbers, page, plain_table
 from gemm_lessons.report.course import diff_lines
 from gemm_lessons.report.table import SHORT, STYLE, duration, tera
 from gemm_lessons.running.outcome import Row
@@ -70,11 +70,7 @@ def difference_parts(why: Difference | str) -> list[RenderableType]:
         f"The second takes {duration(second.time_us)}, {slower} than the first with {duration(first.time_us)} "
         f"(estimated for the {why.gpu}{basis}):"
     )
-    made = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
-    made.add_column("")
-    made.add_column("", justify="right", no_wrap=True)
-    made.add_column("", justify="right", no_wrap=True)
-    made.add_column("")
+    made = plain_table("", numbers(), numbers(), "")
     large, rest = why.split
     for cost in large:
         made.add_row(f"  {CAUSES[cost.cause]}", _signed(cost.time_us), f"{cost.time_us / more:.0%}", _lines(why, cost))

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console, RenderableType
 from rich.padding import Padding
 from rich.panel import Panel
-from rich.table import Table
+from rich.table import Column, Table
 from rich.terminal_theme import TerminalTheme
 from rich.text import Text
 from rich.theme import Theme
@@ -86,6 +86,27 @@ def page(console: Console, content: RenderableType) -> None:
             plain.print(content)
         text = capture.get()
     pydoc.pager(text)
+
+
+def plain_table(*columns: Column | str, gap: int = 2) -> Table:
+    """Return a table without lines, ``gap`` blanks between its columns. It shows headers if a column has one."""
+    headed = any(it if isinstance(it, str) else it.header for it in columns)
+    return Table(*columns, box=None, show_header=headed, pad_edge=False, padding=(0, gap, 0, 0), header_style="quiet")
+
+
+def words(header: str = "", min_width: int | None = None) -> Column:
+    """Return a column whose cells are not wrapped."""
+    return Column(header, no_wrap=True, min_width=min_width)
+
+
+def numbers(header: str = "", min_width: int | None = None) -> Column:
+    """Return a column of numbers."""
+    return Column(header, justify="right", no_wrap=True, min_width=min_width)
+
+
+def indented(content: RenderableType, by: int = 2) -> Padding:
+    """Return the content, indented and no wider than it needs to be."""
+    return Padding(content, (0, 0, 0, by), expand=False)
 
 
 class Working:

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 from rich.console import Console, Group
 from rich.padding import Padding
 from rich.panel import Panel
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from gemm_lessons.course.folder import Course, Reset, Started, shown
 from gemm_lessons.course.lesson import Lesson, LessonError
 from gemm_lessons.course.progress import LessonProgress, Progress
 from gemm_lessons.course.text import folded
-from gemm_lessons.report.console import page, show_note
+from gemm_lessons.report.console import indented, numbers, page, plain_table, show_note, words
 from gemm_lessons.report.links import link
 
 if TYPE_CHECKING:
@@ -92,13 +92,8 @@ def _minutes(lesson: Lesson | LessonError) -> str:
 def _lessons_table(width: int, timed: bool) -> Table:
     """Return an empty table for the lessons of one part; ``width`` is that of the longest name of the course. ``timed``
     adds a column of minutes."""
-    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column(no_wrap=True, min_width=7)
-    table.add_column(no_wrap=True, min_width=width)
-    if timed:
-        table.add_column(no_wrap=True, min_width=6, justify="right")
-    table.add_column()
-    return table
+    minutes = [numbers(min_width=6)] if timed else []
+    return plain_table(words(min_width=7), words(min_width=width), *minutes, "")
 
 
 def _state_and_idea(
@@ -198,7 +193,7 @@ def show_started(
     console.print(Text.assemble(path, f"  {made}"), soft_wrap=True)
     if started.todos:
         console.print("\nFill in:")
-        console.print(Padding(todo_table(started.todos), (0, 0, 0, 2), expand=False))
+        console.print(indented(todo_table(started.todos)))
     console.print()
     step(console, "The lesson's text", f"gemm-lessons read {number}")
     if lesson.drills_path.exists() and started.created:
@@ -276,7 +271,7 @@ def show_todos(
         return
     text = {mark.number: mark.text for mark in marks}
     seen = progress.of(lesson.name).hints
-    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    table = plain_table()
     for todo in lesson.todos:
         count = f"{min(seen.get(todo.number, 0), len(todo.hints))} of {len(todo.hints)} hints seen"
         state = Text("open", style="doubt") if todo.number in still_open else Text("filled in", style="quiet")
@@ -322,10 +317,7 @@ def show_export(console: Console, exported: Exported) -> None:
 
 def show_doctor(console: Console, checks: Sequence[Check]) -> None:
     """Print the components found, those missing, and the remedies."""
-    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column(no_wrap=True)
-    table.add_column(no_wrap=True)
-    table.add_column(overflow="fold")  # paths must not be wrapped
+    table = plain_table(words(), words(), Column(overflow="fold"))  # paths must not be wrapped
     style = {"found": "good", "missing": "bad", "optional": "quiet"}
     for check in checks:
         detail = Text(check.detail)
@@ -337,7 +329,7 @@ def show_doctor(console: Console, checks: Sequence[Check]) -> None:
 
 def todo_table(marks: Sequence[TodoMark]) -> Table:
     """Return a table with line, number and text of each TODO."""
-    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    table = plain_table()
     for mark in marks:
         table.add_row(Text(f"line {mark.line}", style="quiet"), Text(f"TODO({mark.number})", style="lesson"), mark.text)
     return table
@@ -372,12 +364,10 @@ def show_home(console: Console, at: Position) -> None:
     next_step, commands = _advice(at)
     console.print(next_step)
     console.print()
-    grid = Table(box=None, show_header=False, pad_edge=False, padding=(0, 3, 0, 0))
-    grid.add_column(no_wrap=True)
-    grid.add_column()
+    grid = plain_table(words(), "", gap=3)
     for typed, does in commands:
         grid.add_row(Text(typed, style="command"), Text(does, style="quiet"))
-    console.print(Padding(grid, (0, 0, 0, 2), expand=False))
+    console.print(indented(grid))
     console.print()
     step(console, "All commands", "gemm-lessons --help")
 

@@ -11,7 +11,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.measure import Measurement
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from gemm_lessons.course.folder import shown
@@ -19,6 +19,7 @@ from gemm_lessons.grading.classroom import Classroom, Tell
 from gemm_lessons.grading.escaping import amount, one_line
 from gemm_lessons.grading.gradebook import Gradebook, GradebookRow
 from gemm_lessons.grading.results import Grade
+from gemm_lessons.report.console import plain_table
 
 EVERY_S = 30.0  # seconds between two progress lines without a terminal
 ALL_ROWS = 40  # maximum class size that is listed in full; of a larger class, only the cases for manual review
@@ -161,10 +162,7 @@ def _lessons(book: Gradebook, short: bool = False) -> Table:
 
 def _distribution(book: Gradebook) -> Table:
     """Return the number of students by tenths of the points."""
-    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 1, 0, 0))
-    table.add_column(justify="right")
-    table.add_column(justify="right")
-    table.add_column()
+    table = plain_table(Column(justify="right"), Column(justify="right"), "", gap=1)
     tenths = Counter(min(TENTHS - 1, int(TENTHS * row.points / book.total)) if book.total else 0 for row in book.rows)
     most = max(tenths.values(), default=1)
     for tenth in reversed(range(TENTHS)):

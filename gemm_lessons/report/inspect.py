@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from gemm_lessons.engine.estimate.recording import Recording
@@ -16,6 +16,7 @@ from gemm_lessons.engine.records.metrics import BESIDE, TABLED
 from gemm_lessons.engine.records.results import Launched
 from gemm_lessons.judging.evidence import Checked
 from gemm_lessons.judging.verdict import Passed
+from gemm_lessons.report.console import numbers, plain_table, words
 from gemm_lessons.report.roles import show_roles
 from gemm_lessons.report.run import show_conflicts, show_diagnostics, show_findings, show_printed
 from gemm_lessons.running.outcome import Row
@@ -105,10 +106,8 @@ def _estimate(found: LaunchEstimate | str, gpu: str) -> Text:
 
 
 def _counters(launched: Launched) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="quiet")
-    table.add_column("counter", no_wrap=True)
-    table.add_column("value", justify="right", no_wrap=True)
-    table.add_column("Nsight Compute's name", style="quiet", overflow="ellipsis")
+    long_name = Column("Nsight Compute's name", style="quiet", overflow="ellipsis")
+    table = plain_table(words("counter"), numbers("value"), long_name)
     totals = launched.counters.totals
     for short, long in TABLED.items():
         value = totals.get(long)
@@ -127,9 +126,7 @@ def _times(sizes: tuple[int, int, int]) -> str:
 
 def show_opcodes(console: Console, known: Mapping[str, str], missing: Sequence[str]) -> None:
     """Print the supported opcodes and the missing ones."""
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="quiet")
-    table.add_column("opcode", no_wrap=True)
-    table.add_column("forms that run")
+    table = plain_table(words("opcode"), "forms that run")
     for opcode, forms in known.items():
         table.add_row(opcode, forms)
     console.print(table)

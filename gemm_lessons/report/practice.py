@@ -6,7 +6,6 @@ import re
 from collections.abc import Sequence
 
 from rich.console import Console
-from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -15,6 +14,7 @@ from gemm_lessons.course.drills import in_words as drilled
 from gemm_lessons.course.folder import Reset, read_source, shown
 from gemm_lessons.course.lesson import Lesson
 from gemm_lessons.course.questions import Answer, Question, Score
+from gemm_lessons.report.console import indented, plain_table, words
 from gemm_lessons.report.course import step
 
 DRILL_RULES = (
@@ -43,7 +43,7 @@ def show_judged(console: Console, question: Drawn, answer: tuple[int, ...]) -> N
         line = Text("right", style="good")
     else:
         line = Text.assemble((f"It is {drilled(question.answer)}. ", "doubt"), question.why)
-    console.print(Padding(line, (0, 0, 0, 3), expand=False))
+    console.print(indented(line, 3))
 
 
 def show_drilled(console: Console, lesson: Lesson, right: int, answered: int, seed: int) -> None:
@@ -77,7 +77,7 @@ def show_question(console: Console, number: int, question: Question, before: Ans
 
 def show_refused(console: Console, why: str) -> None:
     """Print why the input is not a valid answer."""
-    console.print(Padding(Text(why, style="doubt"), (0, 0, 0, 3), expand=False))
+    console.print(indented(Text(why, style="doubt"), 3))
 
 
 def show_predicted(console: Console, lesson: Lesson, answered: int, asked: int) -> None:
@@ -102,18 +102,14 @@ def show_scores(console: Console, scores: Sequence[Score]) -> None:
     right = sum(score.right for score in scores)
     console.print()
     console.print(Text.assemble(("Your predictions: ", "bold"), f"{right} of {len(scores)} right"))
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="quiet")
-    table.add_column("", no_wrap=True)
-    table.add_column("")
-    table.add_column("yours", justify="right", no_wrap=True)
-    table.add_column("counted", justify="right", no_wrap=True)
+    table = plain_table(words(), "", numbers("yours"), numbers("counted"))
     for score in scores:
         state, style = ("right", "good") if score.right else ("near", "doubt") if score.near else ("off", "bad")
         asked = Text(score.question.ask)
         if score.question.why:
             asked.append(f"\n{score.question.why}", style="quiet")
         table.add_row(Text(state, style=style), asked, in_words(score.guess), in_words(score.counted))
-    console.print(Padding(table, (0, 0, 0, 2), expand=False))
+    console.print(indented(table))
 
 
 def in_words(answer: Answer) -> str:

@@ -6,12 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
-from rich.padding import Padding
-from rich.table import Table
 from rich.text import Text
 
 from gemm_lessons.authoring.prove import Proven
 from gemm_lessons.course.folder import shown
+from gemm_lessons.report.console import indented, plain_table, words
 from gemm_lessons.report.course import step
 
 
@@ -21,16 +20,14 @@ def show_proofs(console: Console, name: str, proofs: Sequence[Proven], every: bo
     style = "good" if held == len(proofs) else "bad"
     console.print(Text.assemble((name, "lesson"), "  ", (f"{held} of {len(proofs)} proven", style)))
     rows = [proof for proof in proofs if every or proof.flaws]
-    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column(no_wrap=True)
-    table.add_column()
+    table = plain_table(words(), "")
     for proof in rows:
         state, look = (
             ("left out", "quiet") if proof.flaws is None else ("flaw", "bad") if proof.flaws else ("proven", "good")
         )
         table.add_row(Text(state, style=look), proof.what)
     if rows:
-        console.print(Padding(table, (0, 0, 0, 2), expand=False))
+        console.print(indented(table))
     for proof in proofs:
         for flaw in proof.flaws or ():
             console.print(Text(flaw), soft_wrap=True)  # unwrapped, so that terminals recognise file and line

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from rich.console import Console, RenderableType
+from rich.console import Console
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
@@ -27,6 +27,7 @@ from gemm_lessons.judging.verdict import (
     TimedOut,
     WrongAnswer,
 )
+from gemm_lessons.report.console import indented, numbers, plain_table, words
 from gemm_lessons.report.course import step
 from gemm_lessons.report.links import link
 from gemm_lessons.report.table import SHORT, STYLE, show_footnotes, table, told_apart
@@ -38,6 +39,7 @@ MAX_DIAGNOSTICS = 8
 MAX_WARNINGS = 3
 MAX_CONFLICTS = 6
 MAX_FINDINGS = 8
+SEVERITY_STYLE = {"error": "bad", "warning": "doubt", "note": "quiet"}
 NOT_YET = ("never_written", "nan", "misplaced")  # patterns of a wrong answer from an unfinished kernel
 UNTOUCHED = ("partly_written",)  # and from one of which no TODO is written
 VOWEL_SOUNDS = "AEFHILMNORSX"  # letters that take the article "an"
@@ -89,17 +91,17 @@ def _headline(console: Console, outcome: RunOutcome, remarks: Sequence[str]) -> 
     console.print()
     console.print(Text(f"{title_of(row)}: {summary_of(row)}", style=style_of(row)))
     for told in row.checked.contents if row.checked.unfinished else ():
-        console.print(_indented(Text(told.text)))
+        console.print(indented(Text(told.text)))
     if row.checked.shapes:
         console.print(Text(_extent(row), style="quiet"))
         if not _by_luck(row):
-            console.print(_indented(_shapes(row.checked.shapes)))
+            console.print(indented(_shapes(row.checked.shapes)))
 
 
 def show_printed(console: Console, printed: Printed) -> None:
     """Print the kernel's own output, and which part of it is shown."""
     for line in printed.text.splitlines():
-        console.print(_indented(Text(visible(line))))
+        console.print(indented(Text(visible(line))))
     if printed.shown < printed.calls:
         cut = f"The first {printed.shown} of {printed.calls:,} calls of printf, by block and thread."
         console.print(Text(f"  {cut} Ask for fewer: if (blockIdx.x == 0 && threadIdx.x == 0)", style="quiet"))
@@ -210,7 +212,7 @@ def _problem(console: Console, row: Row) -> None:
             for element in judged.first:
                 got, expected = told_apart(element.got, element.expected)
                 wrong.add_row(str(element.row), str(element.col), Text(got, style="bad"), expected)
-            console.print(_indented(wrong))
+            console.print(indented(wrong))
             console.print(
                 Text(f"  worst error {judged.max_error:.3g}, allowed there {judged.tolerance:.3g}", style="quiet")
             )
@@ -281,7 +283,7 @@ def _warnings(console: Console, row: Row) -> None:
     _heading(console, "Compiler warnings")
     for diagnostic in found[:MAX_WARNINGS]:
         file = "" if diagnostic.file == row.path else f"{printable(diagnostic.file)}, "
-        console.print(_indented(Text.assemble((f"{file}line {diagnostic.line}: ", "quiet"), diagnostic.message)))
+        console.print(indented(Text.assemble((f"{file}line {diagnostic.line}: ", "quiet"), diagnostic.message)))
     if len(found) > MAX_WARNINGS:
         console.print(Text(f"  and {len(found) - MAX_WARNINGS} more", style="quiet"))
 
@@ -340,17 +342,12 @@ def once(findings: Sequence[Finding]) -> list[Finding]:
 
 
 def _finding(console: Console, row: Row, finding: Finding) -> None:
-    style = {"error": "bad", "warning": "doubt", "note": "quiet"}[finding.severity]
     times = f" ({finding.count:,} times)" if finding.count > 1 else ""
     kind = finding.kind.replace("_", " ")
     if not row.holds(finding.file) and finding.line and not finding.other_file:  # else the message says so
         kind += f" in {_name(finding.file)}"
-    console.print(
-        Padding(
-            Text.assemble((f"{kind}: ", style), printable(finding.message), times),
-            (0, 0, 0, 2),
-        )
-    )
+    said = Text.assemble((f"{kind}: ", SEVERITY_STYLE[finding.severity]), printable(finding.message), times)
+    console.print(Padding(said, (0, 0, 0, 2)))
     if row.holds(finding.file):
         _quote(console, row, finding.line)
     if row.holds(finding.other_file or finding.file) and finding.other_line not in (None, finding.line):
@@ -365,19 +362,15 @@ def _gates(console: Console, row: Row) -> None:
     if not shown:
         return
     _heading(console, "Gates: is it this lesson's method?")
-    gates = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
-    gates.add_column(no_wrap=True)
-    gates.add_column()
-    gates.add_column(justify="right", no_wrap=True)
-    gates.add_column(no_wrap=True)
+    gates = plain_table(words(), "", numbers(), words())
     for gate in shown:
         verdict = Text(*GATE_WORDS[gate.passed])
         gates.add_row(verdict, gate.name, gate.shown, Text(gate_limit(gate), style="quiet"))
-    console.print(_indented(gates))
+    console.print(indented(gates))
     for gate in shown:
         note = gate.note or ("missed on a shape that is not the lesson's own" if gate.hidden else "")
         if not gate.passed and note:
-            console.print(_indented(Text(f"{gate.name}: {note}", style="quiet")))
+            console.print(indented(Text(f"{gate.name}: {note}", style="quiet")))
 
 
 def gate_limit(gate: GateResult) -> str:
@@ -392,12 +385,8 @@ def show_conflicts(console: Console, row: Row) -> None:
     _heading(console, "Bank conflicts by line")
     total = row.checked.counters.get("shared_wavefronts")
     worst = sorted(row.checked.counters.conflicts, key=lambda conflict: -conflict.excess_wavefronts)
-    lines = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="quiet")
-    lines.add_column("line", justify="right", no_wrap=True)
-    lines.add_column("what", no_wrap=True)
-    lines.add_column("extra", justify="right", no_wrap=True)
-    lines.add_column("lanes", no_wrap=True)
-    lines.add_column("source")  # the only column that shrinks on a narrow terminal
+    # Only the last column shrinks on a narrow terminal.
+    lines = plain_table(numbers("line"), words("what"), numbers("extra"), words("lanes"), "source")
     for conflict in worst[:MAX_CONFLICTS]:
         lanes = ",".join(str(lane) for lane in conflict.lanes[:3]) + (",..." if len(conflict.lanes) > 3 else "")
         lines.add_row(
@@ -407,7 +396,7 @@ def show_conflicts(console: Console, row: Row) -> None:
             f"{lanes} on bank {conflict.bank}" if conflict.ways > 1 else "",
             Text(row.source_line(conflict.line, conflict.file), no_wrap=True, overflow="ellipsis"),
         )
-    console.print(_indented(lines))
+    console.print(indented(lines))
     more = f" {len(worst) - MAX_CONFLICTS} more lines conflict." if len(worst) > MAX_CONFLICTS else ""
     console.print(Text(f"  extra: share of all shared-memory wavefronts that the conflicts cost.{more}", style="quiet"))
     if any(conflict.ways == 1 for conflict in worst[:MAX_CONFLICTS]):
@@ -428,10 +417,10 @@ def _hints(console: Console, row: Row) -> None:
     if not row.hints:
         return
     _heading(console, "Hints")
-    hints = Table(box=None, show_header=False, pad_edge=False, padding=(0, 1, 0, 0))
+    hints = plain_table(gap=1)
     for hint in row.hints:
         hints.add_row(Text("-", style="lesson"), Text(hint))
-    console.print(_indented(hints))
+    console.print(indented(hints))
 
 
 def _next(console: Console, outcome: RunOutcome, following: str | None, again: str, counts: bool) -> None:
@@ -461,10 +450,6 @@ def _next(console: Console, outcome: RunOutcome, following: str | None, again: s
             step(console, f"Next, lesson {following[:2]}", "gemm-lessons next")
         else:
             console.print("That was the last lesson. Well done.", style="good")
-
-
-def _indented(content: RenderableType) -> Padding:
-    return Padding(content, (0, 0, 0, 2), expand=False)
 
 
 def _heading(console: Console, text: str) -> None:

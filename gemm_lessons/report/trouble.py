@@ -17,7 +17,7 @@ from gemm_lessons.judging.verdict import CompileFailed, Faulted, TimedOut, Wrong
 from gemm_lessons.report.blocks import Paragraph, clipped
 from gemm_lessons.report.elements import in_elements
 from gemm_lessons.report.links import link
-from gemm_lessons.report.run import found_better, map_line, map_part, not_yet, once, visible
+from gemm_lessons.report.run import SEVERITY_STYLE, found_better, map_line, map_part, not_yet, once, visible
 from gemm_lessons.report.table import told_apart
 from gemm_lessons.running.outcome import Row, RunOutcome
 
@@ -109,10 +109,11 @@ def _finding_blocks(console: Console, outcome: RunOutcome, finding: Finding, spa
         yield from _code(console, row, finding.line, None, finding.array)
     if row.holds(finding.other_file or finding.file) and finding.other_line not in (None, finding.line):
         yield from _code(console, row, finding.other_line, None, finding.array)
-    style = {"error": "bad", "warning": "doubt", "note": "quiet"}[finding.severity]
     shape = row.checked.shape_of(finding)
     elsewhere = f" at {shape}" if shape not in (None, _shape_of(outcome)) else ""
-    meaning = Text.assemble((f"{kind_of(finding)}{elsewhere}: ", style), meaning_of(outcome, finding))
+    meaning = Text.assemble(
+        (f"{kind_of(finding)}{elsewhere}: ", SEVERITY_STYLE[finding.severity]), meaning_of(outcome, finding)
+    )
     yield Paragraph(clipped(console, meaning, 5), spare, gap=not finding.line)
 
 

@@ -19,6 +19,7 @@ from gemm_lessons.commands.tuning_book import TileCandidate
 from gemm_lessons.course.folder import WriteError, shown
 from gemm_lessons.course.lesson import Lesson
 from gemm_lessons.gemm.tile_model import OTHER_REGISTERS, TileModel
+from gemm_lessons.report.console import plain_table
 from gemm_lessons.report.table import duration, tera
 
 SHOWN = 10
@@ -117,7 +118,7 @@ def show_model(console: Console, lesson: Lesson, model: TileModel) -> None:
     """Print the limits of the GPU, the resulting bounds on a tile, and the lesson's sizes."""
     gpu, word = model.gpu, model.word
     console.print(Text(f"{lesson.name} on {gpu.name}: square tiles that its data sheet allows", style="bold"))
-    rows = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    rows = plain_table()
     rate = f"{gpu.sms} x {model.lanes} lanes x 2 x {gpu.clock_hz / 1e9:.2f} GHz = {model.flops / 1e12:.3g} TFLOP/s"
     rows.add_row("rate", rate)
     rows.add_row("DRAM", f"{_rate(gpu.dram_bytes_per_s)}; rate * {word} / bn: bn >= {model.least_block:.1f}")
