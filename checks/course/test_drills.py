@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from gemm_lessons.authoring.candidate import Candidate, Shared
-from gemm_lessons.authoring.drills import FEWEST, MOST, numbers_can_be_drawn
+from gemm_lessons.authoring.questions import FEWEST, MOST, numbers_can_be_drawn
 from gemm_lessons.course.drills import FIELD, Drawn, Drill, load_drills
 from gemm_lessons.course.folder import packaged_course
 from gemm_lessons.course.lesson import Lesson, LessonError

@@ -16,8 +16,8 @@ from typer.main import get_group
 from gemm_lessons.authoring.candidate import Shared
 from gemm_lessons.authoring.pitfalls import the_tool_prints_what_is_quoted
 from gemm_lessons.authoring.prove import PROOFS, prove
+from gemm_lessons.authoring.questions import fill_in
 from gemm_lessons.authoring.skeleton import new_lesson
-from gemm_lessons.authoring.write_numbers import fill_in
 from gemm_lessons.cli.app import whole
 from gemm_lessons.course.folder import CommandError, Course, packaged_course
 from gemm_lessons.course.lesson import LessonError

@@ -15,8 +15,8 @@ from checks.judgement.mistakes import MISTAKES, lesson_named, run, told, words_o
 from gemm_lessons.course.folder import any_course
 from gemm_lessons.course.todos import todo_marks
 from gemm_lessons.devices.simulated import Simulated
-from gemm_lessons.engine.compiler.debug_names import local_names
 from gemm_lessons.engine.hardware.sheets import GPUS
+from gemm_lessons.engine.simulator.debug_run import local_names
 from gemm_lessons.engine.simulator.final_memory import UNWRITTEN, FinalMemory
 from gemm_lessons.gemm.problem import Problem
 from gemm_lessons.gemm.shapes import Shape

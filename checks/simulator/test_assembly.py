@@ -7,7 +7,7 @@ import pytest
 
 from gemm_lessons.engine.ptx import parser
 from gemm_lessons.engine.ptx import records as ptx
-from gemm_lessons.engine.ptx.lexer import without_comments_and_strings
+from gemm_lessons.engine.ptx.parser import without_comments_and_strings
 
 COUNT = """{ .reg .pred p; .reg .u32 n; mov.u32 n, 0; L1: add.u32 n, n, STEP; setp.lt.u32 p, n, 20; @p bra L1;
     mov.u32 %0, n; }"""

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from gemm_lessons.authoring import drills, kernels, pitfalls, questions, texts
+from gemm_lessons.authoring import kernels, pitfalls, questions, texts
 from gemm_lessons.authoring.candidate import Candidate, Shared, flaw, scratch_folder
 from gemm_lessons.course.folder import CommandError, Course, read_source
 from gemm_lessons.course.lesson import Lesson, LessonError
@@ -70,7 +70,7 @@ PROOFS: tuple[Proof, ...] = (
     Proof("numbers", "numbers are what their source gives", texts.numbers_are_true, (SOLUTION, "edits")),
     Proof("asked", "the text asks what predict.toml asks", questions.the_text_asks_them, (TEXT,)),
     Proof("answers", "a run answers each question", questions.a_run_answers_each, (SOLUTION, "asked")),
-    Proof("drills", "the numbers of each drill can be drawn", drills.numbers_can_be_drawn),
+    Proof("drills", "the numbers of each drill can be drawn", questions.numbers_can_be_drawn),
     Proof("quotes", "the tool prints what pitfalls quote", pitfalls.the_tool_prints_what_is_quoted, ("edits",)),
     Proof("bugs", "each bug compiles, does not pass, and a run tells why", pitfalls.bugs_can_be_found, ("edits",)),
 )

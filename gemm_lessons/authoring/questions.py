@@ -1,18 +1,29 @@
-"""Proofs of a lesson's questions: a run answers each, and the text asks what predict.toml asks."""
+"""Proofs of a lesson's questions and drills.
+
+A run answers each question, and the text asks what predict.toml asks. The numbers of a drill can be drawn, and are never
+the lesson's own.
+"""
 
 from __future__ import annotations
 
+import random
 import re
 import textwrap
 from collections.abc import Iterator, Sequence
 
 from gemm_lessons.authoring.candidate import Candidate, flaw, line_at
+from gemm_lessons.authoring.numbers import Numbers
+from gemm_lessons.course.drills import load_drills
+from gemm_lessons.course.folder import read_source, write_atomically
 from gemm_lessons.course.lesson import Lesson
 from gemm_lessons.course.questions import Question, load_questions
+from gemm_lessons.engine.arguments.expression import ExpressionError
 from gemm_lessons.running.predictions import names_of
 
 ASKED = re.compile(r"<!-- questions -->\n(.*?)<!-- /questions -->", re.DOTALL)
 COLUMNS = 100
+DRAWS = 50
+FEWEST, MOST = 2, 5  # drills of a lesson
 
 
 def a_run_answers_each(it: Candidate) -> Iterator[str]:
@@ -57,3 +68,38 @@ def asked(lesson: Lesson, questions: Sequence[Question]) -> str:
         lines += textwrap.wrap(question.ask, COLUMNS, initial_indent=lead, subsequent_indent=" " * len(lead))
     lines += ["", f"`gemm-lessons predict {lesson.number:02}` takes your answers, and the run that passes scores them."]
     return "\n".join(lines) + "\n"
+
+
+def fill_in(lesson: Lesson, numbers: Numbers) -> bool:
+    """Write the tables' numbers and the questions into the lesson's text; return whether any changed. Raise
+    ``LessonError`` and ``WriteError``."""
+    text = read_source(lesson.text_path)
+    questions = asked(lesson, load_questions(lesson))
+    new = ASKED.sub(lambda _: f"<!-- questions -->\n{questions}<!-- /questions -->", numbers.rewritten(text))
+    if new != text:
+        write_atomically(lesson.text_path, new.encode())
+    return new != text
+
+
+def numbers_can_be_drawn(it: Candidate) -> Iterator[str]:
+    """Each question has whole numbers as its answer, differs from draw to draw, and does not use the lesson's tile."""
+    drills, tile, path = load_drills(it.lesson), it.lesson.tile.defines, it.lesson.drills_path
+    if drills and not FEWEST <= len(drills) <= MOST:
+        yield flaw(path, None, f"asks {len(drills)} questions; ask {FEWEST} to {MOST}")
+    for drill in drills:
+        dice, asked = random.Random(0), set()
+        for _ in range(DRAWS):
+            try:
+                drawn = drill.drawn(dice)
+            except ExpressionError as error:
+                yield flaw(path, drill.line, f"[{drill.name}] has no answer for some numbers: {error}")
+                break
+            asked.add(drawn.ask)
+            sizes = {name: value for name, value in drawn.values.items() if name in tile}
+            if sizes and all(tile[name] == value for name, value in sizes.items()):
+                numbers = ", ".join(f"{name} = {value}" for name, value in sizes.items())
+                yield flaw(path, drill.line, f"[{drill.name}] may ask about the lesson's own tile, {numbers}")
+                break
+        else:
+            if len(asked) == 1:
+                yield flaw(path, drill.line, f"[{drill.name}] asks the same each time: name what is drawn in its text")

@@ -77,7 +77,7 @@ def check(
 
 
 def _filled(course: Course, name: str, numbers: Numbers) -> bool:
-    from gemm_lessons.authoring.write_numbers import fill_in
+    from gemm_lessons.authoring.questions import fill_in
 
     try:
         return fill_in(course.lesson(name), numbers)

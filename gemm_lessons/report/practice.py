@@ -14,7 +14,7 @@ from gemm_lessons.course.drills import in_words as drilled
 from gemm_lessons.course.folder import Reset, read_source, shown
 from gemm_lessons.course.lesson import Lesson
 from gemm_lessons.course.questions import Answer, Question, Score
-from gemm_lessons.report.console import indented, plain_table, words
+from gemm_lessons.report.console import indented, numbers, plain_table, words
 from gemm_lessons.report.course import step
 
 DRILL_RULES = (

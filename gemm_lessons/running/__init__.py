@@ -8,7 +8,7 @@
     Row.hints     up to three sentences
 
 - ``pipeline``: ``run_lesson()``, in steps, from a ``plan`` to an ``outcome``
-- ``builder``, ``signature``: a lesson's kernels compiled; ``machine_dependence``: registers that a graded kernel must
+- ``builder``: a lesson's kernels compiled; ``machine_dependence``: registers that a graded kernel must
   not read
 - ``variants``: a kernel as the host compiles it for each shape, beside the launches of a graded run
 - ``checking``: right on every shape, and by the lesson's method; ``debug_build``: the source as written, on one block

@@ -9,17 +9,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from gemm_lessons.course.folder import shown
-from gemm_lessons.course.lesson import Lesson
+from gemm_lessons.course.lesson import LaunchSpec, Lesson
 from gemm_lessons.devices.device import Binaries, BuildTarget, Device
-from gemm_lessons.engine import KitError
+from gemm_lessons.engine import Diagnostic, KitError
 from gemm_lessons.engine.compiler.compile import Compiled, NotCompiled, compile_source
 from gemm_lessons.engine.compiler.nvrtc import choose_major
 from gemm_lessons.engine.compiler.source import PRINTF_OPTIONS, include_closure, without_printf
 from gemm_lessons.engine.hardware.sheets import GpuSpec, buildable, capability_of, dotted
+from gemm_lessons.engine.ptx import parser
+from gemm_lessons.gemm.data import POINTER_SIZE
 from gemm_lessons.judging.evidence import Built
 from gemm_lessons.judging.verdict import CompileFailed
 from gemm_lessons.running.machine_dependence import JOINED
-from gemm_lessons.running.signature import mismatch, wrong_name
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -193,3 +194,31 @@ def missing_capability(here: str, architecture: str, needs: str) -> str:
     if capability_of(needs) > capability_of(here):
         return f"{dotted(needs)} or newer"
     return dotted(architecture) if architecture[-1:] in SPECIFIC and architecture.rstrip("af") != here else ""
+
+
+def wrong_name(lesson: Lesson, launch: LaunchSpec, diagnostics: Sequence[Diagnostic]) -> str | None:
+    """Return the message when the compiler found no kernel of that name (its diagnostic lists the kernels found)."""
+    if any(it.no_kernel for it in diagnostics):
+        return f"there is no kernel named {launch.entry}. The lesson launches {lesson.prototype(launch)}"
+    return None
+
+
+def mismatch(lesson: Lesson, launch: LaunchSpec, compiled: Compiled) -> str | None:
+    """Return the message when the parameters of the compiled kernel differ from those that the lesson passes, else
+    None.
+
+    Machine code keeps only sizes, so an ``int *`` in place of a ``float *`` is not detected.
+    """
+    found = parser.parse(compiled.ptx).parameters[compiled.entry]
+    expected = lesson.parameters(launch)
+    if [parameter.size for parameter in found] == [parameter.size for parameter in expected]:
+        return None
+    if len(found) != len(expected):
+        what = f"takes {len(found)} parameter{'s'[: len(found) != 1]}, the lesson passes {len(expected)}"
+    else:
+        number, is_, want = next(
+            (i, f.size, e) for i, (f, e) in enumerate(zip(found, expected, strict=True)) if f.size != e.size
+        )
+        kind = "a pointer" if want.size == POINTER_SIZE and want.type.endswith("*") else want.type
+        what = f"has {is_} bytes as parameter {number + 1}, the lesson passes {want.name} there, {kind} of {want.size}"
+    return f"{launch.entry} {what}. The lesson launches {lesson.prototype(launch)}"

@@ -9,7 +9,6 @@ from dataclasses import replace
 
 from gemm_lessons.devices.gpu import ranges
 from gemm_lessons.engine import Setting, Simulator
-from gemm_lessons.engine.records.results import in_a_row
 from gemm_lessons.judging.evidence import Built, Checked
 from gemm_lessons.judging.verdict import Faulted, TimedOut, WrongAnswer
 from gemm_lessons.running.builder import variant_of
@@ -19,18 +18,15 @@ from gemm_lessons.running.plan import KernelPlan, LaunchPlan, RunPlan
 def print_out(plan: RunPlan, built: Built, checked: Checked) -> Checked:
     """Add ``printed`` to the results of a kernel that calls ``printf``."""
     launch = _launch_of(plan.kernels[0], checked)
-    spoken = variant_of(built, launch.lesson).code.spoken
+    variant = variant_of(built, launch.lesson)
+    spoken = variant.code.spoken
     if not spoken or not checked.shapes:
         return checked
     ranges.announce(f"print {launch.shape}")
-    trial = launch.problem(plan.seed).trial()
-    simulator = Simulator(Setting(counting=False))
-    done = []
-    for kernel, grid, step in zip(spoken, launch.grids, launch.lesson.launches, strict=True):
-        done.append(simulator.launch(kernel, grid, trial.arguments(step.parameters)))
-        if done[-1].fault is not None:
-            break
-    return replace(checked, printed=in_a_row(done).printed, printed_at=launch.shape)
+    problem = launch.problem(plan.seed)
+    launcher = Simulator(Setting(counting=False)).launch
+    ran = launch.task(variant.code, problem).run(launcher, spoken, problem.trial())
+    return replace(checked, printed=ran.printed, printed_at=launch.shape)
 
 
 def _launch_of(kernel: KernelPlan, checked: Checked) -> LaunchPlan:

@@ -10,7 +10,7 @@
   ``tools``; ``neutral_paths``: the same folder names in every run; ``toolkit``: which headers are CUDA's
 - ``device_part``: files with code of the host, and libraries
 - ``source``, ``tokens``, ``includes``, ``whole_file``, ``local_bounds``: the source as text
-- ``diagnostics``, ``ptxas``: the compiler's log; ``debug_names``: names of local arrays; ``layouts``:
+- ``diagnostics``, ``ptxas``: the compiler's log; ``layouts``:
   fields of structs
 - ``elf``, ``sass``: the cubin, and its disassembly
 """

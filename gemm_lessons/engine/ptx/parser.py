@@ -3,7 +3,7 @@
 It reads the output of compilers and inline assembly: one or more statements per line, ``.loc`` directives for source
 lines, ``.reg``/``.shared``/``.local``/``.const``/``.global`` declarations, labels, guards, ``{}`` vectors,
 ``[base+offset]``. Names are scoped to the braces in which they are declared; names in inner braces get the number of
-their scope, ``t@3``. ``lexer.py`` first removes the text of comments and strings.
+their scope, ``t@3``. Comments and strings, which may contain text that looks like code, are removed first.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from gemm_lessons.engine.compiler.toolkit import is_toolkit_header
 from gemm_lessons.engine.ptx.declarations import directives, module_variables, variable
 from gemm_lessons.engine.ptx.declarations import parameters as parameters_of
 from gemm_lessons.engine.ptx.expansions import SELECTING, selected
-from gemm_lessons.engine.ptx.lexer import without_comments_and_strings
 from gemm_lessons.engine.ptx.opcodes import Opcode, row_of
 from gemm_lessons.engine.ptx.operand_text import parse_operand, split
 from gemm_lessons.engine.ptx.records import (
@@ -40,6 +39,7 @@ from gemm_lessons.engine.ptx.records import (
 
 MAX_REGISTERS = 1 << 20  # per declaration
 
+_TOKEN = re.compile(r'//[^\n]*|/\*.*?\*/|"((?:[^"\\]|\\.)*)"', re.S)
 _FILE = re.compile(r'\.file\s+(\d+)\s+"(\d+)"')
 _SECTION = re.compile(r"\.section\s+[\w.$]+\s*\{")
 _LOC = re.compile(
@@ -345,3 +345,16 @@ def _parse_head(text: str) -> tuple[str, tuple[str, ...], Opcode]:
     """Split ``ld.shared::cta.f32`` into ``ld``, its modifiers, and the opcode's row."""
     opcode, *modifiers = text.replace("::", "__").split(".")
     return opcode, tuple(modifiers), row_of(opcode, modifiers[0] if modifiers else "")
+
+
+def without_comments_and_strings(text: str) -> tuple[str, list[str]]:
+    """Return the text with a blank for each comment and ``"N"`` for string number N, and the strings as written."""
+    strings: list[str] = []
+
+    def replaced(match: re.Match[str]) -> str:
+        if match.group(1) is None:
+            return " "
+        strings.append(match.group(1))
+        return f'"{len(strings) - 1}"'
+
+    return _TOKEN.sub(replaced, text), strings

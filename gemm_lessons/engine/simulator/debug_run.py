@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from gemm_lessons.engine.compiler.compile import Compiled, compile_source
-from gemm_lessons.engine.compiler.debug_names import local_names
 from gemm_lessons.engine.compiler.diagnostics import plain_name
 from gemm_lessons.engine.machine.machine import Setting
 from gemm_lessons.engine.records.frozen import dataclass
@@ -15,6 +15,11 @@ from gemm_lessons.engine.simulator import Simulator
 from gemm_lessons.engine.simulator.final_memory import FinalMemory
 
 AS_WRITTEN = ("-G",)  # no optimisation, and the names of variables
+# In code compiled with ``-G`` all arrays of a function are in one local variable (``__local_depot0``). The debug
+# information gives their offsets: DW_OP_addr, the variable, DW_OP_plus_uconst, the offset, then the name.
+PLACE = re.compile(
+    r"\.b8 3\n\s*\.b64 (?P<depot>__local_depot\d+)\n\s*\.b8 35\n\s*\.b8 (?P<offset>[\d,]+)\n\s*\.b8 (?P<name>[\d,]+)\n"
+)
 BUDGET = 500_000  # instructions as written: lessons take a twentieth of it
 Names = dict[tuple[str, str, int], str]  # space, variable in PTX, byte in it -> name of the array that begins there
 
@@ -69,3 +74,13 @@ def debug_run(
 def _names(compiled: Compiled, written: FinalMemory) -> Names:
     shared = {("shared", variable, 0): plain_name(variable) for variable in written.shared}
     return shared | {("own", variable, start): name for (variable, start), name in local_names(compiled.ptx).items()}
+
+
+def local_names(ptx: str) -> dict[tuple[str, int], str]:
+    """Return (variable, byte offset in it) -> source name of the array that begins there."""
+    found = {}
+    for match in PLACE.finditer(ptx):
+        offset = sum((int(byte) & 0x7F) << (7 * place) for place, byte in enumerate(match["offset"].split(",")))
+        name = bytes(map(int, match["name"].split(","))).decode("utf-8", "replace")
+        found[match["depot"], offset] = name
+    return found
