@@ -1,7 +1,7 @@
 """Proofs of a lesson's questions and drills.
 
-A run answers each question, and the text asks what predict.toml asks. The numbers of a drill can be drawn, and are never
-the lesson's own.
+A run answers each question, and the text asks what predict.toml asks. The numbers of a drill can be drawn, and are
+never the numbers of the lesson.
 """
 
 from __future__ import annotations
