@@ -55,8 +55,7 @@ def test_a_picture_as_text(side: Side) -> None:
     assert text[4].split() == ["+128", "0:1,8", "0:1,0", "1:1,8", "1:1,0", "2:1,8", "2:1,0", "3:1,8", "3:1,0"]
     line = side.tiles.pictures[0].line
     assert "wgmma" in side.row.source_line(line)
-    assert side.tiles.pictures_of(line) == side.tiles.pictures
-    assert not side.tiles.pictures_of(line + 1)
+    assert {it.line for it in side.tiles.pictures} == {line}
 
 
 def test_a_cluster_shares_tiles(side: Side) -> None:

@@ -13,7 +13,7 @@ import os
 import platform
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Literal
 
 from gemm_lessons.course.folder import CommandError, Course, find_course, packaged_course
@@ -50,11 +50,6 @@ def examine() -> list[Check]:
     checks += [_guarded("compile and simulate", _probe)]
     checks += [*_driver(), _cupy()]
     return checks + _course()
-
-
-def healthy(checks: Sequence[Check]) -> bool:
-    """Tell whether a run can work."""
-    return all(check.state != "missing" for check in checks)
 
 
 def _guarded(name: str, check: Callable[[], Check]) -> Check:

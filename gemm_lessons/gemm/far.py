@@ -73,7 +73,10 @@ class FarProblem:
             draw = np.random.default_rng([seed, shape.m, shape.n, shape.k, GAPS])
             for name in sorted(data.padded):
                 self.layouts[name] = replace(self.layouts[name], leading=_far_apart(draw, self.layouts[name]))
-        self._arrays = {it.name: _only_a_size(it) for it in self.layouts.values()}
+        # Arrays of the buffers' shapes, whose elements all share one place.
+        self._arrays = {
+            it.name: np.broadcast_to(np.zeros(1, it.element.storage), it.shape) for it in self.layouts.values()
+        }
         self._kept: dict[str, tuple[Array, Array]] = {}
         self._keys = {
             name: int(_hashed(np.array([place], np.uint64), seed)[0]) for place, name in enumerate(self.layouts)
@@ -287,11 +290,6 @@ def _far_apart(draw: np.random.Generator, layout: BufferLayout) -> int:
     step = PAGE // layout.element.size  # whole pages: as many are touched as without
     fewest, several = (max(0, min(it, most) - layout.leading) // step for it in (step + (1 << 16), most))
     return layout.leading + step * int(draw.integers(fewest, several, endpoint=True))
-
-
-def _only_a_size(layout: BufferLayout) -> Array:
-    """Return an array of the buffer's shape whose elements all share one place."""
-    return np.broadcast_to(np.zeros(1, layout.element.storage), layout.shape)
 
 
 def _holds(element: Element, number: float) -> bool:

@@ -46,8 +46,5 @@ def url(path: str, line: int | None, column: int | None, environment: Mapping[st
     place = full.as_uri().removeprefix("file://")
     import socket  # only for these links
 
-    return f"file://{socket.gethostname()}{place}" + (f"#{line}" if line and _is_kitty(environment) else "")
-
-
-def _is_kitty(environment: Mapping[str, str]) -> bool:
-    return "KITTY_WINDOW_ID" in environment or environment.get("TERM") == "xterm-kitty"
+    kitty = "KITTY_WINDOW_ID" in environment or environment.get("TERM") == "xterm-kitty"
+    return f"file://{socket.gethostname()}{place}" + (f"#{line}" if line and kitty else "")

@@ -29,7 +29,7 @@ def show_line(console: Console, side: Side, line: int) -> None:
 
     Raises ``CommandError`` for a line that does not access memory.
     """
-    if pictures := side.tiles.pictures_of(line):
+    if pictures := [it for it in side.tiles.pictures if it.line == line]:
         for picture in pictures:
             console.print("\n".join(picture_lines(picture)), soft_wrap=True, markup=False)
     elif side.requests_of(line) or any(count.line == line for count in side.counts):  # textures are only counted

@@ -209,11 +209,7 @@ class RunPlan:
             instead=instead,
             stub=Stub.of(read_source(lesson.stub_path)) if lesson.stub_path.is_file() else Stub(),
         )
-        return plan.with_kernels(*plan._line_up())
-
-    def with_kernels(self, *kernels: KernelPlan) -> RunPlan:
-        """Return the same run with these kernels."""
-        return replace(self, kernels=kernels)
+        return replace(plan, kernels=tuple(plan._line_up()))
 
     @property
     def lesson(self) -> Lesson:

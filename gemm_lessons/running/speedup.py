@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 from gemm_lessons.course.folder import Course, packaged_course
 from gemm_lessons.engine.records.frozen import dataclass
@@ -91,11 +90,10 @@ def load_measured() -> Measured:
         raw = json.loads((course.lessons_dir / FILE).read_text(encoding="utf-8"))
         numbered = {name[3:]: name for name in course.names}  # the file's names have no numbers, which may change
         return Measured(
-            {(numbered.get(row["kernel"], row["kernel"]), row["size"]): _tflops(row) for row in raw["rows"]}
+            {
+                (numbered.get(row["kernel"], row["kernel"]), row["size"]): float(row[WAY]["tflops"])
+                for row in raw["rows"]
+            }
         )
     except (OSError, ValueError, KeyError, TypeError):
         return Measured({})
-
-
-def _tflops(row: dict[str, Any]) -> float:
-    return float(row[WAY]["tflops"])

@@ -143,7 +143,8 @@ class Session:
         try:
             self._lesson = lesson = load_lesson(self._lesson.directory)
             if not lesson.kernel_path.exists():
-                raise CommandError(f"{shown(lesson.kernel_path)} is gone; save it again, or: {_reset(lesson)}")
+                again = f"gemm-lessons reset {lesson.number:02}"
+                raise CommandError(f"{shown(lesson.kernel_path)} is gone; save it again, or: {again}")
             request = RunRequest(self._course, lesson, lesson.kernel_path, *self._where, kept=self._kept)
             with Working(make_console(stderr=True), f"lesson {lesson.name}") as working:
                 outcome = run_lesson(request, working)
@@ -285,10 +286,6 @@ class Session:
 def _try(request: RunRequest) -> None:
     with contextlib.suppress(*FAILURES, OSError, MemoryError):  # the next counted run reports it
         run_lesson(request)
-
-
-def _reset(lesson: Lesson) -> str:
-    return f"gemm-lessons reset {lesson.number:02}"
 
 
 def _took(lesson: Lesson, seconds: float, saved: bool) -> str:

@@ -300,7 +300,8 @@ class Gpu:
         """Raise an error of the environment as ``KitError``; return when the kernel may be at fault."""
         header, code = failed.header, failed.code
         if header["error"] == "import":
-            raise KitError(f"cuBLAS is missing ({failed}); install it with: {self._extra()}") from failed
+            extra = install_extra(f"cuda{12 if self.driver_major < 13 else 13}")
+            raise KitError(f"cuBLAS is missing ({failed}); install it with: {extra}") from failed
         if header["error"] == "memory":
             raise KitError(trouble.too_little_memory(header)) from failed
         if header["error"] == "context" or code not in (*trouble.FAULTS, *trouble.REFUSED):
@@ -315,9 +316,6 @@ class Gpu:
             ) from failed
         if code not in trouble.REFUSED:  # the context is lost, and the server with it
             self._kill()
-
-    def _extra(self) -> str:
-        return install_extra(f"cuda{12 if self.driver_major < 13 else 13}")
 
 
 def _entry(entrant: Entrant, data: DataSpec, shape: Shape) -> dict[str, Any]:

@@ -27,11 +27,11 @@ from gemm_lessons.engine.machine.matrices import bind_matrix_load, bind_matrix_s
 from gemm_lessons.engine.machine.mbarriers import FORMS, bind_async_fence, bind_mbarrier
 from gemm_lessons.engine.machine.memory import LOCAL_WINDOW, PARAMETERS, RANK_SHIFT, SHARED_WINDOW, WINDOW_SIZE
 from gemm_lessons.engine.machine.printing import write_counts
-from gemm_lessons.engine.machine.products import bind_product, bind_products
+from gemm_lessons.engine.machine.products import bind_products
 from gemm_lessons.engine.machine.special import HARDWARE_DEPENDENT
 from gemm_lessons.engine.machine.state import Fault, State
-from gemm_lessons.engine.machine.textures import bind_gather, bind_query, bind_surface, bind_texture
-from gemm_lessons.engine.machine.transfers import Binding, MemoryBinder, bind_load, bind_store
+from gemm_lessons.engine.machine.textures import ImageBinder
+from gemm_lessons.engine.machine.transfers import Binding, MemoryBinder
 from gemm_lessons.engine.machine.warpgroups import bind_warpgroup
 from gemm_lessons.engine.machine.warps import MemberGroups, bind_warp
 from gemm_lessons.engine.ptx.cfg import Block, line_of, unsupported, writes
@@ -569,19 +569,22 @@ BINDERS: Mapping[str, Callable[[Binder, Instruction], list[Op]]] = {
     "createpolicy": Binder.cache_policy, "mapa": Binder.map_rank, "getctarank": Binder.rank_of,
     "st.async": _run(bind_async_store), "red.async": _run(bind_async_store),
     "ldmatrix": _run(bind_matrix_load), "stmatrix": _run(bind_matrix_store), "movmatrix": _run(bind_transpose),
-    "ld": Binder.load, "ldu": _run(bind_load), "st": _run(bind_store),
+    "ld": Binder.load, "ldu": _run(lambda it: it.memory.load(it.instruction, it.guard)),  # as ld
+    "st": _run(lambda it: it.memory.store(it.instruction, it.guard)),
     "atom": _run(bind_atomic), "red": _run(bind_atomic), "cp.async": _run(bind_copy),
     "cp.reduce": _run(bind_reduction), "fence.proxy": _run(bind_proxy_fence),
     "fence.mbarrier_init": _run(bind_async_fence),
     **dict.fromkeys((f"mbarrier.{what}" for what in FORMS), _run(bind_mbarrier)),
-    "tex": _run(bind_texture), "tld4": _run(bind_gather), "txq": _run(bind_query),
-    "suld": _run(bind_surface), "sust": _run(bind_surface),
+    "tex": _run(lambda it: ImageBinder(it).texture()), "tld4": _run(lambda it: ImageBinder(it).gather()),
+    "txq": _run(lambda it: ImageBinder(it).query()),
+    **dict.fromkeys(("suld", "sust"), _run(lambda it: ImageBinder(it).surface())),
     **dict.fromkeys("shfl.sync vote.sync match redux.sync elect.sync activemask".split(), _run(bind_warp)),
     **dict.fromkeys(
         ("wgmma.mma_async", "wgmma.fence", "wgmma.commit_group", "wgmma.wait_group"), _run(bind_warpgroup)
     ),
     **dict.fromkeys(("tensormap.replace", "tensormap.cp_fenceproxy"), _run(bind_tensor_map)),
-    "mma": _run(bind_product), "bar.warp": Binder.warp_barrier, "call": Binder.call_runtime,
+    "mma": _run(lambda it: bind_products(it, (it.instruction,))),
+    "bar.warp": Binder.warp_barrier, "call": Binder.call_runtime,
 }  # fmt: skip
 
 

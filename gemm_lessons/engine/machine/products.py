@@ -19,11 +19,6 @@ from gemm_lessons.engine.records.arrays import Array
 from gemm_lessons.engine.semantics.matrix_products import STORED, multiply
 
 
-def bind_product(binding: Binding) -> Callable[[], None]:
-    """Bind one ``mma.sync.aligned``. Raise ``UnsupportedKernel`` for an unknown form."""
-    return bind_products(binding, (binding.instruction,))
-
-
 def bind_products(binding: Binding, instructions: Sequence[Instruction]) -> Callable[[], None]:
     """Bind independent products of one form, of which ``binding`` has the first, to one closure. Raise
     ``UnsupportedKernel`` for an unknown form."""

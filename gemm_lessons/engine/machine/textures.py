@@ -33,26 +33,6 @@ QUERIES = {"width": 0, "height": 1, "depth": 2}
 BUILT_IN = "__nv_nvrtc_builtin_header.h"
 
 
-def bind_texture(binding: Binding) -> Run:
-    """Bind ``tex``. Raise ``UnsupportedKernel``."""
-    return _ImageBinder(binding).texture()
-
-
-def bind_gather(binding: Binding) -> Run:
-    """Bind ``tld4``. Raise ``UnsupportedKernel``."""
-    return _ImageBinder(binding).gather()
-
-
-def bind_query(binding: Binding) -> Run:
-    """Bind ``txq``. Raise ``UnsupportedKernel``, also for a dimension that the texture does not have."""
-    return _ImageBinder(binding).query()
-
-
-def bind_surface(binding: Binding) -> Run:
-    """Bind ``suld`` or ``sust``. Raise ``UnsupportedKernel``."""
-    return _ImageBinder(binding).surface()
-
-
 def _calling_line(instruction: Instruction) -> SourceLine | None:
     """Return the line that calls ``tex2D`` or the like, which are functions of the compiler's own header."""
     if instruction.source is None:
@@ -61,8 +41,8 @@ def _calling_line(instruction: Instruction) -> SourceLine | None:
     return SourceLine(*outside[0]) if outside else instruction.source
 
 
-class _ImageBinder:
-    """Binds one instruction on texture or surface objects."""
+class ImageBinder:
+    """Binds one instruction on texture or surface objects. Its methods raise ``UnsupportedKernel``."""
 
     def __init__(self, binding: Binding) -> None:
         self.state, self.value, self.guard = binding.state, binding.value, binding.guard
@@ -193,7 +173,7 @@ class _ImageBinder:
                 raise self.unsupported(f"the texture has {found.shape[1]} channels, more are read")
 
     def query(self) -> Run:
-        """Bind ``txq``: the size of a texture in texels."""
+        """Bind ``txq``: the size of a texture in texels. Refuse a dimension that the texture does not have."""
         modifiers, (target, place) = self.instruction.modifiers, self.instruction.operands
         known = isinstance(target, Register) and self.state.rows.get(target.name, ("",))[0] == 32
         if len(modifiers) != 2 or modifiers[0] not in QUERIES or modifiers[1] != "b32" or not known:

@@ -321,16 +321,6 @@ class MemoryBinder:
         return run
 
 
-def bind_load(binding: Binding) -> Callable[[], None]:
-    """Bind ``ldu``, which is executed as ``ld``."""
-    return binding.memory.load(binding.instruction, binding.guard)
-
-
-def bind_store(binding: Binding) -> Callable[[], None]:
-    """Bind ``st``."""
-    return binding.memory.store(binding.instruction, binding.guard)
-
-
 def _wrapped(value: int, bits: int) -> int:
     """Return ``value`` as a signed number of ``bits`` bits."""
     half = 1 << (bits - 1)

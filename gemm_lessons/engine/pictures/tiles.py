@@ -66,10 +66,6 @@ class Tiles:
     pictures: tuple[TilePicture, ...] = ()
     shares: tuple[Share, ...] = ()
 
-    def pictures_of(self, line: int) -> tuple[TilePicture, ...]:
-        """Return the pictures of one line."""
-        return tuple(it for it in self.pictures if it.line == line)
-
 
 @dataclass
 class TileNotes:

@@ -165,7 +165,7 @@ def pairs(kernel: Kernel, writers: Mapping[str, Sequence[Instruction]]) -> tuple
         for number in sorted(by_sum.keys() - chosen.keys()):
             among = [pair for pair in by_sum[number]
                      if pair.product not in kept and (not once or len(uses.sums[pair.product]) == 1)]  # fmt: skip
-            if among and not (once and _is_packed(kernel.instructions[number])):
+            if among and not (once and kernel.instructions[number].modifiers[-1].endswith("x2")):
                 chosen[number] = best = min(among, key=lambda pair: (len(uses.sums[pair.product]), pair.place))
                 kept |= {pair.product for pair in by_sum[number] if pair is not best}
     return tuple(chosen.values())
@@ -199,10 +199,6 @@ def _may_contract(instruction: Instruction, opcode: str) -> bool:
         instruction.opcode == opcode and kind in TYPES and before in ([], ["ftz"])
         and len(instruction.operands) == 3 and isinstance(instruction.operands[0], Register)
     )  # fmt: skip
-
-
-def _is_packed(instruction: Instruction) -> bool:
-    return instruction.modifiers[-1].endswith("x2")
 
 
 def _has_distinct_operands(instruction: Instruction) -> bool:

@@ -58,7 +58,7 @@ def _reasons(compiled: Compiled, kernel: Kernel, grid: Grid) -> Iterator[Refusal
     yield from _of_the_code(kernel, grid)
     arch, static = compiled.arch, compiled.resources.shared_bytes
     shared = static + grid.dynamic_shared
-    limit = _shared_limit(arch)
+    limit = SHARED.get(_number(arch), max(SHARED.values())) * KIB
     if shared > limit:
         yield Refusal("refused shared", shared, limit, static=static, arch=arch)
     registers = compiled.resources.registers
@@ -87,10 +87,6 @@ def _of_the_code(kernel: Kernel, grid: Grid) -> Iterator[Refusal]:
         yield Refusal("refused cluster size", _product(cluster), largest)
     if any(size % part for size, part in zip(grid.grid, cluster, strict=True)):
         yield Refusal("refused cluster grid", sizes=grid.grid, wanted=cluster)
-
-
-def _shared_limit(arch: str) -> int:
-    return SHARED.get(_number(arch), max(SHARED.values())) * KIB
 
 
 def _number(arch: str) -> int:
