@@ -32,11 +32,11 @@ class GradeGroup(TyperGroup):
     """``grade SUBMISSIONS``, ``grade merge DIR``, ``grade setup HOST DIR``: what is no command is submissions."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """The name of the command that everybody means goes without saying."""
+        """Add the name of the command ``class``, which is not typed."""
         return super().parse_args(ctx, args if args[:1] in (["merge"], ["setup"]) else ["class", *args])
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
-        """It is not shown, either."""
+        """Find the command, and hide the name ``class`` in usage lines and errors."""
         name, command, rest = cast("tuple[str | None, Any, list[str]]", super().resolve_command(ctx, args))
         if name != "class":
             return name, command, rest

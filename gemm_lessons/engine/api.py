@@ -122,17 +122,17 @@ class CompiledKernel:
 
     @property
     def ptx(self) -> str:
-        """Its PTX, as text."""
+        """Return its PTX, as text."""
         return self._compiled.ptx
 
     @property
     def cubin(self) -> bytes:
-        """Its machine code, an ELF file; empty for a source in PTX."""
+        """Return its machine code, an ELF file; empty for a source in PTX."""
         return self._compiled.cubin
 
     @property
     def resources(self) -> Resources:
-        """Registers per thread; bytes of static shared memory per block; bytes of spills and stack per thread."""
+        """Return registers per thread; bytes of static shared memory per block; bytes of spills and stack per thread."""
         return self._compiled.resources
 
     @property
@@ -191,7 +191,7 @@ class CompiledKernel:
         dynamic_shared: int = 0,
         cluster: Dimensions | None = None,
     ) -> LaunchEstimate:
-        """About how long this launch would take on ``gpu``: a key of ``GPUS``, the file of a data sheet
+        """Estimate how long this launch would take on ``gpu``: a key of ``GPUS``, the file of a data sheet
         (``"my_gpu.toml"``) or a ``GpuSpec``. Nothing is run on a GPU, measured or written; the result is an estimate.
 
         The arguments are those of ``launch``; array contents matter where loops, branches or addresses depend on them.

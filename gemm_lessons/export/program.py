@@ -60,7 +60,7 @@ class ProgramBuffer:
 
     @property
     def copied(self) -> bool:
-        """Whether the host copies the contents to the device before the launch."""
+        """Tell whether the host copies the contents to the device before the launch."""
         return self.role in ("in", "inout")
 
 

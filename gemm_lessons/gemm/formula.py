@@ -134,7 +134,7 @@ class Formula:
 
     @cached_property
     def scaled_product(self) -> Product | None:
-        """As ``product``, but each factor may be scaled: ``(A * repeat(scale, 128, axis=1)) @ B``."""
+        """Return ``product``, but with factors that may be scaled: ``(A * repeat(scale, 128, axis=1)) @ B``."""
         return self._product(_scaled_factor)
 
     def _product(self, factor: Callable[[ast.expr], tuple[str, bool] | None]) -> Product | None:

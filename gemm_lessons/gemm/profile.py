@@ -382,7 +382,7 @@ def profile_of(subject: Subject, blocks_per_sm: int) -> Profile:
 
 
 def longer(subject: Subject, short: Shape) -> int:
-    """K of the longer trace."""
+    """Return K of the longer trace."""
     if subject.sharing is None:
         return 2 * short.k
     timed, sharers = subject.sharing
@@ -392,7 +392,7 @@ def longer(subject: Subject, short: Shape) -> int:
 
 
 def tiles_of(shape: Shape, tile: TileSizes) -> int:
-    """Tiles of C."""
+    """Return the number of tiles of C."""
     return math.ceil(shape.m / tile.rows) * math.ceil(shape.n / tile.cols)
 
 

@@ -139,7 +139,7 @@ def is_archive(name: str) -> bool:
 
 
 def stem_of_archive(name: str) -> str:
-    """``ana.tar.gz`` -> ``ana``."""
+    """Return ``ana`` for ``ana.tar.gz``."""
     ending = next((end for end in sorted((*ARCHIVES, *FOREIGN_ARCHIVES), key=len, reverse=True)
                    if name.lower().endswith(end)), "")  # fmt: skip
     return name[: len(name) - len(ending)]

@@ -19,8 +19,8 @@ AT_ONCE = (2, 4)  # columns of one vector access
 
 
 def left_out(name: str, value: float | None = None) -> Transformation:
-    """Return a transformation: the formula without a scalar or the bias, or with this value of it. Facts: ``left_out``,
-    the ``formula``, and the name of the ``answer``."""
+    """Return a transformation to the formula without a scalar or the bias, or with this value of it. Facts:
+    ``left_out``, the ``formula``, and the name of the ``answer``."""
 
     def made(it: Wrong) -> Iterator[Made]:
         formula = it.problem.data.formula
@@ -32,7 +32,8 @@ def left_out(name: str, value: float | None = None) -> Transformation:
 
 
 def left_out_in_part(name: str) -> Transformation:
-    """Return a transformation: the term is left out only in the wrong ones (``columns``) of every ``width`` columns."""
+    """Return a transformation that leaves the term out only in the wrong ones (``columns``) of every ``width``
+    columns."""
 
     def made(it: Wrong) -> Iterator[Made]:
         if "bias" not in it.problem.data.formula.names or (other := _without(it, name)) is None:
@@ -57,8 +58,8 @@ def _without(it: Wrong, name: str) -> Value | None:
 
 
 def other_bias(column: Callable[[Array, int], Array | None], width: int = 0) -> Transformation:
-    """Return a transformation: each column has the bias of another ``column``, computed from these columns and the
-    width of a tile."""
+    """Return a transformation that gives each column the bias of another ``column``, computed from these columns and
+    the width of a tile."""
 
     def made(it: Wrong) -> Iterator[Made]:
         if (bias := _bias(it)) is not None and (found := column(np.arange(bias.size), it.tiles.cols)) is not None:
@@ -78,7 +79,7 @@ def first_of(width: int) -> Callable[[Array, int], Array]:
 
 
 def bias_by_row(it: Wrong) -> Iterator[Made]:
-    """Each row has a bias, chosen by its row number."""
+    """Yield the answer with a bias for each row, chosen by its row number."""
     rows, cols = it.got.shape
     if rows <= cols and (bias := _bias(it)) is not None:
         yield it.made(_with_bias(it, bias[:rows, None]))
@@ -97,8 +98,8 @@ def _with_bias(it: Wrong, bias: Array) -> Value:
 
 
 def other_formula(kind: str) -> Transformation:
-    """Return a transformation: another formula of this kind was computed. Facts: the ``formula``, the ``other``, and
-    what moved in it."""
+    """Return a transformation to another formula of this kind. Facts: the ``formula``, the ``other``, and what moved
+    in it."""
 
     def made(it: Wrong) -> Iterator[Made]:
         formula = it.problem.data.formula

@@ -160,7 +160,7 @@ def first_tile(it: Wrong, name: str) -> Array | None:
 
 
 def only_k_tile(number: int) -> Transformation:
-    """Return a transformation: the sum of this K tile alone."""
+    """Return a transformation to the sum of this K tile alone."""
 
     def made(it: Wrong) -> Iterator[Made]:
         if _has_k_tiles(it):
@@ -201,7 +201,7 @@ def _factor(it: Wrong, name: str) -> Array:
 
 
 def bytes_of_words(it: Wrong) -> Facts | None:
-    """Words of B hold four other bytes of a 4 x 4 square than four consecutive k of one column."""
+    """Recognise words of B that hold four other bytes of a 4 x 4 square than four consecutive k of one column."""
     if not it.is_plain or not _are_bytes(it):
         return None
     a, b = it.factors

@@ -85,7 +85,7 @@ def _open_todo(facts: Evidence) -> Iterator[Hint]:
 
 
 def _skipped_todo(facts: Evidence) -> Iterator[Hint]:
-    """No TODO counts as open, but one of them has no code below it while a later one has."""
+    """Hint at a TODO without code below it, while a later one has code and none counts as open."""
     if facts.checked.right or isinstance(facts.checked.verdict, CompileFailed):
         return
     for number, line in skipped_todos(facts.source, facts.stub).items():
@@ -107,7 +107,7 @@ def _undefined_tile(facts: Evidence) -> Iterator[Hint]:
 
 
 def _half_beside_float(facts: Evidence) -> Iterator[Hint]:
-    """Arithmetic on a half or bfloat16 and a number of another type."""
+    """Hint at arithmetic on a half or bfloat16 and a number of another type."""
     if not isinstance(facts.checked.verdict, CompileFailed):
         return
     for diagnostic in facts.checked.verdict.diagnostics:
@@ -121,7 +121,7 @@ def _half_beside_float(facts: Evidence) -> Iterator[Hint]:
 
 
 def _missing_include(facts: Evidence) -> Iterator[Hint]:
-    """A header of the stub is missing whose names the kernel uses."""
+    """Hint at a missing header of the stub whose names the kernel uses."""
     verdict, here = facts.checked.verdict, included_names(facts.source)
     if not isinstance(verdict, CompileFailed) or here is None:
         return
@@ -132,7 +132,7 @@ def _missing_include(facts: Evidence) -> Iterator[Hint]:
 
 
 def _ends_at_once(facts: Evidence) -> Iterator[Hint]:
-    """``if (...);`` and ``for (...);`` skip the statement below them."""
+    """Hint at ``if (...);`` and ``for (...);``, which skip the statement below them."""
     lexed = Lexed("" if facts.checked.right else facts.source)
     for at, token in enumerate(lexed.code):
         if token.text in ("if", "for") and lexed.text(at + 1) == "(":
@@ -145,7 +145,7 @@ def _ends_at_once(facts: Evidence) -> Iterator[Hint]:
 
 
 def _flat_block(facts: Evidence) -> Iterator[Hint]:
-    """Two-dimensional indices, as in tutorials, although most lessons' blocks have one dimension."""
+    """Hint at two-dimensional indices, as in tutorials, although most lessons' blocks have one dimension."""
     if facts.checked.right:
         return
     text = without_comments(facts.source)
@@ -192,7 +192,7 @@ def _fault(facts: Evidence) -> Iterator[Hint]:
 
 
 def _same_tile(facts: Evidence) -> Iterator[Hint]:
-    """Every iteration reads the same K tile."""
+    """Hint at iterations that all read the same K tile."""
     verdict = facts.checked.verdict
     pattern = verdict.judgement.pattern if isinstance(verdict, WrongAnswer) else None
     if pattern is None or pattern.name != "same_k_tile":
@@ -208,7 +208,7 @@ def _same_tile(facts: Evidence) -> Iterator[Hint]:
 
 
 def _wrong_tile(facts: Evidence) -> Iterator[Hint]:
-    """A wrong answer without another explanation: does one block with one K tile get it right?"""
+    """Hint at a wrong answer without another explanation: does one block with one K tile get it right?"""
     verdict, tile = facts.checked.verdict, facts.lesson.tile.defines
     found = any(finding.severity != "note" for finding in facts.checked.findings)
     suspects = found or open_todos(facts.source, facts.stub)
@@ -300,7 +300,7 @@ def _most_wasteful(facts: Evidence, gate: GateResult) -> str:
 
 
 def _not_unrolled(facts: Evidence) -> Iterator[Hint]:
-    """A pragma that keeps a loop from unrolling, where a gate is missed."""
+    """Hint at a pragma that keeps a loop from unrolling, where a gate is missed."""
     if not isinstance(facts.checked.verdict, GateMissed):
         return
     found = re.search(r"^[ \t]*#pragma\s+(?:unroll\s+1|nounroll)\b.*$", without_comments(facts.source), re.M)

@@ -26,20 +26,20 @@ SHIFTED = (("up", "down"), ("left", "right"))
 
 
 def transposed(it: Wrong) -> Iterator[Made]:
-    """C^T in the memory of C."""
+    """Yield C^T in the memory of C."""
     if it.is_plain:
         yield it.moved(lambda right: right.T.reshape(right.shape))
 
 
 def fragments_transposed(it: Wrong) -> Iterator[Made]:
-    """Each 16 x 16 of C transposed."""
+    """Yield C with each 16 x 16 transposed."""
     blocks, allowed = squares_transposed(it.problem.reference), squares_transposed(it.problem.tolerance)
     if it.is_plain and blocks is not None and allowed is not None:
         yield Made(blocks, allowed)
 
 
 def quarters_transposed(it: Wrong) -> Iterator[Made]:
-    """Each 8 x 8 of C transposed, where the factors are 16-bit numbers: a fragment of mma.sync that is stored by
+    """Yield C with each 8 x 8 transposed, where the factors are 16-bit numbers: a fragment of mma.sync, stored by
     hand."""
     yield from _of_a_fragment(it, lambda matrix: squares_transposed(matrix, QUARTER))
 
@@ -57,8 +57,8 @@ def _of_a_fragment(it: Wrong, moved: Callable[[Array], Array | None]) -> Iterato
 
 
 def guarded_by_another_size(axis: int) -> Transformation:
-    """Return 0 in all rows or columns from another size of the matrices on. Facts: ``axis``, ``factor``, ``size`` and
-    ``length``, and the size that ``should`` be."""
+    """Return a transformation: 0 in all rows or columns from another size of the matrices on. Facts: ``axis``,
+    ``factor``, ``size`` and ``length``, and the size that ``should`` be."""
 
     def made(it: Wrong) -> Iterator[Made]:
         sizes = {"M": it.problem.shape.m, "N": it.problem.shape.n, "K": it.problem.shape.k}
@@ -76,8 +76,8 @@ def guarded_by_another_size(axis: int) -> Transformation:
 
 
 def shifted(axis: int) -> Transformation:
-    """Return every row or every column is shifted. Facts: ``axis``, ``way`` and ``distance``; ``here`` holds the right
-    values of ``there``."""
+    """Return a transformation that shifts every row or every column. Facts: ``axis``, ``way`` and ``distance``;
+    ``here`` holds the right values of ``there``."""
 
     def made(it: Wrong) -> Iterator[Made]:
         size = it.got.shape[axis]
@@ -102,8 +102,8 @@ def _along(axis: int, lines: slice) -> tuple[slice, ...]:
 
 
 def multiples(axis: int, none: bool) -> Callable[[Wrong], Facts | None]:
-    """Rows (or columns) are a multiple of the right ones; or, with ``none``, all of them are 0. Facts: ``axis``,
-    ``lines`` and ``times``."""
+    """Return a search for rows (or columns) that are a multiple of the right ones; or, with ``none``, all 0. Facts:
+    ``axis``, ``lines`` and ``times``."""
 
     def searched(it: Wrong) -> Facts | None:
         counted = it.once(_multiples, axis)
@@ -135,8 +135,9 @@ def _lines(chosen: Array, axis: int, it: Wrong) -> Facts:
 
 
 def repeated(axis: int, cause: Callable[[Array, int], Facts | None]) -> Callable[[Wrong], Facts | None]:
-    """Rows (or columns) hold the sums of others, from ``cause``. Facts: ``axis``, ``lines``, the ``factor`` that has
-    the same rows, ``index`` of the block, and as an example line ``here``, with the sums of ``there``."""
+    """Return a search for rows (or columns) that hold the sums of others, from ``cause``. Facts: ``axis``, ``lines``,
+    the ``factor`` that has the same rows, ``index`` of the block, and as an example line ``here``, with the sums of
+    ``there``."""
 
     def searched(it: Wrong) -> Facts | None:
         if (sources := it.once(_sources)) is None:
@@ -153,12 +154,13 @@ def repeated(axis: int, cause: Callable[[Array, int], Facts | None]) -> Callable
 
 
 def first_block(source: Array, tile: int) -> Facts | None:
-    """Return every block has the lines of the first block."""
+    """Recognise blocks that all have the lines of the first block."""
     return {} if 1 < tile < source.size and (source == np.arange(source.size) % tile).all() else None
 
 
 def first_of_a_group(source: Array, tile: int) -> Facts | None:
-    """In every group, all lines equal the first. Facts: the ``size`` of a group, and the first ones that ``repeat``."""
+    """Recognise groups in which all lines equal the first. Facts: the ``size`` of a group, and the first ones that
+    ``repeat``."""
     place = np.arange(source.size)
     size = next((size for size in GROUPS if (source == place - place % size).all()), None)
     if size is None:
@@ -167,14 +169,14 @@ def first_of_a_group(source: Array, tile: int) -> Facts | None:
 
 
 def so_far_before(source: Array, tile: int) -> Facts | None:
-    """Return all lines have the sums of the lines this far ``before``."""
+    """Recognise lines that all have the sums of the lines this far ``before``."""
     place = np.arange(source.size)
     by = np.unique((place - source)[source != place])
     return {"before": int(by[0])} if by.size == 1 and by[0] > 0 else None
 
 
 def anywhere(source: Array, tile: int) -> Facts:
-    """Any other source."""
+    """Return any other source as an example."""
     return {}
 
 
@@ -212,7 +214,7 @@ def _most(line: Array) -> int:
 
 
 def exchanged(it: Wrong) -> Facts | None:
-    """Pairs of elements are exchanged, such as ``here`` and ``there``."""
+    """Recognise pairs of elements that are exchanged, such as ``here`` and ``there``."""
     if (places := it.once(_places)) is None:
         return None
     found, cols = places.flatten(), it.got.shape[1]

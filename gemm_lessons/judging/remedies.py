@@ -375,7 +375,7 @@ def _shown(place: Coordinates) -> str:
 
 
 def _wrong_lane(facts: Evidence) -> str | None:
-    """Return a lane index that is the thread's index in the block."""
+    """Advise on a lane index that is the thread's index in the block."""
     found = re.search(r"\b(\w*lane\w*)\s*=\s*threadIdx\.x\s*;", facts.source)
     if found is None or "WM" not in facts.lesson.tile.defines or facts.checked.right:
         return None
@@ -387,7 +387,7 @@ def _lane(facts: Evidence, finding: Finding) -> str | None:
 
 
 def _one_owner(facts: Evidence, finding: Finding) -> str | None:
-    """Threads store to the same element in one line; a barrier cannot fix that."""
+    """Advise on threads that store to the same element in one line, which a barrier cannot fix."""
     if finding.kind == "uninitialised":
         alike = (it for it in facts.checked.findings if it.kind == "race" and it.array == finding.array)
         finding = next((it for it in alike if it.effects in ALIKE), finding)
@@ -407,7 +407,7 @@ def _one_owner(facts: Evidence, finding: Finding) -> str | None:
 
 
 def _of_each_thread(facts: Evidence, finding: Finding) -> str | None:
-    """Return an array per thread that the block was perhaps to share."""
+    """Advise on an array that each thread has for itself, and that the block was perhaps to share."""
     if (finding.kind, finding.case) != ("uninitialised", "local"):
         return None
     return (
@@ -417,7 +417,7 @@ def _of_each_thread(facts: Evidence, finding: Finding) -> str | None:
 
 
 def _in_a_fragment(facts: Evidence, finding: Finding) -> str | None:
-    """Say what a fragment is loaded from: distinguish a wrong address or row distance from an incomplete copy."""
+    """Advise on what a fragment is loaded from: a wrong address or row distance, or an incomplete copy."""
     line = facts.quote(finding.line) if finding.line else ""
     if finding.kind == "unset" and "mma_sync" in line:
         return "Registers hold old values: clear the accumulator fragment with fill_fragment before the loop."
@@ -431,7 +431,7 @@ def _in_a_fragment(facts: Evidence, finding: Finding) -> str | None:
 
 
 def _scratch(facts: Evidence, finding: Finding) -> str | None:
-    """Memory that one launch fills and another reads: neither C nor a matrix with partial tiles."""
+    """Advise on memory that one launch fills and another reads: neither C nor a matrix with partial tiles."""
     layout = facts.lesson.data.by_name.get(name := finding.array)
     if layout is None or layout.role != "scratch":
         return None
@@ -443,7 +443,7 @@ def _scratch(facts: Evidence, finding: Finding) -> str | None:
 
 
 def _trapped(facts: Evidence, finding: Finding) -> str | None:
-    """Return the kernel stops itself without a reason."""
+    """Advise on a kernel that stops itself without a reason."""
     if (finding.kind, finding.case, finding.facts) != ("trap", "stop", Stopped()):
         return None
     return (
@@ -453,7 +453,7 @@ def _trapped(facts: Evidence, finding: Finding) -> str | None:
 
 
 def _added_to_nothing(facts: Evidence, finding: Finding) -> str | None:
-    """C is read although nothing was stored in it."""
+    """Advise on a read of C before anything was stored in it."""
     answer = facts.lesson.data.answer.name
     if finding.kind != "uninitialised" or finding.array != answer:
         return None
@@ -465,7 +465,7 @@ def _added_to_nothing(facts: Evidence, finding: Finding) -> str | None:
 
 
 def _not_filled_up(facts: Evidence, finding: Finding) -> str | None:
-    """Return a guarded copy stores nothing out of bounds: only shapes with partial tiles are wrong."""
+    """Advise on a guarded copy that stores nothing out of bounds: only shapes with partial tiles are wrong."""
     tile = facts.lesson.tile.defines
     sizes = tuple(tile.get(name, 1) for name in ("BM", "BN", "BK"))
     if finding.kind != "uninitialised" or sizes[2] == 1 or not facts.checked.shapes:
@@ -510,7 +510,7 @@ def _exited(facts: Evidence, finding: Finding) -> bool:
 
 
 def _passed_by(facts: Evidence, finding: Finding) -> str | None:
-    """Threads that skipped a barrier within an ``if``, and have ended, look as if they had returned early."""
+    """Advise on threads that skip a barrier within an ``if`` and end, as if they had returned early."""
     if not _exited(facts, finding):
         return None
     return (
@@ -520,7 +520,7 @@ def _passed_by(facts: Evidence, finding: Finding) -> str | None:
 
 
 def _in_a_branch(facts: Evidence, finding: Finding) -> str | None:
-    """Return one of two barriers is in a branch that some threads do not take."""
+    """Advise on two barriers, one of them in a branch that some threads do not take."""
     if finding.kind != "divergent_barrier" or finding.line is None or finding.other_line in (None, finding.line):
         return None
     lines = (finding.line, finding.other_line)
@@ -533,7 +533,7 @@ def _in_a_branch(facts: Evidence, finding: Finding) -> str | None:
 
 
 def _wrong_buffer(facts: Evidence, finding: Finding) -> str | None:
-    """Return a race between buffers although there is a barrier for each tile."""
+    """Advise on a race between buffers although there is a barrier for each tile."""
     if finding.kind != "race" or not finding.effects.startswith("shared") or not has_buffers(facts):
         return None
     counters, shape = facts.checked.counters, facts.counted
@@ -557,7 +557,7 @@ def _wrong_buffer(facts: Evidence, finding: Finding) -> str | None:
 
 
 def _wrong_stage(facts: Evidence, finding: Finding) -> str | None:
-    """A copy in flight whose bytes would be the wrong ones even after a wait, as the wrong sums show."""
+    """Advise on a copy in flight whose bytes would be wrong even after a wait, as the wrong sums show."""
     if "STAGES" not in facts.lesson.tile.defines or finding.kind != "async_in_flight":
         return None
     if finding.case not in ("waited too little", "never waited", "wrong place"):
@@ -585,7 +585,7 @@ def has_buffers(facts: Evidence) -> bool:
 
 
 def _in_flight(facts: Evidence, finding: Finding) -> str | None:
-    """Return the thread's own copy has not arrived; advice in the terms of the kernel's copy mechanism."""
+    """Advise on a thread's own copy that has not arrived, in the terms of the kernel's copy mechanism."""
     if finding.kind != "async_in_flight":
         return None
     calls = "__pipeline_" in facts.source
@@ -613,7 +613,7 @@ def _in_flight(facts: Evidence, finding: Finding) -> str | None:
 
 
 def _blocks_part(facts: Evidence, finding: Finding) -> str | None:
-    """Return an index of the matrix in an array of the block: in the first block both are equal."""
+    """Advise on an index of the matrix in an array of the block: in the first block both are equal."""
     name, block = finding.array, finding.actors[0].block if finding.actors else ()
     if not _too_large(finding) or (finding.kind, finding.case) in OWN_ARRAYS or not name:
         return None
@@ -631,7 +631,7 @@ def _too_large(finding: Finding) -> bool:
 
 
 def _order_of_indices(facts: Evidence, finding: Finding) -> str | None:
-    """An index k of the tile in the place of the other one: As[k][row] of As[BM][BK]."""
+    """Advise on an index k of the tile in the place of the other one: As[k][row] of As[BM][BK]."""
     name = finding.array
     declared = re.search(rf"__shared__[^;]*\b{name}\s*\[([^\]]+)\]\s*\[([^\]]+)\]\s*;", facts.source) if name else None
     used = re.search(rf"\b{name}\[([^\]]+)\]\[([^\]]+)\]", facts.quote(finding.line or 0)) if name else None
@@ -647,7 +647,7 @@ def _order_of_indices(facts: Evidence, finding: Finding) -> str | None:
 
 
 def _descriptor(facts: Evidence, finding: Finding) -> str | None:
-    """Products that read what no copy has written: the descriptor names other bytes than the copy."""
+    """Advise on products that read what no copy has written: the descriptor names other bytes than the copy."""
     if finding.kind not in ("uninitialised", "out_of_bounds") or not finding.line:
         return None
     if not PRODUCT.search(facts.quote(finding.line)):
@@ -658,7 +658,7 @@ def _descriptor(facts: Evidence, finding: Finding) -> str | None:
 
 
 def _endless_phase(facts: Evidence, finding: Finding) -> str | None:
-    """A hang at an mbarrier, which the next open TODO may explain, or the mask of a multicast."""
+    """Advise on a hang at an mbarrier, which the next open TODO or the mask of a multicast may explain."""
     waiting = finding.facts.waiting if isinstance(finding.facts, Hang) else ()
     if not any(isinstance(it, AtMbarrier) for it in waiting):
         return None
@@ -675,14 +675,14 @@ def _endless_phase(facts: Evidence, finding: Finding) -> str | None:
 
 
 def _among_roles(facts: Evidence, finding: Finding) -> str | None:
-    """A barrier that is missing where roles have barriers of their own."""
+    """Advise on a missing barrier where roles have barriers of their own."""
     if finding.kind != "race" or not finding.effects.startswith("shared") or finding.effects in ALIKE:
         return None
     return BARRIER_OF_ROLE if ROLES.search(without_comments(facts.source)) else None
 
 
 def _other_barriers(facts: Evidence, finding: Finding) -> str | None:
-    """An arrival at an mbarrier of another array than the line names."""
+    """Advise on an arrival at an mbarrier of another array than the line names."""
     hit = finding.facts.mbarrier.array if isinstance(finding.facts, MbarrierMisuse) else ""
     named = re.findall(r"\b(\w+)\s*\[", facts.quote(finding.line or 0))
     arrays = [name for name in named if re.search(rf"\bBarrier\s[^;()]*\b{name}\s*\[", facts.source)]
@@ -692,7 +692,7 @@ def _other_barriers(facts: Evidence, finding: Finding) -> str | None:
 
 
 def _refilled(facts: Evidence, finding: Finding) -> str | None:
-    """A bulk copy into a stage whose previous tile is still needed."""
+    """Advise on a bulk copy into a stage whose previous tile is still needed."""
     cases = ("bulk load", "ended before")
     if finding.kind != "async_in_flight" or finding.case not in cases or not finding.actors:
         return None
@@ -700,13 +700,13 @@ def _refilled(facts: Evidence, finding: Finding) -> str | None:
 
 
 def _added_to_no_sums(facts: Evidence, finding: Finding) -> str | None:
-    """Sums of products that start from registers without a value."""
+    """Advise on sums of products that start from registers without a value."""
     unset = finding.kind == "unset" and PRODUCT.search(without_comments(facts.source))
     return UNSET_SUMS if unset else None
 
 
 def _into_the_next(facts: Evidence, finding: Finding) -> str | None:
-    """Return an index past the end of its array that hits another one."""
+    """Advise on an index past the end of its array that hits another one."""
     hit = finding.facts.hit if isinstance(finding.facts, PastEnd) else None
     if finding.kind != "out_of_array" or (finding.kind, finding.case) in OWN_ARRAYS or not finding.actors:
         return None
@@ -720,7 +720,7 @@ def _into_the_next(facts: Evidence, finding: Finding) -> str | None:
 
 
 def _where_the_tile_starts(facts: Evidence, finding: Finding) -> str | None:
-    """k0, which counts along K of the matrix, in an index of the block's tile: As[row][k0 + k], but not As[k0 / BK]."""
+    """Advise on k0, which counts along K, in an index of the tile: As[row][k0 + k], but not As[k0 / BK]."""
     several = finding.facts.candidates if isinstance(finding.facts, PastAll) else ()
     name = finding.array or "".join(several[-1:])
     if not _too_large(finding) or not name or name in facts.lesson.data.by_name:
@@ -733,7 +733,7 @@ def _where_the_tile_starts(facts: Evidence, finding: Finding) -> str | None:
 
 
 def _outside(facts: Evidence, finding: Finding) -> str | None:
-    """Return advice on an access out of bounds that a guard would not fix."""
+    """Advise on an access out of bounds that a guard would not fix."""
     if finding.kind != "out_of_bounds":
         return None
     pattern = facts.checked.verdict.judgement.pattern if isinstance(facts.checked.verdict, WrongAnswer) else None
@@ -781,7 +781,7 @@ def _outside(facts: Evidence, finding: Finding) -> str | None:
 
 
 def _between_accesses(facts: Evidence, finding: Finding) -> str | None:
-    """A wide access of the stub that starts at an index of the learner's."""
+    """Advise on a wide access of the stub that starts at an index of the learner's."""
     wide = finding.actors[0].width // WORD if finding.actors else 0
     given = {line.strip() for line in facts.stub.text.splitlines()} - {""}
     if finding.kind != "misaligned" or wide < 2 or facts.quote(finding.line or 0) not in given:
@@ -796,7 +796,7 @@ def _between_accesses(facts: Evidence, finding: Finding) -> str | None:
 
 
 def _without_element(facts: Evidence, finding: Finding) -> str | None:
-    """Of an answer without products: threads of the launch / elements of the array."""
+    """Advise on an access of a kernel without products: its launch has more threads than the array has elements."""
     verdict, layout = facts.checked.verdict, facts.lesson.data.by_name[finding.array] if finding.array else None
     shape = verdict.shape if isinstance(verdict, Faulted) else facts.checked.shape_of(finding)
     if shape is None or layout is None or len(facts.lesson.launches) > 1:
@@ -828,7 +828,7 @@ def _shared_index(facts: Evidence, finding: Finding) -> str:
 
 
 def _beyond_k(facts: Evidence) -> str | None:
-    """Return an index of A or B past the end, at a shape of whole tiles, where no row and no column is partial."""
+    """Advise on an index of A or B past the end, at a shape of whole tiles, where no row and no column is partial."""
     verdict, tile = facts.checked.verdict, facts.lesson.tile.defines
     sizes = tuple(tile.get(name, 1) for name in ("BM", "BN", "BK"))
     if not isinstance(verdict, Faulted) or not _is_whole(verdict.shape, sizes):

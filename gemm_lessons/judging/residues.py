@@ -170,7 +170,8 @@ def _join_is_left(left: Left) -> bool:
 
 @_stage(lambda left: True)
 def too_many_bits(left: Left) -> Facts | None:
-    """Sums may be beyond half of the product. Facts: ``bits``, ``most`` that fit, ``k``, ``sum`` bits, ``room``."""
+    """Recognise sums that may be beyond half of the product. Facts: ``bits``, ``most`` that fit, ``k``, ``sum`` bits,
+    ``room``."""
     facts = _of_bits(left)
     return facts if 2 * facts["k"] * 4 ** facts["bits"] > left.product else None
 
@@ -183,7 +184,7 @@ def _of_bits(left: Left) -> dict[str, int]:
 
 @_stage(_split_errs)
 def unsigned(left: Left) -> Facts | None:
-    """Residues from 0 to m - 1, in a signed byte. Fact: ``of``."""
+    """Recognise residues from 0 to m - 1 in a signed byte. Fact: ``of``."""
     for of in left.wrong:
         low = left.whole[of] % left.by % 256
         if not (left.residues[of] % 256 == low).all():
@@ -193,7 +194,7 @@ def unsigned(left: Left) -> Facts | None:
 
 @_stage(_split_errs)
 def halves(left: Left) -> Facts | None:
-    """A few residues that are just beyond a byte. Facts: ``of``, and an example."""
+    """Recognise a few residues that are just beyond a byte. Facts: ``of``, and an example."""
     for of, wrong in left.wrong.items():
         beyond = (left.residues[of] - np.sign(left.residues[of]) * 256 - left.whole[of])[wrong]
         moduli = np.broadcast_to(left.by, wrong.shape)[wrong]
@@ -204,7 +205,7 @@ def halves(left: Left) -> Facts | None:
 
 @_stage(_split_errs)
 def added(left: Left) -> Facts | None:
-    """The multiple of m was added. Fact: ``of``."""
+    """Recognise residues to which the multiple of m was added. Fact: ``of``."""
     for of in left.wrong:
         whole = left.whole[of]
         rest = (whole + (2 * whole + left.by) // (2 * left.by) * left.by).astype(np.float64)
@@ -216,14 +217,14 @@ def added(left: Left) -> Facts | None:
 
 @_stage(_split_errs)
 def nothing_remains(left: Left) -> Facts | None:
-    """The multiple of m is the number itself. Fact: ``of``."""
+    """Recognise residues whose multiple of m is the number itself. Fact: ``of``."""
     small = all((np.abs(left.residues[of]) <= 1).mean() >= MOSTLY for of in left.wrong)
     return {"of": tuple(left.wrong)} if small else None
 
 
 @_stage(_split_errs)
 def other_residues(left: Left) -> Facts | None:
-    """Residues are wrong in some other way. Facts: ``of``, and an example."""
+    """Recognise residues that are wrong in some other way. Facts: ``of``, and an example."""
     return _example(left)
 
 
@@ -237,13 +238,13 @@ def _example(left: Left) -> Facts:
 
 @_stage(_gemm_errs)
 def low_byte(left: Left) -> Facts | None:
-    """The low byte of each sum is its residue by 256 only."""
+    """Recognise the low byte of each sum, which is its residue by 256 only."""
     return {} if (left.residues["C"] == left.products % 256).all() else None
 
 
 @_stage(_gemm_errs)
 def other_rows(left: Left) -> Facts | None:
-    """Residues by another modulus were multiplied. Facts: the first rows ``a`` and ``b`` of modulus number i."""
+    """Recognise products of residues by another modulus. Facts: the first rows ``a`` and ``b`` of modulus number i."""
     sizes = {
         "0": 0,
         **{f"i * {name}": int(size) for name, size in left.it.problem.shape.names.items() if name in "MNK"},
@@ -266,7 +267,7 @@ def _from(left: Left, of: str, start: int) -> Array:
 
 @_stage(_gemm_errs)
 def other_products(left: Left) -> Facts | None:
-    """Residues of C are wrong in some other way. Facts: an example."""
+    """Recognise residues of C that are wrong in some other way. Facts: an example."""
     i, row, col = (int(at) for at in np.argwhere((left.residues["C"] - left.products) % left.by != 0)[0])
     right, got = int(left.products[i, row, col]) % left.moduli[i], int(left.residues["C"][i, row, col])
     return {"i": i, "m": left.moduli[i], "row": row, "col": col, "right": right, "got": got}
@@ -274,19 +275,19 @@ def other_products(left: Left) -> Facts | None:
 
 @_stage(_join_is_left)
 def positive(left: Left) -> Facts | None:
-    """The multiple of the product was rounded down."""
+    """Recognise sums whose multiple of the product was rounded down."""
     return {} if left.is_answer(left.weighted % left.product) else None
 
 
 @_stage(_join_is_left)
 def not_subtracted(left: Left) -> Facts | None:
-    """The weighted sums are the answer."""
+    """Recognise the weighted sums as the answer."""
     return {} if left.is_answer(left.weighted) else None
 
 
 @_stage(_join_is_left)
 def one_scale(left: Left) -> Facts | None:
-    """A scale was left out. Fact: ``missing``."""
+    """Recognise an answer without one of its scales. Fact: ``missing``."""
     for by in ("A", "B", ""):
         if left.is_answer(left.numbers, by=by):
             return {"missing": tuple(f"{of}_scales" for of in "AB" if of not in by)}
@@ -295,7 +296,7 @@ def one_scale(left: Left) -> Facts | None:
 
 @_stage(_join_is_left)
 def few_bits(left: Left) -> Facts | None:
-    """All launches are consistent, and the whole numbers short. Facts: ``bits``, ``most`` that fit."""
+    """Recognise consistent launches whose whole numbers are short. Facts: ``bits``, ``most`` that fit."""
     facts = _of_bits(left)
     right = facts["bits"] < facts["most"] and left.is_answer(left.numbers)
     return facts if right else None
@@ -303,13 +304,13 @@ def few_bits(left: Left) -> Facts | None:
 
 @_stage(_join_is_left)
 def blurred(left: Left) -> Facts | None:
-    """Digits were lost where parts were added."""
+    """Recognise digits that were lost where parts were added."""
     return {} if left.is_answer(left.numbers, BLURRED) else None
 
 
 @_stage(_join_is_left)
 def other_numbers(left: Left) -> Facts | None:
-    """The way back fails in some other way. Facts: an example."""
+    """Recognise a way back that fails in some other way. Facts: an example."""
     if not (wrong := np.argwhere(left.it.wrong)).size or left.is_answer(left.numbers):
         return None
     row, col = (int(at) for at in wrong[0])

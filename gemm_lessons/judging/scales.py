@@ -25,7 +25,7 @@ def _answer(it: Wrong, name: str, scale: Array) -> Value:
 
 
 def left_out(it: Wrong) -> Iterator[Made]:
-    """Sums are not scaled, or not by all scales. Fact: the ``names`` of those that are left out."""
+    """Yield sums that are not scaled, or not by all scales. Fact: the ``names`` of those that are left out."""
     found = {name: Value.exact(np.ones_like(scale)) for name, scale, _ in _scales(it)}
     for names in [(name,) for name in found] + [tuple(found)] * (len(found) > 1):
         ones = {name: found[name] for name in names}
@@ -33,7 +33,7 @@ def left_out(it: Wrong) -> Iterator[Made]:
 
 
 def of_another_block(it: Wrong) -> Iterator[Made]:
-    """Blocks of k have the scale of the ``way`` one: previous, next or first."""
+    """Yield sums whose blocks of k have the scale of the ``way`` one: previous, next or first."""
     for name, scale, axis in _scales(it):
         block = np.arange(scale.shape[1 - axis])
         for way, other in (("previous", block - 1), ("next", block + 1), ("first", 0 * block)):

@@ -66,30 +66,30 @@ def _counts(it: Wrong) -> Counts | None:
 
 
 def subtracted(counts: Counts, it: Wrong) -> Facts | None:
-    """Return every product is subtracted."""
+    """Recognise a sum from which every product is subtracted."""
     return {} if (counts.whole == -1).all() else None
 
 
 def again(counts: Counts, it: Wrong) -> Facts | None:
-    """Return every product is counted several ``times``."""
+    """Recognise a sum that counts every product several ``times``."""
     return {"times": int(counts.whole[0])} if (counts.whole == counts.whole[0]).all() else None
 
 
 def only_the_last(counts: Counts, it: Wrong) -> Facts | None:
-    """Only the last product remains."""
+    """Recognise a sum of the last product alone."""
     only = counts.whole[-1] == 1 and not counts.whole[:-1].any()
     return {"k": counts.whole.size - 1} if only else None
 
 
 def only_the_last_few(counts: Counts, it: Wrong) -> Facts | None:
-    """Only the last products remain, as many as one instruction or iteration adds: ``k``, ``kept``."""
+    """Recognise a sum of the last products, as many as one instruction or iteration adds: ``k``, ``kept``."""
     kept = np.setdiff1d(np.arange(counts.whole.size), np.flatnonzero(counts.whole == 0))
     only = kept.size in GROUPS and 2 * kept.size <= counts.whole.size and kept[0] == counts.whole.size - kept.size
     return {"kept": kept.size, "k": numbers(kept)} if only and (counts.whole[kept] == 1).all() else None
 
 
 def without_the_first(counts: Counts, it: Wrong, one: bool) -> Facts | None:
-    """Return the first product, or the first ``count``, are missing."""
+    """Recognise a sum without the first product, or without the first ``count``."""
     missing = counts.missing
     if not missing.size or missing[-1] != missing.size - 1 or one != (missing.size == 1):
         return None
@@ -97,7 +97,8 @@ def without_the_first(counts: Counts, it: Wrong, one: bool) -> Facts | None:
 
 
 def without_the_last(counts: Counts, it: Wrong, one: bool) -> Facts | None:
-    """Return the last product, or several, from ``end`` on, are missing. ``called``: names of that number."""
+    """Recognise a sum without the last product, or without several, from ``end`` on. ``called``: names of that
+    number."""
     missing = counts.missing
     if not missing.size or missing[0] != counts.part.size - missing.size or one != (missing.size == 1):
         return None
@@ -106,7 +107,7 @@ def without_the_last(counts: Counts, it: Wrong, one: bool) -> Facts | None:
 
 
 def one_in_several(counts: Counts, it: Wrong) -> Facts | None:
-    """Only one product in ``step`` is counted: ``k``."""
+    """Recognise a sum of one product in ``step``: ``k``."""
     kept = np.setdiff1d(np.arange(counts.part.size), counts.missing)
     steps = np.unique(np.diff(kept))
     if not counts.missing.size or steps.size != 1 or kept[0] >= steps[0]:
@@ -115,12 +116,12 @@ def one_in_several(counts: Counts, it: Wrong) -> Facts | None:
 
 
 def without_some(counts: Counts, it: Wrong) -> Facts | None:
-    """Return the products of ``k`` are missing."""
+    """Recognise a sum without the products of ``k``."""
     return {"k": numbers(counts.missing)} if counts.missing.size else None
 
 
 def other_times(counts: Counts, it: Wrong) -> Facts:
-    """Each number of ``times`` with its k."""
+    """Return each number of ``times`` with its k."""
     found = np.unique(counts.part[counts.other])
     return {
         "times": tuple((counts.in_tile, int(times), numbers(np.flatnonzero(counts.part == times))) for times in found)
@@ -173,12 +174,12 @@ def _nearest(fitted: Array, lines: Array) -> Array:
 
 
 def first_of_the_tile(found: Array, depth: int) -> Facts | None:
-    """Return all of a K tile equal its first."""
+    """Recognise K tiles in which every k is the first."""
     return {} if (found == _tile(found, depth)).all() else None
 
 
 def first_of_a_group(found: Array, depth: int) -> Facts | None:
-    """In every group of ``size`` all equal the first."""
+    """Recognise groups of ``size`` in which every k is the first."""
     k = np.arange(found.size)
     size = next((size for size in GROUPS if (found == k - k % size).all()), None)
     return None if size is None else {"size": size}
@@ -193,7 +194,7 @@ def first_of_the_tile_again(found: Array, depth: int) -> Facts | None:
 
 
 def anywhere(found: Array, depth: int) -> Facts:
-    """Any other k."""
+    """Return any other k as an example."""
     return {}
 
 

@@ -17,12 +17,12 @@ FRACTIONS = 0.5  # share of whole numbers among right sums above which they are 
 
 
 def zeros(it: Wrong) -> Iterator[Made]:
-    """Every element is 0."""
+    """Yield an answer of zeros."""
     yield Made(np.zeros_like(it.got))
 
 
 def halves(it: Wrong) -> Iterator[Made]:
-    """Approximately the right answer, where every element is a 16-bit number."""
+    """Yield approximately the right answer, where every element is a 16-bit number."""
     if it.problem.answer.element.precision <= HALF.precision or not np.isfinite(it.got).all():
         return
     with np.errstate(over="ignore"):
@@ -31,19 +31,19 @@ def halves(it: Wrong) -> Iterator[Made]:
 
 
 def floats(it: Wrong) -> Iterator[Made]:
-    """A sum of doubles with the accuracy of floats."""
+    """Yield sums of doubles with the accuracy of floats."""
     if it.problem.answer.element.name == "float64" and np.isfinite(it.got).all():
         yield Made(it.problem.reference, it.problem.rounding * (ELEMENTS["float32"].roundoff / unit(it.problem.data)))
 
 
 def rounded(it: Wrong) -> Iterator[Made]:
-    """Sums with the accuracy of rounded ones, where nothing should be rounded. ``count`` of them are wrong."""
+    """Yield sums with the accuracy of rounded ones, where nothing should be rounded. ``count`` of them are wrong."""
     if it.problem.sharp is not None:
         yield Made(it.problem.reference, it.problem.rounding, {"count": int(it.wrong.sum())})
 
 
 def whole_numbers(it: Wrong) -> Iterator[Made]:
-    """The answer without its fraction, where stored right sums have one: a bfloat16 from 256 on has none."""
+    """Yield the answer without its fraction, where stored right sums have one: a bfloat16 from 256 on has none."""
     element = it.problem.answer.element
     right = element.decode(element.encode(it.problem.reference))
     if element.is_float and np.isfinite(it.got).all() and (right == np.trunc(right)).mean() < FRACTIONS:
@@ -51,7 +51,7 @@ def whole_numbers(it: Wrong) -> Iterator[Made]:
 
 
 def low_bits(it: Wrong) -> Iterator[Made]:
-    """Sums of integers without their upper bits, signed and unsigned. Fact: ``bits``."""
+    """Yield sums of integers without their upper bits, signed and unsigned. Fact: ``bits``."""
     for bits in NARROW if not it.problem.answer.element.is_float else ():
         low = np.mod(it.problem.reference, 2.0**bits)
         for kept in (np.where(low < 2.0 ** (bits - 1), low, low - 2.0**bits), low):

@@ -16,13 +16,13 @@ ALL, NONE = np.array(True), np.array(False)
 
 
 def all_untouched(it: Wrong) -> Iterator[Made]:
-    """No element was written, and all are wrong."""
+    """Yield all elements, where none was written."""
     if it.untouched.all():
         yield Made(ALL)
 
 
 def untouched(it: Wrong) -> Iterator[Made]:
-    """Exactly the unwritten elements are wrong."""
+    """Yield the unwritten elements."""
     if not it.untouched.any():
         return
     count = int((it.wrong & it.untouched).sum())
@@ -50,14 +50,14 @@ def untouched_from_a_size(it: Wrong) -> Iterator[Made]:
 
 
 def untouched_and_wrong(it: Wrong) -> Iterator[Made]:
-    """Unwritten elements are NaN, as C was, and some of the written elements are wrong."""
+    """Yield the wrong elements, where some were not written and others hold wrong values."""
     nan = np.isnan(it.got)
     if nan.any() and (nan == it.untouched).all() and (it.wrong & ~nan).any():
         yield Made(ALL, facts={"count": int(nan.sum())}, at=nan)
 
 
 def no_numbers(it: Wrong) -> Iterator[Made]:
-    """Some elements are NaN: facts say what may have been read."""
+    """Yield the elements that are NaN, with facts about what may have been read."""
     nan, layouts = np.isnan(it.got), it.problem.layouts.values()
     if nan.any():
         scratch = tuple(here.name for here in layouts if here.role == "scratch")
@@ -66,7 +66,7 @@ def no_numbers(it: Wrong) -> Iterator[Made]:
 
 
 def ragged_edge(it: Wrong) -> Iterator[Made]:
-    """Only elements of partial block tiles are wrong."""
+    """Yield the elements of partial block tiles."""
     (m, n), tiles = it.got.shape, it.tiles
     row, col = m // tiles.rows * tiles.rows, n // tiles.cols * tiles.cols
     if row and col and (row, col) != (m, n):
@@ -74,7 +74,7 @@ def ragged_edge(it: Wrong) -> Iterator[Made]:
 
 
 def same_positions(it: Wrong) -> Iterator[Made]:
-    """The same few elements are wrong in each whole block tile, as in the first."""
+    """Yield the few elements of each whole block tile that are wrong in the first."""
     by_tile = _whole_tiles(it)
     size = it.tiles.rows * it.tiles.cols
     if size == 1 or by_tile.size < 2 * size or not 0 < (first := by_tile[0, 0]).mean() <= FEW_POSITIONS:
@@ -84,7 +84,7 @@ def same_positions(it: Wrong) -> Iterator[Made]:
 
 
 def same_part(it: Wrong) -> Iterator[Made]:
-    """The elements that are wrong in at least half of the whole block tiles, if they are many."""
+    """Yield the elements that are wrong in at least half of the whole block tiles, if they are many."""
     by_tile = _whole_tiles(it)
     if it.tiles.rows * it.tiles.cols == 1 or not by_tile.size:
         return

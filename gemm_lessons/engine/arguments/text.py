@@ -95,7 +95,7 @@ class ArraySpec:
 
 
 def split(text: str) -> list[tuple[str, str, bool]]:
-    """``A=f32[M,K],M=8`` -> (name, value, only a name) in order. Raises ``ArgumentError``."""
+    """Split ``A=f32[M,K],M=8`` into (name, value, only a name) in order. Raises ``ArgumentError``."""
     result = []
     for part in _parts(text):
         match = re.match(rf"((?:{_NAME}::)*{_NAME})\s*(:?=)\s*(.+)$", part, re.S)

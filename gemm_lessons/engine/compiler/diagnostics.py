@@ -275,7 +275,7 @@ def plain_name(mangled: str) -> str:
 
 
 def base_name(entry: str) -> str:
-    """``ns::tile<64, 8>`` -> ``tile``."""
+    """Return ``tile`` for ``ns::tile<64, 8>``."""
     return re.sub(r"<.*", "", entry, flags=re.S).strip().rpartition("::")[2]
 
 

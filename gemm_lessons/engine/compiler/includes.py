@@ -63,7 +63,7 @@ class Places:
 
     @cached_property
     def roots(self) -> tuple[str, ...]:
-        """Folders that contain every readable file, after resolving links."""
+        """Return the folders that contain every readable file, after resolving links."""
         folders: list[str | Path] = [os.path.dirname(self.name), *self.folders, *self.system]
         return tuple(os.path.realpath(folder) for folder in folders)
 

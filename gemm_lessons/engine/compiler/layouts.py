@@ -64,7 +64,7 @@ class TypeLayout:
 
     @property
     def is_struct(self) -> bool:
-        """Whether it is a struct, class or union, also without members."""
+        """Tell whether it is a struct, class or union, also without members."""
         return not (self.kind or self.pointer or self.element)
 
 

@@ -41,7 +41,7 @@ class NeutralNames:
 
     @property
     def called(self) -> tuple[tuple[str, str], ...]:
-        """(folder, its neutral name), in order."""
+        """Return each folder with its neutral name, in order."""
         return tuple(self._names.items())
 
     def of(self, folder: str) -> str:

@@ -62,7 +62,7 @@ class Token(NamedTuple):
 
     @property
     def directive(self) -> str:
-        """``include`` of a preprocessor line; empty for any other token."""
+        """Return ``include`` of a preprocessor line; empty for any other token."""
         match = re.match(r"(?:#|%:)\s*(\w*)", self.text) if self.kind == "directive" else None
         return match[1] if match else ""
 
@@ -128,7 +128,7 @@ class Lexed:
 
     @property
     def macros(self) -> list[Macro]:
-        """Macros in order, with all definitions of a name."""
+        """Return the macros in order, with all definitions of a name."""
         return [macro for line in self.directives if (macro := line.macro)]
 
     def text(self, at: int) -> str:

@@ -41,7 +41,7 @@ AccessKind = Literal["load", "store", "atomic", "copy", "matrix"]
 
 
 def wavefronts(addresses: Array, active: Array | None, width: int, access: AccessKind = "load") -> tuple[Array, Array]:
-    """Wavefronts of a shared-memory access and the ideal number, both int64 (warps,).
+    """Return the wavefronts of a shared-memory access and the ideal number, both int64 (warps,).
 
     ``width`` is bytes per lane; of ``matrix`` (ldmatrix, stmatrix) those of a row, and the active lanes are those that
     give the address of one (``rows_of_matrices``).

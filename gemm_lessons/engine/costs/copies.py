@@ -92,7 +92,7 @@ def sectors_past_l1(target: Array, source: Array, active: Array | None) -> Array
 
 
 def _first_of_target(target: Array, source: Array, active: Array | None) -> tuple[Array, Array, Array]:
-    """Of the lanes with different targets, return warp, target and source in units of ``HALF``."""
+    """Return warp, target and source of the lanes with different targets, in units of ``HALF``."""
     warp = np.repeat(np.arange(len(target)), WARP)
     chunk, half = target.ravel() // HALF, source.ravel() // HALF
     if active is not None:

@@ -28,7 +28,7 @@ CHUNK = 16  # bits of an exponent that one table covers
 
 @cache
 def _tables() -> Array:
-    """``BYTE ** (i << (CHUNK * table))`` by table and i."""
+    """Return ``BYTE ** (i << (CHUNK * table))`` by table and i."""
     tables = np.empty((64 // CHUNK, 1 << CHUNK), np.uint64)
     for number, table in enumerate(tables):
         table[0] = 1

@@ -143,7 +143,7 @@ class PreparedLaunch:
 
     @cached_property
     def fit(self) -> Occupancy:
-        """How many blocks fit on a multiprocessor. Obstacles known before tracing are found here."""
+        """Return how many blocks fit on a multiprocessor. Obstacles known before tracing are found here."""
         gpu, kernel = self.gpu, self.kernel
         if not self.compiled.cubin:
             raise NotEstimated("PTX of another compiler comes without machine code; pass CUDA C++")
@@ -185,7 +185,7 @@ class PreparedLaunch:
 
     @cached_property
     def whole(self) -> Trace:
-        """As many blocks, from their first instruction to their last: the sampled ones, unless these were cut."""
+        """Trace as many blocks from their first instruction to their last; the sampled ones, unless these were cut."""
         sampled = self.sampled
         if sampled.short is None:
             return sampled.long

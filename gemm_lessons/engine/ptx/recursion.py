@@ -60,7 +60,7 @@ class SharedBody:
 
     @cached_property
     def places(self) -> Mapping[str, int]:
-        """Offsets of its own arrays in the frame."""
+        """Return the offsets of its own arrays in the frame."""
         found, size = {}, 0
         for variable in self.function.variables:
             if variable.space == "local":
@@ -70,7 +70,7 @@ class SharedBody:
 
     @cached_property
     def bytes(self) -> int:
-        """Bytes of a frame, a multiple of 16."""
+        """Return the bytes of a frame, a multiple of 16."""
         most = max(map(len, self._live.values()), default=0) + 1
         return -(-(self._first + _WORD * most) // 16) * 16
 

@@ -45,17 +45,17 @@ class Element:
 
     @property
     def size(self) -> int:
-        """Bytes in memory."""
+        """Return the bytes in memory."""
         return int(self.storage[-2:].lstrip("t")) // 8
 
     @property
     def is_float(self) -> bool:
-        """Whether the type is a float, not an integer."""
+        """Tell whether the type is a float, not an integer."""
         return self.precision > 0
 
     @property
     def roundoff(self) -> float:
-        """Unit roundoff: half the distance from 1 to the next number; 0 for integers."""
+        """Return the unit roundoff: half the distance from 1 to the next number; 0 for integers."""
         return 2.0**-self.precision if self.is_float else 0.0
 
     @property

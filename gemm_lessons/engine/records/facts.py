@@ -31,12 +31,12 @@ class Location:
 
     @property
     def before(self) -> int:
-        """Bytes before the start of the array."""
+        """Return the bytes before the start of the array."""
         return -self.byte
 
     @property
     def past(self) -> int:
-        """Bytes past the array's last one, from 0."""
+        """Return the bytes past the array's last one, from 0."""
         return self.byte - self.size
 
 

@@ -95,7 +95,7 @@ class Texture:
 
     @property
     def is_linear(self) -> bool:
-        """Whether it is linear memory, read by element: one dimension, no filter or conversion."""
+        """Tell whether it is linear memory, read by element: one dimension, no filter or conversion."""
         plain = self.filter == "point" and self.read == "element" and not (self.normalized or self.layered)
         return plain and self.array.ndim == (1 if self.channels == 1 else 2)
 

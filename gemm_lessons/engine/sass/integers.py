@@ -75,7 +75,7 @@ def _move(s: Sources) -> Compute:
 
 
 def _sum(terms: Sequence[Fetch]) -> Compute:
-    """Sum of at most three words."""
+    """Return the sum of at most three words."""
     if len(terms) == 1:
         only = terms[0]
         return lambda: (only(),)

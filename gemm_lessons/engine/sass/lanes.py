@@ -78,7 +78,7 @@ class Geometry:
 
     @property
     def lanes(self) -> int:
-        """Number of lanes, with padding."""
+        """Return the number of lanes, with padding."""
         return self.blocks * self.padded
 
     def alive(self) -> Array:

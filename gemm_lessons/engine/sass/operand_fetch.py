@@ -53,7 +53,7 @@ class Reader(Protocol):
 
     @property
     def approximation(self) -> Approximation:
-        """How to shift approximate values."""
+        """Return how to shift approximate values."""
 
     def present(self) -> Array:
         """Return the active lanes. Values of other lanes are meaningless."""

@@ -54,17 +54,17 @@ class Plan:
 
     @cached_property
     def register_conflicts(self) -> tuple[int, ...]:
-        """Clocks that each instruction loses to register bank conflicts."""
+        """Return the clocks that each instruction loses to register bank conflicts."""
         return registers.conflicts(self.program.code)
 
     @cached_property
     def reuse_flags(self) -> tuple[int, ...]:
-        """Operands that each instruction keeps in the reuse cache."""
+        """Return the operands that each instruction keeps in the reuse cache."""
         return tuple(registers.reuse_flags(d) for d in self.program.code)
 
     @cached_property
     def tensor_products(self) -> tuple[int, ...]:
-        """Tensor-core multiply-adds of each instruction per warp."""
+        """Return the tensor-core multiply-adds of each instruction per warp."""
         return tuple(tensor_products(d) for d in self.program.code)
 
     @cached_property

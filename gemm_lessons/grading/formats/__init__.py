@@ -55,7 +55,7 @@ def write_format(name: str, book: Gradebook, out: Path, environment: Environment
 
 
 def write_csv(book: Gradebook, out: Path) -> Path:
-    """``OUT/grades.csv``. Raises ``WriteError``."""
+    """Write ``OUT/grades.csv``. Raises ``WriteError``."""
     return write_text(out / "grades.csv", table.grades_csv(book))
 
 

@@ -16,7 +16,7 @@ MARK = "\ufeff"
 
 
 def grades_csv(book: Gradebook) -> str:
-    """The whole file. Names are quoted, points are numbers."""
+    """Return the whole file. Names are quoted, points are numbers."""
     extra = list(dict.fromkeys(key for row in book.rows for key in row.student.roster))
     head = ["student", "name", "email", *extra, *book.lessons, "total", "out_of", "status"]
     text = StringIO()
