@@ -23,8 +23,8 @@ HOW = ("clang++", "-xcuda", "-std=c++17", "--cuda-device-only", "-nocudalib", "-
 
 
 def commands(lessons: Sequence[Lesson], architecture: str, headers: Path | None) -> str:
-    """Return the text of ``compile_commands.json``. ``architecture``: the course's; a lesson may have its own. ``headers``:
-    the CUDA folder whose ``include`` is to be read, if any."""
+    """Return the text of ``compile_commands.json``. ``architecture``: the course's; a lesson may have its own.
+    ``headers``: the CUDA folder whose ``include`` is to be read, if any."""
     own = ["-nocudainc", "-nostdlibinc", "-include", str(NAMES), f"-I{HEADERS / 'plain'}"]
     cuda = own if headers is None else [f"--cuda-path={headers}"]
     entries = [

@@ -132,7 +132,8 @@ class CompiledKernel:
 
     @property
     def resources(self) -> Resources:
-        """Return registers per thread; bytes of static shared memory per block; bytes of spills and stack per thread."""
+        """Return the registers per thread, bytes of static shared memory per block, bytes of spills and stack per
+        thread."""
         return self._compiled.resources
 
     @property
