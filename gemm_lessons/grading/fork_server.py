@@ -25,11 +25,13 @@ from gemm_lessons.engine.process.resources import seconds_of_children
 from gemm_lessons.grading import job
 
 ROOMS = ("course", "engine", "gemm", "judging", "running")
+FRESH_OBJECTS = 50_000  # as in ``gemm_lessons.__main__``: by Python's own number, a sixth of a job went into it
 
 
 def main(parent: Parent) -> None:
     """Load all modules, then answer questions until the parent exits."""
     bounds.leave_no_core()
+    gc.set_threshold(FRESH_OBJECTS, 10, 10)
     adopt_orphans()
     # The only other thread waits for the parent to exit; a fork does not inherit it.
     warnings.filterwarnings("ignore", "This process .* is multi-threaded", DeprecationWarning)
