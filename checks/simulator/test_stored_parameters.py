@@ -46,6 +46,43 @@ def test_it_follows_from_the_code(body, want):
     assert found == (None if want is None else {f"k_param_{number}" for number in want})
 
 
+BULK = """
+.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry k(.param .u64 k_param_0, .param .align 64 .b8 k_param_1[128], .param .align 64 .b8 k_param_2[192])
+{
+    .reg .b32 %r<4>;
+    .reg .b64 %rd<6>;
+    ld.param.b64 %rd1, [k_param_0];
+    mov.b64 %rd2, k_param_1;
+    cvta.param.u64 %rd3, %rd2;
+    mov.b64 %rd4, k_param_2;
+    BODY
+    cp.async.bulk.commit_group;
+    ret;
+}
+"""
+OUT = "cp.async.bulk.tensor.2d.global.shared::cta.bulk_group"
+IN = "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes"
+LOAD = f"{IN} [%r1], [%rd3, {{%r2, %r3}}], [%r0];"
+COPIES = {
+    "into shared memory": (LOAD, set()),
+    "from shared memory": (f"{OUT} [%rd3, {{%r2, %r3}}], [%r1];", {1}),
+    "in a row": ("cp.async.bulk.global.shared::cta.bulk_group [%rd1], [%r1], 128;", {0}),
+    "a reduction": ("cp.reduce.async.bulk.tensor.2d.global.shared::cta.add.bulk_group [%rd3, {%r2, %r3}], [%r1];", {1}),
+    "by a map in memory": (f"{OUT} [%rd1, {{%r2, %r3}}], [%r1];", None),
+    "a changed map": (f"tensormap.replace.tile.global_address.global.b1024.b64 [%rd1], %rd2; {LOAD}", None),
+    "by a map in a struct": (f"{OUT} [%rd4, {{%r2, %r3}}], [%r1];", None),
+}
+
+
+@pytest.mark.parametrize(("body", "want"), COPIES.values(), ids=COPIES)
+def test_bulk_copies_store_where_their_tensor_map_says(body, want):
+    found = stored_parameters(parser.parse(BULK.replace("BODY", body)).kernels["k"])
+    assert found == (None if want is None else {f"k_param_{number}" for number in want})
+
+
 RACE = """
 extern "C" __global__ void k(const float *a, float *c, int n)
 {

@@ -164,8 +164,9 @@ class _Tile:
         state = self._state
         count = len(groups)
         places = np.empty((count, self._rows * K_BYTES // CHUNK), np.int64)
-        for layout in np.unique(descriptors >> np.uint64(CHUNK)).tolist():
-            here = descriptors >> np.uint64(CHUNK) == layout
+        layouts = descriptors >> np.uint64(CHUNK)
+        for layout in dict.fromkeys(layouts.tolist()):
+            here = layouts == layout
             if layout >> 33 & 7:
                 raise UnsupportedKernel(
                     f"a descriptor with a base offset: {self._instruction.text}", line_of(self._instruction)
@@ -282,4 +283,5 @@ def _together(warps: Array, per_block: int, tiles: list[_Tile]) -> bool:
         return False
     if any((np.diff(it.reshape(-1, WARPS), axis=1) != 1).any() for it in (warps, rank)):
         return False
-    return all(len(np.unique(it)) == 1 for tile in tiles for it in tile.descriptors(warps).reshape(-1, WARPS))
+    named = (tile.descriptors(warps).reshape(-1, WARPS) for tile in tiles)
+    return all(bool((it == it[:, :1]).all()) for it in named)

@@ -81,14 +81,19 @@ class Fragment:
     def matrix(self, registers: Array, dtype: str) -> Array:
         """Convert registers (warps, register, lane) to a matrix (warps, rows, cols)."""
         elements: Array = registers.view(dtype).reshape(len(registers), -1)
-        return elements[:, self._gathered]
+        return elements.take(self._gathered, axis=1)
+
+    @cached_property
+    def _scattered(self) -> Array:
+        """Return the index in the matrix of each of a warp's elements, register by register and lane by lane."""
+        rows, cols = self.places
+        flat = rows * self.cols + cols
+        return np.ascontiguousarray(flat.reshape(WARP, self.registers, -1).swapaxes(0, 1).reshape(-1))
 
     def spread(self, matrix: Array) -> Array:
         """Convert a matrix to registers (warps, register, lane), as raw bits."""
-        rows, cols = self.places
-        side = self.width // self.bits
-        held = matrix[:, rows, cols].reshape(len(matrix), WARP, -1, side).swapaxes(1, 2)
-        return np.ascontiguousarray(held).view(f"u{self.width // 8}")[..., 0]
+        held = matrix.reshape(len(matrix), -1).take(self._scattered, axis=1)
+        return held.view(f"u{self.width // 8}").reshape(len(matrix), self.registers, WARP)
 
 
 @cache

@@ -12,6 +12,7 @@ from itertools import pairwise
 
 from gemm_lessons.engine.ptx.cfg import writes
 from gemm_lessons.engine.ptx.records import Address, Immediate, Instruction, Kernel, Operand, Register, Symbol, Vector
+from gemm_lessons.engine.records.launch import TENSOR_MAP_SIZE
 
 UNKNOWN = "?"  # an address whose array cannot be derived
 
@@ -82,9 +83,10 @@ def _sources(kernel: Kernel, named: frozenset[str], starts: Mapping[str, str]) -
 def stored_parameters(kernel: Kernel) -> frozenset[str] | None:
     """Return the parameters through whose pointers the kernel may store to global memory; None if it cannot be said.
 
-    A pointer that was loaded from memory is unknown, so are stores by instructions other than plain ones and atomics.
+    A pointer that was loaded from memory is unknown, so is a tensor map that is no parameter of its own.
     """
     names = {parameter.name for parameter in kernel.parameters}
+    maps = {parameter.name for parameter in kernel.parameters if parameter.size == TENSOR_MAP_SIZE}
     starts: dict[str, set[str]] = {}
     for instruction in kernel.instructions:
         if instruction.row.effect in ("load", "atomic"):
@@ -97,15 +99,30 @@ def stored_parameters(kernel: Kernel) -> frozenset[str] | None:
     found: set[str] = set()
     for instruction in kernel.instructions:
         effect, spaces = instruction.row.effect, {modifier.partition("__")[0] for modifier in instruction.modifiers}
-        if effect in ("image", "unknown") or (effect == "copy" and spaces & {"bulk", "reduce"}):
+        address = next((operand for operand in instruction.operands if isinstance(operand, Address)), None)
+        if effect in ("image", "unknown") or (effect == "group" and address is not None):  # or a tensor map is changed
             return None
         if effect in ("store", "atomic") and spaces.isdisjoint(("shared", "local", "param")):
-            address = next((operand for operand in instruction.operands if isinstance(operand, Address)), None)
             reached = of(address.base) if address is not None else set()
-            if not reached or UNKNOWN in reached:
-                return None
-            found |= reached
+        elif effect == "copy" and spaces & {"bulk", "reduce"} and _target_space(instruction) == "global":
+            target = instruction.operands[0]
+            if isinstance(target, Vector):  # a box of a tensor map
+                reached = of(target.elements[0])
+                reached = reached if reached <= maps else set()
+            else:
+                reached = of(target.base) if isinstance(target, Address) else set()
+        else:
+            continue
+        if not reached or UNKNOWN in reached:
+            return None
+        found |= reached
     return frozenset(found)
+
+
+def _target_space(instruction: Instruction) -> str:
+    """Return the state space into which a bulk copy copies: the first of its two; empty for what copies nothing."""
+    spaces = (modifier.partition("__")[0] for modifier in instruction.modifiers)
+    return next((it for it in spaces if it in ("global", "shared")), "")
 
 
 def _loaded(instruction: Instruction, parameters: set[str]) -> set[str]:
