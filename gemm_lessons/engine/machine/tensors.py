@@ -155,14 +155,16 @@ def _into_shared(binding: Binding, dims: int) -> Callable[[], None]:
             shared.aligned(places, lanes, one.bytes, SHARED_ALIGNMENT)
             offset, inside = one.elements(corner)
             _trace_global(global_side, one, lanes, offset, inside)
-            arena, window = memory.memory_of("global"), state.shared
-            data = np.zeros((*offset.shape, one.element), np.uint8)
-            source = _in_arena(memory, one, offset[inside])
-            data[inside] = arena[source[:, None] + np.arange(one.element)]
+            arena, window = (it.view(f"u{one.element}") for it in (memory.memory_of("global"), state.shared))
+            if inside.all():
+                data = arena[_in_arena(memory, one, offset.reshape(-1))].reshape(offset.shape)
+            else:
+                data = np.zeros(offset.shape, arena.dtype)
+                data[inside] = arena[_in_arena(memory, one, offset[inside])]
             moved = _moved(one, offset, inside)
             for here, there, cell in destinations(lanes, places):
                 flat = shared.place_shared(there, lanes[here], one.bytes)
-                window[_by_element(one, there, flat)] = data[here].reshape(-1, one.element)
+                window[_by_element(one, there, flat)] = data[here].reshape(-1)
                 moved = destinations.received(moved, _moved(one, offset[here], inside[here]).sectors)
                 report(state, barriers, lanes[here], cell, one.bytes, moved)
                 moved = NOTHING  # global memory is read once
@@ -192,40 +194,42 @@ def _out_of_shared(binding: Binding, dims: int, name: str) -> Callable[[], None]
             flat = (shared if inside.all() else clipped).place_shared(places, lanes, one.bytes)
             read(state, lanes, _moved(one, offset, inside, bool(name)))
             _trace_global(global_side, one, lanes, offset, inside)
-            arena, window = memory.memory_of("global"), state.shared
-            data = window[_by_element(one, places, flat)].reshape(*offset.shape, one.element)[inside]
+            arena, window = (it.view(f"u{one.element}") for it in (memory.memory_of("global"), state.shared))
+            data = window[_by_element(one, places, flat)].reshape(offset.shape)[inside]
             index = _in_arena(memory, one, offset[inside])
             if not name:
-                arena[index[:, None] + np.arange(one.element)] = data
+                arena[index] = data
                 continue
             if one.kind not in reductions:
                 reductions[one.kind] = reduction(instruction, name, one.kind)
             dtype = reductions[one.kind].dtype
-            given = np.ascontiguousarray(data).view(dtype).reshape(-1)
-            reductions[one.kind].updates.apply(arena.view(dtype), index // one.element, [given])
+            reductions[one.kind].updates.apply(arena.view(dtype), index, [data.view(dtype)])
 
     return run
 
 
 def _in_arena(memory: MemoryBinder, one: PlacedTensorMap, offset: Array) -> Array:
-    """Return where elements at ``offset`` of a map's array begin in the arena."""
+    """Return the indices in the arena, in elements, of those at ``offset`` of a map's array. All strides of maps are
+    multiples of an element, and arrays are aligned."""
     if not memory.layout.memory.is_whole:
-        return memory.layout.memory.offsets(one.base + offset, one.element)[0]
+        return memory.layout.memory.offsets(one.base + offset, one.element)[0] // one.element
     start, _ = memory.layout.memory.offsets(np.array([one.base]), 1)
-    return np.asarray(start[0] + offset)
+    return np.asarray((start[0] + offset) // one.element)
 
 
 def _by_element(one: PlacedTensorMap, places: Array, flat: Array) -> Array:
-    """Return the indices into all blocks' shared memory of the bytes of each element, shape (boxes * elements,
-    bytes)."""
+    """Return the indices in all blocks' shared memory, in elements, of those of all boxes."""
     step = np.arange(0, one.bytes, one.element)
     addresses = one.swizzled(places[:, None] + step) - places[:, None] + flat[:, None]
-    return np.asarray(addresses.reshape(-1)[:, None] + np.arange(one.element))
+    return np.asarray(addresses.reshape(-1) // one.element)
 
 
 def _moved(one: PlacedTensorMap, offset: Array, inside: Array, reduces: bool = False) -> Moved:
     """Return the bytes and sectors of global memory that boxes move: their rows inside the array."""
     first, good = offset.reshape(-1, one.box[0]), inside.reshape(-1, one.box[0])
+    if good.all():
+        moving = sectors(one.base + first[:, 0], one.box[0] * one.element)
+        return Moved(len(offset), good.size * one.element, moving, reduces)
     count = good.sum(axis=1)
     begin = one.base + first[np.arange(len(first)), good.argmax(axis=1)]
     there = count > 0
