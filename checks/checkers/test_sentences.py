@@ -91,7 +91,7 @@ SAID = {
         place=Location("shared", "", 8),
         facts=OfMbarrier(Mbarrier(byte=40)),
     ),
-    "no mbarrier.expect_tx announces the copies for the mbarrier full[1] (4,096 arrived by copies of line 9). thread"
+    "no mbarrier.expect_tx announces the copies for the mbarrier full[1] (4,096 arrived by copies of line 9). Thread"
     " (3, 1) of block 0 waits in line 8 for the end of phase 2 of the mbarrier full[1], which still needs 1 of 4"
     " arrivals (3 came in line 7) and mbarrier.expect_tx for 4,096 bytes that arrived; and 2 more waits; no"
     " running thread can arrive": finding(

@@ -513,3 +513,28 @@ def test_a_race_faults_though_the_answer_is_right(tmp_path: Path) -> None:
     assert outcome.verdict.finding in outcome.kernel.checked.findings, "merged, not shown twice"
     assert all(result.judgement.passed for result in outcome.kernel.checked.shapes if result.judgement)
     assert "__syncthreads() is missing" in outcome.kernel.hints[0]
+
+
+READY = "barriers_are_ready();"
+
+
+@pytest.mark.parametrize(
+    ("instead", "line_of_b", "verdict"),
+    [
+        ("", "tile * BK, barrier", Faulted),
+        ('asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");', "tile * BK, barrier", Passed),
+        ("", "0, barrier", WrongAnswer),  # says more about the kernel
+    ],
+    ids=["no fence", "another fence", "no fence and a wrong answer"],
+)
+def test_what_the_isa_leaves_undefined_fails_in_a_lesson(
+    tmp_path: Path, instead: str, line_of_b: str, verdict: type
+) -> None:
+    lesson = COURSE.lesson("wgmma")
+    path = tmp_path / "kernel.cu"
+    source = lesson.solution_path.read_text().replace(READY, instead)
+    path.write_text(source.replace("block_col + s * STRIP, tile * BK, barrier", f"block_col + s * STRIP, {line_of_b}"))
+    outcome = run(lesson, path, shape=Shape(128, 128, 128))
+    assert isinstance(outcome.verdict, verdict)
+    severities = {it.severity for it in outcome.kernel.checked.findings if it.kind == "async_proxy"}
+    assert severities == {Faulted: {"error"}, Passed: set(), WrongAnswer: {"warning"}}[verdict]

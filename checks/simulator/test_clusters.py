@@ -298,3 +298,24 @@ def test_arrivals_at_other_blocks(run: Run, source: str, expected: int) -> None:
     arrays = [np.zeros(4096, np.float32), np.zeros(4096, np.float32)]
     launched = run(source, 4, 64, arrays, arch="sm_90a")
     assert launched.counters.totals[COUNTED["remote_arrivals"]] == expected
+
+
+EXPLICIT = """
+extern "C" __global__ void k(int *y)
+{
+    unsigned explicitly;
+    asm("{ .reg .pred p; mov.pred p, %%is_explicit_cluster; selp.u32 %0, 1, 0, p; }" : "=r"(explicitly));
+    if (explicitly)
+        y[32 * blockIdx.x + threadIdx.x] = 1;
+}
+"""
+
+
+@pytest.mark.counted
+@pytest.mark.parametrize("cluster", [None, (1, 1, 1), (2, 1, 1)])
+def test_machine_code_reads_whether_the_launch_gives_a_cluster(run: Run, cluster: Any) -> None:
+    y = np.zeros(128, np.int32)
+    launched = run(EXPLICIT, 4, 32, [y], cluster=cluster)
+    assert not launched.counters.obstacle
+    assert y.sum() == (0 if cluster is None else 128)
+    assert launched.counters.totals[COUNTED["global_store_instructions"]] == y.sum() / 32

@@ -66,8 +66,8 @@ def line_of(source: str, text: str) -> int:
         # The parity of the first wait for an empty stage.
         (PIPELINE, [(FIRST, "wait(&empty[i % 2], i / 2 & 1);")],
          "the first wait for the mbarrier empty[0], in line 42, blocks although its stage is still empty",
-         ["threads in line 42 wait for those in line 48, and threads in line 48 wait for those in line 42: a cycle. ",
-          "thread 0 of block 0 waits in line 42 for the end of phase 0 of the mbarrier empty[0], which still",
+         ["Threads in line 42 wait for those in line 48, and threads in line 48 wait for those in line 42: a cycle. ",
+          "Thread 0 of block 0 waits in line 42 for the end of phase 0 of the mbarrier empty[0], which still",
           "threads 32 to 95 of block 0 wait in line 48 for the end of phase 0 of the mbarrier full[0]"]),
         # A parity that never changes.
         (PIPELINE, [(FULL, "wait(&full[i % 2], 0);")],
@@ -105,7 +105,7 @@ def line_of(source: str, text: str) -> int:
         # The producer is one tile short.
         (PIPELINE, [(PRODUCER, PRODUCER + " - 1")],
          "thread 0 of block 0 arrived in the phase before (1 came in line 43) and then ended",
-         ["threads 32 to 95 of block 0 wait in line 48 for the end of phase 1 of the mbarrier full[1]"]),
+         ["Threads 32 to 95 of block 0 wait in line 48 for the end of phase 1 of the mbarrier full[1]"]),
         (TILES, [], "barrier 1, in line 6, expects 96 threads, but only 64 came: threads 64 to 95 of block 0 ended"
          " without it", ["64 of 96 threads wait at barrier 1 in line 6, which expects 96", "32 have ended"]),
         # Another role has the same number. It met twice, and ended.

@@ -12,8 +12,11 @@ import pytest
 from gemm_lessons import engine
 from gemm_lessons.engine import inspection
 from gemm_lessons.engine.arguments.text import ArgumentError, build
+from gemm_lessons.engine.compiler.elf import sections
 from gemm_lessons.engine.compiler.layouts import read_layouts
 from gemm_lessons.engine.records.launch import Grid
+from gemm_lessons.engine.records.metrics import COUNTED
+from gemm_lessons.engine.sass.cubin import parameter_places
 from gemm_lessons.engine.simulator import Simulator
 
 SOURCE = """
@@ -169,7 +172,7 @@ BAD = {
     "argument p.y: an array of int32 was given": TEXT.replace("out f32[n]", "out i32[n]"),
     "argument p.alpha: float takes no array": TEXT.replace("alpha=0.5", "alpha=f32[3]"),
     "argument p.low: 9 does not fit a bit-field": TEXT.replace("low=m", "low=m+4"),
-    "argument f: a brace of {, m:=5 is not closed": TEXT.replace("f={}", "f={}").replace(", f={}, n=30", ", n=30, f={"),
+    "argument n: a brace of {, m:=5 is not closed": TEXT.replace("n=30", "n={"),
     "gives some fields by name": TEXT.replace("twice=1", "1"),
     "argument p.y: a view is an argument": TEXT.replace("out f32[n]", "view f32[3,3]"),
     'argument p.y: "q.x": q.x is not allowed': TEXT.replace("out f32[n]", "q.x"),
@@ -311,3 +314,66 @@ def test_a_map_in_text_that_does_not_fit_is_named(says):
             inspection.InspectRequest(MAPS, "kernel.cu", "copy<Params>", Grid((1, 1, 1), (64, 1, 1)), arguments)
         )
     assert says in str(raised.value)
+
+
+NUMBERS = """
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+namespace lib {
+struct alignas(2) half_t { unsigned short storage; };
+struct alignas(2) bfloat16_t { unsigned short storage; };
+}
+struct Scale { lib::half_t by; };
+struct Pair { short x, y; };
+template <typename T> struct Bits { T storage; };
+template <typename A, typename B>
+__global__ void k(A a, B b, Scale c, Bits<unsigned char> d, unsigned short *y)
+{
+    y[0] = a.storage;
+    y[1] = b.storage;
+    y[2] = c.by.storage;
+    y[3] = d.storage;
+}
+__global__ void two(Pair p, unsigned short *y) { y[0] = p.x; }
+"""
+
+
+def test_a_number_for_a_wrapper_is_converted_to_its_type():
+    entry, y = "k<lib::half_t, lib::bfloat16_t>", np.zeros(4, np.uint16)
+    engine.compile(NUMBERS, entry).launch(1, 1, [1.5, 1.5, 2, 7, y])
+    assert y.tolist() == [0x3E00, 0x3FC0, 0x4000, 7]
+    device, made = Simulator(), engine.compile(NUMBERS, entry)
+    text, kernel = "a=1.5,b=1.5,c=2,d=7,y=out u16[4]", device.kernel(made._compiled)
+    given = build(text, [], kernel, partial(device.variable, made._compiled), 0, layouts=lambda: made._layouts)
+    device.launch(made._compiled, Grid((1, 1, 1), (1, 1, 1)), given.arguments, given.symbols)
+    assert given.arrays["y"].tolist() == y.tolist()
+
+
+def test_a_number_for_a_struct_of_two_is_refused():
+    with pytest.raises(ValueError, match=r"one value was given for Pair, which has x \(short\), y \(short\)"):
+        engine.compile(NUMBERS, "two").launch(1, 1, [3, np.zeros(1, np.uint16)])
+
+
+ALIGNED = """
+struct alignas(64) Big { int n; int rest[20]; };
+extern "C" __global__ void k(int *y, const __grid_constant__ Big a, int n, const __grid_constant__ Big b, int m)
+{
+    const int t = threadIdx.x, wanted[] = {a.n, n, b.n, m, b.rest[19]};
+    for (int i = 0; i < 5; i++)
+        if (wanted[i] == i + 1)
+            y[32 * i + t] = 1;
+}
+"""
+
+
+@pytest.mark.counted
+def test_machine_code_reads_aligned_parameters_where_the_cubin_places_them():
+    kernel, y = engine.compile(ALIGNED, "k", arch="sm_90"), np.zeros(160, np.int32)
+    parts = list(sections(kernel._compiled.cubin))
+    places = [it.offset for it in Simulator().kernel(kernel._compiled).parameters]
+    assert (places, parameter_places(parts, "k")) == ([0, 64, 192, 256, 384], (0, 48, 176, 240, 368))
+    given = [y, {"n": 1}, 2, {"n": 3, "rest": [0] * 19 + [5]}, 4]
+    launched = kernel.launch(1, 32, given)
+    assert y.all()
+    assert not launched.counters.obstacle
+    assert launched.counters.totals[COUNTED["global_store_instructions"]] == 5

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gemm_lessons.engine.arguments.parameters import DeclaredType, check_array, declared, scalar
-from gemm_lessons.engine.arguments.structs import Leaf, is_by_field, layout_at, leaves, struct_of
+from gemm_lessons.engine.arguments.structs import Leaf, is_by_field, is_small_struct, layout_at, leaves, struct_of
 from gemm_lessons.engine.arguments.views import pointers
 from gemm_lessons.engine.compiler.compile import Compiled, Diagnostic, NotCompiled, Resources
 from gemm_lessons.engine.compiler.layouts import TypeLayout, read_layouts
@@ -278,7 +278,7 @@ def arguments(
     """Convert Python values to launch arguments, by the kernel's parameters. Raise ``ValueError``.
 
     ``known``: the parameter types that the source declares. ``layouts`` returns those of the parameters; it is called
-    for structs that are given by field.
+    for structs that are given by field, and for numbers that are one, such as a library's ``half_t``.
     """
     if len(values) != len(kernel.parameters):
         raise ValueError(f"{kernel.name} takes {len(kernel.parameters)} arguments, {len(values)} were given")
@@ -288,7 +288,11 @@ def arguments(
     for position, (name, value, parameter, one) in enumerate(zip(names, values, kernel.parameters, known, strict=True)):
         if isinstance(value, np.ndarray):
             check_array(name, value, parameter, one)
-        elif is_by_field(value) or (isinstance(value, TensorMap) and parameter.size > TENSOR_MAP_SIZE):
+        elif (
+            is_by_field(value)
+            or (isinstance(value, TensorMap) and parameter.size > TENSOR_MAP_SIZE)
+            or (isinstance(value, (int, float)) and is_small_struct(parameter, one))
+        ):
             layout = layout_at(name, position, layouts())
             structs[name] = layout, leaves(name, value, layout)
     inside = ((leaf.name, leaf.value) for _, found in structs.values() for leaf in found)

@@ -46,6 +46,9 @@ from gemm_lessons.running.variants import Variants
 DOUBLES = re.compile(r"^\s*(?:@\S+\s+)?(?:fma|mul|add)\.(?:\w+\.)*f64\b", re.M)
 DOUBLE = 8  # bytes
 STOPS = ("timeout", "memory")  # kinds of findings
+# The PTX ISA leaves the outcome undefined. GPUs run many such kernels, so it is a warning for any kernel. A lesson's
+# kernel must not depend on that.
+UNDEFINED = ("async_proxy", "async_unfinished")
 
 
 class _Obstructed(Exception):
@@ -284,6 +287,9 @@ def _judge(built: Built, trial: Trial, launched: Launched) -> tuple[Verdict, Jud
             return Faulted(shape, finding), judgement, findings
     if not judgement.passed:
         return WrongAnswer(shape, judgement), judgement, findings
+    findings = tuple(replace(it, severity="error") if it.kind in UNDEFINED else it for it in findings)
+    if (undefined := next((it for it in findings if it.kind in UNDEFINED), None)) is not None:
+        return Faulted(shape, undefined), judgement, findings
     # A compiler may hoist loads whose values are never used.
     return Passed(), judgement, tuple(finding for finding in findings if finding.kind != "unset")
 

@@ -30,6 +30,7 @@ from gemm_lessons.engine.records.launch import (
 from gemm_lessons.engine.records.words import closest
 
 _BOX = re.compile(r"\]\s*box\s*\[")
+POINTER = 8  # bytes
 MOST_NAMED = 12  # most fields that a message lists
 
 
@@ -47,6 +48,11 @@ class Leaf:
 def is_by_field(value: Any) -> bool:
     """Return whether a value gives a struct by its fields."""
     return isinstance(value, (Mapping, list, tuple))
+
+
+def is_small_struct(parameter: KernelParameter, known: DeclaredType | None) -> bool:
+    """Return whether a parameter is a struct that is smaller than a pointer, such as a library's ``half_t``."""
+    return known is None and parameter.type == "b8" and parameter.size < POINTER
 
 
 def is_tensor_map(value: Any) -> bool:

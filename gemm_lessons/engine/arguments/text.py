@@ -40,7 +40,7 @@ import numpy as np
 
 from gemm_lessons.engine.arguments.expression import Expression, ExpressionError, Number
 from gemm_lessons.engine.arguments.parameters import DeclaredType, WrongArrayType, check_array, scalar
-from gemm_lessons.engine.arguments.structs import Leaf, is_tensor_map, layout_at, leaves, struct_of
+from gemm_lessons.engine.arguments.structs import Leaf, is_small_struct, is_tensor_map, layout_at, leaves, struct_of
 from gemm_lessons.engine.compiler.layouts import TypeLayout
 from gemm_lessons.engine.machine.symbols import check
 from gemm_lessons.engine.ptx.records import Kernel, KernelParameter, Variable
@@ -177,7 +177,8 @@ def build(
             f"the kernel takes {len(kernel.parameters)} parameters ({_signature(kernel, known)}), "
             f"--args gives {len(passed)}"
         )
-    structs = _structs(passed, layouts)
+    types = known or (None,) * len(passed)
+    structs = _structs(passed, kernel.parameters, types, layouts)
     inside = [(leaf.name, leaf.value) for _, found in structs.values() for leaf in found]
     plain = [(name, value) for name, value in passed if name not in structs]
     names = _numbers([*(item for item in items if item[0] not in structs), *((*it, False) for it in inside)], variables)
@@ -185,7 +186,7 @@ def build(
     specs = {name: array_spec(name, value, _seen(name, names)) for name, value in (*plain, *inside) if _is_array(value)}
     arrays = {name: contents(spec, rng) for name, spec in specs.items() if not spec.at}
     arguments: list[Argument] = []
-    for (name, value), parameter, one in zip(passed, kernel.parameters, known or (None,) * len(passed), strict=True):
+    for (name, value), parameter, one in zip(passed, kernel.parameters, types, strict=True):
         if name in structs:
             arguments.append(_struct(name, *structs[name], specs, arrays, names))
         elif name in specs and specs[name].box:
@@ -217,12 +218,16 @@ def build(
 
 
 def _structs(
-    passed: Sequence[tuple[str, str]], layouts: Callable[[], Sequence[TypeLayout] | None]
+    passed: Sequence[tuple[str, str]],
+    parameters: Sequence[KernelParameter],
+    known: Sequence[DeclaredType | None],
+    layouts: Callable[[], Sequence[TypeLayout] | None],
 ) -> dict[str, tuple[TypeLayout, list[Leaf]]]:
-    """Return layout and leaves of every argument in braces; the values of the leaves are texts."""
+    """Return layout and leaves of every argument in braces or for a small struct; the values of the leaves are
+    texts."""
     found = {}
-    for position, (name, value) in enumerate(passed):
-        if value.startswith("{"):
+    for position, ((name, value), parameter, one) in enumerate(zip(passed, parameters, known, strict=True)):
+        if value.startswith("{") or is_small_struct(parameter, one):
             try:
                 layout = layout_at(name, position, layouts())
                 found[name] = layout, leaves(name, _by_field(name, value), layout)

@@ -36,12 +36,13 @@ class _Filler(string.Formatter):
         self._known = known
 
     def fill(self, template: str) -> str:
-        """Return the text of a template."""
-        parts, end = [], 0
+        """Return the text of a template. A part after a full stop begins with a capital."""
+        text, end = "", 0
         for match in OPTIONAL.finditer(template):
-            parts += [self._plain(template[end : match.start()]), self._optional(match[1], match[2] or "")]
+            text = _continued(text, self._plain(template[end : match.start()]))
+            text = _continued(text, self._optional(match[1], match[2] or ""))
             end = match.end()
-        return "".join((*parts, self._plain(template[end:])))
+        return _continued(text, self._plain(template[end:]))
 
     def _plain(self, template: str) -> str:
         return self.vformat(template, (), {})
@@ -81,6 +82,10 @@ class _Filler(string.Formatter):
         if name not in templates.TEMPLATES:
             name = getattr(value, "case", "") or f"{name} {value.space}"
         return _Filler(vars(value)).fill(templates.TEMPLATES[name])
+
+
+def _continued(text: str, part: str) -> str:
+    return text + (part[:1].upper() + part[1:] if text.endswith(". ") else part)
 
 
 def _so(known: Mapping[str, Any]) -> str:

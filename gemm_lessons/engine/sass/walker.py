@@ -40,6 +40,7 @@ from gemm_lessons.engine.sass.flow import (
     STORES,
     TEXTURE,
     TO_OTHERS,
+    WARPGROUP,
     results,
 )
 from gemm_lessons.engine.sass.lanes import Geometry, Lanes
@@ -270,6 +271,8 @@ class Walker:
                 return table[d.name](self.lanes.sources(d))
         if d.name in exchange.TABLE:
             return exchange.TABLE[d.name](self.lanes, lambda: self.lane_groups.alive, d)
+        if d.name in WARPGROUP:
+            raise Uncountable("addresses or branches depend on sums of wgmma, which machine code is not followed for")
         raise Uncountable(f"unknown instruction {d.text}")
 
     # -- counting -----------------------------------------------------------------------------------------------------
