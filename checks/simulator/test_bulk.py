@@ -101,6 +101,16 @@ def test_a_stage_that_is_filled_again_too_early(run: Run) -> None:
     assert ("race", "error") in serious(run(unseen, 1, 96, [x, y], budget=400_000))
 
 
+@pytest.mark.parametrize(
+    ("expected", "found"), [(64, set()), (63, {("mbarrier", "error")}), (33, {("mbarrier", "error")})]
+)
+def test_threads_of_a_warp_that_arrive_in_two_phases(run: Run, expected: int, found: set[tuple[str, str]]) -> None:
+    """Each phase ends earlier, by the arrivals that the one before did not need: in the end, without a warp."""
+    x, y = np.arange(4 * 256, dtype=np.float32), np.zeros(4 * 256, np.float32)
+    launched = run(PIPELINE.replace("init(&empty[s], 64);", f"init(&empty[s], {expected});"), 1, 96, [x, y])
+    assert serious(launched) == found
+
+
 def test_waiting_for_one_phase_twice(run: Run) -> None:
     """The parity does not change: the second wait is over at once. Who waits for the others in turn waits for ever; and
     where nobody does, threads read what has not come."""

@@ -54,6 +54,28 @@ extern "C" __global__ void k(const float *x, float *y)
 """
 )
 
+# Two roles in turn: each waits for a barrier of its own, whose number is in a register.
+IN_TURN = (
+    HEAD
+    + """
+__device__ void meet(int number) { asm volatile("bar.sync %0, 64;" :: "r"(number) : "memory"); }
+__device__ void pass_on(int number) { asm volatile("bar.arrive %0, 64;" :: "r"(number) : "memory"); }
+extern "C" __global__ void k(const float *x, float *y)
+{
+    const int t = threadIdx.x, role = t / 32;
+    if (role > 1)
+        return;
+    if (role == 1)
+        pass_on(1);
+    for (int i = 0; i < 3; i++) {
+        meet(1 + role);
+        y[t] += x[t];
+        pass_on(2 - role);
+    }
+}
+"""
+)
+
 
 def line_of(source: str, text: str) -> int:
     """Return the line, from 1, in which ``text`` is."""
@@ -122,6 +144,13 @@ def line_of(source: str, text: str) -> int:
         (ROLES, [("BAR(1, 64)", "BAR(1, 96)"), ("BAR(2, 32);", "{ wait(&one, 0); BAR(1, 96); }"),
                  ("y[t]", "if (t == 0) arrive(&one); y[t]")],
          "threads in line 42 wait for those in line 40, and threads in line 40 wait for those in line 42: a cycle", []),
+        (IN_TURN, [("        pass_on(1);", "        ;")],
+         "in line 41, threads 0 to 31 of block 0 wait for threads 32 to 63 of block 0, and in line 41, threads 32 to 63"
+         " of block 0 wait for threads 0 to 31 of block 0: a cycle. ",
+         ["32 of 96 threads wait at barrier 1 in line 41", "32 of 96 threads wait at barrier 2 in line 41"]),
+        (IN_TURN, [("pass_on(2 - role);", "")],
+         "barrier 1, in line 41, expects 64 threads, but only 32 came: threads 32 to 63 of block 0, which arrived there"
+         " before, wait in line 41 and cannot come there any more; is an arrival missing?", []),
         # Consumers free the stage of their own block only.
         (SHARE, [("if (t < 34)", "if (t == 32 + rank())")],
          "mbarrier.init gives the mbarrier empty[0] 2 arrivals a phase, but only 1 came in line",

@@ -26,6 +26,7 @@ from gemm_lessons.engine.checkers.collector import Example, FindingCollector, Ke
 from gemm_lessons.engine.checkers.epochs import cells
 from gemm_lessons.engine.checkers.happens_before import HappensBefore, PendingCopies, Source, present, taking
 from gemm_lessons.engine.events import (
+    WARP,
     Access,
     AsyncGroup,
     Barrier,
@@ -134,7 +135,7 @@ class BulkCopies:
             elif kind is Barrier:
                 self._happens_before.meet(record)  # type: ignore[arg-type]
             elif kind is Phase:
-                self._phase(record)  # type: ignore[arg-type]
+                self._phase(batch, record)  # type: ignore[arg-type]
             elif kind is Bulk:
                 self._bulk(batch, record)  # type: ignore[arg-type]
             elif kind is Landed:
@@ -168,7 +169,7 @@ class BulkCopies:
                 if pending.anything:
                     pending.land(self._sources, self._happens_before)
 
-    def _phase(self, mark: Phase) -> None:
+    def _phase(self, batch: Batch, mark: Phase) -> None:
         self._next()
         if mark.kind == "init":
             for lane, offset in zip(mark.lanes.tolist(), mark.offsets.tolist(), strict=True):
@@ -179,6 +180,8 @@ class BulkCopies:
             self._complete_with(mark)
         else:
             self._happens_before.phase(mark)
+            if mark.kind == "arrive":
+                self._spilled(batch, mark)
             if mark.kind == "wait":
                 self._met[mark.lanes] = self._time
                 for offset in np.unique(mark.offsets).tolist():
@@ -428,6 +431,27 @@ class BulkCopies:
             return Example(case, self._place(int(cell[first])), actors)
 
         self._report(key, example, int(np.count_nonzero(bad)))
+
+    def _spilled(self, batch: Batch, mark: Phase) -> None:
+        """Report lanes of one warp that arrive at an mbarrier together, but in two phases: more come than it expects,
+        and later phases end before all threads have arrived."""
+        if (mark.phases == mark.phases[0]).all():
+            return
+        keys = np.stack((mark.offsets, mark.lanes // WARP))
+        for offset, warp in np.unique(keys, axis=1).T.tolist():
+            here = np.flatnonzero((keys[0] == offset) & (keys[1] == warp))
+            first, last = here[mark.phases[here].argmin()], here[mark.phases[here].argmax()]
+            if mark.phases[first] == mark.phases[last]:
+                continue
+            lanes = int(mark.lanes[first]), int(mark.lanes[last])
+            where = self._mbarrier(offset)
+            key = Key("mbarrier", "error", mark.line, None, "", f"spilled {where.array}")
+
+            def example(lanes: tuple[int, int] = lanes, where: Mbarrier = where) -> Example:
+                actors = (self._names.actor(batch, lane, line=mark.line) for lane in lanes)
+                return Example("spilled", None, tuple(actors), OfMbarrier(where))
+
+            self._report(key, example)
 
     def _check_init(self, access: Access, batch: Batch, offset: int, lanes: Array) -> None:
         """Report a copy that does not see the ``mbarrier.init`` of the mbarrier it reports to."""

@@ -43,10 +43,11 @@ def is_plain(instruction: Instruction) -> bool:
 @dataclass(frozen=True)
 class _Spec:
     """A decoded barrier instruction. ``number``, ``threads`` (0: the whole block) and ``vote`` are scalars or rows of
-    lanes."""
+    lanes. ``operand``: the number as written."""
 
     instruction: Instruction
     waits: bool
+    operand: str
     number: Any
     threads: Any
     vote: Array | None = None
@@ -89,6 +90,7 @@ class Barriers:
         self._arrival = np.zeros(lanes, np.int64)  # lanes that arrived together have the same number
         self._arrivals = 0
         self._noted: set[int] = set()  # barriers whose ended threads were recorded
+        self._used: dict[tuple[str, int], Array] = {}  # operand and number of the barrier -> lanes that arrived so
 
     # -- decoding -----------------------------------------------------------------------------------------------------
 
@@ -97,7 +99,8 @@ class Barriers:
         modifiers = instruction.modifiers
         if "red" not in modifiers:
             number, threads = (*operands, Immediate(0))[:2] if operands else (Immediate(0), Immediate(0))
-            return _Spec(instruction, "arrive" not in modifiers, self._value(number), self._value(threads))
+            waits, values = "arrive" not in modifiers, (self._value(number), self._value(threads))
+            return _Spec(instruction, waits, str(number), *values)
         combine = next((word for word in ("popc", "and", "or") if word in modifiers), None)
         target, number, *middle, vote = operands
         predicate = vote.first if isinstance(vote, PredicatePair) else vote
@@ -106,6 +109,7 @@ class Barriers:
         return _Spec(
             instruction,
             True,
+            str(number),
             self._value(number),
             self._value(middle[0]) if middle else 0,
             self.state.row(predicate.name, "pred"),
@@ -140,6 +144,9 @@ class Barriers:
             lane = int(np.flatnonzero(wrong)[0])
             facts = NamedBarrier(int(number[lane]), int(threads[lane]))
             raise Fault("barrier_count", "number", barrier, state.actor(lane, barrier), facts)
+        for one in np.unique(number[lanes]).tolist():
+            used = self._used.setdefault((spec.operand, one), np.zeros(state.lanes, np.bool_))
+            used |= lanes & (number == one)
         if not spec.waits:
             self._signal(barrier, lanes, number, alive)
             return
@@ -287,9 +294,6 @@ class Barriers:
             if isinstance(target, Register) and target.name in state.versions:
                 state.versions[target.name] += 1
 
-    def _instruction(self, index: int) -> Instruction:
-        return self._of_clusters.get(index) or self.pool.requests.get(index) or self._specs[index].instruction
-
     def _record_divergence(self, released: Array) -> bool:
         """Record a warp whose threads arrived in several parts. Return whether there is one."""
         state = self.state
@@ -332,13 +336,17 @@ class Barriers:
         return int(self._at[lane])
 
     def meetings(self, lanes: Array) -> Iterator[tuple[Array, int, int, int]]:
-        """Yield the lanes among ``lanes`` (n,) that wait at barriers of their block, by block and place: lanes,
+        """Yield the lanes among ``lanes`` (n,) that wait at barriers of their block, by block, place and number: lanes,
         instruction, number of the barrier, threads that it expects (0: the whole block)."""
         for block in np.unique(lanes // self.state.padded).tolist():
             waiting = self.waiting & (self.state.lane_block == block) & (self._threads >= 0)
-            for index in np.unique(self._at[waiting]).tolist():
-                here = np.flatnonzero(waiting & (self._at == index))
-                yield here, index, int(self._number[here[0]]), int(self._threads[here[0]])
+            for here, index, number in self._places(waiting):
+                yield np.flatnonzero(here), index, number, int(self._threads[here.argmax()])
+
+    def _places(self, waiting: Array) -> Iterator[tuple[Array, int, int]]:
+        """Yield the ``waiting`` lanes by place and number of the barrier, with both."""
+        for index, number in np.unique(np.stack((self._at, self._number))[:, waiting], axis=1).T.tolist():
+            yield waiting & (self._at == index) & (self._number == number), index, number
 
     def waiting_for_registers(self, lanes: Array) -> Iterator[tuple[Array, int]]:
         """Yield the lanes among ``lanes`` (n,) that wait for registers, by instruction."""
@@ -356,28 +364,36 @@ class Barriers:
         met: Array = (self._at[lanes] >= 0) & (self._number[lanes] == number)
         return met
 
-    def comes_to(self, number: int) -> frozenset[int]:
-        """Return the instructions that arrive at the barrier of this number, or may do so."""
-        plain = {index: spec.number for index, spec in self._specs.items()}
-        return frozenset(index for index, it in plain.items() if not isinstance(it, int) or it == number)
+    def comes_to(self, number: int, lanes: Array) -> frozenset[int]:
+        """Return the instructions by which ``lanes`` (n,) arrive at the barrier of this number, or may do so: a
+        register that gave them other numbers alone is expected to do so again."""
+        found = set()
+        for index, spec in self._specs.items():
+            used = [one for (operand, one), by in self._used.items() if operand == spec.operand and by[lanes].any()]
+            if spec.number == number if isinstance(spec.number, int) else not used or number in used:
+                found.add(index)
+        return frozenset(found)
 
-    def described(self, lanes: Array) -> Iterator[AtBarrier]:
+    def users(self, number: int, lanes: Array) -> Array:
+        """Return those of ``lanes`` (n,) that have arrived at the barrier of this number."""
+        used = [by[lanes] for (_, one), by in self._used.items() if one == number]
+        return lanes[np.any(used, axis=0)] if used else lanes[:0]
+
+    def described(self, lanes: Array, line_of: Callable[[int], int | None]) -> Iterator[AtBarrier]:
         """Yield descriptions of the threads among ``lanes`` (n,) that wait at barriers, block by block, and how many
-        of these blocks have ended."""
+        of these blocks have ended. ``line_of`` an instruction returns the line to name."""
         state = self.state
         for block in np.unique(lanes // state.padded).tolist():
             own = state.lane_block == block
             waiting = self.waiting & own
             of_block = coordinates(int(state.block_numbers[block]), state.grid.grid) if state.cluster > 1 else ()
-            for index in np.unique(self._at[waiting]).tolist():
-                here = waiting & (self._at == index)
+            for here, index, number in self._places(waiting):
                 first, count = int(here.argmax()), int(np.count_nonzero(here))
-                line, number = line_of(self._instruction(index)), int(self._number[first])
                 case = "waiting cluster" if index in self._of_clusters else "waiting here"
                 if index in self.pool.requests:
                     case, number = "waiting registers", self.pool.wanted(index)
                 expected = max(0, int(self._threads[first])) or None
-                yield AtBarrier(case, count, state.threads, number, line, expected, block=of_block)
+                yield AtBarrier(case, count, state.threads, number, line_of(index), expected, block=of_block)
             ended = int(np.count_nonzero(own & state.exists & ~state.alive))
             if ended and waiting.any():
                 yield AtBarrier("waiting ended", ended=ended)

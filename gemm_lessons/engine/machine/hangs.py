@@ -78,7 +78,7 @@ class HangReport:
         """Return the fault."""
         waits = self._waits()
         found = [self._at_mbarrier(wait) for wait in waits]
-        there: list[AtMbarrier | AtBarrier] = [*found, *self._barriers.described(self._cluster)]
+        there: list[AtMbarrier | AtBarrier] = [*found, *self._barriers.described(self._cluster, self._line)]
         cause = self._cause(waits)
         lane = int(self._cluster[self._stuck[self._cluster]][0])
         index = self._waits_in(lane)
@@ -179,10 +179,15 @@ class HangReport:
         groups = [self._waiting_at(wait) for wait in waits]
         nobody = np.zeros(0, np.int64)
         for lanes, index, number, _ in self._barriers.meetings(self._cluster):
-            groups.append(Waiters(lanes, index, nobody, self._barriers.comes_to(number)))
+            others = self._cluster[~np.isin(self._cluster, lanes)]
+            groups.append(Waiters(lanes, index, nobody, self._barriers.comes_to(number, others)))
         cycle = cycle_of(groups, self._following.reaches)
         for group, other in zip(cycle, [*cycle[1:], *cycle[:1]], strict=True):
-            yield Link("link", self._line(group.index), self._line(other.index))
+            lines = self._line(group.index), self._line(other.index)
+            if lines[0] == lines[1]:
+                yield Link("link of one line", *lines, self._threads(group.lanes), self._threads(other.lanes))
+            else:
+                yield Link("link", *lines)
 
     def _waiting_at(self, wait: _Wait) -> Waiters:
         phase = int(self._state.phases.phase[wait.cell])
@@ -214,19 +219,28 @@ class HangReport:
             ended = np.flatnonzero(own & state.exists & ~state.alive)
             others = np.flatnonzero(own & self._stuck)
             others = others[~np.isin(others, came)]
-            waiting = {self._waits_in(lane) for lane in others.tolist()}
-            comes = self._barriers.comes_to(number)
             facts = {"number": number, "expected": expected, "count": count, "line": lines[0], "index": index}
             if len(lines) > 1:
                 yield BarrierCause("cause shared barrier", self._threads(came), **facts, other_line=lines[1])
-            elif any(self._following.reaches(place, comes) for place in waiting):
-                continue  # they may come later
+            elif self._may_come(number, others):
+                continue
+            elif (partners := self._barriers.users(number, others)).size:
+                elsewhere = self._line(self._waits_in(int(partners[0])))
+                yield BarrierCause("cause partner waits", self._threads(partners), **facts, other_line=elsewhere)
             elif ended.size >= expected - count:
                 before = self._barriers.met(number, ended)
                 case = "cause came before" if before.all() else "cause never came"
                 yield BarrierCause(case, self._threads(ended if before.all() else ended[~before]), **facts)
             else:
                 yield BarrierCause("cause barrier count", self._threads(came), **facts)
+
+    def _may_come(self, number: int, lanes: Array) -> bool:
+        """Return whether waiting ``lanes`` may arrive at the barrier of this number later."""
+        places = np.array([self._waits_in(lane) for lane in lanes.tolist()], np.int64)
+        return any(
+            self._following.reaches(place, self._barriers.comes_to(number, lanes[places == place]))
+            for place in np.unique(places).tolist()
+        )
 
     def _register_causes(self) -> Iterator[RegisterCause]:
         """Warps that ask for more registers than the block's pool has."""
@@ -255,8 +269,8 @@ class HangReport:
         """Return the most likely cause, or None."""
         if (registers := next(self._register_causes(), None)) is not None:
             return registers
-        if (barrier := next(self._barrier_causes(), None)) is not None:
-            return barrier
+        if barriers := list(self._barrier_causes()):
+            return next((it for it in barriers if it.case == "cause partner waits"), barriers[0])
         for find in (
             self._several_phases,
             self._repeated,

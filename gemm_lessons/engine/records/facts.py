@@ -282,11 +282,14 @@ class RegisterCause:
 
 @dataclass(frozen=True)
 class Link:
-    """Threads that wait in a line for threads that wait in another one (``case``)."""
+    """Threads that wait in a line for threads that wait in another one (``case``); ``who`` waits for which ``other``
+    ones, if it is the same line."""
 
     case: str
     line: int | None
     other_line: int | None
+    who: Threads | None = None
+    other: Threads | None = None
 
 
 @dataclass(frozen=True)

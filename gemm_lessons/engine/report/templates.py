@@ -175,8 +175,8 @@ TEMPLATES: Mapping[str, str] = {
     " wait for its group (wgmma.wait_group) first",
     "async_proxy first product": "the wgmma in {line:line} may be the first one, and no wgmma.fence precedes it: put"
     " one before it, even if its sums have no value yet",
-    "async_proxy registers": "the wgmma in {line:line} may not see a register written in {other_line:line}: put"
-    " wgmma.fence between the two",
+    "async_proxy registers": "the wgmma in {line:line} may not see a register written [in line {other_line}|before]:"
+    " put wgmma.fence between the two",
     "async_unfinished load": "block {first.block} ends while the bulk copy of thread {first.thread} in "
     "{first.line:line} may still write shared memory: no thread has seen the end of its phase of {mbarrier:mbarrier}",
     "async_unfinished store": "block {first.block} ends while the bulk copy of thread {first.thread} in"
@@ -206,6 +206,9 @@ TEMPLATES: Mapping[str, str] = {
     "the last arrival{misused}",
     "mbarrier bytes": "{mbarrier:mbarrier} waits for {value:,} bytes; it may be {limit:,} at most{misused}",
     "mbarrier parity": "{mbarrier:mbarrier} is tested for parity {value}; a parity must be 0 or 1{misused}",
+    "mbarrier spilled": "in {first.line:line}, threads of one warp arrive at {mbarrier:mbarrier} together, thread"
+    " {first.thread} of block {first.block} in one phase and thread {other.thread} in the next: mbarrier.init gives it"
+    " fewer arrivals than come",
     "waiting mbarrier": "{who:threads} {waits}[ in line {line}] for the end of phase {phase} of {mbarrier:mbarrier},"
     " which still needs {missing: and }",
     "waits one": "waits",
@@ -247,6 +250,9 @@ TEMPLATES: Mapping[str, str] = {
     "cause came before": "barrier {number}, in {line:line}, expects {expected} threads, but only {count} came:"
     " {who:threads} have met there before and ended; compare the numbers of iterations, and give each role a barrier"
     " number of its own",
+    "cause partner waits": "barrier {number}, in {line:line}, expects {expected} threads, but only {count} came:"
+    " {who:threads}, which arrived there before, wait in {other_line:line} and cannot come there any more; is an"
+    " arrival missing?",
     "cause barrier count": "barrier {number}, in {line:line}, expects {expected} threads, but only {count} came, and no"
     " other thread can come there: the number is too high",
     "cause registers": "{line:line} asks for {wanted} registers a thread where {who:threads} have {owned}: {needed:,}"
@@ -301,6 +307,7 @@ TEMPLATES: Mapping[str, str] = {
     "deadlock hang": "[{cause:cause}. ][{cycle:, and }: a cycle. ]{waiting:; }[; and {more:more wait}]; no running"
     " thread can arrive",
     "link": "threads in {line:line} wait for those in {other_line:line}",
+    "link of one line": "in {line:line}, {who:threads} {waits} for {other:threads}",
     "waiting here": "{count} of {threads} threads[ of block {block}] wait at barrier {number}[ in line {line}], which"
     " expects [{expected}|the whole block]",
     "waiting cluster": "{count} of {threads} threads[ of block {block}] wait[ in line {line}] for the barrier of the"
