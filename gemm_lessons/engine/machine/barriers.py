@@ -71,8 +71,8 @@ class Barriers:
         self.state = state
         self.pool = RegisterPool(state, kernel, registers)
         self._specs = {i.index: self._spec(i) for i in kernel.instructions if cfg.is_barrier(i)}
-        self._of_clusters = {i.index: i for i in kernel.instructions if cfg.is_cluster_barrier(i)}
-        for instruction in self._of_clusters.values():
+        self.of_clusters = {i.index: i for i in kernel.instructions if cfg.is_cluster_barrier(i)}
+        for instruction in self.of_clusters.values():
             check(instruction)
         self._clusters = ClusterBarriers(state)
         self.begin()
@@ -130,7 +130,7 @@ class Barriers:
     def arrive(self, barrier: Instruction, lanes: Array, alive: Array) -> None:
         """Let ``lanes`` execute ``barrier``. Lanes that wait stay in ``waiting`` until ``release``. Raise ``Fault``."""
         state = self.state
-        if barrier.index in self._of_clusters:
+        if barrier.index in self.of_clusters:
             self._wait(barrier, self._clusters.execute(barrier, lanes), -1, OF_CLUSTER)
             return
         if barrier.index in self.pool.requests:
@@ -193,7 +193,7 @@ class Barriers:
         """Release all lanes whose barrier is complete. Return False if no barrier is. Call ``hand_over`` if every block
         completed; otherwise append a ``Barrier`` record to the trace."""
         state = self.state
-        if self._of_clusters and self._release_clusters(alive):
+        if self.of_clusters and self._release_clusters(alive):
             return True
         if self.pool.requests and self._release_registers():
             return True
@@ -217,7 +217,7 @@ class Barriers:
         waiting = self.waiting & (self._threads == OF_CLUSTER)
         if not waiting.any():
             return False
-        first = self._of_clusters[int(self._at[waiting.argmax()])]
+        first = self.of_clusters[int(self._at[waiting.argmax()])]
         released = self._clusters.complete(waiting, alive, line_of(first))
         self.waiting &= ~released
         return bool(released.any())
@@ -348,6 +348,14 @@ class Barriers:
         for index, number in np.unique(np.stack((self._at, self._number))[:, waiting], axis=1).T.tolist():
             yield waiting & (self._at == index) & (self._number == number), index, number
 
+    def at_clusters(self, lanes: Array) -> Iterator[tuple[Array, int]]:
+        """Yield the lanes among ``lanes`` (n,) that wait for the barrier of their cluster, by block and place, with the
+        instruction."""
+        for block in np.unique(lanes // self.state.padded).tolist():
+            waiting = self.waiting & (self.state.lane_block == block) & (self._threads == OF_CLUSTER)
+            for here, index, _ in self._places(waiting):
+                yield np.flatnonzero(here), index
+
     def waiting_for_registers(self, lanes: Array) -> Iterator[tuple[Array, int]]:
         """Yield the lanes among ``lanes`` (n,) that wait for registers, by instruction."""
         waiting = lanes[self.waiting[lanes] & (self._threads[lanes] == OF_REGISTERS)]
@@ -389,7 +397,7 @@ class Barriers:
             of_block = coordinates(int(state.block_numbers[block]), state.grid.grid) if state.cluster > 1 else ()
             for here, index, number in self._places(waiting):
                 first, count = int(here.argmax()), int(np.count_nonzero(here))
-                case = "waiting cluster" if index in self._of_clusters else "waiting here"
+                case = "waiting cluster" if index in self.of_clusters else "waiting here"
                 if index in self.pool.requests:
                     case, number = "waiting registers", self.pool.wanted(index)
                 expected = max(0, int(self._threads[first])) or None

@@ -181,6 +181,10 @@ class HangReport:
         for lanes, index, number, _ in self._barriers.meetings(self._cluster):
             others = self._cluster[~np.isin(self._cluster, lanes)]
             groups.append(Waiters(lanes, index, nobody, self._barriers.comes_to(number, others)))
+        groups += [
+            Waiters(*it, nobody, frozenset(self._barriers.of_clusters))
+            for it in self._barriers.at_clusters(self._cluster)
+        ]
         cycle = cycle_of(groups, self._following.reaches)
         for group, other in zip(cycle, [*cycle[1:], *cycle[:1]], strict=True):
             lines = self._line(group.index), self._line(other.index)
@@ -215,10 +219,8 @@ class HangReport:
             lines = sorted({self._line(it[1]) or 0 for it in there})
             if not expected or count >= expected:
                 continue
-            own = state.lane_block == block
-            ended = np.flatnonzero(own & state.exists & ~state.alive)
-            others = np.flatnonzero(own & self._stuck)
-            others = others[~np.isin(others, came)]
+            ended = np.flatnonzero((state.lane_block == block) & state.exists & ~state.alive)
+            others = self._elsewhere(block, came)
             facts = {"number": number, "expected": expected, "count": count, "line": lines[0], "index": index}
             if len(lines) > 1:
                 yield BarrierCause("cause shared barrier", self._threads(came), **facts, other_line=lines[1])
@@ -233,6 +235,21 @@ class HangReport:
                 yield BarrierCause(case, self._threads(ended if before.all() else ended[~before]), **facts)
             else:
                 yield BarrierCause("cause barrier count", self._threads(came), **facts)
+
+    def _elsewhere(self, block: int, came: Array) -> Array:
+        """Return the waiting lanes of a block that are not among those that ``came``."""
+        waiting = np.flatnonzero((self._state.lane_block == block) & self._stuck)
+        return waiting[~np.isin(waiting, came)]
+
+    def _whole_blocks(self) -> Iterator[BarrierCause]:
+        """Barriers of a whole block that some of its threads cannot reach before they end."""
+        for lanes, index, number, expected in self._barriers.meetings(self._cluster):
+            others = self._elsewhere(int(lanes[0]) // self._state.padded, lanes)
+            if expected or not others.size or self._may_come(number, others):
+                continue
+            lines = self._line(index), self._line(self._waits_in(int(others[0])))
+            facts = number, self._state.threads, int(lanes.size), *lines, index
+            yield BarrierCause("cause whole block", self._threads(others), *facts)
 
     def _may_come(self, number: int, lanes: Array) -> bool:
         """Return whether waiting ``lanes`` may arrive at the barrier of this number later."""
@@ -284,7 +301,7 @@ class HangReport:
             cause = next(find(waits), None)
             if cause is not None:
                 return cause
-        return next(self._ended(waits), None)
+        return next(self._ended(waits), None) or next(self._whole_blocks(), None)
 
     def _several_phases(self, waits: Sequence[_Wait]) -> Iterator[Cause]:
         """A warp whose threads arrive together and end more than one phase: no thread can wait for each of them."""
@@ -435,6 +452,8 @@ class HangReport:
         past = np.isin(places[waiting], places[arrived[self._stuck[arrived] & stalls.held[arrived]]])
         here = past | (stalls.cell[waiting] == wait.cell)
         elsewhere = waiting[~(stalls.held[waiting] & here)]
+        arrivals = frozenset(i.index for i in self._arrivals_at(wait.cell))
+        elsewhere = elsewhere[[self._following.reaches(self._waits_in(lane), arrivals) for lane in elsewhere.tolist()]]
         return not np.isin(elsewhere // WARP, arrived // WARP).all()
 
     def _ended(self, waits: Sequence[_Wait]) -> Iterator[Cause]:

@@ -250,6 +250,8 @@ TEMPLATES: Mapping[str, str] = {
     "cause came before": "barrier {number}, in {line:line}, expects {expected} threads, but only {count} came:"
     " {who:threads} have met there before and ended; compare the numbers of iterations, and give each role a barrier"
     " number of its own",
+    "cause whole block": "barrier {number}, in {line:line}, waits for the whole block, but {who:threads} {waits} in"
+    " {other_line:line} and cannot come there: give this role a barrier of its own, with a number and a count",
     "cause partner waits": "barrier {number}, in {line:line}, expects {expected} threads, but only {count} came:"
     " {who:threads}, which arrived there before, wait in {other_line:line} and cannot come there any more; is an"
     " arrival missing?",
