@@ -10,7 +10,7 @@ import pytest
 
 from checks.simulator.cluster_cases import PULL, SHARE, changed
 from checks.simulator.conftest import Run
-from checks.simulator.phase_cases import HEAD, PIPELINE
+from checks.simulator.phase_cases import HEAD, MIRROR, PIPELINE
 
 TOGETHER = True
 ARCH = "sm_90"
@@ -151,6 +151,20 @@ def line_of(source: str, text: str) -> int:
         (IN_TURN, [("pass_on(2 - role);", "")],
          "barrier 1, in line 41, expects 64 threads, but only 32 came: threads 32 to 63 of block 0, which arrived there"
          " before, wait in line 41 and cannot come there any more; is an arrival missing?", []),
+        # A barrier of the whole block that one role alone reaches.
+        (PIPELINE, [("arrive(&empty[i % 2]);", "__syncthreads(); arrive(&empty[i % 2]);")],
+         "barrier 0, in line 51, waits for the whole block, but thread 0 of block 0 waits in line 42 and cannot come"
+         " there: give this role a barrier of its own", []),
+        # The others wait for a barrier first, but no arrival follows it.
+        (MIRROR, [("init(&bar, 1);", "init(&bar, 96);"),
+                  ("    wait(&bar, 0);", "    if (t == 0) wait(&bar, 0);\n    __syncthreads();")],
+         "mbarrier.init gives the mbarrier bar 96 arrivals a phase, but only 1 came in line 38", []),
+        # One block waits for an arrival of another one, which waits for the barrier of the cluster first.
+        (PULL, [("const int t", "__shared__ u64 late; const int t"),
+                ("box[t] =", "if (t == 0) init(&late, 1); box[t] ="),
+                (READ, "if (rank() == 0)\n        wait(&late, 0);\n    cluster_sync();\n    if (t == 0 && rank())\n"
+                       "        arrive_at(at(&late, 0));")],
+         "threads in line 63 wait for those in line 64, and threads in line 64 wait for those in line 63: a cycle", []),
         # Consumers free the stage of their own block only.
         (SHARE, [("if (t < 34)", "if (t == 32 + rank())")],
          "mbarrier.init gives the mbarrier empty[0] 2 arrivals a phase, but only 1 came in line",
