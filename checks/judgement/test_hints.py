@@ -29,7 +29,7 @@ from gemm_lessons.gemm.shapes import Shape
 from gemm_lessons.gemm.time_model import Estimate
 from gemm_lessons.judging.evidence import Built, Checked, Evidence, ShapeResult
 from gemm_lessons.judging.hints import COALESCING, CONFLICTS, LIMITS, SHOWN, hints_for
-from gemm_lessons.judging.remedies import ENDLESS_PHASE, LEFT_OUT, REMEDIES
+from gemm_lessons.judging.remedies import ANNOUNCED, ENDLESS_PHASE, LEFT_OUT, OF_A_CAUSE, OF_BYTES, REMEDIES
 from gemm_lessons.judging.unfinished import sentence
 from gemm_lessons.judging.verdict import CompileFailed, GateMissed, GateResult, Passed, WrongAnswer, judge
 
@@ -595,6 +595,22 @@ def test_a_hang_that_lacks_bytes_asks_for_the_mask_of_a_multicast() -> None:
         hang = replace(found, facts=replace(found.facts, cause=Cause(case, it.mbarrier, it.who, 0)))
         assert (LEFT_OUT in said(findings=[hang], source="share_box(x);")) == lacks
         assert LEFT_OUT not in said(findings=[hang], source="copy_box(x); // not share_box")
+
+
+def test_a_hang_blames_an_open_todo_only_where_a_step_may_be_missing() -> None:
+    source = HANG.replace("WAIT", "await(full, 0);")
+    found = simulate(source, "k", 1, 64, [np.zeros(64, np.int32)], include_dirs=[LESSONS / "common"]).fault
+    assert found is not None
+    assert isinstance(found.facts, Hang)
+    it = found.facts.waiting[0]
+    assert isinstance(it, AtMbarrier)
+    todo = "    // TODO(1): arrive.\n"
+    for case in (*OF_A_CAUSE, *OF_BYTES, "cause count"):
+        hang = replace(found, facts=replace(found.facts, cause=Cause(case, it.mbarrier, it.who, 0)))
+        told = said(findings=[hang], source=todo, stub=todo)
+        assert ("TODO(1) in line 1 is still open, and the phase may need" in told) == (case == "cause count")
+        assert ("TODO(1)" in told) == (case not in OF_A_CAUSE)
+        assert OF_A_CAUSE.get(case, ANNOUNCED if case in OF_BYTES else ENDLESS_PHASE) in told
 
 
 def test_the_first_open_todo_is_the_first_hint() -> None:

@@ -12,15 +12,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from checks.judgement import test_fits, test_fragments, test_residues, test_verdict
+from checks.judgement import test_fits, test_fragments, test_parts, test_residues, test_verdict
 from checks.judgement.cases import PLAIN, TILES, Array, Product, problem, stored
 from checks.judgement.mistakes import lesson_named
 from checks.judgement.test_data import GIVEN
 from checks.judgement.test_fits import from_k, from_places, same, weighted
 from checks.judgement.test_hints import facts
+from gemm_lessons.engine.arguments.expression import Expression
 from gemm_lessons.engine.compiler.compile import Resources
 from gemm_lessons.engine.records.findings import Finding
-from gemm_lessons.gemm.data import DataSpec
+from gemm_lessons.gemm.data import DataSpec, TensorMapSpec
 from gemm_lessons.gemm.formula import Formula, Value
 from gemm_lessons.gemm.problem import Problem
 from gemm_lessons.gemm.shapes import Shape
@@ -100,6 +101,27 @@ def scaled(**values: Callable[[Array], Array]) -> Answer:
     return it, stored(it, it.evaluated({**it.values, **given}).value)
 
 
+def through_boxes() -> Answer:
+    """Boxes of 8 x 16 of B, requested with row and column exchanged."""
+    box = tuple(Expression.parse(size, ()) for size in ("8", "16"))
+    it = Problem(DataSpec.plain(PLAIN, maps=(TensorMapSpec("map_B", "B", box),)), Shape(48, 32, 24), 7)
+    a, b = it.values["A"].value, it.values["B"].value
+    wide, found = np.pad(b, 32), np.zeros_like(b)
+    for k, col in product(range(0, 24, 8), range(0, 32, 16)):
+        found[k : k + 8, col : col + 16] = wide[32 + col : 40 + col, 32 + k : 48 + k]
+    return it, stored(it, a @ found)
+
+
+def carried(it: Product) -> Array:
+    a, b = it.factors
+    return a @ (b * np.repeat([3, 2, 1], 8)[:, None])
+
+
+def gathered(it: Product) -> Array:
+    sums = it.reference.reshape(6, 2, 4, 32)
+    return np.stack([sums.sum(1), np.zeros((6, 4, 32))], 1).reshape(48, 32)
+
+
 def first_of(width: int, bias: Array) -> Array:
     return np.repeat(bias[::width], width)
 
@@ -148,6 +170,10 @@ def answers() -> list[Answer]:
         plain(lambda it: it.reference * (np.arange(32) < 24), 24),
         *(plain(partial(one_tile_twice, k=k)) for k in (0, 16)),
         plain(lambda it: it.factors[0] @ np.tile(it.factors[1][:8].T, 3).T),
+        through_boxes(),
+        plain(carried),
+        plain(gathered),
+        plain(lambda it: np.where(np.arange(32) % 8, 0, it.reference.reshape(48, 4, 8).sum(2).repeat(8, 1))),
         *(epilogue("", part, **{name: value}) for name, value in NEUTRAL.items() for part in (0, 2, 4)),
         scaled(scale_A=np.ones_like, scale_B=np.ones_like),
         scaled(scale_A=lambda scale: scale[:, [0, 0]]),
@@ -184,14 +210,16 @@ def recognised() -> list[Pattern]:
 
 def test_each_row_recognises_an_answer() -> None:
     rows = {(row.name, row.sentence) for row in mistakes.MISTAKES}
-    assert rows == {(it.name, it.sentence) for it in (*recognised(), *test_residues.recognised())}
+    assert rows == {
+        (it.name, it.sentence) for it in (*recognised(), *test_residues.recognised(), *test_parts.recognised())
+    }
 
 
 def test_each_sentence_can_be_filled() -> None:
     for text in (*(row.sentence for row in mistakes.MISTAKES), *SENTENCES.values()):
         specs = {spec for _, name, spec, _ in string.Formatter().parse(text) if name and spec}
         assert specs <= {*PHRASES, ","}
-    for it in (*recognised(), *test_residues.recognised()):
+    for it in (*recognised(), *test_residues.recognised(), *test_parts.recognised()):
         assert not set("{}") & set(it.explanation)
         assert len(it.explanation) > 40
 

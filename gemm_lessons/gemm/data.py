@@ -393,12 +393,12 @@ class DataSpec:
 
         return self.formula == other.formula and task(self) == task(other)  # of another, no shape may fit both
 
-    def lost_by_promotion(self, sizes: Mapping[str, Number]) -> float:
+    def lost_by_promotion(self, sizes: Mapping[str, Number], k: int | None = None) -> float:
         """Return the largest error of sums that are promoted, relative to the sum of the magnitudes of their products;
-        0 where none are."""
+        0 where none are. ``k``: products in a sum, where a kernel does not promote as often as it should."""
         if self.promote is None or not self.accumulate.is_float:
             return 0.0
-        return lost(self.promote.whole(self.names(sizes), at_least=1))
+        return lost(k or self.promote.whole(self.names(sizes), at_least=1))
 
     def operations(self, sizes: Mapping[str, Number]) -> int:
         """Count the multiplications and additions of the answer: two for each product of elements. A formula without a

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from gemm_lessons.gemm.formula import Value
+from gemm_lessons.gemm.formula import Value, roundings
 from gemm_lessons.judging.named_sentence import Facts
 from gemm_lessons.judging.wrong_answer import Array, Made, Transformation, Wrong
 
@@ -18,6 +18,7 @@ Reading = Callable[[Wrong, str], Array | None]
 
 SIDE = 16  # rows and columns of a fragment
 QUARTER = 8  # rows and columns of the matrices that ldmatrix loads
+LEAST_PART = 32  # columns that are summed together
 WORD = 4  # bytes
 AT_ONCE = 4  # columns of B that one load has
 FEW_ROWS = 4  # of C, in which bytes are looked for
@@ -54,6 +55,23 @@ def swapped(it: Wrong, name: str) -> Array | None:
     layout = it.problem.layouts[name]
     row, col = np.indices((layout.rows, layout.cols))
     return _found(it, name, col * layout.leading + row)
+
+
+def boxes_exchanged(it: Wrong) -> Iterator[Made]:
+    """Request the boxes of a tensor map at (col, row) where (row, col) was meant. What is outside is 0. Facts: ``of``,
+    the name of the factor."""
+    for tensor_map in it.problem.data.maps if it.is_plain else ():
+        name, sizes = tensor_map.buffer, it.problem.data.names(it.problem.shape.names)
+        if name not in ("A", "B"):
+            continue
+        matrix, found = _factor(it, name), np.zeros_like(_factor(it, name))
+        height, width = (extent.whole(sizes, at_least=1) for extent in tensor_map.box)
+        for row in range(0, matrix.shape[0], height):
+            for col in range(0, matrix.shape[1], width):
+                box = matrix[col : col + height, row : row + width]
+                found[row : row + box.shape[0], col : col + box.shape[1]] = box
+        if (product := _product(it, {name: found})) is not None:
+            yield it.made(product, of=name)
 
 
 def rows_as_long_as(name: str, sizes: str) -> Transformation:
@@ -164,7 +182,7 @@ def only_k_tile(number: int) -> Transformation:
 
     def made(it: Wrong) -> Iterator[Made]:
         if _has_k_tiles(it):
-            (a, b), tile = it.factors, it.k_tiles[number]
+            (a, b), tile = it.scaled_factors, it.k_tiles[number]
             yield it.made(it.product(a[:, tile], b[tile]), **_k_of(it, tile))
 
     return made
@@ -176,7 +194,7 @@ def k_tile_counted(times: int, last: bool) -> Transformation:
     def made(it: Wrong) -> Iterator[Made]:
         if not _has_k_tiles(it):
             return
-        (a, b), tiles = it.factors, it.k_tiles
+        (a, b), tiles = it.scaled_factors, it.k_tiles
         for number in [len(tiles) - 1] if last else range(len(tiles) - 1):
             weights = np.ones(len(b))
             weights[tiles[number]] = times
@@ -185,8 +203,42 @@ def k_tile_counted(times: int, last: bool) -> Transformation:
     return made
 
 
+def k_tiles_carried(it: Wrong) -> Iterator[Made]:
+    """Sums of K tiles start from 0 in the first tile only: the others still contain what was summed before, by the same
+    part of a block's columns or by the part before it, and are added to C with the scales of their own tile."""
+    if not _has_k_tiles(it):
+        return
+    width = it.tiles.cols
+    parts = {width // size for _, size in it.problem.data.sizes if LEAST_PART <= size < width and width % size == 0}
+    for count in sorted({1, *parts}) if it.got.shape[1] % width == 0 else (1,):
+        value, magnitude = (_carried(it, count, change) for change in (np.asarray, np.abs))
+        depth = it.problem.shape.k * count
+        made = it.made(it.problem.finished(Value(value, magnitude, roundings(depth))))
+        lost = it.problem.data.lost_by_promotion(it.problem.shape.names, depth)
+        yield made._replace(tolerance=made.tolerance + lost * magnitude)
+
+
+def _carried(it: Wrong, count: int, change: Callable[[Array], Array]) -> Array:
+    """Return C as ``k_tiles_carried`` has it, with ``count`` parts; ``change`` is applied to the factors."""
+    values = it.problem.values
+    a, b = (change(values[name].value) for name in "AB")
+    ones = {name: Value.exact(np.ones_like(values[name].value)) for name in "AB"}
+    of_rows, of_cols = map(change, it.problem.data.formula.factors({**values, **ones}))
+    rows, cols = it.got.shape
+    shape = (rows, -1, count, it.tiles.cols // count) if count > 1 else (rows, 1, 1, cols)
+    total = np.zeros((rows, cols)).reshape(shape)
+    sums = np.zeros_like(total[:, :, 0])
+    for number, tile in enumerate(it.k_tiles):
+        products = (a[:, tile] @ b[tile]).reshape(shape)
+        scale = (of_rows[:, tile.start, None] * of_cols[tile.start]).reshape(shape)
+        for part in range(count):
+            sums = products[:, :, part] + (sums if number else 0)
+            total[:, :, part] += scale[:, :, part] * sums
+    return total.reshape(rows, cols)
+
+
 def _has_k_tiles(it: Wrong) -> bool:
-    return it.is_plain and len(it.k_tiles) > 1 and it.tiles.depth > 1
+    return it.has_two_factors and len(it.k_tiles) > 1 and it.tiles.depth > 1
 
 
 def _k_of(it: Wrong, tile: slice) -> Facts:

@@ -75,6 +75,32 @@ def guarded_by_another_size(axis: int) -> Transformation:
     return made
 
 
+def gathered(axis: int) -> Transformation:
+    """Return rows, or columns, that are 0, with their sums added to those of others: of each ``size`` x ``count``
+    lines only the first ``size`` have a sum. Facts: ``axis``, ``count``, ``pieces``."""
+
+    def made(it: Wrong) -> Iterator[Made]:
+        empty = np.asarray(~it.got.any(1 - axis))
+        if not it.has_two_factors or empty.all() or not empty.any():
+            return
+        size = int(empty.argmax())  # lines in front of the first empty ones
+        more = np.flatnonzero(~empty[size:])
+        group = size + int(more[0]) if more.size else len(empty)
+        if not size or group % size or len(empty) % group or (empty != (np.arange(len(empty)) % group >= size)).any():
+            return
+
+        def moved(lines: Array) -> Array:
+            pieces = np.moveaxis(lines, axis, 0).reshape(-1, group // size, size, lines.shape[1 - axis])
+            there = np.zeros_like(pieces)
+            there[:, 0] = pieces.sum(1)
+            return np.moveaxis(there.reshape(len(empty), -1), 0, axis)
+
+        noun = f"{AXES[axis][0]}s"
+        yield it.moved(moved, axis=noun, pieces=noun if size == 1 else f"pieces of {size} {noun}", count=group // size)
+
+    return made
+
+
 def shifted(axis: int) -> Transformation:
     """Return a transformation that shifts every row or every column. Facts: ``axis``, ``way`` and ``distance``;
     ``here`` holds the right values of ``there``."""

@@ -3,15 +3,16 @@
     Mistake(name, transformation, comparison, sentence)
 
 The transformation says what C would be if the kernel had this mistake (``factors``, ``sums``, ``misplaced``,
-``epilogues``, ``scales``, ``widths``, ``residues``) or which elements would be wrong (``wrong_elements``), with the
-parameters of the mistake as facts. The comparison (``pattern``) recognises the mistake only if C agrees with that:
+``epilogues``, ``scales``, ``widths``, ``residues``, ``parts``) or which elements would be wrong (``wrong_elements``),
+with the parameters of the mistake as facts. The comparison (``pattern``) recognises the mistake only if C agrees with
+that:
 
     every     in every element                wrong    exactly those elements are wrong
     near      in the elements that it names   mostly   the same, but a few may be right by chance
     search    the transformation fits its parameters to C and compares every element itself
 
 So a row never guesses. The first row that agrees wins: the most specific mistakes are first, costly searches after
-cheap comparisons. The facts fill the sentence: ``{k:few}`` is the fact ``k`` in the words of ``told.PHRASES["few"]``.
+cheap comparisons. The facts fill the sentence: ``{k:few}`` is the fact ``k`` as ``PHRASES`` says it.
 A name may have several rows, one for each sentence. Advice (``hints.py``, ``remedies.py``) reads names and facts, never
 a sentence. To add a mistake, add a row; and a transformation, if none of those in use fits.
 """
@@ -21,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
-from gemm_lessons.judging import epilogues, factors, misplaced, residues, scales, sums, widths, wrong_elements
+from gemm_lessons.judging import epilogues, factors, misplaced, parts, residues, scales, sums, widths, wrong_elements
 from gemm_lessons.judging.factors import read
 from gemm_lessons.judging.misplaced import COLUMNS, ROWS
 from gemm_lessons.judging.pattern import Mistake, Pattern, every, mostly, near, search, wrong
@@ -97,6 +98,21 @@ MISTAKES: Sequence[Mistake] = (
         "{times} times PRODUCT and {rest}, which both scales turn into {c}. Each part of a weight has up to 40 bits, "
         "more than an int."),
 
+    # -- products of two parts: the first launch that is wrong --
+    Mistake("parts_not_scaled", parts.not_scaled, search,
+        "split made the parts of {of:and} without SCALE: multiply each number by SCALE = {scale} first, and split the "
+        "product."),
+    Mistake("parts_wrong", parts.wrong_parts, search,
+        "both parts of a number of {of:and} are not the number, so look at split first. SCALE times one of them is "
+        "{x:number}. Its big part is {big:number}, which leaves {rest:number} for the small part, but that is "
+        "{small:number}."),
+    Mistake("parts_products", parts.products, search,
+        "the parts of A and B are right, but not each of their products was added once: {found:and} (the part of A is "
+        "named first)."),
+    Mistake("parts_scale", parts.scale_remains, search,
+        "C is {times:number} times the right product. A and B were both multiplied by SCALE = {scale}, so store "
+        "divides each sum by SCALE * SCALE."),
+
     # -- no value, or the same one everywhere --
     Mistake("never_written", wrong_elements.all_untouched, wrong,
         "no element of C was written. Does every thread reach the line that stores its result, and is the index in C "
@@ -161,6 +177,9 @@ MISTAKES: Sequence[Mistake] = (
         f"A was read at (k, row): {ROW_FIRST}"),
     Mistake("b_swapped", read(factors.swapped, "B"), every,
         f"B was read at (col, k): {ROW_FIRST}"),
+    Mistake("boxes_exchanged", factors.boxes_exchanged, every,
+        "row and column are exchanged where boxes of {of} are requested. copy_box, like every tensor map, takes the "
+        "column first: for A the place along K and then the row, for B the column and then the place along K."),
     Mistake("a_stride", factors.rows_as_long_as("A", "MN"), every,
         "A was read as if its rows were {size} = {length} long: element (row, k) of A is A[row * K + k], for a row of "
         "A has K elements."),
@@ -214,6 +233,9 @@ MISTAKES: Sequence[Mistake] = (
     Mistake("k_tile_twice", factors.k_tile_counted(2, last=True), every,
         "the last K tile (k = {first} to {last}) was counted twice in every sum. Look at the condition that ends the "
         "loop over k0."),
+    Mistake("k_tiles_carried", factors.k_tiles_carried, every,
+        "the sum of each K tile still contains those of the K tiles before it, which are then added to C again. Start "
+        "each tile's sum from 0: let its first product replace the sum, or clear the sum when it has been added."),
     Mistake("same_k_tile", read(factors.first_tile, "AB", "A", "B"), every,
         "every iteration of the loop over k0 used the first tile of {of:and of}."),
 
@@ -294,6 +316,10 @@ MISTAKES: Sequence[Mistake] = (
         "s says what the lowest byte is."),
 
     # -- right sums in the wrong places --
+    *(Mistake(f"{name}_gathered", misplaced.gathered(axis), every,
+        "of every {count} {pieces} all but the first are 0, and the first holds the sums of all {count}: the index of "
+        "the accumulator lacks the term that counts these {pieces}.")
+        for name, axis in (("rows", ROWS), ("columns", COLUMNS))),
     *(Mistake(f"{name}_guard", misplaced.guarded_by_another_size(axis), every,
         "{axis}s from {size} = {length} on are 0: a guard compares the {axis} with {size}. A {axis} of {factor} is a "
         "{axis} of C and is below {should}; k is below K.") for name, axis in (("rows", ROWS), ("columns", COLUMNS))),

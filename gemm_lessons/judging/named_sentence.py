@@ -98,6 +98,7 @@ PHRASES: Mapping[str, Callable[[Any], str]] = {
     "few": few,  # (0, 1, 2, 9): 0 to 2, 9
     "and": " and ".join,
     "and of": " and of ".join,
+    "number": "{:.6g}".format,
     "lines": _lines,
     "part": _part,
     "ordinal": _ordinal,

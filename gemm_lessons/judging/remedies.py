@@ -129,6 +129,22 @@ LEFT_OUT = (
     "its bytes? Do the blocks of the cluster together request the whole tile? Does expect_tx equal the bytes of all "
     "copies to this block?"
 )
+PHASE_OF_STEP = (
+    "A phase has the parity of its number: if a stage is step % STAGES, its phase is step / STAGES, and the parity "
+    "step / STAGES % 2. Does each role count every step once?"
+)
+ANNOUNCED = (
+    "A phase ends when as many bytes have arrived as expect_tx announces: those of all copies that report to this "
+    "mbarrier, in bytes, not in elements. Is each of these copies requested?"
+)
+# Where a hang's cause says what is wrong, and no missing step can be the reason.
+OF_A_CAUSE: Mapping[str, str] = {
+    "cause parity": PHASE_OF_STEP,
+    "cause skipped": PHASE_OF_STEP,
+    "cause several phases": "As many threads arrive as mbarrier.init counts: one of each warp or role that uses the "
+    "stage, in each block. Put the arrival into an if, such as if (thread == 0).",
+}
+OF_BYTES = ("cause too few bytes", "cause no copy", "cause too many bytes", "cause no expect_tx")
 # For a thread's own array, as the debug build names it.
 OWN_ARRAYS = tuple(("out_of_array", case) for case in ("own", "own end", "one of several"))
 # For some findings the cause decides, or what two accesses do.
@@ -654,11 +670,11 @@ def _descriptor(facts: Evidence, finding: Finding) -> str | None:
         return None
     if finding.kind == "out_of_bounds":
         return f"The descriptor names bytes beyond shared memory: {DESCRIPTOR}"
-    return f"The products read bytes that no copy has written. Has the tile arrived? If so, {DESCRIPTOR}"
+    return f"The products read bytes that no copy has written. Do the copies fill the whole tile? If so, {DESCRIPTOR}"
 
 
 def _endless_phase(facts: Evidence, finding: Finding) -> str | None:
-    """Advise on a hang at an mbarrier, which the next open TODO or the mask of a multicast may explain."""
+    """Advise on a hang at an mbarrier, which its cause, the next open TODO or the mask of a multicast may explain."""
     waiting = finding.facts.waiting if isinstance(finding.facts, Hang) else ()
     if not any(isinstance(it, AtMbarrier) for it in waiting):
         return None
@@ -667,11 +683,17 @@ def _endless_phase(facts: Evidence, finding: Finding) -> str | None:
         for it in waiting
     ):
         return ACROSS_ROLES
-    for number, line in sorted(open_todos(facts.source, facts.stub).items())[:1]:
-        return f"TODO({number}) in line {line} is still open, and the phase may need that step. {ENDLESS_PHASE}"
-    cause = finding.facts.cause if isinstance(finding.facts, Hang) else None
-    lacks_bytes = cause is not None and cause.case in ("cause too few bytes", "cause no copy")
-    return LEFT_OUT if lacks_bytes and MULTICAST.search(without_comments(facts.source)) else ENDLESS_PHASE
+    cause = finding.facts.cause.case if isinstance(finding.facts, Hang) and finding.facts.cause else ""
+    if cause in OF_A_CAUSE:
+        return OF_A_CAUSE[cause]
+    open_ = [
+        f"TODO({number}) in line {line} is still open"
+        for number, line in sorted(open_todos(facts.source, facts.stub).items())[:1]
+    ]
+    if cause not in OF_BYTES:
+        return " ".join((*(f"{todo}, and the phase may need that step." for todo in open_), ENDLESS_PHASE))
+    lacks = cause in ("cause too few bytes", "cause no copy") and MULTICAST.search(without_comments(facts.source))
+    return " ".join((LEFT_OUT if lacks else ANNOUNCED, *(f"{todo}." for todo in open_)))
 
 
 def _among_roles(facts: Evidence, finding: Finding) -> str | None:

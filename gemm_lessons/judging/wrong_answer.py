@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 import numpy as np
 
 from gemm_lessons.engine.records.elements import bits
+from gemm_lessons.gemm.data import BufferLayout
 from gemm_lessons.gemm.formula import Product, Value, roundings
 from gemm_lessons.gemm.problem import Problem
 from gemm_lessons.gemm.shapes import TileSizes
@@ -16,6 +17,7 @@ from gemm_lessons.judging.named_sentence import Facts
 
 Array = np.ndarray[Any, Any]
 
+A_TIMES_B = Product("A", "B", left_transposed=False, right_transposed=False)
 MOSTLY = 0.95  # share of a part's elements that must be wrong: few wrong sums are right by chance
 T = TypeVar("T")
 
@@ -94,12 +96,19 @@ class Wrong:
 
     @cached_property
     def is_plain(self) -> bool:
-        """Tell whether the formula's product is of one A and one B, as in most lessons."""
-        layouts = self.problem.layouts
-        ours = Product("A", "B", left_transposed=False, right_transposed=False)
-        return self.problem.data.formula.product == ours and all(
-            layout.dimensions <= 2 and layout.order == "row" for layout in layouts.values()
-        )
+        """Tell whether the formula's product is of one A and one B, row by row, as in most lessons."""
+        rows = all(layout.order == "row" for layout in self._layouts)
+        return rows and self.has_two_factors and self.problem.data.formula.product == A_TIMES_B
+
+    @cached_property
+    def has_two_factors(self) -> bool:
+        """Tell whether the formula's product is of one A and one B, in any layout, and each may be scaled."""
+        flat = all(layout.dimensions <= 2 for layout in self._layouts)
+        return flat and self.problem.data.formula.scaled_product == A_TIMES_B
+
+    @property
+    def _layouts(self) -> list[BufferLayout]:
+        return [layout for layout in self.problem.layouts.values() if layout.role != "scratch"]
 
     @cached_property
     def may_be_fitted(self) -> bool:
@@ -119,6 +128,11 @@ class Wrong:
         """Return A (M, K) and B (K, N) in float64; only for a plain product."""
         values = self.problem.values
         return values["A"].value, values["B"].value
+
+    @cached_property
+    def scaled_factors(self) -> tuple[Array, Array]:
+        """Return ``factors`` with their scales; only where the product has two factors."""
+        return self.problem.data.formula.factors(self.problem.values)
 
     @cached_property
     def levelled(self) -> tuple[Array, Array, Array]:
