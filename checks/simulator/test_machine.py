@@ -402,6 +402,19 @@ def test_a_copy_of_a_size_that_there_is_not_says_which_there_are(run):
     assert launched.fault.line == 4
 
 
+@pytest.mark.parametrize(("size", "told"), [("2 - threadIdx.x", -1), ("14 + threadIdx.x", 17)])
+def test_a_copy_reads_no_fewer_bytes_than_none_and_no_more_than_it_has(run, size, told):
+    source = f"""extern "C" __global__ void k(const float4 *x) {{
+        __shared__ float4 s[32];
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
+                     :: "r"((unsigned)__cvta_generic_to_shared(s + threadIdx.x)), "l"(x + threadIdx.x), "r"({size}));
+        asm volatile("cp.async.wait_all;"); }}"""
+    launched = run(source, 1, 32, [np.ones(128, np.float32)], fault="illegal_access")
+    assert f"by thread 3 in block 0 is told to read {told} bytes; allowed are 0 to 16" in launched.fault.message
+    right = source.replace(size, f"max(0, min(16, int({size})))")
+    assert run(right, 1, 32, [np.ones(128, np.float32)]).fault is None
+
+
 def test_carries_go_from_one_instruction_to_the_next(run, random):
     source = """extern "C" __global__ void k(const unsigned *a, const unsigned *b, unsigned *o) {
         const int t = threadIdx.x; unsigned low, mid, high;

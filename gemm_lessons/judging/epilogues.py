@@ -4,7 +4,7 @@ too early; alpha applied to more than the product; the bias of another column.""
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import reduce
 from typing import TypeGuard
 
@@ -57,25 +57,23 @@ def _without(it: Wrong, name: str) -> Value | None:
     return it.problem.answer_of(other) if other else None
 
 
-def other_bias(column: Callable[[Array, int], Array | None], width: int = 0) -> Transformation:
-    """Return a transformation that gives each column the bias of another ``column``, computed from these columns and
-    the width of a tile."""
+def bias_in_tile(it: Wrong) -> Iterator[Made]:
+    """Give each column the bias of its place in the tile of its block, warp or thread. Fact: the first wrong
+    ``column``."""
+    if (bias := _bias(it)) is not None:
+        for size in sorted({it.tiles.cols, *(size for _, size in it.problem.data.sizes)}):
+            if 1 < size < bias.size:
+                yield it.made(_with_bias(it, bias[np.arange(bias.size) % size]), column=size)
+
+
+def bias_of_first(width: int) -> Transformation:
+    """Return a transformation that gives every ``width`` columns the bias of their first."""
 
     def made(it: Wrong) -> Iterator[Made]:
-        if (bias := _bias(it)) is not None and (found := column(np.arange(bias.size), it.tiles.cols)) is not None:
-            yield it.made(_with_bias(it, bias[found]), width=width, column=it.tiles.cols)
+        if (bias := _bias(it)) is not None:
+            yield it.made(_with_bias(it, bias[np.arange(bias.size) // width * width]), width=width)
 
     return made
-
-
-def in_the_tile(col: Array, tile: int) -> Array | None:
-    """Return the column inside the tile."""
-    return col % tile if 1 < tile < col.size else None
-
-
-def first_of(width: int) -> Callable[[Array, int], Array]:
-    """Return a function that gives the first of every ``width`` columns."""
-    return lambda col, tile: col // width * width
 
 
 def bias_by_row(it: Wrong) -> Iterator[Made]:

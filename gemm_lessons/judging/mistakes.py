@@ -262,9 +262,9 @@ MISTAKES: Sequence[Mistake] = (
     *(Mistake(f"{name}_in_part", epilogues.left_out_in_part(name), every,
         "{left_out} was left out in some of every {width} columns (number {columns:few}): does the loop over the "
         "columns of an access reach all of them?") for name in ("alpha", "beta", "bias", "relu")),
-    Mistake("bias_in_tile", epilogues.other_bias(epilogues.in_the_tile), every,
+    Mistake("bias_in_tile", epilogues.bias_in_tile, every,
         "the bias was taken by the column inside the tile: column {column} of C got bias[0]. Take that of C."),
-    *(Mistake("bias_repeated", epilogues.other_bias(epilogues.first_of(width), width), every,
+    *(Mistake("bias_repeated", epilogues.bias_of_first(width), every,
         "in every {width} columns all got the bias of the first: take that of each.") for width in epilogues.AT_ONCE),
     Mistake("bias_by_row", epilogues.bias_by_row, every,
         "the bias was taken by the row of C: element (row, col) gets bias[col]."),

@@ -157,6 +157,8 @@ SPECIAL_REMEDIES: Mapping[tuple[str, str], str] = {
     ): "Two threads write the same element of a shared array. Each element of a tile "
     "needs one owner: check every index of both writes. Only if one write is to replace the other, put a "
     "__syncthreads() between them.",
+    ("illegal_access", "copy size"): "A copy reads from 0 to all bytes of its piece, and writes zeros for the rest. It "
+    "reads 0 where the whole piece is outside of the matrix: use max and min.",
     ("misaligned", "box"): "A box begins at a multiple of 16 bytes of a row; anywhere else it is an illegal "
     "instruction. Coordinates count elements, the column first: a tile's column is its number times its width.",
     (

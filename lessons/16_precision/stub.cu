@@ -21,7 +21,7 @@ __device__ inline void narrow(float &to, float x) // tf32: the first 19 bits
 template <typename Number>
 __device__ inline void split_number(Number &big, Number &small, float x)
 {
-    // TODO(1): split SCALE * x into big and small, by `narrow`.
+    // TODO(1): split SCALE * x into big and small, by `narrow`. What remains for small?
 }
 
 // Fragments of float32, made of those of a narrower type: big + small is SCALE times the number.
@@ -56,7 +56,7 @@ struct Split : Of {
     // Called with pass 0, 1 and 2.
     __device__ static void multiply_add(Sums &sums, const A &a, const B &b, int pass)
     {
-        // TODO(2): add this pass's product to sums.tile: a part of a times a part of b, by Of::multiply_add.
+        // TODO(2): Of::multiply_add(sums.tile, ..., ...) adds a part of a times a part of b. Which parts in which pass?
     }
 
     // Called after each tile of K.

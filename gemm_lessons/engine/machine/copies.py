@@ -90,8 +90,9 @@ def _bind(binding: Binding) -> Callable[[], None]:
         counts = sizes()
         counts = np.broadcast_to(counts if np.ndim(counts) == 0 else counts[everyone], everyone.shape)
         if (counts > width).any():
-            lane = int(everyone[(counts > width).argmax()])
-            facts = Misuse(value=int(counts.max()), limit=width)
+            first = int((counts > width).argmax())
+            lane, count = int(everyone[first]), int(counts[first])
+            facts = Misuse(value=count - (count >> 31 << 32), limit=width)  # as a signed number of 32 bits
             raise Fault("illegal_access", "copy size", instruction, state.actor(lane, instruction), facts)
         data = np.zeros((everyone.size, width), np.uint8)
         for count in np.unique(counts).tolist():  # bytes that are not read are filled with zeros
