@@ -44,6 +44,18 @@ def patches_transposed(it: Product) -> Array:
     return transposed_in_patches(np.asarray(it.reference))
 
 
+def mirrored(axis: int) -> Callable[[Product], Array]:
+    """Every second row, or column, in pieces of 8 that are backwards."""
+
+    def kernel(it: Product) -> Array:
+        line = np.arange(it.reference.shape[1 - axis])
+        sums = np.moveaxis(np.array(it.reference), axis, 0)
+        sums[1::2] = sums[1::2, line // 8 * 8 + 7 - line % 8]
+        return np.moveaxis(sums, 0, axis)
+
+    return kernel
+
+
 def transposed_in_patches(sums: Array) -> Array:
     m, n = sums.shape
     return sums.reshape(m // 4, 4, n // 4, 4).transpose(0, 3, 2, 1).reshape(m, n)
@@ -100,6 +112,8 @@ MISTAKES: list[tuple[str, Callable[[Product], Array], str]] = [
     ),
     ("rows_repeated", from_places(lambda i: i ^ 1, same), "row 0 those of row 1"),
     ("exchanged", patches_transposed, "C[0, 1] holds what belongs in C[1, 0]"),
+    ("exchanged_in_line", mirrored(0), "C[1, 0] holds what belongs in C[1, 7], and the other way round"),
+    ("exchanged_in_line", mirrored(1), "C[0, 1] holds what belongs in C[7, 1], and the other way round"),
 ]
 
 

@@ -76,8 +76,8 @@ def guarded_by_another_size(axis: int) -> Transformation:
 
 
 def gathered(axis: int) -> Transformation:
-    """Return rows, or columns, that are 0, with their sums added to those of others: of each ``size`` x ``count``
-    lines only the first ``size`` have a sum. Facts: ``axis``, ``count``, ``pieces``."""
+    """Return a transformation that adds the sums of some rows, or columns, to those of others, and leaves 0: of each
+    ``count`` groups of lines only the first has sums. Facts: ``axis``, ``count``, ``pieces``."""
 
     def made(it: Wrong) -> Iterator[Made]:
         empty = np.asarray(~it.got.any(1 - axis))
@@ -239,8 +239,18 @@ def _most(line: Array) -> int:
     return int(np.bincount(line[line >= 0]).argmax()) if (line >= 0).any() else -1
 
 
-def exchanged(it: Wrong) -> Facts | None:
-    """Recognise pairs of elements that are exchanged, such as ``here`` and ``there``."""
+def exchanged(within: int | None) -> Callable[[Wrong], Facts | None]:
+    """Return a search for pairs of elements that are exchanged, such as ``here`` and ``there``, ``within`` the same row or
+    column, or not."""
+
+    def searched(it: Wrong) -> Facts | None:
+        facts = it.once(_exchanged)
+        return facts if facts is not None and facts["within"] == within else None
+
+    return searched
+
+
+def _exchanged(it: Wrong) -> Facts | None:
     if (places := it.once(_places)) is None:
         return None
     found, cols = places.flatten(), it.got.shape[1]
@@ -255,7 +265,9 @@ def exchanged(it: Wrong) -> Facts | None:
     if (found[found] == place)[away].mean() < KNOWN:
         return None
     here = int(np.flatnonzero(away & (found[found] == place))[0])
-    return {"here": divmod(here, cols), "there": divmod(int(found[here]), cols)}
+    moved = zip(divmod(place[away], cols), divmod(found[away], cols), strict=True)
+    within = next((axis for axis, (mine, theirs) in enumerate(moved) if (mine == theirs).mean() > KNOWN), None)
+    return {"here": divmod(here, cols), "there": divmod(int(found[here]), cols), "within": within}
 
 
 def _partner(here: int, it: Wrong) -> int:

@@ -348,7 +348,12 @@ MISTAKES: Sequence[Mistake] = (
         Mistake(name, misplaced.repeated(axis, misplaced.anywhere), search, also=also, sentence=
             "{axis}s {lines:lines} hold the sums of other {axis}s, {axis} {here} those of {axis} {there}: follow the "
             "{axis} index of {factor} from the copy to the product, and that of C in the store."))),
-    Mistake("exchanged", misplaced.exchanged, search,
+    *(Mistake("exchanged_in_line", misplaced.exchanged(axis), search,
+        f"the sums are right, but elements of the same {line} are exchanged in pairs: C[{{here[0]}}, {{here[1]}}] "
+        "holds what belongs in C[{there[0]}, {there[1]}], and the other way round. acc[i][j] is a_frag[i] times "
+        f"b_frag[j], in whatever order they are multiplied: do acc, {of} and the store have the same {index}?")
+        for axis, line, of, index in ((ROWS, "row", "b_frag", "j"), (COLUMNS, "column", "a_frag", "i"))),
+    Mistake("exchanged", misplaced.exchanged(None), search,
         "the sums are right, but elements are exchanged in pairs: C[{here[0]}, {here[1]}] holds what belongs in "
         "C[{there[0]}, {there[1]}], and the other way round. Row and column are exchanged inside each thread's "
         "patch: acc[i][j] is a_frag[i] times b_frag[j], and belongs in row i, column j of the patch. Look at the "

@@ -49,7 +49,7 @@ def _left(it: Wrong) -> InParts | None:
 
 
 def not_scaled(it: Wrong) -> Facts | None:
-    """The parts are those of the numbers, not of SCALE times the numbers. Facts: ``of``, ``scale``."""
+    """Recognise parts of the numbers, not of SCALE times the numbers. Facts: ``of``, ``scale``."""
     left = it.once(_left)
     if left is None or left.scale == 1 or not (found := left.are_wrong):
         return None
@@ -61,7 +61,7 @@ def not_scaled(it: Wrong) -> Facts | None:
 
 
 def wrong_parts(it: Wrong) -> Facts | None:
-    """The parts are not the number. Facts: ``of``, and an example: ``x``, both parts, and the ``rest``."""
+    """Recognise parts that are not the number. Facts: ``of``, and an example: ``x``, both parts, and the ``rest``."""
     left = it.once(_left)
     if left is None or not (found := left.are_wrong):
         return None
@@ -74,8 +74,8 @@ def wrong_parts(it: Wrong) -> Facts | None:
 
 
 def other_products(it: Wrong) -> Facts | None:
-    """The parts are right, but C has other products of them, or is another multiple of the right one. Facts: ``found``,
-    what is wrong, or ``times``."""
+    """Recognise other products of right parts, or another multiple of the right C. Facts: ``found``, what is wrong, or
+    ``times``."""
     left = it.once(_left)
     if left is None or left.are_wrong:
         return None
@@ -102,12 +102,12 @@ def other_products(it: Wrong) -> Facts | None:
 
 
 def products(it: Wrong) -> Facts | None:
-    """Return products of parts that are missing or were added again."""
+    """Recognise products of parts that are missing or were added again."""
     facts = it.once(other_products)
     return facts if facts is not None and facts["found"] else None
 
 
 def scale_remains(it: Wrong) -> Facts | None:
-    """Return C is divided by SCALE too seldom or too often."""
+    """Recognise a C that is divided by SCALE too seldom or too often."""
     facts = it.once(other_products)
     return facts if facts is not None and not facts["found"] else None

@@ -40,7 +40,7 @@ REMEDIES: Mapping[str, str] = {
     "double2, int4: 16): check the index, and the line that computes it.",
     "race": "A __syncthreads() is missing between the write and the other thread's access.",
     "uninitialised": "This element was never written. Does the copy fill every element of the array (all iterations; "
-    "all four floats of a float4)? Is there a __syncthreads() between copy and read?",
+    "every number of a float4 or double2)? Is there a __syncthreads() between copy and read?",
     "unset": "Give the variable a value where it is declared, such as float acc = 0.0f, and = {} for an array.",
     "divergent_barrier": "Every thread of the block must reach the same __syncthreads(): move it out of the if.",
     "block_order": "Blocks run in any order and at the same time: what one writes, another may read in a later launch.",
