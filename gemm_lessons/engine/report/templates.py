@@ -128,7 +128,8 @@ TEMPLATES: Mapping[str, str] = {
     " blocks, does not have",
     "illegal_access no block": "{opcode} by {who} accesses shared memory of block {value} of the cluster, which has"
     " only {limit} blocks",
-    "illegal_access copy size": "cp.async of {limit} bytes by {who} is told to read {value} bytes; allowed are 0 to {limit}",
+    "illegal_access copy size": "cp.async of {limit} bytes by {who} is told to read {value} bytes; allowed are 0"
+    " to {limit}",
     "illegal_access atomic vector": "vector atomics need global memory, and this address is in shared memory",
     "illegal_access branch": "{who} takes branch {value} of {limit} (brx.idx)",
     "illegal_access image": "{who} uses {value:#x}, which is not a {name} object: pass a launch.Texture or .Surface",
