@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from gemm_lessons.course.toml import ARCHITECTURE, TomlReader, read_course
+from gemm_lessons.course.toml import ARCHITECTURE, TomlReader, is_text, read_course
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.engine.records.toml_file import Where
 
@@ -99,9 +99,7 @@ class _Reader(TomlReader):
         return CourseFacts(parts, former)
 
     def names(self, where: Where, value: object, example: str) -> tuple[str, ...]:
-        if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
-            raise self.wrong(where, f"must be a list of names, like {example}")
-        return tuple(value)
+        return tuple(self.items(where, value, is_text, f"must be a list of names, like {example}"))
 
     def part(self, where: tuple[str, int], raw: dict[str, Any]) -> PartOfToml:
         self.known(where, raw, ("title", "builds_on", "lessons"))

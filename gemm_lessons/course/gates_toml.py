@@ -27,7 +27,6 @@ from typing import Any
 from gemm_lessons.course.lesson import RESOURCES, Gate
 from gemm_lessons.course.search_space import Condition
 from gemm_lessons.course.toml import TomlReader, read_course
-from gemm_lessons.engine.arguments.expression import ExpressionError
 from gemm_lessons.engine.records.toml_file import Where
 from gemm_lessons.gemm.shapes import Tile
 
@@ -129,12 +128,10 @@ class GateReader(TomlReader):
 
     def applies(self, where: Where, raw: dict[str, Any], tile: Tile) -> bool:
         """Tell whether a gate applies to this tile, and so to this type: ``where = "COPY == 1"``."""
-        try:
-            return "where" not in raw or Condition.parse(self.string(where, raw, "where"), tuple(tile.defines)).holds(
-                tile.defines
-            )
-        except ExpressionError as error:
-            raise self.wrong((*where, "where"), str(error)) from None
+        if "where" not in raw:
+            return True
+        with self.naming((*where, "where")):
+            return Condition.parse(self.string(where, raw, "where"), tuple(tile.defines)).holds(tile.defines)
 
     def reaches(self, where: Where, raw: dict[str, Any], tile: Tile) -> bool:
         """Tell whether an integrity gate applies to this tile: its ``where`` may name a size that a lesson lacks, and

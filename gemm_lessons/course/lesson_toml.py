@@ -12,14 +12,14 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
 from gemm_lessons.course.gates_toml import GateReader
 from gemm_lessons.course.lesson import LIMITERS, RESOURCES, Figure, LaunchSpec, Lesson, LessonError, Todo
 from gemm_lessons.course.search_space import MOST, Condition, SearchSpace
-from gemm_lessons.course.toml import read_toml
+from gemm_lessons.course.toml import is_text, read_toml
 from gemm_lessons.engine.arguments.expression import Expression, ExpressionError
 from gemm_lessons.engine.records.elements import ELEMENTS, Element
 from gemm_lessons.engine.records.toml_file import Where
@@ -132,12 +132,10 @@ class _Reader(GateReader):
 
     def chosen(self, lesson: Lesson) -> Lesson:
         """Add the host's choices at the counting shape; the host must choose something at every shape."""
-        try:
+        with self.naming(("choices",)):
             for shape in lesson.shapes.check:
                 lesson.at(shape)
             return lesson.at(lesson.shapes.count)
-        except ExpressionError as error:
-            raise self.wrong(("choices",), str(error)) from None
 
     def choices(self, raw: dict[str, Any], tile: Tile) -> tuple[tuple[str, Expression], ...]:
         """Read the values that the host computes for each launch and passes to the compiler like tile sizes: arithmetic
@@ -159,16 +157,13 @@ class _Reader(GateReader):
         for name, given in raw.items():
             if name == "where":
                 continue
-            if not isinstance(given, list) or not given or not all(type(it) is int and it >= 0 for it in given):
-                raise self.wrong(("tune", name), "must be a list of whole numbers, like [64, 128]")
+            said = "must be a list of whole numbers, like [64, 128]"
+            self.items(("tune", name), given, lambda it: type(it) is int and it >= 0, said, least=1)
             values.append((name, tuple(dict.fromkeys(given))))
-        conditions = raw.get("where", [])
-        if not isinstance(conditions, list) or not all(isinstance(text, str) for text in conditions):
-            raise self.wrong(("tune", "where"), 'must be a list of conditions, like ["BM % WM == 0"]')
-        try:
+        said = 'must be a list of conditions, like ["BM % WM == 0"]'
+        conditions = self.items(("tune", "where"), raw.get("where", []), is_text, said)
+        with self.naming(("tune", "where")):
             space = SearchSpace(tuple(values), tuple(Condition.parse(text, sizes) for text in conditions))
-        except ExpressionError as error:
-            raise self.wrong(("tune", "where"), str(error)) from None
         if space.combinations > MOST:
             raise self.wrong(("tune",), f"makes {space.combinations:,} combinations; at most {MOST:,} can be searched")
         return space
@@ -192,10 +187,8 @@ class _Reader(GateReader):
                 there.data.lay_out(shape.names)
             except ExpressionError as error:
                 raise LessonError(f"{self.path}: [buffers] at M, N, K = {shape}: {error}") from None
-            try:
+            with self.naming(("kernel", "formula"), f"at M, N, K = {shape}: "):
                 there.data.check_formula(shape.names)
-            except ExpressionError as error:
-                raise self.wrong(("kernel", "formula"), f"at M, N, K = {shape}: {error}") from None
         for shape in (*lesson.shapes.check, lesson.shapes.multiple_of):
             try:
                 lesson.data.check_maps(shape.names)
@@ -217,10 +210,8 @@ class _Reader(GateReader):
         self.known(("ptxas",), raw, PTXAS)
         found = [(name, self.expression(("ptxas", name), raw[name], tuple(tile.defines))) for name in raw]
         for name, value in found:
-            try:
+            with self.naming(("ptxas", name)):
                 value.whole(tile.defines, at_least=0)
-            except ExpressionError as error:
-                raise self.wrong(("ptxas", name), str(error)) from None
         return tuple(found)
 
     def launches(self, raw: dict[str, Any], names: Sequence[str]) -> tuple[LaunchSpec, ...]:
@@ -264,9 +255,8 @@ class _Reader(GateReader):
         return tuple(self.expression((*where, key), value, names) for value in values)
 
     def parameters(self, where: Where, raw: dict[str, Any]) -> tuple[str, ...]:
-        parameters = self.present(where, raw, "parameters")
-        if not isinstance(parameters, list) or not all(isinstance(name, str) for name in parameters):
-            raise self.wrong((*where, "parameters"), 'must be a list of names, like ["A", "B", "C", "M", "N", "K"]')
+        said = 'must be a list of names, like ["A", "B", "C", "M", "N", "K"]'
+        parameters = self.items((*where, "parameters"), self.present(where, raw, "parameters"), is_text, said)
         if len(set(parameters)) < len(parameters):
             raise self.wrong((*where, "parameters"), "names a parameter twice")
         return tuple(parameters)
@@ -288,13 +278,11 @@ class _Reader(GateReader):
         promote = kernel.get("promote")
         if promote is not None:
             promote = self.expression(("kernel", "promote"), promote, (*SIZES, *tile.defines))
-        try:
+        with self.naming(("kernel", "formula")):
             data = DataSpec.plain(
                 passed, **chosen, formula=formula, buffers=buffers, sizes=tile.sizes, maps=maps, given=given,
                 promote=promote,
             )  # fmt: skip
-        except ExpressionError as error:
-            raise self.wrong(("kernel", "formula"), str(error)) from None
         self.fit(data)
         plain = data.formula.has_products and not data.formula.has_functions and promote is None
         for buffer in buffers:
@@ -344,14 +332,8 @@ class _Reader(GateReader):
     def buffers(self, raw: dict[str, Any], sizes: Sequence[str], chosen: Sequence[str]) -> list[BufferSpec]:
         """Read the buffers. The shape of scratch may also name values that the host has ``chosen``."""
         found = []
-        for name in raw:
-            where = (f"buffers.{name}",)
-            if not re.fullmatch(r"[A-Za-z]\w*", name) or name in (*chosen, *SCALARS):
-                raise self.wrong(where, "name a buffer like a C variable, not like a size")
-            table = raw[name]
-            if not isinstance(table, dict):
-                raise self.wrong(where, f"must be a table: write [buffers.{name}] on a line of its own")
-            self.known(where, table, ("type", "shape", "order", "role", "fill", "range"))
+        keys = ("type", "shape", "order", "role", "fill", "range")
+        for name, where, table in self.variables("buffers", "buffer", raw, (*chosen, *SCALARS), keys):
             role = self.choice(where, table, "role", get_args(Role), "out" if name == "C" else "in")
             fill = self.choice(where, table, "fill", get_args(Fill), "random" if role in ("in", "inout") else "poison")
             order = self.choice(where, table, "order", get_args(Order), "row")
@@ -359,6 +341,19 @@ class _Reader(GateReader):
             shape = self.expressions(where, table, "shape", chosen if role == "scratch" else sizes)
             found.append(BufferSpec(name, element, shape, order, role, fill, self.range(where, table, element, fill)))
         return found
+
+    def variables(
+        self, section: str, what: str, raw: dict[str, Any], taken: Sequence[str], keys: Sequence[str]
+    ) -> Iterator[tuple[str, Where, dict[str, Any]]]:
+        """Yield name, place and contents of each table of a section whose tables are named like C variables."""
+        for name, table in raw.items():
+            where = (f"{section}.{name}",)
+            if not re.fullmatch(r"[A-Za-z]\w*", name) or name in taken:
+                raise self.wrong(where, f"name a {what} like a C variable, not like a size")
+            if not isinstance(table, dict):
+                raise self.wrong(where, f"must be a table: write [{section}.{name}] on a line of its own")
+            self.known(where, table, keys)
+            yield name, where, table
 
     def range(self, where: Where, table: dict[str, Any], element: Element, fill: str) -> tuple[float, float] | None:
         match table.get("range"):
@@ -371,14 +366,8 @@ class _Reader(GateReader):
 
     def tensor_maps(self, raw: dict[str, Any], names: Sequence[str]) -> tuple[TensorMapSpec, ...]:
         found = []
-        for name in raw:
-            where = (f"tensor_maps.{name}",)
-            if not re.fullmatch(r"[A-Za-z]\w*", name) or name in (*names, *SCALARS):
-                raise self.wrong(where, "name a tensor map like a C variable, not like a size")
-            table = raw[name]
-            if not isinstance(table, dict):
-                raise self.wrong(where, f"must be a table: write [tensor_maps.{name}] on a line of its own")
-            self.known(where, table, ("buffer", "box", "swizzle"))
+        keys = ("buffer", "box", "swizzle")
+        for name, where, table in self.variables("tensor_maps", "tensor map", raw, (*names, *SCALARS), keys):
             swizzle = self.choice(where, table, "swizzle", SWIZZLES, 0)
             box = self.expressions(where, table, "box", names)
             found.append(TensorMapSpec(name, self.string(where, table, "buffer"), box, swizzle))
@@ -399,16 +388,15 @@ class _Reader(GateReader):
     def shapes(self, raw: dict[str, Any]) -> Shapes:
         self.known(("shapes",), raw, ("multiple_of", "at_most", "check", "count", "timed", "layouts", "products"))
         layouts = raw.get("layouts", list(LAYOUTS[:1]))
-        if not isinstance(layouts, list) or not layouts or not all(layout in LAYOUTS for layout in layouts):
-            raise self.wrong(("shapes", "layouts"), f"must be a list of some of {', '.join(LAYOUTS)}")
+        said = f"must be a list of some of {', '.join(LAYOUTS)}"
+        self.items(("shapes", "layouts"), layouts, lambda it: it in LAYOUTS, said, least=1)
         multiples, most = self.sizes(raw, "multiple_of"), self.sizes(raw, "at_most")
         m, n, k = (multiples.get(name, 1) for name in SIZES)
         products = raw.get("products", 1)
         if type(products) is not int or products < 1:
             raise self.wrong(("shapes", "products"), "must be a whole number of at least 1")
-        check = self.present(("shapes",), raw, "check")
-        if not isinstance(check, list) or not check:
-            raise self.wrong(("shapes", "check"), "must be a list of at least one [M, N, K]")
+        check, said = self.present(("shapes",), raw, "check"), "must be a list of at least one [M, N, K]"
+        self.items(("shapes", "check"), check, lambda _: True, said, least=1)
         shapes = Shapes(
             Shape(m, n, k),
             tuple(self.shape(("shapes", "check"), item) for item in check),
@@ -448,18 +436,11 @@ class _Reader(GateReader):
 
     def attacks(self, raw: dict[str, Any]) -> tuple[str, ...]:
         """Read which limiters the lesson's idea relieves."""
-        named = raw.get("attacks", [])
-        if not isinstance(named, list) or not all(name in LIMITERS for name in named):
-            raise self.wrong(("attacks",), f"must be a list of some of {', '.join(LIMITERS)}")
-        return tuple(named)
+        said = f"must be a list of some of {', '.join(LIMITERS)}"
+        return tuple(self.items(("attacks",), raw.get("attacks", []), lambda it: it in LIMITERS, said))
 
     def todo(self, where: Where, raw: dict[str, Any]) -> Todo:
         self.known(where, raw, ("number", "hints"))
-        hints = self.present(where, raw, "hints")
-        if (
-            not isinstance(hints, list)
-            or not hints
-            or not all(isinstance(hint, str) and hint.strip() for hint in hints)
-        ):
-            raise self.wrong((*where, "hints"), "must be a list of texts, from a nudge to nearly the code")
+        hints, said = self.present(where, raw, "hints"), "must be a list of texts, from a nudge to nearly the code"
+        self.items((*where, "hints"), hints, lambda it: is_text(it) and bool(it.strip()), said, least=1)
         return Todo(self.integer(where, raw, "number"), tuple(hint.strip() for hint in hints))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -39,10 +40,29 @@ def _unchanged(path: Path, _time: int, _size: int) -> tuple[str, dict[str, Any]]
     return read_toml(path, "restore it")
 
 
+def is_text(value: object) -> bool:
+    """Tell whether a value of TOML is a string."""
+    return isinstance(value, str)
+
+
 class TomlReader(TomlFile):
     """Checked values of one file of a course. Its methods raise ``LessonError``."""
 
     error = LessonError
+
+    @contextmanager
+    def naming(self, where: Where, about: str = "") -> Iterator[None]:
+        """Raise an ``ExpressionError`` of this block as an error at a key; its message follows ``about``."""
+        try:
+            yield
+        except ExpressionError as error:
+            raise self.wrong(where, f"{about}{error}") from None
+
+    def items(self, where: Where, value: object, fit: Callable[[Any], bool], said: str, least: int = 0) -> list[Any]:
+        """Return a list of at least so many items, which all ``fit``; ``said``: what it must be."""
+        if not isinstance(value, list) or len(value) < least or not all(map(fit, value)):
+            raise self.wrong(where, said)
+        return value
 
     def integer(self, where: Where, raw: dict[str, Any], key: str, default: int | None = None) -> int:
         """Return a whole number above 0."""
@@ -78,7 +98,5 @@ class TomlReader(TomlFile):
 
     def tables(self, raw: dict[str, Any], key: str) -> list[dict[str, Any]]:
         """Return all tables ``[[key]]``."""
-        value = raw.get(key, [])
-        if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
-            raise self.wrong((key,), f"must be tables: write [[{key}]] above each")
-        return value
+        said = f"must be tables: write [[{key}]] above each"
+        return self.items((key,), raw.get(key, []), lambda it: isinstance(it, dict), said)

@@ -33,7 +33,7 @@ from typing import Any
 
 from gemm_lessons.course.folder import CommandError, Course
 from gemm_lessons.course.lesson import Lesson, LessonError
-from gemm_lessons.course.toml import TomlReader, read_toml
+from gemm_lessons.course.toml import TomlReader, is_text, read_toml
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.engine.records.toml_file import Where
 from gemm_lessons.gemm.shapes import Shape
@@ -179,8 +179,7 @@ class _Reader(TomlReader):
     def lessons(self, raw: dict[str, Any]) -> tuple[str, ...]:
         said = raw.get("lessons", [])
         texts = [said] if isinstance(said, str) else said
-        if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
-            raise self.wrong(("lessons",), 'must be a list of lessons, like ["01-09"] or ["block_tile"]')
+        self.items(("lessons",), texts, is_text, 'must be a list of lessons, like ["01-09"] or ["block_tile"]')
         try:
             return parse_lessons(self.course, texts)
         except CommandError as error:

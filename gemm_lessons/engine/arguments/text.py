@@ -31,14 +31,15 @@ written in the same way, by their names in the source (``ns::weights``):
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import field, replace
 from itertools import zip_longest
 from typing import Any
 
 import numpy as np
 
-from gemm_lessons.engine.arguments.expression import Expression, ExpressionError, Number
+from gemm_lessons.engine.arguments.expression import Expression, Number
 from gemm_lessons.engine.arguments.parameters import DeclaredType, WrongArrayType, check_array, scalar
 from gemm_lessons.engine.arguments.structs import Leaf, is_small_struct, is_tensor_map, layout_at, leaves, struct_of
 from gemm_lessons.engine.compiler.layouts import TypeLayout
@@ -74,6 +75,19 @@ _ARRAY = re.compile(
 
 class ArgumentError(ValueError):
     """An argument on the command line is not understood or does not fit. The message names it and says what would."""
+
+
+@contextmanager
+def _refusing(about: str = "") -> Iterator[None]:
+    """Raise a ``ValueError`` of this block as an ``ArgumentError``; its message follows ``about``."""
+    try:
+        yield
+    except ArgumentError:
+        raise
+    except WrongArrayType as error:
+        raise ArgumentError(f"{about}{error.what}") from None
+    except ValueError as error:
+        raise ArgumentError(f"{about}{error}") from None
 
 
 @dataclass(frozen=True)
@@ -185,29 +199,28 @@ def build(
     rng = np.random.default_rng(seed)
     specs = {name: array_spec(name, value, _seen(name, names)) for name, value in (*plain, *inside) if _is_array(value)}
     arrays = {name: contents(spec, rng) for name, spec in specs.items() if not spec.at}
+    referred = _Referred(specs, arrays, names)
     arguments: list[Argument] = []
     for (name, value), parameter, one in zip(passed, kernel.parameters, types, strict=True):
         if name in structs:
-            arguments.append(_struct(name, *structs[name], specs, arrays, names))
+            arguments.append(referred.struct(name, *structs[name]))
         elif name in specs and specs[name].box:
             if parameter.size != TENSOR_MAP_SIZE:
                 raise ArgumentError(
                     f"argument {name} is a tensor map of {TENSOR_MAP_SIZE} bytes, the parameter has {parameter.size};"
                     f" a struct around it is given in braces"
                 )
-            arguments.append(_tensor_map(specs[name], specs, arrays, names))
+            arguments.append(referred.tensor_map(specs[name]))
         elif name in specs:
             arguments.append(_array_argument(specs[name], arrays[name], parameter, one))
         elif name in names:
             arguments.append(_scalar(name, names[name], parameter, one))
         else:
-            arguments.append(_pointer(name, value, specs, arrays, names, parameter.size))
+            arguments.append(referred.pointer(name, value, parameter.size))
     given: list[HostVariable] = []
     for name, value, only in variables:
-        try:
+        with _refusing():
             found = variable(name)
-        except ValueError as error:
-            raise ArgumentError(str(error)) from None
         if only:
             raise ArgumentError(f"variable {name}: := names a size, in --args")
         given.append(_symbol(name, value, names, found, rng))
@@ -228,45 +241,10 @@ def _structs(
     found = {}
     for position, ((name, value), parameter, one) in enumerate(zip(passed, parameters, known, strict=True)):
         if value.startswith("{") or is_small_struct(parameter, one):
-            try:
+            with _refusing("argument "):
                 layout = layout_at(name, position, layouts())
                 found[name] = layout, leaves(name, _by_field(name, value), layout)
-            except ArgumentError:
-                raise
-            except ValueError as error:
-                raise ArgumentError(f"argument {error}") from None
     return found
-
-
-def _struct(
-    name: str,
-    layout: TypeLayout,
-    found: Sequence[Leaf],
-    specs: Mapping[str, ArraySpec],
-    arrays: dict[str, Array],
-    names: Mapping[str, Number],
-) -> Argument:
-    values: dict[str, Any] = {}
-    for leaf in found:
-        if (spec := specs.get(leaf.name)) is None:
-            number = names.get(leaf.name)
-            size = leaf.type.size
-            values[leaf.name] = (
-                _pointer(leaf.name, leaf.value, specs, arrays, names, size) if number is None else number
-            )
-        elif spec.box and is_tensor_map(leaf.value):
-            values[leaf.name] = _tensor_map(spec, specs, arrays, names)
-        elif spec.view or not leaf.type.pointer:
-            what = f"{leaf.type.name} takes no array" if not leaf.type.pointer else "a view is an argument"
-            raise ArgumentError(f"argument {leaf.name}: {what}")
-        else:
-            values[leaf.name] = Buffer(leaf.name, arrays[leaf.name], spec.output)
-    try:
-        return struct_of(name, layout, found, values)
-    except WrongArrayType as error:
-        raise ArgumentError(f"argument {error.what}") from None
-    except ValueError as error:
-        raise ArgumentError(f"argument {error}") from None
 
 
 def _numbers(arguments: Sequence[Item], variables: Sequence[Item]) -> dict[str, Number]:
@@ -281,10 +259,8 @@ def _numbers(arguments: Sequence[Item], variables: Sequence[Item]) -> dict[str, 
         pointer = _POINTER.match(value)
         if not _is_array(value) and not (pointer and pointer[1] in arrays):
             visible = _seen(name, known)
-            try:
+            with _refusing(f"argument {name}: "):
                 known[name] = Expression.parse(value, visible).value(visible)
-            except ExpressionError as error:
-                raise ArgumentError(f"argument {name}: {error}") from None
     return known
 
 
@@ -308,13 +284,11 @@ def array_spec(name: str, text: str, names: Mapping[str, Number]) -> ArraySpec:
         raise ArgumentError(
             f'argument {name}: "{text}" is not understood; write [out|inout] TYPE[SIZES], like out f32[M,N]'
         )
-    try:
+    with _refusing(f"argument {name}: "):
         shape, box, strides = (
             tuple(Expression.parse(size, names).whole(names, at_least=1) for size in sizes.split(",") if sizes)
             for sizes in (match["sizes"], match["box"] or "", match["strides"] or "")
         )
-    except ExpressionError as error:
-        raise ArgumentError(f"argument {name}: {error}") from None
     at = (match["at"] or "").strip()
     spec = ArraySpec(name, match["type"], shape, "random", box=box, swizzle=int(match["swizzle"] or 0), at=at)
     if (at or strides) and not (at and box and len(strides or shape) == len(shape)):
@@ -370,12 +344,8 @@ def _array_argument(spec: ArraySpec, array: Array, parameter: KernelParameter, k
                 f"argument {spec.name} is an array, but that parameter has {parameter.size} bytes, no pointer"
             )
         if known is not None:
-            try:
+            with _refusing():
                 check_array(f"argument {spec.name}", array, parameter, known)
-            except WrongArrayType as error:
-                raise ArgumentError(error.what) from None
-            except ValueError as error:
-                raise ArgumentError(str(error)) from None
         return buffer
     rows, cols = spec.shape
     strides = (1, rows) if spec.transposed else (cols, 1)
@@ -387,22 +357,63 @@ def _array_argument(spec: ArraySpec, array: Array, parameter: KernelParameter, k
     return StructWithBuffers(spec.name, raw, {0: buffer})
 
 
-def _tensor_map(
-    spec: ArraySpec, specs: Mapping[str, ArraySpec], arrays: dict[str, Array], names: Mapping[str, Number]
-) -> TensorMap:
-    pointer: Buffer | Pointer
-    if spec.at:
-        pointer = _pointer(spec.name, spec.at, specs, arrays, names)
-        arrays[spec.name] = _strided(spec, arrays[spec.name])
-    else:
-        pointer = Buffer(spec.name, arrays[spec.name], spec.output)
-    kind = TYPES[spec.kind].name
-    found = TensorMap(arrays[spec.name], spec.box, spec.swizzle, kind, f"argument {spec.name}", pointer)
-    try:
-        found.check()
-    except ValueError as error:
-        raise ArgumentError(str(error)) from None
-    return found
+@dataclass(frozen=True)
+class _Referred:
+    """What pointers, tensor maps and structs refer to, by name: arrays, as parsed and as made, and numbers."""
+
+    specs: Mapping[str, ArraySpec]
+    arrays: dict[str, Array]
+    names: Mapping[str, Number]
+
+    def struct(self, name: str, layout: TypeLayout, found: Sequence[Leaf]) -> Argument:
+        """Return a struct by value, with these leaves."""
+        values: dict[str, Any] = {}
+        for leaf in found:
+            if (spec := self.specs.get(leaf.name)) is None:
+                number = self.names.get(leaf.name)
+                pointed = self.pointer(leaf.name, leaf.value, leaf.type.size) if number is None else number
+                values[leaf.name] = pointed
+            elif spec.box and is_tensor_map(leaf.value):
+                values[leaf.name] = self.tensor_map(spec)
+            elif spec.view or not leaf.type.pointer:
+                what = f"{leaf.type.name} takes no array" if not leaf.type.pointer else "a view is an argument"
+                raise ArgumentError(f"argument {leaf.name}: {what}")
+            else:
+                values[leaf.name] = Buffer(leaf.name, self.arrays[leaf.name], spec.output)
+        with _refusing("argument "):
+            return struct_of(name, layout, found, values)
+
+    def tensor_map(self, spec: ArraySpec) -> TensorMap:
+        """Return a tensor map of an array, or of another argument's memory."""
+        pointer: Buffer | Pointer
+        if spec.at:
+            pointer = self.pointer(spec.name, spec.at)
+            self.arrays[spec.name] = _strided(spec, self.arrays[spec.name])
+        else:
+            pointer = Buffer(spec.name, self.arrays[spec.name], spec.output)
+        kind = TYPES[spec.kind].name
+        found = TensorMap(self.arrays[spec.name], spec.box, spec.swizzle, kind, f"argument {spec.name}", pointer)
+        with _refusing():
+            found.check()
+        return found
+
+    def pointer(self, name: str, text: str, size: int = 8) -> Pointer:
+        """Parse ``x+16``, a pointer into the array of argument x. That array is also named as one of one dimension."""
+        match = _POINTER.match(text)
+        if match is None or match[1] not in self.specs or self.specs[match[1]].at:
+            raise ArgumentError(f"argument {name}: {text} is no array of another argument")
+        target, distance = self.specs[match[1]], match[2]
+        if size != 8 or target.view:
+            what = f"{target.name} is a view" if target.view else f"that parameter has {size} bytes"
+            raise ArgumentError(f"argument {name}={text} is a pointer into an array, but {what}")
+        whole = self.arrays[target.name].reshape(-1)
+        with _refusing(f"argument {name}: "):
+            visible = _seen(name, self.names)
+            start = 0 if distance is None else Expression.parse(distance, visible).whole(visible, at_least=0)
+        if start > whole.size:
+            raise ArgumentError(f"argument {name}: {target.name} has {whole.size} elements, {text} is past its end")
+        self.arrays[name] = whole[start:]
+        return Pointer(name, Buffer(target.name, self.arrays[target.name], target.output), start * whole.itemsize)
 
 
 def _strided(spec: ArraySpec, memory: Array) -> Array:
@@ -414,35 +425,6 @@ def _strided(spec: ArraySpec, memory: Array) -> Array:
     if needed > memory.size:
         raise ArgumentError(f"argument {spec.name}: it ends {needed} elements after {spec.at}, where {memory.size} are")
     return np.lib.stride_tricks.as_strided(memory, spec.shape, [it * memory.itemsize for it in strides])
-
-
-def _pointer(
-    name: str,
-    text: str,
-    specs: Mapping[str, ArraySpec],
-    arrays: dict[str, Array],
-    names: Mapping[str, Number],
-    size: int = 8,
-) -> Pointer:
-    """Parse ``x+16``, a pointer into the array of argument x. That array is also named as one of one dimension."""
-    match = _POINTER.match(text)
-    if match is None or match[1] not in specs or specs[match[1]].at:
-        raise ArgumentError(f"argument {name}: {text} is no array of another argument")
-    target, distance = match[1], match[2]
-    if size != 8 or specs[target].view:
-        what = f"{target} is a view" if specs[target].view else f"that parameter has {size} bytes"
-        raise ArgumentError(f"argument {name}={text} is a pointer into an array, but {what}")
-    whole = arrays[target].reshape(-1)
-    try:
-        visible = _seen(name, names)
-        start = 0 if distance is None else Expression.parse(distance, visible).whole(visible, at_least=0)
-    except ExpressionError as error:
-        raise ArgumentError(f"argument {name}: {error}") from None
-    if start > whole.size:
-        raise ArgumentError(f"argument {name}: {target} has {whole.size} elements, {text} is past its end")
-    arrays[name] = whole[start:]
-    spec = specs[target]
-    return Pointer(name, Buffer(target, arrays[target], spec.output), start * whole.itemsize)
 
 
 def _symbol(
@@ -463,18 +445,14 @@ def _symbol(
         raise ArgumentError(f"variable {name} is __constant__: no kernel writes it; leave out and inout")
     array.flags.writeable = spec.output
     symbol = HostVariable(name, array, given=spec.read)
-    try:
+    with _refusing():
         check(variable, symbol)
-    except ValueError as error:
-        raise ArgumentError(str(error)) from None
     return symbol
 
 
 def _scalar(name: str, value: Number, parameter: KernelParameter, known: DeclaredType | None = None) -> Scalar:
-    try:
+    with _refusing():
         return Scalar(name, scalar(f"argument {name}", value, parameter, known).value)
-    except ValueError as error:
-        raise ArgumentError(str(error)) from None
 
 
 def _signature(kernel: Kernel, known: Sequence[DeclaredType | None]) -> str:
