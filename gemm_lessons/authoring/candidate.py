@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 
 from gemm_lessons.authoring.numbers import GPU, SEED, Numbers
-from gemm_lessons.course.folder import Course, WriteError, read_source, shown, write_atomically
+from gemm_lessons.course.folder import Course, read_source, shown, write_atomically, writing
 from gemm_lessons.course.gates_toml import GateReader
 from gemm_lessons.course.lesson import Lesson
 from gemm_lessons.course.pitfalls import Pitfall, load_pitfalls
@@ -110,11 +110,9 @@ class Candidate:
             pitfall = self.pitfalls[name]
             folder = self._scratch / self.lesson.name / name
             path = folder / "kernel.cu"
-            try:
+            with writing(path):
                 folder.mkdir(parents=True, exist_ok=True)
                 write_atomically(path, pitfall.source(self.solution).encode())
-            except OSError as error:
-                raise WriteError(path, error) from None
             self._pitfall_runs[name, estimating] = self._run(pitfall.lesson(self.lesson), path, estimating=estimating)
         return self._pitfall_runs[name, estimating]
 

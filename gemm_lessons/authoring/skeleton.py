@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 from string import Template
 
-from gemm_lessons.course.folder import CommandError, Course, WriteError
+from gemm_lessons.course.folder import CommandError, Course, writing
 from gemm_lessons.course.lesson_toml import LESSON_NAME
 
 FILES = Path(__file__).parent / "skeleton"
@@ -30,14 +30,11 @@ def new_lesson(course: Course, name: str) -> Path:
     directory = course.lessons_dir / name
     title = found[2].replace("_", " ")
     values = {"number": found[1], "title": title.capitalize(), "lower": title}
-    try:
-        with tempfile.TemporaryDirectory(dir=course.lessons_dir, prefix=".new-") as scratch:
-            made = Path(scratch) / name
-            made.mkdir()
-            for file in sorted(FILES.iterdir()):
-                text = Template(file.read_text(encoding="utf-8")).substitute(values)
-                (made / file.name).write_text(text, encoding="utf-8")
-            made.rename(directory)
-    except OSError as error:
-        raise WriteError(directory, error) from None
+    with writing(directory), tempfile.TemporaryDirectory(dir=course.lessons_dir, prefix=".new-") as scratch:
+        made = Path(scratch) / name
+        made.mkdir()
+        for file in sorted(FILES.iterdir()):
+            text = Template(file.read_text(encoding="utf-8")).substitute(values)
+            (made / file.name).write_text(text, encoding="utf-8")
+        made.rename(directory)
     return directory

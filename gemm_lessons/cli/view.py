@@ -9,7 +9,7 @@ import typer
 
 from gemm_lessons.cli.options import LessonArgument, NoColor, kernel_of, one_at_most
 from gemm_lessons.cli.run import DEFAULT_GPU, GPU, sheet_for
-from gemm_lessons.course.folder import CommandError, WriteError, read_bytes, read_source, shown
+from gemm_lessons.course.folder import CommandError, read_bytes, read_source, shown, writing
 from gemm_lessons.course.folder import write_atomically as write
 from gemm_lessons.course.lesson import tile_sizes
 from gemm_lessons.running import contract
@@ -101,15 +101,13 @@ def view(
 def _may_write(option: str, out: Path, begins: bytes) -> None:
     """Check that the folder of ``out`` exists and that an existing file there is of the same kind. Raises
     ``CommandError``."""
-    try:
+    with writing(out):  # such as a name that is too long
         if out.is_dir():
             raise CommandError(f"{option} {out} is a folder; name a file in it")
         if not out.resolve().parent.is_dir():
             raise CommandError(f"{option} {out}: there is no folder {shown(out.resolve().parent)}")
         if out.exists() and not (out.is_file() and begins.startswith(read_bytes(out, len(begins)))):
             raise CommandError(f"{option} {out} exists and is not from this command; name another file")
-    except OSError as error:  # such as a name that is too long
-        raise WriteError(out, error) from None
 
 
 def _not_compiled(outcome: RunOutcome) -> int:

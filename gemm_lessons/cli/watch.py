@@ -11,7 +11,7 @@ import typer
 from gemm_lessons.cli.options import LessonOrHere, NoColor, Problems
 from gemm_lessons.cli.run import DEFAULT_GPU, GPU, DeviceChoice, device_for, sheet_for
 from gemm_lessons.cli.view import view
-from gemm_lessons.course.folder import WriteError, own_course
+from gemm_lessons.course.folder import own_course, writing
 from gemm_lessons.course.position import lesson_at
 from gemm_lessons.running import contract
 
@@ -61,9 +61,7 @@ def _show_pictures(course: Course, lesson: Lesson) -> None:
     from gemm_lessons.course.progress import progress_path
 
     folder = progress_path(course).parent
-    try:
+    with writing(folder):
         folder.mkdir(exist_ok=True)
-    except OSError as error:
-        raise WriteError(folder, error) from None
     desktop = any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER"))
     view(str(lesson.directory), html=folder / f"{lesson.name}.html", open_=desktop)

@@ -7,12 +7,12 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from gemm_lessons.course.folder import WriteError
+from gemm_lessons.course.folder import writing
 
 
 def append_lines(path: Path, columns: Sequence[str], rows: Iterable[Mapping[str, object]]) -> None:
     """Append rows to the file; a new file gets its header first. Raise ``WriteError``."""
-    try:
+    with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("a+", newline="", encoding="utf-8") as file:
             writer = csv.DictWriter(file, columns, lineterminator="\n")
@@ -22,8 +22,6 @@ def append_lines(path: Path, columns: Sequence[str], rows: Iterable[Mapping[str,
             elif not _ends_with_newline(path):
                 file.write("\n")  # the last line was incomplete when the command stopped
             writer.writerows(rows)
-    except OSError as error:
-        raise WriteError(path, error) from None
 
 
 def _ends_with_newline(path: Path) -> bool:

@@ -12,7 +12,7 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 
@@ -63,6 +63,24 @@ class WriteError(KitError):
         super().__init__(f"{shown(path)}: cannot be written: {self.reason}; nothing of yours was changed")
 
 
+@contextlib.contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Raise an ``OSError`` of this block as a ``WriteError`` of ``path``."""
+    try:
+        yield
+    except OSError as error:
+        raise WriteError(path, error) from None
+
+
+@contextlib.contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Raise an ``OSError`` of this block as a ``ReadError`` of ``path``."""
+    try:
+        yield
+    except OSError as error:
+        raise ReadError(path, error) from None
+
+
 def reason(error: OSError) -> str:
     """Return the operating system's words for an error, without its number; for a copied tree, those of its first
     file."""
@@ -105,10 +123,8 @@ class Course:
     @cached_property
     def names(self) -> tuple[str, ...]:
         """Return the lessons' folder names, in order."""
-        try:
+        with reading(self.lessons_dir):
             entries = list(self.lessons_dir.iterdir())
-        except OSError as error:
-            raise ReadError(self.lessons_dir, error) from None
         return tuple(sorted(entry.name for entry in entries if LESSON_NAME.fullmatch(entry.name) and entry.is_dir()))
 
     def named(self, name: str) -> str | None:
@@ -276,10 +292,8 @@ def replace_with_backup(path: Path, data: bytes) -> Reset:
 
 def init_course(directory: Path) -> Course:
     """Copy the packaged course, without solutions, to ``directory``: all of it or nothing. Raise ``CommandError``."""
-    try:
+    with writing(directory):  # such as a name that is too long
         other = directory.exists() and not directory.is_dir()
-    except OSError as error:  # such as a name that is too long
-        raise WriteError(directory, error) from None
     if other:
         raise CommandError(f"{shown(directory)} is a file; name a folder")
     if (directory / "lessons").exists():
@@ -360,14 +374,13 @@ def write_atomically(path: Path, data: bytes, *, durably: bool = False) -> None:
     cut too. Raise ``WriteError``."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        temporary.write_bytes(data)
-        if durably:
-            _to_the_disk(temporary)
-        temporary.replace(path)
-        if durably:
-            _to_the_disk(path.parent)  # the new name as well
-    except OSError as error:
-        raise WriteError(path, error) from None
+        with writing(path):
+            temporary.write_bytes(data)
+            if durably:
+                _to_the_disk(temporary)
+            temporary.replace(path)
+            if durably:
+                _to_the_disk(path.parent)  # the new name as well
     finally:
         if temporary.exists():
             temporary.unlink()

@@ -9,11 +9,11 @@ from gemm_lessons.course.folder import (
     CommandError,
     Course,
     Reset,
-    WriteError,
     for_learners,
     packaged_course,
     read_bytes,
     replace_with_backup,
+    writing,
 )
 from gemm_lessons.course.lesson import Lesson, LessonError
 from gemm_lessons.course.lesson_toml import load_lesson
@@ -105,11 +105,9 @@ def _restore(course: Course, files: list[Path]) -> list[Reset]:
     done = []
     for file in files:
         target, theirs = course.lessons_dir / file, (source.lessons_dir / file).read_bytes()
-        try:
+        with writing(target.parent):  # a folder without permission, a file in place of a folder
             there = target.exists()
             target.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:  # a folder without permission, a file in place of a folder
-            raise WriteError(target.parent, error) from None
         if not there or read_bytes(target) != theirs:
             done.append(replace_with_backup(target, theirs))
     return done

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from gemm_lessons.course.folder import Course, WriteError, write_atomically
+from gemm_lessons.course.folder import Course, write_atomically, writing
 from gemm_lessons.course.lesson import Lesson, LessonError
 from gemm_lessons.course.lesson_toml import load_lesson
 from gemm_lessons.editor import clangd, testing_view, vscode
@@ -38,10 +38,8 @@ def write_editor_files(course: Course) -> list[Path]:
         once[course.root / ".vscode" / name] = content
     wanted |= {path: content for path, content in once.items() if not path.exists()}
     for path, content in wanted.items():
-        try:
+        with writing(path.parent):
             path.parent.mkdir(exist_ok=True)
-        except OSError as error:
-            raise WriteError(path.parent, error) from None
         write_atomically(path, content.encode())
     return list(wanted)
 

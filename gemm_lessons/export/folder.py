@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from gemm_lessons.course.folder import CommandError, WriteError, read_bytes, replace_with_backup, shown
+from gemm_lessons.course.folder import CommandError, read_bytes, replace_with_backup, shown, writing
 from gemm_lessons.course.lesson import Lesson
 from gemm_lessons.engine.compiler.tokens import without_comments
 from gemm_lessons.engine.records.frozen import dataclass
@@ -50,10 +50,8 @@ def export_lesson(
     backups = []
     for name, content in contents.items():
         path = folder / name
-        try:
+        with writing(path.parent):
             path.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise WriteError(path.parent, error) from None
         if path.is_file() and read_bytes(path) == content.encode():
             continue
         backup = replace_with_backup(path, content.encode()).backup

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from pathlib import Path
 
-from gemm_lessons.course.folder import CommandError, Course, WriteError, shown
+from gemm_lessons.course.folder import CommandError, Course, shown, writing
 from gemm_lessons.course.hidden import hidden_and_checked, hidden_and_counted
 from gemm_lessons.course.lesson import Lesson
 from gemm_lessons.devices.choose import Choice
@@ -321,11 +321,9 @@ def _seed(assignment: Assignment) -> int:
 def _alone(out: Path) -> Iterator[None]:
     """Lock the output folder against other grading runs. The system releases the lock when the process ends."""
     path = out / ".lock"
-    try:
+    with writing(path):
         out.mkdir(parents=True, exist_ok=True)
         file = path.open("w")
-    except OSError as error:
-        raise WriteError(path, error) from None
     with file:
         with contextlib.suppress(OSError):  # a file system without locks
             if not files.take_lock(file.fileno()):

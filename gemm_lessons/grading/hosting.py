@@ -16,10 +16,11 @@ from pathlib import Path
 from gemm_lessons.course.folder import (
     CommandError,
     ReadError,
-    WriteError,
     packaged_course,
+    reading,
     shown,
     write_atomically,
+    writing,
 )
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.grading.needs import Total, limits_toml, total_of
@@ -132,11 +133,9 @@ def _seed() -> str:
 
 
 def _empty(folder: Path) -> None:
-    try:
+    with reading(folder):
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
             raise CommandError(f"{shown(folder)} already exists; name a new folder")
-    except OSError as error:
-        raise ReadError(folder, error) from None
 
 
 def _read(path: Path) -> str:
@@ -154,13 +153,11 @@ def _filled(path: Path, values: Mapping[str, str]) -> str:
 
 
 def _write(path: Path, text: str) -> Path:
-    try:
+    with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(path, text.encode())
         if _runs(path):
             path.chmod(0o755)
-    except OSError as error:
-        raise WriteError(path, error) from None
     return path
 
 

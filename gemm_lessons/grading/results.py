@@ -15,7 +15,7 @@ from dataclasses import field
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from gemm_lessons.course.folder import CommandError, ReadError, WriteError, shown, write_atomically
+from gemm_lessons.course.folder import CommandError, ReadError, shown, write_atomically, writing
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.running.contract import JSON
 
@@ -297,8 +297,6 @@ def load_grades(out: Path, grading: Grading) -> tuple[Grade, ...]:
 def write_durably(path: Path, content: Mapping[str, JSON]) -> None:
     """Replace a JSON file so that it is complete even after a power failure. Raises ``WriteError``."""
     text = json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-    try:
+    with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise WriteError(path, error) from None
     write_atomically(path, text.encode(errors="backslashreplace"), durably=True)

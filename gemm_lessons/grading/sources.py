@@ -8,19 +8,17 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-from gemm_lessons.course.folder import WriteError, write_atomically
+from gemm_lessons.course.folder import write_atomically, writing
 from gemm_lessons.grading.results import Grade, grade_path
 
 
 def keep_source(out: Path, student: str, lesson: str, data: bytes) -> None:
     """Write a kernel beside its grade. Raises ``WriteError``."""
     path = _path(out, student, lesson)
-    try:
+    with writing(path):
         if path.is_file() and path.read_bytes() == data:
             return
         path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise WriteError(path, error) from None
     write_atomically(path, data)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gemm_lessons.course.folder import CommandError, ReadError, shown
+from gemm_lessons.course.folder import CommandError, reading, shown
 from gemm_lessons.grading.archives import MIB
 
 LARGEST = 8 * MIB
@@ -12,11 +12,8 @@ LARGEST = 8 * MIB
 
 def table_text(path: Path, what: str) -> str:
     """Return the text of ``what`` ("a class list"). Raise ``CommandError`` with file and line, or ``ReadError``."""
-    try:
-        with path.open("rb") as file:
-            raw = file.read(LARGEST + 1)
-    except OSError as error:
-        raise ReadError(path, error) from None
+    with reading(path), path.open("rb") as file:
+        raw = file.read(LARGEST + 1)
     if len(raw) > LARGEST:
         raise CommandError(f"{shown(path)}: larger than {LARGEST // MIB} MB; is it {what}?")
     try:

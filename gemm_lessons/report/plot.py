@@ -16,7 +16,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from gemm_lessons.commands.points import Group, Line, Point, is_square, label
-from gemm_lessons.course.folder import CommandError, WriteError
+from gemm_lessons.course.folder import CommandError, writing
 from gemm_lessons.devices.extras import install_extra
 from gemm_lessons.engine import KitError
 from gemm_lessons.engine.hardware.sheets import Peak, peaks
@@ -111,14 +111,12 @@ def draw(groups: Sequence[Group], path: Path, gpu: GpuSpec | None) -> None:
     if not any(group.points for group in groups):
         raise CommandError("there is nothing to plot: no lesson could be measured or estimated")
     figure = figure_of(groups, gpu)
-    try:
+    with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         from matplotlib import rc_context
 
         with rc_context(STYLE):
             figure.savefig(path, dpi=110, metadata={"Date": None} if path.suffix.lower() == ".svg" else None)
-    except OSError as error:
-        raise WriteError(path, error) from None
 
 
 def figure_of(groups: Sequence[Group], gpu: GpuSpec | None) -> Figure:

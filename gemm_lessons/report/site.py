@@ -21,7 +21,7 @@ from typing import Any
 from gemm_lessons.course.course_toml import CoursePart
 from gemm_lessons.course.documents import GLOSSARY, documents
 from gemm_lessons.course.drills import load_drills
-from gemm_lessons.course.folder import CommandError, Course, WriteError, read_source, shown
+from gemm_lessons.course.folder import CommandError, Course, read_source, shown, writing
 from gemm_lessons.course.lesson import LessonError
 from gemm_lessons.course.lesson_toml import load_lesson
 from gemm_lessons.course.text import RESULTS
@@ -102,7 +102,7 @@ def write_site(course: Course, out: Path, url: str = "") -> list[SitePage]:
     pages = site(course)
     if broken := broken_links(pages):
         raise LessonError(f"broken links: {'; '.join(map(str, broken))}; fix them in the lessons' texts")
-    try:
+    with writing(out):
         out.mkdir(parents=True, exist_ok=True)
         for page in pages:
             (out / page.name).write_text(_rendered(page, pages, url), encoding="utf-8")
@@ -115,8 +115,6 @@ def write_site(course: Course, out: Path, url: str = "") -> list[SitePage]:
             (out / lost.name).write_text(_rendered(lost, pages, url, root=url), encoding="utf-8")
             (out / "sitemap.xml").write_text(sitemap(url, [page.name for page in pages]), encoding="utf-8")
             (out / CARD).write_bytes((ASSETS / CARD).read_bytes())
-    except OSError as error:
-        raise WriteError(out, error) from None
     return pages
 
 

@@ -16,7 +16,7 @@ from rich.text import Text
 
 from gemm_lessons.commands.tuning import TuneRequest, Tuning
 from gemm_lessons.commands.tuning_book import TileCandidate
-from gemm_lessons.course.folder import WriteError, shown
+from gemm_lessons.course.folder import shown, writing
 from gemm_lessons.course.lesson import Lesson
 from gemm_lessons.gemm.tile_model import OTHER_REGISTERS, TileModel
 from gemm_lessons.report.console import plain_table
@@ -175,8 +175,6 @@ def draw_tuning(request: TuneRequest, tuning: Tuning, path: Path) -> None:
         axes.set_title(f"{request.lesson.name} at {request.shape}")
         axes.grid(axis="y")
         axes.legend(frameon=False)
-        try:
+        with writing(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             figure.savefig(path, dpi=110, metadata={"Date": None} if path.suffix.lower() == ".svg" else None)
-        except OSError as error:
-            raise WriteError(path, error) from None

@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from gemm_lessons.course.folder import CommandError, WriteError, write_atomically
+from gemm_lessons.course.folder import CommandError, write_atomically, writing
 from gemm_lessons.grading.formats import (
     canvas,
     classroom50,
@@ -61,9 +61,7 @@ def write_csv(book: Gradebook, out: Path) -> Path:
 
 def write_text(path: Path, text: str) -> Path:
     """A file with its folder, whole or not at all. Raises ``WriteError``."""
-    try:
+    with writing(path.parent):
         path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise WriteError(path.parent, error) from None
     write_atomically(path, text.encode(errors="backslashreplace"))
     return path

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from gemm_lessons.course.folder import WriteError
+from gemm_lessons.course.folder import writing
 from gemm_lessons.grading.escaping import amount, markdown, one_line
 from gemm_lessons.grading.formats.lines import TestLine, lines_of
 from gemm_lessons.grading.gradebook import Gradebook, GradebookRow
@@ -46,11 +46,8 @@ def files(book: Gradebook, environment: Mapping[str, str]) -> Mapping[str, str]:
 def _add(environment: Mapping[str, str], name: str, text: str) -> None:
     if not (path := environment.get(name)):
         return
-    try:
-        with Path(path).open("a", encoding="utf-8") as file:
-            file.write(text)
-    except OSError as error:
-        raise WriteError(Path(path), error) from None
+    with writing(Path(path)), Path(path).open("a", encoding="utf-8") as file:
+        file.write(text)
 
 
 def result(book: Gradebook, row: GradebookRow) -> dict[str, Any]:
