@@ -50,8 +50,8 @@ class CompileError(Exception):
 
 
 @dataclasses.dataclass(frozen=True)
-class _Source:
-    """The arguments of ``compile``, to compile again for another architecture."""
+class KernelSource:
+    """A kernel's source, and what ``compile`` takes beside it: to compile it for any architecture."""
 
     text: str
     entry: str
@@ -60,13 +60,19 @@ class _Source:
     include_dirs: Sequence[Path]
     options: Sequence[str]
 
+    def taken(self, arch: str) -> Compiled | NotCompiled:
+        """Compile the source; take PTX as it is."""
+        return take(self.text, **self._asked(arch))
+
     def compiled(self, arch: str) -> Compiled:
-        found = take(self.text, **self._asked(arch))
+        """Return the compiled kernel. Raise ``CompileError``."""
+        found = self.taken(arch)
         if isinstance(found, NotCompiled):
             raise CompileError(found)
         return found
 
     def layouts(self, arch: str) -> tuple[TypeLayout, ...] | None:
+        """Return the layouts of the source's types."""
         return read_layouts(self.text, **self._asked(arch))
 
     def _asked(self, arch: str) -> dict[str, Any]:
@@ -101,14 +107,14 @@ def compile(
     Raises ``CompileError`` for a source that does not compile, and ``KitError`` when the compiler is missing or does
     not know ``arch`` or an option.
     """
-    asked = _Source(source, entry, path, dict(defines or {}), tuple(include_dirs), tuple(options))
+    asked = KernelSource(source, entry, path, dict(defines or {}), tuple(include_dirs), tuple(options))
     return CompiledKernel(asked, asked.compiled(arch))
 
 
 class CompiledKernel:
     """A compiled kernel: ``launch`` runs it on the simulator, ``estimate`` estimates its time on a GPU."""
 
-    def __init__(self, source: _Source, compiled: Compiled) -> None:
+    def __init__(self, source: KernelSource, compiled: Compiled) -> None:
         self._source, self._compiled = source, compiled
         self._others: dict[str, Compiled] = {}  # for the GPUs of estimates, by architecture
 

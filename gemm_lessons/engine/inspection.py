@@ -15,12 +15,11 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from gemm_lessons.engine.api import KernelSource
 from gemm_lessons.engine.arguments.expression import Number
 from gemm_lessons.engine.arguments.parameters import declared
 from gemm_lessons.engine.arguments.text import ArgumentError, Given, build
 from gemm_lessons.engine.compiler.compile import Compiled, NotCompiled
-from gemm_lessons.engine.compiler.layouts import read_layouts
-from gemm_lessons.engine.compiler.ptx_file import take
 from gemm_lessons.engine.estimate.launch import (
     ExplainedLaunch,
     LaunchEstimate,
@@ -75,6 +74,11 @@ class InspectRequest:
     estimating: bool = True  # estimate its time
     recording: bool = False  # record its warps, as the estimate plays them
     options: tuple[str, ...] = ()  # of NVRTC
+
+    @property
+    def kernel(self) -> KernelSource:
+        """Return the source with what the compiler takes beside it."""
+        return KernelSource(self.source, self.entry, self.path, self.defines, self.include_dirs, self.options)
 
 
 @dataclass(frozen=True)
@@ -145,7 +149,7 @@ def inspect(request: InspectRequest) -> Inspection:
 
 
 def _inspect(request: InspectRequest) -> Inspection:
-    compiled = _compiled(request, request.arch)
+    compiled = request.kernel.taken(request.arch)
     if isinstance(compiled, NotCompiled):
         return Inspection(request, failed=compiled)
     setting = Setting(unstored=True)
@@ -169,13 +173,6 @@ def _inspect(request: InspectRequest) -> Inspection:
     return Inspection(request, None, compiled, launched, unwritten, error, tolerance, variables, estimate, recording)
 
 
-def _compiled(request: InspectRequest, arch: str) -> Compiled | NotCompiled:
-    return take(
-        request.source, path=request.path, entry=request.entry, defines=request.defines,
-        include_dirs=request.include_dirs, options=request.options, arch=arch,
-    )  # fmt: skip
-
-
 def _given(request: InspectRequest, device: Simulator, compiled: Compiled) -> Given:
     kernel = device.kernel(compiled)
     return build(
@@ -185,11 +182,8 @@ def _given(request: InspectRequest, device: Simulator, compiled: Compiled) -> Gi
         lambda name: device.variable(compiled, name),
         request.seed,
         declared(request.source, kernel, request.entry),
-        lambda: read_layouts(
-            request.source, path=request.path, entry=request.entry, defines=request.defines,
-            include_dirs=request.include_dirs, options=request.options, arch=request.arch,
-        ),
-    )  # fmt: skip
+        lambda: request.kernel.layouts(request.arch),
+    )
 
 
 def prepare(request: InspectRequest, compiled: Compiled | None = None) -> PreparedLaunch:
@@ -197,7 +191,7 @@ def prepare(request: InspectRequest, compiled: Compiled | None = None) -> Prepar
     ``NotEstimated``, ``ArgumentError``, ``UnsupportedKernel`` and ``KitError``."""
     arch = buildable(request.gpu.arch)
     if compiled is None or (compiled.cubin and compiled.arch.rstrip("af") != arch):
-        other = _compiled(request, arch)
+        other = request.kernel.taken(arch)
         if isinstance(other, NotCompiled):
             raise NotEstimated(f"it does not compile for {arch}: {other.diagnostics[0]}")
         compiled = other
