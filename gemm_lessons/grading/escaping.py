@@ -6,8 +6,11 @@ interpret control characters in them, a spreadsheet must not evaluate them, and 
 
 from __future__ import annotations
 
+import csv
 import re
 import unicodedata
+from collections.abc import Iterable, Sequence
+from io import StringIO
 
 LONGEST = 2000  # characters of one line; no message of the kit is longer
 # Cc controls, Cf formats such as direction overrides, Cs surrogates, Co private, Zl and Zp line and paragraph ends.
@@ -39,3 +42,10 @@ def markdown(text: str) -> str:
 def amount(points: float) -> str:
     """Format points with at most two decimals: ``8``, ``7.5``."""
     return f"{points:.2f}".rstrip("0").rstrip(".")
+
+
+def csv_text(rows: Iterable[Sequence[object]], *, quoted: bool = False, end: str = "\n") -> str:
+    """Return a table as CSV, whose texts ``cell`` has escaped; ``quoted``: all texts are between quotation marks."""
+    text = StringIO()
+    csv.writer(text, quoting=csv.QUOTE_NONNUMERIC if quoted else csv.QUOTE_MINIMAL, lineterminator=end).writerows(rows)
+    return text.getvalue()

@@ -7,11 +7,9 @@ Guide, and app/models/gradebook_importer.rb of https://github.com/instructure/ca
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Mapping
-from io import StringIO
 
-from gemm_lessons.grading.escaping import amount, cell
+from gemm_lessons.grading.escaping import amount, cell, csv_text
 from gemm_lessons.grading.gradebook import Gradebook, GradebookRow
 
 COLUMNS = ("Student", "ID", "SIS User ID", "SIS Login ID", "Section")
@@ -20,14 +18,11 @@ POSSIBLE = "    Points Possible"  # as Canvas writes it
 
 def files(book: Gradebook, _environment: Mapping[str, str]) -> Mapping[str, str]:
     """``grades.csv``, of the whole class."""
-    text = StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow([*COLUMNS, *book.lessons])
-    writer.writerow([POSSIBLE, "", "", "", "", *map(amount, book.out_of)])
+    rows = [[*COLUMNS, *book.lessons], [POSSIBLE, "", "", "", "", *map(amount, book.out_of)]]
     for row in book.rows:
         points = [amount(grade.points) if grade and grade.judged else "" for grade in row.grades]
-        writer.writerow([*map(cell, _student(row)), *points])
-    return {"grades.csv": text.getvalue()}
+        rows.append([*map(cell, _student(row)), *points])
+    return {"grades.csv": csv_text(rows)}
 
 
 def _student(row: GradebookRow) -> list[str]:

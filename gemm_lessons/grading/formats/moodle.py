@@ -8,11 +8,9 @@ https://github.com/moodle/moodle.
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Mapping
-from io import StringIO
 
-from gemm_lessons.grading.escaping import cell
+from gemm_lessons.grading.escaping import cell, csv_text
 from gemm_lessons.grading.formats.lines import lines_of
 from gemm_lessons.grading.gradebook import Gradebook, GradebookRow
 
@@ -22,16 +20,14 @@ KEYS = ("first_name", "last_name", "id_number", "username")  # columns of the cl
 
 def files(book: Gradebook, _environment: Mapping[str, str]) -> Mapping[str, str]:
     """``grades.csv``, of the whole class."""
-    text = StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow([*USER, *(name for lesson in book.lessons for name in (lesson, f"Feedback: {lesson}"))])
+    rows = [[*USER, *(name for lesson in book.lessons for name in (lesson, f"Feedback: {lesson}"))]]
     for row in book.rows:
         feedback = _feedback(book, row)
         grades = zip(book.lessons, row.grades, strict=True)
         cells = [it for lesson, grade in grades for it in (
             f"{grade.points:.2f}" if grade and grade.judged else "", cell(feedback.get(lesson, "")))]  # fmt: skip
-        writer.writerow([*map(cell, _user(row)), *cells])
-    return {"grades.csv": text.getvalue()}
+        rows.append([*map(cell, _user(row)), *cells])
+    return {"grades.csv": csv_text(rows)}
 
 
 def _user(row: GradebookRow) -> list[str]:

@@ -7,11 +7,9 @@ comma is quoted, and none begins a formula.
 
 from __future__ import annotations
 
-import csv
-from collections.abc import Mapping
-from io import StringIO
+from collections.abc import Mapping, Sequence
 
-from gemm_lessons.grading.escaping import cell
+from gemm_lessons.grading.escaping import cell, csv_text
 from gemm_lessons.grading.gradebook import Gradebook
 
 COLUMNS = (
@@ -22,9 +20,7 @@ COLUMNS = (
 
 def files(book: Gradebook, _environment: Mapping[str, str]) -> Mapping[str, str]:
     """``grades.csv``, of the whole class."""
-    text = StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(COLUMNS)
+    rows: list[Sequence[object]] = [COLUMNS]
     for i, (lesson, worth) in enumerate(zip(book.lessons, book.out_of, strict=True)):
         for row in book.rows:
             student, grade = row.student, row.grades[i]
@@ -34,5 +30,5 @@ def files(book: Gradebook, _environment: Mapping[str, str]) -> Mapping[str, str]
             if not (last or first):
                 first = student.name or ""
             who = map(cell, (student.id, last, first, student.email or ""))
-            writer.writerow([lesson, "", "", *who, round(points + late, 2), late, points, round(worth, 2)])
-    return {"grades.csv": text.getvalue()}
+            rows.append([lesson, "", "", *who, round(points + late, 2), late, points, round(worth, 2)])
+    return {"grades.csv": csv_text(rows)}
