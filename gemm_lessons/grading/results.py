@@ -10,8 +10,9 @@ either complete or absent. There is no journal: a grade is valid as long as its 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import field
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, field, fields
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -25,6 +26,12 @@ LONGEST_NAME = 100  # bytes of a folder's name; file systems allow 255, and a su
 PLAIN = "-_.@+=,()"
 
 GradeStatus = Literal["graded", "missing", "unreadable", "refused", "unsupported", "kit_error"]
+# Fields of a grade as stored, in this order; older files lack the last ones.
+STORED_GRADE = (
+    "student", "name", "lesson", "file", "sha256", "status", "points", "out_of", "parts", "verdict", "message",
+    "outcome", "case", "versions", "lesson_hash", "seconds", "key", "passes", "look_at",
+)  # fmt: skip
+LATER = ("key", "passes", "look_at")
 NOT_JUDGED: tuple[GradeStatus, ...] = ("unsupported", "kit_error")  # not the student's fault
 
 
@@ -81,74 +88,26 @@ class Grade:
 
     def as_json(self) -> dict[str, JSON]:
         """Return the JSON object of ``OUT/results/STUDENT/NN_name.json``."""
-        return {
-            "schema": GRADE_SCHEMA,
-            "student": self.student,
-            "name": self.name,
-            "lesson": self.lesson,
-            "file": self.file,
-            "sha256": self.sha256,
-            "status": self.status,
-            "points": self.points,
-            "out_of": self.out_of,
-            "parts": [
-                {"name": it.name, "points": it.points, "out_of": it.out_of, "passed": it.passed, "why": it.why}
-                for it in self.parts
-            ],
-            "verdict": self.verdict,
-            "message": self.message,
-            "outcome": self.outcome,
-            "case": {
-                "seed": self.case.seed,
-                "count_shapes": [list(shape) for shape in self.case.count_shapes],
-                "check_shapes": [list(shape) for shape in self.case.check_shapes],
-            },
-            "versions": dict(self.versions),
-            "lesson_hash": self.lesson_hash,
-            "seconds": self.seconds,
-            "key": self.key,
-            "passes": self.passes,
-            "look_at": list(self.look_at),
-        }
+        stored = {name: getattr(self, name) for name in STORED_GRADE}
+        made = {"parts": [asdict(it) for it in self.parts], "case": asdict(self.case)}
+        return {"schema": GRADE_SCHEMA, **stored, **made}
 
     @classmethod
     def from_json(cls, raw: Mapping[str, Any]) -> Grade:
         """The inverse of ``as_json``. Raises ``ValueError`` for what is no such object."""
-        if raw.get("schema") != GRADE_SCHEMA:
-            raise ValueError(f"its schema is {raw.get('schema')!r}, not {GRADE_SCHEMA!r}")
-        try:
+        with _stored(raw, GRADE_SCHEMA):
             if raw["status"] not in get_args(GradeStatus):
                 raise ValueError(f"its status is {raw['status']!r}")
-            return cls(
-                student=raw["student"],
-                lesson=raw["lesson"],
-                status=raw["status"],
-                points=float(raw["points"]),
-                out_of=float(raw["out_of"]),
-                message=raw["message"],
-                name=raw["name"],
-                file=raw["file"],
-                sha256=raw["sha256"],
-                parts=tuple(
-                    GradePart(it["name"], float(it["points"]), float(it["out_of"]), it["passed"], it["why"])
-                    for it in raw["parts"]
-                ),
-                verdict=raw["verdict"],
-                outcome=raw["outcome"],
-                case=Case(
-                    raw["case"]["seed"],
-                    tuple(_shape(shape) for shape in raw["case"]["count_shapes"]),
-                    tuple(_shape(shape) for shape in raw["case"]["check_shapes"]),
-                ),
-                versions=raw["versions"],
-                lesson_hash=raw["lesson_hash"],
-                seconds=float(raw["seconds"]),
-                key=raw.get("key", ""),
-                passes=raw.get("passes", ""),
-                look_at=tuple(raw.get("look_at", ())),
+            given = {name: raw[name] for name in STORED_GRADE if name in raw or name not in LATER}
+            given |= {name: float(raw[name]) for name in ("points", "out_of", "seconds")}
+            given["parts"] = tuple(
+                GradePart(it["name"], float(it["points"]), float(it["out_of"]), it["passed"], it["why"])
+                for it in raw["parts"]
             )
-        except (KeyError, TypeError, AttributeError) as error:
-            raise ValueError(f"{error} is not as it should be") from None
+            shapes = (tuple(map(_shape, raw["case"][name])) for name in ("count_shapes", "check_shapes"))
+            given["case"] = Case(raw["case"]["seed"], *shapes)
+            given["look_at"] = tuple(raw.get("look_at", ()))
+            return cls(**given)
 
 
 def _shape(sizes: Sequence[int]) -> tuple[int, int, int]:
@@ -187,49 +146,33 @@ class Grading:
 
     def as_json(self) -> dict[str, JSON]:
         """Return the JSON object of ``OUT/grading.json``."""
-        return {
-            "schema": GRADING_SCHEMA,
-            "lessons": list(self.lessons),
-            "students": [
-                {
-                    "id": it.id,
-                    "name": it.name,
-                    "email": it.email,
-                    "roster": dict(it.roster),
-                    "remarks": list(it.remarks),
-                    "results": f"results/{it.folder}",
-                }
-                for it in self.students
-            ],
-            "rubric": dict(self.rubric),
-            "seed": self.seed,
-            "versions": dict(self.versions),
-            "lesson_hashes": dict(self.lesson_hashes),
-            "shard": list(self.shard) if self.shard else None,
-            "remarks": list(self.remarks),
-        }
+        students = [{**asdict(it), "results": f"results/{it.folder}"} for it in self.students]
+        stored = {it.name: getattr(self, it.name) for it in fields(self)}
+        return {"schema": GRADING_SCHEMA, **stored, "students": students}
 
     @classmethod
     def from_json(cls, raw: Mapping[str, Any]) -> Grading:
         """The inverse of ``as_json``. Raises ``ValueError`` for what is no such object."""
-        if raw.get("schema") != GRADING_SCHEMA:
-            raise ValueError(f"its schema is {raw.get('schema')!r}, not {GRADING_SCHEMA!r}")
-        try:
-            return cls(
-                lessons=tuple(raw["lessons"]),
-                students=tuple(
-                    GradedStudent(it["id"], it["name"], it["email"], it["roster"], tuple(it["remarks"]))
-                    for it in raw["students"]
-                ),
-                rubric=raw["rubric"],
-                seed=raw["seed"],
-                versions=raw["versions"],
-                lesson_hashes=raw["lesson_hashes"],
-                shard=None if raw["shard"] is None else (raw["shard"][0], raw["shard"][1]),
-                remarks=tuple(raw["remarks"]),
+        with _stored(raw, GRADING_SCHEMA):
+            given = {it.name: raw[it.name] for it in fields(cls)}
+            given |= {name: tuple(raw[name]) for name in ("lessons", "remarks")}
+            given["students"] = tuple(
+                GradedStudent(it["id"], it["name"], it["email"], it["roster"], tuple(it["remarks"]))
+                for it in raw["students"]
             )
-        except (KeyError, TypeError, IndexError) as error:
-            raise ValueError(f"{error} is not as it should be") from None
+            given["shard"] = None if raw["shard"] is None else (raw["shard"][0], raw["shard"][1])
+            return cls(**given)
+
+
+@contextmanager
+def _stored(raw: Mapping[str, Any], schema: str) -> Iterator[None]:
+    """Raise ``ValueError`` if a stored object has another schema, or lacks what this block reads from it."""
+    if raw.get("schema") != schema:
+        raise ValueError(f"its schema is {raw.get('schema')!r}, not {schema!r}")
+    try:
+        yield
+    except (KeyError, IndexError, TypeError, AttributeError) as error:
+        raise ValueError(f"{error} is not as it should be") from None
 
 
 def folder_name(student: str) -> str:
