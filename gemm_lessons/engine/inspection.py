@@ -38,7 +38,7 @@ from gemm_lessons.engine.records.arrays import Array
 from gemm_lessons.engine.records.elements import Element
 from gemm_lessons.engine.records.errors import KitError
 from gemm_lessons.engine.records.findings import Finding
-from gemm_lessons.engine.records.frozen import dataclass
+from gemm_lessons.engine.records.frozen import dataclass, picked
 from gemm_lessons.engine.records.launch import Grid
 from gemm_lessons.engine.records.metrics import COUNTED
 from gemm_lessons.engine.records.results import Launched
@@ -322,24 +322,13 @@ def as_json(result: Inspection) -> dict[str, Any]:
         "kernel": result.request.path,
         "entry": result.request.entry,
         "clean": result.clean,
-        "compile_errors": [{"file": d.file, "line": d.line, "message": d.message} for d in diagnostics],
+        "compile_errors": [picked(it, "file line message") for it in diagnostics],
         "counters": dict(launched.counters.totals) if launched else {},
         "inexact": dict(launched.counters.inexact) if launched else {},
         "lines": [
-            {"file": c.file, "line": c.line, "metric": c.metric, "value": c.value, "ideal": c.ideal}
-            for c in (launched.counters.lines if launched else ())
+            picked(count, "file line metric value ideal") for count in (launched.counters.lines if launched else ())
         ],
-        "findings": [
-            {
-                "kind": f.kind,
-                "severity": f.severity,
-                "file": f.file,
-                "line": f.line,
-                "message": f.message,
-                "count": f.count,
-            }
-            for f in result.found
-        ],
+        "findings": [picked(finding, "kind severity file line message count") for finding in result.found],
         "unwritten": dict(result.unwritten),
         "variables": {name: values_of(array) for name, array in result.variables.items()},
         "error": None if result.error is None or math.isinf(result.error) else result.error,

@@ -13,6 +13,7 @@ from typing import Any
 
 from gemm_lessons import __version__
 from gemm_lessons.engine.pictures import SHOWN_STATES, Request, Roles, Timeline, bank_map
+from gemm_lessons.engine.records.frozen import picked
 from gemm_lessons.engine.records.metrics import TABLED
 from gemm_lessons.judging.verdict import WrongAnswer
 from gemm_lessons.report.roles import completed_by
@@ -89,7 +90,7 @@ def record(view: View) -> JSON:
     lesson, verdict = outcome.lesson, row.verdict
     return {
         "version": __version__,
-        "lesson": {"number": lesson.number, "name": lesson.name, "title": lesson.title, "idea": lesson.idea},
+        "lesson": picked(lesson, "number name title idea"),
         "verdict": {"kind": verdict.kind, "title": title_of(row), "summary": summary_of(row)},
         "path": row.path,
         "seed": outcome.seed,
@@ -111,10 +112,8 @@ def record(view: View) -> JSON:
         "roofline": None
         if view.roofline is None
         else {
-            "gpu": view.roofline.gpu,
+            **picked(view.roofline, "gpu peak bandwidth"),
             "shape": str(view.roofline.shape),
-            "peak": view.roofline.peak,
-            "bandwidth": view.roofline.bandwidth,
             "dots": [{"label": it.label, "x": it.flop_per_byte, "y": it.tflops} for it in view.roofline.dots],
         },
         "states": [{"name": name, "letter": letter, "text": STATES[name]} for name, letter in _letters()],
@@ -159,28 +158,14 @@ def _side(side: Side) -> JSON:
         "owners": None
         if side.owners is None
         else {
-            "buffer": side.owners.buffer,
-            "row": side.owners.row,
-            "col": side.owners.col,
-            "cols": side.owners.cols,
+            **picked(side.owners, "buffer row col cols twice"),
             "rows": len(side.owners.runs),
-            "twice": side.owners.twice,
             **_runs(side.owners.runs),
         },
         "products": [
             {
                 "text": product.text,
-                "matrices": [
-                    {
-                        "name": it.name,
-                        "prefix": it.prefix,
-                        "type": it.type,
-                        "cols": it.cols,
-                        "lanes": it.lanes,
-                        "registers": it.registers,
-                    }
-                    for it in product.matrices
-                ],
+                "matrices": [picked(it, "name prefix type cols lanes registers") for it in product.matrices],
             }
             for product in side.products
         ],
@@ -199,19 +184,7 @@ def _requests(requests: Sequence[Request]) -> JSON:
 
 
 def _request(it: Request) -> JSON:
-    made: dict[str, Any] = {
-        "heading": heading(it),
-        "space": it.space,
-        "array": it.array,
-        "width": it.width,
-        "warp": it.warp,
-        "text": it.text,
-        "cost": it.cost,
-        "ideal": it.ideal,
-        "times": it.times,
-        "instructions": it.instructions,
-        "lanes": it.lanes,
-    }
+    made = picked(it, "space array width warp text cost ideal times instructions lanes") | {"heading": heading(it)}
     if it.space == "shared":
         drawn = bank_map(it)
         made |= {
@@ -238,7 +211,7 @@ def _runs(runs: Sequence[Sequence[tuple[int, int]]]) -> JSON:
 
 def _roles(it: Roles) -> JSON:
     return {
-        "roles": [{"name": role.name, "first": role.first, "last": role.last} for role in it.roles],
+        "roles": [picked(role, "name first last") for role in it.roles],
         "units": [
             {
                 "name": row.name,
@@ -249,13 +222,9 @@ def _roles(it: Roles) -> JSON:
         ],
         "passed": [
             {
-                "block": one.block,
-                "barrier": one.barrier,
+                **picked(one, "block barrier giver copy taker"),
                 "over": round(one.over),
                 "by": completed_by(it, one),
-                "giver": one.giver,
-                "copy": one.copy,
-                "taker": one.taker,
                 "asked": round(one.asked),
                 "passed": round(one.passed),
             }
@@ -267,18 +236,14 @@ def _roles(it: Roles) -> JSON:
 def _timeline(side: Side, it: Timeline) -> JSON:
     letters = dict(_letters())
     return {
-        "gpu": it.gpu,
+        **picked(it, "gpu blocks schedulers tick issued"),
         "shape": str(side.played),
-        "blocks": it.blocks,
         "elements": it.blocks * side.owners.count if side.owners else 0,  # of the answer
         "warps": it.warps_per_block,
-        "schedulers": it.schedulers,
         "clocks": round(it.clocks),
         "loop": round(it.loop),
-        "tick": it.tick,
         "strips": [" ".join(f"{part.ticks}{letters[part.state]}{part.line}" for part in strip) for strip in it.strips],
         "flights": [[clock for flight in warp for clock in flight] for warp in it.flights],
-        "issued": it.issued,
         "busy": {BUSY[unit]: min(100, round(100 * share)) for unit, share in it.busy.items()},
         "shares": {state: round(100 * share, 2) for state, share in it.shares.items()},
         "stalls": [

@@ -9,6 +9,7 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from gemm_lessons.engine.records.frozen import picked
 from gemm_lessons.gemm.data import LAYOUTS
 
 if TYPE_CHECKING:
@@ -61,27 +62,14 @@ def as_json(outcome: RunOutcome) -> dict[str, JSON]:
             {
                 "line": count.line,
                 "source": row.source_line(count.line, count.file),
-                "metric": count.metric,
-                "value": count.value,
-                "ideal": count.ideal,
+                **picked(count, "metric value ideal"),
             }
             for count in (counters.lines if counters else ())
         ],
-        "findings": [
-            {
-                "kind": finding.kind,
-                "severity": finding.severity,
-                "line": finding.line,
-                "message": finding.message,
-                "count": finding.count,
-            }
-            for finding in checked.findings
-        ],
+        "findings": [picked(finding, "kind severity line message count") for finding in checked.findings],
         "gates": [
             {
-                "id": gate.id,
-                "name": gate.name,
-                "limit": gate.limit,
+                **picked(gate, "id name limit"),
                 "value": _number(gate.value),
                 "passed": gate.passed,
                 "note": gate.note or None,
@@ -98,9 +86,7 @@ def _shape(result: ShapeResult) -> JSON:
     judged = result.judgement
     layout: dict[str, JSON] = {"layout": result.shape.layout} if result.shape.layout != LAYOUTS[0] else {}
     return {
-        "m": result.shape.m,
-        "n": result.shape.n,
-        "k": result.shape.k,
+        **picked(result.shape, "m n k"),
         **layout,
         "verdict": result.kind,
         "max_error": _number(judged.max_error) if judged else None,

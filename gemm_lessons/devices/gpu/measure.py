@@ -26,6 +26,7 @@ from gemm_lessons.devices.gpu.hold import Hold
 from gemm_lessons.devices.gpu.memory import DeviceMemory
 from gemm_lessons.devices.gpu.timing import is_steady, repeats, schedule
 from gemm_lessons.engine.process.child import Parent
+from gemm_lessons.engine.records.frozen import picked
 from gemm_lessons.gemm.formula import Value, roundings
 from gemm_lessons.gemm.problem import DEFAULTS, EPILOGUE
 
@@ -58,16 +59,7 @@ class Contestant:
 
     def result(self) -> dict[str, Any]:
         """Return the result for the parent."""
-        return {
-            "label": self.label,
-            "role": self.role,
-            "times_us": self.times,
-            "rounds": self.rounds,
-            "wrong": self.wrong,
-            "max_error": self.max_error,
-            "tolerance": self.tolerance,
-            "overran": self.overran,
-        }
+        return {"times_us": self.times, **picked(self, "label role rounds wrong max_error tolerance overran")}
 
 
 class Judge:

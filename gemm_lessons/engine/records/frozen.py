@@ -1,4 +1,4 @@
-"""``dataclass`` as in the standard library, at a quarter of the cost for a frozen one.
+"""``dataclass`` as in the standard library, at a quarter of the cost for a frozen one; and some fields as a dict.
 
 The kit's two hundred frozen dataclasses took a tenth of a short run: for each, the standard library writes and compiles
 six methods. Here ``__init__`` is compiled at once, and ``__eq__`` and ``__hash__`` on first use; the others are
@@ -24,6 +24,11 @@ else:
         if own or not options.get("frozen") or options.keys() - {"frozen", "eq"}:
             return dataclasses.dataclass(cls, **options)
         return _frozen(cls, options.get("eq", True))
+
+
+def picked(record: object, names: str) -> dict[str, Any]:
+    """Return these fields or properties of a record, as JSON holds them; ``names`` have blanks between them."""
+    return {name: getattr(record, name) for name in names.split()}
 
 
 def _frozen(cls: type, eq: bool) -> type:
