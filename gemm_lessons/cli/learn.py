@@ -21,8 +21,7 @@ from gemm_lessons.course.folder import (
     shown,
     start_lesson,
 )
-from gemm_lessons.course.lesson import Lesson, LessonError
-from gemm_lessons.course.lesson_toml import load_lesson
+from gemm_lessons.course.lesson import LessonError
 from gemm_lessons.course.progress import load_progress, waits_for_predictions
 from gemm_lessons.running import contract
 
@@ -43,14 +42,9 @@ def list_(no_color: NoColor = False) -> int:
     from gemm_lessons.report.course import show_list
 
     course = any_course()
-    lessons: list[tuple[str, Lesson | LessonError]] = []
-    for name in course.names:
-        try:
-            lessons.append((name, load_lesson(course.lessons_dir / name)))
-        except LessonError as error:
-            lessons.append((name, error))
+    lessons = course.all_lessons()
     show_list(make_console(), course, lessons, load_progress(course))
-    broken = [lesson for _, lesson in lessons if isinstance(lesson, LessonError)]
+    broken = [lesson for lesson in lessons.values() if isinstance(lesson, LessonError)]
     for problem in broken:
         show_error(make_console(stderr=True), str(problem))
     return contract.EXIT_BROKEN if broken else contract.EXIT_PASSED

@@ -193,12 +193,7 @@ def _course() -> list[Check]:
 
 
 def _lessons(name: str, course: Course) -> Check:
-    broken = []
-    for lesson in course.names:
-        try:
-            load_lesson(course.lessons_dir / lesson)
-        except LessonError as error:
-            broken.append(str(error))
+    broken = [str(it) for it in course.all_lessons().values() if isinstance(it, LessonError)]
     if broken:
         return Check(name, "missing", "\n".join(broken), "correct the file, or copy it anew: gemm-lessons init DIR")
     return Check(name, "found", f"{len(course.names)} in {course.lessons_dir}")

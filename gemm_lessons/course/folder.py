@@ -183,6 +183,16 @@ class Course:
         remedy = f"did you mean {meant}?" if meant else "see them: gemm-lessons list"
         raise CommandError(f'there is no lesson "{query}"; {remedy}')
 
+    def all_lessons(self) -> dict[str, Lesson | LessonError]:
+        """Read every lesson; an error is in the place of one that cannot be read."""
+        found: dict[str, Lesson | LessonError] = {}
+        for name in self.names:
+            try:
+                found[name] = load_lesson(self.lessons_dir / name)
+            except LessonError as error:
+                found[name] = error
+        return found
+
     def lesson(self, query: str) -> Lesson:
         """Resolve and read a lesson. Raise ``CommandError`` or ``LessonError``."""
         return load_lesson(self.lessons_dir / self.resolve(query))

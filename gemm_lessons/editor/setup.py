@@ -9,8 +9,7 @@ import sys
 from pathlib import Path
 
 from gemm_lessons.course.folder import Course, write_atomically, writing
-from gemm_lessons.course.lesson import Lesson, LessonError
-from gemm_lessons.course.lesson_toml import load_lesson
+from gemm_lessons.course.lesson import Lesson
 from gemm_lessons.editor import clangd, testing_view, vscode
 
 COMMANDS = "compile_commands.json"
@@ -25,12 +24,7 @@ FIRST_COMMIT = "The course as it came"
 def write_editor_files(course: Course) -> list[Path]:
     """Write the files for clangd and VS Code and return the new ones. Existing files for VS Code are kept; the commands
     for clangd name folders of this machine and are rewritten. Raises ``WriteError``."""
-    lessons: list[Lesson] = []
-    for name in course.names:
-        try:
-            lessons.append(load_lesson(course.lessons_dir / name))
-        except LessonError:  # the caller reports it
-            continue
+    lessons = [it for it in course.all_lessons().values() if isinstance(it, Lesson)]  # the caller reports the others
     text = clangd.commands(lessons, course.architecture, clangd.cuda_headers())
     wanted = {course.root / COMMANDS: text}
     once = {course.root / testing_view.FILE: testing_view.text(course.parts)}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -47,15 +47,15 @@ STATE_STYLE = {
 
 
 def show_list(
-    console: Console, course: Course, lessons: Sequence[tuple[str, Lesson | LessonError]], progress: Progress
+    console: Console, course: Course, lessons: Mapping[str, Lesson | LessonError], progress: Progress
 ) -> None:
     """Print the lessons with state (passed, started, next), minutes and idea, the runs so far, and the next command."""
     where = "the installed package (read only)" if course.packaged else str(course.root)
     following = progress.next_open(course.names)
     tables: list[tuple[CoursePart | None, Table]] = []
-    width = max((len(name) for name, _ in lessons), default=0)
-    timed = any(_minutes(lesson) for _, lesson in lessons)
-    for name, lesson in lessons:
+    width = max(map(len, lessons), default=0)
+    timed = any(map(_minutes, lessons.values()))
+    for name, lesson in lessons.items():
         part = course.part_of(name)
         if not tables or tables[-1][0] != part:
             tables.append((part, _lessons_table(width, timed)))
@@ -64,7 +64,7 @@ def show_list(
         if timed:
             row.insert(2, Text(_minutes(lesson), style="quiet"))
         tables[-1][1].add_row(*row)
-    passed = progress.passed([name for name, _ in lessons])
+    passed = progress.passed(list(lessons))
     console.print(Text.assemble(("gemm-lessons", "bold"), f"  {passed} of {len(lessons)} passed"))
     console.print(Text(where, style="quiet"), soft_wrap=True)
     if timed:

@@ -265,13 +265,7 @@ class Session:
         self._screen.below(self._status())
 
     def _list(self) -> None:
-        lessons: list[tuple[str, Lesson | LessonError]] = []
-        for name in self._course.names:
-            try:
-                lessons.append((name, self._course.lesson(name)))
-            except LessonError as error:
-                lessons.append((name, error))
-        progress = self._progress()
+        lessons, progress = self._course.all_lessons(), self._progress()
         self._screen.show(lambda console: show_list(console, self._course, lessons, progress), self._status())
 
     # Progress
