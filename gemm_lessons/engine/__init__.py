@@ -79,40 +79,11 @@ _HOMES = {
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
-    "GPUS",
-    "Buffer",
-    "CompileError",
-    "CompiledKernel",
-    "Conflict",
-    "Counters",
-    "Diagnostic",
-    "Disagreement",
-    "Finding",
-    "GpuSpec",
-    "HostVariable",
-    "KitError",
-    "LaunchEstimate",
-    "Launched",
-    "LineCount",
-    "NotCounted",
-    "NotEstimated",
-    "Pointer",
-    "Printed",
-    "Resources",
-    "Scalar",
-    "Setting",
-    "SheetError",
-    "Simulator",
-    "StructWithBuffers",
-    "Surface",
-    "TensorMap",
-    "Texture",
-    "UnknownArchitecture",
-    "UnsupportedKernel",
-    "compile",
-    "find_gpu",
-    "simulate",
-]
+    "GPUS", "Buffer", "CompileError", "CompiledKernel", "Conflict", "Counters", "Diagnostic", "Disagreement", "Finding",
+    "GpuSpec", "HostVariable", "KitError", "LaunchEstimate", "Launched", "LineCount", "NotCounted", "NotEstimated",
+    "Pointer", "Printed", "Resources", "Scalar", "Setting", "SheetError", "Simulator", "StructWithBuffers", "Surface",
+    "TensorMap", "Texture", "UnknownArchitecture", "UnsupportedKernel", "compile", "find_gpu", "simulate",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
