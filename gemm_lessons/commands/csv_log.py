@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from gemm_lessons.course.folder import writing
+from gemm_lessons.course.folder import CommandError, ReadError, shown, writing
 
 
 def append_lines(path: Path, columns: Sequence[str], rows: Iterable[Mapping[str, object]]) -> None:
@@ -22,6 +22,24 @@ def append_lines(path: Path, columns: Sequence[str], rows: Iterable[Mapping[str,
             elif not _ends_with_newline(path):
                 file.write("\n")  # the last line was incomplete when the command stopped
             writer.writerows(rows)
+
+
+def read_lines(path: Path, command: str, headers: Sequence[tuple[str, ...]]) -> list[dict[str, str]]:
+    """Return the complete lines of a file of ``command``, which has one of the ``headers``. Raise ``CommandError`` for
+    another kind of file."""
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            rows = csv.reader(file)
+            header = tuple(next(rows, headers[0]))
+            if header not in headers:
+                raise CommandError(
+                    f"{shown(path)} is not a file of gemm-lessons {command}; name another one with --csv"
+                )
+            return [dict(zip(header, row, strict=True)) for row in rows if len(row) == len(header)]
+    except (UnicodeDecodeError, csv.Error):
+        raise CommandError(f"{shown(path)} is not a CSV file; name another one with --csv") from None
+    except OSError as error:
+        raise ReadError(path, error) from None
 
 
 def _ends_with_newline(path: Path) -> bool:

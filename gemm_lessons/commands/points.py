@@ -6,10 +6,9 @@ import csv
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
-from gemm_lessons.commands.csv_log import append_lines
-from gemm_lessons.course.folder import CommandError, ReadError, shown
+from gemm_lessons.commands.csv_log import append_lines, read_lines
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.gemm.data import LAYOUTS, DataSpec
 from gemm_lessons.gemm.shapes import Shape
@@ -170,6 +169,11 @@ def _at(points: Iterable[Point], name: str) -> dict[Shape, Point]:
 
 COLUMNS = tuple("size" if it.name == "shape" else it.name for it in fields(Point))
 OLDER = COLUMNS[:-1]  # files of version 1.0 lack the power
+TEXTS = ("date", "gpu", "series", "kernel", "limiter", "driver", "cublas", "compiler")
+NEEDED: Mapping[str, type] = {"time_us": float, "launches": int, "gflops": float}
+OTHERS: Mapping[str, type] = {
+    "q1_us": float, "q3_us": float, "of_cublas": float, "flop_per_byte": float, "clock_mhz": int, "watts": float,
+}  # fmt: skip
 
 
 def append(path: Path, points: Sequence[Point]) -> None:
@@ -199,50 +203,16 @@ def _cell(value: object) -> object:
 def read(path: Path) -> list[Point]:
     """Return the points of a CSV file; incomplete lines are omitted. Raise ``CommandError`` for another kind of
     file."""
+    return [point for cells in read_lines(path, "bench", (COLUMNS, OLDER)) if (point := _parse(cells)) is not None]
+
+
+def _parse(cells: Mapping[str, str]) -> Point | None:
+    """Return a line of the file; None for an incomplete line."""
+    found: dict[str, Any] = {name: cells[name] for name in TEXTS}
     try:
-        with path.open(newline="", encoding="utf-8") as file:
-            rows = csv.reader(file)
-            header = next(rows, None)
-            if header is None:
-                return []
-            if tuple(header) not in (COLUMNS, OLDER):
-                raise CommandError(f"{shown(path)} is not a file of gemm-lessons bench; name another one with --csv")
-            return [point for row in rows if (point := _parse(header, row)) is not None]
-    except (UnicodeDecodeError, csv.Error):
-        raise CommandError(f"{shown(path)} is not a CSV file; name another one with --csv") from None
-    except OSError as error:
-        raise ReadError(path, error) from None
-
-
-def _parse(columns: Sequence[str], row: Sequence[str]) -> Point | None:
-    if len(row) != len(columns):
-        return None
-    cells = dict(zip(columns, row, strict=True))
-
-    def number(name: str) -> float | None:
-        return float(cells[name]) if cells.get(name) else None
-
-    try:
-        return Point(
-            date=cells["date"],
-            kind="measured" if cells["kind"] == "measured" else "estimated",
-            gpu=cells["gpu"],
-            series=cells["series"],
-            kernel=cells["kernel"],
-            shape=shape_of(cells["size"]),
-            time_us=float(cells["time_us"]),
-            q1_us=number("q1_us"),
-            q3_us=number("q3_us"),
-            launches=int(cells["launches"]),
-            gflops=float(cells["gflops"]),
-            of_cublas=number("of_cublas"),
-            limiter=cells["limiter"],
-            flop_per_byte=number("flop_per_byte"),
-            clock_mhz=int(cells["clock_mhz"]) if cells["clock_mhz"] else None,
-            driver=cells["driver"],
-            cublas=cells["cublas"],
-            compiler=cells["compiler"],
-            watts=number("watts"),
-        )
+        found |= {name: kind(cells[name]) for name, kind in NEEDED.items()}
+        found |= {name: kind(cells[name]) if cells.get(name) else None for name, kind in OTHERS.items()}
+        kind: Kind = "measured" if cells["kind"] == "measured" else "estimated"
+        return Point(kind=kind, shape=shape_of(cells["size"]), **found)
     except ValueError:
         return None

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Mapping
 from dataclasses import asdict, field, fields
 from pathlib import Path
 from typing import Any
 
-from gemm_lessons.commands.csv_log import append_lines
-from gemm_lessons.course.folder import CommandError, ReadError, shown
+from gemm_lessons.commands.csv_log import append_lines, read_lines
 from gemm_lessons.engine.records.frozen import dataclass
 
 
@@ -70,16 +68,8 @@ class TuningBook:
         """Read the file. Raise ``CommandError`` for a file of another kind."""
         if path is None or not path.exists():
             return cls(path, {})
-        try:
-            with path.open(newline="", encoding="utf-8") as file:
-                rows = csv.DictReader(file)
-                if rows.fieldnames is not None and tuple(rows.fieldnames) != COLUMNS:
-                    raise CommandError(f"{shown(path)} is not a file of gemm-lessons tune; name another one with --csv")
-                found = [(tuple(row[name] for name in KEY), _tuned(row)) for row in rows if None not in row.values()]
-        except (UnicodeDecodeError, csv.Error):
-            raise CommandError(f"{shown(path)} is not a CSV file; name another one with --csv") from None
-        except OSError as error:
-            raise ReadError(path, error) from None
+        rows = read_lines(path, "tune", (COLUMNS,))
+        found = [(tuple(row[name] for name in KEY), _tuned(row)) for row in rows]
         return cls(path, {key: tuned for key, tuned in found if tuned is not None})
 
     def known(self, candidate: TileCandidate) -> Tuned | None:
