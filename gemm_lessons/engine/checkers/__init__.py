@@ -39,10 +39,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gemm_lessons.engine.checkers.array_ends import ArrayEnds
 from gemm_lessons.engine.checkers.async_copies import AsyncCopies
@@ -56,6 +54,7 @@ from gemm_lessons.engine.checkers.map_proxy import MapProxy
 from gemm_lessons.engine.checkers.shared_races import SharedRaces
 from gemm_lessons.engine.checkers.static_analysis import facts
 from gemm_lessons.engine.events import WARP, Batch, Boundary, Irregular, LaunchInfo, Record
+from gemm_lessons.engine.records.arrays import Array
 from gemm_lessons.engine.records.facts import Race
 from gemm_lessons.engine.records.findings import Finding
 
@@ -138,7 +137,7 @@ class Checks:
             if type(record) is Irregular:
                 irregular(self._collector, self._names, batch, record)
 
-    def end_batch(self, batch: Batch, executions: NDArray[Any], lane_executions: NDArray[Any]) -> None:
+    def end_batch(self, batch: Batch, executions: Array, lane_executions: Array) -> None:
         """Do nothing."""
 
     @property

@@ -9,18 +9,16 @@ is memoised.
 from __future__ import annotations
 
 from dataclasses import field
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gemm_lessons.engine.checkers.collector import Example, FindingCollector, Key, Names
 from gemm_lessons.engine.checkers.epochs import Epoch, cells
 from gemm_lessons.engine.events import WARP, Access, AsyncGroup, Barrier, Batch, Boundary, Phase, Touch
+from gemm_lessons.engine.records.arrays import Array
 from gemm_lessons.engine.records.facts import InFlight, Race
 from gemm_lessons.engine.records.frozen import dataclass
-
-Array = NDArray[Any]
 
 NONE, IN_FLIGHT, ARRIVED, IN_WARP = 0, 1, 2, 3  # IN_WARP: arrived, and the warp has synchronised since
 

@@ -16,10 +16,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gemm_lessons.engine.checkers.alike import AlikeClusters, QuietPaths
 from gemm_lessons.engine.checkers.collector import Example, FindingCollector, Key, Names
@@ -40,9 +38,9 @@ from gemm_lessons.engine.events import (
     Record,
     Touch,
 )
+from gemm_lessons.engine.records.arrays import Array
 from gemm_lessons.engine.records.facts import Details, LastWait, LeftRunning, Location, Mbarrier, OfMbarrier
 
-Array = NDArray[Any]
 WARPGROUP = 128  # lanes
 NOT_YET = np.iinfo(np.int32).max
 

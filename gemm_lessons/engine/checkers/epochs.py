@@ -14,12 +14,10 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gemm_lessons.engine.events import WARP, AsyncGroup, Barrier, Phase, Record, Touch
+from gemm_lessons.engine.records.arrays import Array
 from gemm_lessons.engine.records.frozen import dataclass
-
-Array = NDArray[Any]
 
 
 @dataclass(frozen=True, eq=False)

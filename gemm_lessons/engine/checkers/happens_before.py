@@ -6,15 +6,14 @@ The counts only grow, so a thread's clock is one number per source, and synchron
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gemm_lessons.engine.checkers.epochs import RECENT
 from gemm_lessons.engine.events import WARP, Barrier, Phase
+from gemm_lessons.engine.records.arrays import Array
 
-Array = NDArray[Any]
 # Offset of the mbarrier in the shared memory of its cluster; thread, or first thread of a warpgroup, of the cluster.
 Source = tuple[Literal["mbarrier", "groups", "products"], int]
 

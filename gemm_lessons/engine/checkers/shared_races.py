@@ -15,10 +15,8 @@ that one returns, depends on the order. A tile filled by ``atomicExch`` and read
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gemm_lessons.engine.checkers.barrier_order import BarrierOrder, SharedBarrier
 from gemm_lessons.engine.checkers.collector import Example, FindingCollector, Key, Names
@@ -26,10 +24,10 @@ from gemm_lessons.engine.checkers.epochs import Cells, Epoch, Flag, Segment, cel
 from gemm_lessons.engine.checkers.remote_memory import RemoteUses
 from gemm_lessons.engine.checkers.warp_order import WarpOrder
 from gemm_lessons.engine.events import CLUSTER, WARP, Access, Barrier, Batch, Boundary, Phase, Touch
+from gemm_lessons.engine.records.arrays import Array
 from gemm_lessons.engine.records.facts import OfMbarrier, Race
 from gemm_lessons.engine.records.findings import Severity
 
-Array = NDArray[Any]
 BIG = np.iinfo(np.int32).max
 
 
