@@ -78,7 +78,6 @@ def test_what_depends_on_time_is_absent() -> None:
     counters = of_mbarriers(*SOURCES["pipeline"])
     with pytest.raises(NotCounted, match="barriers was not counted: threads meet at mbarriers, too"):
         counters["barriers"]
-    assert "global_bytes_waited_for" not in counters
     assert "depends on time" in counters.inexact[COUNTED["instructions"]], "it is there, and marked"
     assert uncounted(counters).keys() - ON_REQUEST == counters.uncounted.keys()
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from checks.simulator.phase_cases import HEAD
 from checks.simulator.test_wgmma import COMMON, ROLES_SHARED, launched, roles_arguments, roles_source
 from gemm_lessons import simulate
 from gemm_lessons.course.folder import any_course
@@ -137,3 +138,58 @@ def test_copies_beside_products_of_their_own_warpgroup(before: str, waited: int)
     assert found.fault is None
     assert not found.findings
     assert found.counters["global_bytes_waited_for"] == waited * 2 * (128 + 128) * 64
+
+
+IN_TURN = (
+    HEAD
+    + """
+extern "C" __global__ void k(const float *x, float *y)
+{
+    __shared__ __align__(128) float stage[2][256];
+    __shared__ u64 full[2];
+    const int t = threadIdx.x;
+    if (t == 0) { init(&full[0], ARRIVE); init(&full[1], ARRIVE); made(); }
+    __syncthreads();
+    const auto request = [&](int i) {
+        REQUEST
+    };
+    float sum = 0;
+    for (int i = 0; i < AHEAD; i++) request(i);
+    for (int i = 0; i < 8; i++) {
+        if (i + AHEAD < 8) request(i + AHEAD);
+        wait(&full[i % 2], i / 2 % 2);
+        for (int n = t; n < 256; n += 32) sum += stage[i % 2][n];
+        __syncthreads();
+    }
+    y[blockIdx.x * 32 + t] = sum;
+}"""
+)
+
+
+REQUESTS = {  # who arrives, and the copies
+    "bulk": (
+        "1",
+        "if (t == 0) { expect(&full[i % 2], 1024); bulk_load(stage[i % 2], x + i * 256, 1024, &full[i % 2]); }",
+    ),
+    "cp.async": (
+        "32",
+        """for (int n = t * 4; n < 256; n += 128)
+            asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(AT(&stage[i % 2][n])), "l"(x + i * 256 + n));
+        asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(AT(&full[i % 2])) : "memory");""",
+    ),
+}
+
+
+@pytest.mark.counted
+@pytest.mark.parametrize("how", REQUESTS)
+@pytest.mark.parametrize(("ahead", "waited"), [(0, 8), (1, 1)])
+def test_copies_beside_reads_of_shared_memory(how: str, ahead: int, waited: int) -> None:
+    """Without products of warpgroups, what threads read meanwhile hides a copy."""
+    arrive, request = REQUESTS[how]
+    x, y = np.ones(2048, np.float32), np.zeros(96, np.float32)
+    source = IN_TURN.replace("AHEAD", str(ahead)).replace("ARRIVE", arrive).replace("REQUEST", request)
+    found = simulate(source, "k", 3, 32, [x, y])
+    assert found.fault is None
+    assert not found.findings
+    assert (y == 64).all()
+    assert found.counters["global_bytes_waited_for"] == 3 * waited * 1024

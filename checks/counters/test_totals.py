@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 import numpy as np
 import pytest
 
+from checks.simulator.phase_cases import MIRROR
 from gemm_lessons import simulate
 from gemm_lessons.course.lesson import Gate
 from gemm_lessons.engine.arguments.expression import Expression
 from gemm_lessons.engine.compiler import sass
 from gemm_lessons.engine.compiler.compile import Compiled, compile_source
 from gemm_lessons.engine.records.errors import UnsupportedKernel
-from gemm_lessons.engine.records.launch import Argument, Buffer, Grid, Scalar
+from gemm_lessons.engine.records.launch import PAGE, Argument, Buffer, Grid, Pages, Scalar
 from gemm_lessons.engine.records.results import Counters
 from gemm_lessons.engine.sass.trace import Traffic, traceable
 from gemm_lessons.engine.simulator import Simulator
@@ -247,6 +249,53 @@ def test_sampled_blocks_that_are_not_neighbours_count_as_each_alone() -> None:
         busiest = max(value, other[name])  # of the thread with the most work
         expected = busiest if name.endswith("_if_equal.sum") else (value + other[name]) / 2
         assert both[name] == pytest.approx(expected), name
+
+
+def test_bulk_copies_of_buffers_in_pages() -> None:
+    """Pages are made in the order in which they are touched, so neighbours in memory are apart."""
+    compiled = compile_source(MIRROR, path="kernel.cu", entry="k")
+    assert isinstance(compiled, Compiled)
+    each = PAGE // 4
+
+    def floats(numbers: Any) -> Any:
+        return (numbers[:, None] * each + np.arange(each)).astype(np.float32).view(np.uint8)
+
+    only_sizes = [np.broadcast_to(np.zeros(1, np.float32), (100 * 256,)) for _ in range(2)]
+    x = Buffer("x", only_sizes[0], pages=Pages(floats, 8))
+    y = Buffer("y", only_sizes[1], True, pages=Pages(lambda numbers: np.zeros((numbers.size, PAGE), np.uint8), 8))
+    ran = Simulator().sample(compiled, Grid((100, 1, 1), (256, 1, 1)), (x, y), (3, 90))
+    assert not ran.fault
+    assert not ran.dependent
+    numbers, stored = ran.touched["y"]
+    assert sorted(numbers) == [6, 7, 180, 181]
+    of = dict(zip(numbers.tolist(), stored.view(np.float32), strict=True))
+    for block in (3, 90):
+        got = np.concatenate([of[2 * block], of[2 * block + 1]])
+        assert np.array_equal(got, np.arange(256 * block, 256 * block + 256)[::-1])
+
+
+TICKET = """__device__ int n;
+extern "C" __global__ void k(const float *x, float *y)
+{ if (threadIdx.x == 0) atomicAdd(&n, 1); y[blockIdx.x * 32 + threadIdx.x] = x[threadIdx.x] + blockIdx.x; }"""
+WAITS = """__device__ volatile int n;
+extern "C" __global__ void k(const float *x, float *y)
+{ while (blockIdx.x != n) ; y[blockIdx.x * 32 + threadIdx.x] = x[threadIdx.x] + blockIdx.x;
+  __syncthreads(); if (threadIdx.x == 0) n = n + 1; }"""
+
+
+def test_blocks_that_run_alone() -> None:
+    """An atomic that no block needs, and a wait for the block before."""
+    y = np.zeros(320, np.float32)
+    for source, right in ((TICKET, True), (WAITS, False)):
+        compiled = compile_source(source, path="kernel.cu", entry="k")
+        assert isinstance(compiled, Compiled)
+        buffers = Buffer("x", np.ones(32, np.float32)), Buffer("y", y, True)
+        with_others, alone = (
+            Simulator().sample(compiled, Grid((10, 1, 1), (32, 1, 1)), buffers, (5,), it) for it in (False, True)
+        )
+        assert with_others.dependent
+        assert bool(alone.dependent) is not right
+        assert alone.fault is None
 
 
 # Two copies of one group with as many multiply-adds as the launch says between them, after one product.

@@ -15,6 +15,7 @@ from checks.judgement.test_hidden import run
 from gemm_lessons.course.folder import any_course
 from gemm_lessons.course.lesson import Gate
 from gemm_lessons.engine.arguments.expression import Expression
+from gemm_lessons.engine.records.results import Counters
 from gemm_lessons.grading.rubric import LessonRubric, NearMiss
 from gemm_lessons.grading.score import score
 from gemm_lessons.judging.gates import judge_gates, judge_launches, verdict_of
@@ -95,6 +96,27 @@ def test_what_was_not_counted_beside_it_does_not_help(read: float, passed: bool 
     assert judged.value == (read if passed is False else None)
 
 
+@pytest.mark.parametrize(("part", "passed"), [(1.0, None), (1.1, False)])
+def test_a_part_that_exceeds_the_limit_is_enough(part: float, passed: bool | None) -> None:
+    """An mbarrier that nothing needed hid two barriers for each tile."""
+    gate = Gate("g", "g", Expression("barriers / 4"), "w", at_most=1.0)
+    names = {"barriers": math.nan}
+    (judged,) = judge_gates([gate], names, {"barriers": "why"}, {"barriers": 4 * part})
+    assert (judged.passed, judged.value) == (passed, part if passed is False else None)
+
+
+@pytest.mark.parametrize(("at_most", "at_least", "value", "passed"), [
+    (1.0, None, 1.2, None), (1.0, None, 1.3, False), (None, 1.0, 0.85, None), (None, 1.0, 0.7, False),
+])  # fmt: skip
+def test_rough_counts_must_miss_clearly(
+    at_most: float | None, at_least: float | None, value: float, passed: bool | None
+) -> None:
+    gate = Gate("g", "g", Expression("operations / M"), "w", at_most=at_most, at_least=at_least)
+    names = {"operations": math.nan, "M": 8}
+    (judged,) = judge_gates([gate], names, {"operations": "why"}, {}, {"operations": 8 * value})
+    assert judged.passed is passed
+
+
 @cache
 def result(passed: bool | None) -> GateResult:
     return GateResult("g", "g", None if passed is None else 1.0, 1.0, True, passed, "w", "M")
@@ -123,6 +145,6 @@ def test_the_worst_of_several_shapes_counts(
     monkeypatch.setattr("gemm_lessons.judging.gates.judge_gates", lambda *_: next(results))
     monkeypatch.setattr("gemm_lessons.judging.gates.counted_names", lambda *_: {})
     monkeypatch.setattr("gemm_lessons.judging.gates.uncounted", lambda *_: {})
-    launch: Any = type("Launch", (), {"built": None, "counters": None, "sizes": {}})
+    launch: Any = type("Launch", (), {"built": None, "counters": Counters(), "sizes": {}})
     (worst,) = judge_launches([], [launch, launch])
     assert (worst.passed, worst.hidden) == (passed, hidden)

@@ -117,10 +117,16 @@ class Device(Protocol):
         addresses: on the simulator, whatever this is."""
 
     def sample(
-        self, kernel: Compiled, grid: Grid, arguments: Sequence[Argument], blocks: Sequence[int], counting: bool
+        self,
+        kernel: Compiled,
+        grid: Grid,
+        arguments: Sequence[Argument],
+        blocks: Sequence[int],
+        counting: bool,
+        alone: bool = False,
     ) -> SampledBlocks:
-        """Run some blocks of a launch of counted code on buffers in ``Pages``, and count them if asked: on the
-        simulator, whatever this is."""
+        """Run some blocks of a launch of counted code on buffers in ``Pages``, and count them if asked; ``alone``: even
+        if they may depend on others. On the simulator, whatever this is."""
 
     def doubt(self, task: Task, launched: Launched) -> Launched:
         """Repeat an uncounted launch with everything that the simulator checks, before its results blame the kernel.

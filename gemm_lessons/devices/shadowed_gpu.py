@@ -101,10 +101,16 @@ class ShadowedGpu:
         return self._simulated.on_addresses(task) if task.work <= SIMULATED else None
 
     def sample(
-        self, kernel: Compiled, grid: Grid, arguments: Sequence[Argument], blocks: Sequence[int], counting: bool
+        self,
+        kernel: Compiled,
+        grid: Grid,
+        arguments: Sequence[Argument],
+        blocks: Sequence[int],
+        counting: bool,
+        alone: bool = False,
     ) -> SampledBlocks:
         """Run some blocks of a launch on the simulator."""
-        return self._simulated.sample(kernel, grid, arguments, blocks, counting)
+        return self._simulated.sample(kernel, grid, arguments, blocks, counting, alone)
 
     def doubt(self, task: Task, launched: Launched) -> Launched:
         """Repeat the launch on the simulator alone, so that a profiler finds one kernel in each range."""

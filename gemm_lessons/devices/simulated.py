@@ -83,11 +83,17 @@ class Simulated:
         return Finding("machine_dependent", "error", "address", file=kernels[0].path)
 
     def sample(
-        self, kernel: Compiled, grid: Grid, arguments: Sequence[Argument], blocks: Sequence[int], counting: bool
+        self,
+        kernel: Compiled,
+        grid: Grid,
+        arguments: Sequence[Argument],
+        blocks: Sequence[int],
+        counting: bool,
+        alone: bool = False,
     ) -> SampledBlocks:
         """Run some blocks of a launch; count them if asked."""
         simulator = self.simulator if counting else self._uncounted
-        return simulator.sample(kernel, grid, arguments, blocks)
+        return simulator.sample(kernel, grid, arguments, blocks, alone)
 
     def doubt(self, task: Task, launched: Launched) -> Launched:
         """Return the launch unchanged. Both engines follow it first, and must agree. Once they have agreed on some

@@ -3,7 +3,8 @@
 A gate on a counter that could not be counted is not judged. That is a limit of the kit and no mistake of the kernel, so
 it costs nothing; a graded run tells the teacher. But any kernel can make its machine code uncountable: an address that
 is read through a generic pointer does, or an atomic that repeats until it succeeds. So a gate is missed if the counts
-on PTX miss it by far. ptxas merges and splits accesses, but hardly changes how many bytes they move.
+on PTX miss it by far. ptxas merges and splits accesses, but hardly changes how many bytes they move. It is also missed
+if what was counted exceeds an upper limit already, as barriers may beside those that are mbarriers.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from gemm_lessons.judging.evidence import Built
 from gemm_lessons.judging.verdict import GateMissed, GateResult
 
 BY_FAR = 2  # times the limit; no compiler merges or splits as many accesses
+CLEARLY = 1.25  # times the limit, or a part of it, of rough counts of work: compilers hardly change them
 BY_FAR_IN_BYTES = 1.25  # times the limit of a count of bytes
 
 
@@ -40,7 +42,13 @@ def judge_launches(gates: Sequence[Gate], launches: Sequence[CountedLaunch]) -> 
     Missed is worse than not judged, and that is worse than met.
     """
     known, *hidden = (
-        judge_gates(gates, {**counted_names(it.built, it.counters), **it.sizes}, uncounted(it.counters))
+        judge_gates(
+            gates,
+            {**counted_names(it.built, it.counters), **it.sizes},
+            uncounted(it.counters),
+            it.counters.parts,
+            it.counters.rough,
+        )
         for it in launches
     )
     return tuple(_worst(results) for results in zip(known, *hidden, strict=True))
@@ -59,19 +67,25 @@ def verdict_of(gates: Sequence[GateResult]) -> GateMissed | None:
 
 
 def judge_gates(
-    gates: Sequence[Gate], names: Mapping[str, Number], uncounted: Mapping[str, str] | None = None
+    gates: Sequence[Gate],
+    names: Mapping[str, Number],
+    uncounted: Mapping[str, str] | None = None,
+    parts: Mapping[str, Number] | None = None,
+    rough: Mapping[str, Number] | None = None,
 ) -> tuple[GateResult, ...]:
     """Evaluate the lesson's gates over counters, resources, sizes and tile names. A value that is not a number misses
-    its gate. A gate on a counter that could not be counted is not judged, unless the count on PTX misses it by far:
-    ``uncounted`` says why."""
+    its gate. A gate on a counter that could not be counted is not judged, unless the count on PTX misses it by far, or
+    the ``parts`` that were counted miss it, or ``rough`` counts clearly do: ``uncounted`` says why."""
     results = []
     for gate in gates:
         value = float(gate.value.value(names))
         note, reason = "", gate.why
         passed: bool | None = math.isfinite(value) and gate.holds(value)
         if why := next((why for name, why in (uncounted or {}).items() if name in gate.value.names), ""):
-            at_best = _at_best(gate, names)
-            if _missed_by_far(gate, at_best, names):
+            at_best = _at_best(gate, {**names, **(parts or {}), **(rough or {})})
+            if _missed_by_far(gate, at_best, names, rough or {}) or _exceeds(
+                gate, at_best, parts or {}, uncounted or {}
+            ):
                 value, passed, reason = at_best, False, f"{gate.why} This count is not exact: {why}."
             else:
                 note, passed = f"cannot be counted: {why}", None
@@ -104,12 +118,20 @@ def _at_best(gate: Gate, names: Mapping[str, Number]) -> float:
     return float(gate.value.value(names))
 
 
-def _missed_by_far(gate: Gate, value: float, names: Mapping[str, Number]) -> bool:
+def _exceeds(gate: Gate, value: float, parts: Mapping[str, Number], uncounted: Mapping[str, str]) -> bool:
+    """Tell whether the counted parts alone exceed an upper limit."""
+    return gate.at_most is not None and value > gate.at_most and gate.value.names & uncounted.keys() <= parts.keys()
+
+
+def _missed_by_far(gate: Gate, value: float, names: Mapping[str, Number], rough: Mapping[str, Number]) -> bool:
     """Tell whether a value misses the gate even if it is not exact. A value that is not a number does not."""
     if not math.isfinite(value):
         return False
+    of_work = gate.value.names & COUNTED.keys() <= rough.keys()
     if gate.at_most is None:
-        return gate.at_least is not None and value < gate.at_least / BY_FAR
+        return gate.at_least is not None and value < gate.at_least / (CLEARLY if of_work else BY_FAR)
+    if of_work:
+        return value > CLEARLY * gate.at_most > 0
     counters = [name for name in gate.value.names if name in COUNTED and math.isfinite(names[name])]
     in_bytes = bool(counters) and all("bytes" in name for name in counters)
     return value > (BY_FAR_IN_BYTES if in_bytes else BY_FAR) * gate.at_most > 0

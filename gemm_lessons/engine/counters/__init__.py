@@ -5,6 +5,6 @@
     cross_check: Account (PTX machine) against Account (machine code) --> Disagreement
 
 - ``counters``: the observer, its totals, lines and bank conflicts; ``async_counts``: copies by the async proxy;
-  ``overlap``: copies beside products of warpgroups
+  ``overlap``: copies beside products; ``rough``: work, waits and shares where machine code cannot be followed
 - ``cross_check``: comparison of the two engines
 """

@@ -32,7 +32,8 @@ class AsyncCounts:
         instructions = launch.kernel.instructions if launch is not None else ()
         waits = next((i for i in instructions if i.row.name in ("mbarrier.test_wait", "mbarrier.try_wait")), None)
         arrives = next((i for i in instructions if i.row.name.startswith("mbarrier.arrive")), None)
-        copies = next((i for i in instructions if i.row.effect == "copy" and "bulk" in i.modifiers[:3]), None)
+        by_mbarrier = ("bulk", "mbarrier")  # copies that threads wait for at one, unlike groups of cp.async
+        copies = any(i.row.effect == "copy" and any(it in i.modifiers[:3] for it in by_mbarrier) for i in instructions)
         multiplies = any(i.row.name == PRODUCT for i in instructions)
         self.anything = bool(waits or arrives or copies or multiplies)
         self._padded, self._cluster = 1, 1  # lanes of a block, blocks of a cluster
@@ -40,7 +41,7 @@ class AsyncCounts:
         if launch is not None:
             self._padded = -(-launch.grid.threads // WARP) * WARP
             self._cluster = math.prod(launch.grid.cluster or (1,))
-            if multiplies:
+            if multiplies or copies:
                 self._overlap = Overlap(launch.lanes, self._padded, self._cluster, _sizes(launch.kernel))
         # Bytes from the shared memory of one block of a cluster to the next, as ``state.State`` lays them out.
         self._window = -(-max(launch.shared_bytes if launch is not None else 0, 16) // 16) * 16
@@ -50,11 +51,6 @@ class AsyncCounts:
         self.uncounted: Mapping[str, str] = {
             **(dict.fromkeys(POLLED, self.polls) if waits else {}),
             **({"barriers": _where("threads meet at mbarriers, too", arrives)} if arrives else {}),
-            **(
-                {"global_bytes_waited_for": _where("what hides a bulk copy is not followed", copies)}
-                if copies and not multiplies
-                else {}
-            ),
         }
         self._vain: np.ndarray[tuple[int], np.dtype[np.bool_]] | None = None
 

@@ -64,8 +64,7 @@ BY_PTX = frozenset((
     "global_sectors_written", "warp_instructions", "ffma", "multicast_sectors", *ON_PTX,
 ))  # fmt: skip
 TEXELS = ("global_accesses", "global_bytes_read", "global_sectors_read")  # include fetches from textures
-# Absent where mbarriers or bulk copies do part of the work.
-PARTLY = ("barriers", "global_bytes_waited_for")
+PARTLY = ("barriers",)  # absent where mbarriers do part of the work
 
 
 class CounterObserver:
@@ -196,14 +195,16 @@ class CounterObserver:
         if self._phases.polls:
             for short in POLLED:
                 marks.setdefault(METRICS[short], self._phases.polls)
-        absent = self._absent(sums)
+        absent, every = self._absent(sums), self._totals(sums)
+        partly = {COUNTED[short] for short in PARTLY} & absent if sums is not self._sums else set()
         return Counters(
-            totals={name: value for name, value in self._totals(sums).items() if name not in absent},
+            totals={name: value for name, value in every.items() if name not in absent},
             lines=lines(sums),
             conflicts=conflicts(sums, self.launch.shared_arrays),
             opcodes=dict(self.opcodes.most_common()),
             inexact={name: why for name, why in marks.items() if name not in absent},
             uncounted=self._phases.uncounted,
+            at_least={name: value for name, value in every.items() if name in partly},
             obstacle=self._placed(inexact) if inexact else "",
         )
 

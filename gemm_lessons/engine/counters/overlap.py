@@ -3,15 +3,19 @@
 ``HappensBefore`` says which products a thread knows to have been issued, and to be complete: its warpgroup's own, and
 those of threads with which it has synchronised. From it follows:
 
-- the products that overlap a copy are those that the first thread that waits for it knows, and whose completion its
-  issuer did not know. A copy is waited for if they are less than a quarter of the products of an average K tile, which
-  is a phase that copies end: four consumers share a tile
+- the products that overlap a copy, in bulk or by ``cp.async``, for which threads wait at an mbarrier, are those that
+  the first of these threads knows, and whose completion its issuer did not know. A copy is waited for if they are less
+  than a quarter of the products of an average K tile, which is a phase that copies end: four consumers share a tile
 - a copy comes after products if its warp has issued products: it had to wait for them
 - a product starts on idle tensor cores if less than its own size is in flight, as far as its warpgroup knows: of its
   own products, and of those of all others, each of which has issued as many as itself
 
 Products count by their size, M * N * K, so that a small one hides no large one. Those whose sums are never used do
 not count: ptxas removes them.
+
+Other products are not in the trace. In a kernel without those of warpgroups, the bytes that threads read from shared
+memory count instead, in the order in which the simulator runs the threads: a copy is waited for if less than a quarter
+of what is read for an average K tile is read while it is in flight.
 """
 
 from __future__ import annotations
@@ -48,7 +52,9 @@ class Overlap:
     def __init__(self, lanes: int, padded: int, cluster: int, sizes: Mapping[int, int]) -> None:
         self._lanes, self._padded = lanes, padded
         self._sizes = sizes
+        self._bytes_read = 0  # from shared memory, in a kernel without products of warpgroups
         self._cluster, self._together = cluster, padded * cluster  # blocks and lanes of a cluster
+        self._read_by = np.zeros(lanes // self._together, np.int64)  # those bytes by cluster
         self._groups = -(-padded // WARPGROUP)  # of a block
         self._totals: Counter[str] = Counter()
         self._issued = 0  # products
@@ -58,7 +64,8 @@ class Overlap:
     @property
     def totals(self) -> Counter[str]:
         """The counts by short name of ``launch.TOTALS``."""
-        enough = max(1, self._issued / ENOUGH / max(1, self._tiles))
+        work = self._issued if self._sizes else self._bytes_read
+        enough = max(1, work / ENOUGH / max(1, self._tiles))
         bare = sum(moved for beside, moved in self._waited.items() if beside < enough)
         return self._totals + Counter({"global_bytes_waited_for": bare})
 
@@ -73,6 +80,10 @@ class Overlap:
         self._multiplied = np.zeros(self._lanes // WARP, np.bool_)  # warps
         self._copies: dict[Bulk, list[_Copy]] = {}  # in flight
         self._landed: list[_Copy] = []  # not waited for
+        # Bytes that each lane has requested by cp.async, and which belong to no phase yet; by warp, the products that
+        # were complete before.
+        self._loose = np.zeros(self._lanes, np.int64)
+        self._before: list[Array | None] = [None] * (self._lanes // WARP)
 
     def follow(self, records: Sequence[Record], boundary: Boundary) -> None:
         """Process the records in order."""
@@ -103,8 +114,23 @@ class Overlap:
                 self._order.forget(("mbarrier", offset), lane // self._together)
         elif mark.kind in ("arrive", "wait"):
             self._order.phase(mark)
+        if mark.kind == "copies":
+            self._tie(mark)
         if mark.kind == "wait":
             self._resolve(mark)
+
+    def _tie(self, mark: Phase) -> None:
+        """These lanes' copies by cp.async belong to a phase: note those of each warp together."""
+        for warp in np.unique(mark.lanes // WARP).tolist():
+            its = mark.lanes // WARP == warp
+            lanes, before = mark.lanes[its], self._before[warp]
+            moved = int(self._loose[lanes].sum())
+            if before is not None and moved:
+                self._landed.append(
+                    _Copy(int(lanes[0]), int(mark.offsets[its][0]), moved, before, int(mark.phases[its][0]))
+                )
+            self._loose[lanes] = 0
+            self._before[warp] = None
 
     def _resolve(self, mark: Phase) -> None:
         """Judge the copies that these lanes have waited for."""
@@ -122,7 +148,7 @@ class Overlap:
             if copy.phase > phase:
                 left.append(copy)
             else:
-                beside = np.maximum(_at(self._known, lane) - copy.complete, 0).sum()
+                beside = np.maximum(self._at(self._known, lane) - copy.complete, 0).sum()
                 self._waited[int(beside)] += copy.bytes
                 tiles.add((copy.lane // self._together, copy.offset, copy.phase))
         self._landed = left
@@ -133,14 +159,26 @@ class Overlap:
         each = bulk.moved.bytes // bulk.lanes.size
         self._after_products(bulk.lanes, each)
         self._copies[bulk] = [
-            _Copy(lane, offset, each, _at(self._done, lane))
+            _Copy(lane, offset, each, self._at(self._done, lane))
             for lane, offset in zip(bulk.lanes.tolist(), bulk.offsets.tolist(), strict=True)
         ]
 
     def _read(self, touch: Touch) -> None:
-        if touch.access.space == "global" and touch.access.effect in ("load", "copy") and self._multiplied.any():
+        access = touch.access
+        if not self._sizes and access.is_counted and (access.space, access.effect) == ("shared", "load"):
+            active = np.ones(self._lanes, np.bool_) if touch.active is None else touch.active
+            read = access.width * active.reshape(-1, self._together).sum(axis=1)
+            self._bytes_read += int(read.sum())
+            self._read_by += read
+        if (access.space, access.effect) == ("global", "copy") and access.is_counted:
+            lanes = np.arange(self._lanes) if touch.active is None else np.flatnonzero(touch.active)
+            self._loose[lanes] += access.width
+            for warp in np.unique(lanes // WARP).tolist():
+                if self._before[warp] is None:
+                    self._before[warp] = self._at(self._done, warp * WARP)
+        if access.space == "global" and access.effect in ("load", "copy") and self._multiplied.any():
             lanes = np.arange(self._lanes)
-            self._after_products(lanes if touch.active is None else lanes[touch.active], touch.access.width)
+            self._after_products(lanes if touch.active is None else lanes[touch.active], access.width)
 
     def _after_products(self, lanes: Array, width: int) -> None:
         self._totals["global_bytes_after_products"] += width * int(np.count_nonzero(self._multiplied[lanes // WARP]))
@@ -192,7 +230,6 @@ class Overlap:
         """Return the number of a lane's warpgroup in its cluster."""
         return lane % self._together // self._padded * self._groups + lane % self._padded // WARPGROUP
 
-
-def _at(numbers: list[Array], lane: int) -> Array:
-    """Return the number of each warpgroup that a lane knows."""
-    return np.array([of[lane] for of in numbers])
+    def _at(self, numbers: list[Array], lane: int) -> Array:
+        """Return the number of each warpgroup that a lane knows, or what has been read."""
+        return np.array([of[lane] for of in numbers] if self._sizes else [self._read_by[lane // self._together]])

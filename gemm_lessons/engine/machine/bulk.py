@@ -103,17 +103,20 @@ class BulkSide:
         return np.asarray(state.lane_block[lanes] * state.shared_stride + offsets)
 
     def place_global(self, addresses: Array, lanes: Array, size: int) -> Array:
-        """Return where ``size`` bytes begin in the arena. Raise ``Fault``. Append a touch to the trace if the memory is
-        tracked."""
-        memory = self.memory.layout.memory
-        if not memory.is_whole:
-            raise UnsupportedKernel("a bulk copy of a buffer in pages", line_of(self.instruction))
-        offsets, inside = memory.offsets(addresses, size)
+        """Return the arena's units that each lane's ``size`` bytes are in, (lanes, units). Raise ``Fault``. Append a
+        touch to the trace if the memory is tracked."""
+        memory, step = self.memory.layout.memory, np.arange(0, size, UNIT)
+        if memory.is_whole:
+            offsets, inside = memory.offsets(addresses, size)
+            units = offsets[:, None] + step
+        else:  # neighbouring pages may be anywhere
+            units, of_each = memory.offsets(addresses[:, None] + step, UNIT)
+            inside = np.asarray(of_each.all(axis=1))
         if not inside.all():
             raise self.faults(size).buffer(addresses, lanes, ~inside)
         if self.is_tracked(addresses):
             self.trace_global(addresses, lanes, size)
-        return offsets
+        return units // UNIT
 
     def is_tracked(self, addresses: Array) -> bool:
         """Return whether the allocations at these addresses are tracked, because the kernel writes them. Raise
@@ -245,12 +248,12 @@ def _bind_into_shared(binding: Binding) -> Callable[[], None]:
             addresses, places = source_of(lanes), target_of(lanes)
             global_side.aligned(addresses, lanes, count)
             shared.aligned(places, lanes, count)
-            offsets = global_side.place_global(addresses, lanes, count)
+            units = global_side.place_global(addresses, lanes, count)
             step = np.arange(count // UNIT)
             moved = Moved(lanes.size, lanes.size * count, sectors(addresses, count))
             for here, there, cell in destinations(lanes, places):
                 flat = shared.place_shared(there, lanes[here], count)
-                window[flat[:, None] // UNIT + step] = arena[offsets[here, None] // UNIT + step]
+                window[flat[:, None] // UNIT + step] = arena[units[here]]
                 moved = destinations.received(moved, sectors(addresses[here], count))
                 report(state, barriers, lanes[here], cell, count, moved)
                 moved = NOTHING  # global memory is read once
@@ -278,14 +281,13 @@ def _bind_out_of_shared(binding: Binding, reduction: Reduction | None) -> Callab
             shared.aligned(places, lanes, count)
             flat = shared.place_shared(places, lanes, count)
             read(state, lanes, Moved(lanes.size, lanes.size * count, sectors(addresses, count), reduction is not None))
-            offsets = global_side.place_global(addresses, lanes, count)
-            step = np.arange(count // UNIT)
-            moved = window[flat[:, None] // UNIT + step]
+            units = global_side.place_global(addresses, lanes, count)
+            moved = window[flat[:, None] // UNIT + np.arange(count // UNIT)]
             if reduction is None:
-                arena[offsets[:, None] // UNIT + step] = moved
+                arena[units] = moved
                 continue
-            width = reduction.dtype.itemsize
-            index = offsets[:, None] // width + np.arange(count // width)
+            each = UNIT // reduction.dtype.itemsize
+            index = units[..., None] * each + np.arange(each)
             given = np.ascontiguousarray(moved).view(reduction.dtype).reshape(-1)
             reduction.updates.apply(memory.memory_of("global").view(reduction.dtype), index.reshape(-1), [given])
 

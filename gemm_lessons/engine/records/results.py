@@ -71,8 +71,9 @@ class Counters:
     bank conflict of each line, ``opcodes`` the warp instructions executed, by PTX opcode.
 
     ``inexact``: long name -> why Nsight Compute may count otherwise. ``uncounted``: short name -> why the counter is
-    absent, or no gate may rely on it. ``obstacle``: why the machine code could not be followed; the totals are then
-    counted on the PTX, and those that only machine code has are absent.
+    absent, or no gate may rely on it. ``at_least``: long name -> what was counted of some of those. ``obstacle``: why
+    the machine code could not be followed; the totals are then counted on the PTX, and those that only machine code has
+    are absent; of some, ``rough`` has an estimate, by short name.
     """
 
     totals: Mapping[str, int] = field(default_factory=dict)
@@ -81,6 +82,8 @@ class Counters:
     opcodes: Mapping[str, int] = field(default_factory=dict)
     inexact: Mapping[str, str] = field(default_factory=dict)
     uncounted: Mapping[str, str] = field(default_factory=dict)
+    at_least: Mapping[str, int] = field(default_factory=dict)
+    rough: Mapping[str, int] = field(default_factory=dict)
     obstacle: str = ""  # with its line
 
     def __getitem__(self, name: str) -> int:
@@ -99,11 +102,25 @@ class Counters:
     def of_all_blocks(self, blocks: int, counted: int) -> Counters:
         """Return the totals of a launch of ``blocks`` blocks from those of ``counted`` of them. Maxima, and what would
         be the sum if all threads did as much as the busiest, are the launch's already."""
-        totals = {
-            name: value if name.endswith((".max", "_if_equal.sum")) else round(value * blocks / counted)
-            for name, value in self.totals.items()
+        totals, at_least = (
+            {
+                name: value if name.endswith((".max", "_if_equal.sum")) else round(value * blocks / counted)
+                for name, value in values.items()
+            }
+            for values in (self.totals, self.at_least)
+        )
+        rough = {
+            name: value if name.endswith("_if_equal") else round(value * blocks / counted)
+            for name, value in self.rough.items()
         }
-        return Counters(totals, inexact=self.inexact, uncounted=self.uncounted, obstacle=self.obstacle)
+        return Counters(
+            totals,
+            inexact=self.inexact,
+            uncounted=self.uncounted,
+            at_least=at_least,
+            rough=rough,
+            obstacle=self.obstacle,
+        )
 
     def with_total(self, name: str, value: int) -> Counters:
         """Return the counters with one more total."""
@@ -125,6 +142,11 @@ class Counters:
     def numbers(self) -> dict[str, float]:
         """Return every counter by its short name; NaN for those that were not counted."""
         return {short: self.totals.get(long, math.nan) for short, long in COUNTED.items()}
+
+    @property
+    def parts(self) -> dict[str, int]:
+        """Return ``at_least`` by short names."""
+        return {short: self.at_least[long] for short, long in COUNTED.items() if long in self.at_least}
 
 
 def _long(name: str) -> str:
@@ -193,12 +215,15 @@ def in_a_row(launches: Sequence[Launched]) -> Launched:
 
 def added(counters: Sequence[Counters]) -> Counters:
     """Add counters. A counter that only some of the launches have is absent from the sum."""
-    totals: dict[str, int] = {}
     opcodes: Counter[str] = Counter()
     lines: dict[tuple[str, int, str], LineCount] = {}
-    for name in set.intersection(*(set(one.totals) for one in counters)):
-        values = [one.totals[name] for one in counters]
-        totals[name] = max(values) if name.endswith(".max") else sum(values)
+    counted = [{**one.at_least, **one.totals} for one in counters]
+    sums = {
+        name: max(values) if name.endswith(".max") else sum(values)
+        for name in set.intersection(*map(set, counted))
+        for values in [[one[name] for one in counted]]
+    }
+    whole = set.intersection(*(set(one.totals) for one in counters))
     for one in counters:
         opcodes.update(one.opcodes)
         for line in one.lines:
@@ -206,14 +231,26 @@ def added(counters: Sequence[Counters]) -> Counters:
             before = lines.get(key)
             lines[key] = line if before is None else _sum_of(before, line)
     return Counters(
-        totals,
+        {name: value for name, value in sums.items() if name in whole},
         tuple(lines.values()),
         tuple(conflict for one in counters for conflict in one.conflicts),
         dict(opcodes),
         {name: why for one in counters for name, why in one.inexact.items()},
         {name: why for one in counters for name, why in one.uncounted.items()},
+        {name: value for name, value in sums.items() if name not in whole},
+        _rough_sums(counters),
         next((one.obstacle for one in counters if one.obstacle), ""),
     )
+
+
+def _rough_sums(counters: Sequence[Counters]) -> dict[str, int]:
+    """Return sums of the counters that some launches have roughly, and all others exactly."""
+    known = [
+        {**one.rough, **{short: int(number) for short, number in one.numbers().items() if not math.isnan(number)}}
+        for one in counters
+    ]
+    every = {name for one in counters for name in one.rough}
+    return {name: sum(one[name] for one in known) for name in every if all(name in one for one in known)}
 
 
 def _sum_of(a: LineCount, b: LineCount) -> LineCount:

@@ -30,6 +30,7 @@ from gemm_lessons.engine.checkers.same_value import SameValue
 from gemm_lessons.engine.costs.tally import Sums
 from gemm_lessons.engine.counters.counters import CounterObserver
 from gemm_lessons.engine.counters.cross_check import Disagreement
+from gemm_lessons.engine.counters.rough import RoughCounts
 from gemm_lessons.engine.events import LaunchInfo, Observer
 from gemm_lessons.engine.machine import register_pool
 from gemm_lessons.engine.machine.executed import LaneCounts
@@ -240,12 +241,13 @@ class Simulator:
         return tuple(counts.lanes.tolist())
 
     def sample(
-        self, compiled: Compiled, grid: Grid, arguments: Sequence[Argument], blocks: Sequence[int]
+        self, compiled: Compiled, grid: Grid, arguments: Sequence[Argument], blocks: Sequence[int], alone: bool = False
     ) -> SampledBlocks:
         """Run only these ``blocks`` of a launch, whose buffers may be in ``Pages``, and count them if the setting asks
-        for it; of clusters, all blocks. Nothing is checked or written back. Raise ``UnsupportedKernel``."""
+        for it; of clusters, all blocks. Nothing is checked or written back. ``alone``: also run blocks that may depend
+        on others, as if no other block had started. Raise ``UnsupportedKernel``."""
         program = _program_of(compiled)
-        if why := _dependence(program):
+        if not alone and (why := _dependence(program)):
             return SampledBlocks(dependent=why)
         cluster = clustered(program.kernel, grid).cluster or (1,)
         together = math.prod(cluster)
@@ -264,21 +266,22 @@ class Simulator:
             machine = request.machine(*observers, *[executed] * bool(atomics))
             try:
                 machine.run_blocks([first + it for first in firsts for it in range(together)])
-                if atomics and executed.lanes[atomics].any():
+                if not alone and atomics and executed.lanes[atomics].any():
                     return shared
                 for counters in observers:
                     of_each = [range(first, first + together) for first in firsts]
                     counted = counters.result(machine.initial_memory, of_each if limit else None)
                     if setting.tallying:
                         counted = request.tallied(counted, firsts[0])
+                    counted = request.estimated(counted, [it + n for it in firsts for n in range(together)])
             except OutOfPages:
                 if any(it.pages and it.pages.ahead for it in buffers_of(arguments)):  # made ahead, where none is read
-                    return self.sample(compiled, grid, [*map(_without_ahead, arguments)], blocks)
+                    return self.sample(compiled, grid, [*map(_without_ahead, arguments)], blocks, alone)
                 return SampledBlocks(dependent="a block has more than its share")
             except Fault as fault:  # an atomic may wait for what other blocks do
-                return shared if atomics else SampledBlocks(fault=_finding_of(fault, compiled))
+                return shared if alone or atomics else SampledBlocks(fault=_finding_of(fault, compiled))
             except (OutOfTime, MemoryError) as end:
-                return SampledBlocks(fault=stopped(end, machine.now).finding)
+                return shared if alone else SampledBlocks(fault=stopped(end, machine.now).finding)
         errors = (it for it in machine.unset.findings() if it.severity == "error")
         return SampledBlocks(
             machine.memory.touched_pages(),
@@ -348,6 +351,8 @@ class _RequestedLaunch:
                 return Launched(Counters(), told, stopped(end, often).finding)
         if counters and fault is None and self.setting.tallying:
             counted = self.tallied(counted, self._some_block())
+        if counters and fault is None:
+            counted = self.estimated(counted)
         found = (*self._told(checks, fault), *machine.unset.findings(), *machine.notices())
         if machine.state.inactive_sources:
             found = (*self._shuffled(frozenset(machine.state.inactive_sources)), *found)
@@ -373,6 +378,19 @@ class _RequestedLaunch:
         except Fault:  # not counted: what it waits for may depend on its sums
             return counted
         return counted.with_total("products_in_a_sum", tally.most)
+
+    def estimated(self, counted: Counters, blocks: Sequence[int] | None = None) -> Counters:
+        """Return the counters with rough counts, if the machine code of a graded kernel could not be followed: run it
+        once more, or only these ``blocks``."""
+        if not (counted.obstacle and self.setting.portable):
+            return counted
+        rough = RoughCounts()
+        machine = self.with_settings(counting=False).machine(rough)
+        try:
+            machine.run() if blocks is None else machine.run_blocks(blocks)
+        except (Fault, OutOfTime, MemoryError):
+            return counted
+        return dataclasses.replace(counted, rough=rough.result())
 
     def _some_block(self) -> int:
         """Return a block that a kernel cannot know: it depends on the data."""
