@@ -15,12 +15,15 @@ from checks.grading.fixtures import cheats
 from gemm_lessons.course.folder import any_course
 from gemm_lessons.course.hidden import (
     BROAD,
+    CUBES,
     DEPTH,
     HEAVY_WAYS,
     HUGE,
     LARGE,
     MANY_WAYS,
     SPREAD,
+    hidden_alike,
+    hidden_also,
     hidden_and_checked,
     hidden_and_counted,
     hidden_checks,
@@ -35,7 +38,9 @@ from gemm_lessons.devices.simulated import Simulated
 from gemm_lessons.engine.hardware.sheets import GPUS
 from gemm_lessons.engine.records.launch import PAGE, Buffer
 from gemm_lessons.engine.simulator import Setting, Simulator
+from gemm_lessons.gemm.data import ALIKE, Alike
 from gemm_lessons.gemm.far import FarProblem
+from gemm_lessons.gemm.problem import Problem
 from gemm_lessons.gemm.shapes import Shape, ShapeError, Shapes, astuple
 from gemm_lessons.grading.rubric import LessonRubric, NearMiss
 from gemm_lessons.grading.score import score
@@ -271,15 +276,69 @@ def test_a_far_shape_is_large_in_all_directions(name: str) -> None:
         if sample is None:
             assert lesson.shapes.products > 1 or not lesson.data.multiplies
             continue
-        if sample.beside:
+        if sample.shape.k < DEPTH:
             assert sample.shape.m * sample.shape.n >= SPREAD
             assert min(sample.shape.m, sample.shape.n) >= BROAD - 256
         else:
             assert min(sample.shape.m, sample.shape.n) > HUGE - 512
-        assert max(it.k for it in (sample.shape, *sample.beside)) >= DEPTH
+        beside = (*sample.beside, *(it.shape for it in hidden_also(lesson, seed)))
+        assert max(it.k for it in (sample.shape, *beside)) >= DEPTH
         grids = lesson.at(sample.shape).grids(sample.shape)
         for grid, blocks in zip(grids, sample.blocks, strict=True):
             assert set(blocks) <= set(range(grid.blocks))
+
+
+@pytest.mark.parametrize("name", COURSE.names)
+def test_sizes_of_benchmarks_are_sampled(name: str) -> None:
+    """M = N = K, often a power of two, and a deep shape that is large along M and N."""
+    lesson = COURSE.lesson(name)
+    sides = set()
+    for seed in range(10):
+        also = hidden_also(lesson, seed)
+        assert also == hidden_also(lesson, seed)
+        assert all(lesson.shapes.refusal(it.shape) is None for it in also)
+        sides |= {it.shape.m for it in also if it.shape.m == it.shape.n == it.shape.k}
+        far = hidden_sample(lesson, seed)
+        depths = [it.shape.k for it in (*also, *([far] if far else [])) if min(it.shape.m, it.shape.n) >= 1024]
+        if far and len(lesson.launches) == 1 and not far.beside:
+            assert max(depths) >= DEPTH
+    assert sides <= {*CUBES}
+    assert bool(sides) == bool(far and lesson.name not in ("12_split_k", "21_clusters"))
+
+
+@pytest.mark.parametrize("name", COURSE.names)
+def test_inputs_that_are_alike_have_shapes_of_their_own(name: str) -> None:
+    lesson = COURSE.lesson(name)
+    for seed in range(5):
+        alike = hidden_alike(lesson, seed)
+        assert alike == hidden_alike(lesson, seed)
+        others = {*lesson.shapes.check, *hidden_and_counted(lesson, seed), *hidden_and_checked(lesson, seed)}
+        assert not others & alike.keys()
+        assert all(lesson.shapes.refusal(it) is None for it in alike)
+
+
+@pytest.mark.parametrize("alike", ALIKE)
+def test_few_numbers_differ_from_those_that_are_alike(alike: Alike) -> None:
+    lesson, shape = COURSE.lesson("coalesced"), Shape(30, 40, 50)
+    problem = Problem(lesson.data, shape, 7, alike=alike)
+    counts = [np.unique(problem.arrays[name], return_counts=True)[1].max() for name in "AB"]
+    few = [30 * 50 - counts[0], 50 * 40 - counts[1]]
+    assert all(
+        0 < it <= 8 for it, name in zip(few, ("left", "right"), strict=True) if alike in ("equal", f"{name} zero")
+    )
+    assert problem.trial().problem.reference.any()
+
+
+def test_lines_without_gaps() -> None:
+    lesson = COURSE.lesson("any_shape")
+    tight = [
+        all(
+            it.leading == it.length
+            for it in Problem(lesson.data, Shape(20, 30, 40), n, gaps=True, rare=True).layouts.values()
+        )
+        for n in range(60)
+    ]
+    assert 5 < sum(tight) < 30
 
 
 def test_what_c_held_before_is_no_whole_number() -> None:
@@ -463,7 +522,8 @@ def test_known_shapes_are_first_and_far_ones_last() -> None:
     assert sample is not None
     hidden = (hidden_counts(lesson, 5)[0], hidden_large(lesson, 5), *hidden_ways(lesson, 5))
     assert [it.shape for it in launches if not it.hidden] == [*lesson.shapes.check, lesson.shapes.count]
-    assert [it.shape for it in launches if it.hidden] == [*hidden, *hidden_checks(lesson, 5), sample.shape]
+    last = (*hidden_alike(lesson, 5), *(it.shape for it in hidden_also(lesson, 5)), sample.shape)
+    assert [it.shape for it in launches if it.hidden] == [*hidden, *hidden_checks(lesson, 5), *last]
     assert [it.hidden for it in launches] == sorted(it.hidden for it in launches)
 
 

@@ -10,9 +10,11 @@ as many as those tiles have, if these are more.
 M, N and K are largest at the far shape: ``HUGE`` rows and columns, and ``DEPTH`` k or more. There only some blocks are
 run (``hidden_sample``): the values that they store are checked, and they are counted as if all blocks did the same.
 Where a block has several tiles of C, or several launches follow each other, the far shape has ``SPREAD`` elements of C
-and few K tiles, and a shape of one tile of C, whose K is ``DEPTH`` or more, is checked and counted beside it. Kernels
-whose blocks depend on each other are checked and counted on whole shapes instead (``hidden_instead``): on that one and
-on one with few K tiles, whose M or N is ``BROAD`` or more.
+and few K tiles, and one whose K is ``DEPTH`` or more is checked and counted beside it: a shape of one tile of C, or a
+block of one with a tile for each block (``hidden_also``). A block is also sampled where M = N = K, a multiple of 256
+and often a power of two: every benchmark has such sizes, and the other shapes seldom do. Kernels whose blocks depend on
+each other are checked and counted on whole shapes instead (``hidden_instead``): on that one and on one with few K
+tiles, whose M or N is ``BROAD`` or more.
 
 Where the host chooses the block tile by M, N and K, each tile that it chooses for a known shape is also checked on
 other shapes, unless the wide one has it: on one with more rows of tiles than any known shape with that tile, and on one
@@ -22,7 +24,8 @@ method only for the others. One of those shapes has whole tiles of K, to detect 
 there all the same.
 
 Each lesson is also checked far out, with M, N or K of thousands and the others of one or two tiles (and counted there,
-where the host chooses nothing), and on small shapes, among which each remainder of M, N and K occurs once.
+where the host chooses nothing), on small shapes, among which each remainder of M, N and K occurs once, and on small
+shapes with inputs that are alike but for a few (``hidden_alike``).
 
 A learner's own run has no hidden shapes. The wide one alone takes from a fifth to more than the time of all known
 checks together, and a learner gains nothing by deceiving an own run.
@@ -31,14 +34,14 @@ checks together, and a learner gains nothing by deceiving an own run.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from math import lcm, prod
 
 from gemm_lessons.course.lesson import Lesson, tile_sizes
 from gemm_lessons.engine.records.frozen import dataclass
-from gemm_lessons.gemm.data import HELD, SIZES
+from gemm_lessons.gemm.data import ALIKE, HELD, SIZES, Alike
 from gemm_lessons.gemm.shapes import Shape, Tile, TileSizes, astuple
 
 FULL = 0.85  # of the last tile along an axis that is inside the matrix, at least: gates allow for whole ones
@@ -64,6 +67,8 @@ SAMPLED = 1 << 26  # multiply-adds of the blocks that are run of a far shape ...
 LONG = 4  # ... and of whole numbers so many times as many: a sum of 29 bits has K above 16,384 ...
 STEPS = 400_000  # ... at most so many of a thread: a block of few warps is simulated slowly ...
 BLOCKS = 2  # ... at most so many blocks
+SQUARES = 0.5  # of the far shapes have M = N, where the tiles allow it
+CUBES = (1024, 1024, 1280, 1536, 2048)  # M = N = K of a sampled shape, one of these
 SPREAD = 17 << 20  # elements of C of a shape that is far along M and N only, at least
 MANY_TRIES = 2000  # shapes to draw until its blocks have equal shares
 # Multiply-adds per second in the simulator / those of float32, by the size of a factor's number, where it is a float.
@@ -73,6 +78,7 @@ PACE = {8: 1 / 12, 2: 1 / 6, 1: 1 / 6}
 HEAVY_WAYS, HEAVY = 3, 4
 BROAD = 4096  # M and N of what is checked instead of a sample, at least one of them ...
 AREA = 1 << 20  # ... for so many elements of C
+MUCH = 1 << 20  # multiply-adds of the smallest shape that a lesson allows: more are much work
 LITTLE = 1 << 22  # multiply-adds of a small shape, at most, of a fast type: larger ones have one tile
 REMAINDERS = 8  # of sizes, or of numbers of tiles, each of which occurs once among the small shapes ...
 FEW = 4  # ... except for a lesson where a tile is much work, or the host compiles another kernel for each
@@ -160,7 +166,9 @@ def _deep_sample(lesson: Lesson, seed: int) -> FarSample | None:
     tile, threads = astuple(_tile(lesson.at(huge))), lesson.at(huge).grids(huge)[0].threads
     for _ in range(TRIES):
         whole = [lcm(steps[axis], tile[axis]) for axis in (0, 1)]
+        whole = [lcm(*whole)] * 2 if (square := draw.random() < SQUARES) else whole
         m, n = (HUGE // by * by + int(draw.random() * HUGE / 2 / by) * by for by in whole)
+        n = m if square else n
         most = min(
             2 * HUGE if whole_numbers else min(HUGE, STEPS * threads // (tile[0] * tile[1])),
             dict(lesson.shapes.at_most).get("K", 2 * HUGE),
@@ -193,7 +201,6 @@ def _broad_sample(lesson: Lesson, seed: int) -> FarSample | None:
     """
     draw = random.Random(f"{lesson.name} broad sample {seed}")
     steps, layout = astuple(lesson.shapes.multiple_of), _any_of(draw, lesson.shapes.layouts)
-    multiplies = _multiplying(lesson)
     for _ in range(MANY_TRIES):
         area, aspect = SPREAD * (1 + draw.random() * 0.6), SQUARE[0] + draw.random() * (SQUARE[1] - SQUARE[0])
         wanted = (area**0.5 * aspect, area**0.5 / aspect)
@@ -203,15 +210,65 @@ def _broad_sample(lesson: Lesson, seed: int) -> FarSample | None:
         shape = Shape(m, n, whole[2] * (WALK + int(draw.random() * 2)), layout=layout)
         if _allowed(lesson, shape) != shape:
             return None
-        at = lesson.at(shape)
-        grids = at.grids(shape)
-        blocks, tiles = grids[multiplies].blocks, m * n // (tile[0] * tile[1])
-        if astuple(_tile(at)) != tile or tiles % blocks:
-            continue
-        chosen: list[Sequence[int]] = [range(it.blocks) for it in grids[:multiplies]]
-        chosen += [(int(draw.random() * it.blocks),) for it in grids[multiplies:]]
-        deep = hidden_instead(lesson, seed)[:1]
-        return FarSample(shape, tuple(chosen), tiles // blocks if multiplies == len(grids) - 1 else None, deep)
+        if astuple(_tile(lesson.at(shape))) == tile and (found := _one_of_each(lesson, shape, draw)):
+            deep = () if _deep_beside(lesson, seed) else hidden_instead(lesson, seed)[:1]
+            return replace(found, beside=deep)
+    return None
+
+
+def _one_of_each(lesson: Lesson, shape: Shape, draw: random.Random) -> FarSample | None:
+    """Return a sample of one block of the launch that multiplies and of each launch after it; None where blocks have
+    unequal shares, or where the host chooses other clusters than at the counting shape, for which gates are."""
+    at, multiplies = lesson.at(shape), _multiplying(lesson)
+    grids, tile = at.grids(shape), _tile(at)
+    blocks, tiles = grids[multiplies].blocks, -(-shape.m // tile.m) * -(-shape.n // tile.n)
+    clusters = (it.tile.defines.get("CLUSTER") for it in (at, lesson.at(lesson.shapes.count)))
+    if tiles % blocks or len(set(clusters)) > 1:
+        return None
+    chosen: list[Sequence[int]] = [range(it.blocks) for it in grids[:multiplies]]
+    chosen += [(int(draw.random() * it.blocks),) for it in grids[multiplies:]]
+    return FarSample(shape, tuple(chosen), tiles // blocks if multiplies == len(grids) - 1 else None)
+
+
+def hidden_also(lesson: Lesson, seed: int) -> tuple[FarSample, ...]:
+    """Return more shapes to sample where the far one is, one block of each: one of M = N = K, and a deep one."""
+    if (far := hidden_sample(lesson, seed)) is None:
+        return ()
+    deep = None if far.shape.k >= DEPTH else _deep_beside(lesson, seed)
+    return tuple(it for it in (_cube(lesson, seed), deep) if it)
+
+
+def _cube(lesson: Lesson, seed: int) -> FarSample | None:
+    """Return a shape of M = N = K where a block has one tile, if there is one, and which needs no variant of the kernel
+    that others do not need, if there is one."""
+    draw = random.Random(f"{lesson.name} cube {seed}")
+    layouts = draw.sample(lesson.shapes.layouts, len(lesson.shapes.layouts))
+    sides = draw.sample(CUBES, len(CUBES))
+    shapes = [Shape(side, side, side, layout=layout) for side in sides for layout in layouts]
+    shapes = [it for it in shapes if lesson.shapes.refusal(it) is None]
+    made = _variants(lesson, seed) if lesson.choices else frozenset()
+    found = [it for it in (_one_of_each(lesson, shape, draw) for shape in shapes) if it]
+    return min(found, key=lambda it: (it.tiles or 1, lesson.at(it.shape).tile not in made), default=None)
+
+
+def _deep_beside(lesson: Lesson, seed: int) -> FarSample | None:
+    """Return a deep shape with a tile of C for each block, where the far one has several of few K tiles each; None of
+    several launches."""
+    if len(lesson.launches) > 1 or (deep := hidden_instead(lesson, seed)[:1]) == ():
+        return None
+    draw = random.Random(f"{lesson.name} deep sample {seed}")
+    at = lesson.at(deep[0])
+    steps, tile = astuple(lesson.shapes.multiple_of), astuple(_tile(at))
+    rows, cols = (lcm(step, size) for step, size in zip(steps[:2], tile[:2], strict=True))
+    far = Shape(-(-HUGE // rows) * rows, -(-HUGE // cols) * cols, deep[0].k, layout=deep[0].layout)
+    blocks = lesson.at(far).grids(far)[0].blocks
+    side = (blocks * tile[0] * tile[1]) ** 0.5
+    for _ in range(TRIES):
+        aspect = SQUARE[0] + draw.random() * (1 - SQUARE[0])
+        shape = replace(far, m=int(side * aspect) // rows * rows, n=int(side) // cols * cols)
+        found = _one_of_each(lesson, shape, draw) if lesson.shapes.refusal(shape) is None else None
+        if found and found.tiles == 1:
+            return found
     return None
 
 
@@ -337,6 +394,33 @@ def hidden_checks(lesson: Lesson, seed: int) -> tuple[Shape, ...]:
         small[fresh] = replace(small[fresh], layout=_any_of(draw, lesson.shapes.layouts))
     found = [_allowed(lesson, it) for it in (*chosen, *shared, *small)]
     return tuple(it for it in dict.fromkeys(found) if it not in (*lesson.shapes.check, lesson.shapes.count))
+
+
+def hidden_alike(lesson: Lesson, seed: int) -> Mapping[Shape, Alike]:
+    """Return small shapes that no other launch has, to check with inputs that are all alike but for a few, and how they
+    are alike: one of M = K, and two others; one of these where a tile is much work. None needs a variant of its own."""
+    if not lesson.data.multiplies:
+        return {}
+    draw = random.Random(f"{lesson.name} alike {seed}")
+    steps, tile = astuple(lesson.shapes.multiple_of), astuple(_tile(lesson))
+    others = hidden_checks(lesson, seed)
+    taken = {*lesson.shapes.check, lesson.shapes.count, *hidden_and_counted(lesson, seed), *others}
+    made = _variants(lesson, seed) | {lesson.at(it).tile for it in others}
+    found: dict[Shape, Alike] = {}
+    number = 1 if prod(steps) > MUCH else len(ALIKE)
+    for alike in draw.sample(ALIKE, number):
+        for _ in range(DRAWS):
+            m, n, k = (_Axis(draw, step, size, 0) for step, size in zip(steps, tile, strict=True))
+            height, depth = m.small(1), k.tiles(WALK)
+            if alike == "equal":
+                height = depth = -(-height // lcm(steps[0], steps[2])) * lcm(steps[0], steps[2])
+            shape = _allowed(lesson, Shape(height, n.small(1), depth, layout=_any_of(draw, lesson.shapes.layouts)))
+            while shape in taken or shape in found:
+                shape = replace(shape, k=shape.k + steps[2])
+            if lesson.at(shape).tile in made:
+                found[shape] = alike
+                break
+    return found
 
 
 def _variants(lesson: Lesson, seed: int) -> frozenset[Tile]:

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 Order = Literal["row", "column"]
 Role = Literal["in", "out", "inout", "scratch"]
 Fill = Literal["random", "poison", "zeros", "ones"]
+Alike = Literal["equal", "left zero", "right zero"]  # what all but a few numbers of both factors, or of one, are
+ALIKE: tuple[Alike, ...] = ("equal", "left zero", "right zero")
 
 SCALARS = ("alpha", "beta")
 DRAWN = "drawn"  # a random number, where a lesson gives a scalar's value

@@ -68,8 +68,9 @@ class FarProblem:
         self, data: DataSpec, shape: Shape, seed: int, tile: TileSizes, blocks: int, tiles: int | None = 1
     ) -> None:
         self.data, self.shape, self._blocks, self._tile, self._tiles = data, shape, blocks, tile, tiles
-        self.layouts = data.lay_out(shape.names)
-        if self._touches_few:
+        alike = shape.m == shape.n == shape.k  # then rows have no gaps, as in most benchmarks
+        self.layouts = data.lay_out(shape.names, gap=0) if alike else data.lay_out(shape.names)
+        if self._touches_few and not alike:
             draw = np.random.default_rng([seed, shape.m, shape.n, shape.k, GAPS])
             for name in sorted(data.padded):
                 self.layouts[name] = replace(self.layouts[name], leading=_far_apart(draw, self.layouts[name]))
@@ -146,8 +147,11 @@ class FarProblem:
         if not self._touches_few:
             return every
         of_a_tile = max(self._tile.rows, self._tile.cols)
-        sizes = {self.shape.m: of_a_tile, self.shape.n: of_a_tile}  # and K differs from both
-        lines, length = (sizes.get(it, it) for it in (layout.lines, layout.length))
+        of_rows, of_cols = (
+            of_a_tile if axis in ("M", "N") else size
+            for axis, size in zip(self._axes(layout.name), (layout.rows, layout.cols), strict=True)
+        )
+        lines, length = (of_rows, of_cols) if layout.order == "row" else (of_cols, of_rows)
         of_a_line = -(-length * layout.element.size // PAGE) + MARGIN
         return min(every, self._blocks * (lines + AHEAD * (layout.role == "in")) * of_a_line)
 

@@ -15,9 +15,13 @@ other half. Some numbers are powers of two, including 1; some bytes are 0.
 Factors with a range of their own have no E: a row of A and a column of B stay within it but for D and F.
 
     drawn  --make_exact-->  rows and columns of whole numbers, rows with one number and zeros
+    drawn  --make_alike-->  numbers that are all equal, or 0, but for a few
 
 Where a row and a column of whole numbers meet, a sum is exact in any order. Where a row has one nonzero number, the sum
 is rounded once. There the answer is known to the last bit, and no tolerance hides truncation.
+
+A kernel may look at some numbers and conclude what the others are: that a row is the same as the one before it, that a
+matrix is symmetric, that a tile is 0. Where all but a few numbers are alike, these few contradict it.
 """
 
 from __future__ import annotations
@@ -29,7 +33,7 @@ import numpy as np
 
 from gemm_lessons.engine.records.elements import SINGLE, Element
 from gemm_lessons.engine.records.frozen import dataclass
-from gemm_lessons.gemm.data import BufferLayout
+from gemm_lessons.gemm.data import Alike, BufferLayout
 from gemm_lessons.gemm.formula import Product
 
 Array = np.ndarray[Any, Any]
@@ -37,6 +41,9 @@ Array = np.ndarray[Any, Any]
 RARE = 64  # one input of so many is 0: few enough that no two fitted sums become equal by it
 LINES = 8  # one row or column of bytes in so many has the largest values
 SCALED = 4  # bits reserved for alpha and beta, of DRAWS in problem.py, and for sums with the added terms
+ALIKE_BUT = {"equal": 4, "left zero": 1, "right zero": 1}  # numbers that differ from the others: a few, so that most
+# parts of a matrix have none; one more for so many:
+OTHERS = 1 << 14
 LARGEST = 16  # how many bytes at either end of the type's range count as largest
 
 
@@ -58,6 +65,30 @@ def spread_exponents(
         _large(b.swapaxes(-1, -2), random)
     for name, matrix in ((product.left, a), (product.right, b)) if rare else ():
         _simplest(layouts[name].element, matrix, random)
+
+
+def make_alike(
+    arrays: Mapping[str, Array],
+    layouts: Mapping[str, BufferLayout],
+    product: Product,
+    random: np.random.Generator,
+    alike: Alike,
+) -> None:
+    """Change ``arrays``, as stored, in place: make all but a few numbers of both factors equal, or of one of them 0.
+    Half of K from each of these few, another one belongs to the same row or column of C."""
+    for place, matrix in enumerate(_factors(arrays, layouts, product)):
+        if alike != "equal" and (alike == "right zero") != bool(place):
+            continue
+        element = layouts[product.right if place else product.left].element
+        lines = matrix.swapaxes(-1, -2) if place else matrix
+        different = np.zeros(lines.shape, np.bool_)
+        few = [random.integers(0, size, ALIKE_BUT[alike] + lines.size // OTHERS) for size in lines.shape]
+        different[tuple(few)] = True
+        depth = lines.shape[-1]
+        few[-1] = (few[-1] + depth // 2) % depth
+        different[tuple(few)] = True
+        same = lines.reshape(-1)[0] if alike == "equal" else element.encode(np.zeros(1))[0]
+        lines[~different] = same
 
 
 @dataclass(frozen=True)

@@ -39,9 +39,9 @@ from gemm_lessons.engine.records.elements import Element, bits
 from gemm_lessons.engine.records.facts import Details, Location
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.engine.records.launch import Argument, Buffer, Scalar, Texture, buffers_of
-from gemm_lessons.gemm.data import SCALARS, BufferLayout, DataSpec
+from gemm_lessons.gemm.data import SCALARS, Alike, BufferLayout, DataSpec
 from gemm_lessons.gemm.formula import Formula, Value
-from gemm_lessons.gemm.inputs import ExactParts, make_exact, spread_exponents
+from gemm_lessons.gemm.inputs import ExactParts, make_alike, make_exact, spread_exponents
 from gemm_lessons.gemm.rounding import Arithmetic, evaluate
 from gemm_lessons.gemm.shapes import Shape, astuple
 
@@ -52,6 +52,7 @@ GUARD_BYTES = 4096
 DEFAULTS = dict(zip(SCALARS, (1.0, 0.0), strict=True))  # defaults of scalars that the formula does not name
 # Values of scalars: far from 0 and 1, so that an omission shows; exact in every type; too many to be guessed.
 DRAWS = (-2.0, -1.75, -1.5, -1.25, 1.25, 1.5, 1.75, 2.0)
+TIGHT = 4  # in one of so many hidden problems, lines have no gaps
 WIDE, GAPS = 1, 2  # distinguish the seeds of exponents and zeros, and of gaps, from the seed of the digits
 FURTHER = 16  # elements: values that the host derives from a leading dimension, such as gcd(4, lda), stay the same
 ROOM = 1 << 20  # bytes of a buffer's gaps, at most, where that is more than 3 * FURTHER elements a line
@@ -78,12 +79,14 @@ class Problem:
         next_scalars: bool = False,
         rare: bool = False,
         sharp: bool = False,
+        alike: Alike | None = None,
     ) -> None:
         """``flat``: floats from 0.5 to 1 only, so that each identifies its element. ``gaps``: the gaps between lines
         are drawn, for each buffer separately. ``next_scalars``: scalars computed from M, N and K take their values at
         the next M, N and K, so that M, N and K do not give them away. ``rare``: include the rare inputs of hidden
         shapes (``inputs.py``) and any alpha and beta, including 0 and 1. ``sharp``: include rows and columns whose
-        products are known to the last bit where possible, and nothing rare."""
+        products are known to the last bit where possible, and nothing rare. ``alike``: make all but a few numbers of
+        the factors alike."""
         self.data = data
         self.shape = shape
         self.seed = seed
@@ -92,6 +95,8 @@ class Problem:
         if gaps:
             draw = np.random.default_rng([seed, *astuple(shape), GAPS])
             wider = {name: self.layouts[name] for name in sorted(data.padded)}
+            if rare and not draw.integers(TIGHT):
+                self.layouts, wider = data.lay_out(shape.names, gap=0, told=self._told), {}
             more = {name: it.leading + FURTHER * _steps(draw, it, rare) for name, it in wider.items()}
             self.layouts |= {name: replace(it, leading=more[name]) for name, it in wider.items()}
         sharp = sharp and self._can_be_sharp()
@@ -109,7 +114,9 @@ class Problem:
         self.sharp: ExactParts | None = None
         if not product or product.left == product.right or flat or data.formula.has_functions:
             return
-        if sharp:
+        if alike:
+            make_alike(self.arrays, self.layouts, product, np.random.default_rng([seed, *astuple(shape), WIDE]), alike)
+        elif sharp:
             digits, scaled = data.accumulate.precision, not data.formula.is_product
             draw = np.random.default_rng([seed, *astuple(shape), WIDE])
             self.sharp = make_exact(self.arrays, self.layouts, product, draw, digits, scaled)

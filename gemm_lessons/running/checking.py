@@ -183,7 +183,8 @@ def _execute(plan: RunPlan, launch: LaunchPlan, built: Built) -> LaunchResult:
 
 
 def _sample(plan: RunPlan, launch: LaunchPlan, built: Built) -> LaunchResult:
-    """Run some blocks of each launch and judge what they stored; check other shapes where that tells nothing.
+    """Run some blocks of each launch and judge what they stored; check other shapes where that tells nothing, for all
+    samples of the run together.
 
     Blocks that store less than an equal share of C leave the rest to others, if the first block stores more. Of a
     kernel with products in double precision, which are simulated slowly, one block is run.
@@ -197,6 +198,10 @@ def _sample(plan: RunPlan, launch: LaunchPlan, built: Built) -> LaunchResult:
             return _instead(plan, launch, built, slow)
         blocks = (blocks[0][:1],)  # as much work as the deep shape in place of a sample
     ran, stored = _some_blocks(plan, launch, built, blocks, counting=True)
+    if ran.dependent and _is_right_alone(plan, built):
+        ran, stored = _some_blocks(plan, launch, built, blocks, counting=True, alone=True)
+        if stored is not None and not stored.is_even:
+            ran = SampledBlocks(dependent="a block leaves elements to others")
     if ran.fault is not None:
         return LaunchResult(
             launch.shape, stopped(launch.shape, ran.fault), None, (), ran.fault, Counters(), hidden=True
@@ -211,8 +216,25 @@ def _sample(plan: RunPlan, launch: LaunchPlan, built: Built) -> LaunchResult:
     return LaunchResult(launch.shape, verdict, judgement, (), None, ran.counters, hidden=True, counted=True)
 
 
+def _is_right_alone(plan: RunPlan, built: Built) -> bool:
+    """Tell whether blocks that run alone store their share of C, and all of it is right, at the first shape that is
+    sampled beside the far one: an atomic or a loop that may wait for other blocks does not matter there."""
+    launch = next((it for it in plan.kernels[0].launches if it.sample in plan.also), None)
+    if launch is None or launch.sample is None:
+        return False
+    ran, stored = _some_blocks(plan, launch, built, launch.sample.blocks, counting=False, alone=True)
+    if ran.dependent or ran.fault or stored is None or not stored.is_even:
+        return False
+    return judge_sample(stored).passed
+
+
 def _some_blocks(
-    plan: RunPlan, launch: LaunchPlan, built: Built, blocks: Sequence[Sequence[int]], counting: bool
+    plan: RunPlan,
+    launch: LaunchPlan,
+    built: Built,
+    blocks: Sequence[Sequence[int]],
+    counting: bool,
+    alone: bool = False,
 ) -> tuple[SampledBlocks, Sampled | None]:
     """Run some blocks of each launch; also return what they stored in C, if that tells anything.
 
@@ -228,7 +250,7 @@ def _some_blocks(
     with stage("check", str(launch.shape)):
         for kernel, grid, its, chosen in zip(code, launch.grids, lesson.launches, blocks, strict=False):
             arguments = problem.arguments(its.parameters)
-            ran = plan.device.sample(kernel, grid, arguments, chosen, counting)
+            ran = plan.device.sample(kernel, grid, arguments, chosen, counting, alone)
             outputs = {it.name for it in buffers_of(arguments) if it.output}
             is_judged = partial_buffers.isdisjoint(outputs)
             if ran.fault and not is_judged:
@@ -247,8 +269,10 @@ def _some_blocks(
 
 
 def _instead(plan: RunPlan, launch: LaunchPlan, built: Built, note: Finding) -> LaunchResult:
-    """Check the shapes that replace a sample. Return the first result that is no pass, else the last one, with those
-    before it."""
+    """Check the shapes that replace the sample of the far shape. Return the first result that is no pass, else the last
+    one, with those before it."""
+    if launch.sample is not plan.sample:
+        return LaunchResult(launch.shape, Passed(), None, (), None, Counters(), hidden=True)
     results: list[LaunchResult] = []
     for other in plan.in_place_of_sample():
         results.append(execute(plan, other, _made_for(plan, built, other.lesson)))

@@ -7,7 +7,7 @@ Both processes of a run work from the same plan; all decisions are made in it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Literal
 from gemm_lessons.course.folder import Course, read_source
 from gemm_lessons.course.hidden import (
     FarSample,
+    hidden_alike,
+    hidden_also,
     hidden_and_counted,
     hidden_checks,
     hidden_instead,
@@ -28,6 +30,7 @@ from gemm_lessons.engine.hardware.sheets import GpuSpec
 from gemm_lessons.engine.process.bounds import Bounds, affordable
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.engine.records.launch import Grid
+from gemm_lessons.gemm.data import Alike
 from gemm_lessons.gemm.problem import Problem, fresh_seed
 from gemm_lessons.gemm.shapes import Shape, astuple
 from gemm_lessons.running.builder import Workshop
@@ -40,7 +43,6 @@ if TYPE_CHECKING:
 ESTIMATE_SIZE = 4096  # M = N = K of the times in the table unless the lesson sets it: hides launch overhead and tail
 DIGITS = 256  # of K, at most, where the last bit of sums is checked
 PLAIN = 8  # seeds for which checked scalars are lesson.toml's own, then as many for which they are the next shape's
-
 
 Purpose = Literal["check", "count", "time", "sample", "far"]
 
@@ -90,6 +92,7 @@ class LaunchPlan:
     rare: bool = False
     sharp: bool = False
     flat: bool = False
+    alike: Alike | None = None
 
     @property
     def is_counted(self) -> bool:
@@ -105,7 +108,7 @@ class LaunchPlan:
         """Return the problem with new inputs and the right answer."""
         return Problem(
             self.lesson.data, self.shape, seed, gaps=self.gaps, next_scalars=self.next_scalars, rare=self.rare,
-            sharp=self.sharp, flat=self.flat,
+            sharp=self.sharp, flat=self.flat, alike=self.alike,
         )  # fmt: skip
 
     def task(self, code: Binaries, problem: Problem) -> Task:
@@ -158,7 +161,7 @@ class KernelPlan:
 class RunPlan:
     """A fully decided run. ``timed_shape`` is the shape of estimates and measurements; the kernel is also counted on
     the ``hidden`` shapes of graded runs, and only checked on the ``secret`` ones. It is checked and counted on a
-    ``sample`` of a far shape, or, without one, on the shapes ``instead``."""
+    ``sample`` of a far shape and on those of others, ``also``, or, without one, on the shapes ``instead``."""
 
     request: RunRequest
     device: Device
@@ -169,7 +172,9 @@ class RunPlan:
     hidden: tuple[Shape, ...] = ()
     secret: tuple[Shape, ...] = ()
     sample: FarSample | None = None
+    also: tuple[FarSample, ...] = ()
     instead: tuple[Shape, ...] = ()
+    alike: Mapping[Shape, Alike] = field(default_factory=dict)
     stub: Stub = Stub()  # of the lesson, if it has one
 
     @classmethod
@@ -188,11 +193,15 @@ class RunPlan:
         hidden = tuple(it for it in request.secret if is_countable(lesson, it))
         secret = tuple(it for it in request.secret if it not in hidden)
         sample: FarSample | None = None
+        also: tuple[FarSample, ...] = ()
         instead: tuple[Shape, ...] = ()
+        alike: Mapping[Shape, Alike] = {}
         if request.graded:
             sample, instead = hidden_sample(lesson, seed), hidden_instead(lesson, seed)
+            also = hidden_also(lesson, seed) if sample else ()
             hidden = tuple(dict.fromkeys((*hidden, *hidden_and_counted(lesson, seed))))
-            secret = (*secret, *hidden_checks(lesson, seed))
+            alike = hidden_alike(lesson, seed)
+            secret = (*secret, *hidden_checks(lesson, seed), *alike)
         device = request.device.grading() if request.graded else request.device
         if any("products_in_a_sum" in it.value.names for it in lesson.gates):
             device = device.tallying()
@@ -206,7 +215,9 @@ class RunPlan:
             hidden=hidden,
             secret=tuple(it for it in secret if it not in hidden),  # counted shapes are checked anyway
             sample=sample,
+            also=also,
             instead=instead,
+            alike=alike,
             stub=Stub.of(read_source(lesson.stub_path)) if lesson.stub_path.is_file() else Stub(),
         )
         return replace(plan, kernels=tuple(plan._line_up()))
@@ -260,8 +271,8 @@ class RunPlan:
         launches = [*known, *counted, *secret]
         if role == "kernel" and self.sample is not None:
             launches += (self._launch(lesson, shape, "far", hidden=True) for shape in self.sample.beside)
-            far = self._launch(lesson, self.sample.shape, "sample", hidden=True)
-            launches.append(replace(far, sample=self.sample))
+            for sample in (*self.also, self.sample):
+                launches.append(replace(self._launch(lesson, sample.shape, "sample", hidden=True), sample=sample))
         elif role == "kernel":
             launches += self.in_place_of_sample()
         timing = self.request.estimating or self.timer is not None
@@ -289,6 +300,7 @@ class RunPlan:
             next_scalars=purpose == "check" and (self.seed // PLAIN % 2 == 1) != (shape in self.secret),
             rare=hidden,
             sharp=shape == self._sharp,
+            alike=self.alike.get(shape),
         )
 
     @property
@@ -306,7 +318,9 @@ class RunPlan:
         """Return the largest shape that only graded runs check, and whose answer has digits to spare: truncation is
         detected there."""
         shapes = (*self.secret, *(self.instead if self.sample is None else ()))
-        return max((it for it in shapes if it.k <= DIGITS), key=lambda it: it.m * it.n, default=None)
+        return max(
+            (it for it in shapes if it.k <= DIGITS and it not in self.alike), key=lambda it: it.m * it.n, default=None
+        )
 
     def _line_up(self) -> Iterator[KernelPlan]:
         """Yield the kernel, then the rows beside it: the solution that this lesson starts from, and its own reference.
