@@ -204,7 +204,9 @@ def _same_tile(facts: Evidence) -> Iterator[Hint]:
             "with every tile, also for the last one.",
         )
     else:
-        yield Hint(4.5, "k0 is missing from the index of the load that fills the tile.")
+        yield Hint(
+            4.5, "the load that fills the tile reads the same k each time: its index lacks k0, or k0 stays the same."
+        )
 
 
 def _wrong_tile(facts: Evidence) -> Iterator[Hint]:

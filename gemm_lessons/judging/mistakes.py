@@ -30,8 +30,8 @@ from gemm_lessons.judging.wrong_answer import Wrong
 
 ROW_MAJOR = "The matrices are row-major, and so are their tiles: As[row][k], Bs[k][col]."
 ROW_FIRST = (
-    "row and column changed places. The row comes first: element (row, k) of A, element (k, col) of B. On other shapes "
-    "this also reads outside the matrix."
+    "row and column changed places, in the index of the matrix or of its tile. The row comes first: element (row, k) "
+    "of A, element (k, col) of B."
 )
 INSTEAD = "It should be {formula}; this is {other}."
 TOOK = "products took {of} from another k: where k = {k} was meant, it was read at k = {found}."
