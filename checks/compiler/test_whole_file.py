@@ -223,6 +223,56 @@ def test_cooperative_groups_and_names_of_the_standard_library():
     assert x.tolist() == [496 + 3 + 2] * 32
 
 
+@pytest.mark.parametrize("headers", ["", "#include <type_traits>\n#include <utility>\n"])
+def test_names_of_the_standard_library_without_its_headers(headers: str) -> None:
+    """nvcc's own headers include many of std; what a file names without including it is found."""
+    source = """
+    enum class Kind : short { a, b };
+    struct Base { int x; };
+    struct Derived : Base {};
+    template <class F, class T> __device__ std::invoke_result_t<F, T> call(F f, T x) { return f(x); }
+    static_assert(std::is_same_v<std::common_type_t<int, float, double>, double>);
+    static_assert(std::is_same_v<std::common_type_t<const int &, short>, int>);
+    static_assert(std::is_same_v<std::decay_t<const int (&)[3]>, const int *>);
+    static_assert(std::is_same_v<std::decay_t<int(float)>, int (*)(float)>);
+    static_assert(std::is_same_v<std::underlying_type_t<Kind>, short> && std::is_enum_v<Kind> && !std::is_class_v<Kind>);
+    static_assert(std::is_base_of_v<Base, Derived> && !std::is_base_of<Derived, Base>::value);
+    static_assert(std::is_convertible_v<int, double> && !std::is_convertible_v<int *, double>);
+    static_assert(std::extent_v<int[3][4], 1> == 4 && std::rank_v<int[3][4]> == 2 && std::is_array_v<int[]>);
+    static_assert(std::conjunction_v<std::true_type, std::negation<std::false_type>> && !std::disjunction_v<>);
+    static_assert(std::is_trivially_copyable_v<Base> && std::is_empty_v<std::true_type> && std::is_reference_v<int &&>);
+    __global__ void k(int *x) {
+        auto [a, b] = std::make_pair(3, 4.5f);
+        std::pair<int, double> p = std::pair<int, float>(a, b);
+        x[0] = p.first + int(p.second * 2) + (p < std::pair<int, double>(3, 5)) + call([](int x) { return x * 2; }, 7);
+    }
+    int main() { k<<<1, 1>>>(nullptr); }"""
+    x = np.zeros(1, np.int32)
+    simulate(headers + source, "k", 1, 1, [x])
+    assert x[0] == 3 + 9 + 1 + 14
+
+
+def test_a_name_that_std_does_not_have_is_told_as_it_was() -> None:
+    with pytest.raises(CompileError, match='namespace "std" has no member "comon_type_t"'):
+        simulate("__global__ void k(std::comon_type_t<int> *x) { x[0] = 1; }", "k", 1, 1, [np.zeros(1, np.int32)])
+
+
+def test_a_folder_of_cudas_own_headers_is_no_library() -> None:
+    """Users name the toolkit's folder, as for other compilers; the kit's cub.cuh is used, which has no host code."""
+    source = """
+    #include <cub/cub.cuh>
+    __global__ void k(int *x) {
+        __shared__ cub::BlockReduce<int, 32>::TempStorage s;
+        const int sum = cub::BlockReduce<int, 32>(s).Sum(x[threadIdx.x]);
+        if (threadIdx.x == 0) x[0] = sum;
+    }"""
+    x = np.arange(32, dtype=np.int32)
+    toolkits = [it for it in nvrtc.include_folders(13) if (it / "cub").is_dir()]
+    assert toolkits
+    engine.compile(source, "k", include_dirs=toolkits).launch(1, 32, [x])
+    assert x[0] == 496
+
+
 def test_a_member_whose_size_calls_a_function_is_no_function() -> None:
     source = """
     #include <iostream>

@@ -45,6 +45,8 @@ HEADERS = Path(__file__).parent / "headers"
 WITHOUT_CCCL = HEADERS / "without_cccl"  # replacements for NVIDIA's C++ core libraries, if those are missing
 WITH_CCCL = HEADERS / "with_cccl"  # the standard library made of them, and their parts for kernels
 OF_CCCL = re.compile(r"#[ \t]*include[ \t]*[<\"](?:cuda|cub|thrust)/")
+# What a folder of CUDA's own headers has one of; such a folder is no library of the user's, also where the user names it.
+OF_A_TOOLKIT = ("cuda_runtime_api.h", "cuda/std", "cub/cub.cuh", "thrust/version.h")
 PRE_INCLUDED = "nvcc_names.h"
 STANDARD = "-std=c++17"
 ARCHITECTURE = re.compile(r"(?:sm|compute)_\d+[af]?")
@@ -192,8 +194,10 @@ def compile_source(
     major = nvrtc.choose_major(arch) if cuda_major is None else cuda_major
     name = _program_name(path)
     source = source.removeprefix("\ufeff")  # a byte order mark, as some editors write
-    folders = [*(Path(os.path.abspath(folder)) for folder in include_dirs), HEADERS]
-    cuda_folders = nvrtc.include_folders(major)
+    given = [Path(os.path.abspath(folder)) for folder in include_dirs]
+    toolkits = [folder for folder in given if any((folder / it).exists() for it in OF_A_TOOLKIT)]
+    folders = [*(folder for folder in given if folder not in toolkits), HEADERS]
+    cuda_folders = [*toolkits, *nvrtc.include_folders(major)]
     without_cccl = not any((folder / "cuda" / "std").is_dir() for folder in (*folders, *cuda_folders))
     cuda_folders += [WITHOUT_CCCL] * without_cccl
     places = includes.Places(

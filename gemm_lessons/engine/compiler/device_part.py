@@ -33,8 +33,9 @@ from gemm_lessons.engine.records.frozen import dataclass
 MOST_ROUNDS = 6  # attempts to compile a file, each without what the last one rejected
 # Warnings about libraries that no user can fix: macros that the kit's headers define, too; static members of templates.
 DEFAULT_DEVICE = ("-default-device", "-diag-suppress=47,20044")
-# Libraries name parts of std that headers of the host include for them.
-WITH_LIBRARIES = (*DEFAULT_DEVICE, "--pre-include=std_names.h")
+# Libraries and files name parts of std that headers of the host include for them.
+STD_NAMES = "--pre-include=std_names.h"
+WITH_LIBRARIES = (*DEFAULT_DEVICE, STD_NAMES)
 # What a header of the host fails with: other errors may be the kernel's own, seen inside a library's template.
 OF_THE_HOST = re.compile(
     r'cannot open source file|identifier "\w+" is undefined|has no member|^#error|__host__ function'
@@ -84,6 +85,10 @@ class _Job:
                 return answer, ()
         if self.only_lambdas_fail(self.failed):
             return self.compiled(self.source, DEFAULT_DEVICE) or self.failed, ()
+        if self._misses_std(self.failed):
+            answer = self.compiled(self.source)
+            if answer is not None and answer.ok:
+                return answer, ()
         found = self.with_libraries()
         if found is not None and found[0].ok:
             return found
@@ -164,7 +169,14 @@ class _Job:
         self.read.update(answer[0].read)
         if not options and self.only_lambdas_fail(answer[0]):
             return self.compiled(text, DEFAULT_DEVICE)
+        if STD_NAMES not in options and self._misses_std(answer[0]):
+            return self.compiled(text, (*options, STD_NAMES))
         return answer[0]
+
+    def _misses_std(self, result: nvrtc.Translation) -> bool:
+        """Return whether a name of the standard library is missing, whose header the file does not include."""
+        named = itertools.chain.from_iterable(NO_MEMBER.findall(d.message) for d in self._errors(result))
+        return any(space == "std" for space, _ in named)
 
     def only_lambdas_fail(self, result: nvrtc.Translation) -> bool:
         """Return whether every error takes a lambda for a function of the host."""
