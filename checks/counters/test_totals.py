@@ -298,6 +298,21 @@ def test_blocks_that_run_alone() -> None:
         assert alone.fault is None
 
 
+# Lane t copies float a * t to float b * t. A step of 16 floats meets at two banks: 16 lanes each, without a step one.
+@pytest.mark.parametrize(("read", "written", "wavefronts", "of_source"), [(1, 1, 2, 0), (16, 1, 32, 30), (1, 16, 32, 0)])
+def test_wavefronts_of_copies_are_told_apart(read: int, written: int, wavefronts: int, of_source: int) -> None:
+    """What a copy costs because of where it reads is no fault of the layout in shared memory."""
+    body = """__shared__ float wide[1024];
+    copy4((unsigned)__cvta_generic_to_shared(wide + t % 32 * WRITTEN + t / 32 * 512), x + t % 32 * READ); y[t] = wide[n];"""
+    body = body.replace("WRITTEN", str(written)).replace("READ", str(read))
+    source = f"{HEAD}\n{body}\n}}"
+    x, y = np.ones(512, np.float32), np.zeros(256, np.float32)
+    alone = simulate(source.replace("copy4((", "if (n) copy4(("), "kinds", 1, THREADS, [x, y, 0]).counters
+    found = simulate(source, "kinds", 1, THREADS, [x, y, 0]).counters
+    assert found["shared_wavefronts"] - alone["shared_wavefronts"] == wavefronts
+    assert (found["copy_source_wavefronts"], alone["copy_source_wavefronts"]) == (of_source, 0)
+
+
 # Two copies of one group with as many multiply-adds as the launch says between them, after one product.
 SPREAD = """__shared__ float more[64];
 const unsigned to = (unsigned)__cvta_generic_to_shared(s + t), beside = (unsigned)__cvta_generic_to_shared(more + t);

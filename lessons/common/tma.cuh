@@ -15,13 +15,11 @@
 // Lesson 18 explains them.
 #pragma once
 
+#include <cuda.h> // CUtensorMap
+
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
 #error "the TMA came with compute capability 9.0"
 #endif
-
-struct alignas(64) CUtensorMap {
-    unsigned long long opaque[16];
-};
 
 using Barrier = unsigned long long;
 

@@ -28,6 +28,7 @@ class Shot:
     certain: bool = True
     zeros: bool = False  # lanes of a copy read nothing, and write zeros
     requests: int = 0  # of the texture unit
+    of_source: int = 0  # wavefronts of a copy that are due to where it reads
 
 
 def shot(access: Access, addresses: Array, active: Array | None, other: Array | None = None) -> Shot:
@@ -56,8 +57,12 @@ def shot(access: Access, addresses: Array, active: Array | None, other: Array | 
         excess = cost - ideal
         warp = int(excess.argmax())
         worst = (warp if where is None else int(where[warp]), int(excess[warp]))
-        zeros = beside is not None and _some_read_nothing(beside, mask)
-        return Shot(len(rows), lanes, int(cost.sum()), int(ideal.sum()), worst, certain, zeros)
+        if beside is None:
+            return Shot(len(rows), lanes, int(cost.sum()), int(ideal.sum()), worst, certain)
+        zeros = _some_read_nothing(beside, mask)
+        own = np.minimum(cost, copies.without_source(rows, mask, access.width, BYPASS in access.text))
+        of_source = int((cost - own).sum())
+        return Shot(len(rows), lanes, int(cost.sum()), int(ideal.sum()), worst, certain, zeros, of_source=of_source)
     taking_part = np.full(len(rows), WARP) if mask is None else np.count_nonzero(mask, axis=1)
     best = int(banks.ideal_sectors(taking_part, access.width).sum())
     if access.space == "texture":
@@ -117,6 +122,7 @@ class Tally:
     cost: int = 0
     ideal: int = 0
     requests: int = 0  # of the texture unit
+    of_source: int = 0  # wavefronts of a copy that are due to where it reads
     worst_excess: int = 0
     worst: tuple[Array, Array | None] | None = None  # addresses and mask of one warp
     certain: bool = True  # the cost equals the profiler's count
@@ -130,6 +136,7 @@ class Tally:
         self.cost += one.cost * times
         self.ideal += one.ideal * times
         self.requests += one.requests * times
+        self.of_source += one.of_source * times
         self.certain = self.certain and one.certain
         self.zeros = self.zeros or one.zeros
         if one.worst[1] > self.worst_excess:

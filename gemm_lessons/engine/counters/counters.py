@@ -336,6 +336,8 @@ def _of_all_kinds(tally: Tally) -> Iterator[tuple[str, int]]:
         return
     if space == "global" and access.text.startswith("RED"):
         yield "global_reduction_sectors", tally.cost
+    if space == "shared":
+        yield "copy_source_wavefronts", tally.of_source
     # Instructions that ptxas adds for timing (every lane predicated off) are left out.
     yield f"{space}_accesses", tally.warps
     reads = access.effect in ("load", "atomic") or (access.effect, space) == ("copy", "global")
