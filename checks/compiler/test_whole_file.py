@@ -235,7 +235,8 @@ def test_names_of_the_standard_library_without_its_headers(headers: str) -> None
     static_assert(std::is_same_v<std::common_type_t<const int &, short>, int>);
     static_assert(std::is_same_v<std::decay_t<const int (&)[3]>, const int *>);
     static_assert(std::is_same_v<std::decay_t<int(float)>, int (*)(float)>);
-    static_assert(std::is_same_v<std::underlying_type_t<Kind>, short> && std::is_enum_v<Kind> && !std::is_class_v<Kind>);
+    static_assert(std::is_same_v<std::underlying_type_t<Kind>, short> && std::is_enum_v<Kind>);
+    static_assert(std::is_class_v<Base> && !std::is_class_v<Kind>);
     static_assert(std::is_base_of_v<Base, Derived> && !std::is_base_of<Derived, Base>::value);
     static_assert(std::is_convertible_v<int, double> && !std::is_convertible_v<int *, double>);
     static_assert(std::extent_v<int[3][4], 1> == 4 && std::rank_v<int[3][4]> == 2 && std::is_array_v<int[]>);
@@ -255,6 +256,31 @@ def test_names_of_the_standard_library_without_its_headers(headers: str) -> None
 def test_a_name_that_std_does_not_have_is_told_as_it_was() -> None:
     with pytest.raises(CompileError, match='namespace "std" has no member "comon_type_t"'):
         simulate("__global__ void k(std::comon_type_t<int> *x) { x[0] = 1; }", "k", 1, 1, [np.zeros(1, np.int32)])
+
+
+OF_PYTORCH = """
+#include <ATen/ATen.h>
+#include <c10/cuda/CUDAGuard.h>
+using at::Half;
+template <typename T> __device__ T most(T x) { return x < T(1) ? x : T(FLT_MAX); }
+__device__ __half area(const __half a, const __half b) { return __hmul(a, b); }
+__global__ void k(float *x) { x[0] = most(x[0]) + __half2float(area(__float2half(2.f), __float2half(3.f))); }
+at::Tensor run(const at::Tensor &x) { k<<<1, 1>>>(x.data_ptr<float>()); return x; }
+"""
+
+
+def test_names_of_cuda_that_a_missing_library_includes() -> None:
+    """PyTorch's headers include cuda_fp16.h and cfloat, so its kernels do not."""
+    x = np.zeros(1, np.float32)
+    simulate(OF_PYTORCH, "k", 1, 1, [x])
+    assert x[0] == 6
+
+
+def test_a_header_that_the_user_forgot_is_told() -> None:
+    """Where no library is missing, a name without its header is an error, as for nvcc."""
+    own = "\n".join(line for line in OF_PYTORCH.split("\n") if "at::" not in line and "#include" not in line)
+    with pytest.raises(CompileError, match='identifier "__half" is undefined'):
+        simulate(own, "k", 1, 1, [np.zeros(1, np.float32)])
 
 
 def test_a_folder_of_cudas_own_headers_is_no_library() -> None:

@@ -299,11 +299,14 @@ def test_blocks_that_run_alone() -> None:
 
 
 # Lane t copies float a * t to float b * t. A step of 16 floats meets at two banks: 16 lanes each, without a step one.
-@pytest.mark.parametrize(("read", "written", "wavefronts", "of_source"), [(1, 1, 2, 0), (16, 1, 32, 30), (1, 16, 32, 0)])
+@pytest.mark.parametrize(
+    ("read", "written", "wavefronts", "of_source"), [(1, 1, 2, 0), (16, 1, 32, 30), (1, 16, 32, 0)]
+)
 def test_wavefronts_of_copies_are_told_apart(read: int, written: int, wavefronts: int, of_source: int) -> None:
     """What a copy costs because of where it reads is no fault of the layout in shared memory."""
     body = """__shared__ float wide[1024];
-    copy4((unsigned)__cvta_generic_to_shared(wide + t % 32 * WRITTEN + t / 32 * 512), x + t % 32 * READ); y[t] = wide[n];"""
+    copy4((unsigned)__cvta_generic_to_shared(wide + t % 32 * WRITTEN + t / 32 * 512), x + t % 32 * READ);
+    y[t] = wide[n];"""
     body = body.replace("WRITTEN", str(written)).replace("READ", str(read))
     source = f"{HEAD}\n{body}\n}}"
     x, y = np.ones(512, np.float32), np.zeros(256, np.float32)

@@ -45,7 +45,7 @@ HEADERS = Path(__file__).parent / "headers"
 WITHOUT_CCCL = HEADERS / "without_cccl"  # replacements for NVIDIA's C++ core libraries, if those are missing
 WITH_CCCL = HEADERS / "with_cccl"  # the standard library made of them, and their parts for kernels
 OF_CCCL = re.compile(r"#[ \t]*include[ \t]*[<\"](?:cuda|cub|thrust)/")
-# What a folder of CUDA's own headers has one of; such a folder is no library of the user's, also where the user names it.
+# A folder of CUDA's own headers has one of these. It is no library of the user's, even if the user names it.
 OF_A_TOOLKIT = ("cuda_runtime_api.h", "cuda/std", "cub/cub.cuh", "thrust/version.h")
 PRE_INCLUDED = "nvcc_names.h"
 STANDARD = "-std=c++17"

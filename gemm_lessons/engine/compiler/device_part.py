@@ -36,6 +36,12 @@ DEFAULT_DEVICE = ("-default-device", "-diag-suppress=47,20044")
 # Libraries and files name parts of std that headers of the host include for them.
 STD_NAMES = "--pre-include=std_names.h"
 WITH_LIBRARIES = (*DEFAULT_DEVICE, STD_NAMES)
+# Headers that a library's headers include, by the names in them: where the library is missing, a file still uses them.
+BY_NAME = {
+    "cuda_fp16.h": re.compile("(?:__)?half2?|__half\\w*|__h\\w+|__float2half\\w*"),
+    "cuda_bf16.h": re.compile("__nv_bfloat16\\w*|__float2bfloat16\\w*|__bfloat16\\w*"),
+    "cfloat": re.compile("(?:FLT|DBL)_[A-Z_0-9]+"),
+}
 # What a header of the host fails with: other errors may be the kernel's own, seen inside a library's template.
 OF_THE_HOST = re.compile(
     r'cannot open source file|identifier "\w+" is undefined|has no member|^#error|__host__ function'
@@ -111,11 +117,15 @@ class _Job:
         if whole.text == self.source:
             return self.failed, ()
         result = self.failed
+        included: list[str] = []
         for _ in range(MOST_ROUNDS):
-            answer = self.compiled(whole.text)
+            answer = self.compiled(whole.text, included)
             if answer is None:
                 return self.failed, ()
             result = answer
+            if gathered.missing and (more := [it for it in self._headers_by_name(result) if it not in included]):
+                included += more
+                continue
             smaller = None if result.ok else whole_file.without(whole, ((d.file, d.line) for d in self._errors(result)))
             if smaller is None:
                 break
@@ -183,6 +193,12 @@ class _Job:
         errors = self._errors(result)
         return not result.ok and bool(errors) and all(map(self._is_at_lambda, errors))
 
+    def _headers_by_name(self, result: nvrtc.Translation) -> Iterator[str]:
+        """Yield options that include the headers whose names an answer does not know."""
+        for header, names in BY_NAME.items():
+            if any(map(names.fullmatch, self._undefined(result))):
+                yield f"--pre-include={header}"
+
     def _only_name_fails(self, result: nvrtc.Translation) -> bool:
         """Return whether the file compiles, and has no kernel of the requested name."""
         errors = self._errors(result)
@@ -207,10 +223,11 @@ class _Job:
 
     def _calls_one(self, result: nvrtc.Translation, names: frozenset[str]) -> bool:
         """Return whether a name is missing that was taken out as the host's."""
-        unknown = (
-            name for d in self._errors(result) for name in re.findall(r'identifier "(\w+)" is undefined', d.message)
-        )
-        return not result.ok and any(name in names for name in unknown)
+        return not result.ok and any(name in names for name in self._undefined(result))
+
+    def _undefined(self, result: nvrtc.Translation) -> set[str]:
+        errors = self._errors(result)
+        return {name for d in errors for name in re.findall(r'identifier "(\w+)" is undefined', d.message)}
 
     def _left_out(self, result: nvrtc.Translation, missing: Iterable[str]) -> tuple[Diagnostic, ...]:
         """Report missing files: as errors those that may be the cause of one, else in one warning."""
