@@ -116,6 +116,22 @@ def test_a_kernel_whose_name_says_no_lesson_is_told(tmp_path: Path) -> None:
     assert read(tmp_path)[1][-1] == "and 4 more .cu files whose names do not give a lesson"
 
 
+@pytest.mark.parametrize("name", ["03.docx", "block_tile.cu.bak", "block_tile", "03_block_tile.ipynb", "a/naive.pdf"])
+@pytest.mark.parametrize("archived", [False, True])
+def test_a_lesson_in_a_file_that_is_no_source_is_told(tmp_path: Path, name: str, archived: bool) -> None:
+    files = {name: KERNEL, "notes.pdf": KERNEL}
+    if archived:
+        zipped(tmp_path / "ana" / "mine.zip", files)
+    else:
+        lay(tmp_path / "ana", files)
+    handed, remarks = read(tmp_path)
+    assert {it.status for it in handed.values()} == {"missing"}
+    (remark,) = remarks
+    assert f"{name} was not graded: its name" in remark
+    lay(tmp_path / "ana", {"block_tile.cu": KERNEL, "naive.cu": KERNEL})
+    assert not read(tmp_path)[1]
+
+
 def test_what_a_course_folder_brings_along_is_no_kernel(tmp_path: Path) -> None:
     files = {"lessons/01_naive/kernel.cu": KERNEL}
     files |= {f"lessons/11_epilogue/{name}": (COURSE.lessons_dir / "11_epilogue" / name).read_bytes()

@@ -69,9 +69,10 @@ class HandedFile:
 
 @dataclass
 class HandIn:
-    """The possible source files of a submission by name, and remarks about the other files."""
+    """The possible source files of a submission by name, and remarks about the other files, ``others`` by name."""
 
     files: dict[str, HandedFile] = field(default_factory=dict)
+    others: list[str] = field(default_factory=list)  # no sources by their names
     remarks: list[str] = field(default_factory=list)
     broken: str = ""  # why nothing could be read at all
     refused: bool = False  # the submission itself was refused
@@ -115,6 +116,7 @@ class HandIn:
                 self.remark(f"{file.name} was handed in twice, and not the same: the first one counts")
         for text in other.remarks:
             self.remark(text)
+        self.others += other.others
         self.broken, self.refused = self.broken or other.broken, self.refused or other.refused
 
     def told(self) -> tuple[str, ...]:
@@ -183,6 +185,8 @@ def read_folder(root: Path) -> HandIn:
             archives.append((path, name))
         elif is_source(name):
             found.keep(read_file(path, name))
+        else:
+            found.others.append(name)
     for path, name in archives:
         found.add(_moved(read_archive(path, name), stem_of_archive(name)))
     if found.files:
@@ -193,6 +197,7 @@ def read_folder(root: Path) -> HandIn:
 def _moved(inside: HandIn, folder: str) -> HandIn:
     """Return what an archive holds as the content of ``folder``."""
     moved = HandIn(remarks=inside.remarks, broken=inside.broken)
+    moved.others += (f"{folder}/{name}" for name in inside.others)
     for file in inside.files.values():
         place = f"{folder}/{file.name}"
         moved.files[place] = HandedFile(place, file.data, file.refusal, file.unreadable)
@@ -437,4 +442,7 @@ def _taken(found: HandIn, raw: str, kind: int) -> str | None:
         else:
             found.remark(f"{shown}: refused: {refusal}")
         return None
-    return name if is_source(name) or is_archive(name) else None
+    if not is_source(name) and not is_archive(name):
+        found.others.append(printable(name))
+        return None
+    return name

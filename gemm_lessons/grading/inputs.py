@@ -14,7 +14,7 @@ import os
 import posixpath
 import re
 import stat
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from pathlib import Path
 
@@ -33,6 +33,7 @@ from gemm_lessons.grading.archives import (
     read_folder,
     stem_of_archive,
 )
+from gemm_lessons.grading.lesson_names import Certainty
 from gemm_lessons.grading.naming import Claim, Owner, claim, owner_of, said_of_stem
 from gemm_lessons.grading.results import GradedStudent, GradeStatus
 from gemm_lessons.grading.roster import Enrolled, Roster
@@ -223,6 +224,7 @@ def read_student(
         taken = _take_the_only_one(handed, only, claims)
         strays = [name for name in strays if name != taken]
     _tell_of_strays(handed, strays, names)
+    _tell_of_others(handed, lessons.keys() - claims.keys(), names)
     result = {name: _handed(handed, lesson, sorted(claims.get(name, ()))) for name, lesson in lessons.items()}
     return result, (*student.record.remarks, *handed.told())
 
@@ -274,6 +276,16 @@ def _tell_of_strays(handed: HandIn, strays: Sequence[str], names: Sequence[str])
         handed.remark(f"{name} was not graded: {several if said else none}")
     if len(strays) > MOST_STRAYS:
         handed.remark(f"and {len(strays) - MOST_STRAYS} more .cu files whose names do not give a lesson")
+
+
+def _tell_of_others(handed: HandIn, missing: Collection[str], names: Sequence[str]) -> None:
+    """Add a remark about files that are named for a missing lesson, and not as sources: 03.docx, naive.cu.bak."""
+    for name in handed.others:
+        stem, ending = posixpath.splitext(posixpath.basename(name))
+        said = said_of_stem(stem.removesuffix(".cu"), names)
+        if said.lesson in missing and said.certainty > Certainty.DIGIT:
+            ends = f"ends in {ending}" if ending else "has no ending"
+            handed.remark(f"{name} was not graded: its name {ends}; that of a kernel ends in .cu")
 
 
 def _came_along(name: str) -> bool:

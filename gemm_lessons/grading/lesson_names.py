@@ -97,7 +97,7 @@ def _words(text: str) -> list[_Word]:
 
 
 def _by_name(words: Sequence[_Word], lessons: Sequence[str]) -> tuple[str, ...]:
-    slugs = {lesson[3:].replace("_", ""): lesson for lesson in lessons}
+    slugs = {slug: lesson for lesson in lessons for slug in _one_and_many(lesson[3:].replace("_", ""))}
     longest = max(map(len, slugs), default=0)
     spans: list[tuple[int, int, str]] = []
     for first in range(len(words)):
@@ -109,12 +109,18 @@ def _by_name(words: Sequence[_Word], lessons: Sequence[str]) -> tuple[str, ...]:
             if len(joined) > longest:
                 break
     spans = [it for it in spans if not any(_inside(it, other) for other in spans)]
-    found = list(dict.fromkeys(slug for *_, slug in spans))
+    found = list({slugs[slug]: slug for *_, slug in spans}.values())
     if not found:
         letters = "".join(word.text for word in words if not word.is_number)
         found = [slug for slug in slugs if len(slug) >= WHOLE and slug in letters]
     strong = [slug for slug in found if slug not in TYPE_NAMES]
-    return tuple(slugs[slug] for slug in strong or found)
+    return tuple(dict.fromkeys(slugs[slug] for slug in strong or found))
+
+
+def _one_and_many(slug: str) -> Iterator[str]:
+    """``clusters``, ``cluster``; ``blocktile``, ``blocktiles``"""
+    yield slug
+    yield slug.removesuffix("s") if slug.endswith("s") else f"{slug}s"
 
 
 def _inside(span: tuple[int, int, str], other: tuple[int, int, str]) -> bool:

@@ -12,12 +12,10 @@ import re
 from collections.abc import Sequence
 
 from gemm_lessons.engine.records.frozen import dataclass
-from gemm_lessons.grading.lesson_names import NOTHING, Certainty, LessonName, lesson_named
+from gemm_lessons.grading.lesson_names import DATE, NOTHING, Certainty, LessonName, lesson_named
 
 NOT_THEIRS = ("stub", "solution", "bug")  # files that come with a course
-COPY = re.compile(
-    r"(?:[ _-]*\((\d+)\)|(?<!-\d\d)-([1-9]\d*)|[ _-]+(?:copy|kopie)(?:[ _-]*\(?(\d+)\)?)?)$", re.IGNORECASE
-)
+COPY = re.compile(r"(?:[ _-]*\((\d+)\)|-([1-9]\d*)|[ _-]+(?:copy|kopie)(?:[ _-]*\(?(\d+)\)?)?)$", re.IGNORECASE)
 ENDINGS = (".cu", ".cuh", ".cu.txt", ".cpp", ".cc", ".c", ".txt")  # of a kernel, best first
 MOODLE = re.compile(r"(?P<name>.+?)_(?P<number>\d+)_assignsubmission_(?:file|onlinetext)_?(?P<file>.*)", re.DOTALL)
 CANVAS = re.compile(r"(?P<name>[^_]+)(?:_LATE)?_(?P<number>\d+)_\d+_(?P<file>.+)", re.DOTALL)
@@ -83,7 +81,8 @@ def _said_of_folders(folders: Sequence[str], lessons: Sequence[str]) -> LessonNa
 def without_copy(stem: str) -> tuple[str, int]:
     """``03 (2)`` -> ``03``, 2; ``kernel-1`` (Canvas) -> ``kernel``, 1; ``03 - Copy`` -> ``03``, 1."""
     found = COPY.search(stem)
-    if found is None or found.start() == 0:
+    dated = found is not None and any(it.start() < found.start() < it.end() for it in DATE.finditer(stem))
+    if found is None or found.start() == 0 or dated:
         return stem.strip(), 0
     number = next((group for group in found.groups() if group), "1")
     return stem[: found.start()].rstrip(" _-"), min(int(number[:6]), 999_999)
