@@ -83,16 +83,6 @@ def past_l1(target: Array, source: Array, active: Array | None) -> tuple[Array, 
     return cost, np.minimum(cost, -(-written * HALF // LINE))
 
 
-def without_source(target: Array, active: Array | None, width: int, past: bool) -> Array:
-    """Return the wavefronts of copies whose sources are where no two collide, int64 (warps,). ``past``: past L1."""
-    if not past:
-        lanes: Array = _lanes_per_bank(target, active, width).sum(axis=1)
-        return lanes
-    lines = np.sort(target // LINE if active is None else np.where(active, target // LINE, NOWHERE), axis=1)
-    changes: Array = (np.diff(lines, axis=1, prepend=NOWHERE) != 0).sum(axis=1)
-    return changes
-
-
 def sectors_past_l1(target: Array, source: Array, active: Array | None) -> Array:
     """Return the requested sectors, int64 (warps,)."""
     warp, chunk, half = _first_of_target(target, source, active)

@@ -28,7 +28,7 @@ class Shot:
     certain: bool = True
     zeros: bool = False  # lanes of a copy read nothing, and write zeros
     requests: int = 0  # of the texture unit
-    of_source: int = 0  # wavefronts of a copy that are due to where it reads
+    of_source: int = 0  # wavefronts of a copy beyond those of a store to the same addresses
 
 
 def shot(access: Access, addresses: Array, active: Array | None, other: Array | None = None) -> Shot:
@@ -60,8 +60,8 @@ def shot(access: Access, addresses: Array, active: Array | None, other: Array | 
         if beside is None:
             return Shot(len(rows), lanes, int(cost.sum()), int(ideal.sum()), worst, certain)
         zeros = _some_read_nothing(beside, mask)
-        own = np.minimum(cost, copies.without_source(rows, mask, access.width, BYPASS in access.text))
-        of_source = int((cost - own).sum())
+        stored, _ = banks.wavefronts(rows, mask, access.width, "store")
+        of_source = int(np.maximum(cost - stored, 0).sum())
         return Shot(len(rows), lanes, int(cost.sum()), int(ideal.sum()), worst, certain, zeros, of_source=of_source)
     taking_part = np.full(len(rows), WARP) if mask is None else np.count_nonzero(mask, axis=1)
     best = int(banks.ideal_sectors(taking_part, access.width).sum())
@@ -122,7 +122,7 @@ class Tally:
     cost: int = 0
     ideal: int = 0
     requests: int = 0  # of the texture unit
-    of_source: int = 0  # wavefronts of a copy that are due to where it reads
+    of_source: int = 0  # wavefronts of a copy beyond those of a store to the same addresses
     worst_excess: int = 0
     worst: tuple[Array, Array | None] | None = None  # addresses and mask of one warp
     certain: bool = True  # the cost equals the profiler's count

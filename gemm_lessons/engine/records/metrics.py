@@ -66,7 +66,7 @@ TOTALS: Mapping[str, str] = {
     "ldmatrix": "smsp__inst_executed_op_ldsm.sum",
     "stmatrix": "smsp__inst_executed_op_shared_stsm.sum",
     "async_copies": "smsp__inst_executed_op_ldgsts.sum",  # cp.async
-    "copy_source_wavefronts": "simulator__ldgsts_wavefronts_due_to_source.sum",  # part of shared_wavefronts
+    "copy_source_wavefronts": "simulator__ldgsts_wavefronts_beyond_stores.sum",  # part of shared_wavefronts
     "copy_groups": "simulator__ldgsts_groups.sum",  # groups of cp.async, warps: those issued after the first product
     "copy_groups_span": "simulator__ldgsts_groups_span.sum",  # multiply-adds between their first and last copies
     "global_reductions": "smsp__inst_executed_op_global_red.sum",  # atomics whose result is unused
