@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import re
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +17,7 @@ from checks.simulator.phase_cases import PIPELINE
 from gemm_lessons import engine
 from gemm_lessons.course.folder import packaged_course
 from gemm_lessons.engine.estimate import launch as estimating
+from gemm_lessons.engine.estimate import timeline
 from gemm_lessons.engine.estimate.chip import LAUNCH_US
 from gemm_lessons.engine.estimate.launch import BLOCK_US, PreparedLaunch, estimate_launch
 from gemm_lessons.engine.estimate.timeline import play
@@ -25,6 +29,7 @@ from gemm_lessons.gemm.time_model import Estimator
 from gemm_lessons.running.estimating import estimator_of
 
 H200 = GPUS["h200"]
+READINGS = Path(__file__).parents[1] / "readings" / "estimate"
 HEAD = 'extern "C" __global__ void k(const float *x, float *y, int n) { const int t = threadIdx.x; '
 ADD = HEAD + "const int i = blockIdx.x * blockDim.x + t; if (i < n) y[i] += x[i]; }"
 
@@ -244,6 +249,45 @@ def test_what_l1_returns_to_all_lanes_takes_as_long_as_its_registers() -> None:
         for at in ("0", "4 * (t & 31)")
     )
     assert same == pytest.approx(own * 2.2 / 4, rel=0.1)
+
+
+READ = json.loads((READINGS / "traffic_h200.json").read_text())["us"]
+ROWS = {label: us for label, us in READ.items() if label.startswith("row_") and "528" not in label}
+
+
+@pytest.mark.parametrize("label", ROWS)
+def test_threads_that_own_rows(label: str) -> None:
+    """Their loads meet in L1's banks unless the rows are padded, and wait for stores of parts of sectors."""
+    name, *numbers = re.findall(r"row_\w+|\d+", label)
+    floats, blocks, threads = map(int, numbers)
+    kernel = engine.compile((READINGS / "traffic.cu").read_text(), name)
+    own = np.zeros(blocks * threads * floats, np.float32)
+    x, y = (own, own[:8]) if name == "row_loads" else (own[:512], own.copy())
+    assert kernel.estimate(blocks, threads, [floats, x, y]).time_us == pytest.approx(ROWS[label], rel=0.2)
+
+
+def test_loads_across_two_lines_meet_in_no_bank() -> None:
+    source = (
+        HEAD
+        + "float sum = 0; for (int i = 0; i < n; i++) sum += x[((i * 64) & 2047) + t % 32 * EACH + OFF]; y[t] = sum; }"
+    )
+    x, y, _ = arrays(8192)
+
+    def l1(each: int, off: int) -> float:
+        kernel = engine.compile(source, "k", defines={"EACH": str(each), "OFF": str(off)})
+        return kernel.estimate(132, 256, [x, y, 400]).parts["l1"]
+
+    assert l1(1, 3) == pytest.approx(l1(1, 0), rel=0.02)
+    assert l1(32, 0) > 1.8 * l1(33, 0) > 6 * l1(1, 0), "32 lanes in a bank, 32 lines in 32 banks, a line"
+
+
+@pytest.mark.parametrize(("index", "wait"), [("t + i % 2 * 256", False), ("t * 8 + i % 2", True)])
+def test_loads_wait_for_stores_of_parts_of_sectors(monkeypatch: pytest.MonkeyPatch, index: str, wait: bool) -> None:
+    kernel = engine.compile(HEAD + f"for (int i = 0; i < n; i++) y[{index}] += x[i]; }}", "k")
+    arguments = [np.ones(512, np.float32), np.zeros(4096, np.float32), 200]
+    before = kernel.estimate(1, 256, arguments).time_us
+    monkeypatch.setattr(timeline, "BEHIND", timeline.BEHIND + 1000)
+    assert (kernel.estimate(1, 256, arguments).time_us > 2 * before) is wait
 
 
 def test_a_long_trace_without_a_loop_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -52,7 +52,15 @@ COPY = """extern "C" __global__ void copy(const float *x, float *y, int n)
         y[i] = x[i];
 }
 """
-STRIDED = COPY.replace("y[i] = x[i];", "y[i] = x[i * 33 % n];")
+AGAIN = """extern "C" __global__ void again(const float *x, float *y, int n)
+{
+    float sum = 0;
+    for (int i = threadIdx.x; i < n; i += blockDim.x)
+        sum += x[i % 4096];
+    y[blockIdx.x * blockDim.x + threadIdx.x] = sum;
+}
+"""
+STRIDED = AGAIN.replace("x[i % 4096]", "x[i * 32 % 4096]")
 MANY = (GPUS["h200"].sms * 4, 1, 1), (256, 1, 1)
 SQUARE = "in=f32[1024,1024], out=out f32[1024,1024], n=1024"
 LINE = "x=f32[135168], y=out f32[135168], n={}"
@@ -79,7 +87,7 @@ def difference(first: str, second: str, launch: tuple[object, ...], args: str, g
     ("first", "second", "launch", "args", "cause", "line"),
     [
         (PADDED, TRANSPOSE, ((32, 32, 1), (32, 8, 1)), SQUARE, "conflicts", 11),
-        (COPY, STRIDED, MANY, LINE.format(135168), "requests", 4),
+        (AGAIN, STRIDED, MANY, LINE.format(16384), "requests", 5),
         (SUM, CHAIN, ((132, 1, 1), (128, 1, 1)), LINE.format(4), "waiting", 8),
         (SUM, DOUBLES, ((132, 1, 1), (512, 1, 1)), LINE.format(2), "arithmetic", 8),
         (SUM, SUM.replace("i < n", "i < 2 * n"), MANY, LINE.format(1), "arithmetic", 8),

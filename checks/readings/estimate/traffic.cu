@@ -126,3 +126,39 @@ extern "C" __global__ void dependent_lines(unsigned mask, const unsigned *x, uns
     if (at == 12345678u)
         y[0] = at;
 }
+
+// Each thread has a row of c floats: it loads them all, one after the other.
+extern "C" __global__ void row_loads(int c, const float *x, float *y)
+{
+    const float *row = x + (long long)(blockIdx.x * blockDim.x + threadIdx.x) * c;
+    float most = 0;
+    for (int j = 0; j < c; ++j)
+        most = fmaxf(most, row[j]);
+    if (most == 12345.0f)
+        y[0] = most;
+}
+
+// It stores them all: 4 bytes of a sector at a time.
+extern "C" __global__ void row_stores(int c, const float *x, float *y)
+{
+    float *row = y + (long long)(blockIdx.x * blockDim.x + threadIdx.x) * c;
+    for (int j = 0; j < c; ++j)
+        row[j] = j;
+}
+
+// It adds to each; loads need not wait for stores.
+extern "C" __global__ void row_adds(int c, const float *x, float *y)
+{
+    float *row = y + (long long)(blockIdx.x * blockDim.x + threadIdx.x) * c;
+    for (int j = 0; j < c; ++j)
+        row[j] += 1.0f;
+}
+
+// It adds to the first 64 of them, 8 times. x may be the same memory, so each load follows the store before it.
+extern "C" __global__ void row_sums(int c, const float *x, float *y)
+{
+    float *row = y + (long long)(blockIdx.x * blockDim.x + threadIdx.x) * c;
+    for (int n = 0; n < 8; ++n)
+        for (int j = 0; j < 64; ++j)
+            row[j] += x[n * 64 + j];
+}

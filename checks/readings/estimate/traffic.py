@@ -16,6 +16,7 @@ SOURCE = Path(__file__).with_suffix(".cu")
 MIB = 1 << 20
 SIZES = (4, 8, 16, 24, 32, 40, 48, 64, 96, 128, 256, 512)  # MiB of each array
 WAYS = {"one place": 0, "consecutive": 1, "random": 2, "a place a block": 3}
+ROWS = ((256, 128, 32), (256, 128, 64), (256, 128, 256), (256, 528, 64), (1032, 128, 64), (1032, 528, 256))
 TIMES = 21
 
 
@@ -76,6 +77,10 @@ def main() -> None:
             sizes = np.int32(64), np.int32(kib * 8), np.int32(stride)
             found[f"lines 64 x {kib} KiB, {stride} apart"] = us("lines", 132, 1024, *sizes, x, y)
     x.fill(0)
+    for name in ("row_loads", "row_stores", "row_adds", "row_sums"):
+        for floats, blocks, threads in ROWS:
+            label = f"{name} of {floats}, {blocks} blocks of {threads}"
+            found[label] = us(name, blocks, threads, np.int32(floats), x, y)
     for size in (16, 512):
         for warps in (4, 8, 16, 32, 64):
             grid, block = (264, 16 * warps) if warps > 32 else (132, 32 * warps)

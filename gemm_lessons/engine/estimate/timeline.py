@@ -10,7 +10,8 @@
                  Those of warpgroups queue up, and a warp goes on until it waits for a group of them
     load-store   one for the whole multiprocessor, first come first served: wavefronts (shared), lines (global)
     L1           a sector is fetched once; later requests for it wait for the same fetch; the load-store unit is
-                 busy while it is written
+                 busy while it is written. With ``levels``, loads are read from banks, as those of shared memory, and
+                 return after earlier stores of parts of sectors
     L2           a port that brings the sectors one after the other, each ``l2`` clocks after it was asked for; a copy
                  past L1 keeps its registers until the port has come near to it
     barrier      the last warp to arrive releases all: those of its block, or as many as a named barrier is for
@@ -65,6 +66,9 @@ LINE_CLOCKS, ATOMIC_SECTOR, LEAST = 0.5, 2.6, 2.0
 RETURNED = (
     0.55  # and of the load-store unit, for each register of a warp that L1 returns, as shared memory does (h200.json)
 )
+# Of the same readings, of threads that own a row each: lines of a load that L1 looks up in a clock, and clocks until a
+# load returns after earlier stores of less than whole sectors have left.
+TAGS, BEHIND = 2.0, 170.0
 SPREAD, ONE = 40503, 1 << 16  # which lines come from DRAM: spread evenly
 AnyWarp = TypeVar("AnyWarp")
 ARITHMETIC = (FP32, INTEGER)
@@ -214,7 +218,7 @@ class Multiprocessor:
         self.load_store = 0.0  # free from
         self.sending = 0.0  # as the next one: st.async and red.async
         self.port = 0.0
-        self.stores = 0.0
+        self.stores = self.partly = 0.0  # all stores, and those of less than whole sectors, have left by
         self.wave = max(self.begun, 1)  # warps that are resident together
         self.sectors: dict[int, float] = {}  # in L1 or in flight: from when; of the wave that asked last
         self.which = 0  # of these waves
@@ -548,6 +552,8 @@ class Multiprocessor:
                 busiest = self.levels.atomic.get(touch.sectors[0] // SLOT, 0.0)
                 self.atomics = max(self.atomics, start) + busiest * len(touch.sectors)
         self.stores = max(self.stores, start) + taken
+        if self.levels is not None and touch.partial and not touch.atomic:
+            self.partly = self.stores
         self.moved["l2"] += taken
 
     def _wake(self, key: tuple[int, int]) -> bool:
@@ -586,6 +592,9 @@ class Multiprocessor:
             else:
                 clocks = max(touch.passes * self.wavefront, pipes.request)
                 if self.levels is not None and touch.load:
+                    if touch.banked:
+                        taken = max(touch.banked, touch.passes / TAGS) * self.wavefront
+                        clocks = max(taken, pipes.request)
                     clocks = max(clocks, RETURNED * item.registers)
                 if touch.written:
                     written = (touch.written if pipes.conflicts else touch.even) * self.wavefront
@@ -633,6 +642,8 @@ class Multiprocessor:
             return done
         fetched = 0
         taken = per_sector
+        if self.partly > start:
+            done = max(done, self.partly + BEHIND)
         if self.levels is not None and not touch.past:
             self.port = max(self.port, start) + LINE_CLOCKS * self._absent(touch)
         if touch.past:  # L2 is asked once for each wavefront that is written

@@ -85,7 +85,8 @@ class Traffic:
     sectors. A copy to shared memory also has its wavefronts ``written`` there, and whether it bypasses L1 (``past``). A
     ``box`` copied by TMA has no sector numbers, only their count, and what names it (``which``: the tensor map, the
     coordinates); one copied into shared memory has the mbarrier that it signals, and ``to``: the ranks of the blocks of
-    its cluster that get it (empty: its own block). ``partial``: it stores less than whole sectors.
+    its cluster that get it (empty: its own block). ``partial``: it stores less than whole sectors. ``banked``: what a
+    load takes of L1's banks, in wavefronts.
     """
 
     space: Literal["shared", "remote", "global"]
@@ -101,6 +102,7 @@ class Traffic:
     to: tuple[int, ...] = ()
     atomic: bool = False
     partial: bool = False
+    banked: int = 0
 
     @property
     def even(self) -> int:
@@ -682,7 +684,9 @@ def _touches(access: Access, where: Array, active: Array) -> list[Traffic | None
         ]
     found: list[Traffic | None] = []
     requests = np.arange(WARP) // banks.LANES_OF_A_REQUEST[access.width] if access.space == TEXTURE else None
-    for row, lanes in zip(where // banks.SECTOR, active, strict=True):
+    plain = access.effect == "load" and access.space == "global"
+    banked = tally.wavefronts(access, where, mask)[0].tolist() if plain else [0] * len(where)
+    for row, lanes, taken in zip(where // banks.SECTOR, active, banked, strict=True):
         sectors = sorted(set(row.tolist() if mask is None else row[lanes].tolist()))
         lines = len({sector // LINE_SECTORS for sector in sectors})
         if requests is not None:  # each by itself
@@ -693,6 +697,6 @@ def _touches(access: Access, where: Array, active: Array) -> list[Traffic | None
         else:
             few = not load and int(np.count_nonzero(lanes)) * access.width < len(sectors) * banks.SECTOR
             atomic = access.effect == "atomic"
-            some = Traffic("global", load, lines, lines, tuple(sectors), atomic=atomic, partial=few)
+            some = Traffic("global", load, lines, lines, tuple(sectors), atomic=atomic, partial=few, banked=taken)
             found.append(some if sectors else None)
     return found
