@@ -458,6 +458,21 @@ def test_a_kernel_in_an_include_that_was_left_out_is_not_said_to_be_missing(libr
     assert "chrono" in made.diagnostics[0].message
 
 
+def test_a_library_that_takes_the_compiler_too_long_is_the_error(library, monkeypatch):
+    real, broken = nvrtc_child.translate, nvrtc_child.Broken("the compiler did not finish within 60 s", hung=True)
+
+    def slow(major, source, name, options, expression):
+        late = device_part.WITH_LIBRARIES[0] in options
+        return broken if late else real(major, source, name, options, expression)
+
+    monkeypatch.setattr(nvrtc_child, "translate", slow)
+    made = compile_source(
+        WITH_LIBRARY + "// too long", path=str(library.parent / "k.cu"), entry="k", include_dirs=[library]
+    )
+    assert isinstance(made, NotCompiled)
+    assert "did not finish within 60 s" in made.diagnostics[0].message
+
+
 LIBRARY = {
     "lib/lib.hpp": """
 #pragma once

@@ -67,8 +67,15 @@ def translate(
     be the cause. Files that only the host needs are not reported.
     """
     job = _Job(failed, source, places, arguments, entry, major)
-    result, left_out = job.device_part()
+    try:
+        result, left_out = job.device_part()
+    except _Unfinished as problem:
+        result, left_out = nvrtc.Translation(False, f"{places.name}(1): error: {problem}"), ()
     return replace(result, read=(*failed.read, *job.read)), left_out
+
+
+class _Unfinished(Exception):
+    """The compiler took too long. The errors of other attempts would not be the cause."""
 
 
 @dataclass(frozen=True)
@@ -170,11 +177,13 @@ class _Job:
         return told, self._left_out(told, whole.missing)
 
     def compiled(self, text: str, options: Sequence[str] = ()) -> nvrtc.Translation | None:
-        """Compile a text, with further options; None if the compiler breaks."""
+        """Compile a text, with further options; None if the compiler crashes. Raise ``_Unfinished``."""
         answer = nvrtc_child.translate(
             self.major, text, self.places.name, [*options, NARROWING_WARNS, *self.arguments], self.entry
         )
         if isinstance(answer, nvrtc_child.Broken):
+            if answer.hung:
+                raise _Unfinished(answer.reason)
             return None
         self.read.update(answer[0].read)
         if not options and self.only_lambdas_fail(answer[0]):
