@@ -515,26 +515,34 @@ def test_a_race_faults_though_the_answer_is_right(tmp_path: Path) -> None:
     assert "__syncthreads() is missing" in outcome.kernel.hints[0]
 
 
-READY = "barriers_are_ready();"
+READY = "        barriers_are_ready();\n"
+MULTIPLY = "        multiply(stages[tile % STAGES]);\n"
+TOUCHED = """        __syncthreads();
+        if (threadIdx.x == 0) {
+            volatile unsigned short *first = (volatile unsigned short *)stages[tile % STAGES].a;
+            *first = *first;
+        }
+        FENCE
+        __syncthreads();
+"""
+FENCE = 'asm volatile("fence.proxy.async;" ::: "memory");'
 
 
 @pytest.mark.parametrize(
-    ("instead", "line_of_b", "verdict"),
+    ("old", "new", "verdict", "severities"),
     [
-        ("", "tile * BK, barrier", Faulted),
-        ('asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");', "tile * BK, barrier", Passed),
-        ("", "0, barrier", WrongAnswer),  # says more about the kernel
+        (MULTIPLY, TOUCHED.replace("FENCE", "") + MULTIPLY, Faulted, {"error"}),  # the products may read old values
+        (MULTIPLY, TOUCHED.replace("FENCE", FENCE) + MULTIPLY, Passed, set()),
+        (READY, "", Passed, {"warning"}),  # as in public kernels
     ],
-    ids=["no fence", "another fence", "no fence and a wrong answer"],
+    ids=["no fence before products", "fence before products", "no fence after init"],
 )
-def test_what_the_isa_leaves_undefined_fails_in_a_lesson(
-    tmp_path: Path, instead: str, line_of_b: str, verdict: type
+def test_fences_of_the_async_proxy_in_a_lesson(
+    tmp_path: Path, old: str, new: str, verdict: type, severities: set[str]
 ) -> None:
     lesson = COURSE.lesson("wgmma")
     path = tmp_path / "kernel.cu"
-    source = lesson.solution_path.read_text().replace(READY, instead)
-    path.write_text(source.replace("block_col + s * STRIP, tile * BK, barrier", f"block_col + s * STRIP, {line_of_b}"))
+    path.write_text(lesson.solution_path.read_text().replace(old, new))
     outcome = run(lesson, path, shape=Shape(128, 128, 128))
     assert isinstance(outcome.verdict, verdict)
-    severities = {it.severity for it in outcome.kernel.checked.findings if it.kind == "async_proxy"}
-    assert severities == {Faulted: {"error"}, Passed: set(), WrongAnswer: {"warning"}}[verdict]
+    assert {it.severity for it in outcome.kernel.checked.findings if it.kind == "async_proxy"} == severities
