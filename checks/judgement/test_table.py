@@ -162,6 +162,7 @@ def answers() -> list[Answer]:
         plain(test_fits.with_rows_of(24, 24)),
         *(of_halves(partial(turned, side=size), same) for size in (8, 16)),
         *(of_halves(same, partial(turned, side=size)) for size in (8, 16)),
+        plain(lambda it: turned(it.factors[0], 4) @ it.factors[1]),
         of_halves(quarters_exchanged, same),
         of_halves(same, quarters_exchanged),
         plain(lambda it: turned(it.reference, 8), 64, a="float16", b="float16"),

@@ -102,6 +102,11 @@ def fragments(it: Wrong, name: str) -> Array | None:
     return squares_transposed(_factor(it, name))
 
 
+def fours(it: Wrong, name: str) -> Array | None:
+    """Transpose each 4 x 4, four numbers of which a thread moves at once."""
+    return squares_transposed(_factor(it, name), AT_ONCE)
+
+
 def quarters(it: Wrong, name: str) -> Array | None:
     """Transpose each 8 x 8 matrix of 16-bit numbers, which ldmatrix loads."""
     return squares_transposed(_factor(it, name), QUARTER) if it.problem.data.factors[0].element.size == 2 else None

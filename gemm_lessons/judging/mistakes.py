@@ -214,6 +214,10 @@ MISTAKES: Sequence[Mistake] = (
         f"{ANOTHER_ORDER} The second one, whose row addresses lanes 8 to 15 supply, is 8 k below the first; the third "
         "has the next 8 columns."),
 
+    Mistake("fours_turned", read(factors.fours, "A", "B"), every,
+        "each 4 x 4 of {of:and} is transposed. A thread that loads four k of each of four rows has four rows of one k "
+        "to store: number e of every row."),
+
     # -- tiles of K --
     Mistake("first_k_tile", factors.only_k_tile(0), every,
         "only the first K tile (k = {first} to {last}) was summed. Does the loop over k0 step by {depth} up to K, does "
