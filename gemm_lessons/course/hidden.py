@@ -66,7 +66,7 @@ DEPTH = 5120  # K of a far shape, at least, however slowly a type is simulated
 SAMPLED = 1 << 26  # multiply-adds of the blocks that are run of a far shape ...
 LONG = 4  # ... and of whole numbers so many times as many: a sum of 29 bits has K above 16,384 ...
 STEPS = 400_000  # ... at most so many of a thread: a block of few warps is simulated slowly ...
-BLOCKS = 2  # ... at most so many blocks
+BLOCKS = 1  # ... at most so many blocks: there are other sampled shapes
 SQUARES = 0.5  # of the far shapes have M = N, where the tiles allow it
 CUBES = (1024, 1024, 1280, 1536, 2048)  # M = N = K of a sampled shape, one of these
 SPREAD = 17 << 20  # elements of C of a shape that is far along M and N only, at least
@@ -248,7 +248,9 @@ def _cube(lesson: Lesson, seed: int) -> FarSample | None:
     shapes = [it for it in shapes if lesson.shapes.refusal(it) is None]
     made = _variants(lesson, seed) if lesson.choices else frozenset()
     found = [it for it in (_one_of_each(lesson, shape, draw) for shape in shapes) if it]
-    return min(found, key=lambda it: (it.tiles or 1, lesson.at(it.shape).tile not in made), default=None)
+    costs = len(lesson.launches) > 1  # the launches before run whole
+    work = {it: (it.tiles or 1, lesson.at(it.shape).tile not in made, costs * it.shape.m) for it in found}
+    return min(found, key=lambda it: work[it], default=None)
 
 
 def _deep_beside(lesson: Lesson, seed: int) -> FarSample | None:
