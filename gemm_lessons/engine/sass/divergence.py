@@ -210,7 +210,7 @@ class LaneGroups:
                 self._waiting[key] = rest
             else:
                 del self._waiting[key]
-            pairs = np.unique(np.stack([self._warp[free], tokens[free]]), axis=1)
-            if len(np.unique(pairs[0])) != pairs.shape[1]:
+            warp, token = self._warp[free], tokens[free]
+            if (token != token[np.searchsorted(warp, warp)]).any():  # not that of the warp's first lane
                 raise Uncountable("two groups of one warp leave a convergence barrier together")
             self.add(self.lane_group(key[1], free))

@@ -60,6 +60,7 @@ def debug_run(
         arch=arch,
         options=AS_WRITTEN,
         withheld=withheld,
+        assembled=False,
     )
     if not isinstance(compiled, Compiled):
         return None
