@@ -220,7 +220,8 @@ def added(counters: Sequence[Counters]) -> Counters:
     counted = [{**one.at_least, **one.totals} for one in counters]
     sums = {
         name: max(values) if name.endswith(".max") else sum(values)
-        for name in set.intersection(*map(set, counted))
+        for name in counted[0]
+        if all(name in one for one in counted)
         for values in [[one[name] for one in counted]]
     }
     whole = set.intersection(*(set(one.totals) for one in counters))
