@@ -291,3 +291,10 @@ def test_other_forms_are_refused_by_name(name: str) -> None:
     instruction = Instruction(0, "wgmma", tuple(name.split(".")[1:]), (), None, False, None, name)
     with pytest.raises(UnsupportedKernel, match="wgmma"):
         form_of(instruction)
+
+
+@pytest.mark.counted
+def test_branches_that_depend_on_sums_are_not_counted_and_said() -> None:
+    found, c, expected = launched(LAST=RIGHT["LAST"] + " if (d[0] > 1e9f) return;")
+    assert np.array_equal(c, expected)
+    assert "branches depend on sums of wgmma" in found.counters.obstacle

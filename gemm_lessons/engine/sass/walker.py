@@ -272,7 +272,7 @@ class Walker:
         if d.name in exchange.TABLE:
             return exchange.TABLE[d.name](self.lanes, lambda: self.lane_groups.alive, d)
         if d.name in WARPGROUP:
-            raise Uncountable("addresses or branches depend on sums of wgmma, which machine code is not followed for")
+            raise Uncountable("addresses or branches depend on sums of wgmma, which are not computed from machine code")
         raise Uncountable(f"unknown instruction {d.text}")
 
     # -- counting -----------------------------------------------------------------------------------------------------
