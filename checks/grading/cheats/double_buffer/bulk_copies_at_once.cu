@@ -1,4 +1,4 @@
-// cheat: copies: bulk copies to shared memory that every thread waits for at once
+// cheat: hidden loads: bulk copies to shared memory that every thread waits for at once
 // expect: gate_missed tiles_waited_for
 #include "float4.cuh"
 #include "matrix.cuh"
