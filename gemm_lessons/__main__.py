@@ -19,7 +19,7 @@ BROKEN_PIPE = 141  # 128 + SIGPIPE, as in shells
 BROKEN = 3
 # Of the disk that stdout goes to, or of a file that some library writes: no bug of ours.
 REFUSED = (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EROFS)
-FRESH_OBJECTS = 50_000  # new objects after which Python looks for cycles among them; its own number is 700
+FRESH_OBJECTS = 10_000  # new objects after which Python looks for cycles among them; its own number is 700
 
 
 def main() -> None:

@@ -25,7 +25,7 @@ from gemm_lessons.engine.process.resources import seconds_of_children
 from gemm_lessons.grading import job
 
 ROOMS = ("course", "engine", "gemm", "judging", "running")
-FRESH_OBJECTS = 50_000  # as in ``gemm_lessons.__main__``: by Python's own number, a sixth of a job went into it
+FRESH_OBJECTS = 10_000  # by Python's own number a sixth of a job went into it; by 50,000 memory doubles
 
 
 def main(parent: Parent) -> None:

@@ -3,7 +3,7 @@
 ptxas changes the order of instructions and their number, but hardly how the work is divided among threads, how many
 products there are, and whether anything is computed between a load and the store of its value to shared memory:
 
-- the threads' shares of the work are taken to be those of the bytes that they read
+- the threads' shares of the work are taken to be those of the bytes that they read, but where groups of warps wait
 - a load is waited for if its thread reads less than ``ENOUGH`` bytes from shared memory, whose products could hide it,
   before it next stores there; a copy by ``cp.async``, before it waits for it
 """
@@ -37,6 +37,7 @@ class RoughCounts:
         """Set up for a launch."""
         self._instructions, self._grid = launch.kernel.instructions, launch.grid
         self._lanes = launch.lanes
+        self._of_groups = next((it for it in launch.shared_arrays if it.zeroed), None)  # their barriers
         self._executed = np.zeros(len(self._instructions), np.int64)
         self._most = self._read = self._waited = 0  # bytes: of the busiest thread, of all, waited for
 
@@ -56,7 +57,7 @@ class RoughCounts:
 
     def _touch(self, touch: Touch) -> None:
         access, lanes = touch.access, slice(None) if touch.active is None else touch.active
-        if access.effect == "load":
+        if access.effect == "load" and not self._waits(touch, lanes):
             self._of_lane[lanes] += access.width
         if access.space == "shared" and access.effect == "load":
             self._work[lanes] += access.width
@@ -69,6 +70,13 @@ class RoughCounts:
         elif access.space == "global" and access.effect == "copy":
             self._of_lane[lanes] += access.width
             self._copied[lanes] += access.width
+
+    def _waits(self, touch: Touch, lanes: Array | slice) -> bool:
+        """Return whether a load asks a barrier of cooperative groups, as often as its thread waits."""
+        if self._of_groups is None or touch.access.space != "shared":
+            return False
+        at = touch.addresses[lanes] - self._of_groups.offset
+        return bool(((at >= 0) & (at < self._of_groups.size)).all())
 
     def _group(self, mark: AsyncGroup) -> None:
         lanes = slice(None) if mark.lanes is None else mark.lanes

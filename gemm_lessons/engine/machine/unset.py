@@ -85,7 +85,10 @@ class UnsetRegisters:
         given = given.union(*(writes(kernel.instructions[index]) for index in marked))
         # Without bits of their own, such registers count as used.
         self._untracked = untracked(kernel)
-        self._reserved = [i for i in varying if RESERVED_PLACE in reads(kernel.instructions[i])]
+        reserved = [i for i in varying if RESERVED_PLACE in reads(kernel.instructions[i])]
+        self._may_access = np.zeros(len(kernel.instructions) + 1, np.bool_)  # by origin; the last is for UNREAD
+        self._may_access[reserved] = True
+        self._has_reserved = bool(reserved)
         self._lost = frozenset(i for i in varying if not self._untracked.isdisjoint(writes(kernel.instructions[i])))
         names = sorted(name for name in dependent_registers(kernel, roots | given) if name in state.rows)
         self._bits = UndefinedBits(state, binder, names)
@@ -268,8 +271,8 @@ class UnsetRegisters:
                     used = (undefined != 0) & (active if name == guard else lanes)
                     if kept is not None and name not in addresses and name != guard:
                         used = used & ~kept()
-                    if self._reserved and name in addresses:
-                        used = used & ~np.isin(self._bits.origin[name], self._reserved)
+                    if self._has_reserved and name in addresses:
+                        used = used & ~self._may_access[self._bits.origin[name]]
                     self._record_use(instruction, name, used)
 
         return look

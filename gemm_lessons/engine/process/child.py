@@ -254,25 +254,34 @@ class Forked(Child):
 
 
 class _Process:
-    """A forked process, with the part of ``Popen`` that ``Child`` uses."""
+    """A forked process, with the part of ``Popen`` that ``Child`` uses. Several threads may wait for it."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
         self._code: int | None = None
+        self._turn = threading.Lock()
 
     def wait(self, timeout: float) -> int:
         end = time.monotonic() + timeout
         pause = 0.0005
-        while self._code is None:
-            pid, status = os.waitpid(self.pid, os.WNOHANG)
-            if pid:
-                self._code = os.waitstatus_to_exitcode(status)
-                break
+        while not self._has_ended():
             if time.monotonic() > end:
                 raise subprocess.TimeoutExpired("a forked process", timeout)
             time.sleep(pause)
             pause = min(2 * pause, 0.02)
+        assert self._code is not None
         return self._code
+
+    def _has_ended(self) -> bool:
+        with self._turn:
+            if self._code is None:
+                try:
+                    pid, status = os.waitpid(self.pid, os.WNOHANG)
+                except ChildProcessError:  # end_orphans killed it, or we are a fork of its parent
+                    pid, status = self.pid, signal.SIGKILL
+                if pid:
+                    self._code = os.waitstatus_to_exitcode(status)
+            return self._code is not None
 
 
 def _go_on(function: Callable[[Parent], object], parent: int, question: int, answer: int, stderr: int) -> NoReturn:
