@@ -200,6 +200,8 @@ def k_tile_counted(times: int, last: bool) -> Transformation:
         if not _has_k_tiles(it):
             return
         (a, b), tiles = it.scaled_factors, it.k_tiles
+        if it.got.size < len(tiles):  # one of so many tiles fits by chance
+            return
         for number in [len(tiles) - 1] if last else range(len(tiles) - 1):
             weights = np.ones(len(b))
             weights[tiles[number]] = times
