@@ -699,8 +699,10 @@ def _endless_phase(facts: Evidence, finding: Finding) -> str | None:
 
 
 def _among_roles(facts: Evidence, finding: Finding) -> str | None:
-    """Advise on a missing barrier where roles have barriers of their own."""
+    """Advise on a missing barrier where roles have barriers of their own, and tiles go round in stages."""
     if finding.kind != "race" or not finding.effects.startswith("shared") or finding.effects in ALIKE:
+        return None
+    if "STAGES" not in facts.lesson.tile.defines:
         return None
     return BARRIER_OF_ROLE if ROLES.search(without_comments(facts.source)) else None
 
