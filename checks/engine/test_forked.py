@@ -1,4 +1,4 @@
-"""Processes that continue here: whoever waits gets the exit code, also if it waits late or beside others."""
+"""Every thread that waits for a forked process gets its exit code, even if something else has reaped it."""
 
 from __future__ import annotations
 

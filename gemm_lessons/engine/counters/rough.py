@@ -12,16 +12,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gemm_lessons.engine.events import WARP, AsyncGroup, Batch, Boundary, LaunchInfo, Record, Touch
 from gemm_lessons.engine.ptx.fragments import product_form
 from gemm_lessons.engine.ptx.records import Instruction
-
-Array = NDArray[Any]
+from gemm_lessons.engine.records.arrays import Array
 
 ENOUGH = 64  # bytes per thread: the operands of a few products
 OPERATIONS: Mapping[str, int] = {"fma": 2, "mad": 2, "mul": 1, "add": 1, "sub": 1}

@@ -26,10 +26,10 @@ from gemm_lessons.engine.machine.state import Fault, State
 from gemm_lessons.engine.machine.transfers import Binding
 from gemm_lessons.engine.ptx.cfg import line_of, unsupported
 from gemm_lessons.engine.ptx.records import SIZES, Address, Immediate, Instruction, Operand
+from gemm_lessons.engine.records.arrays import Array
 from gemm_lessons.engine.records.errors import UnsupportedKernel
 from gemm_lessons.engine.records.facts import Misuse
 
-Array = NDArray[Any]
 Guard = Callable[[], Array | None]
 
 UNIT, SECTOR = 16, 32  # bytes

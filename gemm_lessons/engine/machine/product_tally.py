@@ -8,12 +8,10 @@ sums tell. In a run with a ``ProductTally``, a matrix instruction of depth k com
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[Any]
+from gemm_lessons.engine.records.arrays import Array
+
 FLOAT_SUMS = ("f32", "f16")  # sums that a tensor core truncates or rounds; int32 and float64 are not tallied
 
 

@@ -85,10 +85,8 @@ class UnsetRegisters:
         given = given.union(*(writes(kernel.instructions[index]) for index in marked))
         # Without bits of their own, such registers count as used.
         self._untracked = untracked(kernel)
-        reserved = [i for i in varying if RESERVED_PLACE in reads(kernel.instructions[i])]
         self._may_access = np.zeros(len(kernel.instructions) + 1, np.bool_)  # by origin; the last is for UNREAD
-        self._may_access[reserved] = True
-        self._has_reserved = bool(reserved)
+        self._may_access[[i for i in varying if RESERVED_PLACE in reads(kernel.instructions[i])]] = True
         self._lost = frozenset(i for i in varying if not self._untracked.isdisjoint(writes(kernel.instructions[i])))
         names = sorted(name for name in dependent_registers(kernel, roots | given) if name in state.rows)
         self._bits = UndefinedBits(state, binder, names)
@@ -258,6 +256,7 @@ class UnsetRegisters:
                 if name not in addresses and widths[name] != "pred" and kind in SIZES and kind in DTYPES:
                     widths[name] = kind
         guard = instruction.guard.name if instruction.guard is not None else ""
+        may_access = self._may_access if self._may_access.any() else None
         kept = self._copied(instruction)
         supplies_address = self._state.lane_index % WARP < lanes_with_address(instruction)
 
@@ -271,8 +270,8 @@ class UnsetRegisters:
                     used = (undefined != 0) & (active if name == guard else lanes)
                     if kept is not None and name not in addresses and name != guard:
                         used = used & ~kept()
-                    if self._has_reserved and name in addresses:
-                        used = used & ~self._may_access[self._bits.origin[name]]
+                    if may_access is not None and name in addresses:
+                        used = used & ~may_access[self._bits.origin[name]]
                     self._record_use(instruction, name, used)
 
         return look

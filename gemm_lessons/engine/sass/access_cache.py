@@ -11,8 +11,8 @@ from gemm_lessons.engine.costs.copies import LINE, NOWHERE
 from gemm_lessons.engine.costs.footprint import Footprint, moved, pattern
 from gemm_lessons.engine.costs.tally import Shot, Tally, shot
 from gemm_lessons.engine.events import Access
+from gemm_lessons.engine.records.arrays import Array
 from gemm_lessons.engine.sass.lanes import Geometry
-from gemm_lessons.engine.sass.operand_fetch import Array
 
 KEY_LANES = 64  # leading lanes whose addresses identify a pattern: hashing all lanes costs more than comparing them
 MOST_PATTERNS = 64  # address patterns of one instruction

@@ -9,10 +9,11 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from gemm_lessons.engine.events import WARP
+from gemm_lessons.engine.records.arrays import Array
 from gemm_lessons.engine.sass.divergence import LaneGroup, LaneGroups
 from gemm_lessons.engine.sass.flow import calls, calls_outside, results
 from gemm_lessons.engine.sass.lanes import Lanes
-from gemm_lessons.engine.sass.operand_fetch import TRUE, Array, Fetch
+from gemm_lessons.engine.sass.operand_fetch import TRUE, Fetch
 from gemm_lessons.engine.sass.operands import Decoded, MachineImmediate, MachineRegister
 from gemm_lessons.engine.sass.planning import Plan
 from gemm_lessons.engine.sass.uncountable import Uncountable

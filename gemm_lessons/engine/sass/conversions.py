@@ -6,18 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from gemm_lessons.engine.records.arrays import Array
 from gemm_lessons.engine.sass.floats import FTZ, MODE
-from gemm_lessons.engine.sass.operand_fetch import (
-    Array,
-    Choice,
-    Compute,
-    Fetch,
-    Rules,
-    Sources,
-    by_ptx,
-    unknown,
-    words_of,
-)
+from gemm_lessons.engine.sass.operand_fetch import Choice, Compute, Fetch, Rules, Sources, by_ptx, unknown, words_of
 from gemm_lessons.engine.sass.operands import MachineRegister
 from gemm_lessons.engine.sass.uncountable import Uncountable
 

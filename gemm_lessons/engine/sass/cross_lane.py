@@ -12,9 +12,10 @@ import numpy as np
 
 from gemm_lessons.engine.events import WARP
 from gemm_lessons.engine.machine.convergence import ballot, groups, spread
+from gemm_lessons.engine.records.arrays import Array
 from gemm_lessons.engine.sass.flow import VOTED, results
 from gemm_lessons.engine.sass.lanes import Lanes
-from gemm_lessons.engine.sass.operand_fetch import FALSE, ZERO, Array, Compute, split, unknown
+from gemm_lessons.engine.sass.operand_fetch import FALSE, ZERO, Compute, split, unknown
 from gemm_lessons.engine.sass.operands import Constant, Decoded, MachineImmediate, MachineRegister, Operand, Special
 from gemm_lessons.engine.sass.uncountable import Uncountable
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from gemm_lessons.engine.events import WARP
 from gemm_lessons.engine.machine.convergence import BIT, ballot, groups, spread
-from gemm_lessons.engine.sass.operand_fetch import Array
+from gemm_lessons.engine.records.arrays import Array
 from gemm_lessons.engine.sass.uncountable import Uncountable
 
 NOBODY = -1

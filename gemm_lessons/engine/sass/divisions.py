@@ -13,8 +13,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from gemm_lessons.engine.records.arrays import Array
 from gemm_lessons.engine.sass.flow import Listing, results
-from gemm_lessons.engine.sass.operand_fetch import Array, Compute, Sources
+from gemm_lessons.engine.sass.operand_fetch import Compute, Sources
 from gemm_lessons.engine.sass.operands import Decoded, MachineImmediate, MachineRegister, Operand, decode
 from gemm_lessons.engine.sass.uncountable import Uncountable
 

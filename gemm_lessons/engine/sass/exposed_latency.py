@@ -16,8 +16,8 @@ import numpy as np
 
 from gemm_lessons.engine.costs.tally import Sums
 from gemm_lessons.engine.events import WARP
+from gemm_lessons.engine.records.arrays import Array
 from gemm_lessons.engine.sass.flow import ATOMICS, operand_registers, results
-from gemm_lessons.engine.sass.operand_fetch import Array
 from gemm_lessons.engine.sass.operands import Decoded, MachineImmediate
 
 ENOUGH = 128  # multiply-adds hide a load: a quarter of those of a tile of lesson 09

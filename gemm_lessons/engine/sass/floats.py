@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from gemm_lessons.engine.records.arrays import Array
 from gemm_lessons.engine.sass import divisions
 from gemm_lessons.engine.sass.operand_fetch import (
     TRUE,
-    Array,
     Choice,
     Compute,
     Fetch,

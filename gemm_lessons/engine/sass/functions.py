@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from gemm_lessons.engine.records.arrays import Array
 from gemm_lessons.engine.sass.flow import Listing, results
-from gemm_lessons.engine.sass.operand_fetch import HALF, Array, Compute, Fetch, Rules, Sources, by_ptx, unknown
+from gemm_lessons.engine.sass.operand_fetch import HALF, Compute, Fetch, Rules, Sources, by_ptx, unknown
 from gemm_lessons.engine.sass.operands import MachineRegister
 from gemm_lessons.engine.semantics import floats
 

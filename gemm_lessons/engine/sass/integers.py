@@ -14,12 +14,12 @@ from typing import Any
 
 import numpy as np
 
+from gemm_lessons.engine.records.arrays import Array
 from gemm_lessons.engine.sass.flow import results
 from gemm_lessons.engine.sass.operand_fetch import (
     HALF,
     LOW,
     ZERO,
-    Array,
     Compute,
     Fetch,
     Rules,

@@ -20,20 +20,11 @@ from gemm_lessons.engine.machine.special import (
     of_launch,
     of_threads,
 )
+from gemm_lessons.engine.records.arrays import Array
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.engine.records.launch import Grid
 from gemm_lessons.engine.sass.flow import GENERIC, results
-from gemm_lessons.engine.sass.operand_fetch import (
-    FALSE,
-    HALF,
-    TRUE,
-    ZERO,
-    Approximation,
-    Array,
-    Fetch,
-    Sources,
-    is_uniform,
-)
+from gemm_lessons.engine.sass.operand_fetch import FALSE, HALF, TRUE, ZERO, Approximation, Fetch, Sources, is_uniform
 from gemm_lessons.engine.sass.operands import (
     Constant,
     Decoded,

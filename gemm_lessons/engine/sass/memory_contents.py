@@ -8,10 +8,11 @@ import numpy as np
 
 from gemm_lessons.engine.compiler.sass import width_of
 from gemm_lessons.engine.machine.memory import POISON, RESERVED_SHARED, GlobalMemory
+from gemm_lessons.engine.records.arrays import Array
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.engine.sass.flow import COPIES, LOADS, MEMORY, STORES, results
 from gemm_lessons.engine.sass.lanes import STACK_TOP, Lanes
-from gemm_lessons.engine.sass.operand_fetch import Array, Fetch
+from gemm_lessons.engine.sass.operand_fetch import Fetch
 from gemm_lessons.engine.sass.operands import Decoded, MachineRegister, Memory
 from gemm_lessons.engine.sass.uncountable import Uncountable
 

@@ -11,8 +11,8 @@ from dataclasses import field, replace
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from gemm_lessons.engine.records.arrays import Array
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.engine.sass.operands import Constant, Decoded, MachineImmediate, MachineRegister, Operand
 from gemm_lessons.engine.sass.uncountable import Uncountable
@@ -20,7 +20,6 @@ from gemm_lessons.engine.semantics import floats
 from gemm_lessons.engine.semantics import table as semantics
 from gemm_lessons.engine.semantics.operation import DTYPES, Operation
 
-Array = NDArray[Any]
 Values = tuple[Array, ...]
 Fetch = Callable[[], Array]
 Compute = Callable[[], Values]

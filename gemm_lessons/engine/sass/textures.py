@@ -18,9 +18,10 @@ import numpy as np
 from gemm_lessons.engine.costs.banks import LANES_OF_A_REQUEST
 from gemm_lessons.engine.events import WARP
 from gemm_lessons.engine.machine.images import HANDLES
+from gemm_lessons.engine.records.arrays import Array
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.engine.records.launch import Argument, Texture
-from gemm_lessons.engine.sass.operand_fetch import Array, Fetch
+from gemm_lessons.engine.sass.operand_fetch import Fetch
 from gemm_lessons.engine.sass.operands import Constant, Decoded, MachineImmediate, MachineRegister, Operand, Special
 from gemm_lessons.engine.sass.uncountable import Uncountable
 

@@ -24,6 +24,7 @@ from gemm_lessons.engine.costs.tally import Sums
 from gemm_lessons.engine.events import WARP, Access
 from gemm_lessons.engine.machine.memory import GlobalMemory, parameter_block
 from gemm_lessons.engine.machine.special import clustered
+from gemm_lessons.engine.records.arrays import Array
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.engine.records.launch import Argument, Grid, TensorMap, buffers_of
 from gemm_lessons.engine.sass import Code, prepare, registers
@@ -32,7 +33,7 @@ from gemm_lessons.engine.sass.flow import SIGNALS, TEXTURE, TO_OTHERS, dimension
 from gemm_lessons.engine.sass.lanes import SHARED_WINDOW, Geometry, launch_constants
 from gemm_lessons.engine.sass.long_loops import cut
 from gemm_lessons.engine.sass.memory_contents import Store
-from gemm_lessons.engine.sass.operand_fetch import Array, Fetch
+from gemm_lessons.engine.sass.operand_fetch import Fetch
 from gemm_lessons.engine.sass.operands import Decoded, Memory, Operand
 from gemm_lessons.engine.sass.planning import Plan
 from gemm_lessons.engine.sass.textures import Texels, texels_of

@@ -22,6 +22,7 @@ from gemm_lessons.engine.costs import banks
 from gemm_lessons.engine.costs.copies import LINE, NOWHERE
 from gemm_lessons.engine.costs.tally import Sums, Tally
 from gemm_lessons.engine.events import WARP, Access, Effect, Space
+from gemm_lessons.engine.records.arrays import Array
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.engine.records.launch import Grid
 from gemm_lessons.engine.sass import conversions, floats, functions, integers
@@ -44,7 +45,7 @@ from gemm_lessons.engine.sass.flow import (
     results,
 )
 from gemm_lessons.engine.sass.lanes import Geometry, Lanes
-from gemm_lessons.engine.sass.operand_fetch import Approximation, Array, Compute, Fetch
+from gemm_lessons.engine.sass.operand_fetch import Approximation, Compute, Fetch
 from gemm_lessons.engine.sass.operands import Decoded, Memory
 from gemm_lessons.engine.sass.planning import CONTROL, FUSED, STORED, Plan, brought
 from gemm_lessons.engine.sass.textures import FETCHES, Texels, addressed, fetched, textures_of

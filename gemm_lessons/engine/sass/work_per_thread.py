@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from gemm_lessons.engine.costs.tally import Sums
-from gemm_lessons.engine.sass.operand_fetch import Array
+from gemm_lessons.engine.records.arrays import Array
 
 
 class WorkPerThread:

@@ -255,7 +255,8 @@ class Simulator:
         if together > cluster[0]:
             return SampledBlocks(dependent="blocks of a cluster are not in one row")
         firsts = sorted({it // together * together for it in blocks})
-        number = len(firsts) * together
+        members = [first + it for first in firsts for it in range(together)]
+        number = len(members)
         limit = 0 if number == grid.blocks else number
         setting = dataclasses.replace(self.setting, block_limit=limit, budget=max(SAMPLE_BUDGET, self.setting.budget))
         observers = [CounterObserver(compiled)] if setting.counting else []
@@ -266,7 +267,7 @@ class Simulator:
             request = _RequestedLaunch(setting, compiled, program, grid, arguments)
             machine = request.machine(*observers, *[executed] * bool(atomics))
             try:
-                machine.run_blocks([first + it for first in firsts for it in range(together)])
+                machine.run_blocks(members)
                 if not alone and atomics and executed.lanes[atomics].any():
                     return shared
                 for counters in observers:
@@ -274,7 +275,7 @@ class Simulator:
                     counted = counters.result(machine.initial_memory, of_each if limit else None)
                     if setting.tallying:
                         counted = request.tallied(counted, firsts[0])
-                    counted = request.estimated(counted, [it + n for it in firsts for n in range(together)])
+                    counted = request.estimated(counted, members)
             except OutOfPages:
                 if any(it.pages and it.pages.ahead for it in buffers_of(arguments)):  # made ahead, where none is read
                     return self.sample(compiled, grid, [*map(_without_ahead, arguments)], blocks, alone)
