@@ -18,6 +18,7 @@ from gemm_lessons.course.lesson_toml import load_lesson
 from gemm_lessons.course.pitfalls import bugs_of
 from gemm_lessons.course.questions import load_questions
 from gemm_lessons.course.text import BLOCK, numbered, section
+from gemm_lessons.engine.report.templates import TEMPLATES
 from gemm_lessons.judging.hints import COALESCING, CONFLICTS
 from gemm_lessons.report.markdown import Page
 
@@ -94,6 +95,28 @@ def test_a_table_of_times_says_whether_the_cache_was_warm(readme: Path) -> None:
 @each_text
 def test_pitfalls_show_what_the_tool_prints(readme: Path) -> None:
     assert len(QUOTE.findall(section(readme.read_text(), "Pitfalls"))) >= 2
+
+
+STARTS = re.compile(r"\.\.\.|[A-Z0-9]|[a-z ]+: |missed ")  # a sentence, a number, a finding, a row of a table
+ENDS = re.compile(r"[.:;?)]$|\S {2,}\S|^[A-Z]{2,}")  # a sentence, a row of a table, a verdict
+
+
+def last_words(text: str) -> tuple[str, ...]:
+    """Return the last two words, with # for each number and for each field of a template that does not end it."""
+    return tuple(re.sub(r"\{[^}]*\}|[\d,]*\d", "#", re.sub(r"([\[|]?\{[^}]*\}\]?)+$", "", text)).split()[-2:])
+
+
+ENDS_OF_FINDINGS = {last_words(template) for template in TEMPLATES.values()}
+
+
+@each_text
+def test_a_quote_that_starts_or_stops_in_mid_sentence_says_so(readme: Path) -> None:
+    """It has ``...`` there: readers must not look for a sentence that goes on elsewhere."""
+    for name, block in QUOTE.findall(readme.read_text()):
+        lines = [line.strip() for line in block.splitlines() if line.strip()]
+        assert STARTS.match(lines[0]), f"{name}: {lines[0]}"
+        end = last_words(" ".join(lines))
+        assert ENDS.search(lines[-1]) or end in ENDS_OF_FINDINGS, f"{name}: {lines[-1]}"
 
 
 @each_text

@@ -11,6 +11,7 @@ from gemm_lessons.course.pitfalls import without_steps
 from gemm_lessons.judging.verdict import CompileFailed, Passed, WrongAnswer
 
 QUOTE = re.compile(r"<!-- pitfall: (\w+) -->\s*```\w*\n(.*?)```", re.DOTALL)
+OMITTED = re.compile(r"^\.{3}\s*|\s*\.{3}$")  # marks what a quote omits before or after a line
 
 
 def edits_fit_the_solution(it: Candidate) -> Iterator[str]:
@@ -25,15 +26,15 @@ def edits_fit_the_solution(it: Candidate) -> Iterator[str]:
 
 def the_tool_prints_what_is_quoted(it: Candidate, numbers: bool = True) -> Iterator[str]:
     """Each line below ``<!-- pitfall: NAME -->`` is printed by a run of that pitfall; without ``numbers``, perhaps with
-    others in it."""
+    others in it. ``...`` at a line's beginning or end marks what the quote omits."""
     told = squeezed if numbers else lambda text: without_numbers(squeezed(text))
     for match in QUOTE.finditer(it.text):
         name, first = match[1], line_at(it.text, match.start(2))
         if name not in it.pitfalls:
             yield flaw(it.lesson.text_path, line_at(it.text, match.start()), f"pitfalls.toml has no [{name}]; add it")
             continue
-        quoted = [(number, line.strip()) for number, line in enumerate(match[2].splitlines(), first)]
-        missing = [(number, line) for number, line in quoted if line not in ("", "...")]
+        quoted = [(number, OMITTED.sub("", line.strip())) for number, line in enumerate(match[2].splitlines(), first)]
+        missing = [(number, line) for number, line in quoted if line]
         for estimating in (False, True):  # few quotes have times, whose estimates take as long as all the rest
             if missing:
                 output = told(it.printer(it.pitfall_run(name, estimating=estimating)))

@@ -47,7 +47,7 @@ NAN_OF: Mapping[str, str] = {
     "": f"{ALL_SET} So an operation made it: inf - inf, 0 / 0, or bits of two numbers taken for one, such as a half of "
     "bytes from two halves.",
     "both": f"{ALL_SET} So the sum read{{scratch:scratch}} or{{gaps:gaps}} where no number is. Do both "
-    "launches agree which pieces exist, and at which k each starts and ends?",
+    "launches agree which pieces exist, at which k each starts and ends, and where in {{scratch:and}} it is?",
 }
 
 # fmt: off

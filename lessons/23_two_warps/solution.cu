@@ -15,10 +15,10 @@ using Piece = float2;
 constexpr int PIECE = 2;
 #endif
 constexpr int FETCHES = TM / 2; // of 32 lanes, four floats each: 8 k of 8 * TM rows or columns
-constexpr int A_PITCH = BM + 4;  // floats from one k to the next, so that lanes meet no bank conflicts:
+constexpr int A_PITCH = BM + 4;  // floats from one k to the next, chosen to avoid bank conflicts:
 constexpr int B_PITCH = BN | 16; // 80, 48, 48
 constexpr int C_PITCH = BN + 2 * PIECE;
-constexpr int B_START = BK * A_PITCH; // a buffer is a tile of A, and behind it one of B
+constexpr int B_START = BK * A_PITCH; // a buffer is a tile of A, then one of B
 constexpr int BUFFER = B_START + BK * B_PITCH;
 constexpr int OTHER = 2048; // from buffer to buffer: one bit of an address says which
 static_assert(TM % 2 == 0 && BM == 8 * TM && BN == 8 * TM && BK % 8 == 0, "64 threads, and whole fetches");
@@ -29,7 +29,7 @@ __device__ inline Piece &piece_at(float &first)
     return reinterpret_cast<Piece &>(first);
 }
 
-// Both warps meet here. Each comes from a place of its own, which __syncthreads() does not allow.
+// Both warps wait here for each other. Each calls it from its own program, where __syncthreads() is not allowed.
 __device__ inline void meet()
 {
     asm volatile("bar.sync 1, 64;" ::: "memory");
@@ -68,7 +68,7 @@ __device__ inline void work(float *tiles, cudaTextureObject_t texture, const flo
 
     // global memory -> registers, through the texture unit
     const auto fetch = [&](int k0) {
-        // (2) One texel a lane and fetch. Beyond the matrix come zeros, or numbers that nobody uses: no `if` is needed.
+        // (2) Each lane fetches one texel. Beyond the matrix it gets zeros, or numbers that are not used: no `if` is needed.
         for (int k = 0; k < BK; k += 8)
             for (int i = 0; i < FETCHES; i++)
                 next[k / 8][i] = tex1Dfetch<float4>(texture, first + i * step + (OF_A ? (k0 + k) / 4 : (k0 + k) * (N / 4)));
@@ -85,7 +85,7 @@ __device__ inline void work(float *tiles, cudaTextureObject_t texture, const flo
 
     // registers -> shared memory
     const auto store = [&] {
-        // (3) What came of A is four k of a row: below each other. What came of B lies as it is wanted.
+        // (3) A float4 of A is four k of a row, stored to four rows. A float4 of B is stored as it is.
         for (int k = 0; k < BK; k += 8)
             for (int i = 0; i < FETCHES; i++)
                 if (OF_A) {

@@ -15,10 +15,10 @@ using Piece = float2;
 constexpr int PIECE = 2;
 #endif
 constexpr int FETCHES = TM / 2; // of 32 lanes, four floats each: 8 k of 8 * TM rows or columns
-constexpr int A_PITCH = BM + 4;  // floats from one k to the next, so that lanes meet no bank conflicts:
+constexpr int A_PITCH = BM + 4;  // floats from one k to the next, chosen to avoid bank conflicts:
 constexpr int B_PITCH = BN | 16; // 80, 48, 48
 constexpr int C_PITCH = BN + 2 * PIECE;
-constexpr int B_START = BK * A_PITCH; // a buffer is a tile of A, and behind it one of B
+constexpr int B_START = BK * A_PITCH; // a buffer is a tile of A, then one of B
 constexpr int BUFFER = B_START + BK * B_PITCH;
 constexpr int OTHER = 2048; // from buffer to buffer: one bit of an address says which
 static_assert(TM % 2 == 0 && BM == 8 * TM && BN == 8 * TM && BK % 8 == 0, "64 threads, and whole fetches");
@@ -29,7 +29,7 @@ __device__ inline Piece &piece_at(float &first)
     return reinterpret_cast<Piece &>(first);
 }
 
-// Both warps meet here. Each comes from a place of its own, which __syncthreads() does not allow.
+// Both warps wait here for each other. Each calls it from its own program, where __syncthreads() is not allowed.
 __device__ inline void meet()
 {
     asm volatile("bar.sync 1, 64;" ::: "memory");

@@ -9,7 +9,7 @@
 #include "matrix.cuh"
 
 // Four numbers of each of four rows, a row in each word -> of four columns, a column in each word.
-__device__ inline int4 turned(const int (&row)[4])
+__device__ inline int4 transposed(const int (&row)[4])
 {
     int4 column = {};
     // (1) First two rows each, then the pairs. 0 to 3 are the bytes of the first word, 4 to 7 those of the second.
@@ -87,7 +87,7 @@ gemm(const signed char *A, const signed char *B, int *C, int M, int N, int K)
             As[buffer][load_word_a + 3][load_row_a + r] = a_next[r / A_ROWS].w;
         }
         for (int w = 0; w < BW; w += B_WORDS)
-            int4_at(Bs[buffer][load_word_b + w][load_col_b]) = turned(b_next[w / B_WORDS]);
+            int4_at(Bs[buffer][load_word_b + w][load_col_b]) = transposed(b_next[w / B_WORDS]);
     };
 
     // shared memory -> products

@@ -9,7 +9,7 @@
 #include "matrix.cuh"
 
 // Four numbers of each of four rows, a row in each word -> of four columns, a column in each word.
-__device__ inline int4 turned(const int (&row)[4])
+__device__ inline int4 transposed(const int (&row)[4])
 {
     int4 column = {};
     // TODO(1): bytes of four rows -> bytes of four columns, by __byte_perm: first two rows each, then the pairs.

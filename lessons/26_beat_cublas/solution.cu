@@ -1,6 +1,6 @@
 // Lesson 26: beat cuBLAS
-// New idea: the register file is the limit; walk through the products there and back, so that each reads two registers.
-// Before:   lessons 09 and 12. Now: 8 x 16 sums for a thread, there and back; A turned 4 x 4 at a time, B by cp.async.
+// New idea: the register file is the limit; take the products there and back, so that each reads two registers.
+// Before:   lessons 09 and 12. Now: 8 x 16 sums for a thread, there and back; A transposed 4 x 4 at a time, B by cp.async.
 // Launch:   gemm: grid WHOLE + WORKERS, block (BM/WM)*(BN/WN) warps. Then combine: grid (BM*BN/4/ADDERS, tiles that are
 //           cut), block ADDERS. For each launch the host chooses WHOLE, CUT and WORKERS, as in lesson 12.
 #include <cuda_pipeline.h>
@@ -9,7 +9,7 @@
 #include "matrix.cuh"
 #include "workers.cuh"
 
-// An addition may write into another register than it reads. So the sums are where the stores want them only here.
+// An addition may read one register and write another. So only from here on are the sums where the stores need them.
 __device__ inline void settle(float (&acc)[TM][TN])
 {
     for (int i = 0; i < TM; i++)
@@ -108,7 +108,7 @@ gemm(const float *A, const float *B, float *C, float *P, int M, int N, int K)
         for (int k_tile = piece.first + 1; k_tile < piece.last; k_tile++) {
             fetch_a(k_tile * BK);
             __pipeline_wait_prior(0);
-            __syncthreads(); // the K tile in buffer `now` has come, and everybody has left the other one
+            __syncthreads(); // the K tile in buffer `now` has arrived, and no thread reads the other buffer
             fetch_b(1 - now, k_tile * BK);
             multiply(now);
             store_a(1 - now);
@@ -130,6 +130,6 @@ extern "C" __global__ void __launch_bounds__(ADDERS) combine(float *P, float *C,
     add_pieces(P, C, N, K);
 }
 
-#if COPY == 2 // A is turned by a launch of its own, and tiles come by TMA: see the appendix
+#if COPY == 2 // a launch of its own transposes A, and tiles arrive by TMA: see the appendix
 #include "turned.cuh"
 #endif

@@ -1,10 +1,10 @@
-// Eight halves that lie side by side, read or written as one 128-bit access, as float4 is for floats.
+// Eight contiguous halves, read or written as one 128-bit access, as float4 is for floats.
 //
 //   half8_at(x) are the eight halves that start at the half x. x must be aligned to 16 bytes, in any memory.
 //
 //   half8_at(As[row][col]) = half8_at(a_tile(row, col));     one 128-bit load, one 128-bit store
 //
-// What is inside does not matter on the way: uint4 is 128 bits, which no instruction computes with. Lesson 13 uses it.
+// uint4 only means 128 bits here: no instruction computes with it. Lesson 13 uses it.
 #pragma once
 #include <cuda_fp16.h>
 

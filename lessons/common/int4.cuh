@@ -1,4 +1,4 @@
-// int4: four ints that lie side by side, read or written as one 128-bit access.
+// int4: four contiguous ints, read or written as one 128-bit access.
 //
 //   int4_at(x) is the int4 that starts at x: an int, or one of sixteen numbers of 8 bits. x must be aligned to
 //   16 bytes, in any memory. int_at(x) is the int that starts at the 8-bit number x, at a multiple of 4 bytes.

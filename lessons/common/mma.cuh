@@ -1,8 +1,8 @@
 // mma: a warp multiplies matrices that are in its registers, in fragments. A function for each instruction.
 //
-//   ldmatrix(to, row)           four matrices of 8 rows of 16 bytes from shared memory. Each lane hands over the address
+//   ldmatrix(to, row)           four matrices of 8 rows of 16 bytes from shared memory. Each lane passes the address
 //                               of one row: lanes 0 to 7 those of the first matrix, 8 to 15 of the second, and so on.
-//   ldmatrix_trans(to, row)     the same, and each matrix is transposed on the way, as 8 x 8 numbers of 16 bits
+//   ldmatrix_trans(to, row)     the same, and transposes each matrix, as 8 x 8 numbers of 16 bits
 //   load_two(x, y, from)        two registers that lie side by side in shared memory
 //   mma_f16(d, a, b)            d += a * b: d 16 x 8, a 16 x 16 and b 16 x 8 numbers in the registers of 32 lanes
 //   mma_bf16, mma_tf32, mma_s8, mma_f64         the same for other types, with 16, 8, 32 and 4 of k

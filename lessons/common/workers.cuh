@@ -1,4 +1,4 @@
-// Workers: lesson 12's way of sharing out K tiles, ready to use. All K tiles of all tiles of C stand in a row, as units.
+// Workers: lesson 12's way of sharing out K tiles, ready to use. The K tiles of all tiles of C form one line of units.
 // Each of the first WHOLE blocks has a tile of its own; the units of the last CUT tiles are shared out among WORKERS.
 //
 //   Tiles tiles(N, K)
@@ -123,7 +123,7 @@ __device__ inline void add_pieces(float *P, float *C, int N, int K)
     const int from = tiles.worker(tile * tiles.depth);
     const int to = tiles.worker((tile + 1) * tiles.depth - 1);
     if (from == to)
-        return; // it was not cut, and stands in C
+        return; // it was not cut, so it is in C already
 
     Floats<4> sum = {};
 #pragma unroll 4
