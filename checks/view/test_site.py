@@ -53,11 +53,12 @@ def test_nothing_of_a_text_is_lost(out: Path, name: str) -> None:
 
 
 def test_a_long_name_breaks_between_its_parts() -> None:
-    body = _parts("`h200_ragged.json`, `grid(ceil(N / BN), 1)` and `a < b.toml`", None, {})["body"]
+    body = _parts("`h200_ragged.json`, `grid(ceil(N / BN), 1)`, `a < b.toml` and `__syncthreads()`", None, {})["body"]
     assert re.findall("<code>(.*?)</code>", body) == [
         "h200_<wbr>ragged.json",
         "grid(<wbr>ceil(<wbr>N / BN), 1)",
         "a &lt; b.toml",
+        "__syncthreads()",
     ]
 
 

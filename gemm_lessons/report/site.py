@@ -41,7 +41,7 @@ STYLE = "site.css"
 MEASURED = "measured/h200.json"  # data of the chart; a teacher's own course may have none
 GPU = "H200"
 DRAWING = "drawing"  # the language of an ASCII drawing
-JOINT = re.compile(r"[_/,(](?=\w)|\.(?=\w{5})")  # in a name or an expression; a file keeps its ending
+JOINT = re.compile(r"(?<=[^\W_])_(?=\w)|[/,(](?=\w)|\.(?=\w{5})")  # in a name or an expression; a file keeps its ending
 BREAK = r"\g<0><wbr>"
 EMPTY_HEADER = re.compile(r"<th[^>]*></th>")  # the corner of a table heads nothing
 COMMENT = re.compile(r"<!--.*?-->\n?", re.DOTALL)
