@@ -115,6 +115,7 @@ def test_nan_has_the_suspects_that_are_left() -> None:
     assert "the sum read P where no thread stored the value, in an earlier launch" in sentence(("A",), ())
     assert "is a row, a column or k too large" in sentence(("A",), scratch=())
     assert "value, or A past the end of a line" in sentence(("A",))
+    assert all(sentence(*gaps).endswith("and where in P it is?") for gaps in ((("A",), ()), (("A",),)))
     assert "So an operation made it: inf - inf, 0 / 0, or bits of two numbers" in sentence((), scratch=())
     assert sentence((), findings=(UNINITIALISED,)) == "of 4"
 

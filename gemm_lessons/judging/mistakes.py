@@ -41,13 +41,13 @@ ANOTHER_ORDER = "in each 16 x 16 of {of:and} the second and the third of the fou
 ALL_SET = "{count:elements are} NaN, but no thread read C, shared memory or a variable before it was set."
 NAN_OF: Mapping[str, str] = {
     "scratch": f"{ALL_SET} So the sum read{{scratch:scratch}} in an earlier launch. Do both launches agree which "
-    "pieces exist, at which k each starts and ends, and where in {{scratch:and}} it is?",
+    "pieces exist, at which k each starts and ends, and where in {scratch:and} it is?",
     "gaps": f"{ALL_SET} So the sum read{{gaps:gaps}} where no number is: is a row, a column or k too "
     "large, or does the index lack a stride?",
     "": f"{ALL_SET} So an operation made it: inf - inf, 0 / 0, or bits of two numbers taken for one, such as a half of "
     "bytes from two halves.",
     "both": f"{ALL_SET} So the sum read{{scratch:scratch}} or{{gaps:gaps}} where no number is. Do both "
-    "launches agree which pieces exist, at which k each starts and ends, and where in {{scratch:and}} it is?",
+    "launches agree which pieces exist, at which k each starts and ends, and where in {scratch:and} it is?",
 }
 
 # fmt: off
@@ -230,7 +230,7 @@ MISTAKES: Sequence[Mistake] = (
         "the loop and in its first iteration."),
     Mistake("k_tile_missing", factors.k_tile_counted(0, last=True), every,
         "the last K tile (k = {first} to {last}) is missing from every sum. Look at the condition that ends the loop "
-        "over k0."),
+        "over k0, and at what is multiplied after it."),
     Mistake("k_tile_twice", factors.k_tile_counted(2, last=False), every,
         "the {number:ordinal} K tile (k = {first} to {last}) was counted twice in every sum. Look at what is loaded "
         "before the loop and in its first iteration."),
