@@ -42,8 +42,7 @@ SECONDS = 0.5  # of timed launches, all kernels of such a run together
 
 @dataclass(frozen=True)
 class TuneRequest:
-    """A lesson, whose search space is what to try. ``measured``: how many of the best by estimate are timed where there
-    is a GPU."""
+    """A lesson whose search space is to be tried. ``measured``: how many of the best by estimate are timed on a GPU."""
 
     course: Course
     lesson: Lesson
@@ -91,7 +90,8 @@ class Tuning:
 
 
 def tune(request: TuneRequest, progress: TellSteps = lambda done, total, what: None) -> Tuning:
-    """Search. Raise ``CommandError`` (a file that is not a tuning file, nothing to search), ``KitError``."""
+    """Try all candidates. Raise ``CommandError`` if the CSV file is not a tuning file or there is nothing to try, and
+    ``KitError``."""
     lesson, source = request.lesson, read_source(request.path)
     own = {name: lesson.tile.defines[name] for name, _ in lesson.search.values}
     wanted = [own, *(sizes for sizes in lesson.search.candidates(lesson.tile.defines) if sizes != own)]
@@ -127,7 +127,7 @@ def _rank(candidate: TileCandidate) -> tuple[int, float, str]:
 
 
 def _candidate(request: TuneRequest, sizes: Mapping[str, int], source: str) -> TileCandidate:
-    """Return a candidate before its compilation; with a reason if it cannot be launched."""
+    """Return a candidate that is not compiled yet, with the reason if it cannot be launched."""
     why_not, print_ = "", ""
     try:
         lesson = retiled(request.lesson, sizes)

@@ -12,7 +12,7 @@ Some rare inputs occur only in hidden shapes. Half of the rows of A and half of 
 one more power of two, so that numbers approach the limits of overflow, and the terms added to the product count in the
 other half. Some numbers are powers of two, including 1; some bytes are 0.
 
-Factors with a range of their own have no E: a row of A and a column of B stay within it but for D and F.
+A factor with a range of its own gets no E: D and F alone scale its rows or columns out of that range.
 
     drawn  --make_exact-->  rows and columns of whole numbers, rows with one number and zeros
     drawn  --make_alike-->  numbers that are all equal, or 0, but for a few
@@ -38,11 +38,12 @@ from gemm_lessons.gemm.formula import Product
 
 Array = np.ndarray[Any, Any]
 
-RARE = 64  # one input of so many is 0: few enough that no two fitted sums become equal by it
-LINES = 8  # one row or column of bytes in so many has the largest values
+RARE = 64  # one input in 64 is 0; with more zeros, sums of different inputs would become equal
+LINES = 8  # one row or column of bytes in 8 has the largest values
 SCALED = 4  # bits reserved for alpha and beta, of DRAWS in problem.py, and for sums with the added terms
-ALIKE_BUT = {"equal": 4, "left zero": 1, "right zero": 1}  # numbers that differ from the others: a few, so that most
-# parts of a matrix have none; one more for so many:
+# In a factor whose numbers are alike, so many differ, and one more for each OTHERS numbers. They are few, so that most
+# tiles have none.
+ALIKE_BUT = {"equal": 4, "left zero": 1, "right zero": 1}
 OTHERS = 1 << 14
 LARGEST = 16  # how many bytes at either end of the type's range count as largest
 
@@ -74,8 +75,8 @@ def make_alike(
     random: np.random.Generator,
     alike: Alike,
 ) -> None:
-    """Change ``arrays``, as stored, in place: make all but a few numbers of both factors equal, or of one of them 0.
-    Half of K from each of these few, another one belongs to the same row or column of C."""
+    """Change ``arrays``, as stored, in place: make all but a few numbers of both factors equal, or of one factor 0.
+    The few are pairs: both numbers of a pair belong to one row or column of C, half of K apart."""
     for place, matrix in enumerate(_factors(arrays, layouts, product)):
         if alike != "equal" and (alike == "right zero") != bool(place):
             continue

@@ -1,4 +1,4 @@
-"""How long a multiprocessor takes for one instruction: latencies and rates of an architecture, in clocks.
+"""Clocks that a multiprocessor needs for one instruction: latencies and rates of an architecture.
 
 The figures and their sources are in ``hardware/cards``: ``every.toml`` and a file for each architecture.
 """
@@ -10,21 +10,21 @@ from gemm_lessons.engine.records.frozen import dataclass
 
 @dataclass(frozen=True)
 class Products:
-    """Tensor cores of one scheduler: multiply-adds a clock, by the type of the factors; 0 for what they cannot, or at a
-    rate that is not known."""
+    """Tensor cores of one scheduler: multiply-adds per clock, by the type of the factors. 0: not supported, or the rate
+    is not known."""
 
     f16: float  # and bf16, summed in fp32
-    half: float  # summed in fp16, where that is another rate
+    half: float  # f16 summed in fp16; 0: the same rate as f16
     tf32: float
     int8: float
     f64: float
-    start: float  # clocks that each instruction takes besides
-    rows: int  # of a product of fp64, at least: fewer take as long
-    wait: float  # until the result is there, over the clocks of the instruction
-    wait_f64: float  # clocks until it is there, after those of the instruction
+    start: float  # clocks that each instruction takes in addition to its multiply-adds
+    rows: int  # an fp64 product of fewer rows takes as long as one of this many
+    wait: float  # latency of the result / clocks of the instruction
+    wait_f64: float  # of an fp64 product: clocks from the end of the instruction to the result
 
     def clocks(self, opcode: str) -> tuple[float, float] | None:
-        """(clocks of one warp's instruction, clocks until the result is there); None where they are not known."""
+        """Return the clocks of one warp's instruction, and those until its result can be read; None if unknown."""
         name, _, rest = opcode.partition(".")
         shape, *words = rest.split(".")
         size = SIZES.get(shape)
@@ -56,65 +56,68 @@ SIZES = {
 
 @dataclass(frozen=True)
 class Pipes:
-    """Clocks, where the comment names no other unit."""
+    """Latencies and rates of one architecture, in clocks unless the comment names another unit.
 
-    arch: str  # the architecture that they are of
+    "Until" is counted from the issue of the instruction.
+    """
+
+    arch: str  # such as sm_90
     l1: float  # until a load that hits L1 returns
     l2: float  # until one that misses L1 and hits L2 returns
     shared: float  # until a shared load returns its first register
-    request: float  # of the load-store unit, at least, for one warp's global access
-    integer: float  # a scheduler's integer unit for one warp instruction
-    special: float  # special functions, conversions
-    fp64: float  # of a scheduler's fp64 lanes for one warp instruction
-    dot: float  # dp4a and dp2a
+    request: float  # the load-store unit is busy at least so long with one warp's global access
+    integer: float  # a scheduler's integer unit is busy so long with one warp's instruction
+    special: float  # the same for the unit of special functions and conversions
+    fp64: float  # the same for a scheduler's fp64 lanes
+    dot: float  # the same for dp4a and dp2a
     multiply_slots: int  # issue slots of an integer multiplication
-    dependence: float  # arithmetic latency, over Volta's: scales the waits that ptxas wrote for Volta
+    dependence: float  # arithmetic latency / that of Volta: scales the waits that ptxas wrote for Volta
     fair: bool  # schedulers let warps take turns
-    older: int  # warps of a scheduler: of so many, those of the block that began first go first; 0: not known
-    apart: float  # from a block's beginning to the next one's on its multiprocessor, as a launch starts
+    older: int  # a scheduler with at least so many warps prefers those of the oldest block; 0: not known
+    apart: float  # as a launch starts: from one block's start to the next one's on the same multiprocessor
     dual: bool  # a memory instruction can be issued beside an arithmetic one
-    special_latency: float  # until the result of a special function is there
+    special_latency: float  # until the result of a special function can be read
     constant: float  # until a load from constant memory returns
     conflicts: bool  # accesses to shared memory conflict; only an imaginary GPU has none, to see what they cost
-    replay: float  # of the shared-memory path for each pass of 64 or 128 bits that a bank conflict repeats;
-    # more conflicts of one access add their wavefronts alone, as those of 32 bits do
-    local: float  # of the load-store unit for each register of a warp that local memory takes or returns
+    replay: float  # the shared-memory path is busy so long with each pass of 64 or 128 bits that a bank conflict
+    # repeats; further conflicts of the same access add only their wavefronts, as conflicts of 32 bits do
+    local: float  # of the load-store unit, for each register of a warp stored to or loaded from local memory
     write_port: float  # of the fp32 pipe for each register that a shared load returns
-    register: float  # for each that a multiply-add reads, where there is one every clock
+    register: float  # for each register that a multiply-add reads, when one is issued every clock
     read: float  # from an access's start until its source registers may be overwritten
-    queue: int  # accesses of one scheduler that wait for the load-store unit; one more stops it
+    queue: int  # accesses of one scheduler that can wait for the load-store unit; one more stalls the scheduler
     branch: float  # from a taken branch to the instruction after it
     barrier: float  # from the last arrival to the release
-    barrier_warp: float  # and for each warp of the block
-    fp64_latency: float  # where it waits for a scoreboard
-    move_up: float  # from the end of a block until the next one's first instruction
-    store: float  # of L2's bandwidth, a sector that is written over one that is read
-    past: float  # of L2's bandwidth, a sector that cp.async fetches past L1, which others fetch, too; more, where
-    # banks conflict: L2 is asked for each wavefront that is written
-    held: float  # of L2's work on copies past L1 may be left when their registers are free again
-    arrival: float  # of the shared-memory path, for each wavefront of what comes past L1
-    box: float  # from a request to the TMA until a box's last sector that L2 hands out is there; 0: no TMA
-    far: float  # until a load that misses L1 and L2 returns, where many do
-    dram: float  # longer, where the matrices do not fit into L2, beside warpgroups that multiply
-    grouped: float  # of the tensor cores for each column of a warpgroup's product, in all types; 0: has none
-    grouped_least: float  # and for one of few columns
-    grouped_latency: float  # from a group's last clock until a warp knows
-    grouped_ahead: float  # products of a warpgroup that wait while another is at work
+    barrier_warp: float  # added to `barrier` for each warp of the block
+    fp64_latency: float  # of an fp64 instruction whose result a scoreboard guards
+    move_up: float  # from the end of a block to the first instruction of the block that replaces it
+    store: float  # L2's bandwidth for a sector that is written / for one that is read
+    past: float  # L2's bandwidth for a sector that cp.async fetches past L1 / for one that a load fetches; multiplied
+    # where banks conflict, as L2 is asked once for each wavefront that is written
+    held: float  # a copy past L1 frees its registers when L2 has at most so much work left on such copies
+    arrival: float  # of the shared-memory path, for each wavefront that a copy past L1 writes
+    box: float  # from a request to the TMA until the last sector of a box in L2 has arrived; 0: no TMA
+    far: float  # until a load that misses L1 and L2 returns, when many do
+    dram: float  # added to `box` beside warpgroups that multiply, when the matrices do not fit into L2
+    grouped: float  # of the tensor cores, for each column of a warpgroup's product, in all types; 0: no wgmma
+    grouped_least: float  # of the tensor cores, at least, for a product of few columns
+    grouped_latency: float  # from the end of a group of products until a waiting warp goes on
+    grouped_ahead: float  # products of a warpgroup that can be queued while another is computed
     box_sector: float  # of the port to L2, for each sector of a box while all multiprocessors copy
-    stored_ahead: float  # beside warpgroups that multiply, what may be left of the port's work on stores
-    signal: float  # from an arrival at an mbarrier until it counts
-    look: float  # until a thread knows that a phase is over
-    remote_signal: float  # from an arrival at an mbarrier of another block of the cluster until it counts
+    stored_ahead: float  # beside warpgroups that multiply, a store waits while the port has more work left on stores
+    signal: float  # from an arrival at an mbarrier until it is counted
+    look: float  # from the end of a phase until a thread that waits for it goes on
+    remote_signal: float  # the same as `signal`, at an mbarrier of another block of the cluster
     remote: float  # until a load from shared memory of another block of the cluster returns
-    remote_store: float  # from st.async until its bytes count at the mbarrier
-    sent: float  # bytes a clock of st.async from one multiprocessor
-    reduced: float  # and of red.async
-    send_least: float  # clocks of one warp's, at least, for each byte of a thread
-    multicast: float  # longer than a box for the own block, one for several blocks of the cluster
+    remote_store: float  # from st.async until the mbarrier counts its bytes
+    sent: float  # bytes per clock that one multiprocessor sends by st.async
+    reduced: float  # bytes per clock that it sends by red.async
+    send_least: float  # of one warp's st.async or red.async, at least, for each byte of a thread
+    multicast: float  # added to `box` when the box goes to several blocks of the cluster
     cluster: float  # from the last arrival at the barrier of a cluster to the release
-    cluster_warp: float  # and for each warp of a block
-    texture: float  # what a fetch through the texture unit takes longer than a load
+    cluster_warp: float  # added to `cluster` for each warp of a block
+    texture: float  # latency of a texture fetch - latency of a load
     products: Products
 
 
-THREE_OPERANDS = 1.09  # of a DFMA beside a DADD: read on an H200 by checks/readings/estimate/pipes.py
+THREE_OPERANDS = 1.09  # clocks of a DFMA / those of a DADD, by checks/readings/estimate/pipes.py on an H200

@@ -36,7 +36,7 @@ class Program:
     steps: tuple[Sequence[Any], ...]
     rows: Sequence[str]
     variables: tuple[Variable, ...]
-    bound: set[int] = field(default_factory=set)  # basic blocks bound before: all of it is supported
+    bound: set[int] = field(default_factory=set)  # basic blocks that were bound before, so all of them is supported
 
     @functools.cached_property
     def maybe_unset(self) -> frozenset[str]:
@@ -60,7 +60,7 @@ class Program:
 
     @functools.cached_property
     def exit_blocks(self) -> Array:
-        """Return, per basic block, whether a thread that enters it only ends."""
+        """Return, per basic block, whether a thread that enters it ends without any other effect."""
         return _only_ends(self.blocks)
 
     @functools.cached_property
@@ -119,7 +119,7 @@ def prepare(kernel: Kernel, variables: tuple[Variable, ...]) -> Program:
 
 
 def _only_ends(blocks: Sequence[Block]) -> Array:
-    """Return, per basic block, whether a thread that enters it only ends."""
+    """Return, per basic block, whether a thread that enters it ends without any other effect."""
     found: dict[int, bool] = {}
     for first in blocks:
         passed: list[int] = []

@@ -43,7 +43,7 @@ class Printer:
         self._state, self._memory = state, memory
         self._calls: list[Call] = []
         self._waiting = 0
-        self._before: int | None = None  # only lanes up to this one can still be kept
+        self._before: int | None = None  # only lanes before this one can still be kept
         self._kept: list[str] = []
         self._count = 0
 

@@ -112,7 +112,7 @@ class _Notes:
     stores: Stores = field(default_factory=Stores)
 
     def watch(self, access: Access, addresses: Array, active: Array | None, first: int) -> None:
-        """Record an access; see ``machinecode.Watch``. Textures are counted but not drawn: their addresses are
+        """Record an access; see ``sass.Watch``. Textures are counted but not drawn: their addresses are
         unknown."""
         if access.space == "texture":
             return

@@ -1,6 +1,6 @@
-"""Limits of a run on this process, whatever its kernel does: processor time and memory.
+"""Limit the processor time and the memory of a run, whatever its kernel does.
 
-    with within(Bounds(seconds=60, memory_bytes=4 * GIB)):      OutOfTime is raised, or Python's own MemoryError
+    with within(Bounds(seconds=60, memory_bytes=4 * GIB)):      raises OutOfTime, or Python's own MemoryError
 
 Both are raised in the middle of the work, so the simulator, which catches them, can name the line that was running.
 Time while the process is stopped (Ctrl-Z, a laptop that sleeps) does not count; NumPy on many cores counts as one
@@ -65,18 +65,19 @@ _active = False
 
 
 def current() -> Bounds:
-    """Return the limits in force: those of the innermost ``within``."""
+    """Return the limits in force: those of the outermost ``within``."""
     return _current
 
 
 def affordable(bytes_: int = Bounds.memory_bytes) -> int:
-    """Return ``bytes_``, or less if the machine or container has less: a clear end is better than swapping."""
+    """Return ``bytes_``, or less if the machine or container has less, so that a run ends with a message and does not
+    swap."""
     return min(bytes_, int(SHARE * resources.memory_bytes()))
 
 
 @contextlib.contextmanager
 def within(bounds: Bounds) -> Iterator[None]:
-    """Apply limits to the body of the ``with`` statement, on top of any outer limits."""
+    """Apply limits to the body of the ``with`` statement. Inside another ``within``, the outer limits stay in force."""
     global _current, _active
     if _active:
         yield
@@ -90,10 +91,8 @@ def within(bounds: Bounds) -> Iterator[None]:
 
 
 def used() -> tuple[int, int]:
-    """Return the process's address space (as ``RLIMIT_AS`` counts) and its writable part (as ``RLIMIT_DATA`` does).
-
-    In bytes; None without /proc.
-    """
+    """Return the bytes of the process's address space (as ``RLIMIT_AS`` counts) and of its writable part (as
+    ``RLIMIT_DATA`` does); 0 and 0 without /proc."""
     with contextlib.suppress(OSError), open("/proc/self/statm", encoding="ascii") as file:
         pages = file.read().split()
         size = os.sysconf("SC_PAGE_SIZE")
@@ -123,7 +122,7 @@ def limit_address_space(more: int) -> None:
 
 
 def lift_memory() -> None:
-    """Lift the limits of memory that the parent had set, as far as it may be done."""
+    """Raise the memory limits that the parent has set to their hard limits."""
     for what in (resource.RLIMIT_AS, resource.RLIMIT_DATA):
         hard = resource.getrlimit(what)[1]
         resource.setrlimit(what, (hard, hard))

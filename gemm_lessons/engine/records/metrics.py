@@ -49,7 +49,7 @@ TOTALS: Mapping[str, str] = {
     "products_on_idle_units": "simulator__wgmma_on_idle_units.sum",
     "operations": "simulator__operations_floating_point.sum",  # of threads, a multiply-add two; in fp32 and fp64
     "shuffles": "simulator__inst_executed_shuffle.sum",  # warps; each brings a lane 4 bytes of another's
-    # On the way from loads to stores (``machinecode/useful_work.py``).
+    # Values between loads and stores (``sass/useful_work.py``).
     "exchanges": "simulator__inst_executed_exchange_useful.sum",  # of loaded numbers between lanes, by any instruction
     "products": "simulator__products_useful.sum",  # of two loaded numbers, by whichever unit; of threads
     "useful_operations": "simulator__operations_useful.sum",  # on loaded numbers; of threads, a multiply-add two
@@ -89,7 +89,7 @@ TOTALS: Mapping[str, str] = {
     "products_if_equal": "simulator__products_useful_if_equal.sum",
     "useful_operations_if_equal": "simulator__operations_useful_if_equal.sum",
     "textures_of_a_warp": "simulator__textures_per_warp.max",  # different ones, of the warp that fetches from the most
-    # What reading registers costs multiply-adds in fp32, as ptxas wrote it down (``machinecode/registers.py``); warps.
+    # Register reads of multiply-adds in fp32, as ptxas scheduled them (``sass/registers.py``), in warps.
     "reuse_flags": "simulator__operands_kept_for_reuse.sum",
     "register_bank_conflicts": "simulator__register_bank_conflicts.sum",  # clocks
 }

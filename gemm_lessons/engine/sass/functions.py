@@ -2,7 +2,7 @@
 
 A result that depends on such a value is certain only if it is the same for every value within the bound. So a launch
 that uses one for an address or a branch is counted again with all values shifted up or down, and must give the same
-counts (``machinecode.count``). Division passes this test: ptxas corrects the last bits of the quotient.
+counts (``sass.count``). Division passes this test: ptxas corrects the last bits of the quotient.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def _upper(s: Sources, name: str) -> Fetch:
 
 
 def _of_turns(s: Sources, function: np.ufunc) -> Fetch:
-    """Sine and cosine take their angle in turns: ptxas multiplies it beforehand."""
+    """Return sine or cosine of an angle in turns, to which ptxas has converted it."""
     fetch = s.number(0, "f32")
 
     def compute() -> Array:
