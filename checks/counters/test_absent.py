@@ -24,6 +24,7 @@ from gemm_lessons.judging.verdict import Passed
 from gemm_lessons.report.console import THEME
 from gemm_lessons.report.inspect import _counters as counter_table
 
+TOGETHER = True
 GENERIC = "const float *p = n ? (const float *)s : x; y[(int)p[t] & 31] = 1;"  # beyond the machine code's followers
 
 

@@ -12,6 +12,8 @@ from gemm_lessons import simulate
 from gemm_lessons.engine.records.launch import TensorMap
 from gemm_lessons.engine.records.results import Counters
 
+TOGETHER = True
+
 # Read on one H200 (driver 580, Nsight Compute 2025.3, 2026-11-22): instructions, and none of the units for loads and
 # stores sees a bulk copy.
 NAMES = "warp_instructions shared_load_instructions shared_store_instructions shared_wavefronts global_store_sectors"

@@ -11,7 +11,6 @@ from gemm_lessons.engine.simulator import Setting, Simulator
 
 TILES = 4
 KERNEL = """
-#include "mma.cuh"
 extern "C" __global__ void k(const float *x, float *out)
 {
     const unsigned a[4] = {0x3c003c00, 0x3c003c00, 0x3c003c00, 0x3c003c00}, b[2] = {0x3c003c00, 0x3c003c00}; // ones
@@ -43,12 +42,20 @@ KEPT = {
 }
 
 
+CANCELLED = "tile[e] = -tile[e]; if (i == 3) tile[e] += 128.0f;"
+SETTLES = (*SETTLED.values(), *KEPT.values(), CANCELLED)
+# One program, which is compiled and disassembled once.
+PROGRAM = '#include "mma.cuh"\n' + "".join(
+    KERNEL.replace("void k(", f"void k{number}(").replace("SETTLE", settle) for number, settle in enumerate(SETTLES)
+)
+
+
 def counted(settle: str, tallying: bool = True) -> int | None:
     """Return the products in a sum, of a kernel that is right either way."""
     out = np.zeros(128, np.float32)
     device = Simulator(Setting(tallying=tallying))
     found = simulate(
-        KERNEL.replace("SETTLE", settle), "k", 1, 32, [np.array([7, 0], np.float32), out], device=device,
+        PROGRAM, f"k{SETTLES.index(settle)}", 1, 32, [np.array([7, 0], np.float32), out], device=device,
         include_dirs=[COMMON],
     )  # fmt: skip
     assert found.fault is None
@@ -70,8 +77,7 @@ def test_kept_in_the_tensor_core(settle: str) -> None:
 
 def test_a_sum_with_another_sign() -> None:
     """Products that cancel are as many."""
-    settle = "tile[e] = -tile[e]; if (i == 3) tile[e] += 128.0f;"
-    assert counted(settle) == 128
+    assert counted(CANCELLED) == 128
 
 
 def test_only_on_request() -> None:

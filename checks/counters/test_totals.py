@@ -21,19 +21,20 @@ from gemm_lessons.engine.sass.trace import Traffic, traceable
 from gemm_lessons.engine.simulator import Simulator
 from gemm_lessons.judging.gates import judge_gates, uncounted
 
+TOGETHER = True
 THREADS = 64
 LINE = 128  # bytes that a warp reads or writes, 4 for each lane
 HEAD = """
 __device__ void copy4(unsigned to, const float *from)
 { asm volatile("cp.async.ca.shared.global [%0], [%1], 4; cp.async.wait_all;" :: "r"(to), "l"(from) : "memory"); }
-extern "C" __global__ void __launch_bounds__(64) kinds(float *x, float *y, int n)
+extern "C" __global__ void __launch_bounds__(64) k(float *x, float *y, int n)
 { __shared__ float s[64]; const int t = threadIdx.x; s[t] = 0; __syncthreads();
 """
 
 
 def counted(body: str, n: int = 0) -> Counters:
     """``body`` by two warps, after a store to shared memory and a barrier."""
-    return of(f"{HEAD}\n{body}\n}}", "kinds", n)
+    return of(f"{HEAD}\n{body}\n}}", "k", n)
 
 
 def of(source: str, entry: str, n: int = 0) -> Counters:
@@ -69,7 +70,7 @@ class Program:
         device, kernel = HEAD.split('extern "C"')
         self._names = {body: f"kind_{number}" for number, body in enumerate(bodies)}
         self._source = device + "".join(
-            f'extern "C"{kernel.replace("kinds(", f"{name}(")}{body}\n}}\n' for body, name in self._names.items()
+            f'extern "C"{kernel.replace(" k(", f" {name}(")}{body}\n}}\n' for body, name in self._names.items()
         )
 
     def counted(self, body: str, n: int = 0) -> Counters:
@@ -188,7 +189,7 @@ def test_machine_code_that_cannot_be_read_is_counted_on_ptx(monkeypatch: pytest.
     "y[t] = s[t * 2 & 62];", "y[t] = s[t] + s[t ^ n]; s[t * 32 & 63] = x[t];",
 ])  # fmt: skip
 def test_an_estimate_is_of_the_wavefronts_that_are_counted(body: str) -> None:
-    made = compile_source(f"{HEAD}\n{body}\n}}", path="k.cu", entry="kinds")
+    made = compile_source(f"{HEAD}\n{body}\n}}", path="k.cu", entry="k")
     assert isinstance(made, Compiled)
     arguments: list[Argument] = [Buffer("x", np.ones(256, np.float32)), Buffer("y", np.zeros(256, np.float32), True)]
     arguments.append(Scalar("n", np.int32(0)))
@@ -310,8 +311,8 @@ def test_wavefronts_of_copies_are_told_apart(read: int, written: int, wavefronts
     body = body.replace("WRITTEN", str(written)).replace("READ", str(read))
     source = f"{HEAD}\n{body}\n}}"
     x, y = np.ones(512, np.float32), np.zeros(256, np.float32)
-    alone = simulate(source.replace("copy4((", "if (n) copy4(("), "kinds", 1, THREADS, [x, y, 0]).counters
-    found = simulate(source, "kinds", 1, THREADS, [x, y, 0]).counters
+    alone = simulate(source.replace("copy4((", "if (n) copy4(("), "k", 1, THREADS, [x, y, 0]).counters
+    found = simulate(source, "k", 1, THREADS, [x, y, 0]).counters
     assert found["shared_wavefronts"] - alone["shared_wavefronts"] == wavefronts
     assert (found["copy_source_wavefronts"], alone["copy_source_wavefronts"]) == (of_source, 0)
 

@@ -16,6 +16,7 @@ from gemm_lessons.engine.ptx import cfg, parser
 from gemm_lessons.engine.second_opinion import agreement
 from gemm_lessons.engine.simulator import Disagreement, Setting, Simulator
 
+TOGETHER = True
 pytestmark = pytest.mark.counted
 
 
