@@ -48,6 +48,7 @@ FULL = 0.85  # of the last tile along an axis that is inside the matrix, at leas
 SHALLOW = 16  # of K, at least, where K is not split into tiles
 DEEPER = (1.1, 1.5)  # times the largest known K
 MANY = 100  # tiles along an axis of a known shape: more tiles show nothing more, and take long
+SHALLOWS = (2, 3, 8, 64)  # K tiles of a far shape of which many blocks are run: the first that fits is taken
 WALK = 2  # K tiles, at least, of a counted shape: with fewer there are only a first and a last tile
 DRAWS = 16  # sets of shapes to draw, of which the one that needs the fewest compilations is taken
 TRIES = 200  # shapes to draw until one has the tile
@@ -271,6 +272,17 @@ def _deep_beside(lesson: Lesson, seed: int) -> FarSample | None:
         found = _one_of_each(lesson, shape, draw) if lesson.shapes.refusal(shape) is None else None
         if found and found.tiles == 1:
             return found
+    return None
+
+
+def hidden_shallow(lesson: Lesson, far: Shape) -> Shape | None:
+    """Return a shape as far along M and N, of few K tiles, for which the host compiles the same kernel; None if there
+    is none: many blocks of it can be run."""
+    step, tile = lesson.shapes.multiple_of.k, lesson.at(far).tile
+    for depth in SHALLOWS:
+        shape = replace(far, k=-(-depth * max(SHALLOW, _tile(lesson).k) // step) * step)
+        if shape.k < far.k and lesson.shapes.refusal(shape) is None and lesson.at(shape).tile == tile:
+            return shape
     return None
 
 

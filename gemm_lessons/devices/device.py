@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.engine.records.launch import Argument, Grid
-from gemm_lessons.engine.records.results import Launched, SampledBlocks, in_a_row
+from gemm_lessons.engine.records.results import Launched, RareBlocks, SampledBlocks, in_a_row
 from gemm_lessons.gemm.data import DataSpec
 from gemm_lessons.gemm.problem import Trial
 from gemm_lessons.gemm.shapes import Shape
@@ -127,6 +127,9 @@ class Device(Protocol):
     ) -> SampledBlocks:
         """Run some blocks of a launch of counted code on buffers in ``Pages``, and count them if asked; ``alone``: even
         if they may depend on others. On the simulator, whatever this is."""
+
+    def rare_blocks(self, kernel: Compiled, grid: Grid, arguments: Sequence[Argument], seed: int) -> RareBlocks:
+        """Return blocks of a launch of counted code that it treats in another way than most. Nothing is run."""
 
     def doubt(self, task: Task, launched: Launched) -> Launched:
         """Repeat an uncounted launch with everything that the simulator checks, before its results blame the kernel.

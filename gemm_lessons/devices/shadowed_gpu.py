@@ -20,7 +20,7 @@ from gemm_lessons.engine.compiler.compile import Compiled
 from gemm_lessons.engine.hardware.sheets import GpuSpec, data_sheet, sheet_of
 from gemm_lessons.engine.records.facts import Quoted
 from gemm_lessons.engine.records.launch import Argument, Grid
-from gemm_lessons.engine.records.results import Launched, SampledBlocks
+from gemm_lessons.engine.records.results import Launched, RareBlocks, SampledBlocks
 from gemm_lessons.gemm.data import DataSpec
 from gemm_lessons.gemm.problem import Trial
 from gemm_lessons.gemm.shapes import Shape
@@ -111,6 +111,10 @@ class ShadowedGpu:
     ) -> SampledBlocks:
         """Run some blocks of a launch on the simulator."""
         return self._simulated.sample(kernel, grid, arguments, blocks, counting, alone)
+
+    def rare_blocks(self, kernel: Compiled, grid: Grid, arguments: Sequence[Argument], seed: int) -> RareBlocks:
+        """Return blocks that the code treats in another way than most."""
+        return self._simulated.rare_blocks(kernel, grid, arguments, seed)
 
     def doubt(self, task: Task, launched: Launched) -> Launched:
         """Repeat the launch on the simulator alone, so that a profiler finds one kernel in each range."""

@@ -12,7 +12,7 @@ from gemm_lessons.engine.compiler.compile import Compiled, occupancy
 from gemm_lessons.engine.hardware.sheets import GpuSpec, sheet_of
 from gemm_lessons.engine.records.facts import NoRoom
 from gemm_lessons.engine.records.launch import Argument, Grid
-from gemm_lessons.engine.records.results import Launched, SampledBlocks
+from gemm_lessons.engine.records.results import Launched, RareBlocks, SampledBlocks
 from gemm_lessons.gemm.data import DataSpec
 from gemm_lessons.gemm.problem import Trial
 from gemm_lessons.gemm.shapes import Shape
@@ -94,6 +94,10 @@ class Simulated:
         """Run some blocks of a launch; count them if asked."""
         simulator = self.simulator if counting else self._uncounted
         return simulator.sample(kernel, grid, arguments, blocks, alone)
+
+    def rare_blocks(self, kernel: Compiled, grid: Grid, arguments: Sequence[Argument], seed: int) -> RareBlocks:
+        """Return blocks that the code treats in another way than most."""
+        return self.simulator.rare_blocks(kernel, grid, arguments, seed)
 
     def doubt(self, task: Task, launched: Launched) -> Launched:
         """Return the launch unchanged. Both engines follow it first, and must agree. Once they have agreed on some

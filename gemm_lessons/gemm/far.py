@@ -14,7 +14,7 @@ columns have only large numbers of one sign, so that sums become as large as pos
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -23,12 +23,13 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from gemm_lessons.engine.records.elements import Element
+from gemm_lessons.engine.records.findings import Finding
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.engine.records.hashing import GOLDEN, mixed
 from gemm_lessons.engine.records.launch import PAGE, Argument, Buffer, Pages, Scalar, Texture
 from gemm_lessons.gemm.data import SCALARS, BufferLayout, DataSpec
 from gemm_lessons.gemm.formula import Value
-from gemm_lessons.gemm.problem import DEFAULTS, DRAWS, GAPS, terms_of, tolerance_of, unit
+from gemm_lessons.gemm.problem import DEFAULTS, DRAWS, GAPS, Overwritten, terms_of, tolerance_of, unit
 from gemm_lessons.gemm.rounding import Arithmetic, evaluate
 from gemm_lessons.gemm.shapes import Shape, TileSizes
 
@@ -218,6 +219,23 @@ class FarProblem:
         number = np.floor(fraction * 2.0 ** min(self._whole, element.precision)) if self._whole else fraction
         signed_number: Array = sign * number
         return signed_number
+
+    def damage(self, touched: Touched, stored: Collection[str]) -> Finding | None:
+        """Report a write to an input; ``stored``: the buffers that were stored into."""
+        for name in sorted(stored):
+            layout = self.layouts[name]
+            if layout.role != "in":
+                continue
+            numbers, contents = touched[name]
+            changed = np.argwhere(
+                (self._pages(layout, numbers) != contents).reshape(numbers.size, -1, layout.element.size).any(2)
+            )
+            if changed.size:
+                page, element = changed[0].tolist()
+                place = int(numbers[page]) * (PAGE // layout.element.size) + element
+                facts = Overwritten(name, len(changed), divmod(place, layout.leading), self.data.answer.name)
+                return Finding("input_overwritten", "error", count=len(changed), facts=facts)
+        return None
 
     def judged(self, touched: Touched, blocks: int = 1) -> Sampled:
         """Return the elements of C that were stored by so many blocks."""

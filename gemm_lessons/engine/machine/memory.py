@@ -190,6 +190,10 @@ class GlobalMemory:
         tables = [(it.name, it.pages) for it in self.allocations if it.pages is not None]
         return {name: (table.touched, table.contents(self.arena)) for name, table in tables}
 
+    def stored_pages(self) -> frozenset[str]:
+        """Return the buffers in pages that are outputs, or that the kernel stored into."""
+        return frozenset(it.name for it in self.allocations if it.pages is not None and it.tracked)
+
     def write_back(self) -> None:
         """Copy every output buffer's bytes back into its array, and those of inputs that the kernel stored into."""
         for allocation, buffer in self._buffers:

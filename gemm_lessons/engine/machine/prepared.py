@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from gemm_lessons.engine.machine import block_classes
 from gemm_lessons.engine.machine import spin_waits as spinning
 from gemm_lessons.engine.machine.decode import address_registers
 from gemm_lessons.engine.machine.special import CHOSEN_ELSEWHERE, RESERVED_PLACE
@@ -16,7 +17,7 @@ from gemm_lessons.engine.ptx import cfg
 from gemm_lessons.engine.ptx.addresses import AddressUses, address_uses
 from gemm_lessons.engine.ptx.cfg import Block
 from gemm_lessons.engine.ptx.provenance import stored_parameters
-from gemm_lessons.engine.ptx.records import Kernel, Register, Symbol, Variable
+from gemm_lessons.engine.ptx.records import Instruction, Kernel, Register, Symbol, Variable
 from gemm_lessons.engine.ptx.schedule import FmaGroup, row_order, schedule
 from gemm_lessons.engine.ptx.unset import maybe_unset
 from gemm_lessons.engine.records.arrays import Array
@@ -47,6 +48,11 @@ class Program:
     def varying(self) -> frozenset[int]:
         """Return the instructions (indices) that read a clock, or what the GPU chooses."""
         return frozenset(i.index for i in self.kernel.instructions if not CHOSEN_ELSEWHERE.isdisjoint(cfg.reads(i)))
+
+    @functools.cached_property
+    def may_decide(self) -> tuple[Instruction, ...]:
+        """Return the instructions by which blocks may differ: see ``block_classes``."""
+        return block_classes.may_decide(self.kernel)
 
     @functools.cached_property
     def address_uses(self) -> AddressUses:

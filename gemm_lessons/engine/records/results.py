@@ -192,14 +192,25 @@ class Launched:
 class SampledBlocks:
     """The outcome of some blocks of a launch, with all blocks of their clusters: ``blocks`` in all. ``touched``: buffer
     -> the numbers of the pages that they touched (n,), and the bytes of these pages afterwards (n, ``launch.PAGE``).
-    ``dependent``: why such blocks tell nothing, because a block depends on others or does more than its share.
-    ``counters``, if asked for, are those of a launch whose blocks all do what these did on average."""
+    ``stored``: the buffers that are outputs or were stored into. ``dependent``: why such blocks tell nothing, because a
+    block depends on others or does more than its share. ``counters``, if asked for, are those of a launch whose blocks
+    all do what these did on average."""
 
     touched: Mapping[str, tuple[Any, Any]] = field(default_factory=dict)
     blocks: int = 0
     fault: Finding | None = None
     dependent: str = ""
     counters: Counters = field(default_factory=Counters)
+    stored: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class RareBlocks:
+    """Blocks of a launch that the kernel treats in another way than most: one of each class but the largest, the
+    smallest class first. ``odd``: the same without what an edge of a matrix or of a band of tiles explains."""
+
+    every: tuple[int, ...] = ()
+    odd: tuple[int, ...] = ()
 
 
 def in_a_row(launches: Sequence[Launched]) -> Launched:

@@ -34,6 +34,7 @@ from gemm_lessons.engine.counters.cross_check import Disagreement
 from gemm_lessons.engine.counters.rough import RoughCounts
 from gemm_lessons.engine.events import LaunchInfo, Observer
 from gemm_lessons.engine.machine import register_pool
+from gemm_lessons.engine.machine.block_classes import rare_blocks
 from gemm_lessons.engine.machine.executed import LaneCounts
 from gemm_lessons.engine.machine.machine import Machine, Setting, stopped
 from gemm_lessons.engine.machine.paging import OutOfPages
@@ -70,7 +71,7 @@ from gemm_lessons.engine.records.launch import (
     Texture,
     buffers_of,
 )
-from gemm_lessons.engine.records.results import Counters, Launched, SampledBlocks
+from gemm_lessons.engine.records.results import Counters, Launched, RareBlocks, SampledBlocks
 from gemm_lessons.engine.sass.walker import Watch
 from gemm_lessons.engine.second_opinion import agreement
 from gemm_lessons.engine.simulator.final_memory import FinalMemory, Loads, collect
@@ -290,7 +291,13 @@ class Simulator:
             number,
             next(errors, None),
             counters=counted.of_all_blocks(grid.blocks, number),
+            stored=machine.memory.stored_pages(),
         )
+
+    def rare_blocks(self, compiled: Compiled, grid: Grid, arguments: Sequence[Argument], seed: int) -> RareBlocks:
+        """Return blocks of a launch that the kernel treats in another way than most. Nothing is run."""
+        program = _program_of(compiled)
+        return rare_blocks(program.kernel, program.may_decide, grid, arguments, seed)
 
     def final_memory(self, compiled: Compiled, grid: Grid, arguments: Sequence[Argument]) -> FinalMemory:
         """Run a kernel's only block, check it, and return its memory at the end. Raise ``UnsupportedKernel``."""

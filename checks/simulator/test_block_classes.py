@@ -1,0 +1,109 @@
+"""Blocks that a kernel treats in another way than most: found in its code, and compared with what all blocks do."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from checks.simulator.conftest import PLAIN_ARCH, Run
+from gemm_lessons.engine.compiler.compile import Compiled, compile_source
+from gemm_lessons.engine.records.launch import Buffer, Grid, Scalar
+from gemm_lessons.engine.records.results import RareBlocks
+from gemm_lessons.engine.simulator import Simulator
+
+GRID, THREADS, N = (9, 7, 1), 32, 40
+HEAD = """__constant__ int table[4] = {0, 0, 5, 0};
+extern "C" __global__ void k(const float *a, int *c, int n)
+{
+    const int bx = blockIdx.x, by = blockIdx.y, t = threadIdx.x, row = by * 32 + t;
+    int value = 0;
+    BODY
+    c[(by * gridDim.x + bx) * 32 + t] = value;
+}
+"""
+# What some blocks do in another way than most; how many blocks there are of the smallest class.
+DECISIONS = {
+    "one block": ("if (bx == 3 && by == 2) value = 1;", 1),
+    "the last block": ("if (bx == gridDim.x - 1 && by == gridDim.y - 1) value = 1;", 1),
+    "a block by its number": ("if (by * gridDim.x + bx == 40) value = 1;", 1),
+    "one row of the matrix": ("if (row == 77) value = 1;", 9),
+    "one element": ("if (row == 77 && bx * 32 + t == 77) value = 1;", 1),
+    "a place by the sizes": ("if (bx == n % 7 && by == n / 8) value = 1;", 1),
+    "exclusive or": ("if ((bx ^ by) == 10) value = 1;", 1),
+    "a diagonal": ("if ((bx + by) % 11 == 9) value = 1;", 6),
+    "by a thread's number": ("if (bx * 40 + by * 400 + t == 830) value = 1;", 1),
+    "selected without a branch": ("value = (bx == 8) * 3;", 7),
+    "a table": ("value = table[bx >> 1 & 3] + 1;", 14),
+    "fewer turns of a loop": ("for (int i = 0; i < n - bx / 8; i++) value += a[i] > 2;", 7),
+    "a factor": ("value = (int)(a[t] * (float)((bx + 1) / 9));", 7),
+    "bits": ("if ((bx & 8) >> 1 | by >> 2) value = 1;", 12),
+}  # fmt: skip
+# What depends on no block, or is where a matrix ends.
+ALIKE = {
+    "guards that always hold": "if (row < 4096 && bx * 32 + t < 4096) value = 1;",
+    "threads": "if (t == 5) value = 1;",
+    "numbers from memory": "if (a[row] > 2) value = 1;",
+    "sizes": "if (n % 8 == 0) value = 1;",
+    "addresses": "for (int i = 0; i < n; i++) value += a[row * 4 + bx + i] > 2;",
+}
+EDGES = {
+    "the last rows": "if (row < 200) value = 1;",
+    "the last columns": "if (bx * 32 + t < 270) value = 1;",
+    "both": "if (row < 200 && bx * 32 + t < 270) value = 1;",
+}
+
+
+def compiled(body: str) -> Compiled:
+    """The kernel, without machine code."""
+    found = compile_source(HEAD.replace("BODY", body), path="k.cu", entry="k", arch=PLAIN_ARCH, assembled=False)
+    assert isinstance(found, Compiled)
+    return found
+
+
+def rare(body: str, seed: int = 1) -> RareBlocks:
+    """What the code says."""
+    a, c = np.zeros(4096, np.float32), np.zeros(GRID[0] * GRID[1] * THREADS, np.int32)
+    arguments = (Buffer("a", a), Buffer("c", c, output=True), Scalar("n", np.int32(N)))
+    return Simulator().rare_blocks(compiled(body), Grid(GRID, (THREADS, 1, 1)), arguments, seed)
+
+
+def stored(run: Run, body: str) -> list[bytes]:
+    """What each block stores."""
+    c = np.zeros((GRID[0] * GRID[1], THREADS), np.int32)
+    run(HEAD.replace("BODY", body), GRID, THREADS, [np.full(4096, 3, np.float32), c, N])
+    return [row.tobytes() for row in c]
+
+
+@pytest.mark.parametrize("name", DECISIONS)
+def test_every_block_that_stores_something_else_has_a_class(name: str, run: Run) -> None:
+    body, _ = DECISIONS[name]
+    outcome = stored(run, body)
+    commonest = max(set(outcome), key=outcome.count)
+    assert len(set(outcome)) > 1  # the case says something
+    found = rare(body)
+    for chosen in (found.every, found.odd):
+        assert {outcome[it] for it in chosen} | {commonest} == set(outcome)
+
+
+@pytest.mark.parametrize("name", [name for name, (_, count) in DECISIONS.items() if count == 1])
+def test_a_single_block_is_first(name: str, run: Run) -> None:
+    outcome = stored(run, DECISIONS[name][0])
+    assert outcome.count(outcome[rare(DECISIONS[name][0]).every[0]]) == 1
+
+
+@pytest.mark.parametrize("name", ALIKE)
+def test_blocks_that_do_the_same_have_one_class(name: str) -> None:
+    assert rare(ALIKE[name]) == RareBlocks()
+
+
+@pytest.mark.parametrize("name", EDGES)
+def test_an_edge_is_not_odd(name: str, run: Run) -> None:
+    found, outcome = rare(EDGES[name]), stored(run, EDGES[name])
+    assert found.odd == ()
+    assert len({outcome[it] for it in found.every}) == len(set(outcome)) - 1
+
+
+def test_the_seed_chooses_a_block_of_a_class() -> None:
+    body, _ = DECISIONS["a table"]
+    assert len({rare(body, seed).every[0] for seed in range(8)}) > 1
+    assert rare(body, 3) == rare(body, 3)

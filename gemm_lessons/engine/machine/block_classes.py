@@ -1,0 +1,608 @@
+"""Which blocks of a grid take the same branches, as far as their place in the grid decides.
+
+    PTX -> decisions: comparisons, look-ups and factors that depend on a block's index
+        -> the outcome of each decision in every block of the grid -> classes of blocks with the same outcomes
+
+A kernel can only treat one block of a large grid in another way if something in its code depends on the block's index.
+So the blocks to run are those whose outcomes are rare, and no block has to be found by luck. Nothing is run here: the
+instructions between a block's index and a decision are computed for all blocks at once, with a range for what depends
+on a thread. What depends on memory or changes in a loop is unknown; a decision between such a value and one that the
+block's index gives has the latter as its outcome.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from math import prod
+
+import numpy as np
+
+from gemm_lessons.engine.machine.special import cluster_of, clustered
+from gemm_lessons.engine.ptx.cfg import reads, writes
+from gemm_lessons.engine.ptx.records import (
+    SIZES,
+    Address,
+    Immediate,
+    Instruction,
+    Kernel,
+    Operand,
+    PredicatePair,
+    Register,
+    Symbol,
+    register_width,
+)
+from gemm_lessons.engine.records.arrays import Array
+from gemm_lessons.engine.records.frozen import dataclass
+from gemm_lessons.engine.records.launch import Argument, Grid, Scalar
+from gemm_lessons.engine.records.results import RareBlocks
+
+DEFINITIONS = 6  # of one register, at most: what more branches give is unknown
+DEEP = 400  # instructions in a row from a decision back to the index
+VALUES = 12  # outcomes of one decision, at most: one with more changes from block to block, as an address does
+CLASSES = 1 << 16  # combinations of outcomes that are told apart, at most
+OF_A_BLOCK = ("%ctaid", "%clusterid", "%cluster_ctaid")
+DECIDE = ("setp", "set", "cvt", "ld", "brx")
+ORDER = ("lt", "le", "gt", "ge", "lo", "ls", "hi", "hs")
+PLACES: Mapping[str, tuple[int, ...]] = {"shl": (1,), "shr": (1,), "bfi": (2, 3), "bfe": (1, 2)}  # u32 of any type
+COMPARISONS: Mapping[str, Callable[[Array, Array], Array]] = {
+    "eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal,
+    "lo": np.less, "ls": np.less_equal, "hi": np.greater, "hs": np.greater_equal,
+}  # fmt: skip
+UNSIGNED = ("lo", "ls", "hi", "hs")
+BOTH = 2  # the outcome of a decision on which the threads of a block, or its turns of a loop, may differ
+
+
+@dataclass(frozen=True)
+class Values:
+    """A register in every block: int64, (z, y, x), with 1 along each axis that does not matter. ``low`` is ``high``
+    where all threads of a block have the same value. ``table``: an offset from a variable's address. ``moves``: only
+    what it is before a loop that changes it."""
+
+    low: Array
+    high: Array
+    table: bool = False
+    moves: bool = False
+
+    @property
+    def is_exact(self) -> bool:
+        """Tell whether a block has one value."""
+        return self.low is self.high
+
+    @property
+    def varies(self) -> bool:
+        """Tell whether blocks have different values."""
+        return self.low.size > 1 or self.high.size > 1
+
+
+@dataclass(frozen=True)
+class PlacedDecision:
+    """An instruction (index) whose outcome depends on a block's index. ``outcomes``: int64, (z, y, x), with 1 along
+    each axis that does not matter. ``is_edge``: a comparison by order that changes once from the first block to the
+    last, as where a matrix ends."""
+
+    index: int
+    outcomes: Array
+    is_edge: bool
+
+
+@dataclass(frozen=True)
+class BlockClass:
+    """Blocks with the same outcomes: one of them, and how many there are."""
+
+    block: int
+    count: int
+
+
+def may_decide(kernel: Kernel) -> tuple[Instruction, ...]:
+    """Return the instructions that may be decisions: what they read may come from a block's index, without memory."""
+    placed = {f"{name}.{axis}" for name in OF_A_BLOCK for axis in "xyz"}
+    before = 0
+    while len(placed) > before:
+        before = len(placed)
+        for instruction in kernel.instructions:
+            if instruction.row.computes and not placed.isdisjoint(reads(instruction)):
+                placed |= writes(instruction)
+    return tuple(it for it in kernel.instructions if it.opcode in DECIDE and not placed.isdisjoint(reads(it)))
+
+
+def decisions(
+    kernel: Kernel, candidates: Sequence[Instruction], grid: Grid, arguments: Sequence[Argument]
+) -> tuple[PlacedDecision, ...]:
+    """Return which of the ``candidates`` depend on a block's index in this launch."""
+    values = _Evaluation(kernel, clustered(kernel, grid), arguments)
+    found = []
+    for instruction in candidates:
+        outcomes = values.outcomes(instruction)
+        if outcomes is None or outcomes.size == 1 or (outcomes == outcomes.flat[0]).all():
+            continue
+        ordered = instruction.modifiers[0] in ORDER
+        found.append(PlacedDecision(instruction.index, outcomes, ordered and _is_edge(outcomes)))
+    return tuple(found)
+
+
+def rare_blocks(
+    kernel: Kernel, candidates: Sequence[Instruction], grid: Grid, arguments: Sequence[Argument], seed: int
+) -> RareBlocks:
+    """Return blocks that a kernel treats in another way than most. ``candidates``: see ``may_decide``."""
+    found = decisions(kernel, candidates, grid, arguments)
+    odd = tuple(it for it in found if not it.is_edge)
+    return RareBlocks(
+        tuple(it.block for it in classes(found, grid, seed)[:-1]),
+        tuple(it.block for it in classes(odd, grid, seed)[:-1]),
+    )
+
+
+def classes(found: Sequence[PlacedDecision], grid: Grid, seed: int) -> tuple[BlockClass, ...]:
+    """Return the classes of blocks by their outcomes, the rarest first, each with a block that ``seed`` chooses."""
+    sizes = grid.grid[::-1]
+    by_axes: dict[tuple[int, ...], Array] = {}
+    for decision in found:
+        named = np.unique(decision.outcomes, return_inverse=True)[1].reshape(decision.outcomes.shape)
+        before = by_axes.get(named.shape)
+        if before is not None:
+            joint = before * (int(named.max()) + 1) + named
+            named = np.unique(joint, return_inverse=True)[1].reshape(joint.shape)
+        by_axes[named.shape] = named
+    draw = random.Random(seed)
+    crossing = any(sum(size > 1 for size in shape) > 1 for shape in by_axes)
+    result = _by_block(by_axes, sizes, draw) if crossing else _by_axis(by_axes, sizes, draw)
+    return tuple(sorted(result, key=lambda it: (it.count, it.block)))
+
+
+def _by_axis(by_axes: Mapping[tuple[int, ...], Array], sizes: Sequence[int], draw: random.Random) -> list[BlockClass]:
+    """Return the classes where each decision depends on one axis: every combination occurs."""
+    along: list[list[Array]] = []
+    for axis, size in enumerate(sizes):
+        named = next((it.reshape(-1) for it in by_axes.values() if it.shape[axis] > 1), np.zeros(size, np.int64))
+        along.append([np.flatnonzero(named == name) for name in range(int(named.max()) + 1)])
+    if prod(map(len, along)) > CLASSES:
+        return []
+    result = []
+    for z in along[0]:
+        for y in along[1]:
+            for x in along[2]:
+                at = [int(its[int(draw.random() * its.size)]) for its in (z, y, x)]
+                result.append(BlockClass((at[0] * sizes[1] + at[1]) * sizes[2] + at[2], z.size * y.size * x.size))
+    return result
+
+
+def _by_block(by_axes: Mapping[tuple[int, ...], Array], sizes: Sequence[int], draw: random.Random) -> list[BlockClass]:
+    joint = np.zeros((1, 1, 1), np.int64)
+    for named in by_axes.values():
+        joint = joint * (int(named.max()) + 1) + named
+    whole = np.broadcast_to(joint, tuple(sizes)).reshape(-1)
+    names, counts = np.unique(whole, return_counts=True)
+    if names.size > CLASSES:
+        return []
+    order = np.argsort(whole, kind="stable")
+    firsts = np.cumsum(counts) - counts
+    return [
+        BlockClass(int(order[first + int(draw.random() * count)]), int(count))
+        for first, count in zip(firsts.tolist(), counts.tolist(), strict=True)
+    ]
+
+
+def _is_edge(outcomes: Array) -> bool:
+    """Tell whether outcomes change once from the first blocks to the last, with one block between at most."""
+    return bool(np.count_nonzero(np.diff(outcomes.reshape(-1))) <= 2)
+
+
+class _Evaluation:
+    """The registers of a kernel in all blocks of a launch; None for what is unknown."""
+
+    def __init__(self, kernel: Kernel, grid: Grid, arguments: Sequence[Argument]) -> None:
+        self._kernel, self._grid = kernel, grid
+        self._scalars = {
+            parameter.name: int(argument.value)
+            for parameter, argument in zip(kernel.parameters, arguments, strict=True)
+            if isinstance(argument, Scalar) and isinstance(argument.value, np.integer)
+        }
+        self._variables = {it.name for it in kernel.variables if it.space in ("shared", "local")}
+        self._definitions: dict[str, list[Instruction]] = {}
+        for instruction in kernel.instructions:
+            for name in writes(instruction):
+                self._definitions.setdefault(name, []).append(instruction)
+        self._known: dict[str, Values | None] = {}
+        self._open: set[str] = set()  # registers whose value is being computed: one of them again is a loop ...
+        self._loops: set[str] = set()  # ... and those that were met so
+
+    # -- decisions ----------------------------------------------------------------------------------------------------
+
+    def outcomes(self, instruction: Instruction) -> Array | None:
+        """Return the outcomes of an instruction in all blocks, if it is a decision that depends on a block's index."""
+        opcode, kind = instruction.opcode, instruction.modifiers[-1] if instruction.modifiers else ""
+        if opcode in ("setp", "set"):
+            return self._compared(instruction, kind)
+        if opcode == "cvt" and kind[:1] in "us" and instruction.modifiers[-2][:1] in "fb":
+            return _few(self._read(instruction.operands[1], kind))  # an index becomes a factor or a summand
+        if opcode == "ld" and "param" not in instruction.modifiers:
+            address = instruction.operands[1]
+            base = self._of(address.base) if isinstance(address, Address) else None
+            return _few(base) if base is not None and base.table else None
+        return _few(self._of(instruction.operands[0])) if opcode == "brx" else None
+
+    def _compared(self, instruction: Instruction, kind: str) -> Array | None:
+        if kind[:1] not in "usb" or kind == "b8":
+            return None
+        name = instruction.modifiers[0]
+        compare = COMPARISONS.get(name)
+        if compare is None:
+            return None
+        read = kind.replace("s", "u").replace("b", "s") if name in UNSIGNED else kind.replace("b", "s")
+        one, other = (self._read(it, read) for it in instruction.operands[1:3])
+        if one is None or other is None or one.moves or other.moves:
+            return _few(one, other)
+        return _tri(compare, one, other)
+
+    # -- values -------------------------------------------------------------------------------------------------------
+
+    def _of(self, operand: Operand | None) -> Values | None:
+        if isinstance(operand, Immediate):
+            return None if operand.is_float else _number(operand.value)
+        if isinstance(operand, Symbol):
+            if operand.name in self._variables:
+                return None
+            return Values(np.full((1, 1, 1), operand.offset), np.full((1, 1, 1), operand.offset), table=True)
+        if isinstance(operand, PredicatePair) and operand.negated:
+            value = self._of(operand.first)
+            return value and _inverted(value)
+        if not isinstance(operand, Register):
+            return None
+        if operand.name in self._known:
+            return self._known[operand.name]
+        value = self._register(operand.name)
+        if operand.name not in self._open:
+            self._known[operand.name] = value
+        return value
+
+    def _register(self, name: str) -> Values | None:
+        if name not in self._definitions:
+            return self._special(name)
+        its = self._definitions[name]
+        if name in self._open:
+            self._loops.add(name)
+            return None
+        if len(its) > DEFINITIONS or len(self._open) > DEEP or (len(its) == 1 and its[0].guard is not None):
+            return None
+        self._open.add(name)
+        found: list[Values] = []
+        for instruction in its:
+            if (value := self._result(instruction, name)) is not None:
+                found.append(value)
+            elif name not in self._loops:
+                break
+        self._open.discard(name)
+        if not found or (len(found) < len(its) and name not in self._loops):
+            return None
+        whole = found[0]
+        for value in found[1:]:
+            whole = _hull(whole, value)
+        return replace(whole, moves=True) if len(found) < len(its) else whole
+
+    def _special(self, name: str) -> Values | None:
+        """Return a special register of the launch."""
+        register, _, axis = name.partition(".")
+        if register == "%laneid":
+            return _between(0, 31)
+        if axis not in ("x", "y", "z"):
+            return None
+        place = "xyz".index(axis)
+        cluster = cluster_of(self._grid)[place]
+        shape = [1, 1, 1]
+        shape[2 - place] = -1
+        index = np.arange(self._grid.grid[place]).reshape(shape)
+        exact = {"%ctaid": index, "%clusterid": index // cluster, "%cluster_ctaid": index % cluster}
+        whole = {"%ntid": self._grid.block[place], "%nctaid": self._grid.grid[place], "%cluster_nctaid": cluster}
+        if register in exact:
+            return Values(exact[register], exact[register])
+        if register in whole:
+            return _number(whole[register])
+        return _between(0, self._grid.block[place] - 1) if register == "%tid" else None
+
+    def _read(self, operand: Operand | None, kind: str) -> Values | None:
+        """Return an operand as an integer of this type."""
+        value = self._of(operand)
+        if value is None or kind[:1] not in "usb" or not kind[1:].isdigit():
+            return None
+        return _cast(value, int(kind[1:]), kind[0] == "s" or kind[1:] == "64")
+
+    def _result(self, instruction: Instruction, name: str) -> Values | None:
+        opcode, words = instruction.opcode, instruction.modifiers
+        kind = words[-1] if words else ""
+        operands = instruction.operands
+        if opcode == "ld":
+            return self._parameter(instruction)
+        if opcode == "setp":
+            return self._predicate(instruction, name)
+        if opcode in ("mov", "cvta"):
+            return self._of(operands[1])
+        if kind == "pred":
+            return self._logic(opcode, [self._of(it) for it in operands[1:]])
+        if opcode == "selp":
+            return _chosen(self._of(operands[3]), self._of(operands[1]), self._of(operands[2]))
+        if opcode == "cvt":
+            value = self._read(operands[1], kind)
+            into = words[-2] if len(words) > 1 else ""
+            return None if value is None or into not in SIZES else _stored(value, into)
+        rule = RULES.get(opcode)
+        if rule is None or kind not in SIZES or kind.startswith("f"):
+            return None
+        sources = [self._read(it, kind) for it in operands[1:]]
+        if opcode == "mad" and "wide" in words:
+            wide = f"{kind[0]}{2 * SIZES[kind] * 8}"
+            sources[2] = self._read(operands[2 + 1], wide)
+        for place in PLACES.get(opcode, ()):
+            sources[place] = self._read(operands[1 + place], "u32")
+        if any(it is None for it in sources):
+            return None
+        value = rule(words, *(it for it in sources if it is not None))
+        if value is None:
+            return None
+        into = f"{kind[0]}{2 * SIZES[kind] * 8}" if "wide" in words else kind
+        known = [it for it in sources if it is not None]
+        table = any(it.table for it in known) and opcode in ("add", "mad")
+        stored = _stored(value, into)
+        return stored and replace(stored, table=table, moves=any(it.moves for it in known))
+
+    def _parameter(self, instruction: Instruction) -> Values | None:
+        address = instruction.operands[1]
+        if "param" not in instruction.modifiers or not isinstance(address, Address) or address.offset:
+            return None
+        base = address.base
+        return _number(self._scalars[base.name]) if isinstance(base, Symbol) and base.name in self._scalars else None
+
+    def _predicate(self, instruction: Instruction, name: str) -> Values | None:
+        first = instruction.operands[0]
+        one, other = (self._of(it) for it in instruction.operands[1:3])
+        if not isinstance(first, Register) or one is None or other is None:
+            return None
+        outcomes = self._compared(instruction, instruction.modifiers[-1])
+        if outcomes is None:
+            return None
+        low, high = (outcomes == 1).astype(np.int64), (outcomes > 0).astype(np.int64)
+        found = Values(low, low) if (low == high).all() else Values(low, high)
+        word = instruction.modifiers[1] if len(instruction.modifiers) > 2 else ""
+        if word in ("and", "or", "xor"):
+            return self._logic(word, [found, self._of(instruction.operands[3])])
+        return found
+
+    @staticmethod
+    def _logic(opcode: str, sources: Sequence[Values | None]) -> Values | None:
+        if opcode == "not" and sources[0] is not None:
+            return _inverted(sources[0])
+        if len(sources) < 2 or sources[0] is None or sources[1] is None:
+            return None
+        one, other = sources[0], sources[1]
+        if opcode in ("and", "or"):
+            join = np.minimum if opcode == "and" else np.maximum
+            low = join(one.low, other.low)
+            return Values(low, low if one.is_exact and other.is_exact else join(one.high, other.high))
+        if opcode == "xor" and one.is_exact and other.is_exact:
+            low = one.low ^ other.low
+            return Values(low, low)
+        return None
+
+
+# -- arithmetic -------------------------------------------------------------------------------------------------------
+
+
+def _number(value: int) -> Values:
+    one = np.full((1, 1, 1), value, np.int64)
+    return Values(one, one)
+
+
+def _between(low: int, high: int) -> Values:
+    return _number(low) if low == high else Values(np.full((1, 1, 1), low), np.full((1, 1, 1), high))
+
+
+def _hull(one: Values, other: Values) -> Values:
+    low, high = np.minimum(one.low, other.low), np.maximum(one.high, other.high)
+    return Values(low, high, one.table or other.table, one.moves or other.moves)
+
+
+def _inverted(value: Values) -> Values:
+    low = 1 - value.high
+    return Values(low, low if value.is_exact else 1 - value.low)
+
+
+def _chosen(predicate: Values | None, one: Values | None, other: Values | None) -> Values | None:
+    if one is None or other is None:
+        return None
+    if predicate is None or not predicate.is_exact:
+        return _hull(one, other)
+    low = np.where(predicate.low, one.low, other.low)
+    exact = one.is_exact and other.is_exact
+    high = low if exact else np.where(predicate.low, one.high, other.high)
+    return Values(low, high, one.table or other.table, one.moves or other.moves)
+
+
+def _cast(value: Values, bits: int, signed: bool) -> Values | None:
+    """Return a value as a signed or unsigned integer of so many bits; None if a range would be cut in two."""
+    least, most = (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if signed else (0, (1 << bits) - 1)
+    if value.low.min() >= least and value.high.max() <= most:
+        return value
+    if bits == 64:
+        return None
+    if value.is_exact:
+        low = value.low & ((1 << bits) - 1)
+        low = np.where(low > most, low - (1 << bits), low) if signed else low
+        return replace(value, low=low, high=low)
+    return None
+
+
+def _stored(value: Values, kind: str) -> Values | None:
+    """Return a result as a register of this type holds it."""
+    width = register_width(kind)
+    if kind[0] == "f" or width == "pred" or SIZES[kind] > 8:
+        return None
+    return _cast(value, 8 * SIZES[kind], kind[0] != "u" or SIZES[kind] == 8)
+
+
+def _tri(compare: Callable[[Array, Array], Array], one: Values, other: Values) -> Array:
+    """Return the outcomes of a comparison: 0, 1, or ``BOTH``."""
+    if one.is_exact and other.is_exact:
+        return compare(one.low, other.low).astype(np.int64)
+    if compare in (np.equal, np.not_equal):
+        apart = (one.high < other.low) | (other.high < one.low)
+        return np.where(apart, int(compare is np.not_equal), BOTH).astype(np.int64)
+    ends = [compare(one.low, other.high), compare(one.high, other.low)]
+    return np.where(ends[0] == ends[1], ends[0].astype(np.int64), BOTH).astype(np.int64)
+
+
+def _few(*values: Values | None) -> Array | None:
+    """Return the values that blocks have in a decision, if they are few."""
+    found: Array | None = None
+    for value in values:
+        if value is not None and value.varies:
+            low: Array = value.low if value.is_exact else value.low * 2 + (value.high > value.low)
+            names, numbers = np.unique(low, return_inverse=True)
+            if names.size <= VALUES:
+                here = numbers.reshape(low.shape)
+                found = here if found is None else found * VALUES + here
+    return found
+
+
+Rule = Callable[..., Values | None]
+
+
+def _corners(compute: Callable[[Array, Array], Array], one: Values, other: Values) -> Values:
+    """Return the range of an operation that is monotonic in both operands."""
+    if one.is_exact and other.is_exact:
+        low = compute(one.low, other.low)
+        return Values(low, low)
+    ends = [compute(a, b) for a in (one.low, one.high) for b in (other.low, other.high)]
+    low, high = ends[0], ends[0]
+    for end in ends[1:]:
+        low, high = np.minimum(low, end), np.maximum(high, end)
+    return Values(low, high)
+
+
+def _add(words: Sequence[str], one: Values, other: Values) -> Values | None:
+    return _corners(np.add, one, other)
+
+
+def _subtract(words: Sequence[str], one: Values, other: Values) -> Values | None:
+    return _corners(np.subtract, one, other)
+
+
+def _multiply(words: Sequence[str], one: Values, other: Values) -> Values | None:
+    sizes = [max(abs(int(it.low.min())), abs(int(it.high.max()))) for it in (one, other)]
+    if sizes[0] * sizes[1] >= 1 << 63:
+        return None
+    product = _corners(np.multiply, one, other)
+    return _shifted_right(product, _number(32)) if "hi" in words else product
+
+
+def _multiply_add(words: Sequence[str], one: Values, other: Values, addend: Values) -> Values | None:
+    product = _multiply(words, one, other)
+    return product and _corners(np.add, product, addend)
+
+
+def _shift_left(words: Sequence[str], value: Values, by: Values) -> Values | None:
+    if by.low.max() > 31 or by.low.min() < 0:
+        return None
+    low = 1 << by.low
+    return _multiply(words, value, Values(low, low if by.is_exact else 1 << by.high))
+
+
+def _shifted_right(value: Values, by: Values) -> Values:
+    return _corners(np.right_shift, value, by)
+
+
+def _shift_right(words: Sequence[str], value: Values, by: Values) -> Values | None:
+    return _shifted_right(value, by) if by.is_exact and by.low.min() >= 0 and by.high.max() < 64 else None
+
+
+def _divide(words: Sequence[str], one: Values, other: Values) -> Values | None:
+    if not other.is_exact or not other.low.all() or (one.low.min() < 0 and not one.is_exact):
+        return None
+    return _corners(
+        lambda a, b: np.where((a < 0) ^ (b < 0), -(np.abs(a) // np.abs(b)), np.abs(a) // np.abs(b)), one, other
+    )
+
+
+def _remainder(words: Sequence[str], one: Values, other: Values) -> Values | None:
+    if not other.is_exact or not other.low.all():
+        return None
+    if one.is_exact:
+        low = np.fmod(one.low, other.low)
+        return Values(low, low)
+    if one.low.min() < 0:
+        return None
+    return Values(np.zeros((1, 1, 1), np.int64), np.minimum(one.high, np.abs(other.low) - 1))
+
+
+def _and(words: Sequence[str], one: Values, other: Values) -> Values | None:
+    if one.is_exact and other.is_exact:
+        low = one.low & other.low
+        return Values(low, low)
+    if one.low.min() >= 0 and other.low.min() >= 0:
+        return Values(np.zeros((1, 1, 1), np.int64), np.minimum(one.high, other.high))
+    mask = next((it for it in (one, other) if it.is_exact and it.low.min() >= 0), None)
+    return mask and Values(np.zeros((1, 1, 1), np.int64), mask.high)
+
+
+def _or(words: Sequence[str], one: Values, other: Values) -> Values | None:
+    if one.is_exact and other.is_exact:
+        low = one.low | other.low
+        return Values(low, low)
+    if one.low.min() >= 0 and other.low.min() >= 0:
+        return Values(np.maximum(one.low, other.low), one.high + other.high)
+    return None
+
+
+def _exclusive_or(words: Sequence[str], one: Values, other: Values) -> Values | None:
+    if one.is_exact and other.is_exact:
+        low = one.low ^ other.low
+        return Values(low, low)
+    if one.low.min() >= 0 and other.low.min() >= 0:
+        return Values(np.zeros((1, 1, 1), np.int64), one.high + other.high)
+    return None
+
+
+def _bits_inserted(words: Sequence[str], value: Values, into: Values, start: Values, length: Values) -> Values | None:
+    if start.low.size > 1 or length.low.size > 1 or not (start.is_exact and length.is_exact and value.is_exact):
+        return None
+    first, count = int(start.low.flat[0]), int(length.low.flat[0])
+    if (
+        first + count > 32
+        or into.low.min() < 0
+        or into.high.max() > (0xFFFFFFFF if into.is_exact else (1 << first) - 1)
+    ):
+        return None
+    placed = (value.low & ((1 << count) - 1)) << first
+    kept = ~(((1 << count) - 1) << first)
+    low = (into.low & kept) + placed
+    return Values(low, low if into.is_exact else into.high + placed)
+
+
+def _bits_taken(words: Sequence[str], value: Values, start: Values, length: Values) -> Values | None:
+    whole = start.is_exact and length.is_exact and value.low.min() >= 0
+    return _and(words, _shifted_right(value, start), Values(one := (1 << length.low) - 1, one)) if whole else None
+
+
+def _least(words: Sequence[str], one: Values, other: Values) -> Values | None:
+    return _corners(np.minimum, one, other)
+
+
+def _most(words: Sequence[str], one: Values, other: Values) -> Values | None:
+    return _corners(np.maximum, one, other)
+
+
+def _negate(words: Sequence[str], value: Values) -> Values | None:
+    low = -value.high
+    return Values(low, low if value.is_exact else -value.low)
+
+
+def _complement(words: Sequence[str], value: Values) -> Values | None:
+    low = ~value.high
+    return Values(low, low if value.is_exact else ~value.low)
+
+
+RULES: Mapping[str, Rule] = {
+    "add": _add, "sub": _subtract, "mul": _multiply, "mad": _multiply_add, "shl": _shift_left, "shr": _shift_right,
+    "div": _divide, "rem": _remainder, "and": _and, "or": _or, "xor": _exclusive_or, "min": _least, "max": _most,
+    "neg": _negate, "not": _complement, "bfi": _bits_inserted, "bfe": _bits_taken,
+}  # fmt: skip

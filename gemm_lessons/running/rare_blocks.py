@@ -1,0 +1,45 @@
+"""More blocks to run of a far shape: those that the kernel's code treats in another way than most.
+
+    launch to sample --Device.rare_blocks--> the same launch with a block of each rare class, and a shallow one of more
+
+A kernel that is wrong in one block of 100,000, or uses another method there, must ask which block it is. So the classes
+of blocks follow from its code. One block of each class is run at a shape of few K tiles, which takes little time. The
+edges of a matrix are such classes, too, and small shapes have them all. Of the others, which few kernels have, some
+blocks are also run and counted at the far shape itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from gemm_lessons.course.hidden import FarSample, hidden_shallow
+from gemm_lessons.course.lesson import tile_sizes
+from gemm_lessons.gemm.far import FarProblem
+from gemm_lessons.judging.evidence import Built
+from gemm_lessons.running.builder import variant_of
+from gemm_lessons.running.plan import LaunchPlan, RunPlan
+
+MOST_DEEP = 3  # classes of which a block is run at the far shape
+MOST_SHALLOW = 24  # classes of which a block is run at the shallow one
+
+
+def rare_launches(plan: RunPlan, launch: LaunchPlan, built: Built) -> Iterator[LaunchPlan]:
+    """Yield the launches to sample beside this one, the cheapest first: a shallow one to check, others to count."""
+    sample = launch.sample
+    assert sample is not None
+    if len(launch.grids) > 1:
+        return  # a launch may read what blocks of another leave
+    code, (grid,), lesson = variant_of(built, launch.lesson).code.counted[0], launch.grids, launch.lesson
+    problem = FarProblem(lesson.data, launch.shape, plan.seed, tile_sizes(lesson), 1, sample.tiles)
+    arguments = problem.arguments(lesson.launches[0].parameters)
+    rare = plan.device.rare_blocks(code, grid, arguments, plan.seed)
+    ran = set(sample.blocks[0])
+    shallow = hidden_shallow(plan.lesson, launch.shape) if rare.every else None
+    if shallow is not None:
+        at = plan.lesson.at(shallow)
+        chosen = FarSample(shallow, (tuple(sorted(rare.every[:MOST_SHALLOW])),), sample.tiles)
+        yield replace(launch, lesson=at, shape=shallow, grids=at.grids(shallow), sample=chosen)
+    for block in rare.odd[:MOST_DEEP]:
+        if block not in ran:
+            yield replace(launch, sample=replace(sample, blocks=((block,),)))
