@@ -118,6 +118,19 @@ def test_a_type_changes_integrity_gates_too(tmp_path: Path) -> None:
     }
 
 
+def test_a_gate_may_judge_some_shapes_only(tmp_path: Path) -> None:
+    sized = OWN + 'where = "min(M, N, K) <= BM"\n'
+    own = gates(tmp_path, TOML + sized)["reads"]
+    assert own.where is not None
+    assert [own.where.holds({"M": 8, "N": 8, "K": k, "BM": 4}) for k in (4, 5)] == [True, False]
+    shared = gates(tmp_path, TOML + OWN, INTEGRITY.replace("BK >= 1", "M <= 64"))["local_memory"]
+    assert shared.where is not None
+    assert shared.where.holds({"M": 64})
+    assert gates(tmp_path, TOML + OWN)["reads"].where is None
+    with pytest.raises(LessonError, match=r"where: .LARGE. names LARGE, which is not known"):
+        gates(tmp_path, TOML + OWN + 'where = "M <= LARGE"\n')
+
+
 def test_a_course_without_integrity_gates_has_none(tmp_path: Path) -> None:
     """As courses that were made earlier, and a teacher's own; a newer lesson.toml may still change them."""
     old = 'architecture = "sm_90"\n'

@@ -14,6 +14,7 @@ from checks.grading.fixtures import cheats, honest
 from checks.judgement.test_hidden import run
 from gemm_lessons.course.folder import any_course
 from gemm_lessons.course.lesson import Gate
+from gemm_lessons.course.search_space import Condition
 from gemm_lessons.engine.arguments.expression import Expression
 from gemm_lessons.engine.records.results import Counters
 from gemm_lessons.grading.rubric import LessonRubric, NearMiss
@@ -66,6 +67,13 @@ def test_what_misses_a_gate_by_far_cannot_dodge_it(kernels: Mapping[str, Path]) 
     assert read.value is not None
     assert read.value > 30
     assert "This count is not exact: addresses depend" in read.why
+
+
+@pytest.mark.parametrize(("m", "passed", "value"), [(64, False, 2.0), (65, True, None)])
+def test_a_gate_leaves_other_shapes_alone(m: int, passed: bool, value: float | None) -> None:
+    gate = Gate("g", "g", Expression("barriers"), "w", at_most=1.0, where=Condition.parse("M <= 64", ["M"]))
+    (judged,) = judge_gates([gate], {"barriers": 2, "M": m})
+    assert (judged.passed, judged.value) == (passed, value)
 
 
 @pytest.mark.parametrize(

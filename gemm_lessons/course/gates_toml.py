@@ -5,7 +5,8 @@
     name = "bytes in local memory"
     value = "spill_bytes + stack_bytes"
     at_most = 0
-    where = "BK >= 1"              # lessons whose tile says so; default = false: only lessons that ask for it
+    where = "BK >= 1"              # lessons whose tile says so, or shapes: "min(M, N, K) <= 1023"
+    default = true                 # false: only lessons that ask for it
     why = "..."
 
     [integrity]                    # of lesson.toml, by id
@@ -32,6 +33,7 @@ from gemm_lessons.gemm.shapes import Tile
 
 KEYS = ("id", "name", "value", "at_most", "at_least", "why", "where")
 CHANGES = ("value", "at_most", "at_least", "why")  # what a lesson may change of an integrity gate
+SIZES = frozenset("MNK")
 ID = re.compile(r"[a-z][a-z0-9_]*")
 
 
@@ -101,7 +103,15 @@ class GateReader(TomlReader):
         limit = float(raw[bound])
         at_most, at_least = (limit, None) if bound == "at_most" else (None, limit)
         value = self.expression((*where, "value"), self.present(where, raw, "value"), names)
-        return Gate(id_, self.string(where, raw, "name"), value, self.string(where, raw, "why"), at_most, at_least)
+        name, why = self.string(where, raw, "name"), self.string(where, raw, "why")
+        return Gate(id_, name, value, why, at_most, at_least, where=self.judged_shapes(where, raw, names))
+
+    def judged_shapes(self, where: Where, raw: dict[str, Any], names: Sequence[str]) -> Condition | None:
+        """Return at which shapes a gate applies: ``where = "min(M, N, K) <= 1023"``; None: at all."""
+        if "where" not in raw or not _names_sizes(text := self.string(where, raw, "where")):
+            return None
+        with self.naming((*where, "where")):
+            return Condition.parse(text, names)
 
     def with_ids(self, raw: dict[str, Any], key: str) -> list[tuple[dict[str, Any], str]]:
         """Return the tables with their ids. A gate of an older course has none: its id is made of its name."""
@@ -127,8 +137,9 @@ class GateReader(TomlReader):
         return id_
 
     def applies(self, where: Where, raw: dict[str, Any], tile: Tile) -> bool:
-        """Tell whether a gate applies to this tile, and so to this type: ``where = "COPY == 1"``."""
-        if "where" not in raw:
+        """Tell whether a gate applies to this tile, and so to this type: ``where = "COPY == 1"``. One about M, N and K
+        is decided launch by launch."""
+        if "where" not in raw or _names_sizes(self.string(where, raw, "where")):
             return True
         with self.naming((*where, "where")):
             return Condition.parse(self.string(where, raw, "where"), tuple(tile.defines)).holds(tile.defines)
@@ -137,13 +148,18 @@ class GateReader(TomlReader):
         """Tell whether an integrity gate applies to this tile: its ``where`` may name a size that a lesson lacks, and
         then does not hold."""
         sizes = re.findall(r"\b[A-Z][A-Z0-9_]*\b", self.string(where, raw, "where") if "where" in raw else "")
-        return set(sizes) <= set(tile.defines) and self.applies(where, raw, tile)
+        return set(sizes) <= {*tile.defines, *SIZES} and self.applies(where, raw, tile)
 
 
 def id_of(name: str) -> str:
     """Return an id made of a name: ``barriers_per_k_tile`` for "Barriers, per K tile"."""
     made = re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")
     return made if ID.fullmatch(made) else f"gate_{made}".rstrip("_")
+
+
+def _names_sizes(text: str) -> bool:
+    """Tell whether a condition names M, N or K."""
+    return not SIZES.isdisjoint(re.findall(r"\w+", text))
 
 
 def _limited(gate: Gate) -> tuple[str, bool]:

@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gemm_lessons.course.search_space import SearchSpace
+from gemm_lessons.course.search_space import Condition, SearchSpace
 from gemm_lessons.engine import KitError
 from gemm_lessons.engine.arguments.expression import Expression, ExpressionError, Number
 from gemm_lessons.engine.records.frozen import dataclass
@@ -73,7 +73,8 @@ class Gate:
 
     ``id`` is unique in a lesson and stays; ``name`` is for people. An ``integrity`` gate is the course's, the same for
     many lessons, and is shown only when missed. ``value`` may name the counters of ``launch.COUNTED``, ``RESOURCES``,
-    ``M N K`` and the tile; a division by zero in it gives infinity or NaN, and NaN meets no limit.
+    ``M N K`` and the tile; a division by zero in it gives infinity or NaN, and NaN meets no limit. ``where``: the
+    shapes that it judges; None: all.
     """
 
     id: str
@@ -83,6 +84,7 @@ class Gate:
     at_most: float | None = None
     at_least: float | None = None
     integrity: bool = False
+    where: Condition | None = None
 
     def holds(self, value: float) -> bool:
         """Tell whether the value meets the bound; NaN never does."""

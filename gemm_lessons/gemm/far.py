@@ -22,8 +22,8 @@ from typing import Any
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
+from gemm_lessons.engine import Finding
 from gemm_lessons.engine.records.elements import Element
-from gemm_lessons.engine.records.findings import Finding
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.engine.records.hashing import GOLDEN, mixed
 from gemm_lessons.engine.records.launch import PAGE, Argument, Buffer, Pages, Scalar, Texture

@@ -78,6 +78,9 @@ def judge_gates(
     the ``parts`` that were counted miss it, or ``rough`` counts clearly do: ``uncounted`` says why."""
     results = []
     for gate in gates:
+        if gate.where is not None and not gate.where.holds(names):
+            results.append(_not_for_this_shape(gate))
+            continue
         value = float(gate.value.value(names))
         note, reason = "", gate.why
         passed: bool | None = math.isfinite(value) and gate.holds(value)
@@ -109,6 +112,16 @@ def judge_gates(
             )
         )
     return tuple(results)
+
+
+def _not_for_this_shape(gate: Gate) -> GateResult:
+    """Return the result of a gate that does not judge this shape."""
+    limit, note = gate.at_most if gate.at_most is not None else gate.at_least, "does not judge this shape"
+    assert limit is not None
+    return GateResult(
+        gate.id, gate.name, None, limit, gate.at_most is not None, True, gate.why, gate.value.text, note,
+        integrity=gate.integrity,
+    )  # fmt: skip
 
 
 def _at_best(gate: Gate, names: Mapping[str, Number]) -> float:
