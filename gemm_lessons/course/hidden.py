@@ -48,6 +48,10 @@ FULL = 0.85  # of the last tile along an axis that is inside the matrix, at leas
 SHALLOW = 16  # of K, at least, where K is not split into tiles
 DEEPER = (1.1, 1.5)  # times the largest known K
 MANY = 100  # tiles along an axis of a known shape: more tiles show nothing more, and take long
+CANDIDATES = 600  # shapes of which those are run whose sizes matter to a kernel: of these shares ...
+ROUND, RELATED = 0.2, 0.3  # ... have a size that is round, and a size that is a multiple of another
+ROUNDED = (50, 64, 100, 128, 200, 250, 256, 300, 400, 500, 512, 600, 700, 768, 800, 900, 1000, 1024, 2000, 2048, 3000)
+RATIOS = (1, 2, 3, 4, 8)
 SHALLOWS = (2, 3, 8, 64)  # K tiles of a far shape of which many blocks are run: the first that fits is taken
 WALK = 2  # K tiles, at least, of a counted shape: with fewer there are only a first and a last tile
 DRAWS = 16  # sets of shapes to draw, of which the one that needs the fewest compilations is taken
@@ -284,6 +288,31 @@ def hidden_shallow(lesson: Lesson, far: Shape) -> Shape | None:
         if shape.k < far.k and lesson.shapes.refusal(shape) is None and lesson.at(shape).tile == tile:
             return shape
     return None
+
+
+def hidden_candidates(lesson: Lesson, seed: int) -> tuple[Shape, ...]:
+    """Return many shapes, the smallest first, of which few are run: those whose sizes matter to a kernel. Sizes are
+    drawn, or round, or a multiple of another size. None of a lesson where the host chooses something by the shape."""
+    if lesson.choices:
+        return ()
+    draw = random.Random(f"{lesson.name} candidates {seed}")
+    steps = astuple(lesson.shapes.multiple_of)
+    found: dict[Shape, None] = {}
+    for _ in range(CANDIDATES):
+        sizes = [_some_size(draw, step) for step in steps]
+        if draw.random() < RELATED:
+            one, other = draw.sample(range(3), 2)
+            sizes[one] = sizes[other] * draw.choice(RATIOS)
+        sizes = [max(1, size // step) * step for size, step in zip(sizes, steps, strict=True)]
+        if prod(sizes) <= SAMPLED:
+            found[_allowed(lesson, Shape(*sizes, layout=_any_of(draw, lesson.shapes.layouts)))] = None
+    return tuple(sorted(found, key=lambda it: it.m * it.n * it.k))
+
+
+def _some_size(draw: random.Random, step: int) -> int:
+    if draw.random() < ROUND:
+        return draw.choice(ROUNDED)
+    return int(step * (1 + 2.0 ** (draw.random() * 10)))
 
 
 def _multiplying(lesson: Lesson) -> int:

@@ -6,9 +6,10 @@ Two devices exist: the simulator (``devices/simulated.py``), and a CUDA GPU whos
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, Protocol
 
+from gemm_lessons.engine.records.arrays import Array
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.engine.records.launch import Argument, Grid
 from gemm_lessons.engine.records.results import Launched, RareBlocks, SampledBlocks, in_a_row
@@ -130,6 +131,10 @@ class Device(Protocol):
 
     def rare_blocks(self, kernel: Compiled, grid: Grid, arguments: Sequence[Argument], seed: int) -> RareBlocks:
         """Return blocks of a launch of counted code that it treats in another way than most. Nothing is run."""
+
+    def rare_sizes(self, kernel: Compiled, sizes: Mapping[int, Array], known: int) -> tuple[int, ...]:
+        """Return numbers of launches whose sizes decide something in the counted code that those of the first ``known``
+        launches do not. ``sizes``: by the parameter's place, (launches,). Nothing is run."""
 
     def doubt(self, task: Task, launched: Launched) -> Launched:
         """Repeat an uncounted launch with everything that the simulator checks, before its results blame the kernel.

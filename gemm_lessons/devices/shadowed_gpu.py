@@ -8,7 +8,7 @@ threads reach or a stack that is too small may leave it with the right answer.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Literal
 
@@ -18,6 +18,7 @@ from gemm_lessons.devices.simulated import Simulated, no_room
 from gemm_lessons.engine import Finding, UnsupportedKernel
 from gemm_lessons.engine.compiler.compile import Compiled
 from gemm_lessons.engine.hardware.sheets import GpuSpec, data_sheet, sheet_of
+from gemm_lessons.engine.records.arrays import Array
 from gemm_lessons.engine.records.facts import Quoted
 from gemm_lessons.engine.records.launch import Argument, Grid
 from gemm_lessons.engine.records.results import Launched, RareBlocks, SampledBlocks
@@ -115,6 +116,10 @@ class ShadowedGpu:
     def rare_blocks(self, kernel: Compiled, grid: Grid, arguments: Sequence[Argument], seed: int) -> RareBlocks:
         """Return blocks that the code treats in another way than most."""
         return self._simulated.rare_blocks(kernel, grid, arguments, seed)
+
+    def rare_sizes(self, kernel: Compiled, sizes: Mapping[int, Array], known: int) -> tuple[int, ...]:
+        """Return launches whose sizes decide what those of the first ones do not."""
+        return self._simulated.rare_sizes(kernel, sizes, known)
 
     def doubt(self, task: Task, launched: Launched) -> Launched:
         """Repeat the launch on the simulator alone, so that a profiler finds one kernel in each range."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Literal
 
@@ -10,6 +10,7 @@ from gemm_lessons.devices.device import Binaries, Task
 from gemm_lessons.engine import Finding, Simulator
 from gemm_lessons.engine.compiler.compile import Compiled, occupancy
 from gemm_lessons.engine.hardware.sheets import GpuSpec, sheet_of
+from gemm_lessons.engine.records.arrays import Array
 from gemm_lessons.engine.records.facts import NoRoom
 from gemm_lessons.engine.records.launch import Argument, Grid
 from gemm_lessons.engine.records.results import Launched, RareBlocks, SampledBlocks
@@ -98,6 +99,10 @@ class Simulated:
     def rare_blocks(self, kernel: Compiled, grid: Grid, arguments: Sequence[Argument], seed: int) -> RareBlocks:
         """Return blocks that the code treats in another way than most."""
         return self.simulator.rare_blocks(kernel, grid, arguments, seed)
+
+    def rare_sizes(self, kernel: Compiled, sizes: Mapping[int, Array], known: int) -> tuple[int, ...]:
+        """Return launches whose sizes decide what those of the first ones do not."""
+        return self.simulator.rare_sizes(kernel, sizes, known)
 
     def doubt(self, task: Task, launched: Launched) -> Launched:
         """Return the launch unchanged. Both engines follow it first, and must agree. Once they have agreed on some

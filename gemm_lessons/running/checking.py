@@ -189,7 +189,10 @@ def _sample(plan: RunPlan, launch: LaunchPlan, built: Built) -> LaunchResult:
     results = [_sampled(plan, launch, built)]
     if results[0].verdict.kind == "passed" and results[0].counted and not results[0].before:
         for other in rare_launches(plan, launch, built):
-            result = _sampled(plan, other, built, counting=other.shape == launch.shape)
+            if other.purpose == "sample":
+                result = _sampled(plan, other, built, counting=other.shape == launch.shape)
+            else:
+                result = _execute(plan, other, built)
             results.append(result)
             if result.verdict.kind != "passed":
                 break

@@ -13,15 +13,38 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from gemm_lessons.course.hidden import FarSample, hidden_shallow
+import numpy as np
+
+from gemm_lessons.course.hidden import FarSample, hidden_candidates, hidden_shallow
 from gemm_lessons.course.lesson import tile_sizes
+from gemm_lessons.gemm.data import SIZES
 from gemm_lessons.gemm.far import FarProblem
 from gemm_lessons.judging.evidence import Built
 from gemm_lessons.running.builder import variant_of
 from gemm_lessons.running.plan import LaunchPlan, RunPlan
 
 MOST_DEEP = 3  # classes of which a block is run at the far shape
+MOST_SHAPES = 4  # small shapes whose sizes decide what those of other shapes do not
 MOST_SHALLOW = 24  # classes of which a block is run at the shallow one
+
+
+def _rare_shapes(plan: RunPlan, launch: LaunchPlan, built: Built) -> Iterator[LaunchPlan]:
+    """Yield launches to check at shapes whose sizes decide something in the code that no other shape of the run does:
+    ``N % 1000 == 0``."""
+    lesson = plan.lesson
+    candidates = hidden_candidates(lesson, plan.seed)
+    if not candidates:
+        return
+    known = [it.shape for it in plan.kernels[0].launches]
+    shapes = (*known, *candidates)
+    its = lesson.launches[0].parameters
+    sizes = {
+        place: np.array([it.names[name] for it in shapes], np.int64) for place, name in enumerate(its) if name in SIZES
+    }
+    code = variant_of(built, launch.lesson).code.counted[0]
+    for number in plan.device.rare_sizes(code, sizes, len(known))[:MOST_SHAPES]:
+        shape = shapes[number]
+        yield replace(launch, lesson=lesson, shape=shape, purpose="check", grids=lesson.grids(shape), sample=None)
 
 
 def rare_launches(plan: RunPlan, launch: LaunchPlan, built: Built) -> Iterator[LaunchPlan]:
@@ -40,6 +63,8 @@ def rare_launches(plan: RunPlan, launch: LaunchPlan, built: Built) -> Iterator[L
         at = plan.lesson.at(shallow)
         chosen = FarSample(shallow, (tuple(sorted(rare.every[:MOST_SHALLOW])),), sample.tiles)
         yield replace(launch, lesson=at, shape=shallow, grids=at.grids(shallow), sample=chosen)
+    if sample is plan.sample:
+        yield from _rare_shapes(plan, launch, built)
     for block in rare.odd[:MOST_DEEP]:
         if block not in ran:
             yield replace(launch, sample=replace(sample, blocks=((block,),)))

@@ -43,6 +43,7 @@ DEEP = 400  # instructions in a row from a decision back to the index
 VALUES = 12  # outcomes of one decision, at most: one with more changes from block to block, as an address does
 CLASSES = 1 << 16  # combinations of outcomes that are told apart, at most
 OF_A_BLOCK = ("%ctaid", "%clusterid", "%cluster_ctaid")
+SPECIAL = ("%tid", "%ctaid", "%laneid", "%warpid", "%cluster", "%lanemask", "%nctaid", "%clock", "%smid")
 DECIDE = ("setp", "set", "cvt", "ld", "brx")
 ORDER = ("lt", "le", "gt", "ge", "lo", "ls", "hi", "hs")
 PLACES: Mapping[str, tuple[int, ...]] = {"shl": (1,), "shr": (1,), "bfi": (2, 3), "bfe": (1, 2)}  # u32 of any type
@@ -111,7 +112,12 @@ def decisions(
     kernel: Kernel, candidates: Sequence[Instruction], grid: Grid, arguments: Sequence[Argument]
 ) -> tuple[PlacedDecision, ...]:
     """Return which of the ``candidates`` depend on a block's index in this launch."""
-    values = _Evaluation(kernel, clustered(kernel, grid), arguments)
+    scalars = {
+        parameter.name: np.full((1, 1, 1), int(argument.value))
+        for parameter, argument in zip(kernel.parameters, arguments, strict=True)
+        if isinstance(argument, Scalar) and isinstance(argument.value, np.integer)
+    }
+    values = _Evaluation(kernel, clustered(kernel, grid), scalars)
     found = []
     for instruction in candidates:
         outcomes = values.outcomes(instruction)
@@ -132,6 +138,47 @@ def rare_blocks(
         tuple(it.block for it in classes(found, grid, seed)[:-1]),
         tuple(it.block for it in classes(odd, grid, seed)[:-1]),
     )
+
+
+def may_decide_alone(kernel: Kernel) -> tuple[Instruction, ...]:
+    """Return the comparisons of what follows from parameters alone: they are the same in all threads."""
+    varies = {name for it in kernel.instructions if not _is_uniform(it) for name in writes(it)}
+    before = -1
+    while len(varies) > before:
+        before = len(varies)
+        for instruction in kernel.instructions:
+            if not varies.isdisjoint(reads(instruction)):
+                varies |= writes(instruction)
+    found = (it for it in kernel.instructions if it.opcode == "setp" and varies.isdisjoint(reads(it)))
+    return tuple(it for it in found if any(isinstance(operand, Register) for operand in it.operands[1:3]))
+
+
+def _is_uniform(instruction: Instruction) -> bool:
+    """Tell whether a result follows from registers of the kernel and from parameters alone."""
+    if instruction.opcode == "ld":
+        return "param" in instruction.modifiers
+    return instruction.row.computes and not any(name.startswith(SPECIAL) for name in reads(instruction))
+
+
+def rare_sizes(
+    kernel: Kernel, candidates: Sequence[Instruction], sizes: Mapping[str, Array], known: int
+) -> tuple[int, ...]:
+    """Return numbers of launches, the fewest that have every outcome of a comparison between sizes that no ``known``
+    launch has, those with most such outcomes first. ``sizes``: by a parameter's name, int64 (launches,); the first ones
+    are the known ones."""
+    values = _Evaluation(kernel, None, {name: it.reshape(1, 1, -1) for name, it in sizes.items()})
+    new: list[Array] = []
+    for instruction in candidates:
+        outcomes = values.outcomes(instruction)
+        if outcomes is not None and outcomes.size > 1:
+            line = outcomes.reshape(-1)
+            new += [line == it for it in (0, 1) if it not in line[:known] and it in line]
+    chosen: list[int] = []
+    while new:
+        best = int(np.sum(new, axis=0).argmax())
+        chosen.append(best)
+        new = [it for it in new if not it[best]]
+    return tuple(chosen)
 
 
 def classes(found: Sequence[PlacedDecision], grid: Grid, seed: int) -> tuple[BlockClass, ...]:
@@ -192,13 +239,8 @@ def _is_edge(outcomes: Array) -> bool:
 class _Evaluation:
     """The registers of a kernel in all blocks of a launch; None for what is unknown."""
 
-    def __init__(self, kernel: Kernel, grid: Grid, arguments: Sequence[Argument]) -> None:
-        self._kernel, self._grid = kernel, grid
-        self._scalars = {
-            parameter.name: int(argument.value)
-            for parameter, argument in zip(kernel.parameters, arguments, strict=True)
-            if isinstance(argument, Scalar) and isinstance(argument.value, np.integer)
-        }
+    def __init__(self, kernel: Kernel, grid: Grid | None, scalars: Mapping[str, Array]) -> None:
+        self._grid, self._scalars = grid, scalars
         self._variables = {it.name for it in kernel.variables if it.space in ("shared", "local")}
         self._definitions: dict[str, list[Instruction]] = {}
         for instruction in kernel.instructions:
@@ -286,7 +328,7 @@ class _Evaluation:
         register, _, axis = name.partition(".")
         if register == "%laneid":
             return _between(0, 31)
-        if axis not in ("x", "y", "z"):
+        if self._grid is None or axis not in ("x", "y", "z"):
             return None
         place = "xyz".index(axis)
         cluster = cluster_of(self._grid)[place]
@@ -351,7 +393,10 @@ class _Evaluation:
         if "param" not in instruction.modifiers or not isinstance(address, Address) or address.offset:
             return None
         base = address.base
-        return _number(self._scalars[base.name]) if isinstance(base, Symbol) and base.name in self._scalars else None
+        if not isinstance(base, Symbol) or base.name not in self._scalars:
+            return None
+        given = self._scalars[base.name]
+        return Values(given, given)
 
     def _predicate(self, instruction: Instruction, name: str) -> Values | None:
         first = instruction.operands[0]

@@ -55,6 +55,11 @@ class Program:
         return block_classes.may_decide(self.kernel)
 
     @functools.cached_property
+    def may_decide_alone(self) -> tuple[Instruction, ...]:
+        """Return the comparisons between sizes: see ``block_classes``."""
+        return block_classes.may_decide_alone(self.kernel)
+
+    @functools.cached_property
     def address_uses(self) -> AddressUses:
         """Return how the kernel uses the addresses of buffers and variables."""
         return address_uses(self.kernel, self.variables)

@@ -21,7 +21,7 @@ import gc
 import math
 import re
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -34,7 +34,7 @@ from gemm_lessons.engine.counters.cross_check import Disagreement
 from gemm_lessons.engine.counters.rough import RoughCounts
 from gemm_lessons.engine.events import LaunchInfo, Observer
 from gemm_lessons.engine.machine import register_pool
-from gemm_lessons.engine.machine.block_classes import rare_blocks
+from gemm_lessons.engine.machine.block_classes import rare_blocks, rare_sizes
 from gemm_lessons.engine.machine.executed import LaneCounts
 from gemm_lessons.engine.machine.machine import Machine, Setting, stopped
 from gemm_lessons.engine.machine.paging import OutOfPages
@@ -57,6 +57,7 @@ from gemm_lessons.engine.ptx.unset import tracks
 from gemm_lessons.engine.ptx.variables import usable_variables, with_state_spaces
 from gemm_lessons.engine.ptx.wide_registers import split_wide
 from gemm_lessons.engine.ptx.wmma import expand_wmma
+from gemm_lessons.engine.records.arrays import Array
 from gemm_lessons.engine.records.errors import UnsupportedKernel
 from gemm_lessons.engine.records.facts import Stopped
 from gemm_lessons.engine.records.findings import Finding
@@ -298,6 +299,15 @@ class Simulator:
         """Return blocks of a launch that the kernel treats in another way than most. Nothing is run."""
         program = _program_of(compiled)
         return rare_blocks(program.kernel, program.may_decide, grid, arguments, seed)
+
+    def rare_sizes(self, compiled: Compiled, sizes: Mapping[int, Array], known: int) -> tuple[int, ...]:
+        """Return numbers of launches whose sizes decide something in the code that those of the first ``known`` do not;
+        ``sizes``: by the parameter's place, (launches,). Nothing is run."""
+        program = _program_of(compiled)
+        kernel = program.kernel
+        return rare_sizes(
+            kernel, program.may_decide_alone, {kernel.parameters[place].name: it for place, it in sizes.items()}, known
+        )
 
     def final_memory(self, compiled: Compiled, grid: Grid, arguments: Sequence[Argument]) -> FinalMemory:
         """Run a kernel's only block, check it, and return its memory at the end. Raise ``UnsupportedKernel``."""
