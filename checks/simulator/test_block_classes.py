@@ -103,6 +103,24 @@ def test_an_edge_is_not_odd(name: str, run: Run) -> None:
     assert len({outcome[it] for it in found.every}) == len(set(outcome)) - 1
 
 
+SIZES_SEEN, SIZES = 4, np.array([3, 8, 40, 64, 2000, 1000, 97, 40])
+BY_SIZES = {  # what a size decides; which of ``SIZES`` has an outcome that the first four have not
+    "n % 1000 == 0": (4,),
+    "n == 97": (6,),
+    "n > 100": (4,),
+    "n % 8 == 0": (),
+    "n < 20": (),
+    "bx < n": (),
+    "a[t] > n": (),
+}
+
+
+@pytest.mark.parametrize("condition", BY_SIZES)
+def test_sizes_that_decide_something_new(condition: str) -> None:
+    code = compiled(f"if ({condition}) value = 1;")
+    assert Simulator().rare_sizes(code, {2: SIZES}, SIZES_SEEN) == BY_SIZES[condition]
+
+
 def test_the_seed_chooses_a_block_of_a_class() -> None:
     body, _ = DECISIONS["a table"]
     assert len({rare(body, seed).every[0] for seed in range(8)}) > 1

@@ -305,9 +305,8 @@ class Simulator:
         ``sizes``: by the parameter's place, (launches,). Nothing is run."""
         program = _program_of(compiled)
         kernel = program.kernel
-        return rare_sizes(
-            kernel, program.may_decide_alone, {kernel.parameters[place].name: it for place, it in sizes.items()}, known
-        )
+        by_name = {kernel.parameters[place].name: it for place, it in sizes.items()}
+        return rare_sizes(kernel, program.may_decide_alone, by_name, known)
 
     def final_memory(self, compiled: Compiled, grid: Grid, arguments: Sequence[Argument]) -> FinalMemory:
         """Run a kernel's only block, check it, and return its memory at the end. Raise ``UnsupportedKernel``."""
