@@ -26,11 +26,13 @@ from gemm_lessons.course.hidden import (
     hidden_also,
     hidden_and_checked,
     hidden_and_counted,
+    hidden_candidates,
     hidden_checks,
     hidden_counts,
     hidden_instead,
     hidden_large,
     hidden_sample,
+    hidden_shallow,
     hidden_ways,
 )
 from gemm_lessons.course.lesson import Lesson, tile_sizes
@@ -286,6 +288,30 @@ def test_a_far_shape_is_large_in_all_directions(name: str) -> None:
         grids = lesson.at(sample.shape).grids(sample.shape)
         for grid, blocks in zip(grids, sample.blocks, strict=True):
             assert set(blocks) <= set(range(grid.blocks))
+
+
+@pytest.mark.parametrize("name", COURSE.names)
+def test_many_blocks_are_affordable_at_a_shallow_shape(name: str) -> None:
+    """The same kernel, as far along M and N."""
+    lesson = COURSE.lesson(name)
+    if (far := hidden_sample(lesson, 3)) is None or (shallow := hidden_shallow(lesson, far.shape)) is None:
+        return
+    assert (shallow.m, shallow.n, shallow.layout) == (far.shape.m, far.shape.n, far.shape.layout)
+    assert shallow.k < far.shape.k
+    assert lesson.at(shallow).tile == lesson.at(far.shape).tile
+
+
+@pytest.mark.parametrize("name", COURSE.names)
+def test_candidates_are_round_related_and_allowed(name: str) -> None:
+    lesson = COURSE.lesson(name)
+    found = hidden_candidates(lesson, 3)
+    assert found == hidden_candidates(lesson, 3)
+    assert bool(found) != bool(lesson.choices)
+    assert all(lesson.shapes.refusal(it) is None for it in found)
+    if found and lesson.shapes.multiple_of == Shape(1, 1, 1):
+        assert any(it.n % 1000 == 0 for it in found)
+        assert any(it.m == it.n != it.k for it in found)
+        assert any(it.m == 4 * it.k for it in found)
 
 
 @pytest.mark.parametrize("name", COURSE.names)
