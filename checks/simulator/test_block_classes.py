@@ -103,13 +103,14 @@ def test_an_edge_is_not_odd(name: str, run: Run) -> None:
     assert len({outcome[it] for it in found.every}) == len(set(outcome)) - 1
 
 
-SIZES_SEEN, SIZES = 4, np.array([3, 8, 40, 64, 2000, 1000, 97, 40])
+SIZES_SEEN, SIZES = 4, [3, 17, 40, 64, 2000, 1000, 97, 40, 24]
 BY_SIZES = {  # what a size decides; which of ``SIZES`` has an outcome that the first four have not
     "n % 1000 == 0": (4,),
     "n == 97": (6,),
     "n > 100": (4,),
     "n % 8 == 0": (),
     "n < 20": (),
+    "n % 8 == 0 && n / 16 == 1": (8,),
     "bx < n": (),
     "a[t] > n": (),
 }

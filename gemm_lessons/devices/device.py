@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, Protocol
 
-from gemm_lessons.engine.records.arrays import Array
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.engine.records.launch import Argument, Grid
 from gemm_lessons.engine.records.results import Launched, RareBlocks, SampledBlocks, in_a_row
@@ -132,9 +131,9 @@ class Device(Protocol):
     def rare_blocks(self, kernel: Compiled, grid: Grid, arguments: Sequence[Argument], seed: int) -> RareBlocks:
         """Return blocks of a launch of counted code that it treats in another way than most. Nothing is run."""
 
-    def rare_sizes(self, kernel: Compiled, sizes: Mapping[int, Array], known: int) -> tuple[int, ...]:
+    def rare_sizes(self, kernel: Compiled, sizes: Mapping[int, Sequence[int]], known: int) -> tuple[int, ...]:
         """Return numbers of launches whose sizes decide something in the counted code that those of the first ``known``
-        launches do not. ``sizes``: by the parameter's place, (launches,). Nothing is run."""
+        launches do not. ``sizes``: by the parameter's place, of each launch. Nothing is run."""
 
     def doubt(self, task: Task, launched: Launched) -> Launched:
         """Repeat an uncounted launch with everything that the simulator checks, before its results blame the kernel.

@@ -18,7 +18,6 @@ from gemm_lessons.devices.simulated import Simulated, no_room
 from gemm_lessons.engine import Finding, UnsupportedKernel
 from gemm_lessons.engine.compiler.compile import Compiled
 from gemm_lessons.engine.hardware.sheets import GpuSpec, data_sheet, sheet_of
-from gemm_lessons.engine.records.arrays import Array
 from gemm_lessons.engine.records.facts import Quoted
 from gemm_lessons.engine.records.launch import Argument, Grid
 from gemm_lessons.engine.records.results import Launched, RareBlocks, SampledBlocks
@@ -117,7 +116,7 @@ class ShadowedGpu:
         """Return blocks that the code treats in another way than most."""
         return self._simulated.rare_blocks(kernel, grid, arguments, seed)
 
-    def rare_sizes(self, kernel: Compiled, sizes: Mapping[int, Array], known: int) -> tuple[int, ...]:
+    def rare_sizes(self, kernel: Compiled, sizes: Mapping[int, Sequence[int]], known: int) -> tuple[int, ...]:
         """Return launches whose sizes decide what those of the first ones do not."""
         return self._simulated.rare_sizes(kernel, sizes, known)
 

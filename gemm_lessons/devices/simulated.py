@@ -10,7 +10,6 @@ from gemm_lessons.devices.device import Binaries, Task
 from gemm_lessons.engine import Finding, Simulator
 from gemm_lessons.engine.compiler.compile import Compiled, occupancy
 from gemm_lessons.engine.hardware.sheets import GpuSpec, sheet_of
-from gemm_lessons.engine.records.arrays import Array
 from gemm_lessons.engine.records.facts import NoRoom
 from gemm_lessons.engine.records.launch import Argument, Grid
 from gemm_lessons.engine.records.results import Launched, RareBlocks, SampledBlocks
@@ -100,7 +99,7 @@ class Simulated:
         """Return blocks that the code treats in another way than most."""
         return self.simulator.rare_blocks(kernel, grid, arguments, seed)
 
-    def rare_sizes(self, kernel: Compiled, sizes: Mapping[int, Array], known: int) -> tuple[int, ...]:
+    def rare_sizes(self, kernel: Compiled, sizes: Mapping[int, Sequence[int]], known: int) -> tuple[int, ...]:
         """Return launches whose sizes decide what those of the first ones do not."""
         return self.simulator.rare_sizes(kernel, sizes, known)
 

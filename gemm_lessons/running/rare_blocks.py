@@ -13,8 +13,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-import numpy as np
-
 from gemm_lessons.course.hidden import FarSample, hidden_candidates, hidden_shallow
 from gemm_lessons.course.lesson import tile_sizes
 from gemm_lessons.gemm.data import SIZES
@@ -38,9 +36,7 @@ def _rare_shapes(plan: RunPlan, launch: LaunchPlan, built: Built) -> Iterator[La
     known = [it.shape for it in plan.kernels[0].launches]
     shapes = (*known, *candidates)
     its = lesson.launches[0].parameters
-    sizes = {
-        place: np.array([it.names[name] for it in shapes], np.int64) for place, name in enumerate(its) if name in SIZES
-    }
+    sizes = {place: [it.names[name] for it in shapes] for place, name in enumerate(its) if name in SIZES}
     code = variant_of(built, launch.lesson).code.counted[0]
     for number in plan.device.rare_sizes(code, sizes, len(known))[:MOST_SHAPES]:
         shape = shapes[number]

@@ -15,6 +15,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from itertools import combinations
 from math import prod
 
 import numpy as np
@@ -161,18 +162,24 @@ def _is_uniform(instruction: Instruction) -> bool:
 
 
 def rare_sizes(
-    kernel: Kernel, candidates: Sequence[Instruction], sizes: Mapping[str, Array], known: int
+    kernel: Kernel, candidates: Sequence[Instruction], sizes: Mapping[str, Sequence[int]], known: int
 ) -> tuple[int, ...]:
     """Return numbers of launches, the fewest that have every outcome of a comparison between sizes that no ``known``
-    launch has, those with most such outcomes first. ``sizes``: by a parameter's name, int64 (launches,); the first ones
-    are the known ones."""
-    values = _Evaluation(kernel, None, {name: it.reshape(1, 1, -1) for name, it in sizes.items()})
-    new: list[Array] = []
+    launch has, and of two tests for equality at once; those with most such outcomes first. ``sizes``: by a parameter's
+    name, of each launch; the first ones are the known ones."""
+    scalars = {name: np.array(its, np.int64).reshape(1, 1, -1) for name, its in sizes.items()}
+    values = _Evaluation(kernel, None, scalars)
+    single: list[Array] = []
+    equal: list[Array] = []
     for instruction in candidates:
         outcomes = values.outcomes(instruction)
         if outcomes is not None and outcomes.size > 1:
             line = outcomes.reshape(-1)
-            new += [line == it for it in (0, 1) if it not in line[:known] and it in line]
+            single += [line == it for it in (0, 1)]
+            if instruction.modifiers[0] in ("eq", "ne") and values.is_settled(instruction):
+                equal.append(line == 1)
+    both = [(one == a) & (other == b) for one, other in combinations(equal, 2) for a in (0, 1) for b in (0, 1)]
+    new = [it for it in (*single, *both) if not it[:known].any() and it.any()]
     chosen: list[int] = []
     while new:
         best = int(np.sum(new, axis=0).argmax())
@@ -264,6 +271,11 @@ class _Evaluation:
             base = self._of(address.base) if isinstance(address, Address) else None
             return _few(base) if base is not None and base.table else None
         return _few(self._of(instruction.operands[0])) if opcode == "brx" else None
+
+    def is_settled(self, instruction: Instruction) -> bool:
+        """Tell whether both sides of a comparison are known and change in no loop."""
+        sides = [self._of(it) for it in instruction.operands[1:3]]
+        return all(it is not None and not it.moves for it in sides)
 
     def _compared(self, instruction: Instruction, kind: str) -> Array | None:
         if kind[:1] not in "usb" or kind == "b8":

@@ -57,7 +57,6 @@ from gemm_lessons.engine.ptx.unset import tracks
 from gemm_lessons.engine.ptx.variables import usable_variables, with_state_spaces
 from gemm_lessons.engine.ptx.wide_registers import split_wide
 from gemm_lessons.engine.ptx.wmma import expand_wmma
-from gemm_lessons.engine.records.arrays import Array
 from gemm_lessons.engine.records.errors import UnsupportedKernel
 from gemm_lessons.engine.records.facts import Stopped
 from gemm_lessons.engine.records.findings import Finding
@@ -300,9 +299,9 @@ class Simulator:
         program = _program_of(compiled)
         return rare_blocks(program.kernel, program.may_decide, grid, arguments, seed)
 
-    def rare_sizes(self, compiled: Compiled, sizes: Mapping[int, Array], known: int) -> tuple[int, ...]:
+    def rare_sizes(self, compiled: Compiled, sizes: Mapping[int, Sequence[int]], known: int) -> tuple[int, ...]:
         """Return numbers of launches whose sizes decide something in the code that those of the first ``known`` do not;
-        ``sizes``: by the parameter's place, (launches,). Nothing is run."""
+        ``sizes``: by the parameter's place, of each launch. Nothing is run."""
         program = _program_of(compiled)
         kernel = program.kernel
         by_name = {kernel.parameters[place].name: it for place, it in sizes.items()}
