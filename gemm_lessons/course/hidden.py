@@ -48,8 +48,8 @@ FULL = 0.85  # of the last tile along an axis that is inside the matrix, at leas
 SHALLOW = 16  # of K, at least, where K is not split into tiles
 DEEPER = (1.1, 1.5)  # times the largest known K
 MANY = 100  # tiles along an axis of a known shape: more tiles show nothing more, and take long
-CANDIDATES = 600  # shapes of which those are run whose sizes matter to a kernel: of these shares ...
-ROUND, RELATED = 0.2, 0.3  # ... have a size that is round, and a size that is a multiple of another
+CANDIDATES = 1000  # shapes of which those are run whose sizes matter to a kernel: of these shares ...
+ROUND, RELATED = 0.2, 0.5  # ... have a size that is round, and a size that is a multiple of another
 ROUNDED = (50, 64, 100, 128, 200, 250, 256, 300, 400, 500, 512, 600, 700, 768, 800, 900, 1000, 1024, 2000, 2048, 3000)
 RATIOS = (1, 2, 3, 4, 8)
 SHALLOWS = (2, 3, 8, 64)  # K tiles of a far shape of which many blocks are run: the first that fits is taken
@@ -300,9 +300,11 @@ def hidden_candidates(lesson: Lesson, seed: int) -> tuple[Shape, ...]:
     found: dict[Shape, None] = {}
     for _ in range(CANDIDATES):
         sizes = [_some_size(draw, step) for step in steps]
+        first, then, last = draw.sample(range(3), 3)
         if draw.random() < RELATED:
-            one, other = draw.sample(range(3), 2)
-            sizes[one] = sizes[other] * draw.choice(RATIOS)
+            sizes[then] = sizes[first] * draw.choice(RATIOS)
+            if draw.random() < RELATED:
+                sizes[last] = sizes[then] * draw.choice(RATIOS)
         sizes = [max(1, size // step) * step for size, step in zip(sizes, steps, strict=True)]
         if prod(sizes) <= SAMPLED:
             found[_allowed(lesson, Shape(*sizes, layout=_any_of(draw, lesson.shapes.layouts)))] = None
