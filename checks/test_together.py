@@ -53,6 +53,18 @@ def joined(sources: list[str]) -> Together:
     return Together(cast(Any, items), lambda item: {"run": run, "source": cast(Any, item).function.__defaults__[0]})
 
 
+def test_a_test_that_calls_the_compiler_itself_is_not_run_twice() -> None:
+    ran = []
+
+    def compiles() -> None:
+        ran.append("to its compilation")
+        compiling.compile_source(ONE, path="k.cu", entry="k")
+        ran.append("beyond it")
+
+    Together(cast(Any, [SimpleNamespace(function=compiles)]), lambda item: {})
+    assert ran == ["to its compilation"]
+
+
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What the compiler is asked for, by name."""

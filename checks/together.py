@@ -1,9 +1,10 @@
 """The kernels of a test file, compiled several at a time: twenty together take as long as one and a half alone.
 
 A file asks for it with ``TOGETHER = True``. Its tests are first called up to the point where they have something
-compiled, which says what that is; the tests themselves run as they are, and each finds its kernel in a program of
-several, under its own source, in its own lines. A kernel that does not fit in, or whose program does not compile, is
-compiled alone, and so is what a test compiles after its first kernel.
+compiled, which says what that is; they get no further, even if they call the compiler themselves. The tests themselves
+run as they are, and each finds its kernel in a program of several, under its own source, in its own lines. A kernel
+that does not fit in, or whose program does not compile, is compiled alone, and so is what a test compiles after its
+first kernel.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from unittest import mock
 import pytest
 
 from gemm_lessons.engine import api
+from gemm_lessons.engine.compiler import includes
 from gemm_lessons.engine.compiler.compile import Compiled, NotCompiled, compile_source
 from gemm_lessons.engine.compiler.ptx_file import take as alone
 
@@ -108,7 +110,11 @@ def _wanted(items: Iterable[pytest.Item], helpers: Helpers) -> list[Wanted]:
             found.append((source, options["arch"]))
         raise _Seen
 
-    with mock.patch.object(api, "take", seen):
+    def elsewhere(*_: object) -> None:
+        raise _Seen
+
+    # compile_source() looks at includes first.
+    with mock.patch.object(api, "take", seen), mock.patch.object(includes, "forbidden", elsewhere):
         for item in items:
             function = item.function  # type: ignore[attr-defined]
             given = {**helpers(item), **getattr(getattr(item, "callspec", None), "params", {})}
