@@ -34,16 +34,18 @@ checks together, and a learner gains nothing by deceiving an own run.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from math import lcm, prod
+from typing import Literal, TypeVar
 
 from gemm_lessons.course.lesson import Lesson, tile_sizes
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.gemm.data import ALIKE, HELD, SIZES, Alike
 from gemm_lessons.gemm.shapes import Shape, Tile, TileSizes, astuple
 
+T = TypeVar("T")
 FULL = 0.85  # of the last tile along an axis that is inside the matrix, at least: gates allow for whole ones
 SHALLOW = 16  # of K, at least, where K is not split into tiles
 DEEPER = (1.1, 1.5)  # times the largest known K
@@ -55,6 +57,8 @@ RATIOS = (1, 2, 3, 4, 8)
 SHALLOWS = (2, 3, 8, 64)  # K tiles of a far shape of which many blocks are run: the first that fits is taken
 WALK = 2  # K tiles, at least, of a counted shape: with fewer there are only a first and a last tile
 DRAWS = 16  # sets of shapes to draw, of which the one that needs the fewest compilations is taken
+OTHERS = 0.75  # of the runs use shapes that need few variants: the others have any
+WIDE = 1024  # M and N of a deep shape that has as many blocks as the broad one, at least
 TRIES = 200  # shapes to draw until one has the tile
 WIDEST = 1 << 20  # elements of C: a lesson with large known shapes hides one that is larger only in M or only in N
 FAR = (2400, 2400, 1100)  # M, N, K of far shapes, at least, and half as much again at most ...
@@ -104,8 +108,9 @@ def hidden_counts(lesson: Lesson, seed: int) -> tuple[Shape, ...]:
     if wide.m * wide.n > WIDEST:
         wide = replace(wide, n=n.small()) if draw.random() < 0.5 else replace(wide, m=m.small())
     deep = Shape(m.small(), n.small(), k.beyond(6))
-    found = [replace(it, layout=_any_of(draw, lesson.shapes.layouts)) for it in (wide, deep)]
-    return (_allowed(lesson, found[0]) if large is None else large), _allowed(lesson, found[1])
+    wide = replace(wide, layout=_layout(lesson, seed, "large", _any_of(draw, lesson.shapes.layouts)))
+    deep = replace(deep, layout=_layout(lesson, seed, "deep", _any_of(draw, lesson.shapes.layouts)))
+    return (_allowed(lesson, wide) if large is None else large), _allowed(lesson, deep)
 
 
 def _allowed(lesson: Lesson, shape: Shape) -> Shape:
@@ -119,14 +124,35 @@ def _allowed(lesson: Lesson, shape: Shape) -> Shape:
     return Shape(*sizes, layout=shape.layout)
 
 
+def _layout(lesson: Lesson, seed: int, shape: Literal["large", "far", "deep"], drawn: str) -> str:
+    """Return the layout of one of the counted shapes: the ``drawn`` one, unless the host chooses. Then the three have
+    different ones, and most often those that the counting shape has not: no other shape must be counted for them."""
+    if not lesson.choices:
+        return drawn
+    draw = random.Random(f"{lesson.name} layouts {seed}")
+    known = lesson.shapes.count.layout
+    order = draw.sample(lesson.shapes.layouts, len(lesson.shapes.layouts))
+    if draw.random() < OTHERS:
+        order = [*(it for it in order if it != known), known]
+    return order[("large", "far", "deep").index(shape) % len(order)]
+
+
+def _has_dear_tiles(lesson: Lesson) -> bool:
+    """Tell whether one K tile of one block is much work, and the host chooses."""
+    tile = astuple(_tile(lesson.at(lesson.shapes.count)))
+    return bool(lesson.choices) and prod(map(max, astuple(lesson.shapes.multiple_of), tile)) > MUCH
+
+
 def hidden_large(lesson: Lesson, seed: int) -> Shape:
     """Return the hidden shape that is large along M and N at once, and to be counted."""
     draw = random.Random(f"{lesson.name} large {seed}")
     steps, tile = astuple(lesson.shapes.multiple_of), astuple(_tile(lesson.at(lesson.shapes.count)))
-    layout = _any_of(draw, lesson.shapes.layouts)
+    layout = _layout(lesson, seed, "large", _any_of(draw, lesson.shapes.layouts))
     aligned = ALIGNED if draw.random() < 0.5 else 1
     m, n, k = (_Axis(draw, lcm(step, aligned), size, 0) for step, size in zip(steps, tile, strict=True))
-    depth = k.tiles(3 + int(draw.random() * 2) * (k.tile <= SHALLOW))
+    number = WALK if _has_dear_tiles(lesson) else 3 + int(draw.random() * 2) * (k.tile <= SHALLOW)
+    # Of a lesson with layouts, one counted shape has whole tiles of K.
+    depth = k.whole(number) if lesson.choices and len(lesson.shapes.layouts) > 1 else k.tiles(number)
     area = LARGE / depth
     longer = area**0.5 * (SQUARE[0] + draw.random() * (SQUARE[1] - SQUARE[0]))
     sides = longer, area / longer
@@ -166,6 +192,7 @@ def _deep_sample(lesson: Lesson, seed: int) -> FarSample | None:
         return None
     draw = random.Random(f"{lesson.name} sample {seed}")
     steps, layout = astuple(lesson.shapes.multiple_of), _any_of(draw, lesson.shapes.layouts)
+    layout = _layout(lesson, seed, "far", layout)
     whole_numbers = not lesson.data.factors[0].element.is_float
     huge = Shape(HUGE, HUGE, HUGE, layout=layout)
     tile, threads = astuple(_tile(lesson.at(huge))), lesson.at(huge).grids(huge)[0].threads
@@ -206,6 +233,7 @@ def _broad_sample(lesson: Lesson, seed: int) -> FarSample | None:
     """
     draw = random.Random(f"{lesson.name} broad sample {seed}")
     steps, layout = astuple(lesson.shapes.multiple_of), _any_of(draw, lesson.shapes.layouts)
+    layout = _layout(lesson, seed, "far", layout)
     for _ in range(MANY_TRIES):
         area, aspect = SPREAD * (1 + draw.random() * 0.6), SQUARE[0] + draw.random() * (SQUARE[1] - SQUARE[0])
         wanted = (area**0.5 * aspect, area**0.5 / aspect)
@@ -251,7 +279,8 @@ def _cube(lesson: Lesson, seed: int) -> FarSample | None:
     sides = draw.sample(CUBES, len(CUBES))
     shapes = [Shape(side, side, side, layout=layout) for side in sides for layout in layouts]
     shapes = [it for it in shapes if lesson.shapes.refusal(it) is None]
-    made = _variants(lesson, seed) if lesson.choices else frozenset()
+    counted = (lesson.shapes.count, *hidden_and_counted(lesson, seed), *_counted_far(lesson, seed))
+    made = {lesson.at(it).tile for it in counted if lesson.choices}
     found = [it for it in (_one_of_each(lesson, shape, draw) for shape in shapes) if it]
     costs = len(lesson.launches) > 1  # the launches before run whole
     work = {it: (it.tiles or 1, lesson.at(it.shape).tile not in made, costs * it.shape.m) for it in found}
@@ -270,9 +299,13 @@ def _deep_beside(lesson: Lesson, seed: int) -> FarSample | None:
     far = Shape(-(-HUGE // rows) * rows, -(-HUGE // cols) * cols, deep[0].k, layout=deep[0].layout)
     blocks = lesson.at(far).grids(far)[0].blocks
     side = (blocks * tile[0] * tile[1]) ** 0.5
-    for _ in range(TRIES):
+    downs = [it for it in range(1, blocks + 1) if blocks % it == 0 and min(it * rows, blocks // it * cols) >= WIDE]
+    for number in range(TRIES):
         aspect = SQUARE[0] + draw.random() * (1 - SQUARE[0])
         shape = replace(far, m=int(side * aspect) // rows * rows, n=int(side) // cols * cols)
+        down = _any_of(draw, downs) if downs else 0
+        if lesson.choices and down and number == 0 and draw.random() < OTHERS:  # the blocks of the broad one
+            shape = replace(far, m=down * rows, n=blocks // down * cols)
         found = _one_of_each(lesson, shape, draw) if lesson.shapes.refusal(shape) is None else None
         if found and found.tiles == 1:
             return found
@@ -358,8 +391,10 @@ def hidden_instead(lesson: Lesson, seed: int) -> tuple[Shape, ...]:
     of_narrow, step = (m, n)[narrow], steps[1 - narrow]
     sides = [-(-long // step) * step] * 2
     sides[narrow] = of_narrow.tiles(max(1, int(area / long / of_narrow.tile)))
-    broad = Shape(sides[0], sides[1], k.tiles(WALK))
-    return tuple(_allowed(lesson, replace(it, layout=_any_of(draw, lesson.shapes.layouts))) for it in (deep, broad))
+    broad = Shape(sides[0], sides[1], k.tiles(1 if lesson.shapes.products > 1 else WALK))
+    deep = replace(deep, layout=_layout(lesson, seed, "deep", _any_of(draw, lesson.shapes.layouts)))
+    broad = replace(broad, layout=_layout(lesson, seed, "far", _any_of(draw, lesson.shapes.layouts)))
+    return _allowed(lesson, deep), _allowed(lesson, broad)
 
 
 def hidden_ways(lesson: Lesson, seed: int) -> tuple[Shape, ...]:
@@ -369,10 +404,11 @@ def hidden_ways(lesson: Lesson, seed: int) -> tuple[Shape, ...]:
         return _far(lesson, seed)
     draw, shapes = random.Random(f"{lesson.name} ways {seed}"), lesson.shapes
     known = (*shapes.check, shapes.count)
-    counted = (shapes.count, *hidden_counts(lesson, seed)[: 1 + _counts_the_deep(lesson)])
+    counted = (shapes.count, *hidden_counts(lesson, seed)[: 1 + _counts_the_deep(lesson, seed)])
     sizes = map(astuple, (shapes.multiple_of, _tile(lesson), *known))
     m, n, k = (_Axis(draw, *it) for it in zip(*sizes, strict=True))
-    missing = [layout for layout in shapes.layouts if layout not in {it.layout for it in counted}]
+    found_in = {it.layout for it in (*counted, *_counted_far(lesson, seed))}
+    missing = [layout for layout in shapes.layouts if layout not in found_in]
     depths = (k.shallow() if number else k.whole(WALK) for number in range(len(missing)))
     found = [Shape(m.small(), n.small(), depth, layout=it) for depth, it in zip(depths, missing, strict=True)]
     tiles = {tile_sizes(lesson.at(it)) for it in counted}
@@ -393,21 +429,28 @@ def hidden_and_counted(lesson: Lesson, seed: int) -> tuple[Shape, ...]:
     # The large one is the wide one, too, if it is as shallow, and M and N are larger than all known ones.
     covers = large.k < lesson.shapes.count.k and all(large.m > it.m and large.n > it.n for it in known)
     first = () if covers else (wide,)
-    deeper = (deep,) if _counts_the_deep(lesson) else ()
+    deeper = (deep,) if _counts_the_deep(lesson, seed) else ()
     return tuple(dict.fromkeys((*first, *deeper, large, *hidden_ways(lesson, seed))))
 
 
-def _counts_the_deep(lesson: Lesson) -> bool:
-    """Tell whether the deep shape is counted, because no deeper one is, or one of its layouts or tiles may be missing
-    there."""
-    return not lesson.data.multiplies or (bool(lesson.choices) and len(lesson.shapes.layouts) > 1)
+def _counts_the_deep(lesson: Lesson, seed: int) -> bool:
+    """Tell whether the deep shape is counted, because no deeper one is, or its layout is missing there."""
+    if not lesson.data.multiplies:
+        return True
+    several = bool(lesson.choices) and len(lesson.shapes.layouts) > 1
+    layout = _layout(lesson, seed, "deep", lesson.shapes.count.layout)
+    return several and all(it.layout != layout for it in _counted_far(lesson, seed))
+
+
+def _counted_far(lesson: Lesson, seed: int) -> tuple[Shape, ...]:
+    """Return the far shapes that are counted, whether blocks of the kernel can be sampled or not."""
+    sample = hidden_sample(lesson, seed)
+    return (*sample.beside, sample.shape) if sample else hidden_instead(lesson, seed)
 
 
 def hidden_and_checked(lesson: Lesson, seed: int) -> tuple[Shape, ...]:
     """Return every hidden shape that a graded run with this seed only checks, and the far one or what replaces it."""
-    sample = hidden_sample(lesson, seed)
-    far = (*sample.beside, sample.shape) if sample else hidden_instead(lesson, seed)
-    return (*hidden_checks(lesson, seed), *far)
+    return (*hidden_checks(lesson, seed), *_counted_far(lesson, seed))
 
 
 def is_countable(lesson: Lesson, shape: Shape) -> bool:
@@ -435,6 +478,8 @@ def hidden_checks(lesson: Lesson, seed: int) -> tuple[Shape, ...]:
         # Others count these:
         chosen += _of_few_variants(lesson, made, (_far(lesson, seed, number) for number in range(DRAWS)))
         small = list(_of_few_variants(lesson, made, (tuple(_small(lesson, draw)) for _ in range(DRAWS))))
+        if prod(astuple(lesson.shapes.multiple_of)) > MUCH:
+            small = _with_other_remainders(lesson, seed, small, chosen)
         fresh = int(draw.random() * len(small))
         small[fresh] = replace(small[fresh], layout=_any_of(draw, lesson.shapes.layouts))
     found = [_allowed(lesson, it) for it in (*chosen, *shared, *small)]
@@ -477,11 +522,22 @@ def _variants(lesson: Lesson, seed: int) -> frozenset[Tile]:
 def _of_few_variants(lesson: Lesson, made: frozenset[Tile], draws: Iterable[tuple[Shape, ...]]) -> tuple[Shape, ...]:
     """Return the shapes of one draw, each in the layout for which a variant of the kernel that is ``made`` fits, if
     there is one: of the draw that needs the fewest others."""
-    tried = [tuple(_familiar(lesson, it, made) for it in draw) for draw in draws]
+    tried = [_alike(lesson, draw, made) for draw in draws]
     return min(tried, key=lambda shapes: len({lesson.at(it).tile for it in shapes} - made))
 
 
-def _familiar(lesson: Lesson, shape: Shape, made: frozenset[Tile]) -> Shape:
+def _alike(lesson: Lesson, shapes: Iterable[Shape], made: frozenset[Tile]) -> tuple[Shape, ...]:
+    """Return the shapes, each in a layout for which a variant of the kernel that is ``made``, or that one of those
+    before it needs, fits, if there is one."""
+    found: list[Shape] = []
+    known = set(made)
+    for shape in shapes:
+        found.append(_familiar(lesson, shape, known))
+        known.add(lesson.at(found[-1]).tile)
+    return tuple(found)
+
+
+def _familiar(lesson: Lesson, shape: Shape, made: Collection[Tile]) -> Shape:
     others = (replace(shape, layout=layout) for layout in (shape.layout, *lesson.shapes.layouts))
     return next((it for it in others if lesson.at(it).tile in made), shape)
 
@@ -495,7 +551,9 @@ def _of_choices(lesson: Lesson, seed: int, draw: random.Random, made: frozenset[
     found = []
     if shapes.multiple_of.k == 1:
         deepest = max(known, key=lambda it: it.k)
-        found.append(replace(deepest, k=int(deepest.k * (DEEPER[0] + draw.random() * (DEEPER[1] - DEEPER[0]))) + 1))
+        depths = (DEEPER[0] + draw.random() * (DEEPER[1] - DEEPER[0]) for _ in range(DRAWS))
+        deeper = [replace(deepest, k=int(deepest.k * depth) + 1) for depth in depths]
+        found.append(next((it for it in deeper if lesson.at(it).tile in made), deeper[0]))
     for tile in dict.fromkeys(it for it in tiles.values() if it not in counted):
         alike = [shape for shape in known if tiles[shape] == tile]
         for axis, size in (("m", tile.rows), ("n", tile.cols)):
@@ -512,7 +570,7 @@ def _of_choices(lesson: Lesson, seed: int, draw: random.Random, made: frozenset[
 def _large(lesson: Lesson, draw: random.Random) -> Shape:
     """Return a shape of similar length along each axis: kernels whose blocks divide the K tiles have many blocks
     here."""
-    side = int((WORK / 2) ** (1 / 3) * (1 + draw.random() / 8))
+    side = int((WORK / 4) ** (1 / 3) * (1 + draw.random() / 8))
     sizes = (max(1, side // step) * step for step in astuple(lesson.shapes.multiple_of))
     return Shape(*sizes, layout=_any_of(draw, lesson.shapes.layouts))
 
@@ -534,8 +592,9 @@ def _far(lesson: Lesson, seed: int, number: int | None = None) -> tuple[Shape, .
         if axis in twice:
             continue
         m, n, k = (_Axis(draw, *it) for it in zip(steps, tile, strict=True))
-        sizes = [m.small(1), n.small(1), k.tiles(WALK)]
-        most = min(int(FAR[axis] * (1 + draw.random() / 2)), work * sizes[axis] // prod(sizes))
+        dear = axis != 2 and _has_dear_tiles(lesson)
+        sizes = [m.small(1), n.small(1), k.tiles(1 if dear else WALK)]
+        most = min(int(FAR[axis] * (1 + draw.random() / 2)), (work >> dear) * sizes[axis] // prod(sizes))
         most *= DEEP if axis == 2 and draw.random() < SOME else 1
         sizes[axis] = max(1, most // steps[axis]) * steps[axis]
         found.append(_allowed(lesson, Shape(*sizes, layout=_any_of(draw, lesson.shapes.layouts))))
@@ -563,8 +622,21 @@ def _small(lesson: Lesson, draw: random.Random) -> Iterator[Shape]:
         yield Shape(*(size + 1 if size > 1 else SHALLOW + 1 for size in tile))
 
 
-def _any_of(draw: random.Random, layouts: Sequence[str]) -> str:
-    return layouts[int(draw.random() * len(layouts))]
+def _with_other_remainders(lesson: Lesson, seed: int, small: Sequence[Shape], others: Sequence[Shape]) -> list[Shape]:
+    """Return the small shapes whose number of K tiles leaves a remainder that no larger shape leaves, where each has
+    one tile of C, which is much work; and the square one, if none is sampled."""
+    step = lesson.shapes.multiple_of.k
+    known = (*lesson.shapes.check, lesson.shapes.count)
+    larger = (*known, *hidden_and_counted(lesson, seed), *others)
+    left = {it.k // step % FEW for it in larger}
+    *columns, square = small
+    found = [it for it in columns if it.k // step % FEW not in left]
+    has_square = hidden_sample(lesson, seed) is not None and _cube(lesson, seed) is not None
+    return found if has_square and found else [*found, square]
+
+
+def _any_of(draw: random.Random, things: Sequence[T]) -> T:
+    return things[int(draw.random() * len(things))]
 
 
 def _near(lesson: Lesson, draw: random.Random, like: Shape, tile: TileSizes) -> Shape:

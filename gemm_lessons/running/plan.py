@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import field, replace
+from math import lcm
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -350,16 +351,23 @@ def label_for(course: Course, lesson: Lesson, path: Path) -> str:
 
 
 def _one_tile(lesson: Lesson) -> Shape:
-    """The shape of one block and one K tile, if the lesson takes it; else the smallest that it checks."""
+    """The smallest shape of one block and one K tile, or of one cluster; else the smallest that the lesson checks."""
     whole = _tile_of(lesson)
     if lesson.shapes.refusal(whole) is None:
         whole = _tile_of(lesson.at(whole))  # the host may choose smaller ones for so little
-        if lesson.shapes.refusal(whole) is None and lesson.at(whole).grids(whole)[0].blocks == 1:
-            return whole
-    return min(lesson.shapes.check or (lesson.shapes.count,), key=lambda shape: shape.m * shape.n * shape.k)
+    known = min(lesson.shapes.check or (lesson.shapes.count,), key=lambda shape: shape.m * shape.n * shape.k)
+    if lesson.shapes.refusal(whole) is not None:
+        return known
+    few = max(1, _blocks(lesson, known))
+    return whole if _blocks(lesson, whole) <= few else known
+
+
+def _blocks(lesson: Lesson, shape: Shape) -> int:
+    return lesson.at(shape).grids(shape)[0].blocks
 
 
 def _tile_of(lesson: Lesson) -> Shape:
-    tile = lesson.tile.defines
-    shape = Shape(*(tile.get(name, 1) for name in ("BM", "BN", "BK")))
-    return replace(shape, k=max(shape.k, lesson.shapes.multiple_of.k, 8))
+    tile, steps = lesson.tile.defines, lesson.shapes.multiple_of
+    sizes = (lcm(tile.get(name, 1), step) for name, step in zip(("BM", "BN"), astuple(steps), strict=False))
+    depth = max(tile.get("BK", 1), steps.k, 8)
+    return Shape(*sizes, -(-depth // steps.k) * steps.k, layout=lesson.shapes.count.layout)
