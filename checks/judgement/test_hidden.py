@@ -21,6 +21,7 @@ from gemm_lessons.course.hidden import (
     HUGE,
     LARGE,
     MANY_WAYS,
+    MUCH,
     SPREAD,
     hidden_alike,
     hidden_also,
@@ -124,7 +125,8 @@ def test_a_last_tile_of_one_row_one_column_and_one_k_is_checked(name: str) -> No
 def test_whole_tiles_of_k_are_counted_where_k_may_be_any(name: str) -> None:
     lesson = COURSE.lesson(name)
     for seed in range(10):
-        assert any(it.k % tile_sizes(lesson).depth == 0 for it in hidden_ways(lesson, seed))
+        counted = hidden_and_counted(lesson, seed)
+        assert any(it.k % tile_sizes(lesson).depth == 0 and it.k <= 32 for it in counted)
 
 
 def test_how_deep_a_kernel_has_to_be_right_is_not_known() -> None:
@@ -163,7 +165,7 @@ def test_few_shapes_need_a_kernel_of_their_own_and_a_class_has_all_kinds(name: s
         checked = {lesson.at(it).tile for it in hidden_and_checked(lesson, seed)}
         assert len(checked - counted - known) <= 5
         fresh = (counted | checked) - known
-        assert len(fresh) >= 3
+        assert len(fresh) >= 2
         names = ("TRANS_A", "TRANS_B", "WIDTH_A", "WIDTH_B", "WIDTH_C")
         kinds |= {tuple(tile.defines[it] for it in names) for tile in fresh}
     layouts = [{kind[2:] for kind in kinds if kind[:2] == way} for way in ((0, 0), (0, 1), (1, 0), (1, 1))]
@@ -177,7 +179,7 @@ def test_each_lesson_is_checked_far_out_and_on_small_shapes(name: str) -> None:
     known, steps = (*lesson.shapes.check, lesson.shapes.count), astuple(lesson.shapes.multiple_of)
     assert hidden_checks(lesson, 0) == hidden_checks(lesson, 0)
     for seed in range(20):
-        drawn = (*hidden_and_checked(lesson, seed), *hidden_ways(lesson, seed))
+        drawn = (*hidden_and_checked(lesson, seed), *hidden_and_counted(lesson, seed))
         assert all(lesson.shapes.refusal(it) is None for it in drawn)
         assert not {*drawn} & {*known}
         for axis, step in enumerate(steps):
@@ -199,13 +201,46 @@ def test_each_layout_and_each_tile_is_counted(name: str) -> None:
     known = (*shapes.check, shapes.count)
     walks = {tile_sizes(lesson.at(it)) for it in known if it.k >= 2 * tile_sizes(lesson.at(it)).depth}
     for seed in range(20):
-        drawn = hidden_ways(lesson, seed)
-        assert drawn == hidden_ways(lesson, seed)
+        drawn = hidden_and_counted(lesson, seed)
+        assert drawn == hidden_and_counted(lesson, seed)
         assert all(shapes.refusal(it) is None for it in drawn)
         assert not {*drawn} & {*known}  # a shape that is checked and counted would be counted as another one
-        counted = (shapes.count, *hidden_counts(lesson, seed), *drawn)
-        assert {it.layout for it in counted} == set(shapes.layouts)
-        assert walks <= {tile_sizes(lesson.at(it)) for it in counted}
+        assert walks <= {tile_sizes(lesson.at(it)) for it in (shapes.count, *drawn)}
+        sample = hidden_sample(lesson, seed)
+        assert sample is not None
+        # Blocks of the kernel can be sampled, or not:
+        for far in ((*sample.beside, sample.shape), hidden_instead(lesson, seed)):
+            assert {it.layout for it in (shapes.count, *drawn, *far)} == set(shapes.layouts)
+
+
+@pytest.mark.parametrize("name", ["any_shape", "epilogue", "ragged_mma", "split_k"])
+def test_each_layout_is_large_far_and_deep_for_some(name: str) -> None:
+    """No layout is spared a size because another shape of that layout is known."""
+    lesson = COURSE.lesson(name)
+    large, far, deep = set[str](), set[str](), set[str]()
+    for seed in range(60):
+        sample = hidden_sample(lesson, seed)
+        assert sample is not None
+        large.add(hidden_large(lesson, seed).layout)
+        far.add(sample.shape.layout)
+        deep.add(hidden_instead(lesson, seed)[0].layout)
+    assert large == far == deep == set(lesson.shapes.layouts)
+
+
+@pytest.mark.parametrize("name", ["any_shape", "epilogue", "ragged_mma", "split_k"])
+def test_few_variants_of_the_kernel_are_counted(name: str) -> None:
+    """Each takes a second to compile, to disassemble and to decode."""
+    lesson = COURSE.lesson(name)
+    numbers = []
+    for seed in range(20):
+        sample = hidden_sample(lesson, seed)
+        assert sample is not None
+        also = (it.shape for it in hidden_also(lesson, seed))
+        far = (*sample.beside, sample.shape, *also)
+        counted = (lesson.shapes.count, *hidden_and_counted(lesson, seed), *far)
+        numbers.append(len({lesson.at(it).tile for it in counted}))
+    assert max(numbers) <= 6
+    assert sum(it <= 4 for it in numbers) >= 10
 
 
 def test_a_contract_may_be_coarser_than_tiles() -> None:
@@ -262,7 +297,8 @@ def test_a_shape_of_several_bands_of_blocks_both_ways_is_counted(name: str) -> N
         tiles = -(-large.m // tile.rows), -(-large.n // tile.cols)
         assert min(tiles) >= (MANY_WAYS if lesson.shapes.products == 1 else HEAVY_WAYS)
         if tile.depth > 1:
-            assert -(-large.k // tile.depth) >= 3
+            dear = lesson.choices and tile.rows * tile.cols * tile.depth > MUCH
+            assert -(-large.k // tile.depth) >= (2 if dear else 3)
         if tiles > (MANY_WAYS + 2, MANY_WAYS + 2):
             assert large.m * large.n * large.k < 1.5 * LARGE
 

@@ -3,9 +3,9 @@
 A kernel may use the lesson's method only on the shape of lesson.toml, or be right only up to the known sizes. Graded
 runs therefore also count and check it on hidden shapes, each in one of the lesson's layouts: a wide and shallow one,
 whose M and N are larger than all known ones (for huge shapes, one of both is), unless the large one is so; a small
-and deep one, whose K is larger, unless a deeper one has its layout and its tile; and a large one of ``MANY_WAYS`` tiles
-or more along M and along N and three K tiles, or four small ones. The large one has about ``LARGE`` multiply-adds, or
-as many as those tiles have, if these are more.
+and deep one, whose K is larger, unless a deeper one has its layout; and a large one of ``MANY_WAYS`` tiles or more
+along M and along N and three K tiles, or four small ones, or two where a tile is much work. The large one has about
+``LARGE`` multiply-adds, or as many as those tiles have, if these are more.
 
 M, N and K are largest at the far shape: ``HUGE`` rows and columns, and ``DEPTH`` k or more. There only some blocks are
 run (``hidden_sample``): the values that they store are checked, and they are counted as if all blocks did the same.
@@ -19,13 +19,16 @@ tiles, whose M or N is ``BROAD`` or more.
 Where the host chooses the block tile by M, N and K, each tile that it chooses for a known shape is also checked on
 other shapes, unless the wide one has it: on one with more rows of tiles than any known shape with that tile, and on one
 with more columns. If such a lesson takes every K, it is checked on a shape that is deeper by a tenth to a half. A
-layout or tile of none of the counted shapes is counted on a shape of its own, to detect a kernel that uses the lesson's
-method only for the others. One of those shapes has whole tiles of K, to detect a kernel that handles a partial tile
-there all the same.
+tile of none of the counted shapes is counted on a shape of its own, to detect a kernel that uses the lesson's method
+only for the others. So is a layout, but most often the large, the far and the deep shape have all layouts that the
+counting shape has not (``_layout``): each variant of the kernel that is counted takes a second to compile, to
+disassemble and to decode. The large shape of such a lesson has whole tiles of K, to detect a kernel that handles a
+partial tile there all the same.
 
 Each lesson is also checked far out, with M, N or K of thousands and the others of one or two tiles (and counted there,
-where the host chooses nothing), on small shapes, among which each remainder of M, N and K occurs once, and on small
-shapes with inputs that are alike but for a few (``hidden_alike``).
+where the host chooses nothing), on small shapes, among which each remainder of M, N and K occurs once, except for those
+of K that larger shapes leave, where a tile is much work, and on small shapes with inputs that are alike but for a few
+(``hidden_alike``).
 
 A learner's own run has no hidden shapes. The wide one alone takes from a fifth to more than the time of all known
 checks together, and a learner gains nothing by deceiving an own run.
@@ -57,8 +60,8 @@ RATIOS = (1, 2, 3, 4, 8)
 SHALLOWS = (2, 3, 8, 64)  # K tiles of a far shape of which many blocks are run: the first that fits is taken
 WALK = 2  # K tiles, at least, of a counted shape: with fewer there are only a first and a last tile
 DRAWS = 16  # sets of shapes to draw, of which the one that needs the fewest compilations is taken
-OTHERS = 0.75  # of the runs use shapes that need few variants: the others have any
-WIDE = 1024  # M and N of a deep shape that has as many blocks as the broad one, at least
+SHARING = 0.75  # of the runs have counted shapes that share variants of the kernel, where the others need more
+WIDE = 1024  # M and N of a deep shape that shares the broad one's variant, at least
 TRIES = 200  # shapes to draw until one has the tile
 WIDEST = 1 << 20  # elements of C: a lesson with large known shapes hides one that is larger only in M or only in N
 FAR = (2400, 2400, 1100)  # M, N, K of far shapes, at least, and half as much again at most ...
@@ -132,7 +135,7 @@ def _layout(lesson: Lesson, seed: int, shape: Literal["large", "far", "deep"], d
     draw = random.Random(f"{lesson.name} layouts {seed}")
     known = lesson.shapes.count.layout
     order = draw.sample(lesson.shapes.layouts, len(lesson.shapes.layouts))
-    if draw.random() < OTHERS:
+    if draw.random() < SHARING:
         order = [*(it for it in order if it != known), known]
     return order[("large", "far", "deep").index(shape) % len(order)]
 
@@ -304,7 +307,7 @@ def _deep_beside(lesson: Lesson, seed: int) -> FarSample | None:
         aspect = SQUARE[0] + draw.random() * (1 - SQUARE[0])
         shape = replace(far, m=int(side * aspect) // rows * rows, n=int(side) // cols * cols)
         down = _any_of(draw, downs) if downs else 0
-        if lesson.choices and down and number == 0 and draw.random() < OTHERS:  # the blocks of the broad one
+        if lesson.choices and down and number == 0 and draw.random() < SHARING:  # the blocks of the broad one
             shape = replace(far, m=down * rows, n=blocks // down * cols)
         found = _one_of_each(lesson, shape, draw) if lesson.shapes.refusal(shape) is None else None
         if found and found.tiles == 1:
@@ -570,7 +573,7 @@ def _of_choices(lesson: Lesson, seed: int, draw: random.Random, made: frozenset[
 def _large(lesson: Lesson, draw: random.Random) -> Shape:
     """Return a shape of similar length along each axis: kernels whose blocks divide the K tiles have many blocks
     here."""
-    side = int((WORK / 4) ** (1 / 3) * (1 + draw.random() / 8))
+    side = int((WORK / 2) ** (1 / 3) * (1 + draw.random() / 8))
     sizes = (max(1, side // step) * step for step in astuple(lesson.shapes.multiple_of))
     return Shape(*sizes, layout=_any_of(draw, lesson.shapes.layouts))
 
