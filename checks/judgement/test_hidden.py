@@ -297,7 +297,7 @@ def test_a_shape_of_several_bands_of_blocks_both_ways_is_counted(name: str) -> N
         tiles = -(-large.m // tile.rows), -(-large.n // tile.cols)
         assert min(tiles) >= (MANY_WAYS if lesson.shapes.products == 1 else HEAVY_WAYS)
         if tile.depth > 1:
-            dear = lesson.choices and tile.rows * tile.cols * tile.depth > MUCH
+            dear = tile.rows * tile.cols * tile.depth >= MUCH
             assert -(-large.k // tile.depth) >= (2 if dear else 3)
         if tiles > (MANY_WAYS + 2, MANY_WAYS + 2):
             assert large.m * large.n * large.k < 1.5 * LARGE

@@ -90,7 +90,7 @@ PACE = {8: 1 / 12, 2: 1 / 6, 1: 1 / 6}
 HEAVY_WAYS, HEAVY = 3, 4
 BROAD = 4096  # M and N of what is checked instead of a sample, at least one of them ...
 AREA = 1 << 20  # ... for so many elements of C
-MUCH = 1 << 20  # multiply-adds of the smallest shape that a lesson allows: more are much work
+MUCH = 1 << 20  # multiply-adds of the smallest shape that a lesson allows, or of a K tile of a block: that is much work
 LITTLE = 1 << 22  # multiply-adds of a small shape, at most, of a fast type: larger ones have one tile
 REMAINDERS = 8  # of sizes, or of numbers of tiles, each of which occurs once among the small shapes ...
 FEW = 4  # ... except for a lesson where a tile is much work, or the host compiles another kernel for each
@@ -141,9 +141,9 @@ def _layout(lesson: Lesson, seed: int, shape: Literal["large", "far", "deep"], d
 
 
 def _has_dear_tiles(lesson: Lesson) -> bool:
-    """Tell whether one K tile of one block is much work, and the host chooses."""
+    """Tell whether one K tile of one block is much work."""
     tile = astuple(_tile(lesson.at(lesson.shapes.count)))
-    return bool(lesson.choices) and prod(map(max, astuple(lesson.shapes.multiple_of), tile)) > MUCH
+    return prod(map(max, astuple(lesson.shapes.multiple_of), tile)) >= MUCH
 
 
 def hidden_large(lesson: Lesson, seed: int) -> Shape:
@@ -481,8 +481,8 @@ def hidden_checks(lesson: Lesson, seed: int) -> tuple[Shape, ...]:
         # Others count these:
         chosen += _of_few_variants(lesson, made, (_far(lesson, seed, number) for number in range(DRAWS)))
         small = list(_of_few_variants(lesson, made, (tuple(_small(lesson, draw)) for _ in range(DRAWS))))
-        if prod(astuple(lesson.shapes.multiple_of)) > MUCH:
-            small = _with_other_remainders(lesson, seed, small, chosen)
+    if prod(astuple(lesson.shapes.multiple_of)) >= MUCH:
+        small = _with_other_remainders(lesson, seed, small, chosen)
         fresh = int(draw.random() * len(small))
         small[fresh] = replace(small[fresh], layout=_any_of(draw, lesson.shapes.layouts))
     found = [_allowed(lesson, it) for it in (*chosen, *shared, *small)]
@@ -595,7 +595,7 @@ def _far(lesson: Lesson, seed: int, number: int | None = None) -> tuple[Shape, .
         if axis in twice:
             continue
         m, n, k = (_Axis(draw, *it) for it in zip(steps, tile, strict=True))
-        dear = axis != 2 and _has_dear_tiles(lesson)
+        dear = axis != 2 and bool(lesson.choices) and _has_dear_tiles(lesson)
         sizes = [m.small(1), n.small(1), k.tiles(1 if dear else WALK)]
         most = min(int(FAR[axis] * (1 + draw.random() / 2)), (work >> dear) * sizes[axis] // prod(sizes))
         most *= DEEP if axis == 2 and draw.random() < SOME else 1
