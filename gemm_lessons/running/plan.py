@@ -368,6 +368,6 @@ def _blocks(lesson: Lesson, shape: Shape) -> int:
 
 def _tile_of(lesson: Lesson) -> Shape:
     tile, steps = lesson.tile.defines, lesson.shapes.multiple_of
-    sizes = (lcm(tile.get(name, 1), step) for name, step in zip(("BM", "BN"), astuple(steps), strict=False))
+    m, n = lcm(tile.get("BM", 1), steps.m), lcm(tile.get("BN", 1), steps.n)
     depth = max(tile.get("BK", 1), steps.k, 8)
-    return Shape(*sizes, -(-depth // steps.k) * steps.k, layout=lesson.shapes.count.layout)
+    return Shape(m, n, -(-depth // steps.k) * steps.k, layout=lesson.shapes.count.layout)
