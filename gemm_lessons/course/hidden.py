@@ -481,10 +481,10 @@ def hidden_checks(lesson: Lesson, seed: int) -> tuple[Shape, ...]:
         # Others count these:
         chosen += _of_few_variants(lesson, made, (_far(lesson, seed, number) for number in range(DRAWS)))
         small = list(_of_few_variants(lesson, made, (tuple(_small(lesson, draw)) for _ in range(DRAWS))))
-    if prod(astuple(lesson.shapes.multiple_of)) >= MUCH:
-        small = _with_other_remainders(lesson, seed, small, chosen)
         fresh = int(draw.random() * len(small))
         small[fresh] = replace(small[fresh], layout=_any_of(draw, lesson.shapes.layouts))
+    if prod(astuple(lesson.shapes.multiple_of)) >= MUCH:
+        small = _with_other_remainders(lesson, seed, small, chosen)
     found = [_allowed(lesson, it) for it in (*chosen, *shared, *small)]
     return tuple(it for it in dict.fromkeys(found) if it not in (*lesson.shapes.check, lesson.shapes.count))
 
@@ -598,6 +598,8 @@ def _far(lesson: Lesson, seed: int, number: int | None = None) -> tuple[Shape, .
         dear = axis != 2 and bool(lesson.choices) and _has_dear_tiles(lesson)
         sizes = [m.small(1), n.small(1), k.tiles(1 if dear else WALK)]
         most = min(int(FAR[axis] * (1 + draw.random() / 2)), (work >> dear) * sizes[axis] // prod(sizes))
+        if dear and most < WALK * sizes[axis]:
+            continue
         most *= DEEP if axis == 2 and draw.random() < SOME else 1
         sizes[axis] = max(1, most // steps[axis]) * steps[axis]
         found.append(_allowed(lesson, Shape(*sizes, layout=_any_of(draw, lesson.shapes.layouts))))
@@ -626,16 +628,14 @@ def _small(lesson: Lesson, draw: random.Random) -> Iterator[Shape]:
 
 
 def _with_other_remainders(lesson: Lesson, seed: int, small: Sequence[Shape], others: Sequence[Shape]) -> list[Shape]:
-    """Return the small shapes whose number of K tiles leaves a remainder that no larger shape leaves, where each has
-    one tile of C, which is much work; and the square one, if none is sampled."""
+    """Return the small shapes, of one tile of C each, whose number of K tiles leaves a remainder that no larger shape
+    leaves; and the one with M = N = K, if none is sampled."""
     step = lesson.shapes.multiple_of.k
-    known = (*lesson.shapes.check, lesson.shapes.count)
-    larger = (*known, *hidden_and_counted(lesson, seed), *others)
+    larger = (*lesson.shapes.check, lesson.shapes.count, *hidden_and_counted(lesson, seed), *others)
     left = {it.k // step % FEW for it in larger}
-    *columns, square = small
-    found = [it for it in columns if it.k // step % FEW not in left]
-    has_square = hidden_sample(lesson, seed) is not None and _cube(lesson, seed) is not None
-    return found if has_square and found else [*found, square]
+    sampled = hidden_sample(lesson, seed) is not None and _cube(lesson, seed) is not None
+    squares = [] if sampled else [it for it in small if it.m == it.n == it.k]
+    return [it for it in small if it in squares or it.k // step % FEW not in left]
 
 
 def _any_of(draw: random.Random, things: Sequence[T]) -> T:
