@@ -82,6 +82,16 @@ def test_nothing_heavy_is_imported(course: Path, arguments: tuple[str, ...]) -> 
     assert not [name for name in loaded if name.startswith(tuple(f"{other}." for other in unused)) or name in unused]
 
 
+def test_the_whole_course_is_listed_without_numpy(tmp_path: Path) -> None:
+    """Its lessons have tensor maps, which the tiny course has not."""
+    command = [sys.executable, "-X", "importtime", "-m", "gemm_lessons", "list"]
+    done = subprocess.run(
+        command, cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=60, check=True
+    )
+    assert any(packaged_course().lesson(name).data.maps for name in packaged_course().names)
+    assert not re.search(r"\|\s+(numpy|gemm_lessons\.engine\.compiler)$", done.stderr, flags=re.MULTILINE)
+
+
 @pytest.mark.parametrize(
     "arguments",
     [

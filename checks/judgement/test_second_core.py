@@ -38,7 +38,7 @@ def test_both_have_about_as_much_to_do(lesson: str, beside: Sequence[str], expec
     found = COURSE.lesson(lesson)
     plan = RunPlan.of(RunRequest(COURSE, found, found.stub_path, Simulated(), GPUS["h200"], seed=1))
     others = [plan.kernel("previous", name, COURSE.lesson(name), None) for name in beside]
-    assert [launch.shape for launch in worth_sharing(plan.kernels[0], others)] == expected
+    assert [launch.shape for launch in worth_sharing(plan.kernels[0], others).launches] == expected
 
 
 @pytest.mark.parametrize(

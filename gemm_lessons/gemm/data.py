@@ -16,7 +16,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any, Literal
 
 from gemm_lessons.engine.arguments.expression import Expression, ExpressionError, Number
-from gemm_lessons.engine.records.elements import ELEMENTS, Element
+from gemm_lessons.engine.records.elements import ELEMENTS, Element, strides_of
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.engine.records.launch import TENSOR_MAP_SIZE
 from gemm_lessons.gemm.formula import Formula, Product
@@ -94,6 +94,11 @@ class BufferLayout:
         return (self.batch, self.lines, self.leading)[3 - self.dimensions :]
 
     @property
+    def strides(self) -> tuple[int, ...]:
+        """Return the bytes between neighbours along each dimension as stored."""
+        return strides_of(self.shape, self.element.size)
+
+    @property
     def is_read(self) -> bool:
         """Tell whether kernels may read the initial contents."""
         return self.role in ("in", "inout") and self.fill != "poison"
@@ -136,14 +141,28 @@ class TensorMapSpec:
         """Return the tensor map of the buffer as it is stored. Raise ``ExpressionError``."""
         from gemm_lessons.engine.records.launch import TensorMap
 
+        box = self._box(layout, names)
+        return TensorMap(layout.inside(array), box, self.swizzle, self._element(layout), self.name)
+
+    def check(self, layout: BufferLayout, names: Mapping[str, Number]) -> None:
+        """Raise ``ExpressionError`` for a box that is no number, and ``ValueError`` for a map that no GPU supports."""
+        from gemm_lessons.engine.records.launch import check_map, map_type
+
+        box = self._box(layout, names)
+        size = map_type(self.name, self._element(layout)).size
+        check_map(self.name, size, (*layout.shape[:-1], layout.length), layout.strides, box, self.swizzle)
+
+    def _box(self, layout: BufferLayout, names: Mapping[str, Number]) -> tuple[int, ...]:
         try:
             box = [extent.whole(names, at_least=1) for extent in self.box]
         except ExpressionError as error:
             raise ExpressionError(f"the box of {self.name}: {error}") from None
         if layout.order == "column" and len(box) > 1:
             box[-1], box[-2] = box[-2], box[-1]
-        name = layout.element.name.replace("tf32", "float32")  # copied bit by bit, without rounding
-        return TensorMap(layout.inside(array), tuple(box), self.swizzle, name, self.name)
+        return tuple(box)
+
+    def _element(self, layout: BufferLayout) -> str:
+        return layout.element.name.replace("tf32", "float32")  # copied bit by bit, without rounding
 
 
 @dataclass(frozen=True)
@@ -370,9 +389,11 @@ class DataSpec:
         """Raise ``ExpressionError`` for a tensor map that no GPU supports at these sizes."""
         if self.maps:
             layouts = self.lay_out(sizes)
-            for one in self.maps:
-                layout = layouts[one.buffer]
-                self.tensor_map(one.name, layout.element.untouched(layout.shape), layout, sizes)
+            try:
+                for one in self.maps:
+                    one.check(layouts[one.buffer], self.names(sizes))
+            except ValueError as error:
+                raise ExpressionError(str(error)) from None
 
     def tensor_map(self, name: str, array: Array, layout: BufferLayout, sizes: Mapping[str, Number]) -> TensorMap:
         """Return the tensor map of this name over its buffer. Raise ``ExpressionError`` for one that no GPU

@@ -14,7 +14,8 @@
 - ``rare_blocks``: more blocks to run of a far shape, because the kernel treats them in another way
 - ``checking``: right on every shape, and by the lesson's method; ``debug_build``: the source as written, on one block
 - ``printing``: what the kernel prints; ``estimating``, ``measuring``: its time
-- ``jobs``: work of a second process, and results kept between runs; ``sharing``: which jobs that process gets
+- ``jobs``: work of a second process, and results kept between runs; ``sharing``: which jobs that process gets;
+  ``kept_rows``: rows kept on disk
 - ``predictions``: a run's answers to a lesson's questions; ``speedup``: the gain over the first lesson
 - ``contract``: an outcome as JSON; ``no_outcome``: the outcome of a run that crashed or was stopped
 """

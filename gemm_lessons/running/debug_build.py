@@ -5,7 +5,8 @@
 The compiler keeps a thread's arrays in registers and leaves out what does not reach C. Without its optimisations both
 can be seen: an index past the end of an array, the element of it that makes a sum NaN because it was never given a
 value, and what a first TODO has put where. A right kernel whose indices are known to stay inside is not looked at
-again.
+again. Of any other right kernel, a quick run first tells whether there is anything to find: a second process may do it
+while the first one checks the kernel's answers.
 """
 
 from __future__ import annotations
@@ -14,22 +15,30 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
+from gemm_lessons.course.folder import shown
 from gemm_lessons.course.todos import todo_state
 from gemm_lessons.devices.gpu import ranges
 from gemm_lessons.engine import Finding, UnsupportedKernel
+from gemm_lessons.engine.compiler.compile import Compiled
 from gemm_lessons.engine.records.facts import Location, Missed, PastAll, PastEnd
 from gemm_lessons.engine.records.metrics import METRICS
-from gemm_lessons.engine.simulator.debug_run import Names, debug_run
+from gemm_lessons.engine.simulator.debug_run import Names, compile_as_written, debug_run, stays_inside
 from gemm_lessons.engine.simulator.final_memory import FinalMemory
 from gemm_lessons.gemm.shapes import Shape
 from gemm_lessons.judging.evidence import Built, Checked, text_of_line
 from gemm_lessons.judging.named_sentence import NamedSentence
 from gemm_lessons.judging.unfinished import Unfinished, can_tell, contents, sentence
 from gemm_lessons.judging.verdict import Faulted, TimedOut, WrongAnswer
-from gemm_lessons.running.plan import RunPlan
+from gemm_lessons.running.jobs import Deferred, Jobs
+from gemm_lessons.running.plan import KernelPlan, LaunchPlan, RunPlan
 
 
-def second_look(plan: RunPlan, built: Built, source: str, checked: Checked) -> Checked:
+def inside_job(plan: RunPlan, kernel: KernelPlan, source: str) -> Deferred[bool]:
+    """Return a job that tells whether the kernel, as written, stays inside of each thread's own arrays."""
+    return Deferred((kernel.role, "as written"), lambda: _stays_inside(plan, kernel, source))
+
+
+def second_look(plan: RunPlan, kernel: KernelPlan, built: Built, source: str, checked: Checked, jobs: Jobs) -> Checked:
     """Add findings about a thread's own arrays, and how far an unfinished kernel is."""
     puzzling = isinstance(checked.verdict, WrongAnswer) and checked.verdict.is_vague
     valueless = _has_unexplained_nan(checked)
@@ -47,24 +56,22 @@ def second_look(plan: RunPlan, built: Built, source: str, checked: Checked) -> C
     if not (built.may_overrun or valueless or tells):
         return checked
     ranges.announce(f"look again {launch.shape}")
+    if not (valueless or tells) and jobs.result(inside_job(plan, kernel, source)):
+        return checked
     lesson, (grid,), (step,) = launch.lesson, launch.grids, launch.lesson.launches
     trial, anew = problem.trial(), problem.trial()
     try:
+        compiled = _as_written(plan, kernel, launch, source)
+        if compiled is None:
+            return checked
         run = debug_run(
-            source,
+            compiled,
             built.code.counted[0],
             grid,
             trial.arguments(step.parameters),
             anew.arguments(step.parameters) if tells and lesson.tile == built.lesson.tile else None,
-            entry=step.entry,
-            defines=lesson.tile.defines,
-            include_dirs=lesson.include_dirs,
-            arch=built.arch,
-            withheld=(lesson.solution_path,),
         )
     except UnsupportedKernel:  # it counts nothing and judges nothing: the run has done that without it
-        return checked
-    if run is None:
         return checked
     remains, names = run.written, run.names
     checked = _with_findings(checked, _past_the_end(remains, names, source), launch.shape)
@@ -74,6 +81,34 @@ def second_look(plan: RunPlan, built: Built, source: str, checked: Checked) -> C
         left_out = () if run.optimised is None else _left_out(remains, run.optimised, checked)
         checked = replace(checked, contents=(*contents(problem, trial, remains, names), *left_out))
     return checked
+
+
+def _as_written(plan: RunPlan, kernel: KernelPlan, launch: LaunchPlan, source: str) -> Compiled | None:
+    assert kernel.path is not None
+    lesson, (step,) = launch.lesson, launch.lesson.launches
+    return compile_as_written(
+        source,
+        shown(kernel.path),
+        entry=step.entry,
+        defines=lesson.tile.defines,
+        include_dirs=lesson.include_dirs,
+        arch=plan.workshop.targets[0].arch,
+        withheld=(lesson.solution_path,),
+    )
+
+
+def _stays_inside(plan: RunPlan, kernel: KernelPlan, source: str) -> bool:
+    """Tell whether a debug run would find nothing about a right kernel, also because it is impossible."""
+    launch = plan.one_block
+    if launch is None:
+        return True
+    (grid,), (step,) = launch.grids, launch.lesson.launches
+    try:
+        compiled = _as_written(plan, kernel, launch, source)
+        arguments = launch.problem(plan.seed).trial().arguments(step.parameters)
+        return compiled is None or stays_inside(compiled, grid, arguments)
+    except UnsupportedKernel:
+        return True
 
 
 def _mostly_right(checked: Checked) -> bool:

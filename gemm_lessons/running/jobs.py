@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
 T = TypeVar("T")
-Kept = dict[Hashable, tuple[object, Any]]  # key -> facts, result: what the runs of one process keep for the next run
+Kept = dict[Hashable, tuple[object, Any]]  # key -> facts, result: what earlier runs have kept for the next run
+Keep = Callable[["Deferred[Any]", Any], object]
 
 
 @dataclass(frozen=True)
@@ -50,24 +51,34 @@ class Jobs:
         child: Forked | None = None,
         theirs: Collection[Hashable] = (),
         wait_s: float = 0,
+        keep: Keep = lambda job, made: None,
     ) -> None:
         self._kept: Kept = {} if kept is None else kept
+        self._keep = keep
         self._child, self._theirs, self._wait_s = child, frozenset(theirs), wait_s
         self._received: dict[Hashable, Any] = {}
         self._threads: dict[Hashable, Future[Any]] = {}
 
     @classmethod
-    def shared(cls, jobs: Sequence[Deferred[Any]], limits: Bounds) -> Jobs:
+    def shared(
+        cls,
+        jobs: Sequence[Deferred[Any]],
+        limits: Bounds,
+        kept: Kept | None = None,
+        keep: Keep = lambda job, made: None,
+    ) -> Jobs:
         """Fork a process that does these jobs, in this order, within its own bounds. Call it before this process has
-        threads. Without a second core, all jobs run here."""
+        threads. Without a second core, all jobs run here. ``kept`` has results from earlier runs; ``keep`` stores new
+        ones that have facts."""
         if not jobs or resources.cores() < 2:
-            return cls()
+            return cls(kept, keep=keep)
         gc.freeze()  # else the collector would copy shared pages in both processes
         try:
             child = Forked(lambda parent: _do(jobs, limits, parent))
         except KitError:
-            return cls()
-        return cls(child=child, theirs=[job.key for job in jobs], wait_s=limits.seconds + limits.grace)
+            return cls(kept, keep=keep)
+        theirs, wait_s = [job.key for job in jobs], limits.seconds + limits.grace
+        return cls(kept, child, theirs, wait_s, keep)
 
     def elsewhere(self, key: Hashable) -> bool:
         """Tell whether the second process does this job."""
@@ -94,6 +105,7 @@ class Jobs:
         made = self._made(job)
         if job.facts is not None:
             self._kept[job.key] = job.facts, made
+            self._keep(job, made)
         return made
 
     def _made(self, job: Deferred[T]) -> T:

@@ -14,6 +14,7 @@ import functools
 import time
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from gemm_lessons.course.folder import NotText, read_source, shown
 from gemm_lessons.course.lesson import Lesson
@@ -31,9 +32,10 @@ from gemm_lessons.judging.evidence import UNTIMED, Built, Checked, Evidence, Sha
 from gemm_lessons.judging.hints import hints_for
 from gemm_lessons.judging.remedies import restated
 from gemm_lessons.judging.verdict import CompileFailed, Faulted
+from gemm_lessons.running import kept_rows
 from gemm_lessons.running.builder import names_in
 from gemm_lessons.running.checking import check, judge_method, launch_job, stopped, words_of
-from gemm_lessons.running.debug_build import second_look
+from gemm_lessons.running.debug_build import inside_job, second_look
 from gemm_lessons.running.estimating import estimate
 from gemm_lessons.running.jobs import Deferred, Jobs
 from gemm_lessons.running.machine_dependence import by_macro, fixed, opened, pasted, uses_opened
@@ -70,14 +72,47 @@ def run_plan(plan: RunPlan, jobs: Jobs, progress: Tell | None = None) -> RunOutc
 
 
 def shared(plan: RunPlan) -> Jobs:
-    """Return the jobs of a run with a second process for some of them, forked before this one has threads."""
+    """Return the jobs of a run with a second process for some of them, forked before this one has threads. Rows beside
+    the kernel that an earlier run stored on disk are no work for either."""
     kernel, *others = plan.kernels
     if plan.device.timer is not None or ranges.is_heard():  # a profiler needs all ranges in one process
         return Jobs()
-    given = worth_sharing(kernel, others)
-    built = functools.cache(lambda: _built_for(plan, kernel, tuple(dict.fromkeys(it.lesson for it in given))))
-    jobs = [launch_job(plan, kernel, launch, built) for launch in given]
-    return Jobs.shared([*jobs, *(row_job(plan, other, Jobs()) for other in others)], plan.request.bounds)
+    beside = [(other, row_job(plan, other, Jobs())) for other in others]
+    keys = {job.key: _key_of_row(plan, job) for _, job in beside}
+    stored = {job.key: (job.facts, row) for _, job in beside if (row := kept_rows.load(keys[job.key])) is not None}
+    remaining = [(other, job) for other, job in beside if job.key not in stored]
+    source = _text_of(kernel)
+    may_overrun = source is not None and _may_overrun(kernel, source)
+    share = worth_sharing(kernel, [other for other, _ in remaining], may_overrun)
+    variants = tuple(dict.fromkeys(it.lesson for it in share.launches))
+    built = functools.cache(lambda: _built_for(plan, kernel, variants))
+    jobs: list[Deferred[Any]] = [launch_job(plan, kernel, launch, built) for launch in share.launches]
+    if share.as_written and source is not None:
+        jobs.append(inside_job(plan, kernel, source))
+    jobs += (job for _, job in remaining)
+    return Jobs.shared(
+        jobs, plan.request.bounds, stored, lambda job, row: kept_rows.store(keys.get(job.key), job.portable(row))
+    )
+
+
+def _key_of_row(plan: RunPlan, job: Deferred[Row]) -> str | None:
+    """Return the key on disk of a row beside the kernel; None for one that depends on a GPU here."""
+    if plan.device.kind != "simulator":
+        return None
+    return kept_rows.key_for(job.facts, [target.arch for target in plan.workshop.targets])
+
+
+def _text_of(kernel: KernelPlan) -> str | None:
+    """Return a kernel's source; None if it is no text, which is a verdict later."""
+    assert kernel.path is not None
+    try:
+        return read_source(kernel.path)
+    except NotText:
+        return None
+
+
+def _may_overrun(kernel: KernelPlan, source: str) -> bool:
+    return may_run_past(source, kernel.lesson.tile.defines)
 
 
 def _run(plan: RunPlan, jobs: Jobs) -> RunOutcome:
@@ -150,7 +185,7 @@ def _judged(
     built = _finished(kernel, source, variants)
     if kernel.role == "kernel":
         with contextlib.suppress(OutOfTime, MemoryError):  # the verdict is valid without
-            checked = print_out(plan, built, second_look(plan, built, source, checked))
+            checked = print_out(plan, built, second_look(plan, kernel, built, source, checked, jobs))
     # Rows beside a measured kernel are measured too, and need no estimate.
     measured = kernel.role != "kernel" and plan.timer is not None
     speed = UNTIMED
@@ -233,7 +268,7 @@ def _begin(plan: RunPlan, kernel: KernelPlan, source: str, jobs: Jobs) -> Varian
 
 def _finished(kernel: KernelPlan, source: str, variants: Variants) -> Built:
     """Return all variants when they are there. Raise ``VariantFailed``."""
-    overrun = kernel.role == "kernel" and may_run_past(source, kernel.lesson.tile.defines)
+    overrun = kernel.role == "kernel" and _may_overrun(kernel, source)
     return replace(variants.whole(), may_overrun=overrun)
 
 

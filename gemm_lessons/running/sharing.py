@@ -8,26 +8,40 @@ from pathlib import Path
 from gemm_lessons.course.folder import read_source
 from gemm_lessons.course.lesson import Lesson
 from gemm_lessons.engine.compiler.source import include_closure
+from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.running.plan import KernelPlan, LaunchPlan
 
 COUNTED = 1.7  # cost / cost of a check: of a counted shape, and of a row beside the kernel
+AS_WRITTEN = 2.0  # cost / cost of a check of the kernel as written, on one block
 THREADS = 30_000  # threads whose run over a few K tiles takes about as long as parsing the program
 
 
-def worth_sharing(kernel: KernelPlan, others: Sequence[KernelPlan]) -> tuple[LaunchPlan, ...]:
-    """Return the kernel's checks for the second process, in checking order. That process also makes the other rows, so
-    the split balances the work of both."""
+@dataclass(frozen=True)
+class Share:
+    """What the second process does for the kernel under test: these checks, and whether it runs the kernel as
+    written."""
+
+    launches: tuple[LaunchPlan, ...]
+    as_written: bool = False
+
+
+def worth_sharing(kernel: KernelPlan, others: Sequence[KernelPlan], as_written: bool = False) -> Share:
+    """Return the kernel's share for the second process, its checks in checking order. That process also makes the
+    other rows, so the split balances the work of both. ``as_written``: that the kernel is to be run as written, too."""
     checked = [launch for launch in kernel.launches if launch.purpose == "check"]
     here = COUNTED * _work(kernel.counted[0])
     there = COUNTED * sum(_work(other.counted[0]) for other in others)
-    given = set()
-    for launch in sorted(checked, key=_work, reverse=True):
+    parts: list[tuple[float, LaunchPlan | None]] = [(_work(launch), launch) for launch in checked]
+    if as_written:
+        parts.append((AS_WRITTEN, None))
+    given = []
+    for work, launch in sorted(parts, key=lambda it: it[0], reverse=True):
         if there < here:
-            given.add(launch.shape)
-            there += _work(launch)
+            given.append(launch)
+            there += work
         else:
-            here += _work(launch)
-    return tuple(launch for launch in checked if launch.shape in given)
+            here += work
+    return Share(tuple(launch for launch in checked if launch in given), None in given)
 
 
 def _work(launch: LaunchPlan) -> float:

@@ -96,12 +96,13 @@ def _facts(kernel: Kernel, shared: frozenset[str]) -> Facts:
     flags = synchronising_accesses.flag_accesses(kernel) if fence else frozenset()
     protocol = Protocol(fence and flag, warp_sync, strong, hearing, narrow, optimistic)
     return Facts(
-        granules, has_async, has_phases, protocol, provenance(kernel, shared), _own_arrays(kernel), optimistic, flags,
+        granules, has_async, has_phases, protocol, provenance(kernel, shared), own_arrays(kernel), optimistic, flags,
         product_registers(kernel),
     )  # fmt: skip
 
 
-def _own_arrays(kernel: Kernel) -> dict[int, SharedArray]:
+def own_arrays(kernel: Kernel) -> dict[int, SharedArray]:
+    """Return the one local array of the thread that the address of a memory instruction derives from."""
     placed, _ = layout([v for v in kernel.variables if v.space == "local"], {})
     arrays, meant = local_provenance(kernel, placed)
     return {index: SharedArray(name, *arrays[name]) for index, name in meant.items() if name in arrays}

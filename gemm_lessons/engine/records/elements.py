@@ -73,7 +73,7 @@ class Element:
         """Return an array that takes no memory, where only the shape is needed."""
         import numpy as np
 
-        return np.lib.stride_tricks.as_strided(np.zeros(1, self.storage), shape, _strides(shape, self.size))
+        return np.lib.stride_tricks.as_strided(np.zeros(1, self.storage), shape, strides_of(shape, self.size))
 
     def encode(self, values: Array) -> Array:
         """Convert float64 values to storage: rounded to nearest even; integers as C converts them, modulo 2 ** bits."""
@@ -141,7 +141,7 @@ ELEMENTS: Mapping[str, Element] = {
 }
 
 
-def _strides(shape: tuple[int, ...], size: int) -> tuple[int, ...]:
+def strides_of(shape: tuple[int, ...], size: int) -> tuple[int, ...]:
     """Return the strides of a C-contiguous array."""
     found = [size]
     for extent in reversed(shape[1:]):

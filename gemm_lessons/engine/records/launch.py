@@ -139,10 +139,7 @@ class TensorMap:
     @property
     def type(self) -> Element:
         """Return the element type. Raise ``ValueError``."""
-        name = self.element or self.array.dtype.name
-        if name not in ELEMENTS or name == "tf32":
-            raise ValueError(f"{self.name}: a tensor map of {name} is not supported")
-        return ELEMENTS[name]
+        return map_type(self.name, self.element or self.array.dtype.name)
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -165,27 +162,49 @@ class TensorMap:
     def check(self) -> None:
         """Raise ``ValueError`` for a map that ``cuTensorMapEncodeTiled`` refuses or the simulator does not support."""
         array, size = self.array, self.type.size
-        if not 1 <= array.ndim <= 5 or len(self.box) != array.ndim or 0 in array.shape:
-            raise ValueError(f"{self.name}: a tensor map is of one to five dimensions, with a size of the box for each")
-        if array.strides[-1] != size or array.dtype.itemsize != size:
-            raise ValueError(f"{self.name}: the elements of a row must follow each other")
-        for extent, stride in zip(self.sizes[1:], self.strides_behind, strict=True):
-            if stride % 16 or stride < 0 or (stride == 0 and extent > 1):  # 0: of an axis with one element
-                raise ValueError(f"{self.name}: rows must begin at multiples of 16 bytes, not {stride} apart")
-        if (offset_of(self.pointer) if self.pointer is not None else 0) % 16:
-            raise ValueError(f"{self.name}: the array of a tensor map must begin at a multiple of 16 bytes")
-        row = self.box[-1] * size
-        if not all(1 <= extent <= 256 for extent in self.box) or row % 16:
-            raise ValueError(
-                f"{self.name}: a box of {' x '.join(map(str, self.box))} elements cannot be copied: each size may be"
-                f" 1 to 256, and a row of it must be a multiple of 16 bytes, not {row}"
-            )
-        if self.swizzle not in (0, 32, 64, 128) or (self.swizzle and row > self.swizzle):
-            raise ValueError(
-                f"{self.name}: a swizzle is of 32, 64 or 128 bytes, and a row of the box, {row} bytes, no longer"
-            )
-        if self.swizzle and row != self.swizzle:
-            raise ValueError(f"{self.name}: a row of the box, {row} bytes, shorter than the swizzle is not supported")
+        start = offset_of(self.pointer) if self.pointer is not None else 0
+        # Numbers of another width are not the elements of a row.
+        strides = array.strides if array.dtype.itemsize == size else (*array.strides[:-1], 0)
+        check_map(self.name, size, array.shape, strides, self.box, self.swizzle, start)
+
+
+def check_map(
+    name: str,
+    size: int,
+    shape: tuple[int, ...],
+    strides: tuple[int, ...],
+    box: tuple[int, ...],
+    swizzle: int,
+    start: int = 0,
+) -> None:
+    """Raise ``ValueError`` for a map that ``cuTensorMapEncodeTiled`` refuses or the simulator does not support: over an
+    array with elements of ``size`` bytes, whose ``strides`` and ``start`` are in bytes, too."""
+    if not 1 <= len(shape) <= 5 or len(box) != len(shape) or 0 in shape:
+        raise ValueError(f"{name}: a tensor map is of one to five dimensions, with a size of the box for each")
+    if strides[-1] != size:
+        raise ValueError(f"{name}: the elements of a row must follow each other")
+    for extent, stride in zip(shape[-2::-1], strides[-2::-1], strict=True):
+        if stride % 16 or stride < 0 or (stride == 0 and extent > 1):  # 0: of an axis with one element
+            raise ValueError(f"{name}: rows must begin at multiples of 16 bytes, not {stride} apart")
+    if start % 16:
+        raise ValueError(f"{name}: the array of a tensor map must begin at a multiple of 16 bytes")
+    row = box[-1] * size
+    if not all(1 <= extent <= 256 for extent in box) or row % 16:
+        raise ValueError(
+            f"{name}: a box of {' x '.join(map(str, box))} elements cannot be copied: each size may be"
+            f" 1 to 256, and a row of it must be a multiple of 16 bytes, not {row}"
+        )
+    if swizzle not in (0, 32, 64, 128) or (swizzle and row > swizzle):
+        raise ValueError(f"{name}: a swizzle is of 32, 64 or 128 bytes, and a row of the box, {row} bytes, no longer")
+    if swizzle and row != swizzle:
+        raise ValueError(f"{name}: a row of the box, {row} bytes, shorter than the swizzle is not supported")
+
+
+def map_type(name: str, element: str) -> Element:
+    """Return the element type of the tensor map ``name``. Raise ``ValueError``."""
+    if element not in ELEMENTS or element == "tf32":
+        raise ValueError(f"{name}: a tensor map of {element} is not supported")
+    return ELEMENTS[element]
 
 
 Argument = Buffer | Pointer | Scalar | StructWithBuffers | Texture | Surface | TensorMap

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from gemm_lessons.engine import sass as machinecode
 from gemm_lessons.engine.checkers import Checks
+from gemm_lessons.engine.checkers.own_arrays import OwnArrays
 from gemm_lessons.engine.checkers.same_value import SameValue
 from gemm_lessons.engine.costs.tally import Sums
 from gemm_lessons.engine.counters.counters import CounterObserver
@@ -312,6 +313,12 @@ class Simulator:
         with as_unsupported("it is looked at again"):
             return _RequestedLaunch(self.setting, compiled, _program_of(compiled), grid, arguments).final_memory()
 
+    def stays_inside(self, compiled: Compiled, grid: Grid, arguments: Sequence[Argument]) -> bool:
+        """Return whether a kernel ends without a fault, and no thread indexes past the end of its own arrays. This is
+        what ``final_memory`` would find, for less. Nothing is written. Raise ``UnsupportedKernel``."""
+        with as_unsupported("it is looked at again"):
+            return _RequestedLaunch(self.setting, compiled, _program_of(compiled), grid, arguments).stays_inside()
+
 
 @dataclass(frozen=True)
 class _RequestedLaunch:
@@ -444,6 +451,15 @@ class _RequestedLaunch:
             fault = stopped(end, machine.now).finding
         machine.memory.write_back()
         return collect(machine, checks.result(), fault, loads)
+
+    def stays_inside(self) -> bool:
+        """Run the launch; return whether it ends without a fault and inside of each thread's own arrays."""
+        ends = OwnArrays()
+        try:
+            self.with_settings(counting=False).machine(ends).run()
+        except (Fault, OutOfTime, MemoryError):
+            return False
+        return not ends.past
 
     def _shuffled(self, shuffles: frozenset[int]) -> list[Finding]:
         """Shuffles read inactive lanes: run once more to find whether the values read mattered."""

@@ -33,27 +33,20 @@ class DebugRun:
     names: Names
 
 
-def debug_run(
+def compile_as_written(
     source: str,
-    optimised: Compiled,
-    grid: Grid,
-    arguments: Sequence[Argument],
-    others: Sequence[Argument] | None,
+    path: str,
     *,
     entry: str,
     defines: Mapping[str, str | int],
     include_dirs: Sequence[Path],
     arch: str,
     withheld: Sequence[Path],
-) -> DebugRun | None:
-    """Compile a source as written and run its only block with ``arguments``, whose arrays are written; None where it
-    does not compile. If it ends without a fault, run the ``optimised`` kernel with ``others``, too, unless None.
-
-    ``entry`` and the names after it: as for ``compile_source``. Raise ``UnsupportedKernel``.
-    """
+) -> Compiled | None:
+    """Compile a source as written; None where it does not compile. The parameters are those of ``compile_source``."""
     compiled = compile_source(
         source,
-        path=optimised.path,
+        path=path,
         entry=entry,
         defines=defines,
         include_dirs=include_dirs,
@@ -62,14 +55,31 @@ def debug_run(
         withheld=withheld,
         assembled=False,
     )
-    if not isinstance(compiled, Compiled):
-        return None
+    return compiled if isinstance(compiled, Compiled) else None
+
+
+def debug_run(
+    compiled: Compiled,
+    optimised: Compiled,
+    grid: Grid,
+    arguments: Sequence[Argument],
+    others: Sequence[Argument] | None,
+) -> DebugRun:
+    """Run the only block of a kernel that is ``compiled`` as written, with ``arguments``, whose arrays are written. If
+    it ends without a fault, run the ``optimised`` kernel with ``others``, too, unless None. Raise
+    ``UnsupportedKernel``."""
     simulator = Simulator(Setting(budget=BUDGET))
     written = simulator.final_memory(compiled, grid, arguments)
     beside = others is not None and written.fault is None
     return DebugRun(
         written, simulator.final_memory(optimised, grid, others or ()) if beside else None, _names(compiled, written)
     )
+
+
+def stays_inside(compiled: Compiled, grid: Grid, arguments: Sequence[Argument]) -> bool:
+    """Return whether a debug run would show neither a fault nor an index past the end of a thread's own array. Raise
+    ``UnsupportedKernel``."""
+    return Simulator(Setting(budget=BUDGET)).stays_inside(compiled, grid, arguments)
 
 
 def _names(compiled: Compiled, written: FinalMemory) -> Names:

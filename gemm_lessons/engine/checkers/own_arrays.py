@@ -1,0 +1,48 @@
+"""Does any thread index past the end of one of its own arrays? Nothing else is checked, so this is cheap."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from gemm_lessons.engine.checkers.static_analysis import own_arrays
+from gemm_lessons.engine.events import Batch, Boundary, LaunchInfo, Record, SharedArray, Touch
+from gemm_lessons.engine.records.arrays import Array
+
+CHECKED = "own_arrays"  # key of Touch.memo
+
+
+class OwnArrays:
+    """Observer of one launch. ``past`` says whether an access to local memory missed its array, as ``ArrayEnds`` would
+    report it."""
+
+    def __init__(self) -> None:
+        self.past = False
+        self._own: Mapping[int, SharedArray] = {}
+
+    def begin(self, launch: LaunchInfo) -> None:
+        """Set up for a launch. See ``events.Observer``, also for the methods below."""
+        self._own = own_arrays(launch.kernel)
+
+    def begin_batch(self, batch: Batch) -> None:
+        """Do nothing."""
+
+    def epoch(self, batch: Batch, records: Sequence[Record], boundary: Boundary) -> None:
+        """Check every touch of local memory once."""
+        for record in records:
+            if type(record) is not Touch or record.access.space != "local" or CHECKED in record.memo:
+                continue
+            record.memo[CHECKED] = True
+            array = self._own.get(record.access.index)
+            if array is not None and _is_past(record, array):
+                self.past = True
+
+    def end_batch(self, batch: Batch, executions: Array, lane_executions: Array) -> None:
+        """Do nothing."""
+
+
+def _is_past(touch: Touch, array: SharedArray) -> bool:
+    last = array.offset + array.size - touch.access.width
+    outside = (touch.addresses < array.offset) | (touch.addresses > last)
+    if touch.active is not None:
+        outside = outside & touch.active
+    return bool(outside.any())
