@@ -17,7 +17,7 @@ THREADS = 30_000  # threads whose run over a few K tiles takes about as long as 
 
 
 @dataclass(frozen=True)
-class Share:
+class SharedWork:
     """What the second process does for the kernel under test: these checks, and whether it runs the kernel as
     written."""
 
@@ -25,7 +25,7 @@ class Share:
     as_written: bool = False
 
 
-def worth_sharing(kernel: KernelPlan, others: Sequence[KernelPlan], as_written: bool = False) -> Share:
+def worth_sharing(kernel: KernelPlan, others: Sequence[KernelPlan], as_written: bool = False) -> SharedWork:
     """Return the kernel's share for the second process, its checks in checking order. That process also makes the
     other rows, so the split balances the work of both. ``as_written``: that the kernel is to be run as written, too."""
     checked = [launch for launch in kernel.launches if launch.purpose == "check"]
@@ -41,7 +41,7 @@ def worth_sharing(kernel: KernelPlan, others: Sequence[KernelPlan], as_written: 
             there += work
         else:
             here += work
-    return Share(tuple(launch for launch in checked if launch in given), None in given)
+    return SharedWork(tuple(launch for launch in checked if launch in given), None in given)
 
 
 def _work(launch: LaunchPlan) -> float:
