@@ -145,7 +145,7 @@ class TensorMapSpec:
         return TensorMap(layout.inside(array), box, self.swizzle, self._element(layout), self.name)
 
     def check(self, layout: BufferLayout, names: Mapping[str, Number]) -> None:
-        """Raise ``ExpressionError`` for a box that is no number, and ``ValueError`` for a map that no GPU supports."""
+        """Raise ``ExpressionError`` for a size that is not a number, and ``ValueError`` if no GPU supports the map."""
         from gemm_lessons.engine.records.launch import check_map, map_type
 
         box = self._box(layout, names)
