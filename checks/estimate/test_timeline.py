@@ -174,6 +174,28 @@ def test_copies_past_l1_keep_their_registers_while_many_are_under_way() -> None:
     assert clocks(few) < 50, "nobody waits for a few"
 
 
+def test_copies_past_l1_take_the_latency_of_dram_where_l2_does_not_hold_the_matrices() -> None:
+    copy = global_load(0, 16, "LDGSTS.E.BYPASS.128", written=4, past=True)
+    waiting: Line = ("FFMA R4, R8, R8, R5", replace(FREE, waits=(0,)), None)
+    copied = trace([copy, ("LDGDEPBAR", replace(FREE, sets=0), None), waiting])
+    assert play(copied, 1, H200, from_dram=True).clocks == play(copied, 1, H200).clocks + HOPPER.dram
+    loaded = trace([global_load(0, 16), waiting])
+    assert play(loaded, 1, H200, from_dram=True).clocks == play(loaded, 1, H200).clocks, "left out of the model"
+
+
+def test_the_latency_of_dram_is_what_was_read_of_copied_tiles() -> None:
+    read: dict[str, Any] = json.loads((FOLDER / "estimate/tiles_h200.json").read_text())["clocks"]
+    longer = [
+        clocks - read[name.replace("from DRAM", "in L2")]
+        for name, clocks in read.items()
+        if name.startswith("copies at head") and "from DRAM" in name
+    ]
+    assert H200.tensor_clock_hz is not None
+    at_work = [clocks * H200.tensor_clock_hz / H200.clock_hz for clocks in longer]
+    assert len(longer) == 6
+    assert min(at_work) < HOPPER.dram < max(at_work)
+
+
 def test_blocks_move_up_when_their_stores_have_left() -> None:
     store: Line = ("STG.E.128 [R2.64], R8", FREE, Traffic("global", False, 4, 4, tuple(range(16))))
     lines = [*ffma(2000), *[store] * 32]

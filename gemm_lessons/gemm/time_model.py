@@ -10,7 +10,7 @@
 - L2 bytes: what a block reads and writes at least, its rows of A and columns of B, as the L1 cache or shared memory
   serves the rest; or its sectors, if those are fewer.
 - DRAM bytes: every matrix once if they fit into L2; else the rows and columns that each wave of blocks needs.
-- Where warpgroups multiply and L2 does not hold the matrices, boxes take DRAM's latency.
+- Where L2 does not hold the matrices, boxes and copies past L1 take DRAM's latency.
 - Where tensor cores work on most multiprocessors, the clock is the one that the chip holds then. With products of
   warpgroups, it is the one at which the chip draws no more power than it may; blocks that copy far ahead drift apart
   while DRAM is busy, and fetch again what L2 no longer holds.
@@ -106,7 +106,7 @@ def estimate_at(
     work = profile.work(shape.k)
     gpu = at_work(gpu, blocks, work.products > 0)
     together = waves + bool(rest) == 1 and not cut and not profile.staying
-    span = partial(profile.span, gpu=gpu, from_dram=work.grouped > 0 and not _in_l2(profile, shape, gpu.l2_bytes))
+    span = partial(profile.span, gpu=gpu, from_dram=not _in_l2(profile, shape, gpu.l2_bytes))
     spans = [(waves, span(resident, together=together), shape.k)] if waves else []
     if rest:
         spans.append((1, span(rest, together=together), shape.k))

@@ -21,7 +21,8 @@
                  takes the port of each, arrivals at mbarriers of others and the cluster's barrier take longer.
                  st.async and red.async leave one after the other
 
-What it leaves out: instruction fetch, and, without ``levels`` (see ``traffic``), L1's capacity and DRAM's latency.
+What it leaves out: instruction fetch, and, without ``levels`` (see ``traffic``), L1's capacity and what loads wait for
+DRAM.
 """
 
 from __future__ import annotations
@@ -99,8 +100,9 @@ def play(
 
     ``waves``: how often each block is replaced by a new one. ``together``: no wave came before. ``ended_arrive``: a
     warp that has ended counts as arrived at every barrier of its block. The model of products leaves it off: the traces
-    of two_warps' warps differ in length, and its times agree with measured ones only without. ``from_dram``: boxes come
-    from there, as they do where L2 does not hold the matrices: even one of many blocks' is then waited for by all.
+    of two_warps' warps differ in length, and its times agree with measured ones only without. ``from_dram``: boxes
+    and copies past L1 come from there, as they do where L2 does not hold the matrices: even one of many blocks' is then
+    waited for by all.
     ``levels``: where other accesses are served; without, L1 never runs full, and L2 holds everything.
     """
     return run(
@@ -192,7 +194,8 @@ class Multiprocessor:
         self.over = [0.0] * len(self.alive)  # of each block: when its warps have ended and its stores are complete
         self.woken = False  # warps of other schedulers
         self.pipes = pipes_of(gpu)
-        self.box = self.pipes.box + self.pipes.dram * from_dram  # clocks
+        self.beyond = self.pipes.dram * from_dram  # clocks
+        self.box = self.pipes.box + self.beyond
         self.per_sector = SECTOR / (gpu.l2_bytes_per_s / gpu.sms / gpu.clock_hz)
         self.wavefront = LINE / gpu.bytes_per_clock  # clocks
         count, schedulers = len(streams), gpu.schedulers
@@ -655,7 +658,7 @@ class Multiprocessor:
                 fetched += 1
                 self.port = max(self.port, start) + taken
                 self.moved["l2"] += taken
-                there = self.port + self.pipes.l2
+                there = self.port + self.pipes.l2 + self.beyond * touch.past
                 if self.levels is not None:
                     there = self._beyond(sector, start, there)
                 self.sectors[sector] = there
