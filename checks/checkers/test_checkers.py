@@ -36,6 +36,20 @@ def said(check):
     return said_by(check)
 
 
+def test_a_finding_in_a_helper_names_the_call_too(check):
+    """A lambda is a part of the kernel."""
+    put = "__device__ void put(float *s, int t, float x)\n{\n    s[t] = x;\n}\n"
+    race = ["__shared__ float s[64];", "{call}(s, t, A[t]);", "C[t] = s[63 - t];"]
+    args = [floats(64), floats(64, output=True)]
+    (found,) = check("\n".join(race).format(call="put"), 1, 64, args, before=put)
+    write = found.line
+    assert found.called_in == ((write, found.other_line - 1),)
+    assert f"line {write} is called in line {found.other_line - 1}" in found.message
+    inside = ["const auto put = [](float *s, int t, float x) {{ s[t] = x; }};", *race]
+    (found,) = check("\n".join(inside).format(call="put"), 1, 64, args)
+    assert found.called_in == ()
+
+
 S = "__shared__ float s[256]; "
 ZERO = "if (t == 0) s[0] = 0; __syncthreads();"
 ERROR, WARNING, NOTE = ("race", "error"), ("race", "warning"), ("race", "note")

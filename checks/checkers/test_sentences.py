@@ -16,7 +16,9 @@ from gemm_lessons.engine.records.facts import (
     AtMbarrier,
     Came,
     Cause,
+    DescriptorFix,
     Details,
+    Elements,
     Endless,
     Hang,
     Location,
@@ -26,6 +28,7 @@ from gemm_lessons.engine.records.facts import (
     Missing,
     Misuse,
     OfMbarrier,
+    PartOfK,
     PastAll,
     PastEnd,
     Quoted,
@@ -211,7 +214,7 @@ def families(of: type[Any]) -> Iterator[type[Any]]:
 
 def test_templates_ask_for_what_findings_know() -> None:
     """Each field is one of theirs, a phrase, or another template."""
-    records = (*families(Details), Finding, Refusal, *WAITING, Mbarrier, Location)
+    records = (*families(Details), Finding, Refusal, *WAITING, Mbarrier, Location, Elements, DescriptorFix, PartOfK)
     known = {field.name for record in records for field in fields(record)}
     known |= {"first", "other", "across", *sentences.PHRASES, *TEMPLATES}
     text = "".join(sentences.OPTIONAL.sub(lambda it: f"{it[1]}{it[2] or ''}", one) for one in TEMPLATES.values())

@@ -135,6 +135,10 @@ class Device(Protocol):
         """Return numbers of launches whose sizes decide something in the counted code that those of the first ``known``
         launches do not. ``sizes``: by the parameter's place, of each launch. Nothing is run."""
 
+    def misread(self, task: Task) -> Finding | None:
+        """Return a finding about the first product (``wgmma``) of a task with a wrong answer that reads other elements
+        than a tile of its matrix: on the simulator, whatever this is."""
+
     def doubt(self, task: Task, launched: Launched) -> Launched:
         """Repeat an uncounted launch with everything that the simulator checks, before its results blame the kernel.
 

@@ -120,6 +120,10 @@ class ShadowedGpu:
         """Return launches whose sizes decide what those of the first ones do not."""
         return self._simulated.rare_sizes(kernel, sizes, known)
 
+    def misread(self, task: Task) -> Finding | None:
+        """Return a finding about a product that reads other elements on the simulator."""
+        return self._simulated.misread(task) if task.work <= SIMULATED else None
+
     def doubt(self, task: Task, launched: Launched) -> Launched:
         """Repeat the launch on the simulator alone, so that a profiler finds one kernel in each range."""
         try:

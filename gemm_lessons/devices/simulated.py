@@ -12,7 +12,7 @@ from gemm_lessons.engine.compiler.compile import Compiled, occupancy
 from gemm_lessons.engine.hardware.sheets import GpuSpec, sheet_of
 from gemm_lessons.engine.records.facts import NoRoom
 from gemm_lessons.engine.records.launch import Argument, Grid
-from gemm_lessons.engine.records.results import Launched, RareBlocks, SampledBlocks
+from gemm_lessons.engine.records.results import Counters, Launched, RareBlocks, SampledBlocks
 from gemm_lessons.gemm.data import DataSpec
 from gemm_lessons.gemm.problem import Trial
 from gemm_lessons.gemm.shapes import Shape
@@ -102,6 +102,19 @@ class Simulated:
     def rare_sizes(self, kernel: Compiled, sizes: Mapping[int, Sequence[int]], known: int) -> tuple[int, ...]:
         """Return launches whose sizes decide what those of the first ones do not."""
         return self.simulator.rare_sizes(kernel, sizes, known)
+
+    def misread(self, task: Task) -> Finding | None:
+        """Return a finding about the first product that reads other elements than a tile of its matrix."""
+        found: list[Finding] = []
+
+        def launch(kernel: Compiled, grid: Grid, arguments: Sequence[Argument]) -> Launched:
+            if (finding := self.simulator.misread(kernel, grid, arguments)) is not None:
+                found.append(finding)
+            last = kernel is task.code.counted[-1]
+            return Launched(Counters()) if last else self._uncounted.launch(kernel, grid, arguments)
+
+        task.run(launch, task.code.counted, task.fresh())
+        return found[0] if found else None
 
     def doubt(self, task: Task, launched: Launched) -> Launched:
         """Return the launch unchanged. Both engines follow it first, and must agree. Once they have agreed on some

@@ -18,6 +18,7 @@ from gemm_lessons.engine.compiler.layouts import TypeLayout, read_layouts
 from gemm_lessons.engine.compiler.ptx_file import take
 from gemm_lessons.engine.hardware.sheets import GpuSpec, buildable, find_gpu
 from gemm_lessons.engine.ptx.records import Kernel, KernelParameter, Variable
+from gemm_lessons.engine.records.findings import Finding
 from gemm_lessons.engine.records.launch import (
     TENSOR_MAP_SIZE,
     Argument,
@@ -186,6 +187,27 @@ class CompiledKernel:
         self, device: Simulator, grid: Grid, args: Sequence[Any], symbols: Mapping[str, Any] | None
     ) -> Launched:
         return device.launch(self._compiled, grid, *self._given(device, self._compiled, args, symbols))
+
+    def misread(
+        self,
+        grid: Dimensions,
+        block: Dimensions,
+        args: Sequence[Any],
+        *,
+        symbols: Mapping[str, Any] | None = None,
+        dynamic_shared: int = 0,
+        cluster: Dimensions | None = None,
+    ) -> Finding | None:
+        """Return why the products (``wgmma``) of a launch may be wrong: the first one, in the first cluster, that reads
+        other elements than a tile of its matrix, or k of one factor that the other one does not have.
+
+        Ask for it when the answer is wrong. A right kernel may read a matrix that it has stored in another order, which
+        looks the same. The arguments are those of ``launch``, with the arrays as they were before it; nothing is
+        written. None: every product reads what its descriptors say, or it is not known who filled the tiles.
+        """
+        device = Simulator()
+        given = self._given(device, self._compiled, args, symbols)
+        return device.misread(self._compiled, _grid(grid, block, dynamic_shared, cluster), *given)
 
     def estimate(
         self,

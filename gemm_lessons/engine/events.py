@@ -240,6 +240,54 @@ class MapAccess:
     access: Access
 
 
+@dataclass(frozen=True)
+class BoxShape:
+    """The array that a tensor map describes, and its box. ``sizes``, ``strides`` (bytes) and ``box``: innermost
+    dimension first; ``element`` and ``swizzle`` in bytes."""
+
+    name: str
+    element: int
+    sizes: tuple[int, ...]
+    strides: tuple[int, ...]
+    box: tuple[int, ...]
+    swizzle: int
+
+
+@dataclass(frozen=True, eq=False)
+class Boxed:
+    """Follows the ``Touch`` of shared memory by a tensor copy, if the launch asks for it (``Setting.tiles``):
+    ``access`` has copied boxes from ``corner`` (dimensions, n) to the ``pieces`` (n, pieces of a box) of 16 bytes of
+    all blocks' shared memory, in the order of the array. ``starts`` (n,): where the boxes begin, in bytes."""
+
+    access: Access
+    shape: BoxShape
+    corner: np.ndarray[Any, Any]
+    pieces: np.ndarray[Any, Any]
+    starts: np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True, eq=False)
+class ReadTile:
+    """A tile that products read: the descriptor of each warpgroup, (n,), and how the instruction takes it."""
+
+    descriptors: np.ndarray[Any, Any]
+    rows: int  # of A, or columns of B
+    k: int
+    size: int  # bytes of an element
+    transposed: bool
+
+
+@dataclass(frozen=True, eq=False)
+class TilesRead:
+    """Precedes the touches of the products ``access`` by the warpgroups of the lanes ``first`` (n,), if the launch asks
+    for it: the tiles of A (None: in registers) and of B. ``origin``: the address of a block's shared memory."""
+
+    access: Access
+    first: np.ndarray[Any, Any]
+    tiles: tuple[ReadTile | None, ReadTile]
+    origin: int
+
+
 @dataclass(frozen=True, eq=False)
 class Stored:
     """The values that a watched store wrote (``Setting.watched``): ``values`` uint8 (n, width) by ``lanes`` (n,), of
@@ -263,6 +311,8 @@ Record = (
     | BulkGroup
     | ProxyFence
     | MapAccess
+    | Boxed
+    | TilesRead
     | Stored
 )
 

@@ -163,6 +163,10 @@ def _inspect(request: InspectRequest) -> Inspection:
     error = tolerance = None
     if expectation is not None and launched.fault is None:
         error, tolerance = expectation.compare(before, arrays)
+        if error > tolerance:
+            again = _given(request, device, compiled)
+            misread = device.misread(compiled, request.grid, again.arguments, again.symbols)
+            launched = dataclasses.replace(launched, findings=(*filter(None, (misread,)), *launched.findings))
     variables = {symbol.name: symbol.array for symbol in given.symbols if symbol.array.flags.writeable}
     launch = cache(partial(prepare, request, compiled))
     estimate = recording = None

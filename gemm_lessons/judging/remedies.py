@@ -32,12 +32,17 @@ from gemm_lessons.judging.strides import wrong_stride, wrong_view
 from gemm_lessons.judging.verdict import Faulted, WrongAnswer
 
 WORD = 4  # bytes of a number in the lessons whose arrays are inspected
+DESCRIPTOR = (
+    "compare the descriptor with the tensor map. The address in shared memory and both distances are divided by 16, "
+    "and the swizzle is that of the box."
+)
 # Advice by the kind of finding; the finding itself says what happened and where.
 REMEDIES: Mapping[str, str] = {
     "out_of_bounds": "Guard the access: a thread whose row, column or k is outside the matrix must not touch it. An "
     "existing guard must test the row, column and k of this access, with <, not <=.",
     "misaligned": "A wide access must start at a multiple of its size (two halves: 4 bytes; float2: 8; float4, "
     "double2, int4: 16): check the index, and the line that computes it.",
+    "descriptor": f"{DESCRIPTOR[0].upper()}{DESCRIPTOR[1:]}",
     "race": "A __syncthreads() is missing between the write and the other thread's access.",
     "uninitialised": "This element was never written. Does the copy fill every element of the array (all iterations; "
     "every number of a float4 or double2)? Is there a __syncthreads() between copy and read?",
@@ -98,9 +103,9 @@ UNWRITTEN_PART = {
 }
 LOOP_HEADER = re.compile(r"\bfor\s*\([^;]*;[^;]*;")
 PRODUCT = re.compile(r"\bwgmma")
-DESCRIPTOR = (
-    "compare the descriptor with the tensor map. The address in shared memory and both distances are divided by 16, "
-    "and the swizzle is that of the box."
+STEP_OF_K = (
+    "A step of k moves both descriptors by the same k: 32 bytes where the k of a row are side by side, the rows of "
+    "this step where the tile is transposed. If every step is right, are both tiles of the same stage and the same k0?"
 )
 BARRIER_OF_ROLE = (
     "A barrier is missing between the write and the other thread's access. __syncthreads() would wait for the other "
@@ -149,6 +154,7 @@ OF_BYTES = ("cause too few bytes", "cause no copy", "cause too many bytes", "cau
 OWN_ARRAYS = tuple(("out_of_array", case) for case in ("own", "own end", "one of several"))
 # For some findings the cause decides, or what two accesses do.
 SPECIAL_REMEDIES: Mapping[tuple[str, str], str] = {
+    **dict.fromkeys((("descriptor", case) for case in ("apart", "apart later", "again")), STEP_OF_K),
     ("race", "global store store"): "Two threads write the same element of C. Every element needs one owner: check row "
     "and col, their order, the block's part of them, and the guard of the store.",
     (
@@ -216,6 +222,8 @@ FOLLOWS: Mapping[str, frozenset[str]] = {
     "uninitialised": frozenset({"exited_before_barrier", "out_of_array"}),
     "exited_before_barrier": frozenset({"divergent_barrier"}),
 }
+# Findings about what a product reads outside of its tile, by a wrong descriptor.
+MISREAD = ("async_in_flight", "uninitialised", "out_of_bounds")
 # Findings whose sentence recommends a barrier or a wait, and the same sentences without it.
 WITHOUT_ADVICE: Mapping[tuple[str, str], str] = {
     ("race", "shared order"): "shared place",
@@ -282,6 +290,8 @@ def _follows(facts: Evidence, finding: Finding) -> bool:
         skipped = other.kind == "divergent_barrier" or _exited(facts, other)
         if finding.kind == "race" and finding.effects.startswith("shared") and skipped:
             return True  # the barrier is there, but some threads pass it by
+        if other.kind == "descriptor" and finding.kind in MISREAD:
+            return True  # what the product reads instead
         if other.kind == "warp_mask" and finding.kind in ("divergent_warp", "async_proxy"):
             return True  # the instruction that only a part of the warp executes
         if _ran_over(other, finding):
@@ -310,7 +320,8 @@ def _only_cause(facts: Evidence, findings: Sequence[Finding]) -> Finding | None:
     shown = _on_screen(facts)
     early = shown is not None and shown.kind == "async_in_flight"
     unwritten = (it for it in findings if it.kind == "uninitialised" and not early and _descriptor(facts, it))
-    return next(copied_alike, None) or next(wrong_place, None) or next(unwritten, None)
+    misread = (it for it in findings if it.kind == "descriptor")
+    return next(copied_alike, None) or next(wrong_place, None) or next(misread, None) or next(unwritten, None)
 
 
 def restated(facts: Evidence) -> Checked:

@@ -13,6 +13,7 @@
 - ``variants``: a kernel as the host compiles it for each shape, beside the launches of a graded run
 - ``rare_blocks``: more blocks to run of a far shape, because the kernel treats them in another way
 - ``checking``: right on every shape, and by the lesson's method; ``debug_build``: the source as written, on one block
+- ``misread_tiles``: after a wrong answer, whether ``wgmma`` reads what the copies put there
 - ``printing``: what the kernel prints; ``estimating``, ``measuring``: its time
 - ``jobs``: work of a second process, and results kept between runs; ``sharing``: which jobs that process gets;
   ``kept_rows``: rows kept on disk

@@ -40,6 +40,7 @@ from gemm_lessons.running.estimating import estimate
 from gemm_lessons.running.jobs import Deferred, Jobs
 from gemm_lessons.running.machine_dependence import by_macro, fixed, opened, pasted, uses_opened
 from gemm_lessons.running.measuring import measure, with_times
+from gemm_lessons.running.misread_tiles import with_misread
 from gemm_lessons.running.no_outcome import ended_early
 from gemm_lessons.running.outcome import Row, RunOutcome
 from gemm_lessons.running.plan import KernelPlan, RunPlan, RunRequest, label_for
@@ -185,7 +186,8 @@ def _judged(
     built = _finished(kernel, source, variants)
     if kernel.role == "kernel":
         with contextlib.suppress(OutOfTime, MemoryError):  # the verdict is valid without
-            checked = print_out(plan, built, second_look(plan, kernel, built, source, checked, jobs))
+            checked = second_look(plan, kernel, built, source, checked, jobs)
+            checked = print_out(plan, built, with_misread(plan, kernel, built, source, checked))
     # Rows beside a measured kernel are measured too, and need no estimate.
     measured = kernel.role != "kernel" and plan.timer is not None
     speed = UNTIMED

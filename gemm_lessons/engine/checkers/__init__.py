@@ -24,6 +24,8 @@ State held, one entry per granule (the narrowest access width of the kernel, in 
 - ``warp_order``, ``happens_before``: vector clocks by lane; by mbarrier phase and bulk-copy group
 - ``async_copies``, ``bulk_copies``: cp.async and cp.async.bulk, of one of several that are ``alike``
 - ``initialised``, ``array_ends``: the other accesses; ``own_arrays``: the ends of local arrays, and nothing else
+- ``product_tiles``: wgmma that reads other elements than its copies put there, on request; ``box_contents``: what
+  tensor copies put where
 - ``product_registers``: registers of wgmma; ``map_proxy``: tensor maps that the kernel writes
 - ``barrier_misuse``: irregular barriers; ``collector``: findings, deduplicated by source line
 

@@ -73,7 +73,12 @@ class Names:
         block = coordinates(thread // self._padded, self._launch.grid.grid)
         if access is None:
             return Actor(in_block, block, line)
-        return Actor(in_block, block, access.line, access.effect, access.width)
+        return Actor(in_block, block, access.line, access.effect, access.width, self.called(access))
+
+    def called(self, access: Access) -> int | None:
+        """Return the line that calls the function of an access, if that is not the kernel."""
+        kernel = self._launch.kernel
+        return kernel.called_in(kernel.instructions[access.index])
 
     def same_block(self, lane: int) -> slice:
         """Return all lanes of a lane's block, within its batch."""

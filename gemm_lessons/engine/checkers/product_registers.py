@@ -170,7 +170,7 @@ def _found(known: _Known, instruction: Instruction, kernel: Kernel) -> list[Find
         sums, factors = _registers(instruction)
         early = [at for register in sorted(sums | factors) if (at := known.written.get(register)) is not None]
         if early:
-            return [_finding("async_proxy", "registers", instruction, kernel.instructions[early[0]])]
+            return [_finding("async_proxy", "registers", instruction, kernel.instructions[early[0]], kernel)]
         if not known.begun:  # PTX ISA, wgmma.fence: before the first product of a kernel, too
             file = instruction.source.file if instruction.source else ""
             return [Finding("async_proxy", "warning", "first product", line_of(instruction), file=file)]
@@ -186,11 +186,15 @@ def _found(known: _Known, instruction: Instruction, kernel: Kernel) -> list[Find
     ):
         products = [group[register] for group in groups for register in sorted(touched) if register in group]
         if products:
-            found.append(_finding("async_in_flight", case, instruction, kernel.instructions[products[0]]))
+            found.append(_finding("async_in_flight", case, instruction, kernel.instructions[products[0]], kernel))
     return found
 
 
-def _finding(kind: str, case: str, instruction: Instruction, other: Instruction) -> Finding:
+def _finding(kind: str, case: str, instruction: Instruction, other: Instruction, kernel: Kernel) -> Finding:
     file, other_file = (it.source.file if it.source else "" for it in (instruction, other))
     elsewhere = other_file if other_file != file else ""
-    return Finding(kind, "error", case, line_of(instruction), line_of(other), file=file, other_file=elsewhere)
+    calls = ((line_of(it), kernel.called_in(it)) for it in (instruction, other))
+    called = tuple((line, call) for line, call in calls if line and call)
+    return Finding(
+        kind, "error", case, line_of(instruction), line_of(other), file=file, other_file=elsewhere, calls=called
+    )

@@ -101,6 +101,7 @@ class Setting:
     elsewhere: int = 0  # 1: buffers are close to each other, 2: in the opposite order, too
     tallying: bool = False  # also count the products in a sum of a tensor core
     tally: ProductTally | None = None  # of such a run, whose sums are numbers of products
+    tiles: bool = False  # record which boxes tensor copies put where, and which tiles products read
     unstored: bool = False  # count the elements of outputs that no store writes
 
 
@@ -177,7 +178,7 @@ class Machine:
         if setting.blanks:
             self.state.poison = BLANK
         self.state.counting, self.state.placed = setting.counting, setting.placed
-        self.state.tally = setting.tally
+        self.state.tally, self.state.tiles = setting.tally, setting.tiles
         self.barriers = Barriers(self.state, kernel, registers)
         if self.barriers.pool.requests and not registers:
             self.state.notices["registers_ignored"] = next(iter(self.barriers.pool.requests.values()))

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from gemm_lessons.engine.events import BoxShape
 from gemm_lessons.engine.machine.map_bytes import KINDS, SIZES, decoded
 from gemm_lessons.engine.machine.memory import GlobalMemory
 from gemm_lessons.engine.records.arrays import Array
@@ -37,6 +38,11 @@ class PlacedTensorMap:
     def bytes(self) -> int:
         """Return the bytes of a box in shared memory, which include elements outside the array."""
         return math.prod(self.box) * self.element
+
+    @property
+    def shape(self) -> BoxShape:
+        """Return what a record of a copy says of the map."""
+        return BoxShape(self.name, self.element, self.sizes, self.strides, self.box, self.swizzle)
 
     @property
     def extent(self) -> int:

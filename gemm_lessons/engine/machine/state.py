@@ -119,6 +119,7 @@ class State:
         self.tally: ProductTally | None = None  # products are counted instead of added up
         self.counting = False  # an observer counts memory accesses
         self.placed = False  # record the true address of every global access
+        self.tiles = False  # record boxes and the tiles of products
         self.history = PhaseHistory()
         self.in_flight: list[Callable[[], None]] = []  # bulk copies that have not yet reported to their mbarriers
         # Called with lanes that wait, the cells of their mbarriers, and the waiting instruction.
@@ -222,7 +223,9 @@ class State:
         """Return the thread of ``lane`` as it executes ``instruction``."""
         thread = coordinates(lane % self.padded, self.grid.block)
         block = coordinates(int(self.block_numbers[lane // self.padded]), self.grid.grid)
-        return Actor(thread, block, line_of(instruction) if instruction is not None else None, effect, width)
+        if instruction is None:
+            return Actor(thread, block, None, effect, width)
+        return Actor(thread, block, line_of(instruction), effect, width, self._kernel.called_in(instruction))
 
 
 def coordinates(linear: int, shape: tuple[int, int, int]) -> Coordinates:

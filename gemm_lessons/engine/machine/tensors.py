@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from gemm_lessons.engine.events import NOTHING, Effect, MapAccess, Moved
+from gemm_lessons.engine.events import NOTHING, Boxed, Effect, MapAccess, Moved
 from gemm_lessons.engine.machine.access import access_of
 from gemm_lessons.engine.machine.bulk import (
     HINT,
@@ -167,6 +167,9 @@ def _into_shared(binding: Binding, dims: int) -> Callable[[], None]:
                 window[_by_element(one, there, flat)] = data[here].reshape(-1)
                 moved = destinations.received(moved, _moved(one, offset[here], inside[here]).sectors)
                 report(state, barriers, lanes[here], cell, one.bytes, moved)
+                if state.tiles:
+                    pieces = _by_piece(one, there, flat)
+                    state.trace.append(Boxed(shared.access(one.bytes), one.shape, corner[:, here], pieces, flat))
                 moved = NOTHING  # global memory is read once
 
     return run
@@ -222,6 +225,13 @@ def _by_element(one: PlacedTensorMap, places: Array, flat: Array) -> Array:
     step = np.arange(0, one.bytes, one.element)
     addresses = one.swizzled(places[:, None] + step) - places[:, None] + flat[:, None]
     return np.asarray(addresses.reshape(-1) // one.element)
+
+
+def _by_piece(one: PlacedTensorMap, places: Array, flat: Array) -> Array:
+    """Return the pieces of 16 bytes of all blocks' shared memory that hold the boxes, (n, pieces), in the array's
+    order."""
+    step = np.arange(0, one.bytes, UNIT)
+    return np.asarray((one.swizzled(places[:, None] + step) - places[:, None] + flat[:, None]) // UNIT)
 
 
 def _moved(one: PlacedTensorMap, offset: Array, inside: Array, reduces: bool = False) -> Moved:

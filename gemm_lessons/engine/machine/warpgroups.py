@@ -26,14 +26,15 @@ from typing import Any
 
 import numpy as np
 
-from gemm_lessons.engine.events import NOTHING, WARP, BulkGroup
+from gemm_lessons.engine.events import NOTHING, WARP, BulkGroup, ReadTile, TilesRead
+from gemm_lessons.engine.machine.access import access_of
 from gemm_lessons.engine.machine.bulk import BulkSide, read
 from gemm_lessons.engine.machine.matrices import whole_warps
 from gemm_lessons.engine.machine.product_tally import FLOAT_SUMS
 from gemm_lessons.engine.machine.transfers import Binding
 from gemm_lessons.engine.ptx.cfg import line_of, unsupported
 from gemm_lessons.engine.ptx.fragments import fragment_of
-from gemm_lessons.engine.ptx.records import Immediate, Instruction, Register, Vector, elements_of
+from gemm_lessons.engine.ptx.records import Address, Immediate, Instruction, Register, Vector, elements_of
 from gemm_lessons.engine.records.arrays import Array
 from gemm_lessons.engine.records.errors import UnsupportedKernel
 from gemm_lessons.engine.records.frozen import dataclass
@@ -159,6 +160,10 @@ class _Tile:
         """Return the descriptor of each warp: that of its first lane."""
         return np.asarray(self._value.reshape(-1, WARP)[warps, 0])
 
+    def read(self, descriptors: Array) -> ReadTile:
+        """Return the record of who reads it."""
+        return ReadTile(descriptors, self._rows, self._k, self._size, self._transposed)
+
     def elements(self, groups: Array, descriptors: Array) -> Array:
         """Return (group, row, k) as stored, and trace who reads it. ``groups``: lanes (group, 32 or 128)."""
         state = self._state
@@ -171,10 +176,8 @@ class _Tile:
                 raise UnsupportedKernel(
                     f"a descriptor with a base offset: {self._instruction.text}", line_of(self._instruction)
                 )
-            offsets, mask = _chunks(layout, self._rows, self._k, self._size, self._transposed)
-            start = (descriptors[here] & np.uint64(UNITS)).astype(np.int64)[:, None] * CHUNK
-            address = start + offsets
-            places[here] = address ^ (address >> 7 & mask) * CHUNK
+            start = (descriptors[here] & np.uint64(UNITS)).astype(np.int64) * CHUNK
+            places[here] = chunk_places(start, layout, self._rows, self._k, self._size, self._transposed)
         self._trace(groups, places)
         flat = state.lane_block[groups[:, :1]] * state.shared_stride + places - state.shared_origin
         chunks = state.shared.view(np.uint64).reshape(-1, CHUNK // 8)[flat // CHUNK].view(self._kind)
@@ -192,6 +195,14 @@ class _Tile:
             reading, where = lanes[:, : part.shape[1]].reshape(-1), part.reshape(-1)
             self._side.place_shared(where + self._state.rank_bits[reading], reading, CHUNK)
             read(self._state, reading, NOTHING)
+
+
+def chunk_places(start: Array, layout: int, rows: int, k: int, size: int, transposed: bool) -> Array:
+    """Return the address of each chunk of 16 bytes of tiles at ``start`` (n,), (n, chunks), as ``_chunks`` orders
+    them."""
+    offsets, mask = _chunks(layout, rows, k, size, transposed)
+    address = start[:, None] + offsets
+    return np.asarray(address ^ (address >> 7 & mask) * CHUNK)
 
 
 @cache
@@ -231,12 +242,16 @@ def _bind_product(binding: Binding) -> Callable[[], None]:
     present = whole_warps(state, instruction, guard, "matrices")
     every = np.arange(state.lanes // WARP)
     tally = state.tally if form.types[0] in FLOAT_SUMS else None
+    access = access_of(instruction, "shared", "load", CHUNK, Address(None))
 
     def product(warps: Array, before: Array) -> Array:
         whole = _together(warps, state.padded // WARP, [tile for tile in (left, right) if tile is not None])
         height = ROWS if whole else QUARTER
         heads = warps[:: WARPS if whole else 1]
         lanes = (warps[:, None] * WARP + np.arange(WARP)).reshape(len(heads), -1)
+        if state.tiles:
+            tiles = (None if left is None else left.read(left.descriptors(heads)), right.read(right.descriptors(heads)))
+            state.trace.append(TilesRead(access, lanes[:, 0], tiles, state.shared_origin))
         b = right.elements(lanes, right.descriptors(heads)).swapaxes(1, 2)
         if left is None:
             a = fragment.matrix(np.stack([register[warps] for register in held], axis=1), STORED[form.types[1]])

@@ -203,6 +203,25 @@ class Kernel:
     directives: Mapping[str, tuple[int, int, int]] = field(default_factory=dict)  # launch bounds: maxntid, reqntid ...
     by_warps: bool = False  # the compiler chooses which lane of a warp accesses which byte (``wmma``)
 
+    def called_in(self, instruction: Instruction) -> int | None:
+        """Return the line of the kernel's body that calls the function that the instruction was inlined from. None for
+        an instruction of the body, where lambdas are part of it."""
+        places = instruction.source.places if instruction.source else []
+        if len(places) < 2:
+            return None
+        (file, line), (outer, calling) = places[0], places[-1]
+        return None if file == outer and line in self._body.get(file, ()) else calling
+
+    @cached_property
+    def _body(self) -> Mapping[str, range]:
+        """The lines of the kernel itself, by file: those that call, and those of code that was not inlined."""
+        found: dict[str, range] = {}
+        for it in self.instructions:
+            for file, line in (it.source.places if it.source else [])[-1:]:
+                known = found.get(file, range(line, line + 1))
+                found[file] = range(min(known.start, line), max(known.stop, line + 1))
+        return found
+
 
 @dataclass(frozen=True)
 class Module:

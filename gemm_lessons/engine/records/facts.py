@@ -49,6 +49,7 @@ class Actor:
     line: int | None = None
     effect: Does = ""
     width: int = 0
+    called: int | None = None  # the line that calls the function that ``line`` is in, if it is not the kernel
 
 
 @dataclass(frozen=True)
@@ -103,6 +104,60 @@ class LeftRunning(Details):
 
     pending: int
     waited: int | None = None
+
+
+@dataclass(frozen=True)
+class Elements:
+    """Neighbours in a row of a tensor map's array: columns ``col`` to ``last`` of ``row``."""
+
+    tensor: str
+    row: int
+    col: int
+    last: int
+
+
+@dataclass(frozen=True)
+class DescriptorFix:
+    """A change after which a descriptor fits its copy (``case``): the value given, and one that fits, in bytes."""
+
+    case: str
+    value: int = 0
+    limit: int = 0
+
+
+@dataclass(frozen=True)
+class Misread(Details):
+    """A product that takes the bytes at ``byte`` of a box for other elements of ``factor`` (A or B) than the copy has
+    put there. ``held``: what is there, if anything; ``meant``: what the descriptor takes it for."""
+
+    factor: str
+    byte: int
+    held: Elements | None
+    meant: Elements
+    causes: tuple[DescriptorFix, ...] = ()
+
+
+@dataclass(frozen=True)
+class PartOfK:
+    """The k of one factor of a product: columns, or rows (``axis``), of a tensor map's array, and the line of the
+    copy."""
+
+    tensor: str
+    axis: str
+    first: int
+    last: int
+    line: int | None
+
+
+@dataclass(frozen=True)
+class OtherK(Details):
+    """A product whose factors have different k, or k of an earlier product. ``moved``, ``moved_other``: bytes from the
+    descriptors of the first product of the same rows of the same boxes."""
+
+    left: PartOfK
+    right: PartOfK
+    moved: int | None = None
+    moved_other: int | None = None
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ class Finding:
     where that is another one); ``None`` when the compiler left no line. ``place`` is the memory that it is about.
     ``actors`` are an example: the thread that did it, or two in the order in which they came. ``facts`` is what only
     findings of its family know. ``also``: the lines of more pairs of accesses that the same barrier would order.
+    ``calls``: a line in another function than the kernel, and the line that calls this function.
     """
 
     kind: str
@@ -36,6 +37,7 @@ class Finding:
     actors: tuple[Actor, ...] = ()
     facts: Details = Details()
     also: tuple[tuple[int | None, int | None], ...] = ()
+    calls: tuple[tuple[int, int], ...] = ()
 
     @property
     def message(self) -> str:
@@ -54,10 +56,16 @@ class Finding:
             return ""
         return " ".join((self.place.space, *(actor.effect for actor in self.actors)))
 
+    @property
+    def called_in(self) -> tuple[tuple[int, int], ...]:
+        """Return ``calls``, and those of the example's accesses."""
+        of_actors = ((it.line, it.called) for it in self.actors if it.line and it.called)
+        return tuple(dict.fromkeys((*self.calls, *of_actors)))
+
     def _known(self) -> dict[str, Any]:
         """Return the fields of the templates."""
         first, other = (*self.actors, None, None)[:2]
-        known = {**vars(self), **vars(self.facts), "first": first, "other": other}
+        known = {**vars(self), **vars(self.facts), "first": first, "other": other, "calls": self.called_in}
         if self.place is not None and first is not None:
             known["across"] = self.place.past + first.width
         return known

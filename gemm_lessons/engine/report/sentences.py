@@ -121,6 +121,7 @@ FORMS: Mapping[str, Callable[[Any], str]] = {
     "index": lambda place: f"[{place}]" if isinstance(place, int) else f"[{', '.join(map(str, place))}]",
     "waits": lambda number: "waits" if number == 1 else "wait",
     "pairs": lambda pairs: ", ".join(f"{one} and {other}" for one, other in pairs),
+    "calls": lambda calls: ", ".join(f"line {one} is called in line {other}" for one, other in calls),
     "numbers": lambda numbers: ", ".join(map(str, numbers)),
     "sizes": lambda sizes: " x ".join(map(str, sizes)),
 }

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 TEMPLATES: Mapping[str, str] = {
     # -- parts --------------------------------------------------------------------------------------------------------
     "end": "[ (line {line} is of {file:name}, line {other_line} of {other_file:name})]"
-    "[. The same barrier is missing between lines {also:pairs}]",
+    "[. The same barrier is missing between lines {also:pairs}][ ({calls:calls})]",
     "who": "thread {first.thread} in block {first.block}",
     "whose": "thread {first.thread} of block {first.block}",
     "own_array": "a thread's own array",
@@ -189,6 +189,39 @@ TEMPLATES: Mapping[str, str] = {
     "async_proxy product": "{place:where}: stored by thread {first.thread} of block {other.block} and then read by the"
     " wgmma in {other.line:line}, which may not see it: every thread that stored needs a fence.proxy.async before the"
     " barrier that precedes the wgmma",
+    "elements": "row {row}, columns {col} to {last} of {tensor}",
+    "read_by": "the descriptor of {factor} in {line:line}",
+    "tile_at": "byte {byte} of its box ({place:where})",
+    "likely_cause": "[. Likely cause: {causes: and }]",
+    "taken_for": "the copy in {other_line:line} puts {held:elements} at {tile_at}; {read_by} takes these bytes for"
+    " {meant:elements}",
+    "descriptor mixed": "{taken_for}{likely_cause}",
+    "descriptor twice": "{taken_for}, too{likely_cause}",
+    "descriptor other": "{taken_for}{likely_cause}",
+    "descriptor empty": "{read_by} takes byte {byte} from the start of the box that the copy in {other_line:line}"
+    " fills ({place:where}) for {meant:elements}, but no copy has put anything there{likely_cause}",
+    "part_of_k": "{axis}s {first} to {last} of {tensor}, which the copy in {line:line} requests",
+    "descriptor order of k": "the wgmma in {line:line} multiplies {left:part_of_k}, by {right:part_of_k}, in another"
+    " order: both descriptors must take k in the same order",
+    "descriptor apart": "the wgmma in {line:line} multiplies {left:part_of_k}, by {right:part_of_k}: these are"
+    " different k[. A's descriptor is {moved} bytes further than for the first product of these boxes, B's"
+    " {moved_other}]",
+    "descriptor apart later": "the wgmma in {line:line} multiplies {left:part_of_k}, by {right:part_of_k}: these are"
+    " different k. A's descriptor is {moved} bytes further than for the first product of these boxes, B's"
+    " {moved_other}: one of the two steps is wrong",
+    "descriptor again": "the wgmma in {line:line} multiplies {left:part_of_k}, by {right:part_of_k}, but an earlier"
+    " product has read some of these k: A's descriptor is only {moved} bytes further than for the first product of"
+    " these boxes, B's {moved_other}",
+    "swizzle": "the copy swizzles by {limit} bytes, the descriptor says {value}",
+    "swizzle of the copy": "the copy swizzles by {limit} bytes, the descriptor says no swizzle",
+    "swizzle of the descriptor": "the descriptor says a swizzle of {value} bytes, the tensor map has none",
+    "stride": "the descriptor's stride is {value:,} bytes, where {limit:,} fit",
+    "leading": "the descriptor's leading offset is {value:,} bytes, where {limit:,} fit",
+    "corner": "these boxes are not beside each other in the array: look at their coordinates, and at the descriptor's"
+    " distance between them",
+    "transposed": "the wgmma takes this tile for transposed, and its k are side by side",
+    "not transposed": "the wgmma takes the k of this tile to be side by side, and it is transposed",
+    "start": "the descriptor starts at byte {value:,} of the box, where {limit:,} fits",
     "async_proxy map release": "{line:line} writes a tensor map in {place.array}, but the bulk copy in"
     " {other.line:line} may not see it: after the write, its block needs a fence.proxy.tensormap::generic.release, or"
     " tensormap.cp_fenceproxy",

@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from gemm_lessons.engine import sass as machinecode
 from gemm_lessons.engine.checkers import Checks
 from gemm_lessons.engine.checkers.own_arrays import OwnArrays
+from gemm_lessons.engine.checkers.product_tiles import ProductTiles
 from gemm_lessons.engine.checkers.same_value import SameValue
 from gemm_lessons.engine.costs.tally import Sums
 from gemm_lessons.engine.counters.counters import CounterObserver
@@ -217,6 +218,23 @@ class Simulator:
         machine = _RequestedLaunch(self.setting, compiled, _program_of(compiled), grid, arguments).machine(observer)
         with _seen_from(compiled.path), as_unsupported("it runs", (ValueError,)), contextlib.suppress(Fault):
             machine.run([range(math.prod(machine.grid.cluster or (1,)))])
+
+    def misread(
+        self, compiled: Compiled, grid: Grid, arguments: Sequence[Argument], symbols: Sequence[HostVariable] = ()
+    ) -> Finding | None:
+        """Return a finding about the first product (``wgmma``) of the first cluster that reads other elements than a
+        tile of its matrix, for a launch whose answer is wrong: a right kernel may store its arrays in an order of its
+        own. Nothing is written. Raise ``UnsupportedKernel``."""
+        program = _program_of(compiled)
+        if not any(map(_multiplies_tiles, program.kernel.instructions)):
+            return None
+        program = dataclasses.replace(program, variables=with_host_values(program.variables, symbols))
+        setting = dataclasses.replace(self.setting, counting=False, tiles=True)
+        tiles = ProductTiles()
+        with _seen_from(compiled.path), as_unsupported("it runs", (ValueError,)), contextlib.suppress(Fault):
+            machine = _RequestedLaunch(setting, compiled, program, grid, arguments).machine(tiles)
+            machine.run([range(math.prod(machine.grid.cluster or (1,)))])
+        return tiles.finding
 
     def address_uses(self, compiled: Compiled) -> tuple[Finding | None, bool]:
         """Return a finding for a comparison of an address with a number, and whether addresses may matter at all."""
@@ -504,6 +522,10 @@ def _without_ahead(argument: Argument) -> Argument:
 
 def _bare(pages: Pages | None) -> Pages | None:
     return pages and dataclasses.replace(pages, ahead=())
+
+
+def _multiplies_tiles(instruction: ptx.Instruction) -> bool:
+    return instruction.opcode == "wgmma" and "mma_async" in instruction.modifiers
 
 
 def _dependence(program: Program) -> str:
