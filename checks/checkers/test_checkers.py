@@ -36,6 +36,23 @@ def said(check):
     return said_by(check)
 
 
+MEET = 'asm volatile("barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;" ::: "memory");'
+EXCHANGED = {
+    "a barrier of the cluster": ("C[b * 64 + t] = A[t]; {barrier} C[(b ^ 1) * 64 + t] += 1;", 2, []),
+    "no barrier": ("C[b * 64 + t] = A[t]; C[(b ^ 1) * 64 + t] += 1;", 2, ["block_order", "race"]),
+    "read before": ("float x = C[(b ^ 1) * 64 + t]; {barrier} C[b * 64 + t] = x;", 2, []),
+    "another cluster": ("C[b * 64 + t] = A[t]; {barrier} C[(b ^ 2) * 64 + t] += 1;", 4, ["block_order", "race"]),
+    "another cluster reads before": ("float x = C[(b ^ 2) * 64 + t]; {barrier} C[b * 64 + t] = x;", 4, ["block_order"]),
+}
+
+
+@pytest.mark.parametrize(("body", "blocks", "expected"), EXCHANGED.values(), ids=EXCHANGED.keys())
+def test_blocks_of_a_cluster_exchange_data_in_global_memory(check, body, blocks, expected):
+    args = [floats(64), floats(64 * blocks, output=True)]
+    text = f"const int b = blockIdx.x; {body.format(barrier=MEET)}"
+    assert sorted({it.kind for it in check(text, blocks, 64, args, arch="sm_90", cluster=2)}) == expected
+
+
 def test_a_finding_in_a_helper_names_the_call_too(check):
     """A lambda is a part of the kernel."""
     put = "__device__ void put(float *s, int t, float x)\n{\n    s[t] = x;\n}\n"

@@ -96,7 +96,14 @@ class Checks:
                 collector, names, self._lanes, self._padded, shared, granules["shared"], self._cluster
             )
         self._global = GlobalRaces(
-            collector, names, self._padded, launch.buffers, launch.fresh, granules["global"], code.protocol
+            collector,
+            names,
+            self._padded,
+            launch.buffers,
+            launch.fresh,
+            granules["global"],
+            code.protocol,
+            self._cluster,
         )
         self._maps = MapProxy(collector, names, self._global.last_writer)
         self._ends = ArrayEnds(collector, names, self._padded, shared, launch.shared_arrays, code.arrays, code.own)
@@ -115,7 +122,7 @@ class Checks:
             self._copies.begin_batch()
         if self._bulk is not None:
             self._bulk.begin_batch()
-        self._global.begin_batch(self._lanes)
+        self._global.begin_batch(self._lanes, batch)
 
     def epoch(self, batch: Batch, records: Sequence[Record], boundary: Boundary) -> None:
         """Pass the records of an epoch to the checkers."""

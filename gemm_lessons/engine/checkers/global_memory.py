@@ -64,6 +64,25 @@ class Visit:
         return self.access.effect in ("load", "atomic")
 
 
+class _Messages:
+    """When blocks have released what they wrote, and when they have last acquired what others released."""
+
+    def __init__(self) -> None:
+        self.released: dict[int, list[int]] = {}
+        self.acquired: dict[int, int] = {}
+
+    def passed(self, writer: Array, time: Array, reader: Array) -> Array:
+        """Return whether block ``writer`` released after ``time``, and block ``reader`` acquired later."""
+        result = np.zeros(writer.shape, np.bool_)
+        for block in np.unique(writer).tolist():
+            mine = writer == block
+            times = np.array([*self.released.get(block, []), NEVER])
+            signalled = times[np.searchsorted(times, time[mine], side="right")]
+            last = np.array([self.acquired.get(other, -1) for other in reader[mine].tolist()])
+            result[mine] = signalled <= last
+        return result
+
+
 class GlobalRaces:
     """Tracks reads and writes of the buffers that the kernel writes."""
 
@@ -76,7 +95,11 @@ class GlobalRaces:
         fresh: frozenset[str],
         granule: int,
         protocol: Protocol,
+        cluster: int = 1,
     ) -> None:
+        self._cluster = cluster  # blocks of a cluster, which its barrier and mbarriers of other blocks order
+        self._handshake = protocol.handshake or cluster > 1
+        self._cluster_of: dict[int, int] = {}  # block -> cluster
         self._collector, self._names, self._padded = collector, names, padded
         self._buffers, self._fresh, self._granule, self._protocol = buffers, fresh, granule, protocol
         self._starts = np.array([start for _, start, _ in buffers], np.int64)
@@ -87,18 +110,20 @@ class GlobalRaces:
         self._held: list[Placed] = []
         self._epoch = np.zeros(0, np.int32)
         self._time = 0
-        self._signals: dict[int, list[int]] = {}  # block -> times of its atomics and volatile stores (release)
-        self._acquired: dict[int, int] = {}  # block -> time of its last acquire: an atomic or volatile load
+        self._flags, self._phases = _Messages(), _Messages()  # by atomics and volatile accesses; in a cluster
         self.suspects: set[tuple[int, int]] = set()  # pairs of racing plain stores, for ``SameValue``
 
-    def begin_batch(self, lanes: int) -> None:
+    def begin_batch(self, lanes: int, batch: Batch | None = None) -> None:
         """Start new blocks. The shadow stays: blocks of different batches are not ordered either."""
+        if batch is not None and self._cluster > 1:
+            order = enumerate(batch.numbers[: batch.blocks].tolist(), batch.place)
+            self._cluster_of |= {number: place // self._cluster for place, number in order}
         self._epoch = np.ones(lanes // self._padded, np.int32)
         self._forget_repeats()
 
     def records(self, batch: Batch, records: Sequence[Record], boundary: Boundary) -> None:
         """Process ``records``: all but the touches, in order."""
-        alone = len(self._epoch) == 1 and not self._protocol.handshake
+        alone = len(self._epoch) == 1 and not self._handshake
         loads: list[Placed] = []  # loads of one block, with only loads between them
         rows: list[Placed] = []  # of boxes that TMA copies from here
 
@@ -129,6 +154,9 @@ class GlobalRaces:
                 catch_up()
                 self._epoch[np.unique(record.lanes // self._padded)] += 1
                 self._forget_repeats()
+            if type(record) is Phase and self._cluster > 1:
+                catch_up()
+                self._meet(batch, record)
             if len(loads) >= LOADS_PER_CALL:
                 self._loaded(batch, loads)
         catch_up()
@@ -136,6 +164,15 @@ class GlobalRaces:
             self._epoch += 1
         if boundary == "barrier" or len(self._held) > 4096:
             self._forget_repeats()
+
+    def _meet(self, batch: Batch, mark: Phase) -> None:
+        """Note which blocks arrive at barriers of their cluster, or see that a phase is over."""
+        self._time += 1
+        for block in batch.numbers[np.unique(mark.lanes // self._padded)].tolist():
+            if mark.kind == "arrive":
+                self._phases.released.setdefault(block, []).append(self._time)
+            elif mark.kind == "wait":
+                self._phases.acquired[block] = self._time
 
     def _signal(self, batch: Batch, placed: Placed) -> None:
         """Note which blocks may have released data, or acquired it."""
@@ -146,23 +183,24 @@ class GlobalRaces:
             blocks = batch.numbers[np.unique(np.arange(touch.addresses.size)[lanes] // self._padded)]
             for block in blocks.tolist():
                 if touch.access.effect != "load":
-                    self._signals.setdefault(block, []).append(self._time)
+                    self._flags.released.setdefault(block, []).append(self._time)
                 if touch.access.index in self._protocol.hearing:
-                    self._acquired[block] = self._time
+                    self._flags.acquired[block] = self._time
 
     def _released_to(self, writer: Array, time: Array, reader: Array) -> Array:
         """Return whether block ``writer`` released after its write at ``time``, and block ``reader`` acquired later.
 
-        The check is lenient: any two atomics may pair, and those of one instruction count as simultaneous.
+        The check is lenient: any two atomics may pair, and those of one instruction count as simultaneous. So may any
+        arrival and any wait in a cluster.
         """
-        result = np.zeros(writer.shape, np.bool_)
-        for block in np.unique(writer).tolist():
-            mine = writer == block
-            times = np.array([*self._signals.get(block, []), NEVER])
-            signalled = times[np.searchsorted(times, time[mine], side="right")]
-            last = np.array([self._acquired.get(other, -1) for other in reader[mine].tolist()])
-            result[mine] = signalled <= last
-        return result
+        passed = self._flags.passed(writer, time, reader)
+        if self._cluster > 1:
+            passed |= self._phases.passed(writer, time, reader) & self._same_cluster(writer, reader)
+        return passed
+
+    def _same_cluster(self, blocks: Array, others: Array) -> Array:
+        one, other = ([self._cluster_of.get(it, -1) for it in some.tolist()] for some in (blocks, others))
+        return np.asarray(np.array(one, np.int64) == np.array(other, np.int64))
 
     def _forget_repeats(self) -> None:
         self._seen.clear()
@@ -317,7 +355,7 @@ class GlobalRaces:
         if shadow is None:
             name, _, size = self._buffers[buffer]
             shadow = self._shadows[buffer] = Shadow(size, self._granule, name in self._fresh)
-            if self._protocol.handshake:
+            if self._handshake:
                 shadow.writer_time = np.zeros(shadow.writer.size, np.int64)
         return shadow
 
@@ -329,7 +367,7 @@ class GlobalRaces:
 
     def _visitors(self, shadow: Shadow, how: str) -> Visitors:
         if how not in shadow.visitors:
-            shadow.visitors[how] = Visitors(shadow.writer.size, self._protocol.handshake)
+            shadow.visitors[how] = Visitors(shadow.writer.size, self._handshake)
         return shadow.visitors[how]
 
     def _how(self, access: Access) -> str:
@@ -368,7 +406,7 @@ class GlobalRaces:
             bad &= ~shadow.writer_strong[cell]
         apart = self._block(writer) != self._block(thread)
         bad &= apart | (shadow.writer_epoch[cell] == visit.epoch)
-        if self._protocol.handshake and bad.any():
+        if self._handshake and bad.any():
             bad[bad] = ~self._released_to(
                 self._block(writer[bad]), shadow.writer_time[cell[bad]], self._block(thread[bad])
             )
@@ -387,8 +425,10 @@ class GlobalRaces:
             if how in UPDATING and apart.any():
                 other, time = visitors.blocks.of_others(cell[apart], mine[apart] + 1)
                 apart[apart] = (other == 0) | ~self._released_to(other - 1, time, mine[apart])
-            elif how in READING:  # the time at which a reader in another block finished is unknown
+            elif how in READING and self._protocol.handshake:  # when a reader in another block finished is unknown
                 apart[:] = False
+            elif how in READING:
+                apart &= ~(self._same_cluster(self._block(low), mine) & self._same_cluster(self._block(high), mine))
             if now.any():  # threads of one block may take turns by a lock
                 _, time = visitors.threads.of_others(cell[now], thread[now])
                 now[now] = ~self._released_to(mine[now], time, mine[now])
