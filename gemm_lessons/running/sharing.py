@@ -12,7 +12,8 @@ from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.running.plan import KernelPlan, LaunchPlan
 
 COUNTED = 1.7  # cost / cost of a check: of a counted shape, and of a row beside the kernel
-AS_WRITTEN = 2.0  # cost / cost of a check of the kernel as written, on one block
+AS_WRITTEN = 1.0  # cost / cost of a check of the kernel as written, on one block or one cluster
+OPERATIONS = 1e8  # of the formula, which take about as long as parsing the program
 THREADS = 30_000  # threads whose run over a few K tiles takes about as long as parsing the program
 
 
@@ -45,9 +46,10 @@ def worth_sharing(kernel: KernelPlan, others: Sequence[KernelPlan], as_written: 
 
 
 def _work(launch: LaunchPlan) -> float:
-    """Return the approximate cost of a launch / the cost of a small one: parsing the program and running its
-    threads."""
-    return 1 + sum(grid.blocks * grid.threads for grid in launch.grids) / THREADS
+    """Return the approximate cost of a launch / the cost of a small one: parsing the program, running its threads, and
+    its products."""
+    threads = sum(grid.blocks * grid.threads for grid in launch.grids)
+    return 1 + threads / THREADS + launch.operations / OPERATIONS
 
 
 def sources_of(lesson: Lesson, path: Path) -> dict[Path, bytes] | None:
