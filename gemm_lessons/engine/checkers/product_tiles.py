@@ -226,7 +226,7 @@ def _causes(reader: TileReader, box: HeldBox) -> tuple[DescriptorFix, ...]:
     makes a part of the array of most boxes."""
     kinds = (_swizzles, _strides, _leadings, _starts)
     if reader.views[0].is_of_whole_boxes:
-        return (DescriptorFix("corner"),)
+        return _fitting([(_starts,)], reader, box) or (DescriptorFix("corner"),)
     some = [it for count in (1, 2, 3) for it in itertools.combinations(kinds, count)]
     return _fitting([*some, (_transposes,), *((_transposes, it) for it in kinds)], reader, box)
 
