@@ -320,8 +320,8 @@ def _only_cause(facts: Evidence, findings: Sequence[Finding]) -> Finding | None:
     shown = _on_screen(facts)
     early = shown is not None and shown.kind == "async_in_flight"
     unwritten = (it for it in findings if it.kind == "uninitialised" and not early and _descriptor(facts, it))
-    misread = (it for it in findings if it.kind == "descriptor")
-    return next(copied_alike, None) or next(wrong_place, None) or next(misread, None) or next(unwritten, None)
+    misread = any(it.kind == "descriptor" for it in findings)
+    return next(copied_alike, None) or next(wrong_place, None) or (None if misread else next(unwritten, None))
 
 
 def restated(facts: Evidence) -> Checked:
