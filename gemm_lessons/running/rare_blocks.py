@@ -36,7 +36,7 @@ def _rare_shapes(plan: RunPlan, launch: LaunchPlan, built: Built) -> Iterator[La
     known = [it.shape for it in plan.kernels[0].launches]
     shapes = (*known, *candidates)
     its = lesson.launches[0].parameters
-    sizes = {place: [it.names[name] for it in shapes] for place, name in enumerate(its) if name in SIZES}
+    sizes = {place: [int(it.names[name]) for it in shapes] for place, name in enumerate(its) if name in SIZES}
     code = variant_of(built, launch.lesson).code.counted[0]
     for number in plan.device.rare_sizes(code, sizes, len(known))[:MOST_SHAPES]:
         shape = shapes[number]
