@@ -105,9 +105,11 @@ def test_a_row_is_looked_up_once_for_each_instruction() -> None:
 
 
 # Who names opcodes beside the table, and why: recognises the very instructions that it runs in groups; writes PTX
-# anew; runs the ends of basic blocks; tells the members of its own family apart; draws them.
+# anew; runs the ends of basic blocks; tells the members of its own family apart; draws them; computes ranges instead of
+# values (block_classes).
 NAMED = {
-    "counters/counters.py": 1, "counters/cross_check.py": 1, "estimate/items.py": 1, "machine/clusters.py": 1,
+    "counters/counters.py": 1, "counters/cross_check.py": 1, "estimate/items.py": 1, "machine/block_classes.py": 17,
+    "machine/clusters.py": 1,
     "machine/convergence.py": 1,
     "machine/hangs.py": 1, "machine/heap.py": 1, "machine/machine.py": 4, "machine/prepared.py": 1,
     "machine/undefined.py": 4, "machine/unset.py": 2, "machine/warps.py": 8,

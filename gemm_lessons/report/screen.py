@@ -184,7 +184,7 @@ def _remarks_on_a_right_one(console: Console, outcome: RunOutcome) -> Iterator[P
     if isinstance(row.verdict, GateMissed):
         for number, gate in enumerate(row.verdict.missed[:MISSED_GATES]):
             limit = f"{gate.name} is {gate.note or gate.shown}, the limit {gate_limit(gate)}"
-            text = Text.assemble(("Missed: ", "doubt"), limit + (". " if not number else ""))
+            text = Text.assemble(("Missed: ", "doubt"), limit + (". " if not number else "."))
             if not number:
                 text.append(gate.why, "quiet")
             yield Paragraph(clipped(console, text, 4 - 2 * bool(number)), 2 * number, gap=not number)

@@ -58,7 +58,9 @@ class Finding:
 
     @property
     def called_in(self) -> tuple[tuple[int, int], ...]:
-        """Return ``calls``, and those of the example's accesses."""
+        """Return ``calls``, and those of the example's accesses. A hang has none: it names lines of the kernel."""
+        if self.kind == "deadlock":
+            return ()
         of_actors = ((it.line, it.called) for it in self.actors if it.line and it.called)
         return tuple(dict.fromkeys((*self.calls, *of_actors)))
 

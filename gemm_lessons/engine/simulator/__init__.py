@@ -50,6 +50,7 @@ from gemm_lessons.engine.process.bounds import OutOfTime
 from gemm_lessons.engine.ptx import parser
 from gemm_lessons.engine.ptx import records as ptx
 from gemm_lessons.engine.ptx.cfg import line_of, moves_registers
+from gemm_lessons.engine.ptx.dead_products import PRODUCT
 from gemm_lessons.engine.ptx.expansions import expand
 from gemm_lessons.engine.ptx.fma_contraction import contract
 from gemm_lessons.engine.ptx.inline import inline_calls
@@ -226,7 +227,7 @@ class Simulator:
         tile of its matrix, for a launch whose answer is wrong: a right kernel may store its arrays in an order of its
         own. Nothing is written. Raise ``UnsupportedKernel``."""
         program = _program_of(compiled)
-        if not any(map(_multiplies_tiles, program.kernel.instructions)):
+        if not any(it.row.name == PRODUCT for it in program.kernel.instructions):
             return None
         program = dataclasses.replace(program, variables=with_host_values(program.variables, symbols))
         setting = dataclasses.replace(self.setting, counting=False, tiles=True)
@@ -522,10 +523,6 @@ def _without_ahead(argument: Argument) -> Argument:
 
 def _bare(pages: Pages | None) -> Pages | None:
     return pages and dataclasses.replace(pages, ahead=())
-
-
-def _multiplies_tiles(instruction: ptx.Instruction) -> bool:
-    return instruction.opcode == "wgmma" and "mma_async" in instruction.modifiers
 
 
 def _dependence(program: Program) -> str:
