@@ -3,7 +3,7 @@ pass. A kernel that is a program of its own is a file, with its fate in comments
 
     cheats/LESSON/what_it_does.cu     // cheat: CLASS: what it does, in a sentence
                                       // expect: VERDICT[, VERDICT] WORDS-OF-THE-REASON[ or VERDICT WORDS]
-    honest/LESSON/what_it_does.cu     // honest: whose habit this is
+    honest/LESSON/what_it_does.cu     // honest: what is unusual in it
                                       // refused: the reason, which the lesson's text gives (few have one)
 
 Lessons are named without their numbers. A kernel that differs from another one in a few places is an entry of

@@ -77,7 +77,7 @@ def test_edits_need_a_kernel_that_they_fit(tmp_path: Path) -> None:
     path.parent.mkdir()
 
     def only(text: str) -> Fixture:
-        path.write_text(f'[a]\nhonest = "who does"\n{text}')
+        path.write_text(f'[a]\nhonest = "does"\n{text}')
         (entry,) = _entries("honest", path)
         return entry.fixture()
 

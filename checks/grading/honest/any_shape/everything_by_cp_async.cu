@@ -1,4 +1,4 @@
-// honest: who copies all by cp.async, as wide as a copy need not be turned, zeros where nothing is, over three buffers
+// honest: copies all by cp.async, as wide as a copy need not be turned, zeros where nothing is, over three buffers
 #include "floats.cuh"
 
 constexpr int NT_ = (BM / WM) * (BN / WN) * 32;

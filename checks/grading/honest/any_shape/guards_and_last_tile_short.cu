@@ -1,4 +1,4 @@
-// honest: who asks at every load, lets the last tile be the short one and fills all that is outside with zeros
+// honest: asks at every load, lets the last tile be the short one and fills all that is outside with zeros
 #include "floats.cuh"
 
 #define THREADS ((BM / WM) * (BN / WN) * 32)

@@ -1,4 +1,4 @@
-// honest: who keeps predicates as bits in a mask, as CUTLASS does, multiplies and adds apart, residue tile first
+// honest: keeps predicates as bits in a mask, as CUTLASS does, multiplies and adds apart, residue tile first
 #include "floats.cuh"
 
 #define NTHREADS ((BM / WM) * (BN / WN) * 32)

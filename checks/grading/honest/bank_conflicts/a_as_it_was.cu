@@ -1,4 +1,4 @@
-// honest: who saw that A had no conflicts: only the columns are cut in two, As stays row by row
+// honest: saw that A had no conflicts: only the columns are cut in two, As stays row by row
 #include "float4.cuh"
 #include "matrix.cuh"
 

@@ -1,4 +1,4 @@
-// honest: who keeps the next tile in registers, and stores it after the barrier
+// honest: keeps the next tile in registers, and stores it after the barrier
 #include "float4.cuh"
 #include "matrix.cuh"
 

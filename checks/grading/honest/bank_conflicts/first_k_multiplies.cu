@@ -1,4 +1,4 @@
-// honest: who lets k = 0 of the first tile set the sums
+// honest: lets k = 0 of the first tile set the sums
 #include "float4.cuh"
 
 extern "C" __global__ void __launch_bounds__(256)

@@ -1,4 +1,4 @@
-// honest: who loads four rows at one k, so that the transposed store is one float4
+// honest: loads four rows at one k, so that the transposed store is one float4
 #include "float4.cuh"
 
 extern "C" __global__ void __launch_bounds__(256)

@@ -1,4 +1,4 @@
-// honest: who learned from CuTe: layouts are functions of a coordinate, tensors a pointer and a layout
+// honest: learned from CuTe: layouts are functions of a coordinate, tensors a pointer and a layout
 template <int Stride0, int Stride1>
 struct Layout {
     static __device__ constexpr int at(int i, int j) { return i * Stride0 + j * Stride1; }

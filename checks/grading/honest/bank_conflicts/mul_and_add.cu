@@ -1,4 +1,4 @@
-// honest: who fuses nothing, and writes it as -fmad=false would
+// honest: fuses nothing, and writes it as -fmad=false would
 #include "float4.cuh"
 
 extern "C" __global__ void __launch_bounds__(256)

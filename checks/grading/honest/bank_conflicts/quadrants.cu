@@ -1,4 +1,4 @@
-// honest: who thinks of four quadrants of 4 x 4, each with its own sums
+// honest: thinks of four quadrants of 4 x 4, each with its own sums
 #include "float4.cuh"
 
 struct Quadrant {

@@ -1,4 +1,4 @@
-// honest: who writes the lesson's kernel with short names and plain indices
+// honest: writes the lesson's kernel with short names and plain indices
 #include "float4.cuh"
 
 extern "C" __global__ void __launch_bounds__(256)

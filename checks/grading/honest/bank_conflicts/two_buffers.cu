@@ -1,4 +1,4 @@
-// honest: who has two buffers already, and one barrier
+// honest: has two buffers already, and one barrier
 #include "float4.cuh"
 
 extern "C" __global__ void __launch_bounds__(256)

@@ -1,4 +1,4 @@
-// honest: who swizzles instead of padding: the row of A is XORed with a bit of k
+// honest: swizzles instead of padding: the row of A is XORed with a bit of k
 #include "float4.cuh"
 #include "matrix.cuh"
 

@@ -1,4 +1,4 @@
-// honest: who writes the loop by hand: pointers that move, B by cp.async in assembly, A asked for behind the barrier
+// honest: writes the loop by hand: pointers that move, B by cp.async in assembly, A asked for behind the barrier
 #include "workers.cuh"
 
 __device__ __forceinline__ void copy16(void *to, const void *from)

@@ -1,4 +1,4 @@
-// honest: who has both operands come by cp.async, A four bytes at a time to where it is wanted
+// honest: has both operands come by cp.async, A four bytes at a time to where it is wanted
 #include <cuda_pipeline.h>
 
 #include "workers.cuh"

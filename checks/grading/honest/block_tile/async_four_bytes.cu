@@ -1,4 +1,4 @@
-// honest: who has read about cp.async and copies with __pipeline_memcpy_async, four bytes at a time
+// honest: has read about cp.async and copies with __pipeline_memcpy_async, four bytes at a time
 #include <cuda_pipeline.h>
 
 extern "C" __global__ void gemm(const float *A, const float *B, float *C, int M, int N, int K)

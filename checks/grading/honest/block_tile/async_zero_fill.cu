@@ -1,4 +1,4 @@
-// honest: who writes cp.async in assembly and lets src-size 0 fill with zeros
+// honest: writes cp.async in assembly and lets src-size 0 fill with zeros
 static __device__ void copy4(float *to, const float *from, bool there)
 {
     const unsigned at = (unsigned)__cvta_generic_to_shared(to);

@@ -1,4 +1,4 @@
-// honest: who converts while copying: the tiles hold doubles
+// honest: converts while copying: the tiles hold doubles
 extern "C" __global__ void gemm(const float *A, const float *B, float *C, int M, int N, int K)
 {
     __shared__ double As[BM][BK];

@@ -1,4 +1,4 @@
-// honest: who keeps the next tile in registers while computing this one
+// honest: keeps the next tile in registers while computing this one
 extern "C" __global__ void gemm(const float *A, const float *B, float *C, int M, int N, int K)
 {
     __shared__ float As[BM][BK];

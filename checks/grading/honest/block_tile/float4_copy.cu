@@ -1,4 +1,4 @@
-// honest: who copies float4 where rows allow it: half of the block for A, half for B
+// honest: copies float4 where rows allow it: half of the block for A, half for B
 extern "C" __global__ void gemm(const float *A, const float *B, float *C, int M, int N, int K)
 {
     __shared__ __align__(16) float As[BM][BK];

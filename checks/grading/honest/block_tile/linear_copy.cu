@@ -1,4 +1,4 @@
-// honest: who copies by one running index, as many times as it takes
+// honest: copies by one running index, as many times as it takes
 extern "C" __global__ void gemm(const float *A, const float *B, float *C, int M, int N, int K)
 {
     __shared__ float As[BM * BK];

@@ -1,4 +1,4 @@
-// honest: who keeps the multiplication and the addition apart
+// honest: keeps the multiplication and the addition apart
 extern "C" __global__ void gemm(const float *A, const float *B, float *C, int M, int N, int K)
 {
     __shared__ float As[BM][BK];

@@ -1,4 +1,4 @@
-// honest: who fills no zeros: the last tile is shorter, and the loop over it, too
+// honest: fills no zeros: the last tile is shorter, and the loop over it, too
 extern "C" __global__ void gemm(const float *A, const float *B, float *C, int M, int N, int K)
 {
     __shared__ float As[BM][BK];

@@ -1,4 +1,4 @@
-// honest: who learned from NVIDIA's programming guide: square tiles of BLOCK_SIZE, GetElement, one float each
+// honest: learned from NVIDIA's programming guide: square tiles of BLOCK_SIZE, GetElement, one float each
 #define BLOCK_SIZE 32
 
 struct GuideMatrix {

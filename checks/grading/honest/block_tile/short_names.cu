@@ -1,4 +1,4 @@
-// honest: who writes the lesson's kernel with short names and plain indices
+// honest: writes the lesson's kernel with short names and plain indices
 extern "C" __global__ void gemm(const float *A, const float *B, float *C, int M, int N, int K)
 {
     __shared__ float As[BM][BK], Bs[BK][BN];

@@ -1,4 +1,4 @@
-// honest: who walks the tiles from the last to the first, and k, too
+// honest: walks the tiles from the last to the first, and k, too
 extern "C" __global__ void gemm(const float *A, const float *B, float *C, int M, int N, int K)
 {
     __shared__ float As[BM][BK];

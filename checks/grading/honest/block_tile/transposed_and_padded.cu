@@ -1,4 +1,4 @@
-// honest: who keeps A transposed in shared memory, with a column of padding against conflicts
+// honest: keeps A transposed in shared memory, with a column of padding against conflicts
 #include "matrix.cuh"
 
 extern "C" __global__ void __launch_bounds__(BM * BN)

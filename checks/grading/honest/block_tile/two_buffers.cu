@@ -1,4 +1,4 @@
-// honest: who is ahead of the course: two buffers, one barrier per tile
+// honest: is ahead of the course: two buffers, one barrier per tile
 extern "C" __global__ void gemm(const float *A, const float *B, float *C, int M, int N, int K)
 {
     __shared__ float As[2][BM][BK];

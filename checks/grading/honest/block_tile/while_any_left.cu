@@ -1,4 +1,4 @@
-// honest: who lets the barrier vote: __syncthreads_or tells whether somebody still has work
+// honest: lets the barrier vote: __syncthreads_or tells whether somebody still has work
 extern "C" __global__ void gemm(const float *A, const float *B, float *C, int M, int N, int K)
 {
     __shared__ float As[BM][BK], Bs[BK][BN];

@@ -1,4 +1,4 @@
-// honest: who asserts what he believes
+// honest: asserts what he believes
 #include <cassert>
 
 extern "C" __global__ void gemm(const float *A, const float *B, float *C, int M, int N, int K)

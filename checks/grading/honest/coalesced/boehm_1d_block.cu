@@ -1,4 +1,4 @@
-// honest: who learned from Simon Boehm's article: BLOCKSIZE, x for rows and y for columns, `tmp`
+// honest: learned from Simon Boehm's article: BLOCKSIZE, x for rows and y for columns, `tmp`
 #define BLOCKSIZE 32
 typedef unsigned int uint;
 

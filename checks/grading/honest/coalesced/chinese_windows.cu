@@ -1,5 +1,5 @@
 ﻿// 第二课：合并访存。相邻的线程负责 C 的相邻列。
-// honest: who writes on Windows in Chinese: a byte order mark, CRLF line ends, tabs
+// honest: writes on Windows in Chinese: a byte order mark, CRLF line ends, tabs
 #include "matrix.cuh"
 
 extern "C" __global__ void

@@ -1,4 +1,4 @@
-// honest: who never writes threadIdx: cooperative groups name the block, the warp and the lane
+// honest: never writes threadIdx: cooperative groups name the block, the warp and the lane
 #include <cooperative_groups.h>
 namespace cg = cooperative_groups;
 

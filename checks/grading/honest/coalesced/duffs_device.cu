@@ -1,4 +1,4 @@
-// honest: who has always wanted to use Duff's device
+// honest: has always wanted to use Duff's device
 extern "C" __global__ void gemm(const float *A, const float *B, float *C, int M, int N, int K)
 {
     int row = blockIdx.y * BM + threadIdx.x / BN;

@@ -1,4 +1,4 @@
-// honest: who unrolls with #pragma unroll everywhere and keeps the loads apart from the products
+// honest: unrolls with #pragma unroll everywhere and keeps the loads apart from the products
 extern "C" __global__ void __launch_bounds__(BM * BN)
 gemm(const float *__restrict__ A, const float *__restrict__ B, float *__restrict__ C, int M, int N, int K)
 {

@@ -1,4 +1,4 @@
-// honest: who reads four k of A at once, since all lanes want the same ones anyway
+// honest: reads four k of A at once, since all lanes want the same ones anyway
 #include "float4.cuh"
 #include "matrix.cuh"
 

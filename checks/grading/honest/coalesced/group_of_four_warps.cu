@@ -1,4 +1,4 @@
-// honest: who divides the block into groups of four warps, whose barriers lie in memory that CUDA reserves
+// honest: divides the block into groups of four warps, whose barriers lie in memory that CUDA reserves
 #include <cooperative_groups.h>
 #include "matrix.cuh"
 namespace cg = cooperative_groups;

@@ -1,4 +1,4 @@
-// honest: who forgot to take his printf out
+// honest: forgot to take his printf out
 extern "C" __global__ void gemm(const float *A, const float *B, float *C, int M, int N, int K)
 {
     const int row = blockIdx.y * BM + threadIdx.x / BN;

@@ -1,4 +1,4 @@
-// honest: who compares bit for bit with a CPU without FMA
+// honest: compares bit for bit with a CPU without FMA
 extern "C" __global__ void gemm(const float *A, const float *B, float *C, int M, int N, int K)
 {
     int row = blockIdx.y * BM + threadIdx.x / BN;

@@ -1,4 +1,4 @@
-// honest: who walks the blocks in groups of eight rows, for the cache
+// honest: walks the blocks in groups of eight rows, for the cache
 extern "C" __global__ void gemm(const float *A, const float *B, float *C, int M, int N, int K)
 {
     const int GROUP = 8;

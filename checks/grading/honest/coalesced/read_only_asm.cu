@@ -1,4 +1,4 @@
-// honest: who writes the load that he wants in PTX: ld.global.nc
+// honest: writes the load that he wants in PTX: ld.global.nc
 static __device__ float load(const float *p)
 {
     float x;

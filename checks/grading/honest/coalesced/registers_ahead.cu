@@ -1,4 +1,4 @@
-// honest: who fetches the next pair before using this one, already here
+// honest: fetches the next pair before using this one, already here
 extern "C" __global__ void gemm(const float *A, const float *B, float *C, int M, int N, int K)
 {
     const int row = blockIdx.y * BM + threadIdx.x / BN;

@@ -1,4 +1,4 @@
-// honest: who reads through the read-only path and stores past the cache: __ldg, __ldcg, __stcs
+// honest: reads through the read-only path and stores past the cache: __ldg, __ldcg, __stcs
 extern "C" __global__ void gemm(const float *A, const float *B, float *C, int M, int N, int K)
 {
     const int row = blockIdx.y * BM + threadIdx.x / BN;

@@ -1,4 +1,4 @@
-// honest: who takes two k per turn, and the odd one before the loop
+// honest: takes two k per turn, and the odd one before the loop
 extern "C" __global__ void gemm(const float *A, const float *B, float *C, int M, int N, int K)
 {
     const int row = blockIdx.y * BM + threadIdx.x / BN;

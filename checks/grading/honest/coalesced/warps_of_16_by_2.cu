@@ -1,4 +1,4 @@
-// honest: who gives a warp two rows of sixteen columns
+// honest: gives a warp two rows of sixteen columns
 extern "C" __global__ void gemm(const float *A, const float *B, float *C, int M, int N, int K)
 {
     const int t = threadIdx.x;

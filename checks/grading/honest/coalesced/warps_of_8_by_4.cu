@@ -1,4 +1,4 @@
-// honest: who gives a warp a patch of 4 rows and 8 columns: a sector of B, four rows of A
+// honest: gives a warp a patch of 4 rows and 8 columns: a sector of B, four rows of A
 extern "C" __global__ void gemm(const float *A, const float *B, float *C, int M, int N, int K)
 {
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;

@@ -1,4 +1,4 @@
-// honest: who read the Fermi paper: 4 x 4 registers in halves, explicit fma, one buffer's worth of registers for the next tile
+// honest: read the Fermi paper: 4 x 4 registers in halves, explicit fma, one buffer's worth of registers for the next tile
 extern "C" __global__ void __launch_bounds__((BM / WM) * (BN / WN) * 32, BLOCKS_PER_SM)
 gemm(const double *__restrict__ A, const double *__restrict__ B, double *__restrict__ C, int M, int N, int K)
 {

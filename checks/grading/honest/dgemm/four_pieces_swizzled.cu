@@ -1,4 +1,4 @@
-// honest: who fetches quarters of a tile and turns A by xor instead of padding it
+// honest: fetches quarters of a tile and turns A by xor instead of padding it
 #include "double2.cuh"
 #include "matrix.cuh"
 

@@ -1,4 +1,4 @@
-// honest: who copies B by cp.async and A through registers, a whole tile at a time, pads A by two doubles
+// honest: copies B by cp.async and A through registers, a whole tile at a time, pads A by two doubles
 #include <cuda_pipeline.h>
 
 extern "C" __global__ void __launch_bounds__(256, 1)

@@ -1,4 +1,4 @@
-// honest: who dislikes branches: the last turn fetches its own tile again and throws it away
+// honest: dislikes branches: the last turn fetches its own tile again and throws it away
 #include "float4.cuh"
 #include "matrix.cuh"
 

@@ -1,4 +1,4 @@
-// honest: who lets B come by cp.async of eight bytes and A through registers
+// honest: lets B come by cp.async of eight bytes and A through registers
 #include <cuda_pipeline.h>
 #include "float4.cuh"
 

@@ -1,4 +1,4 @@
-// honest: who pipelines with cp.async in assembly over three buffers, two tiles ahead
+// honest: pipelines with cp.async in assembly over three buffers, two tiles ahead
 #include "float4.cuh"
 #define CP_ASYNC(to, from, bytes) \
     asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"((unsigned)__cvta_generic_to_shared(to)), "l"(from), "n"(bytes) : "memory")

@@ -1,4 +1,4 @@
-// honest: who copies with cp.async: wait, barrier, start the next tile, multiply this one
+// honest: copies with cp.async: wait, barrier, start the next tile, multiply this one
 #include <cuda_pipeline.h>
 #include "float4.cuh"
 

@@ -1,4 +1,4 @@
-// honest: who learned from Chinese tutorials: smem_sel and smem_sel_next, loads first, stores last, one barrier
+// honest: learned from Chinese tutorials: smem_sel and smem_sel_next, loads first, stores last, one barrier
 #define OFFSET(row, col, ld) ((row) * (ld) + (col))
 #define FLOAT4(pointer) (reinterpret_cast<float4 *>(&(pointer))[0])
 #define CFLOAT4(pointer) (reinterpret_cast<const float4 *>(&(pointer))[0])

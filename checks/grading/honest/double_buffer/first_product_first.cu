@@ -1,4 +1,4 @@
-// honest: who lets the first k of the first tile set the sums, with two buffers
+// honest: lets the first k of the first tile set the sums, with two buffers
 #include "float4.cuh"
 
 extern "C" __global__ void __launch_bounds__(128)

@@ -1,4 +1,4 @@
-// honest: who learned from CUTLASS and maxas: tiles and fragments are both double-buffered
+// honest: learned from CUTLASS and maxas: tiles and fragments are both double-buffered
 #include "float4.cuh"
 
 extern "C" __global__ void __launch_bounds__(128, 3)

@@ -1,4 +1,4 @@
-// honest: who walks along K from the end, with unsigned indices and a bit for the buffer in the address
+// honest: walks along K from the end, with unsigned indices and a bit for the buffer in the address
 // refused: 'A branch around the fetch' (Pitfalls): the compiler moves the loads behind the products
 #include "float4.cuh"
 

@@ -1,4 +1,4 @@
-// honest: who keeps products and sums apart, with two buffers
+// honest: keeps products and sums apart, with two buffers
 #include "float4.cuh"
 
 extern "C" __global__ void __launch_bounds__(128)

@@ -1,4 +1,4 @@
-// honest: who asks for the tile after the next with prefetch.global.L2, each turn
+// honest: asks for the tile after the next with prefetch.global.L2, each turn
 #include "float4.cuh"
 
 extern "C" __global__ void __launch_bounds__(128)

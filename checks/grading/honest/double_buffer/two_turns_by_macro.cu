@@ -1,4 +1,4 @@
-// honest: who writes two turns per loop with macros, and goes through a switch at the end
+// honest: writes two turns per loop with macros, and goes through a switch at the end
 #include "float4.cuh"
 
 #define FETCH(k0) u = float4_at(a[k0]), v = float4_at(b[(k0) * N]), w = float4_at(b[((k0) + 4) * N])

@@ -1,4 +1,4 @@
-// honest: who lets two warps fetch A and four quarters of B come from all, and bars with an asm barrier
+// honest: lets two warps fetch A and four quarters of B come from all, and bars with an asm barrier
 // refused: 'A branch around the fetch' (Pitfalls): the compiler moves the loads behind the products
 #include "float4.cuh"
 

@@ -1,4 +1,4 @@
-// honest: who copies words of A by cp.async to where they are wanted, and dp4a with char4
+// honest: copies words of A by cp.async to where they are wanted, and dp4a with char4
 #include <cuda_pipeline.h>
 #include "int4.cuh"
 

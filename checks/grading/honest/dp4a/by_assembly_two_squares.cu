@@ -1,4 +1,4 @@
-// honest: who writes dp4a in assembly and turns squares of B by prmt, a char4 at a time
+// honest: writes dp4a in assembly and turns squares of B by prmt, a char4 at a time
 #define LD4(p) (*reinterpret_cast<const int *>(p))
 
 __device__ __forceinline__ int dp4(int a, int b, int c)

@@ -1,4 +1,4 @@
-// honest: who loads 16 bytes of B as well, turns them at the store with __byte_perm, and swizzles A
+// honest: loads 16 bytes of B as well, turns them at the store with __byte_perm, and swizzles A
 #include "int4.cuh"
 
 union Sixteen {

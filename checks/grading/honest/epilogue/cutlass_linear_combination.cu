@@ -1,4 +1,4 @@
-// honest: who knows CUTLASS: LinearCombinationRelu over fragments, a source fragment only if it is needed
+// honest: knows CUTLASS: LinearCombinationRelu over fragments, a source fragment only if it is needed
 #include "floats.cuh"
 
 #define NTHREADS ((BM / WM) * (BN / WN) * 32)

@@ -1,4 +1,4 @@
-// honest: who writes the formula down where C is stored, without objects, and asks for beta row by row
+// honest: writes the formula down where C is stored, without objects, and asks for beta row by row
 #include "floats.cuh"
 
 #define THREADS ((BM / WM) * (BN / WN) * 32)

@@ -1,4 +1,4 @@
-// honest: who takes mma.m16n8k8 twice, keeps sums as an array of a struct, and walks through the products in a snake
+// honest: takes mma.m16n8k8 twice, keeps sums as an array of a struct, and walks through the products in a snake
 #include <cuda_fp16.h>
 
 struct Frag { float x[4]; };

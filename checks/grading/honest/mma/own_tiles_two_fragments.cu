@@ -1,4 +1,4 @@
-// honest: who writes all of it in one function, xor on bytes, three stages, fragments of the next step loaded before the products
+// honest: writes all of it in one function, xor on bytes, three stages, fragments of the next step loaded before the products
 #include <cuda_fp16.h>
 #include <cuda_pipeline.h>
 

@@ -1,4 +1,4 @@
-// honest: who counts down, because a comparison with zero was free once
+// honest: counts down, because a comparison with zero was free once
 extern "C" __global__ void gemm(const float *A, const float *B, float *C, int M, int N, int K)
 {
     const int row = blockIdx.y * BM + threadIdx.x % BM;

@@ -1,4 +1,4 @@
-// honest: who dislikes branches: indices are clamped with min, only the store is guarded
+// honest: dislikes branches: indices are clamped with min, only the store is guarded
 extern "C" __global__ void gemm(const float *A, const float *B, float *C, int M, int N, int K)
 {
     const int row = blockIdx.y * BM + threadIdx.x % BM;

@@ -1,4 +1,4 @@
-// honest: who trusts no compiler: __restrict__, __ldg and __fmaf_rn written out
+// honest: trusts no compiler: __restrict__, __ldg and __fmaf_rn written out
 extern "C" __global__ void gemm(const float *__restrict__ A, const float *__restrict__ B, float *__restrict__ C, const int M,
                                 const int N, const int K)
 {

@@ -1,4 +1,4 @@
-// honest: who starts with the first product instead of zero
+// honest: starts with the first product instead of zero
 #include "matrix.cuh"
 
 extern "C" __global__ void __launch_bounds__(BM * BN)

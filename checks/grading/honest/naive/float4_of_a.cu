@@ -1,4 +1,4 @@
-// honest: who has read that wide loads are good: four k of A at once where K allows it, one by one where not
+// honest: has read that wide loads are good: four k of A at once where K allows it, one by one where not
 extern "C" __global__ void gemm(const float *A, const float *B, float *C, int M, int N, int K)
 {
     const int row = blockIdx.y * BM + threadIdx.x % BM;

@@ -1,4 +1,4 @@
-// honest: who learned from CUTLASS: a struct template with operator(), the kernel only calls it
+// honest: learned from CUTLASS: a struct template with operator(), the kernel only calls it
 template <typename Element, typename Accumulator, int kRows, int kColumns>
 struct NaiveGemm {
     struct Params {

@@ -1,4 +1,4 @@
-// honest: who writes every loop grid-strided, whatever the launch
+// honest: writes every loop grid-strided, whatever the launch
 extern "C" __global__ void gemm(const float *A, const float *B, float *C, int M, int N, int K)
 {
     for (int row = blockIdx.y * BM + threadIdx.x / BN; row < M; row += gridDim.y * BM)

@@ -1,4 +1,4 @@
-// honest: who learned from cuBLAS's samples: an index macro, everything at the top, goto for the way out
+// honest: learned from cuBLAS's samples: an index macro, everything at the top, goto for the way out
 #define IDX2R(i, j, ld) (((i) * (ld)) + (j))
 
 extern "C" __global__ void gemm(const float *A, const float *B, float *C, int M, int N, int K)

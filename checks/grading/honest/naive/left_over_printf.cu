@@ -1,4 +1,4 @@
-// honest: who forgot a printf from debugging
+// honest: forgot a printf from debugging
 #include <cstdio>
 
 extern "C" __global__ void gemm(const float *A, const float *B, float *C, int M, int N, int K)

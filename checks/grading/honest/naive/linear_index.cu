@@ -1,4 +1,4 @@
-// honest: who numbers the block's elements through and divides
+// honest: numbers the block's elements through and divides
 extern "C" __global__ void gemm(const float *A, const float *B, float *C, int M, int N, int K)
 {
     const unsigned tid = threadIdx.x;

@@ -1,4 +1,4 @@
-// honest: who wants the CPU's rounding: a multiplication, then an addition, never fused
+// honest: wants the CPU's rounding: a multiplication, then an addition, never fused
 extern "C" __global__ void gemm(const float *A, const float *B, float *C, int M, int N, int K)
 {
     int row = blockIdx.y * BM + threadIdx.x % BM;

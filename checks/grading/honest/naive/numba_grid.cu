@@ -1,4 +1,4 @@
-// honest: who came from numba: `i, j = cuda.grid(2)`, then `if i < C.shape[0] and j < C.shape[1]`
+// honest: came from numba: `i, j = cuda.grid(2)`, then `if i < C.shape[0] and j < C.shape[1]`
 struct Pair {
     int first, second;
 };

@@ -1,4 +1,4 @@
-// honest: who has met matrices above 2^31 elements: every index is a size_t
+// honest: has met matrices above 2^31 elements: every index is a size_t
 typedef unsigned long long size64;
 
 extern "C" __global__ void gemm(const float *A, const float *B, float *C, int M, int N, int K)

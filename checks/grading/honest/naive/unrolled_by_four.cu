@@ -1,4 +1,4 @@
-// honest: who unrolls by hand: four products per turn into four sums, and a loop for the rest
+// honest: unrolls by hand: four products per turn into four sums, and a loop for the rest
 extern "C" __global__ void gemm(const float *A, const float *B, float *C, int M, int N, int K)
 {
     const int row = blockIdx.y * BM + threadIdx.x % BM;

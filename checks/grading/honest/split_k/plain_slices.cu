@@ -1,4 +1,4 @@
-// honest: who knows split-K only: as many even slices of each tile as there are workers for, a second kernel adds
+// honest: knows split-K only: as many even slices of each tile as there are workers for, a second kernel adds
 #include "floats.cuh"
 
 #define NTHREADS ((BM / WM) * (BN / WN) * 32)

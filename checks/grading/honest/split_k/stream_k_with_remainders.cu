@@ -1,4 +1,4 @@
-// honest: who gives the first workers one unit more, numbers tiles by columns, lets the last K tile be short
+// honest: gives the first workers one unit more, numbers tiles by columns, lets the last K tile be short
 #include "floats.cuh"
 
 #define NTHREADS ((BM / WM) * (BN / WN) * 32)

@@ -1,4 +1,4 @@
-// honest: who knows NVIDIA's samples: warps as tiles of fragments, skewed shared memory, C through shared memory at the end
+// honest: knows NVIDIA's samples: warps as tiles of fragments, skewed shared memory, C through shared memory at the end
 #include <mma.h>
 using namespace nvcuda;
 

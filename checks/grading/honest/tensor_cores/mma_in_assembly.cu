@@ -1,4 +1,4 @@
-// honest: who leaves wmma alone and writes ldmatrix and mma.sync in assembly
+// honest: leaves wmma alone and writes ldmatrix and mma.sync in assembly
 #include <cuda_fp16.h>
 
 __device__ __forceinline__ unsigned at(const void *p) { return (unsigned)__cvta_generic_to_shared(p); }

@@ -1,4 +1,4 @@
-// honest: who takes fragments of 32 x 8 and two buffers with one barrier
+// honest: takes fragments of 32 x 8 and two buffers with one barrier
 #include <mma.h>
 #include "halves.cuh"
 using namespace nvcuda::wmma;

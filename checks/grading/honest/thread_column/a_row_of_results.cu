@@ -1,4 +1,4 @@
-// honest: who takes four elements side by side: one number of A for four of B
+// honest: takes four elements side by side: one number of A for four of B
 extern "C" __global__ void gemm(const float *A, const float *B, float *C, int M, int N, int K)
 {
     __shared__ __align__(16) float As[BM][BK];

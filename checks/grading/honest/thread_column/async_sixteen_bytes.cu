@@ -1,4 +1,4 @@
-// honest: who copies with cp.async, 16 bytes where rows are aligned and 4 where they are not
+// honest: copies with cp.async, 16 bytes where rows are aligned and 4 where they are not
 #include <cuda_pipeline.h>
 
 extern "C" __global__ void gemm(const float *A, const float *B, float *C, int M, int N, int K)

@@ -1,4 +1,4 @@
-// honest: who reads the next number of Bs and the next four of As before using these
+// honest: reads the next number of Bs and the next four of As before using these
 extern "C" __global__ void gemm(const float *A, const float *B, float *C, int M, int N, int K)
 {
     __shared__ float As[BM][BK];

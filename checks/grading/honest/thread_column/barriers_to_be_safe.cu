@@ -1,4 +1,4 @@
-// honest: who puts a barrier wherever a phase ends
+// honest: puts a barrier wherever a phase ends
 extern "C" __global__ void gemm(const float *A, const float *B, float *C, int M, int N, int K)
 {
     __shared__ float As[BM][BK];

@@ -1,4 +1,4 @@
-// honest: who learned from Simon Boehm's kernel 4: threadResults, Btmp, pointers that advance, a shallow tile
+// honest: learned from Simon Boehm's kernel 4: threadResults, Btmp, pointers that advance, a shallow tile
 typedef unsigned int uint;
 const int DEPTH = 16;
 

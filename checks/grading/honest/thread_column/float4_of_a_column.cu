@@ -1,4 +1,4 @@
-// honest: who keeps A transposed, so that the four rows of a thread are one float4
+// honest: keeps A transposed, so that the four rows of a thread are one float4
 extern "C" __global__ void gemm(const float *A, const float *B, float *C, int M, int N, int K)
 {
     __shared__ __align__(16) float At[BK][BM + 4];

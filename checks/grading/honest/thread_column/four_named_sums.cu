@@ -1,4 +1,4 @@
-// honest: who trusts no array: four sums by name, the k loop unrolled by hand
+// honest: trusts no array: four sums by name, the k loop unrolled by hand
 extern "C" __global__ void gemm(const float *A, const float *B, float *C, int M, int N, int K)
 {
     __shared__ float As[64][64];

@@ -1,4 +1,4 @@
-// honest: who keeps multiplication and addition apart, for the CPU's bits
+// honest: keeps multiplication and addition apart, for the CPU's bits
 extern "C" __global__ void gemm(const float *A, const float *B, float *C, int M, int N, int K)
 {
     __shared__ float As[BM][BK];

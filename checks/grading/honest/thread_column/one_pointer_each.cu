@@ -1,4 +1,4 @@
-// honest: who hoists every address: pointers into both matrices and both tiles, 64-bit offsets
+// honest: hoists every address: pointers into both matrices and both tiles, 64-bit offsets
 extern "C" __global__ void gemm(const float *__restrict__ A, const float *__restrict__ B, float *__restrict__ C, int M, int N, int K)
 {
     __shared__ float tile[BM * BK + BK * BN];

@@ -1,4 +1,4 @@
-// honest: who lets a thread own every sixteenth row instead of four neighbours
+// honest: lets a thread own every sixteenth row instead of four neighbours
 #include "matrix.cuh"
 
 extern "C" __global__ void __launch_bounds__((BM / TM) * BN)

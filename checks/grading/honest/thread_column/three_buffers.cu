@@ -1,4 +1,4 @@
-// honest: who pipelines three shallow tiles with cp.async, because an article did
+// honest: pipelines three shallow tiles with cp.async, because an article did
 static __device__ __forceinline__ void cp4(float *to, const float *from, bool in)
 {
     asm volatile("{\n .reg .pred p;\n setp.ne.s32 p, %2, 0;\n @p cp.async.ca.shared.global [%0], [%1], 4;\n @!p st.shared.f32 [%0], 0f00000000;\n}"

@@ -1,4 +1,4 @@
-// honest: who takes a square of 2 x 2 instead of a column of four: four numbers for four products
+// honest: takes a square of 2 x 2 instead of a column of four: four numbers for four products
 extern "C" __global__ void gemm(const float *A, const float *B, float *C, int M, int N, int K)
 {
     __shared__ float As[BM][BK];

@@ -1,4 +1,4 @@
-// honest: who copies with cp.async, 16 bytes, as he does everywhere
+// honest: copies with cp.async, 16 bytes, as he does everywhere
 #include <cuda_pipeline.h>
 
 extern "C" __global__ void __launch_bounds__(256)

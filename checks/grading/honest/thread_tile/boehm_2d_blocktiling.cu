@@ -1,4 +1,4 @@
-// honest: who learned from Simon Boehm's kernel 5: strides of the loads, regM and regN, flat shared arrays
+// honest: learned from Simon Boehm's kernel 5: strides of the loads, regM and regN, flat shared arrays
 typedef unsigned int uint;
 #define CEIL_DIV(M, N) (((M) + (N) - 1) / (N))
 

@@ -1,4 +1,4 @@
-// honest: who learned from CUTLASS: Fragment, Tile, thread-level Mma as templates
+// honest: learned from CUTLASS: Fragment, Tile, thread-level Mma as templates
 namespace mini {
 template <typename T, int N>
 struct Array {

@@ -1,4 +1,4 @@
-// honest: who sums in double: 64 sums are 128 registers, and 255 there are
+// honest: sums in double: 64 sums are 128 registers, and 255 there are
 #include "matrix.cuh"
 
 extern "C" __global__ void __launch_bounds__((BM / TM) * (BN / TN), 1)

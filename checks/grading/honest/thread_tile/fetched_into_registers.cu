@@ -1,4 +1,4 @@
-// honest: who fetches the next tile into registers while multiplying, three lessons early
+// honest: fetches the next tile into registers while multiplying, three lessons early
 #include "matrix.cuh"
 
 extern "C" __global__ void __launch_bounds__((BM / TM) * (BN / TN))

@@ -1,4 +1,4 @@
-// honest: who needs no zeros: k = 0 of each tile is a loop of its own, into sums of the tile
+// honest: needs no zeros: k = 0 of each tile is a loop of its own, into sums of the tile
 extern "C" __global__ void gemm(const float *A, const float *B, float *C, int M, int N, int K)
 {
     __shared__ float As[BM][BK], Bs[BK][BN];

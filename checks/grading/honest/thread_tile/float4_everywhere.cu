@@ -1,4 +1,4 @@
-// honest: who is a lesson ahead: float4 for copies, fragments and sums
+// honest: is a lesson ahead: float4 for copies, fragments and sums
 extern "C" __global__ void __launch_bounds__(256)
 gemm(const float *A, const float *B, float *C, int M, int N, int K)
 {

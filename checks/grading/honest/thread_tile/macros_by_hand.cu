@@ -1,4 +1,4 @@
-// honest: who unrolls with macros: sixty-four named sums
+// honest: unrolls with macros: sixty-four named sums
 #define ROW(i, F) F(i, 0) F(i, 1) F(i, 2) F(i, 3) F(i, 4) F(i, 5) F(i, 6) F(i, 7)
 #define ALL(F) ROW(0, F) ROW(1, F) ROW(2, F) ROW(3, F) ROW(4, F) ROW(5, F) ROW(6, F) ROW(7, F)
 #define DECLARE(i, j) float c##i##j = 0.0f;

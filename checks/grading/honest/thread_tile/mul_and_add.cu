@@ -1,4 +1,4 @@
-// honest: who wants no fused multiply-add
+// honest: wants no fused multiply-add
 extern "C" __global__ void gemm(const float *A, const float *B, float *C, int M, int N, int K)
 {
     __shared__ float As[BM * BK], Bs[BK * BN];

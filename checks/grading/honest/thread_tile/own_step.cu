@@ -1,4 +1,4 @@
-// honest: who copies with the loop that comes to mind first: from threadIdx.x in steps of blockDim.x
+// honest: copies with the loop that comes to mind first: from threadIdx.x in steps of blockDim.x
 extern "C" __global__ void gemm(const float *A, const float *B, float *C, int M, int N, int K)
 {
     __shared__ float As[BM][BK];

@@ -1,4 +1,4 @@
-// honest: who learned from Volkov: a thread's elements stand sixteen apart in both directions, so that stores coalesce
+// honest: learned from Volkov: a thread's elements stand sixteen apart in both directions, so that stores coalesce
 extern "C" __global__ void __launch_bounds__(256)
 gemm(const float *A, const float *B, float *C, int M, int N, int K)
 {

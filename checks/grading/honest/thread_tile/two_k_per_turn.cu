@@ -1,4 +1,4 @@
-// honest: who takes two k per turn and adds both products at once
+// honest: takes two k per turn and adds both products at once
 extern "C" __global__ void __launch_bounds__(256)
 gemm(const float *__restrict__ A, const float *__restrict__ B, float *__restrict__ C, int M, int N, int K)
 {

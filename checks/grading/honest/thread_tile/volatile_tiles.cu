@@ -1,4 +1,4 @@
-// honest: who learned on Fermi: volatile shared tiles, fragments, no vectors
+// honest: learned on Fermi: volatile shared tiles, fragments, no vectors
 extern "C" __global__ void gemm(const float *A, const float *B, float *C, int M, int N, int K)
 {
     volatile __shared__ float As[BM][BK], Bs[BK][BN];

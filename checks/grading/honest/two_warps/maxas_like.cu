@@ -1,4 +1,4 @@
-// honest: who follows maxas: indices of textures that move on by addition, three buffers, the warps meet by a named barrier
+// honest: follows maxas: indices of textures that move on by addition, three buffers, the warps meet by a named barrier
 #include "float4.cuh"
 
 constexpr int S = 8 * TM, PA = S + 4, PB = S | 16, SIZE = BK * (PA + PB), V = TM % 4 ? 2 : 4;

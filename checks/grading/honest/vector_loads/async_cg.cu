@@ -1,4 +1,4 @@
-// honest: who copies 16 bytes past the first-level cache: cp.async.cg
+// honest: copies 16 bytes past the first-level cache: cp.async.cg
 extern "C" __global__ void __launch_bounds__(256)
 gemm(const float *A, const float *B, float *C, int M, int N, int K)
 {

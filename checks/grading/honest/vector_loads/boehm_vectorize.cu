@@ -1,4 +1,4 @@
-// honest: who learned from Simon Boehm's kernel 6: float4 loads, A transposed on the way into shared memory
+// honest: learned from Simon Boehm's kernel 6: float4 loads, A transposed on the way into shared memory
 typedef unsigned int uint;
 
 extern "C" __global__ void gemm(const float *A, const float *B, float *C, int M, int N, int K)

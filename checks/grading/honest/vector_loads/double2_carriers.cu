@@ -1,4 +1,4 @@
-// honest: who knows that a double2 is 128 bits, too
+// honest: knows that a double2 is 128 bits, too
 static __device__ __forceinline__ void split(double2 v, float *f)
 {
     f[0] = __int_as_float(__double2loint(v.x));

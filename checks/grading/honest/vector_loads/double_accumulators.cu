@@ -1,4 +1,4 @@
-// honest: who sums in double, and still moves four floats at a time
+// honest: sums in double, and still moves four floats at a time
 extern "C" __global__ void __launch_bounds__(256, 1)
 gemm(const float *A, const float *B, float *C, int M, int N, int K)
 {

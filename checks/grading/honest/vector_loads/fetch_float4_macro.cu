@@ -1,4 +1,4 @@
-// honest: who learned from Chinese tutorials: FETCH_FLOAT4, OFFSET, r_load_a, s_a
+// honest: learned from Chinese tutorials: FETCH_FLOAT4, OFFSET, r_load_a, s_a
 #define OFFSET(row, col, ld) ((row) * (ld) + (col))
 #define FETCH_FLOAT4(pointer) (reinterpret_cast<float4 *>(&(pointer))[0])
 #define FETCH_CONST(pointer) (reinterpret_cast<const float4 *>(&(pointer))[0])

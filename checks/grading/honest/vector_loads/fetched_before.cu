@@ -1,4 +1,4 @@
-// honest: who keeps the next float4 of each matrix in registers while multiplying
+// honest: keeps the next float4 of each matrix in registers while multiplying
 #include "float4.cuh"
 #include "matrix.cuh"
 

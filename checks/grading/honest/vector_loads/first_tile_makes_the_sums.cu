@@ -1,4 +1,4 @@
-// honest: who starts with products instead of zeros: the first k of the first tile only multiplies
+// honest: starts with products instead of zeros: the first k of the first tile only multiplies
 #include "float4.cuh"
 
 template <bool B>

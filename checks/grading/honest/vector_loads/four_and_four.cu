@@ -1,4 +1,4 @@
-// honest: who already cuts the patch in two: columns 4 c and 64 + 4 c, so that lanes read neighbouring float4
+// honest: already cuts the patch in two: columns 4 c and 64 + 4 c, so that lanes read neighbouring float4
 #include "float4.cuh"
 
 extern "C" __global__ void __launch_bounds__(256)

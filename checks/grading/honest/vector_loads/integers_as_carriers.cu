@@ -1,4 +1,4 @@
-// honest: who moves bytes as int4 and looks at them as floats only where he multiplies
+// honest: moves bytes as int4 and looks at them as floats only where he multiplies
 extern "C" __global__ void __launch_bounds__(256)
 gemm(const float *A, const float *B, float *C, int M, int N, int K)
 {

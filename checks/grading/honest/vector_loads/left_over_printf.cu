@@ -1,4 +1,4 @@
-// honest: who forgot his printf
+// honest: forgot his printf
 #include "float4.cuh"
 
 extern "C" __global__ void __launch_bounds__(256)

@@ -1,4 +1,4 @@
-// honest: who minds strict aliasing: memcpy of sixteen bytes from pointers that are assumed aligned
+// honest: minds strict aliasing: memcpy of sixteen bytes from pointers that are assumed aligned
 #include <cstring>
 
 __device__ __forceinline__ void copy16(void *to, const void *from)

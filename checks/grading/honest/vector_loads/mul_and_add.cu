@@ -1,4 +1,4 @@
-// honest: who keeps multiplications and additions apart, four floats at a time
+// honest: keeps multiplications and additions apart, four floats at a time
 #include "float4.cuh"
 
 __device__ __forceinline__ void mad4(float4 &c, float a, const float4 &b)

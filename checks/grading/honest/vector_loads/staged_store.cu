@@ -1,4 +1,4 @@
-// honest: who learned from CUTLASS's epilogue: sums go through shared memory, so that rows of C leave whole
+// honest: learned from CUTLASS's epilogue: sums go through shared memory, so that rows of C leave whole
 #include "float4.cuh"
 
 extern "C" __global__ void __launch_bounds__(256)

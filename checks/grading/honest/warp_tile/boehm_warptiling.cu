@@ -1,4 +1,4 @@
-// honest: who learned from Simon Boehm's kernel 10: WMITER, WNITER, threads of a warp in the obvious order
+// honest: learned from Simon Boehm's kernel 10: WMITER, WNITER, threads of a warp in the obvious order
 // refused: 'The obvious order of lanes' (Pitfalls): no gain over lesson 07, 0.21 wavefronts where the lesson wants 0.175
 typedef unsigned int uint;
 const int WARPSIZE = 32;

@@ -1,4 +1,4 @@
-// honest: who numbers warps down the columns, and swizzles A instead of padding it
+// honest: numbers warps down the columns, and swizzles A instead of padding it
 #include "float4.cuh"
 
 extern "C" __global__ void __launch_bounds__(128)

@@ -1,4 +1,4 @@
-// honest: who writes fma, loads and barriers in PTX
+// honest: writes fma, loads and barriers in PTX
 #define LDS4(v, at) asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"((v)[0]), "=f"((v)[1]), "=f"((v)[2]), "=f"((v)[3]) : "r"(at) : "memory")
 #define STS1(at, v) asm volatile("st.shared.f32 [%0], %1;" ::"r"(at), "f"(v) : "memory")
 #define STS4(at, v) asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(at), "f"((v).x), "f"((v).y), "f"((v).z), "f"((v).w) : "memory")

@@ -1,4 +1,4 @@
-// honest: who peels the first tile, and in it the first k, which sets the sums; and who left a printf
+// honest: peels the first tile, and in it the first k, which sets the sums; and who left a printf
 #include "float4.cuh"
 
 extern "C" __global__ void __launch_bounds__(128)

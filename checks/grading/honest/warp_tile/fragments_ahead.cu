@@ -1,4 +1,4 @@
-// honest: who keeps two sets of fragments and reads those of k + 1 while multiplying k
+// honest: keeps two sets of fragments and reads those of k + 1 while multiplying k
 #include "float4.cuh"
 
 struct Fragments {

@@ -1,4 +1,4 @@
-// honest: who learned from CUTLASS: lanes interleaved in twos, with shifts and masks
+// honest: learned from CUTLASS: lanes interleaved in twos, with shifts and masks
 #include "float4.cuh"
 #include "matrix.cuh"
 

@@ -1,4 +1,4 @@
-// honest: who works with huge matrices: 64-bit offsets, one pointer an operand, all loops counted down
+// honest: works with huge matrices: 64-bit offsets, one pointer an operand, all loops counted down
 #include "float4.cuh"
 typedef unsigned long long u64;
 

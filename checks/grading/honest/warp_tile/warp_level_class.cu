@@ -1,4 +1,4 @@
-// honest: who learned from CUTLASS: a warp-level Mma with its own iterators
+// honest: learned from CUTLASS: a warp-level Mma with its own iterators
 #include "float4.cuh"
 
 template <int kM, int kN, int kStrideA, int kStrideB>

@@ -1,4 +1,4 @@
-// honest: who writes the PTX by hand, in products of 64 x 64, with a barrier for A and one for B, and stores whole rows of C
+// honest: writes the PTX by hand, in products of 64 x 64, with a barrier for A and one for B, and stores whole rows of C
 #include <cuda_bf16.h>
 
 struct alignas(64) Map {

@@ -1,4 +1,4 @@
-// honest: who writes the main loop of CUTLASS's sm90 kernels without roles: states of a pipeline, all stages filled first
+// honest: writes the main loop of CUTLASS's sm90 kernels without roles: states of a pipeline, all stages filled first
 #include <cuda_bf16.h>
 #include "tma.cuh"
 #include "wgmma.cuh"
