@@ -13,11 +13,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from gemm_lessons.engine.ptx.cfg import Block, build, line_of, reads, writes
+from gemm_lessons.engine.ptx.dead_products import PRODUCT
 from gemm_lessons.engine.ptx.records import Immediate, Instruction, Kernel, Register, registers_in
 from gemm_lessons.engine.records.findings import Finding
 from gemm_lessons.engine.records.frozen import dataclass
 
-PRODUCT = "wgmma.mma_async"
 MOST_GROUPS = 8  # older ones are one group
 
 Uses = Mapping[str, int]  # register -> index of the product, or of the instruction that wrote it
