@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from multiprocessing import get_all_start_methods, get_context
 from typing import Any
 
@@ -12,7 +13,6 @@ from checks.simulator.property.comparison import check
 from checks.simulator.property.shrinking import shrink
 
 TOGETHER, LEAST = 150, 20  # tasks of a process, which grows by about a megabyte with each
-LONGEST = 900  # seconds until a part is taken for lost
 
 
 def problem_of_program(seed: int) -> str:
@@ -60,7 +60,8 @@ def _parts(tasks: Sequence[tuple[bool, int]], processes: int) -> Iterator[Sequen
 
 def problems(tasks: Sequence[tuple[bool, int]], processes: int) -> Iterator[str]:
     """One text for each task, in their order. With several processes every part of them has one of its own, made from
-    one that has imported what they need."""
+    one that has imported what they need. Raises ``BrokenProcessPool`` when one of these was killed; however slow they
+    are, they are waited for: beside the tests of ``.ci/run`` a part may take a quarter of an hour."""
     if processes == 1:
         yield from map(_problem, tasks)
         return
@@ -68,8 +69,11 @@ def problems(tasks: Sequence[tuple[bool, int]], processes: int) -> Iterator[str]
     context: Any = get_context("forkserver" if fork else "spawn")
     if fork:
         context.set_forkserver_preload([__name__])
-    with context.Pool(processes, maxtasksperchild=1) as pool:
-        parts = list(_parts(tasks, processes))
-        results = pool.imap(_problems, parts)
-        for _ in parts:
-            yield from results.next(LONGEST)
+
+    def in_a_process(part: Sequence[tuple[bool, int]]) -> list[str]:
+        with ProcessPoolExecutor(1, mp_context=context) as process:
+            return process.submit(_problems, part).result()
+
+    with ThreadPoolExecutor(processes) as threads:
+        for texts in threads.map(in_a_process, _parts(tasks, processes)):
+            yield from texts
