@@ -59,7 +59,7 @@ def load_course_toml(lessons: Path) -> CourseFacts:
 
 
 def load_architecture(lessons: Path) -> str:
-    """Return the architecture that a course counts on, from its ``course.toml``; ``sm_90`` without it.
+    """Return the architecture that a course's kernels are counted for, from its ``course.toml``; ``sm_90`` without it.
 
     Raise ``LessonError`` like ``load_course_toml``.
     """
@@ -73,7 +73,8 @@ def load_architecture(lessons: Path) -> str:
 
 
 def parts_of(facts: CourseFacts, names: Sequence[str]) -> tuple[CoursePart, ...]:
-    """Return the parts that have lessons among these folder names; last, without a title, the lessons of no part."""
+    """Return the parts that have lessons among these folder names. Lessons outside of all parts form a last part
+    without a title, number 0."""
     found = []
     for number, part in enumerate(facts.parts, 1):
         inside = tuple(name for name in names if name[3:] in part.lessons)

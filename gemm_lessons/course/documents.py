@@ -15,7 +15,7 @@ from gemm_lessons.course.folder import CommandError, Course, packaged_course, re
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.engine.records.words import closest
 
-GLOSSARY = "glossary"  # what `read` takes beside lessons
+GLOSSARY = "glossary"  # its name for `read` and its page
 PAGES = Path(__file__).resolve().parents[1] / "docs"
 
 

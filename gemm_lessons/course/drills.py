@@ -57,7 +57,8 @@ Values = Mapping[str, int]
 
 @dataclass(frozen=True)
 class Draw:
-    """How one name gets its value: one of ``choices``, or with ``last`` a number from the only choice to ``last``."""
+    """How one name gets its value: one of ``choices``; or, with ``last``, a whole number from the first and only choice
+    to ``last``, both included."""
 
     name: str
     choices: tuple[Expression, ...]

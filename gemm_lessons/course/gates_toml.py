@@ -107,7 +107,8 @@ class GateReader(TomlReader):
         return Gate(id_, name, value, why, at_most, at_least, where=self.judged_shapes(where, raw, names))
 
     def judged_shapes(self, where: Where, raw: dict[str, Any], names: Sequence[str]) -> Condition | None:
-        """Return at which shapes a gate applies: ``where = "min(M, N, K) <= 1023"``; None: at all."""
+        """Return the condition on shapes under which a gate applies: ``where = "min(M, N, K) <= 1023"``; None: it
+        applies to all shapes."""
         if "where" not in raw or not _names_sizes(text := self.string(where, raw, "where")):
             return None
         with self.naming((*where, "where")):
@@ -137,16 +138,16 @@ class GateReader(TomlReader):
         return id_
 
     def applies(self, where: Where, raw: dict[str, Any], tile: Tile) -> bool:
-        """Tell whether a gate applies to this tile, and so to this type: ``where = "COPY == 1"``. One about M, N and K
-        is decided launch by launch."""
+        """Tell whether a gate applies to this tile, and so to this type: ``where = "COPY == 1"``. True for a condition
+        on M, N and K, which is decided launch by launch."""
         if "where" not in raw or _names_sizes(self.string(where, raw, "where")):
             return True
         with self.naming((*where, "where")):
             return Condition.parse(self.string(where, raw, "where"), tuple(tile.defines)).holds(tile.defines)
 
     def reaches(self, where: Where, raw: dict[str, Any], tile: Tile) -> bool:
-        """Tell whether an integrity gate applies to this tile: its ``where`` may name a size that a lesson lacks, and
-        then does not hold."""
+        """Tell whether an integrity gate applies to this tile. Its ``where`` may name a size that the lesson lacks;
+        then the gate does not apply."""
         sizes = re.findall(r"\b[A-Z][A-Z0-9_]*\b", self.string(where, raw, "where") if "where" in raw else "")
         return set(sizes) <= {*tile.defines, *SIZES} and self.applies(where, raw, tile)
 

@@ -97,7 +97,8 @@ FEW = 4  # ... except for a lesson where a tile is much work, or the host compil
 
 
 def hidden_counts(lesson: Lesson, seed: int) -> tuple[Shape, ...]:
-    """Return the hidden shapes of a graded run with this seed: the wide and the deep one.
+    """Return two hidden shapes of a graded run with this seed: the wide one, or the large one if the host chooses
+    something by the shape, and the deep one.
 
     They are the same on every machine and Python version: Python guarantees the sequence of ``random.Random.random()``
     for a text seed.
@@ -179,8 +180,9 @@ class FarSample:
 
 @lru_cache(maxsize=16)
 def hidden_sample(lesson: Lesson, seed: int) -> FarSample | None:
-    """Return the far shape; None for a lesson whose elements need others, whose blocks make several products for each
-    of C's, whose whole numbers in C may be the same before and after, or that does not allow sizes so large."""
+    """Return the far shape; None for a lesson where an element of C depends on more than one row and one column, where
+    blocks make several products for each of C's, where whole numbers in C may be equal before and after the launch, or
+    that does not allow such large sizes."""
     if not lesson.data.is_local or lesson.shapes.products > 1:
         return None
     target = lesson.data.by_name[lesson.data.formula.target]
@@ -291,8 +293,8 @@ def _cube(lesson: Lesson, seed: int) -> FarSample | None:
 
 
 def _deep_beside(lesson: Lesson, seed: int) -> FarSample | None:
-    """Return a deep shape with a tile of C for each block, where the far one has several of few K tiles each; None of
-    several launches."""
+    """Return a deep shape with one tile of C for each block, for a far shape whose blocks have several tiles of few K
+    tiles each; None for a lesson of several launches."""
     if len(lesson.launches) > 1 or (deep := hidden_instead(lesson, seed)[:1]) == ():
         return None
     draw = random.Random(f"{lesson.name} deep sample {seed}")
@@ -316,8 +318,8 @@ def _deep_beside(lesson: Lesson, seed: int) -> FarSample | None:
 
 
 def hidden_shallow(lesson: Lesson, far: Shape) -> Shape | None:
-    """Return a shape as far along M and N, of few K tiles, for which the host compiles the same kernel; None if there
-    is none: many blocks of it can be run."""
+    """Return a shape as far along M and N, but of few K tiles, for which the host compiles the same kernel; None if
+    there is none. Many of its blocks can be run."""
     step, tile = lesson.shapes.multiple_of.k, lesson.at(far).tile
     for depth in SHALLOWS:
         shape = replace(far, k=-(-depth * max(SHALLOW, _tile(lesson).k) // step) * step)
@@ -328,7 +330,7 @@ def hidden_shallow(lesson: Lesson, far: Shape) -> Shape | None:
 
 def hidden_candidates(lesson: Lesson, seed: int) -> tuple[Shape, ...]:
     """Return many shapes, the smallest first, of which few are run: those whose sizes matter to a kernel. Sizes are
-    drawn, or round, or a multiple of another size. None of a lesson where the host chooses something by the shape."""
+    drawn, or round, or a multiple of another size. Empty for a lesson where the host chooses something by the shape."""
     if lesson.choices:
         return ()
     draw = random.Random(f"{lesson.name} candidates {seed}")
@@ -366,12 +368,12 @@ def _multiplying(lesson: Lesson) -> int:
 
 
 def _affordable(lesson: Lesson) -> float:
-    """Return the multiply-adds to run of a far shape."""
+    """Return how many multiply-adds of a far shape are run."""
     return SAMPLED * (_pace(lesson) if lesson.data.factors[0].element.is_float else LONG)
 
 
 def _pace(lesson: Lesson) -> float:
-    """Return the multiply-adds that take as long as one of float32."""
+    """Return multiply-adds per second in the simulator / those of float32."""
     element = lesson.data.factors[0].element
     return PACE.get(element.size, 1) if element.is_float else 1
 

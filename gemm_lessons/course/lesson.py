@@ -72,7 +72,7 @@ class Gate:
     """A limit on a counter, which distinguishes this lesson's method from the last one's. Exactly one bound is set.
 
     ``id`` is unique in a lesson and stays; ``name`` is for people. An ``integrity`` gate is the course's, the same for
-    many lessons, and is shown only when missed. ``value`` may name the counters of ``launch.COUNTED``, ``RESOURCES``,
+    many lessons, and is shown only when missed. ``value`` may name the counters of ``metrics.COUNTED``, ``RESOURCES``,
     ``M N K`` and the tile; a division by zero in it gives infinity or NaN, and NaN meets no limit. ``where``: the
     shapes that it judges; None: all.
     """
@@ -223,7 +223,7 @@ class Lesson:
 
     @cached_property
     def _at(self) -> dict[Shape, Lesson]:
-        """The variant for each shape so far: hidden shapes are chosen among hundreds, and the same ones again."""
+        """Memoise the variant for each shape: the choice of hidden shapes tries hundreds, and the same ones recur."""
         return {}
 
     @cached_property

@@ -131,7 +131,8 @@ class _Reader(GateReader):
         return lesson
 
     def chosen(self, lesson: Lesson) -> Lesson:
-        """Add the host's choices at the counting shape; the host must choose something at every shape."""
+        """Return the lesson with the host's choices at the counting shape. Raise ``LessonError`` if an expression has
+        no valid value at a known shape."""
         with self.naming(("choices",)):
             for shape in lesson.shapes.check:
                 lesson.at(shape)

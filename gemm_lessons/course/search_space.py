@@ -27,7 +27,7 @@ _COMPARE: Mapping[str, Callable[[Number, Number], bool]] = {
 
 @dataclass(frozen=True)
 class Condition:
-    """``left == right``, or with ``<=`` or ``>=``: two pieces of arithmetic over the sizes."""
+    """A comparison of two expressions over the sizes. ``relation``: ``==``, ``<=`` or ``>=``."""
 
     left: Expression
     relation: str

@@ -40,7 +40,8 @@ def todo_marks(source: str) -> tuple[TodoMark, ...]:
 
 @dataclass(frozen=True)
 class TodoGroup:
-    """TODO comments with no code between them, the lines of code around them all, and the code down to the next."""
+    """TODO comments with no code between them. ``above``, ``below``: the nearest line of code before the first of them
+    and after the last; ``region``: all lines of code from there to the next TODO."""
 
     numbers: tuple[int, ...]
     above: str
@@ -50,7 +51,7 @@ class TodoGroup:
 
 @dataclass(frozen=True)
 class Stub:
-    """A lesson's stub: its text, and its TODO comments by what separates them."""
+    """A lesson's stub: its text, and its TODO comments, in groups that code separates."""
 
     text: str = ""
     groups: tuple[TodoGroup, ...] = ()
@@ -80,7 +81,7 @@ def open_todos(source: str, stub: Stub) -> dict[int, int]:
 
 
 def skipped_todos(source: str, stub: Stub) -> dict[int, int]:
-    """Return TODOs that count as solved although there is no code below their comment: number -> line in ``source``.
+    """Return TODOs that are not open, but have no code below their comment: number -> line in ``source``.
 
     Only for authors who write below the comments: then such a step was forgotten, or was written elsewhere.
     """
