@@ -37,8 +37,8 @@ class BuildTarget:
 
 @dataclass(frozen=True)
 class Binaries:
-    """The kernels of a lesson's launches, compiled for the counted architecture and for the timed GPU. Often these are
-    the same binaries."""
+    """The kernels of a lesson's launches, compiled for the counted architecture and for the timed GPU; the same
+    binaries if both have the same target."""
 
     counted: tuple[Compiled, ...]
     timed: tuple[Compiled, ...] | None  # None: they cannot be compiled for that GPU
@@ -107,14 +107,15 @@ class Device(Protocol):
         and the like only with ``checking``."""
 
     def grading(self) -> Device:
-        """Return the same device for a graded run: it reports a kernel to which a clock or the GPU's choices matter."""
+        """Return the same device for a graded run: it reports kernels whose results depend on a clock or on choices of
+        the GPU."""
 
     def tallying(self) -> Device:
-        """Return the same device for a lesson whose gates need the products in a sum of a tensor core."""
+        """Return the same device for a lesson whose gates need the number of products that a tensor core sums."""
 
     def on_addresses(self, task: Task) -> Finding | None:
-        """Return a finding for a task that does something else, or has another answer, where buffers have other
-        addresses: on the simulator, whatever this is."""
+        """Return a finding for a task whose execution or answer depends on the addresses of buffers. Every device does
+        this on the simulator."""
 
     def sample(
         self,
@@ -125,19 +126,20 @@ class Device(Protocol):
         counting: bool,
         alone: bool = False,
     ) -> SampledBlocks:
-        """Run some blocks of a launch of counted code on buffers in ``Pages``, and count them if asked; ``alone``: even
-        if they may depend on others. On the simulator, whatever this is."""
+        """Run some blocks of a launch of counted code on buffers in ``Pages``, and count them with ``counting``;
+        ``alone``: even if they may depend on other blocks. Every device does this on the simulator."""
 
     def rare_blocks(self, kernel: Compiled, grid: Grid, arguments: Sequence[Argument], seed: int) -> RareBlocks:
-        """Return blocks of a launch of counted code that it treats in another way than most. Nothing is run."""
+        """Return blocks of a launch for which the counted code takes other branches than for most. Nothing is run."""
 
     def rare_sizes(self, kernel: Compiled, sizes: Mapping[int, Sequence[int]], known: int) -> tuple[int, ...]:
-        """Return numbers of launches whose sizes decide something in the counted code that those of the first ``known``
-        launches do not. ``sizes``: by the parameter's place, of each launch. Nothing is run."""
+        """Return the numbers of launches whose sizes decide a branch in the counted code in a way that the sizes of the
+        first ``known`` launches do not. ``sizes``: place of the parameter -> its value in each launch. Nothing is
+        run."""
 
     def misread(self, task: Task) -> Finding | None:
         """Return a finding about the first product (``wgmma``) of a task with a wrong answer that reads other elements
-        than a tile of its matrix: on the simulator, whatever this is."""
+        than a tile of its matrix. Every device does this on the simulator."""
 
     def doubt(self, task: Task, launched: Launched) -> Launched:
         """Repeat an uncounted launch with everything that the simulator checks, before its results blame the kernel.

@@ -89,7 +89,8 @@ class ShadowedGpu:
             return replace(ran, findings=(*ran.findings, note))
 
     def grading(self) -> ShadowedGpu:
-        """Return the same device; its simulator reports a kernel to which a clock or the GPU's choices matter."""
+        """Return the same device; its simulator reports kernels whose results depend on a clock or on choices of the
+        GPU."""
         return ShadowedGpu(self._gpu, self._simulated.grading(), self._prepare)
 
     def tallying(self) -> ShadowedGpu:
@@ -97,7 +98,7 @@ class ShadowedGpu:
         return ShadowedGpu(self._gpu, self._simulated.tallying(), self._prepare)
 
     def on_addresses(self, task: Task) -> Finding | None:
-        """Return a finding for a task that depends on addresses of buffers on the simulator."""
+        """Run the task on the simulator, and return a finding if it depends on the addresses of buffers."""
         return self._simulated.on_addresses(task) if task.work <= SIMULATED else None
 
     def sample(
@@ -113,15 +114,15 @@ class ShadowedGpu:
         return self._simulated.sample(kernel, grid, arguments, blocks, counting, alone)
 
     def rare_blocks(self, kernel: Compiled, grid: Grid, arguments: Sequence[Argument], seed: int) -> RareBlocks:
-        """Return blocks that the code treats in another way than most."""
+        """Return blocks for which the code takes other branches than for most."""
         return self._simulated.rare_blocks(kernel, grid, arguments, seed)
 
     def rare_sizes(self, kernel: Compiled, sizes: Mapping[int, Sequence[int]], known: int) -> tuple[int, ...]:
-        """Return launches whose sizes decide what those of the first ones do not."""
+        """Return launches whose sizes decide a branch in a way that the sizes of the first ones do not."""
         return self._simulated.rare_sizes(kernel, sizes, known)
 
     def misread(self, task: Task) -> Finding | None:
-        """Return a finding about a product that reads other elements on the simulator."""
+        """Run the task on the simulator, and return a finding about the first product that reads other elements."""
         return self._simulated.misread(task) if task.work <= SIMULATED else None
 
     def doubt(self, task: Task, launched: Launched) -> Launched:

@@ -17,13 +17,14 @@ from gemm_lessons.gemm.data import DataSpec
 from gemm_lessons.gemm.problem import Trial
 from gemm_lessons.gemm.shapes import Shape
 
-# PTX instructions that a batch may execute for each multiply-add of an equal share of a thread: a slow kernel is
-# not endless, and K may be 32768.
+# The budget of a batch in PTX instructions, per multiply-add of an average thread: enough for slow kernels, also at
+# K = 32768.
 PER_PRODUCT = 64
 
 
 class Simulated:
-    """A device without a GPU. A kernel that it cannot run, no GPU of the counted architecture could run."""
+    """A device without a GPU. It refuses launches that no GPU of the counted architecture accepts, and raises
+    ``UnsupportedKernel`` for instructions that the simulator does not have."""
 
     kind: Literal["simulator"] = "simulator"
     name = "simulator"
@@ -55,16 +56,16 @@ class Simulated:
         return task.run(simulator.launch, task.code.counted, trial)
 
     def grading(self) -> Simulated:
-        """Return a device that reports a kernel to which a clock or the GPU's choices matter."""
+        """Return a device that reports kernels whose results depend on a clock or on choices of the GPU."""
         return Simulated(Simulator(replace(self.simulator.setting, portable=True)))
 
     def tallying(self) -> Simulated:
-        """Return a device that also counts the products in a sum of a tensor core."""
+        """Return a device that also counts how many products a tensor core sums."""
         return Simulated(Simulator(replace(self.simulator.setting, tallying=True)))
 
     def on_addresses(self, task: Task) -> Finding | None:
-        """Return a finding for a task that compares an address with a number, or that does something else, or has
-        another answer, where buffers have other addresses."""
+        """Return a finding for a task that compares an address with a number, or whose execution or answer changes when
+        buffers have other addresses."""
         kernels = task.code.counted
         uses = [self.simulator.address_uses(kernel) for kernel in kernels]
         if compared := next((finding for finding, _ in uses if finding), None):
@@ -96,11 +97,11 @@ class Simulated:
         return simulator.sample(kernel, grid, arguments, blocks, alone)
 
     def rare_blocks(self, kernel: Compiled, grid: Grid, arguments: Sequence[Argument], seed: int) -> RareBlocks:
-        """Return blocks that the code treats in another way than most."""
+        """Return blocks for which the code takes other branches than for most."""
         return self.simulator.rare_blocks(kernel, grid, arguments, seed)
 
     def rare_sizes(self, kernel: Compiled, sizes: Mapping[int, Sequence[int]], known: int) -> tuple[int, ...]:
-        """Return launches whose sizes decide what those of the first ones do not."""
+        """Return launches whose sizes decide a branch in a way that the sizes of the first ones do not."""
         return self.simulator.rare_sizes(kernel, sizes, known)
 
     def misread(self, task: Task) -> Finding | None:
@@ -117,9 +118,9 @@ class Simulated:
         return found[0] if found else None
 
     def doubt(self, task: Task, launched: Launched) -> Launched:
-        """Return the launch unchanged. Both engines follow it first, and must agree. Once they have agreed on some
-        errors of a kernel, or on a wrong answer alone, they need not follow the same at another shape: the kernel is to
-        blame already."""
+        """Return the launch unchanged, after both engines have followed it and agree. Once they have agreed on a set of
+        errors of a kernel, or on a wrong answer without any, the same set at another shape is not followed again: the
+        kernel is known to be at fault."""
         if task.code is not self._doubted:
             self._doubted, self._blamed = task.code, set()
         errors = frozenset(

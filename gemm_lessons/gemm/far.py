@@ -4,12 +4,12 @@
 
 Inputs are a function of their place, so that a page is made when a block reads it, by a pointer, a texture or a tensor
 map. The blocks decide by what they store which elements of C they own, so a kernel may map blocks to tiles as it likes.
-Where a launch receives leading dimensions, and blocks touch only some pages, 16 bits do not hold these numbers.
-Each block owes an equal share of C. A later launch finds what ``keep`` was given of an earlier one.
+Where a launch receives leading dimensions, and blocks touch only some pages, leading dimensions exceed 16 bits.
+Each block must store an equal share of C. A later launch reads what ``keep`` received from an earlier one.
 
 For half of the seeds, unless C is read, floats are whole numbers, so small that sums are exact in any order and no
-error is tolerated. For the others, they are fractions of all their type's digits. Of bytes, a quarter of the rows and
-columns have only large numbers of one sign, so that sums become as large as possible.
+error is tolerated. For the others, they are fractions with all binary digits of their type, at most 24. Of integers, a
+quarter of the rows and columns have only large positive numbers, so that sums become as large as possible.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ from gemm_lessons.gemm.shapes import Shape, TileSizes
 Array = np.ndarray[Any, Any]
 Touched = Mapping[str, tuple[Array, Array]]  # buffer -> page numbers (n,), their bytes (n, PAGE)
 
-DIGITS = 24  # of a random number, at least 2: so many bits of a hash
-LARGE = 16  # the largest numbers of a byte: from 112 to 127
+DIGITS = 24  # binary digits of a random number, at most
+LARGE = 16  # so many numbers at the upper end of a type count as large: 112 to 127 for int8
 AHEAD = 16  # lines whose pages are made together
-DEVIATIONS = 8  # a sum of numbers of random signs is less than so many times its deviation
+DEVIATIONS = 8  # a sum of numbers with random signs stays below so many standard deviations
 APART = 1 << 18  # elements from one line to the next where a launch receives that number, at most
 MARGIN = 2  # pages that a row of a tile may touch beside those that it fills
 
 
 @dataclass(frozen=True)
 class Sampled:
-    """The elements of C that some blocks stored: places, and what is right there. ``owed``: elements that equal shares
-    of these blocks have."""
+    """The n elements of C that some blocks stored: rows, columns, values, right values and their tolerance, each (n,).
+    ``owed``: how many elements these blocks have if all blocks store equal shares."""
 
     rows: Array
     cols: Array
@@ -63,7 +63,8 @@ class Sampled:
 
 
 class FarProblem:
-    """A lesson's data at a far shape. ``blocks`` blocks are run, whose share is ``tiles`` tiles each."""
+    """A lesson's data at a far shape. ``blocks`` blocks are run, each with a share of ``tiles`` tiles; None: a later
+    launch stores part of C."""
 
     def __init__(
         self, data: DataSpec, shape: Shape, seed: int, tile: TileSizes, blocks: int, tiles: int | None = 1
@@ -142,8 +143,8 @@ class FarProblem:
         return self._tiles == 1 and all(it.role != "scratch" for it in self.layouts.values())
 
     def _most(self, layout: BufferLayout) -> int:
-        """Return the pages of a buffer that the blocks may touch: all, or where they are few, of C those of their
-        tiles, of inputs those of as many rows and columns."""
+        """Return how many pages of a buffer the blocks may touch: all of them; or, if blocks touch a known part, those
+        of their tiles of C and those of as many rows and columns of an input."""
         every = -(-layout.nbytes // PAGE)
         if not self._touches_few:
             return every
@@ -238,7 +239,7 @@ class FarProblem:
         return None
 
     def judged(self, touched: Touched, blocks: int = 1) -> Sampled:
-        """Return the elements of C that were stored by so many blocks."""
+        """Return the elements of C that ``blocks`` blocks stored: those whose bits in ``touched`` have changed."""
         layout = self.layouts[self.data.formula.target]
         numbers, contents = touched.get(layout.name, (np.zeros(0, np.int64), np.zeros((0, PAGE), np.uint8)))
         each = PAGE // layout.element.size
@@ -259,7 +260,7 @@ class FarProblem:
 
     def _right(self, rows: Array, cols: Array) -> tuple[Array, Array]:
         """Return the right answer and its tolerance, each (n,), at these places of C."""
-        # Of a matrix that is repeated, one line is several rows or columns of A, B or C: take all of them.
+        # A line of a matrix that the formula repeats belongs to several rows or columns of A, B or C: take all of them.
         own = {
             "M": self._with_neighbours("M", rows),
             "N": self._with_neighbours("N", cols),
@@ -296,7 +297,8 @@ class FarProblem:
         return ("", found[0]) if len(found) == 1 else (found[0], found[1])
 
     def _with_neighbours(self, axis: str, places: Array) -> Array:
-        """Return these rows or columns, in order, with those that share a number of a matrix that is repeated."""
+        """Return these rows or columns, in order, with those that use the same line of a matrix that the formula
+        repeats."""
         layouts = ((name, layout) for name, layout in self.layouts.items() if layout.role != "scratch")
         sizes = (
             it for name, layout in layouts for it in zip(self._axes(name), (layout.rows, layout.cols), strict=True)

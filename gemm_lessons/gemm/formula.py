@@ -160,7 +160,7 @@ class Formula:
 
     @cached_property
     def has_functions(self) -> bool:
-        """Tell whether the formula has more than products, sums and picking the larger of two."""
+        """Tell whether the formula has a division, a reduction along an axis, or exp, log, tanh or sqrt."""
         return any(
             (isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div))
             or (isinstance(node, ast.Call) and (axis_of(node) is not None or _called(node) in _SMOOTH))

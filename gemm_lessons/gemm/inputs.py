@@ -45,7 +45,7 @@ SCALED = 4  # bits reserved for alpha and beta, of DRAWS in problem.py, and for 
 # tiles have none.
 ALIKE_BUT = {"equal": 4, "left zero": 1, "right zero": 1}
 OTHERS = 1 << 14
-LARGEST = 16  # how many bytes at either end of the type's range count as largest
+LARGEST = 16  # so many values at either end of a byte's range count as largest
 
 
 def spread_exponents(
@@ -220,7 +220,7 @@ def _simplest(element: Element, matrix: Array, random: np.random.Generator) -> N
 
 
 def _large(matrix: Array, random: np.random.Generator) -> None:
-    """Give one row of every few only the largest bytes of one sign, so that sums become as large as possible."""
+    """Give one row in ``LINES`` only the largest bytes of one sign, so that sums become as large as possible."""
     if matrix.itemsize > 1:
         return
     limits = np.iinfo(matrix.dtype)

@@ -5,7 +5,7 @@
 Inputs are a random sign times a uniform number in [0.5, 1) (integers: any but 0) times powers of two: one for each row
 of C, one for each column, and one for each k, by which a column of A is multiplied and a row of B divided. So an input
 may have many an exponent (in float32 from 2^-13 to 2^12, see ``inputs.py``), and yet all products of one element of C
-are as large as each other, within a factor of 4. A kernel that loses a single product is caught at the very element
+are equally large, within a factor of 4. A kernel that loses a single product is caught at the very element
 where it happens (see ``Problem.tolerance``), and no product is so large that it hides the others. One input of 64 is a
 zero, of either sign; only a zero's products may be left out. Of bytes, some rows and columns are of the largest ones.
 The seed is fresh for every run and reported, so nothing can be hard-coded and everything can be repeated.
@@ -13,10 +13,10 @@ The seed is fresh for every run and reported, so nothing can be hard-coded and e
 Hidden shapes of graded runs have rarer numbers, too (``inputs.py``): of any exponent, powers of two, bytes that are 0.
 
 A buffer may have a range of its own in lesson.toml: then its numbers are uniform in it. Where a formula has functions,
-inputs are multiplied by nothing, for exp takes no number of any size.
+inputs are not multiplied by powers of two, since exp would overflow.
 
-Out of range are infinities, NaN, and numbers below the smallest normal one: what becomes of those is an option of the
-compiler (``-ftz``), and no lesson speaks of it.
+Inputs are never infinite, NaN or subnormal. Whether subnormal numbers are flushed to 0 depends on a compiler option
+(``-ftz``), which no lesson covers.
 
 C starts poisoned: a NaN with a bit pattern that no arithmetic produces, so "never written" and "computed NaN" are told
 apart. Where a lesson passes leading dimensions, rows are longer than they need to be and the gap is poisoned as well:
@@ -56,7 +56,7 @@ TIGHT = 4  # in one of so many hidden problems, lines have no gaps
 WIDE, GAPS = 1, 2  # distinguish the seeds of exponents and zeros, and of gaps, from the seed of the digits
 FURTHER = 16  # elements: values that the host derives from a leading dimension, such as gcd(4, lda), stay the same
 ROOM = 1 << 20  # bytes of a buffer's gaps, at most, where that is more than 3 * FURTHER elements a line
-EPILOGUE = 4  # roundings besides those of the sums: second-order terms, scaling, adding
+EPILOGUE = 4  # roundings besides those of the sums: second-order terms, scaling, addition
 
 
 def fresh_seed() -> int:
@@ -208,21 +208,22 @@ class Problem:
         to the next number of the accumulator, ``formula.roundings`` for each sum, and the formula over magnitudes, such
         as ``|alpha| |A||B| + |beta C| + |bias|``. The 4 covers second-order terms and the epilogue.
 
-        Of one element of C every product is at least 1/4 of its power of two, and below it. With A = D A' E and
-        B = 1/E B' F, A' and B' from 0.5 to 1, |A||B| is D |A'||B'| F: what holds for exponents that are all alike holds
-        for these. So the tolerance stays below one product (a kernel that skips one which is not 0 is caught at that
-        element) up to K = 6000 in fp32; summing in fp16 or multiplying in TF32 exceeds it by an order of magnitude.
-        A product too many shows where the factors that meet are not of much smaller rows, columns or k. Zeros make
-        |A||B| smaller.
+        Every product of an element of C is between 1/4 of that element's power of two and the power itself. With
+        A = D A' E and B = 1/E B' F, A' and B' from 0.5 to 1, |A||B| is D |A'||B'| F: what holds for exponents that are
+        all alike holds for these. So the tolerance stays below one product (a kernel that skips one which is not 0 is
+        caught at that element) up to K = 6000 in fp32; summing in fp16 or multiplying in TF32 exceeds it by an order of
+        magnitude. An extra product is found unless its factors come from rows, columns or k with much smaller numbers.
+        Zeros make |A||B| smaller.
 
-        Of a formula with functions, ``rounding.py`` bounds the error of each operation in turn, instead.
+        For a formula with functions, ``rounding.py`` bounds the error of each operation in turn, instead.
 
         - float64: NumPy's sum has the same error as the kernel's, so the tolerance is doubled.
-        - narrower factors into float32: u is doubled, for tensor cores cut off instead of rounding to nearest. Of 16
-          products and the sum so far each loses less than 2^-25 of the largest, the result less than 2^-23 of it: 10.5
-          u for 16 products, where roundings may be 16 u. But cuts do not cancel, so that the square root needs another
-          reason: they are parts of the sum so far, which for random signs stays below 8 * 0.58 sqrt(k). All at their
-          worst they are 3.1 u k sqrt(k), and 9 u k sqrt(k) are allowed. Older GPUs cut off more at each step.
+        - narrower factors into float32: u is doubled, because tensor cores truncate instead of rounding to nearest. Of
+          16 products and the sum so far, each loses less than 2^-25 of the largest, and the result less than 2^-23 of
+          it: 10.5 u for 16 products, where roundings may be 16 u. Truncations do not cancel each other, so the square
+          root needs another reason: each is a fraction of the sum so far, which for random signs stays below
+          8 * 0.58 sqrt(k). In the worst case they add up to 3.1 u k sqrt(k), and 9 u k sqrt(k) are allowed. Older GPUs
+          truncate more at each step.
         - 8-bit floats by wgmma: ``promotion.lost`` bounds what its sums lose until they are promoted.
         - rounding to the answer's type adds half a unit in its last place, and half its smallest number.
         - integers are exact: 0. So is a ``sharp`` problem where whole numbers meet (``inputs.py``).
@@ -260,14 +261,15 @@ def tolerance_of(data: DataSpec, answer: Element, right: Value) -> Array:
 
 
 def terms_of(data: DataSpec, shape: Shape, right: Value) -> float:
-    """Return the roundings of the sums of a right answer, with what they lose until they are promoted."""
+    """Return the roundings of the sums of a right answer, plus the error of sums before promotion, in units of one
+    rounding."""
     lost = data.lost_by_promotion(shape.names)
     return right.terms + lost / unit(data) if lost else right.terms  # whole numbers have no unit
 
 
 def unit(data: DataSpec) -> float:
-    """Return the largest relative error of an operation: the accumulator's unit roundoff, or twice that where tensor
-    cores truncate."""
+    """Return the largest relative error of an operation: the accumulator's unit roundoff; twice that where tensor cores
+    truncate, and in float64, where NumPy's sum has the same error as the kernel's."""
     u = data.accumulate.roundoff
     narrow = any(factor.element.roundoff > u for factor in data.factors)
     return 2 * u if narrow or data.accumulate.name == "float64" else u
@@ -279,9 +281,9 @@ def _stacked(values: Array) -> Array:
 
 
 def _steps(draw: np.random.Generator, layout: BufferLayout, rare: bool) -> int:
-    """Return by how many multiples of ``FURTHER`` a gap is wider than it needs to be: few, so that a read beyond a line
-    is soon outside the buffer, or, where it may be ``rare``, up to thousands of elements, small ones as often as large
-    ones, because a matrix may be part of one of any size."""
+    """Return by how many multiples of ``FURTHER`` a gap is wider than it needs to be: few, so that a read past a line
+    soon leaves the buffer; or, if it may be ``rare``, up to thousands of elements, evenly over orders of magnitude,
+    because a matrix may be part of one of any size."""
     if not rare:
         return int(draw.integers(4))
     most = ROOM // (FURTHER * layout.element.size * layout.batch * layout.lines)

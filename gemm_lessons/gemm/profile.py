@@ -149,15 +149,16 @@ def _read_again(trace: Trace) -> int:
 
 @dataclass(frozen=True)
 class CopiedBoxes:
-    """Bytes that blocks copy by TMA, for each k, while all have their first tile: the ``distinct`` ones, and those
-    without sharing the boxes of any tensor map but the one whose boxes most blocks share, ``apart``."""
+    """Bytes per k that blocks copy by TMA while all compute their first tile. ``distinct``: if blocks share every box;
+    ``apart``: if they share only the boxes of one tensor map, that with most blocks per box."""
 
     distinct: float
     apart: float
 
     @classmethod
     def of(cls, trace: Trace, k: int, tiles: int) -> CopiedBoxes | None:
-        """Return those of a trace of blocks that compute ``tiles`` in turn, at K = k, one K tile. None: no boxes."""
+        """Return the bytes in a trace of one K tile (K = ``k``) of blocks that compute ``tiles`` tiles in turn; None if
+        it has no boxes."""
         from gemm_lessons.engine.sass.trace import Traffic
 
         count = len(trace.warps) // trace.warps_per_block
@@ -283,7 +284,7 @@ class Profile:
         return float(self._kept[name])
 
     def boxes(self, shape: Shape, blocks: int) -> CopiedBoxes | None:
-        """Return what the first ``blocks`` of a launch for ``shape`` copy by TMA; None if that is unknown."""
+        """Return the bytes that the first ``blocks`` of a launch for ``shape`` copy by TMA; None if that is unknown."""
         if self._first_tiles is None:
             return None
         name = f"boxes {shape.m} {shape.n} {blocks}"
@@ -376,8 +377,8 @@ def profile_of(subject: Subject, blocks_per_sm: int) -> Profile:
         first_tiles=first_tiles if any(it.opcode.startswith(GROUPED) for it in compiled.sass) else None,
     )
     work, sheet = profile.work(short.k), GPUS["h200"]
-    if any(it.opcode.startswith("SYNCS") for it in compiled.sass):  # do all phases end that warps wait for?
-        profile.span(blocks_per_sm, sheet.hot if work.products else sheet)  # an estimate for it will ask for that
+    if any(it.opcode.startswith("SYNCS") for it in compiled.sass):  # raises if an awaited mbarrier phase never ends
+        profile.span(blocks_per_sm, sheet.hot if work.products else sheet)  # memoised: an H200 estimate reuses it
     return profile
 
 
@@ -397,8 +398,8 @@ def tiles_of(shape: Shape, tile: TileSizes) -> int:
 
 
 def traced_shape(subject: Subject, blocks: int, tiles: int = 1) -> Shape:
-    """A shape of at least ``blocks`` full blocks side by side, and whole tiles of K, at least ``tiles``. Where blocks
-    share out the K tiles: the timed shape's M and N, and so little of K that a block has about ``DEPTH``."""
+    """Return a shape with at least ``blocks`` full blocks side by side and whole tiles of K, at least ``tiles``. Where
+    blocks divide the K tiles, it has the timed shape's M and N, and so small a K that a block gets about ``DEPTH``."""
     tile, multiple = subject.tile, subject.shapes.multiple_of
     rows, cols = math.lcm(tile.rows, multiple.m), math.lcm(tile.cols, multiple.n)
     depth = math.lcm(tile.depth, multiple.k)
@@ -412,7 +413,7 @@ def traced_shape(subject: Subject, blocks: int, tiles: int = 1) -> Shape:
     while (here := subject.grid_at(shape).blocks) < blocks:
         wider, higher = replace(shape, n=shape.n + cols), replace(shape, m=shape.m + rows)
         grows = [it for it in (wider, higher) if subject.grid_at(it).blocks > here]
-        if not grows:  # not with C's size: what turns a factor, say, may have a block for each piece of K
+        if not grows:  # C's size does not matter: a kernel that transposes A may have a block for each piece of K
             return shape
         shape = grows[0]
     return shape

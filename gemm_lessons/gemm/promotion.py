@@ -1,4 +1,4 @@
-"""What ``wgmma`` loses when it sums products of 8-bit floats, until a kernel promotes the sums to float32.
+"""The error of ``wgmma`` sums of 8-bit floats, until a kernel promotes the sums to float32.
 
 One instruction adds the products of 32 k to a sum. Of the largest of these 33 terms it keeps 13 bits below the leading
 one: each term loses less than 2^-13 of the largest, and so does the sum (``engine/semantics/matrix_products.py``, equal

@@ -4,8 +4,8 @@
     n     = blocks of the fullest multiprocessor; R of them fit at once: n = waves * R + rest
     T     = launch + max((waves * SM(R) + SM(rest) - overlaps) / clock, L2 bytes / bandwidth, DRAM bytes / bandwidth)
 
-- Where all blocks of a multiprocessor start with the launch, one begins after the other, and those that began first go
-  first. In later waves who goes first makes no difference, and all take turns.
+- Where all blocks of a multiprocessor start with the launch, one begins after the other, and those that began first
+  have priority. In later waves the order makes no difference, and blocks take turns.
 - Overlaps: a block moves up when one ends, and loads while others store; as much as two waves of a short K save.
 - L2 bytes: what a block reads and writes at least, its rows of A and columns of B, as the L1 cache or shared memory
   serves the rest; or its sectors, if those are fewer.
@@ -17,14 +17,14 @@
 - Where blocks stay, and take one tile of C after the other, a tile counts as a block that moves up.
 - The blocks of a cluster are on multiprocessors of their own, which are played together. Where clusters are large, some
   multiprocessors stay empty.
-- Blocks along z share the work along K between them; so do blocks that share out the K tiles of all tiles of C. Where
-  more of these are started than fit at once, the first have a tile each, and the last round shares out what is left.
+- Blocks along z divide the work along K; so do blocks that divide the K tiles of all tiles of C. Where more of the
+  latter are started than fit at once, the first have a tile each, and the last wave divides the rest.
 - Launches that follow each other take the sum of their times; only the first finds an idle GPU. What one of them
   leaves in L2, a later one need not read from DRAM.
 - A launch without tiles, such as one that splits numbers, reads and writes each of its bytes once. Its blocks read
   again from DRAM what they read twice, if L2 cannot hold what all resident blocks touch.
-- A launch may compute several products for each of C's, as of residues: its tiles are those of all of them, one after
-  the other, and L2 need only hold the matrices of one.
+- A launch may compute several products for each element of C, such as products of residues. It computes the tiles of
+  one product after those of another, and L2 need only hold the matrices of one.
 - The limiter is the unit that is busy most of the time; if none is for three quarters of it, the kernel waits: latency.
 
 ``lessons/common/ESTIMATE.md`` explains the model on a page and holds it against measurements.
@@ -89,8 +89,8 @@ def estimate_at(
     profile: Profile, shape: Shape, grid: tuple[int, int, int], gpu: GpuSpec, *, on_end: bool = False, left: float = 0.0
 ) -> Estimate:
     """Return the time of a launch of ``grid`` blocks on ``gpu`` for ``shape``; the module's docstring states the
-    model. ``on_end``: of one of many without a pause, which matters where power lowers the clock. ``left``: bytes that
-    it reads and that launches before it have left in L2."""
+    model. ``on_end``: the launch is one of many without a pause, which matters where power lowers the clock. ``left``:
+    bytes that it reads and that earlier launches have left in L2."""
     blocks = grid[0] * grid[1] * grid[2]
     resident = profile.blocks_per_sm
     tiled = _tiled(profile, shape, grid)

@@ -94,8 +94,9 @@ class Multiplied:
 class Arena:
     """The buffers of one problem, a pristine copy of the left factor, and scratch for flush and audit.
 
-    ``as_stored``: cuBLAS's gemmEx multiplies the factors as they are, a rival to the kernels. It does not take 8-bit
-    floats or factors with scales: of those it multiplies copies in floating point, as a reference that is not timed.
+    ``as_stored``: cuBLAS's gemmEx multiplies the factors as they are stored, and is timed beside the kernels. It does
+    not take 8-bit floats or factors with scales: then it multiplies floating-point copies, as a reference that is not
+    timed.
     """
 
     def __init__(self, memory: DeviceMemory, problem: Mapping[str, Any]) -> None:

@@ -10,8 +10,8 @@ import numpy as np
 from gemm_lessons.devices.gpu.arena import Arena
 from gemm_lessons.gemm.data import BufferLayout
 
-# Values of cublasComputeType_t (cublas_api.h). The fp32 compute type uses no TF32 unless the math mode of the handle
-# asks for it, and this handle's does not; TF32 factors ask for it.
+# Values of cublasComputeType_t (cublas_api.h). The fp32 compute type uses TF32 only if the handle's math mode allows
+# it; this handle's does not. For TF32 factors, ``FAST_TF32`` is used.
 COMPUTE_TYPES = {"float16": 64, "float32": 68, "float64": 70, "int32": 72}
 FAST_TF32 = 77
 DEFAULT_MATH, DEFAULT_ALGORITHM = 0, -1

@@ -65,12 +65,12 @@ class Hold:
         self._hold()
 
     def release(self) -> None:
-        """Let the GPU go on."""
+        """Let the GPU run the queued work."""
         self._released[:] = self._turn
 
     @property
     def lasted(self) -> bool:
-        """Return whether the GPU waited for the last ``release``; read it after the turn."""
+        """Tell whether the GPU waited for the last ``release``; read it after the turn."""
         return bool(self._gave_up[0] != self._turn[0])
 
 

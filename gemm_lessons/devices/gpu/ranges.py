@@ -25,7 +25,7 @@ DOMAIN = "gemm-lessons"
 LISTENER = ("NVTX_INJECTION64_PATH", "NVTX_INJECTION32_PATH", "LD_PRELOAD", "DYLD_INSERT_LIBRARIES")
 Stage = Literal["lesson", "compile", "check", "count", "prepare", "verify", "warm-up", "time", "estimate"]
 Who = Literal["kernel", "previous", "reference", "cublas"]
-# ARGB as numbers, since nvtx asks matplotlib for most names.
+# ARGB as numbers, since nvtx needs matplotlib for most colour names.
 COLOURS: Mapping[Stage | Who, int] = {
     "lesson": 0xFF_4C_72_B0,
     "compile": 0xFF_DD_84_52,

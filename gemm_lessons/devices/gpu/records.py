@@ -92,7 +92,8 @@ class Measurement:
 
 @dataclass(frozen=True)
 class GpuFacts:
-    """Facts that a GPU reports. ``driver`` is the newest CUDA it supports, such as 13000."""
+    """Facts that a GPU reports. ``memory`` and ``l2`` are in bytes; ``driver`` is the newest CUDA that it supports,
+    such as 13000; ``count``: the visible GPUs."""
 
     name: str
     arch: str
