@@ -130,11 +130,12 @@ class Device(Protocol):
         ``alone``: even if they may depend on other blocks. Every device does this on the simulator."""
 
     def rare_blocks(self, kernel: Compiled, grid: Grid, arguments: Sequence[Argument], seed: int) -> RareBlocks:
-        """Return blocks of a launch for which the counted code takes other branches than for most. Nothing is run."""
+        """Return blocks of a launch for which decisions in the counted code, such as comparisons of the block's index,
+        have rare outcomes. Nothing is run."""
 
     def rare_sizes(self, kernel: Compiled, sizes: Mapping[int, Sequence[int]], known: int) -> tuple[int, ...]:
-        """Return the numbers of launches whose sizes decide a branch in the counted code in a way that the sizes of the
-        first ``known`` launches do not. ``sizes``: place of the parameter -> its value in each launch. Nothing is
+        """Return the numbers of launches whose sizes give a decision in the counted code an outcome that it does not
+        have in the first ``known`` launches. ``sizes``: place of the parameter -> its value in each launch. Nothing is
         run."""
 
     def misread(self, task: Task) -> Finding | None:

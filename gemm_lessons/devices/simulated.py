@@ -97,11 +97,11 @@ class Simulated:
         return simulator.sample(kernel, grid, arguments, blocks, alone)
 
     def rare_blocks(self, kernel: Compiled, grid: Grid, arguments: Sequence[Argument], seed: int) -> RareBlocks:
-        """Return blocks for which the code takes other branches than for most."""
+        """Return blocks for which decisions in the code have rare outcomes."""
         return self.simulator.rare_blocks(kernel, grid, arguments, seed)
 
     def rare_sizes(self, kernel: Compiled, sizes: Mapping[int, Sequence[int]], known: int) -> tuple[int, ...]:
-        """Return launches whose sizes decide a branch in a way that the sizes of the first ones do not."""
+        """Return launches whose sizes give a decision an outcome that it does not have in the first ones."""
         return self.simulator.rare_sizes(kernel, sizes, known)
 
     def misread(self, task: Task) -> Finding | None:

@@ -8,10 +8,10 @@
     Row.hints     up to three sentences
 
 - ``pipeline``: ``run_lesson()``, in steps, from a ``plan`` to an ``outcome``
-- ``builder``: a lesson's kernels compiled; ``machine_dependence``: registers that a graded kernel must
-  not read
+- ``builder``: a lesson's kernels compiled; ``machine_dependence``: macros and registers on which a graded kernel must
+  not depend
 - ``variants``: a kernel as the host compiles it for each shape, beside the launches of a graded run
-- ``rare_blocks``: more blocks to run of a far shape, because the kernel treats them in another way
+- ``rare_blocks``: more blocks to run of a far shape, because the kernel may treat them in another way
 - ``checking``: right on every shape, and by the lesson's method; ``debug_build``: the source as written, on one block
 - ``misread_tiles``: after a wrong answer, whether ``wgmma`` reads what the copies put there
 - ``printing``: what the kernel prints; ``estimating``, ``measuring``: its time

@@ -171,10 +171,11 @@ def _meanwhile(work: Callable[..., Made], *arguments: object) -> Future[Made]:
 
 
 def builder_for(device: Device, gpu: GpuSpec, architecture: str = "", needs: str = "") -> Builder:
-    """Return a builder for the present device if that needs its own code, else for the GPU of the estimates.
+    """Return a builder for the present device if it needs its own code, else for the GPU of the estimates.
 
     ``architecture``: a lesson's own. Code for ``sm_90a`` runs on sm_90 alone, and only it has that GPU's own
-    instructions. ``needs``: the least architecture of a lesson. Raise ``WrongGpu`` for a present device of another.
+    instructions. ``needs``: the least architecture of a lesson. Raise ``WrongGpu`` if the present device lacks the
+    compute capability.
     """
     target = device.target or BuildTarget(buildable(gpu.arch))
     if device.target is not None and (missing := missing_capability(target.arch, architecture, needs)):

@@ -47,8 +47,9 @@ from gemm_lessons.running.variants import Variants
 DOUBLES = re.compile(r"^\s*(?:@\S+\s+)?(?:fma|mul|add)\.(?:\w+\.)*f64\b", re.M)
 DOUBLE = 8  # bytes
 STOPS = ("timeout", "memory")  # kinds of findings
-# Products may read values that threads have overwritten: a warning for any kernel, because public ones run so, and an
-# error in a lesson. Other fences and waits that the PTX ISA asks for are not missed on an H200: they remain remarks.
+# A missing fence lets products read values that threads have overwritten. This is a warning for any kernel, because
+# published ones lack it and run, and an error in a lesson. Other fences and waits that the PTX ISA requires make no
+# difference on an H200: they remain remarks.
 UNDEFINED = ("async_proxy", "product")
 
 
@@ -153,8 +154,8 @@ def launch_job(
 
 
 def execute(plan: RunPlan, launch: LaunchPlan, built: Built) -> LaunchResult:
-    """Run a planned launch and judge the answer. Code without machine code is trusted only if all is right: both
-    engines must agree on what blames a kernel."""
+    """Run a planned launch and judge the answer. A kernel that was compiled only to PTX runs again with machine code
+    unless all is right: both engines must agree before a kernel is blamed."""
     result = _execute(plan, launch, built)
     variant = variant_of(built, launch.lesson)
     clean = result.verdict.kind == "passed" and all(it.severity != "error" for it in result.findings)
@@ -184,8 +185,8 @@ def _execute(plan: RunPlan, launch: LaunchPlan, built: Built) -> LaunchResult:
 
 
 def _sample(plan: RunPlan, launch: LaunchPlan, built: Built) -> LaunchResult:
-    """Run some blocks of each launch, then those that the kernel treats in another way. Return the first result that is
-    no pass, else the last one, with those before it."""
+    """Run some blocks of each launch, then those for which decisions in the code have rare outcomes. Return the first
+    result that is not a pass, else the last one, with those before it."""
     results = [_sampled(plan, launch, built)]
     if results[0].verdict.kind == "passed" and results[0].counted and not results[0].before:
         for other in rare_launches(plan, launch, built):
@@ -201,11 +202,12 @@ def _sample(plan: RunPlan, launch: LaunchPlan, built: Built) -> LaunchResult:
 
 
 def _sampled(plan: RunPlan, launch: LaunchPlan, built: Built, counting: bool = True) -> LaunchResult:
-    """Run some blocks of each launch and judge what they stored; check other shapes where that tells nothing, for all
-    samples of the run together.
+    """Run some blocks of each launch and judge what they stored. If they cannot be judged, check other shapes instead,
+    once for all samples of the run.
 
-    Blocks that store less than an equal share of C leave the rest to others, if the first block stores more. Of a
-    kernel with products in double precision, which are simulated slowly, one block is run.
+    Where blocks store less than an equal share of C, block 0 is run to find out why: if it depends on others or does
+    more than its share, the sample cannot be judged. Of a kernel with products in double precision, which are simulated
+    slowly, one block is run.
     """
     assert launch.sample is not None
     code = variant_of(built, launch.lesson).code
@@ -254,7 +256,7 @@ def _some_blocks(
     counting: bool,
     alone: bool = False,
 ) -> tuple[SampledBlocks, Sampled | None]:
-    """Run some blocks of each launch; also return what they stored in C, if that tells anything.
+    """Run some blocks of each launch; also return what they stored in C, None if that cannot be judged.
 
     A launch after one of which not all blocks ran reads what the others would have left. It is counted, not judged.
     """
@@ -289,8 +291,8 @@ def _some_blocks(
 
 
 def _instead(plan: RunPlan, launch: LaunchPlan, built: Built, note: Finding) -> LaunchResult:
-    """Check the shapes that replace the sample of the far shape. Return the first result that is no pass, else the last
-    one, with those before it."""
+    """Check the shapes that replace the sample of the far shape. Return the first result that is not a pass, else the
+    last one, with those before it."""
     if launch.sample is not plan.sample:
         return LaunchResult(launch.shape, Passed(), None, (), None, Counters(), hidden=True)
     results: list[LaunchResult] = []
@@ -386,8 +388,9 @@ def merged(findings: Sequence[Finding]) -> tuple[Finding, ...]:
 
 
 def of_one_barrier(findings: Sequence[Finding]) -> tuple[Finding, ...]:
-    """Merge races that one barrier would fix into one finding. Among everything written (read) first, every line
-    precedes every line of what is read (written) next, or follows each in the iteration before."""
+    """Merge races that one barrier would fix into one finding. In a race of stores with later loads, all lines of the
+    stores precede all lines of the loads. In a race of loads with later stores, all lines of the loads follow those of
+    the stores, which belong to the next iteration."""
     groups: list[list[Finding]] = []
     for finding in findings:
         fitting = (group for group in groups if _one_barrier([*group, finding]))
@@ -433,7 +436,8 @@ def _place(finding: Finding) -> tuple[object, ...]:
 
 
 def judge_method(plan: RunPlan, kernel: KernelPlan, built: Built, checked: Checked) -> Checked:
-    """Judge a right kernel by the gates of the lesson under test; gates on a wrong kernel would accuse it twice.
+    """Judge a right kernel by the gates of the lesson under test; gates of a wrong kernel would only repeat the
+    failure.
 
     A kernel that uses another method may be so slow that a hidden shape takes all the time. Then the method is the
     verdict, and a note tells the teacher that not every shape was checked.

@@ -3,10 +3,10 @@
     Built, Checked --second_look--> Checked with findings about a thread's own arrays, and how far an unfinished one is
 
 The compiler keeps a thread's arrays in registers and leaves out what does not reach C. Without its optimisations both
-can be seen: an index past the end of an array, the element of it that makes a sum NaN because it was never given a
-value, and what a first TODO has put where. A right kernel whose indices are known to stay inside is not looked at
-again. Of any other right kernel, a quick run first tells whether there is anything to find: a second process may do it
-while the first one checks the kernel's answers.
+can be seen: an index past the end of an array, the uninitialised element that makes a sum NaN, and what the finished
+TODOs have stored where. A right kernel whose indices are known to stay inside is not looked at again. For any other
+right kernel, a quick run first tells whether there is anything to find; a second process may do it while the first one
+checks the kernel's answers.
 """
 
 from __future__ import annotations

@@ -161,7 +161,7 @@ def movement_of(lesson: Lesson, parameters: Sequence[str]) -> Movement:
     counts = data.lay_out(lesson.shapes.count.names)
     pairs = [(left, data.factors[0]), (right, data.factors[1]), (target, data.answer)] if multiplies else []
     return Movement(
-        # The clock under power asks often.
+        # Memoised: the search for the clock at the power limit calls it often.
         cache(lambda shape: (moved(reads, shape, reading=True), moved(writes, shape))),
         lambda shape: data.operations(shape.names) if multiplies or computes else 0,
         left.element.size,

@@ -1,7 +1,7 @@
 """The work of a run as jobs, each done once: early by a second worker, or here when its result is first needed.
 
-    main process    build kernel -> its larger shapes -> counted shapes -> asks for the rest -> judge, estimate, advise
-    second worker   some of its shapes, the rows beside it
+    main process    build kernel -> its own checks -> counted shape -> receive the rest -> judge, estimate, advise
+    second worker   the other checks, the rows beside the kernel
 
 The second worker is a forked process where there is another core (``Jobs.shared``). Without one, the compiler, which
 releases the interpreter lock, runs early in a thread (``start``). The results of a run are the same either way.

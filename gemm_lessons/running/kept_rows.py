@@ -72,7 +72,8 @@ def load(key: str | None) -> Row | None:
 
 
 def store(key: str | None, row: Row) -> None:
-    """Store a row that ran to its end: what was short of time or memory, or unknown to the simulator, may change."""
+    """Store the row of a right kernel. A run that lacked time or memory, or that the simulator does not support, may
+    end differently next time."""
     if key and row.built is not None and row.checked.right and not row.unsupported:
         compile_cache.put(key, pickle.dumps(row, pickle.HIGHEST_PROTOCOL))
 
@@ -133,10 +134,10 @@ def _compiler(arch: str) -> Iterator[str]:
 
 
 class _Records(pickle.Unpickler):
-    """Reads records of the kit: no other class or function is called, whatever an entry asks for."""
+    """Unpickles records of the kit, syntax trees and the types in ``OTHERS``; refuses every other class or function."""
 
     def find_class(self, module: str, name: str) -> object:
-        """Return the class of a record, or of a formula's syntax tree, or raise ``UnpicklingError``."""
+        """Return an allowed class or function. Raise ``UnpicklingError`` for any other."""
         if (module, name) in OTHERS:
             return super().find_class(module, name)
         if module == "ast" or module.startswith("gemm_lessons."):

@@ -2,8 +2,8 @@
 
     Built, Checked --with_misread--> Checked with a finding about the first product that reads something else
 
-The launch that failed runs once more, unless C shows another mistake. A product may read outside of its tile; then the
-finding replaces the one about the bytes that are there. Unfinished kernels and hidden shapes are left out.
+The launch that failed runs once more, unless C shows another mistake. A product may read outside of its tile; then this
+finding replaces the one about those bytes as the verdict. Unfinished kernels and hidden shapes are left out.
 """
 
 from __future__ import annotations

@@ -100,7 +100,7 @@ class RunOutcome:
     seconds: float = 0.0
     measured: Measurement | None = None  # on a GPU, when the kernel was right
     attacker: str = ""  # name of the lesson that attacks what limits a kernel that passed
-    peak_gflops: float | None = None  # of the device's data sheet, in the kernel's precision; None if unknown
+    peak_gflops: float | None = None  # fp32 peak by the device's data sheet; None for other types and unknown devices
 
     def without_reference(self) -> RunOutcome:
         """Return the outcome without the reference beside the kernel, whose counters would answer the questions."""

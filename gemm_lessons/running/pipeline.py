@@ -241,7 +241,7 @@ def _row_beside(plan: RunPlan, kernel: KernelPlan, jobs: Jobs) -> Row:
 
 
 def _portable(row: Row) -> Row:
-    """Drop from a row what only another row would use: disassembled code, estimates for other shapes."""
+    """Drop from a row what other processes do not need: disassembled code, the estimator for other shapes."""
     return replace(row, speed=replace(row.speed, estimator=None), built=row.built and _bare(row.built))
 
 
@@ -394,7 +394,7 @@ def advised(plan: RunPlan, rows: Sequence[Row]) -> tuple[Row, Lesson | None]:
 
 
 def _peak_gflops(device: Device, lesson: Lesson) -> float | None:
-    """Return the peak of fused multiply-adds in fp32 from this GPU's data sheet."""
+    """Return the fp32 peak from the device's data sheet; None without one, and for a lesson of another number type."""
     sheet = device.sheet
     single = [factor.element.name for factor in lesson.data.factors] == ["float32", "float32"]
     return sheet.fp32_flops_per_s / 1e9 if sheet and single else None

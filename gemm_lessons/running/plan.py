@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 ESTIMATE_SIZE = 4096  # M = N = K of the times in the table unless the lesson sets it: hides launch overhead and tail
 DIGITS = 256  # of K, at most, where the last bit of sums is checked
-PLAIN = 8  # seeds for which checked scalars are lesson.toml's own, then as many for which they are the next shape's
+PLAIN = 8  # consecutive seeds with the scalars of the checked shape, followed by 8 with those of the next shape
 
 Purpose = Literal["check", "count", "time", "sample", "far"]
 
@@ -54,7 +54,7 @@ class RunRequest:
 
     ``shape`` replaces the lesson's check shapes and is the shape of the estimate; ``seed`` repeats an earlier run;
     ``beside`` adds the previous lesson's solution and the reference to the table; ``kept`` has their rows from earlier
-    runs of this process; ``estimating`` times on the GPU of the data sheet. ``graded``: the kernel is also checked,
+    runs of this process; ``estimating``: times are estimated for ``gpu``. ``graded``: the kernel is also checked,
     counted and judged on hidden shapes, and checked on ``secret`` ones. ``bounds``: its limits of time and memory.
     """
 
@@ -102,7 +102,7 @@ class LaunchPlan:
 
     @property
     def operations(self) -> int:
-        """Floating-point operations of the formula at this shape."""
+        """Return the operations of the formula at this shape."""
         return self.lesson.data.operations(self.shape.names)
 
     def problem(self, seed: int) -> Problem:
@@ -306,8 +306,8 @@ class RunPlan:
 
     @property
     def one_block(self) -> LaunchPlan | None:
-        """A launch of one block and one K tile, with inputs that each say which element they are; None for a lesson of
-        several launches: what one of them leaves in memory is not the whole."""
+        """Return a launch of one block and one K tile, whose inputs each identify their element; None for a lesson of
+        several launches, since one launch's memory does not show the whole."""
         if len(self.lesson.launches) > 1:
             return None
         shape = _one_tile(self.lesson)
@@ -351,7 +351,8 @@ def label_for(course: Course, lesson: Lesson, path: Path) -> str:
 
 
 def _one_tile(lesson: Lesson) -> Shape:
-    """The smallest shape of one block and one K tile, or of one cluster; else the smallest that the lesson checks."""
+    """Return the smallest shape of one block and one K tile, or of one cluster; else the smallest that the lesson
+    checks."""
     whole = _tile_of(lesson)
     if lesson.shapes.refusal(whole) is None:
         whole = _tile_of(lesson.at(whole))  # the host may choose smaller ones for so little

@@ -1,8 +1,8 @@
-"""More blocks to run of a far shape: those that the kernel's code treats in another way than most.
+"""More blocks to run of a far shape: those for which decisions in the kernel's code have rare outcomes.
 
     launch to sample --Device.rare_blocks--> the same launch with a block of each rare class, and a shallow one of more
 
-A kernel that is wrong in one block of 100,000, or uses another method there, must ask which block it is. So the classes
+A kernel that is wrong in one block of 100,000, or uses another method there, must test its block index. So the classes
 of blocks follow from its code. One block of each class is run at a shape of few K tiles, which takes little time. The
 edges of a matrix are such classes, too, and small shapes have them all. Of the others, which few kernels have, some
 blocks are also run and counted at the far shape itself.
@@ -27,8 +27,8 @@ MOST_SHALLOW = 24  # classes of which a block is run at the shallow one
 
 
 def _rare_shapes(plan: RunPlan, launch: LaunchPlan, built: Built) -> Iterator[LaunchPlan]:
-    """Yield launches to check at shapes whose sizes decide something in the code that no other shape of the run does:
-    ``N % 1000 == 0``."""
+    """Yield launches to check at shapes whose sizes give a decision in the code, such as ``N % 1000 == 0``, an outcome
+    that it has at no other shape of the run."""
     lesson = plan.lesson
     candidates = hidden_candidates(lesson, plan.seed)
     if not candidates:

@@ -29,8 +29,8 @@ class VariantFailed(Exception):
 
 
 class Variants:
-    """Compiles ``groups`` of variants with the same code by ``make``: all of them now, or ``beside`` what the caller
-    does. Use it as a context manager, which drops what has not been begun."""
+    """Compiles variants by ``make``, once for each of ``groups``, whose variants have the same code: all of them now,
+    or in a thread with ``beside``. Use it as a context manager, which drops compilations that have not begun."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class Variants:
 
     @property
     def are_coming(self) -> bool:
-        """Tell whether some are compiled beside what the caller does."""
+        """Tell whether variants are compiled in a thread."""
         return bool(self._coming)
 
     def _keep(self, made: Made) -> None:
