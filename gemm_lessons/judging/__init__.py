@@ -1,1 +1,24 @@
-"""Turn an answer and its counters into a verdict, a recognised mistake and hints."""
+"""Judge answers and counters: the verdict, the mistake behind a wrong answer, gates and hints.
+
+    Problem, answer --verdict.judge--> Judgement: errors, tile map, and a Pattern if a mistake is recognised
+    Gate, Counters --gates.judge_launches--> GateResult --verdict_of--> GateMissed
+    Evidence (lesson, source, Built, Checked, Speed) --hints_for--> at most three sentences
+
+``Wrong``, a wrong answer as the mistakes see it:
+
+    problem    inputs, right answer and tolerance
+    stored     (M, N), the answer in its own type; ``got``: the same in float64
+    wrong      (M, N) bool, the elements out of tolerance
+    tiles      the block tile and the depth of a K tile
+    left       buffer name -> array after the last launch
+
+- ``verdict``: the verdicts, and an answer compared with NumPy's; ``evidence``: what is known of a kernel
+- ``mistakes``: the table of mistakes, with rows of ``pattern`` and sentences of ``named_sentence``
+- transformations of a right answer by a mistake: ``factors``, ``sums``, ``misplaced``, ``epilogues``, ``scales``,
+  ``widths``; ``residues`` and ``parts`` for lessons of several launches; ``wrong_elements``: which elements are wrong;
+  ``wrong_answer``: the data that they read
+- ``gates``: limits on counters; ``figures``: the numbers of a run's table
+- ``hints`` with ``remedies`` for findings, ``strides`` of fragments, and ``lost_time``; ``unfinished``: how far a
+kernel
+  with open TODOs is
+"""

@@ -118,8 +118,8 @@ class Checked:
 
     @property
     def instructions_per_fma(self) -> float | None:
-        """Return machine instructions per multiply-add in fp32 or fp64, or per product of 4 bytes, both per warp; None
-        where nothing was counted, or there are none."""
+        """Return machine instructions per multiply-add in fp32 or fp64, or per dot product of 4 bytes, both counted
+        once per warp; None where nothing was counted, or there are none."""
         if self.counters is None:
             return None
         counted = self.counters.numbers()
@@ -129,7 +129,8 @@ class Checked:
 
     @property
     def instructions_per_mma(self) -> float | None:
-        """Return machine instructions per instruction of the tensor cores, both per warp; None like the one above."""
+        """Return machine instructions per tensor-core instruction, both counted once per warp; None where nothing was
+        counted, or there are none."""
         if self.counters is None:
             return None
         counted = self.counters.numbers()

@@ -4,7 +4,7 @@ A gate on a counter that could not be counted is not judged. That is a limit of 
 it costs nothing; a graded run tells the teacher. But any kernel can make its machine code uncountable: an address that
 is read through a generic pointer does, or an atomic that repeats until it succeeds. So a gate is missed if the counts
 on PTX miss it by far. ptxas merges and splits accesses, but hardly changes how many bytes they move. It is also missed
-if what was counted exceeds an upper limit already, as barriers may beside those that are mbarriers.
+if the counted part alone exceeds an upper limit: of all barriers, for example, those that are not mbarriers.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ MOST_SHIFT = 32
 FEW = 100  # elements that are looked up one by one
 KNOWN = 0.9  # share of elements whose value is found in the right answer; some values are alike
 MOST = 1 << 20  # elements to look up, within a second
-GROUPS = (8, 4, 2, 16, 32, 64)  # rows of a thread, of a vector, of an iteration
+GROUPS = (8, 4, 2, 16, 32, 64)  # lines of a thread, a vector access or an iteration
 # By axis: what C has along it, the factor with the same extent, and the block's index.
 ROWS, COLUMNS = 0, 1
 AXES = (("row", "A", "blockIdx.y"), ("column", "B", "blockIdx.x"))
@@ -45,7 +45,8 @@ def quarters_transposed(it: Wrong) -> Iterator[Made]:
 
 
 def quarters_exchanged(it: Wrong) -> Iterator[Made]:
-    """The upper right and the lower left quarter of each 16 x 16 of C exchanged, for the same lessons."""
+    """Yield C with the upper right and the lower left quarter of each 16 x 16 exchanged, where the factors are 16-bit
+    numbers."""
     yield from _of_a_fragment(it, with_quarters_exchanged)
 
 
@@ -57,7 +58,7 @@ def _of_a_fragment(it: Wrong, moved: Callable[[Array], Array | None]) -> Iterato
 
 
 def guarded_by_another_size(axis: int) -> Transformation:
-    """Return a transformation: 0 in all rows or columns from another size of the matrices on. Facts: ``axis``,
+    """Return a transformation that sets all rows or columns from another size of the matrices on to 0. Facts: ``axis``,
     ``factor``, ``size`` and ``length``, and the size that ``should`` be."""
 
     def made(it: Wrong) -> Iterator[Made]:
@@ -76,8 +77,8 @@ def guarded_by_another_size(axis: int) -> Transformation:
 
 
 def gathered(axis: int) -> Transformation:
-    """Return a transformation that adds the sums of some rows, or columns, to those of others, and leaves 0: of each
-    ``count`` groups of lines only the first has sums. Facts: ``axis``, ``count``, ``pieces``."""
+    """Return a transformation that adds the sums of some rows or columns to those of others and sets them to 0: of each
+    ``count`` groups of lines, only the first has sums. Facts: ``axis``, ``count``, ``pieces``."""
 
     def made(it: Wrong) -> Iterator[Made]:
         empty = np.asarray(~it.got.any(1 - axis))

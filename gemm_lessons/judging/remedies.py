@@ -85,7 +85,7 @@ ENDLESS_PHASE = (
     "A phase never ends. Do all threads counted in mbarrier.init arrive? Does expect_tx equal the bytes of the copies? "
     "Does the parity that you wait for change each time the mbarrier is used again?"
 )
-# Of patterns that suspect a guard, what else it may be where the kernel has no guard; "size": where a size is known.
+# For patterns that suspect a guard: other sentences for kernels without a guard; "size": where a size is known.
 UNOWNED = (
     "those that were are right. No block computes them: which tiles does a block take, and how far is its next one?"
 )
@@ -142,7 +142,7 @@ ANNOUNCED = (
     "A phase ends when as many bytes have arrived as expect_tx announces: those of all copies that report to this "
     "mbarrier, in bytes, not in elements. Is each of these copies requested?"
 )
-# Where a hang's cause says what is wrong, and no missing step can be the reason.
+# Advice by a hang's cause, for causes that no missing step can have.
 OF_A_CAUSE: Mapping[str, str] = {
     "cause parity": PHASE_OF_STEP,
     "cause skipped": PHASE_OF_STEP,
@@ -152,7 +152,7 @@ OF_A_CAUSE: Mapping[str, str] = {
 OF_BYTES = ("cause too few bytes", "cause no copy", "cause too many bytes", "cause no expect_tx")
 # For a thread's own array, as the debug build names it.
 OWN_ARRAYS = tuple(("out_of_array", case) for case in ("own", "own end", "one of several"))
-# For some findings the cause decides, or what two accesses do.
+# Advice by (kind, case) or (kind, effects of the accesses), where the kind alone does not decide.
 SPECIAL_REMEDIES: Mapping[tuple[str, str], str] = {
     **dict.fromkeys((("descriptor", case) for case in ("apart", "apart later", "again")), STEP_OF_K),
     ("race", "global store store"): "Two threads write the same element of C. Every element needs one owner: check row "
@@ -214,7 +214,7 @@ SPECIAL_REMEDIES: Mapping[tuple[str, str], str] = {
         "check the loop's bound and step.",
     ),
 }
-# Races of writes; in one line, an index that several threads share.
+# Effects of two writes. If both are in one line, its index is the same in several threads.
 ALIKE = ("shared store store", "shared copy copy")
 CAUSES = frozenset({"exited_before_barrier", "out_of_array", "unset"})  # warnings that cause others
 # Findings that follow from a cause and need no advice of their own.
@@ -325,7 +325,8 @@ def _only_cause(facts: Evidence, findings: Sequence[Finding]) -> Finding | None:
 
 
 def restated(facts: Evidence) -> Checked:
-    """Return the results, where no finding recommends what its remedy calls useless, and NaN has fewer suspects."""
+    """Return the results with sentences that agree with the remedies: no finding recommends a barrier or wait that its
+    remedy calls useless, and the sentence on NaN names only memory that may be the source."""
     checked = facts.checked
     stride = wrong_stride(facts)
 
@@ -349,7 +350,7 @@ def restated(facts: Evidence) -> Checked:
 
 
 def _better_told(facts: Evidence, pattern: Pattern) -> Pattern:
-    """Return a pattern with the sentence for what else is known of the kernel, or as it is."""
+    """Return a pattern with a sentence that fits the other facts about the kernel, or unchanged."""
     if pattern.name not in RESTATED:
         return pattern
     case_of, sentences = RESTATED[pattern.name]
@@ -370,7 +371,8 @@ def _unset_memory(facts: Evidence, _: Pattern) -> str | None:
 
 
 def _unguarded(needs: re.Pattern[str]) -> Callable[[Evidence, Pattern], str | None]:
-    """Return the case of a kernel that compares nothing with the size, and has a word that the other mistake needs."""
+    """Return a function that gives the case of a pattern: "size" or "" for a kernel that compares nothing with the size
+    and whose source matches ``needs``, a word of the other mistake; else None."""
 
     def case_of(facts: Evidence, pattern: Pattern) -> str | None:
         sizes = str(pattern.facts.get("size", "[MN]"))
@@ -586,7 +588,8 @@ def _wrong_buffer(facts: Evidence, finding: Finding) -> str | None:
 
 
 def _wrong_stage(facts: Evidence, finding: Finding) -> str | None:
-    """Advise on a copy in flight whose bytes would be wrong even after a wait, as the wrong sums show."""
+    """Advise on a copy in flight into the wrong stage, which no wait cures: the sums are wrong even if it arrives at
+    once."""
     if "STAGES" not in facts.lesson.tile.defines or finding.kind != "async_in_flight":
         return None
     if finding.case not in ("waited too little", "never waited", "wrong place"):
@@ -710,7 +713,7 @@ def _endless_phase(facts: Evidence, finding: Finding) -> str | None:
 
 
 def _among_roles(facts: Evidence, finding: Finding) -> str | None:
-    """Advise on a missing barrier where roles have barriers of their own, and tiles go round in stages."""
+    """Advise on a missing barrier where roles have barriers of their own, and tiles are in stages."""
     if finding.kind != "race" or not finding.effects.startswith("shared") or finding.effects in ALIKE:
         return None
     if "STAGES" not in facts.lesson.tile.defines:

@@ -3,7 +3,8 @@
     A, B --split--> A_residues, B_residues --gemm--> C_residues --join--> C
 
 Each launch is judged by what it made of the buffers that it read, so a later one is never blamed for an earlier one.
-The moduli are the largest that have no common factor, from 256 down; the weights of the way back follow from them.
+The moduli are the largest that have no common factor, from 256 down; the weights of ``join`` follow from them (Chinese
+remainder theorem).
 """
 
 from __future__ import annotations
@@ -310,7 +311,7 @@ def blurred(left: Left) -> Facts | None:
 
 @_stage(_join_is_left)
 def other_numbers(left: Left) -> Facts | None:
-    """Recognise a way back that fails in some other way. Facts: an example."""
+    """Recognise a ``join`` that is wrong in some other way. Facts: an example."""
     if not (wrong := np.argwhere(left.it.wrong)).size or left.is_answer(left.numbers):
         return None
     row, col = (int(at) for at in wrong[0])

@@ -13,7 +13,7 @@ SCALE = "scale_"  # begins the names of such inputs
 
 
 def _scales(it: Wrong) -> Iterator[tuple[str, Array, int]]:
-    """Yield each matrix of scales with its name and the axis along which it is not K's."""
+    """Yield each matrix of scales: its name, the matrix, and its axis that is not K's, 0 or 1."""
     product = it.problem.data.formula.scaled_product
     for name in it.problem.data.formula.names:
         if product is not None and name.startswith(SCALE):
@@ -42,7 +42,8 @@ def of_another_block(it: Wrong) -> Iterator[Made]:
 
 
 def of_another_line(it: Wrong) -> Iterator[Made]:
-    """Two rows of A, or blocks of columns of B, ``distance`` apart have the same scale, that of the ``part`` one."""
+    """Yield answers in which two rows of A, or blocks of columns of B, ``distance`` apart have the same scale, that of
+    the ``part`` one."""
     for name, scale, axis in _scales(it):
         line = np.arange(scale.shape[axis])
         for bit in (1 << n for n in range(int(line[-1]).bit_length())):

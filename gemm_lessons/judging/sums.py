@@ -1,4 +1,4 @@
-"""Sums of the wrong products: how often each k was counted, and which k of A met which k of B.
+"""Sums of the wrong products: how often each k was counted, and which k of A was multiplied by which k of B.
 
     C = sum over k of w[k] A[:, k] B[k, :]       counted: a loop that starts late, ends early, assigns or subtracts
     C = sum over k of A[:, f[k]] B[g[k], :]      wrong_k: an index of A or of B that lacks a term
@@ -186,7 +186,7 @@ def first_of_a_group(found: Array, depth: int) -> Facts | None:
 
 
 def first_of_the_tile_again(found: Array, depth: int) -> Facts | None:
-    """Return the first ``size`` of each K tile."""
+    """Recognise K tiles in which the first ``size`` k repeat."""
     tile = _tile(found, depth)
     inside = np.arange(found.size) - tile
     size = next((size for size in GROUPS if (found == tile + inside % size).all()), None)

@@ -1,8 +1,8 @@
 """The verdict on one kernel: Passed, or the one reason why not. Verdicts are values, never exceptions.
 
-``judge`` compares an answer with NumPy's and says where it is wrong and, if recognised, how; ``judge_gates``
-evaluates a lesson's structural gates over the counters. The pipeline picks the verdict in this order: the kernel did
-not compile, it faulted, it never ended, its answer is wrong, its answer is right but by the wrong method.
+``judge`` compares an answer with NumPy's and says where it is wrong and, if recognised, how; ``gates`` evaluates a
+lesson's gates over the counters. The pipeline picks the verdict in this order: the kernel did not compile, it faulted,
+it never ended, its answer is wrong, its answer is right but by the wrong method.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Judgement:
 
     @property
     def passed(self) -> bool:
-        """No element is out of tolerance."""
+        """Tell whether no element is out of tolerance."""
         return self.wrong == 0
 
 
@@ -127,7 +127,7 @@ class Faulted:
 
 @dataclass(frozen=True)
 class TimedOut:
-    """The kernel used up its instruction budget."""
+    """The kernel did not end: it used up its budget of instructions, or the run its time."""
 
     kind: ClassVar[Kind] = "timed_out"
     shape: Shape
@@ -150,8 +150,8 @@ class WrongAnswer:
 
 @dataclass(frozen=True)
 class GateMissed:
-    """The answer is right, but not by this lesson's idea. ``missed`` holds only the gates that failed; in a graded run
-    also those that could not be judged."""
+    """The answer is right, but not by this lesson's idea. ``missed`` holds only the gates that were judged and
+    failed."""
 
     kind: ClassVar[Kind] = "gate_missed"
     missed: tuple[GateResult, ...] = ()
@@ -172,8 +172,8 @@ def judge(
     """Compare an answer, (M, N) as stored by the kernel, with NumPy's, element by element.
 
     An element is right if ``|got - expected| <= tolerance`` (``Problem.tolerance``); NaN never is. The tile map is
-    made of whole and ragged block tiles, ``tiles.rows`` x ``tiles.cols``. What the launches ``left`` in all buffers may
-    tell which of them is wrong.
+    made of whole and ragged block tiles, ``tiles.rows`` x ``tiles.cols``. ``left``: all buffers after the last launch,
+    as stored, from which the first wrong launch may be recognised.
     """
     expected, tolerance = problem.reference, problem.tolerance
     with np.errstate(invalid="ignore"):  # a signalling NaN is an ordinary wrong answer

@@ -83,7 +83,7 @@ class Wrong:
         return self.is_nearly(other.value, self.problem.tolerance_of(other))
 
     def agrees_moved(self, move: Callable[[Array], Array]) -> bool:
-        """Tell the same of the right answer with its elements moved."""
+        """Tell whether the answer is the right one with its elements moved, within rounding, and moving changes it."""
         made = self.moved(move)
         return self.is_nearly(made.answer, made.tolerance)
 

@@ -33,8 +33,8 @@ def untouched(it: Wrong) -> Iterator[Made]:
 
 
 def untouched_from_a_size(it: Wrong) -> Iterator[Made]:
-    """Exactly the rows or columns from another size of the matrices on are unwritten, or, of an answer without
-    products, the elements. Facts: ``axis``, ``size`` and ``length``, and the size that ``should`` be."""
+    """Yield the rows or columns from another size of the matrices on, where they are unwritten; for an answer without
+    products, the elements from there on. Facts: ``axis``, ``size`` and ``length``, and the size that ``should`` be."""
     shape, total = it.problem.shape, it.wrong.size
     sizes = {"N": shape.n, "M": shape.m, "K": shape.k}
     counted = np.arange(total).reshape(it.wrong.shape)
