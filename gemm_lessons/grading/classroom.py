@@ -89,7 +89,8 @@ class Classroom:
 
     @property
     def mine(self) -> frozenset[tuple[str, str]]:
-        """The (student, lesson) pairs of this shard. Neighbouring students and lessons go to different shards."""
+        """Return the (student, lesson) pairs of this shard. Neighbouring students and lessons are in different
+        shards."""
         part, parts = self.assignment.shard or (1, 1)
         return frozenset(
             (student.id, lesson)
@@ -296,7 +297,7 @@ class Classroom:
         )
 
     def _remarkable(self, job: Job, grade: Grade) -> Iterator[str]:
-        """Yield what the teacher should know of a kernel, and its student is not told."""
+        """Yield remarks on a kernel that only the teacher sees."""
         if len(job.data) <= LARGEST:
             text = as_utf8(job.data).decode(errors="replace")
             if said := reference_of(self.assignment.course, job.lesson, text):

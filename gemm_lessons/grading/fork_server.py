@@ -25,7 +25,9 @@ from gemm_lessons.engine.process.resources import seconds_of_children
 from gemm_lessons.grading import job
 
 ROOMS = ("course", "engine", "gemm", "judging", "running")
-FRESH_OBJECTS = 10_000  # by Python's own number a sixth of a job went into it; by 50,000 memory doubles
+# New objects after which the garbage collector runs. With Python's 700 it took a sixth of a job; with 50,000, memory
+# doubles.
+FRESH_OBJECTS = 10_000
 
 
 def main(parent: Parent) -> None:

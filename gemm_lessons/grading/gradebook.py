@@ -20,12 +20,12 @@ class GradebookRow:
 
     @property
     def points(self) -> float:
-        """The sum of the student's points."""
+        """Return the sum of the student's points."""
         return sum(grade.points for grade in self.grades if grade)
 
     @property
     def seconds(self) -> float:
-        """The seconds that judging took, over all lessons."""
+        """Return the seconds that judging took, over all lessons."""
         return sum(grade.seconds for grade in self.grades if grade)
 
 
@@ -39,12 +39,12 @@ class Gradebook:
 
     @property
     def lessons(self) -> tuple[str, ...]:
-        """The names of the lessons."""
+        """Return the names of the lessons."""
         return self.grading.lessons
 
     @property
     def total(self) -> float:
-        """The maximum points of all lessons together."""
+        """Return the maximum points of all lessons together."""
         return sum(self.out_of)
 
     def status(self, row: GradebookRow) -> str:

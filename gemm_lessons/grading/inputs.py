@@ -62,7 +62,7 @@ class Student:
 
     @property
     def id(self) -> str:
-        """The id that names the student's results."""
+        """Return the id that names the student's results."""
         return self.record.id
 
 
@@ -87,7 +87,7 @@ class Handed:
 
     @property
     def sha256(self) -> str | None:
-        """The hash of the kernel's bytes."""
+        """Return the hash of the kernel's bytes; None if there is none to judge."""
         return hashlib.sha256(self.data).hexdigest() if self.status == "graded" else None
 
 

@@ -127,7 +127,8 @@ def _dateless(header: bytes) -> bytes:
 
 
 def _foreign(code: str) -> object:
-    """Run Python code in place of a submission, as an attacker could after a break-out from the simulator."""
+    """Run Python code in place of a submission, as an attacker could after a break-out from the simulator. Return the
+    value of its variable ``got``."""
     scope: dict[str, Any] = {}
     exec(code, scope)
     return scope.get("got")

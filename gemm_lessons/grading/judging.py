@@ -57,12 +57,12 @@ class Job:
 
     @property
     def sha256(self) -> str:
-        """The hash of the kernel's bytes."""
+        """Return the hash of the kernel's bytes."""
         return hashlib.sha256(self.data).hexdigest()
 
     @property
     def key(self) -> str:
-        """A hash of everything that decides the outcome."""
+        """Return a hash of everything that decides the outcome."""
         facts = {
             "lesson": self.lesson,
             "lesson_hash": self.lesson_hash,
@@ -140,7 +140,7 @@ def judge(job: Job) -> Judged:
 
 def _passes_another(job: Job, course: Course, path: Path, seed: int) -> str:
     """Return the lesson that the kernel passes instead, as a file under a wrong name does; an empty string if none.
-    Tried are lessons whose stub and reference are nearer to the kernel than those of its own lesson."""
+    Only lessons whose stub and reference are nearer to the kernel than those of its own lesson are tried."""
     text = path.read_bytes().decode(errors="replace")
     if len(text) > LARGEST:
         return ""

@@ -55,7 +55,7 @@ class LessonName:
 
     @property
     def lesson(self) -> str | None:
-        """The lesson, if it is one."""
+        """Return the lesson; None if the name means none, or several."""
         return self.lessons[0] if len(self.lessons) == 1 else None
 
 
@@ -118,7 +118,8 @@ def _by_name(words: Sequence[_Word], lessons: Sequence[str]) -> tuple[str, ...]:
 
 
 def _one_and_many(slug: str) -> Iterator[str]:
-    """``clusters``, ``cluster``; ``blocktile``, ``blocktiles``"""
+    """Yield a lesson's name and its other grammatical number: ``clusters``, ``cluster``; ``blocktile``,
+    ``blocktiles``."""
     yield slug
     yield slug.removesuffix("s") if slug.endswith("s") else f"{slug}s"
 

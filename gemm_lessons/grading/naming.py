@@ -59,7 +59,8 @@ def claim(name: str, lessons: Sequence[str]) -> Claim | None:
 
 
 def said_of_stem(stem: str, lessons: Sequence[str]) -> LessonName:
-    """Return what a file's name without its ending says. A copy's number is no lesson's: ``kernel (2)``, ``03-1``."""
+    """Return the lessons that a file's name without its ending means. The number of a copy, as in ``kernel (2)`` or
+    ``03-1``, is not a lesson's."""
     short, copy = without_copy(stem)
     said = lesson_named(short, lessons)
     if said == NOTHING and copy and short.lower() != "kernel":
@@ -68,8 +69,8 @@ def said_of_stem(stem: str, lessons: Sequence[str]) -> LessonName:
 
 
 def _said_of_folders(folders: Sequence[str], lessons: Sequence[str]) -> LessonName:
-    """Return what the folders around a file say: 03, lesson_3, 03-tiles, block_tile; not hw2, and not ana_03. The
-    surest counts, of equally sure ones the innermost."""
+    """Return the lesson that the folders around a file mean: 03, lesson_3, 03-tiles, block_tile; not hw2, and not
+    ana_03. The most certain name counts; of equally certain ones, the innermost."""
     best = NOTHING
     for folder in reversed(folders):
         said = lesson_named(folder, lessons, folder=True)
@@ -79,7 +80,8 @@ def _said_of_folders(folders: Sequence[str], lessons: Sequence[str]) -> LessonNa
 
 
 def without_copy(stem: str) -> tuple[str, int]:
-    """``03 (2)`` -> ``03``, 2; ``kernel-1`` (Canvas) -> ``kernel``, 1; ``03 - Copy`` -> ``03``, 1."""
+    """Split a name into the original's and the number of the copy, 0 for no copy: ``03 (2)`` -> ``03``, 2;
+    ``kernel-1`` (Canvas) -> ``kernel``, 1; ``03 - Copy`` -> ``03``, 1."""
     found = COPY.search(stem)
     dated = found is not None and any(it.start() < found.start() < it.end() for it in DATE.finditer(stem))
     if found is None or found.start() == 0 or dated:

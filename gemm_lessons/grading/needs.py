@@ -1,4 +1,4 @@
-"""What judging each lesson's reference takes, as measured, and the limits that follow for a system that grades.
+"""The measured time and memory of judging each lesson's reference, and the limits that follow for a grading system.
 
 hosts/needs.toml, written by python -m checks.grading.needs  --needs_of(lessons)-->  limits, memory, time
 """
@@ -23,7 +23,8 @@ KIT_MIB = 60  # resident: the command, and what the process that starts the judg
 
 @dataclass(frozen=True)
 class Need:
-    """Measurements of one lesson."""
+    """Measurements of one lesson. ``seconds``: processor time of the judging process; ``all_seconds``: with compiler
+    and disassembler. ``memory_mib``: beyond the kit's own at its start; ``resident_mib``: in all."""
 
     seconds: float
     all_seconds: float
@@ -32,12 +33,12 @@ class Need:
 
     @property
     def limit_seconds(self) -> float:
-        """The limit of processor time for one kernel."""
+        """Return the limit of processor time for one kernel."""
         return max(FEWEST_S, math.ceil(SLOWER * self.seconds))
 
     @property
     def limit_gib(self) -> float:
-        """The limit of memory for one kernel, in steps of 0.05 GiB."""
+        """Return the limit of memory for one kernel, in steps of 0.05 GiB."""
         return max(LEAST_GIB, math.ceil(20 * LARGER * self.memory_mib / 1024) / 20)
 
 
@@ -51,7 +52,7 @@ def load_needs() -> Mapping[str, Need]:
 
 
 def resident_bytes(lessons: Iterable[str]) -> int:
-    """Return what a process takes that judges references of ``lessons``: the largest of them."""
+    """Return the bytes of a process that judges the references of ``lessons``: those of the largest."""
     needs = load_needs()
     found = (needs[it[3:]].resident_mib << 20 if it[3:] in needs else UNKNOWN_BYTES for it in lessons)
     return max(found, default=UNKNOWN_BYTES)
@@ -70,7 +71,7 @@ def limits_toml(lessons: Iterable[str]) -> str:
 
 @dataclass(frozen=True)
 class Total:
-    """What the references of some lessons take together, and what kernels at their limits would."""
+    """Memory and time of the references of some lessons, and (``most_``) of kernels at their limits."""
 
     memory_mib: int  # of the largest
     seconds: float  # processor time of all

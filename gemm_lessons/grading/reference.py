@@ -2,7 +2,7 @@
 
     reference_in(text, stub, solution)  -->  "the reference solution, to the letter", or "" for the student's own work
 
-Compared are the runs of tokens of ``similarity`` that the stub does not give: names, comments and layout say nothing.
+The runs of tokens of ``similarity`` that the stub does not have are compared: names, comments and layout do not matter.
 Honest kernels share up to 76% of the reference's own runs. Where the stub leaves little open, the sentence says so.
 """
 
@@ -21,7 +21,7 @@ SHORT = "the stub leaves so little open that an honest kernel may be the same"
 
 
 def reference_in(text: str, stub: str, solution: str) -> str:
-    """Return how a kernel is the reference, or an empty string if it is the student's own."""
+    """Return in which form a kernel is the reference, or an empty string if it is the student's own."""
     if text.split() == solution.split():
         return f"{REFERENCE}, to the letter"
     given = _runs(stub)

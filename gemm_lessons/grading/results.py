@@ -77,13 +77,13 @@ class Grade:
     seconds: float = 0.0
     key: str = ""  # hash of everything that decides the outcome; the same key needs no new judging
     passes: str = ""  # another lesson that the kernel passes, where it does not pass its own
-    penalty: float = 0.0  # points that a decision of the teacher takes, and ``points`` lacks; not stored
+    penalty: float = 0.0  # points taken by a decision of the teacher, already subtracted from ``points``; not stored
     # For the teacher: gates that could not be judged, the reference, a kernel of another lesson.
     look_at: tuple[str, ...] = ()
 
     @property
     def judged(self) -> bool:
-        """Whether the kit was able to judge the submission."""
+        """Tell whether the kit was able to judge the submission."""
         return self.status not in NOT_JUDGED
 
     def as_json(self) -> dict[str, JSON]:
@@ -94,7 +94,7 @@ class Grade:
 
     @classmethod
     def from_json(cls, raw: Mapping[str, Any]) -> Grade:
-        """The inverse of ``as_json``. Raises ``ValueError`` for what is no such object."""
+        """Parse an object of ``as_json``. Raises ``ValueError`` if it is malformed or has another schema."""
         with _stored(raw, GRADE_SCHEMA):
             if raw["status"] not in get_args(GradeStatus):
                 raise ValueError(f"its status is {raw['status']!r}")
@@ -127,7 +127,7 @@ class GradedStudent:
 
     @property
     def folder(self) -> str:
-        """The name of the folder of this student's results."""
+        """Return the name of the folder of this student's results."""
         return folder_name(self.id)
 
 
@@ -152,7 +152,7 @@ class Grading:
 
     @classmethod
     def from_json(cls, raw: Mapping[str, Any]) -> Grading:
-        """The inverse of ``as_json``. Raises ``ValueError`` for what is no such object."""
+        """Parse an object of ``as_json``. Raises ``ValueError`` if it is malformed or has another schema."""
         with _stored(raw, GRADING_SCHEMA):
             given = {it.name: raw[it.name] for it in fields(cls)}
             given |= {name: tuple(raw[name]) for name in ("lessons", "remarks")}

@@ -40,8 +40,8 @@ from gemm_lessons.gemm.shapes import Shape
 from gemm_lessons.running.contract import JSON
 
 STAGES = ("compiles", "runs", "right_values", "gates")
-MOST_POINTS = 1e6
-MOST_SHAPES = 20  # points of a lesson
+MOST_POINTS = 1e6  # of a lesson
+MOST_SHAPES = 20  # additional shapes of a lesson
 MOST_PRODUCTS = 1 << 27  # multiply-adds of a shape: one minute on the simulator
 LARGEST_SEED = 1 << 63
 SECONDS = (1.0, 3600.0)
@@ -61,11 +61,12 @@ class Points:
 
     @property
     def out_of(self) -> float:
-        """The sum of all points."""
+        """Return the sum of all points."""
         return self.compiles + self.runs + self.right_values + self.gates
 
     def of_gates(self, lesson: Lesson) -> dict[str, float]:
-        """Return the points of each gate, by id. A lesson without gates adds these points to right values."""
+        """Return the points of each gate, by id. Empty for a lesson without gates, where ``score`` adds these points to
+        right values."""
         own = dict(self.own)
         others = [gate.id for gate in lesson.gates if gate.id not in own]
         left = self.gates - sum(own.values())
@@ -74,7 +75,8 @@ class Points:
 
 @dataclass(frozen=True)
 class LessonRubric:
-    """Points of one lesson, the check shapes and seeds in addition to the lesson's own, and its own limits."""
+    """Points of one lesson, check shapes in addition to the lesson's own, seeds instead of the derived ones, and its
+    own limits."""
 
     points: Points = field(default_factory=Points)
     shapes: tuple[Shape, ...] = ()

@@ -38,8 +38,8 @@ def reach_of(lesson: Lesson, folder: Path) -> Reach:
 
 
 def _around(folder: Path, closed: Sequence[Path]) -> list[Path]:
-    """Paths that Landlock may allow: everything below ``folder`` except ``closed``. A Landlock rule for a folder covers
-    everything below it, so the siblings of a closed path are listed one by one."""
+    """Return the paths that Landlock may allow: everything below ``folder`` except ``closed``. A Landlock rule for a
+    folder covers everything below it, so the siblings of a closed path are listed one by one."""
     inside = [it for it in closed if folder == it.resolve() or folder in it.resolve().parents]
     if not inside:
         return [folder]

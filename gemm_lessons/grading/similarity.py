@@ -24,7 +24,7 @@ from gemm_lessons.engine.records.frozen import dataclass
 # as one file; disguised copies share 60% and more.
 RUN = 8  # tokens
 SHARE = 0.6  # fraction of the smaller file's own runs
-OWN = 24  # runs; files with fewer own runs are all alike
+OWN = 24  # runs; files with fewer own runs are not compared, since they are all alike
 MANY = 10  # a run that more than a tenth of the class (and more than FEW) has is common
 FEW = 3
 MOST_TOKENS = 20_000  # of one file; a kernel has about a thousand

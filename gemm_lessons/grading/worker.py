@@ -131,15 +131,15 @@ def _question(submission: Submission, limits: Limits) -> dict[str, Any]:
     return {"submission": {**about, "beside": ()}, "files": [path.name for path in files], **asdict(limits)}
 
 
-# --- nurseries -------------------------------------------------------------------------------------------------------
+# --- fork servers ----------------------------------------------------------------------------------------------------
 
 _idle: list[tuple[int, Child]] = []  # with the process that started them: a fork must not share its parent's pipes
 _turn = threading.Lock()
 
 
 def _ask(question: dict[str, Any], sources: list[bytes]) -> dict[str, Any]:
-    """Send a question to a fork server. If the server itself is lost, ask a new one once, then raise ``KitError``: a
-    submission is not known to cause that."""
+    """Send a question to a fork server. If the server itself is lost, send it to a new one, once; then raise
+    ``KitError``, since a submission is not known to cause that."""
     try:
         return _asked(question, sources)
     except (ChildHung, ChildDied):

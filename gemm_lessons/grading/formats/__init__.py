@@ -34,7 +34,7 @@ FORMATS: Mapping[str, Callable[[Gradebook, Environment], Mapping[str, str]]] = {
     "moodle": moodle.files,
     "canvas": canvas.files,
 }
-# What a format cannot do without; it is asked for before anything is judged.
+# Environment variables that a format needs; they are checked before anything is judged.
 NEEDS: Mapping[str, tuple[str, ...]] = {"classroom50": classroom50.NEEDED}
 
 
@@ -60,7 +60,7 @@ def write_csv(book: Gradebook, out: Path) -> Path:
 
 
 def write_text(path: Path, text: str) -> Path:
-    """A file with its folder, whole or not at all. Raises ``WriteError``."""
+    """Write a file, whole or not at all, and make its folder. Raises ``WriteError``."""
     with writing(path.parent):
         path.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(path, text.encode(errors="backslashreplace"))

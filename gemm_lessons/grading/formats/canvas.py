@@ -17,7 +17,7 @@ POSSIBLE = "    Points Possible"  # as Canvas writes it
 
 
 def files(book: Gradebook, _environment: Mapping[str, str]) -> Mapping[str, str]:
-    """``grades.csv``, of the whole class."""
+    """Return ``grades.csv`` of the whole class."""
     rows = [[*COLUMNS, *book.lessons], [POSSIBLE, "", "", "", "", *map(amount, book.out_of)]]
     for row in book.rows:
         points = [amount(grade.points) if grade and grade.judged else "" for grade in row.grades]

@@ -1,9 +1,9 @@
 """Classroom 50's ``result.json`` (``classroom50/result/v1``): what an autograder leaves in the student's checkout.
 
 By https://github.com/foundation50/classroom50, ``schemas/result-v1.schema.json`` and the wiki's "Advanced Autograding".
-Its runner sets ``NEEDED``; what it calls authoritative (owner, type, dates) it writes over what is here. Points are
-whole there, and parts of a lesson are not, so a lesson is one test: its points are rounded, halves up, but all of them
-are for those alone who have them all.
+Its runner sets ``NEEDED``, and overwrites the fields that it calls authoritative (owner, type, dates). Points are whole
+numbers there, and those of a lesson's parts need not be, so a lesson is one test: its points are rounded, halves up,
+but only a kernel with all points gets the maximum.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ NEEDED = ("CLASSROOM", "ASSIGNMENT", "SUBMISSION_TAG", "COMMIT_URL", "RELEASE_UR
 
 
 def files(book: Gradebook, environment: Mapping[str, str]) -> Mapping[str, str]:
-    """``STUDENT/result.json``. Raises ``CommandError`` for more than one student: a runner has one."""
+    """Return ``STUDENT/result.json``. Raises ``CommandError`` for more than one student: a runner has one."""
     if len(book.rows) != 1:
         raise CommandError(f"the format classroom50 is for one submission, here are {len(book.rows)}")
     row = book.rows[0]
@@ -34,7 +34,7 @@ def files(book: Gradebook, environment: Mapping[str, str]) -> Mapping[str, str]:
 
 
 def result(book: Gradebook, row: GradebookRow, environment: Mapping[str, str]) -> dict[str, Any]:
-    """The object of ``result.json``."""
+    """Return the object of ``result.json``."""
     tests = [_test(lesson, list(lines)) for lesson, lines in groupby(lines_of(book, row), lambda line: line.lesson)]
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     return {

@@ -27,8 +27,8 @@ MARK = {"passed": "✅", "failed": "❌", "missing": "❌", "broken": "⚠️"}
 
 
 def files(book: Gradebook, environment: Mapping[str, str]) -> Mapping[str, str]:
-    """``STUDENT/result.json``, the same as ``result.base64``, and ``summary.md``. A single student's go to the
-    workflow, too."""
+    """Return ``STUDENT/result.json``, the same as ``result.base64``, and ``summary.md``. For a single student, also add
+    them to the workflow's output and summary."""
     made: dict[str, str] = {}
     for row in book.rows:
         text = json.dumps(result(book, row), ensure_ascii=False, allow_nan=False)
@@ -51,7 +51,7 @@ def _add(environment: Mapping[str, str], name: str, text: str) -> None:
 
 
 def result(book: Gradebook, row: GradebookRow) -> dict[str, Any]:
-    """The object that the reporter reads."""
+    """Return the object that the reporter reads."""
     tests = [_test(line) for line in lines_of(book, row)]
     found = {test["status"] for test in tests}
     return {
@@ -76,7 +76,7 @@ def _test(line: TestLine) -> dict[str, Any]:
 
 
 def summary_of(book: Gradebook, row: GradebookRow) -> str:
-    """A table in Markdown: each part with its points."""
+    """Return a table in Markdown: each part with its points."""
     head = f"## {markdown(row.student.id)}: {amount(row.points)} of {amount(book.total)} points"
     lines = []
     for it in lines_of(book, row):

@@ -16,7 +16,7 @@ from gemm_lessons.grading.gradebook import Gradebook, GradebookRow
 
 
 def files(book: Gradebook, _environment: Mapping[str, str]) -> Mapping[str, str]:
-    """``STUDENT/results.json`` of every student."""
+    """Return ``STUDENT/results.json`` of every student."""
     return {f"{row.student.folder}/results.json": _text(results(book, row)) for row in book.rows}
 
 
@@ -25,7 +25,7 @@ def _text(content: Mapping[str, Any]) -> str:
 
 
 def results(book: Gradebook, row: GradebookRow) -> dict[str, Any]:
-    """The object of ``results.json``."""
+    """Return the object of ``results.json``."""
     remarks = [one_line(remark) for remark in row.student.remarks]
     return {
         "score": round(row.points, 2),

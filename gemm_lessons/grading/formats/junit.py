@@ -17,7 +17,7 @@ ELEMENT = {"failed": "failure", "missing": "failure", "broken": "error"}
 
 
 def files(book: Gradebook, _environment: Mapping[str, str]) -> Mapping[str, str]:
-    """``junit.xml``, of the whole class."""
+    """Return ``junit.xml`` of the whole class."""
     root = ElementTree.Element("testsuites", name="gemm-lessons grade")
     for row in book.rows:
         student, lines = one_line(row.student.id), list(lines_of(book, row))

@@ -14,7 +14,7 @@ NO_FAULT = "This could not be judged, through no fault of yours; your teacher ca
 
 @dataclass(frozen=True)
 class TestLine:
-    """One test with its points. ``kind`` is what it came to; a text for the student is in ``output``."""
+    """One test with its points. ``kind`` is its result; ``output`` is a text for the student."""
 
     lesson: str
     name: str
@@ -26,13 +26,13 @@ class TestLine:
 
     @property
     def title(self) -> str:
-        """``block_tile: right values``, with the lesson's number before it."""
+        """Return ``03 block_tile: right values``."""
         number, _, name = self.lesson.partition("_")
         return f"{number} {name}: {self.name}"
 
 
 def lines_of(book: Gradebook, row: GradebookRow) -> Iterator[TestLine]:
-    """The tests of a student, in the order of lessons and parts."""
+    """Yield the tests of a student, in the order of lessons and parts."""
     for lesson, worth, grade in zip(book.lessons, book.out_of, row.grades, strict=True):
         if grade is None:
             yield TestLine(lesson, "kernel", 0.0, worth, "broken", NOT_YET, 0.0)

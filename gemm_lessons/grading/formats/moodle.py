@@ -19,7 +19,7 @@ KEYS = ("first_name", "last_name", "id_number", "username")  # columns of the cl
 
 
 def files(book: Gradebook, _environment: Mapping[str, str]) -> Mapping[str, str]:
-    """``grades.csv``, of the whole class."""
+    """Return ``grades.csv`` of the whole class."""
     rows = [[*USER, *(name for lesson in book.lessons for name in (lesson, f"Feedback: {lesson}"))]]
     for row in book.rows:
         feedback = _feedback(book, row)

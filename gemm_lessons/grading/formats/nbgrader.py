@@ -1,8 +1,9 @@
 """The CSV file that ``nbgrader export`` writes: a row for each assignment and student, assignments outermost.
 
-Columns and values as in ``CsvExportPlugin`` of https://github.com/jupyter/nbgrader/blob/main/nbgrader/plugins/export.py;
-a submission that is not there has no timestamp and 0.0 points. A lesson is an assignment. Unlike there, a cell with a
-comma is quoted, and none begins a formula.
+Columns and values as in ``CsvExportPlugin`` of
+https://github.com/jupyter/nbgrader/blob/main/nbgrader/plugins/export.py; a submission that is not there has no
+timestamp and 0.0 points. A lesson is an assignment. Unlike there, a cell with a comma is quoted, and none begins a
+formula.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ COLUMNS = (
 
 
 def files(book: Gradebook, _environment: Mapping[str, str]) -> Mapping[str, str]:
-    """``grades.csv``, of the whole class."""
+    """Return ``grades.csv`` of the whole class."""
     rows: list[Sequence[object]] = [COLUMNS]
     for i, (lesson, worth) in enumerate(zip(book.lessons, book.out_of, strict=True)):
         for row in book.rows:
