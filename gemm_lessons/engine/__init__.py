@@ -11,7 +11,7 @@
 a compiler. The engine imports nothing else of the kit. Its rooms, in the order in which one uses another:
 
 - ``report``: the sentences of findings
-- ``records``: launches, findings, counters, numbers: what all rooms hand to each other
+- ``records``: the records that the rooms exchange: launches, findings, counters, types of numbers
 - ``process``: child processes, and what they may use of this machine
 - ``hardware``: data sheets and occupancy
 - ``compiler``: CUDA C++ -> PTX, machine code, diagnostics
@@ -23,11 +23,11 @@ a compiler. The engine imports nothing else of the kit. Its rooms, in the order 
 - ``costs``: wavefronts and sectors of one access
 - ``sass``: follows the machine code, for what hardware would count
 - ``counters``: counts a launch in Nsight Compute's names
-- ``second_opinion``: do the PTX engine and the machine-code engine agree?
-- ``simulator``: the device made of these
+- ``second_opinion``: checks that the PTX engine and the machine-code engine agree
+- ``simulator``: the device built from these rooms
 - ``arguments``: Python values and command-line texts -> launch arguments
 - ``estimate``: traced machine code + a data sheet -> time
-- ``pictures``: accesses, tiles and timelines of a launch, for pictures
+- ``pictures``: records of accesses, tiles and timelines of a launch, to be drawn
 - ``api``: ``compile()``, ``simulate()``; ``inspection``: a kernel with arguments as texts
 """
 
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from gemm_lessons.engine.records.results import Conflict, Counters, Launched, LineCount, NotCounted, Printed
     from gemm_lessons.engine.simulator import Simulator
 
-# The public names in the order in which a reader meets them, by the module that has them.
+# Public names by the module that defines them.
 _HOMES = {
     "api": ("compile", "CompiledKernel", "simulate", "CompileError"),
     "compiler.compile": ("Diagnostic", "Resources"),

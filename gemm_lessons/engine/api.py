@@ -52,7 +52,7 @@ class CompileError(Exception):
 
 @dataclasses.dataclass(frozen=True)
 class KernelSource:
-    """A kernel's source, and what ``compile`` takes beside it: to compile it for any architecture."""
+    """A kernel's source and the options of ``compile``, without the architecture: it can be compiled for any."""
 
     text: str
     entry: str
@@ -117,24 +117,24 @@ class CompiledKernel:
 
     def __init__(self, source: KernelSource, compiled: Compiled) -> None:
         self._source, self._compiled = source, compiled
-        self._others: dict[str, Compiled] = {}  # for the GPUs of estimates, by architecture
+        self._others: dict[str, Compiled] = {}  # by architecture: compiled for the GPUs of estimates
 
     def __repr__(self) -> str:
         return f"<kernel {self._source.entry} for {self.arch}>"
 
     @property
     def arch(self) -> str:
-        """The architecture that it is compiled for, such as ``sm_90``."""
+        """The architecture that the kernel is compiled for, such as ``sm_90``."""
         return self._compiled.arch
 
     @property
     def ptx(self) -> str:
-        """Return its PTX, as text."""
+        """Return the kernel's PTX, as text."""
         return self._compiled.ptx
 
     @property
     def cubin(self) -> bytes:
-        """Return its machine code, an ELF file; empty for a source in PTX."""
+        """Return the kernel's machine code, an ELF file; empty for a source in PTX."""
         return self._compiled.cubin
 
     @property
@@ -198,12 +198,12 @@ class CompiledKernel:
         dynamic_shared: int = 0,
         cluster: Dimensions | None = None,
     ) -> Finding | None:
-        """Return why the products (``wgmma``) of a launch may be wrong: the first one, in the first cluster, that reads
-        other elements than a tile of its matrix, or k of one factor that the other one does not have.
+        """Return a finding about the first product (``wgmma``) of the first cluster that does not read a tile of its
+        matrix, or whose factors A and B have different k; None if no such product was found.
 
-        Ask for it when the answer is wrong. A right kernel may read a matrix that it has stored in another order, which
-        looks the same. The arguments are those of ``launch``, with the arrays as they were before it; nothing is
-        written. None: every product reads what its descriptors say, or it is not known who filled the tiles.
+        Call it only when the answer is wrong: a right kernel may have stored its matrix in another order, and gives the
+        same finding. The arguments are those of ``launch``, with the arrays as they were before it; no array is
+        written. Tiles that threads or plain copies have written are not checked.
         """
         device = Simulator()
         given = self._given(device, self._compiled, args, symbols)
@@ -229,11 +229,11 @@ class CompiledKernel:
         follows from their addresses; L2 is as the same launch before left it. ``gemm-lessons read numbers`` says how
         far estimates of 60 launches were off. The course's matrix products have an estimate of their own.
 
-        Raises ``NotEstimated`` for what the model does not know: PTX without machine code, instructions whose rates it
-        lacks, machine code that it cannot follow, barriers of some warps of a block, threads that wait for
-        others in a loop, and traces of more than 500,000 warp instructions without a loop that can be cut. Raises
-        ``KeyError`` for an unknown GPU, ``ValueError`` for a wrong data sheet, ``CompileError``, ``UnsupportedKernel``
-        and ``ValueError`` as ``compile`` and ``launch`` do.
+        Raises ``NotEstimated`` for a launch that the GPU refuses or that does not fit on it, and for what the model
+        does not cover: PTX without machine code, instructions whose rates it lacks, machine code that it cannot follow,
+        threads that wait for others in a loop, and traces of more than 500,000 warp instructions without a loop that
+        can be cut. Raises ``KeyError`` for an unknown GPU, ``ValueError`` for a wrong data sheet, ``CompileError``,
+        ``UnsupportedKernel`` and ``ValueError`` as ``compile`` and ``launch`` do.
         """
         from gemm_lessons.engine.estimate.launch import PreparedLaunch, estimate_launch
 
@@ -254,7 +254,7 @@ class CompiledKernel:
     def _given(
         self, device: Simulator, compiled: Compiled, args: Sequence[Any], symbols: Mapping[str, Any] | None
     ) -> tuple[list[Argument], list[HostVariable]]:
-        """Raise ``ValueError``, and ``UnsupportedKernel`` if the PTX cannot be parsed."""
+        """Convert the arguments and symbols of a launch. Raise ``ValueError`` and ``UnsupportedKernel``."""
         kernel = device.kernel(compiled)
         variables = [_symbol(name, value, device.variable(compiled, name)) for name, value in (symbols or {}).items()]
         return arguments(kernel, args, self._declared, lambda: self._layouts), variables
@@ -287,7 +287,7 @@ def simulate(
     """``compile`` and ``launch`` in one call: compile ``source``, run ``entry`` once on the simulator.
 
     Parameters, result and exceptions are those of ``compile`` and ``CompiledKernel.launch``. ``device`` is a simulator
-    with settings of its own.
+    with other settings than the default ones.
     """
     kernel = compile(source, entry, arch=arch, defines=defines, include_dirs=include_dirs, path=path)
     return kernel._launch(device or Simulator(), _grid(grid, block, dynamic_shared, cluster), args, symbols)
@@ -305,8 +305,9 @@ def arguments(
 ) -> list[Argument]:
     """Convert Python values to launch arguments, by the kernel's parameters. Raise ``ValueError``.
 
-    ``known``: the parameter types that the source declares. ``layouts`` returns those of the parameters; it is called
-    for structs that are given by field, and for numbers that are one, such as a library's ``half_t``.
+    ``known``: the parameter types that the source declares. ``layouts`` returns the layouts of the parameters; it is
+    called only for structs given by field, for tensor maps inside of a struct, and for numbers given for a small
+    struct, such as a library's ``half_t``.
     """
     if len(values) != len(kernel.parameters):
         raise ValueError(f"{kernel.name} takes {len(kernel.parameters)} arguments, {len(values)} were given")
@@ -338,7 +339,7 @@ def arguments(
 
 
 def _arrays(values: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, np.ndarray[Any, Any]]]:
-    """Yield the arrays that pointers and tensor maps point into; of one with gaps between rows, the first element."""
+    """Yield the arrays that pointers and tensor maps point into; for rows with gaps between them, the first element."""
     for name, value in values:
         if isinstance(value, np.ndarray):
             yield name, value

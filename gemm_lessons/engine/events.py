@@ -99,11 +99,11 @@ class Touch:
 
 @dataclass(frozen=True, eq=False)
 class Barrier:
-    """Threads that met at a barrier. ``blocks`` bool (blocks_in_batch,), None = all blocks; ``lanes`` bool (lanes,)
-    when only part of a block takes part (named barriers, ``__syncwarp``), else None. ``groups`` uint32 (lanes,), for a
-    ``__syncwarp`` that not all living threads of a warp join: the lanes that each lane meets, a bit per lane.
-    ``arrive``: ``lanes`` signalled at named barrier ``number`` and continued; a later ``named`` of that number is the
-    barrier they signalled."""
+    """Threads that synchronise at a barrier. ``blocks`` bool (blocks_in_batch,), None = all blocks; ``lanes`` bool
+    (lanes,) when only part of a block takes part (named barriers, ``__syncwarp``), else None. ``groups`` uint32
+    (lanes,), for a ``__syncwarp`` that not all living threads of a warp join: the lanes that each lane waits for, a bit
+    per lane. ``arrive``: ``lanes`` signalled at named barrier ``number`` and continued; a later ``named`` of that
+    number is the barrier they signalled."""
 
     kind: Literal["block", "named", "warp", "arrive"]
     blocks: np.ndarray[Any, Any] | None = None
@@ -118,7 +118,7 @@ class Irregular:
     """A barrier in ``line``, reached in a way that the programming model forbids or that hides an error.
 
     divergent: ``lanes`` of a warp arrived first, ``others`` of the same warp later, in ``other_line``. ended:
-    ``others`` of the block have ended. places: ``others`` of the block met them at a different barrier, in
+    ``others`` of the block have ended. places: ``others`` of the block wait at a different barrier, in
     ``other_line``. counts: ``others`` expect a different number of threads. warp: ``others`` are named by the member
     mask of a warp instruction of ``lanes``, but do not take part. Masks are bool (lanes,). Recorded once per
     instruction and batch.
@@ -134,7 +134,7 @@ class Irregular:
 
 @dataclass(frozen=True, eq=False)
 class Placed:
-    """Follows a global ``Touch`` that wrote memory or read an output: the true address is addresses + base."""
+    """Follows a global ``Touch`` whose true addresses matter, such as a store: they are addresses + base."""
 
     touch: Touch
     base: int
@@ -157,9 +157,9 @@ class Phase:
     count from the first block of the lanes' cluster; windows of its blocks follow one another. ``CLUSTER``: the barrier
     of the cluster.
 
-    init: they create them. arrive: they arrive in ``phases`` (n,). wait: they have seen that ``phases`` are over (-1:
-    the phase before the first). vain: they have seen that ``phases`` are not over. copies: ``phases`` end only after
-    all copies that these lanes have issued by ``cp.async`` have arrived. ``total``: lanes of a batch.
+    init: they initialise them. arrive: they arrive in ``phases`` (n,). wait: they have seen ``phases`` complete (-1:
+    the phase before the first). vain: they have seen that ``phases`` are not complete. copies: ``phases`` complete only
+    after all copies that these lanes have issued by ``cp.async`` have arrived. ``total``: lanes of a batch.
     """
 
     kind: Literal["init", "arrive", "wait", "vain", "copies"]
@@ -188,10 +188,10 @@ NOTHING = Moved()
 @dataclass(frozen=True, eq=False)
 class Bulk:
     """Follows the ``Touch`` of shared memory by a bulk copy of ``lanes`` (n,). A copy to shared memory will report to
-    the mbarriers at ``offsets`` (n,), see ``Landed``. A copy from shared memory (``offsets`` None) is done when the
-    group is done that the lane commits next. ``moved``: its traffic. ``reads``: the copy reads the bytes, and is done
-    when it reports to the mbarrier. A product's tiles (``Access.is_product``) are
-    read until the group of products is done that the warpgroup commits next."""
+    the mbarriers at ``offsets`` (n,), see ``Landed``. A copy from shared memory (``offsets`` None) is complete when
+    the group that the lane commits next is complete. ``moved``: its traffic. ``reads``: the copy reads the bytes, and
+    is complete when it reports to the mbarrier. A product's tiles (``Access.is_product``) are read until the group of
+    products that the warpgroup commits next is complete."""
 
     touch: Touch
     lanes: np.ndarray[Any, Any]
@@ -223,7 +223,7 @@ class BulkGroup:
 
 @dataclass(frozen=True, eq=False)
 class ProxyFence:
-    """``lanes`` (None = all) order their earlier accesses, or ``only_mbarriers``, before later bulk copies."""
+    """``lanes`` (None = all) order their earlier accesses, or those of mbarriers only, before later bulk copies."""
 
     lanes: np.ndarray[Any, Any] | None = None
     only_mbarriers: bool = False
@@ -367,7 +367,7 @@ Boundary = Literal["barrier", "end", "none", "fault"]
 
 
 class Observer(Protocol):
-    """Observes one launch. ``begin`` and ``begin_batch`` are called before, ``end_batch`` after what they belong to."""
+    """Observes one launch. ``begin`` is called before the launch, ``begin_batch`` and ``end_batch`` around a batch."""
 
     def begin(self, launch: LaunchInfo) -> None:
         """Receive the launch before it starts."""

@@ -54,8 +54,7 @@ MOST_NAMED = 4  # most counters that a reason lists; beyond, it applies to all
 
 @dataclass(frozen=True)
 class InspectRequest:
-    """What to inspect. ``path`` is the file as the user named it; with ``budget`` None the simulator's default
-    applies."""
+    """What to inspect. ``path`` is the file as the user named it. ``budget`` None: the simulator's default applies."""
 
     source: str
     path: str
@@ -70,9 +69,9 @@ class InspectRequest:
     seed: int = 0
     budget: int | None = None
     bounds: Bounds = dataclasses.field(default_factory=Bounds)
-    gpu: GpuSpec = GPUS["h200"]  # that estimate and recording are for
+    gpu: GpuSpec = GPUS["h200"]  # for estimate and recording
     estimating: bool = True  # estimate its time
-    recording: bool = False  # record its warps, as the estimate plays them
+    recording: bool = False  # record the warps of the estimate's simulation
     options: tuple[str, ...] = ()  # of NVRTC
 
     @property
@@ -125,7 +124,8 @@ class Inspection:
 
 @dataclass(frozen=True)
 class KnownOpcodes:
-    """PTX's opcodes: the ``supported`` ones with what runs, the full names of their ``forms``, and all others."""
+    """PTX's opcodes: the ``supported`` ones, each with the forms that run, the full names of computing instructions
+    (``forms``), and all others."""
 
     supported: Mapping[str, str]
     forms: tuple[str, ...]
@@ -133,7 +133,7 @@ class KnownOpcodes:
 
 
 def known_opcodes() -> KnownOpcodes:
-    """Return what the simulator knows of PTX."""
+    """Return which PTX opcodes the simulator supports."""
     return KnownOpcodes(opcodes.supported(), semantics.supported(), opcodes.unsupported())
 
 
@@ -191,7 +191,7 @@ def _given(request: InspectRequest, device: Simulator, compiled: Compiled) -> Gi
 
 
 def prepare(request: InspectRequest, compiled: Compiled | None = None) -> PreparedLaunch:
-    """Compile a launch for the GPU of its request, unless ``compiled`` is, and build its arguments. Raise
+    """Compile a launch for the GPU of its request, unless ``compiled`` is for that GPU, and build its arguments. Raise
     ``NotEstimated``, ``ArgumentError``, ``UnsupportedKernel`` and ``KitError``."""
     arch = buildable(request.gpu.arch)
     if compiled is None or (compiled.cubin and compiled.arch.rstrip("af") != arch):
@@ -306,7 +306,7 @@ class Expectation:
 
 
 class _Fields(ast.NodeTransformer):
-    """Makes one name of each path to a field of a struct, such as ``p.in_[0].x``."""
+    """Replaces each path to a field of a struct, such as ``p.in_[0].x``, by one name."""
 
     def __init__(self, known: Collection[str]) -> None:
         self._known = known
