@@ -1,6 +1,6 @@
-"""Arithmetic in lesson.toml: launches and gates, evaluated by walking a small syntax tree, never by ``eval``.
+"""Arithmetic in lesson.toml and on the command line, evaluated by walking a small syntax tree, never by ``eval``.
 
-Allowed: numbers, the names that the place knows, ``+ - * / // %``, parentheses, ``ceil_div(a, b)``, ``min``,
+Allowed: numbers, the names that the caller gives, ``+ - * / // %``, parentheses, ``ceil_div(a, b)``, ``min``,
 ``max``, ``gcd``, ``xor`` of whole numbers.
 """
 
@@ -155,7 +155,7 @@ def _check(node: ast.expr, text: str, names: list[str]) -> None:
             raise ExpressionError(f'"{text}": {ast.unparse(node)} is not allowed; allowed: {_ALLOWED}')
 
 
-@cache  # lessons share most of theirs
+@cache  # lessons share most of their expressions
 def _tree(text: str) -> ast.expr:
     try:
         return ast.parse(text.strip(), mode="eval").body
@@ -169,7 +169,7 @@ def _evaluated(text: str) -> Evaluation:
 
 
 def _evaluation(node: ast.expr) -> Evaluation:
-    """Return a closure for a node, memoised, because an expression is evaluated for many shapes."""
+    """Return a closure that evaluates a node: an expression is evaluated for many shapes."""
     match node:
         case ast.Constant(value=int() | float() as value):
             return lambda names: value

@@ -80,7 +80,7 @@ def leaves(name: str, value: Any, layout: TypeLayout) -> list[Leaf]:
 
 
 def struct_of(name: str, layout: TypeLayout, found: Sequence[Leaf], values: Mapping[str, Any]) -> StructWithBuffers:
-    """Return a struct as launch argument. ``values``: what replaces the values of leaves, by name, such as buffers.
+    """Return a struct as a launch argument. ``values``: by name, values that replace those of leaves, such as buffers.
 
     Raise ``ValueError``.
     """

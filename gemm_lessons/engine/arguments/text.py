@@ -3,7 +3,7 @@
 The arguments follow the kernel's parameters, separated by commas:
 
     A=f32[M,K]            an array of random numbers, read by the kernel
-    C=out f32[M,N]        an array that the kernel writes; NaN before
+    C=out f32[M,N]        an array that the kernel writes; NaN before (integers: all bits set)
     C=inout f32[M,N]      an array that it reads and writes
     A=zeros f32[M,K]      other contents: zeros, ones, index (0, 1, 2, ...)
     B=A+16                a pointer 16 elements into the array of another argument; B=A is the same pointer again
@@ -74,12 +74,12 @@ _ARRAY = re.compile(
 
 
 class ArgumentError(ValueError):
-    """An argument on the command line is not understood or does not fit. The message names it and says what would."""
+    """An argument on the command line is not understood or does not fit. The message names it and its remedy."""
 
 
 @contextmanager
 def _refusing(about: str = "") -> Iterator[None]:
-    """Raise a ``ValueError`` of this block as an ``ArgumentError``; its message follows ``about``."""
+    """Raise a ``ValueError`` of the ``with`` body as an ``ArgumentError``; its message follows ``about``."""
     try:
         yield
     except ArgumentError:
@@ -109,7 +109,7 @@ class ArraySpec:
 
 
 def split(text: str) -> list[tuple[str, str, bool]]:
-    """Split ``A=f32[M,K],M=8`` into (name, value, only a name) in order. Raises ``ArgumentError``."""
+    """Split ``A=f32[M,K],M=8`` into (name, value, whether it only names a size), in order. Raise ``ArgumentError``."""
     result = []
     for part in _parts(text):
         match = re.match(rf"((?:{_NAME}::)*{_NAME})\s*(:?=)\s*(.+)$", part, re.S)
@@ -120,7 +120,7 @@ def split(text: str) -> list[tuple[str, str, bool]]:
 
 
 def _parts(text: str) -> list[str]:
-    """Return what commas outside of brackets and braces separate."""
+    """Split at the commas outside of brackets and braces."""
     parts, depth = [""], 0
     for character in text:
         depth += (character in "[{") - (character in "]}")
@@ -265,7 +265,7 @@ def _numbers(arguments: Sequence[Item], variables: Sequence[Item]) -> dict[str, 
 
 
 def _is_array(value: str) -> bool:
-    """Return whether a value has sizes; an index of a field has none."""
+    """Return whether a value is an array, with sizes in brackets; the index in a field's path is no size."""
     return "[" in value and not _POINTER.match(value)
 
 
@@ -359,7 +359,7 @@ def _array_argument(spec: ArraySpec, array: Array, parameter: KernelParameter, k
 
 @dataclass(frozen=True)
 class _Referred:
-    """What pointers, tensor maps and structs refer to, by name: arrays, as parsed and as made, and numbers."""
+    """What pointers, tensor maps and structs refer to, by name: parsed array arguments, their arrays, and numbers."""
 
     specs: Mapping[str, ArraySpec]
     arrays: dict[str, Array]
@@ -398,7 +398,8 @@ class _Referred:
         return found
 
     def pointer(self, name: str, text: str, size: int = 8) -> Pointer:
-        """Parse ``x+16``, a pointer into the array of argument x. That array is also named as one of one dimension."""
+        """Parse ``x+16``, a pointer into the array of argument x. The rest of that array, flattened, is kept under
+        ``name``."""
         match = _POINTER.match(text)
         if match is None or match[1] not in self.specs or self.specs[match[1]].at:
             raise ArgumentError(f"argument {name}: {text} is no array of another argument")

@@ -19,7 +19,7 @@ from gemm_lessons.engine.records.toml_file import TomlFile, read_toml
 
 KINDS = "published", "measured", "fitted", "assumed", "model"
 KIB, GIGA = 1024, 1e9
-# Fields that a sheet gives in another unit.
+# Fields that a sheet gives in another unit: field -> name in the sheet, and factor.
 UNITS: Mapping[str, tuple[str, float]] = {
     "clock_hz": ("clock_ghz", GIGA),
     "tensor_clock_hz": ("tensor_clock_ghz", GIGA),
@@ -76,7 +76,7 @@ class FigureFile(TomlFile):
         return found
 
     def number(self, table: str, name: str, value: object, kind: str, *, zero: bool) -> Any:
-        """Return a value that is a number of this ``kind``: bool, int or float."""
+        """Return ``value`` if it is of this ``kind``: bool, int or float. Raise ``SheetError``."""
         if kind == "bool":
             right, wanted = isinstance(value, bool), "true or false"
         else:
@@ -94,8 +94,8 @@ class FigureFile(TomlFile):
 def fields_from(
     record: type, files: Sequence[FigureFile], table: str, names: Collection[str], may_be_zero: Collection[str] = ()
 ) -> tuple[dict[str, Any], list[str]]:
-    """Return the fields ``names`` of ``record`` that a table of the files gives, the last file first, in the record's
-    units; and the names of the figures that are assumed. Raise ``SheetError``."""
+    """Return the fields ``names`` of ``record`` from a table of the files, in the record's units; and the names of the
+    figures that are assumed. The last file has precedence. Raise ``SheetError``."""
     figures: dict[str, SheetFigure] = {}
     fields = [it for it in dataclasses.fields(record) if it.name in names]
     keys = [UNITS.get(it.name, (it.name, 1))[0] for it in fields]

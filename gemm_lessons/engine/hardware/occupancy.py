@@ -1,4 +1,4 @@
-"""Theoretical occupancy: the number of a kernel's blocks on one multiprocessor, and the limit of one more."""
+"""Theoretical occupancy: the number of a kernel's blocks on one multiprocessor, and the resource that limits it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def most(every: Sequence[Resources]) -> Resources:
 
 @dataclass(frozen=True)
 class Occupancy:
-    """Blocks and warps on one multiprocessor; ``fraction`` of its warp slots; the limiter, or ``does not fit``.
+    """Blocks and warps on one multiprocessor; ``fraction`` of its warp slots; the limiter, or "does not fit".
 
     Limiters that allow equally few blocks are named together.
     """
@@ -47,8 +47,8 @@ def _round_up(value: int, unit: int) -> int:
 def registers_of_block(registers: int, warps: int, schedulers: int, unit: int = 256) -> int:
     """Return the registers that ``warps`` warps of a block take.
 
-    The warps are spread over the schedulers, each with its own part of the register file, so a block rounds up to a
-    multiple of the schedulers.
+    The warps are spread over the schedulers, each with its own part of the register file, so their number is rounded up
+    to a multiple of the schedulers. Registers of a warp are rounded up to a multiple of ``unit``.
     """
     return _round_up(registers * WARP, unit) * _round_up(warps, schedulers)
 
@@ -68,7 +68,8 @@ def block_limits(resources: Resources, threads: int, dynamic_shared: int, gpu: G
 
 
 def occupancy(resources: Resources, threads: int, dynamic_shared: int, gpu: GpuSpec) -> Occupancy:
-    """Theoretical occupancy of blocks of ``threads`` threads with ``dynamic_shared`` bytes beside the static ones.
+    """Return the theoretical occupancy of blocks of ``threads`` threads, with ``dynamic_shared`` bytes of dynamic
+    shared memory.
 
     Follows ``cuda_occupancy.h``: registers are handed out per warp in units of ``register_unit`` and warps belong to a
     scheduler's own register file; shared memory per block in units of ``shared_unit`` after the system's reserve.

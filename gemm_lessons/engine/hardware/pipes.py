@@ -73,8 +73,8 @@ class Pipes:
     multiply_slots: int  # issue slots of an integer multiplication
     dependence: float  # arithmetic latency / that of Volta: scales the waits that ptxas wrote for Volta
     fair: bool  # schedulers let warps take turns
-    older: int  # a scheduler with at least so many warps prefers those of the oldest block; 0: not known
-    apart: float  # as a launch starts: from one block's start to the next one's on the same multiprocessor
+    older: int  # a scheduler with at least so many warps prefers the oldest block's; 0: not known
+    apart: float  # at the start of a launch: from one block's start to the next one's on the same multiprocessor
     dual: bool  # a memory instruction can be issued beside an arithmetic one
     special_latency: float  # until the result of a special function can be read
     constant: float  # until a load from constant memory returns
@@ -96,7 +96,7 @@ class Pipes:
     # where banks conflict, as L2 is asked once for each wavefront that is written
     held: float  # a copy past L1 frees its registers when L2 has at most so much work left on such copies
     arrival: float  # of the shared-memory path, for each wavefront that a copy past L1 writes
-    box: float  # from a request to the TMA until the last sector of a box in L2 has arrived; 0: no TMA
+    box: float  # from a request to the TMA until the last sector of a box, read from L2, has arrived; 0: no TMA
     far: float  # until a load that misses L1 and L2 returns, when many do
     dram: float  # added to `box`, and to `l2` of copies past L1, when the matrices do not fit into L2
     grouped: float  # of the tensor cores, for each column of a warpgroup's product, in all types; 0: no wgmma

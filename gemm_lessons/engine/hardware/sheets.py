@@ -32,7 +32,7 @@ MOST_SMS, MOST_HZ, LEAST_DRAM, MOST_L2 = 1024, 10e9, 10e9, 1 << 30  # DRAM in by
 
 @dataclass(frozen=True)
 class Power:
-    """What lowers the clock of a GPU that draws as much as it may while warpgroups multiply.
+    """Power limits and energies, which lower the clock of a GPU while warpgroups multiply.
 
     Energies are those at ``clock_hz``; at a lower clock, those of multiprocessors and L2 fall with it, as the voltage
     does.
@@ -53,7 +53,7 @@ class GpuSpec:
 
     Rates are peaks per second; what has ``bytes`` in its name is in bytes, registers are of 32 bits, and
     ``shared_unit`` and ``register_unit`` are the multiples in which bytes and registers are handed out. ``_per_sm`` is
-    of one multiprocessor. ``pipes`` are its latencies and rates; without them, the kit's of ``arch`` count.
+    of one multiprocessor. ``pipes`` are its latencies and rates; without them, the kit's figures of ``arch`` apply.
     ``compared``: what estimates for it were compared with; empty where nothing was measured. ``assumed``: figures
     without a source. The sources are in ``hardware/cards``, and `gemm-lessons read numbers` says how to add a GPU.
     """
@@ -75,7 +75,7 @@ class GpuSpec:
     shared_reserved_per_block: int  # taken by the system from every block's share since Ampere
     tensor_clock_hz: float | None = None  # while tensor cores multiply on all multiprocessors; None: no lower
     power: Power | None = None  # None: not known
-    # (blocks of a cluster, multiprocessors that hold such clusters of one block each), by size; none: a GPU without
+    # (blocks of a cluster, multiprocessors that hold such clusters, one block each), by size; empty: no clusters
     in_clusters: tuple[tuple[int, int], ...] = ()
     bytes_per_clock: int = 128  # of a multiprocessor's L1 and shared memory
     registers_per_sm: int = 64 * KIB  # 32-bit registers
@@ -99,7 +99,7 @@ class GpuSpec:
         return self if self.tensor_clock_hz is None else replace(self, clock_hz=self.tensor_clock_hz)
 
     def sms_for(self, cluster: int) -> int:
-        """Return how many multiprocessors hold clusters of so many blocks; 0 without any."""
+        """Return how many multiprocessors hold clusters of ``cluster`` blocks; 0 if such clusters do not fit."""
         if cluster == 1:
             return self.sms
         held = next((sms for size, sms in self.in_clusters if size >= cluster), 0)
@@ -119,7 +119,7 @@ MULTIPROCESSOR = (
     "shared_reserved_per_block bytes_per_clock registers_per_sm registers_per_block registers_per_thread register_unit "
     "max_threads_per_block"
 ).split()
-# Clocks that nothing can have without taking time.
+# Clocks that must be above 0.
 NEVER_ZERO = frozenset("l1 l2 shared request integer special fp64 multiply_slots dependence queue store".split())
 
 
@@ -279,7 +279,7 @@ def data_sheet(product: str) -> GpuSpec | None:
 def pipes_of(gpu: GpuSpec) -> Pipes:
     """Return the latencies and rates of a GPU's architecture: those of its sheet, else the kit's.
 
-    Raise ``UnknownArchitecture`` for another one: figures of its neighbours would be wrong in silence.
+    Raise ``UnknownArchitecture`` if neither exists: figures of another architecture would be silently wrong.
     """
     if gpu.pipes is not None and gpu.pipes.arch == gpu.arch:
         return gpu.pipes
@@ -301,18 +301,18 @@ def capability_of(arch: str) -> int:
 
 
 def buildable(arch: str) -> str:
-    """Return the compilation target if ``arch`` may be too old for the compiler."""
+    """Return the architecture to compile for: ``STAND_IN`` if ``arch`` is too old for the compiler, else ``arch``."""
     return arch if capability_of(arch) >= OLDEST_ARCH else STAND_IN
 
 
 def dotted(arch: str) -> str:
-    """Return the compute capability 9.0 for ``sm_90a``."""
+    """Return the compute capability as text: 9.0 for ``sm_90a``."""
     return f"{capability_of(arch) // 10}.{capability_of(arch) % 10}"
 
 
 @dataclass(frozen=True)
 class Peak:
-    """What one kind of unit reaches on the whole chip: operations per second, a multiply-add counted as two."""
+    """Peak rate of one kind of unit on the whole chip: operations per second, a multiply-add counted as two."""
 
     unit: str
     flops_per_s: float

@@ -4,6 +4,6 @@
 - ``findings``, ``facts``: a finding; its threads, memory and further facts
 - ``metrics``: names of counters; ``elements``, ``encodings``, ``arrays``: types of numbers; ``errors``: exceptions;
   ``hashing``: random bits of integers
-- ``toml_file``: TOML with the line of each key; ``words``: for messages, a misspelt one and what is safe to print
+- ``toml_file``: TOML with the line of each key; ``words``: corrections of misspelt words, and text safe to print
 - ``frozen``: the dataclass decorator of all these records
 """

@@ -23,10 +23,10 @@ SINGLE = 24  # precision of float32
 @dataclass(frozen=True)
 class Element:
     """One type. ``short``: as ``inspect`` writes it; ``precision``: bits of a significand with its leading one, 0 for
-    an integer; ``smallest``: the distance of the numbers next to 0; ``poison``: bits that no arithmetic gives (a quiet
-    NaN with a payload; for an integer, an unlikely number); ``cuda``: its ``cudaDataType_t``, None where there is none;
-    ``reach``: rows and columns of inputs are multiplied by powers of two, from -reach to reach, and k by half of that;
-    ``shift``: a whole matrix, and a product, by one from -shift to shift.
+    an integer; ``smallest``: the smallest positive (subnormal) number; ``poison``: bits that no arithmetic gives (a
+    quiet NaN with a payload; for an integer, an unlikely number); ``cuda``: its ``cudaDataType_t``, None where there is
+    none. Test inputs are scaled by powers of two. Their largest exponents are ``reach`` for a row or column (half of it
+    along k), and ``shift`` for a whole matrix or a product.
     """
 
     name: str

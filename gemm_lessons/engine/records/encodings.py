@@ -43,7 +43,7 @@ def float8_values(name: str) -> Array:
 
 
 def nearest(numbers: Array, magnitudes: Array) -> Array:
-    """Return the index of the nearest of ascending ``numbers``, of an even one for a tie."""
+    """Return the index of the nearest of ascending ``numbers``; ties go to the even index."""
     middles = (numbers[:-1] + numbers[1:]) / 2
     found = np.searchsorted(middles, magnitudes)  # a tie goes down here
     found += (middles[np.minimum(found, middles.size - 1)] == magnitudes) & (found % 2 == 1)

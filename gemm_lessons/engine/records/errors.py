@@ -1,4 +1,4 @@
-"""Exceptions of several rooms, which end a command. A learner's mistake is a value, a ``Verdict``."""
+"""Exceptions that several rooms raise and that end a command. A mistake in a kernel is a value, not an exception."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class UnsupportedKernel(Exception):
     """The simulator cannot run this kernel; the message names the opcode or feature.
 
     ``line`` is the line of the kernel's own file, or None. ``places`` are the files and lines that the code was inlined
-    from, innermost first, then those before it.
+    from, innermost first; those of earlier instructions may follow.
     """
 
     def __init__(self, message: str, line: int | None = None, places: Sequence[tuple[str, int]] = ()) -> None:
@@ -29,7 +29,7 @@ class UnsupportedKernel(Exception):
         self.places = places
 
     def seen_from(self, path: str) -> UnsupportedKernel:
-        """Return the error with the line in the user's own file; the line of another's header would mislead."""
+        """Return the error with a line of the file ``path``: the line of a library's header would mislead."""
         here = [line for file, line in self.places if file == path]
         if not self.places or self.places[0][0] == path:
             return self

@@ -1,6 +1,6 @@
-"""What findings are made of: the example (threads and memory), and the facts of single families, a record for each.
+"""The data of findings: an example (threads and memory), and one record of further facts for each family of findings.
 
-``engine/report/templates.py`` has their sentences.
+``engine/report/templates.py`` has their sentences. ``case`` selects the sentence of a record.
 
 Rooms with findings of their own (a buffer after a launch, a report of a GPU's driver) have records of their own.
 """
@@ -42,7 +42,7 @@ class Location:
 
 @dataclass(frozen=True)
 class Actor:
-    """An example thread and its action: an access of ``width`` bytes, or ("") something else."""
+    """An example thread and its action: an access of ``width`` bytes, or (effect "") something else."""
 
     thread: Coordinates
     block: Coordinates
@@ -68,7 +68,7 @@ class Race(Details):
 
 @dataclass(frozen=True)
 class InFlight(Details):
-    """A ``cp.async`` read too early: the most groups that a wait that covers it may leave pending."""
+    """A ``cp.async`` read too early. ``most``: a wait that covers it may leave at most so many groups pending."""
 
     most: int | None = None
 
@@ -164,7 +164,7 @@ class OtherK(Details):
 class Missed(Details):
     """Accesses outside of their memory.
 
-    ``others``: number of other threads that do the same. Also the bytes of shared memory of a block, where it has more
+    ``others``: number of other threads that do the same. ``window``: bytes of a block's shared memory, if it has more
     than the array.
     """
 
@@ -174,7 +174,7 @@ class Missed(Details):
 
 @dataclass(frozen=True)
 class PastEnd(Details):
-    """Accesses past the end of an array, inside of the same memory: what they ``hit``.
+    """Accesses past the end of an array that stay inside of the same memory, and the place that they ``hit``.
 
     A local array is identified by its start in a ``variable`` of the PTX.
     """
@@ -207,7 +207,8 @@ class FromLane(Details):
 
 @dataclass(frozen=True)
 class Misuse(Details):
-    """An invalid use of an instruction: its operand, the value given and that allowed, place in an image or tensor."""
+    """An invalid use of an instruction: its operand, the value given, the value allowed, the place in an image or
+    tensor."""
 
     opcode: str = ""
     name: str = ""
@@ -249,7 +250,7 @@ class AtBarrier:
 
 @dataclass(frozen=True)
 class Came:
-    """Arrivals or bytes of a phase of an mbarrier that one line contributed (``case``)."""
+    """Arrivals or bytes (``case``) that one line contributed to a phase of an mbarrier."""
 
     case: str
     value: int
@@ -258,7 +259,7 @@ class Came:
 
 @dataclass(frozen=True)
 class Missing:
-    """Pending arrivals or bytes of a phase of an mbarrier, and what came."""
+    """Pending arrivals or bytes (``case``) of a phase of an mbarrier, and those that came."""
 
     case: str
     value: int
@@ -305,8 +306,9 @@ class Cause:
 
 @dataclass(frozen=True)
 class BarrierCause:
-    """The likely cause of a hang at a numbered barrier of a block (``case``): threads that wait there, or should have
-    come; how many it expects, and how many came; where they wait. ``index``: an instruction that waits."""
+    """The likely cause of a hang at named barrier ``number`` of a block (``case``). ``who``: threads that wait there,
+    or that should have arrived. The barrier expects ``expected`` threads, ``count`` have arrived; threads wait in
+    ``line`` or ``other_line``. ``index``: an instruction that waits."""
 
     case: str
     who: Threads
@@ -320,8 +322,8 @@ class BarrierCause:
 
 @dataclass(frozen=True)
 class RegisterCause:
-    """The likely cause of a hang at a ``setmaxnreg.inc`` (``case``): warps that ask for ``wanted`` registers a thread
-    where they have ``owned``, ``needed`` of the block's pool, in which ``free`` are left. ``other_line``: of a
+    """The likely cause of a hang at a ``setmaxnreg.inc`` (``case``): warps request ``wanted`` registers per thread and
+    own ``owned``; they need ``needed`` from the block's pool, which has ``free``. ``other_line``: of a
     ``setmaxnreg.dec`` that other warps have not reached. ``index``: an instruction that waits."""
 
     case: str
@@ -337,8 +339,8 @@ class RegisterCause:
 
 @dataclass(frozen=True)
 class Link:
-    """Threads that wait in a line for threads that wait in another one (``case``); ``who`` waits for which ``other``
-    ones, if it is the same line."""
+    """Threads in ``line`` that wait for threads in ``other_line`` (``case``). If both lines are the same, threads
+    ``who`` wait for threads ``other``."""
 
     case: str
     line: int | None
@@ -378,7 +380,7 @@ class Stopped(Details):
 
 @dataclass(frozen=True)
 class Quoted(Details):
-    """A message of another part of the kit, or of a driver. ``advice``: how to raise the time or memory limit."""
+    """A message from elsewhere, such as a driver. ``advice``: how to raise the time or memory limit."""
 
     text: str
     advice: str = ""
@@ -386,7 +388,7 @@ class Quoted(Details):
 
 @dataclass(frozen=True)
 class Refusal:
-    """A reason why no GPU would launch a grid: a number or sizes, and the limits."""
+    """A reason (``case``) why no GPU would launch a grid: the value or sizes given, and their limits."""
 
     case: str
     value: int = 0

@@ -13,16 +13,16 @@ Severity = Literal["error", "warning", "note"]
 
 @dataclass(frozen=True)
 class Finding:
-    """Something wrong (or suspicious) that the device saw, as data; ``message`` is the sentence for the learner.
+    """An error or suspicious behaviour of a kernel, as data; ``message`` is the sentence for the learner.
 
     ``kind`` is a stable identifier such as ``out_of_bounds``, ``misaligned``, ``race``, ``uninitialised``,
     ``unset`` (a register), ``divergent_barrier``, ``deadlock``, ``timeout``, ``trap``, ``illegal_access``; ``case``
     tells findings of one kind apart (``shared order``, ``never waited``), and the two name the sentence in
     ``report/templates.py``. ``line`` and ``other_line`` count from 1 in ``file`` (``other_line`` in ``other_file``,
-    where that is another one); ``None`` when the compiler left no line. ``place`` is the memory that it is about.
-    ``actors`` are an example: the thread that did it, or two in the order in which they came. ``facts`` is what only
-    findings of its family know. ``also``: the lines of more pairs of accesses that the same barrier would order.
-    ``calls``: a line in another function than the kernel, and the line that calls this function.
+    where that is another one); ``None`` when the compiler left no line. ``place`` is the memory concerned.
+    ``actors`` are an example: one thread, or two in the order of their accesses. ``facts`` are the further facts of its
+    family of findings. ``also``: the lines of more pairs of accesses that the same barrier would order. ``calls``:
+    pairs of a line in a function other than the kernel, and the line that calls this function.
     """
 
     kind: str

@@ -27,7 +27,7 @@ else:
 
 
 def picked(record: object, names: str) -> dict[str, Any]:
-    """Return these fields or properties of a record, as JSON holds them; ``names`` have blanks between them."""
+    """Return fields or properties of a record by name, for JSON. ``names``: separated by blanks."""
     return {name: getattr(record, name) for name in names.split()}
 
 

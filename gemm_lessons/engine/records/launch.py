@@ -29,7 +29,7 @@ class Pages:
 
 @dataclass(frozen=True)
 class Buffer:
-    """A kernel argument in global memory: ``launch`` makes it of a NumPy array.
+    """A kernel argument in global memory; ``launch`` creates it from a NumPy array.
 
     ``array`` is C-contiguous; the device reads it before the launch and writes it back after, when ``output`` is set.
     ``initialised`` False: its contents count as fresh from the allocator, and reading them before writing is reported.
@@ -120,7 +120,7 @@ class Surface:
 
 @dataclass(frozen=True)
 class TensorMap:
-    """What a kernel takes as ``const __grid_constant__ CUtensorMap``, or by a pointer: an array that bulk copies read.
+    """What a kernel takes as ``const __grid_constant__ CUtensorMap``, or by a pointer: an array whose boxes TMA copies.
 
     ``array`` has one to five dimensions; its rows may be further apart than they are long (a view), but the elements
     of a row follow each other. ``box`` has a size in elements for each axis of the array, in the array's order; a
@@ -148,7 +148,7 @@ class TensorMap:
 
     @property
     def strides_behind(self) -> tuple[int, ...]:
-        """Return the bytes between neighbours along each dimension except the innermost, which would be first."""
+        """Return the strides in bytes of all dimensions but the innermost one, from the second innermost on."""
         return tuple(reversed(self.array.strides[:-1]))
 
     @property

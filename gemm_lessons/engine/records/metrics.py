@@ -18,7 +18,7 @@ METRICS: Mapping[str, str] = {
     "global_store_sectors": "l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum",
     "warp_instructions": "smsp__inst_executed.sum",  # of the machine code, all kinds
     "ffma": "smsp__sass_thread_inst_executed_op_ffma_pred_on.sum",
-    # Counters that Nsight Compute has no single deterministic metric for; the prefix says who counted.
+    # Counters without a single deterministic metric in Nsight Compute; their names have the prefix "simulator__".
     "shared_load_bytes": "simulator__shared_load_bytes.sum",
     "shared_store_bytes": "simulator__shared_store_bytes.sum",
     "global_load_bytes": "simulator__global_load_bytes.sum",
@@ -34,18 +34,18 @@ METRICS: Mapping[str, str] = {
 # Sums over every kind of access, for gates: Nsight Compute's own names leave out atomics, cp.async or ldmatrix. An
 # atomic reads and writes; a cp.async reads global and writes shared memory.
 TOTALS: Mapping[str, str] = {
-    "global_accesses": "simulator__requests_global_all.sum",  # warps, unless every lane is switched off
+    "global_accesses": "simulator__requests_global_all.sum",  # warps with an active lane
     "global_bytes_read": "simulator__global_bytes_read_all.sum",
     "global_bytes_written": "simulator__global_bytes_written_all.sum",
     "global_sectors_read": "simulator__global_sectors_read_all.sum",
     "global_sectors_written": "simulator__global_sectors_written_all.sum",
-    "shared_accesses": "simulator__requests_shared_all.sum",  # the same
+    "shared_accesses": "simulator__requests_shared_all.sum",  # warps with an active lane
     "shared_bytes_read": "simulator__shared_bytes_read_all.sum",
     "shared_bytes_written": "simulator__shared_bytes_written_all.sum",
-    "global_bytes_waited_for": "simulator__global_bytes_waited_for.sum",  # with less than 128 multiply-adds before use
-    # Of warps that have issued products (wgmma): these copies and loads had to wait for them (``counters/overlap.py``).
+    "global_bytes_waited_for": "simulator__global_bytes_waited_for.sum",  # fewer than 128 multiply-adds before use
+    # Copies and loads by warps that had issued products (wgmma), and so came after them (``counters/overlap.py``).
     "global_bytes_after_products": "simulator__global_bytes_read_after_own_products.sum",
-    # Products of warpgroups (wgmma) that are issued when all others are known to be complete; without the first ones.
+    # Products of warpgroups (wgmma), without the first ones, issued when all others are known to be complete.
     "products_on_idle_units": "simulator__wgmma_on_idle_units.sum",
     "operations": "simulator__operations_floating_point.sum",  # of threads, a multiply-add two; in fp32 and fp64
     "shuffles": "simulator__inst_executed_shuffle.sum",  # warps; each brings a lane 4 bytes of another's
@@ -53,9 +53,9 @@ TOTALS: Mapping[str, str] = {
     "exchanges": "simulator__inst_executed_exchange_useful.sum",  # of loaded numbers between lanes, by any instruction
     "products": "simulator__products_useful.sum",  # of two loaded numbers, by whichever unit; of threads
     "useful_operations": "simulator__operations_useful.sum",  # on loaded numbers; of threads, a multiply-add two
-    # Products that a tensor core adds up before an ordinary addition takes over (``machine/product_tally.py``).
+    # Products that a tensor core accumulates before ordinary additions take over (``machine/product_tally.py``).
     "products_in_a_sum": "simulator__products_in_a_tensor_core_sum.max",
-    # Of other units than the course's first lessons use; warps, but for dfma and sectors.
+    # Of units other than fp32; in warps, except for dfma and sectors.
     "dfma": "smsp__sass_thread_inst_executed_op_dfma_pred_on.sum",  # threads
     "fp64_instructions": "smsp__inst_executed_pipe_fp64.sum",
     "dot_products": "simulator__inst_executed_dot_product.sum",  # dp4a, dp2a
@@ -84,11 +84,11 @@ TOTALS: Mapping[str, str] = {
     "texture_sectors": "l1tex__t_sectors_pipe_tex_mem_texture.sum",
     "texture_bytes": "simulator__texture_bytes.sum",  # part of global_bytes_read
     "thread_instructions": "simulator__thread_inst_executed.sum",  # of the machine code, all kinds
-    # As many as there were, if every thread of a launch executed as many as the one that executes the most.
+    # The totals if every thread of a launch did as much as the busiest one.
     "thread_instructions_if_equal": "simulator__thread_inst_executed_if_equal.sum",
     "products_if_equal": "simulator__products_useful_if_equal.sum",
     "useful_operations_if_equal": "simulator__operations_useful_if_equal.sum",
-    "textures_of_a_warp": "simulator__textures_per_warp.max",  # different ones, of the warp that fetches from the most
+    "textures_of_a_warp": "simulator__textures_per_warp.max",  # of the warp that fetches from most textures
     # Register reads of multiply-adds in fp32, as ptxas scheduled them (``sass/registers.py``), in warps.
     "reuse_flags": "simulator__operands_kept_for_reuse.sum",
     "register_bank_conflicts": "simulator__register_bank_conflicts.sum",  # clocks
@@ -98,7 +98,7 @@ TOTALS: Mapping[str, str] = {
 COUNTED: Mapping[str, str] = {**METRICS, **TOTALS}  # what gates may name
 
 
-# What tables show: of these totals only those that are not zero.
+# Totals that tables show only if they are not zero.
 BESIDE = (
     "texture_requests", "texture_sectors", "reuse_flags", "register_bank_conflicts", "multicast_sectors",
     *(name for name in TOTALS if name.startswith("remote_")),
@@ -108,7 +108,7 @@ BESIDE = (
 TABLED: Mapping[str, str] = {**METRICS, **{name: TOTALS[name] for name in BESIDE}}
 
 
-# Always exact: the others are counted on machine code.
+# Counted on PTX in any case, so exact even if the machine code cannot be followed.
 ON_PTX = frozenset(("barriers", "blocks", "instructions", "global_bytes_after_products", "products_on_idle_units",
                     "remote_arrivals", "products_in_a_sum"))  # fmt: skip
 

@@ -71,9 +71,9 @@ class Counters:
     bank conflict of each line, ``opcodes`` the warp instructions executed, by PTX opcode.
 
     ``inexact``: long name -> why Nsight Compute may count otherwise. ``uncounted``: short name -> why the counter is
-    absent, or no gate may rely on it. ``at_least``: long name -> what was counted of some of those. ``obstacle``: why
-    the machine code could not be followed; the totals are then counted on the PTX, and those that only machine code has
-    are absent; of some, ``rough`` has an estimate, by short name.
+    absent, or no gate may rely on it. ``at_least``: long name -> lower bound of a counter that is absent. ``obstacle``:
+    why the machine code could not be followed. The totals are then counted on the PTX, and those that only machine code
+    has are absent; ``rough`` has estimates of some of them, by short name.
     """
 
     totals: Mapping[str, int] = field(default_factory=dict)
@@ -100,8 +100,8 @@ class Counters:
         return iter(self.totals)
 
     def of_all_blocks(self, blocks: int, counted: int) -> Counters:
-        """Return the totals of a launch of ``blocks`` blocks from those of ``counted`` of them. Maxima, and what would
-        be the sum if all threads did as much as the busiest, are the launch's already."""
+        """Extrapolate the totals of ``counted`` blocks to a launch of ``blocks`` blocks. Maxima, and the sums if every
+        thread did as much as the busiest one, are those of the launch already."""
         totals, at_least = (
             {
                 name: value if name.endswith((".max", "_if_equal.sum")) else round(value * blocks / counted)
@@ -192,9 +192,9 @@ class Launched:
 class SampledBlocks:
     """The outcome of some blocks of a launch, with all blocks of their clusters: ``blocks`` in all. ``touched``: buffer
     -> the numbers of the pages that they touched (n,), and the bytes of these pages afterwards (n, ``launch.PAGE``).
-    ``stored``: the buffers that are outputs or were stored into. ``dependent``: why such blocks tell nothing, because a
-    block depends on others or does more than its share. ``counters``, if asked for, are those of a launch whose blocks
-    all do what these did on average."""
+    ``stored``: the buffers that are outputs or were stored into. ``dependent``: why these blocks say
+    nothing about the launch: a block depends on others, or does more than its share. ``counters``, if requested, are
+    those of a launch whose blocks all do what these did on average."""
 
     touched: Mapping[str, tuple[Any, Any]] = field(default_factory=dict)
     blocks: int = 0
@@ -206,8 +206,8 @@ class SampledBlocks:
 
 @dataclass(frozen=True)
 class RareBlocks:
-    """Blocks of a launch that the kernel treats in another way than most: one of each class but the largest, the
-    smallest class first. ``odd``: the same without what an edge of a matrix or of a band of tiles explains."""
+    """Blocks of a launch that execute the kernel differently from most: one of each class but the largest, the
+    smallest class first. ``odd``: those of them that no edge of a matrix or of a band of tiles explains."""
 
     every: tuple[int, ...] = ()
     odd: tuple[int, ...] = ()
@@ -256,7 +256,7 @@ def added(counters: Sequence[Counters]) -> Counters:
 
 
 def _rough_sums(counters: Sequence[Counters]) -> dict[str, int]:
-    """Return sums of the counters that some launches have roughly, and all others exactly."""
+    """Return the sums of the counters that some launches have as estimates, and all others exactly or as estimates."""
     known = [
         {**one.rough, **{short: int(number) for short, number in one.numbers().items() if not math.isnan(number)}}
         for one in counters

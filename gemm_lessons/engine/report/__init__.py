@@ -1,5 +1,5 @@
-"""Findings in words. Data comes in, a sentence goes out; nothing else of the kit is imported.
+"""Sentences of findings, made from their data; nothing else of the kit is imported.
 
-- ``templates``: every sentence that a finding can be, to be read and edited from top to bottom
+- ``templates``: every sentence of a finding, to be read and edited from top to bottom
 - ``sentences``: fills them in
 """

@@ -1,8 +1,8 @@
-"""Fills a finding's template: what the finding knows -> the sentence shown to the learner.
+"""Fill a finding's template: the fields of the finding -> the sentence shown to the learner.
 
-A template is text with fields, as ``str.format`` has them (``{place.byte}``, ``{budget:,}``), and three things more:
+A template is text with fields of ``str.format`` (``{place.byte}``, ``{budget:,}``), and three extensions:
 
-- ``[...]`` is left out if one of its fields is None or empty; ``[...|...]`` takes what follows the bar then.
+- ``[...]`` is left out if one of its fields is None or empty; ``[...|...]`` is then replaced by the text after the bar.
 - A field that the finding does not have is another template: ``{access}``.
 - The format after a field's colon is a noun (``{others:more thread}`` is "3 more threads"), a template for a record
   (``{mbarrier:mbarrier}``), what joins a tuple (``{at:, }``), a table of ``VERBS``, or a form of ``FORMS``.
@@ -78,7 +78,8 @@ class _Filler(string.Formatter):
         return str(super().format_field(value, format_spec))
 
     def _record(self, value: Any, name: str) -> str:
-        """Fill a record's template; without one of that name, that of its case; for a location, that of its memory."""
+        """Fill the template ``name`` for a record; if there is none, that of its case or, for a location, of its
+        memory."""
         if name not in templates.TEMPLATES:
             name = getattr(value, "case", "") or f"{name} {value.space}"
         return _Filler(vars(value)).fill(templates.TEMPLATES[name])

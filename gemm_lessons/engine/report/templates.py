@@ -1,4 +1,4 @@
-"""Every sentence that a finding can be, by its kind and case, and the parts that several of them share.
+"""The sentences of all findings, by kind and case, and the parts that several of them share.
 
 ``sentences.py`` describes their syntax. ``first`` and ``other`` are the threads that serve as an example, in the
 order in which they came; ``place`` is the memory that they touch.
@@ -417,7 +417,7 @@ TEMPLATES: Mapping[str, str] = {
     "trap cuda 718": "the kernel jumped to an invalid address{by_cuda}",
     "out_of_bounds cuda 719": "the kernel was stopped: an access outside shared memory, or __trap(){by_cuda}",
 }
-# What an access did, by where it is told.
+# Verbs for an access, by the kind of sentence.
 VERBS: Mapping[str, Mapping[str, str]] = {
     "shared": {"load": "read", "store": "written", "atomic": "updated", "copy": "written by cp.async"},
     "global": {"load": "read", "store": "written", "atomic": "updated", "copy": "read by cp.async"},
