@@ -1,20 +1,20 @@
-"""How many wavefronts a warp's shared-memory access costs, and how many sectors a global one: pure functions.
+"""Count the wavefronts of a warp's shared-memory access and the sectors of a global one: pure functions.
 
 Addresses are bytes, int64 (warps, 32); ``active`` is bool (warps, 32), or None when every lane takes part.
 
 The rules were settled by readings of an H200 (``checks/readings/counters``), and a test counts every one again:
 
-- Stores, and loads of up to 4 bytes: lanes are served in groups that together ask for at most 128 bytes: all 32 for up
-  to 4 bytes, halves for 8, quarters for 16. A group costs as many wavefronts as the fullest bank has different words;
-  lanes that ask for the same word share it; a group without active lanes costs nothing.
+- Stores, and loads of up to 4 bytes: lanes are served in groups that together request at most 128 bytes: all 32 for up
+  to 4 bytes, halves for 8, quarters for 16. A group costs as many wavefronts as different words are requested from the
+  fullest bank; lanes that request the same word share it; a group without active lanes costs nothing.
 - Loads of 8 and 16 bytes: the same, but two neighbouring groups (the halves of a warp for 8 bytes, the quarters of each
   half for 16) cost one wavefront together when all active lanes n and n^1 of both have the same address, or all n and
-  n^2, and no bank is asked for two words. Otherwise they do not join, however little they overlap.
+  n^2, and at most one word is requested from each bank. Otherwise they do not join, however little they overlap.
 - With inactive lanes, loads of 16 bytes are more peculiar (7,680 readings, no exception). One address for all active
   lanes costs one wavefront per 16 of them. Else, in the lower half, an inactive lane next to an active one breaks the
-  pairs; but where lane 31 is inactive, the lower half needs no pairs, only that no bank is asked for two words.
-- The ideal is the bytes that the active lanes ask for over 128, rounded up; or the cost itself, where that is less.
-- Atomics: as many wavefronts as lanes meet at one bank; lanes at the same word do not share.
+  pairs; but if lane 31 is inactive, the lower half needs no pairs, only at most one requested word per bank.
+- The ideal is the bytes that the active lanes request / 128, rounded up; or the cost itself, where that is less.
+- Atomics: as many wavefronts as lanes access the fullest bank; lanes at the same word do not share.
 - ldmatrix: each 8x8 matrix costs what a group of 8 lanes with 16 bytes costs.
 - Global: different 32-byte sectors over the whole warp, at every width; one request if any lane is active.
 - Textures over plain memory: a request for each 8 lanes, for each 4 with texels of 16 bytes, if any of
@@ -73,7 +73,7 @@ def _grouped(addresses: Array, active: Array | None, width: int) -> Array:
 
 
 def _wide_load(addresses: Array, active: Array | None, width: int) -> Array:
-    """Loads of 8 and 16 bytes: neighbouring groups share one wavefront if their lanes repeat each other pairwise."""
+    """Return the cost of loads of 8 and 16 bytes: neighbouring groups share one wavefront if their lanes are paired."""
     cost = _grouped(addresses, active, width).reshape(len(addresses), -1, 2).sum(axis=2)
     lanes = 2 * WARP * WORD // width
     both, mask = addresses.reshape(-1, lanes), None if active is None else active.reshape(-1, lanes)
@@ -159,7 +159,7 @@ def sectors(addresses: Array, active: Array | None, width: int) -> Array:
 def texture_requests(addresses: Array, active: Array | None, width: int) -> tuple[Array, Array]:
     """Return the requests of each warp's texture fetch and the sectors of all of them, int64 (warps,).
 
-    ``width``: bytes of a texel. The texture unit takes some lanes at a time, and none with a coordinate outside.
+    ``width``: bytes of a texel. The texture unit serves 4 or 8 lanes per request, without those outside of the texture.
     """
     lanes = LANES_OF_A_REQUEST[width]
     groups = addresses.reshape(-1, lanes)

@@ -1,21 +1,21 @@
-"""What ``cp.async`` costs: wavefronts of shared memory, which depend on where it reads, too, and sectors.
+"""Count the wavefronts of shared memory and the sectors of ``cp.async``. Wavefronts depend on both of its addresses.
 
 Pure functions. Addresses are bytes, int64 (warps, 32); ``active`` is bool (warps, 32), or None when every lane takes
 part. The rules were settled by readings of an H200 (``checks/readings/counters/copy_probes.json``), and a test counts
 every one again:
 
-- Through L1 (``.ca``): lanes are served in groups as for stores. A group costs as many wavefronts as lanes meet at one
-  bank, of those that they read from (a line of L1 lies over the banks as shared memory does) or of those that they
-  write to, whether or not they want the same word. Where a group meets at both, it may cost more: in which order the
-  hardware lets them through is not understood.
-- Past L1 (``.cg``): of lanes with one target the first counts. What comes is a sector, for an aligned block of 32
-  bytes; its halves may change places or come alone. Those blocks of one line of shared memory come together whose
-  sectors are of one line of global memory, each another one, an even or each an odd number of places off, and their
-  halves alike (119 of 120 readings; one costs one more).
-- Past L1, what counts as a sector is a block of 32 bytes of shared memory, for each line of global memory that it gets
-  something from.
-- A lane that is told to ignore its source writes zeros, and has no conflict where it would have read. The only reading
-  is a whole kernel's, of 41,064 wavefronts: 130 less than without this rule, 2 less than with it. So counts are marked.
+- Through L1 (``.ca``): lanes are served in groups as for stores. A group costs as many wavefronts as lanes access the
+  fullest bank, of the banks that they read from (a line of L1 is spread over the banks as shared memory is) or of those
+  that they write to, whether or not the words are the same. With conflicts on both sides it may cost more: the order in
+  which the hardware serves the lanes is not understood.
+- Past L1 (``.cg``): of several lanes with one target, the first counts. The unit of transfer is a sector, written to an
+  aligned block of 32 bytes; its halves may be swapped or arrive alone. Blocks of one line of shared memory share a
+  wavefront if their sectors are different sectors of one line of global memory, all shifted by an even number of
+  places or all by an odd one, with the halves arranged alike (119 of 120 readings; one costs one more).
+- Past L1, sectors are counted by pairs of a block of 32 bytes of shared memory and a line of global memory from which
+  the block gets any bytes.
+- A lane whose source is ignored writes zeros, and has no conflict where it would have read. The only reading is of a
+  whole kernel with 41,064 wavefronts: 130 fewer than without this rule, 2 fewer than with it. So counts are marked.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ LINE = BANKS * WORD
 NOWHERE = -1  # source address of a lane that reads nothing and writes zeros
 HALF = SECTOR // 2  # bytes of a lane that copies past L1
 BLOCKS = LINE // SECTOR
-PAIR = 4  # the kinds of half a sector: from lower or upper to lower or upper; and of whole ones, straight or swapped
+PAIR = 4  # kinds 0 to 3: half a sector, from lower or upper to lower or upper; 4 and 5: a whole one, straight, swapped
 
 
 def through_l1(target: Array, source: Array, active: Array | None, width: int) -> tuple[Array, Array, bool]:
@@ -92,7 +92,7 @@ def sectors_past_l1(target: Array, source: Array, active: Array | None) -> Array
 
 
 def _first_of_target(target: Array, source: Array, active: Array | None) -> tuple[Array, Array, Array]:
-    """Return warp, target and source of the lanes with different targets, in units of ``HALF``."""
+    """Return warp, target and source of the first lane of each target of a warp, in units of ``HALF``."""
     warp = np.repeat(np.arange(len(target)), WARP)
     chunk, half = target.ravel() // HALF, source.ravel() // HALF
     if active is not None:

@@ -116,7 +116,7 @@ class Footprint:
         self.sum = (self.sum + other.sum) & MASK
 
     def shifted(self, distance: int) -> Footprint:
-        """Return the footprint of the same bytes, ``distance`` further."""
+        """Return the footprint of the same accesses at addresses ``distance`` bytes higher."""
         return Footprint(self.bytes, self.sum * pow(BYTE, distance, MODULUS) & MASK)
 
 

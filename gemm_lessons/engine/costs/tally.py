@@ -1,4 +1,4 @@
-"""Summed costs of memory instructions, for counts on PTX and on machine code."""
+"""Sums of the costs of memory instructions, for counts on PTX and on machine code."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Shot:
     ideal: int
     worst: tuple[int, int] = (0, 0)  # warp with the most excess wavefronts, and its excess
     certain: bool = True
-    zeros: bool = False  # lanes of a copy read nothing, and write zeros
+    zeros: bool = False  # some lanes of a copy read nothing, and write zeros
     requests: int = 0  # of the texture unit
     of_source: int = 0  # wavefronts of a copy beyond those of a store to the same addresses
 
@@ -153,9 +153,9 @@ class Sums:
     ffma: int = 0  # threads
     dfma: int = 0  # threads
     arrivals: int = 0  # threads at block-wide barriers
-    waited_for: int = 0  # bytes from global memory not hidden by arithmetic (``machinecode/exposed_latency.py``)
+    waited_for: int = 0  # bytes from global memory not hidden by arithmetic (``sass/exposed_latency.py``)
     copy_groups: int = 0  # of cp.async, issued after the first product, warps
-    copy_groups_span: int = 0  # arithmetic from the first copy of a group to its last (``exposed_latency.py``), warps
+    copy_groups_span: int = 0  # multiply-adds from the first copy of a group to its last, warps
     reuse_flags: int = 0  # operands of multiply-adds kept for the next instruction, warps
     register_conflicts: int = 0  # clocks that multiply-adds lose to register banks, warps
     tensor_products: int = 0  # multiply-adds of tensor cores
@@ -164,10 +164,10 @@ class Sums:
     textures: set[tuple[int, int]] = field(default_factory=set)  # (warp of a block, texture that it fetches from)
     issued: Counter[str] = field(default_factory=Counter)  # opcode -> warps
     warps: Counter[int] = field(default_factory=Counter)  # instruction -> warps that executed it
-    lanes: Counter[int] = field(default_factory=Counter)  # instruction -> threads, also those switched off by its guard
+    lanes: Counter[int] = field(default_factory=Counter)  # instruction -> threads, also those predicated off
     executed: int = 0  # instructions of all threads
-    longest: int = 0  # of the thread that executes the most
-    # Useful work (``machinecode/useful_work.py``): of all threads, and of the thread that does the most.
+    longest: int = 0  # instructions of the busiest thread
+    # Useful work (``sass/useful_work.py``): of all threads, and of the busiest one.
     products: int = 0
     most_products: int = 0
     useful_operations: int = 0
@@ -175,7 +175,7 @@ class Sums:
     exchanges: int = 0  # of loaded numbers between lanes, warps
 
     def figures(self) -> tuple[object, ...]:
-        """Return all the numbers, to compare two counts."""
+        """Return the figures on which two counts of one launch must agree."""
         tallies = {key: (t.executed, t.warps, t.lanes, t.cost, t.ideal) for key, t in self.tallies.items()}
         return tallies, self.ffma, self.dfma, self.issued
 

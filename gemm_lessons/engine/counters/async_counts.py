@@ -1,9 +1,9 @@
 """Bytes moved by the async proxy, and the obstacles to counting kernels with mbarriers.
 
 These copies bypass the load and store unit. Nsight Compute's counters of loads, stores and wavefronts leave them out,
-and no counter of shared memory has ``red.async`` (measured on an H200); the sums over every kind of access
-(``launch.TOTALS``) include them. They are counted on PTX, because machine code makes each copy exactly once. The number
-of polls of an mbarrier depends on timing.
+and no counter of shared memory includes ``red.async`` (measured on an H200); the sums over every kind of access
+(``records.metrics.TOTALS``) include them. They are counted on PTX, because machine code makes each copy exactly once.
+The number of polls of an mbarrier depends on timing.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ POLLED = ("warp_instructions", "instructions")
 
 
 class AsyncCounts:
-    """Counts of one launch. ``obstacle``: why it cannot be counted."""
+    """Counts of one launch. ``obstacle``: why its machine code cannot be counted."""
 
     def __init__(self, launch: LaunchInfo | None) -> None:
         instructions = launch.kernel.instructions if launch is not None else ()
         waits = next((i for i in instructions if i.row.name in ("mbarrier.test_wait", "mbarrier.try_wait")), None)
         arrives = next((i for i in instructions if i.row.name.startswith("mbarrier.arrive")), None)
-        by_mbarrier = ("bulk", "mbarrier")  # copies that threads wait for at one, unlike groups of cp.async
+        by_mbarrier = ("bulk", "mbarrier")  # copies that report to an mbarrier, unlike groups of cp.async
         copies = any(i.row.effect == "copy" and any(it in i.modifiers[:3] for it in by_mbarrier) for i in instructions)
         multiplies = any(i.row.name == PRODUCT for i in instructions)
         self.anything = bool(waits or arrives or copies or multiplies)
@@ -56,7 +56,7 @@ class AsyncCounts:
 
     @property
     def totals(self) -> Mapping[str, int]:
-        """The counts by short name of ``launch.TOTALS``."""
+        """The counts by their short names in ``records.metrics.TOTALS``."""
         return self._totals if self._overlap is None else self._totals + self._overlap.totals
 
     def begin_batch(self) -> None:
@@ -80,7 +80,7 @@ class AsyncCounts:
                 self._check_polling(record)  # type: ignore[arg-type]
 
     def _copy(self, bulk: Bulk) -> None:
-        """Count each lane's copy as an access of its own."""
+        """Count each lane's copy as one access."""
         moved, inside = bulk.moved, bulk.touch.access.width * bulk.lanes.size
         loads = bulk.offsets is not None and not bulk.reads
         self._totals["global_accesses"] += moved.copies
@@ -109,7 +109,7 @@ class AsyncCounts:
         self._vain[mark.lanes] = mark.kind == "vain"
 
     def _check_polling(self, touch: Touch) -> None:
-        """Note an obstacle: a thread whose poll failed did something other than poll again. Timing decides that."""
+        """Note an obstacle: a thread whose poll failed did something other than poll again, and timing decides that."""
         assert self._vain is not None
         if touch.access.is_mbarrier:
             return

@@ -1,6 +1,6 @@
-"""Observer that counts what a launch did and fills ``launch.Counters``, under Nsight Compute's names.
+"""Observer that counts a launch and fills ``records.results.Counters``, under Nsight Compute's names.
 
-The counts are taken from the kernel's machine code (``machinecode``), because the profiler counts machine code. If it
+The counts are taken from the kernel's machine code (``sass``), because the profiler counts machine code. If it
 cannot be followed, they are taken from the PTX machine's events, and every total is marked as inexact.
 """
 
@@ -38,7 +38,7 @@ BOTH_SIDES = "cp.async with bank conflicts where it reads and where it writes: t
 ZEROS = "cp.async that writes zeros and ignores its source: an H200 counted 2 of 41,064 less, and it is not known why"
 TILES = "wgmma: the wavefronts of the tiles that it reads are counted as without bank conflicts"
 SEVERAL_FLOATS = "an H200 counted 1.3% more sectors than atomics of several floats touch"
-# Machine instructions by the counter they add to.
+# Counter -> the machine instructions that it counts.
 UNITS = {
     "fp64_instructions": ("DFMA", "DADD", "DMUL", "DSETP"),
     "dot_products": ("IDP",),
@@ -50,11 +50,12 @@ UNITS = {
     "async_copies": ("LDGSTS",),
     "global_reductions": ("RED", "REDG"),
 }
-# Basic blocks of machine code per warp instruction on PTX; far more than a division takes.
+# Limit of basic blocks of machine code: a minimum, and blocks per warp instruction on PTX, far more than divisions
+# take.
 LEAST_BLOCKS, BLOCKS_PER_INSTRUCTION = 20_000, 4
 WAITING = "threads wait for each other in a loop, and how often they look depends on time"
 NSIGHT = tuple(name for name in METRICS.values() if not name.startswith("simulator__"))
-# Metrics that PTX gives where machine code cannot be followed. The other counters are then absent.
+# Counters that are counted on PTX if machine code cannot be followed. The others are then absent.
 BY_PTX = frozenset((
     "shared_wavefronts", "shared_wavefronts_ideal", "shared_load_instructions", "shared_store_instructions",
     "shared_load_bytes", "shared_store_bytes", "shared_instructions_128", "shared_accesses", "shared_bytes_read",
@@ -78,7 +79,7 @@ class CounterObserver:
         self._sums = Sums()  # counted on PTX
         self._seen: Counter[Touch] = Counter()  # not yet in _sums
         self._recent: Counter[Touch] = Counter()  # of this batch, not yet in _seen
-        self.interpreted = Account()  # for the second opinion, as are the next two
+        self.interpreted = Account()  # this and the next two are for the second opinion
         self.followed: Account | None = None
         self.lanes: Array = np.zeros(0, np.int64)  # threads that executed each instruction
         self._names: list[str] = []
@@ -135,9 +136,9 @@ class CounterObserver:
             self._count()
 
     def _count(self) -> None:
-        """Add the touches seen on PTX.
+        """Add the touches seen on PTX to the sums.
 
-        They are needed if the machine code cannot be followed, which may show only at its end.
+        They are needed if the machine code cannot be followed, which may be known only at its end.
         """
         for touch, times in self._seen.items():
             access = touch.access
@@ -227,7 +228,8 @@ class CounterObserver:
         return obstacle if line is None else f"{obstacle}, line {line}"
 
     def _budget(self) -> int:
-        """Return the limit of basic blocks: with far more than on PTX, machine code has taken an endless path."""
+        """Return the limit of basic blocks: far more of them than on PTX mean that machine code follows an endless
+        path."""
         return LEAST_BLOCKS + BLOCKS_PER_INSTRUCTION * sum(self.opcodes.values())
 
     def _totals(self, sums: Sums) -> dict[str, int]:

@@ -1,14 +1,14 @@
 """Compare the two engines that follow every counted launch.
 
     PTX, interpreted ---------> Account --+
-                                          +--> equal: agreed.  Not equal: exact.py compares words.  Else: Disagreement
+                                          +--> equal: agreed.  Else second_opinion/exact.py compares words
     machine code, followed ---> Account --+
 
-PTX gives the values and the findings, machine code the counters. Both use the same function for a single instruction,
-which has its own tests. They differ in how instructions are read, ordered, grouped, memoised, predicated and branched
-around. So almost every mistake in one engine shows as a difference in the bytes touched (``footprint.py``), the
-barrier arrivals, or the multiply-adds. The comparison allows exactly what ptxas may change. A disagreement is a defect
-of the kit, not of the kernel.
+PTX gives the values and the findings, machine code the counters. Where a machine instruction has a counterpart in PTX,
+both use the same function for it, which has its own tests. They differ in how instructions are read, ordered, grouped,
+memoised, predicated and branched around. So almost every mistake in one engine shows as a difference in the bytes
+touched (``costs/footprint.py``), the barrier arrivals, or the multiply-adds. The comparison allows exactly what ptxas
+may change. A disagreement is a defect of the kit, not of the kernel.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Disagreement(KitError):
 
 @dataclass
 class Account:
-    """What one engine saw of a launch."""
+    """What one engine counted of a launch."""
 
     touched: dict[Access, Footprint] = field(default_factory=dict)
     arrivals: int = 0  # barrier arrivals of threads, summed over all barriers
@@ -93,14 +93,16 @@ class Account:
         return total
 
     def kinds(self) -> set[Kind]:
-        """Return the kinds touched. Constants and local memory become operands and registers in machine code."""
+        """Return the kinds touched, without constants and local memory: in machine code these are operands and
+        registers."""
         return {(a.space, a.effect) for a, f in self.touched.items() if f.bytes and a.space in ("shared", "global")}
 
 
 def doubts(interpreted: Account, followed: Account, origin: int) -> tuple[Kind, ...]:
     """Return the spaces and effects in which the engines touched different bytes.
 
-    ``origin``: first byte of shared memory in machine code, where a copy that fills up with zeros has its full width.
+    ``origin``: first byte of shared memory in machine code. There, a copy that fills up with zeros counts as reading
+    its full width.
     """
     different = []
     for kind in sorted(interpreted.kinds() | followed.kinds()):

@@ -1,21 +1,22 @@
-"""What bulk copies and the products of warpgroups (``wgmma``) may do at the same time, whatever the timing.
+"""Count the overlap of bulk copies with products of warpgroups (``wgmma``) that is possible whatever the timing.
 
-``HappensBefore`` says which products a thread knows to have been issued, and to be complete: its warpgroup's own, and
-those of threads with which it has synchronised. From it follows:
+``HappensBefore`` tells which products a thread knows to be issued, and which to be complete: its own warpgroup's, and
+those of threads with which it has synchronised. Three counts follow:
 
-- the products that overlap a copy, in bulk or by ``cp.async``, for which threads wait at an mbarrier, are those that
-  the first of these threads knows, and whose completion its issuer did not know. A copy is waited for if they are less
-  than a quarter of the products of an average K tile, which is a phase that copies end: four consumers share a tile
-- a copy comes after products if its warp has issued products: it had to wait for them
-- a product starts on idle tensor cores if less than its own size is in flight, as far as its warpgroup knows: of its
-  own products, and of those of all others, each of which has issued as many as itself
+- A copy, in bulk or by ``cp.async``, that reports to an mbarrier overlaps the products that the first waiting thread
+  knows to be issued, without those that the issuer of the copy knew to be complete. The copy counts as waited for if
+  these are less than a quarter of the products of an average K tile. A K tile is a phase that copies complete; a
+  quarter, because four consumers may share a tile.
+- A copy counts as after products if its warp has issued products before: the warp had to wait for them.
+- A product starts on idle tensor cores if less work than its own size is in flight, as far as its warpgroup knows: of
+  its own products, and of those of every other warpgroup, each of which has issued as many.
 
 Products count by their size, M * N * K, so that a small one hides no large one. Those whose sums are never used do
 not count: ptxas removes them.
 
-Other products are not in the trace. In a kernel without those of warpgroups, the bytes that threads read from shared
-memory count instead, in the order in which the simulator runs the threads: a copy is waited for if less than a quarter
-of what is read for an average K tile is read while it is in flight.
+Other products are not in the trace. In a kernel without ``wgmma``, the bytes that threads read from shared memory
+count instead, in the order in which the simulator runs the threads: a copy counts as waited for if, while it is in
+flight, threads read less than a quarter of the bytes of an average K tile.
 """
 
 from __future__ import annotations
@@ -31,13 +32,13 @@ from gemm_lessons.engine.events import WARP, Barrier, Boundary, Bulk, BulkGroup,
 from gemm_lessons.engine.records.arrays import Array
 
 WARPGROUP = 128  # lanes
-ENOUGH = 4  # part of an average K tile's products that hides a copy: one consumer's, if four share the tile
+ENOUGH = 4  # 1/4 of an average K tile's products hides a copy: those of one consumer, if four share the tile
 
 
 @dataclass(eq=False)
 class _Copy:
-    """A copy that no thread has waited for: the products that its issuer knew to be complete and, once it has landed,
-    its phase."""
+    """A copy that no thread has waited for. ``complete``: products that its issuer knew to be complete; ``phase``: the
+    phase that it completes, once it has landed."""
 
     lane: int
     offset: int
@@ -47,14 +48,14 @@ class _Copy:
 
 
 class Overlap:
-    """Counts of one launch. ``sizes``: of the products whose sums are used, by their index in the kernel."""
+    """Counts of one launch. ``sizes``: by instruction index, the sizes of the products whose sums are used."""
 
     def __init__(self, lanes: int, padded: int, cluster: int, sizes: Mapping[int, int]) -> None:
         self._lanes, self._padded = lanes, padded
         self._sizes = sizes
         self._bytes_read = 0  # from shared memory, in a kernel without products of warpgroups
         self._cluster, self._together = cluster, padded * cluster  # blocks and lanes of a cluster
-        self._read_by = np.zeros(lanes // self._together, np.int64)  # those bytes by cluster
+        self._read_by = np.zeros(lanes // self._together, np.int64)  # the same bytes, by cluster
         self._groups = -(-padded // WARPGROUP)  # of a block
         self._totals: Counter[str] = Counter()
         self._issued = 0  # products
@@ -63,7 +64,7 @@ class Overlap:
 
     @property
     def totals(self) -> Counter[str]:
-        """The counts by short name of ``launch.TOTALS``."""
+        """The counts by their short names in ``records.metrics.TOTALS``."""
         work = self._issued if self._sizes else self._bytes_read
         enough = max(1, work / ENOUGH / max(1, self._tiles))
         bare = sum(moved for beside, moved in self._waited.items() if beside < enough)
@@ -73,14 +74,14 @@ class Overlap:
         """Start new blocks: no product has been issued, and no copy."""
         self._order = HappensBefore(self._lanes, self._padded, self._cluster)
         groups = self._groups * self._cluster
-        # Products by the warpgroup that issues them; by lane, the size of those it knows of, and knows to be complete.
+        # By issuing warpgroup and by lane: total size of its products that the lane knows to be issued, to be complete.
         self._known = [self._order.number(("products", group)) for group in range(groups)]
         self._done = [self._order.number(("products", groups + group)) for group in range(groups)]
         self._committed: dict[int, list[int]] = {}  # first lane of a warpgroup -> its products at each commit
         self._multiplied = np.zeros(self._lanes // WARP, np.bool_)  # warps
         self._copies: dict[Bulk, list[_Copy]] = {}  # in flight
         self._landed: list[_Copy] = []  # not waited for
-        # Bytes that each lane has requested by cp.async, and which belong to no phase yet; by warp, the products that
+        # Bytes that each lane has requested by cp.async and that belong to no phase yet; by warp, the products that
         # were complete before.
         self._loose = np.zeros(self._lanes, np.int64)
         self._before: list[Array | None] = [None] * (self._lanes // WARP)
@@ -120,7 +121,7 @@ class Overlap:
             self._resolve(mark)
 
     def _tie(self, mark: Phase) -> None:
-        """These lanes' copies by cp.async belong to a phase: note those of each warp together."""
+        """Assign these lanes' copies by cp.async to a phase; those of one warp count as one copy."""
         for warp in np.unique(mark.lanes // WARP).tolist():
             its = mark.lanes // WARP == warp
             lanes, before = mark.lanes[its], self._before[warp]
@@ -133,7 +134,7 @@ class Overlap:
             self._before[warp] = None
 
     def _resolve(self, mark: Phase) -> None:
-        """Judge the copies that these lanes have waited for."""
+        """Count the products that overlap the copies that these lanes have waited for."""
         waiting = {
             (lane // self._together, offset): (lane, phase)
             for lane, offset, phase in zip(
@@ -218,7 +219,7 @@ class Overlap:
                     committed.append(int(self._known[group][first]))
                 continue
             mine = lanes[(lanes >= first) & (lanes < first + WARPGROUP)]
-            done = self._done[group]  # a wait that lets more be pending takes nothing back
+            done = self._done[group]  # a wait that allows more pending groups takes nothing back
             done[mine] = np.maximum(done[mine], committed[max(len(committed) - 1 - mark.pending, 0)])
 
     def _warpgroups(self, lanes: Array) -> list[int]:
@@ -231,5 +232,6 @@ class Overlap:
         return lane % self._together // self._padded * self._groups + lane % self._padded // WARPGROUP
 
     def _at(self, numbers: list[Array], lane: int) -> Array:
-        """Return the number of each warpgroup that a lane knows, or what has been read."""
+        """Return the numbers of all warpgroups as a lane knows them; without products, the bytes read by its
+        cluster."""
         return np.array([of[lane] for of in numbers] if self._sizes else [self._read_by[lane // self._together]])

@@ -1,11 +1,11 @@
-"""What gates need of a kernel whose machine code cannot be followed, counted roughly on its PTX.
+"""Estimate, on PTX, the counters that gates need if a kernel's machine code cannot be followed.
 
 ptxas changes the order of instructions and their number, but hardly how the work is divided among threads, how many
 products there are, and whether anything is computed between a load and the store of its value to shared memory:
 
-- the threads' shares of the work are taken to be those of the bytes that they read, but where groups of warps wait
-- a load is waited for if its thread reads less than ``ENOUGH`` bytes from shared memory, whose products could hide it,
-  before it next stores there; a copy by ``cp.async``, before it waits for it
+- The threads' shares of the work are estimated by the bytes that they read, without polls of cooperative groups.
+- A load counts as waited for if its thread, before its next store to shared memory, reads fewer than ``ENOUGH`` bytes
+  from there, whose products could hide the load; a copy by ``cp.async``, if it does so before the wait for the copy.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class RoughCounts:
         """Set up for a launch."""
         self._instructions, self._grid = launch.kernel.instructions, launch.grid
         self._lanes = launch.lanes
-        self._of_groups = next((it for it in launch.shared_arrays if it.zeroed), None)  # their barriers
+        self._of_groups = next((it for it in launch.shared_arrays if it.zeroed), None)  # barriers of cooperative groups
         self._executed = np.zeros(len(self._instructions), np.int64)
         self._most = self._read = self._waited = 0  # bytes: of the busiest thread, of all, waited for
 
@@ -69,7 +69,7 @@ class RoughCounts:
             self._copied[lanes] += access.width
 
     def _waits(self, touch: Touch, lanes: Array | slice) -> bool:
-        """Return whether a load asks a barrier of cooperative groups, as often as its thread waits."""
+        """Return whether a load polls a barrier of cooperative groups; how often it does depends on timing."""
         if self._of_groups is None or touch.access.space != "shared":
             return False
         at = touch.addresses[lanes] - self._of_groups.offset
@@ -91,13 +91,13 @@ class RoughCounts:
         self._waited += int(moved[now - before < ENOUGH].sum())
 
     def end_batch(self, batch: Batch, executions: Array, lane_executions: Array) -> None:
-        """Add what the threads of these blocks have read and executed."""
+        """Add the bytes read and instructions executed by these blocks."""
         self._executed += lane_executions
         self._most = max(self._most, int(self._of_lane.max(initial=0)))
         self._read += int(self._of_lane.sum())
 
     def result(self) -> dict[str, int]:
-        """Return the counts by short name: none where not only threads copy and multiply."""
+        """Return the estimates by short name; none for kernels with mbarriers, bulk copies or ``wgmma``."""
         if any(it.row.name.startswith(ASYNCHRONOUS) or "bulk" in it.modifiers[:3] for it in self._instructions):
             return {}
         counts: Counter[str] = Counter()
@@ -120,7 +120,7 @@ class RoughCounts:
 
 
 def _of(instruction: Instruction) -> Mapping[str, int]:
-    """Return what a lane that executes an instruction adds to the counts."""
+    """Return what each lane that executes an instruction adds to the counts."""
     if (form := product_form(instruction)) is not None:
         return {"tensor_products": form.c.rows * form.c.cols * form.a.cols}
     if instruction.opcode in DOT_PRODUCTS:
