@@ -6,11 +6,10 @@
 
 - ``compile``: source -> Compiled; ``ptx_file``: the same for PTX of another compiler; ``cache``: the cache on disk;
   ``files_read``: its key for includes that the text does not show
-- ``nvrtc``: bindings of the library, run in a process of its own by ``nvrtc_child`` or, behind walls, by
-  ``tools``; ``neutral_paths``: the same folder names in every run; ``toolkit``: which headers are CUDA's
+- ``nvrtc``: bindings of the library, which run in a process started by ``nvrtc_child`` or, in a sandbox, by ``tools``;
+  ``neutral_paths``: the same folder names in every run; ``toolkit``: which headers are CUDA's
 - ``device_part``: files with code of the host, and libraries
 - ``source``, ``tokens``, ``includes``, ``whole_file``, ``local_bounds``: the source as text
-- ``diagnostics``, ``ptxas``: the compiler's log; ``layouts``:
-  fields of structs
+- ``diagnostics``, ``ptxas``: the compiler's log; ``layouts``: fields of structs
 - ``elf``, ``sass``: the cubin, and its disassembly
 """

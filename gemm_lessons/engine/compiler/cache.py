@@ -34,8 +34,8 @@ def key_of(*parts: bytes | str) -> str:
 def identity(file: Path) -> str:
     """Return the hash of a file's content, independent of its path and time.
 
-    NVRTC's 141 MB take 0.2 s, so the hash is memoised under path, size and time of change. These three replace the hash
-    of an unreadable file. Raise ``OSError`` if there is no such file.
+    NVRTC's 141 MB take 0.2 s, so the hash is memoised under path, size, time of change and inode. These replace the
+    hash of an unreadable file. Raise ``OSError`` if there is no such file.
     """
     stat = file.stat()
     return _identity(os.path.abspath(file), stat.st_size, stat.st_mtime_ns, stat.st_ino)
@@ -105,7 +105,7 @@ def put(key: str, data: bytes) -> None:
 
 
 def _trim(place: Path) -> None:
-    """If the folder is too large, remove the least recently used tenth, and more if that is not enough."""
+    """If the folder is larger than ``BYTES``, remove the least recently used entries down to nine tenths of it."""
     aged: list[tuple[float, int, str]] = []
     with os.scandir(place) as entries:
         for entry in entries:

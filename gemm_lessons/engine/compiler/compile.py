@@ -1,6 +1,7 @@
-"""Compile CUDA C++ source to ``Compiled``: PTX, machine code, registers, line table, warnings. Second stage of a run.
+"""Compile CUDA C++ source to ``Compiled``: PTX, machine code, registers, line table, warnings.
 
-A learner's mistake is returned as ``NotCompiled``. ``KitError`` means that the compiler itself is missing or broken.
+A mistake in the source is returned as ``NotCompiled``. ``KitError`` means that the compiler itself is missing or
+broken.
 """
 
 from __future__ import annotations
@@ -40,17 +41,17 @@ __all__ = [
 
 CACHE_FORMAT = "gemm-lessons/compiled/8"
 HERE = "\0"  # the file itself in cached data: other runs have another name for it
-# Headers of the host's C library that nvcc finds, as far as kernels need them.
+# The part of the host's C library headers, which nvcc finds, that kernels need.
 HEADERS = Path(__file__).parent / "headers"
 WITHOUT_CCCL = HEADERS / "without_cccl"  # replacements for NVIDIA's C++ core libraries, if those are missing
-WITH_CCCL = HEADERS / "with_cccl"  # the standard library made of them, and their parts for kernels
+WITH_CCCL = HEADERS / "with_cccl"  # the standard library built on them, and those parts of them that kernels need
 OF_CCCL = re.compile(r"#[ \t]*include[ \t]*[<\"](?:cuda|cub|thrust)/")
-# A folder of CUDA's own headers has one of these. It is no library of the user's, even if the user names it.
+# A folder with one of these holds CUDA's own headers: it is no library of the user's, even if the user names it.
 OF_A_TOOLKIT = ("cuda_runtime_api.h", "cuda/std", "cub/cub.cuh", "thrust/version.h")
 PRE_INCLUDED = "nvcc_names.h"
 STANDARD = "-std=c++17"
 ARCHITECTURE = re.compile(r"(?:sm|compute)_\d+[af]?")
-APART = re.compile(r"^-*fmad=(false|0)$|-(O|-opt-level=)0$")  # options with which every product is rounded
+APART = re.compile(r"^-*fmad=(false|0)$|-(O|-opt-level=)0$")  # options that fuse no product with a sum
 FIRST_WITH_LIST = 13  # the CUDA major that can list the files it reads
 UNFINISHED = "177,550"  # variables never referenced, set but never used: normal in an unfinished kernel
 # Local memory of one thread, on every GPU since Fermi: "CUDA C++ Programming Guide", technical specifications.
@@ -77,7 +78,7 @@ class Compiled:
     shared_layout: tuple[tuple[str, int, int], ...] = ()
     """(PTX name, offset, bytes) of every static shared array, offsets from the start of the block's static arrays."""
     joins: bool = True
-    """Whether ptxas may make one multiply-add of a product and a sum: not with ``-fmad=false`` or its ``-O0``."""
+    """Whether ptxas may fuse a product and a sum into a multiply-add: not with ``-fmad=false`` or ptxas' ``-O0``."""
     _background: _BackgroundSass = field(
         default_factory=lambda: _BackgroundSass(), init=False, repr=False, compare=False
     )
@@ -112,9 +113,9 @@ class _Recent:
         self._last: tuple[tuple[object, ...], nvrtc.Translation, tuple[int, int]] | None = None
 
     def keep(self, key: tuple[object, ...], entry: str, made: nvrtc.Translation, version: tuple[int, int]) -> None:
-        """Keep a translation in which kernels have plain names."""
+        """Keep a translation if it has several kernels with plain names; else keep none."""
         plain = made.ok and made.lowered == entry and made.ptx.count(".entry ") > 1
-        self._last = (key, made, version) if plain else None  # at once: threads compile, too
+        self._last = (key, made, version) if plain else None  # one assignment, since other threads compile too
 
     def beside(self, key: tuple[object, ...], entry: str) -> tuple[nvrtc.Translation, tuple[int, int]] | None:
         """Return the last translation if it has the same key and this kernel."""
@@ -182,7 +183,7 @@ def compile_source(
 
     ``entry`` is the kernel's plain name, with or without ``extern "C"``, or a template instance (``tile<64, 8>``).
     ``path`` names the file in messages and line tables; its folder is searched for ``#include "..."`` first.
-    ``options`` are further NVRTC options. ``cuda_major`` (13, 12) picks the toolkit; by default the newest that
+    ``options`` are further NVRTC options. ``cuda_major`` (13, 12) selects the toolkit; by default the newest that
     knows ``arch``. A file outside of these folders cannot be included, nor one that is ``withheld``. The result comes
     from the cache on disk if source, name, options, every included file and the compiler are the same. Raise
     ``KitError`` if NVRTC is missing or does not know ``arch`` or an option.
@@ -278,7 +279,7 @@ def _compiled(
     version: tuple[int, int],
     left_out: tuple[Diagnostic, ...],
 ) -> Compiled | NotCompiled:
-    """Turn NVRTC's answer into a result. Warnings in the folders ``theirs`` are left out: learners cannot fix them."""
+    """Turn NVRTC's answer into a result. Warnings in the folders ``theirs`` are left out: users cannot fix them."""
     result = neutral_paths.restore_names(result)
     compiler = f"NVRTC {version[0]}.{version[1]}"
     _refused(result.log, arch, compiler)
@@ -335,7 +336,7 @@ def _refused(log: str, arch: str, compiler: str) -> None:
 
 
 def _unreadable(source: str, path: str, entry: str) -> NotCompiled | None:
-    """Report what the compiler's C interface cannot take: NUL bytes, invalid Unicode, control bytes in a name."""
+    """Report a source that the compiler cannot take: NUL bytes, invalid Unicode, PTX, control bytes in a name."""
     line, message = 1, ""
     if "\0" in source:
         line = cuda_source.line_of(source, source.index("\0"))
@@ -393,7 +394,8 @@ def _explain_broken(
     entry: str,
     path: str,
 ) -> NotCompiled:
-    """Explain a compiler that crashed or hung. A crash is located at the first line up to which the file crashes it."""
+    """Explain a compiler that crashed or hung. A crash is located at the last line of the shortest
+    beginning of the file that crashes the compiler."""
     if broken.hung:
         message = f"{broken.reason}: look for a template or a constexpr that never ends, or a loop unrolled too far"
         return NotCompiled((Diagnostic(path, 1, None, "error", message),), broken.reason)
@@ -476,7 +478,7 @@ def _from_cache(
 ) -> tuple[nvrtc.Translation, tuple[int, int], tuple[Diagnostic, ...]] | None:
     """Return NVRTC's answer, its version, and the diagnostics about code left out.
 
-    A program of several kernels is compiled once for all whose name is neither mangled nor a template's.
+    A program of several kernels has one entry for all whose names are neither mangled nor of a template.
     """
     for of in (entry, ""):
         data = compile_cache.get(compile_cache.key_of(program, of))

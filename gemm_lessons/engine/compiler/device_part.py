@@ -1,9 +1,9 @@
-"""Compile the device part of a file that NVRTC rejects as it is: it takes no code of the host.
+"""Compile the device part of a file that NVRTC rejects because it has code of the host.
 
-The file's own host code is blanked out (``whole_file``). Headers of libraries such as CuTe stay as they are: NVRTC's
-``-default-device`` takes their functions without ``__device__`` as functions of the device. It is not used for the
-user's own files, where a missing ``__device__`` is an error, except for lambdas: NVRTC 13.0 takes those with ``auto``
-parameters for functions of the host.
+The file's own host code is blanked out (``whole_file``). Headers of libraries such as CuTe stay as they are: with
+``-default-device``, NVRTC compiles their functions without ``__device__`` for the device. The option is not used for
+the user's own files, where a missing ``__device__`` is an error, except for lambdas: NVRTC 13.0 treats those with
+``auto`` parameters as functions of the host.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ from gemm_lessons.engine.records.frozen import dataclass
 MOST_ROUNDS = 6  # attempts to compile a file, each without what the last one rejected
 # Warnings about libraries that no user can fix: macros that the kit's headers define, too; static members of templates.
 DEFAULT_DEVICE = ("-default-device", "-diag-suppress=47,20044")
-# Libraries and files name parts of std that headers of the host include for them.
+# Includes parts of std that libraries and files use without including them, because headers of the host do.
 STD_NAMES = "--pre-include=std_names.h"
 WITH_LIBRARIES = (*DEFAULT_DEVICE, STD_NAMES)
-# Headers that a library's headers include, by the names in them: where the library is missing, a file still uses them.
+# Headers that a library's headers include, with names that they define: a file uses these without including them.
 BY_NAME = {
     "cuda_fp16.h": re.compile("(?:__)?half2?|__half\\w*|__h\\w+|__float2half\\w*"),
     "cuda_bf16.h": re.compile("__nv_bfloat16\\w*|__float2bfloat16\\w*|__bfloat16\\w*"),
     "cfloat": re.compile("(?:FLT|DBL)_[A-Z_0-9]+"),
 }
-# What a header of the host fails with: other errors may be the kernel's own, seen inside a library's template.
+# Errors of a header of the host; other errors may be the kernel's own, reported inside a library's template.
 OF_THE_HOST = re.compile(
     r'cannot open source file|identifier "\w+" is undefined|has no member|^#error|__host__ function'
 )
@@ -75,7 +75,7 @@ def translate(
 
 
 class _Unfinished(Exception):
-    """The compiler took too long. The errors of other attempts would not be the cause."""
+    """The compiler took too long. The errors of other attempts are then not reported, since they are not the cause."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class _Job:
     read: set[str] = field(default_factory=set)  # files that the result depends on, by neutral names
 
     def device_part(self) -> Result:
-        """Return the first way that compiles, else what is told best."""
+        """Return the first attempt that compiles; if there is none, the one whose errors explain the failure best."""
         if any(NARROWING in d.message for d in self._errors(self.failed)):
             answer = self.compiled(self.source)
             if answer is not None and answer.ok:
@@ -193,23 +193,23 @@ class _Job:
         return answer[0]
 
     def _misses_std(self, result: nvrtc.Translation) -> bool:
-        """Return whether a name of the standard library is missing, whose header the file does not include."""
+        """Return whether a name of the standard library is missing because the file does not include its header."""
         named = itertools.chain.from_iterable(NO_MEMBER.findall(d.message) for d in self._errors(result))
         return any(space == "std" for space, _ in named)
 
     def only_lambdas_fail(self, result: nvrtc.Translation) -> bool:
-        """Return whether every error takes a lambda for a function of the host."""
+        """Return whether every error is about a lambda that NVRTC treats as a function of the host."""
         errors = self._errors(result)
         return not result.ok and bool(errors) and all(map(self._is_at_lambda, errors))
 
     def _headers_by_name(self, result: nvrtc.Translation) -> Iterator[str]:
-        """Yield options that include the headers whose names an answer does not know."""
+        """Yield options that include the headers of undefined names."""
         for header, names in BY_NAME.items():
             if any(map(names.fullmatch, self._undefined(result))):
                 yield f"--pre-include={header}"
 
     def _only_name_fails(self, result: nvrtc.Translation) -> bool:
-        """Return whether the file compiles, and has no kernel of the requested name."""
+        """Return whether the file compiles but has no kernel of the requested name."""
         errors = self._errors(result)
         return bool(errors) and all(d.file == NAME_EXPRESSION_FILE for d in errors)
 
@@ -231,7 +231,7 @@ class _Job:
         return [d for d in parse_log(log, self.places.name, self.source) if d.severity == "error"]
 
     def _calls_one(self, result: nvrtc.Translation, names: frozenset[str]) -> bool:
-        """Return whether a name is missing that was taken out as the host's."""
+        """Return whether an undefined name is among those that were removed as host code."""
         return not result.ok and any(name in names for name in self._undefined(result))
 
     def _undefined(self, result: nvrtc.Translation) -> set[str]:
@@ -239,7 +239,7 @@ class _Job:
         return {name for d in errors for name in re.findall(r'identifier "(\w+)" is undefined', d.message)}
 
     def _left_out(self, result: nvrtc.Translation, missing: Iterable[str]) -> tuple[Diagnostic, ...]:
-        """Report missing files: as errors those that may be the cause of one, else in one warning."""
+        """Report missing files: those that may cause an error as errors, the others in one warning."""
         files = list(dict.fromkeys(missing))
         others = [file for file in files if not whole_file.is_of_the_host(file)]
         if result.ok:
@@ -258,7 +258,7 @@ class _Job:
         return (*(self._about("error", file) for file in causes), *warning)
 
     def _unknown(self, error: Diagnostic) -> Iterator[str]:
-        """Yield the namespace that an error does not know, or the member of the standard library."""
+        """Yield the undefined namespace of an error, or the undefined member of the standard library."""
         for space, member in NO_MEMBER.findall(error.message):
             yield member if space == "std" else space
         if NO_NAMESPACE.search(error.message) and error.file == self.places.name and error.column:
@@ -309,9 +309,9 @@ class _Job:
     def _without_includes(
         self, whole: whole_file.WholeFile, errors: Iterable[Diagnostic], dropped: list[str]
     ) -> whole_file.WholeFile | None:
-        """Return the file without the includes that need the host, also added to ``dropped``; None if there is none.
+        """Return the file without the includes that need the host, also added to ``dropped``; None if there are none.
 
-        Of several includes that reach the file of an error, it is the one that reaches the fewest others.
+        If several includes reach the file of an error, the one that reaches the fewest files is removed.
         """
         failing = {os.path.realpath(d.file) for d in errors if OF_THE_HOST.search(d.message)}
         reached = [(match, self._closure(header)) for match, header in self._libraries(whole.text)]
@@ -327,7 +327,7 @@ class _Job:
         return replace(whole, text=blanked(whole.text, ((at, blamed[at].end()) for at in sorted(blamed))))
 
     def _closure(self, header: Path) -> frozenset[str]:
-        """Return the names of a header and of all that it may include."""
+        """Return the names of a header and of all headers that it may include, directly or not."""
         found = {os.path.realpath(header)}
         waiting = [*found]
         folders = tuple(map(str, (*self.places.folders, *self.places.system)))

@@ -26,7 +26,7 @@ NAME_EXPRESSION_FILE = "__nv_name_map"  # NVRTC's file name for the text that re
 class Diagnostic:
     """One message of the compiler, printable. ``line`` and ``column`` (in characters) count from 1.
 
-    ``no_kernel``: the file has no kernel of the wanted name.
+    ``no_kernel``: the file has no kernel of the requested name.
     """
 
     file: str
@@ -61,7 +61,7 @@ HOST_FUNCTION = (
     "write __device__ in front of a function that kernels call, or __global__ in front of a kernel; "
     "functions of the host (main, launch code) cannot be compiled here"
 )
-# Replacements for front-end messages about options or concepts that a learner cannot act on.
+# Replacements for front-end messages about options or concepts that a user cannot act on.
 _REWORDED: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"A function without execution space annotations .*"), HOST_FUNCTION),
     (
@@ -96,7 +96,7 @@ def parse_log(
 
 
 def _foreign_character(found: Diagnostic, path: str, source: str) -> Diagnostic:
-    """Names of CUDA C++ are ASCII. Name the other character, since it may look like an ASCII one."""
+    """Name a character that is not ASCII, since it may look like an ASCII one: names of CUDA C++ are ASCII."""
     lines = source.split("\n")  # splitlines() also splits at form feeds and the like
     if found.file != path or not found.column or found.line > len(lines) or found.column > len(lines[found.line - 1]):
         return found
@@ -106,7 +106,7 @@ def _foreign_character(found: Diagnostic, path: str, source: str) -> Diagnostic:
 
 
 def _missing_end(found: Diagnostic, path: str, source: str) -> Diagnostic:
-    """A missing semicolon is reported at the next line: name the line that should have ended with it."""
+    """Name the line that lacks its semicolon: the compiler reports it at the next line."""
     if found.message != 'expected a ";"' or found.file != path or not found.column:
         return found
     lines = without_comments(source).split("\n")
@@ -157,7 +157,7 @@ def _with_notes(messages: Sequence[Message]) -> Iterator[tuple[Message, list[Mes
 
 
 def _types(body: Sequence[str]) -> str:
-    """Return the argument types that a function or operator does not take, without the namespace of fragments."""
+    """Return the argument types for which a function or operator has no match, without the namespace of fragments."""
     found = next((match for line in body if (match := _TYPES.match(line))), None)
     return f"; {_FRAGMENTS.sub('', found[1])}" if found else ""
 
@@ -255,7 +255,7 @@ def _source_line(ptx: str, ptx_line: int) -> tuple[str, int] | None:
 def plain_name(mangled: str) -> str:
     """Return the innermost plain name: ``_ZZ4gemmPfE2As`` -> ``As``, ``_Z4tileILi64EEvPf`` -> ``tile``.
 
-    It knows only as much of the Itanium C++ ABI's mangling as kernels, functions and shared arrays need.
+    Only the part of the Itanium C++ ABI's mangling that kernels, functions and shared arrays need is supported.
     """
     if mangled.startswith("_ZZ"):  # _ZZ <function> E <length> <local name> [_ <number of the scope>]
         for match in re.finditer(r"E([1-9]\d*)", mangled):
@@ -282,7 +282,7 @@ def base_name(entry: str) -> str:
 def explain_failure(
     found: tuple[Diagnostic, ...], log: str, path: str, source: str, entry: str
 ) -> tuple[Diagnostic, ...]:
-    """Put errors about the requested name in terms of the file. Show them only if there are no other errors."""
+    """Express errors about the requested name in terms of the file; keep them only if there are no other errors."""
     own = tuple(d for d in found if d.file != NAME_EXPRESSION_FILE)
     if any(d.severity == "error" for d in own):
         return own

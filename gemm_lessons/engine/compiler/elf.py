@@ -1,4 +1,4 @@
-"""Sections of a cubin, and the file names in its line table, as they were before PTX and ``nvdisasm`` escaped them."""
+"""Sections of a cubin, and the file names in its line table, without the escapes of PTX and ``nvdisasm``."""
 
 from __future__ import annotations
 

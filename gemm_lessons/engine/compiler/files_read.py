@@ -2,7 +2,7 @@
 
 ``#include NAME(x)`` depends on macros, and a library may have more headers than are followed as text. NVRTC lists the
 files that it opens (``LIST_FILES``). The list is kept under a key of everything else. The next compilation hashes these
-files, and where each name in them would be found now: another file may have come to be in front.
+files, and the place where each name in them would be found now: another file may now be found first.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _ASKED_FOR = re.compile(r'__has_(?:include(?:_next)?|embed)[ \t]*\([ \t]*(?:"([^
 
 
 class FileListing:
-    """What the compiler lists on stderr, which goes to a pipe meanwhile. Without ``wanted``, nothing happens."""
+    """Captures the list that the compiler writes to stderr, in a pipe. Without ``wanted``, it does nothing."""
 
     def __init__(self, wanted: bool) -> None:
         self._before = self._pipe = -1
@@ -51,7 +51,7 @@ class FileListing:
 
 
 def state_of(files: Iterable[str], source: str, name: str, folders: Sequence[Path], names: NeutralNames) -> list[str]:
-    """Return names and hashes of ``files``, given by neutral names, and which files the names in them lead to.
+    """Return names and hashes of ``files``, given by neutral names, and the files to which the names in them resolve.
 
     ``folders`` are searched for includes after the including file's own.
     """
@@ -86,7 +86,7 @@ def _contents(file: str, *state: int) -> tuple[str, tuple[str, ...]]:
 
 
 def _written(text: str) -> tuple[str, ...]:
-    """Return the names that a text includes or asks for, as far as they are written out."""
+    """Return the file names that a text includes or tests by ``__has_include``, as far as they are written out."""
     found = (match[1] or match[2] for pattern in (INCLUDE, _ASKED_FOR) for match in pattern.finditer(text))
     return tuple(dict.fromkeys(found))
 

@@ -36,7 +36,7 @@ _UNUSUAL = re.compile(r"\r(?!\n)|\?\?|[\f\v\x01]|\\[ \t\r]*\n")
 _HAS = r"\b__has_(?:include|include_next|embed)\b(?P<call>[ \t]*\([ \t]*)?(?=(?P<name>[^\n]*))"
 _ASKED_FOR = r"(?:\bdefined[ \t]*\(?|#[ \t]*(?:ifn?|elifn?)def)[ \t]*$"
 _DEFINED = rf"(?m){_HEAD}define[ \t]+(\w+)(\([^()\n]*\))?[ \t]*([^\n]*)"
-# An include through macros. An argument cannot lead out by itself, whatever CUDA's own macro of that name does with it.
+# An include through macros. The pattern admits only arguments that cannot lead outside, whatever a macro does to them.
 _ARGUMENT = r"[ \t]*(?:\w+(?:[./-]\w+)*[ \t]*)?"
 _MACRO = rf"\b([A-Za-z_]\w*)\b(?:[ \t]*(\({_ARGUMENT}(?:,{_ARGUMENT})*\)))?"
 _RENAMED = rf'(?m){_HEAD}(?:line\b|\d+[ \t]+")'
@@ -99,7 +99,7 @@ class _Macro:
     value: str
 
     def expanded(self, arguments: str | None) -> str:
-        """Return the value for arguments in parentheses; what no file is called if there are too many or too few."""
+        """Return the value for arguments in parentheses; "()", which names no file, if their number does not fit."""
         names, given = (_listed(it or "") for it in (self.parameters, arguments))
         if not self.parameters:
             return self.value
@@ -183,7 +183,8 @@ class _Reader:
         return others
 
     def _computed(self, computed: Sequence[_Wanted], texts: Sequence[str]) -> None:
-        """Follow what macros may expand to, given all the texts so far, of which ``texts`` are new."""
+        """Follow the names that macros may expand to, given the macros of all texts so far; ``texts`` are the new
+        ones."""
         for text in texts:
             for match in itertools.chain.from_iterable(map(_definitions, _variants(text))):
                 self._macros.setdefault(match[1], set()).add(_Macro(match[2], match[3].replace(_JOINT, "").strip()))

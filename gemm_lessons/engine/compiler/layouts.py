@@ -80,7 +80,7 @@ class _Entry:
 def read_layouts(
     source: str, *, path: str, entry: str, options: Sequence[str] = (), **others: Any
 ) -> tuple[TypeLayout, ...] | None:
-    """Return the layout of each parameter of a kernel, compiled once more for it; PTX is taken as it is.
+    """Compile a kernel once more, with ``-G``, and return the layout of each parameter; PTX is taken as it is.
 
     ``others`` are arguments of ``compile_source``. None without debug information.
     """
@@ -165,7 +165,7 @@ class _Reader:
         return leb128(data, start + 1)[0] if start < end and data[start] == _PLUS else 0, end
 
     def value(self, entry: _Entry, attribute: int) -> int | str | None:
-        """Return an attribute, also that of the entry that this one completes."""
+        """Return an attribute of an entry, or of the entry that it refers to."""
         while attribute not in entry.values:
             origin = entry.values.get(_ORIGIN, entry.values.get(_OF))
             if not isinstance(origin, int):
@@ -178,7 +178,8 @@ class _Reader:
         return value if isinstance(value, int) else default
 
     def parameter(self, entry: _Entry) -> TypeLayout:
-        """Return the type of a parameter. A class that is not trivially copied is written there as a reference."""
+        """Return the type of a parameter; a class that is not trivially copyable is a reference in the debug
+        information."""
         place = self._whole(entry, _TYPE)
         declared = self.entries[place]
         return self.layout(self._whole(declared, _TYPE) if declared.tag == _REFERENCE else place)
@@ -209,7 +210,7 @@ class _Reader:
         return TypeLayout(f"{what} *", 8, kind, pointer=True)
 
     def _pointed(self, place: int) -> tuple[str, str]:
-        """Return kind and name of what a pointer points to; a struct's fields may point to the struct itself."""
+        """Return kind and name of a pointer's target, without the fields of a struct, which may point to the struct."""
         entry = self.entries[place]
         while entry.tag in (*_SAME, _ARRAY):
             if not (target := self._whole(entry, _TYPE)):

@@ -1,8 +1,8 @@
 """Bounds check of local array indices in the source, for loops with fixed bounds.
 
 The compiler keeps such arrays in registers, so an index past the end leaves no access that could be checked. A second
-compilation with the arrays in memory shows it, but takes as long as a fifth of a run. This check runs first; only what
-it cannot prove needs the second compilation.
+compilation with the arrays in memory shows it, but takes a fifth of the time of a run. This check runs first; only
+kernels that it cannot prove correct need the second compilation.
 """
 
 from __future__ import annotations

@@ -3,13 +3,13 @@
 NVRTC 13.5 keeps file names in its heap and orders some loads by heap addresses. With neutral names, the same file gives
 the same machine code wherever it, its headers, the kit and NVRTC itself are.
 
-    with neutral_names(folders) as names:                 names.of(folder), a way to it through a file that is open
+    with neutral_names(folders) as names:                names.of(folder): a name through an open file descriptor
         made = compile(...)
-    restore_names(replace(made, called=names.called))       in what NVRTC wrote, each folder has its own name again
-    expected(folders)                                   the same names, without a way to the folders
+    restore_names(replace(made, called=names.called))    gives each folder its own name again in NVRTC's output
+    expected(folders)                                    the same names, without opening the folders
 
 A neutral name is ``/proc/self/fd/101`` with leading slashes, which have no effect, up to ``LENGTH`` bytes. The original
-name put back has as many bytes, also by slashes. They remain in the line table of machine code; its readers drop them
+name is padded by slashes to as many bytes. They remain in the line table of machine code; its readers drop them
 (``elf.plain_file_name``). The cache on disk keeps what NVRTC wrote, for the same file in any folder.
 """
 
@@ -65,13 +65,13 @@ class NeutralNames:
 
     @property
     def nested(self) -> tuple[str, ...]:
-        """Return which of the folders are inside of which others."""
+        """Return the pairs of folders of which one is inside of the other, by neutral names."""
         pairs = [(inner, outer) for inner in self._names for outer in self._names if inner.startswith(f"{outer}/")]
         return tuple(f"{self.of(inner)} {self.of(outer)}{inner[len(outer) :]}" for inner, outer in pairs)
 
 
 def restore_names(made: Translation) -> Translation:
-    """Put the original names back into what NVRTC made; in machine code padded."""
+    """Put the original names back into NVRTC's output: padded in PTX and machine code."""
     log, ptx, cubin = made.log, made.ptx, made.cubin
     for folder, name in made.called:
         own = padded(folder)

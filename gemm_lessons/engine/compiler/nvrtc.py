@@ -28,8 +28,8 @@ OLDEST_ARCH = {13: 75, 12: 50}
 class Translation:
     """NVRTC's result for one program. If ``ok`` is False, only ``log`` (and sometimes ``ptx``) is meaningful.
 
-    ``called``: (folder, its name in here) of every folder that ``neutral_paths`` renamed. ``read``: the files that it
-    opened, if it was to list them (``files_read``).
+    ``called``: (folder, its name in the output) of every folder that ``neutral_paths`` renamed. ``read``: the files
+    that NVRTC opened, if it was to list them (``files_read``).
     """
 
     ok: bool
@@ -212,13 +212,13 @@ def library(major: int) -> Path | None:
 
 
 def library_folders(major: int) -> list[Path]:
-    """Return the folder of ``library``, which also holds its second library; empty if there is none."""
+    """Return the folder of ``library``, which also holds NVRTC's library of built-ins; empty if there is none."""
     found = library(major)
     return [found.parent] if found else []
 
 
 def library_files(library: Path) -> list[Path]:
-    """Return the library and the second one beside it, whose name has its version."""
+    """Return the library and the library of built-ins beside it, whose name has the version."""
     return [library, *sorted(library.parent.glob("libnvrtc-builtins.so.*"))]
 
 

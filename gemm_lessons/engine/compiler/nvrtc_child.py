@@ -22,7 +22,7 @@ from gemm_lessons.engine.process.child import Child, ChildDied, ChildHung, Paren
 from gemm_lessons.engine.records.errors import KitError
 from gemm_lessons.engine.records.frozen import dataclass
 
-LEAST_PATIENCE_S = 10.0  # lower bound also for a run with less time: other processes may keep the machine busy
+LEAST_PATIENCE_S = 10.0  # also for a run with a shorter limit: other processes may keep the machine busy
 PATIENCE_S = 60.0  # the largest kernel of the course compiles in 1 s
 MEMORY_BYTES = 4 * 2**30  # of address space, besides the child's initial size; a compilation takes about 0.5 GiB
 

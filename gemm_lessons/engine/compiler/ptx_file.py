@@ -1,6 +1,6 @@
 """Take PTX of another compiler as ``Compiled``, unchanged. There is no assembler here, so it has no machine code.
 
-Without a line table, its own lines replace those of a source.
+PTX without a line table gets one with the lines of the PTX file itself.
 """
 
 from __future__ import annotations

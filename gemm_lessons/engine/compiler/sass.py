@@ -55,7 +55,7 @@ _BITS = {
 _ENDS_BLOCK = ("BRA", "BRX", "BRXU", "JMP", "JMX", "JMXU", "EXIT", "RET", "CALL", "BREAK", "BSYNC", "KILL", "BPT")
 
 _SECTION = re.compile(r"^\s*\.section\s+\.text\.([^,\s]+)")
-# The next such line gives the caller of an inlined line.
+# If it ends in "inlined at", the next such line gives the caller.
 _LINE = re.compile(r'^\s*//## File "(.*?)", line (\d+)( inlined at)?')
 _NAMED = re.compile(r'(?://## File|inlined at) "(?!\0)')
 _LABEL = re.compile(r"^([.$\w]+):")
@@ -74,9 +74,9 @@ def width_of(opcode: str) -> int:
 
 
 def disassemble(cubin: bytes) -> str:
-    """Return ``nvdisasm -c -gi`` of a cubin, cached.
+    """Return nvdisasm's listing of a cubin with line information, cached (``tools.disassembling`` has its options).
 
-    Raise ``KitError`` if nvdisasm is missing, and ``UnsupportedKernel`` if it fails.
+    Raise ``KitError`` if nvdisasm is missing or does not finish, and ``UnsupportedKernel`` if it fails.
     """
     program = nvrtc.disassembler()
     if program is None:

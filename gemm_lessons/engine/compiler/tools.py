@@ -1,4 +1,4 @@
-"""NVIDIA's programs for a process that may not start any: a helper, forked earlier, runs each in a process of its own.
+"""Run NVIDIA's programs for a process that may not start any: a helper, forked earlier, forks a process for each.
 
     tools.prepare(13); tools.open_for_me()  ->  nvrtc_child.translate and sass.disassemble go through the helper
 
@@ -31,7 +31,7 @@ from gemm_lessons.engine.records.errors import KitError
 
 STACK_BYTES = 64 << 20  # of a compiling thread: templates nest
 INCLUDE_PATH = "--include-path="
-HEAP_BYTES = 64 << 20  # by which the disassembler's heap grows; it needs 55 MB
+HEAP_BYTES = 64 << 20  # step by which the disassembler's heap grows; it needs 55 MB
 PATIENCE_S = 1.0  # for the helper to exit by itself
 SPARE_S = 10.0  # for the helper itself, on top of its programs' own limit
 Answer = tuple[dict[str, Any], list[bytes]]
@@ -84,7 +84,7 @@ def ask(question: dict[str, Any], blobs: Sequence[bytes], seconds: float) -> Ans
 def ask_of(helper: Child, question: dict[str, Any], blobs: Sequence[bytes], seconds: float) -> Answer:
     """Send a request to a process that runs ``serve``. Raise ``ChildHung`` and ``ChildDied``.
 
-    The helper then still answers the next request, unless it is itself what hangs or died.
+    The helper still answers the next request, unless the helper itself hangs or died.
     """
     helper.send({"seconds": seconds, **question}, blobs)
     header, answer = helper.receive(SLOW * seconds + SPARE_S)
@@ -168,7 +168,7 @@ def _disassemble(file: Path) -> Answer:
 
 
 def disassemble(cubin: bytes, seconds: float) -> subprocess.CompletedProcess[str]:
-    """Run ``nvdisasm -c -g`` on a cubin, through the helper. Raise ``KitError``."""
+    """Run the command of ``disassembling`` on a cubin, through the helper. Raise ``KitError``."""
     try:
         header, (out, err) = ask({"do": "disassemble"}, [cubin], seconds)
     except (ChildHung, ChildDied) as lost:
@@ -204,7 +204,7 @@ def _translate_confined(
 ) -> Translation:
     """Run ``Nvrtc.translate`` in a thread that can read only the source's folder, those in its options, and NVRTC's.
 
-    A thread has a heap of its own. Here it is that of a thread of the parent, which only waited, so it is empty.
+    The thread's heap starts empty: glibc reuses the heap of a thread of the parent that only waited.
     """
     done: list[Translation | KitError] = []
     folders = folders_read(compiler.version[0], name, options)

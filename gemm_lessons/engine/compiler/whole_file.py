@@ -92,7 +92,7 @@ class _Gathered:
         self.origins: list[tuple[str, int]] = []
         self.missing: list[str] = []
         self._places = places
-        self._guards: dict[Path, str] = {}  # of files that ask to be included once
+        self._guards: dict[Path, str] = {}  # of files with #pragma once
         self._once: set[Path] = set()  # those of them that are included unconditionally
         self._size = 0
 
@@ -126,7 +126,8 @@ class _Gathered:
         self.origins.append((file, number))
 
     def _branch(self, word: str, file: str, number: int, expanded: list[bool]) -> None:
-        """After ``#if``, ``#else`` or ``#endif``: repeat the line directive, which may be skipped with a file."""
+        """Repeat the line directive after ``#else`` and ``#endif``: it may be skipped together with an included
+        file."""
         if word.startswith("if"):
             expanded.append(False)
         elif word.startswith(("el", "endif")) and expanded:
@@ -177,7 +178,7 @@ _OF_A_DEVICE_LIBRARY = re.compile(
 
 
 def is_of_a_device_library(file: str) -> bool:
-    """Return whether kernels call functions of an included file, which is no part of CUDA's own headers here."""
+    """Return whether an included file belongs to a library whose functions kernels call, and that may be missing."""
     return bool(_OF_A_DEVICE_LIBRARY.fullmatch(file))
 
 
@@ -454,6 +455,6 @@ class _Scanner:
         return next((i for i in range(at, len(self.code)) if self.code[i].text in (";", "{", "}")), len(self.code))
 
     def _end_of_statement(self, at: int) -> int:
-        """Return the position after the semicolon of a type's definition, past variables declared with it."""
+        """Return the position after the semicolon of a type's definition, after variables declared with it."""
         end = self._next(at)
         return end + 1 if self.lexed.text(end) == ";" else at
