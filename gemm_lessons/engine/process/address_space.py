@@ -15,7 +15,7 @@ import sys
 from gemm_lessons.engine.process import bounds
 
 CEILING = 0x6000_0800_0000  # above programs and their heaps on x86-64; far below what else Linux maps
-STACK_BYTES = 8 << 20  # of a thread, too; without a limit Linux maps each object above the last one
+STACK_BYTES = 8 << 20  # also of each thread; with an unlimited stack, Linux maps each object above the last one
 MAPS = "/proc/self/maps"
 NO_ACCESS = 0
 PRIVATE, ANONYMOUS, NO_RESERVE, NOT_OVER_OTHERS = 0x2, 0x20, 0x4000, 0x100000

@@ -23,7 +23,7 @@ from gemm_lessons.engine.process import resources
 from gemm_lessons.engine.records.frozen import dataclass
 
 GIB = 1 << 30
-TICK_S = 0.25  # between two checks of the clock
+TICK_S = 0.25  # between two checks of the time used
 SLOW = 4  # processes that share a core may take this many times their processor time
 SHARE = 0.8  # of the available memory
 
@@ -70,8 +70,8 @@ def current() -> Bounds:
 
 
 def affordable(bytes_: int = Bounds.memory_bytes) -> int:
-    """Return ``bytes_``, or less if the machine or container has less, so that a run ends with a message and does not
-    swap."""
+    """Return ``bytes_``, or ``SHARE`` of the memory of the machine or container if that is less, so that a run ends
+    with a message and does not swap."""
     return min(bytes_, int(SHARE * resources.memory_bytes()))
 
 
@@ -122,19 +122,19 @@ def limit_address_space(more: int) -> None:
 
 
 def lift_memory() -> None:
-    """Raise the memory limits that the parent has set to their hard limits."""
+    """Raise the soft memory limits, which the parent may have lowered, to the hard limits."""
     for what in (resource.RLIMIT_AS, resource.RLIMIT_DATA):
         hard = resource.getrlimit(what)[1]
         resource.setrlimit(what, (hard, hard))
 
 
 def leave_no_core() -> None:
-    """Write no file of this process's memory when it crashes."""
+    """Disable core dumps of this process."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
 def stop_clock() -> None:
-    """Stop the clock of ``within`` that a forked process has inherited."""
+    """Stop the interval timer of ``within`` in a process that forked inside of it."""
     signal.setitimer(signal.ITIMER_REAL, 0)
 
 

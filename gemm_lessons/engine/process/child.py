@@ -12,7 +12,7 @@ includes ``/proc/self/fd``, can neither write an answer nor read the request aga
 for any reason: a thread waits for the end of a third pipe that only the parent holds open.
 
 A ``Forked`` child does not start a new interpreter: it continues from its parent's state, with all modules loaded, for
-a process that has no threads and needs many children. It is a session of its own, too, and Linux kills it when its
+a process that has no threads and needs many children. It leads a session of its own, too, and Linux kills it when its
 parent ends.
 """
 
@@ -44,8 +44,8 @@ if TYPE_CHECKING:
 Header = Mapping[str, Any]
 Blobs = Sequence[Any]  # objects with the buffer protocol, C-contiguous
 
-# -P keeps the current folder, where a learner may have a file called numpy.py, off sys.path. The kit is the parent's,
-# also where another one is installed.
+# -P keeps the current folder, where a user may have a file called numpy.py, off sys.path. The kit that is imported is
+# the parent's, even if another one is installed.
 BOOT = """import sys
 places = sys.argv[1].split("|")
 sys.path.insert(0, places[0])
@@ -58,7 +58,7 @@ PATIENCE_S = 5.0  # for a killed process to exit; a GPU driver may need a while 
 LAST_WORDS = 2000  # characters of stderr to keep
 STEADY, DRAWN = "steady", "drawn"  # a child's addresses
 END_WITH_PARENT = 1  # prctl
-CPU_CLOCK = 2  # the clock of a process's own time is ~pid << 3 | 2: clock_getcpuclockid, which Python has not
+CPU_CLOCK = 2  # a process's CPU clock is ~pid << 3 | 2, as of clock_getcpuclockid, which Python lacks
 
 
 class ChildHung(Exception):
@@ -80,7 +80,7 @@ class ChildDied(Exception):
 
     @property
     def out_of_time(self) -> bool:
-        """Tell whether Linux ended it for its processor time."""
+        """Tell whether Linux ended the process because it used up its processor time."""
         return abs(self.code or 0) == signal.SIGXCPU
 
     @property
@@ -90,7 +90,7 @@ class ChildDied(Exception):
 
 
 def signal_name(number: int) -> str:
-    """``SIGSEGV`` for 11."""
+    """Return the name of a signal: ``SIGSEGV`` for 11."""
     try:
         return signal.Signals(number).name
     except ValueError:
@@ -101,8 +101,8 @@ class Child:
     """A running child. Close it (or use it as a context manager), or the process lives as long as the parent.
 
     ``module`` must have ``main(parent: Parent, *arguments: str)``; ``path`` is added to the child's ``sys.path``.
-    ``environment`` is added to ours, or takes its place if ``bare``. ``steady``: what it maps is at the same
-    addresses each time.
+    ``environment`` is added to this process's, or replaces it if ``bare``. ``steady``: memory is mapped at the
+    same addresses in every such child.
     """
 
     _process: subprocess.Popen[bytes] | _Process
@@ -227,9 +227,9 @@ class Child:
 
 
 class Forked(Child):
-    """A child that continues here with ``function(parent)``. Of the open files it keeps its pipes alone.
+    """A forked child that runs ``function(parent)``. Of the open files it keeps only its pipes.
 
-    Only for a process without threads, or whose threads are idle: of these the child has none.
+    Only for a process without threads, or whose threads are idle: the child does not have them.
     """
 
     def __init__(self, function: Callable[[Parent], object]) -> None:
@@ -303,7 +303,7 @@ def _go_on(function: Callable[[Parent], object], parent: int, question: int, ans
 
 
 def _close_all_but(kept: Collection[int]) -> None:
-    """Close all open files but ``kept``, also those above a limit that was lowered later."""
+    """Close all open files but ``kept``, also those with numbers above a limit that was lowered later."""
     try:
         numbers: Iterable[int] = map(int, os.listdir("/proc/self/fd"))
     except OSError:
@@ -322,7 +322,7 @@ def end_with(parent: int) -> None:
 
 
 def go_on_in_child(work: Callable[[], object]) -> NoReturn:
-    """Continue in a forked process, the first of a new namespace; this one ends as that one does."""
+    """Run ``work`` in a forked process, the first of a new PID namespace; this process ends with its exit code."""
     ours = os.getpid()
     pid = os.fork()
     if not pid:
@@ -333,7 +333,7 @@ def go_on_in_child(work: Callable[[], object]) -> NoReturn:
 
 
 class Parent:
-    """The parent, as seen by its child."""
+    """The child's end of the pipes to its parent."""
 
     def __init__(self, question: int, answer: int) -> None:
         self._from = _end_of(question, writable=False)
@@ -401,12 +401,12 @@ ADOPT_ORPHANS = 36  # PR_SET_CHILD_SUBREAPER of prctl
 
 
 def adopt_orphans() -> None:
-    """Make this process the parent of all that its children leave running."""
+    """Make this process the parent of processes that its children leave running."""
     ctypes.CDLL(None).prctl(ADOPT_ORPHANS, 1, 0, 0, 0)
 
 
 def end_orphans() -> None:
-    """Kill and reap every child of this process, and what they leave in turn."""
+    """Kill and reap every child of this process, and the processes that these leave running."""
     with contextlib.suppress(OSError):
         while children := Path(f"/proc/self/task/{os.getpid()}/children").read_text().split():
             for pid in map(int, children):

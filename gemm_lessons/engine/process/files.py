@@ -1,11 +1,10 @@
 """Open files and temporary folders, which Linux closes and unlocks when their owner ends, however it ends.
 
-- names of open files: ``/proc/self/fd/101`` is what this process has opened as 101; files opened without following
-  links
+- names of open files: ``/proc/self/fd/101`` is the file with descriptor 101; files opened without following links
 - locks on open files
 - temporary folders of grading, and the removal of those that a killed run has left: the owner of a folder holds a lock
-  on it, so a folder of ours without a lock is left over. Process ids do not say that: containers that share /tmp have
-  their own.
+  on it, so an unlocked folder with our prefix is left over. Process ids cannot tell: containers that share /tmp have
+  their own ids.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ def name_of(number: int) -> str:
 
 
 def open_from(path: str, number: int) -> int:
-    """Open a path for its name alone, under ``number`` or the next free one. Raises ``OSError``."""
+    """Open a path without access to its content, as descriptor ``number`` or the next free one. Raise ``OSError``."""
     opened = os.open(path, os.O_PATH | os.O_CLOEXEC)
     try:
         return fcntl.fcntl(opened, fcntl.F_DUPFD_CLOEXEC, number)
@@ -48,7 +47,7 @@ def open_unlinked(path: str, flags: int) -> int:
 def take_lock(file: int) -> bool:
     """Lock an open file or folder for this process. Return False if another holds it.
 
-    Raises ``OSError`` for a file system without locks."""
+    Raise ``OSError`` for a file system without locks."""
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -1,6 +1,7 @@
-"""Landlock rules for a compiling thread: it may open the folders of its request and CUDA's libraries, nothing else.
+"""Landlock rules. A compiling thread may read files only in the folders of its request and in system library folders.
 
-``includes`` checks what a source may read and explains a refusal. Landlock enforces it, for what a text can hide.
+``compiler.includes`` checks which files a source may read, and explains a refusal. Landlock enforces the same, also for
+includes that the text hides.
 Source: Linux, "Landlock: unprivileged access control" (since 5.13). Without Landlock, ``includes`` is the only check.
 """
 
@@ -17,7 +18,7 @@ VERSION = 1  # a flag: return the version of Landlock
 BENEATH_PATH = 1
 READ_FILE = 1 << 2
 NO_NEW_PRIVILEGES = 38
-LIBRARIES = ("/lib", "/lib64", "/usr/lib", "/usr/lib64")  # NVRTC loads a second library of its own when it compiles
+LIBRARIES = ("/lib", "/lib64", "/usr/lib", "/usr/lib64")  # NVRTC loads further libraries when it compiles
 
 
 def confine(folders: Iterable[str]) -> bool:

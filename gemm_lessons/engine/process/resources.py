@@ -18,7 +18,7 @@ def cores() -> int:
 
 
 def share_of_cores() -> float:
-    """Return how many cores' worth of time there is."""
+    """Return the number of cores that this process may keep busy: ``cores()``, or a container's quota if it is less."""
     there = float(cores())
     with contextlib.suppress(OSError, ValueError, IndexError), open(CPU, encoding="ascii") as file:
         quota, period = file.read().split()
@@ -27,7 +27,7 @@ def share_of_cores() -> float:
 
 
 def memory_bytes() -> int:
-    """Return the bytes of memory."""
+    """Return the bytes of memory of the machine, or of the container if it has less."""
     there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     with contextlib.suppress(OSError, ValueError), open(MEMORY, encoding="ascii") as file:
         there = min(there, int(file.read()))
@@ -41,8 +41,9 @@ def seconds_of_children() -> float:
 
 
 def meter() -> Callable[[], dict[str, float]]:
-    """Return a function for the use since now: seconds of processor time, of this process and of all its helpers
-    (``all_seconds``); bytes of memory beyond the present size, and of the whole process (``resident``)."""
+    """Return a function that returns the resources used so far: processor seconds of this process (``seconds``), and
+    with those of its ended children (``all_seconds``); peak bytes of address space beyond the size at this call
+    (``memory_bytes``), and peak resident bytes (``resident_bytes``). Bytes are 0 without /proc."""
     try:
         file: IO[bytes] | None = open("/proc/self/status", "rb", buffering=0)  # noqa: SIM115 (out of reach later)
     except OSError:

@@ -1,7 +1,7 @@
 """The seccomp filter of a submission: which system calls it may make.
 
-The list is of allowed calls. Everything else is refused, also what a newer Linux adds: files are read and never opened
-for writing, metadata cannot be changed, and other processes, the network and settings of the system are out of reach.
+The list is of allowed calls. Everything else is refused, also calls that a newer Linux adds. Files are never opened for
+writing, metadata cannot be changed, and other processes, the network and settings of the system are out of reach.
 Sources: the kernel's documentation of seccomp filters, linux/{seccomp,audit,fcntl,sched}.h and asm-generic/ioctls.h.
 """
 
@@ -59,7 +59,7 @@ THREAD, NAMESPACES = 0x1_0000, 0x7E02_0000
 
 
 def install(starts: bool) -> bool:
-    """Restrict this process for good; ``starts``: it may start programs. Return False if Linux cannot."""
+    """Restrict this process permanently; ``starts``: it may start programs. Return False if Linux cannot."""
     if platform.machine() not in ARCHITECTURES:
         return False
     steps = program(platform.machine(), starts, os.getpid())
@@ -84,7 +84,7 @@ def program(machine: str, starts: bool, pid: int) -> list[Step]:
 
 
 def _by_argument(starts: bool, pid: int) -> Mapping[str, list[Step]]:
-    """Return the steps that decide calls by one argument. Each ends with an answer."""
+    """Return, by call, the steps that decide it by one argument. The last step of each returns."""
     thread = _without(0, NAMESPACES) if starts else _without(0, NAMESPACES, needed=THREAD)
     return {
         "open": _without(1, WRITING),

@@ -1,7 +1,7 @@
 """Walls around a process that runs untrusted code: no access to other files, the network or other processes.
 
 Not every Linux system has every wall. ``confine`` enables all that are available and returns their names. A process
-writes nothing but its last words on stderr, so it cannot fill a disk. Source: the kernel's documentation of Landlock;
+may only write its last words to stderr, so it cannot fill a disk. Source: the kernel's documentation of Landlock;
 ``seccomp`` has the filter of system calls.
 """
 
@@ -75,7 +75,7 @@ def leave_namespaces() -> bool:
 
 
 def limit(memory_bytes: int, seconds: float) -> tuple[str, ...]:
-    """Set the hard resource limits of this process and its children; return the names in ``WALLS``."""
+    """Set hard resource limits for this process and its children; return the names of these walls in ``WALLS``."""
     most = int(seconds) + 1
     space, data = bounds.used()
     for what, value in (

@@ -1,4 +1,4 @@
-"""A command in a forked process, watched by its parent: it may crash or hang, and there is an answer in any case.
+"""Run a command in a forked process and supervise it: even if it crashes or hangs, the parent learns how it ended.
 
 The process is forked before heavy modules are loaded, so this costs milliseconds. The parent kills a process that is
 far too late. It forwards signals that end a command, so that the process leaves files complete.
@@ -27,7 +27,8 @@ Tell = Callable[[int], None]
 
 @dataclass(frozen=True)
 class HowEnded:
-    """How a process ended: its exit code, negative for a signal; the code that it had told before; by us, too late."""
+    """How a process ended. ``code``: exit code, negative for a signal; ``known``: the exit code that it reported
+    before; ``late``: it was stopped because it took too long."""
 
     code: int
     known: int | None = None
@@ -35,14 +36,14 @@ class HowEnded:
 
     @property
     def killed(self) -> bool:
-        """Tell whether it was ended by force, as Linux does without memory."""
+        """Tell whether the process was killed, as Linux does when memory runs out."""
         return self.code == -signal.SIGKILL
 
 
 def watch(work: Callable[[Tell], int], seconds: float) -> HowEnded:
-    """Run ``work`` in a forked process, at most ``seconds`` until it tells its exit code. Returns in both processes.
+    """Run ``work`` in a forked process, which must report its exit code within ``seconds``. Return in both processes.
 
-    Raises ``KeyboardInterrupt`` or ``SystemExit`` if a signal ends this command.
+    Raise ``KeyboardInterrupt`` or ``SystemExit`` if a signal ends this command.
     """
     ours = os.getpid()
     theirs, told = os.pipe()
