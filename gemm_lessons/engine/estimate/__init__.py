@@ -5,7 +5,7 @@
     out:  LaunchEstimate, in microseconds; Recording, in clocks
 
 - ``launch``: a launch of any kernel; ``traffic``: which of its accesses L1, L2 and DRAM serve; ``chip``: rules that it
-  shares with the model of matrix products, and the clock of a chip that draws all the power it may
+  shares with the model of matrix products, and the clock of a chip at its power limit
 - ``timeline``: simulation of one multiprocessor; ``recording``: the same, recorded; ``phases``: its mbarriers
 - ``items``: traced instructions with unit and duration
 - ``causes``: an estimated time shared out over causes

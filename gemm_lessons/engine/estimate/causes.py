@@ -1,16 +1,16 @@
-"""Share the estimated time of a launch out over causes: replay it on GPUs that lack one cause after the other.
+"""Attribute the estimated time of a launch to causes: replay it on GPUs that lack one cause after the other.
 
     clock         the GPU keeps its highest clock
     launch        starting it and its blocks takes no time
     dram, l2      their bandwidth has no limit, and DRAM is as near as L2
     waves         every multiprocessor has as many blocks as the average one
     conflicts     no access to shared memory conflicts
-    arithmetic    integer and special units take no time, which an estimate has no figure of
+    arithmetic    integer and special units take no time; they are not among the units of an estimate
     waiting       the busiest unit works all the time
     requests, shared, instructions, arithmetic    that unit takes no time, in this order; the last are multiply-adds
 
-Each cause gets the time that its removal saves after those before it were removed, so that the shares add up to the
-whole. The difference between two kernels is shared out as the difference of their shares.
+Each cause gets the time that its removal saves after the causes before it were removed, so the shares add up to the
+whole. The difference of two kernels is attributed by the differences of their shares.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Replayed(Protocol):
 
 @dataclass(frozen=True)
 class LineShare:
-    """A source line and its share of what its kernel loses to one cause, from 0 to 1."""
+    """A source line and its share of one cause's time in its kernel, from 0 to 1."""
 
     file: str
     line: int
@@ -115,7 +115,7 @@ def shares(
 
 
 def lines_of(trace: Trace, recording: Recording) -> dict[Cause, tuple[LineShare, ...]]:
-    """Return the lines of each cause that lines have, the largest share first."""
+    """Return the source lines of each cause that can be attributed to lines, the largest share first."""
     sums: dict[Cause, dict[tuple[str, int], float]] = defaultdict(lambda: defaultdict(float))
 
     def add(cause: Cause, place: int, amount: float) -> None:

@@ -1,12 +1,12 @@
 """From one multiprocessor to a launch on the whole chip: constants and rules of every estimate, and the chip's clock.
 
-Times are of an H200 unless their comment says otherwise; ``lessons/common/ESTIMATE.md`` says how far they carry. The
-clock of a chip that draws all the power it may, and the time of a launch at that clock:
+Times are of an H200 unless their comment says otherwise; ``lessons/common/ESTIMATE.md`` says for which GPUs they hold.
+The clock of a chip at its power limit, and the time of a launch at that clock:
 
     power = idle + (products + bytes from L2) * clock / highest clock + bytes from DRAM        each an energy over time
     time  = clocks / clock, or longer where DRAM does not keep up
 
-A lower clock makes the same work last longer, so that it draws less: the clock is where the power is the limit.
+A lower clock makes the same work last longer and draw less power: the chip has the highest clock within its limit.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from collections.abc import Callable, Mapping
 from gemm_lessons.engine.hardware.sheets import GpuSpec
 from gemm_lessons.engine.records.frozen import dataclass
 
-LAUNCH_US = 6.5  # an empty kernel between two CUDA events on an idle H200: 5.9 and 7.0 in two runs of checks/estimate
-NEXT_US = 2.7  # one that follows another launch: the same, queued (launch_queued_us of the same readings)
+LAUNCH_US = 6.5  # an empty kernel between two CUDA events, H200 idle: 5.9 and 7.0 in two readings of checks/readings
+NEXT_US = 2.7  # of a launch that follows another: the same kernel, queued (launch_queued_us of estimate/h200.json)
 HOT = 0.75  # share of the multiprocessors whose tensor cores lower the clock: half of an H200's do not, 128 of 132 do
-HEATING = ("HMMA", "IMMA", "HGMMA", "IGMMA", "QGMMA")  # the products that do; fp64 is sold at the highest clock
-BUSY = 0.75  # share of the time from which on a unit counts as what limits a kernel
+HEATING = ("HMMA", "IMMA", "HGMMA", "IGMMA", "QGMMA")  # products that lower the clock; those in fp64 do not
+BUSY = 0.75  # a unit that is busy for at least this share of the time counts as the bottleneck
 HALVINGS = 40
-ROUNDS = 60  # until a time agrees with the bytes that blocks fetch again during it
-SHARP = 4.0  # of the larger of two times that overlap, and of what the smaller adds to it
+ROUNDS = 60  # iterations until a time agrees with the bytes that blocks fetch again during it
+SHARP = 4.0  # exponent p of two overlapping times: (a**p + b**p) ** (1 / p), between their maximum and their sum
 DRAM_SHARE = 0.9  # of the data sheet's bandwidth
 
 
@@ -44,10 +44,10 @@ def limiter_of(parts: Mapping[str, float], busiest: str) -> str:
 
 @dataclass(frozen=True)
 class Load:
-    """A launch's work: clocks of the fullest multiprocessor, and those of all tensor cores together; bytes from L2.
+    """A launch's work: clocks of the fullest multiprocessor, busy clocks of all tensor cores together; bytes from L2.
 
-    ``dram_bytes``: bytes of DRAM, given the share of the time in which DRAM works. ``on_end``: one launch follows the
-    other, after ``NEXT_US`` in which nothing works; else it is the only one after a pause.
+    ``dram_bytes``: bytes of DRAM, given the fraction of the time in which DRAM is busy. ``on_end``: launches follow
+    each other, with ``NEXT_US`` between them in which nothing works; else it is a single launch after a pause.
     """
 
     clocks: float
@@ -59,7 +59,7 @@ class Load:
 
 @dataclass(frozen=True)
 class Pace:
-    """A launch at the clock that the chip holds with it."""
+    """A launch at the clock that the chip sustains during it."""
 
     clock_hz: float
     seconds: float

@@ -25,8 +25,8 @@ LONGEST_RUN = 16  # arithmetic instructions of one warp that are issued together
 PRODUCTS = ("HMMA", "IMMA", "DMMA")
 GROUPED = ("HGMMA", "IGMMA", "QGMMA")  # asynchronous products of a warpgroup
 BOX, BOX_OUT = "UTMALDG", "UTMASTG"  # copies of a box of a tensor map into shared memory, and out of it
-COMMITTED = "UTMACMDFLUSH"  # the boxes copied out before it are a group, for which DEPBAR waits
-GROUPS = SCOREBOARDS  # number of a scoreboard that hardware does not have: a warp's groups of asynchronous products
+COMMITTED = "UTMACMDFLUSH"  # commits the boxes copied out before it as a group, for which DEPBAR waits
+GROUPS = SCOREBOARDS  # number of an additional scoreboard of the model: a warp's groups of asynchronous products
 Step = tuple[int, Touch | None]  # of a traced warp: the instruction's index, and its access if it made one
 FP32, MEMORY, INTEGER, SPECIAL, OTHER, TENSOR, FP64, ASYNCHRONOUS = range(8)
 UNITS: Mapping[str, int] = {
@@ -47,7 +47,7 @@ UNITS: Mapping[str, int] = {
 }  # all others: INTEGER
 # Moves that ptxas writes as multiplications: they need no multiplier.
 MOVES = ("IMAD.MOV", "IMAD.IADD", "IMAD.SHL")
-# Units of which this model knows no rates.
+# Opcodes of units whose rates this model lacks.
 UNKNOWN = re.compile(r"[BQ]MMA|UTMAREDG|UBLK\w+")
 
 
@@ -149,7 +149,8 @@ def _multiply(fp32: float, banks: tuple[int, int], pipes: Pipes) -> float:
 
 
 def _other(d: Decoded, unit: int, pipes: Pipes) -> tuple[float, float]:
-    """For an instruction of the tensor cores or in fp64, return its clocks, and those until its result is available."""
+    """Return an instruction's clocks on tensor cores or fp64 units (else 0), and the clocks until its result is
+    available if it has no fixed latency."""
     opcode = d.source.opcode
     if unit == ASYNCHRONOUS:
         least = max(pipes.grouped_least, WARPS_OF_GROUP * float(tile_wavefronts(d)))

@@ -1,4 +1,4 @@
-"""An mbarrier and a cluster's barrier in the simulation of a multiprocessor: completion times of their phases."""
+"""Completion times of the phases of an mbarrier and of a cluster's barrier, in the simulation of a multiprocessor."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ Waiting = TypeVar("Waiting")
 
 
 class MbarrierPhases:
-    """A phase completes when all threads have arrived and all announced bytes are there.
+    """An mbarrier. A phase completes when all threads have arrived and all announced bytes are there.
 
     A copy announces its arrival time when it is issued. The phase before the first counts as complete.
     """
@@ -42,7 +42,8 @@ class MbarrierPhases:
         return True
 
     def since(self, parity: int, time: float) -> float | None:
-        """Return the completion time of the phase of this parity, as meant at ``time``; None if unknown yet."""
+        """Return the completion time of the phase for which a thread waits by ``parity`` at ``time``; None if not known
+        yet."""
         if self.number % 2 != parity:
             return self.over
         return self.before if time < self.over else None
@@ -60,7 +61,7 @@ class ClusterBarrier(Generic[Waiting]):
         self.waiting: list[Waiting] = []
 
     def complete(self, time: float) -> list[Waiting]:
-        """Begin the next phase. Return who waited for this one."""
+        """Begin the next phase. Return the warps that waited for this one."""
         self.arrived, self.number, self.over = 0, self.number + 1, time
         waiting, self.waiting = self.waiting, []
         return waiting

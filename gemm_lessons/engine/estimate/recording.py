@@ -2,7 +2,7 @@
 
     Trace --_Recorder (a Multiprocessor that records)--> Recording: states by warp, loads in flight, hand-overs
 
-Between two of its instructions a warp first waits for the arithmetic before (``fixed``, as ptxas wrote), then for
+Between two instructions a warp first waits for its previous arithmetic (``fixed``, as ptxas encoded), then for
 results or a barrier, then until its unit is free (``math`` of arithmetic, ``queue`` of accesses to memory), then until
 its scheduler selects it (``turn``).
 """
@@ -44,7 +44,7 @@ class StateSpan:
 
 @dataclass(frozen=True)
 class LoadInFlight:
-    """A load from global memory in flight."""
+    """A load from global memory, or a copy of a box, in flight."""
 
     warp: int
     start: float
@@ -67,8 +67,8 @@ class UnitWork:
 
 @dataclass(frozen=True)
 class HandOver:
-    """A phase of the mbarrier at address ``barrier`` ends at clock ``over``, and ``warp`` passes its wait for that at
-    ``passed``. The wait began at ``asked``, in instruction ``place``.
+    """A phase of the mbarrier at address ``barrier`` completes at clock ``over``, and ``warp`` passes its wait for it
+    at ``passed``. The wait began at ``asked``, in instruction ``place``.
 
     ``giver`` completes the phase by instruction ``given``: a warp that arrives or, for a ``copy``, the warp that issued
     it. ``OTHER_BLOCK``: a warp of another block of the cluster, by an instruction that is not recorded.
@@ -133,7 +133,7 @@ class _Wait:
 
 
 class _Recorder(Multiprocessor):
-    """Records before each step what it is about to change. It changes nothing itself."""
+    """Records the effects of each step of the simulation, without changing them."""
 
     def __init__(self, streams: Sequence[tuple[Stream, Sequence[Step]]], warps_per_block: int, gpu: GpuSpec) -> None:
         super().__init__([stream.of(warp) for stream, warp in streams], warps_per_block, gpu)
@@ -149,14 +149,14 @@ class _Recorder(Multiprocessor):
         # For each entry of a scoreboard: the instruction that made it, and the state of a warp that waits for it.
         self._makers: list[list[list[tuple[int, State]]]] = [[[] for _ in range(GROUPS + 1)] for _ in range(count)]
         self._acting: dict[int, tuple[int, Item, Touch | None]] = {}
-        self._meeting: dict[int, int] = {}  # warps at a barrier, and the instruction there
+        self._meeting: dict[int, int] = {}  # warps that wait at a barrier -> the instruction there
         self._now = (0, 0.0)
         # Of this multiprocessor: the warp and instruction that execute now, None while another one executes.
         self._issuing: tuple[int, int] | None = None
         # By mbarrier: the last arrival of the current phase (clock, warp, instruction), and the last copy to it.
         self._arrivals: dict[tuple[int, int], tuple[float, int, int]] = {}
         self._copies: dict[tuple[int, int], tuple[int, int]] = {}
-        # The phases that are over: the clock, who completed it, whether by a copy.
+        # The complete phases: the clock, the warp and instruction that completed it, whether by a copy.
         self._phases: dict[tuple[int, int], list[tuple[float, tuple[int, int], bool]]] = {}
 
     def _place(self, warp: int, at: int) -> int:
@@ -183,7 +183,7 @@ class _Recorder(Multiprocessor):
         return ready
 
     def _sign(self, warp: int) -> None:
-        """Return the newest entries of the warp's scoreboards, with their instructions."""
+        """Note the instruction, and the state of a waiting warp, for each new entry of the warp's scoreboards."""
         if warp not in self._acting:
             return
         place, item, touch = self._acting[warp]
@@ -195,7 +195,7 @@ class _Recorder(Multiprocessor):
                 makers += [(place, state)] * (len(board) - len(makers))
 
     def _awaited(self, warp: int) -> tuple[State, int]:
-        """Return the longest wait of the warp's next item."""
+        """Return the state and the cause of the longest wait of the warp's next item."""
         stream, at = self.streams[warp], self.position[warp]
         if at >= len(stream):
             return "result", NOTHING
@@ -249,8 +249,8 @@ class _Recorder(Multiprocessor):
         return super()._wake(key)
 
     def _handed(self, key: tuple[int, int], over: float, warp: int, asked: float, passed: float) -> None:
-        """Record that the warp has waited for the phase that was over at ``over``; nothing completes a phase before
-        the first."""
+        """Record that the warp has waited for the phase that completed at ``over``; not for the phase before the first,
+        which nothing completes."""
         completed = next((it for it in reversed(self._phases.get(key, ())) if it[0] == over), None)
         if completed is not None:
             _, (giver, given), copy = completed
@@ -258,18 +258,18 @@ class _Recorder(Multiprocessor):
             self.hand_overs.append(HandOver(key[1], over, giver, given, copy, warp, asked, passed, place))
 
     def arrived(self, key: tuple[int, int], threads: int, announced: int, time: float) -> bool:
-        """Record who arrived last."""
+        """Record the last arrival."""
         if key not in self._arrivals or self._arrivals[key][0] <= time:
             self._arrivals[key] = time, *(self._issuing or (OTHER_BLOCK, NOTHING))
         return super().arrived(key, threads, announced, time)
 
     def received(self, key: tuple[int, int], count: int, time: float) -> bool:
-        """Record the copy."""
+        """Record the copy whose bytes arrive."""
         self._copies[key] = self._issuing or (OTHER_BLOCK, NOTHING)
         return super().received(key, count, time)
 
     def brought(self, key: tuple[int, int], box: Traffic, time: float, latency: float) -> bool:
-        """Record the copy."""
+        """Record the TMA's work on a box."""
         warp, place = self._issuing or (OTHER_BLOCK, NOTHING)
         woken = super().brought(key, box, time, latency)
         self.work.append(UnitWork("box", warp, time, self.port + latency, place, key[1]))

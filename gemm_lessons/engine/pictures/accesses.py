@@ -1,9 +1,9 @@
-"""Addresses that a warp's lanes request, instruction by instruction, in one block of a launch.
+"""Addresses that the lanes of a warp request, instruction by instruction, in one block of a launch.
 
 The addresses are those of the machine code, which the counters count: ``Simulator.follow`` executes it once more and
-reports every access. Executions that are equal up to whole rows of banks are one ``Request``.
+reports every access. Executions that are equal, or shifted by a multiple of 128 bytes, are one ``Request``.
 
-``bank_map`` says which bank serves which lane of a request to shared memory, and in which turn. Lanes are served in
+``bank_map`` tells which bank serves which lane of a request to shared memory, and in which turn. Lanes are served in
 groups that together request at most 128 bytes (``costs/banks.py``). In each group, a bank gives one word per wavefront
 to all lanes that request that word; lanes that request another word wait for the next turn.
 """
@@ -152,7 +152,7 @@ class _Notes:
 
 
 def _price(access: Access, row: Array, mask: Array) -> tuple[int, int]:
-    """Return the wavefronts or sectors of one warp, and their least possible number."""
+    """Return the wavefronts or sectors of one warp's access, and their ideal number."""
     rows, active = row[None, :], None if mask.all() else mask[None, :]
     if access.space == "shared":
         cost, ideal = banks.wavefronts(rows, active, access.width, kind_of(access))

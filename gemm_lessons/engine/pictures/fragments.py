@@ -42,8 +42,7 @@ class WarpProduct:
 
 
 def products(text: str, entry: str) -> tuple[WarpProduct, ...]:
-    """Return each form of product once. Forms that the simulator does not know are omitted: it has refused the
-    kernel."""
+    """Return each form of product once. Unsupported forms are omitted: the simulator refuses such a kernel."""
     found: dict[str, WarpProduct] = {}
     for instruction in parser.parse(text).kernels[entry].instructions:
         pieces = list(_pieces(instruction))
@@ -55,7 +54,7 @@ def products(text: str, entry: str) -> tuple[WarpProduct, ...]:
 
 
 def _pieces(instruction: ptx.Instruction) -> Iterator[tuple[Part, str, Sequence[Placed], bool]]:
-    """See ``fragments_of_product``; nothing of other instructions."""
+    """Yield the pieces of each matrix as ``fragments_of_product`` does; nothing for other instructions."""
     if instruction.opcode == "wmma" and instruction.modifiers[:1] == ("mma",):
         yield from fragments_of_product(instruction)
     form = product_form(instruction) if instruction.opcode == "mma" else None
@@ -70,7 +69,7 @@ def _shape(instruction: ptx.Instruction) -> str:
     return next(word for word in instruction.modifiers if word[0] == "m" and word[1:2].isdigit())
 
 
-def _held(name: Part, kind: str, pieces: Sequence[Placed], turned: bool) -> Held:
+def _held(name: Part, kind: str, pieces: Sequence[Placed], transposed: bool) -> Held:
     rows = max(row + piece.rows for piece, row, _ in pieces)
     cols = max(col + piece.cols for piece, _, col in pieces)
     lanes, registers = np.zeros((rows, cols), int), np.zeros((rows, cols), int)
@@ -80,7 +79,7 @@ def _held(name: Part, kind: str, pieces: Sequence[Placed], turned: bool) -> Held
         lanes[at] = np.arange(len(at[0]))[:, None]
         registers[at] = before + np.arange(piece.elements)[None] // (piece.width // piece.bits)
         before += piece.registers
-    if turned:
+    if transposed:
         rows, cols, lanes, registers = cols, rows, lanes.T, registers.T
     return Held(
         NAMES[name], PREFIX[name], kind, rows, cols, tuple(lanes.ravel().tolist()),

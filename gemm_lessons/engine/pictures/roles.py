@@ -1,4 +1,4 @@
-"""The timeline by role: what producers, consumers, tensor cores and TMA do, and how they hand stages over.
+"""The timeline by role: the work of producers, consumers, tensor cores and TMA, and how they hand stages over.
 
     Recording --roles_of--> Roles: warps by role, work of the asynchronous units, hand-overs through mbarriers
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 COPIES = ("LDGSTS", "UBLKCP", BOX)
 MOST_ROWS = 8  # barriers whose copies have rows of their own
 ANOTHER = -1  # instead of a role: a thread of another block of the cluster
-# By what the warps of a role do: multiply, copy into shared memory, copy boxes out of it.
+# (multiplies, copies into shared memory, copies boxes out of it) -> the name of such a role.
 NAMES: Mapping[tuple[bool, bool, bool], str] = {
     (True, False, False): "consumer",
     (True, False, True): "consumer",
@@ -70,8 +70,8 @@ class UnitRow:
 
 @dataclass(frozen=True)
 class RoleHandOver:
-    """A phase of ``barrier`` ended at clock ``over``, by an arrival of role ``giver`` in ``given`` or by a ``copy``
-    that it issued there. Role ``taker`` waited for that in ``line`` from ``asked`` to ``passed``."""
+    """A phase of ``barrier`` completed at clock ``over``, by an arrival of role ``giver`` in line ``given`` or by a
+    ``copy`` that it issued there. Role ``taker`` waited for the phase in ``line`` from ``asked`` to ``passed``."""
 
     block: int
     barrier: str
@@ -86,7 +86,7 @@ class RoleHandOver:
 
     @property
     def waited(self) -> float:
-        """Return the clocks that the phase was waited for."""
+        """Return the clocks for which the role waited until the phase completed."""
         return max(0.0, self.over - self.asked)
 
 
@@ -168,7 +168,7 @@ def _roles(recording: Recording) -> tuple[Role, ...]:
         for names in executed
     ]
     grouped = [not names.isdisjoint(GROUPED) for names in executed]
-    for first in range(0, each, WARPS_OF_GROUP):  # what one of its threads does, its warpgroup does
+    for first in range(0, each, WARPS_OF_GROUP):  # the work of any of its warps counts for the whole warpgroup
         group = range(first, min(first + WARPS_OF_GROUP, each))
         if any(grouped[warp] for warp in group):
             together = tuple(any(kinds[warp][i] for warp in group) for i in range(3))
@@ -186,7 +186,7 @@ def _roles(recording: Recording) -> tuple[Role, ...]:
 def _copies(
     work: Sequence[UnitWork], names: Mapping[int, str], span: Callable[[UnitWork], UnitSpan]
 ) -> Iterator[UnitRow]:
-    """Yield a row for each barrier that copies report to, or one for all where there are many."""
+    """Yield a row for each barrier that copies report to, or one row for all if there are many barriers."""
     barriers = sorted({it.barrier for it in work})
     if len(barriers) > MOST_ROWS:
         yield UnitRow("TMA", "box", tuple(_joined(span(it) for it in work)))

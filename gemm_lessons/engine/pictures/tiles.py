@@ -1,6 +1,6 @@
-"""Tiles in shared memory: which bytes a product of a warpgroup reads, and which blocks of a cluster a copy goes to.
+"""Tiles in shared memory: the bytes that a product of a warpgroup reads, and the blocks of a cluster that get a copy.
 
-Simulator.observe (PTX of one cluster) --TileNotes--> Tiles: a ProductRead for each line, a Shared for each copying line
+Simulator.observe (PTX of one cluster) --TileNotes--> Tiles: TilePicture by line and factor, Share by copying line
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from gemm_lessons.engine.machine.warpgroups import CHUNK, ROWS, WARPS, AsyncProd
 from gemm_lessons.engine.ptx.records import Vector
 from gemm_lessons.engine.records.frozen import dataclass
 
-SHOWN_BYTES = 1024  # of a picture
+SHOWN_BYTES = 1024  # bytes of shared memory in one picture
 CHUNK_BYTES = CHUNK
 GROUP = WARPS * WARP  # threads of a warpgroup
 
 
 @dataclass(frozen=True)
 class Chunk:
-    """16 bytes that product number ``product`` of a line reads: from ``row``, elements ``first`` and up. Rows are rows
-    of A or columns of B, and elements follow each other along k; if the tile is ``transposed`` it is the other way
-    round."""
+    """16 bytes that product number ``product`` of a line reads: elements of ``row`` from ``first`` on. Rows are rows of
+    A or columns of B, and elements follow each other along k; in a ``transposed`` tile, ``row`` counts along k and
+    elements follow each other along rows."""
 
     product: int
     row: int

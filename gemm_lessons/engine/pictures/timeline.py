@@ -1,4 +1,4 @@
-"""The clock-by-clock timeline that the estimate plays, coarsened for drawing: one strip for each warp.
+"""The estimate's clock-by-clock timeline, coarsened for drawing: one strip for each warp.
 
 Every figure here is a sum over the spans of a ``Recording``. Only a strip that shows one state for several clocks is
 approximate: it shows the state that took most of them.
@@ -25,10 +25,10 @@ from gemm_lessons.engine.records.frozen import dataclass
 
 TICKS = 1500  # of a strip, at most
 MOST_STRETCHES = 9_000  # of all strips together: limits the size of a page
-WIDE = 400  # parts of the curves above the strips
+WIDE = 400  # equal parts of the time in the curve above the strips
 
-# States of a strip: a warp runs while it issues, while its previous arithmetic executes, and while it takes turns
-# with others of its scheduler, for the scheduler itself or for a unit that computes.
+# States of a strip. "run": the warp issues, waits for its previous arithmetic, or competes with other warps of its
+# scheduler for an issue slot or an arithmetic unit.
 Shown = Literal["run", "queue", "global", "shared", "product", "result", "barrier"]
 SHOWN_STATES: tuple[Shown, ...] = get_args(Shown)
 SHOWN_AS: Mapping[State, Shown] = {
