@@ -17,9 +17,9 @@ from typing import Any
 INTERRUPTED = 130  # 128 + SIGINT, as in shells
 BROKEN_PIPE = 141  # 128 + SIGPIPE, as in shells
 BROKEN = 3
-# Of the disk that stdout goes to, or of a file that some library writes: no bug of ours.
+# Errors of the disk that stdout is written to, or of a file that a library writes: not bugs of the kit.
 REFUSED = (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EROFS)
-FRESH_OBJECTS = 10_000  # new objects after which Python looks for cycles among them; its own number is 700
+FRESH_OBJECTS = 10_000  # new objects after which the garbage collector runs; Python 3.11's default is 700
 
 
 def main() -> None:
@@ -54,11 +54,11 @@ def main() -> None:
 
 
 def _run() -> int:
-    # Starting makes a hundred thousand objects that live to the end. Looking through them again and again for cycles
-    # took a twentieth of every run; the arrays that matter are freed by counting references.
+    # Starting makes a hundred thousand objects that live to the end. Garbage collections that traverse them took a
+    # twentieth of every run; reference counting frees the large arrays.
     gc.set_threshold(FRESH_OBJECTS, 10, 10)
-    # NumPy's threads wait for the next product by trying again and again, for up to 20 ms each. 2^16 clocks, not 2^26:
-    # small products, with much between them, took ten times the processor time of their own.
+    # OpenBLAS's threads spin for up to 20 ms each while they wait for the next product. 2^16 clocks instead of 2^26:
+    # with small products, far apart, spinning took ten times the processor time of the products.
     os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "16")
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
@@ -79,7 +79,7 @@ def _run() -> int:
 
 
 class _Pipe(io.FileIO):
-    """Stdout whose reader may close it: further output is dropped, and the exit code stays true."""
+    """Stdout whose reader may close it: further output is dropped, and the exit code is unchanged."""
 
     def write(self, data: Any) -> int:
         try:

@@ -48,19 +48,19 @@ from gemm_lessons.running.speedup import gain_of
 
 @dataclass(frozen=True)
 class LessonRun:
-    """What came of a cell: the last thing that ``%%lesson`` gives, so ``_`` holds it in the next cell."""
+    """The result of a cell. ``%%lesson`` returns it last, so it is ``_`` in the next cell."""
 
     outcome: RunOutcome
     shown: str = field(repr=False)  # as HTML
 
     @property
     def verdict(self) -> str:
-        """``passed``, ``wrong_answer``, ...: as ``gemm-lessons run --json`` has it."""
+        """Return the verdict as in ``gemm-lessons run --json``: ``passed``, ``wrong_answer``, ..."""
         return self.outcome.verdict.kind
 
     @property
     def json(self) -> dict[str, Any]:
-        """The object of ``gemm-lessons run --json``."""
+        """Return the object of ``gemm-lessons run --json``."""
         return dict(contract.as_json(self.outcome))
 
     def __repr__(self) -> str:

@@ -101,7 +101,7 @@ class Candidate:
 
     @cached_property
     def solved(self) -> RunOutcome:
-        """Run the solution, beside the previous lesson's; no proof asks for their times."""
+        """Run the solution, beside the previous lesson's, without estimates, which no proof needs."""
         return self._run(self.lesson, self.solution_path, beside=True, estimating=False)
 
     def pitfall_run(self, name: str, *, estimating: bool = False) -> RunOutcome:

@@ -23,7 +23,8 @@ FIRST_STEPS = ("gemm-lessons init my-course && cd my-course", "gemm-lessons next
 
 
 def app_for(words: Sequence[str]) -> typer.Typer:
-    """Return an app with only the command that the command line begins with, or with all commands if it has none.
+    """Return an app with only the command that the command line begins with; without commands for an empty line and
+    ``--version``; with all commands if the first word is none of them.
 
     Typer builds every registered command on each start, which would take half of the time of ``list``. The page of
     ``--help`` shows only one line for each.

@@ -19,7 +19,7 @@ class Command(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The name on the command line."""
+        """Return the name on the command line."""
         return self.function.rstrip("_")
 
 

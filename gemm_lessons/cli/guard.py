@@ -75,7 +75,7 @@ def guarded(work: Callable[[Callable[[int], None]], int], lost: Callable[[str, s
 
 
 def in_child(work: Callable[[], int], bounds: Bounds | None = None) -> int:
-    """``guarded`` for a command without a verdict: a lost child is reported as an error."""
+    """Run ``work`` as ``guarded`` does, for a command without a verdict: a lost child is reported as an error."""
 
     def lost(kind: str, message: str) -> int:
         from gemm_lessons.report.console import make_console, show_error

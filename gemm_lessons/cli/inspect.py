@@ -24,7 +24,7 @@ Standard = StrEnum("Standard", {"CPP11": "c++11", "CPP14": "c++14", "CPP17": "c+
 
 
 def dimensions(text: str, option: str) -> tuple[int, int, int]:
-    """``X``, ``X,Y`` or ``X,Y,Z``. Raises ``CommandError``."""
+    """Parse ``X``, ``X,Y`` or ``X,Y,Z``; missing sizes are 1. Raises ``CommandError``."""
     if not re.fullmatch(r"\s*\d{1,9}(\s*[,x]\s*\d{1,9}){0,2}\s*", text):
         raise CommandError(f'{option} "{text}": write one to three whole numbers, like {option} 8,4')
     values = [int(part) for part in re.split(r"[,x]", text)]
@@ -35,7 +35,7 @@ def dimensions(text: str, option: str) -> tuple[int, int, int]:
 
 
 def launch_shape(grid: str, block: str, dynamic_shared: int, cluster: str | None = None) -> Grid:
-    """The launch, checked against what every GPU allows. Raises ``CommandError``."""
+    """Return the launch, checked against the limits of all GPUs. Raises ``CommandError``."""
     from gemm_lessons.engine.records.launch import Grid
 
     blocks = None if cluster is None else dimensions(cluster, "--cluster")
@@ -46,7 +46,7 @@ def launch_shape(grid: str, block: str, dynamic_shared: int, cluster: str | None
 
 
 def only_kernel(source: str, file: Path) -> str:
-    """The one kernel of a file. Raises ``CommandError`` where ``--entry`` has to say which."""
+    """Return the name of a file's only kernel. Raises ``CommandError`` if ``--entry`` must name one."""
     from gemm_lessons.engine.compiler.source import PTX_HEAD, entries, kernels
 
     if PTX_HEAD.search(source):
@@ -69,7 +69,7 @@ def only_kernel(source: str, file: Path) -> str:
 
 
 def _check_ptx(source: str, file: Path, options: Mapping[str, object]) -> None:
-    """Raises ``CommandError`` for what only a compiler could heed."""
+    """Check that PTX, which is compiled already, is not given options for the compiler. Raises ``CommandError``."""
     from gemm_lessons.engine.compiler.source import PTX_HEAD
 
     given = [name for name, value in options.items() if value]

@@ -1,5 +1,5 @@
-"""The way from lesson to lesson: ``gemm-lessons`` alone, ``list``, ``read``, ``start``, ``next``, ``hint``, ``diff``,
-``reset``."""
+"""Commands to work through the lessons: ``gemm-lessons`` alone, ``list``, ``read``, ``start``, ``next``, ``hint``,
+``diff``, ``reset``."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from gemm_lessons.running import contract
 
 
 def home() -> int:
-    """Where you are, the next step, three commands."""
+    """Show the learner's position, the next step and three commands."""
     from gemm_lessons.course.position import position_in
     from gemm_lessons.report.console import make_console
     from gemm_lessons.report.course import show_home

@@ -210,7 +210,7 @@ def bug(
 
 @dataclass(frozen=True)
 class Practised:
-    """What a pass did for predictions or for a bug: one line about it, and a function that shows all of it."""
+    """The effect of a pass on predictions or on a bug: one line about it, and a function that shows all of it."""
 
     line: str
     show: Callable[[], None]

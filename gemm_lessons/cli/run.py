@@ -95,7 +95,7 @@ class DeviceOptions:
 
     @property
     def sheet(self) -> GpuSpec | None:
-        """The data sheet of ``--gpu``. Raises ``CommandError``."""
+        """Return the data sheet of ``--gpu``; None without the option. Raises ``CommandError``."""
         return sheet_for(self.gpu) if self.gpu is not None else None
 
 
@@ -311,7 +311,7 @@ def _show(command: RunCommand, outcome: RunOutcome, details: bool, news: str) ->
 
 
 def _still_open(command: RunCommand, outcome: RunOutcome) -> str:
-    """Return what another type of a lesson that passed has to be written for: its TODOs are open."""
+    """Return a line about the open TODOs of a lesson that passed, which another number type needs; empty if none."""
     lesson = command.lesson
     if not (command.counts and lesson.types and outcome.verdict.kind == "passed" and lesson.stub_path.is_file()):
         return ""
@@ -335,7 +335,7 @@ def _of_the_tile(usual: Lesson, now: Lesson) -> str:
 
 
 def sheet_for(name: str) -> GpuSpec:
-    """Return the data sheet that ``--gpu`` names, or that is in this file. Raises ``CommandError``."""
+    """Return the data sheet of a GPU's name, or from a file. Raises ``CommandError``."""
     from gemm_lessons.engine import SheetError
     from gemm_lessons.engine.hardware.sheets import find_gpu
 

@@ -104,7 +104,8 @@ def tune(
 
 
 def show_bounds(lesson: Lesson, gpu: str | None) -> int:
-    """The tile sizes that a GPU's data sheet allows for the lesson's numbers. Raises ``CommandError``."""
+    """Show the tile sizes that a GPU's data sheet allows for the lesson's number type, and return the exit code. Raises
+    ``CommandError``."""
     from gemm_lessons.gemm.tile_model import tile_model
 
     sheet, element = sheet_for(gpu or DEFAULT_GPU), lesson.data.factors[0].element.name
@@ -119,7 +120,7 @@ def show_bounds(lesson: Lesson, gpu: str | None) -> int:
 
 
 def parse_values(lesson: Lesson, texts: Sequence[str]) -> dict[str, tuple[int, ...]]:
-    """``["BM=64,128"]`` as ``{"BM": (64, 128)}``. Raises ``CommandError``."""
+    """Parse ``["BM=64,128"]`` to ``{"BM": (64, 128)}``. Raises ``CommandError``."""
     found: dict[str, tuple[int, ...]] = {}
     for text in texts:
         match = re.fullmatch(r"\s*([A-Z][A-Z0-9_]*)\s*=\s*(\d{1,6}(?:\s*,\s*\d{1,6})*)\s*", text)
@@ -133,8 +134,8 @@ def parse_values(lesson: Lesson, texts: Sequence[str]) -> dict[str, tuple[int, .
 
 
 def keep_sizes(lesson: Lesson, sizes: Mapping[str, int]) -> str:
-    """Write the sizes into ``[tile]`` of the lesson's file, the old one kept beside it; what was done. Raises
-    ``CommandError`` and ``WriteError``."""
+    """Write the sizes into ``[tile]`` of lesson.toml, with a backup of the old file, and return a sentence about it.
+    Raises ``CommandError`` and ``WriteError``."""
     from gemm_lessons.course.folder import replace_with_backup
 
     had = {name: size for name, size in sizes.items() if lesson.tile.defines[name] != size}

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from gemm_lessons.running.outcome import RunOutcome
     from gemm_lessons.view.record import Side
 
-PAGE, TRACE = b"<!doctype html>", b'{"displayTimeUnit"'  # what files from here begin with
+PAGE, TRACE = b"<!doctype html>", b'{"displayTimeUnit"'  # the beginnings of the files that this command writes
 
 
 def view(

@@ -1,4 +1,4 @@
-"""Lines of a CSV file that a long command appends, and continues after an interruption."""
+"""A CSV file to which a long command appends lines, so that it can continue after an interruption."""
 
 from __future__ import annotations
 

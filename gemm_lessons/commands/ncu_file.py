@@ -2,8 +2,9 @@
 
     file:   "NVR\\0", FileHeader, blocks      block: BlockHeader, sources, results
 
-The messages and the numbers of their fields are those of ``extras/FileFormat/*.proto``, which Nsight Compute 2025.3
-brings along; which fields it needs to open a file was tried. Only what a launch without a GPU can fill is written.
+The messages and the numbers of their fields are those of ``extras/FileFormat/*.proto``, which are part of Nsight
+Compute 2025.3; the fields that it needs to open a file were found by trial. Only fields that a launch without a GPU can
+fill are written.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ class NcuResult:
 
 @dataclass(frozen=True)
 class NcuReport:
-    """What is in the file. ``process`` and ``comment`` are shown as its title and among its comments."""
+    """The content of the file. ``process`` is shown as its title, ``comment`` among its comments."""
 
     process: str
     machine: str

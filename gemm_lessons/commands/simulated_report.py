@@ -148,7 +148,7 @@ def report_of(outcome: RunOutcome, gpu: GpuSpec) -> bytes:
 
 
 def _once(metrics: Sequence[NcuMetric]) -> tuple[NcuMetric, ...]:
-    """Leave out a metric that comes again with its instances."""
+    """Return each metric once: of several with one name the last, which has instances."""
     return tuple({metric.name: metric for metric in metrics}.values())
 
 
@@ -200,7 +200,7 @@ def _of_launch(kernel: Compiled, grid: Grid, gpu: GpuSpec) -> Iterator[NcuMetric
 
 
 def _counted(counters: Counters) -> Iterator[NcuMetric]:
-    """Yield the totals that Nsight Compute counts, too, and equally."""
+    """Yield the totals of counters that Nsight Compute counts in the same way."""
     for name, value in counters.totals.items():
         if not name.startswith("simulator__") and name not in counters.inexact:
             yield NcuMetric(name, value if name.startswith("memory_") else float(value))
@@ -233,7 +233,7 @@ def _of_instructions(kernel: Compiled, sums: Sums, places: Mapping[str, int]) ->
     yield metric("memory_type", {i: SPACES[it.access.space] for i, it in plain.items()}, 0)
     yield metric("memory_access_type", {i: EFFECTS[it.access.effect] for i, it in plain.items()}, 0)
     yield metric("memory_access_size_type", {i: 8 * it.access.width for i, it in plain.items()}, 0)
-    # Nsight Compute's ideal for global memory is another one than ours where lanes share addresses, so it is absent.
+    # Nsight Compute's ideal for global memory differs from ours where lanes share addresses, so it is absent.
     yield metric(SECTORS, {i: it.cost for (i, space), it in sums.tallies.items() if space == "global"})
     shared = {i: it for (i, space), it in sums.tallies.items() if space == "shared"}
     if all(it.certain and not it.zeros for it in shared.values()) and not sums.tile_wavefronts:

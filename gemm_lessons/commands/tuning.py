@@ -1,5 +1,5 @@
-"""Find the fastest tile sizes. Every candidate is compiled, checked and counted in its own process; then estimated. The
-best by estimate are measured on a GPU beside cuBLAS.
+"""Find the fastest tile sizes. Candidates are compiled, checked, counted and estimated, in several processes. The best
+by estimate are measured on a GPU beside cuBLAS.
 
     [tune] of lesson.toml --> candidates --compile--> registers, occupancy --run--> right? --> estimate --> time
 

@@ -1,8 +1,9 @@
-"""Write ``compile_commands.json``, by which clangd parses each lesson's kernel with the lesson's tile sizes.
+"""Write ``compile_commands.json``, with which clangd parses each lesson's kernel for the lesson's tile sizes.
 
-clang knows CUDA C++ by itself, but wants NVIDIA's headers, which came as wheels, and the C++ library's, which come with
-a compiler for the host. Where those are missing it gets ``cuda_names.h`` and ``headers/plain`` instead: all that the
-lessons use, declared. ``mma.h`` is ours in any case: NVIDIA's is for NVIDIA's compiler.
+clang supports CUDA C++ by itself, but needs NVIDIA's headers, which are installed as wheels, and those of the C++
+library, which belong to a compiler for the host. Where the latter are missing, clang gets ``cuda_names.h`` and
+``headers/plain`` instead, which declare everything that the lessons use. ``mma.h`` is always the kit's: NVIDIA's is for
+NVIDIA's compiler.
 """
 
 from __future__ import annotations

@@ -39,9 +39,9 @@ def write_editor_files(course: Course) -> list[Path]:
 
 
 def make_repository(folder: Path) -> str:
-    """Make a folder a git repository whose first commit is the course. Inside of another one it is left alone.
+    """Make a folder a git repository whose first commit is the course. Inside of another repository, do nothing.
 
-    Returns what came of it: ``made``, ``inside another``, or why there is none. That is never a reason to fail.
+    Return ``made``, ``inside another``, or why there is no repository, which is never a reason to fail.
     """
     if shutil.which("git") is None:
         return "git is not installed"

@@ -38,7 +38,8 @@ EXTENSIONS = {"recommendations": ["llvm-vs-code-extensions.vscode-clangd", "ms-p
 
 
 def files(python: str, lessons: Sequence[str]) -> dict[str, str]:
-    """Name in ``.vscode`` -> text. ``python``: the interpreter, in whose folder is the command ``gemm-lessons``."""
+    """Return the files in ``.vscode``: name -> text. ``python``: the interpreter, with ``gemm-lessons`` in its
+    folder."""
     return {name: json.dumps(content, indent=2) + "\n" for name, content in _contents(python, lessons).items()}
 
 

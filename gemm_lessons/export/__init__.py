@@ -1,1 +1,8 @@
-"""Export a lesson as a stand-alone program, for a GPU machine without this kit."""
+"""Export a lesson as a stand-alone program, for a GPU machine without this kit.
+
+    Lesson, kernel file --program.context--> values in C++ --folder.export_lesson--> main.cu, headers, Makefile,
+    README.md
+
+- ``kernel``: the kernel file with the headers that it includes; ``cplusplus``: expressions and formulas in C++
+- ``program``: the values of the templates; ``folder``: the files written
+"""

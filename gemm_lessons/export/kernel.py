@@ -23,7 +23,7 @@ class KernelText:
 
     @property
     def everything(self) -> str:
-        """The text of kernel and headers without comments."""
+        """Return the text of kernel and headers without comments."""
         return without_comments("\n".join((self.text, *(content for _, content in self.headers))))
 
 

@@ -143,7 +143,7 @@ def _conditions(library: Line, shapes: Sequence[Shape]) -> list[_Row]:
 
 
 def _on_the_course_s_gpu(groups: Sequence[Group], shapes: Sequence[Shape]) -> list[_Row]:
-    """Return what was measured for the course's texts, for the kernels and squares that a table has."""
+    """Return rows of the measurements that the course's texts quote, for the kernels and squares of a table."""
     stored = load_measured()
 
     def cell(name: str, shape: Shape) -> str:

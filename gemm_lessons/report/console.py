@@ -1,8 +1,8 @@
 """Consoles: colours only on a terminal that supports them, a pager for long output, notes and progress on
 stderr; and a console that renders reports as HTML.
 
-There, tables become HTML tables, texts become lines, and colours are kept. Only the theme's colours are set; plain text
-has the colour of the page, light or dark.
+In HTML, tables become HTML tables, texts become lines, and colours are kept. Only the theme's colours are set; plain
+text has the colour of the page, light or dark.
 """
 
 from __future__ import annotations
@@ -189,7 +189,7 @@ class HtmlConsole(Console):
 
     @property
     def html(self) -> str:
-        """Everything printed so far, in one element."""
+        """Return everything printed so far, in one element."""
         body = "\n".join(self._parts)
         style = "font-family: var(--jp-code-font-family, monospace); font-size: 13px; line-height: 1.4"
         return f'<div class="gemm-lessons" style="{style}">\n{body}\n</div>'

@@ -38,7 +38,7 @@ class ArrayShape:
 
     @property
     def scalar(self) -> int:
-        """Bytes of a plain element; 0 where the members of a struct differ."""
+        """Return the bytes of a plain element; 0 where the members of a struct differ."""
         sizes = {member.scalar for _, member in self.members} or {self.element}
         return sizes.pop() if len(sizes) == 1 else 0
 

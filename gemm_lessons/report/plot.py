@@ -96,7 +96,7 @@ class Label:
 
 
 def need_matplotlib(path: Path) -> None:
-    """Raise ``CommandError`` for a suffix that is no picture, ``KitError`` if matplotlib is missing."""
+    """Raise ``CommandError`` for a suffix that is not in ``FORMATS``, ``KitError`` if matplotlib is missing."""
     if path.suffix.lower() not in FORMATS:
         raise CommandError(f"--plot {path}: name a file that ends in {', '.join(FORMATS)}")
     if importlib.util.find_spec("matplotlib") is None:
@@ -495,7 +495,7 @@ def _label_slope(
     points: Iterable[tuple[float, float]],
     taken: list[Rectangle],
 ) -> None:
-    """Write along the slanted roof, as low as no point is in the way."""
+    """Write along the slanted roof, at the lowest place without a point in the way."""
     to_points = INCH / DPI
     (x0, y0), (x1, y1) = axes.transData.transform([start, end]) * to_points
     length = math.hypot(x1 - x0, y1 - y0)

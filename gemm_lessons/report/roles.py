@@ -103,7 +103,7 @@ def _print_row(console: Console, label: str, marks: Sequence[tuple[str, str]]) -
 
 
 def completed_by(roles: Roles, it: RoleHandOver) -> str:
-    """Say who completed a phase: ``copy of producer, line 76``."""
+    """Return what completed a phase: ``copy of producer, line 76``."""
     line = f", line {it.given}" if it.given else ""
     giver = "another block" if it.giver == ANOTHER else roles.roles[it.giver].name
     return f"copy of {giver}{line}" if it.copy else f"{giver}{line}"

@@ -125,12 +125,12 @@ def _extent(row: Row) -> str:
 
 
 def _by_luck(row: Row) -> bool:
-    """Tell whether a second look found a fault where every answer was right."""
+    """Tell whether every answer was right, but the debug build faults."""
     return isinstance(row.verdict, Faulted) and all(result.kind == "passed" for result in row.checked.shapes)
 
 
 def gain_in_words(gain: Gain) -> str:
-    """``13 times lesson 01, 18% of cuBLAS on an H200 (estimated; ...)``."""
+    """Return a gain as ``13 times lesson 01, 18% of cuBLAS on an H200 (...)``, with which speeds are estimated."""
     parts = [f"{gain.times:.3g} times lesson {gain.before[:2]}"] if gain.times is not None else []
     if gain.of_cublas is not None:
         percent = 100 * gain.of_cublas
@@ -231,7 +231,7 @@ def not_yet(unfinished: Unfinished, pattern: Pattern) -> bool:
 
 
 def found_better(row: Row, pattern: Pattern) -> bool:
-    """Return whether a finding already reports the uninitialised memory that a NaN only suggests."""
+    """Tell whether a finding already reports the uninitialised memory that a NaN only suggests."""
     kinds = {finding.kind for finding in row.checked.findings if finding.severity != "note"}
     return pattern.name == "nan" and not kinds.isdisjoint(("uninitialised", "unset"))
 

@@ -1,7 +1,8 @@
-"""One screen for a run, at most 24 lines of 80 columns: the verdict comes last but for one line, where the eye is.
+"""One screen for a run, at most 24 lines of 80 columns. The verdict is on the second line from the bottom, near the
+prompt.
 
 A right kernel has a table of the numbers that tell the lesson's story. A wrong one has the line of source, its meaning
-and one remedy. What was met is silent; ``run.py`` prints all of it, for ``--details``.
+and one remedy. Gates that are met are not shown; ``run.py`` prints everything, for ``--details``.
 """
 
 from __future__ import annotations
@@ -96,7 +97,7 @@ def _blocks(console: Console, outcome: RunOutcome, around: Around) -> Iterator[P
 
 
 def _has_table(row: Row) -> bool:
-    """Tell whether numbers matter: of a right kernel, and, as a goal, of one that is not finished."""
+    """Tell whether to show the table: for a right kernel, and, as a goal, for an unfinished one."""
     return row.checked.right or (row.checked.unfinished is not None and isinstance(row.verdict, WrongAnswer))
 
 

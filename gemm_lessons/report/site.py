@@ -94,8 +94,8 @@ class BrokenLink:
 def write_site(course: Course, out: Path, url: str = "") -> list[SitePage]:
     """Write all pages, and what a site needs that is published at ``url``.
 
-    Raises ``CommandError`` for a folder with foreign files or a ``url`` that is none, ``LessonError`` for broken
-    links, and ``WriteError``.
+    Raises ``CommandError`` for a folder with foreign files or a ``url`` that is not a web address, ``LessonError`` for
+    broken links, and ``WriteError``.
     """
     _clear_of_others(out)
     url = url and base_address(url)
@@ -199,7 +199,8 @@ def _drilled(page: SitePage) -> SitePage:
 
 
 def _marker(course: Course, names: Mapping[Path, str]) -> Callable[[Sequence[Any]], None] | None:
-    """Return what marks the words of the course's glossary in a page's tokens; None if no page has them."""
+    """Return a function that marks the words of the course's glossary in a page's tokens; None without a glossary
+    page."""
     text = documents(course).get(GLOSSARY)
     if text is None or text.path not in names:
         return None

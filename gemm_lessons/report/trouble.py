@@ -1,4 +1,4 @@
-"""What the screen says of a wrong kernel: the place, its source with a caret, the meaning, one remedy."""
+"""The part of the screen about a wrong kernel: the place, its source with a caret, the meaning, one remedy."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ A ``View`` holds one ``Side`` per kernel:
     owners     for each row of the block's tile of C, runs of (elements, thread)
     timeline   for each warp, strips of (ticks, state, line)
     roles      warps by role, work of TMA and tensor cores, hand-overs
-    tiles      what products read from shared memory, who copies what for which blocks
+    tiles      what products read from shared memory; which block copies what for which blocks of its cluster
     products   lane and register of each element of a tensor core's fragments
 
 - ``owners``: which thread stores which element of the answer

@@ -38,7 +38,7 @@ class Changes:
 
     @property
     def how(self) -> Literal["", "asked", "no events"]:
-        """The reason for polling; empty without polling."""
+        """Return the reason for polling; empty without polling."""
         return "" if not self.polling else "asked" if self.asked else "no events"
 
     def of(self, folders: Sequence[Path]) -> None:
