@@ -13,7 +13,11 @@ from pathlib import Path
 import pytest
 
 from checks.cli.tiny_course import BINARY, KERNEL, SOLUTION, Run, environment
+from gemm_lessons.course.folder import packaged_course
 from gemm_lessons.engine.process.bounds import Bounds, OutOfTime, _Clock
+from gemm_lessons.report.run import summary_of
+from gemm_lessons.running.checking import stopped_by
+from gemm_lessons.running.no_outcome import ended_by
 
 # It counts, so that it never comes back to the same state; and it is no loop that the instruction budget ends soon.
 SLOW = KERNEL.replace(
@@ -57,8 +61,32 @@ def test_threads_of_numpy_count_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
         clock.tick(0, None)
     times["monotonic"] += 2
     times["process_time"] += 2
-    with pytest.raises(OutOfTime):
+    with pytest.raises(OutOfTime, match="the run took longer than 10 s and was stopped") as ended:
         clock.tick(0, None)
+    assert ended.value.case == "bounds"
+
+
+def test_a_busy_machine_is_told_apart_from_a_kernel_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that gets an eighth of the processor has used a fraction of its time when it is stopped."""
+    now = {"process_time": 0.0, "monotonic": 0.0}
+    for name in now:
+        monkeypatch.setattr(f"time.{name}", lambda name=name: now[name])
+    clock = _Clock(Bounds(seconds=10))
+    for _ in range(160):
+        now["monotonic"] += 0.25
+        now["process_time"] += 0.25 / 8
+        clock.tick(0, None)
+    now["monotonic"] += 0.25
+    with pytest.raises(OutOfTime) as ended:
+        clock.tick(0, None)
+    finding = stopped_by(ended.value, Bounds(seconds=10, advice="; --time-limit SECONDS allows more"))
+    assert finding.message == (
+        "the run was stopped after 40 s: the machine is busy, and gave it 5 s of processor time;"
+        " --time-limit SECONDS allows more"
+    )
+    lesson = packaged_course().lesson("00")
+    (row,) = ended_by(finding, lesson, lesson.solution_path).rows
+    assert summary_of(row) == f"not finished at {lesson.shapes.count}"
 
 
 def test_memory_is_bounded(run: Run, kernel: Path) -> None:

@@ -12,7 +12,8 @@ from checks.judgement.findings import access, race
 from checks.judgement.mistakes import lesson_named
 from checks.judgement.test_hints import changed
 from gemm_lessons.engine.compiler.compile import Resources
-from gemm_lessons.engine.records.facts import Actor, InFlight, Location
+from gemm_lessons.engine.process.bounds import Starved
+from gemm_lessons.engine.records.facts import Actor, InFlight, Location, Quoted
 from gemm_lessons.engine.records.findings import Finding
 from gemm_lessons.engine.records.metrics import METRICS
 from gemm_lessons.engine.records.results import Counters
@@ -86,6 +87,15 @@ def test_a_stage_is_wrong_where_no_wait_makes_c_right(wrong: int, most: int, nam
     assert isinstance(told.verdict, Faulted)
     assert told.verdict.finding == told.findings[0]
     assert told.findings[0].case == ("wrong place" if named else found.case)
+
+
+def test_a_busy_machine_is_no_loop_without_end() -> None:
+    finding = Finding("timeout", "error", "starved", line=7, facts=Quoted(Starved(40, 5).text))
+    (busy,) = said("block_tile", finding)
+    (endless,) = said("block_tile", replace(finding, case="bounds"))
+    assert "This says nothing about your kernel." in busy
+    assert "loop" not in busy
+    assert "Which loop never ends?" in endless
 
 
 @pytest.mark.parametrize("line", ["acc += As[k][thread_row] * x;", "acc += As[thread_row][k] * x;"])

@@ -144,8 +144,7 @@ def inspect(request: InspectRequest) -> Inspection:
             return _inspect(request)
     except (OutOfTime, MemoryError) as end:  # not during the launch: there it is a fault
         most = request.bounds
-        late = isinstance(end, OutOfTime)
-        raise KitError((most.too_long if late else most.too_much) + most.advice) from None
+        raise KitError(f"{end if isinstance(end, OutOfTime) else most.too_much}{most.advice}") from None
 
 
 def _inspect(request: InspectRequest) -> Inspection:

@@ -155,6 +155,10 @@ OWN_ARRAYS = tuple(("out_of_array", case) for case in ("own", "own end", "one of
 # Advice by (kind, case) or (kind, effects of the accesses), where the kind alone does not decide.
 SPECIAL_REMEDIES: Mapping[tuple[str, str], str] = {
     **dict.fromkeys((("descriptor", case) for case in ("apart", "apart later", "again")), STEP_OF_K),
+    (
+        "timeout",
+        "starved",
+    ): "This says nothing about your kernel. Other programs kept the processor busy: run again when they have ended.",
     ("race", "global store store"): "Two threads write the same element of C. Every element needs one owner: check row "
     "and col, their order, the block's part of them, and the guard of the store.",
     (

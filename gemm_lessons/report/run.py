@@ -183,8 +183,8 @@ def _came_to(row: Row) -> str:
             return message
         case Faulted(shape=shape, finding=finding):
             return f"{finding.kind.replace('_', ' ')} at {shape}"
-        case TimedOut(shape=shape):
-            return f"the kernel does not end at {shape}"
+        case TimedOut(shape=shape, finding=finding):
+            return f"not finished at {shape}" if finding.case == "starved" else f"the kernel does not end at {shape}"
         case WrongAnswer(shape=shape, judgement=judged):
             return f"{judged.wrong:,} of {judged.total:,} elements of C are wrong at {shape}"
         case GateMissed(missed=missed):

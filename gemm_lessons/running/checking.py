@@ -135,15 +135,15 @@ def _in_time(plan: RunPlan, launch: LaunchPlan, job: Deferred[LaunchResult], job
     try:
         return jobs.result(job)
     except (OutOfTime, MemoryError) as end:
-        kind, message = words_of(end, bounds.current())
-        fault = Finding(kind, "error", "bounds", facts=Quoted(message))
+        fault = stopped_by(end, bounds.current())
         return LaunchResult(launch.shape, stopped(launch.shape, fault), None, (), fault, Counters(), hidden=True)
 
 
-def words_of(end: OutOfTime | MemoryError, most: Bounds) -> tuple[str, str]:
-    """Return the kind and the message of a finding for a run that was stopped by its limits."""
-    late = isinstance(end, OutOfTime)
-    return ("timeout" if late else "memory"), (most.too_long if late else most.too_much) + most.advice
+def stopped_by(end: OutOfTime | MemoryError, most: Bounds) -> Finding:
+    """Return the finding for a run that was stopped by its limits, outside of a launch."""
+    if isinstance(end, OutOfTime):
+        return Finding("timeout", "error", end.case, facts=Quoted(f"{end}{most.advice}"))
+    return Finding("memory", "error", "bounds", facts=Quoted(f"{most.too_much}{most.advice}"))
 
 
 def launch_job(

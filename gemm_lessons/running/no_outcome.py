@@ -16,8 +16,12 @@ from gemm_lessons.running.outcome import Row, RunOutcome
 
 def ended_early(lesson: Lesson, path: Path, kind: str, message: str, device: str = "sim", gpu: str = "") -> RunOutcome:
     """Return the outcome of a run that ended without an answer: ``kind`` is ``timeout``, ``memory`` or ``crash``."""
-    finding = Finding(kind, "error", "bounds", facts=Quoted(message))
-    verdict: Verdict = (TimedOut if kind == "timeout" else Faulted)(lesson.shapes.count, finding)
+    return ended_by(Finding(kind, "error", "bounds", facts=Quoted(message)), lesson, path, device, gpu)
+
+
+def ended_by(finding: Finding, lesson: Lesson, path: Path, device: str = "sim", gpu: str = "") -> RunOutcome:
+    """Return the outcome of a run that ``finding`` ended: its kind is one of those of ``ended_early``."""
+    verdict: Verdict = (TimedOut if finding.kind == "timeout" else Faulted)(lesson.shapes.count, finding)
     return _outcome(lesson, path, Checked(verdict, findings=(finding,)), device, gpu)
 
 

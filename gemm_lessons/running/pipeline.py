@@ -21,27 +21,26 @@ from gemm_lessons.course.lesson import Lesson
 from gemm_lessons.devices.device import Binaries, Device
 from gemm_lessons.devices.gpu import ranges
 from gemm_lessons.devices.gpu.ranges import Tell, stage, told_to, turn
-from gemm_lessons.engine import Disagreement, Finding, UnsupportedKernel
+from gemm_lessons.engine import Disagreement, UnsupportedKernel
 from gemm_lessons.engine.compiler.compile import Diagnostic, occupancy
 from gemm_lessons.engine.compiler.local_bounds import may_run_past
 from gemm_lessons.engine.hardware.occupancy import Occupancy
 from gemm_lessons.engine.process import bounds
 from gemm_lessons.engine.process.bounds import OutOfTime
-from gemm_lessons.engine.records.facts import Quoted
 from gemm_lessons.judging.evidence import UNTIMED, Built, Checked, Evidence, ShapeResult
 from gemm_lessons.judging.hints import hints_for
 from gemm_lessons.judging.remedies import restated
 from gemm_lessons.judging.verdict import CompileFailed, Faulted
 from gemm_lessons.running import kept_rows
 from gemm_lessons.running.builder import names_in
-from gemm_lessons.running.checking import check, judge_method, launch_job, stopped, words_of
+from gemm_lessons.running.checking import check, judge_method, launch_job, stopped, stopped_by
 from gemm_lessons.running.debug_build import inside_job, second_look
 from gemm_lessons.running.estimating import estimate
 from gemm_lessons.running.jobs import Deferred, Jobs
 from gemm_lessons.running.machine_dependence import by_macro, fixed, opened, pasted, uses_opened
 from gemm_lessons.running.measuring import measure, with_times
 from gemm_lessons.running.misread_tiles import with_misread
-from gemm_lessons.running.no_outcome import ended_early
+from gemm_lessons.running.no_outcome import ended_by
 from gemm_lessons.running.outcome import Row, RunOutcome
 from gemm_lessons.running.plan import KernelPlan, RunPlan, RunRequest, label_for
 from gemm_lessons.running.printing import print_out
@@ -68,8 +67,8 @@ def run_plan(plan: RunPlan, jobs: Jobs, progress: Tell | None = None) -> RunOutc
         with told_to(progress):
             return _run(plan, jobs)
     except (OutOfTime, MemoryError) as end:  # outside of its launches, which report more detail
-        kind, message = words_of(end, request.bounds)
-        return ended_early(request.lesson, request.path, kind, message, request.device.kind, request.gpu.name)
+        finding = stopped_by(end, request.bounds)
+        return ended_by(finding, request.lesson, request.path, request.device.kind, request.gpu.name)
 
 
 def shared(plan: RunPlan) -> Jobs:
@@ -212,8 +211,7 @@ def judge(plan: RunPlan, kernel: KernelPlan, variants: Variants, jobs: Jobs) -> 
         checked = check(plan, kernel, variants, jobs)
         return judge_method(plan, kernel, variants.whole(), checked)
     except (OutOfTime, MemoryError) as end:  # not during a launch: there it is a fault that names a line
-        kind, message = words_of(end, bounds.current())
-        finding = Finding(kind, "error", "bounds", facts=Quoted(message))
+        finding = stopped_by(end, bounds.current())
         return Checked(stopped(kernel.counting_shape, finding), findings=(finding,))
 
 

@@ -625,5 +625,6 @@ class Machine:
 
 def stopped(end: OutOfTime | MemoryError, instruction: Instruction | None) -> Fault:
     """Return the fault of a launch that used up its time or memory at ``instruction``."""
-    kind, text = ("timeout", str(end)) if isinstance(end, OutOfTime) else ("memory", current().too_much)
-    return Fault(kind, "bounds", instruction, facts=Quoted(text, current().advice))
+    if isinstance(end, OutOfTime):
+        return Fault("timeout", end.case, instruction, facts=Quoted(str(end), current().advice))
+    return Fault("memory", "bounds", instruction, facts=Quoted(current().too_much, current().advice))

@@ -29,11 +29,32 @@ SHARE = 0.8  # of the available memory
 
 
 class OutOfTime(BaseException):
-    """The run has used up its time."""
+    """The run has used up its time. ``starved``: a busy machine gave it less processor time than its limit allows."""
 
-    def __init__(self, seconds: float) -> None:
-        super().__init__(Bounds(seconds).too_long)
-        self.seconds = seconds
+    def __init__(self, seconds: float, starved: Starved | None = None) -> None:
+        super().__init__(Bounds(seconds).too_long if starved is None else starved.text)
+        self.seconds, self.starved = seconds, starved
+
+    @property
+    def case(self) -> str:
+        """The case of the finding about it."""
+        return "starved" if self.starved else "bounds"
+
+
+@dataclass(frozen=True)
+class Starved:
+    """How long a run on a busy machine took, and how much of that it had the processor, in seconds."""
+
+    passed: float
+    had: float
+
+    @property
+    def text(self) -> str:
+        """Message for a run that was stopped although it did not use its processor time."""
+        return (
+            f"the run was stopped after {self.passed:.0f} s: the machine is busy, and gave it {self.had:.0f} s of"
+            " processor time"
+        )
 
 
 @dataclass(frozen=True)
@@ -178,5 +199,6 @@ class _Clock:
         self._last, self._processor = now, processor
         used = max(self._used, self._passed / SLOW)
         if used > self._limit:
+            starved = Starved(self._passed, self._used) if self._used <= self._limit else None
             self._limit = used + self._bounds.grace
-            raise OutOfTime(self._bounds.seconds)
+            raise OutOfTime(self._bounds.seconds, starved)

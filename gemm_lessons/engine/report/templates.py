@@ -358,6 +358,7 @@ TEMPLATES: Mapping[str, str] = {
     "timeout loop": "{who}[ and {others:more thread} wait| waits] in a loop for something that no thread does any more:"
     " a lock that is not released, or a flag that is not set",
     "timeout bounds": "{text}[, in line {line}]{advice}",
+    "timeout starved": "{text}[, in line {line}]{advice}",
     "memory bounds": "{text}[, in line {line}]{advice}",
     "crash bounds": "{text}",
     # -- the launch ---------------------------------------------------------------------------------------------------
