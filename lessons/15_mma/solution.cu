@@ -58,10 +58,10 @@ struct Halves {
     {
         const int lane = threadIdx.x % 32;
         for (int w = 0; w < 2; w++)
-            for (int half = 0; half < 2; half++) {
-                const Floats<2> pair = {sums[w][2 * half], sums[w][2 * half + 1]};
+            for (int lower = 0; lower < 2; lower++) {
+                const Floats<2> pair = {sums[w][2 * lower], sums[w][2 * lower + 1]};
                 // (4) Four lanes have a row of 8 columns, two columns each. The second pair is 8 rows further down.
-                floats_at<2>(c(row + 8 * half + lane / 4, col + 8 * w + lane % 4 * 2)) = pair;
+                floats_at<2>(c(row + 8 * lower + lane / 4, col + 8 * w + lane % 4 * 2)) = pair;
             }
     }
 

@@ -52,8 +52,8 @@ struct Halves {
     {
         const int lane = threadIdx.x % 32;
         for (int w = 0; w < 2; w++)
-            for (int half = 0; half < 2; half++) {
-                const Floats<2> pair = {sums[w][2 * half], sums[w][2 * half + 1]};
+            for (int lower = 0; lower < 2; lower++) {
+                const Floats<2> pair = {sums[w][2 * lower], sums[w][2 * lower + 1]};
                 // TODO(4): store the pair where it belongs in C, by floats_at<2>. See "Who holds what".
             }
     }

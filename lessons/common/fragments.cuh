@@ -71,9 +71,9 @@ struct Halves {
     {
         const int lane = threadIdx.x % 32;
         for (int w = 0; w < 2; w++)
-            for (int half = 0; half < 2; half++) {
-                const Floats<2> pair = {sums[w][2 * half], sums[w][2 * half + 1]};
-                floats_at<2>(c(row + 8 * half + lane / 4, col + 8 * w + lane % 4 * 2)) = pair;
+            for (int lower = 0; lower < 2; lower++) {
+                const Floats<2> pair = {sums[w][2 * lower], sums[w][2 * lower + 1]};
+                floats_at<2>(c(row + 8 * lower + lane / 4, col + 8 * w + lane % 4 * 2)) = pair;
             }
     }
 
@@ -137,11 +137,11 @@ struct Fragments<TF32> {
     template <int WIDTH>
     __device__ static void load_b(B &b, const float *tile, int k, int col)
     {
-        for (int half = 0; half < 2; half++) {
-            const int row = half * 4 + threadIdx.x % 4;
+        for (int part = 0; part < 2; part++) {
+            const int row = part * 4 + threadIdx.x % 4;
             const auto x = row_at<2>(tile[swizzled<WIDTH, float>(k + row, my_col(col), turn_b(row))]);
-            b[2 * half] = __float_as_uint(x.at[0]);
-            b[2 * half + 1] = __float_as_uint(x.at[1]);
+            b[2 * part] = __float_as_uint(x.at[0]);
+            b[2 * part + 1] = __float_as_uint(x.at[1]);
         }
     }
 
@@ -197,9 +197,9 @@ struct Fragments<S8> {
     __device__ static void pick(B &b, const unsigned (&pairs)[2][2])
     {
         const unsigned mine = threadIdx.x % 4 < 2 ? 0x6420 : 0x2064;
-        for (int half = 0; half < 2; half++) {
-            b[0][half] = __byte_perm(pairs[half][0], pairs[half][1], mine);
-            b[1][half] = __byte_perm(pairs[half][0], pairs[half][1], mine + 0x1111);
+        for (int part = 0; part < 2; part++) {
+            b[0][part] = __byte_perm(pairs[part][0], pairs[part][1], mine);
+            b[1][part] = __byte_perm(pairs[part][0], pairs[part][1], mine + 0x1111);
         }
     }
 
@@ -223,9 +223,9 @@ struct Fragments<S8> {
     __device__ static void store(const Matrix<int> &c, int row, int col, const Sums &sums)
     {
         const int lane = threadIdx.x % 32;
-        for (int half = 0; half < 2; half++)
-            row_at<4>(c(row + half * 8 + lane / 4, col + lane % 4 * 4)) = {
-                sums[0][half * 2], sums[1][half * 2], sums[0][half * 2 + 1], sums[1][half * 2 + 1]};
+        for (int lower = 0; lower < 2; lower++)
+            row_at<4>(c(row + lower * 8 + lane / 4, col + lane % 4 * 4)) = {
+                sums[0][lower * 2], sums[1][lower * 2], sums[0][lower * 2 + 1], sums[1][lower * 2 + 1]};
     }
 };
 
@@ -247,8 +247,8 @@ struct Fragments<F64> {
     __device__ static void load_a(A &a, const double *tile, int row, int k)
     {
         const int lane = threadIdx.x % 32;
-        for (int half = 0; half < 2; half++)
-            a[half] = tile[swizzled<WIDTH, double>(row + half * 8 + lane / 4, k + lane % 4, turn_a(lane / 4))];
+        for (int lower = 0; lower < 2; lower++)
+            a[lower] = tile[swizzled<WIDTH, double>(row + lower * 8 + lane / 4, k + lane % 4, turn_a(lane / 4))];
     }
 
     template <int WIDTH>
@@ -265,7 +265,7 @@ struct Fragments<F64> {
     __device__ static void store(const Matrix<double> &c, int row, int col, const Sums &sums)
     {
         const int lane = threadIdx.x % 32;
-        for (int half = 0; half < 2; half++)
-            row_at<2>(c(row + half * 8 + lane / 4, col + lane % 4 * 2)) = {sums[half * 2], sums[half * 2 + 1]};
+        for (int lower = 0; lower < 2; lower++)
+            row_at<2>(c(row + lower * 8 + lane / 4, col + lane % 4 * 2)) = {sums[lower * 2], sums[lower * 2 + 1]};
     }
 };

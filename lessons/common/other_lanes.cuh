@@ -24,9 +24,9 @@ struct Lanes<Fragments<TF32>> {
 
     __device__ void load_b(unsigned (&to)[4], unsigned tile, int j, int step) const
     {
-        for (int half = 0; half < 2; half++) // four rows further down, r % 8 has one more bit, and so has the place
-            load_two(to[2 * half], to[2 * half + 1],
-                     ((tile + b) ^ (j % 2 * 32 + half * 64)) + j / 2 * STRIP + (step * 8 + half * 4) * 128);
+        for (int part = 0; part < 2; part++) // four rows further down, r % 8 has one more bit, and so has the place
+            load_two(to[2 * part], to[2 * part + 1],
+                     ((tile + b) ^ (j % 2 * 32 + part * 64)) + j / 2 * STRIP + (step * 8 + part * 4) * 128);
     }
 };
 
