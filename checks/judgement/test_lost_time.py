@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from gemm_lessons.engine.records.metrics import COUNTED
+from gemm_lessons.engine.records.results import Counters
 from gemm_lessons.gemm.shapes import Shape
 from gemm_lessons.gemm.time_model import Estimate
 from gemm_lessons.judging.evidence import UNTIMED, Speed
-from gemm_lessons.judging.lost_time import lost_time
+from gemm_lessons.judging.lost_time import lost_time, waits_longer
 
 SOLUTION = {"issue": 60.0, "shared": 80.0, "latency": 100.0}
 
@@ -33,6 +35,40 @@ def speed(time_us: float, **parts: float) -> Speed:
 def test_the_largest_difference_in_work_is_named_if_it_explains_the_loss(mine: Speed, told: str) -> None:
     whole = told.replace("80%: ", "80% of the reference's speed (estimated): ")
     assert lost_time(mine, speed(100.0)) == whole
+
+
+TWICE = (
+    "its warps wait for 2 times the bytes from global memory. Too few multiply-adds hide a load or copy: issue it "
+    "earlier, and each only once."
+)
+
+
+@pytest.mark.parametrize(
+    ("mine", "waited", "told"),
+    [
+        (speed(104.0), 2.0, f"96%: {TWICE}"),
+        (speed(125.0), 2.0, f"80%: {TWICE}"),
+        (speed(125.0, shared=120.0), 2.0, "80%: it needs 1.5 times the wavefronts in shared memory."),
+        (speed(104.0, shared=83.0), 2.0, f"96%: {TWICE}"),
+        (speed(104.0), 1.2, ""),
+        (speed(100.5), 2.0, ""),
+    ],
+)
+def test_loads_that_too_little_work_hides_are_named_even_where_little_is_lost(
+    mine: Speed, waited: float, told: str
+) -> None:
+    whole = told.replace("%: ", "% of the reference's speed (estimated): ")
+    assert lost_time(mine, speed(100.0), waited) == whole
+
+
+def test_bytes_waited_for_are_compared_where_both_were_counted() -> None:
+    def waiting(bytes_: int) -> Counters:
+        return Counters({COUNTED["global_bytes_waited_for"]: bytes_})
+
+    assert waits_longer(waiting(12_288), waiting(6_144)) == 2
+    assert waits_longer(waiting(12_288), waiting(0)) == 1
+    assert waits_longer(Counters({}), waiting(6_144)) == 1
+    assert waits_longer(None, waiting(6_144)) == 1
 
 
 def test_without_an_estimate_of_the_solution_nothing_is_said() -> None:

@@ -20,7 +20,7 @@ from gemm_lessons.engine.records.results import Conflict
 from gemm_lessons.engine.sass.moved_loads import moved_loads
 from gemm_lessons.gemm.shapes import Shape, astuple
 from gemm_lessons.judging.evidence import Evidence
-from gemm_lessons.judging.lost_time import lost_time
+from gemm_lessons.judging.lost_time import lost_time, waits_longer
 from gemm_lessons.judging.remedies import has_buffers, remedies
 from gemm_lessons.judging.verdict import CompileFailed, GateMissed, GateResult, Passed, WrongAnswer
 
@@ -419,7 +419,10 @@ def _limiter(facts: Evidence) -> Iterator[Hint]:
 
 
 def _lost_time(facts: Evidence) -> Iterator[Hint]:
-    if isinstance(facts.checked.verdict, Passed) and (lost := lost_time(facts.speed, facts.solution)):
+    if not isinstance(facts.checked.verdict, Passed):
+        return
+    waited = waits_longer(facts.checked.counters, facts.reference.counters if facts.reference else None)
+    if lost := lost_time(facts.speed, facts.solution, waited):
         yield Hint(9, lost)
 
 

@@ -10,9 +10,8 @@ from rich.table import Table
 from rich.text import Text
 
 from gemm_lessons.gemm.shapes import Shape, astuple
-from gemm_lessons.judging.evidence import UNTIMED
 from gemm_lessons.judging.figures import figures_of, value_of
-from gemm_lessons.judging.lost_time import lost_time
+from gemm_lessons.judging.lost_time import lost_time, waits_longer
 from gemm_lessons.report.run import ways
 from gemm_lessons.report.table import UNBOUNDED, bandwidth, conflict_cell, duration, measured_time, occupancy_cell
 from gemm_lessons.running.outcome import Row, RunOutcome
@@ -144,8 +143,11 @@ def bottleneck(outcome: RunOutcome) -> Iterator[Text]:
         by = " (estimated)" if outcome.device_kind == "gpu" else ""
         attacks = f" Lesson {outcome.attacker[:2]} attacks it." if outcome.attacker else ""
         yield Text.assemble("Bottleneck now: ", (name, "bold"), f"{by}.{attacks}")
-        reference = next((row.speed for row in outcome.rows if row.role == "reference"), UNTIMED)
-        if lost := lost_time(outcome.kernel.speed, reference):
+        reference = next((row for row in outcome.rows if row.role == "reference"), None)
+        if reference is None:
+            return
+        waited = waits_longer(outcome.kernel.checked.counters, reference.checked.counters)
+        if lost := lost_time(outcome.kernel.speed, reference.speed, waited):
             yield Text(lost)
     elif outcome.kernel.speed.measured is None:
         refused = outcome.kernel.speed.refused
