@@ -19,7 +19,7 @@ from gemm_lessons.devices.gpu.trouble import fault
 from gemm_lessons.engine.arguments.expression import Expression
 from gemm_lessons.engine.compiler.compile import Compiled, NotCompiled, Occupancy, Resources, compile_source
 from gemm_lessons.engine.compiler.diagnostics import Diagnostic
-from gemm_lessons.engine.records.facts import AtMbarrier, Cause, Hang
+from gemm_lessons.engine.records.facts import AtMbarrier, Cause, Hang, Link
 from gemm_lessons.engine.records.findings import Finding, Severity
 from gemm_lessons.engine.records.launch import Buffer, Grid
 from gemm_lessons.engine.records.metrics import COUNTED, METRICS
@@ -29,7 +29,7 @@ from gemm_lessons.gemm.shapes import Shape
 from gemm_lessons.gemm.time_model import Estimate
 from gemm_lessons.judging.evidence import Built, Checked, Evidence, ShapeResult
 from gemm_lessons.judging.hints import COALESCING, CONFLICTS, LIMITS, SHOWN, hints_for
-from gemm_lessons.judging.remedies import ANNOUNCED, ENDLESS_PHASE, LEFT_OUT, OF_A_CAUSE, OF_BYTES, REMEDIES
+from gemm_lessons.judging.remedies import ENDLESS_OF, ENDLESS_PHASE, LEFT_OUT, OF_A_CAUSE, OF_BYTES, REMEDIES
 from gemm_lessons.judging.unfinished import sentence
 from gemm_lessons.judging.verdict import CompileFailed, GateMissed, GateResult, Passed, WrongAnswer, judge
 
@@ -184,7 +184,7 @@ def test_a_hang_gets_the_remedy_of_its_barrier(wait: str, at_mbarrier: bool) -> 
     source = HANG.replace("WAIT", wait)
     found = simulate(source, "k", 1, 64, [np.zeros(64, np.int32)], include_dirs=[LESSONS / "common"]).fault
     assert found is not None
-    assert (ENDLESS_PHASE in said(findings=[found])) == at_mbarrier
+    assert (ENDLESS_OF["cause count"] in said(findings=[found])) == at_mbarrier
     todo, open_ = "    // TODO(1): arrive.\n", "TODO(1) in line 1 is still open, and the phase"
     assert (open_ in said(findings=[found], source=todo, stub=todo)) == at_mbarrier
     assert open_ not in said(findings=[found], source=todo + "    arrive(full);\n", stub=todo)
@@ -605,12 +605,23 @@ def test_a_hang_blames_an_open_todo_only_where_a_step_may_be_missing() -> None:
     it = found.facts.waiting[0]
     assert isinstance(it, AtMbarrier)
     todo = "    // TODO(1): arrive.\n"
-    for case in (*OF_A_CAUSE, *OF_BYTES, "cause count"):
+    for case in (*OF_A_CAUSE, *OF_BYTES, "cause count", "cause first wait", "cause remote", "cause ended"):
         hang = replace(found, facts=replace(found.facts, cause=Cause(case, it.mbarrier, it.who, 0)))
         told = said(findings=[hang], source=todo, stub=todo)
-        assert ("TODO(1) in line 1 is still open, and the phase may need" in told) == (case == "cause count")
+        maybe = case not in (*OF_A_CAUSE, *OF_BYTES)
+        assert ("TODO(1) in line 1 is still open, and the phase may need" in told) == maybe
         assert ("TODO(1)" in told) == (case not in OF_A_CAUSE)
-        assert OF_A_CAUSE.get(case, ANNOUNCED if case in OF_BYTES else ENDLESS_PHASE) in told
+        assert {**OF_A_CAUSE, **OF_BYTES, **ENDLESS_OF}.get(case, ENDLESS_PHASE) in told
+
+
+def test_a_cycle_without_a_cause_gets_its_own_question() -> None:
+    source = HANG.replace("WAIT", "await(full, 0);")
+    found = simulate(source, "k", 1, 64, [np.zeros(64, np.int32)], include_dirs=[LESSONS / "common"]).fault
+    assert found is not None
+    assert isinstance(found.facts, Hang)
+    cycle = replace(found, facts=replace(found.facts, cause=None, cycle=(Link("link", 8, 9), Link("link", 9, 8))))
+    assert ENDLESS_OF["cycle"] in said(findings=[cycle])
+    assert ENDLESS_OF["cycle"] not in said(findings=[replace(cycle, facts=replace(cycle.facts, cycle=()))])
 
 
 def test_the_first_open_todo_is_the_first_hint() -> None:

@@ -138,10 +138,12 @@ PHASE_OF_STEP = (
     "A phase has the parity of its number: if a stage is step % STAGES, its phase is step / STAGES, and the parity "
     "step / STAGES % 2. Does each role count every step once?"
 )
-ANNOUNCED = (
+ALL_BYTES = (
     "A phase ends when as many bytes have arrived as expect_tx announces: those of all copies that report to this "
-    "mbarrier, in bytes, not in elements. Is each of these copies requested?"
+    "mbarrier, in bytes, not in elements."
 )
+ANNOUNCED = f"{ALL_BYTES} Is each of these copies requested?"
+UNANNOUNCED = f"{ALL_BYTES} Does it announce each of these copies, as often as it is requested?"
 # Advice by a hang's cause, for causes that no missing step can have.
 OF_A_CAUSE: Mapping[str, str] = {
     "cause parity": PHASE_OF_STEP,
@@ -149,7 +151,26 @@ OF_A_CAUSE: Mapping[str, str] = {
     "cause several phases": "As many threads arrive as mbarrier.init counts: one of each warp or role that uses the "
     "stage, in each block. Put the arrival into an if, such as if (thread == 0).",
 }
-OF_BYTES = ("cause too few bytes", "cause no copy", "cause too many bytes", "cause no expect_tx")
+# Advice by a hang's cause, or for its cycle, where a missing step may be the reason.
+ENDLESS_OF: Mapping[str, str] = {
+    "cause count": "Each thread that executes the line of an arrival makes one arrival. Let mbarrier.init count "
+    "exactly those of one phase, or let as many threads arrive as it counts.",
+    "cause first wait": "A stage is empty before its first use, so the first wait for it must not block. No phase "
+    "has ended yet, and a wait for parity 1 returns at once. From then on, use t of a stage waits for phase t - "
+    "1.",
+    "cause remote": "A block whose copies go to other blocks may refill a stage only when all of them have read "
+    "it. So a thread that releases a stage arrives at the mbarrier of each block that copies to it, its own and "
+    "the others'.",
+    "cycle": "Threads of each of these lines wait for an arrival of the others. Start at the phase that misses "
+    "all of its arrivals: which line should have made them, before its threads began to wait? Does each use of a "
+    "stage end with an arrival, also the last one?",
+}
+OF_BYTES: Mapping[str, str] = {
+    "cause too few bytes": ANNOUNCED,
+    "cause no copy": ANNOUNCED,
+    "cause too many bytes": UNANNOUNCED,
+    "cause no expect_tx": UNANNOUNCED,
+}
 # For a thread's own array, as the debug build names it.
 OWN_ARRAYS = tuple(("out_of_array", case) for case in ("own", "own end", "one of several"))
 # Advice by (kind, case) or (kind, effects of the accesses), where the kind alone does not decide.
@@ -711,9 +732,11 @@ def _endless_phase(facts: Evidence, finding: Finding) -> str | None:
         for number, line in sorted(open_todos(facts.source, facts.stub).items())[:1]
     ]
     if cause not in OF_BYTES:
-        return " ".join((*(f"{todo}, and the phase may need that step." for todo in open_), ENDLESS_PHASE))
-    lacks = cause in ("cause too few bytes", "cause no copy") and MULTICAST.search(without_comments(facts.source))
-    return " ".join((LEFT_OUT if lacks else ANNOUNCED, *(f"{todo}." for todo in open_)))
+        cycle = not cause and isinstance(finding.facts, Hang) and finding.facts.cycle
+        advice = ENDLESS_OF.get("cycle" if cycle else cause, ENDLESS_PHASE)
+        return " ".join((*(f"{todo}, and the phase may need that step." for todo in open_), advice))
+    lacks = OF_BYTES[cause] == ANNOUNCED and MULTICAST.search(without_comments(facts.source))
+    return " ".join((LEFT_OUT if lacks else OF_BYTES[cause], *(f"{todo}." for todo in open_)))
 
 
 def _among_roles(facts: Evidence, finding: Finding) -> str | None:

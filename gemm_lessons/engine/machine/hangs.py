@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -100,27 +100,32 @@ class HangReport:
 
     def _place(self, index: int) -> SourceLine | None:
         """Return the place in the kernel's file that executes an instruction. Of a short function it is the line that
-        calls it: functions that wait or arrive are called from several lines."""
+        calls it: functions that wait or arrive are called from several lines. A lambda of the kernel that does so in
+        several lines, such as to request a tile, is named by its own lines."""
         place = self._code[index].source
         if place is None or not place.places:
             return None
         file = place.places[-1][0]
         while place.inlined_at is not None and (
-            not place.line or place.file != file or len(self._lines_of[place.inlined_at]) <= SHORT
+            not place.line or place.file != file or self._is_short(place, place.inlined_at)
         ):
             place = place.inlined_at
         return place
 
+    def _is_short(self, place: SourceLine, call: SourceLine) -> bool:
+        """Tell whether the function of ``place`` only waits, or only arrives."""
+        several = len(self._steps_of[call]) > 1 and self._kernel.has_line(place.file, place.line)
+        return len(self._lines_of[call]) <= SHORT and not several
+
     @functools.cached_property
     def _lines_of(self) -> Mapping[SourceLine, set[int]]:
         """The lines of each function that was inlined, by the place that calls it."""
-        found: defaultdict[SourceLine, set[int]] = defaultdict(set)
-        for place in {instruction.source for instruction in self._code}:
-            here = place
-            while here is not None and here.inlined_at is not None:
-                found[here.inlined_at].add(here.line)
-                here = here.inlined_at
-        return found
+        return _lines_by_call(self._code)
+
+    @functools.cached_property
+    def _steps_of(self) -> Mapping[SourceLine, set[int]]:
+        """Those of them that wait, arrive or copy."""
+        return _lines_by_call([it for it in self._code if _arrives(it) or _waits(it) or _reports(it)])
 
     # -- who waits for what -------------------------------------------------------------------------------------------
 
@@ -501,3 +506,13 @@ def _fills(instruction: Instruction) -> bool:
     return "expect_tx" in instruction.modifiers or (
         instruction.row.effect == "copy" and "bulk" in instruction.modifiers
     )
+
+
+def _lines_by_call(code: Iterable[Instruction]) -> Mapping[SourceLine, set[int]]:
+    found: defaultdict[SourceLine, set[int]] = defaultdict(set)
+    for place in {instruction.source for instruction in code}:
+        here = place
+        while here is not None and here.inlined_at is not None:
+            found[here.inlined_at].add(here.line)
+            here = here.inlined_at
+    return found

@@ -210,7 +210,11 @@ class Kernel:
         if len(places) < 2:
             return None
         (file, line), (outer, calling) = places[0], places[-1]
-        return None if file == outer and line in self._body.get(file, ()) else calling
+        return None if file == outer and self.has_line(file, line) else calling
+
+    def has_line(self, file: str, line: int) -> bool:
+        """Tell whether a line belongs to the kernel itself; lambdas do."""
+        return line in self._body.get(file, ())
 
     @cached_property
     def _body(self) -> Mapping[str, range]:
