@@ -128,11 +128,15 @@ def opened(browser: Browser, page: Path, state: str, width: int = 1200) -> str:
 
 
 @needs_browser
-def test_the_links_of_bank_conflicts_show_what_its_text_says(browser: Browser, out: Path) -> None:
+def test_the_links_of_lessons_show_what_their_texts_say(browser: Browser, out: Path) -> None:
     before, after = re.findall(r'href="banks.html#(.*?)"', html.unescape(TRY["bank_conflicts"]))
     assert opened(browser, out / "banks.html", before).startswith("8 wavefronts instead of 4")
     assert opened(browser, out / "banks.html", after).startswith("4 wavefronts, the fewest possible")
-    for name in ("bank_conflicts", "coalesced"):
+    (rows_of_a,) = re.findall(r'href="banks.html#(.*?)"', html.unescape(TRY["mma"]))
+    assert opened(browser, out / "banks.html", rows_of_a).startswith("32 wavefronts instead of 4")
+    swizzled = f"{rows_of_a}&swizzle=col+%5E+(row+%25+8)+*+4"
+    assert opened(browser, out / "banks.html", swizzled).startswith("4 wavefronts, the fewest possible")
+    for name in ("bank_conflicts", "coalesced", "mma"):
         page = (out / f"{COURSE.lesson(name).name}.html").read_text()
         assert f"<p>{TRY[name]}</p>" in page
 

@@ -52,6 +52,7 @@ SEARCHED = "site_sections.js"  # the text of all pages, larger than any of them:
 SESSION = "session.html"
 RULES = ("site_rules.js", "site_tool.js")
 TOOLS = {"banks": "Bank conflicts: try a layout", "loads": "Who loads what"}  # interactive pages
+A_ROWS = "banks.html#width=16&amp;rows=8&amp;cols=32&amp;row=lane+%25+8&amp;col=lane+%2F+8+*+4"  # by ldmatrix
 BS = "banks.html#width=16&amp;rows=8&amp;cols=128&amp;row=0&amp;col=lane+%25+16+*+"  # a load of Bs; the stride follows
 # What a lesson, by its name without a number, links to before its questions.
 TRY = {
@@ -59,6 +60,10 @@ TRY = {
     "bank_conflicts": (
         'Try other layouts on the page <a href="banks.html">bank conflicts</a>, '
         f'starting from the read of Bs <a href="{BS}8">before</a> or <a href="{BS}4">after</a>.'
+    ),
+    "mma": (
+        'Type your swizzle on the page <a href="banks.html">bank conflicts</a>, starting from eight rows of A '
+        f'<a href="{A_ROWS}">as they are</a>. Its columns are floats: a piece of 16 bytes is four of them.'
     ),
 }
 HIGHLIGHTING = ("xcode", "monokai")  # for light and dark: all their colours have a contrast of 4.5 and more
