@@ -1,4 +1,4 @@
-"""Count memory accesses and multiply-adds on the machine code itself, because the profiler counts machine code.
+"""Count memory accesses and multiply-adds on the machine code, because the profiler counts machine code.
 
     Compiled.sass -> operands (typed) -> flow (reads and writes) -> planning (program slice) -> walker -> Sums
 
@@ -21,9 +21,9 @@ counts on PTX are used instead, marked as inexact.
 - ``operand_fetch``, and the semantics of instructions: ``integers``, ``floats``, ``conversions``, ``functions``,
   ``cross_lane``, ``textures``; ``memory_contents``: for addresses that depend on loaded data
 - ``uncountable``: the exception of this package; ``access_cache``: costs of repeated accesses, memoised
-- ``useful_work``: instructions on the way from loads to stores; other costs: ``registers``, ``exposed_latency``,
+- ``useful_work``: instructions that carry data from loads to stores; other costs: ``registers``, ``exposed_latency``,
   ``work_per_thread``, ``inner_loop``; ``moved_loads``: those that ptxas moved past arithmetic
-- ``trace``: all of them, for estimates, without most iterations of ``long_loops``
+- ``trace``: all instructions that warps execute, for estimates, without most iterations of ``long_loops``
 """
 
 from __future__ import annotations
@@ -63,7 +63,8 @@ __all__ = ["Code", "Uncountable", "count", "prepare"]
 
 @dataclass(frozen=True)
 class Code:
-    """A kernel's machine code, ready to be counted; or ``plan`` None and the ``obstacle``."""
+    """A kernel's machine code, ready to be counted. If it cannot be, ``plan`` is None and ``obstacle`` gives the
+    reason."""
 
     plan: Plan | None
     parameter_offset: int = 0
@@ -72,7 +73,7 @@ class Code:
     shared_origin: int = 0  # first address of a block's shared memory
     obstacle: str = ""
     variables: cubin.Variables = field(default_factory=cubin.Variables)
-    program: Listing | None = None  # as ptxas made it
+    program: Listing | None = None  # the code as ptxas made it
     places: tuple[int, ...] = ()  # of the parameters, from the start of all of them
 
     @cached_property
@@ -174,7 +175,7 @@ def count(
 
 
 def _boxes_only(launch: LaunchInfo) -> bool:
-    """Return whether the kernel takes addresses of parameters, and only of tensor maps."""
+    """Return whether the kernel takes addresses of parameters, and of tensor maps only."""
     parameters, instructions = launch.kernel.parameters, launch.kernel.instructions
     taken = {it.name for instruction in instructions for it in instruction.operands if isinstance(it, Symbol)}
     given = zip(parameters, launch.arguments, strict=False)  # none where machine code is followed alone
@@ -194,7 +195,7 @@ class _Count:
     budget: int
 
     def count_with_bounds(self) -> Sums:
-        """Count; repeat with other last bits of approximate functions, which must not change the sums."""
+        """Count; then count again with other last bits of approximate functions, which must not change the sums."""
         assert self.code.plan is not None
         exempt = division_seeds(self.code.plan.program)
         approximation = Approximation(exempt=exempt)

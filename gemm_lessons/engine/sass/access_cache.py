@@ -56,7 +56,7 @@ class AccessCosts:
         self.footprint = Footprint()
 
     def look(self, where: Array, mask: Array | None, geometry: Geometry, other: Array | None = None) -> Shot | None:
-        """Return the cost of an access at these addresses, or None if it is only counted, for ``left``.
+        """Return the cost of an access at these addresses; None for a repeated pattern, which ``left`` adds at the end.
 
         ``other``: addresses of the other side of a copy.
         """
@@ -88,7 +88,7 @@ class AccessCosts:
         return one
 
     def left(self, geometry: Geometry, tally: Tally) -> Footprint:
-        """Return every byte accessed, and add the repeated accesses to ``tally``."""
+        """Return the footprint of all accesses, and add the repeated ones to ``tally``."""
         for found in self.known.values():
             for known in itertools.chain(*found.values()):
                 tally.add(known.shot, len(known.bases) - 1, known.shape, known.mask)

@@ -51,7 +51,7 @@ class ControlFlow:
     def move(self, d: Decoded, after: int) -> Transfer:
         """Return the effect of ``d``, the last instruction of the basic block before ``after``."""
         if calls_outside(d):
-            return self._beyond(d, after, "the kernel calls a function of the system")
+            return self._unfollowable(d, after, "the kernel calls a function of the system")
         self._check(d)
         make = TABLE.get(d.name)
         return make(self, d, after) if make is not None else _on(after)
@@ -80,8 +80,9 @@ class ControlFlow:
         also = [self._lanes.fetcher(condition) for condition in self._conditions(d)]
         return (lambda: truth() & also[0]()) if also else truth
 
-    def _beyond(self, d: Decoded, after: int, why: str) -> Transfer:
-        """Return the effect of an instruction with which following ends, if any lane executes it."""
+    def _unfollowable(self, d: Decoded, after: int, why: str) -> Transfer:
+        """Return the effect of an instruction that cannot be followed: raise ``Uncountable`` if any lane executes
+        it."""
         lane_groups, truth = self._lane_groups, self._truth(d)
 
         def pass_by(lane_group: LaneGroup) -> LaneGroup:
@@ -93,7 +94,7 @@ class ControlFlow:
         return pass_by
 
     def _trap(self, d: Decoded, after: int) -> Transfer:
-        return self._beyond(d, after, "the kernel stops itself")
+        return self._unfollowable(d, after, "the kernel stops itself")
 
     # -- branches -----------------------------------------------------------------------------------------------------
 
@@ -116,19 +117,19 @@ class ControlFlow:
         return np.repeat(~whole, WARP)
 
     def _any(self, lane_group: LaneGroup, truth: Fetch) -> Array:
-        """Return the lanes in whose warp ``truth`` holds for a lane of the group."""
+        """Return the lanes of the warps in which ``truth`` holds for any lane of the group."""
         here = (self._lane_groups.mask_of(lane_group) & truth()).reshape(-1, WARP)
         return np.repeat(here.any(axis=1), WARP)
 
     def _jump(self, d: Decoded, after: int) -> Transfer:
         """BRX R10 -0x240: jump relative to the next instruction by the sum of the register and the number, in bytes."""
         register, *rest = d.operands
-        behind = d.index + 1
+        following = d.index + 1
         if d.guard is not None or len(rest) != 1 or not isinstance(rest[0], MachineImmediate):
             raise Uncountable(f"unknown form {d.text}")
         place = self._lanes.fetcher(register)
         code = self._program.code
-        base = code[d.index].source.address + (code[behind].source.address - code[behind - 1].source.address)
+        base = code[d.index].source.address + (code[following].source.address - code[following - 1].source.address)
         distance = np.int64(np.uint32(rest[0].bits).view(np.int32)) + base
         index = {code[at].source.address: self._number[at] for at in set(self._program.labels.values())}
 
@@ -168,8 +169,8 @@ class ControlFlow:
         register = d.operands[0]
         back = self._lanes.fetcher(register)
         code = self._program.code
-        behind = [c.index + 1 for c in calls(self._program)]
-        index = {code[i].source.address: self._number[i] for i in behind}
+        following = [c.index + 1 for c in calls(self._program)]
+        index = {code[i].source.address: self._number[i] for i in following}
 
         def go_back(lane_group: LaneGroup) -> LaneGroup | None:
             places = np.broadcast_to(back(), (self._count,))

@@ -38,7 +38,7 @@ PARTS = {**{f"B{i}": (8, 8 * i) for i in range(4)}, "H0": (16, 0), "H1": (16, 16
 
 
 def _cut(word: Array, code: str) -> Array:
-    """Convert a register to the type that the PTX table expects; 8-bit integers use a wider type."""
+    """Convert a register to the type that the PTX table expects; 8-bit integers keep 32 bits."""
     return word.astype(np.uint16) if code.endswith("16") else word
 
 

@@ -128,8 +128,8 @@ def _register_to_predicates(lanes: Lanes, alive: Alive, d: Decoded) -> Compute:
 def _to_uniform(lanes: Lanes, alive: Alive, d: Decoded) -> Compute:
     """R2UR: one value for the warp. If the lanes' values differ, it is unspecified which one.
 
-    A predicate before the register says of each lane whether its value differs; ``OR``: or was set before. ptxas then
-    loops until every lane's value has been chosen, so the first one will do.
+    A predicate before the register is set for lanes whose value differs; with ``OR``, also for those where it was set
+    before. ptxas then loops until every lane's value has been selected, so selecting the first one is enough.
     """
     _allow(d, "OR")
     told = len(d.operands) == 3
@@ -205,14 +205,14 @@ def _elect(lanes: Lanes, alive: Alive, d: Decoded) -> Compute:
 
 
 def _phase_over(lanes: Lanes, alive: Alive, d: Decoded) -> Compute:
-    """SYNCS.PHASECHK: assume that the phase has completed; every wait ends sooner or later."""
+    """SYNCS.PHASECHK: assume that the phase has completed, since every wait ends."""
     if not d.has("PHASECHK") or len(results(d)[0]) != 1:
         raise unknown(d)
     return lambda: (np.ones(lanes.geometry.lanes, np.bool_),)
 
 
 def _registers_granted(lanes: Lanes, alive: Alive, d: Decoded) -> Compute:
-    """USETMAXREG.TRY_ALLOC: assume that there are enough registers; a kernel asks again until there are."""
+    """USETMAXREG.TRY_ALLOC: assume that there are enough registers, since a kernel retries until there are."""
     count = len(results(d)[0])
     return lambda: (np.ones(lanes.geometry.lanes, np.bool_),) * count
 
@@ -284,7 +284,7 @@ def _match(lanes: Lanes, alive: Alive, d: Decoded) -> Compute:
 
 
 def _block_vote(lanes: Lanes, alive: Alive, d: Decoded) -> Compute:
-    """BAR.RED.OR 0x0, P0: the number of threads of the block whose predicate holds, or whether one or all do."""
+    """BAR.RED.OR 0x0, P0: the number of threads of the block whose predicate holds, or whether any (OR) or all do."""
     kinds = [it for it in d.modifiers if it in ("OR", "AND", "POPC")]
     _allow(d, "RED", "DEFER_BLOCKING", *kinds)
     if len(kinds) != 1 or d.guard is not None or len(d.operands) != 2:

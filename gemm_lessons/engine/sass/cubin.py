@@ -11,7 +11,7 @@ from gemm_lessons.engine.records.frozen import dataclass
 # NVIDIA's attribute number for "parameters in the constant bank" (EIATTR_PARAM_CBANK of .nv.info): symbol, u16 offset,
 # u16 size; and the format number of attributes that carry a size.
 PARAMETER_BANK = 0x0A
-PARAMETER = 0x17  # EIATTR_KPARAM_INFO: number, ordinal, offset from there
+PARAMETER = 0x17  # EIATTR_KPARAM_INFO: number, ordinal, offset among the parameters
 SIZED = 0x04
 BANK = ".nv.constant"
 
@@ -36,7 +36,7 @@ def parameter_offset(parts: list[Section], entry: str) -> int | None:
 
 def parameter_places(parts: list[Section], entry: str) -> tuple[int, ...]:
     """Return the offset of each parameter from the start of all parameters. ptxas aligns addresses in the constant
-    bank, and the bank's parameters do not begin at a multiple of 64: a tensor map is at another offset than in PTX."""
+    bank, where the parameters do not begin at a multiple of 64. So a tensor map is at another offset than in PTX."""
     infos = (struct.unpack_from("<HH", data, 4) for key, data in _of_kernel(parts, entry) if key == PARAMETER)
     return tuple(place for _, place in sorted(infos))
 

@@ -22,7 +22,7 @@ NOBODY = -1
 
 @dataclass
 class LaneGroup:
-    """Lanes at ``block``. ``mask`` None: all lanes alive. ``warps`` and ``lanes`` are counted once."""
+    """Lanes at basic block ``block``. ``mask`` None: all lanes alive. ``warps`` and ``lanes`` are their numbers."""
 
     block: int
     mask: Array | None
@@ -87,7 +87,8 @@ class LaneGroups:
         return None
 
     def next(self) -> LaneGroup | None:
-        """Return the ready group with the lowest block, joined with other warps' groups there. None: all exited."""
+        """Return the ready group with the lowest block, joined with other warps' groups there; None once all have
+        exited."""
         if not self._ready:
             self._ready, self._parked = self._parked, []
             if not self._ready:

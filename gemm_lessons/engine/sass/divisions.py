@@ -1,4 +1,4 @@
-"""Divisions of float64: decide their branch from dividend and divisor, without computing the quotient.
+"""Decide the branch in divisions of float64 from dividend and divisor, without computing the quotient.
 
 ptxas computes a quotient by a dozen multiply-adds and then tests whether it is accurate (``FSETP.GT |quotient|,
 2**-1022``, on upper halves); if not, it calls a subroutine. In most kernels only this branch depends on the quotient,
@@ -35,7 +35,7 @@ class Undecided(Uncountable):
 
 
 def shortened(program: Listing) -> Listing:
-    """Return the code with the divisions' comparisons reading dividend and divisor, where the code shows both."""
+    """Return the code in which the comparisons of divisions read dividend and divisor, if the code shows both."""
     if not any(d.name == "MUFU" and d.has("RCP64H") for d in program.code):
         return program
     code = list(program.code)
@@ -69,7 +69,8 @@ def without_slow_paths(program: Listing) -> Listing:
 
 
 def decide(s: Sources) -> Compute:
-    """Return whether the quotient is kept: yes if both numbers are normal, no if the dividend is zero."""
+    """Return whether the quotient is kept: yes if both numbers are far from the ends of the range, no for a dividend
+    0."""
     dividend, divisor = s.pair(0), s.pair(1)
 
     def compute() -> tuple[Array, Array]:
@@ -89,7 +90,7 @@ def _ordinary(bits: Array) -> Array:
 
 
 class _Values:
-    """Value numbering along straight-line code: registers with equal numbers hold equal values."""
+    """Value numbering of straight-line code: registers with equal numbers hold equal values."""
 
     def __init__(self) -> None:
         self._held: dict[str, int] = {}

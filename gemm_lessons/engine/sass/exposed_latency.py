@@ -20,12 +20,12 @@ from gemm_lessons.engine.records.arrays import Array
 from gemm_lessons.engine.sass.flow import ATOMICS, operand_registers, results
 from gemm_lessons.engine.sass.operands import Decoded, MachineImmediate
 
-ENOUGH = 128  # multiply-adds hide a load: a quarter of those of a tile of lesson 09
+ENOUGH = 128  # multiply-adds that hide a load: a quarter of a thread's in a K tile with 8 x 8 elements and BK = 8
 
 
 @dataclass(frozen=True)
 class _Event:
-    """An event in a basic block: a load, a commit of ``cp.async``, or the wait for all groups but ``newest``.
+    """An event in a basic block: a load, a commit of ``cp.async``, or a wait for all but the ``newest`` groups.
 
     ``before``: arithmetic of the block before the event. ``until``: arithmetic before the first use in this block, or
     -1.
@@ -82,8 +82,8 @@ class LatencyTracker:
     lanes: int
     sums: Sums
     active: dict[int, Array] = field(default_factory=dict)
-    _done: int = 0  # arithmetic executed by all lanes
-    _more: Array | None = None  # arithmetic executed by each lane besides
+    _done: int = 0  # multiply-adds executed by all lanes
+    _more: Array | None = None  # further multiply-adds, by lane
     _pending: dict[int, _Pending] = field(default_factory=dict)
     _copies: list[_Pending] = field(default_factory=list)
     _groups: int = 0
@@ -119,14 +119,15 @@ class LatencyTracker:
             self._more[mask] += events.arithmetic
 
     def _count_span(self, first: Array, last: Array) -> None:
-        """Count the arithmetic between the first and the last copy of a group, for warps that have computed before."""
+        """Add the arithmetic between the first and last copies of a group, for warps that have computed before the
+        group."""
         starts = np.where(first > 0, first, np.iinfo(np.int64).max).reshape(-1, WARP).min(axis=1)
         spans = last.reshape(-1, WARP).max(axis=1) - starts
         self.sums.copy_groups += int(np.count_nonzero(spans >= 0))
         self.sums.copy_groups_span += int(spans[spans >= 0].sum())
 
     def _now(self, before: int) -> Array | int:
-        """Return the arithmetic that each lane has executed, with ``before`` of this block."""
+        """Return the multiply-adds that each lane has executed, including ``before`` of this block."""
         return self._done + before if self._more is None else self._more + (self._done + before)
 
     def _load(self, event: _Event) -> None:
@@ -210,6 +211,6 @@ def _named(d: Decoded) -> frozenset[str]:
     names = set(written)
     width = 4 if d.name.startswith("ST") or d.name in ATOMICS else 2 if d.name[0] == "D" or d.has("64", "WIDE") else 1
     for place, operand in enumerate(d.operands[count:]):
-        factor = d.has("WIDE") and place < 2  # one register each; what they are added to is two
+        factor = d.has("WIDE") and place < 2  # one register each; the addend has two
         names.update(operand_registers(operand, 1 if factor else width))
     return frozenset(filter(None, names))

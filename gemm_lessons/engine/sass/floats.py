@@ -1,4 +1,4 @@
-"""Semantics of the machine code's floating-point instructions: functions of the PTX table, under other names.
+"""Semantics of the machine code's floating-point instructions: functions of the PTX table under other names.
 
 Only kernels whose addresses or branches depend on floats need them. ``functions.py`` approximates ``MUFU``.
 """
@@ -45,7 +45,7 @@ SCALE: Choice = {"": "", **{name.upper(): f".{name}" for name in SCALED}}
 
 
 def _arithmetic(opcode: str, count: int) -> Rule:
-    """float32 add, mul, fma."""
+    """Return the rule of float32 add, mul or fma with ``count`` sources."""
 
     def rule(s: Sources) -> Compute:
         ftz, mode, sat, scale = s.choose(FTZ, MODE, SAT, SCALE)
@@ -90,7 +90,7 @@ def _select(s: Sources) -> Compute:
 
 
 def _pair_by_ptx(s: Sources, name: str, *fetches: Fetch) -> Compute:
-    """A comparison with two results, each combined with the third source."""
+    """Compare by PTX instruction ``name``, with two results, each combined with the third source."""
     opcode, *modifiers = name.split(".")
     operation = semantics.lookup(opcode, tuple(modifiers), results=2)
     if operation is None:
@@ -142,7 +142,7 @@ def _choose_double(s: Sources) -> Compute:
 
 
 def _set(s: Sources) -> Compute:
-    """FSET: 1.0 or 0 (BF), or all ones or none."""
+    """FSET: 1.0 or 0.0 (BF), else all bits set or none."""
     result, comparison, ftz, join = s.choose({"": "u32", "BF": "f32"}, COMPARE, FTZ, JOIN)
     s.expect(2, 1)
     name = f"set.{comparison}{join}{ftz}.{result}.f32"

@@ -15,7 +15,7 @@ LOADS: Mapping[str, str] = {"LDG": "global", "LDS": "shared", "LDL": "local", "L
 STORES: Mapping[str, str] = {"STG": "global", "STS": "shared", "STL": "local", "STSM": "shared", "ST": "generic"}
 ATOMICS: Mapping[str, str] = {"ATOM": "global", "ATOMG": "global", "RED": "global", "REDG": "global", "ATOMS": "shared"}
 COPIES: Mapping[str, str] = {"LDGSTS": "shared"}  # cp.async: reads global, writes shared
-# Copies by the async proxy and their companions, not loads or stores: into shared memory, out of it, neither.
+# Copies by the async proxy, which are not loads or stores: into shared memory, out of it; and related instructions.
 BULK_IN, BULK_OUT = frozenset({"UBLKCP", "UTMALDG"}), frozenset({"UBLKCP", "UBLKRED", "UTMASTG", "UTMAREDG"})
 BULK = BULK_IN | BULK_OUT | {"UTMACMDFLUSH", "UTMACCTL", "UTMAPF", "UBLKPF"}
 # Stores to another block of the cluster that report to an mbarrier there: st.async, red.async.
@@ -188,7 +188,7 @@ def tile_wavefronts(d: Decoded) -> int:
 
 
 def _registers_of_product(d: Decoded) -> int:
-    """Registers per lane for a matrix of 8 or 16 rows and 8 columns, or of the warp's 16 rows of a warpgroup's."""
+    """Return the registers per lane of a result: 8 or 16 rows and 8 columns, or a warp's 16 rows of a warpgroup's."""
     if d.name in WARPGROUP:
         return _sizes(d)[1] // (4 if d.modifiers[1] == "F16" else 2)
     shape = d.modifiers[0] if d.modifiers else ""
@@ -248,8 +248,8 @@ def reads(d: Decoded) -> tuple[str, ...]:
 def signalled(d: Decoded) -> tuple[str, ...]:
     """Return the registers that identify the mbarrier and the signal.
 
-    For a copy into shared memory, those after its target's, which name the mbarrier and the box, the tensor map's and
-    the mask of blocks; for one out of it, the tensor map's.
+    For a copy into shared memory: the registers after that of its target, which hold the mbarrier and the box, and
+    those of the tensor map and of the mask of blocks. For a copy out of shared memory: those of the tensor map.
     """
     names = [d.guard.shifted(0)] if d.guard else []
     if d.name == "UTMALDG" and isinstance(d.operands[0], Memory):
@@ -265,12 +265,13 @@ def signalled(d: Decoded) -> tuple[str, ...]:
 
 
 def dimensions(d: Decoded) -> int:
-    """Return the coordinates of a box: ``UTMALDG.2D``."""
+    """Return the number of coordinates of a box: 2 for ``UTMALDG.2D``."""
     return next((int(word[0]) for word in d.modifiers if re.fullmatch(r"[1-5]D", word)), 0)
 
 
 def _address_registers(memory: Memory, wide: bool) -> list[str]:
-    """``wide``: of a 64-bit address, of which compute capability 7.x names only the low half."""
+    """Return the registers of an address. ``wide``: it has 64 bits, although compute capability 7.x names only the
+    lower."""
     return [
         name
         for register in memory.registers
@@ -303,7 +304,7 @@ def operand_registers(operand: Operand, count: int = 1) -> list[str]:
 
 @dataclass(frozen=True)
 class Listing:
-    """The instructions of one kernel, decoded, and the address of every label."""
+    """The decoded instructions of one kernel, and the instruction index of every label."""
 
     code: tuple[Decoded, ...]
     labels: Mapping[str, int]  # label or function -> index of its first instruction

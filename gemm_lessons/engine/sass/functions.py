@@ -1,4 +1,4 @@
-"""MUFU: functions that hardware approximates. Their last bits are undocumented, but their error is bounded.
+"""MUFU: functions that the hardware approximates. Their last bits are undocumented, but their error is bounded.
 
 A result that depends on such a value is certain only if it is the same for every value within the bound. So a launch
 that uses one for an address or a branch is counted again with all values shifted up or down, and must give the same

@@ -1,8 +1,8 @@
 """Register-file reads of the multiply-adds of an inner loop, from the machine code.
 
-``three`` and ``bank`` are percent of the loop's multiply-adds: those that read three registers, and those that read two
-registers of one bank; an operand that the previous instruction kept (``.reuse``) is not read again. ``other``: other
-instructions per 100 multiply-adds.
+``three`` and ``bank`` are percent of the loop's multiply-adds: those that read three registers, and those that read
+exactly two, both in one bank; an operand that the previous instruction kept (``.reuse``) is not read again. ``other``:
+other instructions per 100 multiply-adds.
 """
 
 from __future__ import annotations

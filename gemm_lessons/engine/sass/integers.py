@@ -326,7 +326,7 @@ def _permute(s: Sources) -> Compute:
 
 
 def _one(name: str, **modifiers: str) -> Callable[[Sources], Compute]:
-    """An instruction of one source. ``name``: PTX name with a placeholder for the modifier."""
+    """Return the rule of an instruction with one source. ``name``: PTX name with a placeholder for the modifier."""
 
     def rule(s: Sources) -> Compute:
         (chosen,) = s.choose(modifiers or {"": ""})
@@ -340,7 +340,8 @@ def _one(name: str, **modifiers: str) -> Callable[[Sources], Compute]:
 
 
 def _leading(s: Sources) -> Compute:
-    """FLO: position of the highest one (for signed, of the highest bit unlike the sign); all ones if there is none."""
+    """FLO: position of the highest 1 bit (signed: of the highest bit unlike the sign); all bits set if there is
+    none."""
     code, from_top = s.choose(SIGNED, {"": "", "SH": ".shiftamt"})
     s.expect(1)
     operand = s.words[0]

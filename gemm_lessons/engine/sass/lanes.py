@@ -37,10 +37,10 @@ from gemm_lessons.engine.sass.operands import (
 )
 from gemm_lessons.engine.sass.uncountable import Uncountable
 
-# Byte of constant bank 0, by compute capability below 10; source: ptxas output.
+# Byte of constant bank 0, for compute capabilities below 10; source: ptxas output.
 STACK_POINTER = 0x28
 SCALES = {"": 1, "U32": 1, "X4": 4, "X8": 8, "X16": 16}  # factors of an address register
-# Descriptors of global memory (compute capability 8, 9), which no address depends on, and the grid's barrier.
+# Bytes of bank 0 on which no address depends: descriptors of global memory (compute capability 8, 9), grid barrier.
 UNINTERESTING = ((0x44, 0x4C), (0x118, 0x120), (0x208, 0x210))
 PARAMETERS_AT = 0x198  # where machine code finds the address of its parameters (sm_90)
 UNKNOWN = -1  # key used instead of a bank's number
@@ -124,9 +124,9 @@ class Lanes:
         return None if condition is None else self.fetcher(condition)
 
     def copied(self, d: Decoded) -> tuple[Fetch, Fetch | None]:
-        """Fetch where a cp.async reads, and how many of its last bytes become zeros instead; None: none of them.
+        """Fetch the source address of a cp.async, and how many of its last bytes are zeros instead (None: always 0).
 
-        ZFILL: that number is added to the address, whose bits below the width are otherwise 0.
+        With ZFILL, that number is added to the address, whose bits below the width are otherwise 0.
         """
         source = next(operand for operand in reversed(d.operands) if isinstance(operand, Memory))
         address = self.address(source, "global")

@@ -1,7 +1,7 @@
 """Find loads that the compiler has moved past the arithmetic that was to hide them.
 
-The gates on overlap count machine code. PTX still has the order of the source: where its loads come long before their
-first use, and no load of that line does in machine code, ptxas has moved them, and the kernel's order is right.
+The gates on overlap count machine code. PTX still has the order of the source. If loads of a line are long before their
+first use in PTX, but not in machine code, ptxas has moved them, and the order in the kernel is right.
 """
 
 from __future__ import annotations

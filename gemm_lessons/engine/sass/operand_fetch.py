@@ -150,7 +150,7 @@ class Sources:
         return self.reader.pair(self.words[position])
 
     def constant(self, position: int) -> int:
-        """Return an operand that must be an immediate."""
+        """Return the bits of an operand that must be an integer immediate."""
         operand = self.words[position]
         if not isinstance(operand, MachineImmediate) or operand.is_float:
             raise Uncountable(f"unknown form {self.d.text}")
@@ -164,7 +164,8 @@ class Sources:
         )
 
     def of_sizes(self) -> Sources:
-        """For an instruction that takes signs and magnitudes apart: the sources |a|, |b| with their own signs."""
+        """Return sources |a|, |b| without the absolute value, for XORSIGN, which uses signs and magnitudes
+        separately."""
         if not all(isinstance(o, (MachineRegister, Constant)) and o.absolute and not o.negated for o in self.words):
             raise Uncountable(f"unknown form {self.d.text}")
         bare = tuple(replace(o, absolute=False) for o in self.words if isinstance(o, (MachineRegister, Constant)))

@@ -1,4 +1,4 @@
-"""Parse the text of a machine instruction into typed operands: what it reads and writes, and its guard.
+"""Parse the text of a machine instruction into typed operands and its guard.
 
 The syntax is that of ``nvdisasm`` ("CUDA Binary Utilities", instruction set reference for Volta to Hopper).
 """
@@ -86,7 +86,7 @@ Operand = MachineRegister | MachineImmediate | Constant | Memory | Target | Spec
 
 _REGISTER = re.compile(r"(U?[RP])(Z|T|\d+)((?:\.\w+)*)$|(B)(\d+)$")
 _CONSTANT = re.compile(r"cx?\[(0x[0-9a-f]+|UR\d+)\]\[([^\]]*)\]((?:\.\w+)*)$")
-_CUT = re.compile(r"[\[({].*,.*[\])}]")  # a comma between brackets, maybe
+_CUT = re.compile(r"[\[({].*,.*[\])}]")  # there may be a comma inside of brackets
 _FLOAT = re.compile(r"[+-]?(INF|QNAN|SNAN|\d+(\.\d*)?(e[+-]?\d+)?)$", re.IGNORECASE)
 
 
@@ -203,7 +203,7 @@ def decode(index: int, instruction: SassInstruction) -> Decoded:
 
 
 def copy_condition(d: Decoded) -> MachineRegister | None:
-    """Return the predicate by which a lane of a cp.async reads or writes zeros alone. None: it always reads."""
+    """Return the predicate that decides whether a lane of a cp.async reads or writes zeros; None: it always reads."""
     last = d.operands[-1]
     if isinstance(last, Memory):
         return None

@@ -38,7 +38,7 @@ from gemm_lessons.engine.sass.useful_work import UsefulWork, useful_work
 
 CONTROL = frozenset("BRA BRX EXIT CALL RET BSSY BSYNC BREAK BMOV BAR WARPSYNC KILL BPT".split())
 LOADED, STORED = {**LOADS, **ATOMICS}, {**STORES, **ATOMICS}
-FUSED = ("FFMA", "DFMA")  # counted instructions, and what they are counted as
+FUSED = ("FFMA", "DFMA")  # multiply-adds that have counters
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ def needs(spaces: frozenset[str], work: UsefulWork, d: Decoded, signals: bool = 
     if signals and d.name in SIGNALS:
         needed += signalled(d)
     space = STORED.get(d.name)
-    # Global memory is read as before the launch; ``Store`` checks that this is valid.
+    # Global memory is read as it was before the launch; ``Store`` checks that this is valid.
     if space in spaces and space != "global":
         needed += stored(d)
     return needed

@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from gemm_lessons.engine.sass.flow import Listing, call_by_call, reads, results
 from gemm_lessons.engine.sass.operands import Decoded, MachineImmediate, MachineRegister
 
-Value = tuple[str, int, str]  # value of a predicate: WRITTEN or MET (of several paths), at which place, in which name
-# Values by name of predicates and registers that hold one, and of comparisons by what they compare.
+Value = tuple[str, int, str]  # value of a predicate: WRITTEN or MET (paths join), the node, the predicate's name
+# Values: of predicates, and of registers that hold one, by name; of comparisons by their operands.
 Values = Mapping[str, Value]
 Condition = tuple[Value, bool]  # condition of a need: a predicate's value, and whether it is negated
 Needs = dict["Condition | None", int]  # registers needed, as bits, by condition; None: always
@@ -22,9 +22,9 @@ WRITTEN, MET, FIRST = "written", "met", "first"  # FIRST: never written
 class Slicer:
     """Finds slices of a program: liveness with conditions, because ptxas turns branches into predicates.
 
-    A need of ``@P0`` is met by an earlier write under the same value of P0, or of another predicate that held this
-    value then. ``closely``: a branch is a condition, too, and a write under ``@P0`` leaves the need of the other
-    threads.
+    A register needed under ``@P0`` is supplied by an earlier write under the same value of P0, or of another predicate
+    with this value. ``closely``: the precise slice, in which branches are conditions, too, and after a write under
+    ``@P0`` the other threads still need the register.
     """
 
     def __init__(self, program: Listing, closely: bool = True) -> None:
@@ -36,13 +36,13 @@ class Slicer:
         paths = call_by_call(program)
         self._origin, self._after = paths or (list(range(len(code))), [program.successors(d) for d in code])
         origin = self._origin
-        before, behind = _values(code, self._written_by, origin, self._after)
+        before, values_after = _values(code, self._written_by, origin, self._after)
         self._guards = [_guard(code[index], values) for index, values in zip(origin, before, strict=True)]
-        self._turns = [
-            guard if closely and _turns(code[index]) else None
+        self._branch_conditions = [
+            guard if closely and _follows_guard(code[index]) else None
             for index, guard in zip(origin, self._guards, strict=True)
         ]
-        self._arriving = _arriving(before, behind, self._after)
+        self._arriving = _arriving(before, values_after, self._after)
         self._elected = [
             _is_elected(code, origin, index, guard) for index, guard in zip(origin, self._guards, strict=True)
         ]
@@ -67,7 +67,7 @@ class Slicer:
             changed = False
             for node in range(len(origin) - 1, -1, -1):
                 index = origin[node]
-                state = _behind(node, after[node], live, self._arriving, self._turns[node])
+                state = _needs_after(node, after[node], live, self._arriving, self._branch_conditions[node])
                 guard, written, wanted = guards[node], self._writes[index], needs[index]
                 if written:
                     opposite = guard and (guard[0], not guard[1])
@@ -103,31 +103,31 @@ class Slicer:
         return chosen
 
 
-def _behind(
+def _needs_after(
     node: int,
     successors: Sequence[int],
     live: Sequence[Needs],
     arriving: Mapping[tuple[int, int], Mapping[Value, Value | None]],
-    turn: Condition | None,
+    branch_condition: Condition | None,
 ) -> Needs:
     """Return the needs after an instruction, joined over all its successors.
 
-    ``turn``: the condition of a branch. It holds on the taken path and not on the other, so each path's needs get their
-    condition.
+    ``branch_condition``: the condition of a branch. It holds on the taken path and not on the other, so each path's
+    needs get their condition.
     """
     if len(successors) == 1 and (node, successors[0]) not in arriving:
         return live[successors[0]]
     state: Needs = {}
     for number, successor in enumerate(successors):
         renamed = arriving.get((node, successor), {})
-        way = turn and (turn[0], turn[1] != (number > 0))
+        on_path = branch_condition and (branch_condition[0], branch_condition[1] != (number > 0))
         for condition, wanted in live[successor].items():
             if condition and condition[0] in renamed:
                 value = renamed[condition[0]]
                 condition = (value, condition[1]) if value else None
-            if way and condition == (way[0], not way[1]):
+            if on_path and condition == (on_path[0], not on_path[1]):
                 continue
-            condition = condition or way
+            condition = condition or on_path
             state[condition] = state.get(condition, 0) | wanted
     return state
 
@@ -140,13 +140,13 @@ def _guard(d: Decoded, values: Values) -> Condition | None:
 
 
 def _is_elected(code: Sequence[Decoded], origin: Sequence[int], index: int, guard: Condition | None) -> bool:
-    """Return whether one lane of each warp writes a uniform register: then no other lane needs the old value."""
+    """Return whether one elected lane of each warp writes a uniform register, so that no lane needs the old value."""
     if guard is None or guard[1] or guard[0][0] != WRITTEN or code[index].name != "R2UR":
         return False
     return code[origin[guard[0][1]]].name == "ELECT"
 
 
-def _turns(d: Decoded) -> bool:
+def _follows_guard(d: Decoded) -> bool:
     """Return whether the guard alone decides the branch, so that each thread follows its own predicate."""
     return d.name == "BRA" and not d.modifiers and not any(isinstance(it, MachineRegister) for it in d.operands)
 
@@ -171,7 +171,7 @@ def _values(
         for name in reads(d) if comparison else ():
             lost.setdefault(name, set()).add(comparison)
     before: list[Values | None] = [None] * len(origin)
-    behind: list[Values] = [{}] * len(origin)
+    values_after: list[Values] = [{}] * len(origin)
     if origin:
         before[0] = {}
     work = [0] if origin else []
@@ -204,7 +204,7 @@ def _values(
         out = values
         if changes:
             out = {name: value for name, value in {**values, **changes}.items() if value}
-        behind[node] = out
+        values_after[node] = out
         for successor in after[node]:
             known = before[successor]
             if known is None:
@@ -215,18 +215,18 @@ def _values(
                 if any(known.get(name) != value for name, value in met.items()):
                     before[successor] = {**known, **met}
                     work.append(successor)
-    return [values or {} for values in before], behind
+    return [values or {} for values in before], values_after
 
 
 def _arriving(
-    before: Sequence[Values], behind: Sequence[Values], after: Sequence[Sequence[int]]
+    before: Sequence[Values], values_after: Sequence[Values], after: Sequence[Sequence[int]]
 ) -> dict[tuple[int, int], dict[Value, Value | None]]:
     """Return, at joins, the old value of each new one, by the incoming edge. None: unknown."""
     result = {}
     for node, successors in enumerate(after):
         for successor in successors:
             own = {
-                value: behind[node].get(name)
+                value: values_after[node].get(name)
                 for name, value in before[successor].items()
                 if value[:2] == (MET, successor)
             }

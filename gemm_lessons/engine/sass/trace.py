@@ -1,6 +1,6 @@
 """Trace of a few blocks: the instructions that every warp executes, and the memory traffic of each access.
 
-    Compiled.sass + the blocks' addresses -> Trace        for ``timeline``, which plays it on a multiprocessor
+    Compiled.sass + the blocks' addresses -> Trace        for ``timeline``, which simulates it on a multiprocessor
 
 ptxas writes into every instruction of Volta and later when the next one may issue and which scoreboards it waits for
 (``Control``), because the hardware does not check. So dependences are read, not guessed.
@@ -45,16 +45,16 @@ if TYPE_CHECKING:
     from gemm_lessons.engine.ptx.records import Kernel
 
 INSTRUCTION_BYTES = 16
-CLUSTER = ".reqnctapercluster"  # in PTX, where the kernel and not its launch says how large a cluster is
+CLUSTER = ".reqnctapercluster"  # in PTX, if the kernel and not its launch gives the size of a cluster
 CONTROL_BIT = 105  # of the 128-bit instruction
 SCOREBOARDS = 6
 LINE_SECTORS = 4  # of 32 bytes, in a line of 128
-SPREAD, GOLDEN = 16, 0.6180339887  # blocks all over the grid whose work is compared, and how they are spread
-NEAR = 0.05  # of the average work: as good as average
-# SYNCS fields. Init: the number of arrivals, less this offset, in bits 1 to 20. Arrive: announces bytes, except A1T0.
-# Wait: the parity of the phase is the top bit.
+SPREAD, GOLDEN = 16, 0.6180339887  # blocks whose work is compared, and the step between them / the grid
+NEAR = 0.05  # part of the average work within which a block counts as average
 ParsedKernel = Callable[[], "Kernel"]  # PTX, parsed when it is needed
 Kind = Literal["made", "arrived", "awaited", "met", "passed", "sent"]
+# SYNCS operands. Init: ``MOST_ARRIVALS`` minus the number of arrivals, in bits 1 to 20. Arrive: announces bytes, except
+# A1T0. Wait: the parity of the phase is the top bit.
 SIGNAL_KINDS: Mapping[str, Kind] = {"EXCH": "made", "ARRIVE": "arrived", "PHASECHK": "awaited"}
 SIGNAL_MODIFIERS = frozenset("EXCH 64 ARRIVE TRANS64 A1T0 RED PHASECHK TRYWAIT".split())
 MOST_ARRIVALS = 1 << 20
@@ -81,13 +81,13 @@ class Control:
 class Traffic:
     """One warp's access.
 
-    Shared: ``passes`` are wavefronts, ``ideal`` of them unavoidable. Remote, that of other blocks: lines of 128 bytes.
-    Global: ``passes`` are 128-byte lines (of a texture fetch, per request), ``sectors`` the numbers of the 32-byte
-    sectors. A copy to shared memory also has its wavefronts ``written`` there, and whether it bypasses L1 (``past``). A
-    ``box`` copied by TMA has no sector numbers, only their count, and what names it (``which``: the tensor map, the
-    coordinates); one copied into shared memory has the mbarrier that it signals, and ``to``: the ranks of the blocks of
-    its cluster that get it (empty: its own block). ``partial``: it stores less than whole sectors. ``banked``: what a
-    load takes of L1's banks, in wavefronts.
+    Shared: ``passes`` are wavefronts, ``ideal`` of them unavoidable. Remote (shared memory of other blocks): ``passes``
+    are lines of 128 bytes. Global: ``passes`` are 128-byte lines (of a texture fetch, per request), ``sectors`` the
+    numbers of the 32-byte sectors; ``partial``: it stores less than whole sectors; ``banked``: wavefronts of a load in
+    L1. A copy to shared memory also has the wavefronts ``written`` there, and whether it bypasses L1 (``past``). A
+    ``box`` copied by TMA has the right number of sectors, but not their true numbers; ``which``: its tensor map and
+    coordinates. A box copied into shared memory has the mbarrier that it signals, and ``to``: the ranks of the blocks
+    of the cluster that get it (empty: its own block).
     """
 
     space: Literal["shared", "remote", "global"]
@@ -107,12 +107,12 @@ class Traffic:
 
     @property
     def even(self) -> int:
-        """Return the wavefronts of ``written`` if banks did not conflict."""
+        """Return what ``written`` would be without bank conflicts."""
         return min(self.written, math.ceil(len(self.sectors) / LINE_SECTORS))
 
     @property
     def delivered(self) -> int:
-        """Return the sectors that multiprocessors get or send: for each block of a multicast, those of the box."""
+        """Return the sectors that multiprocessors receive or send: those of the box for each block of a multicast."""
         return len(self.sectors) * max(1, len(self.to))
 
 
@@ -120,11 +120,11 @@ class Traffic:
 class Signal:
     """One warp's operation on the mbarrier at an address of shared memory, or on the named barrier of a number.
 
-    An mbarrier is ``made`` for ``arrivals`` per phase; or threads have ``arrived`` and announce ``bytes``; or the phase
-    of a ``parity`` is ``awaited``; or ``arrivals`` threads have ``sent`` ``bytes`` that report to it. At a named
-    barrier, a warp has ``met`` others, as many threads as ``arrivals``, or ``passed`` without waiting. ``to``: how many
-    threads arrive at the mbarrier in each block of the cluster, by rank (empty: all in the own block), or how many
-    bytes are sent there.
+    At an mbarrier: "made" initialises it for ``arrivals`` per phase; "arrived": ``arrivals`` threads arrive and
+    announce ``bytes``; "awaited": a warp waits for the phase of ``parity``; "sent": ``arrivals`` threads send ``bytes``
+    that report to it. At a named barrier of ``arrivals`` threads: "met": a warp waits; "passed": it arrives without
+    waiting. ``to``: by rank, how many threads arrive at the mbarrier of each block of the cluster (empty: all in the
+    own block), or how many bytes are sent there.
     """
 
     kind: Kind
@@ -243,7 +243,8 @@ class Traceable:
         memory: Callable[[], GlobalMemory],
         most: int,
     ) -> SampledTrace:
-        """Trace ``blocks`` in a row of a launch, around one of average work; of clusters, the first.
+        """Trace ``blocks`` consecutive blocks of a launch, around one with average work; of a launch in clusters, the
+        first.
 
         An execution of more than ``most`` warp instructions is cut, see ``long_loops``. Divisions take their fast path
         where the data are not known. Raise ``Uncountable``, and ``TooLong`` if no loop can be cut.
@@ -272,7 +273,7 @@ class Traceable:
 
 @dataclass(frozen=True)
 class _Launch:
-    """A traceable kernel with its grid, its arguments and what returns global memory before the launch."""
+    """A traceable kernel with its grid and arguments. ``memory`` returns global memory before the launch."""
 
     kernel: Traceable
     plan: Plan
@@ -415,8 +416,8 @@ class _Recorder(Walker):
         return (self._signal(d),)
 
     def _record(self, d: Decoded, touch: Callable[..., Touch | None], *fetches: Fetch) -> Step:
-        """Return a step that records a ``touch`` for each warp of which lanes execute ``d``: from the numbers of these
-        lanes, and from what each of ``fetches`` has for the warp's lanes."""
+        """Return a step that records a ``touch`` for each warp with lanes that execute ``d``. ``touch`` gets the
+        numbers of these lanes, and the values of ``fetches`` for all lanes of the warp."""
         guard, lanes = self.lanes.guard(d), self.geometry.lanes
 
         def record() -> None:
@@ -471,7 +472,7 @@ class _Recorder(Walker):
         return self._record(d, touch, where, *names, *ranks)
 
     def _meets(self, d: Decoded) -> Sequence[Step]:
-        """Record a barrier for some warps: its number, and for how many threads."""
+        """Record a named barrier: its number, and how many threads it expects."""
         if len(d.operands) != 2 or d.has("RED"):  # of the whole block
             return ()
         kind: Kind = "passed" if d.has("ARV") else "met"
@@ -613,7 +614,7 @@ class _Outline(Walker):
 
     @property
     def average(self) -> int:
-        """Return which block comes nearest to the average in warp instructions; of several, one in the middle."""
+        """Return the block closest to the average in warp instructions; of several, the one in the middle."""
         mean = self.by_block.mean()
         off = abs(self.by_block - mean) // (NEAR * mean)
         nearest = np.flatnonzero(off == off.min())
@@ -621,7 +622,7 @@ class _Outline(Walker):
 
 
 def _memory(d: Decoded, operands: Sequence[Operand]) -> Memory:
-    """Return the first operand in memory, which a register names."""
+    """Return the first memory operand, which must have a register. Raise ``Uncountable``."""
     memory = next((operand for operand in operands if isinstance(operand, Memory)), None)
     if memory is None or not memory.registers:
         raise Uncountable(f"unknown form {d.text}")

@@ -1,18 +1,18 @@
-"""Find the work on the way from loaded numbers to stored ones, which gates measure.
+"""Find the useful work of a kernel: instructions that carry data from loads to stores. Gates measure it.
 
 A kernel can execute any number of instructions that change nothing: additions that fill the time of a load, idle
-threads that spin. Counters that are shown include them, as Nsight Compute's do. Gates measure useful work:
+threads that spin. Displayed counters include them, as Nsight Compute's do. Gates measure useful work:
 
 - an instruction is useful if a loaded number reaches it by data flow, and if its result reaches a store
-- a product is useful if this holds for both factors: so no multiply-add by a constant, an index or a parameter is one
-- an exchange moves a loaded number from lane to lane, however it is called: as a shuffle, a vote, a reduction
+- a useful product also has two loaded numbers as factors: a multiply-add by a constant, index or parameter is none
+- an exchange moves a loaded number from lane to lane by any instruction: a shuffle, a vote, a reduction
 
-Data flow goes through registers and predicates; what a load brings is a loaded number, whatever was stored there.
-So the analysis is an upper bound: it takes a product with a zero from shared memory as useful. Gates close this by
-number, because C needs exactly M * N * K products: one limits all operations, one the products of the busiest thread.
+Data flow is followed through registers and predicates; every load gives loaded numbers, whatever was stored there.
+So the analysis is an upper bound: a product with a zero from shared memory counts as useful. Gates bound the number of
+such products, because C needs exactly M * N * K: one limits all operations, one the products of the busiest thread.
 
-Of a kernel's useful arithmetic, the fastest unit's hides loads: products of tensor cores, else those of bytes, else all
-operations. On a kernel with tensor cores, additions in fp32 hide nothing.
+Only the useful arithmetic of a kernel's fastest unit hides loads: products of tensor cores, else dot products of bytes,
+else all operations. In a kernel with tensor cores, additions in fp32 hide nothing.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ OPERATIONS: Mapping[str, int] = {"FFMA": 2, "FMUL": 1, "FADD": 1, "DFMA": 2, "DM
 BYTES = frozenset({"IDP"})
 # Multiplications, and the products of each: of floats, of two halves, of four bytes.
 PRODUCTS: Mapping[str, int] = {"FFMA": 1, "FMUL": 1, "DFMA": 1, "DMUL": 1, "HFMA2": 2, "HMUL2": 2, "IDP": 4}
-# Multiply-adds that keep a warp's units busy equally long. One of a tensor core takes 4 clocks or more, on every GPU
-# so far.
+# Multiply-adds in fp32 that take as long as a tensor core's instruction, which takes 4 clocks or more on every GPU so
+# far.
 CLOCKS_OF_TENSOR_CORE = 4
 # Instructions whose result comes from other lanes' registers. SHFL takes a number from another lane; R2UR, REDUX, MATCH
 # and votes (B2R: those of a barrier) give all lanes one value; MOVM transposes a matrix of halves.
@@ -59,7 +59,7 @@ class UsefulWork:
 
     products: tuple[int, ...]  # multiplications of two loaded numbers, per lane
     operations: tuple[int, ...]  # floating-point operations on loaded numbers, per lane; a multiply-add is two
-    hides: tuple[int, ...]  # multiply-adds that take as long, of arithmetic that hides loads
+    hides: tuple[int, ...]  # for arithmetic that hides loads: multiply-adds that take as long
     exchanges: tuple[bool, ...]  # moves a loaded number from lane to lane
 
 
@@ -89,7 +89,7 @@ def _products(d: Decoded) -> int:
 
 
 def _hides(code: Sequence[Decoded], products: Sequence[int], operations: Sequence[int]) -> tuple[int, ...]:
-    """Return how many multiply-adds take as long as each instruction that hides loads."""
+    """Return, for each instruction that hides loads, the multiply-adds that take as long; 0 for others."""
     for unit, clocks in ((MATRIX, CLOCKS_OF_TENSOR_CORE), (BYTES, 1)):
         if any(n and d.name in unit for d, n in zip(code, products, strict=True)):
             return tuple(clocks * (n > 0 and d.name in unit) for d, n in zip(code, products, strict=True))

@@ -1,6 +1,6 @@
 """Execute the slice of a kernel's machine code that addresses and branches depend on, and count every access.
 
-    Compiled.sass -> operands -> flow, slicing, planning (what matters) -> lanes, divergence, control_flow -> Sums
+    Compiled.sass -> operands -> flow, slicing, planning (the slice) -> lanes, divergence, control_flow -> Sums
 
 Nsight Compute counts machine instructions. ptxas merges neighbouring loads and stores, unrolls loops, predicates
 branches and drops dead code, so only a count of the machine code itself can be equal.
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 
 WRITES = {**STORED, **COPIES}
 LANES = 1 << 15  # at once: the array of a register stays in the L2 cache
-BLOCK_BUDGET = 4_000_000  # basic blocks executed; far beyond any kernel of the course
+BLOCK_BUDGET = 4_000_000  # basic blocks executed for a batch; far more than usual kernels need
 BY_TENSOR_CORES = "HFMA2.MMA"  # runs on another unit than HFMA2
 IGNORED = frozenset(
     "NOP YIELD BAR MEMBAR ERRBAR CGAERRBAR CCTL CCTLL DEPBAR LDGDEPBAR NANOSLEEP PMTRIG FENCE ARRIVES WARPSYNC "
@@ -78,12 +78,12 @@ class BasicBlock:
     steps: list[Step] = field(default_factory=list)
     fused: Counter[str] = field(default_factory=Counter)  # unguarded multiply-adds
     products: int = 0  # useful ones of each lane; guarded ones are steps
-    operations: int = 0  # the same
+    operations: int = 0  # useful ones of each lane, likewise
     exchanges: int = 0  # of loaded numbers between lanes
     barriers: int = 0  # unguarded BAR instructions
     warps: int = 0  # executions, summed over warps
     lanes: int = 0
-    events: BlockEvents | None = None  # global loads and the arithmetic that may hide them; None: neither
+    events: BlockEvents | None = None  # global loads and the arithmetic that may hide them; None: not tracked
 
 
 @dataclass(frozen=True)
@@ -175,7 +175,7 @@ class Walker:
         return blocks
 
     def _add_work(self, block: BasicBlock, d: Decoded) -> None:
-        """Add the useful work of an instruction to its block, or as a step if only some lanes may multiply."""
+        """Add the useful work of an instruction to its block; as a step if a guard may leave out lanes."""
         plan = self.plan.work
         products, operations = plan.products[d.index], plan.operations[d.index]
         block.exchanges += plan.exchanges[d.index]
@@ -279,7 +279,7 @@ class Walker:
     # -- counting -----------------------------------------------------------------------------------------------------
 
     def _uses(self, d: Decoded) -> Iterator[MemoryUse]:
-        """Yield an instruction's memory uses: two for a copy from global to shared memory, or a generic address."""
+        """Yield an instruction's memory uses: two for cp.async, two or three for a generic address."""
         lanes, guard = self.lanes, self.lanes.guard(d)
         if d.name in FETCHES:
             texels, touching = addressed(d, lanes.fetcher, partial(self._active, guard), self.textures)
