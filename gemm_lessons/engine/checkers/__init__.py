@@ -10,7 +10,8 @@
 State held, one entry per granule (the narrowest access width of the kernel, in bytes) unless said otherwise:
 
     shared_races    writer, low, high          lane of the last writer, lowest and highest reader    one epoch
-                    clocks  (blocks, warps, warps)  vector clocks, once warps synchronise apart      one epoch
+                    clocks  (blocks, warps, warps of a cluster)  vector clocks, once some threads    one epoch
+                                               synchronise without the whole block
     initialised     bool                       whether the granule has been written                  one batch
     async_copies    stage uint8, owner int32, age int16, waited bool, copy int32                     one batch
     bulk_copies     HappensBefore, by lane: finished phases and groups; PendingCopies, by granule    one batch
@@ -22,16 +23,17 @@ State held, one entry per granule (the narrowest access width of the kernel, in 
 - ``shared_races``, ``global_memory`` with ``shadow``: races; ``same_value``: second run that finds harmless races
 - ``barrier_order``: named barriers that two roles share
 - ``warp_order``, ``happens_before``: vector clocks by lane; by mbarrier phase and bulk-copy group
-- ``async_copies``, ``bulk_copies``: cp.async and cp.async.bulk, of one of several that are ``alike``
-- ``initialised``, ``array_ends``: the other accesses; ``own_arrays``: the ends of local arrays, and nothing else
-- ``product_tiles``: wgmma that reads other elements than its copies put there, on request; ``box_contents``: what
-  tensor copies put where
+- ``async_copies``, ``bulk_copies``: cp.async and cp.async.bulk; ``alike``: of batches that do the same, one is analysed
+- ``initialised``: uninitialised reads; ``array_ends``: accesses past an array; ``own_arrays``: only past local arrays
+- ``product_tiles``: on request, wgmma that reads other elements than a tile; ``box_contents``: the boxes that tensor
+  copies have put into shared memory
 - ``product_registers``: registers of wgmma; ``map_proxy``: tensor maps that the kernel writes
 - ``barrier_misuse``: irregular barriers; ``collector``: findings, deduplicated by source line
 
 The machine raises a ``Fault`` where it cannot continue (out of bounds, misaligned, deadlock, trap, timeout).
 
-Limits: a read of an input buffer before the kernel first stores into it is not checked. ``unset.py`` checks registers.
+Limits: a read of an input buffer before the kernel first stores into it is not checked. ``machine/unset.py`` checks
+registers.
 In a kernel with fences, any atomic or volatile store in global memory counts as a release, and any later atomic or
 volatile load as an acquire. A named barrier counts for its whole block. Both rules may miss a race, so that no working
 kernel is reported.
@@ -157,9 +159,9 @@ class Checks:
     def settle(
         self, differing: set[tuple[int, int]], rounded: set[tuple[int, int]], lines: dict[int, int | None]
     ) -> None:
-        """Turn races of stores that always stored the same value into notes, and into warnings those of values that
-        differed by rounding and those of threads that initialise an mbarrier alike. ``lines``: instruction -> source
-        line."""
+        """Turn races of stores that always stored the same value into notes. Turn races of values that differed by
+        rounding, and of threads that initialise an mbarrier in the same way, into warnings. ``lines``: instruction ->
+        source line."""
         bad, near = ({frozenset((lines[a], lines[b])) for a, b in pairs} for pairs in (differing, rounded))
 
         def alike(key: Key, *details: str) -> bool:
@@ -177,7 +179,7 @@ class Checks:
 
     @property
     def blanks(self) -> frozenset[int]:
-        """Instructions that have read unwritten shared or local memory. ``keep_blanks`` says whose values mattered."""
+        """Instructions that have read unwritten shared or local memory. ``keep_blanks`` drops those without effect."""
         return frozenset(self._initialised.readers)
 
     def keep_blanks(self, decisive: frozenset[int]) -> None:

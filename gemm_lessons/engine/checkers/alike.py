@@ -1,6 +1,6 @@
-"""What the parts of a launch have in common, record by record: batches that do the same, and clusters of a batch.
+"""Find batches of a launch, and clusters of a batch, that do the same, record by record.
 
-A checker of bulk copies then analyses one of them.
+``bulk_copies`` then analyses only one of them.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from gemm_lessons.engine.events import (
 from gemm_lessons.engine.records.arrays import Array
 
 ALIKE = "alike"  # key of Touch.memo
-TOUCHES = 4096  # kept alive, at most
-# Records that matter to bulk copies, and their parts that do.
+TOUCHES = 4096  # most touches kept alive
+# Records that matter to bulk copies, and the parts of them that matter.
 WATCHED: dict[type, tuple[str, ...]] = {
     Touch: (),
     Barrier: ("kind", "number", "line", "blocks", "lanes", "groups"),
@@ -42,11 +42,11 @@ WATCHED: dict[type, tuple[str, ...]] = {
 
 
 class QuietPaths:
-    """What batches did, epoch by epoch, without anything to report. Other batches that do the same need no analysis."""
+    """Paths, epoch by epoch, of batches without a finding. Other batches on the same path need no analysis."""
 
     def __init__(self) -> None:
         self._known: set[bytes] = set()
-        self._touches: set[Touch] = set()  # named by their identities, so kept alive
+        self._touches: set[Touch] = set()  # identified by ``id``, so kept alive
 
     def begin(self) -> None:
         """Start a batch."""
@@ -57,7 +57,8 @@ class QuietPaths:
             self._known.clear()
 
     def knows(self, records: Sequence[Record], boundary: Boundary) -> bool:
-        """Take the path on by an epoch. Return whether an earlier batch took the same, with nothing to report then."""
+        """Extend the path of the batch by an epoch. Return whether an earlier batch took the same path without a
+        finding."""
         digest = hashlib.blake2b(self._path)
         digest.update(boundary.encode())
         for record in records:
@@ -89,7 +90,7 @@ class QuietPaths:
         return self._path in self._known
 
     def add(self) -> None:
-        """Note that there is nothing to report of the last epoch, after those before."""
+        """Note that the path so far has no finding."""
         self._known.add(self._path)
 
 

@@ -1,7 +1,7 @@
 """Accesses past the end of the intended array, inside the block's shared or the thread's local memory.
 
 Such an address is valid, so neither the hardware nor compute-sanitizer reports it: the access reaches the next array.
-``provenance.py`` derives the intended array from the code.
+``ptx/provenance.py`` derives the intended array from the code.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Named barriers that warps of two roles share without an order: arrivals of one role may complete the other's barrier.
 
-A warp that was not at a barrier's last meeting must not arrive before that meeting is complete: it has to know, by its
-clock, of every arrival there. Clocks are those of ``shared_races``. Numbers at which threads arrive without waiting
-(``bar.arrive``) are not checked: there the warps of two meetings differ by design.
+A warp that did not take part in a barrier's last phase must not arrive before that phase is complete: its vector clock
+must include every arrival of the phase. Clocks are those of ``shared_races``. Barrier numbers at which threads arrive
+without waiting (``bar.arrive``) are not checked: there, the warps of two phases differ by design.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from gemm_lessons.engine.records.facts import NamedBarrier
 
 @dataclass(frozen=True)
 class SharedBarrier:
-    """A named barrier of two roles: the lines of two meetings, and a lane of each."""
+    """A named barrier of two roles: the lines of two phases, and a lane of each."""
 
     number: int
     lines: tuple[int | None, int | None]
@@ -34,7 +34,7 @@ class SharedBarrier:
 
 
 class BarrierOrder:
-    """The last meeting at each named barrier: (blocks, warps), the clocks of the warps that came; 0: others."""
+    """The last phase of each named barrier: (blocks, warps), the clock of each warp that took part; 0: others."""
 
     def __init__(self, places: Array) -> None:
         self._places = places  # (blocks, warps): each warp's position in a clock
@@ -43,8 +43,8 @@ class BarrierOrder:
         self.found: dict[tuple[int, int | None], SharedBarrier] = {}  # by number and line
 
     def meet(self, mark: Barrier, taking: Array, clocks: Array, own: Array) -> None:
-        """Note a barrier at which the warps in ``taking`` (blocks, warps) meet, or (``bar.arrive``) do not wait.
-        ``clocks``: of each warp, before the barrier; ``own``: its own clock."""
+        """Note a barrier in which the warps of ``taking`` (blocks, warps) take part; with ``bar.arrive`` they do not
+        wait. ``clocks``: vector clock of each warp before the barrier; ``own``: its own entry."""
         last = self._last.get(mark.number, np.zeros_like(own))
         if mark.kind == "arrive" or last is None:
             self._last[mark.number] = None

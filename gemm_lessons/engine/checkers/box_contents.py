@@ -1,8 +1,8 @@
-"""Which box of which array each piece of shared memory holds, and what a descriptor makes of it.
+"""The box and array that each piece of shared memory holds, and the elements that a descriptor reads there.
 
-``BoxContents`` follows tensor copies, piece by piece of 16 bytes. A ``TileReader`` is a tile of a product; its
-``TileView`` says which row and which k of the array the product takes for each of its own. A row of B is a column of
-the matrix.
+``BoxContents`` follows tensor copies by pieces of 16 bytes. A ``TileReader`` is a tile of a product; its ``TileView``
+gives the row and k of the array that the product reads for each row and k of the tile. A row of B is a column of the
+matrix.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class HeldBox:
 
 
 class BoxContents:
-    """What the pieces of all blocks' shared memory hold. ``padded``: lanes of a block; ``stride``: bytes of its
+    """The contents of all pieces of the blocks' shared memory. ``padded``: lanes of a block; ``stride``: bytes of its
     window."""
 
     def __init__(self, blocks: int, padded: int, stride: int) -> None:
@@ -78,13 +78,14 @@ class TileView:
 
     @property
     def strange(self) -> Array:
-        """Return which chunks are not where they are in the part of the array that begins with the first one."""
+        """Return which chunks differ from the contiguous part of the array that begins with the first chunk."""
         rows, ks = self._away
         return np.asarray((rows != 0) | (ks != 0) | (self.boxes < 0) | (self.arrays != self.arrays[0, 0]))
 
     @property
     def is_of_whole_boxes(self) -> bool:
-        """Return whether several boxes of one array are read as they are, but are not beside each other there."""
+        """Return whether the tile consists of several boxes of one array, each unchanged, that are not neighbours
+        there."""
         rows, ks = self._away
         each = [self.boxes == number for number in np.unique(self.boxes)]
         alike = all(len(np.unique(it[where])) == 1 for where in each for it in (rows, ks))
@@ -92,7 +93,8 @@ class TileView:
 
     @property
     def _away(self) -> tuple[Array, Array]:
-        """Return how far rows and ks are from those of the part of the array that begins with the first one."""
+        """Return the distances of rows and ks from the contiguous part of the array that begins with the first
+        chunk."""
         down, along = np.arange(self.rows.shape[0])[:, None], np.arange(self.rows.shape[1])
         rows = self.rows - (self.rows[0, 0] + down * self.steps[0])
         return rows, self.ks - (self.ks[0, 0] + along * self.steps[1])
@@ -127,7 +129,7 @@ class TileReader:
 
     @functools.cached_property
     def views(self) -> Sequence[TileView]:
-        """Return the tile as it is read, for each way to see the array as a matrix."""
+        """Return the tile as the product reads it, for each way to see the array as a matrix."""
         return self.viewed(self.start, self.layout, self.transposed)
 
     @property
@@ -137,7 +139,7 @@ class TileReader:
         return self._contents.boxes[number] if number >= 0 else None
 
     def box(self, number: int) -> HeldBox:
-        """Return a box of a view."""
+        """Return a box by its number in a view."""
         return self._contents.boxes[number]
 
     @property
@@ -223,7 +225,7 @@ def _in_matrix(shape: BoxShape, place: Array, pitch: float) -> tuple[Array, Arra
 
 
 def length_of_k(shape: BoxShape, pitch_number: int, transposed: bool) -> int:
-    """Return how long an array is in k, seen as the matrix number ``pitch_number``."""
+    """Return the extent of an array along k, seen as a matrix by its pitch number ``pitch_number``."""
     pitch = _pitches(shape)[pitch_number]
     sizes = zip(shape.strides[1:], shape.sizes[1:], strict=True)
     inside = [size for stride, size in sizes if stride < pitch]

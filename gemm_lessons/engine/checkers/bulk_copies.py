@@ -7,9 +7,10 @@ shared memory, what must complete before an access. A ``cp.async`` whose complet
 (``cp.async.mbarrier.arrive``) is checked here, too.
 
 A copy out of shared memory sees a thread's store only if a ``fence.proxy.async`` is between the store and the copy.
-The storing thread may execute the fence, or a thread that has synchronised with it afterwards. A product (``wgmma``)
-reads its tiles by the async proxy, too, until a warp of the warpgroup has waited for its group. The same holds for
-``mbarrier.init`` and a copy that reports to this mbarrier. Source: NVIDIA, "PTX ISA" 9.0, 8.6 (proxies) and 9.7.13.15.
+The storing thread may execute the fence, or a thread that has synchronised with it afterwards. The same holds for
+``mbarrier.init`` and a copy that reports to this mbarrier, and for products (``wgmma``): they read their tiles by the
+async proxy, too, until a warp of the warpgroup has waited for their group. Source: NVIDIA, "PTX ISA" 9.0, 8.6 (proxies)
+and 9.7.13.15.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ class BulkCopies:
         self._cluster, self._together = cluster, padded * cluster  # blocks and lanes of a cluster
         self._lanes = 0  # those that are analysed
         self._quiet = QuietPaths()
-        self._found_any = self._again = False  # in the epoch at hand; it has been processed before
+        self._found_any = self._again = False  # of the current epoch: has a finding; was processed before
 
     def begin_batch(self) -> None:
         """Start new blocks."""
@@ -96,19 +97,20 @@ class BulkCopies:
             self._quiet.add()
 
     def _start(self, lanes: int) -> None:
-        """Set up for a batch, of which so many ``lanes`` are analysed: no copy is in flight."""
+        """Set up for a batch, of which the first ``lanes`` lanes are analysed: no copy is in flight."""
         self._lanes = lanes
         count = self._lanes // self._padded * self._stride // self._granule
         self._happens_before = HappensBefore(self._lanes, self._padded, self._cluster)
         self._sources: list[Source] = []
         self._copies: list[Bulk] = []
         self._in_flight: dict[Bulk, int] = {}  # copies that have not landed -> position in ``copies``
+        # Copies into shared memory; copies out of it and products, which read it.
         self._coming, self._going = PendingCopies(count), PendingCopies(count)
         self._committed = np.zeros(self._lanes, np.int32)
         self._committed_products = np.zeros(self._lanes, np.int32)
-        # Mbarrier (offset) -> (2, lanes), of the last wait: 2 + the phase that was over (0: no wait), line.
+        # Mbarrier (offset) -> (2, lanes), of the last wait: 2 + the complete phase (0: no wait), line.
         self._waits: dict[int, Array] = {}
-        self._known: dict[tuple[int, int], Array] = {}  # (copy, mbarrier) -> phases known to be over at its request
+        self._known: dict[tuple[int, int], Array] = {}  # (copy, mbarrier) -> phases complete when it was issued
         # Of the last wait for products: groups committed, groups left running, line.
         self._products_awaited = np.zeros((3, self._lanes), np.int32)
         self._stores = _Stores(np.zeros(count, np.int32), np.zeros(count, np.int32))
@@ -191,7 +193,7 @@ class BulkCopies:
                     self._coming.land(self._sources, self._happens_before)
 
     def _reinitialise(self, source: Source, cluster: int) -> None:
-        """Restart the phases of a reinitialised mbarrier at 0; drop what lanes know of its earlier phases."""
+        """Restart the phases of a reinitialised mbarrier at 0; reset the lanes' clocks of it."""
         known = self._happens_before.number(source).reshape(-1, self._together)
         if source in self._sources:
             pending, number = self._coming, self._sources.index(source) + 1
@@ -345,7 +347,7 @@ class BulkCopies:
         pending.anything = True
 
     def _report(self, key: Key, example: Callable[[], Example], count: int | None = None) -> None:
-        """Add a finding: once, or for so many accesses of each cluster."""
+        """Add a finding: once, or ``count`` times for each cluster that does the same."""
         self._found_any = True
         if not self._again:
             self._collector.add(key, example, 1 if count is None else count * self._times)
@@ -410,7 +412,7 @@ class BulkCopies:
         return "product", Details()
 
     def _last_wait(self, offset: int, lane: int) -> LastWait | None:
-        """Return what a lane's last wait at an mbarrier was for; None: it has not waited there."""
+        """Return the phase and line of a lane's last wait at an mbarrier; None if it has not waited there."""
         seen, line = self._waits[offset][:, lane].tolist() if offset in self._waits else (0, 0)
         return LastWait(self._mbarrier(offset), seen - 2, line or None) if seen > 0 else None
 

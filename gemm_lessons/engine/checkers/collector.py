@@ -18,7 +18,7 @@ MOST = 50  # largest number of findings per launch
 SAME = {"block_order": "race"}  # kinds that are compared with each other
 # Effect -> cause; the effect is left out when the cause is reported.
 FOLLOWS_FROM = {"exited_before_barrier": "divergent_barrier"}
-# Races of these cases lack a barrier. Where threads skip a barrier, it may be there, but not for all of them.
+# Races of these cases lack a barrier. If threads skip barriers, the missing one may exist, but not for all threads.
 UNORDERED = dict.fromkeys(("shared order", "shared stores", "shared next round"), "shared skipped")
 SKIPPED = frozenset({"divergent_barrier", "exited_before_barrier"})
 
@@ -68,7 +68,7 @@ class Names:
         return self.actor_of(int(batch.thread(lane)), access, line)
 
     def actor_of(self, thread: int, access: Access | None = None, line: int | None = None) -> Actor:
-        """Return the same for a thread number in the grid, where blocks are padded to whole warps."""
+        """Return the actor of a thread number in the grid, where blocks are padded to whole warps."""
         in_block = coordinates(thread % self._padded, self._launch.grid.block)
         block = coordinates(thread // self._padded, self._launch.grid.grid)
         if access is None:

@@ -29,9 +29,9 @@ class Flag:
 
 Mark = Barrier | AsyncGroup | Flag | Phase
 
-HELD_BYTES = 128 << 20  # bytes of addresses that interned epochs keep alive; above it, all are dropped
+HELD_BYTES = 128 << 20  # bytes of addresses that interned epochs keep alive; with more, all epochs are dropped
 TOUCH_BYTES = 1024  # bytes a touch takes besides its addresses
-RECENT = 4  # phases of an mbarrier by which threads may be apart, with some to spare
+RECENT = 4  # more phases of an mbarrier than threads may be apart
 SMALL_BATCH = 256  # lanes of a batch below which NumPy's call overhead exceeds the work
 WINDOWS = ("shared", "local")
 WHOLE = Barrier("warp")  # a __syncwarp of all lanes
@@ -93,7 +93,7 @@ class Epochs:
         self._blocks = 0  # of the batch
 
     def split(self, records: Sequence[Record], blocks: int) -> tuple[Sequence[Epoch], Sequence[Record]]:
-        """Return the epochs of a batch of so many ``blocks``, and the records that are not touches.
+        """Return the epochs of a batch with ``blocks`` blocks, and the records that are not touches.
 
         There is one epoch, or, with ``by_warps``, several: each ends at a synchronisation that orders the whole block.
         """

@@ -25,11 +25,12 @@ NEVER = np.iinfo(np.int64).max
 
 @dataclass(frozen=True)
 class Protocol:
-    """How threads may be ordered other than by ``__syncthreads``, as far as the kernel's code shows.
+    """How threads may be ordered other than by ``__syncthreads``, as far as the kernel's code tells.
 
     ``handshake``: fences with atomics or volatile accesses, by which one block may pass data to another.
     ``warp_sync``: ``__syncwarp`` or warp instructions, which may order the threads of a warp.
-    ``strong``, ``hearing``, ``narrow``, ``optimistic``: instruction indices, see ``synchronising_accesses``.
+    ``strong``, ``hearing`` (``observed_reads``), ``narrow`` (``block_scoped``), ``optimistic``: instruction indices
+    from the functions of ``synchronising_accesses``.
     """
 
     handshake: bool
@@ -40,8 +41,7 @@ class Protocol:
     optimistic: frozenset[int]
 
 
-# How an access visits an element other than by a plain store. ``narrow`` atomics are atomic only for threads of their
-# own block.
+# Kinds of visits: accesses other than plain stores. ``narrow`` atomics are atomic only for threads of their own block.
 READING = ("weak", "optimistic", "strong")
 UPDATING = ("atomic", "narrow")
 
@@ -65,7 +65,7 @@ class Visit:
 
 
 class _Messages:
-    """When blocks have released what they wrote, and when they have last acquired what others released."""
+    """The times at which blocks released their writes, and last acquired the writes that others released."""
 
     def __init__(self) -> None:
         self.released: dict[int, list[int]] = {}
@@ -166,7 +166,7 @@ class GlobalRaces:
             self._forget_repeats()
 
     def _meet(self, batch: Batch, mark: Phase) -> None:
-        """Note which blocks arrive at barriers of their cluster, or see that a phase is over."""
+        """Note which blocks arrive at mbarriers or the barrier of their cluster, or see a phase complete."""
         self._time += 1
         for block in batch.numbers[np.unique(mark.lanes // self._padded)].tolist():
             if mark.kind == "arrive":
@@ -252,7 +252,7 @@ class GlobalRaces:
                 self._in_buffer(batch, touch.access, buffer, lane[here], address[here])
 
     def _copied(self, batch: Batch, rows: list[Placed]) -> None:
-        """Check the rows of boxes: rows of one access in one go if there is nothing to report for any of them."""
+        """Check the rows of boxes: all rows of one access at once if there is nothing to report for any of them."""
         for access in dict.fromkeys(row.touch.access for row in rows):
             mine = [row for row in rows if row.touch.access is access]
             if len(mine) == 1 or not self._copied_quietly(batch, access, mine):
@@ -261,8 +261,7 @@ class GlobalRaces:
         rows.clear()
 
     def _copied_quietly(self, batch: Batch, access: Access, rows: Sequence[Placed]) -> bool:
-        """Check the rows in one go if nothing has been stored where they are. Return False, without any effect,
-        otherwise."""
+        """Check the rows at once if nothing has been stored there. Return False, without any effect, otherwise."""
         given = [row.touch for row in rows]
         lanes = [np.arange(it.addresses.size) if it.active is None else np.flatnonzero(it.active) for it in given]
         address = np.concatenate(
@@ -281,14 +280,14 @@ class GlobalRaces:
         return True
 
     def _loaded(self, batch: Batch, loads: list[Placed]) -> None:
-        """Check several consecutive loads of one block: in one go if there is nothing to report for any of them."""
+        """Check several consecutive loads of one block: at once if there is nothing to report for any of them."""
         if len(loads) == 1 or not self._loaded_quietly(batch, loads):
             for placed in loads:
                 self._placed(batch, placed)
         loads.clear()
 
     def _loaded_quietly(self, batch: Batch, loads: Sequence[Placed]) -> bool:
-        """Check the loads in one go if they differ only in address and meet no store or atomic of another thread.
+        """Check the loads at once if they differ only in address and no other thread has stored or updated there.
 
         Return False, without any effect, otherwise.
         """
@@ -481,7 +480,7 @@ class GlobalRaces:
         )  # fmt: skip
 
     def _report(self, visit: Visit, bad: Array, earlier: Array, other: Array) -> None:
-        """Report the ``bad`` ones as races between access ``earlier`` of thread ``other`` and the current access."""
+        """Report the ``bad`` elements as races of access ``earlier`` by thread ``other`` with the current access."""
         later = visit.access
         earlier, other, cell, thread = earlier[bad], other[bad], visit.cell[bad], visit.thread[bad]
         apart = self._block(other) != self._block(thread)

@@ -1,6 +1,7 @@
 """Happens-before of mbarrier phases and bulk-copy groups, and the copies that must complete before a byte is touched.
 
-The counts only grow, so a thread's clock is one number per source, and synchronisation takes the maximum.
+Counts only grow until an mbarrier is initialised again, so a thread's clock is one number per source, and
+synchronisation takes the maximum.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from gemm_lessons.engine.checkers.epochs import RECENT
 from gemm_lessons.engine.events import WARP, Barrier, Phase
 from gemm_lessons.engine.records.arrays import Array
 
-# Offset of the mbarrier in the shared memory of its cluster; thread, or first thread of a warpgroup, of the cluster.
+# "mbarrier": its offset in the shared memory of its cluster; "groups": the thread in the cluster that commits them;
+# "products": the first thread of the warpgroup.
 Source = tuple[Literal["mbarrier", "groups", "products"], int]
 
 LANE = np.arange(WARP, dtype=np.uint32)
@@ -22,7 +24,7 @@ LANE = np.arange(WARP, dtype=np.uint32)
 
 class HappensBefore:
     """Vector clocks by lane: how many phases or groups of each source are known to have completed. ``cluster``: blocks
-    of a cluster, whose threads know each other's sources."""
+    of a cluster, whose threads share sources."""
 
     def __init__(self, lanes: int, padded: int, cluster: int) -> None:
         self.lanes, self.padded, self.blocks = lanes, padded, lanes // padded
@@ -88,7 +90,7 @@ class HappensBefore:
                 if mark.kind == "arrive":
                     if told is None:
                         told = self._told[offset, source] = np.zeros((self.clusters, RECENT), np.int32)
-                    # Those phases have completed, with all that was released.
+                    # Earlier phases have completed: their released clocks are included.
                     before = told[clusters, (phases - 1) % RECENT]
                     np.maximum.at(told, (clusters, phases % RECENT), np.maximum(known[lanes], before))
                 elif told is not None:
@@ -104,7 +106,7 @@ def taking(mark: Barrier, padded: int) -> Array:
 
 
 def present(numbers: Array) -> list[int]:
-    """Return the positive numbers in an array of small ones, each once."""
+    """Return the different positive numbers of an array of small non-negative integers."""
     return (np.flatnonzero(np.bincount(numbers)[1:]) + 1).tolist()
 
 
@@ -117,10 +119,11 @@ class PendingCopies:
         self.owner = np.zeros(count, np.int32)
         self.copy = np.zeros(count, np.int32)  # position in ``copies``; -1: cp.async
         self.anything = False
-        self._landed: dict[int, Array] = {}  # by source: what its clusters knew when ``land`` last dropped its copies
+        self._landed: dict[int, Array] = {}  # by source: counts of its clusters when ``land`` last dropped its copies
 
     def changed(self, numbers: Iterable[int]) -> None:
-        """Note that copies of these sources (as in ``source``) have begun, or need something else than before."""
+        """Note that copies of these sources (numbers as in ``source``) have begun, or that what they need has
+        changed."""
         for number in numbers:
             self._landed.pop(number, None)
 

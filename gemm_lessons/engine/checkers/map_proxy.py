@@ -1,9 +1,9 @@
 """Tensor maps that a kernel writes: the TMA reads them through a proxy of its own, so a write needs two fences.
 
 The writing block releases the map (``fence.proxy.tensormap::generic.release``, or ``tensormap.cp_fenceproxy``, which
-does both), and a thread of the block that copies by it acquires it (``fence.proxy.tensormap::generic.acquire``), after
-the write. Which thread of a block executes a fence is not checked, nor what orders it with the copy. Source: NVIDIA,
-"PTX ISA" 9.0, 9.7.13.4 (membar, fence).
+also writes it). Then a thread of the block that copies by the map acquires it
+(``fence.proxy.tensormap::generic.acquire``). Which thread of a block executes a fence is not checked, nor the order of
+the fence and the copy. Source: NVIDIA, "PTX ISA" 9.0, 9.7.13.4 (membar, fence).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class MapProxy:
     def __init__(self, collector: FindingCollector, names: Names, writer: Callable[[int], int | None]) -> None:
         self._collector, self._names, self._writer = collector, names, writer
         self._written: dict[int, _Written] = {}
-        self._plain = _Written(0, None)  # all fences of the launch: when a plain store was executed, is not known
+        self._plain = _Written(0, None)  # all fences of the launch, since the time of a plain store is not known
 
     def records(self, batch: Batch, records: Sequence[Record]) -> None:
         """Process the records in order."""

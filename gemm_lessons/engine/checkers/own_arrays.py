@@ -1,4 +1,4 @@
-"""Does any thread index past the end of one of its own arrays? Nothing else is checked, so this is cheap."""
+"""Check only whether any thread indexes past the end of one of its local arrays, which is cheap."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ CHECKED = "own_arrays"  # key of Touch.memo
 
 
 class OwnArrays:
-    """Observer of one launch. ``past`` says whether an access to local memory missed its array, as ``ArrayEnds`` would
-    report it."""
+    """Observer of one launch. ``past``: whether an access to local memory missed its array, as ``ArrayEnds`` reports
+    it."""
 
     def __init__(self) -> None:
         self.past = False

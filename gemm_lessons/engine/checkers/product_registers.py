@@ -2,9 +2,9 @@
 
 A forward analysis of the code. At each instruction it holds the registers of the groups of products that may still run,
 oldest first, and the registers that were written since the last ``wgmma.fence``. Where paths meet, the newest groups of
-both are joined. A plain move between registers is no use: compilers rename registers with it, and ptxas removes it.
-The first product needs a fence, too, even if its sums have no value yet.
-A constant may be written between the fence and the first product: compilers move zeros there, and ptxas waits for them.
+both are joined. A plain move between registers does not count as a use: compilers rename registers with it, and ptxas
+removes it. The first product needs a fence, too, even if its sums have no value yet. A constant may be written between
+the fence and the first product: compilers move zeros there, and ptxas waits for them.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ Uses = Mapping[str, int]  # register -> index of the product, or of the instruct
 
 @dataclass(frozen=True)
 class _Known:
-    """What holds before an instruction."""
+    """The state of the analysis before an instruction."""
 
     sums: tuple[Uses, ...]  # of groups, oldest first; the last one is not committed
     factors: tuple[Uses, ...]  # registers of A, likewise
     written: Uses  # since the last fence
-    fenced: bool = False  # no product since the last fence
-    begun: bool = False  # every path here has a fence
+    fenced: bool = False  # a fence was executed, and no product since
+    begun: bool = False  # every path to the instruction has a fence
 
     def joined(self, other: _Known) -> _Known:
         return _Known(
@@ -89,7 +89,7 @@ def _is_constant(instruction: Instruction) -> bool:
 
 
 def _followed(kernel: Kernel) -> frozenset[str]:
-    """Return the registers of products, and all that moves connect with them: no finding depends on others."""
+    """Return the registers of products, and all registers that moves connect with them: only these cause findings."""
     connected: dict[str, set[str]] = {}
     work: list[str] = []
     for instruction in kernel.instructions:
@@ -109,7 +109,7 @@ def _followed(kernel: Kernel) -> frozenset[str]:
 
 
 def _after(known: _Known, instruction: Instruction, followed: frozenset[str]) -> _Known:
-    """Return what holds after an instruction, of the registers ``followed``."""
+    """Return the state after an instruction, restricted to the registers ``followed``."""
     name = instruction.row.name
     if name == PRODUCT:
         sums, factors = _registers(instruction)
@@ -154,7 +154,7 @@ def _waited(groups: tuple[Uses, ...], kept: int) -> tuple[Uses, ...]:
 
 
 def _moved(known: _Known, instruction: Instruction) -> _Known:
-    """Return what holds after a register was renamed."""
+    """Return the state after a move, which renames a register."""
     target, source = (it.name for it in instruction.operands if isinstance(it, Register))
 
     def renamed(uses: Uses) -> Uses:

@@ -1,4 +1,4 @@
-"""Products (``wgmma``) that read other elements than a tile of the matrix: of a launch whose answer is wrong.
+"""Find the first product (``wgmma``) that reads other elements than a tile of the matrix, if the answer is wrong.
 
 A tensor copy puts boxes into shared memory. A descriptor says which bytes a product takes for which element of its
 tile. ``ProductTiles`` compares the two, product by product:
@@ -11,12 +11,12 @@ tile. ``ProductTiles`` compares the two, product by product:
             boxes, or different at all, if the arrays are equally long in k
     again   an earlier product of the same rows of the same boxes has read these k
 
-Right kernels pass that permute rows or k alike in A and B, or read parts of boxes. A kernel may store its array in
-another order, or read a tile as another matrix; so only a wrong answer makes a finding of it (``Simulator.misread``).
-Tiles with bytes that threads or plain copies have written are not judged.
+Right kernels that permute rows or k alike in A and B, or that read parts of boxes, have no finding. But a right kernel
+may also store its array in another order, or read a tile as another matrix. So the check runs only if the answer is
+wrong (``Simulator.misread``). Tiles with bytes that threads or plain copies have written are not checked.
 
-The likely cause is the smallest change of the descriptor, or of the copy's swizzle, after which the product reads a
-part of the array as it is.
+The likely cause is the smallest change of the descriptor, or of the copy's swizzle, after which the tile is a
+contiguous part of the array.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ STRIDE, LEADING, SWIZZLES = 16, 0, 46  # bits of these fields in a layout, a des
 
 @dataclass(frozen=True)
 class _Pair:
-    """What products of the same rows of two boxes have read before: their first descriptors, how far k of A is ahead,
-    all k so far."""
+    """Earlier products of the same rows of two boxes: start addresses of the first one, how far k of A is ahead of k of
+    B, all k so far."""
 
     starts: tuple[int, int]
     ahead: int
@@ -63,7 +63,7 @@ class _Fixed:
 
 
 class ProductTiles:
-    """Observer of one launch. ``finding`` is about the first product that reads something else, if any."""
+    """Observer of one launch. ``finding`` is about the first product that does not read a tile, if any."""
 
     def __init__(self) -> None:
         self.finding: Finding | None = None
@@ -209,7 +209,7 @@ def _case(reader: TileReader, other: TileReader | None) -> str | None:
 
 
 def _steps_between_rows(reader: TileReader) -> int:
-    """Return the distance from rows to the next ones: 0 repeats rows on purpose."""
+    """Return the descriptor's distance between groups of rows; 0 repeats rows on purpose."""
     swizzled = reader.layout >> SWIZZLES
     field = LEADING if reader.transposed and swizzled else STRIDE
     return reader.layout >> field & UNITS
@@ -222,8 +222,8 @@ _Kind = Callable[[_Fixed, TileReader, HeldBox], Iterator[_Fixed]]
 
 
 def _causes(reader: TileReader, box: HeldBox) -> tuple[DescriptorFix, ...]:
-    """Return the fewest changes after which the tile is a part of the array as it is. To transpose it comes last: that
-    makes a part of the array of most boxes."""
+    """Return the fewest changes after which the tile is a contiguous part of the array. Transposition is tried last,
+    because it fits most boxes."""
     kinds = (_swizzles, _strides, _leadings, _starts)
     if reader.views[0].is_of_whole_boxes:
         return _fitting([(_starts,)], reader, box) or (DescriptorFix("corner"),)
@@ -232,7 +232,7 @@ def _causes(reader: TileReader, box: HeldBox) -> tuple[DescriptorFix, ...]:
 
 
 def _fitting(changes: Sequence[Sequence[_Kind]], reader: TileReader, box: HeldBox) -> tuple[DescriptorFix, ...]:
-    """Return the first of these changes after which the tile is a part of the array as it is."""
+    """Return the first of these changes after which the tile is a contiguous part of the array."""
     begin = _Fixed(reader.start, reader.layout, reader.transposed)
     for kinds in changes:
         for fixed in _changed(begin, kinds, reader, box):

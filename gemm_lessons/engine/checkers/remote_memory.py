@@ -29,7 +29,7 @@ class RemoteUses:
     def note(self, access: Access, lane: Array, rank: Array, clocks: Array, own: Array) -> None:
         """Record that ``lane`` (n,) access memory of the block of ``rank`` (n,)."""
         warp = lane // WARP
-        if not access.is_bulk:  # ``bulk_copies`` knows whether copies are complete when a block ends
+        if not access.is_bulk:  # ``bulk_copies`` checks whether copies are complete when a block ends
             self._stamp[warp, rank], self._lane[warp, rank] = own.reshape(-1)[warp], lane
             self._number[warp, rank] = len(self._seen)
             self._seen.append(access)
@@ -39,14 +39,14 @@ class RemoteUses:
             self._early[access] = first, count + int(np.unique(lane[early]).size)
 
     def report(self, collector: FindingCollector, names: Names, batch: Batch, clocks: Array) -> None:
-        """Report accesses before a block had started, and those that it may not outlive."""
+        """Report accesses before a block had started, and accesses that may come after its end."""
         for access, (lane, count) in self._early.items():
             key = Key("cluster_memory", "error", access.line, None, access.file, "early")
             who = names.actor(batch, lane, access)
             collector.add(key, lambda who=who: Example("early", None, (who,)), count)  # type: ignore[misc]
         warps = clocks.shape[1]
         peers = warps * self._cluster
-        # What each block knows of every warp of its cluster when it ends: (clusters, rank of block, warp of cluster).
+        # Clock of each block at its end, by warp of its cluster: (clusters, rank of block, warp of cluster).
         known = clocks[:, :, :peers].max(axis=1).reshape(-1, self._cluster, peers)
         stamp = self._stamp.reshape(-1, peers, self._cluster).swapaxes(1, 2)
         late = (stamp > known) & (np.repeat(np.arange(self._cluster), warps) != np.arange(self._cluster)[:, None])

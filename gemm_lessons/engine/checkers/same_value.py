@@ -1,9 +1,9 @@
 """Find the races whose threads write the same value: they are harmless and only worth a note.
 
-A race whose values differ only by rounding is a warning: every thread has the sum of a warp, say, added in its own
-order.
+A race whose values differ only by rounding is a warning: for example, every thread has added the sum of a warp in
+another order.
 
-Touches carry no values. After racing stores were found, the launch runs once more and records the values of these
+Touches carry no values. After racing stores are found, the launch runs once more and records the values of these
 stores. Each stored value is compared with what another thread stored there since the last barrier.
 """
 
@@ -16,8 +16,8 @@ import numpy as np
 from gemm_lessons.engine.events import Barrier, Batch, Boundary, LaunchInfo, Placed, Record, Stored, Touch
 from gemm_lessons.engine.records.arrays import Array
 
-MOST_ULPS = 8  # distance of two results of one sum, added up in other orders
-# Exponents of usual numbers; bits of small integers, read as floats, have lower ones.
+MOST_ULPS = 8  # largest distance of two results of one sum in different orders
+# Range of biased exponents of usual numbers; small integers, read as floats, have lower ones.
 PLAUSIBLE = {4: (64, 190), 8: (896, 1150)}
 MANTISSA = {4: 23, 8: 52}
 

@@ -59,7 +59,7 @@ class LatestVisits:
 class Visitors:
     """Lowest and highest visiting thread: ever, and since the last barrier of its block.
 
-    The latest visits of threads and blocks are kept where these may order themselves by fences and flags.
+    The latest visits of threads and blocks are kept only if fences and flags may order them.
     """
 
     def __init__(self, count: int, latest: bool) -> None:

@@ -5,8 +5,8 @@ inner barriers (named barriers, ``__syncwarp``, barriers of single blocks), vect
 (C. Flanagan, S. Freund: "FastTrack: efficient and precise dynamic race detection", 2009). Unordered threads of one warp
 are a warning: ``__syncwarp`` is missing, even where current hardware runs them in lock step. Of the readers of a
 granule only the lowest and the highest lane are kept; a lane between them that a partial ``__syncwarp`` leaves out may
-be missed. Of the threads that update a granule by atomics the last one is kept, and one other, needed when the last
-one itself reads.
+be missed. Of the threads that update a granule by atomics, the last one is kept, and one other for the case that the
+last one itself reads.
 
 Atomics of one kind commute, such as additions or maxima. Atomics of two kinds do not: the final value, or the value
 that one returns, depends on the order. A tile filled by ``atomicExch`` and read by ``atomicAdd(p, 0)`` needs a barrier.
@@ -77,7 +77,7 @@ class Analysis:
     ) -> None:  # fmt: skip
         self.optimistic = optimistic | flags  # loads (instruction indices) that may race with atomics
         self.flags = flags  # accesses by which threads synchronise: they may race with each other
-        self.released: dict[int, Array] = {}  # granule of a flag -> joined clocks of its writers
+        self.released: dict[int, Array] = {}  # granule of a flag -> joined vector clocks of its writers
         self.blocks, self.padded, self.stride, self.granule = blocks, padded, stride, granule
         self.lanes = blocks * padded
         self.warps = padded // WARP
@@ -115,7 +115,7 @@ class Analysis:
 
     @property
     def found(self) -> tuple[Hazard | SharedBarrier, ...]:
-        """What is wrong so far."""
+        """The hazards and shared barriers found so far."""
         return *self.hazards.values(), *self.order.found.values()
 
     def feed(self, epoch: Epoch) -> None:
@@ -276,7 +276,7 @@ class Analysis:
         elif writes(access):
             self._check_readers(touch, where)
             self._write(touch, number, where)
-        elif access.index not in self.optimistic and not access.is_bulk:  # ``bulk_copies`` knows when these end
+        elif access.index not in self.optimistic and not access.is_bulk:  # ``bulk_copies`` tracks their completion
             self._read(number, where)
 
     def _hand_over(self, cell: Array) -> None:

@@ -15,7 +15,7 @@ from gemm_lessons.engine.records.findings import Finding
 from gemm_lessons.engine.records.frozen import dataclass
 
 MBARRIER, BULK = 8, 16  # bytes of an mbarrier; bulk copies are multiples of BULK
-ORDERED = frozenset({"acquire", "release", "acq_rel"})  # these order accesses without a separate fence
+ORDERED = frozenset({"acquire", "release", "acq_rel"})  # modifiers that order accesses without a separate fence
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ def _facts(kernel: Kernel, shared: frozenset[str]) -> Facts:
         warp_sync |= bool(row.warp)
         if row.effect in ("load", "store", "atomic"):
             space = next((m.partition("__")[0] for m in modifiers if m.partition("__")[0] in (*granules, "param")), "")
-            width = 16 if row.lanes else SIZES.get(modifiers[-1], 1)  # of one element: vectors are several granules
+            width = 16 if row.lanes else SIZES.get(modifiers[-1], 1)  # of one element: a vector has several granules
             for name in (space,) if space in granules else granules if not space else ():
                 granules[name] = min(granules[name], width)
             if space != "shared" and instruction.index in strong:
@@ -82,7 +82,7 @@ def _facts(kernel: Kernel, shared: frozenset[str]) -> Facts:
         elif row.effect == "copy" and "bulk" in modifiers:
             has_phases = True
             stores = "bulk_group" in modifiers
-            # Where a box is clipped, for any element type.
+            # A clipped box ends at any element.
             end = BULK if "tensor" not in modifiers else 1 if stores else 4
             granules["global"] = min(granules["global"], end)
         elif row.effect == "copy" and len(instruction.operands) > 1:
