@@ -1,4 +1,4 @@
-"""PTX as a program: text is parsed, calls are inlined, basic blocks are built, and their steps are scheduled.
+"""PTX as a program: parses the text, inlines calls, builds basic blocks and schedules their steps.
 
     in    PTX text
     state records.Module   kernels and functions by name, parsed on first use; module-level variables

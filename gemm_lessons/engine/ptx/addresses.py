@@ -1,7 +1,7 @@
-"""Does a kernel use the addresses of its buffers for more than accesses?
+"""Finds whether a kernel uses the addresses of its buffers for more than accesses.
 
-Sums of an address and an offset are addresses; the difference of two is none, nor are the low bits that every
-allocation has in common.
+An address plus an offset is an address. The difference of two addresses is not, nor are the low bits that all
+allocations have in common.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from gemm_lessons.engine.records.frozen import dataclass
 COMMON = 256  # bytes: every allocation begins at a multiple
 MOVES = ("mov", "cvta", "add", "sub", "mad", "selp")  # an address and an offset give an address
 Kind = Literal["addresses", "values", "differences"]
-COPIES = ("used", "untracked", "ignored")  # of ``Opcode.undefined``: their results come from memory, or from none
+COPIES = ("used", "untracked", "ignored")  # of ``Opcode.undefined``: a result comes from memory, if there is one
 
 
 @dataclass(frozen=True)
 class AddressUses:
-    """``compared``: an instruction (index) that compares an address with a number, or None. ``matters``: an address
-    may decide a branch or reach memory."""
+    """``compared``: an instruction (index) that compares an address with a number other than 0, or None. ``matters``:
+    an address may decide a branch or reach memory."""
 
     compared: int | None
     matters: bool
@@ -59,8 +59,8 @@ def address_uses(kernel: Kernel, variables: Sequence[Variable]) -> AddressUses:
 
 
 def _accessed(instruction: Instruction) -> Iterator[str]:
-    """Yield the registers of addresses that an instruction accesses: also of a tensor map, and of a texture's handle,
-    which come before the coordinates."""
+    """Yield the registers that hold the addresses an instruction accesses. Those of tensor maps and the handles of
+    textures are included; they precede the coordinates."""
     for operand in instruction.operands:
         if isinstance(operand, Address):
             yield from registers_in(operand)
@@ -70,8 +70,8 @@ def _accessed(instruction: Instruction) -> Iterator[str]:
 
 
 def _holders(kernel: Kernel, inside: frozenset[str], which: Kind) -> frozenset[str]:
-    """Return the registers that may hold an address of global memory; or also values computed from one; or also
-    differences of two. The addresses of the variables ``inside`` are none."""
+    """Return the registers that may hold an address of global memory. With "values", also those of values computed from
+    an address; with "differences", also those of the difference of two. Variables in ``inside`` do not count."""
     plain = frozenset[str]() if which == "addresses" else _holders(kernel, inside, "addresses")
     pointers = {parameter.name for parameter in kernel.parameters if parameter.size == 8}
     held: set[str] = set()
@@ -113,7 +113,7 @@ def _gives(instruction: Instruction, held: set[str], plain: frozenset[str], whic
 
 
 def _with_number(instruction: Instruction, held: frozenset[str]) -> bool:
-    """Return whether an address is compared with what is neither an address nor 0."""
+    """Return whether an address is compared with a value that is neither an address nor 0."""
     sides = instruction.operands[1:3]
     addresses = [isinstance(it, Register) and it.name in held for it in sides]
     zero = any(isinstance(it, Immediate) and it.value == 0 for it in sides)

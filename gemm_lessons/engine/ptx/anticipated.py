@@ -14,8 +14,8 @@ from gemm_lessons.engine.ptx.records import Instruction, registers_in
 
 
 def always_needed(blocks: Sequence[Block]) -> frozenset[int]:
-    """Return the instructions whose results every path to the kernel's end needs, and those with an effect of their
-    own, such as stores, or without a result."""
+    """Return the instructions whose results every path to the kernel's end needs, and those with side effects,
+    such as stores and branches."""
     before: list[frozenset[str] | None] = [None] * len(blocks)  # needed on every path from its start; None: unknown
     needed: dict[int, bool] = {}
     selected = _selected(blocks)
@@ -46,7 +46,7 @@ def _after(block: Block, before: Sequence[frozenset[str] | None]) -> frozenset[s
 
 
 def _chooses(instruction: Instruction) -> bool:
-    """Return whether the result is one of two values, by a third operand."""
+    """Return whether the result is one of two operands, selected by a third."""
     return instruction.row.undefined == "chosen" or instruction.opcode == "slct"
 
 
@@ -90,7 +90,7 @@ def _step(instruction: Instruction, live: set[str], selected: frozenset[str]) ->
 def _has_effect(instruction: Instruction, selected: frozenset[str]) -> bool:
     """Return whether an instruction does more than compute its results.
 
-    A volatile load does, but of two whose values a selection chooses between, ptxas makes predicated loads.
+    A volatile load does, except for loads whose values a selection chooses between: ptxas predicates these.
     """
     if instruction.row.effect == "load":
         return "volatile" in instruction.modifiers and writes(instruction).isdisjoint(selected)

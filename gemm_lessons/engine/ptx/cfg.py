@@ -23,8 +23,8 @@ WARP = 32
 class Block:
     """A basic block: instructions that run one after the other. The last instruction may branch.
 
-    ``fallthrough`` is the block that follows in the text (None at the end); ``targets`` are those that a branch leads
-    to.
+    ``fallthrough`` is the block that follows in the text (None at the end); ``targets`` are the blocks that a branch
+    may lead to.
     """
 
     number: int
@@ -55,23 +55,23 @@ def moves_registers(instruction: Instruction) -> bool:
 
 
 def synchronises_warp(instruction: Instruction) -> bool:
-    """Return whether an instruction waits for other threads of its warp. It begins a basic block, except for a product
-    that follows another."""
+    """Return whether an instruction waits for other threads of its warp. Such an instruction begins a basic block,
+    unless it is a product that follows another."""
     return bool(instruction.row.warp)
 
 
-RESULTS = {"vprintf": 3, "malloc": 2}  # the first operand of a call that is its result
+RESULTS = {"vprintf": 3, "malloc": 2}  # function -> the first operand of its call that is a result
 
 
 def is_product(instruction: Instruction) -> bool:
-    """Return whether whole warps multiply here. A product that follows another one needs no basic block of its own:
-    the lanes of these warps have met."""
+    """Return whether an instruction is an ``mma`` without a guard. A product that follows another one does not begin a
+    basic block, because the lanes of its warps have already converged."""
     return instruction.opcode == "mma" and instruction.guard is None
 
 
 def reads_clock(instruction: Instruction) -> bool:
-    """Return whether an instruction reads a clock, which advances at the end of a basic block. It begins a basic
-    block."""
+    """Return whether an instruction reads a clock. Such an instruction begins a basic block, because clocks advance at
+    the end of each block."""
     return any(name in CLOCKS for name in reads(instruction))
 
 
@@ -135,12 +135,12 @@ def build(kernel: Kernel) -> tuple[Block, ...]:
     """Return the basic blocks of a kernel. The first one is the entry."""
     count = len(kernel.instructions)
     starts = {0, *(position for position in kernel.labels.values() if position < count)}
-    met = False  # whether the same warps execute the next instruction as the product before it
+    converged = False  # whether the warps of the last product also execute the next instruction
     for instruction in kernel.instructions:
-        met = met and instruction.index not in starts
-        if (synchronises_warp(instruction) and not (met and is_product(instruction))) or reads_clock(instruction):
+        converged = converged and instruction.index not in starts
+        if (synchronises_warp(instruction) and not (converged and is_product(instruction))) or reads_clock(instruction):
             starts.add(instruction.index)
-        met = is_product(instruction) or (met and instruction.row.computes)
+        converged = is_product(instruction) or (converged and instruction.row.computes)
         if instruction.row.ends_block and instruction.index + 1 < count:
             starts.add(instruction.index + 1)
     ordered = sorted(starts)

@@ -1,4 +1,4 @@
-"""Products of warpgroups (``wgmma``) whose sums are never used. ptxas leaves only their place in a group."""
+"""Products of warpgroups (``wgmma``) whose sums are never used. ptxas drops them and keeps their place in the group."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ PRODUCT = "wgmma.mma_async"
 
 
 def dead_products(kernel: Kernel) -> frozenset[int]:
-    """Return the indices of the products whose sums reach nothing but other such products. Moves rename registers."""
+    """Return the indices of the products whose sums reach only other such products, also through moves."""
     products = [it for it in kernel.instructions if it.row.name == PRODUCT]
     sums = {it.index: frozenset(registers_in(it.operands[0])) for it in products}
     moves: dict[str, set[str]] = {}  # register -> where its value comes from
@@ -24,14 +24,14 @@ def dead_products(kernel: Kernel) -> frozenset[int]:
             live |= reads(instruction)
     work = [*live]
     used: set[int] = set()
-    of: dict[str, list[int]] = {}
+    products_of: dict[str, list[int]] = {}  # register -> products that accumulate into it
     for index, registers in sums.items():
         for register in registers:
-            of.setdefault(register, []).append(index)
+            products_of.setdefault(register, []).append(index)
     while work:
         register = work.pop()
         found = set(moves.get(register, ()))
-        for index in of.get(register, ()):
+        for index in products_of.get(register, ()):
             if index not in used:
                 used.add(index)
                 found |= sums[index]

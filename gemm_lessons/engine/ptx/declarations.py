@@ -30,14 +30,14 @@ _POINTER = re.compile(
 
 
 def directives(text: str) -> Iterator[tuple[str, tuple[int, int, int]]]:
-    """Return the shapes in ``.maxntid 256, 1, 1`` and similar directives between a kernel's head and its body."""
+    """Yield the shapes in ``.maxntid 256, 1, 1`` and similar directives between a kernel's head and its body."""
     for name, numbers in _SHAPE.findall(text):
         x, y, z = [*map(int, numbers.split(",")), 1, 1][:3]
         yield name, (x, y, z)
 
 
 def module_variables(chunk: str) -> Iterator[Variable]:
-    """Return the variables declared between kernels. A variable that cannot be held carries the reason as its
+    """Yield the variables declared between kernels. A variable that cannot be held carries the reason as its
     ``problem``."""
     for statement in chunk.split(";"):
         match = re.search(r"(?:\.(?:visible|extern|weak|common)\s+)*\.(?:shared|const|global)\s.*$", statement, re.S)

@@ -1,9 +1,9 @@
-"""Instructions that are several others in one, as those: scalar video instructions, minimum and maximum of three, and
+"""Expands instructions that combine several simpler ones: scalar video instructions, minimum and maximum of three, and
 arithmetic on pairs of float32.
 
-A selector is part of an operand's text: the byte ``.b0`` to ``.b3`` or the half ``.h0`` or ``.h1`` of a register,
-which ``vmad`` may negate. ``selected`` moves it to the modifiers, one word per operand. Source: NVIDIA, "PTX ISA" 9.0,
-9.7.18 (scalar video instructions), 9.7.3.
+An operand of a video instruction may have a selector in its text: the byte ``.b0`` to ``.b3`` or the half ``.h0`` or
+``.h1`` of a register. ``vmad`` may also negate it. ``selected`` moves it to the modifiers, one word per operand.
+Source: NVIDIA, "PTX ISA" 9.0, 9.7.18 (scalar video instructions), 9.7.3.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ _SELECTED = re.compile(r"(-?)\s*([%\w$]+?)(?:\.([bh][0-3]))?")
 
 
 def selected(opcode: str, modifiers: tuple[str, ...], operands: Sequence[str]) -> tuple[tuple[str, ...], list[str]]:
-    """Return the modifiers with a selector per operand, and the operands without; other instructions as they are."""
+    """Return the modifiers with a selector per operand, and the operands without selectors. Mark a minimum or maximum
+    of three by a modifier; leave other instructions unchanged."""
     if opcode in EXTREMES and len(operands) == 4:
         return (OF_THREE, *modifiers), list(operands)
     matches = [_SELECTED.fullmatch(text) for text in operands] if opcode in VIDEO else [None]
@@ -102,8 +103,8 @@ def _pair(writer: Writer) -> None:
 class _Video:
     """One scalar video instruction in 64-bit integers: select, compute, saturate, combine with ``c`` or merge.
 
-    ptxas makes other instructions of it, too, for every GPU since Maxwell. Forms are refused whose values then differ
-    from the manual's in some lane: those that compare sums, most that saturate or compare unsigned numbers or
+    ptxas expands it into other instructions, too, for every GPU since Maxwell. Forms whose values then differ from the
+    manual's in some lane are refused: those that compare sums, most that saturate or compare unsigned numbers or
     different types, and all that saturate before they are merged.
     """
 

@@ -1,7 +1,7 @@
 """Contracts a product and a sum to one multiply-add on the PTX, as ptxas does, so that values are rounded as on a GPU.
 
-PTX leaves ``mul`` and ``add`` without a rounding mode to ptxas, which may contract them; ``a * b + c`` of ``half`` is
-one. ptxas contracts a product all of whose uses are sums in the same basic block. A product by an immediate or a value
+ptxas may contract a ``mul`` and an ``add`` that have no rounding mode, such as those of ``a * b + c`` with ``half``. It
+contracts a product all of whose uses are sums in the same basic block. A product by an immediate or a value
 of the constant bank (a parameter) is contracted with sums of any block. Sums are processed in order, first those of
 products that are used once, then the others. Of two products in one sum, ptxas contracts the one with fewer uses, or
 the first if they are equal; the other one stays, and is not contracted elsewhere. Packed halves are processed in a
@@ -181,7 +181,7 @@ def _writers(kernel: Kernel) -> Mapping[str, Sequence[Instruction]]:
 
 
 def _needed(kernel: Kernel, writers: Mapping[str, Sequence[Instruction]]) -> frozenset[int]:
-    """Return the instructions whose results are used, and those with other effects."""
+    """Return the instructions whose results are used, and those with side effects."""
     found: set[int] = set()
     work = [i for i in kernel.instructions if not i.row.computes]
     while work:
@@ -267,11 +267,11 @@ def _with_multiply_adds(kernel: Kernel) -> Kernel:
     joined = dataclasses.replace(rewritten(kernel, parts), registers=registers)
     needed = _needed(joined, _writers(joined))
 
-    def what_is_read(instruction: Instruction) -> Iterator[Instruction]:
+    def without_unused(instruction: Instruction) -> Iterator[Instruction]:
         if instruction.index in needed or not (_may_contract(instruction, "mul") or instruction.opcode in NEGATES):
             yield instruction
 
-    return rewritten(joined, what_is_read)
+    return rewritten(joined, without_unused)
 
 
 def _scaled(kernel: Kernel) -> Kernel:
@@ -285,7 +285,7 @@ def _scaled(kernel: Kernel) -> Kernel:
         for name in writes(instruction)
         if _has_distinct_operands(instruction) and len(writers[name]) == readers[name] == 1
     }
-    by_product: dict[int, tuple[str, ...]] = {}  # how it is made
+    by_product: dict[int, tuple[str, ...]] = {}  # product -> its modifiers with the scale
     copies: dict[int, Register] = {}
     for instruction in kernel.instructions:
         for one, other in ((1, 2), (2, 1)) if _may_scale(instruction) else ():

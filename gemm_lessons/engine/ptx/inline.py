@@ -3,8 +3,8 @@
 A call passes values through ``.param`` variables. Each becomes a register: ``st.param [param0+0], %r1`` is a move into
 it, the callee's ``ld.param`` a move out of it. A parameter that the two sides access in different pieces (a struct)
 becomes local memory. ``static`` variables of a function are shared by all its calls; local ones are separate per call.
-A function that calls itself is not inlined (``recursion.py``). ``printf`` and ``assert`` remain calls, which
-``decode.py`` binds.
+A function that calls itself is not inlined (``recursion.py``). Calls of ``RUNTIME`` functions (``printf``,
+``assert``, ``malloc``, ``free``) remain, and ``decode.py`` binds them.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from gemm_lessons.engine.ptx.recursion import (
 from gemm_lessons.engine.records.errors import UnsupportedKernel
 
 RUNTIME = frozenset({"vprintf", "__assertfail", "malloc", "free"})
-DEPTH = 32
+DEPTH = 32  # nested calls
 LONGEST = 200_000  # instructions
 
 
@@ -77,8 +77,8 @@ class _Frame:
     own: frozenset[str]
     passed: Mapping[str, str]
     static_names: Mapping[str, str] = dataclasses.field(default_factory=dict)  # static variables, shared by all calls
-    shared: SharedBody | None = None  # the body of a recursive function that this is
-    around: SharedBody | None = None  # or into which it is inlined
+    shared: SharedBody | None = None  # the recursive function whose body this is
+    around: SharedBody | None = None  # the same, or the one whose body contains this frame
 
     def rename(self, name: str) -> str:
         if name in self.static_names:

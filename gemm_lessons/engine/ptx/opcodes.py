@@ -4,13 +4,13 @@
             synchronising_accesses; machine: decode (the function that binds it), unset (undefined bits), spin_waits;
             checkers, second opinion
 
-A row is found by an opcode and its first modifier (``cp.async``), or by the opcode alone. An opcode that only computes
-has its functions in ``semantics`` and needs a row only for properties that make other modules faster or more exact.
-Any other opcode is bound by the function of the same name in ``machine/decode.py: BINDERS``. An opcode without a row is
+A row is found by an opcode and its first modifier (``cp.async``), or by the opcode alone. Most opcodes that only
+compute have their functions in ``semantics`` and need a row only for properties that make other modules faster or more
+exact. Any other opcode is bound by its function in ``machine/decode.py: BINDERS``. An opcode without a row is
 ``UNKNOWN``: nothing is moved past it, every register in it counts as read and as written, and a kernel with it is not
 run.
 
-Names of the instruction set: NVIDIA, "PTX ISA" 9.0, chapter 9; of textures and surfaces, what objects need.
+Names of the instruction set: NVIDIA, "PTX ISA" 9.0, chapter 9; of textures and surfaces, those for objects.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ Effect = Literal[
     "image",  # accesses texture and surface objects
     "exchange",  # exchanges values between the lanes of a warp
     "meet",  # the threads of a warp wait for each other
-    "barrier",  # the threads of a block wait for each other, and the basic block ends
+    "barrier",  # threads of a block or cluster wait for each other, and the basic block ends
     "fence",  # orders memory; the machine executes memory accesses in order anyway
-    "group",  # groups of products that run asynchronously
+    "group",  # orders asynchronous products, or changes a tensor map
     "phase",  # an operation on an mbarrier, or a fence for copies by the async proxy
     "pause",  # lets other threads run first
     "hint",  # without effect on results
     "branch", "end", "stop",  # ends the basic block: by a jump, with the thread, with the kernel
-    "call",  # printf and assert, which remain after inlining
+    "call",  # printf, assert, malloc and free, which remain after inlining
     "unknown",
 ]  # fmt: skip
 NOTHING_TO_DO = frozenset({"fence", "pause", "hint"})
@@ -58,11 +58,11 @@ Pointer = Literal[
     "lost",
     "kept", "converted",  # the same address; the address in another space
     "added", "joined", "subtracted", "chosen", "last",  # a + b, a | b, a - b, one of the two, a * b + c
-    "index",  # the result may be an index, but is no address
+    "index",  # the result may be an index, but not an address
     "none",  # a predicate
 ]  # fmt: skip
 # FFMA of machine code: ptxas contracts a multiplication with an addition and adds by multiplying with 1; divisions,
-# roots and similar functions are short programs of their own.
+# roots and similar functions become short sequences of instructions.
 JOINED, PROGRAM = 1, 24
 
 
@@ -75,9 +75,9 @@ class Opcode:
     is the result. ``vector``: the modifier that counts the elements of a vector (``v``: v2, ``x``: x4), or ``cut``: one
     register in pieces, ``any``: checked elsewhere. ``warp``: the instruction is executed together by the whole warp
     (``all``), or by the lanes that the last operand names (``mask``). ``lanes``: how many lanes of a warp supply an
-    address for each result register (0: each lane its own). ``moved``: positions of the operands whose bits it moves.
-    ``adds``: the first operand is also a source.
-    ``ffma``: the largest number of FFMA that ptxas may compile it to. ``forms``: the text of ``gemm-lessons opcodes``.
+    address for each result register (0: each lane supplies one). ``moved``: positions of the operands whose bits it
+    moves. ``adds``: the first operand is also a source. ``ffma``: the largest number of FFMA that ptxas may compile it
+    to. ``forms``: the text of ``gemm-lessons opcodes``.
     """
 
     name: str
@@ -266,7 +266,7 @@ INSTRUCTION_SET = (
 
 
 def supported() -> dict[str, str]:
-    """Return, per opcode, the forms that run."""
+    """Return opcode -> the forms that the machine can run, in words."""
     counted = Counter(name.partition(".")[0] for name in semantics.supported())
     found = {opcode: f"{count} forms" for opcode, count in counted.items()}
     told: dict[str, list[str]] = {}

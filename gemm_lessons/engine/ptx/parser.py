@@ -187,7 +187,7 @@ class _Body:
         self.scope = self.root = _Scope(0, None)
         self.plain_names = True  # register names in the text are those of the kernel
         self.scopes = 1
-        self.inner: list[tuple[int, _Scope]] = []  # instructions (positions) inside inner braces
+        self.inner: list[tuple[int, _Scope]] = []  # instructions (indices) inside inner braces
         self.tables: list[tuple[str, Sequence[str], _Scope]] = []  # branch tables of brx.idx: name, labels as written
 
     def kernel(self, name: str, parameters: tuple[KernelParameter, ...], target: str) -> Kernel:
@@ -229,7 +229,7 @@ class _Body:
                     line = places[0][1] if places else None
                     raise PtxSyntaxError(f"{error}, in `{statement[:200]}`", line, places) from error
                 position = end + 1
-        if len(self.instructions) in self.labels.values():  # a branch that the compiler takes for impossible
+        if len(self.instructions) in self.labels.values():  # target of a branch assumed to be never taken
             self._instruction("ret", source)
         self._resolve_symbols()
         return Kernel(

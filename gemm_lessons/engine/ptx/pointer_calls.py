@@ -1,9 +1,9 @@
-"""Calls through pointers, as comparisons with the functions whose address the program takes, before calls are inlined.
+"""Rewrites a call through a pointer as direct calls of the functions whose address is taken, before calls are inlined.
 
     call (r), %rd1, (a), prototype;   ->   setp.ne %p, %rd1, address of f;  @%p bra other;  call (r), f, (a);  bra done;
                                            other: ... the next function ...;  trap;  done:
 
-A function has a number as its address, which is in no memory. On a GPU, its address is another one.
+Each function gets a number as its address, which is outside of all memory and differs from the address on a GPU.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Program = tuple[Kernel, Mapping[str, Kernel], tuple[Variable, ...]]
 
 
 def direct_calls(entry: Kernel, module: Module) -> Program:
-    """Return the kernel, the functions that it may call, and the variables, all without calls through pointers and
+    """Return the kernel, the functions that it may call, and the variables, with direct calls and with numbers for the
     addresses of functions."""
     reached = _reached(entry, module)
     taken = {name for kernel in (entry, *reached.values()) for name in _taken(kernel)} & module.functions.keys()
@@ -65,7 +65,7 @@ def _named(kernel: Kernel) -> Iterator[str]:
 
 
 def _taken(kernel: Kernel) -> Iterator[str]:
-    """Yield the names that a body uses other than to call them."""
+    """Yield the symbols that a body names outside of calls."""
     for instruction in kernel.instructions:
         if instruction.opcode != "call":
             for operand in instruction.operands:

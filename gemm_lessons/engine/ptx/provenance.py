@@ -1,7 +1,7 @@
-"""Finds in the code which array an address was computed from: a shared array, one of a thread's own, or a parameter's.
+"""Finds in the code which array an address was computed from: a shared array, a local array, or a parameter's.
 
 An address alone cannot show that As[1024] of a 1024-element As is an error: it is an element of Bs. But the code names
-As, then adds to it. Nor does an address show before a launch that no store can reach a parameter's array.
+As, then adds to it. The code also shows, before a launch, which parameters' arrays no store can reach.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ def local_provenance(
     kernel: Kernel, placed: Mapping[str, tuple[int, int]]
 ) -> tuple[dict[str, tuple[int, int]], dict[int, str]]:
     """Return a thread's own arrays, (offset, bytes) by a generated name, and the array of each memory instruction.
-    ``placed`` has offset and bytes of the variables that hold them.
+    ``placed`` has the offset and bytes of each variable that holds them.
 
     NVRTC puts all of a function's arrays into one variable. It computes the start of each by adding its offset to the
-    variable's address, in an instruction of its own, and adds everything else to that start afterwards. So an array
+    variable's address in a separate instruction, and adds everything else to that start afterwards. So an array
     ends where the next one starts, padding included.
     """
     whole: dict[str, str] = {}  # registers that hold the variable's own address -> the variable
@@ -56,7 +56,7 @@ def local_provenance(
         for start, end in pairwise([*inside, size]):
             arrays[f"{variable}+{start}"] = place + start, end - start
     made = {register: f"{variable}+{start}" for register, (variable, start) in starts.items()}
-    unknown = dict.fromkeys(whole, UNKNOWN)  # the first array, or any
+    unknown = dict.fromkeys(whole, UNKNOWN)  # may be the address of any array
     return arrays, _sources(kernel, frozenset(), unknown | made) if made else {}
 
 
@@ -81,9 +81,9 @@ def _sources(kernel: Kernel, named: frozenset[str], starts: Mapping[str, str]) -
 
 
 def stored_parameters(kernel: Kernel) -> frozenset[str] | None:
-    """Return the parameters through whose pointers the kernel may store to global memory; None if it cannot be said.
+    """Return the parameters through whose pointers the kernel may store to global memory; None if unknown.
 
-    A pointer that was loaded from memory is unknown, so is a tensor map that is no parameter of its own.
+    A pointer that was loaded from memory is unknown, and so is a tensor map that is not itself a parameter.
     """
     names = {parameter.name for parameter in kernel.parameters}
     maps = {parameter.name for parameter in kernel.parameters if parameter.size == TENSOR_MAP_SIZE}
@@ -120,13 +120,13 @@ def stored_parameters(kernel: Kernel) -> frozenset[str] | None:
 
 
 def _target_space(instruction: Instruction) -> str:
-    """Return the state space into which a bulk copy copies: the first of its two; empty for what copies nothing."""
+    """Return the state space into which a bulk copy copies, the first that it names, or "" if it names none."""
     spaces = (modifier.partition("__")[0] for modifier in instruction.modifiers)
     return next((it for it in spaces if it in ("global", "shared")), "")
 
 
 def _loaded(instruction: Instruction, parameters: set[str]) -> set[str]:
-    """Return whose pointer a load may give: a parameter's, an unknown one, or none if it is too narrow."""
+    """Return the parameter whose pointer a load may give, or ``UNKNOWN``; nothing if the load is too narrow."""
     if not instruction.modifiers or not instruction.modifiers[-1].endswith(("64", "128")):
         return set()
     address = next((operand for operand in instruction.operands if isinstance(operand, Address)), None)
@@ -138,10 +138,10 @@ def _loaded(instruction: Instruction, parameters: set[str]) -> set[str]:
 def _flow(
     kernel: Kernel, named: frozenset[str], starts: Mapping[str, set[str]], fixed: frozenset[str]
 ) -> Callable[[Operand | None], set[str]]:
-    """Return which arrays an operand may be an address in, as a function.
+    """Return a function from an operand to the arrays in which it may be an address.
 
-    A forward data-flow analysis over registers that merges all definitions of a register, which begin with ``starts``;
-    those of ``fixed`` registers are not followed. Sums and moves keep the array; any other operation on an address
+    This is a forward data-flow analysis that merges all definitions of a register. It begins with ``starts``, and does
+    not follow definitions of ``fixed`` registers. Sums and moves keep the array; any other operation on an address
     makes it unknown.
     """
     made = {register: set(arrays) for register, arrays in starts.items()}

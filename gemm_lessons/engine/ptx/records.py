@@ -86,7 +86,7 @@ class SourceLine:
 
     @property
     def places(self) -> list[tuple[str, int]]:
-        """Return the files and lines that code was inlined from, innermost first."""
+        """Return the file and line of the code, then of each call that it was inlined at, innermost first."""
         outer = self.inlined_at.places if self.inlined_at else []
         return [(self.file, self.line), *outer] if self.line else outer
 
@@ -100,7 +100,7 @@ def _mentioned(operand: Operand) -> frozenset[str]:
 
 
 def registers_in(operand: Operand | None) -> Iterator[str]:
-    """Return the names of the registers in an operand."""
+    """Yield the names of the registers in an operand."""
     if isinstance(operand, Register):
         yield operand.name
     elif isinstance(operand, Address):
@@ -190,7 +190,7 @@ class KernelParameter:
 
 @dataclass(frozen=True)
 class Kernel:
-    """An ``.entry``: a list of instructions, labels as indices into it, declared registers and variables."""
+    """An ``.entry`` or ``.func``: instructions, labels as indices of instructions, declared registers and variables."""
 
     name: str
     parameters: tuple[KernelParameter, ...]
@@ -205,7 +205,7 @@ class Kernel:
 
     def called_in(self, instruction: Instruction) -> int | None:
         """Return the line of the kernel's body that calls the function that the instruction was inlined from. None for
-        an instruction of the body, where lambdas are part of it."""
+        an instruction of the body itself, lambdas included."""
         places = instruction.source.places if instruction.source else []
         if len(places) < 2:
             return None
@@ -218,7 +218,7 @@ class Kernel:
 
     @cached_property
     def _body(self) -> Mapping[str, range]:
-        """The lines of the kernel itself, by file: those that call, and those of code that was not inlined."""
+        """Return file -> the range of the kernel's own lines, which include its call sites."""
         found: dict[str, range] = {}
         for it in self.instructions:
             for file, line in (it.source.places if it.source else [])[-1:]:

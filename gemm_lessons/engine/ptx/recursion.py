@@ -1,10 +1,11 @@
-"""Functions that call themselves: one body each, with a stack in local memory, where other functions are inlined.
+"""Functions that call themselves: each keeps one body and a stack in local memory; other functions are inlined.
 
-call of f           f's parameters <- the arguments; f's return number <- this call; go to f's body
-inside of f         before that, f's registers are stored in its frame, and the stack grows; afterwards they are loaded
-end of f            brx.idx to the call that the return number names
+call of f           f's parameters <- the arguments; f's return number <- number of this call; branch to f's body
+call inside of f    before that, f's live registers are stored in its frame, and the top of the stack moves past it;
+                    after the return, the top moves back and the registers are loaded
+end of f            brx.idx to the label after the call that the return number names
 
-frame               f's own arrays, then its registers, 8 bytes each
+frame               f's own arrays, then its return number and live registers, 8 bytes each
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from gemm_lessons.engine.ptx.records import (
 
 BYTES = 8192  # of each thread's stack; a GPU's driver gives 1,024 unless the host asks for more
 STACK, TOP = "$stack", "%stack@top"
-PREDICATE, NUMBER = "%stack@predicate", "%stack@number"  # for what is stored or checked
+PREDICATE, NUMBER = "%stack@predicate", "%stack@number"  # result of the stack check; a predicate as 0 or 1, to store it
 _WORD = 8
 Emitted = tuple[str, tuple[Operand, ...]]  # opcode with modifiers, operands
 
@@ -45,17 +46,17 @@ class SharedBody:
 
     @property
     def start(self) -> str:
-        """The label of its first instruction."""
+        """Return the label of its first instruction."""
         return f"{self.prefix}$start"
 
     @property
     def number(self) -> Register:
-        """The register that says to which call it returns."""
+        """Return the register that holds the number of the call to return to."""
         return Register(f"{self.prefix}$number")
 
     @property
     def table(self) -> str:
-        """The name of its branch table."""
+        """Return the name of its branch table, the labels after its calls."""
         return f"{self.prefix}$calls"
 
     @cached_property
@@ -81,7 +82,7 @@ class SharedBody:
 
     @cached_property
     def _live(self) -> Mapping[int, tuple[tuple[str, str], ...]]:
-        """The registers and parameters, with their types, that the function uses after each of its calls."""
+        """Return call -> the registers and parameters, with their types, that the function uses after it."""
         types = {p.name: f"b{max(16, 8 * p.size)}" for p in self.function.parameters}
         known = {f"{name}+0": kind for name, kind in types.items()} | dict(self.function.registers)
         found = live_after_calls(self.function)
@@ -91,14 +92,14 @@ class SharedBody:
         return {call: tuple((name, known[name]) for name in names if name in known) for call, names in words.items()}
 
     def saved(self, call: Instruction) -> Iterator[Emitted]:
-        """Yield the instructions that store what the function uses after a call of its own."""
+        """Yield the instructions that store the registers that the function uses after a call in its body."""
         for place, register, kind in self._words(call):
             if kind == "pred":
                 yield "selp.u32", (Register(NUMBER), Immediate(1), Immediate(0), register)
             yield f"st.local.{_stored(kind)}", (place, Register(NUMBER) if kind == "pred" else register)
 
     def restored(self, call: Instruction) -> Iterator[Emitted]:
-        """Yield the instructions that load it again."""
+        """Yield the instructions that load these registers after the call."""
         for place, register, kind in self._words(call):
             yield f"ld.local.{_stored(kind)}", (Register(NUMBER) if kind == "pred" else register, place)
             if kind == "pred":
@@ -153,7 +154,7 @@ def _parameters(instruction: Instruction, written: int) -> Iterator[str]:
 
 
 def recursive(kernel: Kernel, functions: Mapping[str, Kernel]) -> frozenset[str]:
-    """Return the functions that may call themselves, at once or through others."""
+    """Return the functions that may call themselves, directly or through others."""
     called: dict[str, set[str]] = {}
     waiting = [*_called(kernel)]
     while waiting:
@@ -187,7 +188,7 @@ def is_word(parameter: KernelParameter) -> bool:
 
 
 def names_array(instruction: Instruction, shared: SharedBody | None) -> int | None:
-    """Return the place in the frame if an instruction takes the address of one of the function's own arrays."""
+    """Return the offset in the frame if an instruction takes the address of one of the function's own arrays."""
     if shared is None or len(instruction.operands) != 2 or instruction.opcode != "mov":
         return None
     source = instruction.operands[1]

@@ -1,4 +1,4 @@
-"""Replaces instructions that later steps do not know by equivalent ones."""
+"""Replaces instructions that later steps do not support by equivalent ones."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ class Writer:
         self.instructions: list[Instruction] = []
 
     def fresh(self, kind: str) -> Register:
-        """Return a new register."""
+        """Return a new register of a declared type, such as ``b32``."""
         name = f"%{self.origin.opcode}@{len(self.registers)}"
         self.registers[name] = kind
         return Register(name)
 
     def emit(self, opcode: str, *operands: Operand) -> None:
-        """Emit an instruction with the position and the guard of the one that is replaced."""
+        """Emit an instruction with the position and the guard of ``origin``."""
         name, *modifiers = opcode.split(".")
         made = dataclasses.replace(self.origin, opcode=name, modifiers=tuple(modifiers), operands=operands)
         self.instructions.append(made)

@@ -185,8 +185,8 @@ def schedule(block: Block) -> tuple[Step, ...]:
 
 
 def _ends_pool(pending: Instruction, instruction: Instruction) -> bool:
-    """Return whether pending multiply-adds must be issued first although no register says so. Products fault where a
-    warp is incomplete, so they keep their order relative to all that may fault."""
+    """Return whether pending multiply-adds must be issued first although no register requires it. A product faults
+    where a warp is incomplete, so it keeps its order relative to all instructions that may fault."""
     if is_product(pending):
         return not instruction.row.computes
     return instruction.row.effect == "unknown"

@@ -1,4 +1,4 @@
-"""Registers that may be read before they are written, by data-flow analysis, and what is computed from them."""
+"""Finds registers that may be read before they are written, by data-flow analysis, and those computed from them."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def untracked(kernel: Kernel) -> set[str]:
 def copying_loads(kernel: Kernel) -> frozenset[int] | None:
     """Return the loads through which a value copied within shared or local memory can be read.
 
-    None if anything but loads and atomics could read it: then a store is a use of what it stores.
+    None if an instruction other than a load or an atomic may read it. Then a store counts as a use of its value.
     """
     found: set[int] = set()
     for instruction in kernel.instructions:

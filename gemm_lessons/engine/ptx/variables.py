@@ -1,5 +1,5 @@
-"""Variables of a module: those that a kernel can reach, their state space where an instruction names one, and addresses
-in their initial values."""
+"""Variables of a module: which of them a kernel can use, their state spaces in instructions that access them by name,
+and addresses in their initial values."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def with_state_spaces(kernel: Kernel, variables: Sequence[Variable]) -> Kernel:
     same."""
     near = {v.name: v.space for v in (*variables, *kernel.variables) if v.space in ("shared", "local")}
 
-    def said(instruction: Instruction) -> Instruction:
+    def with_space(instruction: Instruction) -> Instruction:
         if instruction.opcode not in GENERIC or SPACES.intersection(instruction.modifiers):
             return instruction
         for operand in instruction.operands:
@@ -32,13 +32,13 @@ def with_state_spaces(kernel: Kernel, variables: Sequence[Variable]) -> Kernel:
 
     if not near:
         return kernel
-    return dataclasses.replace(kernel, instructions=tuple(said(instruction) for instruction in kernel.instructions))
+    return dataclasses.replace(kernel, instructions=tuple(with_space(it) for it in kernel.instructions))
 
 
 def usable_variables(kernel: Kernel, variables: Sequence[Variable]) -> tuple[Variable, ...]:
-    """Return the variables except those that cannot be given a value and large ones of other kernels.
+    """Return the variables except those that cannot be given a value and large ones that the kernel does not reach.
 
-    Raise ``UnsupportedKernel`` if the kernel reaches one of these, by its name or through pointers.
+    Raise ``UnsupportedKernel`` if the kernel reaches one without a value, by its name or through pointers.
     """
     known = {v.name: v for v in (*variables, *kernel.variables)}
     problems = {name: problem for name, v in known.items() if (problem := _problem(v, known))}

@@ -1,6 +1,6 @@
-"""128-bit registers as pairs of 64-bit ones: rewritten on the PTX, before blocks are built.
+"""Rewrites 128-bit registers as pairs of 64-bit ones, on the PTX, before blocks are built.
 
-They can only be loaded, stored, packed, unpacked, moved and exchanged by atomics.
+128-bit registers can only be loaded, stored, packed, unpacked, moved and exchanged by atomics.
 """
 
 from __future__ import annotations

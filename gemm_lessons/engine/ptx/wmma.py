@@ -1,4 +1,4 @@
-"""``wmma``: loads, stores and products of whole matrices by a warp, rewritten as plain loads, stores and ``mma``.
+"""``wmma``: loads, stores and products of whole matrices by a warp, rewritten as plain loads and stores and as ``mma``.
 
 The layout of such a matrix in registers depends on the GPU. Here it is that of an H200 (checks/readings/simulator):
 consecutive fragments of ``mma``. Where m is 8, the transposed product is computed. A fragment of float16 that does not
@@ -161,7 +161,8 @@ def _move(writer: _Writer, instruction: Instruction, what: str, words: Sequence[
 
 
 class _Matrix:
-    """A matrix in memory. ``order``: whether the elements of a row or of a column are adjacent."""
+    """A matrix in memory. ``order``: whether the elements of a "row" or of a "col" are adjacent. A line is a row or
+    column of adjacent elements."""
 
     def __init__(
         self,
