@@ -10,5 +10,5 @@
 - ``integers``, ``bits``, ``comparisons``, ``conversions``, ``float8``: one module per kind of instruction
 - ``arithmetic``, ``division``, ``extremes``: floating-point instructions
 - ``floats``, ``doubles``: correct rounding in float32 and float64
-- ``matrix_products``: ``mma`` and ``wmma.mma``
+- ``matrix_products``: ``mma``, ``wmma.mma`` and ``wgmma``
 """

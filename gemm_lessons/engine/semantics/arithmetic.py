@@ -1,7 +1,7 @@
 """Floating-point add, sub, mul, fma of PTX in every format and direction, and the modifiers .ftz, .sat, .relu.
 
-Source: NVIDIA, "PTX ISA" 9.0, 9.7.3 to 9.7.5. What it leaves open (NaN bits, the threshold of ``.ftz``) is as on an
-H200.
+Source: NVIDIA, "PTX ISA" 9.0, 9.7.3 to 9.7.5. Behaviour that it leaves open (NaN bits, the threshold of ``.ftz``)
+is that of an H200.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def saturate(out: Array, code: str) -> None:
 
 
 def rectify(out: Array, code: str) -> None:
-    """Set negative numbers to +0 and NaN to the canonical NaN, in place."""
+    """Set negative numbers to +0, in place. NaN is kept."""
     negative = out >= SIGN[code] if code == "bf16" else np.signbit(out)
     nan = (out & np.uint16(0x7FFF)) > np.uint16(0x7F80) if code == "bf16" else np.isnan(out)
     np.copyto(out, np.where(negative & ~nan, out.dtype.type(0), out))

@@ -150,14 +150,14 @@ def _fns(out: Array, mask: Array, base: Array, offset: Array) -> None:
     """Find the ``|offset|``-th one of ``mask``, counted from bit ``base`` upwards, or downwards if ``offset`` is
     negative; an ``offset`` of 0 tests bit ``base`` itself. Write its position, or all ones if there is none.
 
-    PTX leaves a base above 31 undefined, as well as the magnitude of the least ``offset``. Here they behave as in
-    ptxas's code for sm_75 and sm_90: no bit, and 0.
+    PTX leaves a base above 31 undefined, as well as the least ``offset``, -2**31. As in ptxas's code for sm_75 and
+    sm_90, there is no bit for such a base, and the position for such an offset is 0.
     """
     bits, start, count = np.broadcast_arrays(np.atleast_1d(mask), base, offset)
     down = np.less(count, 0)
-    turned = np.empty(bits.shape, U32)
-    _brev(32)(turned, bits)
-    left = np.where(down, turned, bits)  # search downwards as upwards in the reversed word
+    backwards = np.empty(bits.shape, U32)
+    _brev(32)(backwards, bits)
+    left = np.where(down, backwards, bits)  # search downwards as upwards in the reversed word
     first = np.where(down, U32(31) - start, start)
     left = left & ~_low_bits(first, U32)
     left = np.where(np.equal(count, 0), left & np.left_shift(U32(1), first), left)
@@ -242,7 +242,7 @@ def _prmt(mode: str | None) -> Function:
 
 
 def logic(code: int) -> Callable[[Array, Array, Array], Array]:
-    """Return ``lut`` of one ``code``."""
+    """Return the function of three rows that ``lut`` computes for ``code``."""
     return COMMON.get(code) or functools.partial(_any_lut, code)
 
 

@@ -1,7 +1,7 @@
 """``cvt`` between all integer and floating-point types, plain ``mov`` of a register, and ``cvta``.
 
-Values out of range are clamped to the destination's range; NaN converts to ``nan_to_integer``. Source: NVIDIA, "PTX
-ISA" 9.0, 9.7.9 (cvt); the NaN rule is in its integer notes.
+A float is clamped to the range of an integer destination, and NaN becomes ``nan_to_integer``. Integers are clamped with
+``.sat`` only. Source: NVIDIA, "PTX ISA" 9.0, 9.7.9 (cvt); the NaN rule is in its integer notes.
 """
 
 from __future__ import annotations
@@ -132,8 +132,9 @@ def _widened(a: Array, source: str) -> Array:
 def _nans(a: Array, source: str, target: str, ftz: bool) -> tuple[Array, Array] | None:
     """Return where the source is NaN, and an H200's result there (raw bits of the target); None if there is no NaN.
 
-    To and from f64, and from bf16 to f32, sign and payload are kept as far as they fit; a conversion between equal
-    types moves the bits. All others give the canonical NaN, and so does ``.ftz`` from float32 to f64.
+    f64 to f64, and f32 to f32 without ``.ftz``, move the bits. Other conversions to and from f64, and bf16 to f32, keep
+    sign and payload as far as they fit (with ``.ftz`` from f32 to f64, those of the canonical NaN of f32). All others
+    give the canonical NaN.
     """
     number = floats.widen_bf16(a) if source == "bf16" else np.atleast_1d(a)
     if source != "f16":

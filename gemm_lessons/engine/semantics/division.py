@@ -2,9 +2,9 @@
 
 Exact instructions are correctly rounded in every direction. The approximate ones (``.approx``, ``.full``) are computed
 in float64 and rounded once, so they are at least as accurate as the hardware's, but not bit-identical. Largest
-differences from an H200 over 2**20 operands: rcp, sqrt, rsqrt 1 unit in the last place, ex2 and div 2; absolutely lg2
-1e-6 near 1 (else 1 unit), sin and cos 4e-7, tanh 8e-6. The tests hold the table to these. Source: NVIDIA, "PTX ISA"
-9.0, 9.7.3 to 9.7.5.
+differences from an H200 over 2**20 operands: rcp, sqrt, rsqrt 1 unit in the last place, ex2 and div 2; absolute
+differences are 1e-6 for lg2 near 1 (else 1 unit), 4e-7 for sin and cos, 8e-6 for tanh. Tests check these bounds.
+Source: NVIDIA, "PTX ISA" 9.0, 9.7.3 to 9.7.5.
 """
 
 from __future__ import annotations
@@ -100,8 +100,8 @@ TURNS_PER_RADIAN = float.fromhex("0x1.45f306p-3")  # float32 nearest to 1 / (2 p
 
 
 def _radians(x: Array) -> Array:
-    """Return the angle of which the hardware takes the sine: turns in float32, truncated, without whole turns, in
-    radians.
+    """Return the angle in radians whose sine the hardware computes: the number of turns is truncated to float32, then
+    whole turns are dropped.
 
     This keeps sine and cosine of large angles within 4e-7 of an H200's, whose error is unbounded there.
     """

@@ -1,7 +1,7 @@
 """``fma`` of float64 and every float64 operation rounded in a direction other than nearest.
 
 There is no format wider than float64 to compute in. These functions use error-free transforms, with exponents split off
-where they are extreme, and rational numbers for the few operands that the transforms cannot round in a direction.
+where they are extreme, and rational numbers for the few operands for which the transforms fail.
 Source: S. Boldo, G. Melquiond (see ``floats.py``); T. Dekker, "A floating-point technique for extending the available
 precision", Numerische Mathematik 18, 1971 (the exact product).
 """
@@ -19,7 +19,7 @@ from gemm_lessons.engine.semantics.operation import Array
 
 SPLIT = 134217729.0  # 2**27 + 1 (Veltkamp)
 SAFE_LOW, SAFE_HIGH = 2.0**-900, 2.0**990  # products in between neither underflow nor overflow
-LOW_HALF = (1 << 27) - 1  # bits of the fraction that are zero in a number of 26 digits
+LOW_HALF = (1 << 27) - 1  # bits of the fraction that are zero in a number of 26 significant bits
 
 
 CHUNK = 8192  # lanes at a time, so that the scratch rows stay in the L2 cache
@@ -120,7 +120,7 @@ def _fma_f64_part(out: Array, a: Array, b: Array, c: Array) -> None:
 
 
 def _is_exact(a: Array, b: Array, p: Array, scratch: Array) -> bool:
-    """Tell whether all products ``p`` are exact because each factor has at most 26 digits."""
+    """Return whether all products ``p`` are exact because each factor has at most 26 significant bits."""
     bits = np.bitwise_or(np.asarray(a).view(np.uint64), np.asarray(b).view(np.uint64))
     if int(np.bitwise_or.reduce(bits, axis=None)) & LOW_HALF:
         return False

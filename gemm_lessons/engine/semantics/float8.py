@@ -1,7 +1,7 @@
 """Conversions to and from pairs of floats of 8, 6 and 4 bits: ``cvt`` of e4m3x2, e5m2x2, e2m3x2, e3m2x2 and e2m1x2.
 
 Source: NVIDIA, "PTX ISA" 9.0, 9.7.9 (cvt, ``.satfinite``). Those of 6 and 4 bits need sm_100a. No GPU has confirmed
-them; they are held against the software of ``cuda_fp4.h`` and ``cuda_fp6.h``.
+them; tests compare them with the software conversions of ``cuda_fp4.h`` and ``cuda_fp6.h``.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ def _to_halves(kind: str, relu: bool) -> Function:
     values = ELEMENTS[f"float8_{kind}"].decode(np.arange(256)).astype(np.float16)
     if relu:
         values[128:] = 0
-    unknown = np.isnan(ELEMENTS[f"float8_{kind}"].decode(np.arange(256)))
-    values.view(np.uint16)[unknown] = NAN_BITS["f16"]
+    is_nan = np.isnan(ELEMENTS[f"float8_{kind}"].decode(np.arange(256)))
+    values.view(np.uint16)[is_nan] = NAN_BITS["f16"]
 
     def function(out: Array, a: Array) -> None:
         codes = np.ascontiguousarray(np.broadcast_to(a, out.shape)).view(np.uint8)
@@ -61,7 +61,7 @@ def _to_halves(kind: str, relu: bool) -> Function:
 
 
 def _finite(kind: str) -> Array:
-    """Return the numbers of a format without infinity and NaN, by their codes."""
+    """Return the number of each code, for a format that has neither infinity nor NaN."""
     exponent_bits, fraction_bits = FINITE[kind]
     codes = np.arange(1 << exponent_bits + fraction_bits)
     exponent, fraction = codes >> fraction_bits, codes % (1 << fraction_bits)
@@ -88,7 +88,7 @@ def _halves(x: Array, code: str) -> Array:
 
 
 def _pair(kind: str, low: Array, high: Array) -> Array:
-    """Return two codes as one number: of e2m1 in a byte, else in 16 bits."""
+    """Return two codes packed into one number: e2m1 into a byte, other formats into 16 bits."""
     shift = np.uint16(4 if kind == "e2m1" else 8)
     return low.astype(np.uint16) | high.astype(np.uint16) << shift
 

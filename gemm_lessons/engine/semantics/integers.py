@@ -245,8 +245,8 @@ def _carries(table: Table) -> None:
 
 
 def _parts(x: Array, code: str, size: int, lanes: tuple[int, ...], real: Any) -> Array:
-    """Return the fields of ``size`` bytes of packed registers, (lanes, 4 / size), as floats, which multiply and add
-    fastest."""
+    """Return the fields of ``size`` bytes of packed registers, (lanes, 4 / size), as ``real``. Floats
+    multiply and add fastest."""
     raw = np.ascontiguousarray(np.broadcast_to(x, lanes))
     fields: Array = raw.view(DTYPES[f"{code[0]}{8 * size}"]).astype(real)
     return fields.reshape(-1, 4 // size)

@@ -1,4 +1,4 @@
-"""What one matrix instruction (``mma``, ``wmma.mma``, ``wgmma``) computes: d = a b + c for many fragments at once.
+"""What a matrix instruction (``mma``, ``wmma.mma``, ``wgmma``) computes: d = a b + c, for many fragments at once.
 
 Integers wrap (or saturate); float64 is a chain of fused multiply-adds in the order of k. All other types are summed as
 on an H200. The model was found by fitting its answers (checks/readings/simulator/fragments.json):
@@ -34,10 +34,10 @@ STORED: Mapping[str, str] = {
 KEPT = 25  # bits below the largest exponent
 KEPT_FP8 = 13  # of wgmma in fp8, and bits of fraction of its sums
 LEAST_FP8 = {"e4m3": -6, "e5m2": -14}  # exponent of the smallest normal number
-FP8_SUM = np.uint32(0xFFFFFFFF << 23 - KEPT_FP8 & 0xFFFFFFFF)  # the bits of such a sum
+FP8_SUM = np.uint32(0xFFFFFFFF << 23 - KEPT_FP8 & 0xFFFFFFFF)  # the bits that such a sum keeps
 LEAST: Mapping[str, Any] = {"f32": np.int16(-133), "f16": np.int16(-21)}  # lower bounds of the largest exponent
 AT_ONCE = 1 << 16  # products per pass, so that they stay in a core's cache
-IN_THREAD = 1 << 18  # multiply-adds of a product that OpenBLAS does not share out, at most
+IN_THREAD = 1 << 18  # multiply-adds: the largest product that OpenBLAS computes in the calling thread
 TF32_BITS = np.uint32(0xFFFFE000)  # the bits that are used
 NAN = {"f32": np.uint32(0x7FFFFFFF).view(np.float32), "f16": np.uint16(0x7FFF).view(np.float16)}
 TOO_LARGE = 2.0**128  # overflows float32
@@ -48,7 +48,7 @@ _FIELDS: Mapping[str, tuple[Any, Any, int]] = {
     "f32": (np.uint32(23), np.uint32(0xFF), 127),
     "f16": (np.uint16(10), np.uint16(0x1F), 15),
 }
-ZERO, INFINITE = -2000, 2000  # exponents: two of a finite number add up to something between
+ZERO, INFINITE = -2000, 2000  # exponents: the sum of two exponents of finite numbers is between them
 MODERATE = 48  # exponents up to this, and down to its negative, are moderate
 TINY = np.int16(-100)  # the exponent of a number that is truncated to 0
 
@@ -175,12 +175,12 @@ class _Factor:
 
     @property
     def is_finite(self) -> bool:
-        """Tell whether all are finite."""
+        """Return whether all numbers are finite."""
         return bool(self.exponents.max() < INFINITE)
 
     @cached_property
     def is_moderate(self) -> bool:
-        """Tell whether float32 has every product of two such numbers, and its quotient by the unit of a sum."""
+        """Return whether float32 represents every product of two such numbers, also divided by the unit of a sum."""
         highest, known = self.exponents.max(), (self.exponents >= -MODERATE) | (self.exponents == ZERO)
         return bool(highest < MODERATE and known.all())
 
@@ -190,7 +190,7 @@ class _Factor:
 
     @property
     def fractions(self) -> Array:
-        """Return the numbers / 2 to the power of their exponents; halved first, so that float32 has these powers."""
+        """Return the numbers / 2**exponent. They are halved first, so that float32 represents the power."""
         return np.asarray(
             self.values * np.float32(0.5) * _power(1 - np.maximum(self.exponents, LEAST["f32"]), np.float32)
         )
@@ -217,7 +217,7 @@ def _plain(a: _Factor, b: _Factor, c: _Factor) -> Array:
 
 
 def _matmul(a: Array, b: Array) -> Array:
-    """Multiply fragments, so few columns at a time that BLAS computes each part in this thread: to wake others takes
+    """Multiply fragments, so few columns at a time that BLAS computes each part in this thread: waking others takes
     several times as long."""
     (fragments, rows, depth), cols = a.shape, b.shape[2]
     product = np.empty((fragments, rows, cols), a.dtype)
@@ -271,7 +271,7 @@ def _power(exponents: Array, kind: type[np.floating[Any]]) -> Array:
 
 
 def _is_exact(a: _Factor, b: _Factor, c: _Factor, kept: int) -> bool:
-    """Tell whether nothing is truncated because all numbers are whole and small, as at half of the far shapes."""
+    """Return whether nothing is truncated because all numbers are small integers, a common case."""
     highest = max(int(a.exponents.max()) + int(b.exponents.max()) + 1, int(c.exponents.max()))
     if highest > kept or not all(it.values.flat[0].is_integer() for it in (a, b, c)):
         return False
@@ -279,7 +279,7 @@ def _is_exact(a: _Factor, b: _Factor, c: _Factor, kept: int) -> bool:
 
 
 def _stored(d: str, total: Array) -> Array:
-    """Return sums in the type of d. None is -0, neither when terms cancel nor when a sum underflows."""
+    """Return sums in the type of d. No sum is -0, neither when terms cancel nor when it underflows."""
     result: Array = _cut(total) if d == "f32" else total.astype(np.float16)
     result += 0
     return result

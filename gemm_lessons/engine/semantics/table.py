@@ -6,7 +6,7 @@ control flow and communication between lanes. The table is assembled from one mo
     integers.py  bits.py  comparisons.py  conversions.py  float8.py
     floating point: arithmetic.py  division.py  extremes.py
 
-``floats.py`` and ``doubles.py`` implement correct rounding. Where PTX leaves a result undefined, it is that of an H200.
+``floats.py`` and ``doubles.py`` implement correct rounding. Results that PTX leaves undefined are those of an H200.
 """
 
 from __future__ import annotations
