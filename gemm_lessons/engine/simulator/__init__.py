@@ -87,12 +87,12 @@ if TYPE_CHECKING:
 
 __all__ = ["Disagreement", "Setting", "Simulator"]
 
-# Functions of CUDA (cuda_pipeline_primitives.h) whose call stops a kernel with_settings, and why.
+# Functions of CUDA (cuda_pipeline_primitives.h) that trap on wrong arguments -> what they require.
 STOPPING = {"__pipeline_memcpy_async": "it copies 4, 8 or 16 bytes, and fills no more than those with zeros"}
-FOR_DEBUGGING = re.compile(r"^\s*\.target\s[^\n]*\bdebug\b", re.M)  # set by option -G: ptxas then merges nothing
-SAMPLE_BUDGET = 1 << 24  # PTX instructions of a batch of sampled blocks: their K may be large
+FOR_DEBUGGING = re.compile(r"^\s*\.target\s[^\n]*\bdebug\b", re.M)  # set by option -G: ptxas then contracts nothing
+SAMPLE_BUDGET = 1 << 24  # PTX instructions of a batch of sampled blocks, whose K may be large
 KNOWN = 64  # elements of each buffer that decide which block is tallied
-FOLLOWED = 200_000  # basic blocks of machine code for a picture
+FOLLOWED = 200_000  # basic blocks of machine code, at most, for a picture of its accesses
 
 
 @lru_cache(maxsize=32)
@@ -154,9 +154,9 @@ class Simulator:
     ) -> Launched:
         """Run a kernel and write the outputs back into their arrays, also after a fault.
 
-        ``symbols``: variables of the source that the host sets and reads. Raise ``UnsupportedKernel`` before anything
-        runs, ``ValueError`` if arguments or symbols do not fit, and ``Disagreement`` if the two engines contradict each
-        other.
+        ``symbols``: variables of the source that the host sets and reads. Raise ``UnsupportedKernel``, mostly before
+        anything runs, ``ValueError`` if arguments or symbols do not fit, and ``Disagreement`` if the two engines
+        contradict each other.
         """
         program = _program_of(compiled)
         if symbols:  # without symbols, the program of the last launch is reused with its memoised facts
@@ -223,9 +223,9 @@ class Simulator:
     def misread(
         self, compiled: Compiled, grid: Grid, arguments: Sequence[Argument], symbols: Sequence[HostVariable] = ()
     ) -> Finding | None:
-        """Return a finding about the first product (``wgmma``) of the first cluster that reads other elements than a
-        tile of its matrix, for a launch whose answer is wrong: a right kernel may store its arrays in an order of its
-        own. Nothing is written. Raise ``UnsupportedKernel``."""
+        """Return a finding about the first product (``wgmma``) of the first cluster that reads elements other than a
+        tile of its matrix. Use it only for a launch whose answer is wrong, because a correct kernel may store its
+        arrays in any order. Nothing is written. Raise ``UnsupportedKernel``."""
         program = _program_of(compiled)
         if not any(it.row.name == PRODUCT for it in program.kernel.instructions):
             return None
@@ -265,9 +265,10 @@ class Simulator:
     def sample(
         self, compiled: Compiled, grid: Grid, arguments: Sequence[Argument], blocks: Sequence[int], alone: bool = False
     ) -> SampledBlocks:
-        """Run only these ``blocks`` of a launch, whose buffers may be in ``Pages``, and count them if the setting asks
-        for it; of clusters, all blocks. Nothing is checked or written back. ``alone``: also run blocks that may depend
-        on others, as if no other block had started. Raise ``UnsupportedKernel``."""
+        """Run only these ``blocks`` of a launch, whose buffers may be in ``Pages``, with all blocks of their clusters.
+        Count them if ``Setting.counting`` is true. No check runs, except that of ``Setting.portable``; nothing is
+        written back. ``alone``: also run blocks that may depend on others, as if no other block had started. Raise
+        ``UnsupportedKernel``."""
         program = _program_of(compiled)
         if not alone and (why := _dependence(program)):
             return SampledBlocks(dependent=why)
@@ -298,7 +299,7 @@ class Simulator:
                         counted = request.tallied(counted, firsts[0])
                     counted = request.estimated(counted, members)
             except OutOfPages:
-                if any(it.pages and it.pages.ahead for it in buffers_of(arguments)):  # made ahead, where none is read
+                if any(it.pages and it.pages.ahead for it in buffers_of(arguments)):  # they may not be needed
                     return self.sample(compiled, grid, [*map(_without_ahead, arguments)], blocks, alone)
                 return SampledBlocks(dependent="a block has more than its share")
             except Fault as fault:  # an atomic may wait for what other blocks do
@@ -315,13 +316,13 @@ class Simulator:
         )
 
     def rare_blocks(self, compiled: Compiled, grid: Grid, arguments: Sequence[Argument], seed: int) -> RareBlocks:
-        """Return blocks of a launch that the kernel treats in another way than most. Nothing is run."""
+        """Return blocks of a launch that the kernel treats differently from most. Nothing is run."""
         program = _program_of(compiled)
         return rare_blocks(program.kernel, program.may_decide, grid, arguments, seed)
 
     def rare_sizes(self, compiled: Compiled, sizes: Mapping[int, Sequence[int]], known: int) -> tuple[int, ...]:
-        """Return numbers of launches whose sizes decide something in the code that those of the first ``known`` do not;
-        ``sizes``: by the parameter's place, of each launch. Nothing is run."""
+        """Return indices of launches whose sizes give a comparison in the code an outcome that it has in none of the
+        first ``known`` launches. ``sizes``: index of a parameter -> its value in each launch. Nothing is run."""
         program = _program_of(compiled)
         kernel = program.kernel
         by_name = {kernel.parameters[place].name: it for place, it in sizes.items()}
@@ -334,14 +335,14 @@ class Simulator:
 
     def stays_inside(self, compiled: Compiled, grid: Grid, arguments: Sequence[Argument]) -> bool:
         """Return whether a kernel ends without a fault, and no thread indexes past the end of its own arrays. This is
-        what ``final_memory`` would find, for less. Nothing is written. Raise ``UnsupportedKernel``."""
+        what ``final_memory`` would find, at a lower cost. Nothing is written. Raise ``UnsupportedKernel``."""
         with as_unsupported("it is looked at again"):
             return _RequestedLaunch(self.setting, compiled, _program_of(compiled), grid, arguments).stays_inside()
 
 
 @dataclass(frozen=True)
 class _RequestedLaunch:
-    """A requested launch. It runs once, and once more for each question that remains open."""
+    """A requested launch. It runs once, and once more for each question that the first run leaves open."""
 
     setting: Setting
     compiled: Compiled
@@ -363,8 +364,8 @@ class _RequestedLaunch:
             )
 
     def _registers_at_launch(self) -> int:
-        """Return the registers of a thread at launch for a kernel that changes them; 0 for others, and where the
-        compiler leaves ``setmaxnreg`` out."""
+        """Return the registers of a thread at launch for a kernel that changes them. Return 0 for other
+        kernels, and if the compiler dropped ``setmaxnreg``."""
         if not any(map(moves_registers, self.program.kernel.instructions)):
             return 0
         if not self.compiled.cubin:
@@ -373,7 +374,7 @@ class _RequestedLaunch:
         return self.compiled.resources.registers if kept else 0
 
     def launched(self, symbols: Sequence[HostVariable]) -> Launched:
-        """Run, check and, if the setting asks for it, count the launch; write the outputs back."""
+        """Run the launch, check and count it as the setting says, and write the outputs back."""
         counters = CounterObserver(self.compiled) if self.setting.counting else None
         checks = Checks() if self.setting.checking else None
         observers = [it for it in (counters, checks) if it is not None]
@@ -412,7 +413,7 @@ class _RequestedLaunch:
         return Launched(counted, found, finding, printed=machine.printer.result(), unstored=unstored)
 
     def tallied(self, counted: Counters, block: int) -> Counters:
-        """Return the counters with the products in a sum of a tensor core, of this block and those of its cluster."""
+        """Return the counters with that of products per sum of a tensor core, counted in the cluster of ``block``."""
         tally = ProductTally()
         together = math.prod(clustered(self.program.kernel, self.grid).cluster or (1,))
         machine = self.with_settings(counting=False, tally=tally, block_limit=together).machine()
@@ -424,8 +425,8 @@ class _RequestedLaunch:
         return counted.with_total("products_in_a_sum", tally.most)
 
     def estimated(self, counted: Counters, blocks: Sequence[int] | None = None) -> Counters:
-        """Return the counters with rough counts, if the machine code of a graded kernel could not be followed: run it
-        once more, or only these ``blocks``."""
+        """Return the counters, with rough counts if the machine code of a graded kernel could not be followed. These
+        need another run of the launch, or of ``blocks`` only."""
         if not (counted.obstacle and self.setting.portable):
             return counted
         rough = RoughCounts()
@@ -437,12 +438,12 @@ class _RequestedLaunch:
         return dataclasses.replace(counted, rough=rough.result())
 
     def _some_block(self) -> int:
-        """Return a block that a kernel cannot know: it depends on the data."""
+        """Return a block that a kernel cannot predict, because it depends on the data."""
         data = [it.array.reshape(-1)[:KNOWN].tobytes() for it in buffers_of(self.arguments)]
         return zlib.crc32(b"".join(data)) % self.grid.blocks
 
     def _told(self, checks: Checks | None, fault: Fault | None) -> Sequence[Finding]:
-        """Return the findings of the checks. What is in doubt is settled by running once more."""
+        """Return the findings of the checks. Run the launch again to settle those in doubt."""
         if checks is None:
             return ()
         if checks.suspects:
@@ -481,14 +482,15 @@ class _RequestedLaunch:
         return not ends.past
 
     def _shuffled(self, shuffles: frozenset[int]) -> list[Finding]:
-        """Shuffles read inactive lanes: run once more to find whether the values read mattered."""
+        """Return the findings of shuffles that read inactive lanes. Run again to find whether the values mattered."""
         again = self.with_settings(shuffles=shuffles).machine()
         with contextlib.suppress(Fault):  # the same as in the first run
             again.run()
         return [finding for finding in again.unset.findings() if finding.kind == "shuffle_source"]
 
     def _decisive(self, readers: frozenset[int]) -> frozenset[int]:
-        """Loads read unwritten memory: run once more to find those whose values decide a branch, address or result."""
+        """Return which of the instructions that read unwritten memory matter. Run again to find the loads whose values
+        decide a branch, an address or a result."""
         instructions = self.program.kernel.instructions
         loads = frozenset(index for index in readers if instructions[index].row.effect == "load")
         if not loads or not tracks(self.program.kernel, loads):
@@ -496,12 +498,12 @@ class _RequestedLaunch:
         again = self.with_settings(blanks=loads, counting=False).machine()
         try:
             again.run()
-        except (Fault, OutOfTime, MemoryError):  # what was read may be why
+        except (Fault, OutOfTime, MemoryError):  # a value that was read may be the cause
             return readers
         return (readers - loads) | again.unset.decisive
 
     def _settle(self, checks: Checks) -> None:
-        """Stores race: run once more and record their values, to find whether they ever differ."""
+        """Settle suspected races of stores. Run again and record their values, to find whether they ever differ."""
         instructions = self.program.kernel.instructions
         watched = frozenset(index for pair in checks.suspects for index in pair)
         values = SameValue(checks.suspects, {index: instructions[index].modifiers[-1] for index in watched})

@@ -20,13 +20,13 @@ AS_WRITTEN = ("-G",)  # no optimisation, and the names of variables
 PLACE = re.compile(
     r"\.b8 3\n\s*\.b64 (?P<depot>__local_depot\d+)\n\s*\.b8 35\n\s*\.b8 (?P<offset>[\d,]+)\n\s*\.b8 (?P<name>[\d,]+)\n"
 )
-BUDGET = 500_000  # instructions as written: lessons take a twentieth of it
+BUDGET = 500_000  # instructions of the unoptimised code; the lessons need a twentieth of it
 Names = dict[tuple[str, str, int], str]  # space, variable in PTX, byte in it -> name of the array that begins there
 
 
 @dataclass(frozen=True)
 class DebugRun:
-    """What the block leaves in its memory: as written, and as optimised, where that was run too."""
+    """What the block leaves in its memory: as written, and as optimised if that was run, too."""
 
     written: FinalMemory
     optimised: FinalMemory | None

@@ -55,7 +55,7 @@ def _words(data: NDArray[np.uint8]) -> NDArray[np.uint32]:
 class Loads:
     """Observer that collects the lines of ``path`` that read the buffers ``arguments``, and counts the bytes read.
 
-    Other global memory is the compiler's: without optimisation it copies ``= {}`` of a member from there.
+    Other global memory holds constants of the compiler: unoptimised code copies ``= {}`` of a member from there.
     """
 
     def __init__(self, path: str, arguments: Iterable[str]) -> None:
@@ -86,8 +86,8 @@ class Loads:
                     self.lines.add(access.line)
 
     def _is_other(self, following: Record | None) -> bool:
-        """Tell whether a touch, by the record that follows it, is of memory that is no argument."""
-        if not isinstance(following, Placed):  # an input, only read
+        """Return whether a touch is of memory other than an argument. ``following``: the record after the touch."""
+        if not isinstance(following, Placed):  # the touch is of an input that is only read
             return False
         touch = following.touch
         lane = 0 if touch.active is None else int(touch.active.argmax())

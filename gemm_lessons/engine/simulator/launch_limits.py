@@ -27,7 +27,7 @@ KIB = 1024
 THREADS = 1024  # per block
 BLOCK = (1024, 1024, 64)
 GRID = ((1 << 31) - 1, 65_535, 65_535)
-CLUSTER = 8  # blocks, where the launch does not ask for more
+CLUSTER = 8  # blocks, unless the host allows a non-portable size
 FIRST_CLUSTERS = 90  # compute capability times ten
 REGISTERS = 64 * KIB  # per block
 # Opt-in maximum of shared memory per block, KiB, by compute capability.
@@ -67,7 +67,7 @@ def _reasons(compiled: Compiled, kernel: Kernel, grid: Grid) -> Iterator[Refusal
 
 
 def _of_the_code(kernel: Kernel, grid: Grid) -> Iterator[Refusal]:
-    """Yield violations of ``__launch_bounds__``, ``__block_size__`` and ``__cluster_dims__``, as PTX has them."""
+    """Yield violations of ``__launch_bounds__``, ``__block_size__`` and ``__cluster_dims__``, as PTX states them."""
     most = kernel.directives.get("maxntid")
     if most is not None and grid.threads > _product(most):
         yield Refusal("refused bounds", grid.threads, _product(most))

@@ -1,4 +1,4 @@
-"""Turn unexpected errors of the simulator into ``UnsupportedKernel``, with the instruction that caused them.
+"""Turns unexpected errors of the simulator into ``UnsupportedKernel``, with the instruction that caused them.
 
 Expected refusals raise ``UnsupportedKernel`` where they arise. This module handles the rest: it reads the instruction
 off the traceback of the Python error. ``GEMM_LESSONS_DEBUG=1`` shows the Python error instead.
