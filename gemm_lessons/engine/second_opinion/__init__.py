@@ -1,4 +1,4 @@
-"""Second opinion: check that both engines follow the same kernel, word by word where their sums differ.
+"""Second opinion: checks that both engines make the same accesses, word by word if their sums differ.
 
     in:   Machine (finished or faulted), its findings, and a function that runs the launch again
     held: Account of each engine (counters.cross_check); on doubt, Words: (thread, word) codes uint64, with counts

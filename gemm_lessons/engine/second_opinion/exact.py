@@ -1,8 +1,9 @@
-"""Slow part of the second opinion: compare the words that each thread touched in both engines.
+"""Slow part of the second opinion: compares the words that each thread touched in both engines.
 
-Different footprints need not mean a mistake. ptxas may
+Different footprints need not be a mistake. ptxas may
 
-- load a value once that is loaded already, and drop or sink loads that not every path needs (``anticipated.py``);
+- drop a load of a value that is in a register already, and drop or sink loads that not every path needs
+  (``anticipated.py``);
 - drop a load of a word that the same thread has just stored;
 - merge neighbouring loads or stores, even if some of the 16 bytes of the widest vector are unused;
 - narrow a wide load to the words used, and drop a store that a later one of the same thread overwrites;
@@ -98,7 +99,7 @@ class Interpreted:
         """Start a new set of blocks."""
 
     def epoch(self, batch: Batch, records: Sequence[Record], boundary: Boundary) -> None:
-        """Collect global accesses, each with its true address."""
+        """Collect global accesses with their true addresses, and count each access to shared memory."""
         for record in records:
             if type(record) is Touch and record.access.space == "shared" and record.access.is_counted:
                 self._shared[record] = self._shared.get(record, 0) + 1
@@ -106,7 +107,7 @@ class Interpreted:
                 self._add(batch, record.touch, record.base, 1)
 
     def end_batch(self, batch: Batch, executions: Array, lane_executions: Array) -> None:
-        """Collect accesses to shared memory."""
+        """Collect the accesses to shared memory of the batch."""
         for touch, times in self._shared.items():
             self._add(batch, touch, 0, times)
         self._shared.clear()
@@ -173,7 +174,7 @@ class WordComparison:
         self._accounts = mine, theirs
 
     def judge(self, needed: frozenset[int], padded: int) -> None:
-        """Raise ``Disagreement`` at the first word that ptxas cannot explain.
+        """Raise ``Disagreement`` at the first word that no optimisation of ptxas explains.
 
         ``needed``: PTX instructions that ptxas may not drop; ``padded``: lanes of a block.
         """
@@ -186,7 +187,7 @@ class WordComparison:
 
 
 def unexplained(kind: Kind, interpreted: Words, followed: Words, needed: frozenset[int], padded: int) -> int | None:
-    """Return the code of a word that only one engine touched and ptxas cannot explain, or None."""
+    """Return the code of a word that the engines touched differently and no optimisation explains, or None."""
     if kind[1] == "load" or kind == ("global", "copy"):
         return _odd_load(kind, interpreted, followed, needed)
     if kind[1] == "atomic":

@@ -58,7 +58,7 @@ def concerns(fault: Fault, machine: Machine) -> bool:
     if fault.kind not in KINDS or instruction is None or not _comparable(instruction, machine.launch):
         return False
     if fault.kind == "misaligned" and "async" in instruction.modifiers and len(instruction.operands) > COPIES_ALL:
-        return False  # in machine code, the low bits of the address say how many bytes to copy
+        return False  # in machine code, the low bits of the address hold the number of bytes to copy
     return instruction.index in always_needed(machine.program.blocks)
 
 
@@ -81,8 +81,8 @@ def confirm(fault: Fault, code: Code, machine: Machine) -> None:
 
 
 def _comparable(instruction: Instruction, launch: LaunchInfo) -> bool:
-    """Return False for local memory and constants, which become registers and operands in machine code, and for shared
-    memory of other blocks."""
+    """Return whether machine code makes the same access. It does not for local memory and constants, which become
+    registers and operands. Other blocks' shared memory, bulk copies, mbarriers and ``wgmma`` are not compared."""
     if launch.grid.cluster and "global" not in instruction.modifiers and reaches_cluster(instruction):
         return False
     spaces = {modifier.partition("__")[0] for modifier in instruction.modifiers}
