@@ -19,16 +19,16 @@ A lane is a thread of a batch: lane = block_in_batch * padded_threads + thread.
 - ``machine``: a launch, batch by batch; ``state``: the arrays of one batch; ``executed``: how often each instruction
   was executed
 - ``memory`` with ``paging``, ``access``, ``transfers``, ``copies``, ``bulk``, ``atomics``: loads, stores, copies
-  and atomic updates; ``paging``: of buffers too large to keep;
+  and atomic updates; ``paging``: pages of buffers too large to keep whole;
   ``faults``: accesses out of bounds or misaligned
 - ``images`` with ``textures``, ``maps`` with ``tensors``: memory addressed by coordinates; ``map_bytes``,
-  ``map_updates``: tensor maps as bytes, and kernels that build or change them
+  ``map_updates``: tensor maps as bytes, and instructions that change them
 - ``clusters``: stores to shared memory of other blocks
 - ``barriers`` with ``cluster_barriers`` and ``register_pool``, ``convergence``, ``phases`` with ``mbarriers``,
   ``mbarrier_waits``, ``spin_waits``: threads that wait for other threads; ``hangs`` with ``phase_history`` and
-  ``wait_cycles``: those that wait for ever
+  ``wait_cycles``: threads that wait forever
 - ``groups``, ``warps``, ``matrices``, ``products``, ``warpgroups``: instructions that use many registers or many
-  lanes at once; ``product_tally``: of matrix products, how many are in a sum
+  lanes at once; ``product_tally``: the number of products in one sum
 - ``special``, ``symbols``, ``printing``, ``heap``: special registers, variables that the host sets, ``printf``,
   ``malloc``
 - ``unset`` with ``undefined_bits`` and ``undefined``: registers that are read before they are written;

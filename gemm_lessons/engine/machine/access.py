@@ -45,8 +45,8 @@ class Layout:
         return shared_origin(self.kernel.target)
 
     def intended_array(self, instruction: Instruction) -> str | None:
-        """Return the shared array from which ``instruction`` computes its address, if the code tells. Slow, for faults
-        only."""
+        """Return the shared array from which ``instruction`` computes its address, if the code shows it. Slow, for
+        faults only."""
         return provenance(self.kernel, frozenset(self.shared)).get(instruction.index)
 
     def address(self, symbol: Symbol, instruction: Instruction) -> int:

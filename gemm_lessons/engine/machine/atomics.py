@@ -1,9 +1,9 @@
 """``atom`` and ``red`` on global and shared memory. Lanes update one after the other, in lane order.
 
 Hardware guarantees no order; a kernel whose result depends on it (float sums) may differ from a GPU in the last bits.
-Lanes are sorted by address, and each kind of operation processes them as fast as it can: integer sums all at once;
-other operations address by address or, when there are more addresses than lanes per address, one lane of every address
-at a time.
+Lanes are sorted by address. Integer sums and exchanges process all lanes at once; ``cas``, ``inc`` and ``dec`` on
+integers one lane at a time. Other operations proceed address by address or, when there are more addresses than lanes
+per address, one lane of every address at a time.
 """
 
 from __future__ import annotations
@@ -183,7 +183,7 @@ def bind_atomic(binding: Binding) -> Callable[[], None]:
     known = pairs or not vectors or ((name, kind, len(given)) == ("add", "f32", 1) and space != "shared")
     if operation is None or kind not in SIZES or not known or not isinstance(address, Address):
         raise UnsupportedKernel(f"unsupported PTX: {instruction.text}", line_of(instruction))
-    # Each element of a vector is an update of its own, but for the halves of 128 bits.
+    # Each element of a vector is a separate update, except for the halves of 128 bits.
     part_kind = "b64" if pairs else kind
     sources = [[value(part, part_kind) for part in parts] for parts in zip(*map(elements_of, given), strict=True)]
     rows = [

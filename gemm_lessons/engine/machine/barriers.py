@@ -4,7 +4,7 @@ A thread that arrives either waits (sync, red) or only signals (arrive). A barri
 of the block has arrived or, with a thread count, when that many threads have arrived; ended threads count as arrived
 with their warp. Measured on an H200: a thread count that is not a multiple of 32 is an illegal instruction; a barrier
 hangs if fewer threads arrive than it expects; a barrier that only the living threads reach, in any order, completes.
-Irregular arrivals (part of a warp, ended threads, two places) are recorded for the checkers.
+Irregular arrivals (part of a warp, ended threads, two instructions) are recorded for the checkers.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class Barriers:
         self._arrival = np.zeros(lanes, np.int64)  # lanes that arrived together have the same number
         self._arrivals = 0
         self._noted: set[int] = set()  # barriers whose ended threads were recorded
-        self._used: dict[tuple[str, int], Array] = {}  # operand and number of the barrier -> lanes that arrived so
+        self._used: dict[tuple[str, int], Array] = {}  # operand and number of the barrier -> lanes that arrived by it
 
     # -- decoding -----------------------------------------------------------------------------------------------------
 
@@ -315,8 +315,8 @@ class Barriers:
         return True
 
     def _record_places(self, released: Array) -> None:
-        """Record threads of one block that completed a ``__syncthreads()`` at different instructions. Roles may meet at
-        a barrier of another number from wherever they are."""
+        """Record threads of one block that completed a ``__syncthreads()`` at different instructions. Warps of
+        different roles may do so at barriers other than 0."""
         state = self.state
         at = np.where(released, self._at, -1).reshape(state.blocks, -1)
         high = at.max(axis=1)
@@ -336,21 +336,21 @@ class Barriers:
         return int(self._at[lane])
 
     def meetings(self, lanes: Array) -> Iterator[tuple[Array, int, int, int]]:
-        """Yield the lanes among ``lanes`` (n,) that wait at barriers of their block, by block, place and number: lanes,
-        instruction, number of the barrier, threads that it expects (0: the whole block)."""
+        """Yield the lanes that wait at barriers in the blocks of ``lanes`` (n,), by block, instruction and number:
+        waiting lanes, instruction, number of the barrier, threads that it expects (0: the whole block)."""
         for block in np.unique(lanes // self.state.padded).tolist():
             waiting = self.waiting & (self.state.lane_block == block) & (self._threads >= 0)
             for here, index, number in self._places(waiting):
                 yield np.flatnonzero(here), index, number, int(self._threads[here.argmax()])
 
     def _places(self, waiting: Array) -> Iterator[tuple[Array, int, int]]:
-        """Yield the ``waiting`` lanes by place and number of the barrier, with both."""
+        """Yield the ``waiting`` lanes by instruction and number of the barrier, with both."""
         for index, number in np.unique(np.stack((self._at, self._number))[:, waiting], axis=1).T.tolist():
             yield waiting & (self._at == index) & (self._number == number), index, number
 
     def at_clusters(self, lanes: Array) -> Iterator[tuple[Array, int]]:
-        """Yield the lanes among ``lanes`` (n,) that wait for the barrier of their cluster, by block and place, with the
-        instruction."""
+        """Yield the lanes that wait for the barrier of their cluster in the blocks of ``lanes`` (n,), by block and
+        instruction, with the instruction."""
         for block in np.unique(lanes // self.state.padded).tolist():
             waiting = self.waiting & (self.state.lane_block == block) & (self._threads == OF_CLUSTER)
             for here, index, _ in self._places(waiting):
@@ -373,8 +373,8 @@ class Barriers:
         return met
 
     def comes_to(self, number: int, lanes: Array) -> frozenset[int]:
-        """Return the instructions by which ``lanes`` (n,) arrive at the barrier of this number, or may do so: a
-        register that gave them other numbers alone is expected to do so again."""
+        """Return the instructions by which ``lanes`` (n,) arrive at the barrier of this number, or may do so. A
+        register that held only other numbers for these lanes is assumed not to hold this one."""
         found = set()
         for index, spec in self._specs.items():
             used = [one for (operand, one), by in self._used.items() if operand == spec.operand and by[lanes].any()]
@@ -388,8 +388,8 @@ class Barriers:
         return lanes[np.any(used, axis=0)] if used else lanes[:0]
 
     def described(self, lanes: Array, line_of: Callable[[int], int | None]) -> Iterator[AtBarrier]:
-        """Yield descriptions of the threads among ``lanes`` (n,) that wait at barriers, block by block, and how many
-        of these blocks have ended. ``line_of`` an instruction returns the line to name."""
+        """Yield descriptions of the threads that wait at barriers in the blocks of ``lanes`` (n,), block by block, and
+        of how many threads of each block have ended. ``line_of``: instruction -> the line to name."""
         state = self.state
         for block in np.unique(lanes // state.padded).tolist():
             own = state.lane_block == block

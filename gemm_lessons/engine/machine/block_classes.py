@@ -1,13 +1,13 @@
-"""Which blocks of a grid take the same branches, as far as their place in the grid decides.
+"""Finds which blocks of a grid take the same branches, as far as these depend on a block's index.
 
     PTX -> decisions: comparisons, look-ups and factors that depend on a block's index
         -> the outcome of each decision in every block of the grid -> classes of blocks with the same outcomes
 
-A kernel can only treat one block of a large grid in another way if something in its code depends on the block's index.
-So the blocks to run are those whose outcomes are rare, and no block has to be found by luck. Nothing is run here: the
-instructions between a block's index and a decision are computed for all blocks at once, with a range for what depends
-on a thread. What depends on memory or changes in a loop is unknown; a decision between such a value and one that the
-block's index gives has the latter as its outcome.
+A kernel can treat one block of a large grid differently only if something in its code depends on the block's index.
+The blocks worth running are those with rare outcomes, and they are found here without running any. The instructions
+between a block's index and a decision are computed for all blocks at once, with a range for a value that depends on the
+thread. A value that depends on memory or changes in a loop is unknown. If a decision compares such a value with one
+computed from the block's index, the latter counts as the outcome.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.engine.records.launch import Argument, Grid, Scalar
 from gemm_lessons.engine.records.results import RareBlocks
 
-DEFINITIONS = 6  # of one register, at most: what more branches give is unknown
-DEEP = 400  # instructions in a row from a decision back to the index
-VALUES = 12  # outcomes of one decision, at most: one with more changes from block to block, as an address does
-CLASSES = 1 << 16  # combinations of outcomes that are told apart, at most
+DEFINITIONS = 6  # of one register, at most; with more, its value is unknown
+DEEP = 400  # longest chain of registers from a decision back to the index
+VALUES = 12  # outcomes of one decision, at most; with more, it changes from block to block, like an address
+CLASSES = 1 << 16  # classes of blocks, at most
 OF_A_BLOCK = ("%ctaid", "%clusterid", "%cluster_ctaid")
 SPECIAL = ("%tid", "%ctaid", "%laneid", "%warpid", "%cluster", "%lanemask", "%nctaid", "%clock", "%smid")
 DECIDE = ("setp", "set", "cvt", "ld", "brx")
@@ -53,14 +53,14 @@ COMPARISONS: Mapping[str, Callable[[Array, Array], Array]] = {
     "lo": np.less, "ls": np.less_equal, "hi": np.greater, "hs": np.greater_equal,
 }  # fmt: skip
 UNSIGNED = ("lo", "ls", "hi", "hs")
-BOTH = 2  # the outcome of a decision on which the threads of a block, or its turns of a loop, may differ
+BOTH = 2  # the outcome of a decision that may differ between threads of a block or iterations of a loop
 
 
 @dataclass(frozen=True)
 class Values:
     """A register in every block: int64, (z, y, x), with 1 along each axis that does not matter. ``low`` is ``high``
-    where all threads of a block have the same value. ``table``: an offset from a variable's address. ``moves``: only
-    what it is before a loop that changes it."""
+    where all threads of a block have the same value. ``table``: an offset from a variable's address. ``moves``: a
+    loop changes the register, and these are the values before the loop."""
 
     low: Array
     high: Array
@@ -69,20 +69,20 @@ class Values:
 
     @property
     def is_exact(self) -> bool:
-        """Tell whether a block has one value."""
+        """Return whether all threads of a block have the same value."""
         return self.low is self.high
 
     @property
     def varies(self) -> bool:
-        """Tell whether blocks have different values."""
+        """Return whether blocks may have different values."""
         return self.low.size > 1 or self.high.size > 1
 
 
 @dataclass(frozen=True)
 class PlacedDecision:
     """An instruction (index) whose outcome depends on a block's index. ``outcomes``: int64, (z, y, x), with 1 along
-    each axis that does not matter. ``is_edge``: a comparison by order that changes once from the first block to the
-    last, as where a matrix ends."""
+    each axis that does not matter. ``is_edge``: an ordered comparison whose outcome changes once from the first block
+    to the last, as at the end of a matrix."""
 
     index: int
     outcomes: Array
@@ -98,7 +98,8 @@ class BlockClass:
 
 
 def may_decide(kernel: Kernel) -> tuple[Instruction, ...]:
-    """Return the instructions that may be decisions: what they read may come from a block's index, without memory."""
+    """Return the instructions that may be decisions: an operand may be computed from a block's index, without
+    memory."""
     placed = {f"{name}.{axis}" for name in OF_A_BLOCK for axis in "xyz"}
     before = 0
     while len(placed) > before:
@@ -132,7 +133,7 @@ def decisions(
 def rare_blocks(
     kernel: Kernel, candidates: Sequence[Instruction], grid: Grid, arguments: Sequence[Argument], seed: int
 ) -> RareBlocks:
-    """Return blocks that a kernel treats in another way than most. ``candidates``: see ``may_decide``."""
+    """Return blocks that a kernel treats differently from most. ``candidates``: see ``may_decide``."""
     found = decisions(kernel, candidates, grid, arguments)
     odd = tuple(it for it in found if not it.is_edge)
     return RareBlocks(
@@ -142,7 +143,7 @@ def rare_blocks(
 
 
 def may_decide_alone(kernel: Kernel) -> tuple[Instruction, ...]:
-    """Return the comparisons of what follows from parameters alone: they are the same in all threads."""
+    """Return the comparisons of values computed from parameters alone, which have one outcome in all threads."""
     varies = {name for it in kernel.instructions if not _is_uniform(it) for name in writes(it)}
     before = -1
     while len(varies) > before:
@@ -155,7 +156,7 @@ def may_decide_alone(kernel: Kernel) -> tuple[Instruction, ...]:
 
 
 def _is_uniform(instruction: Instruction) -> bool:
-    """Tell whether a result follows from registers of the kernel and from parameters alone."""
+    """Return whether an instruction loads a parameter, or computes without reading a special register."""
     if instruction.opcode == "ld":
         return "param" in instruction.modifiers
     return instruction.row.computes and not any(name.startswith(SPECIAL) for name in reads(instruction))
@@ -164,9 +165,12 @@ def _is_uniform(instruction: Instruction) -> bool:
 def rare_sizes(
     kernel: Kernel, candidates: Sequence[Instruction], sizes: Mapping[str, Sequence[int]], known: int
 ) -> tuple[int, ...]:
-    """Return numbers of launches, the fewest that have every outcome of a comparison between sizes that no ``known``
-    launch has, and of two tests for equality at once; those with most such outcomes first. ``sizes``: by a parameter's
-    name, of each launch; the first ones are the known ones."""
+    """Return indices of launches in which every new outcome occurs, those with most new outcomes first.
+
+    The new outcomes are those of a comparison of sizes, or of two tests for equality together, that occur in none of
+    the first ``known`` launches. The choice is greedy. ``candidates``: see ``may_decide_alone``. ``sizes``: name of a
+    parameter -> its value in each launch.
+    """
     scalars = {name: np.array(its, np.int64).reshape(1, 1, -1) for name, its in sizes.items()}
     values = _Evaluation(kernel, None, scalars)
     single: list[Array] = []
@@ -189,7 +193,8 @@ def rare_sizes(
 
 
 def classes(found: Sequence[PlacedDecision], grid: Grid, seed: int) -> tuple[BlockClass, ...]:
-    """Return the classes of blocks by their outcomes, the rarest first, each with a block that ``seed`` chooses."""
+    """Return the classes of blocks by their outcomes, the rarest first, each with a block that ``seed`` chooses. Return
+    none if there are more than ``CLASSES``."""
     sizes = grid.grid[::-1]
     by_axes: dict[tuple[int, ...], Array] = {}
     for decision in found:
@@ -206,7 +211,7 @@ def classes(found: Sequence[PlacedDecision], grid: Grid, seed: int) -> tuple[Blo
 
 
 def _by_axis(by_axes: Mapping[tuple[int, ...], Array], sizes: Sequence[int], draw: random.Random) -> list[BlockClass]:
-    """Return the classes where each decision depends on one axis: every combination occurs."""
+    """Return the classes if each decision depends on one axis only, so that every combination occurs."""
     along: list[list[Array]] = []
     for axis, size in enumerate(sizes):
         named = next((it.reshape(-1) for it in by_axes.values() if it.shape[axis] > 1), np.zeros(size, np.int64))
@@ -239,12 +244,12 @@ def _by_block(by_axes: Mapping[tuple[int, ...], Array], sizes: Sequence[int], dr
 
 
 def _is_edge(outcomes: Array) -> bool:
-    """Tell whether outcomes change once from the first blocks to the last, with one block between at most."""
+    """Return whether outcomes change once from the first blocks to the last, with at most one block in between."""
     return bool(np.count_nonzero(np.diff(outcomes.reshape(-1))) <= 2)
 
 
 class _Evaluation:
-    """The registers of a kernel in all blocks of a launch; None for what is unknown."""
+    """The registers of a kernel in all blocks of a launch; None for an unknown value."""
 
     def __init__(self, kernel: Kernel, grid: Grid | None, scalars: Mapping[str, Array]) -> None:
         self._grid, self._scalars = grid, scalars
@@ -254,8 +259,8 @@ class _Evaluation:
             for name in writes(instruction):
                 self._definitions.setdefault(name, []).append(instruction)
         self._known: dict[str, Values | None] = {}
-        self._open: set[str] = set()  # registers whose value is being computed: one of them again is a loop ...
-        self._loops: set[str] = set()  # ... and those that were met so
+        self._open: set[str] = set()  # registers whose value is being computed; to need one again means a loop
+        self._loops: set[str] = set()  # registers that a loop changes
 
     # -- decisions ----------------------------------------------------------------------------------------------------
 
@@ -273,7 +278,7 @@ class _Evaluation:
         return _few(self._of(instruction.operands[0])) if opcode == "brx" else None
 
     def is_settled(self, instruction: Instruction) -> bool:
-        """Tell whether both sides of a comparison are known and change in no loop."""
+        """Return whether both sides of a comparison are known and no loop changes them."""
         sides = [self._of(it) for it in instruction.operands[1:3]]
         return all(it is not None and not it.moves for it in sides)
 
@@ -476,7 +481,7 @@ def _chosen(predicate: Values | None, one: Values | None, other: Values | None) 
 
 
 def _cast(value: Values, bits: int, signed: bool) -> Values | None:
-    """Return a value as a signed or unsigned integer of so many bits; None if a range would be cut in two."""
+    """Return a value as a signed or unsigned integer of so many bits; None if its range would wrap around."""
     least, most = (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if signed else (0, (1 << bits) - 1)
     if value.low.min() >= least and value.high.max() <= most:
         return value
@@ -509,7 +514,8 @@ def _tri(compare: Callable[[Array, Array], Array], one: Values, other: Values) -
 
 
 def _few(*values: Values | None) -> Array | None:
-    """Return the values that blocks have in a decision, if they are few."""
+    """Return a number per block that identifies its values in a decision. Values that differ too often between blocks
+    are ignored; None if none remains."""
     found: Array | None = None
     for value in values:
         if value is not None and value.varies:

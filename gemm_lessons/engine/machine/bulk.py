@@ -119,8 +119,8 @@ class BulkSide:
         return units // UNIT
 
     def is_tracked(self, addresses: Array) -> bool:
-        """Return whether the allocations at these addresses are tracked, because the kernel writes them. Raise
-        ``Fault``."""
+        """Return whether an allocation at these addresses is tracked because the kernel writes it. A side that writes
+        marks it as tracked. Raise ``Fault``."""
         writing = self._access.effect != "copy"
         watched = False
         for one in self.memory.layout.memory.touched(addresses):
@@ -138,8 +138,8 @@ class BulkSide:
 
 
 class Destinations:
-    """The blocks of the cluster that copies to shared memory go to: that of the address or, by ``multicast``, each one
-    that a mask names, at the same place in each."""
+    """The blocks of the cluster into whose shared memory copies go: the block of the address or, with ``multicast``,
+    each block that a mask names, at the same offset."""
 
     def __init__(self, binding: Binding, barriers: Mbarriers, mask: Operand | None) -> None:
         self._state, self._instruction = binding.state, binding.instruction
@@ -221,7 +221,7 @@ def reduction(instruction: Instruction, name: str, kind: str) -> Reduction:
 
 
 def _keeping_nans(operation: Callable[..., Array]) -> Callable[..., Array]:
-    """Return the operation as an H200 reduces doubles: it keeps the bits of a NaN, first of the one that is added."""
+    """Return the operation as an H200 reduces doubles: it keeps the bits of a NaN, of the added one if both are."""
 
     def apply(old: Array, given: Array) -> Array:
         return np.where(np.isnan(given), given, np.where(np.isnan(old), old, operation(old, given)))
@@ -337,8 +337,8 @@ def report(
     reads: bool = False,
 ) -> None:  # fmt: skip
     """Schedule the report of ``count`` bytes per lane to the mbarriers at ``cell``, for the copy whose touch was traced
-    last. The report happens as late as possible, so that a thread that does not wait never finds the bytes by luck.
-    ``reads``: the touch is that of bytes which the copy reads."""
+    last. The report happens as late as possible, so that a thread that does not wait never sees a full phase by luck.
+    ``reads``: the touch is of the bytes that the copy reads."""
     touch = state.trace[-1]
     assert isinstance(touch, Touch)
     bulk = Bulk(touch, lanes, barriers.offsets(cell), moved, reads)

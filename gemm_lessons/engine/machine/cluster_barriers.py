@@ -2,8 +2,8 @@
 
 Ended threads count as arrived. A thread arrives, waits, arrives, and so on; anything else is undefined, and a fault
 here. An arrival releases the thread's accesses unless it is ``relaxed`` and follows no fence since the thread's last
-one; a wait acquires those of all arrivals. Both are recorded as of an mbarrier that every cluster has
-(``events.CLUSTER``). Source: NVIDIA, "PTX ISA" 9.0, 9.7.13.4.
+one; a wait acquires the accesses released by all arrivals. Both are recorded as operations on an mbarrier of the
+cluster (``events.CLUSTER``). Source: NVIDIA, "PTX ISA" 9.0, 9.7.13.4.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class ClusterBarriers:
         return lanes & ~ready
 
     def complete(self, waiting: Array, alive: Array, line: int | None) -> Array:
-        """Return those of the lanes ``waiting``, in ``line``, whose cluster has arrived."""
+        """Return the lanes of ``waiting`` whose cluster has arrived. ``line``: where they wait."""
         there = (self.arrived | ~alive).reshape(-1, self._lanes).all(axis=1)
         there &= waiting.reshape(-1, self._lanes).any(axis=1)
         if not there.any():

@@ -1,6 +1,6 @@
 """``st.async`` and ``red.async``: stores to shared memory of another block, which report to an mbarrier of that block.
 
-The value is there at once, but the report happens when no lane can run without it, as that of a bulk copy
+The value is stored at once, but the report happens only when no lane can run without it, as for a bulk copy
 (``bulk.py``). Source: NVIDIA, "PTX ISA" 9.0, 9.7.9.12 and 9.7.13.7.
 """
 

@@ -7,10 +7,11 @@ groups, as tiles of cooperative groups do. Threads whose masks name each other b
 branches of an ``if``, at a barrier) are undefined behaviour in CUDA: once no other lane can run they continue in parts,
 and an ``Irregular`` is recorded.
 
-Shuffles, votes, matches and reductions with the same qualifiers and masks meet wherever they are: PTX says so, and an
-H200 does it (7 loops that the compiler had split, 8 kernels with one in each branch; ptxas of CUDA 13.0). Where a
-condition differs between lanes and stays the same in a loop, the compiler makes two loops of one, each with the
-instructions of all lanes. CUDA calls it undefined where the source has two: an ``Irregular`` is recorded as they meet.
+Shuffles, votes, matches and reductions with the same qualifiers and masks meet even at different instructions: PTX
+specifies it, and an H200 does it (7 loops that the compiler had split, 8 kernels with one in each branch; ptxas of
+CUDA 13.0). Where a condition differs between lanes and stays the same in a loop, the compiler makes two loops of one,
+each with the instructions of all lanes. If the source has two instructions, CUDA calls this undefined: an ``Irregular``
+is recorded.
 """
 
 from __future__ import annotations
@@ -201,8 +202,8 @@ class Convergence:
         return True
 
     def _meet_apart(self, position: Array) -> bool:
-        """Release held lanes at instructions that together have all lanes of their masks: at copies of one in a loop of
-        the source, if there are any. Return whether any are released."""
+        """Release held lanes at different instructions that together have all lanes of their masks. Prefer copies that
+        the compiler made of one instruction in a loop. Return whether any lanes are released."""
         copies: dict[tuple[Any, ...], list[int]] = {}
         alike: dict[tuple[Any, ...], list[int]] = {}
         for number in np.unique(position[self.held]).tolist():
@@ -216,7 +217,7 @@ class Convergence:
             self._together(it, position, True) for it in alike.values() if len(it) > 1
         )
 
-    def _together(self, numbers: Sequence[int], position: Array, told: bool) -> bool:
+    def _together(self, numbers: Sequence[int], position: Array, irregular: bool) -> bool:
         lanes = {number: (self.held & (position == number)).reshape(-1, WARP) for number in numbers}
         meetings = [self.warp_instructions[number] for number in numbers]
         here = np.logical_or.reduce([*lanes.values()])
@@ -233,7 +234,7 @@ class Convergence:
         places = range(1, len(meetings[0].instruction.operands) - 1)
         operands = tuple(of_each([self._row(it.instruction, place) for it in meetings]) for place in places)
         for number, meeting in zip(numbers, meetings, strict=True):
-            if told:
+            if irregular:
                 going = ready & lanes[number]
                 self._note(meeting.instruction, going, np.where(going, group & ~spread(ballot(going)), 0))
             self._state.apart[meeting.instruction.index] = SplitExchange(ready & lanes[number], group, operands)

@@ -1,7 +1,7 @@
-"""Binds each instruction to a closure, once per launch. Everything that is known before running is decided here.
+"""Binds each instruction to a closure, once per launch. Everything known before the run is decided here.
 
 Unsupported opcodes, types and modifiers raise ``UnsupportedKernel`` before anything runs. A closure works on all lanes:
-``state.active`` is the mask of lanes that execute (None = all), and ``state.full`` says that other lanes may be
+``state.active`` is the mask of lanes that execute (None = all), and ``state.full`` means that other lanes may be
 overwritten because they are padding or have ended.
 """
 
@@ -161,7 +161,7 @@ class Binder:
         return [both(run), *self.version_updates(*step.instructions)]
 
     def _products(self, group: ProductGroup) -> list[Op] | None:
-        """Return the closure of independent products; None if they cannot be bound, one of which then says why."""
+        """Return the closure of independent products. None if they cannot be bound; one bound alone then raises why."""
         binding = Binding(self.state, self.memory, group.instructions[0], None, self.value)
         try:
             return [both(bind_products(binding, group.instructions)), *self.version_updates(*group.instructions)]
@@ -192,7 +192,7 @@ class Binder:
         return [both(functools.partial(_increment_version, self.state.versions, name)) for name in sorted(names)]
 
     def single(self, instruction: Instruction) -> list[Op]:
-        """Return the closures of one instruction, bound as its row of ``ptx/opcodes.py`` says."""
+        """Return the closures of one instruction, bound as its row of ``ptx/opcodes.py`` defines."""
         row = instruction.row
         if row.name in BINDERS:
             return BINDERS[row.name](self, instruction)
@@ -242,8 +242,8 @@ class Binder:
         return [both(run)]
 
     def call_runtime(self, instruction: Instruction) -> list[Op]:
-        """Bind calls of the runtime: ``printf`` is collected until the batch ends; a failed ``assert`` ends the
-        kernel."""
+        """Bind calls of the runtime: ``printf`` is collected until the batch ends; a failed ``assert`` ends the kernel;
+        ``malloc`` and ``free`` use the heap of ``heap.py``."""
         state, memory = self.state, self.layout.memory
         target = instruction.operands[0]
         if not isinstance(target, Symbol) or target.name not in RUNTIME:
@@ -414,7 +414,7 @@ class Binder:
         return [self.assign(instruction, row, _copy, self.value(source, code))]
 
     def _clock(self, instruction: Instruction, target: Operand, name: str, code: str) -> Op:
-        """Bind the read of a clock: the instructions that the batch has executed, which never decreases."""
+        """Bind the read of a clock, whose value is the number of instructions that the batch has executed."""
         state = self.state
         state.notices.setdefault("clock", instruction)
         row, _ = self.destination(target, code, instruction)
@@ -467,7 +467,7 @@ class Binder:
         row, _ = self.destination(target, code, instruction)
         shift = np.int64(-window if "to" in modifiers else window)
         if space == "param" and (parameters := self.layout.memory.symbols.get(PARAMETERS)) is not None:
-            base, value = parameters.base, self.value(source, code)  # the low half tells the parameter, as in PTX
+            base, value = parameters.base, self.value(source, code)  # the low half identifies the parameter, as in PTX
 
             def placed(out: Array) -> None:
                 out[...] = base + ((value - base) & 0xFFFFFFFF)
@@ -634,7 +634,7 @@ def _from_bits(value: int, bits: int, dtype: type[np.generic]) -> Any:
 
 
 def address_registers(blocks: Sequence[Block]) -> set[str]:
-    """Return the base registers of memoised addresses: those in shared or local memory."""
+    """Return the base registers of addresses that may be memoised: of shared and local memory, matrices and copies."""
     return {
         operand.base.name
         for block in blocks

@@ -3,7 +3,7 @@
 Exactness: ``fma.rn.f32`` rounds once. In float64 the product of two float32 is exact; the sum is rounded, and rounding
 it again to float32 differs from rounding once only if the float64 sum is exactly halfway between two float32 (its low
 29 bits are 1 followed by zeros), or if the result is subnormal in float32. An integer pass detects the first case, the
-processor's underflow flag the second. Both are rare; ``semantics.fix_double_rounding`` repairs them.
+processor's underflow flag the second. Both are rare; such sums are computed again and rounded once.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def bind_fma(state: State, group: FmaGroup, workspace: Workspace) -> Callable[[]
             np.multiply(left, right, out=out)
 
     def settle_ties(places: Array, added: Array, narrow: Array) -> None:
-        """Round those sums once whose float64 is halfway between two float32."""
+        """Round the sums whose float64 is halfway between two float32 once."""
         row, lane = np.divmod(places, state.lanes)
         left = workspace.get("left", shape[0], np.float64)[row // shape[-1] if outer else row, lane]
         right = workspace.get("right", shape[-1], np.float64)[row % shape[-1] if outer else row, lane]

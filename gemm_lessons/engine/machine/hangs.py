@@ -1,7 +1,8 @@
-"""Explains a hang: which threads wait where and for what, what came, and the likely cause.
+"""Explains a hang: which threads wait at which instruction and for what, which arrivals and bytes came, and the likely
+cause.
 
-Threads of one cluster are described, those that wait in the same instruction for the same barrier together. The
-history of its mbarriers tells who arrived before and what copies brought.
+The threads of one cluster are described; those that wait in the same instruction for the same barrier, together. The
+history of its mbarriers shows which threads arrived before and how many bytes copies brought.
 """
 
 from __future__ import annotations
@@ -40,8 +41,8 @@ from gemm_lessons.engine.records.facts import (
 )
 from gemm_lessons.engine.records.frozen import dataclass
 
-MOST = 6  # descriptions of waiting threads
-SHORT = 4  # lines with instructions of a function that only waits or arrives
+MOST = 6  # descriptions of waiting threads, at most
+SHORT = 4  # lines, at most, of a function whose call is named in place of its own line
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,21 +114,21 @@ class HangReport:
         return place
 
     def _is_short(self, place: SourceLine, call: SourceLine) -> bool:
-        """Tell whether the function of ``place`` only waits, or only arrives."""
+        """Return whether the function of ``place`` is short, and not a lambda with several lines that wait or arrive."""
         several = len(self._steps_of[call]) > 1 and self._kernel.has_line(place.file, place.line)
         return len(self._lines_of[call]) <= SHORT and not several
 
     @functools.cached_property
     def _lines_of(self) -> Mapping[SourceLine, set[int]]:
-        """The lines of each function that was inlined, by the place that calls it."""
+        """Return the place of a call -> the lines of the function that was inlined there."""
         return _lines_by_call(self._code)
 
     @functools.cached_property
     def _steps_of(self) -> Mapping[SourceLine, set[int]]:
-        """Those of them that wait, arrive or copy."""
+        """Return the place of a call -> the lines of that function that wait, arrive or copy."""
         return _lines_by_call([it for it in self._code if _arrives(it) or _waits(it) or _reports(it)])
 
-    # -- who waits for what -------------------------------------------------------------------------------------------
+    # -- waiting threads -----------------------------------------------------------------------------------------------
 
     def _waits(self) -> list[_Wait]:
         lanes = self._cluster[(self._stalls.held & self._state.alive)[self._cluster]]
@@ -156,7 +157,7 @@ class HangReport:
         )
 
     def _came(self, cell: int, phase: int, what: Any) -> tuple[Came, ...]:
-        """Return what came in a phase, by line."""
+        """Return the arrivals or bytes that came in a phase, by source line."""
         sums: Counter[int | None] = Counter()
         for event, here in self._state.history.at(cell, what):
             now = here[event.phase[here] == phase]
@@ -177,17 +178,17 @@ class HangReport:
     def _mbarrier(self, cell: int) -> Mbarrier:
         return mbarrier_at(self._arrays, cell * BYTES % self._state.shared_stride)
 
-    # -- why ----------------------------------------------------------------------------------------------------------
+    # -- causes -------------------------------------------------------------------------------------------------------
 
     def _cycle(self, waits: Sequence[_Wait]) -> Iterator[Link]:
         """Yield the links of a cycle of threads that wait for each other."""
         groups = [self._waiting_at(wait) for wait in waits]
-        nobody = np.zeros(0, np.int64)
+        no_lanes = np.zeros(0, np.int64)
         for lanes, index, number, _ in self._barriers.meetings(self._cluster):
             others = self._cluster[~np.isin(self._cluster, lanes)]
-            groups.append(Waiters(lanes, index, nobody, self._barriers.comes_to(number, others)))
+            groups.append(Waiters(lanes, index, no_lanes, self._barriers.comes_to(number, others)))
         groups += [
-            Waiters(*it, nobody, frozenset(self._barriers.of_clusters))
+            Waiters(*it, no_lanes, frozenset(self._barriers.of_clusters))
             for it in self._barriers.at_clusters(self._cluster)
         ]
         cycle = cycle_of(groups, self._following.reaches)
@@ -201,7 +202,7 @@ class HangReport:
     def _waiting_at(self, wait: _Wait) -> Waiters:
         phase = int(self._state.phases.phase[wait.cell])
         came = [self._arrived(wait.cell, it) for it in range(max(0, phase - 1), phase + 1)]
-        if self._state.phases.pending[wait.cell]:  # of those who arrive, the ones that have not done so in this phase
+        if self._state.phases.pending[wait.cell]:  # lanes that arrived in the phase before, but not in this one
             came = [came[0][~np.isin(came[0], came[-1])] if phase else np.zeros(0, np.int64)]
             helps = [i.index for i in self._arrivals_at(wait.cell)]
         else:
@@ -213,7 +214,7 @@ class HangReport:
         return Following(self._kernel)
 
     def _barrier_causes(self) -> Iterator[BarrierCause]:
-        """Barriers for some of a block's threads that fewer reach."""
+        """Find barriers for part of a block that too few threads reach."""
         state = self._state
         meetings = list(self._barriers.meetings(self._cluster))
         for lanes, index, number, expected in meetings:
@@ -247,7 +248,7 @@ class HangReport:
         return waiting[~np.isin(waiting, came)]
 
     def _whole_blocks(self) -> Iterator[BarrierCause]:
-        """Barriers of a whole block that some of its threads cannot reach before they end."""
+        """Find barriers of a whole block that some of its threads cannot reach."""
         for lanes, index, number, expected in self._barriers.meetings(self._cluster):
             others = self._elsewhere(int(lanes[0]) // self._state.padded, lanes)
             if expected or not others.size or self._may_come(number, others):
@@ -265,7 +266,7 @@ class HangReport:
         )
 
     def _register_causes(self) -> Iterator[RegisterCause]:
-        """Warps that ask for more registers than the block's pool has."""
+        """Find warps that request more registers than the block's pool has."""
         state, pool = self._state, self._barriers.pool
         for lanes, index in self._barriers.waiting_for_registers(self._cluster):
             block, warps = int(lanes[0]) // state.padded, np.unique(lanes // WARP)
@@ -309,7 +310,7 @@ class HangReport:
         return next(self._ended(waits), None) or next(self._whole_blocks(), None)
 
     def _several_phases(self, waits: Sequence[_Wait]) -> Iterator[Cause]:
-        """A warp whose threads arrive together and end more than one phase: no thread can wait for each of them."""
+        """Find a warp whose threads arrive together and end several phases, so that no thread can wait for each."""
         for wait in waits:
             for event, here in self._state.history.at(wait.cell, "arrived"):
                 warps = event.lanes[here] // WARP
@@ -322,7 +323,7 @@ class HangReport:
                         yield self._of("cause several phases", wait.cell, event.index, lanes, first, (), expected)
 
     def _repeated(self, waits: Sequence[_Wait]) -> Iterator[Cause]:
-        """Threads that have passed a wait for the same phase twice: the parity did not change."""
+        """Find threads that have passed a wait for the same phase twice, because the parity did not change."""
         before: dict[tuple[int, int], int] = {}
         for event in self._state.history.events("waited"):
             for lane, cell, phase in zip(event.lanes.tolist(), event.cell.tolist(), event.phase.tolist(), strict=True):
@@ -331,7 +332,7 @@ class HangReport:
                 before[lane, cell] = phase
 
     def _skipped(self, waits: Sequence[_Wait]) -> Iterator[Cause]:
-        """Threads that wait for the end of a phase, but have not waited for the phase before."""
+        """Find threads that wait for the end of a phase, but have not waited for the phase before."""
         for wait in waits:
             phase, lane = int(self._state.phases.phase[wait.cell]), int(wait.lanes[0])
             seen = -1
@@ -342,7 +343,7 @@ class HangReport:
                 yield self._of("cause skipped", wait.cell, wait.index, wait.lanes, phase)
 
     def _bytes(self, waits: Sequence[_Wait]) -> Iterator[Cause]:
-        """Copies brought other bytes than an expect_tx announced."""
+        """Find phases in which copies brought more or fewer bytes than expect_tx announced."""
         for wait in waits:
             left, phase = int(self._state.phases.bytes[wait.cell]), int(self._state.phases.phase[wait.cell])
             announced, reported = (self._came(wait.cell, phase, what) for what in ("announced", "reported"))
@@ -385,7 +386,7 @@ class HangReport:
         return bool((self._stuck[announcing] & ~here).any())
 
     def _no_arrival(self, waits: Sequence[_Wait]) -> Iterator[Cause]:
-        """No line of the kernel arrives at the mbarrier."""
+        """Find mbarriers at which no instruction of the kernel arrives."""
         arriving = [i for i in self._code if _arrives(i)]
         if not all(i.index in self._names for i in arriving):
             return
@@ -395,7 +396,7 @@ class HangReport:
                 yield self._of("cause no arrival", wait.cell, wait.index, wait.lanes, phase)
 
     def _one_block(self, waits: Sequence[_Wait]) -> Iterator[Cause]:
-        """Threads have arrived at this mbarrier of another block of the cluster, and never at that of this block."""
+        """Find mbarriers without arrivals, where threads have arrived at that of another block of the cluster."""
         state, stride = self._state, self._state.shared_stride // BYTES
         for wait in waits:
             own = wait.cell // stride
@@ -414,7 +415,7 @@ class HangReport:
         return [i for i in self._code if _arrives(i) and self._names.get(i.index, name) == name]
 
     def _first_wait(self, waits: Sequence[_Wait]) -> Iterator[Cause]:
-        """A producer whose first wait for an empty stage blocks, while the consumers wait for its first copy."""
+        """Find a producer whose first wait for an empty stage blocks, while the consumers wait for its first copy."""
         fresh = [wait for wait in waits if not self._history_of(wait.cell) and not self._state.phases.phase[wait.cell]]
         if len({wait.cell for wait in fresh}) < 2:
             return
@@ -428,7 +429,7 @@ class HangReport:
         return any(True for _ in self._state.history.at(cell, "arrived", "announced", "reported"))
 
     def _count(self, waits: Sequence[_Wait]) -> Iterator[Cause]:
-        """Fewer threads arrive than mbarrier.init expects, and none of the others has ever arrived."""
+        """Find mbarriers at which fewer threads arrive than mbarrier.init expects, as in the phase before."""
         state = self._state
         for wait in waits:
             phase, expected = int(state.phases.phase[wait.cell]), int(state.phases.expected[wait.cell])
@@ -450,8 +451,8 @@ class HangReport:
                 yield self._of(case, wait.cell, wait.index, now, phase, came, expected)
 
     def _others_may_arrive(self, wait: _Wait, arrived: Array) -> bool:
-        """Return whether a warp of which no thread has arrived waits for something else first. Threads that wait where
-        one that has arrived waits, too, are past that line."""
+        """Return whether a warp of which no thread has arrived waits for something else first. Threads that wait in
+        the same place as one that has arrived are past the arrival, too."""
         stalls, waiting = self._stalls, self._cluster[self._stuck[self._cluster]]
         places = stalls.cell * len(self._code) + stalls.at
         past = np.isin(places[waiting], places[arrived[self._stuck[arrived] & stalls.held[arrived]]])
@@ -462,7 +463,7 @@ class HangReport:
         return not np.isin(elsewhere // WARP, arrived // WARP).all()
 
     def _ended(self, waits: Sequence[_Wait]) -> Iterator[Cause]:
-        """The threads that arrived in the phase before have ended."""
+        """Find mbarriers where the threads that arrived in the phase before, but not in this one, have ended."""
         state = self._state
         for wait in waits:
             phase = int(state.phases.phase[wait.cell])

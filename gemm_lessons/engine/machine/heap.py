@@ -1,7 +1,7 @@
-"""``malloc`` and ``free`` of a kernel: a part of global memory that a launch hands out from its start, by thread.
+"""``malloc`` and ``free`` of a kernel: a part of global memory that a launch allocates from its start on.
 
-A GPU keeps what a kernel has allocated for the next launch; here each launch has a heap of its own. Memory that a
-thread frees goes to its own next request of that size, so that no other thread touches it.
+A GPU keeps allocated memory for the next launch; here each launch has a new heap. Memory that a thread frees is reused
+only for the same thread's requests of that size, so that no other thread touches it.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from gemm_lessons.engine.records.arrays import Array
 
 NAME = "the heap of malloc"
 FUNCTIONS = ("malloc", "free")
-BYTES = 8 << 20  # of one launch: what a driver gives unless the host asks for more
-_STEP = 16  # bytes: the alignment of what malloc returns
+BYTES = 8 << 20  # of one launch, the default of the driver
+_STEP = 16  # bytes: the alignment of addresses that malloc returns
 
 
 def heap_of(kernel: Kernel) -> list[Variable]:
@@ -32,11 +32,11 @@ class Heap:
     def __init__(self, state: State, base: int) -> None:
         self._state, self._base = state, base
         self._used = 0
-        self._taken: dict[int, int] = {}  # address -> size, of what is allocated
+        self._taken: dict[int, int] = {}  # address -> size of allocated memory
         self._freed: dict[tuple[int, int], list[int]] = {}  # thread and size -> addresses
 
     def allocate(self, sizes: Array, lanes: Array) -> Array:
-        """Return an address for each of the ``lanes``; 0 if a size is 0, or more than is left."""
+        """Return an address for each of the ``lanes``; 0 if a size is 0, or larger than the rest of the heap."""
         wanted = np.broadcast_to(sizes, self._state.lanes)[lanes].tolist()
         return np.array(
             [self._address(lane, size) for lane, size in zip(lanes.tolist(), wanted, strict=True)], np.int64
@@ -56,7 +56,7 @@ class Heap:
         return address
 
     def release(self, addresses: Array, lanes: Array) -> int | None:
-        """Take memory back. Return the first lane whose address was not allocated."""
+        """Free memory. Return the first lane whose address was not allocated, or None."""
         given = np.broadcast_to(addresses, self._state.lanes)[lanes].tolist()
         for lane, address in zip(lanes.tolist(), given, strict=True):
             size = self._taken.pop(address, 0)

@@ -57,7 +57,7 @@ class Image:
     given: Texture | Surface
     texels: Array
     dims: int
-    paged: PagedTexels | None = None  # has the texels instead
+    paged: PagedTexels | None = None  # if not None, texels are read from here
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -135,7 +135,7 @@ def fetch(image: Image, x: Array) -> Array:
 
 
 def values(image: Image, texels: Array) -> Array:
-    """Return texels as reads return them: integers, or float32, which includes normalised integers."""
+    """Return texels converted as by a read: to integers, or to float32, which includes normalised integers."""
     if isinstance(image.given, Texture) and image.given.read != "element":
         return np.maximum(texels.astype(np.float64) / np.iinfo(texels.dtype).max, -1).astype(np.float32)
     return texels.astype(np.float32, copy=False) if texels.dtype.kind == "f" else texels

@@ -68,8 +68,9 @@ STOPS = {
     "stack": f"its calls of itself need more than {STACK_BYTES:,} bytes of stack",
 }
 GRID_BARRIER = "the barrier of the grid"  # two words that a cooperative launch has for grid.sync()
-# Shared memory that CUDA reserves for cooperative groups, in bytes, and its barriers, which nothing sets to 0: a block
-# on an H200 finds zeros there, and in the rest what the last block left (cooperative_groups/details/memory.h).
+# Shared memory that CUDA reserves for cooperative groups, in bytes, and the barriers in it. No instruction sets these
+# to 0, but a block on an H200 finds zeros there, and the last block's data in the rest
+# (cooperative_groups/details/memory.h).
 RESERVED_NAME, RESERVED_FOR_GROUPS, RESERVED_BARRIERS = "the shared memory of cooperative groups", 288, 32
 # Records after which the trace is handed over without a barrier, and addresses of lanes in them: 256 MiB.
 TRACE_LIMIT, TRACE_ADDRESSES = 1 << 16, 1 << 25
@@ -85,8 +86,8 @@ class Setting:
 
     ``block_limit``: thread blocks that run in lockstep (None: as many as fill its registers). ``budget``: instructions
     of such a batch after which an endless kernel is stopped with a ``timeout`` fault. ``counting`` False: check the
-    kernel, but count nothing, which is faster. ``checking`` False: values and faults alone. The other fields are the
-    simulator's own.
+    kernel, but count nothing, which is faster. ``checking`` False: values and faults alone. The simulator sets the
+    other fields itself.
     """
 
     block_limit: int | None = None
@@ -208,7 +209,7 @@ class Machine:
 
     @functools.cached_property
     def launch(self) -> LaunchInfo:
-        """Return what is known before the first instruction."""
+        """Return the description of the launch that observers receive before the first instruction."""
         shared = [
             SharedArray(name, start, size, RESERVED_BARRIERS if name == RESERVED_NAME else 0)
             for name, (start, size) in self.layout.shared.items()
@@ -360,8 +361,8 @@ class Machine:
             current = self._uniform(current) if self.state.full else self._divergent(current)
 
     def _uniform(self, number: int) -> int | None:
-        """Execute blocks from ``number`` on while all living lanes stay together. Return the next block, or None to ask
-        ``_next``."""
+        """Execute blocks from ``number`` on while all living lanes stay together. Return the next block, or None if
+        ``_next`` must choose it."""
         state = self.state
         state.active = None if self.all_alive else self.alive
         warps = warps_of(self.alive)
@@ -596,7 +597,7 @@ class Machine:
             raise self._hang()
         if not self.spinning.proven:
             self._timeout(int(self.position[spins & self.alive][0]))
-        self._hangs(spins & self.alive)
+        self._endless_loop(spins & self.alive)
 
     def _hang(self) -> Fault:
         report = HangReport(self.state, self.program.kernel, self.layout.shared, self.stalls, self.barriers)
@@ -610,7 +611,7 @@ class Machine:
             state.in_flight.pop(0)()
         return state.phases.completions > before
 
-    def _hangs(self, lanes: Array) -> None:
+    def _endless_loop(self, lanes: Array) -> None:
         lane = int(lanes.argmax())
         instruction = self.program.blocks[int(self.position[lane])].instructions[0]
         facts = Endless(others=int(np.count_nonzero(lanes)) - 1 or None)

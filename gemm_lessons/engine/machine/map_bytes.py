@@ -15,7 +15,7 @@ MARK = (0x7E50_4D41_5000_0000).to_bytes(8, "little")
 BASE = 8  # offset of the array's address
 MOST = 5  # dimensions
 _LAYOUT = struct.Struct("<QQ5I5I4Q5BBBBBBH")
-# Fields of tensormap.replace: offset, bytes, how many there are.
+# Fields of tensormap.replace -> offset, bytes per element, number of elements.
 FIELDS: Mapping[str, tuple[int, int, int]] = {
     "global_address": (BASE, 8, 1), "global_dim": (16, 4, MOST), "box_dim": (36, 4, MOST),
     "global_stride": (56, 8, MOST - 1), "element_stride": (88, 1, MOST), "rank": (93, 1, 1), "elemtype": (94, 1, 1),
@@ -31,7 +31,7 @@ SWIZZLES = (0, 32, 64, 128)  # bytes
 @dataclass(frozen=True)
 class MapFields:
     """The fields of a map; innermost dimension first, ``strides`` (bytes) without it. ``argument``: the number of the
-    launch argument that it was, plus 1; 0 for none."""
+    launch argument that the map came from, plus 1; 0 for none."""
 
     base: int
     sizes: tuple[int, ...]
@@ -66,7 +66,7 @@ def _padded(values: tuple[int, ...], count: int) -> tuple[int, ...]:
 
 
 def decoded(data: bytes) -> MapFields | None:
-    """Return the fields, or None if these are not the bytes of a map that a GPU takes."""
+    """Return the fields, or None if these are not the bytes of a map that a GPU accepts."""
     if not data.startswith(MARK):
         return None
     _, base, *rest = _LAYOUT.unpack_from(data)

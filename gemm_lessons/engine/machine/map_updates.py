@@ -42,7 +42,7 @@ class _Maps:
         self._access = self._sides["global"].access(TENSOR_MAP_SIZE)
 
     def places(self, addresses: Array, lanes: Array) -> tuple[NDArray[np.uint8], Array]:
-        """Return a memory, and where the maps of these lanes begin there. Raise ``Fault``."""
+        """Return the memory of these lanes' maps, and the offset of each map in it. Raise ``Fault``."""
         state, shared = self._state, self._space == "shared"
         if self._space is None:
             shared = bool(((addresses >= SHARED_WINDOW) & (addresses < SHARED_WINDOW + WINDOW_SIZE)).all())
@@ -62,11 +62,11 @@ class _Maps:
         return self._memory.memory_of("global"), offsets
 
     def note(self, lanes: Array, addresses: Array, *kinds: Literal["write", "release", "acquire"]) -> None:
-        """Record what lanes do with maps in global memory."""
+        """Record operations of lanes on maps in global memory."""
         for kind in kinds:
             self._state.trace.append(MapAccess(kind, lanes, addresses, self._access))
 
-    def noted(self, lanes: Array, addresses: Array) -> None:
+    def note_replaced(self, lanes: Array, addresses: Array) -> None:
         """Record a replaced field, if the map is in global memory."""
         if self._space == "shared":
             return
@@ -107,7 +107,7 @@ def _bind_replace(binding: Binding) -> Callable[[], None]:
     def run(lanes: Array) -> None:
         addresses = address_of(lanes)
         memory, first = maps.places(addresses, lanes)
-        maps.noted(lanes, addresses)
+        maps.note_replaced(lanes, addresses)
         values = np.full(lanes.size, value) if np.ndim(value) == 0 else value[lanes]
         for lane, at, number in zip(lanes.tolist(), first.tolist(), values.tolist(), strict=True):
             mark = memory[at : at + len(MARK)]

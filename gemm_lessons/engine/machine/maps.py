@@ -41,7 +41,7 @@ class PlacedTensorMap:
 
     @property
     def shape(self) -> BoxShape:
-        """Return what a record of a copy says of the map."""
+        """Return the facts of the map that the record of a copy holds."""
         return BoxShape(self.name, self.element, self.sizes, self.strides, self.box, self.swizzle)
 
     @property
@@ -87,7 +87,7 @@ class TensorMaps:
         return self._known[data]
 
     def _placed(self, data: bytes) -> PlacedTensorMap | None:
-        """Return the map of these bytes, or None. Raise ``UnsupportedKernel`` for what the simulator does not know."""
+        """Return the map of these bytes, or None. Raise ``UnsupportedKernel`` for a feature that is not supported."""
         found = decoded(data)
         if found is None:
             return None

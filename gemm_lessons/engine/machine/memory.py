@@ -2,8 +2,8 @@
 
 Addresses are virtual. A wrong index must never fall inside another allocation unnoticed, so each allocation has its own
 slot of 64 GiB and its own offset within the slot. An index that is wrong by whole multiples of 4 GiB (because it
-wrapped at 32 bits) or by whole slots therefore misses every allocation. Every address is a multiple of 256 bytes, as
-with CUDA's allocators. Shared and local memory have windows of generic addresses of their own. A global or local
+wrapped at 32 bits) or by whole slots therefore misses every allocation. Every allocation starts at a multiple of 256
+bytes, as with CUDA's allocators. Shared and local memory have separate windows of generic addresses. A global or local
 address used as a shared one, truncated to 32 bits or not, is outside every block's shared memory.
 
 A buffer with ``Pages`` may be larger than this machine's memory: only the pages that a launch touches are kept.
@@ -52,7 +52,7 @@ LOCAL_WINDOW = 0x0200_8000_0000
 WINDOW_SIZE = 1 << 32
 ALIGNMENT = 256
 PARAMETERS = "the parameters"  # the parameter block, where a kernel takes the address of a parameter
-BLANK = 0xE5  # the same where it is tracked whether unwritten memory matters: no usual number has it in each byte
+BLANK = 0xE5  # byte of unwritten memory if it is tracked whether it matters: no usual number has it in each byte
 POISON = 0xFF  # byte of unwritten memory; as float32 a NaN, so that it never looks like a result
 
 
@@ -134,7 +134,7 @@ class GlobalMemory:
         return allocation, end + pages.most * PAGE
 
     def track(self, written: Iterable[Buffer]) -> None:
-        """Track of the outputs only those that the kernel may write, and those that may be read before."""
+        """Stop tracking allocations that the kernel does not write, except uninitialised ones."""
         arrays = {id(buffer.array) for buffer in written}
         for allocation, buffer in self._buffers:
             allocation.tracked &= allocation.fresh or id(buffer.array) in arrays
@@ -149,7 +149,7 @@ class GlobalMemory:
         return self._by_array[id(buffer_of(pointer).array)].base + offset_of(pointer)
 
     def find(self, address: int) -> Allocation | None:
-        """Return the allocation whose slot contains ``address``, or None. It is most likely the one that was meant."""
+        """Return the allocation whose slot contains ``address``, or None. It is most likely the intended one."""
         slot = (address - self._first + self._spacing // 2) // self._spacing
         return self.allocations[slot] if 0 <= slot < len(self.allocations) else None
 
@@ -204,7 +204,7 @@ class GlobalMemory:
 
 
 def _separate(buffers: Iterable[Buffer]) -> list[Buffer]:
-    """Return each array once, as an output if any buffer says so. Raise ``ValueError`` for two arrays that share
+    """Return each array once, as an output if any of its buffers is one. Raise ``ValueError`` for two arrays that share
     memory."""
     once: dict[int, Buffer] = {}
     for buffer in buffers:

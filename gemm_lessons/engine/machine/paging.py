@@ -1,4 +1,4 @@
-"""A buffer too large to keep: only the pages that a launch touches have a place, and are made then."""
+"""Pages of a buffer too large to keep whole: a page is made when a launch first touches it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class PageTable:
     def __init__(self, pages: Pages, size: int, offset: int) -> None:
         self._pages, self._offset = pages, offset
         self._ahead = np.array([0, *pages.ahead], np.int64)
-        self._places = np.zeros(-(-size // PAGE), np.int64)  # from 1 on; 0: none. Only what is written takes memory
+        self._places = np.zeros(-(-size // PAGE), np.int64)  # from 1 on; 0: none. Unused parts take no memory
         self._numbers = np.empty(pages.most, np.int64)  # of pages, in order of their places
         self._count = 0
 
@@ -39,7 +39,7 @@ class PageTable:
         return result
 
     def _once(self, numbers: Lanes) -> Lanes:
-        """Return each of these numbers once, of pages without a place."""
+        """Return each of these numbers once. Their pages have no place yet."""
         order = np.arange(numbers.size)
         self._places[numbers] = order
         result: Lanes = numbers[self._places[numbers] == order]
@@ -63,9 +63,9 @@ class PageTable:
 
     @property
     def touched(self) -> Lanes:
-        """Return the numbers of the touched pages, (n,)."""
+        """Return the numbers of the pages made so far, touched or made ahead, (n,)."""
         return self._numbers[: self._count]
 
     def contents(self, arena: NDArray[np.uint8]) -> NDArray[np.uint8]:
-        """Return the bytes of the touched pages, (n, ``PAGE``)."""
+        """Return the bytes of the pages of ``touched``, (n, ``PAGE``)."""
         return arena[self._offset : self._offset + self._count * PAGE].reshape(-1, PAGE)

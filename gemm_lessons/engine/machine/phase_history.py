@@ -1,6 +1,6 @@
-"""What happened at mbarriers lately: who arrived, announced bytes or waited, and which copies reported, by instruction.
+"""Recent events at mbarriers: arrivals, announced bytes, bytes that copies reported, and waits.
 
-Kept for ``hangs.py``, which explains from it why a phase does not end. Only the newest events are kept.
+``hangs.py`` explains from them why a phase does not end. Only the newest events are kept.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class PhaseHistory:
         self._events.clear()
 
     def note(self, what: What, index: int, lanes: Array, cell: Array, phase: Array, amount: Array | int = 0) -> None:
-        """Add an event. ``amount`` 0 for every lane: nothing happened, unless it is a wait."""
+        """Add an event, unless ``amount`` is 0 for every lane and it is not a wait."""
         given = np.broadcast_to(amount, lanes.shape)
         if what == "waited" or given.any():
             self._events.append(Event(what, index, lanes, cell, phase, given))

@@ -2,7 +2,7 @@
 
 A phase completes when the expected number of arrivals and the announced number of bytes have arrived; the next phase
 begins at once. Shared memory holds an encoding of the barrier's state, so that a store over a barrier is detected.
-Source: NVIDIA, "PTX ISA" 9.0, 9.7.13.15. The encoding of the 64 bits is not documented; this one is ours.
+Source: NVIDIA, "PTX ISA" 9.0, 9.7.13.15. The encoding of the 64 bits is not documented; this one is the kit's own.
 """
 
 from __future__ import annotations
@@ -140,8 +140,8 @@ class Phases:
         parts = (self.pending[cell], self.expected[cell], self.bytes[cell] & 0x3FFFFF)
         pending, expected, some = (part.astype(np.uint64) for part in parts)
         odd = (self.phase[cell] & 1).astype(np.uint64)
-        picture: Array = pending | expected << np.uint64(20) | some << np.uint64(40) | odd << np.uint64(63)
-        return picture
+        word: Array = pending | expected << np.uint64(20) | some << np.uint64(40) | odd << np.uint64(63)
+        return word
 
     def token(self, cell: Array, count: Array) -> Array:
         """Return the state that each lane's arrival returns, as it is before that arrival."""

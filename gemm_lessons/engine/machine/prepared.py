@@ -37,7 +37,7 @@ class Program:
     steps: tuple[Sequence[Any], ...]
     rows: Sequence[str]
     variables: tuple[Variable, ...]
-    bound: set[int] = field(default_factory=set)  # basic blocks that were bound before, so all of them is supported
+    bound: set[int] = field(default_factory=set)  # basic blocks bound before, whose instructions are all supported
 
     @functools.cached_property
     def maybe_unset(self) -> frozenset[str]:
@@ -46,12 +46,12 @@ class Program:
 
     @functools.cached_property
     def varying(self) -> frozenset[int]:
-        """Return the instructions (indices) that read a clock, or what the GPU chooses."""
+        """Return the instructions (indices) that read a clock, or a value that the GPU chooses."""
         return frozenset(i.index for i in self.kernel.instructions if not CHOSEN_ELSEWHERE.isdisjoint(cfg.reads(i)))
 
     @functools.cached_property
     def may_decide(self) -> tuple[Instruction, ...]:
-        """Return the instructions by which blocks may differ: see ``block_classes``."""
+        """Return the instructions on which blocks may differ: see ``block_classes``."""
         return block_classes.may_decide(self.kernel)
 
     @functools.cached_property
@@ -66,7 +66,7 @@ class Program:
 
     @functools.cached_property
     def stored_parameters(self) -> frozenset[str] | None:
-        """Return the parameters through whose pointers the kernel may store; None if it cannot be said."""
+        """Return the parameters through whose pointers the kernel may store; None if unknown."""
         return stored_parameters(self.kernel)
 
     @functools.cached_property

@@ -1,9 +1,9 @@
-"""How many products a tensor core adds up to one sum before an ordinary addition takes over.
+"""Counts the products that a tensor core accumulates in one sum before an ordinary addition takes over.
 
-A tensor core truncates its float sums, so some lessons let it add up a few products and no more. Instructions cannot
-tell: a kernel may execute the additions and drop their results, by a selection, a minimum or a product with zero. The
-sums tell. In a run with a ``ProductTally``, a matrix instruction of depth k computes |c| + k instead of a b + c. Its
-``c`` then says how many products are in it, whatever the kernel has done with it since.
+A tensor core truncates its float sums, so some lessons let it accumulate only a few products. Counts of instructions do
+not show this, because a kernel may execute the additions and drop their results, by a selection, a minimum or a product
+with zero. The sums do. In a run with a ``ProductTally``, a matrix instruction of depth k computes |c| + k instead of
+a b + c. ``c`` then holds the number of products in the sum, whatever the kernel has done with the sum since.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""``setmaxnreg``: warps give registers back to a pool of their block, or wait until it has as many as they ask for.
+"""``setmaxnreg``: warps give registers back to a pool of their block, or wait until it has as many as they request.
 
 A block starts with an empty pool. Each warp has the registers of the launch, which the compiler has chosen; without
 its machine code, see ``declared``. Source: NVIDIA, "PTX ISA" 9.0, 9.7.19.5.
@@ -20,7 +20,7 @@ from gemm_lessons.engine.records.arrays import Array
 from gemm_lessons.engine.records.facts import Misuse
 
 FILE, MOST = 65536, 255  # registers of a multiprocessor, of a thread
-LEAST, LARGEST, UNIT = 24, 256, 8  # numbers that setmaxnreg takes
+LEAST, LARGEST, UNIT = 24, 256, 8  # operands that setmaxnreg accepts
 WARPS = 4  # of a warpgroup
 
 
@@ -37,16 +37,16 @@ def declared(kernel: Kernel) -> int:
 
 
 class RegisterPool:
-    """The registers of the blocks of a batch, a thread's of each warp, and those in each block's pool.
+    """The registers of a batch: those of a thread of each warp (``owned``), and each block's pool (``free``).
 
-    ``at_launch``: registers of a thread; 0: not known, and nothing is counted.
+    ``at_launch``: registers of a thread; 0 if unknown, and nothing is counted.
     """
 
     def __init__(self, state: State, kernel: Kernel, at_launch: int) -> None:
         self._state, self.at_launch = state, at_launch
         self.requests = {i.index: i for i in kernel.instructions if moves_registers(i)}
         self._numbers = {index: _number(i) for index, i in self.requests.items()}
-        self._lanes: Array | None = None  # those that execute
+        self._lanes: Array | None = None  # lanes that execute now
         self._whole: dict[int, Callable[[], Any]] = {
             index: whole_warps(state, i, lambda: self._lanes, "matrices") for index, i in self.requests.items()
         }
@@ -60,7 +60,7 @@ class RegisterPool:
         self._executed = {index: np.zeros(self.owned.size, np.int64) for index in self.requests}
 
     def wanted(self, index: int) -> int:
-        """Return the registers of a thread that instruction ``index`` leaves."""
+        """Return the registers that a thread has after instruction ``index``."""
         return self._numbers[index]
 
     def execute(self, instruction: Instruction, lanes: Array) -> Array:
@@ -86,8 +86,8 @@ class RegisterPool:
         return np.zeros_like(lanes)
 
     def grant(self, waiting: Array, at: Array) -> Array:
-        """Give registers to those of the lanes ``waiting``, at the instructions ``at`` (lanes,), for which there are
-        enough. Return them."""
+        """Give registers to the ``waiting`` lanes, at the instructions ``at`` (lanes,), as long as there are enough.
+        Return the lanes that received them."""
         granted = np.zeros(self.owned.size, np.bool_)
         for warp in np.flatnonzero(waiting.reshape(-1, WARP).any(axis=1)).tolist():
             count = self._numbers[int(at[warp * WARP])]
@@ -126,7 +126,7 @@ class RegisterPool:
 
 
 def _number(instruction: Instruction) -> int:
-    """Return the operand. Raise ``UnsupportedKernel``: ptxas takes no other form."""
+    """Return the operand. Raise ``UnsupportedKernel``: ptxas accepts no other form."""
     known = instruction.modifiers in (("inc", "sync", "aligned", "u32"), ("dec", "sync", "aligned", "u32"))
     number = instruction.operands[0] if len(instruction.operands) == 1 else None
     if not known or not isinstance(number, Immediate):

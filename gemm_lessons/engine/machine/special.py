@@ -22,7 +22,7 @@ from gemm_lessons.engine.records.launch import Grid
 MULTIPROCESSORS = 132  # of an H200
 WARPS = 64  # resident on one multiprocessor
 HARDWARE_DEPENDENT = frozenset("%smid %nsmid %warpid %nwarpid %gridid".split())
-RESERVED_PLACE = "%reserved_smem_offset_1"  # where shared memory for cooperative groups begins
+RESERVED_PLACE = "%reserved_smem_offset_1"  # start of the shared memory for cooperative groups
 # Registers whose values differ between GPUs, runs or launches.
 CHOSEN_ELSEWHERE = CLOCKS | HARDWARE_DEPENDENT | {RESERVED_PLACE}
 # Machine code's name of a special register -> PTX's name.
@@ -101,7 +101,7 @@ def of_launch(grid: Grid, shared_bytes: int, target: str) -> dict[str, np.generi
 
 
 def clustered(kernel: Kernel, grid: Grid) -> Grid:
-    """Return the grid with the cluster size that ``__cluster_dims__`` asks for."""
+    """Return the grid with the cluster size that ``__cluster_dims__`` requests."""
     asked = kernel.directives.get("reqnctapercluster")
     return replace(grid, cluster=asked) if asked else grid
 
@@ -112,7 +112,7 @@ def cluster_of(grid: Grid) -> tuple[int, int, int]:
 
 
 def cluster_order(grid: Grid) -> Array:
-    """Return the numbers of all blocks, cluster by cluster, in each by rank."""
+    """Return the numbers of all blocks, ordered by cluster, then by rank."""
     order = np.arange(grid.blocks)
     if grid.cluster is None:
         return order
@@ -123,8 +123,8 @@ def cluster_order(grid: Grid) -> Array:
 
 
 def blocks_at(places: Array, grid: Grid) -> Array:
-    """Return the numbers of the blocks at these places of ``cluster_order``, which a grid without clusters need not
-    list: it may have millions of blocks."""
+    """Return the numbers of the blocks at these places of ``cluster_order``. The order is not computed for a grid
+    without clusters, which may have millions of blocks."""
     return places if grid.cluster is None else cluster_order(grid)[places]
 
 

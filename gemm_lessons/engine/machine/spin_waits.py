@@ -2,11 +2,11 @@
 
 The machine runs the lanes at the smallest basic block first, so a spinning lane would starve the lane that it waits
 for. A batch spins if its whole state, memory included, is the same as one iteration earlier, because it would then
-repeat for ever. The lanes that ran in that iteration are held until others have run: first other warps, because the
-threads of a warp wait for each other where their branches join, then the other lanes of their own warps. If no lane is
-left to run, the blocks that have not started yet must be added (``MoreBlocks``); if there are none, the kernel hangs.
+repeat forever. The lanes that ran in that iteration are held until others have run: first other warps, because the
+threads of a warp wait for each other where their branches join, then the other lanes of their own warps. If no lane
+can run, the blocks that have not started yet must be added (``MoreBlocks``); if there are none, the kernel hangs.
 Loops that also count their iterations never return to the same state. Their lanes are held when the instruction budget
-is used up, a few times. Kernels without such a loop run unchanged, and kernels without a loop around a lock or a flag
+is used up, a few times. Kernels that do not spin run unchanged, and kernels without a loop around a lock or a flag
 are not checked at all.
 """
 
@@ -65,12 +65,12 @@ def resident(grid_blocks: int, padded: int) -> int:
 
 @dataclass
 class _StateComparison:
-    """The search for a repeated state. ``picture`` is the batch at block ``number`` with lanes ``active``; lanes
+    """The search for a repeated state. ``snapshot`` is the batch at block ``number`` with lanes ``active``; lanes
     ``ran`` and blocks ``visited`` have run since. ``arena``: global memory one iteration later."""
 
     number: int
     active: Array
-    picture: _Snapshot
+    snapshot: _Snapshot
     ran: Array
     visited: set[int]
     left: int = LONGEST_ITERATION
@@ -86,9 +86,9 @@ class SpinDetector:
         self.lanes = np.zeros(state.lanes, np.bool_)  # lanes that were found to spin
         self.held = self.lanes  # lanes that may not run now: the warps of ``lanes``, or only ``lanes``
         self.any_held = False  # whether any lane is held
-        self.progressed = False  # whether a lane has run since
-        self.proven = True  # whether all of ``lanes`` would spin for ever
-        self._used = self._given = 0  # instructions executed before the current part; those of the part
+        self.progressed = False  # whether a lane has run since lanes were held
+        self.proven = True  # whether all of ``lanes`` would spin forever
+        self._used = self._given = 0  # instructions executed before the current part; instructions of the part
         self._watch: _StateComparison | None = None
         self._seen: set[bytes] = set()  # digests of the batch whenever all lanes were held
 
@@ -130,7 +130,7 @@ class SpinDetector:
             self.proven = False
             return 0, True
         if watch is None:
-            self._watch = _StateComparison(number, active.copy(), self._picture(waiting), active.copy(), {number})
+            self._watch = _StateComparison(number, active.copy(), self._snapshot(waiting), active.copy(), {number})
             return 0, False
         watch.ran |= active
         watch.visited.add(number)
@@ -148,13 +148,13 @@ class SpinDetector:
             return self._next_part(), False
         if watch.steps & (watch.steps - 1) == 0:  # restart the comparison here (R. Brent's cycle detection)
             watch.number, watch.active = number, active.copy()
-            watch.picture, watch.arena = self._picture(waiting), None
+            watch.snapshot, watch.arena = self._snapshot(waiting), None
             watch.ran, watch.visited = active.copy(), {number}
         return 0, False
 
     def wake(self, alive: Array, waiting: Array, balance: int) -> bool:
         """Release held lanes because no lane can run; ``check`` then runs after the next block. Return False if the
-        batch has been in this state before and no lane is left."""
+        batch has been in this state before and no lane can run."""
         self._settle(balance)
         self._watch = None
         if self.progressed:
@@ -189,14 +189,14 @@ class SpinDetector:
         state = self._state
         return state.position, waiting, state.carry, state.shared, state.local
 
-    def _picture(self, waiting: Array) -> _Snapshot:
+    def _snapshot(self, waiting: Array) -> _Snapshot:
         registers = {width: file.copy() for width, file in self._state.files.items()}
         return _Snapshot(registers, tuple(part.copy() for part in self._parts(waiting)))
 
     def _same(self, watch: _StateComparison, waiting: Array) -> bool:
         """Return whether all that the visited blocks depend on is unchanged. A loop counter that decides nothing is
         ignored."""
-        before = watch.picture
+        before = watch.snapshot
         if not all(np.array_equal(a, b) for a, b in zip(before.rest, self._parts(waiting), strict=True)):
             return False
         for name in _deciding_registers(tuple(self._blocks[number] for number in sorted(watch.visited))):

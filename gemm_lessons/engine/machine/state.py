@@ -87,7 +87,7 @@ class State:
         thread = np.tile(np.arange(self.padded), blocks)
         self.exists = thread < self.threads
         self.cluster = math.prod(special.cluster_of(grid))  # blocks; those of a cluster are neighbours, by rank
-        self.rank_bits = self.lane_block % self.cluster << RANK_SHIFT  # of the addresses in own shared memory
+        self.rank_bits = self.lane_block % self.cluster << RANK_SHIFT  # of addresses in the block's own shared memory
         self.files: dict[int | str, Array] = {}
         self.rows: dict[str, tuple[int | str, int]] = {}
         self._allocate(kernel, row_order)
@@ -104,7 +104,7 @@ class State:
         self.block_numbers = np.arange(blocks)  # in the grid, of the batch's blocks
         self.carry = np.zeros(self.lanes, np.bool_)  # carry flag of add.cc, addc, sub.cc, subc, mad.cc, madc
         self.active: Array | None = None  # lanes that execute now; None = all
-        self.fenced = np.zeros(self.lanes, np.bool_)  # lanes with a fence since they last met at a cluster's barrier
+        self.fenced = np.zeros(self.lanes, np.bool_)  # lanes with a fence since they last arrived at a cluster barrier
         self.trace: list[Record] = []
         self.notices: dict[str, Instruction] = {}  # kind of approximation -> first instruction that needed it
         self.alive = self.exists  # lanes that have not ended
@@ -202,8 +202,8 @@ class State:
 
     def in_shared(self, addresses: Array, lanes: Array | None, width: int, reaches: bool) -> tuple[Array, Array]:
         """Return the offsets of ``width`` bytes at ``addresses`` from the start of each lane's own shared memory, and
-        whether they are in none: of the own block, or, if the instruction ``reaches`` it, of another of the cluster.
-        The windows of a cluster's blocks are ``shared_stride`` bytes apart."""
+        which are out of bounds: outside the own block or, if the instruction ``reaches`` the cluster, outside all of
+        its blocks. The windows of a cluster's blocks are ``shared_stride`` bytes apart."""
         if self.cluster == 1:
             offsets = addresses - self.shared_origin if self.shared_origin else addresses
             return offsets, np.asarray((offsets < 0) | (offsets > self.shared_bytes - width))

@@ -78,7 +78,8 @@ def with_host_values(variables: Sequence[Variable], symbols: Sequence[HostVariab
 
 
 def read_back(variables: Sequence[Variable], symbols: Sequence[HostVariable], memory: GlobalMemory) -> None:
-    """Copy the final values of ``__device__`` variables into their arrays, except read-only arrays."""
+    """Copy final values into the arrays of ``__device__`` variables and of those that the host did not set. Read-only
+    arrays are left out."""
     for symbol in symbols:
         variable = find(variables, symbol.name)
         if symbol.array.flags.writeable and (not symbol.given or variable.space == "global"):

@@ -1,7 +1,7 @@
 """``cp.async.bulk.tensor`` in tiles, and its reduction: boxes of one to five dimensions by a tensor map.
 
 In loads, elements of a box outside the array are filled with zeros and count as arrived bytes. In stores they are left
-out, and a box must begin inside the array. Source: NVIDIA, "PTX ISA" 9.0, 9.7.9.27.
+out, and no coordinate may be negative. Source: NVIDIA, "PTX ISA" 9.0, 9.7.9.27.
 """
 
 from __future__ import annotations
@@ -94,12 +94,12 @@ class Boxes:
             yield found, lanes[here], corner[:, here]
 
     def _is_in_buffer(self, address: int) -> bool:
-        """Return whether the map is in memory that the kernel may write."""
+        """Return whether the map is in global memory and not a parameter of the kernel."""
         allocation = self._memory.layout.memory.find(address)
         return allocation is not None and allocation.name != PARAMETERS
 
     def _check_extent(self, found: PlacedTensorMap, lane: int) -> None:
-        """Raise ``Fault`` for a map, built by the kernel, of more than the memory at its address."""
+        """Raise ``Fault`` if the map covers more than the memory at its address, as one that a kernel builds may."""
         allocation = self._memory.layout.memory.find(found.base)
         left = 0 if allocation is None else allocation.base + allocation.size - found.base
         if left < found.extent:
@@ -212,8 +212,8 @@ def _out_of_shared(binding: Binding, dims: int, name: str) -> Callable[[], None]
 
 
 def _in_arena(memory: MemoryBinder, one: PlacedTensorMap, offset: Array) -> Array:
-    """Return the indices in the arena, in elements, of those at ``offset`` of a map's array. All strides of maps are
-    multiples of an element, and arrays are aligned."""
+    """Return the indices in the arena, in elements, of the elements at ``offset`` of a map's array. All strides of maps
+    are multiples of an element, and arrays are aligned."""
     if not memory.layout.memory.is_whole:
         return memory.layout.memory.offsets(one.base + offset, one.element)[0] // one.element
     start, _ = memory.layout.memory.offsets(np.array([one.base]), 1)
@@ -221,7 +221,7 @@ def _in_arena(memory: MemoryBinder, one: PlacedTensorMap, offset: Array) -> Arra
 
 
 def _by_element(one: PlacedTensorMap, places: Array, flat: Array) -> Array:
-    """Return the indices in all blocks' shared memory, in elements, of those of all boxes."""
+    """Return the indices in all blocks' shared memory, in elements, of the elements of all boxes."""
     step = np.arange(0, one.bytes, one.element)
     addresses = one.swizzled(places[:, None] + step) - places[:, None] + flat[:, None]
     return np.asarray(addresses.reshape(-1) // one.element)

@@ -1,7 +1,7 @@
 """PTX instructions on texture and surface objects: ``tex``, ``tld4``, ``txq``, ``suld.b`` and ``sust.b``.
 
-Coordinates follow the object in one operand: ``[%rd1, {%f1, %f2}]``. Surface reads and writes happen at once, in the
-order of the lanes; races between threads on a surface are not detected. Source: NVIDIA, "PTX ISA" 9.0, 9.7.10 and
+Coordinates follow the object in one operand: ``[%rd1, {%f1, %f2}]``. Surfaces are read and written immediately, in
+the order of the lanes; races between threads on a surface are not detected. Source: NVIDIA, "PTX ISA" 9.0, 9.7.10 and
 9.7.11.
 """
 
@@ -34,7 +34,7 @@ BUILT_IN = "__nv_nvrtc_builtin_header.h"
 
 
 def _calling_line(instruction: Instruction) -> SourceLine | None:
-    """Return the line that calls ``tex2D`` or the like, which are functions of the compiler's own header."""
+    """Return the line that calls ``tex2D`` or the like, which are functions in a header of the compiler."""
     if instruction.source is None:
         return None
     outside = [place for place in instruction.source.places if not place[0].endswith(BUILT_IN)]
@@ -145,7 +145,7 @@ class ImageBinder:
         return self.lanes(layer, "s32")[lanes].astype(np.int64)
 
     def reads(self, handle: Operand, geometry: str, kind: str, read: Callable[[Image, Array], Array]) -> Run:
-        """Return a closure that writes what ``read`` finds in textures of this geometry to the first operand."""
+        """Return a closure that writes the texels that ``read`` returns to the first operand."""
         names = self.results()
         dims, layered, _ = GEOMETRY[geometry]
 

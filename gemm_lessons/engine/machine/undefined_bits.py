@@ -117,7 +117,7 @@ class UndefinedBits:
             undefined = np.zeros((), unsigned(np.zeros((), DTYPES[code])).dtype)
         return Source(np.invert(value) if negated else value, undefined)
 
-    # -- what instructions do -----------------------------------------------------------------------------------------
+    # -- rules by kind of instruction ---------------------------------------------------------------------------------
 
     def _compute(self, instruction: Instruction) -> Run:
         """Return the closure that tracks an instruction from the table of ``semantics``."""
@@ -228,8 +228,8 @@ class UndefinedBits:
                 self._write(instruction, target.name, spoilt[:, number].reshape(-1))
 
     def _accumulate(self, instruction: Instruction) -> None:
-        """Make the sums of a warp undefined where they were, unless the product replaces them, and wherever a register
-        of A is."""
+        """Keep the undefined bits of a warp's sums unless the product replaces the sums. Make all its sums undefined if
+        a register of A is."""
         target, left, _, adds = instruction.operands[:4]
         spoilt = np.zeros(self._state.lanes, np.bool_)
         for element in elements_of(left):

@@ -1,7 +1,7 @@
-"""The undefined bits of shared and local memory: copies of what a load read from memory that was never written.
+"""The undefined bits of shared and local memory: copies of values that a load read from unwritten memory.
 
-Each byte has the undefined bits that a store put there, the byte that it stored, and the load that they are from. What
-another instruction writes later differs from that byte, and is defined.
+For each byte it keeps the undefined bits that a store put there, the value stored, and the load that the bits are from.
+A byte that no longer has this value was overwritten by another instruction, and is defined.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ WINDOWS: dict[Space, int] = {"shared": SHARED_WINDOW, "local": LOCAL_WINDOW}
 
 
 class _Bytes:
-    """One memory: its contents, and what is known of each byte."""
+    """One memory: its contents, and per byte the undefined bits, the value stored and the origin."""
 
     def __init__(self, contents: NDArray[np.uint8]) -> None:
         self.contents = contents
@@ -39,7 +39,7 @@ class _Bytes:
 
 
 class UndefinedMemory:
-    """Moves undefined bits between ``bits`` of registers and memory. All of it is called before the instruction."""
+    """Moves undefined bits between ``bits`` of registers and memory. Its closures run before the instruction."""
 
     def __init__(self, state: State, binder: Binder, bits: UndefinedBits, blanks: frozenset[int]) -> None:
         self._state, self._binder, self._bits, self._blanks = state, binder, bits, blanks
@@ -51,7 +51,7 @@ class UndefinedMemory:
             memory.bits[:] = 0
 
     def load(self, instruction: Instruction) -> Callable[[], None]:
-        """Return the closure that marks the registers of a load, of one in ``blanks`` also what is unwritten."""
+        """Return the closure that marks the undefined bits that a load reads: for ``blanks``, also unwritten bytes."""
         targets, address = elements_of(instruction.operands[0]), instruction.operands[1]
         size, extended = SIZES[instruction.modifiers[-1]], instruction.modifiers[-1][:1] == "s"
         is_blank, places = instruction.index in self._blanks, self._places(instruction, address, size * len(targets))
@@ -78,7 +78,7 @@ class UndefinedMemory:
         return run
 
     def store(self, instruction: Instruction) -> Callable[[], None]:
-        """Return the closure that keeps the undefined bits of what is stored."""
+        """Return the closure that copies the undefined bits of the stored registers to memory."""
         address, sources = instruction.operands[0], elements_of(instruction.operands[1])
         kind = instruction.modifiers[-1]
         size, places = SIZES[kind], self._places(instruction, address, SIZES[kind] * len(sources))
@@ -99,7 +99,7 @@ class UndefinedMemory:
         return run
 
     def update(self, instruction: Instruction, use: Callable[[Array, Array], None]) -> Callable[[], None]:
-        """Return the closure of an atomic. ``use`` takes the lanes that read undefined bits, and these bits' loads."""
+        """Return the closure of an atomic. ``use`` takes the lanes that read undefined bits, and the loads of these."""
         address = next(operand for operand in instruction.operands if isinstance(operand, Address))
         size = SIZES.get(instruction.modifiers[-1], 4)
         places = self._places(instruction, address, size)
@@ -117,7 +117,7 @@ class UndefinedMemory:
     def _places(
         self, instruction: Instruction, address: Operand | None, width: int
     ) -> Callable[[], Iterator[tuple[_Bytes, Array, Array]]]:
-        """Return a function that yields memory, lanes and first bytes of what an instruction accesses now."""
+        """Return a function that yields each memory that an instruction accesses now, its lanes and first bytes."""
         assert isinstance(address, Address)
         words = {word.partition("__")[0] for word in instruction.modifiers}
         compute = self._binder.memory.addresses(address, instruction)

@@ -2,16 +2,16 @@
 
 ``ptx/unset.py`` finds by data-flow analysis which registers some path reads before writing them; most kernels have
 none, and then nothing below costs anything. For these registers and those computed from them, the machine tracks per
-lane which bits are undefined (``undefined_bits.py``). Reading such a bit is no error yet: compilers evaluate both sides
-of ``i < n && d > 0`` and pack halves of which one is never used. It is an error once the bit decides a branch, an
+lane which bits are undefined (``undefined_bits.py``). Reading such a bit is not an error yet: compilers evaluate both
+sides of ``i < n && d > 0`` and pack halves of which one is never used. It is an error once the bit decides a branch, an
 address or a stored value. The finding names the line that first read the variable.
 
 A shuffle that reads an inactive lane returns an undefined value, too, and so does a load of shared or local memory that
 was never written. A second run of such a kernel tracks these values. Unwritten memory then holds ``memory.BLANK`` in
-each byte, and ``undefined_memory.py`` tracks copies in shared and local memory, which are no use either.
+each byte, and ``undefined_memory.py`` tracks copies in shared and local memory, which do not count as uses.
 
-What an instruction reads from a clock, or of the GPU's choices, is tracked in the same way if the launch asks for it:
-the value is defined, but no result may depend on it. Where CUDA's reserved shared memory begins may be accessed.
+A value from a clock, or one that the GPU chooses, is tracked in the same way if ``Setting.portable`` is true: it is
+defined, but no result may depend on it. The start of CUDA's reserved shared memory may be used as an address.
 
 The contents of an unset register are undefined. Here all its bits are set when a batch starts, as in memory
 (``memory.POISON``), so that the result does not depend on earlier batches.
@@ -62,8 +62,9 @@ class _UnsetRead:
 
 
 class UnsetRegisters:
-    """Tracks the undefined bits of one launch. ``roots`` are unset when a batch starts; ``shuffles`` (indices) may read
-    inactive lanes, ``blanks`` (indices) unwritten memory; ``varying`` (indices) read what differs elsewhere."""
+    """Tracks the undefined bits of one launch. ``roots`` are unset when a batch starts. Of the others, all
+    instruction indices, ``shuffles`` may read inactive lanes, ``blanks`` unwritten memory, and ``varying`` values that
+    differ between GPUs."""
 
     def __init__(
         self,
@@ -83,7 +84,7 @@ class UnsetRegisters:
         marked = blanks | (self._copying or frozenset()) | varying
         self._moving = frozenset(index for index in marked - varying if kernel.instructions[index].opcode == "ld")
         given = given.union(*(writes(kernel.instructions[index]) for index in marked))
-        # Without bits of their own, such registers count as used.
+        # Registers without masks: a value that enters one counts as used.
         self._untracked = untracked(kernel)
         self._may_access = np.zeros(len(kernel.instructions) + 1, np.bool_)  # by origin; the last is for UNREAD
         self._may_access[[i for i in varying if RESERVED_PLACE in reads(kernel.instructions[i])]] = True
@@ -121,7 +122,7 @@ class UnsetRegisters:
         return [*self._notes(instructions, operations), *moves, *operations, *after]
 
     def _moves(self, instruction: Instruction) -> list[Run]:
-        """Return what moves undefined bits between registers and shared or local memory, before the instruction."""
+        """Return the closures that move undefined bits between registers and shared or local memory."""
         if instruction.index in self._moving:
             return [self._memory.load(instruction)]
         if self._copying is None or _is_global(instruction):
@@ -137,7 +138,7 @@ class UnsetRegisters:
         return self._notes((block.terminator,), [])
 
     def findings(self) -> list[Finding]:
-        """Return one warning per line that read an unset value."""
+        """Return one finding per line that read a value that is unset or differs between GPUs."""
         by_line: dict[tuple[int | None, str], Finding] = {}
         for index, reader in self._found.items():
             instruction = self._kernel.instructions[index]
@@ -165,7 +166,7 @@ class UnsetRegisters:
         )  # fmt: skip
 
     def _varying_finding(self, instruction: Instruction, reader: _UnsetRead) -> Finding:
-        """Return the finding of a value that differs elsewhere, and that matters."""
+        """Return the finding of a value that differs between GPUs and that a result depends on."""
         name = min(reads(instruction) & CHOSEN_ELSEWHERE)
         line, file = line_of(instruction), instruction.source.file if instruction.source else ""
         facts = Misuse(name=name)
@@ -173,7 +174,7 @@ class UnsetRegisters:
         return Finding("machine_dependent", "error", case, line, count=reader.count, file=file, facts=facts)
 
     def _mark_varying(self, instruction: Instruction) -> None:
-        """Mark the results of an instruction that reads what differs elsewhere."""
+        """Mark the results of an instruction that reads a value that differs between GPUs."""
         lanes = self._bits.executing(instruction)
         for name in sorted(writes(instruction) & self._bits.masks.keys()):
             self._bits.mark(name, lanes, instruction.index)
@@ -181,7 +182,7 @@ class UnsetRegisters:
             self._found.setdefault(instruction.index, _UnsetRead((0, 0), self._actor(instruction.index, 0), 1))
 
     def _lose(self, instruction: Instruction, name: str, mask: Array) -> None:
-        """Count a value that differs elsewhere as used where it enters a register of a barrier."""
+        """Count a value that differs between GPUs as used where it enters a register of a barrier or call."""
         if name in self._untracked:
             lanes = self._bits.executing(instruction) & (mask != 0)
             for read in sorted(reads(instruction) & self._bits.dirty):
@@ -189,7 +190,7 @@ class UnsetRegisters:
                 self._record_use(instruction, read, lanes & varies)
 
     def _mark_inactive(self, instruction: Instruction) -> None:
-        """Mark what a shuffle has read from inactive lanes as undefined."""
+        """Mark the values that a shuffle has read from inactive lanes as undefined."""
         lanes = self._state.undefined.get(instruction.index)
         if lanes is None or not lanes.any():
             return
@@ -243,7 +244,7 @@ class UnsetRegisters:
             return [self._use(instruction), functools.partial(self._bits.clear, instruction)]
         return [self._bits.follow(instruction, operations)]
 
-    # -- where it matters ---------------------------------------------------------------------------------------------
+    # -- uses --------------------------------------------------------------------------------------------------------
 
     def _use(self, instruction: Instruction) -> Run:
         """Return the closure that checks the registers an instruction needs: addresses, stored data, predicates."""
@@ -322,12 +323,12 @@ def _is_global(instruction: Instruction) -> bool:
 
 
 def _stores_a_copy(instruction: Instruction) -> bool:
-    """Return whether an instruction may store registers as they are in shared or local memory."""
+    """Return whether an instruction may store registers unchanged to shared or local memory."""
     return instruction.opcode == "st" and not _is_global(instruction)
 
 
 def _blank_bytes(values: Array) -> Array:
-    """Return a mask of the bytes that hold what unwritten memory does."""
+    """Return a mask of the bytes that hold the value of unwritten memory."""
     data = np.ascontiguousarray(unsigned(values))
     mask: Array = np.where(data.view(np.uint8) == BLANK, np.uint8(0xFF), np.uint8(0)).view(data.dtype)
     return mask

@@ -1,7 +1,7 @@
-"""Who waits for whom when no thread can run, and a cycle among them.
+"""Finds a cycle of threads that wait for each other when no thread can run.
 
-A group waits for another one that has arrived there before. Where no thread has, it waits for those whose code can
-still reach an arrival.
+A group of threads waits for the groups that have arrived at its barrier before. If there are none, it waits for the
+groups whose code can still reach an arrival.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from gemm_lessons.engine.records.frozen import dataclass
 @dataclass(frozen=True, eq=False)
 class Waiters:
     """Lanes of one block that wait at one place, in instruction ``index``. ``came``: lanes that have arrived there
-    before; ``arrivals``: the instructions that would help."""
+    before; ``arrivals``: the instructions that arrive there."""
 
     lanes: Array
     index: int
@@ -56,7 +56,7 @@ class Following:
 
 
 def cycle_of(groups: Sequence[Waiters], reaches: Callable[[int, frozenset[int]], bool]) -> list[Waiters]:
-    """Return groups of which each waits for the next one, and the last for the first; empty if there are none."""
+    """Return the shortest cycle of groups, each of which waits for the next one; empty if there is none."""
     waits_for: defaultdict[int, list[int]] = defaultdict(list)
     for number, group in enumerate(groups):
         others = [other for other in range(len(groups)) if other != number]

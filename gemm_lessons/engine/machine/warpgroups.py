@@ -5,16 +5,16 @@
     wgmma.commit_group  the products since the last commit are one group
     wgmma.wait_group N  only the N newest groups may still run
 
-The product is computed when it is issued. The checkers find from the trace (``events.Bulk``, ``BulkGroup``) who touches
-its tiles before it is known to have ended. A descriptor says where a tile is (64 bits; bytes are in units of 16):
+The product is computed when it is issued. The checkers find from the trace (``events.Bulk``, ``BulkGroup``) accesses to
+its tiles while it may be in flight. A descriptor gives the layout of a tile (64 bits; bytes are in units of 16):
 
     bits 0-13 start   16-29 leading offset   32-45 stride   49-51 base offset   62-63 swizzle: none, 128, 64, 32 bytes
 
 A tile consists of atoms of 8 rows (of 8 k, if transposed) of one swizzle width each; without swizzle, of 16 bytes. If
 a row holds k, the stride leads to the next 8 rows, and, without swizzle, the leading offset to the next 16 bytes of a
-row. Transposed, with a swizzle: the stride leads to the next 8 of k, the leading offset to the next atom of
-rows; without: the other way round. The swizzle exchanges chunks of 16 bytes by bits of their address. Source: NVIDIA,
-"PTX ISA" 9.0, 9.7.15, and the answers of an H200 (checks/readings/simulator/wgmma.json).
+row. If the tile is transposed and has a swizzle, the stride leads to the next 8 of k, the leading offset to the next
+atom of rows; without a swizzle, the reverse. The swizzle exchanges chunks of 16 bytes by bits of their address.
+Source: NVIDIA, "PTX ISA" 9.0, 9.7.15, and the answers of an H200 (checks/readings/simulator/wgmma.json).
 """
 
 from __future__ import annotations
@@ -88,13 +88,13 @@ def form_of(instruction: Instruction) -> AsyncProduct:
     in_registers = isinstance(first, Vector)
     numbers = [operand.value for operand in instruction.operands[4:] if isinstance(operand, Immediate)]
     signs = 0 if types[0] == "s32" else 2
-    turns = 0 if types[1] not in TRANSPOSABLE else 1 if in_registers else 2
-    if len(instruction.operands) != 4 + signs + turns or len(numbers) != signs + turns:
+    transposes = 0 if types[1] not in TRANSPOSABLE else 1 if in_registers else 2
+    if len(instruction.operands) != 4 + signs + transposes or len(numbers) != signs + transposes:
         raise unsupported(instruction)
     low = [number & 0xFFFFFFFF for number in numbers[:signs]]
     if not set(low) <= {1, 0xFFFFFFFF} or not set(numbers[signs:]) <= {0, 1}:
         raise unsupported(instruction)
-    transposed = [False] * (2 - turns) + [number == 1 for number in numbers[signs:]]
+    transposed = [False] * (2 - transposes) + [number == 1 for number in numbers[signs:]]
     minus = [it != 1 for it in low] or [False, False]
     return AsyncProduct(n, k, types, saturate, (minus[0], minus[1]), (transposed[0], transposed[1]))
 
@@ -142,7 +142,7 @@ def _bind_group(binding: Binding, commit: bool, present: Callable[[], Any]) -> C
 
 
 class _Tile:
-    """A factor in shared memory: its elements, and the touches of who reads it."""
+    """A factor in shared memory: its elements, and the records of their reads."""
 
     def __init__(self, binding: Binding, form: AsyncProduct, number: int) -> None:
         self._state, self._instruction = binding.state, binding.instruction
@@ -161,11 +161,11 @@ class _Tile:
         return np.asarray(self._value.reshape(-1, WARP)[warps, 0])
 
     def read(self, descriptors: Array) -> ReadTile:
-        """Return the record of who reads it."""
+        """Return the record of a read by these descriptors."""
         return ReadTile(descriptors, self._rows, self._k, self._size, self._transposed)
 
     def elements(self, groups: Array, descriptors: Array) -> Array:
-        """Return (group, row, k) as stored, and trace who reads it. ``groups``: lanes (group, 32 or 128)."""
+        """Return (group, row, k) as stored, and trace the reads. ``groups``: lanes (group, 32 or 128)."""
         state = self._state
         count = len(groups)
         places = np.empty((count, self._rows * K_BYTES // CHUNK), np.int64)
@@ -187,7 +187,7 @@ class _Tile:
         return np.ascontiguousarray(by_k.swapaxes(2, 3)).reshape(count, self._rows, self._k)
 
     def _trace(self, groups: Array, places: Array) -> None:
-        """Record the reads: a chunk by each lane in turn, so that neighbours of a chunk's likely writer read it."""
+        """Record the reads, one chunk per lane, by the warp after the one that most likely wrote the chunk."""
         width = groups.shape[1]
         lanes = np.roll(groups, -WARP, axis=1)
         for first in range(0, places.shape[1], width):

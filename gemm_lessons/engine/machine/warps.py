@@ -1,9 +1,9 @@
 """Instructions in which the lanes of a warp exchange values: shuffles, votes, matches, reductions.
 
 Every function works on arrays of shape (warps, 32). ``group`` (uint32) holds each lane's group: the executing lanes
-with the same member mask (``convergence.py`` has waited for those that the mask names). Each group has its own result.
-A shuffle from a lane outside the group returns that lane's register, which PTX calls undefined. It is recorded, and it
-is a finding if the value is used (``unset.py``).
+with the same member mask (``convergence.py`` has waited for the lanes that the mask names). Each group has its own
+result. A shuffle from a lane outside the group returns that lane's register, which PTX calls undefined. It is recorded,
+and it is a finding if the value is used (``unset.py``).
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class MemberGroups:
 
 
 def bind_warp(binding: Binding) -> Callable[[], None]:
-    """Bind a warp instruction. It writes only executing lanes. Raise ``UnsupportedKernel``."""
+    """Bind a warp instruction, which writes only executing lanes. Raise ``UnsupportedKernel``."""
     state, instruction, guard, value = binding.state, binding.instruction, binding.guard, binding.value
     opcode, modifiers = instruction.opcode, tuple(m for m in instruction.modifiers if m != "sync")
     first = instruction.operands[0]
@@ -179,8 +179,8 @@ class _Shuffle:
             self.outside = active & ((group >> self.lane.astype(np.uint32)) & np.uint32(1) == 0)
             self.reads_inactive = bool(self.outside.any())
         assert self._read is not None
-        whom, valid = self._read
-        return np.take(np.ascontiguousarray(source).reshape(-1), whom), valid
+        lanes, valid = self._read
+        return np.take(np.ascontiguousarray(source).reshape(-1), lanes), valid
 
 
 def _equal(group: Array, values: Array) -> Array:
