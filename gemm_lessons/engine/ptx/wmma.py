@@ -1,7 +1,7 @@
 """``wmma``: loads, stores and products of whole matrices by a warp, rewritten as plain loads and stores and as ``mma``.
 
 The layout of such a matrix in registers depends on the GPU. Here it is that of an H200 (checks/readings/simulator):
-consecutive fragments of ``mma``. Where m is 8, the transposed product is computed. A fragment of float16 that does not
+consecutive fragments of ``mma``. For m8n32k16 the transposed product is computed. A fragment of float16 that does not
 fill eight registers is held two or more times.
 """
 
