@@ -337,8 +337,8 @@ def report(
     reads: bool = False,
 ) -> None:  # fmt: skip
     """Schedule the report of ``count`` bytes per lane to the mbarriers at ``cell``, for the copy whose touch was traced
-    last. The report happens as late as possible, so that a thread that does not wait never sees a full phase by luck.
-    ``reads``: the touch is of the bytes that the copy reads."""
+    last. The report happens as late as possible, so that a thread that does not wait never sees the phase complete by
+    luck. ``reads``: the touch is of the bytes that the copy reads."""
     touch = state.trace[-1]
     assert isinstance(touch, Touch)
     bulk = Bulk(touch, lanes, barriers.offsets(cell), moved, reads)

@@ -64,7 +64,7 @@ class Allocation:
     base: int
     size: int
     offset: int
-    tracked: bool  # an output, or written by the kernel: its accesses are recorded with absolute addresses
+    tracked: bool  # an output, uninitialised, or written by the kernel: accesses are recorded with addresses
     constant: bool = False
     fresh: bool = False  # uninitialised: reading it before writing it is an error
     pages: PageTable | None = None  # it holds only pages that were touched
