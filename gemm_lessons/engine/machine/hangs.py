@@ -114,7 +114,7 @@ class HangReport:
         return place
 
     def _is_short(self, place: SourceLine, call: SourceLine) -> bool:
-        """Return whether the function of ``place`` is short, and not a lambda with several lines that wait or arrive."""
+        """Return whether the function of ``place`` is short, and not a lambda with several waits or arrivals."""
         several = len(self._steps_of[call]) > 1 and self._kernel.has_line(place.file, place.line)
         return len(self._lines_of[call]) <= SHORT and not several
 

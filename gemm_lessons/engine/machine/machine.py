@@ -84,8 +84,8 @@ INTERRUPT = 1 << 40  # instructions, more than any budget
 class Setting:
     """How the simulator runs a launch.
 
-    ``block_limit``: thread blocks that run in lockstep (None: as many as run fastest). ``budget``: instructions of such a
-    batch after which an endless kernel is stopped with a ``timeout`` fault. ``counting`` False: check the kernel, but
+    ``block_limit``: thread blocks that run in lockstep (None: as many as run fastest). ``budget``: instructions of such
+    a batch after which an endless kernel is stopped with a ``timeout`` fault. ``counting`` False: check the kernel, but
     count nothing, which is faster. ``checking`` False: values and faults alone. Of the other fields, callers may set
     ``portable``, ``tallying`` and ``unstored``; the simulator sets the rest for further runs.
     """

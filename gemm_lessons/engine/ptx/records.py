@@ -213,7 +213,7 @@ class Kernel:
         return None if file == outer and self.has_line(file, line) else calling
 
     def has_line(self, file: str, line: int) -> bool:
-        """Tell whether a line belongs to the kernel itself; lambdas do."""
+        """Return whether a line belongs to the kernel itself, lambdas included."""
         return line in self._body.get(file, ())
 
     @cached_property
