@@ -1,4 +1,4 @@
-"""Floating-point computations that a kernel makes twice: ptxas makes them once if the first dominates the second.
+"""Sums and products that a kernel computes twice: ptxas computes them once if the first dominates the second.
 
 NVRTC repeats them on purpose, because the first result would occupy a register until the second use.
 """

@@ -63,7 +63,7 @@ _NAME = re.compile(r"[%\w$][\w$.]*")
 
 @lru_cache(maxsize=8)
 def parse(text: str) -> Module:
-    """Parse a whole PTX file. Raise ``PtxSyntaxError`` for a statement that cannot be read."""
+    """Parse a PTX file, each kernel on its first use. Raise ``PtxSyntaxError`` for a statement that cannot be read."""
     text, strings = without_comments_and_strings(text)
     files = {number: strings[int(name)] for number, name in _FILE.findall(text)}
     text = _without_sections(text)

@@ -57,7 +57,7 @@ class ProductGroup:
 
 @dataclass(frozen=True)
 class LoadGroup:
-    """Scalar 32-bit shared loads from one base register, in the order of their offsets."""
+    """Scalar 32-bit shared loads from one base register, in program order."""
 
     instructions: tuple[Instruction, ...]
 
@@ -207,7 +207,7 @@ def _group_loads(instructions: Sequence[Instruction]) -> Iterable[Step]:
 
 
 def _group_fmas(instructions: Sequence[Instruction]) -> Iterable[Step]:
-    """Return levels of independent instructions, as outer products where possible."""
+    """Yield levels of independent instructions, as outer products where possible."""
     level_of_write: dict[str, int] = {}
     level_of_read: dict[str, int] = {}
     levels: list[list[Instruction]] = []
