@@ -186,12 +186,12 @@ class GlobalMemory:
         return data.split(b"\0")[0].decode("utf-8", "replace")
 
     def touched_pages(self) -> dict[str, tuple[Lanes, NDArray[np.uint8]]]:
-        """Return the numbers of the touched pages, and their bytes, for each buffer in pages."""
+        """Return the numbers of the pages made so far, and their bytes, for each buffer in pages."""
         tables = [(it.name, it.pages) for it in self.allocations if it.pages is not None]
         return {name: (table.touched, table.contents(self.arena)) for name, table in tables}
 
     def stored_pages(self) -> frozenset[str]:
-        """Return the buffers in pages that are outputs, or that the kernel stored into."""
+        """Return the tracked buffers in pages: outputs that the kernel may write, and all that it stored into."""
         return frozenset(it.name for it in self.allocations if it.pages is not None and it.tracked)
 
     def write_back(self) -> None:

@@ -46,7 +46,7 @@ class MoreBlocks(Exception):
 
 
 def may_wait(kernel: Kernel, blocks: Sequence[Block]) -> bool:
-    """Return whether a loop of the kernel reads memory that other threads may change."""
+    """Return whether a loop of the kernel has a strong read, a fence or a pause, so that it may wait for a thread."""
     strong = synchronising_accesses.strong(kernel)
 
     def waits(block: Block) -> bool:
