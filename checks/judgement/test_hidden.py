@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from checks.grading.fixtures import cheats
+from checks.grading.fixtures import cheats, honest
 from gemm_lessons.course.folder import any_course
 from gemm_lessons.course.hidden import (
     BROAD,
@@ -23,6 +23,7 @@ from gemm_lessons.course.hidden import (
     MANY_WAYS,
     MUCH,
     SPREAD,
+    TILE_WAYS,
     hidden_alike,
     hidden_also,
     hidden_and_checked,
@@ -34,6 +35,7 @@ from gemm_lessons.course.hidden import (
     hidden_large,
     hidden_sample,
     hidden_shallow,
+    hidden_tiles,
     hidden_ways,
 )
 from gemm_lessons.course.lesson import Lesson, tile_sizes
@@ -515,6 +517,58 @@ def test_a_way_chosen_by_the_area_of_c_misses_its_gate(cheat: str, tmp_path: Pat
         gates = judge_launches(lesson.gates, [CountedLaunch(built, result.counters, names)])
         found = {it.id for it in gates if not it.passed}
         assert missed in found if missed else not found
+
+
+@pytest.mark.parametrize("name", ["split_k", "beat_cublas"])
+def test_tiles_of_several_launches(name: str) -> None:
+    """One of M = N = K, one with many tiles each way; they differ from seed to seed, and also touch the last rows."""
+    lesson = COURSE.lesson(name)
+    tile = tile_sizes(lesson)
+    seen = set()
+    for seed in range(40):
+        cube, far = hidden_tiles(lesson, seed)
+        assert hidden_tiles(lesson, seed) == (cube, far)
+        assert cube.shape.m == cube.shape.n == cube.shape.k
+        assert far.shape.m > (TILE_WAYS - 1) * tile.rows
+        assert far.shape.n > (TILE_WAYS - 1) * tile.cols
+        assert far.shape.k >= 800
+        for it in (cube, far):
+            lesson.allow(it.shape)
+            assert it.rows.start % tile.rows == it.cols.start % tile.cols == 0
+            assert 0 <= it.rows.start < it.rows.stop <= it.shape.m
+            assert 0 <= it.cols.start < it.cols.stop <= it.shape.n
+        seen.add(far.rows.stop == far.shape.m)
+    assert seen == {False, True}
+
+
+def test_a_lesson_whose_last_launch_multiplies_needs_no_tiles() -> None:
+    assert {it for it in COURSE.names if hidden_tiles(COURSE.lesson(it), 5)} == {"12_split_k", "26_beat_cublas"}
+
+
+TILED = {  # stored kernels; whether they are right where M, N and K are large
+    "one_piece_less_far": "wrong_answer",
+    "a_k_tile_twice_far": "wrong_answer",
+    "added_from_the_last_far": "passed",
+    "stream_k_with_remainders": "passed",
+    "plain_slices": "passed",
+}
+
+
+@pytest.mark.parametrize("name", slow_except(TILED, "one_piece_less_far", "added_from_the_last_far"))
+def test_a_tile_is_judged_with_all_blocks_that_it_needs(name: str, tmp_path: Path) -> None:
+    lesson, path = COURSE.lesson("split_k"), tmp_path / "kernel.cu"
+    path.write_text(next(it.source for it in (*cheats(), *honest()) if it.label == f"split_k/{name}"))
+    request = RunRequest(COURSE, lesson, path, Simulated(), GPUS["h200"], beside=False, seed=5)
+    plan = RunPlan.of(replace(request, estimating=False, graded=True))
+    launches = [it for it in plan.kernels[0].launches if it.purpose == "tile"]
+    assert len(launches) == 2
+    for launch in launches:
+        code = plan.workshop.without_machine_code(launch.lesson, path, path.read_text())
+        assert not isinstance(code, CompileFailed)
+        result = execute(plan, launch, Built(launch.lesson, code))
+        assert (result.verdict.kind, result.findings, result.counted) == (TILED[name], (), False)
+        assert result.judgement is not None
+        assert result.judgement.total == len(launch.tile.rows) * len(launch.tile.cols) if launch.tile else 0
 
 
 # By each lesson's own way where M, N and K are those of lesson.toml, and by the way of the one before elsewhere.

@@ -81,6 +81,9 @@ STEPS = 400_000  # ... at most so many of a thread: a block of few warps is simu
 BLOCKS = 1  # ... at most so many blocks: there are other sampled shapes
 SQUARES = 0.5  # of the far shapes have M = N, where the tiles allow it
 CUBES = (1024, 1024, 1280, 1536, 2048)  # M = N = K of a sampled shape, one of these
+# A shape of which a tile of C is judged, with all blocks that it needs, has at least so many tiles along M and along N,
+# at most about so many in all, and a K between these.
+TILE_WAYS, TILE_MANY, TILE_DEPTH = 7, 256, (800, 5600)
 SPREAD = 17 << 20  # elements of C of a shape that is far along M and N only, at least
 MANY_TRIES = 2000  # shapes to draw until its blocks have equal shares
 # Multiply-adds per second in the simulator / those of float32, by the size of a factor's number, where it is a float.
@@ -176,6 +179,15 @@ class FarSample:
     blocks: tuple[Sequence[int], ...]
     tiles: int | None = 1
     beside: tuple[Shape, ...] = ()
+
+
+@dataclass(frozen=True)
+class FarTile:
+    """A tile of C at a far shape, by its rows and columns: it is judged when all blocks that it needs have run."""
+
+    shape: Shape
+    rows: range
+    cols: range
 
 
 @lru_cache(maxsize=16)
@@ -315,6 +327,56 @@ def _deep_beside(lesson: Lesson, seed: int) -> FarSample | None:
         if found and found.tiles == 1:
             return found
     return None
+
+
+def hidden_tiles(lesson: Lesson, seed: int) -> tuple[FarTile, ...]:
+    """Return tiles of C to judge of a lesson where a later launch adds what blocks of an earlier one leave: one where
+    M = N = K, and one at a shape that is far along M, N and K."""
+    multiplies = _multiplying(lesson)
+    if multiplies == len(lesson.launches) - 1 or hidden_sample(lesson, seed) is None:
+        return ()
+    draw = random.Random(f"{lesson.name} tiles {seed}")
+    layouts = lesson.shapes.layouts
+    cubes = [Shape(side, side, side, layout=_any_of(draw, layouts)) for side in draw.sample(CUBES, len(CUBES))]
+    others = [_of_many_tiles(lesson, draw) for _ in range(TRIES)]
+    found = []
+    for shapes in (cubes, others):
+        fit = (it for it in shapes if lesson.shapes.refusal(it) is None)
+        cheap = (it for it in fit if _work_of_tile(lesson, it, multiplies) <= _affordable(lesson))
+        found += [_some_tile(lesson, shape, draw) for shape in [next(cheap, None)] if shape is not None]
+    return tuple(found)
+
+
+def _of_many_tiles(lesson: Lesson, draw: random.Random) -> Shape:
+    """Return a shape of ``TILE_WAYS`` tiles or more along M and along N."""
+    steps, (rows, cols) = lesson.shapes.multiple_of, _sides_of_tile(lesson)
+    number = TILE_WAYS**2 * (TILE_MANY / TILE_WAYS**2) ** draw.random()
+    down = max(TILE_WAYS, int(number**0.5 * (SQUARE[0] + draw.random() * (SQUARE[1] - SQUARE[0]))))
+    across = max(TILE_WAYS, int(number / down))
+    m = down * rows - int(draw.random() * rows * (1 - FULL)) // steps.m * steps.m
+    n = across * cols - int(draw.random() * cols * (1 - FULL)) // steps.n * steps.n
+    depth = int(TILE_DEPTH[0] * (TILE_DEPTH[1] / TILE_DEPTH[0]) ** draw.random())
+    return Shape(m, n, -(-depth // steps.k) * steps.k, layout=_any_of(draw, lesson.shapes.layouts))
+
+
+def _sides_of_tile(lesson: Lesson) -> tuple[int, int]:
+    """Return the rows and columns of a block tile, and of whole steps of M and N."""
+    steps, tile = lesson.shapes.multiple_of, _tile(lesson.at(lesson.shapes.count))
+    return lcm(tile.m, steps.m), lcm(tile.n, steps.n)
+
+
+def _some_tile(lesson: Lesson, shape: Shape, draw: random.Random) -> FarTile:
+    """Return one of a shape's tiles."""
+    rows, cols = _sides_of_tile(lesson)
+    row, col = (int(draw.random() * -(-size // by)) * by for size, by in ((shape.m, rows), (shape.n, cols)))
+    return FarTile(shape, range(row, min(shape.m, row + rows)), range(col, min(shape.n, col + cols)))
+
+
+def _work_of_tile(lesson: Lesson, shape: Shape, multiplies: int) -> float:
+    """Return about how many multiply-adds the blocks make that a tile of C needs, if blocks have equal shares."""
+    tile, blocks = _tile(lesson.at(shape)), lesson.at(shape).grids(shape)[multiplies].blocks
+    share = -(-shape.m // tile.m) * -(-shape.n // tile.n) / blocks
+    return tile.m * tile.n * shape.k * (1 + 2 * share)
 
 
 def hidden_shallow(lesson: Lesson, far: Shape) -> Shape | None:

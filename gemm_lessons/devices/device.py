@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from gemm_lessons.engine import Finding
     from gemm_lessons.engine.compiler.compile import Compiled
     from gemm_lessons.engine.hardware.sheets import GpuSpec
+    from gemm_lessons.engine.records.arrays import Array
 
 
 Launcher = Callable[["Compiled", Grid, Sequence[Argument]], Launched]
@@ -128,6 +129,12 @@ class Device(Protocol):
     ) -> SampledBlocks:
         """Run some blocks of a launch of counted code on buffers in ``Pages``, and count them with ``counting``;
         ``alone``: even if they may depend on other blocks. Every device does this on the simulator."""
+
+    def owners(
+        self, kernel: Compiled, grid: Grid, arguments: Sequence[Argument], wanted: Mapping[str, Array]
+    ) -> tuple[int, ...] | None:
+        """Return the blocks of a launch of counted code that store into ``wanted``: for each buffer, which words of 4
+        bytes. None where that cannot be said. On the simulator, whatever this is."""
 
     def rare_blocks(self, kernel: Compiled, grid: Grid, arguments: Sequence[Argument], seed: int) -> RareBlocks:
         """Return blocks of a launch for which decisions in the counted code, such as comparisons of the block's index,

@@ -18,6 +18,7 @@ from gemm_lessons.devices.simulated import Simulated, no_room
 from gemm_lessons.engine import Finding, UnsupportedKernel
 from gemm_lessons.engine.compiler.compile import Compiled
 from gemm_lessons.engine.hardware.sheets import GpuSpec, data_sheet, sheet_of
+from gemm_lessons.engine.records.arrays import Array
 from gemm_lessons.engine.records.facts import Quoted
 from gemm_lessons.engine.records.launch import Argument, Grid
 from gemm_lessons.engine.records.results import Launched, RareBlocks, SampledBlocks
@@ -112,6 +113,12 @@ class ShadowedGpu:
     ) -> SampledBlocks:
         """Run some blocks of a launch on the simulator."""
         return self._simulated.sample(kernel, grid, arguments, blocks, counting, alone)
+
+    def owners(
+        self, kernel: Compiled, grid: Grid, arguments: Sequence[Argument], wanted: Mapping[str, Array]
+    ) -> tuple[int, ...] | None:
+        """Return the blocks of a launch that store into the wanted words."""
+        return self._simulated.owners(kernel, grid, arguments, wanted)
 
     def rare_blocks(self, kernel: Compiled, grid: Grid, arguments: Sequence[Argument], seed: int) -> RareBlocks:
         """Return blocks for which decisions in the code have rare outcomes."""

@@ -10,6 +10,7 @@ from gemm_lessons.devices.device import Binaries, Task
 from gemm_lessons.engine import Finding, Simulator
 from gemm_lessons.engine.compiler.compile import Compiled, occupancy
 from gemm_lessons.engine.hardware.sheets import GpuSpec, sheet_of
+from gemm_lessons.engine.records.arrays import Array
 from gemm_lessons.engine.records.facts import NoRoom
 from gemm_lessons.engine.records.launch import Argument, Grid
 from gemm_lessons.engine.records.results import Counters, Launched, RareBlocks, SampledBlocks
@@ -95,6 +96,12 @@ class Simulated:
         """Run some blocks of a launch; count them if asked."""
         simulator = self.simulator if counting else self._uncounted
         return simulator.sample(kernel, grid, arguments, blocks, alone)
+
+    def owners(
+        self, kernel: Compiled, grid: Grid, arguments: Sequence[Argument], wanted: Mapping[str, Array]
+    ) -> tuple[int, ...] | None:
+        """Return the blocks of a launch that store into the wanted words."""
+        return self.simulator.owners(kernel, grid, arguments, wanted)
 
     def rare_blocks(self, kernel: Compiled, grid: Grid, arguments: Sequence[Argument], seed: int) -> RareBlocks:
         """Return blocks for which decisions in the code have rare outcomes."""

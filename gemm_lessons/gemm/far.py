@@ -36,8 +36,9 @@ from gemm_lessons.gemm.shapes import Shape, TileSizes
 Array = np.ndarray[Any, Any]
 Touched = Mapping[str, tuple[Array, Array]]  # buffer -> page numbers (n,), their bytes (n, PAGE)
 
-DIGITS = 24  # binary digits of a random number, at most
-LARGE = 16  # so many numbers at the upper end of a type count as large: 112 to 127 for int8
+WORD = 4  # bytes
+DIGITS = 24  # of a random number, at least 2: so many bits of a hash
+LARGE = 16  # the largest numbers of a byte: from 112 to 127
 AHEAD = 16  # lines whose pages are made together
 DEVIATIONS = 8  # a sum of numbers with random signs stays below so many standard deviations
 APART = 1 << 18  # elements from one line to the next where a launch receives that number, at most
@@ -237,6 +238,35 @@ class FarProblem:
                 facts = Overwritten(name, len(changed), divmod(place, layout.leading), self.data.answer.name)
                 return Finding("input_overwritten", "error", count=len(changed), facts=facts)
         return None
+
+    def words_of_tile(self, rows: range, cols: range) -> Array:
+        """Return which words of 4 bytes of C a tile of it fills, bool (n,)."""
+        layout = self.layouts[self.data.formula.target]
+        line, along = np.array(rows)[:, None], np.array(cols)
+        line, along = (line, along) if layout.order == "row" else (along, line)
+        words = np.zeros(-(-layout.nbytes // WORD), np.bool_)
+        words[(line * layout.leading + along) * layout.element.size // WORD] = True
+        return words
+
+    def words_of_pages(self, name: str, numbers: Array) -> Array:
+        """Return which words of 4 bytes of a buffer are in these pages, bool (n,)."""
+        words = np.zeros(-(-self.layouts[name].nbytes // PAGE) * (PAGE // WORD), np.bool_)
+        words.reshape(-1, PAGE // WORD)[numbers] = True
+        return words
+
+    def judged_tile(self, rows: range, cols: range) -> Sampled:
+        """Return all elements of a tile of C, as the launches that were kept have left it."""
+        layout = self.layouts[self.data.formula.target]
+        row, col = (it.reshape(-1) for it in np.meshgrid(np.array(rows), np.array(cols), indexing="ij"))
+        line, along = (row, col) if layout.order == "row" else (col, row)
+        places = (line * layout.leading + along) * layout.element.size
+        numbers = np.unique(places // PAGE)
+        contents = np.ascontiguousarray(self._pages(layout, numbers)).reshape(-1).view(layout.element.storage)
+        inside = np.searchsorted(numbers, places // PAGE) * PAGE + places % PAGE
+        expected, tolerance = self._right(row, col)
+        with np.errstate(invalid="ignore"):
+            got = layout.element.decode(contents[inside // layout.element.size])
+        return Sampled(row, col, got, expected, tolerance, row.size)
 
     def judged(self, touched: Touched, blocks: int = 1) -> Sampled:
         """Return the elements of C that ``blocks`` blocks stored: those whose bits in ``touched`` have changed."""

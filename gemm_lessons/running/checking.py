@@ -42,6 +42,7 @@ from gemm_lessons.running.machine_dependence import environment_register, fixed
 from gemm_lessons.running.outcome import LaunchResult
 from gemm_lessons.running.plan import KernelPlan, LaunchPlan, RunPlan
 from gemm_lessons.running.rare_blocks import rare_launches
+from gemm_lessons.running.tile_blocks import run_tile
 from gemm_lessons.running.variants import Variants
 
 DOUBLES = re.compile(r"^\s*(?:@\S+\s+)?(?:fma|mul|add)\.(?:\w+\.)*f64\b", re.M)
@@ -150,7 +151,8 @@ def launch_job(
     plan: RunPlan, kernel: KernelPlan, launch: LaunchPlan, get: Callable[[], Built]
 ) -> Deferred[LaunchResult]:
     """Return a job for one launch of one kernel, which ``get`` builds."""
-    return Deferred((kernel.role, launch.shape), lambda: execute(plan, launch, get()))
+    key = (kernel.role, launch.shape, launch.tile) if launch.tile else (kernel.role, launch.shape)
+    return Deferred(key, lambda: execute(plan, launch, get()))
 
 
 def execute(plan: RunPlan, launch: LaunchPlan, built: Built) -> LaunchResult:
@@ -168,6 +170,8 @@ def _execute(plan: RunPlan, launch: LaunchPlan, built: Built) -> LaunchResult:
     ranges.announce(f"{launch.purpose} {launch.shape}")
     if launch.purpose == "sample":
         return _sample(plan, launch, built)
+    if launch.purpose == "tile":
+        return _tile(plan, launch, built)
     built = variant_of(built, launch.lesson)
     with stage("count" if launch.is_counted else "check", str(launch.shape), payload=launch.operations):
         problem = launch.problem(plan.seed)
@@ -288,6 +292,20 @@ def _some_blocks(
     if stored is not None and not stored.rows.size and launch.sample.tiles is None:
         stored = None  # a later launch stores C
     return replace(done[-1], counters=added([it.counters for it in done])), stored
+
+
+def _tile(plan: RunPlan, launch: LaunchPlan, built: Built) -> LaunchResult:
+    """Run the blocks that a tile of C needs and judge it. Where they cannot be known, whole shapes must do."""
+    with stage("check", str(launch.shape)):
+        ran = run_tile(plan, launch, built)
+    verdict: Verdict = Passed()
+    judgement = judge_sample(ran.stored) if ran.stored is not None else None
+    if ran.fault is not None:
+        verdict = stopped(launch.shape, ran.fault)
+    elif judgement is not None and not judgement.passed:
+        verdict = WrongAnswer(launch.shape, judgement)
+    notes = (Finding("not_sampled", "note", facts=Quoted(ran.why)),) if ran.why else ()
+    return LaunchResult(launch.shape, verdict, judgement, notes, ran.fault, Counters(), hidden=True)
 
 
 def _instead(plan: RunPlan, launch: LaunchPlan, built: Built, note: Finding) -> LaunchResult:

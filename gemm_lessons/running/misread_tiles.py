@@ -28,7 +28,8 @@ def with_misread(plan: RunPlan, kernel: KernelPlan, built: Built, source: str, c
     effects = [it for it in checked.findings if _may_be_an_effect(it, source)]
     if not effects and (isinstance(verdict, Faulted) or not verdict.is_vague):
         return checked
-    launch = next((it for it in kernel.launches if it.shape == verdict.shape and it.sample is None), None)
+    launches = (it for it in kernel.launches if it.purpose not in ("sample", "tile"))
+    launch = next((it for it in launches if it.shape == verdict.shape), None)
     todos = todo_state(source, plan.stub)
     if launch is None or launch.hidden or (todos is not None and todos.open):
         return checked

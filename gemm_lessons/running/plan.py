@@ -16,12 +16,14 @@ from typing import TYPE_CHECKING, Literal
 from gemm_lessons.course.folder import Course, read_source
 from gemm_lessons.course.hidden import (
     FarSample,
+    FarTile,
     hidden_alike,
     hidden_also,
     hidden_and_counted,
     hidden_checks,
     hidden_instead,
     hidden_sample,
+    hidden_tiles,
     is_countable,
 )
 from gemm_lessons.course.lesson import Lesson
@@ -45,7 +47,7 @@ ESTIMATE_SIZE = 4096  # M = N = K of the times in the table unless the lesson se
 DIGITS = 256  # of K, at most, where the last bit of sums is checked
 PLAIN = 8  # consecutive seeds with the scalars of the checked shape, followed by 8 with those of the next shape
 
-Purpose = Literal["check", "count", "time", "sample", "far"]
+Purpose = Literal["check", "count", "time", "sample", "tile", "far"]
 
 
 @dataclass(frozen=True)
@@ -77,7 +79,8 @@ class RunRequest:
 class LaunchPlan:
     """Consecutive launches of a lesson on one problem. ``lesson`` is the lesson as the host launches it at this shape.
     A launch to ``count`` is traced by counters; ``hidden`` marks a shape that is not disclosed. Of a launch to
-    ``sample``, only some blocks are run and counted. A ``far`` one is counted, but not searched for races.
+    ``sample``, only some blocks are run and counted; of one for a ``tile`` of C, the blocks that it needs, uncounted. A
+    ``far`` one is counted, but not searched for races.
 
     The other fields choose the problem's inputs: see ``Problem``.
     """
@@ -88,6 +91,7 @@ class LaunchPlan:
     grids: tuple[Grid, ...]
     hidden: bool = False
     sample: FarSample | None = None
+    tile: FarTile | None = None
     gaps: bool = False
     next_scalars: bool = False
     rare: bool = False
@@ -162,7 +166,8 @@ class KernelPlan:
 class RunPlan:
     """A fully decided run. ``timed_shape`` is the shape of estimates and measurements; the kernel is also counted on
     the ``hidden`` shapes of graded runs, and only checked on the ``secret`` ones. It is checked and counted on a
-    ``sample`` of a far shape and on those of others, ``also``, or, without one, on the shapes ``instead``."""
+    ``sample`` of a far shape and on those of others, ``also``, or, without one, on the shapes ``instead``, and checked
+    on ``tiles`` of C at far shapes."""
 
     request: RunRequest
     device: Device
@@ -174,6 +179,7 @@ class RunPlan:
     secret: tuple[Shape, ...] = ()
     sample: FarSample | None = None
     also: tuple[FarSample, ...] = ()
+    tiles: tuple[FarTile, ...] = ()
     instead: tuple[Shape, ...] = ()
     alike: Mapping[Shape, Alike] = field(default_factory=dict)
     stub: Stub = Stub()  # of the lesson, if it has one
@@ -195,11 +201,13 @@ class RunPlan:
         secret = tuple(it for it in request.secret if it not in hidden)
         sample: FarSample | None = None
         also: tuple[FarSample, ...] = ()
+        tiles: tuple[FarTile, ...] = ()
         instead: tuple[Shape, ...] = ()
         alike: Mapping[Shape, Alike] = {}
         if request.graded:
             sample, instead = hidden_sample(lesson, seed), hidden_instead(lesson, seed)
             also = hidden_also(lesson, seed) if sample else ()
+            tiles = hidden_tiles(lesson, seed)
             hidden = tuple(dict.fromkeys((*hidden, *hidden_and_counted(lesson, seed))))
             alike = hidden_alike(lesson, seed)
             secret = (*secret, *hidden_checks(lesson, seed), *alike)
@@ -217,6 +225,7 @@ class RunPlan:
             secret=tuple(it for it in secret if it not in hidden),  # counted shapes are checked anyway
             sample=sample,
             also=also,
+            tiles=tiles,
             instead=instead,
             alike=alike,
             stub=Stub.of(read_source(lesson.stub_path)) if lesson.stub_path.is_file() else Stub(),
@@ -272,6 +281,8 @@ class RunPlan:
         launches = [*known, *counted, *secret]
         if role == "kernel" and self.sample is not None:
             launches += (self._launch(lesson, shape, "far", hidden=True) for shape in self.sample.beside)
+            for tile in self.tiles:
+                launches.append(replace(self._launch(lesson, tile.shape, "tile", hidden=True), tile=tile))
             for sample in (*self.also, self.sample):
                 launches.append(replace(self._launch(lesson, sample.shape, "sample", hidden=True), sample=sample))
         elif role == "kernel":

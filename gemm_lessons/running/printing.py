@@ -33,5 +33,5 @@ def _launch_of(kernel: KernelPlan, checked: Checked) -> LaunchPlan:
     """Return the launch that failed, else the first one."""
     verdict = checked.verdict
     failed = verdict.shape if isinstance(verdict, (Faulted, TimedOut, WrongAnswer)) else None
-    whole = [launch for launch in kernel.launches if launch.purpose != "sample"]
+    whole = [launch for launch in kernel.launches if launch.purpose not in ("sample", "tile")]
     return next((launch for launch in whole if launch.shape == failed), whole[0])

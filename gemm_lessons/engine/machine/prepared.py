@@ -19,6 +19,7 @@ from gemm_lessons.engine.ptx.cfg import Block
 from gemm_lessons.engine.ptx.provenance import stored_parameters
 from gemm_lessons.engine.ptx.records import Instruction, Kernel, Register, Symbol, Variable
 from gemm_lessons.engine.ptx.schedule import FmaGroup, row_order, schedule
+from gemm_lessons.engine.ptx.stores_alone import stores_alone
 from gemm_lessons.engine.ptx.unset import maybe_unset
 from gemm_lessons.engine.records.arrays import Array
 from gemm_lessons.engine.records.frozen import dataclass
@@ -58,6 +59,12 @@ class Program:
     def may_decide_alone(self) -> tuple[Instruction, ...]:
         """Return the comparisons between sizes: see ``block_classes``."""
         return block_classes.may_decide_alone(self.kernel)
+
+    @functools.cached_property
+    def stores(self) -> Program | None:
+        """Return the program without what does not decide where it stores; None if memory decides."""
+        reduced = stores_alone(self.kernel)
+        return None if reduced is None else prepare(reduced, self.variables)
 
     @functools.cached_property
     def address_uses(self) -> AddressUses:

@@ -8,6 +8,7 @@
 
 - ``debug_run``: a block as its source is written; ``final_memory``: contents of memory after a block;
   ``launch_limits``: launches that a GPU refuses
+- ``owners``: which blocks store into certain places
 - ``unsupported``: unexpected errors as ``UnsupportedKernel``
 
 The simulator needs no GPU and no driver, and an interpreted kernel cannot touch the machine it runs on.
@@ -60,6 +61,7 @@ from gemm_lessons.engine.ptx.unset import tracks
 from gemm_lessons.engine.ptx.variables import usable_variables, with_state_spaces
 from gemm_lessons.engine.ptx.wide_registers import split_wide
 from gemm_lessons.engine.ptx.wmma import expand_wmma
+from gemm_lessons.engine.records.arrays import Array
 from gemm_lessons.engine.records.errors import UnsupportedKernel
 from gemm_lessons.engine.records.facts import Stopped
 from gemm_lessons.engine.records.findings import Finding
@@ -79,6 +81,7 @@ from gemm_lessons.engine.sass.walker import Watch
 from gemm_lessons.engine.second_opinion import agreement
 from gemm_lessons.engine.simulator.final_memory import FinalMemory, Loads, collect
 from gemm_lessons.engine.simulator.launch_limits import refusal
+from gemm_lessons.engine.simulator.owners import Owners
 from gemm_lessons.engine.simulator.unsupported import as_unsupported
 
 if TYPE_CHECKING:
@@ -91,6 +94,7 @@ __all__ = ["Disagreement", "Setting", "Simulator"]
 STOPPING = {"__pipeline_memcpy_async": "it copies 4, 8 or 16 bytes, and fills no more than those with zeros"}
 FOR_DEBUGGING = re.compile(r"^\s*\.target\s[^\n]*\bdebug\b", re.M)  # set by option -G: ptxas then contracts nothing
 SAMPLE_BUDGET = 1 << 24  # PTX instructions of a batch of sampled blocks, whose K may be large
+MOST_OWNERS = 1 << 21  # threads of a launch, at most, of which it is run where they store
 KNOWN = 64  # elements of each buffer that decide which block is tallied
 FOLLOWED = 200_000  # basic blocks of machine code, at most, for a picture of its accesses
 
@@ -314,6 +318,23 @@ class Simulator:
             counters=counted.of_all_blocks(grid.blocks, number),
             stored=machine.memory.stored_pages(),
         )
+
+    def owners(
+        self, compiled: Compiled, grid: Grid, arguments: Sequence[Argument], wanted: Mapping[str, Array]
+    ) -> tuple[int, ...] | None:
+        """Return the blocks of a launch that store into ``wanted``: for each buffer, which words of 4 bytes, bool (n,).
+        Only what decides about stores is run. None where memory decides, or if that takes long."""
+        stores = _program_of(compiled).stores
+        if stores is None or grid.blocks * grid.threads > MOST_OWNERS:
+            return None
+        setting = dataclasses.replace(self.setting, counting=False, placed=True, budget=SAMPLE_BUDGET)
+        owners = Owners(wanted)
+        with _seen_from(compiled.path), as_unsupported("its stores are run", (ValueError,)):
+            try:
+                _RequestedLaunch(setting, compiled, stores, grid, arguments).machine(owners).run()
+            except (Fault, OutOfPages):
+                return None
+        return owners.blocks
 
     def rare_blocks(self, compiled: Compiled, grid: Grid, arguments: Sequence[Argument], seed: int) -> RareBlocks:
         """Return blocks of a launch that the kernel treats differently from most. Nothing is run."""

@@ -1,0 +1,104 @@
+"""A kernel without its products: only what decides where it stores.
+
+    kernel --stores_alone--> the stores to global memory, the branches, and the instructions that both need
+
+It takes every branch and stores at every address as the kernel does, but loads nothing and stores any value. So it
+tells for thousands of blocks which of them own an element, in the time that one block takes. That is impossible where
+an address or a branch follows from memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from gemm_lessons.engine.ptx.cfg import reads, writes
+from gemm_lessons.engine.ptx.dead_products import PRODUCT
+from gemm_lessons.engine.ptx.records import Immediate, Instruction, Kernel, Vector, registers_in
+from gemm_lessons.engine.ptx.rewrite import Writer, rewritten
+
+WAITS = ("mbarrier.test_wait", "mbarrier.try_wait")
+NEAR = ("shared", "local")  # memory in which nothing is looked for
+PRODUCTS = ("mma", PRODUCT)
+CONTROL = ("branch", "end", "stop")
+
+
+def stores_alone(kernel: Kernel) -> Kernel | None:
+    """Return the kernel reduced to its stores; None where memory decides about them, or where something else than a
+    plain store writes to global memory."""
+    if any(map(_stores_otherwise, kernel.instructions)):
+        return None
+    roots = [it for it in kernel.instructions if it.row.effect in CONTROL or _is_far_store(it)]
+    needed = set[str]().union(*map(_decides, roots))
+    kept = {it.index for it in roots}
+    defined: dict[str, list[Instruction]] = {}
+    for instruction in kernel.instructions:
+        for name in writes(instruction):
+            defined.setdefault(name, []).append(instruction)
+    work = [*needed]
+    while work:
+        for instruction in defined.get(work.pop(), ()):
+            if instruction.index in kept:
+                continue
+            kept.add(instruction.index)
+            if instruction.row.name in WAITS:
+                continue  # a wait ends
+            if not _is_known(instruction):
+                return None
+            found = reads(instruction) - needed
+            needed |= found
+            work += found
+
+    def parts(instruction: Instruction) -> Iterator[Instruction]:
+        if instruction.index not in kept:
+            return
+        if _is_far_store(instruction):
+            yield _storing_zeros(instruction)
+            return
+        if instruction.row.name not in WAITS:
+            yield instruction
+            return
+        writer = Writer({}, instruction)
+        writer.emit("setp.eq.u32", instruction.operands[0], Immediate(0), Immediate(0))
+        yield from writer.instructions
+
+    return rewritten(kernel, parts)
+
+
+def _storing_zeros(store: Instruction) -> Instruction:
+    """Return a store with zeros in place of its values."""
+    zero = Immediate(0, is_float=store.modifiers[-1].startswith("f"))
+    address, value, *rest = store.operands
+    zeros = Vector(tuple(zero for _ in value.elements)) if isinstance(value, Vector) else zero
+    return replace(store, operands=(address, zeros, *rest))
+
+
+def _is_far_store(instruction: Instruction) -> bool:
+    return instruction.opcode == "st" and not any(space in instruction.modifiers for space in NEAR)
+
+
+def _stores_otherwise(instruction: Instruction) -> bool:
+    """Tell whether an instruction may write to global memory and is no plain store."""
+    effect = instruction.row.effect
+    spaces = [it for it in instruction.modifiers if it.startswith(("global", "shared"))]
+    if effect == "atomic":
+        return not spaces or spaces[0] == "global"
+    if effect == "copy":  # the first space is its destination
+        return spaces[:1] == ["global"]
+    return effect == "call" or instruction.opcode == "sust"
+
+
+def _decides(instruction: Instruction) -> frozenset[str]:
+    """Return the registers that decide whether and where an instruction acts."""
+    if not _is_far_store(instruction):
+        return reads(instruction)
+    guard = () if instruction.guard is None else (instruction.guard.name,)
+    return frozenset((*guard, *registers_in(instruction.operands[0])))
+
+
+def _is_known(instruction: Instruction) -> bool:
+    """Tell whether a result follows from registers, parameters and constants."""
+    if instruction.opcode == "ld":
+        return "param" in instruction.modifiers or "const" in instruction.modifiers
+    row = instruction.row
+    return row.computes or (row.effect == "exchange" and row.name not in PRODUCTS)

@@ -1,0 +1,81 @@
+"""The blocks that a tile of C needs, where a launch adds what blocks of the launches before it leave.
+
+    the tile's words of C -> the blocks of the last launch that store there -> the words of scratch that these read
+        -> the blocks of the launch before that store there -> ... -> all of them run, first launch first; C is judged
+
+All blocks are asked at once where they store, without their products (``Device.owners``). What a block reads follows
+from a run of it on scratch that nothing has filled.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from gemm_lessons.course.lesson import tile_sizes
+from gemm_lessons.engine import Finding
+from gemm_lessons.engine.records.arrays import Array
+from gemm_lessons.engine.records.frozen import dataclass
+from gemm_lessons.gemm.far import FarProblem, Sampled
+from gemm_lessons.judging.evidence import Built
+from gemm_lessons.running.builder import variant_of
+from gemm_lessons.running.plan import LaunchPlan, RunPlan
+
+MUCH = 8  # products of all the blocks / products of the tile and of two equal shares, at most
+
+
+@dataclass(frozen=True)
+class RanTile:
+    """What the tile's blocks have left in it; ``why`` nothing is known instead, or what is wrong with a block."""
+
+    stored: Sampled | None = None
+    why: str = ""
+    fault: Finding | None = None
+
+
+def run_tile(plan: RunPlan, launch: LaunchPlan, built: Built) -> RanTile:
+    """Run all blocks that a tile of C needs."""
+    assert launch.tile is not None
+    lesson, code, (rows, cols) = launch.lesson, variant_of(built, launch.lesson).code.counted, _ranges(launch)
+    problem = FarProblem(lesson.data, launch.shape, plan.seed, tile_sizes(lesson), 1, None)
+    answer = lesson.data.answer.name
+    wanted: dict[str, Array] = {answer: problem.words_of_tile(rows, cols)}
+    scratch = {name for name, layout in problem.layouts.items() if layout.role == "scratch"}
+    launches = [*zip(code, launch.grids, lesson.launches, strict=True)]
+    chosen: list[tuple[int, ...]] = []
+    for number, (kernel, grid, its) in reversed([*enumerate(launches)]):
+        arguments = problem.arguments(its.parameters)
+        blocks = plan.device.owners(kernel, grid, arguments, wanted)
+        if blocks is None:
+            return RanTile(why="which blocks store a tile follows from memory")
+        if number == 0 and len(blocks) * launch.operations > 2 * grid.blocks * _most(launch):
+            return RanTile(why="a tile needs many blocks")
+        chosen.insert(0, blocks)
+        if not number or not blocks:
+            continue
+        ran = plan.device.sample(kernel, grid, arguments, blocks, counting=False)
+        if ran.dependent or not ran.blocks:
+            return RanTile(why=ran.dependent or "what a block reads follows from memory")
+        for name in scratch & ran.touched.keys():
+            words = problem.words_of_pages(name, ran.touched[name][0])
+            wanted[name] = words | wanted[name] if name in wanted else words
+    for (kernel, grid, its), blocks in zip(launches, chosen, strict=True):
+        if not blocks:
+            continue
+        ran = plan.device.sample(kernel, grid, problem.arguments(its.parameters), blocks, counting=False)
+        if ran.dependent:
+            return RanTile(why=ran.dependent)
+        if fault := ran.fault or problem.damage(ran.touched, ran.stored):
+            return RanTile(fault=fault)
+        problem.keep(ran.touched)
+    return RanTile(problem.judged_tile(rows, cols))
+
+
+def _ranges(launch: LaunchPlan) -> tuple[range, range]:
+    assert launch.tile is not None
+    return launch.tile.rows, launch.tile.cols
+
+
+def _most(launch: LaunchPlan) -> float:
+    """Return the multiply-adds of the blocks that a tile needs, at most."""
+    tile = prod(map(len, _ranges(launch))) * launch.shape.k
+    return MUCH * (tile + launch.operations / max(it.blocks for it in launch.grids[:1]))
