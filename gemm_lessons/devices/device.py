@@ -7,7 +7,7 @@ Two devices exist: the simulator (``devices/simulated.py``), and a CUDA GPU whos
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.engine.records.launch import Argument, Grid
@@ -17,11 +17,12 @@ from gemm_lessons.gemm.problem import Trial
 from gemm_lessons.gemm.shapes import Shape
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from gemm_lessons.devices.gpu.cuda_gpu import Gpu
     from gemm_lessons.engine import Finding
     from gemm_lessons.engine.compiler.compile import Compiled
     from gemm_lessons.engine.hardware.sheets import GpuSpec
-    from gemm_lessons.engine.records.arrays import Array
 
 
 Launcher = Callable[["Compiled", Grid, Sequence[Argument]], Launched]
@@ -131,7 +132,7 @@ class Device(Protocol):
         ``alone``: even if they may depend on other blocks. Every device does this on the simulator."""
 
     def owners(
-        self, kernel: Compiled, grid: Grid, arguments: Sequence[Argument], wanted: Mapping[str, Array]
+        self, kernel: Compiled, grid: Grid, arguments: Sequence[Argument], wanted: Mapping[str, np.ndarray[Any, Any]]
     ) -> tuple[int, ...] | None:
         """Return the blocks of a launch of counted code that store into ``wanted``: for each buffer, which words of 4
         bytes. None where that cannot be said. On the simulator, whatever this is."""

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Literal
+from typing import Any, Literal
+
+import numpy as np
 
 from gemm_lessons.devices.device import Binaries, BuildTarget, Task
 from gemm_lessons.devices.gpu.cuda_gpu import Gpu
@@ -18,7 +20,6 @@ from gemm_lessons.devices.simulated import Simulated, no_room
 from gemm_lessons.engine import Finding, UnsupportedKernel
 from gemm_lessons.engine.compiler.compile import Compiled
 from gemm_lessons.engine.hardware.sheets import GpuSpec, data_sheet, sheet_of
-from gemm_lessons.engine.records.arrays import Array
 from gemm_lessons.engine.records.facts import Quoted
 from gemm_lessons.engine.records.launch import Argument, Grid
 from gemm_lessons.engine.records.results import Launched, RareBlocks, SampledBlocks
@@ -115,7 +116,7 @@ class ShadowedGpu:
         return self._simulated.sample(kernel, grid, arguments, blocks, counting, alone)
 
     def owners(
-        self, kernel: Compiled, grid: Grid, arguments: Sequence[Argument], wanted: Mapping[str, Array]
+        self, kernel: Compiled, grid: Grid, arguments: Sequence[Argument], wanted: Mapping[str, np.ndarray[Any, Any]]
     ) -> tuple[int, ...] | None:
         """Return the blocks of a launch that store into the wanted words."""
         return self._simulated.owners(kernel, grid, arguments, wanted)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Literal
+from typing import Any, Literal
+
+import numpy as np
 
 from gemm_lessons.devices.device import Binaries, Task
 from gemm_lessons.engine import Finding, Simulator
 from gemm_lessons.engine.compiler.compile import Compiled, occupancy
 from gemm_lessons.engine.hardware.sheets import GpuSpec, sheet_of
-from gemm_lessons.engine.records.arrays import Array
 from gemm_lessons.engine.records.facts import NoRoom
 from gemm_lessons.engine.records.launch import Argument, Grid
 from gemm_lessons.engine.records.results import Counters, Launched, RareBlocks, SampledBlocks
@@ -98,7 +99,7 @@ class Simulated:
         return simulator.sample(kernel, grid, arguments, blocks, alone)
 
     def owners(
-        self, kernel: Compiled, grid: Grid, arguments: Sequence[Argument], wanted: Mapping[str, Array]
+        self, kernel: Compiled, grid: Grid, arguments: Sequence[Argument], wanted: Mapping[str, np.ndarray[Any, Any]]
     ) -> tuple[int, ...] | None:
         """Return the blocks of a launch that store into the wanted words."""
         return self.simulator.owners(kernel, grid, arguments, wanted)

@@ -10,10 +10,12 @@ from a run of it on scratch that nothing has filled.
 from __future__ import annotations
 
 from math import prod
+from typing import Any
+
+import numpy as np
 
 from gemm_lessons.course.lesson import tile_sizes
 from gemm_lessons.engine import Finding
-from gemm_lessons.engine.records.arrays import Array
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.gemm.far import FarProblem, Sampled
 from gemm_lessons.judging.evidence import Built
@@ -38,7 +40,7 @@ def run_tile(plan: RunPlan, launch: LaunchPlan, built: Built) -> RanTile:
     lesson, code, (rows, cols) = launch.lesson, variant_of(built, launch.lesson).code.counted, _ranges(launch)
     problem = FarProblem(lesson.data, launch.shape, plan.seed, tile_sizes(lesson), 1, None)
     answer = lesson.data.answer.name
-    wanted: dict[str, Array] = {answer: problem.words_of_tile(rows, cols)}
+    wanted: dict[str, np.ndarray[Any, Any]] = {answer: problem.words_of_tile(rows, cols)}
     scratch = {name for name, layout in problem.layouts.items() if layout.role == "scratch"}
     launches = [*zip(code, launch.grids, lesson.launches, strict=True)]
     chosen: list[tuple[int, ...]] = []

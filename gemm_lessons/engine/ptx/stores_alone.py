@@ -74,7 +74,7 @@ def _storing_zeros(store: Instruction) -> Instruction:
 
 
 def _is_far_store(instruction: Instruction) -> bool:
-    return instruction.opcode == "st" and not any(space in instruction.modifiers for space in NEAR)
+    return instruction.row.effect == "store" and not any(space in instruction.modifiers for space in NEAR)
 
 
 def _stores_otherwise(instruction: Instruction) -> bool:
@@ -85,7 +85,7 @@ def _stores_otherwise(instruction: Instruction) -> bool:
         return not spaces or spaces[0] == "global"
     if effect == "copy":  # the first space is its destination
         return spaces[:1] == ["global"]
-    return effect == "call" or instruction.opcode == "sust"
+    return effect == "call" or (effect == "image" and not instruction.row.writes)
 
 
 def _decides(instruction: Instruction) -> frozenset[str]:
@@ -98,7 +98,7 @@ def _decides(instruction: Instruction) -> frozenset[str]:
 
 def _is_known(instruction: Instruction) -> bool:
     """Tell whether a result follows from registers, parameters and constants."""
-    if instruction.opcode == "ld":
-        return "param" in instruction.modifiers or "const" in instruction.modifiers
     row = instruction.row
+    if row.effect == "load":
+        return "param" in instruction.modifiers or "const" in instruction.modifiers
     return row.computes or (row.effect == "exchange" and row.name not in PRODUCTS)

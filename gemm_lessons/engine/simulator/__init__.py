@@ -81,7 +81,7 @@ from gemm_lessons.engine.sass.walker import Watch
 from gemm_lessons.engine.second_opinion import agreement
 from gemm_lessons.engine.simulator.final_memory import FinalMemory, Loads, collect
 from gemm_lessons.engine.simulator.launch_limits import refusal
-from gemm_lessons.engine.simulator.owners import Owners
+from gemm_lessons.engine.simulator.owners import StoreOwners
 from gemm_lessons.engine.simulator.unsupported import as_unsupported
 
 if TYPE_CHECKING:
@@ -328,7 +328,7 @@ class Simulator:
         if stores is None or grid.blocks * grid.threads > MOST_OWNERS:
             return None
         setting = dataclasses.replace(self.setting, counting=False, placed=True, budget=SAMPLE_BUDGET)
-        owners = Owners(wanted)
+        owners = StoreOwners(wanted)
         with _seen_from(compiled.path), as_unsupported("its stores are run", (ValueError,)):
             try:
                 _RequestedLaunch(setting, compiled, stores, grid, arguments).machine(owners).run()

@@ -12,7 +12,7 @@ from gemm_lessons.engine.records.arrays import Array
 WORD = 4  # bytes
 
 
-class Owners:
+class StoreOwners:
     """Observer that notes the blocks that store into ``wanted``: for each buffer, which words of 4 bytes, bool (n,). It
     needs the true address of each access (``Setting.placed``)."""
 
