@@ -8,8 +8,9 @@ Where a launch receives leading dimensions, and blocks touch only some pages, le
 Each block must store an equal share of C. A later launch reads what ``keep`` received from an earlier one.
 
 For half of the seeds, unless C is read, floats are whole numbers, so small that sums are exact in any order and no
-error is tolerated. For the others, they are fractions with all binary digits of their type, at most 24. Of integers, a
-quarter of the rows and columns have only large positive numbers, so that sums become as large as possible.
+error is tolerated. In long sums those of one factor have more digits than TF32 holds. For the other seeds, numbers
+are fractions of all their type's digits, and ``rounding.roundings_of_signs`` bounds the error. Of bytes, a quarter of
+the rows and columns have only large numbers of one sign, so that sums become as large as possible.
 """
 
 from __future__ import annotations
@@ -30,14 +31,17 @@ from gemm_lessons.engine.records.launch import PAGE, Argument, Buffer, Pages, Sc
 from gemm_lessons.gemm.data import SCALARS, BufferLayout, DataSpec
 from gemm_lessons.gemm.formula import Value
 from gemm_lessons.gemm.problem import DEFAULTS, DRAWS, GAPS, Overwritten, terms_of, tolerance_of, unit
-from gemm_lessons.gemm.rounding import Arithmetic, evaluate
+from gemm_lessons.gemm.rounding import Arithmetic, evaluate, roundings_of_signs
 from gemm_lessons.gemm.shapes import Shape, TileSizes
 
 Array = np.ndarray[Any, Any]
 Touched = Mapping[str, tuple[Array, Array]]  # buffer -> page numbers (n,), their bytes (n, PAGE)
 
 WORD = 4  # bytes
-DIGITS = 24  # of a random number, at least 2: so many bits of a hash
+DIGITS = 53  # of a random number, at most: so many bits of a hash
+LONG_SUMS = 1024  # K from which the signs of the products bound the error of a sum
+LITTLE = 2  # bits of the whole numbers of one factor of a long sum: the other has as many as the sum can hold
+RMS = 0.625  # root mean square of a product of two numbers from 0.5 to 1, at most
 LARGE = 16  # the largest numbers of a byte: from 112 to 127
 AHEAD = 16  # lines whose pages are made together
 DEVIATIONS = 8  # a sum of numbers with random signs stays below so many standard deviations
@@ -93,7 +97,30 @@ class FarProblem:
         answer = self.layouts[data.formula.target].element
         while answer.is_float and whole and not _holds(answer, DEVIATIONS * shape.k**0.5 * 4.0**whole):
             whole -= 1
-        self._whole = 0 if fractions else whole  # bits of whole numbers; 0: numbers are fractions
+        # Bits of whole numbers, of those of either factor; 0: numbers are fractions.
+        self._whole = 0 if fractions else whole
+        self._bits = self._bits_of_factors(random) if self._whole and self._has_long_sums else {}
+
+    @property
+    def _has_long_sums(self) -> bool:
+        """Tell whether products have random signs, sums are long, and both have the type of the factors."""
+        factors, kind = self.data.factors, self.data.accumulate
+        elements = [self.layouts[self.data.formula.target].element, *(it.element for it in factors)]
+        same = kind.is_float and all(it.precision == kind.precision for it in elements)
+        return same and all(it.range is None for it in factors) and self.shape.k >= LONG_SUMS
+
+    def _bits_of_factors(self, random: np.random.Generator) -> dict[str, int]:
+        """Return bits of the whole numbers of either factor: so many of one of them that no narrower type holds them.
+
+        With random signs, a partial sum of products below 2^bits is at most DEVIATIONS times its deviation: a larger
+        one has a probability of 2 exp(-32).
+        """
+        most = int(self.data.accumulate.precision - np.log2(DEVIATIONS * RMS * self.shape.k**0.5))
+        pair = [most - LITTLE, LITTLE]
+        left, right = pair if random.integers(2) else pair[::-1]
+        product = self.data.formula.scaled_product
+        assert product is not None
+        return {product.left: left, product.right: right}
 
     def _scalar(self, name: str, random: np.random.Generator) -> np.generic:
         kind, value = self.data.accumulate, DEFAULTS[name]
@@ -218,7 +245,8 @@ class FarProblem:
             return np.where(kinds == 0, large, small * signed)
         digits = min(element.precision, DIGITS)
         fraction = 0.5 + (bits & np.uint64((1 << (digits - 1)) - 1)) * 2.0**-digits
-        number = np.floor(fraction * 2.0 ** min(self._whole, element.precision)) if self._whole else fraction
+        whole = min(self._bits.get(layout.name, self._whole), element.precision)
+        number = np.floor(fraction * 2.0**whole) if whole else fraction
         signed_number: Array = sign * number
         return signed_number
 
@@ -313,7 +341,10 @@ class FarProblem:
         kind, answer = self.data.accumulate, self.layouts[target].element
         values |= {name: Value.exact(kind.decode(np.array([it]))[0]) for name, it in self._scalars.items()}
         right = evaluate(self.data.formula, values, None, Arithmetic(unit(self.data), kind.least_normal))
-        tolerance = tolerance_of(self.data, answer, replace(right, terms=terms_of(self.data, self.shape, right)))
+        terms = terms_of(self.data, self.shape, right)
+        if self._has_long_sums:
+            terms = min(terms, roundings_of_signs(self.shape.k))
+        tolerance = tolerance_of(self.data, answer, replace(right, terms=terms))
         if self._whole and answer.is_float and answer.roundoff <= kind.roundoff and self.data.formula.is_product:
             tolerance = np.zeros_like(tolerance)
         value = right.value if answer.is_float else answer.decode(answer.encode(right.value))
