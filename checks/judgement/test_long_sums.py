@@ -140,7 +140,7 @@ def far(name: str, seed: int) -> tuple[Array, Array, bool]:
 
 @pytest.mark.parametrize(("name", "bits"), [("coalesced", 24), ("thread_tile", 24), ("dgemm", 53)])
 def test_whole_numbers_have_more_digits_than_narrower_types_hold(name: str, bits: int) -> None:
-    whole, longest = 0, set()
+    whole = 0
     for seed in range(12):
         a, b, exact = far(name, seed)
         if not exact:
@@ -154,7 +154,5 @@ def test_whole_numbers_have_more_digits_than_narrower_types_hold(name: str, bits
             else [cut(it.astype(np.float32), 13) for it in (a, b)]
         )
         changed = [float(np.mean(one != other)) for one, other in zip(halves, (a, b), strict=True)]
-        longest.add(changed[0] > changed[1])
-        assert max(changed) > 0.4
+        assert min(changed) > 0.2
     assert whole > 2
-    assert longest == {False, True}

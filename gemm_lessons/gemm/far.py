@@ -8,9 +8,9 @@ Where a launch receives leading dimensions, and blocks touch only some pages, le
 Each block must store an equal share of C. A later launch reads what ``keep`` received from an earlier one.
 
 For half of the seeds, unless C is read, floats are whole numbers, so small that sums are exact in any order and no
-error is tolerated. In long sums those of one factor have more digits than TF32 holds. For the other seeds, numbers
-are fractions of all their type's digits, and ``rounding.roundings_of_signs`` bounds the error. Of bytes, a quarter of
-the rows and columns have only large numbers of one sign, so that sums become as large as possible.
+error is tolerated. In long sums one number of two that meet has more digits than TF32 holds. For the other seeds,
+numbers are fractions of all their type's digits, and ``rounding.roundings_of_signs`` bounds the error. Of bytes, a
+quarter of the rows and columns have only large numbers of one sign, so that sums become as large as possible.
 """
 
 from __future__ import annotations
@@ -97,9 +97,8 @@ class FarProblem:
         answer = self.layouts[data.formula.target].element
         while answer.is_float and whole and not _holds(answer, DEVIATIONS * shape.k**0.5 * 4.0**whole):
             whole -= 1
-        # Bits of whole numbers, of those of either factor; 0: numbers are fractions.
-        self._whole = 0 if fractions else whole
-        self._bits = self._bits_of_factors(random) if self._whole and self._has_long_sums else {}
+        self._whole = 0 if fractions else whole  # bits of whole numbers; 0: numbers are fractions
+        self._long_first = int(random.integers(2))  # the k of which A has the long numbers: even or odd ones
 
     @property
     def _has_long_sums(self) -> bool:
@@ -109,18 +108,20 @@ class FarProblem:
         same = kind.is_float and all(it.precision == kind.precision for it in elements)
         return same and all(it.range is None for it in factors) and self.shape.k >= LONG_SUMS
 
-    def _bits_of_factors(self, random: np.random.Generator) -> dict[str, int]:
-        """Return bits of the whole numbers of either factor: so many of one of them that no narrower type holds them.
+    def _bits(self, name: str, k: Array) -> Array | int:
+        """Return the bits of whole numbers of a buffer, of factors at these ``k``.
 
-        With random signs, a partial sum of products below 2^bits is at most DEVIATIONS times its deviation: a larger
-        one has a probability of 2 exp(-32).
+        In a long sum, one factor of each product has so many that no narrower type holds them, A and B in turn. With
+        random signs, a partial sum of products below 2^bits is at most DEVIATIONS times its deviation: a larger one has
+        a probability of 2 exp(-32).
         """
-        most = int(self.data.accumulate.precision - np.log2(DEVIATIONS * RMS * self.shape.k**0.5))
-        pair = [most - LITTLE, LITTLE]
-        left, right = pair if random.integers(2) else pair[::-1]
         product = self.data.formula.scaled_product
         assert product is not None
-        return {product.left: left, product.right: right}
+        if not self._has_long_sums or name not in (product.left, product.right):
+            return self._whole
+        most = int(self.data.accumulate.precision - np.log2(DEVIATIONS * RMS * self.shape.k**0.5))
+        is_long = (k + (name == product.left) + self._long_first) % 2 == 1
+        return np.where(is_long, most - LITTLE, LITTLE)
 
     def _scalar(self, name: str, random: np.random.Generator) -> np.generic:
         kind, value = self.data.accumulate, DEFAULTS[name]
@@ -245,8 +246,10 @@ class FarProblem:
             return np.where(kinds == 0, large, small * signed)
         digits = min(element.precision, DIGITS)
         fraction = 0.5 + (bits & np.uint64((1 << (digits - 1)) - 1)) * 2.0**-digits
-        whole = min(self._bits.get(layout.name, self._whole), element.precision)
-        number = np.floor(fraction * 2.0**whole) if whole else fraction
+        number = fraction
+        if self._whole:
+            inside = row if outside is col else col
+            number = np.floor(fraction * 2.0 ** np.minimum(self._bits(layout.name, inside), element.precision))
         signed_number: Array = sign * number
         return signed_number
 
