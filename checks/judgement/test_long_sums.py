@@ -21,7 +21,7 @@ UNIT = 2.0**-24
 SUMS = 512  # elements of C
 
 
-def added(products: Sequence[Array]) -> Array:
+def added(products: Array | Sequence[Array]) -> Array:
     total = np.zeros(products[0].shape, np.float32)
     for product in products:
         total = total + product

@@ -8,9 +8,10 @@ Where a launch receives leading dimensions, and blocks touch only some pages, le
 Each block must store an equal share of C. A later launch reads what ``keep`` received from an earlier one.
 
 For half of the seeds, unless C is read, floats are whole numbers, so small that sums are exact in any order and no
-error is tolerated. In long sums one number of two that meet has more digits than TF32 holds. For the other seeds,
-numbers are fractions of all their type's digits, and ``rounding.roundings_of_signs`` bounds the error. Of bytes, a
-quarter of the rows and columns have only large numbers of one sign, so that sums become as large as possible.
+error is tolerated. In a long sum, one of the two factors of each product has more binary digits than TF32 holds. For
+the other seeds, floats are fractions with all binary digits of their type, and ``rounding.roundings_of_signs`` bounds
+the error of long sums. Of integers, a quarter of the rows and columns have only large positive numbers, so that sums
+become as large as possible.
 """
 
 from __future__ import annotations
@@ -38,11 +39,11 @@ Array = np.ndarray[Any, Any]
 Touched = Mapping[str, tuple[Array, Array]]  # buffer -> page numbers (n,), their bytes (n, PAGE)
 
 WORD = 4  # bytes
-DIGITS = 53  # of a random number, at most: so many bits of a hash
+DIGITS = 53  # binary digits of a random number, at most
 LONG_SUMS = 1024  # K from which the signs of the products bound the error of a sum
 LITTLE = 2  # bits of the whole numbers of one factor of a long sum: the other has as many as the sum can hold
 RMS = 0.625  # root mean square of a product of two numbers from 0.5 to 1, at most
-LARGE = 16  # the largest numbers of a byte: from 112 to 127
+LARGE = 16  # so many numbers at the upper end of a type count as large: 112 to 127 for int8
 AHEAD = 16  # lines whose pages are made together
 DEVIATIONS = 8  # a sum of numbers with random signs stays below so many standard deviations
 APART = 1 << 18  # elements from one line to the next where a launch receives that number, at most
@@ -102,7 +103,7 @@ class FarProblem:
 
     @property
     def _has_long_sums(self) -> bool:
-        """Tell whether products have random signs, sums are long, and both have the type of the factors."""
+        """Tell whether sums of products with random signs are long, and computed and stored in the factors' type."""
         factors, kind = self.data.factors, self.data.accumulate
         elements = [self.layouts[self.data.formula.target].element, *(it.element for it in factors)]
         same = kind.is_float and all(it.precision == kind.precision for it in elements)
