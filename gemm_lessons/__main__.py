@@ -63,7 +63,7 @@ def _run() -> int:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # an ASCII terminal shows "?" instead of raising
-    _bear_closed_pipes()
+    _tolerate_closed_pipes()
     from gemm_lessons import cli
     from gemm_lessons.cli.app import app_for, whole
 
@@ -91,7 +91,7 @@ class _Pipe(io.FileIO):
             return len(data)
 
 
-def _bear_closed_pipes() -> None:
+def _tolerate_closed_pipes() -> None:
     out = sys.stdout
     if out is None or not isinstance(out, io.TextIOWrapper) or not stat.S_ISFIFO(os.fstat(out.fileno()).st_mode):
         return

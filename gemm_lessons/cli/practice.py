@@ -225,7 +225,7 @@ def practised(course: Course, lesson: Lesson, path: Path, outcome: RunOutcome) -
         if path.resolve() == lesson.kernel_path.resolve() and so_far.guesses and not so_far.counted:
             return _score(course, outcome)
         if path.resolve() == lesson.bug_path.resolve() and so_far.bug:
-            return _mend(course, lesson)
+            return _record_fix(course, lesson)
     except LessonError as error:  # an error in its questions or bugs is shown below the verdict, which is still valid
         from gemm_lessons.report.console import make_console, show_note
 
@@ -243,7 +243,7 @@ def _score(course: Course, outcome: RunOutcome) -> Practised:
     return Practised(scores_in_words(outcome.lesson, scores), partial(show_scores, make_console(), scores))
 
 
-def _mend(course: Course, lesson: Lesson) -> Practised:
+def _record_fix(course: Course, lesson: Lesson) -> Practised:
     from gemm_lessons.course.pitfalls import bugs_of
     from gemm_lessons.report.console import make_console
     from gemm_lessons.report.practice import show_fixed

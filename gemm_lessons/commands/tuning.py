@@ -106,7 +106,7 @@ def tune(request: TuneRequest, progress: TellSteps = lambda done, total, what: N
         else:
             (missing if not candidate.tuned.why_not else found).append(candidate)
     reused = sum(not it.tuned.why_not for it in found)
-    for done, candidate in enumerate(_looked_at(request, missing)):
+    for done, candidate in enumerate(_evaluated(request, missing)):
         book.add(candidate)
         found.append(candidate)
         progress(done + 1, len(missing), candidate.text)
@@ -140,15 +140,15 @@ def _candidate(request: TuneRequest, sizes: Mapping[str, int], source: str) -> T
     return TileCandidate(dict(sizes), print_, request.gpu.name, str(request.shape), Tuned(why_not=why_not))
 
 
-def _looked_at(request: TuneRequest, candidates: Sequence[TileCandidate]) -> Iterator[TileCandidate]:
+def _evaluated(request: TuneRequest, candidates: Sequence[TileCandidate]) -> Iterator[TileCandidate]:
     """Yield each candidate, compiled, checked and estimated, as it finishes."""
     about = (request.course.root, request.lesson.name, request.path, request.shape, request.gpu, request.target)
     if request.processes == 1 or len(candidates) < 2:
         for candidate in candidates:
-            yield replace(candidate, tuned=_look(*about, candidate.sizes))
+            yield replace(candidate, tuned=_evaluate(*about, candidate.sizes))
         return
     with ProcessPoolExecutor(request.processes, get_context("spawn"), _ignore_interrupts) as pool:
-        asked = {pool.submit(_look, *about, candidate.sizes): candidate for candidate in candidates}
+        asked = {pool.submit(_evaluate, *about, candidate.sizes): candidate for candidate in candidates}
         try:
             for done in as_completed(asked):
                 yield replace(asked[done], tuned=done.result())
@@ -160,7 +160,7 @@ def _ignore_interrupts() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C and then ends this process
 
 
-def _look(
+def _evaluate(
     root: Path, name: str, path: Path, shape: Shape, gpu: GpuSpec, target: BuildTarget, sizes: Mapping[str, int]
 ) -> Tuned:
     """Compile one candidate, run it on its counting shape, and estimate its time."""

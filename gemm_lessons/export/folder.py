@@ -46,7 +46,7 @@ def export_lesson(
         "Makefile": _rendered("Makefile", names),
         "README.md": _rendered("README.md", names),
     }
-    _meet_no_macro(text, contents["main.cu"].partition(HOST)[2])
+    _check_names(text, contents["main.cu"].partition(HOST)[2])
     backups = []
     for name, content in contents.items():
         path = folder / name
@@ -72,7 +72,7 @@ def _rendered(name: str, names: dict[str, object]) -> str:
     return environment.get_template(f"{name}.jinja").render(names)
 
 
-def _meet_no_macro(kernel: KernelText, host: str) -> None:
+def _check_names(kernel: KernelText, host: str) -> None:
     """Check the kernel's macros and functions against the host code, which follows them in the same file. Raises
     ``CommandError`` for a name that the host code uses for something else."""
     macros = set(re.findall(r"^\s*#\s*define\s+(\w+)", kernel.everything, re.M))

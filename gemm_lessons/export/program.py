@@ -240,15 +240,15 @@ class _Description:
 
     def loop(self) -> ProductLoop:
         left, right = self.data.by_name[self.product.left], self.data.by_name[self.product.right]
-        crossed, turned = self.product.left_transposed, self.product.right_transposed
+        left_transposed, right_transposed = self.product.left_transposed, self.product.right_transposed
         rows, cols = map(self.held, self.data.answer.shape)
         return ProductLoop(
             rows,
             cols,
-            self.held(left.shape[0 if crossed else 1]),
-            self.number(left, *(("k", "i") if crossed else ("i", "k"))),
-            self.number(right, *(("j", "k") if turned else ("k", "j"))),
-            (right.order == "row") != turned,
+            self.held(left.shape[0 if left_transposed else 1]),
+            self.number(left, *(("k", "i") if left_transposed else ("i", "k"))),
+            self.number(right, *(("j", "k") if right_transposed else ("k", "j"))),
+            (right.order == "row") != right_transposed,
         )
 
     def number(self, spec: BufferSpec, row: str, col: str) -> str:
@@ -298,10 +298,10 @@ class _Description:
         if by_rows:
             factors.reverse()
             sizes.reverse()
-        turned = [(transposed != by_rows) != (spec.order == "row") for spec, transposed in factors]
-        ways = ["CUBLAS_OP_T" if turn else "CUBLAS_OP_N" for turn in turned]
+        as_transpose = [(transposed != by_rows) != (spec.order == "row") for spec, transposed in factors]
+        ways = ["CUBLAS_OP_T" if turn else "CUBLAS_OP_N" for turn in as_transpose]
         why = "(A B)^T = B^T A^T, so the factors change places" if by_rows else "The answer has that layout, too"
-        why += "; OP_T: read it as its transpose." if any(turned) else "."
+        why += "; OP_T: read it as its transpose." if any(as_transpose) else "."
         shape = ", ".join((*ways, *sizes, loop.depth))
         pointers = [f"device.{spec.name}" for spec, _ in factors] + ["device.product"]
         steps = [self.leading(spec) for spec, _ in factors] + [self.leading(answer)]

@@ -301,8 +301,8 @@ class DataSpec:
         orders: dict[str, Order] = {
             name: "column" if letter == "T" else "row" for name, letter in zip("AB", layout, strict=True)
         }
-        turned = (replace(it, order=orders.get(it.name, it.order)) for it in self.buffers)
-        return replace(self, buffers=tuple(turned))
+        ordered = (replace(it, order=orders.get(it.name, it.order)) for it in self.buffers)
+        return replace(self, buffers=tuple(ordered))
 
     def scalar(self, name: str, sizes: Mapping[str, Number], draw: Callable[[], Number] = lambda: 1) -> Number:
         """Return the value of a scalar: the value from lesson.toml, which may name a drawn number, or that number

@@ -147,7 +147,7 @@ def stem_of_archive(name: str) -> str:
     return name[: len(name) - len(ending)]
 
 
-def _passed_over(name: str) -> bool:
+def _is_skipped(name: str) -> bool:
     return name.startswith(".") or name.lower() in NOT_HANDED_IN
 
 
@@ -212,7 +212,7 @@ def _walk(folder: Path, prefix: str, depth: int) -> Iterator[tuple[Path, str, st
         yield folder, printable(prefix.rstrip("/")) or "the folder", f"cannot be read: {reason(error)}"
         return
     for entry in entries:
-        if _passed_over(entry.name):
+        if _is_skipped(entry.name):
             continue
         path, name = folder / entry.name, f"{prefix}{printable(entry.name)}"
         if entry.is_symlink():
@@ -233,7 +233,7 @@ class _Stream(Protocol):
     def read(self, size: int = -1, /) -> bytes: ...
 
 
-class _Careful:
+class _CappedReads:
     """A file that refuses single reads larger than ``MAX_DIRECTORY``, which only a hostile archive asks for."""
 
     def __init__(self, file: IO[bytes]) -> None:
@@ -372,7 +372,7 @@ def _is_old_tar(start: bytes) -> bool:
 
 
 def _read_zip(file: IO[bytes], found: HandIn, room: _Room, level: int) -> None:
-    with zipfile.ZipFile(_Careful(file)) as archive:  # ZipFile needs read, seek and tell
+    with zipfile.ZipFile(_CappedReads(file)) as archive:  # ZipFile needs read, seek and tell
         for info in sorted(archive.infolist(), key=lambda it: it.filename):  # stable sort
             kind = stat.S_IFMT(info.external_attr >> 16)
             name = _taken(found, info.filename, kind if kind else stat.S_IFREG)
@@ -425,7 +425,7 @@ def _taken(found: HandIn, raw: str, kind: int) -> str | None:
         refusal = "its name leads out of the archive"
     elif raw.startswith(("/", "\\")) or re.match(r"[A-Za-z]:[/\\]", raw):
         refusal = "its name is an absolute path"
-    elif not parts or any(_passed_over(part) for part in parts):
+    elif not parts or any(_is_skipped(part) for part in parts):
         return None
     elif kind == stat.S_IFLNK:
         refusal = "it is a link; hand in the file itself"

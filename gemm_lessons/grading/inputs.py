@@ -216,15 +216,15 @@ def read_student(
             continue
         found = claim(name, names)
         if found is None:
-            strays += [name] if name.lower().endswith(".cu") and not _came_along(name) else []
+            strays += [name] if name.lower().endswith(".cu") and not _is_from_course(name) else []
         elif not _is_of_the_course(file, lessons.get(found.lesson)):
             claims.setdefault(found.lesson, []).append(found)
     if len(lessons) == 1 and not lessons.keys() & claims.keys():
         (only,) = lessons
         taken = _take_the_only_one(handed, only, claims)
         strays = [name for name in strays if name != taken]
-    _tell_of_strays(handed, strays, names)
-    _tell_of_others(handed, lessons.keys() - claims.keys(), names)
+    _remark_on_strays(handed, strays, names)
+    _remark_on_others(handed, lessons.keys() - claims.keys(), names)
     result = {name: _handed(handed, lesson, sorted(claims.get(name, ()))) for name, lesson in lessons.items()}
     return result, (*student.record.remarks, *handed.told())
 
@@ -248,7 +248,7 @@ def _kit_folders(handed: HandIn) -> tuple[str, ...]:
 
 def _take_the_only_one(handed: HandIn, lesson: str, claims: dict[str, list[Claim]]) -> str:
     """Claim a single kernel for a single lesson, whatever its name. Return its name, or an empty string."""
-    own = [name for name in handed.files if name.lower().endswith(".cu") and not _came_along(name)]
+    own = [name for name in handed.files if name.lower().endswith(".cu") and not _is_from_course(name)]
     if len(own) == 1 and not claims:
         claims[lesson] = [Claim(2, 0, own[0].count("/"), 0, own[0], lesson)]
         handed.remark(f"{own[0]} does not say which lesson it is for; it was taken as lesson {lesson}")
@@ -267,7 +267,7 @@ def _is_of_the_course(file: HandedFile, lesson: Lesson | None) -> bool:
         return False
 
 
-def _tell_of_strays(handed: HandIn, strays: Sequence[str], names: Sequence[str]) -> None:
+def _remark_on_strays(handed: HandIn, strays: Sequence[str], names: Sequence[str]) -> None:
     """Add a remark that names the kernels whose lesson is unknown, for the teacher to sort out."""
     for name in strays[:MOST_STRAYS]:
         said = said_of_stem(posixpath.splitext(posixpath.basename(name))[0], names).lessons
@@ -278,7 +278,7 @@ def _tell_of_strays(handed: HandIn, strays: Sequence[str], names: Sequence[str])
         handed.remark(f"and {len(strays) - MOST_STRAYS} more .cu files whose names do not give a lesson")
 
 
-def _tell_of_others(handed: HandIn, missing: Collection[str], names: Sequence[str]) -> None:
+def _remark_on_others(handed: HandIn, missing: Collection[str], names: Sequence[str]) -> None:
     """Add a remark about files that are named for a missing lesson, and not as sources: 03.docx, naive.cu.bak."""
     for name in handed.others:
         stem, ending = posixpath.splitext(posixpath.basename(name))
@@ -288,7 +288,7 @@ def _tell_of_others(handed: HandIn, missing: Collection[str], names: Sequence[st
             handed.remark(f"{name} was not graded: its name {ends}; that of a kernel ends in .cu")
 
 
-def _came_along(name: str) -> bool:
+def _is_from_course(name: str) -> bool:
     """Return whether a file of this name comes with the course."""
     return posixpath.basename(name).lower() in ("stub.cu", "solution.cu", "bug.cu", "first.cu")
 

@@ -36,10 +36,10 @@ Question = Mapping[str, Any]
 
 def start(question: Question, sources: Sequence[bytes], folder: Path) -> Forked:
     """Fork a process for this job, in ``folder``; it sends one message."""
-    return Forked(lambda parent: _become_first(parent, question, sources, folder))
+    return Forked(lambda parent: _run_as_first_process(parent, question, sources, folder))
 
 
-def _become_first(parent: Parent, question: Question, sources: Sequence[bytes], folder: Path) -> None:
+def _run_as_first_process(parent: Parent, question: Question, sources: Sequence[bytes], folder: Path) -> None:
     """Enter new namespaces, where Linux allows them, and run the job as their first process. The process of a GPU stays
     outside, because CUDA does not work inside."""
     parent.no_more_questions()
@@ -101,7 +101,7 @@ def _judged(
     tools.open_for_me(lambda starts: confine(reach, starts))
     stand = {"walls": (*confine(reach), *bounded, *walls)}
     if "python" in question:
-        return {"got": _foreign(question["python"]), **stand}
+        return {"got": _run_foreign_code(question["python"]), **stand}
     request = RunRequest(
         course=course,
         lesson=lesson,
@@ -126,7 +126,7 @@ def _dateless(header: bytes) -> bytes:
     return fixed(header.decode(errors="surrogateescape"))[0].encode(errors="surrogateescape")
 
 
-def _foreign(code: str) -> object:
+def _run_foreign_code(code: str) -> object:
     """Run Python code in place of a submission, as an attacker could after a break-out from the simulator. Return the
     value of its variable ``got``."""
     scope: dict[str, Any] = {}

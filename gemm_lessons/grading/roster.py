@@ -66,8 +66,8 @@ def _names(student: Enrolled) -> set[str]:
     words = _words(student.name or "")
     if not words:
         return set()
-    turned = [words[-1], *words[:-1]]
-    return {" ".join(words), " ".join(turned), "".join(turned), "".join(words)}
+    rotated = [words[-1], *words[:-1]]
+    return {" ".join(words), " ".join(rotated), "".join(rotated), "".join(words)}
 
 
 def _plain(text: str) -> str:

@@ -75,8 +75,8 @@ def _part(name: str, most: float, passed: bool, why: str) -> GradePart:
     return GradePart(name, most if passed else 0.0, most, passed, one_line(why)[:LONGEST])
 
 
-def _after(came_so_far: bool, why: str) -> str:
-    return why if came_so_far else "it did not get that far"
+def _after(got_here: bool, why: str) -> str:
+    return why if got_here else "it did not get that far"
 
 
 def _gate(gate: Gate, most: float, judged: Mapping[str, Any] | None, near_miss: NearMiss, right: bool) -> GradePart:

@@ -79,11 +79,11 @@ def given(course: Course, lesson: str) -> tuple[str, ...]:
 
 
 def _alike(lesson: str, texts: Mapping[str, str], shared: Iterable[str]) -> Iterator[Alike]:
-    everybody = {run for text in shared for run in runs_of(text)}
+    given_runs = {run for text in shared for run in runs_of(text)}
     places = {student: runs_of(text) for student, text in sorted(texts.items())}
     has = Counter(run for of in places.values() for run in of)
     many = max(FEW, len(texts) // MANY)
-    beyond = {student: frozenset(of.keys() - everybody) for student, of in places.items()}
+    beyond = {student: frozenset(of.keys() - given_runs) for student, of in places.items()}
     own = {student: {run for run in runs if has[run] <= many} for student, runs in beyond.items()}
     common: Counter[tuple[str, str]] = Counter()
     owners: dict[Run, list[str]] = {}

@@ -134,7 +134,7 @@ def _question(submission: Submission, limits: Limits) -> dict[str, Any]:
 # --- fork servers ----------------------------------------------------------------------------------------------------
 
 _idle: list[tuple[int, Child]] = []  # with the process that started them: a fork must not share its parent's pipes
-_turn = threading.Lock()
+_lock = threading.Lock()
 
 
 def _ask(question: dict[str, Any], sources: list[bytes]) -> dict[str, Any]:
@@ -158,13 +158,13 @@ def _asked(question: dict[str, Any], sources: list[bytes]) -> dict[str, Any]:
     except BaseException:  # also on Ctrl-C: a late answer must not be taken for the next question's
         server.close()
         raise
-    with _turn:
+    with _lock:
         _idle.append((os.getpid(), server))
     return answer
 
 
 def _server() -> Child:
-    with _turn:
+    with _lock:
         for number, (process, server) in enumerate(_idle):
             if process == os.getpid():
                 del _idle[number]
@@ -177,7 +177,7 @@ def _server() -> Child:
 @atexit.register
 def close() -> None:
     """Stop the fork servers of this process; the next question starts a new one."""
-    with _turn:
+    with _lock:
         mine = [server for process, server in _idle if process == os.getpid()]
         _idle.clear()
     for server in mine:

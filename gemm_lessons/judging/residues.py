@@ -165,7 +165,7 @@ def _gemm_errs(left: Left) -> bool:
     return _fits(left) and not left.wrong and not left.are(left.products)
 
 
-def _join_is_left(left: Left) -> bool:
+def _only_join_may_err(left: Left) -> bool:
     return _fits(left) and not left.wrong and left.are(left.products)
 
 
@@ -274,19 +274,19 @@ def other_products(left: Left) -> Facts | None:
     return {"i": i, "m": left.moduli[i], "row": row, "col": col, "right": right, "got": got}
 
 
-@_stage(_join_is_left)
+@_stage(_only_join_may_err)
 def positive(left: Left) -> Facts | None:
     """Recognise sums whose multiple of the product was rounded down."""
     return {} if left.is_answer(left.weighted % left.product) else None
 
 
-@_stage(_join_is_left)
+@_stage(_only_join_may_err)
 def not_subtracted(left: Left) -> Facts | None:
     """Recognise the weighted sums as the answer."""
     return {} if left.is_answer(left.weighted) else None
 
 
-@_stage(_join_is_left)
+@_stage(_only_join_may_err)
 def one_scale(left: Left) -> Facts | None:
     """Recognise an answer without one of its scales. Fact: ``missing``."""
     for by in ("A", "B", ""):
@@ -295,7 +295,7 @@ def one_scale(left: Left) -> Facts | None:
     return None
 
 
-@_stage(_join_is_left)
+@_stage(_only_join_may_err)
 def few_bits(left: Left) -> Facts | None:
     """Recognise consistent launches whose whole numbers are short. Facts: ``bits``, ``most`` that fit."""
     facts = _of_bits(left)
@@ -303,13 +303,13 @@ def few_bits(left: Left) -> Facts | None:
     return facts if right else None
 
 
-@_stage(_join_is_left)
+@_stage(_only_join_may_err)
 def blurred(left: Left) -> Facts | None:
     """Recognise digits that were lost where parts were added."""
     return {} if left.is_answer(left.numbers, BLURRED) else None
 
 
-@_stage(_join_is_left)
+@_stage(_only_join_may_err)
 def other_numbers(left: Left) -> Facts | None:
     """Recognise a ``join`` that is wrong in some other way. Facts: an example."""
     if not (wrong := np.argwhere(left.it.wrong)).size or left.is_answer(left.numbers):

@@ -61,7 +61,7 @@ def show_bench(console: Console, request: BenchRequest, result: Result, verbose:
             _print(console, "Share of cuBLAS, same number type, same run", "bold")
             kernels = [Group(it.types, tuple(line for line in it.lines if not line.is_cublas)) for it in result.groups]
             _print_table(console, _rows([it for it in kernels if it.lines], shapes, share), list(map(named, shapes)))
-            if GPU not in points[0].gpu and (rows := _on_the_course_s_gpu(kernels, shapes)):
+            if GPU not in points[0].gpu and (rows := _on_course_gpu(kernels, shapes)):
                 console.print()
                 _print(console, f"Share of cuBLAS on the {GPU} of the course, its solutions", "bold")
                 _print_table(console, rows, list(map(named, shapes)))
@@ -142,7 +142,7 @@ def _conditions(library: Line, shapes: Sequence[Shape]) -> list[_Row]:
     return [row for row in rows if set(row.cells) != {"-"}]
 
 
-def _on_the_course_s_gpu(groups: Sequence[Group], shapes: Sequence[Shape]) -> list[_Row]:
+def _on_course_gpu(groups: Sequence[Group], shapes: Sequence[Shape]) -> list[_Row]:
     """Return rows of the measurements that the course's texts quote, for the kernels and squares of a table."""
     stored = load_measured()
 

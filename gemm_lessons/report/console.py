@@ -118,7 +118,7 @@ class Working:
     def __init__(self, console: Console, what: str) -> None:
         self._console, self._stage = console, what
         self._progress: Progress | None = None
-        self._turn = threading.Lock()
+        self._lock = threading.Lock()
         self._timer = threading.Timer(PATIENCE, self._show)
         self._timer.daemon = True
         self._wanted = console.is_terminal
@@ -126,7 +126,7 @@ class Working:
     def _show(self) -> None:
         from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn  # slow to import
 
-        with self._turn:
+        with self._lock:
             self._progress = Progress(
                 SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn(), console=self._console,
                 transient=True,
@@ -136,7 +136,7 @@ class Working:
 
     def __call__(self, stage: str) -> None:
         """Set the current stage."""
-        with self._turn:
+        with self._lock:
             self._stage = stage
             if self._progress is not None:
                 self._progress.update(self._progress.task_ids[0], description=stage)

@@ -65,7 +65,7 @@ def strokes(rows: list[str]) -> Strokes:
     joints = [cell for cell, char in at.items() if char == "+" and _met(lines, cell, "lr")]
     lines |= dict.fromkeys(joints, "")
     lines |= {it: "".join({*arms, *_met(lines, it, "udlr")}) for it, arms in lines.items() if it not in heads}
-    slopes = {(y, x): char for (y, x), char in at.items() if char in "/\\" and _goes_on(at, y, x)}
+    slopes = {(y, x): char for (y, x), char in at.items() if char in "/\\" and _continues(at, y, x)}
     fills = {(y, x) for y, row in enumerate(rows) for run in re.finditer("##+", row) for x in range(*run.span())}
     return Strokes(lines, heads, slopes, frozenset(fills))
 
@@ -119,7 +119,7 @@ def _met(lines: dict[Cell, str], cell: Cell, arms: str) -> str:
     return "".join(arm for arm in arms if FACING[arm] in lines.get(_to(cell, arm), ""))
 
 
-def _goes_on(at: dict[Cell, str], y: int, x: int) -> bool:
+def _continues(at: dict[Cell, str], y: int, x: int) -> bool:
     lean = 1 if at[y, x] == "/" else -1
     return at[y, x] in (at.get((y - 1, x + lean)), at.get((y + 1, x - lean)))
 

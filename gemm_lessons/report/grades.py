@@ -61,7 +61,7 @@ def class_page(book: Gradebook, pairs: Sequence[Alike] | None = None) -> str:
         stumbles=stumbles(book),
         rows=[_row(book, row) for row in book.rows],
         slow=[
-            (one_line(it.student), titles[it.lesson], f"{it.seconds:.1f}", _came_to(it.verdict or it.status))
+            (one_line(it.student), titles[it.lesson], f"{it.seconds:.1f}", _headline_of(it.verdict or it.status))
             for it in slowest(book)
         ],
         reference=REFERENCE,
@@ -80,7 +80,7 @@ def _title(lesson: str) -> str:
     return f"{number} {name.replace('_', ' ')}"
 
 
-def _came_to(kind: str) -> str:
+def _headline_of(kind: str) -> str:
     return HEADLINES.get(kind, one_line(kind))
 
 

@@ -166,12 +166,12 @@ def summary_of(row: Row) -> str:
     """Summarise the result of a kernel in one sentence."""
     far = row.checked.unfinished
     if far is None:
-        return _came_to(row)
+        return _result_of(row)
     written = f"{far.done} of {far.todos} TODO{'s'[: far.todos != 1]} written"
-    return written if isinstance(row.verdict, WrongAnswer) else f"{written}; {_came_to(row)}"
+    return written if isinstance(row.verdict, WrongAnswer) else f"{written}; {_result_of(row)}"
 
 
-def _came_to(row: Row) -> str:
+def _result_of(row: Row) -> str:
     match row.verdict:
         case Passed():
             gates = row.checked.shown_gates

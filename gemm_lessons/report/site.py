@@ -102,7 +102,7 @@ def write_site(course: Course, out: Path, url: str = "") -> list[SitePage]:
     Raises ``CommandError`` for a folder with foreign files or a ``url`` that is not a web address, ``LessonError`` for
     broken links, and ``WriteError``.
     """
-    _clear_of_others(out)
+    _refuse_foreign_files(out)
     url = url and base_address(url)
     pages = site(course)
     if broken := broken_links(pages):
@@ -123,7 +123,7 @@ def write_site(course: Course, out: Path, url: str = "") -> list[SitePage]:
     return pages
 
 
-def _clear_of_others(out: Path) -> None:
+def _refuse_foreign_files(out: Path) -> None:
     if out.exists() and not out.is_dir():
         raise CommandError(f"{shown(out)} is a file; name a folder")
     index = out / "index.html"

@@ -77,13 +77,13 @@ def table(console: Console, outcome: RunOutcome) -> Table:
         made = _one_row_each(outcome, columns, wide)
         if Measurement.get(console, console.options.update(max_width=UNBOUNDED), made).maximum <= console.width:
             return made
-    turned = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
-    turned.add_column("")
+    transposed_table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
+    transposed_table.add_column("")
     for row in outcome.rows:
-        turned.add_column(_short_label(row), justify="right")
+        transposed_table.add_column(_short_label(row), justify="right")
     for column in columns:
-        turned.add_row(column.wide, *(column.cell(row) for row in outcome.rows))
-    return turned
+        transposed_table.add_row(column.wide, *(column.cell(row) for row in outcome.rows))
+    return transposed_table
 
 
 def _one_row_each(outcome: RunOutcome, columns: Sequence[Column], wide: bool) -> Table:

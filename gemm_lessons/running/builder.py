@@ -147,7 +147,7 @@ class Workshop:
         if self._timing is self._counting:
             counted = self._counting.build(lesson, path, source, options)
             return counted if isinstance(counted, CompileFailed) else Binaries(counted, counted)
-        timing = _meanwhile(self._timing.build, lesson, path, source, options)
+        timing = _in_thread(self._timing.build, lesson, path, source, options)
         counted = self._counting.build(lesson, path, source, options)
         if isinstance(counted, CompileFailed):
             return counted
@@ -159,7 +159,7 @@ class Workshop:
         return Binaries(counted, timed)
 
 
-def _meanwhile(work: Callable[..., Made], *arguments: object) -> Future[Made]:
+def _in_thread(work: Callable[..., Made], *arguments: object) -> Future[Made]:
     """Start work in a thread."""
     from concurrent.futures import ThreadPoolExecutor  # slow to import, and lesson 01 is compared with nothing
 

@@ -161,7 +161,7 @@ class Session:
             except LessonError as error:  # an error in its questions; the verdict is still valid
                 progress, scores, broken = counted, (), str(error)
             note = save_progress(self._course, progress) or broken
-            self._after = _took(lesson, outcome.seconds, saved)
+            self._after = _waited(lesson, outcome.seconds, saved)
             remarks, gain = remarks_on(lesson), gain_of(self._course, outcome)
             following = self._course.neighbour(lesson, +1)
             news = (scores_in_words(lesson, scores),) if scores else ()
@@ -282,7 +282,7 @@ def _try(request: RunRequest) -> None:
         run_lesson(request)
 
 
-def _took(lesson: Lesson, seconds: float, saved: bool) -> str:
+def _waited(lesson: Lesson, seconds: float, saved: bool) -> str:
     """Return how long the learner has waited, measured from the save if the clocks agree."""
     since = -1.0
     with contextlib.suppress(OSError):  # the file may be gone
