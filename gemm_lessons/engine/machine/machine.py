@@ -579,7 +579,7 @@ class Machine:
         return self._next()
 
     def _release(self) -> None:
-        """Release a complete barrier or, if none is complete, held lanes. Raise ``Fault`` if no lane can be released."""
+        """Release a complete barrier or, if none is complete, held lanes. Raise ``Fault`` if none can be released."""
         if self.barriers.release(self.alive, functools.partial(self._hand_over, "barrier")):
             return
         if self.stalls.any_held and (self._land() or self.stalls.retry(self.state.phases)):
