@@ -62,7 +62,7 @@ class Program:
 
     @functools.cached_property
     def stores(self) -> Program | None:
-        """Return the program without what does not decide where it stores; None if memory decides."""
+        """Return the program reduced to the instructions that decide where it stores; None if memory decides."""
         reduced = stores_alone(self.kernel)
         return None if reduced is None else prepare(reduced, self.variables)
 

@@ -15,5 +15,5 @@
 - analyses: ``anticipated`` expressions, ``common_subexpressions``; ``unset``: registers that may be read unwritten;
   ``provenance``: which array an address points into; ``synchronising_accesses``: which accesses cannot race;
   ``fragments``: which lane holds which element of a matrix; ``dead_products``: products that nothing uses
-- ``stores_alone``: a kernel without what does not decide where it stores
+- ``stores_alone``: a kernel reduced to the instructions that decide where it stores
 """

@@ -1,10 +1,10 @@
-"""A kernel without its products: only what decides where it stores.
+"""Reduces a kernel to the instructions that decide where it stores.
 
     kernel --stores_alone--> the stores to global memory, the branches, and the instructions that both need
 
-It takes every branch and stores at every address as the kernel does, but loads nothing and stores any value. So it
-tells for thousands of blocks which of them own an element, in the time that one block takes. That is impossible where
-an address or a branch follows from memory.
+The reduced kernel takes every branch and stores to every address as the kernel does, but it loads only parameters and
+constants, does not wait, and stores zeros. It shows which of thousands of blocks own an element, in the time that one
+block takes. This is impossible if an address or a branch depends on memory.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from gemm_lessons.engine.ptx.records import Immediate, Instruction, Kernel, Vect
 from gemm_lessons.engine.ptx.rewrite import Writer, rewritten
 
 WAITS = ("mbarrier.test_wait", "mbarrier.try_wait")
-NEAR = ("shared", "local")  # memory in which nothing is looked for
+NEAR = ("shared", "local")  # stores to these are dropped
 PRODUCTS = ("mma", PRODUCT)
 CONTROL = ("branch", "end", "stop")
 
 
 def stores_alone(kernel: Kernel) -> Kernel | None:
-    """Return the kernel reduced to its stores; None where memory decides about them, or where something else than a
-    plain store writes to global memory."""
+    """Return the kernel reduced to its stores. None if memory decides where it stores, or if an instruction other than
+    a plain store writes to global memory."""
     if any(map(_stores_otherwise, kernel.instructions)):
         return None
     roots = [it for it in kernel.instructions if it.row.effect in CONTROL or _is_far_store(it)]
@@ -42,7 +42,7 @@ def stores_alone(kernel: Kernel) -> Kernel | None:
                 continue
             kept.add(instruction.index)
             if instruction.row.name in WAITS:
-                continue  # a wait ends
+                continue  # becomes a wait that has ended
             if not _is_known(instruction):
                 return None
             found = reads(instruction) - needed
@@ -78,7 +78,7 @@ def _is_far_store(instruction: Instruction) -> bool:
 
 
 def _stores_otherwise(instruction: Instruction) -> bool:
-    """Tell whether an instruction may write to global memory and is no plain store."""
+    """Return whether an instruction other than a plain store may write to global memory."""
     effect = instruction.row.effect
     spaces = [it for it in instruction.modifiers if it.startswith(("global", "shared"))]
     if effect == "atomic":
@@ -97,7 +97,7 @@ def _decides(instruction: Instruction) -> frozenset[str]:
 
 
 def _is_known(instruction: Instruction) -> bool:
-    """Tell whether a result follows from registers, parameters and constants."""
+    """Return whether a result depends only on registers, parameters and constants."""
     row = instruction.row
     if row.effect == "load":
         return "param" in instruction.modifiers or "const" in instruction.modifiers

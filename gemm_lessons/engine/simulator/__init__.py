@@ -8,7 +8,7 @@
 
 - ``debug_run``: a block as its source is written; ``final_memory``: contents of memory after a block;
   ``launch_limits``: launches that a GPU refuses
-- ``owners``: which blocks store into certain places
+- ``owners``: which blocks store into given words of buffers
 - ``unsupported``: unexpected errors as ``UnsupportedKernel``
 
 The simulator needs no GPU and no driver, and an interpreted kernel cannot touch the machine it runs on.
@@ -94,7 +94,7 @@ __all__ = ["Disagreement", "Setting", "Simulator"]
 STOPPING = {"__pipeline_memcpy_async": "it copies 4, 8 or 16 bytes, and fills no more than those with zeros"}
 FOR_DEBUGGING = re.compile(r"^\s*\.target\s[^\n]*\bdebug\b", re.M)  # set by option -G: ptxas then contracts nothing
 SAMPLE_BUDGET = 1 << 24  # PTX instructions of a batch of sampled blocks, whose K may be large
-MOST_OWNERS = 1 << 21  # threads of a launch, at most, of which it is run where they store
+MOST_OWNERS = 1 << 21  # threads of a launch, at most, whose stores are run
 KNOWN = 64  # elements of each buffer that decide which block is tallied
 FOLLOWED = 200_000  # basic blocks of machine code, at most, for a picture of its accesses
 
@@ -322,8 +322,8 @@ class Simulator:
     def owners(
         self, compiled: Compiled, grid: Grid, arguments: Sequence[Argument], wanted: Mapping[str, Array]
     ) -> tuple[int, ...] | None:
-        """Return the blocks of a launch that store into ``wanted``: for each buffer, which words of 4 bytes, bool (n,).
-        Only what decides about stores is run. None where memory decides, or if that takes long."""
+        """Return the blocks of a launch that store into ``wanted``: buffer -> which of its words of 4 bytes, bool (n,).
+        Only instructions that decide where it stores are run. None if memory decides, or if that would take long."""
         stores = _program_of(compiled).stores
         if stores is None or grid.blocks * grid.threads > MOST_OWNERS:
             return None

@@ -1,4 +1,4 @@
-"""Which blocks of a launch store into certain places."""
+"""Finds which blocks of a launch store into given words of buffers."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ WORD = 4  # bytes
 
 
 class StoreOwners:
-    """Observer that notes the blocks that store into ``wanted``: for each buffer, which words of 4 bytes, bool (n,). It
-    needs the true address of each access (``Setting.placed``)."""
+    """Observer that collects the blocks that store into ``wanted``: buffer -> which of its words of 4 bytes, bool (n,).
+    It needs the true address of each access (``Setting.placed``)."""
 
     def __init__(self, wanted: Mapping[str, Array]) -> None:
         self._wanted = wanted
