@@ -65,6 +65,9 @@ def test_arguments(machine: str) -> None:
         assert not said("clone", thread | space)
         assert not said("clone", process | space, starts=True)
     assert (said("tgkill", PID, PID, 6), said("tgkill", PID + 1, 1, 6)) == (True, False)
+    assert [it for it in range(200) if not said("madvise", 0, 4096, it)] == [12, 100, 101]
+    assert not any(said("prctl", it, 1) for it in (26, 28, 32, 33, 35, 57, 62, 67))
+    assert all(said("prctl", it) for it in (1, 15, 22, 38, 0x5356_4D41))
     assert (said("prlimit64", 0), said("prlimit64", PID)) == (True, False)
 
 

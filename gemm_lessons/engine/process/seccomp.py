@@ -34,7 +34,7 @@ ALLOWED = frozenset(
     "stat fstat lstat newfstatat statx statfs fstatfs access faccessat faccessat2 readlink readlinkat getdents "
     "getdents64 getcwd chdir fchdir cachestat "
     # memory
-    "mmap mprotect munmap brk mremap msync mincore madvise get_mempolicy membarrier map_shadow_stack mseal pkey_alloc "
+    "mmap mprotect munmap brk mremap msync mincore get_mempolicy membarrier map_shadow_stack mseal pkey_alloc "
     "pkey_free pkey_mprotect arch_prctl "
     # time
     "nanosleep clock_nanosleep clock_gettime clock_getres gettimeofday time times getitimer setitimer alarm "
@@ -46,7 +46,7 @@ ALLOWED = frozenset(
     "getcpu gettid exit exit_group "
     # itself
     "getpid getppid getuid geteuid getgid getegid getgroups getresuid getresgid getpgid getpgrp getsid getpriority "
-    "getrlimit setrlimit getrusage sysinfo uname umask capget getrandom wait4 waitid prctl "
+    "getrlimit setrlimit getrusage sysinfo uname umask capget getrandom wait4 waitid "
     # more walls
     "landlock_create_ruleset landlock_add_rule landlock_restrict_self".split()
 )
@@ -55,6 +55,13 @@ FALL_BACK = frozenset("clone3 openat2".split())  # flags are in memory; with ENO
 WRITING = 0o3 | 0o100 | 0o1000  # O_WRONLY, O_RDWR, O_CREAT, O_TRUNC
 FCNTL = (0, 1, 2, 3, 4, 1030, 1032)  # F_DUPFD to F_SETFL, F_DUPFD_CLOEXEC, F_GETPIPE_SZ: no locks, leases, dnotify
 IOCTL = (0x5401, 0x802C_542A, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)  # is it a terminal? FION*, FIO*CLEX
+MADVISE = (
+    12,
+    100,
+    101,
+)  # refused: MADV_MERGEABLE compares pages with other processes', MADV_HWPOISON takes memory away
+# PR_SET_PDEATHSIG to PR_SET_DUMPABLE, names of threads and mappings, more filters: of this process alone
+PRCTL = (1, 2, 3, 4, 15, 16, 21, 22, 23, 36, 37, 38, 39, 0x5356_4D41)
 THREAD, NAMESPACES = 0x1_0000, 0x7E02_0000
 
 
@@ -91,6 +98,8 @@ def _by_argument(starts: bool, pid: int) -> Mapping[str, list[Step]]:
         "openat": _without(2, WRITING),
         "fcntl": _one_of(1, FCNTL),
         "ioctl": _one_of(1, IOCTL),
+        "madvise": _none_of(2, MADVISE),
+        "prctl": _one_of(0, PRCTL),
         "clone": thread,
         "tgkill": _one_of(0, (pid,)),  # abort()
         "prlimit64": _one_of(0, (0,)),
@@ -106,6 +115,13 @@ def _one_of(number: int, values: Iterable[int]) -> list[Step]:
     for value in values:
         steps += [(EQUAL, 0, 1, value), (RETURN, 0, 0, ALLOW)]
     return [*steps, (RETURN, 0, 0, REFUSE)]
+
+
+def _none_of(number: int, values: Iterable[int]) -> list[Step]:
+    steps = [_argument(number)]
+    for value in values:
+        steps += [(EQUAL, 0, 1, value), (RETURN, 0, 0, REFUSE)]
+    return [*steps, (RETURN, 0, 0, ALLOW)]
 
 
 def _without(number: int, bits: int, needed: int = 0) -> list[Step]:
