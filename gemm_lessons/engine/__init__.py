@@ -12,7 +12,7 @@ a compiler. The engine imports nothing else of the kit. Its rooms, in the order 
 
 - ``report``: the sentences of findings
 - ``records``: the records that the rooms exchange: launches, findings, counters, types of numbers
-- ``process``: child processes, and what they may use of this machine
+- ``process``: child processes, their limits and their sandbox
 - ``hardware``: data sheets and occupancy
 - ``compiler``: CUDA C++ -> PTX, machine code, diagnostics
 - ``semantics``: what each PTX instruction computes

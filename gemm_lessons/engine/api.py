@@ -176,7 +176,7 @@ class CompiledKernel:
         (``__cluster_dims__`` in the source does the same). ``setting`` bounds an endless kernel, or turns counting off.
 
         Returns counters, findings and what was printed; ``fault`` is what stops a kernel on hardware, or a launch that
-        a GPU refuses. Raises ``UnsupportedKernel`` (an instruction that the simulator does not know), ``ValueError``
+        a GPU refuses. Raises ``UnsupportedKernel`` (an instruction that the simulator does not support), ``ValueError``
         (arguments or symbols that do not fit), and ``Disagreement`` (PTX and machine code contradict each other: a
         fault of this package, never of the kernel).
         """
@@ -226,8 +226,8 @@ class CompiledKernel:
         The arguments are those of ``launch``; array contents matter where loops, branches or addresses depend on them.
         The kernel is compiled for the architecture of ``gpu`` if it was not. The model follows the machine code of some
         blocks, as many as fit on one multiprocessor, without most iterations of long loops. What L1, L2 and DRAM serve
-        follows from their addresses; L2 is as the same launch before left it. ``gemm-lessons read numbers`` says how
-        far estimates of 60 launches were off. The course's matrix products have an estimate of their own.
+        follows from their addresses; L2 holds what an earlier run of the same launch left there. ``gemm-lessons read
+        numbers`` gives the errors of estimates of 60 launches. The course's matrix products have a separate estimate.
 
         Raises ``NotEstimated`` for a launch that the GPU refuses or that does not fit on it, and for what the model
         does not cover: PTX without machine code, instructions whose rates it lacks, machine code that it cannot follow,

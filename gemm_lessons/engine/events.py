@@ -255,7 +255,7 @@ class BoxShape:
 
 @dataclass(frozen=True, eq=False)
 class Boxed:
-    """Follows the ``Touch`` of shared memory by a tensor copy, if the launch asks for it (``Setting.tiles``):
+    """Follows the ``Touch`` of shared memory by a tensor copy, if requested (``Setting.tiles``):
     ``access`` has copied boxes from ``corner`` (dimensions, n) to the ``pieces`` (n, pieces of a box) of 16 bytes of
     all blocks' shared memory, in the order of the array. ``starts`` (n,): where the boxes begin, in bytes."""
 
@@ -279,8 +279,9 @@ class ReadTile:
 
 @dataclass(frozen=True, eq=False)
 class TilesRead:
-    """Precedes the touches of the products ``access`` by the warpgroups of the lanes ``first`` (n,), if the launch asks
-    for it: the tiles of A (None: in registers) and of B. ``origin``: the address of a block's shared memory."""
+    """Precedes the touches of the products ``access`` by the warpgroups of the lanes ``first`` (n,), if requested
+    (``Setting.tiles``): the tiles of A (None: in registers) and of B. ``origin``: the address of a block's shared
+    memory."""
 
     access: Access
     first: np.ndarray[Any, Any]
@@ -336,7 +337,7 @@ class Batch:
 
 @dataclass(frozen=True)
 class LaunchInfo:
-    """Everything an observer may know before the first instruction runs."""
+    """The launch, as observers see it before the first instruction runs."""
 
     kernel: Kernel
     grid: Grid

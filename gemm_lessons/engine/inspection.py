@@ -92,8 +92,8 @@ class Inspection:
     error: float | None = None  # ||got - expected|| / ||expected||
     tolerance: float | None = None
     variables: Mapping[str, Array] = dataclasses.field(default_factory=dict)  # read back after the launch
-    estimate: LaunchEstimate | str | None = None  # or why there is none; None: not asked for, or it did not end
-    recording: Recording | str | None = None  # or why there is none; None: not asked for
+    estimate: LaunchEstimate | str | None = None  # or why there is none; None: not requested, or the launch did not end
+    recording: Recording | str | None = None  # or why there is none; None: not requested
 
     @property
     def clean(self) -> bool:

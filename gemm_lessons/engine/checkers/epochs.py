@@ -237,8 +237,8 @@ def _of_whole_warps(mark: Barrier) -> bool:
 def _distinct(touches: tuple[Touch, ...]) -> tuple[Touch, ...]:
     """Return ``touches`` without duplicates.
 
-    The machine creates a new touch for each generic address, after lanes reconverge, and when a load leaves its group
-    once. Checkers treat such touches as one.
+    The machine creates a new touch for each generic address, after lanes reconverge, and for a load that is executed
+    outside of its group of loads. Checkers treat such touches as one.
     """
     if len({touch.access.index for touch in touches}) == len(touches):
         return touches

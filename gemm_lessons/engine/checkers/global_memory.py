@@ -378,7 +378,7 @@ class GlobalRaces:
         return "optimistic" if access.index in protocol.optimistic else "weak"
 
     def _may_not_meet(self, access: Access) -> Sequence[tuple[str, bool]]:
-        """Return the kinds of visits that race with ``access``, and for each whether only those of other blocks do."""
+        """Return the kinds of visits that race with ``access``, and for each whether only visits of other blocks do."""
         how = self._how(access)
         if access.effect == "store":
             others = READING[:2] if how == "strong" else (*READING, *UPDATING)

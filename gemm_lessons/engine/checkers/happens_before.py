@@ -139,7 +139,7 @@ class PendingCopies:
         return found
 
     def land(self, sources: list[Source], happens_before: HappensBefore) -> None:
-        """Drop the copies that every thread of their cluster knows to have completed."""
+        """Drop the copies whose completion is in the clock of every thread of their cluster."""
         for number, source in enumerate(sources, 1):
             least = happens_before.number(source).reshape(happens_before.clusters, -1).min(axis=1)
             if np.array_equal(least, self._landed.get(number, ())):

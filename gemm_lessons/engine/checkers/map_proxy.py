@@ -1,4 +1,4 @@
-"""Tensor maps that a kernel writes: the TMA reads them through a proxy of its own, so a write needs two fences.
+"""Tensor maps that a kernel writes: the TMA reads them through the tensormap proxy, so a write needs two fences.
 
 The writing block releases the map (``fence.proxy.tensormap::generic.release``, or ``tensormap.cp_fenceproxy``, which
 also writes it). Then a thread of the block that copies by the map acquires it

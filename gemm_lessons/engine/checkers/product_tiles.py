@@ -1,7 +1,7 @@
 """Find the first product (``wgmma``) that reads other elements than a tile of the matrix, if the answer is wrong.
 
-A tensor copy puts boxes into shared memory. A descriptor says which bytes a product takes for which element of its
-tile. ``ProductTiles`` compares the two, product by product:
+A tensor copy puts boxes into shared memory. A descriptor determines which bytes a product reads for each element of
+its tile. ``ProductTiles`` compares the two, product by product:
 
     empty   no copy has filled a part of the tile
     mixed   a row of the tile has elements of several rows of the array, or rows have different k

@@ -62,7 +62,7 @@ class SameValue:
         self._starts = np.array([start for _, start, _ in launch.buffers], np.int64)
 
     def begin_batch(self, batch: Batch) -> None:
-        """Start new blocks, with shared memory of their own."""
+        """Start new blocks, with new shared memory."""
         self._memory = {key: memory for key, memory in self._memory.items() if key[0] == "global"}
         self._epoch += 1
 

@@ -40,7 +40,7 @@ class LatestVisits:
         self._time, self._time_before = np.zeros(count, np.int64), np.zeros(count, np.int64)
 
     def note(self, cell: Array, who: Array, time: int) -> None:
-        """Record that ``who`` visits ``cell`` at ``time``."""
+        """Record that threads or blocks ``who`` visit ``cell`` at ``time``."""
         new = cell[self._last[cell] != who]
         self._before[new], self._time_before[new] = self._last[new], self._time[new]
         self._last[cell], self._time[cell] = who, time

@@ -19,7 +19,7 @@ from gemm_lessons.engine.compiler.neutral_paths import NeutralNames
 from gemm_lessons.engine.compiler.source import INCLUDE, content_of
 
 # Writes the name of each file that the front end opens to stderr. The manual does not describe it; NVRTC 13.0 to 13.5
-# know it.
+# have it.
 LIST_FILES = "-Xcudafe=--trace_includes"
 _ASKED_FOR = re.compile(r'__has_(?:include(?:_next)?|embed)[ \t]*\([ \t]*(?:"([^"\n]+)"|<([^>\n]+)>)')
 

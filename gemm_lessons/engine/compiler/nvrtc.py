@@ -2,7 +2,7 @@
 
 One small protocol has two bindings. CUDA 13, the base install: NVIDIA's ``cuda-bindings``. CUDA 12, the extra
 ``[cuda12]`` for drivers that are too old for CUDA 13: the library itself through ``ctypes``, because ``cuda-bindings``
-and CuPy both ask ``cuda-pathfinder`` for "the" NVRTC, which is one per process and prefers the newer of two installed.
+and CuPy both get "the" NVRTC from ``cuda-pathfinder``, which is one per process and prefers the newer of two installed.
 All of it is imported and loaded inside functions: ``gemm-lessons list`` must start without.
 """
 

@@ -178,7 +178,7 @@ def disassemble(cubin: bytes, seconds: float) -> subprocess.CompletedProcess[str
 
 
 def folders_read(major: int, name: str, options: Sequence[str]) -> tuple[str, ...]:
-    """Return the only readable folders: NVRTC's, that of the file ``name``, and those of the headers in the options."""
+    """Return the folders that a compilation may read: NVRTC's, that of the file ``name``, and include folders."""
     searched = [option.removeprefix(INCLUDE_PATH) for option in options if option.startswith(INCLUDE_PATH)]
     return (*map(str, nvrtc.library_folders(major)), os.path.dirname(name), *searched)
 

@@ -52,7 +52,7 @@ UNKNOWN = re.compile(r"[BQ]MMA|UTMAREDG|UBLK\w+")
 
 
 def unknown_units(code: Iterable[SassInstruction], gpu: GpuSpec) -> set[str]:
-    """Return the opcodes of units whose rates on ``gpu`` the model does not know."""
+    """Return the opcodes of units whose rates on ``gpu`` the model lacks."""
     found = set()
     pipes = pipes_of(gpu)
     for opcode in {instruction.opcode for instruction in code}:
@@ -114,7 +114,7 @@ def streams_of(trace: Trace, blocks: int, gpu: GpuSpec) -> list[tuple[Stream, Se
 
 
 def _items(trace: Trace, pipes: Pipes, gpu: GpuSpec) -> list[Item]:
-    """Return every instruction as an item of its own."""
+    """Return one item for every instruction."""
     fp32 = WARP * gpu.schedulers / gpu.lanes_per_sm
     found = []
     for d, control, banks in zip(trace.code, trace.control, trace.reads, strict=True):
@@ -144,7 +144,7 @@ def _items(trace: Trace, pipes: Pipes, gpu: GpuSpec) -> list[Item]:
 
 
 def _multiply(fp32: float, banks: tuple[int, int], pipes: Pipes) -> float:
-    """Return the clocks of a multiply-add that reads so many registers of each bank."""
+    """Return the clocks of a multiply-add that reads ``banks`` registers: those of each bank."""
     return max(fp32 + max(0, max(banks) - 2), sum(banks) * pipes.register)
 
 

@@ -1,4 +1,4 @@
-"""Record ``timeline``'s simulation: the state of every warp at each clock, and what it waits for.
+"""Record ``timeline``'s simulation: the state of every warp at each clock, and the instruction for which it waits.
 
     Trace --_Recorder (a Multiprocessor that records)--> Recording: states by warp, loads in flight, hand-overs
 
@@ -104,7 +104,7 @@ class Recording:
 
 
 def record(trace: Trace, blocks: int, gpu: GpuSpec) -> Recording:
-    """Simulate the first ``blocks`` of a trace and record the states; of clusters, those of the first block of each."""
+    """Simulate the first ``blocks`` of a trace and record the states; of a cluster, those of its first block."""
     ranks = by_rank(streams_of(trace, blocks * trace.cluster, gpu), trace)
     recorder, *others = [_Recorder(streams, trace.warps_per_block, gpu) for streams in ranks]
     played = run([recorder, *others])

@@ -65,8 +65,8 @@ class Pipes:
     l1: float  # until a load that hits L1 returns
     l2: float  # until one that misses L1 and hits L2 returns
     shared: float  # until a shared load returns its first register
-    request: float  # the load-store unit is busy at least so long with one warp's global access
-    integer: float  # a scheduler's integer unit is busy so long with one warp's instruction
+    request: float  # time for which the load-store unit is busy, at least, with one warp's global access
+    integer: float  # time for which a scheduler's integer unit is busy with one warp's instruction
     special: float  # the same for the unit of special functions and conversions
     fp64: float  # the same for a scheduler's fp64 lanes
     dot: float  # the same for dp4a and dp2a
@@ -79,8 +79,8 @@ class Pipes:
     special_latency: float  # until the result of a special function can be read
     constant: float  # until a load from constant memory returns
     conflicts: bool  # accesses to shared memory conflict; only an imaginary GPU has none, to see what they cost
-    replay: float  # the shared-memory path is busy so long with each pass of 64 or 128 bits that a bank conflict
-    # repeats; further conflicts of the same access add only their wavefronts, as conflicts of 32 bits do
+    replay: float  # time of the shared-memory path for each pass of 64 or 128 bits that a bank conflict repeats;
+    # further conflicts of the same access add only their wavefronts, as conflicts of 32 bits do
     local: float  # of the load-store unit, for each register of a warp stored to or loaded from local memory
     write_port: float  # of the fp32 pipe for each register that a shared load returns
     register: float  # for each register that a multiply-add reads, when one is issued every clock
@@ -93,7 +93,7 @@ class Pipes:
     move_up: float  # from the end of a block to the first instruction of the block that replaces it
     store: float  # L2's bandwidth for a sector that is written / for one that is read
     past: float  # L2's bandwidth for a sector that cp.async fetches past L1 / for one that a load fetches; multiplied
-    # where banks conflict, as L2 is asked once for each wavefront that is written
+    # where banks conflict, since each wavefront that is written is a request to L2
     held: float  # a copy past L1 frees its registers when L2 has at most so much work left on such copies
     arrival: float  # of the shared-memory path, for each wavefront that a copy past L1 writes
     box: float  # from a request to the TMA until the last sector of a box, read from L2, has arrived; 0: no TMA
@@ -101,19 +101,19 @@ class Pipes:
     dram: float  # added to `box`, and to `l2` of copies past L1, when the matrices do not fit into L2
     grouped: float  # of the tensor cores, for each column of a warpgroup's product, in all types; 0: no wgmma
     grouped_least: float  # of the tensor cores, at least, for a product of few columns
-    grouped_latency: float  # from the end of a group of products until a waiting warp goes on
+    grouped_latency: float  # from the end of a group of products until a waiting warp continues
     grouped_ahead: float  # products of a warpgroup that can be queued while another is computed
     box_sector: float  # of the port to L2, for each sector of a box while all multiprocessors copy
     stored_ahead: float  # beside warpgroups that multiply, a store waits while the port has more work left on stores
     signal: float  # from an arrival at an mbarrier until it is counted
-    look: float  # from the end of a phase until a thread that waits for it goes on
+    look: float  # from the end of a phase until a thread that waits for it continues
     remote_signal: float  # the same as `signal`, at an mbarrier of another block of the cluster
     remote: float  # until a load from shared memory of another block of the cluster returns
     remote_store: float  # from st.async until the mbarrier counts its bytes
     sent: float  # bytes per clock that one multiprocessor sends by st.async
     reduced: float  # bytes per clock that it sends by red.async
     send_least: float  # of one warp's st.async or red.async, at least, for each byte of a thread
-    multicast: float  # added to `box` when the box goes to several blocks of the cluster
+    multicast: float  # added to `box` when the box is copied to several blocks of the cluster
     cluster: float  # from the last arrival at the barrier of a cluster to the release
     cluster_warp: float  # added to `cluster` for each warp of a block
     texture: float  # latency of a texture fetch - latency of a load

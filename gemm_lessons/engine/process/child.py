@@ -129,7 +129,7 @@ class Child:
                 [*command, STEADY if steady else DRAWN, *map(str, theirs), *arguments],
                 pass_fds=theirs,
                 stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,  # a kernel's printf goes here
+                stdout=subprocess.DEVNULL,  # of a kernel's printf
                 stderr=self._stderr,
                 env={**({} if bare else os.environ), **(environment or {})},
                 start_new_session=True,  # Ctrl-C is the parent's to handle; killing takes grandchildren along

@@ -61,7 +61,7 @@ class Reach:
 
 
 def with_libraries(folders: Iterable[Path]) -> list[Path]:
-    """Return installed folders, the folders that their links lead to, and those of the system's libraries."""
+    """Return installed folders, the folders that their links point to, and the system's library folders."""
     installed = list(folders)
     linked = [Path(place) for one in installed for place in landlock.linked(str(one))]
     return [*installed, *linked, *map(Path, landlock.LIBRARIES)]

@@ -1,7 +1,7 @@
 """Run a command in a forked process and supervise it: even if it crashes or hangs, the parent learns how it ended.
 
-The process is forked before heavy modules are loaded, so this costs milliseconds. The parent kills a process that is
-far too late. It forwards signals that end a command, so that the process leaves files complete.
+The process is forked before heavy modules are loaded, so this costs milliseconds. The parent kills a process that
+takes too long. It forwards signals that end a command, so that the process leaves files complete.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ class KitError(Exception):
 
 
 class UnknownArchitecture(KitError):
-    """The compiler does not know the target architecture."""
+    """The compiler does not support the target architecture, or no data sheet has its latencies and rates."""
 
 
 class UnsupportedKernel(Exception):

@@ -2,7 +2,7 @@
 
 ``engine/report/templates.py`` has their sentences. ``case`` selects the sentence of a record.
 
-Rooms with findings of their own (a buffer after a launch, a report of a GPU's driver) have records of their own.
+Other rooms define the facts of their own findings (a buffer after a launch, a report of a GPU's driver).
 """
 
 from __future__ import annotations

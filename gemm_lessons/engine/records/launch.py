@@ -65,7 +65,7 @@ class StructWithBuffers:
     """A struct passed by value that holds pointers.
 
     ``raw``: its bytes as the device lays it out, with any value in place of the pointers. ``pointers``: byte offset in
-    the struct -> the ``Buffer`` or ``Pointer`` whose address goes there.
+    the struct -> the ``Buffer`` or ``Pointer`` whose address is put there.
     """
 
     name: str

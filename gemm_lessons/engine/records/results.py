@@ -180,7 +180,7 @@ class Launched:
     fault: Finding | None = None
     time_us: float | None = None  # measured on a GPU; always None on the simulator
     printed: Printed | None = None  # on the simulator alone
-    unstored: Mapping[str, int] = field(default_factory=dict)  # output -> elements never stored to, if asked for
+    unstored: Mapping[str, int] = field(default_factory=dict)  # output -> elements never stored to, if requested
 
     @property
     def lines(self) -> Sequence[LineCount]:

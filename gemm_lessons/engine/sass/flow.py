@@ -178,7 +178,7 @@ def tensor_products(d: Decoded) -> int:
 
 
 def tile_wavefronts(d: Decoded) -> int:
-    """Return the wavefronts of shared memory with which a warp reads its part of a warpgroup's tiles: its rows of A,
+    """Return the wavefronts of shared memory that a warp needs for its part of a warpgroup's tiles: its rows of A,
     unless they are in registers, and a quarter of B."""
     if d.name not in WARPGROUP:
         return 0

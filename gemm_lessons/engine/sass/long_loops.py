@@ -1,6 +1,6 @@
-"""Which iterations of a long loop to leave out of a trace, so that the rest tells how long the whole takes.
+"""Select iterations of a long loop to leave out of a trace, so that the time of the whole follows from the rest.
 
-    basic blocks in order of execution --cut--> Cut: a short trace, one with twice the iterations, and what is beyond
+    basic blocks in order of execution --cut--> Cut: a short trace, one with twice the iterations, and the rest's factor
 
 A loop's time is linear in its iterations after the first few. So two traces are enough: the first iterations of every
 run through the loop and its last one, once with twice as many. Of nested loops, the outermost is cut that then fits.
@@ -21,8 +21,8 @@ FEW = 4  # an outer loop is cut to no fewer of them where an inner one can be cu
 
 @dataclass(frozen=True)
 class Cut:
-    """``short`` and ``long`` tell for each step of the execution whether the traces have it. A quantity of the whole is
-    that of the long trace and ``beyond`` times the difference of both."""
+    """``short`` and ``long``: for each step of the execution, whether that trace contains it. A quantity of the whole
+    is that of the long trace + ``beyond`` * (long - short)."""
 
     short: Array
     long: Array

@@ -102,7 +102,7 @@ def _plan(program: Listing, work: UsefulWork, signals: bool, closely: bool) -> P
             if needed and d.name in FETCHES:
                 raise Uncountable(f"addresses depend on {d.text}")
         if "shared" in loaded and any(d.name in COPIES for d in program.code):
-            loaded.add("global")  # the data of such a copy comes from there
+            loaded.add("global")  # cp.async copies data from there
         if loaded <= spaces:
             paired = bool(calls(program)) and call_by_call(program) is not None
             return Plan(program, tuple(chosen), spaces, work, paired)

@@ -160,8 +160,8 @@ class TooLong(Uncountable):
 class SampledTrace:
     """Some blocks of a launch, traced: all of their execution, or that without most iterations of a long loop.
 
-    ``short`` has half of the iterations that ``long`` has (None: nothing was left out), and ``beyond`` says how many
-    times the difference of both the rest is. ``work``: instructions of the average block / those of a traced block.
+    ``short`` has half of the iterations that ``long`` has (None: nothing was left out). The rest is ``beyond`` times
+    the difference of both. ``work``: instructions of the average block / those of a traced block.
     """
 
     long: Trace
@@ -337,7 +337,8 @@ class _Launch:
 
 
 def _work(outline: _Outline | None, geometry: Geometry, executed: int) -> float:
-    """Return the warp instructions of the average block / those of a block of ``geometry``, which executed so many."""
+    """Return the warp instructions of the average block / those of a block of ``geometry``, all of which executed
+    ``executed``."""
     if outline is None or not executed:
         return 1.0
     return sum(outline.weights) / outline.geometry.blocks / (executed / geometry.blocks)
@@ -637,7 +638,7 @@ def box_of(
     which: tuple[int, ...] = (),
     to: tuple[int, ...] = (),
 ) -> Traffic:
-    """Return the traffic of a box of so many sectors that the TMA copies."""
+    """Return the traffic of a box of ``sectors`` sectors that the TMA copies."""
     lines = -(-sectors // LINE_SECTORS)
     return Traffic(
         "global", load, lines, lines, range(sectors), past=True, barrier=barrier, box=True, which=which, to=to
