@@ -68,7 +68,7 @@ def _run() -> int:
     from gemm_lessons.cli.app import app_for, whole
 
     cli.forking = True
-    completing = "_GEMM_LESSONS_COMPLETE" in os.environ  # the shell asks, with the words in another variable
+    completing = "_GEMM_LESSONS_COMPLETE" in os.environ  # a completion request: its words are in another variable
     try:
         (whole() if completing else app_for(sys.argv[1:]))(prog_name="gemm-lessons")
     except SystemExit as exit_:

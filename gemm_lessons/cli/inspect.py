@@ -19,7 +19,7 @@ from gemm_lessons.running import contract
 if TYPE_CHECKING:
     from gemm_lessons.engine.records.launch import Grid
 
-# Those that NVRTC knows.
+# The C++ standards that NVRTC supports.
 Standard = StrEnum("Standard", {"CPP11": "c++11", "CPP14": "c++14", "CPP17": "c++17", "CPP20": "c++20"})
 
 

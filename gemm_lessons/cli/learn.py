@@ -243,6 +243,6 @@ def reset(
     if lesson is None:
         show_restored(console, restore_course(course))
         return contract.EXIT_PASSED
-    name = course.resolve(lesson)  # its lesson.toml may be what is broken
+    name = course.resolve(lesson)  # not loaded, since its lesson.toml may be broken
     show_restored(console, restore_settings(course, name) if settings else restore_lesson(course, name))
     return contract.EXIT_PASSED

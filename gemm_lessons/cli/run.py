@@ -42,9 +42,9 @@ if TYPE_CHECKING:
     from gemm_lessons.engine.hardware.sheets import GpuSpec
     from gemm_lessons.running.outcome import RunOutcome
 
-DEFAULT_GPU = "h200"  # what the lessons' tables are for
+DEFAULT_GPU = "h200"  # the GPU of the lessons' tables
 GPU = "NAME|FILE"  # what --gpu takes
-MAX_BYTES = 8 << 30  # what a --shape may ask of the host's memory
+MAX_BYTES = 8 << 30  # of host memory that a --shape may need
 BYTES_PER_ELEMENT = 24  # fp32 for the device, fp64 for the reference, its tolerance and error
 
 

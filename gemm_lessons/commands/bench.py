@@ -152,7 +152,7 @@ class _Book:
 def bench(request: BenchRequest, progress: TellSteps = lambda done, total, what: None) -> Result:
     """Measure or estimate everything that the CSV file does not have yet.
 
-    Raises ``CommandError`` (a file that cannot be read or is no benchmark), ``KitError``.
+    Raises ``CommandError`` (a file that cannot be read or is not a benchmark), ``KitError``.
     """
     from gemm_lessons.devices.gpu.ranges import stage
 

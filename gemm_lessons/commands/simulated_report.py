@@ -171,7 +171,7 @@ def _attributes(gpu: GpuSpec, arch: str) -> Mapping[str, Value]:
 
 
 def _of_launch(kernel: Compiled, grid: Grid, gpu: GpuSpec) -> Iterator[NcuMetric]:
-    """Yield what is known before a launch."""
+    """Yield the metrics that are known before a launch: sizes, resources, occupancy."""
     for what, three in (("grid", grid.grid), ("block", grid.block)):
         for axis, size in zip("xyz", three, strict=True):
             yield NcuMetric(f"launch__{what}_dim_{axis}", size)

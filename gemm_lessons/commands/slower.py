@@ -44,7 +44,7 @@ class Cost:
 
 @dataclass(frozen=True)
 class Difference:
-    """Two kernels on one GPU. ``basis``: what the GPU's figures rest on, if nothing was measured."""
+    """Two kernels on one GPU. ``basis``: the source of the GPU's figures, if no such GPU was measured."""
 
     first: Explained
     second: Explained

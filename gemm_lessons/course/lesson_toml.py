@@ -80,7 +80,7 @@ class _Reader(GateReader):
             merged[key] = {**before, **value} if isinstance(before, dict) and isinstance(value, dict) else value
         other = {"launches": "launch", "launch": "launches"}
         for key in other.keys() & there.keys():
-            if other[key] in merged:  # one launch replaces several, with what they pass to one another, or several one
+            if other[key] in merged:  # one launch replaces several and their buffers, or several replace one
                 del merged[other[key]]
                 merged |= {name: there.get(name, {}) for name in ("kernel", "buffers")}
         return merged

@@ -1,7 +1,7 @@
 """A lesson's pitfalls, from its ``pitfalls.toml``: edits of the solution that show a mistake, in the text or as a bug.
 
     [no_second_barrier]
-    edits = [["        __syncthreads();\\n    }", "    }"]]  # find, replace; the first stands in solution.cu once
+    edits = [["        __syncthreads();\\n    }", "    }"]]  # find, replace; the first occurs in solution.cu once
     tile = { BK = 32 }                                      # tile sizes that replace lesson.toml's
     type = "bf16"                                           # the lesson's type of numbers that it is run with
     bug = "The second barrier is missing."                  # may be handed out by ``gemm-lessons bug``

@@ -88,7 +88,7 @@ class Device(Protocol):
 
     @property
     def sheet(self) -> GpuSpec | None:
-        """Return the data sheet of this GPU; None when the device is no GPU, or one that the kit does not know."""
+        """Return the data sheet of this GPU; None if the device is not a GPU, or the kit has no sheet of it."""
 
     @property
     def target(self) -> BuildTarget | None:
@@ -134,8 +134,8 @@ class Device(Protocol):
     def owners(
         self, kernel: Compiled, grid: Grid, arguments: Sequence[Argument], wanted: Mapping[str, np.ndarray[Any, Any]]
     ) -> tuple[int, ...] | None:
-        """Return the blocks of a launch of counted code that store into ``wanted``: for each buffer, which words of 4
-        bytes. None where that cannot be said. On the simulator, whatever this is."""
+        """Return the blocks of a launch of counted code that store into ``wanted``: buffer -> bool (n,), its words of 4
+        bytes. None where that cannot be computed. Every device does this on the simulator."""
 
     def rare_blocks(self, kernel: Compiled, grid: Grid, arguments: Sequence[Argument], seed: int) -> RareBlocks:
         """Return blocks of a launch for which decisions in the counted code, such as comparisons of the block's index,

@@ -148,6 +148,6 @@ class ShadowedGpu:
         seen = self._simulated.launch(task, task.fresh(), counting, checking)
         told = [it for it in (*seen.findings, seen.fault, *ran.findings, ran.fault) if it is not None]
         fault = seen.fault
-        if fault is None and ran.fault is not None:  # why it stopped, if the simulator knows
+        if fault is None and ran.fault is not None:  # the simulator's error, if it found one, explains the fault
             fault = next((it for it in seen.findings if it.severity == "error"), ran.fault)
         return Launched(seen.counters, told, fault, ran.time_us)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 Order = Literal["row", "column"]
 Role = Literal["in", "out", "inout", "scratch"]
 Fill = Literal["random", "poison", "zeros", "ones"]
-Alike = Literal["equal", "left zero", "right zero"]  # what all but a few numbers of both factors, or of one, are
+Alike = Literal["equal", "left zero", "right zero"]  # all but a few numbers of both factors are equal, or of one are 0
 ALIKE: tuple[Alike, ...] = ("equal", "left zero", "right zero")
 
 SCALARS = ("alpha", "beta")
@@ -345,7 +345,7 @@ class DataSpec:
         )  # fmt: skip
 
     def parameter(self, name: str) -> Parameter | None:
-        """Return the parameter of this name; None if the host knows none."""
+        """Return the parameter of this name; None if the host passes none of this name."""
         if name in self.by_name:
             buffer = self.by_name[name]
             const = "const " * (buffer.role == "in")

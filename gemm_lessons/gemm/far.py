@@ -112,7 +112,7 @@ class FarProblem:
     def _bits(self, name: str, k: Array) -> Array | int:
         """Return the bits of whole numbers of a buffer, of factors at these ``k``.
 
-        In a long sum, one factor of each product has so many that no narrower type holds them, A and B in turn. With
+        In a long sum, one factor of each product has too many bits for a narrower type, A and B in turn. With
         random signs, a partial sum of products below 2^bits is at most DEVIATIONS times its deviation: a larger one has
         a probability of 2 exp(-32).
         """

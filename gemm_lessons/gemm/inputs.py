@@ -41,8 +41,8 @@ Array = np.ndarray[Any, Any]
 RARE = 64  # one input in 64 is 0; with more zeros, sums of different inputs would become equal
 LINES = 8  # one row or column of bytes in 8 has the largest values
 SCALED = 4  # bits reserved for alpha and beta, of DRAWS in problem.py, and for sums with the added terms
-# In a factor whose numbers are alike, so many differ, and one more for each OTHERS numbers. They are few, so that most
-# tiles have none.
+# How many numbers differ in a factor whose numbers are alike, plus one for each OTHERS numbers. They are few, so that
+# most tiles have none.
 ALIKE_BUT = {"equal": 4, "left zero": 1, "right zero": 1}
 OTHERS = 1 << 14
 LARGEST = 16  # so many values at either end of a byte's range count as largest

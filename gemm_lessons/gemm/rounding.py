@@ -75,7 +75,7 @@ class Arithmetic:
     smallest: float
 
     def several(self, count: float) -> float:
-        """Return the accumulated relative error of so many roundings."""
+        """Return the accumulated relative error of ``count`` roundings."""
         return count * self.unit / (1 - count * self.unit)
 
     def rounded(self, value: Array, error: Array, count: int) -> Value:

@@ -60,7 +60,7 @@ __all__ = [
 ]
 
 L2_SHARE = 0.8  # usable fraction of the L2 cache for operands
-# Of the bytes that blocks could share and L2 does not hold, what they fetch again when DRAM is always busy: 0.7 to 0.9
+# Fraction fetched again, of bytes that blocks could share and L2 does not hold, when DRAM is always busy: 0.7 to 0.9
 # with the copies of the ladder's second and third step alone, counted by Nsight Compute (ladder_h200.json).
 DRIFT = 0.7
 SHORT = 0.02  # fraction of a block's time outside the main loop; below this, overlap with the next block is ignored
@@ -258,7 +258,7 @@ def _l2_bytes(profile: Profile, sectors: float, shape: Shape, grid: tuple[int, i
 
 
 def _in_l2(profile: Profile, shape: Shape, l2_bytes: float) -> bool:
-    """Return whether L2 holds what a launch reads for one of its matrices."""
+    """Tell whether L2 holds everything that a launch reads for one of its matrices."""
     return profile.traffic.read(shape) / profile.traffic.planes <= L2_SHARE * l2_bytes
 
 
@@ -318,7 +318,8 @@ def _drifting_bytes(
 ) -> float:
     """Return the bytes of ``_dram_bytes`` for blocks that copy far ahead, in the order in which they take their tiles.
 
-    The more of the time DRAM is ``busy``, the further blocks drift apart that could share what they copy.
+    ``busy``: the fraction of time that DRAM is busy. The larger it is, the further blocks drift apart that could share
+    boxes.
     """
     traffic, tiles = profile.traffic, math.prod(grid)
     operands, c = traffic.read(shape), traffic.written(shape)

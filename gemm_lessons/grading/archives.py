@@ -234,7 +234,7 @@ class _Stream(Protocol):
 
 
 class _CappedReads:
-    """A file that refuses single reads larger than ``MAX_DIRECTORY``, which only a hostile archive asks for."""
+    """A file that refuses single reads larger than ``MAX_DIRECTORY``, which only a hostile archive needs."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file

@@ -50,7 +50,7 @@ def open_executor(
 
 
 def how_many(each: int) -> int:
-    """Return how many processes of so many bytes the available cores and memory allow; at least one."""
+    """Return how many processes of ``each`` bytes the available cores and memory allow; at least one."""
     cores, memory = resources.share_of_cores(), resources.memory_bytes()
     return max(1, min(int(cores + 0.5), memory // each))
 

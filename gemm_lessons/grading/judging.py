@@ -34,7 +34,7 @@ from gemm_lessons.grading.results import GradeStatus
 from gemm_lessons.grading.worker import Limits, Submission, judge_submission
 
 SEED_BYTES = 4
-LARGEST = 100_000  # characters; a longer file is no kernel of another lesson
+LARGEST = 100_000  # characters; a longer file is not tried as a kernel of another lesson
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ LARGER = 1.6  # times the reference's memory
 FEWEST_S, LEAST_GIB = 15.0, 0.25
 UNKNOWN_S, UNKNOWN_GIB = 60.0, 2.0  # limits of a lesson without a measurement
 UNKNOWN_BYTES = 700 << 20  # resident, of a process that judges such a lesson
-KIT_MIB = 60  # resident: the command, and what the process that starts the judging one does not share with it
+KIT_MIB = 60  # resident: the command, and the part of the fork server that it does not share with the judging process
 
 
 @dataclass(frozen=True)

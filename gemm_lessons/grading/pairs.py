@@ -11,7 +11,7 @@ from gemm_lessons.grading.reference import pair_with_reference
 from gemm_lessons.grading.similarity import Alike, alike, given
 from gemm_lessons.grading.sources import load_source
 
-LARGEST = 100_000  # bytes; a longer file is no kernel, and comparing it would be slow
+LARGEST = 100_000  # bytes; a longer file is not a kernel, and comparing it would be slow
 
 
 def pairs_of(out: Path, book: Gradebook, course: Course) -> tuple[Alike, ...] | None:

@@ -15,7 +15,7 @@ from gemm_lessons.course.folder import CommandError, Course, read_source
 from gemm_lessons.grading.similarity import Alike, Run, lines_with, runs_of
 
 REFERENCE = "the reference solution"  # the second of a pair
-WHOLE = 0.97  # fraction of the reference's own runs; a kernel with so many contains it
+WHOLE = 0.97  # fraction of the reference's own runs, from which a kernel counts as containing it
 ENOUGH = 90  # own runs of the reference; with fewer, honest kernels may contain all of them
 SHORT = "the stub leaves so little open that an honest kernel may be the same"
 

@@ -211,8 +211,9 @@ def k_tile_counted(times: int, last: bool) -> Transformation:
 
 
 def k_tiles_carried(it: Wrong) -> Iterator[Made]:
-    """Start the sums of K tiles from 0 in the first tile only: the others still contain what was summed before, by the
-    same part of a block's columns or by the part before it, and are added to C with the scales of their own tile."""
+    """Start the sums of K tiles from 0 in the first tile only. The sums of later tiles still contain earlier sums, of
+    the same part of a block's columns or of the part before it, and are added to C with the scales of their own
+    tile."""
     if not _has_k_tiles(it):
         return
     width = it.tiles.cols

@@ -376,7 +376,7 @@ def _uncoalesced(facts: Evidence) -> Iterator[Hint]:
             if count.value / count.ideal < SECTOR_EXCESS or excess < SECTOR_SHARE:
                 continue
             asked, fewest = count.value / per_line[count.line], count.ideal / per_line[count.line]
-            # A missed gate has said what it wants and where to read more: this hint says where the kernel missed it.
+            # The hint of a missed gate gives its limit and where to read more; this one adds the line.
             named = f"global_sectors_{'read' if kind == 'load' else 'written'}"
             told = any(named in gate.expression for gate in missed)
             more = "" if told else f" See '{section}': gemm-lessons read {lesson}."

@@ -1,5 +1,5 @@
-"""Why a right kernel is slower than the lesson's solution: their estimates compared, unit by unit, and what each waits
-for."""
+"""Why a right kernel is slower than the lesson's solution: compares their estimates unit by unit, and the bytes that
+each waits for."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from gemm_lessons.judging.evidence import Speed
 
 SLOWER = 1.05  # in time; estimates of edited solutions differ by less than this in half of all cases
 SLIGHTLY = 1.01  # in time: enough where a counter shows what is lost
-LONGER = 1.5  # bytes waited for, of those that the solution waits for
+LONGER = 1.5  # bytes waited for / those of the solution
 MOSTLY = 0.5  # of the lost time, that a unit's additional work must explain
-MORE = 1.05  # work of a unit, of the solution's
+MORE = 1.05  # work of a unit / that of the solution
 WORK: Mapping[str, str] = {
     "issue": "instructions",
     "fp32": "clocks of the multiply-add units",

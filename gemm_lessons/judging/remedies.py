@@ -473,7 +473,7 @@ def _of_each_thread(facts: Evidence, finding: Finding) -> str | None:
 
 
 def _in_a_fragment(facts: Evidence, finding: Finding) -> str | None:
-    """Advise on what a fragment is loaded from: a wrong address or row distance, or an incomplete copy."""
+    """Advise on the memory that a fragment is loaded from: a wrong address or row distance, or an incomplete copy."""
     line = facts.quote(finding.line) if finding.line else ""
     if finding.kind == "unset" and "mma_sync" in line:
         return "Registers hold old values: clear the accumulator fragment with fill_fragment before the loop."
@@ -704,7 +704,7 @@ def _order_of_indices(facts: Evidence, finding: Finding) -> str | None:
 
 
 def _descriptor(facts: Evidence, finding: Finding) -> str | None:
-    """Advise on products that read what no copy has written: the descriptor names other bytes than the copy."""
+    """Advise on products that read bytes that no copy has written: the descriptor names other bytes than the copy."""
     if finding.kind not in ("uninitialised", "out_of_bounds") or not finding.line:
         return None
     if not PRODUCT.search(facts.quote(finding.line)):

@@ -48,7 +48,7 @@ class Left:
 
     @property
     def are_powers_of_two(self) -> bool:
-        """Tell whether all scales are powers of two, so that they say what the whole numbers were."""
+        """Tell whether all scales are powers of two, so that the whole numbers follow from them."""
         scales = np.concatenate(list(self.scales.values()))
         return bool((np.isfinite(scales) & (np.frexp(scales)[0] == 0.5)).all())
 

@@ -30,7 +30,7 @@ def fitted(console: Console, blocks: list[Paragraph], lines: int) -> list[Paragr
 
 
 def clipped(console: Console, text: Text, lines: int) -> Text:
-    """Return a text as at most so many lines."""
+    """Return a text as at most ``lines`` lines; ``...`` marks a cut."""
     wrapped = text.wrap(console, console.width)
     if len(wrapped) <= lines:
         return text

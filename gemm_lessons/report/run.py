@@ -409,7 +409,8 @@ def _name(file: str) -> str:
 
 
 def ways(conflict: Conflict) -> str:
-    """Return how many lanes collide: ``2-way``; ``split`` where none do and the access takes longer all the same."""
+    """Return how many lanes collide: ``2-way``; ``split`` if none do, but the access takes more wavefronts than the
+    ideal."""
     return f"{conflict.ways}-way" if conflict.ways > 1 else "split"
 
 
@@ -431,12 +432,12 @@ def _next(console: Console, outcome: RunOutcome, following: str | None, again: s
     if not again:
         return
     if outcome.verdict.kind != "passed":
-        reference = outcome.kernel.label == "reference"  # it is right: what does not fit is what was asked of it
+        reference = outcome.kernel.label == "reference"  # the reference is right: the requested sizes do not fit it
         step(console, "Choose other sizes, then" if reference else "Change the file, then", again)
         if outcome.kernel.label != "bug" and not reference:  # hints are about TODOs
             step(console, "Stuck", f"gemm-lessons hint {number}")
     elif outcome.kernel.label == "bug":
-        pass  # what it was is said next
+        pass  # the caller names the bug next
     elif outcome.kernel.label != "your kernel":
         step(console, "Your turn", f"gemm-lessons start {number}")
     else:

@@ -148,7 +148,7 @@ def _next(console: Console, outcome: RunOutcome, around: Around) -> Text:
     number, label = f"{outcome.lesson.number:02}", outcome.kernel.label
     if outcome.verdict.kind != "passed":
         what, command = "Stuck", f"gemm-lessons hint {number}"
-        if label == "reference":  # it is right: what does not fit is what was asked of it
+        if label == "reference":  # the reference is right: the requested sizes do not fit it
             what, command = "Choose other sizes", ""
         elif label == "bug":
             what, command = "Fix it, then", around.again

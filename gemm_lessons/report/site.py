@@ -97,7 +97,7 @@ class BrokenLink:
 
 
 def write_site(course: Course, out: Path, url: str = "") -> list[SitePage]:
-    """Write all pages, and what a site needs that is published at ``url``.
+    """Write all pages; with ``url``, also the files that a site published there needs.
 
     Raises ``CommandError`` for a folder with foreign files or a ``url`` that is not a web address, ``LessonError`` for
     broken links, and ``WriteError``.

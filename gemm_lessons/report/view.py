@@ -169,7 +169,7 @@ LINE = 128  # bytes of a line of a picture
 
 
 def picture_lines(picture: TilePicture) -> list[str]:
-    """Return the heading, 8 lines of 128 bytes, and what a cell says."""
+    """Return the heading, 8 lines of 128 bytes each, and the meaning of a cell."""
     index = "column" if picture.name == "B" else "row"
     row, along = ("k", index) if picture.transposed else (index, "k")
     array = picture.array or "shared memory"

@@ -11,7 +11,7 @@
 - ``builder``: a lesson's kernels compiled; ``machine_dependence``: macros and registers on which a graded kernel must
   not depend
 - ``variants``: a kernel as the host compiles it for each shape, beside the launches of a graded run
-- ``rare_blocks``: more blocks to run of a far shape, because the kernel treats them in another way
+- ``rare_blocks``: more blocks to run of a far shape, for which decisions in the kernel's code have rare outcomes
 - ``tile_blocks``: all blocks that a tile of C needs, where one launch adds what another leaves
 - ``checking``: right on every shape, and by the lesson's method; ``debug_build``: the source as written, on one block
 - ``misread_tiles``: after a wrong answer, whether ``wgmma`` reads what the copies put there

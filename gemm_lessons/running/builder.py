@@ -191,7 +191,8 @@ def builder_for(device: Device, gpu: GpuSpec, architecture: str = "", needs: str
 
 
 def missing_capability(here: str, architecture: str, needs: str) -> str:
-    """Return the compute capability that a lesson needs and a GPU of architecture ``here`` has not; empty if it has."""
+    """Return the compute capability that a lesson needs and a GPU of architecture ``here`` lacks; empty if it has
+    it."""
     if capability_of(needs) > capability_of(here):
         return f"{dotted(needs)} or newer"
     return dotted(architecture) if architecture[-1:] in SPECIFIC and architecture.rstrip("af") != here else ""

@@ -83,7 +83,7 @@ def check(plan: RunPlan, kernel: KernelPlan, variants: Variants, jobs: Jobs) -> 
         try:
             results = _launched(plan, kernel, built_for, jobs)
         except UnsupportedKernel:
-            free(variants.whole())  # what is wrong with a variant explains more
+            free(variants.whole())  # a variant that does not compile is the better explanation
             raise
         free(variants.whole())
     except _Obstructed as it:

@@ -134,7 +134,7 @@ def made_of_factors(lesson: Lesson) -> dict[str, str]:
 
 
 def movement_of(lesson: Lesson, parameters: Sequence[str]) -> Movement:
-    """Return what a launch with these parameters must move: the buffers that it receives, each once."""
+    """Return the data movement of a launch with these parameters: the buffers that it receives, each once."""
     data = lesson.data
     held, made = held_by(data, parameters), made_of_factors(lesson)
     given = held.union(made[name] for name in held & made.keys())

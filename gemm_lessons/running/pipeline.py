@@ -103,7 +103,7 @@ def _key_of_row(plan: RunPlan, job: Deferred[Row]) -> str | None:
 
 
 def _text_of(kernel: KernelPlan) -> str | None:
-    """Return a kernel's source; None if it is no text, which is a verdict later."""
+    """Return a kernel's source; None if it is not text, which is a verdict later."""
     assert kernel.path is not None
     try:
         return read_source(kernel.path)

@@ -22,7 +22,7 @@ from gemm_lessons.running.builder import variant_of
 from gemm_lessons.running.plan import LaunchPlan, RunPlan
 
 MOST_DEEP = 3  # classes of which a block is run at the far shape
-MOST_SHAPES = 4  # small shapes whose sizes decide what those of other shapes do not
+MOST_SHAPES = 4  # small shapes whose sizes give a decision an outcome that it has at no other shape
 MOST_SHALLOW = 24  # classes of which a block is run at the shallow one
 
 

@@ -28,7 +28,7 @@ class SharedWork:
 
 def worth_sharing(kernel: KernelPlan, others: Sequence[KernelPlan], as_written: bool = False) -> SharedWork:
     """Return the kernel's share for the second process, its checks in checking order. That process also makes the
-    other rows, so the split balances the work of both. ``as_written``: that the kernel is to be run as written, too."""
+    other rows, so the split balances the work of both. ``as_written``: whether the kernel is also run as written."""
     checked = [launch for launch in kernel.launches if launch.purpose == "check"]
     here = COUNTED * _work(kernel.counted[0])
     there = COUNTED * sum(_work(other.counted[0]) for other in others)

@@ -3,8 +3,8 @@
     the tile's words of C -> the blocks of the last launch that store there -> the words of scratch that these read
         -> the blocks of the launch before that store there -> ... -> all of them run, first launch first; C is judged
 
-All blocks are asked at once where they store, without their products (``Device.owners``). What a block reads follows
-from a run of it on scratch that nothing has filled.
+The words that blocks store are computed for all blocks at once, without their products (``Device.owners``). The words
+that a block reads follow from a run on uninitialised scratch.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ MUCH = 8  # products of all the blocks / products of the tile and of two equal s
 
 @dataclass(frozen=True)
 class RanTile:
-    """What the tile's blocks have left in it; ``why`` nothing is known instead, or what is wrong with a block."""
+    """The elements that the tile's blocks stored; or else ``why`` they cannot be judged, or the ``fault`` of a
+    block."""
 
     stored: Sampled | None = None
     why: str = ""

@@ -67,5 +67,5 @@ class Cublas:
 
 
 def _operation(layout: BufferLayout, transposed: bool) -> int:
-    """Return how cuBLAS must read a factor that is wanted as it is, or ``transposed``."""
+    """Return cuBLAS's operation for a factor that enters the product as it is, or ``transposed``."""
     return TRANSPOSED if transposed != (layout.order == "row") else PLAIN

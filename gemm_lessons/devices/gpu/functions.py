@@ -34,7 +34,7 @@ def _load(cubin: bytes, entry: str, dynamic_shared: int) -> Any:
     module = Module()
     module.load(cubin)
     function = module.get_function(entry)
-    if dynamic_shared:  # with what is static, it may be more than the 48 KiB that need no permission
+    if dynamic_shared:  # static and dynamic memory may exceed the 48 KiB that need no attribute
         driver.funcSetAttribute(function.ptr, MAX_DYNAMIC_SHARED, dynamic_shared)
     return function
 
