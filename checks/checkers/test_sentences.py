@@ -134,7 +134,7 @@ SAID = {
     "the run took longer than 3 s and was stopped, in line 7; more: --timeout": finding(
         "timeout", "bounds", line=7, facts=Quoted("the run took longer than 3 s and was stopped", "; more: --timeout")
     ),
-    "the run was stopped after 12 s: the machine is busy, and gave it 1 s of processor time, in line 7": finding(
+    "the run was stopped after 12 s: the machine is busy, and gave it 1.0 s of processor time, in line 7": finding(
         "timeout", "starved", line=7, facts=Quoted(Starved(12, 1).text)
     ),
     "the kernel stopped itself (trap) in thread (3, 1) in block 0: f: why": finding(

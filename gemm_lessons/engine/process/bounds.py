@@ -52,9 +52,13 @@ class Starved:
     def text(self) -> str:
         """Message for a run that was stopped although it did not use its processor time."""
         return (
-            f"the run was stopped after {self.passed:.0f} s: the machine is busy, and gave it {self.had:.0f} s of"
-            " processor time"
+            f"the run was stopped after {_rounded(self.passed)} s: the machine is busy, and gave it"
+            f" {_rounded(self.had)} s of processor time"
         )
+
+
+def _rounded(seconds: float) -> str:
+    return f"{seconds:.1f}" if seconds < 9.95 else f"{seconds:.0f}"
 
 
 @dataclass(frozen=True)
