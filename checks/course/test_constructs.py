@@ -133,6 +133,18 @@ def test_the_sums_that_lesson_fp8_quotes_are_those_of_its_experiment(entry: str)
     assert quoted == [f"{name} = {', '.join(map(str, values.tolist()))}" for name, values in found.items()]
 
 
+def test_the_experiment_of_lesson_fp8_knows_its_number_and_stands_still_as_the_exercise_says() -> None:
+    """0x30 is 0.5: a sum of quarters stands still at 4,096, after 16,384 products."""
+    common = LESSONS / "common"
+    found = {name: np.zeros(4, np.float32) for name in ("sums", "exact")}
+    simulate(
+        (common / "forget.cu").read_text(), "forget", 1, 128, [], symbols=found, arch="sm_90a", include_dirs=[common],
+        defines={"ONE": 0x30},
+    )  # fmt: skip
+    assert found["exact"].tolist() == [256, 1024, 4096, 8192]
+    assert found["sums"].tolist() == [256, 1024, 4096, 4096]
+
+
 def test_the_lanes_that_lesson_tensor_cores_quotes_are_those_of_its_experiment() -> None:
     lanes = np.zeros(16, np.int32)
     source = (LESSONS / "common" / "owners.cu").read_text()
