@@ -79,20 +79,20 @@ class TileView:
     @property
     def strange(self) -> Array:
         """Return which chunks differ from the contiguous part of the array that begins with the first chunk."""
-        rows, ks = self._away
+        rows, ks = self._displacement
         return np.asarray((rows != 0) | (ks != 0) | (self.boxes < 0) | (self.arrays != self.arrays[0, 0]))
 
     @property
     def is_of_whole_boxes(self) -> bool:
         """Return whether the tile consists of several boxes of one array, each unchanged, that are not neighbours
         there."""
-        rows, ks = self._away
+        rows, ks = self._displacement
         each = [self.boxes == number for number in np.unique(self.boxes)]
         alike = all(len(np.unique(it[where])) == 1 for where in each for it in (rows, ks))
         return alike and len(each) > 1 and bool((self.boxes >= 0).all() and (self.arrays == self.arrays[0, 0]).all())
 
     @property
-    def _away(self) -> tuple[Array, Array]:
+    def _displacement(self) -> tuple[Array, Array]:
         """Return the distances of rows and ks from the contiguous part of the array that begins with the first
         chunk."""
         down, along = np.arange(self.rows.shape[0])[:, None], np.arange(self.rows.shape[1])

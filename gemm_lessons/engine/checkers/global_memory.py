@@ -341,7 +341,7 @@ class GlobalRaces:
         epoch = self._epoch[lane // self._padded]
         visit = Visit(access, self._number(access), self._buffers[buffer][1], shadow, cell, thread, epoch)
         self._check_writers(visit)
-        for how, apart_only in self._may_not_meet(access):
+        for how, apart_only in self._racing_visits(access):
             if how in shadow.visitors:
                 self._check_visitors(visit, how, apart_only)
         if access.effect == "store":
@@ -377,7 +377,7 @@ class GlobalRaces:
             return "strong"
         return "optimistic" if access.index in protocol.optimistic else "weak"
 
-    def _may_not_meet(self, access: Access) -> Sequence[tuple[str, bool]]:
+    def _racing_visits(self, access: Access) -> Sequence[tuple[str, bool]]:
         """Return the kinds of visits that race with ``access``, and for each whether only visits of other blocks do."""
         how = self._how(access)
         if access.effect == "store":

@@ -31,7 +31,7 @@ class HappensBefore:
         self.together, self.clusters = padded * cluster, self.blocks // cluster
         self.of: dict[Source, Array] = {}
         # By mbarrier: (clusters, RECENT), the clocks that arrivals of a phase released.
-        self._told: dict[tuple[int, Source], Array] = {}
+        self._released_clocks: dict[tuple[int, Source], Array] = {}
         self._signals: dict[tuple[int, Source], Array] = {}  # by named barrier: (blocks,)
 
     def number(self, source: Source) -> Array:
@@ -43,9 +43,9 @@ class HappensBefore:
     def forget(self, source: Source, cluster: int) -> None:
         """Reset an mbarrier that is initialised again: its phases, and the clocks that arrivals released."""
         self.number(source).reshape(self.clusters, -1)[cluster] = 0
-        for (offset, told_of), told in self._told.items():
-            if told_of == source or ("mbarrier", offset) == source:
-                told[cluster] = 0
+        for (offset, clock_source), clocks_released in self._released_clocks.items():
+            if clock_source == source or ("mbarrier", offset) == source:
+                clocks_released[cluster] = 0
 
     def meet(self, mark: Barrier | None) -> None:
         """Join the clocks of the lanes at a barrier. None: all lanes of every block."""
@@ -86,15 +86,19 @@ class HappensBefore:
                 own = self.number(("mbarrier", offset))
                 own[lanes] = np.maximum(own[lanes], phases + 1)
             for source, known in self.of.items():
-                told = self._told.get((offset, source))
+                clocks_released = self._released_clocks.get((offset, source))
                 if mark.kind == "arrive":
-                    if told is None:
-                        told = self._told[offset, source] = np.zeros((self.clusters, RECENT), np.int32)
+                    if clocks_released is None:
+                        clocks_released = self._released_clocks[offset, source] = np.zeros(
+                            (self.clusters, RECENT), np.int32
+                        )
                     # Earlier phases have completed: their released clocks are included.
-                    before = told[clusters, (phases - 1) % RECENT]
-                    np.maximum.at(told, (clusters, phases % RECENT), np.maximum(known[lanes], before))
-                elif told is not None:
-                    known[lanes] = np.maximum(known[lanes], np.where(phases >= 0, told[clusters, phases % RECENT], 0))
+                    before = clocks_released[clusters, (phases - 1) % RECENT]
+                    np.maximum.at(clocks_released, (clusters, phases % RECENT), np.maximum(known[lanes], before))
+                elif clocks_released is not None:
+                    known[lanes] = np.maximum(
+                        known[lanes], np.where(phases >= 0, clocks_released[clusters, phases % RECENT], 0)
+                    )
 
 
 def taking(mark: Barrier, padded: int) -> Array:

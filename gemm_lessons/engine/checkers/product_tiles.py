@@ -141,7 +141,7 @@ class ProductTiles:
         if (one - one[0] != other - other[0]).any():
             in_order = [bool((np.diff(it) == 1).all()) for it in (one, other)]
             if any(in_order):
-                return _told("mixed", "B", right) if in_order[0] else _told("mixed", "A", left)
+                return _with_facts("mixed", "B", right) if in_order[0] else _with_facts("mixed", "A", left)
             return "order of k", first, facts
         if before is not None and before.ahead != ahead:
             return "apart later", first, facts
@@ -167,10 +167,10 @@ def _part(box: HeldBox, ks: Array, reader: TileReader) -> PartOfK:
 def _misread(factor: str, reader: TileReader, other: TileReader | None) -> tuple[str, HeldBox, Misread] | None:
     """Return what is wrong with one tile, if something is: the case, the box that it is in, and the facts."""
     case = _case(reader, other)
-    return None if case is None else _told(case, factor, reader)
+    return None if case is None else _with_facts(case, factor, reader)
 
 
-def _told(case: str, factor: str, reader: TileReader) -> tuple[str, HeldBox, Misread]:
+def _with_facts(case: str, factor: str, reader: TileReader) -> tuple[str, HeldBox, Misread]:
     view, box = reader.views[0], reader.first
     assert box is not None
     place = np.unravel_index(int(view.strange.argmax()), view.rows.shape)

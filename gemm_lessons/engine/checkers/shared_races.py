@@ -260,7 +260,7 @@ class Analysis:
                 self.remote.note(access, lane[away], rank[away], self.clocks, self.own)
         writer = self.writer[cell]
         bad = (writer >= 0) & (writer != lane)
-        if self._meets(access) or access.index in self.optimistic:
+        if self._counts_as_atomic(access) or access.index in self.optimistic:
             bad &= ~self.writer_atomic[cell] | self._other_kind(access, cell)
         if self.clocks is not None:
             bad &= self._unordered(lane // WARP, writer // WARP % self.peers, self.writer_stamp[cell])
@@ -268,7 +268,7 @@ class Analysis:
                 bad &= ~self.inside.ordered(lane, writer, self.writer_count[cell])
         if np.count_nonzero(bad):
             self._report(self.writer_touch[cell[bad]], writer[bad], touch, lane[bad], cell[bad])
-        if self.updater is not None and not (self._meets(access) or access.index in self.optimistic):
+        if self.updater is not None and not (self._counts_as_atomic(access) or access.index in self.optimistic):
             self._check_updaters(self.updater, touch, where, bad)
         if access.is_bulk and access.effect == "copy":
             self._check_readers(touch, where)
@@ -294,7 +294,7 @@ class Analysis:
         kinds = [it.effect == "atomic" and it.index not in self.flags and operation(it) != mine for it in self.seen]
         return np.asarray(np.array(kinds, np.bool_)[self.writer_touch[cell]])
 
-    def _meets(self, access: Access) -> bool:
+    def _counts_as_atomic(self, access: Access) -> bool:
         return access.effect == "atomic" or access.index in self.flags
 
     def _check_updaters(self, updater: Array, touch: Touch, where: Cells, known: Array) -> None:
@@ -356,7 +356,7 @@ class Analysis:
 
     def _write(self, touch: Touch, number: int, where: Cells) -> None:
         lane, cell = where.lane, where.cell
-        atomic = self._meets(touch.access)
+        atomic = self._counts_as_atomic(touch.access)
         self._note_updaters(where, atomic)
         self.writer[cell] = lane
         self.writer_touch[cell] = number

@@ -282,7 +282,7 @@ def _compiled(
     """Turn NVRTC's answer into a result. Warnings in the folders ``theirs`` are left out: users cannot fix them."""
     result = neutral_paths.restore_names(result)
     compiler = f"NVRTC {version[0]}.{version[1]}"
-    _refused(result.log, arch, compiler)
+    _check_options(result.log, arch, compiler)
     ptx = with_file_names(result.ptx, {name: path})
     found = parse_log(result.log, path, source, ptx, {name: path})
     inside = tuple(f"{folder}/" for folder in theirs)
@@ -327,7 +327,7 @@ def _arguments(arch: str, options: Iterable[str], folders: Iterable[Path]) -> li
     ]
 
 
-def _refused(log: str, arch: str, compiler: str) -> None:
+def _check_options(log: str, arch: str, compiler: str) -> None:
     """Raise ``KitError`` if the compiler rejected its options rather than the source."""
     if log.startswith("nvrtc: error: invalid value for --gpu-architecture"):
         raise UnknownArchitecture(f"{arch} is not an architecture that {compiler} knows; sm_90 is one")

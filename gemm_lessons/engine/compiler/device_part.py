@@ -137,7 +137,7 @@ class _Job:
             if smaller is None:
                 break
             whole = smaller
-        if self._calls_one(result, whole.removed):
+        if self._calls_removed_function(result, whole.removed):
             return self.failed, ()  # a kernel calls a function without __device__: the first error says so
         return result, self._left_out(result, whole.missing)
 
@@ -170,7 +170,7 @@ class _Job:
             errors = self._errors(result)
             smaller = whole_file.without(whole, ((d.file, d.line) for d in errors))
             smaller = smaller or self._without_includes(whole, errors, dropped)
-        if self._calls_one(failed[-1], whole.removed):  # a kernel calls a function without __device__
+        if self._calls_removed_function(failed[-1], whole.removed):  # a kernel calls a function without __device__
             own = (f"{d.file}({d.line}): error: {d.message}" for d in complaints if d not in inside)
             return nvrtc.Translation(False, "\n".join(own)), ()
         told = failed[-1] if self._only_name_fails(failed[-1]) and not self._has_kernels(dropped) else failed[0]
@@ -230,7 +230,7 @@ class _Job:
         log = neutral_paths.restore_names(result).log
         return [d for d in parse_log(log, self.places.name, self.source) if d.severity == "error"]
 
-    def _calls_one(self, result: nvrtc.Translation, names: frozenset[str]) -> bool:
+    def _calls_removed_function(self, result: nvrtc.Translation, names: frozenset[str]) -> bool:
         """Return whether an undefined name is among those that were removed as host code."""
         return not result.ok and any(name in names for name in self._undefined(result))
 

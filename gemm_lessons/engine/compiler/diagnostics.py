@@ -293,7 +293,7 @@ def explain_failure(
     return (*own, _explain_name(about_name, path, source, entry))
 
 
-def _out_of_sight(name: str, source: str, line: int) -> str:
+def _why_hidden(name: str, source: str, line: int) -> str:
     """Return why the compiler does not see a kernel that the file has."""
     condition = cuda_source.condition_around(source, line)
     if condition is None or cuda_source.is_in_namespace(source, line):
@@ -314,7 +314,7 @@ def _explain_name(complaint: str, path: str, source: str, entry: str) -> Diagnos
             instance = f"{name}<>" if same[0].has_defaults else f"{name}<...>"
             message = f"{name} is a template <{same[0].template}>: name one instance of it, such as {instance}"
         elif "is undefined" in complaint:
-            message = _out_of_sight(name, source, line)
+            message = _why_hidden(name, source, line)
         else:
             message = f"{entry} cannot be instantiated from {same[0]}: {complaint}"
     elif "non-__global__" in complaint or "must form address" in complaint:

@@ -162,7 +162,7 @@ def _stays_inside(
         # Inner loops are later in the list.
         here = {loop.name: loop.values for loop in loops if loop.start <= at < loop.end}
         body = max((loop.start for loop in loops if loop.start <= at < loop.end), default=at)
-        for local, value in _worked_out(text, body, at):
+        for local, value in _local_constants(text, body, at):
             indices = [re.sub(rf"\b{local}\b", value, index) for index in indices]
         for place, (index, size) in enumerate(zip(indices, sizes, strict=True)):
             assert size is not None
@@ -173,7 +173,7 @@ def _stays_inside(
     return True
 
 
-def _worked_out(text: str, start: int, end: int) -> Iterator[tuple[str, str]]:
+def _local_constants(text: str, start: int, end: int) -> Iterator[tuple[str, str]]:
     """Yield constants declared between two positions and still in scope at the second, with their expressions.
 
     The last one is first. If a name is declared twice in between, neither is used.

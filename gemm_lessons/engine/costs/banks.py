@@ -164,9 +164,9 @@ def texture_requests(addresses: Array, active: Array | None, width: int) -> tupl
     lanes = LANES_OF_A_REQUEST[width]
     groups = addresses.reshape(-1, lanes)
     mask = None if active is None else active.reshape(-1, lanes)
-    asked = np.ones(len(groups), np.int64) if mask is None else mask.any(axis=1).astype(np.int64)
+    active_groups = np.ones(len(groups), np.int64) if mask is None else mask.any(axis=1).astype(np.int64)
     found = sectors(groups, mask, width)
-    return asked.reshape(len(addresses), -1).sum(axis=1), found.reshape(len(addresses), -1).sum(axis=1)
+    return active_groups.reshape(len(addresses), -1).sum(axis=1), found.reshape(len(addresses), -1).sum(axis=1)
 
 
 def ideal_sectors(active_lanes: Array, width: int) -> Array:

@@ -86,8 +86,8 @@ def past_l1(target: Array, source: Array, active: Array | None) -> tuple[Array, 
 def sectors_past_l1(target: Array, source: Array, active: Array | None) -> Array:
     """Return the requested sectors, int64 (warps,)."""
     warp, chunk, half = _first_of_target(target, source, active)
-    asked = _numbered(warp, chunk // 2, half * HALF // LINE)
-    _, first = np.unique(asked, return_index=True)
+    block_lines = _numbered(warp, chunk // 2, half * HALF // LINE)
+    _, first = np.unique(block_lines, return_index=True)
     return np.bincount(warp[first], minlength=len(target))
 
 

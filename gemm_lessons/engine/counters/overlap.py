@@ -116,11 +116,11 @@ class Overlap:
         elif mark.kind in ("arrive", "wait"):
             self._order.phase(mark)
         if mark.kind == "copies":
-            self._tie(mark)
+            self._assign_copies(mark)
         if mark.kind == "wait":
             self._resolve(mark)
 
-    def _tie(self, mark: Phase) -> None:
+    def _assign_copies(self, mark: Phase) -> None:
         """Assign these lanes' copies by cp.async to a phase; those of one warp count as one copy."""
         for warp in np.unique(mark.lanes // WARP).tolist():
             its = mark.lanes // WARP == warp

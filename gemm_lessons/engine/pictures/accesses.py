@@ -129,7 +129,7 @@ class _Notes:
             found = self.seen.get(key)
             if found is None:
                 lanes = tuple(int(at) if takes else None for at, takes in zip(row, mask, strict=True))
-                found = self.seen[key] = _Seen(access, warp, lanes, *_price(access, row, mask))
+                found = self.seen[key] = _Seen(access, warp, lanes, *_cost(access, row, mask))
             found.times += 1
 
     def requests(self, launch: LaunchInfo, origin: int) -> tuple[Request, ...]:
@@ -151,7 +151,7 @@ class _Notes:
         return tuple(sorted(merged.values(), key=lambda it: (it.file, it.line, it.ideal - it.cost, -it.times)))
 
 
-def _price(access: Access, row: Array, mask: Array) -> tuple[int, int]:
+def _cost(access: Access, row: Array, mask: Array) -> tuple[int, int]:
     """Return the wavefronts or sectors of one warp's access, and their ideal number."""
     rows, active = row[None, :], None if mask.all() else mask[None, :]
     if access.space == "shared":

@@ -205,14 +205,14 @@ class Child:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(patience)
         self._from.close()
-        self._let_go()
+        self._close_lifeline()
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(PATIENCE_S)
         self._stderr.close()
 
-    def _let_go(self) -> None:
+    def _close_lifeline(self) -> None:
         lifeline, self._lifeline = self._lifeline, None
         if lifeline is not None:
             os.close(lifeline)
@@ -242,14 +242,14 @@ class Forked(Child):
         except OSError as error:
             raise KitError(f"cannot start a process: {error}") from error
         if not pid:
-            _go_on(function, parent, question, answer, self._stderr.fileno())
+            _run_forked(function, parent, question, answer, self._stderr.fileno())
         os.close(question)
         os.close(answer)
         self._process = _Process(pid)
         self._to = _end_of(self._ask, readable=False)
         self._from = _end_of(self._answer, writable=False)
 
-    def _let_go(self) -> None:
+    def _close_lifeline(self) -> None:
         """Do nothing: the child ends with this process, without a lifeline."""
 
 
@@ -284,7 +284,7 @@ class _Process:
             return self._code is not None
 
 
-def _go_on(function: Callable[[Parent], object], parent: int, question: int, answer: int, stderr: int) -> NoReturn:
+def _run_forked(function: Callable[[Parent], object], parent: int, question: int, answer: int, stderr: int) -> NoReturn:
     """Main function of a ``Forked`` child."""
     code = 1
     try:

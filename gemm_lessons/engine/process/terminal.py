@@ -67,12 +67,12 @@ class Terminal:
     def wait(self, other: int, seconds: float) -> Heard:
         """Wait at most ``seconds`` for a key, a signal, or data in the file ``other``."""
         ready, _, _ = select.select([self._wakes, other, *[self._keys] * self.has_keys], [], [], seconds)
-        told: set[int] = set()
+        arrived: set[int] = set()
         with contextlib.suppress(BlockingIOError):
-            told = set(os.read(self._wakes, 4096))
-        if WENT_ON in told:
+            arrived = set(os.read(self._wakes, 4096))
+        if WENT_ON in arrived:
             self._single_keys()
-        return Heard(self._typed() if self._keys in ready else "", bool({RESIZED, WENT_ON} & told), other in ready)
+        return Heard(self._typed() if self._keys in ready else "", bool({RESIZED, WENT_ON} & arrived), other in ready)
 
     def _typed(self) -> str:
         """Return the first key typed; empty for arrow and function keys."""

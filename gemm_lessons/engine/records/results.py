@@ -218,10 +218,12 @@ def in_a_row(launches: Sequence[Launched]) -> Launched:
     if len(launches) == 1:
         return launches[0]
     findings = [finding for launched in launches for finding in launched.findings]
-    told = [launched.printed for launched in launches if launched.printed is not None]
-    printed = Printed("".join(it.text for it in told), sum(it.shown for it in told), sum(it.calls for it in told))
+    all_printed = [launched.printed for launched in launches if launched.printed is not None]
+    printed = Printed(
+        "".join(it.text for it in all_printed), sum(it.shown for it in all_printed), sum(it.calls for it in all_printed)
+    )
     counters = added([launched.counters for launched in launches])
-    return Launched(counters, findings, launches[-1].fault, printed=printed if told else None)
+    return Launched(counters, findings, launches[-1].fault, printed=printed if all_printed else None)
 
 
 def added(counters: Sequence[Counters]) -> Counters:

@@ -54,7 +54,7 @@ class ControlFlow:
             return self._unfollowable(d, after, "the kernel calls a function of the system")
         self._check(d)
         make = TABLE.get(d.name)
-        return make(self, d, after) if make is not None else _on(after)
+        return make(self, d, after) if make is not None else _continue_at(after)
 
     def _check(self, d: Decoded) -> None:
         """Raise ``Uncountable`` for a modifier or a condition that is not supported below."""
@@ -252,7 +252,7 @@ class ControlFlow:
 
     def _park(self, d: Decoded, after: int) -> Transfer:
         if not self._parks or d.has("ARV"):
-            return _on(after)
+            return _continue_at(after)
 
         def park(lane_group: LaneGroup) -> None:
             self._lane_groups.park(lane_group, after)
@@ -260,7 +260,7 @@ class ControlFlow:
         return park
 
 
-def _on(after: int) -> Transfer:
+def _continue_at(after: int) -> Transfer:
     def go_on(lane_group: LaneGroup) -> LaneGroup:
         lane_group.block = after
         return lane_group

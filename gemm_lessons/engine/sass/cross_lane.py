@@ -132,10 +132,10 @@ def _to_uniform(lanes: Lanes, alive: Alive, d: Decoded) -> Compute:
     before. ptxas then loops until every lane's value has been selected, so selecting the first one is enough.
     """
     _allow(d, "OR")
-    told = len(d.operands) == 3
-    if len(d.operands) not in (2, 3) or (d.has("OR") and not told):
+    has_predicate = len(d.operands) == 3
+    if len(d.operands) not in (2, 3) or (d.has("OR") and not has_predicate):
         raise _form(d)
-    if told:
+    if has_predicate:
         _one_predicate(d.operands[0], d)
     source = lanes.fetcher(d.operands[-1])
     before = lanes.fetcher(d.operands[0]) if d.has("OR") else lambda: np.zeros(lanes.geometry.lanes, np.bool_)
@@ -150,10 +150,10 @@ def _to_uniform(lanes: Lanes, alive: Alive, d: Decoded) -> Compute:
             rows = value.reshape(-1, WARP)
             first = rows[np.arange(len(rows)), active.argmax(axis=1)][:, None]
             differs = ((rows != first) & active).reshape(-1)
-            if differs.any() and not told:
+            if differs.any() and not has_predicate:
                 raise Uncountable("a uniform register is set from values that differ in a warp")
             value = np.repeat(first[:, 0], WARP)
-        return (before() | differs, value) if told else (value,)
+        return (before() | differs, value) if has_predicate else (value,)
 
     return compute
 

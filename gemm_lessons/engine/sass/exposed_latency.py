@@ -191,13 +191,15 @@ def events_of(code: Sequence[Decoded], loads: Callable[[Decoded], int], hides: S
         elif loads(d):
             filled = frozenset(filter(None, results(d)[0]))
             later = (
-                before[i] for i in range(place + 1, len(code)) if filled & named[i] and not _instead(code, place, i)
+                before[i]
+                for i in range(place + 1, len(code))
+                if filled & named[i] and not _exclude_each_other(code, place, i)
             )
             events.append(_Event("load", before[place], d.index, loads(d), filled, next(later, -1)))
     return BlockEvents(tuple(events), first_use, total)
 
 
-def _instead(code: Sequence[Decoded], one: int, other: int) -> bool:
+def _exclude_each_other(code: Sequence[Decoded], one: int, other: int) -> bool:
     """Return whether two instructions have opposite guards, so that no thread executes both."""
     first, second = code[one].guard, code[other].guard
     if first is None or second is None or first.shifted(0) != second.shifted(0) or first.negated == second.negated:

@@ -28,7 +28,9 @@ def reads(lines: Sequence[SassInstruction]) -> dict[str, float]:
             loops.append((at[target[1]], number + 1))
     inner = [code[a:b] for a, b in loops if not any(a <= c and d <= b and (a, b) != (c, d) for c, d in loops)]
     best = max(inner, key=lambda body: sum(it.name == "FFMA" for it in body), default=code)
-    banks = [asked for one, asked in zip(best, registers.reads(best), strict=True) if one.name == "FFMA"]
+    banks = [
+        registers_read for one, registers_read in zip(best, registers.reads(best), strict=True) if one.name == "FFMA"
+    ]
     three, bank = sum(sum(it) == 3 for it in banks), sum(sorted(it) == [0, 2] for it in banks)
     share = 100 / max(1, len(banks))
     found = {THREE: three * share, BANK: bank * share, OTHER: (len(best) - len(banks)) * share}

@@ -47,7 +47,9 @@ class Slicer:
             _is_elected(code, origin, index, guard) for index, guard in zip(origin, self._guards, strict=True)
         ]
         self._guard_bits = [self._mask([d.guard.shifted(0)]) if d.guard else 0 for d in code]
-        self._writes = [0 if _never(d) else self._mask(names) for d, names in zip(code, self._written_by, strict=True)]
+        self._writes = [
+            0 if _never_executes(d) else self._mask(names) for d, names in zip(code, self._written_by, strict=True)
+        ]
 
     def _mask(self, names: Sequence[str]) -> int:
         bits, result = self._bits, 0
@@ -151,7 +153,7 @@ def _follows_guard(d: Decoded) -> bool:
     return d.name == "BRA" and not d.modifiers and not any(isinstance(it, MachineRegister) for it in d.operands)
 
 
-def _never(d: Decoded) -> bool:
+def _never_executes(d: Decoded) -> bool:
     return d.guard is not None and d.guard.number is None and d.guard.negated
 
 

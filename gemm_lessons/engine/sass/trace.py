@@ -407,7 +407,7 @@ class _Recorder(Walker):
 
     def _signals(self, d: Decoded) -> Sequence[Step]:
         if d.name == "BAR":
-            return self._meets(d)
+            return self._named_barrier(d)
         if d.name == "UTMASTG":
             return (self._stores_box(d),)
         if d.name in TO_OTHERS:
@@ -472,7 +472,7 @@ class _Recorder(Walker):
 
         return self._record(d, touch, where, *names, *ranks)
 
-    def _meets(self, d: Decoded) -> Sequence[Step]:
+    def _named_barrier(self, d: Decoded) -> Sequence[Step]:
         """Record a named barrier: its number, and how many threads it expects."""
         if len(d.operands) != 2 or d.has("RED"):  # of the whole block
             return ()
@@ -693,8 +693,8 @@ def _touches(access: Access, where: Array, active: Array) -> list[Traffic | None
         sectors = sorted(set(row.tolist() if mask is None else row[lanes].tolist()))
         lines = len({sector // LINE_SECTORS for sector in sectors})
         if requests is not None:  # each by itself
-            asked = zip(row // LINE_SECTORS, lanes, requests, strict=True)
-            lines = len({(int(request), int(line)) for line, taking_part, request in asked if taking_part})
+            by_lane = zip(row // LINE_SECTORS, lanes, requests, strict=True)
+            lines = len({(int(request), int(line)) for line, taking_part, request in by_lane if taking_part})
         if access.space == "remote":
             found.append(Traffic("remote", load, lines, lines) if sectors else None)
         else:
