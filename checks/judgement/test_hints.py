@@ -29,7 +29,15 @@ from gemm_lessons.gemm.shapes import Shape
 from gemm_lessons.gemm.time_model import Estimate
 from gemm_lessons.judging.evidence import Built, Checked, Evidence, ShapeResult
 from gemm_lessons.judging.hints import COALESCING, CONFLICTS, LIMITS, SHOWN, hints_for
-from gemm_lessons.judging.remedies import ENDLESS_OF, ENDLESS_PHASE, LEFT_OUT, OF_A_CAUSE, OF_BYTES, REMEDIES
+from gemm_lessons.judging.remedies import (
+    ENDLESS_OF,
+    ENDLESS_PHASE,
+    LEFT_OUT,
+    OF_A_CAUSE,
+    OF_A_COUNT,
+    OF_BYTES,
+    REMEDIES,
+)
 from gemm_lessons.judging.unfinished import sentence
 from gemm_lessons.judging.verdict import CompileFailed, GateMissed, GateResult, Passed, WrongAnswer, judge
 
@@ -185,6 +193,7 @@ def test_a_hang_gets_the_remedy_of_its_barrier(wait: str, at_mbarrier: bool) -> 
     found = simulate(source, "k", 1, 64, [np.zeros(64, np.int32)], include_dirs=[LESSONS / "common"]).fault
     assert found is not None
     assert (ENDLESS_OF["cause count"] in said(findings=[found])) == at_mbarrier
+    assert (OF_A_COUNT in said(findings=[found])) != at_mbarrier
     todo, open_ = "    // TODO(1): arrive.\n", "TODO(1) in line 1 is still open, and the phase"
     assert (open_ in said(findings=[found], source=todo, stub=todo)) == at_mbarrier
     assert open_ not in said(findings=[found], source=todo + "    arrive(full);\n", stub=todo)

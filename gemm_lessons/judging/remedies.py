@@ -171,6 +171,10 @@ OF_BYTES: Mapping[str, str] = {
     "cause too many bytes": UNANNOUNCED,
     "cause no expect_tx": UNANNOUNCED,
 }
+OF_A_COUNT = (
+    "bar.sync number, threads waits until so many threads have come. Count those of the roles that meet there, and no "
+    "others, and let each of them come equally often."
+)
 # For a thread's own array, as the debug build names it.
 OWN_ARRAYS = tuple(("out_of_array", case) for case in ("own", "own end", "one of several"))
 # Advice by (kind, case) or (kind, effects of the accesses), where the kind alone does not decide.
@@ -739,6 +743,12 @@ def _endless_phase(facts: Evidence, finding: Finding) -> str | None:
     return " ".join((LEFT_OUT if lacks else OF_BYTES[cause], *(f"{todo}." for todo in open_)))
 
 
+def _counted_barrier(facts: Evidence, finding: Finding) -> str | None:
+    """Advise on a hang at a barrier whose number of threads the kernel gives."""
+    cause = finding.facts.cause.case if isinstance(finding.facts, Hang) and finding.facts.cause else ""
+    return OF_A_COUNT if cause in ("cause never came", "cause came before", "cause barrier count") else None
+
+
 def _among_roles(facts: Evidence, finding: Finding) -> str | None:
     """Advise on a missing barrier where roles have barriers of their own, and tiles are in stages."""
     if finding.kind != "race" or not finding.effects.startswith("shared") or finding.effects in ALIKE:
@@ -928,6 +938,7 @@ RULES: Sequence[Callable[[Evidence, Finding], str | None]] = (
     _not_filled_up,
     _descriptor,
     _endless_phase,
+    _counted_barrier,
     _among_roles,
     _other_barriers,
     _refilled,
