@@ -172,8 +172,8 @@ OF_BYTES: Mapping[str, str] = {
     "cause no expect_tx": UNANNOUNCED,
 }
 OF_A_COUNT = (
-    "bar.sync number, threads waits until so many threads have come. Count those of the roles that meet there, and no "
-    "others, and let each of them come equally often."
+    "A numbered barrier (bar.sync number, threads) waits until so many threads have come. Count those of the roles "
+    "that meet there, and no others, and let each of them come equally often."
 )
 # For a thread's own array, as the debug build names it.
 OWN_ARRAYS = tuple(("out_of_array", case) for case in ("own", "own end", "one of several"))
