@@ -251,7 +251,7 @@ class Expectation:
 
     def compare(self, before: Mapping[str, Array], after: Mapping[str, Array]) -> tuple[float, float]:
         """Return the relative error in the Frobenius norm, and the tolerance of the output's type. NaN counts as
-        infinite."""
+        infinite. Raise ``ArgumentError`` for shapes that do not fit."""
         wanted = self._value(self.tree, before)
         got = self._decoded(self.target, after)
         try:

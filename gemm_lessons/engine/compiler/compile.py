@@ -186,7 +186,7 @@ def compile_source(
     ``options`` are further NVRTC options. ``cuda_major`` (13, 12) selects the toolkit; by default the newest that
     knows ``arch``. A file outside of these folders cannot be included, nor one that is ``withheld``. The result comes
     from the cache on disk if source, name, options, every included file and the compiler are the same. Raise
-    ``KitError`` if NVRTC is missing or does not know ``arch`` or an option.
+    ``KitError`` if NVRTC is missing or does not support an option, and ``UnknownArchitecture``.
     """
     if problem := _unreadable(source, path, entry):
         return problem

@@ -17,7 +17,7 @@ from gemm_lessons.engine.hardware.sheets import GpuSpec
 from gemm_lessons.engine.records.frozen import dataclass
 
 LAUNCH_US = 6.5  # an empty kernel between two CUDA events, H200 idle: 5.9 and 7.0 in two readings of checks/readings
-NEXT_US = 2.7  # of a launch that follows another: the same kernel, queued (launch_queued_us of estimate/h200.json)
+NEXT_US = 2.7  # of a launch that follows another: launch_queued_us of checks/readings/estimate/h200.json
 HOT = 0.75  # share of the multiprocessors whose tensor cores lower the clock: half of an H200's do not, 128 of 132 do
 HEATING = ("HMMA", "IMMA", "HGMMA", "IGMMA", "QGMMA")  # products that lower the clock; those in fp64 do not
 BUSY = 0.75  # a unit that is busy for at least this share of the time counts as the bottleneck

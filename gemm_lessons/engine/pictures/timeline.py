@@ -67,8 +67,8 @@ class Strip:
 
 @dataclass(frozen=True)
 class Stalls:
-    """Clocks that all warps together spent at one source line, by state. ``source``: lines whose loads they waited for,
-    with the clocks."""
+    """Clocks that all warps together spent at one source line, by state. ``waited_for``: lines whose loads they waited
+    for, with the clocks."""
 
     line: int
     clocks: Mapping[State, float]

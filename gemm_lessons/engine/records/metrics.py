@@ -108,7 +108,7 @@ BESIDE = (
 TABLED: Mapping[str, str] = {**METRICS, **{name: TOTALS[name] for name in BESIDE}}
 
 
-# Counted on PTX in any case, so exact even if the machine code cannot be followed.
+# Counted on PTX in any case, so available even if the machine code cannot be followed.
 ON_PTX = frozenset(("barriers", "blocks", "instructions", "global_bytes_after_products", "products_on_idle_units",
                     "remote_arrivals", "products_in_a_sum"))  # fmt: skip
 

@@ -319,7 +319,7 @@ class Listing:
         raise Uncountable(f"unknown branch {d.text}")
 
     def successors(self, d: Decoded) -> list[int]:
-        """Return the indices that may execute after ``d``."""
+        """Return the indices that may execute after ``d``. Raise ``Uncountable`` for an unknown branch."""
         after = [d.index + 1] if d.index + 1 < len(self.code) else []
         conditional = d.guard is not None or any(isinstance(o, MachineRegister) for o in d.operands)
         if d.name == "BRA":

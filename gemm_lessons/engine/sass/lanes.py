@@ -212,7 +212,8 @@ class Lanes:
         return _unknown(operand)
 
     def constant(self, operand: Constant, width: int) -> Fetch:
-        """Fetch ``width`` bytes (1, 2, 4 or 8) of a constant bank, as unsigned integers."""
+        """Fetch ``width`` bytes (1, 2, 4 or 8) of a constant bank, as unsigned integers. Raise ``Uncountable`` for
+        bytes whose value is not known."""
         if operand.suffix:
             return _unknown(operand)
         data = self.constants.get(operand.bank)

@@ -111,7 +111,8 @@ def _split(text: str) -> Iterator[str]:
 
 @lru_cache(maxsize=4096)  # a kernel uses the same few hundred operands again and again
 def parse_operand(text: str) -> Operand:
-    """Parse one operand. An unknown form becomes ``Special``, which is rejected when its value is needed."""
+    """Parse one operand. An unknown form becomes ``Special``, which is rejected when its value is needed. Raise
+    ``Uncountable`` for a constant bank in a register and for unknown addresses."""
     text = text.partition(" `")[0] if not text.startswith("`") else text  # RET names its function after the register
     if text.startswith("`("):
         return Target(text[2:-1])
@@ -203,7 +204,8 @@ def decode(index: int, instruction: SassInstruction) -> Decoded:
 
 
 def copy_condition(d: Decoded) -> MachineRegister | None:
-    """Return the predicate that decides whether a lane of a cp.async reads or writes zeros; None: it always reads."""
+    """Return the predicate that decides whether a lane of a cp.async reads or writes zeros; None: it always reads.
+    Raise ``Uncountable`` for another form."""
     last = d.operands[-1]
     if isinstance(last, Memory):
         return None

@@ -176,7 +176,8 @@ class SampledTrace:
 
 
 def controls(compiled: Compiled) -> tuple[Control, ...]:
-    """Return the scheduling fields of every instruction of a kernel, in the order of ``compiled.sass``."""
+    """Return the scheduling fields of every instruction of a kernel, in the order of ``compiled.sass``. Raise
+    ``Uncountable`` for a kernel that calls device functions."""
     name = f".text.{compiled.entry}"
     text = next((part.data for part in elf.sections(compiled.cubin) if part.name == name), b"")
     if len(text) != INSTRUCTION_BYTES * len(compiled.sass):
@@ -647,7 +648,7 @@ def box_of(
 
 def shared_out(stream: list[tuple[int, Touch | None]]) -> list[tuple[int, Touch | None]]:
     """Distribute the bytes announced to an mbarrier over those boxes of its phase whose tensor map is not known, in
-    equal shares."""
+    equal shares. Raise ``Uncountable`` if no bytes were announced or the box is a multicast."""
     announced: dict[int, tuple[int, list[int]]] = {}  # barrier -> bytes, and the positions of the boxes since then
 
     def settle(barrier: int) -> None:
