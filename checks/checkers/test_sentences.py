@@ -13,6 +13,7 @@ from gemm_lessons.devices.gpu import trouble
 from gemm_lessons.engine.process.bounds import Starved
 from gemm_lessons.engine.records.facts import (
     Actor,
+    ArrivedAgain,
     AtBarrier,
     AtMbarrier,
     Came,
@@ -124,6 +125,14 @@ SAID = {
     " line 9 (mbarrier.arrive)": finding(
         "mbarrier", "arrived", ONE, facts=MbarrierMisuse(FULL, "mbarrier.arrive", 1, 0)
     ),
+    "line 9 arrives at the mbarrier full[1] in phase 2, in which the same thread has arrived in line 7: let it wait"
+    " first until the stage is free. The mbarrier full[1] gets 1 arrival, but its phase needs 0 more, by thread (3, 1)"
+    " in block 0 in line 9 (mbarrier.arrive)": finding(
+        "mbarrier",
+        "arrived",
+        ONE,
+        facts=MbarrierMisuse(FULL, "mbarrier.arrive", 1, 0, ArrivedAgain("arrived again", FULL, 2, 9, 7)),
+    ),
     "the mbarrier was overwritten by another store, by thread (3, 1) in block 0 in line 9 (mbarrier.x)": (
         finding("mbarrier", "overwritten", ONE, facts=MbarrierMisuse(Mbarrier(), "mbarrier.x"))
     ),
@@ -218,7 +227,8 @@ def families(of: type[Any]) -> Iterator[type[Any]]:
 
 def test_templates_ask_for_what_findings_know() -> None:
     """Each field is one of theirs, a phrase, or another template."""
-    records = (*families(Details), Finding, Refusal, *WAITING, Mbarrier, Location, Elements, DescriptorFix, PartOfK)
+    parts = (ArrivedAgain, Mbarrier, Location, Elements, DescriptorFix, PartOfK)
+    records = (*families(Details), Finding, Refusal, *WAITING, *parts)
     known = {field.name for record in records for field in fields(record)}
     known |= {"first", "other", "across", *sentences.PHRASES, *TEMPLATES}
     text = "".join(sentences.OPTIONAL.sub(lambda it: f"{it[1]}{it[2] or ''}", one) for one in TEMPLATES.values())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from checks.simulator.cluster_cases import changed
 from checks.simulator.conftest import Run
 from checks.simulator.phase_cases import HEAD, MIRROR, PIPELINE
 from gemm_lessons.engine.records.errors import UnsupportedKernel
@@ -96,9 +97,39 @@ def test_a_stage_that_is_filled_again_too_early(run: Run) -> None:
     early = PIPELINE.replace("wait(&empty[i % 2], (i / 2 + 1) & 1);", "").replace("arrive(&empty[i % 2]);", "")
     launched = run(early, 1, 96, [x, y], fault="mbarrier")
     assert launched.fault is not None
-    assert "full[0] gets 1 arrival, but its phase needs 0 more" in launched.fault.message
+    message = launched.fault.message
+    assert message.startswith(
+        "line 43 arrives at the mbarrier full[0] in phase 0, in which the same thread has arrived in"
+    )
+    assert "The mbarrier full[0] gets 1 arrival, but its phase needs 0 more" in message
     unseen = PIPELINE.replace("wait(&empty[i % 2], (i / 2 + 1) & 1);", "if (i > 1) wait(&full[i % 2], i / 2 + 1 & 1);")
     assert ("race", "error") in serious(run(unseen, 1, 96, [x, y], budget=400_000))
+
+
+@pytest.mark.parametrize(
+    ("edits", "cause"),
+    [
+        ([], "no line of the kernel waits for the mbarrier empty, at which threads arrive in line 51: let line 43"),
+        # All mbarriers are of one array, and some are waited for.
+        (
+            [("__shared__ u64 full[2], empty[2];", "__shared__ u64 all[4]; u64 *full = all, *empty = all + 2;")],
+            "line 43 arrives at the mbarrier all[0] in phase 0",
+        ),
+        (
+            [("wait(&full[i % 2], i / 2 & 1);", "wait(&empty[1], 1);")],
+            "no line of the kernel waits for the mbarrier full: the threads that need",
+        ),
+        # There is a wait, of a thread that does not arrive.
+        ([("const float *from", "if (t > 999) wait(&empty[0], 0); const float *from")], "line 43 arrives at the"),
+    ],
+)
+def test_a_producer_that_does_not_wait_is_told_for_what(run: Run, edits: list[tuple[str, str]], cause: str) -> None:
+    source = changed(PIPELINE, ("wait(&empty[i % 2], (i / 2 + 1) & 1);", ""), *edits)
+    x, y = np.arange(4 * 256, dtype=np.float32), np.zeros(4 * 256, np.float32)
+    fault = run(source, 1, 96, [x, y], fault="mbarrier").fault
+    assert fault is not None
+    assert fault.message.startswith(cause), fault.message
+    assert " gets 1 arrival, but its phase needs 0 more, by thread 0 in block 0 in line 11" in fault.message
 
 
 @pytest.mark.parametrize(

@@ -77,6 +77,24 @@ extern "C" __global__ void k(const float *x, float *y)
 )
 
 
+# Each warp waits at a barrier of its own for the warp before it, and later at another one. The register that holds the
+# number of the latter has no value yet.
+CHAIN = """
+__device__ void meet(int number, int threads) { asm volatile("bar.sync %0, %1;" :: "r"(number), "r"(threads)); }
+__device__ void signal(int number) { asm volatile("bar.arrive %0, 64;" :: "r"(number) : "memory"); }
+extern "C" __global__ void k(const float *x, float *y)
+{
+    const int t = threadIdx.x, role = t / 32;
+    if (role > 0)
+        meet(role, 64);
+    y[t] = x[t];
+    meet(4 + role, 32);
+    if (role < 2)
+        signal(role + 1);
+}
+"""
+
+
 def line_of(source: str, text: str) -> int:
     """Return the line, from 1, in which ``text`` is."""
     return source[: source.index(text)].count("\n") + 1
@@ -137,6 +155,9 @@ def line_of(source: str, text: str) -> int:
         # The third warp waits elsewhere, and never comes.
         (ROLES, [("BAR(1, 64)", "BAR(1, 96)"), ("BAR(2, 32);", "wait(&one, 0);")],
          "barrier 1, in line 40, expects 96 threads, but only 64 came, and no other thread can come there", []),
+        (CHAIN, [("if (role < 2)\n        signal(role + 1);", "")],
+         "barrier 1, in line 8, expects 64 threads, but only 32 came: threads 0 to 31 of block 0 ended without it",
+         ["32 of 96 threads wait at barrier 1", "32 of 96 threads wait at barrier 2"]),
         # Two places of one number, and too few threads for either.
         (ROLES, [("BAR(1, 64)", "BAR(1, 128)"), ("BAR(2, 32)", "BAR(1, 128)")],
          "threads wait at barrier 1 in line 40 and in line 42: threads of one role count", []),
@@ -194,5 +215,6 @@ def test_hangs(run: Run, source: str, edits: Any, cause: str, waiting: list[str]
     assert not re.search(r"None|\(\)", message)
 
 
-def test_roles_with_numbers_of_their_own_do_not_hang(run: Run) -> None:
-    run(ROLES, 1, 96, [np.arange(96, dtype=np.float32), np.zeros(96, np.float32)])
+@pytest.mark.parametrize("source", [ROLES, CHAIN])
+def test_roles_with_numbers_of_their_own_do_not_hang(run: Run, source: str) -> None:
+    run(source, 1, 96, [np.arange(96, dtype=np.float32), np.zeros(96, np.float32)])

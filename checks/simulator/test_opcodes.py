@@ -111,7 +111,7 @@ NAMED = {
     "counters/counters.py": 1, "counters/cross_check.py": 1, "estimate/items.py": 1, "machine/block_classes.py": 17,
     "machine/clusters.py": 1,
     "machine/convergence.py": 1,
-    "machine/hangs.py": 1, "machine/heap.py": 1, "machine/machine.py": 4, "machine/prepared.py": 1,
+    "machine/heap.py": 1, "machine/machine.py": 4, "machine/mbarriers.py": 1, "machine/prepared.py": 1,
     "machine/undefined.py": 4, "machine/unset.py": 2, "machine/warps.py": 8,
     "ptx/addresses.py": 5, "ptx/anticipated.py": 1, "ptx/cfg.py": 2, "ptx/expansions.py": 1,
     "ptx/fma_contraction.py": 2, "ptx/inline.py": 6, "ptx/pointer_calls.py": 3, "ptx/recursion.py": 5,

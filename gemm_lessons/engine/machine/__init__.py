@@ -25,8 +25,8 @@ A lane is a thread of a batch: lane = block_in_batch * padded_threads + thread.
   ``map_updates``: tensor maps as bytes, and instructions that change them
 - ``clusters``: stores to shared memory of other blocks
 - ``barriers`` with ``cluster_barriers`` and ``register_pool``, ``convergence``, ``phases`` with ``mbarriers``,
-  ``mbarrier_waits``, ``spin_waits``: threads that wait for other threads; ``hangs`` with ``phase_history`` and
-  ``wait_cycles``: threads that wait forever
+  ``mbarrier_waits``, ``spin_waits``: threads that wait for other threads; ``hangs`` with ``phase_history``,
+  ``wait_cycles`` and ``source_lines``: threads that wait forever; ``early_arrivals``: threads that should have waited
 - ``groups``, ``warps``, ``matrices``, ``products``, ``warpgroups``: instructions that use many registers or many
   lanes at once; ``product_tally``: the number of products in one sum
 - ``special``, ``symbols``, ``printing``, ``heap``: special registers, variables that the host sets, ``printf``,

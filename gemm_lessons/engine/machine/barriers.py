@@ -372,13 +372,15 @@ class Barriers:
         met: Array = (self._at[lanes] >= 0) & (self._number[lanes] == number)
         return met
 
-    def comes_to(self, number: int, lanes: Array) -> frozenset[int]:
+    def comes_to(self, number: int, lanes: Array, unknown: bool = True) -> frozenset[int]:
         """Return the instructions by which ``lanes`` (n,) arrive at the barrier of this number, or may do so. A
-        register that held only other numbers for these lanes is assumed not to hold this one."""
+        register that held only other numbers for these lanes is assumed not to hold this one. ``unknown``: a register
+        that held none yet may hold it."""
         found = set()
         for index, spec in self._specs.items():
             used = [one for (operand, one), by in self._used.items() if operand == spec.operand and by[lanes].any()]
-            if spec.number == number if isinstance(spec.number, int) else not used or number in used:
+            may_be = number in used or (unknown and not used)
+            if spec.number == number if isinstance(spec.number, int) else may_be:
                 found.add(index)
         return frozenset(found)
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,13 +18,14 @@ import numpy as np
 from gemm_lessons.engine.events import WARP
 from gemm_lessons.engine.machine.barriers import Barriers
 from gemm_lessons.engine.machine.mbarrier_waits import PhaseWaits
-from gemm_lessons.engine.machine.mbarriers import mbarrier_at
+from gemm_lessons.engine.machine.mbarriers import is_arrival, is_wait, mbarrier_at, reports_bytes
 from gemm_lessons.engine.machine.phase_history import What
 from gemm_lessons.engine.machine.phases import BYTES
+from gemm_lessons.engine.machine.source_lines import SourceLines
 from gemm_lessons.engine.machine.state import Fault, State, coordinates
 from gemm_lessons.engine.machine.wait_cycles import Following, Waiters, cycle_of
 from gemm_lessons.engine.ptx.provenance import provenance
-from gemm_lessons.engine.ptx.records import Instruction, Kernel, SourceLine
+from gemm_lessons.engine.ptx.records import Instruction, Kernel
 from gemm_lessons.engine.records.arrays import Array
 from gemm_lessons.engine.records.facts import (
     AtBarrier,
@@ -42,7 +43,6 @@ from gemm_lessons.engine.records.facts import (
 from gemm_lessons.engine.records.frozen import dataclass
 
 MOST = 6  # descriptions of waiting threads, at most
-SHORT = 4  # lines, at most, of a function whose call is named in place of its own line
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,19 +74,23 @@ class HangReport:
         self._cluster = np.arange(first // size * size, (first // size + 1) * size)
         self._stuck = stuck
         self._names = provenance(kernel, frozenset(arrays))  # instruction -> shared array
+        self._lines = SourceLines(kernel)
 
     def fault(self) -> Fault:
         """Return the fault."""
         waits = self._waits()
         found = [self._at_mbarrier(wait) for wait in waits]
-        there: list[AtMbarrier | AtBarrier] = [*found, *self._barriers.described(self._cluster, self._line)]
+        there: list[AtMbarrier | AtBarrier] = [*found, *self._barriers.described(self._cluster, self._lines.line)]
+        cycle = tuple(self._cycle(waits))
         cause = self._cause(waits)
+        if cause is None and not cycle:
+            cause = next(self._barrier_causes(unknown=False), None)
         lane = int(self._cluster[self._stuck[self._cluster]][0])
         index = self._waits_in(lane)
         instruction = self._code[index if cause is None else cause.index]
-        facts = Hang(tuple(there[:MOST]), cause, max(0, len(there) - MOST) or None, tuple(self._cycle(waits)))
+        facts = Hang(tuple(there[:MOST]), cause, max(0, len(there) - MOST) or None, cycle)
         fault = Fault("deadlock", "hang", instruction, self._state.actor(lane, instruction), facts)
-        if (place := self._place(instruction.index)) is not None:
+        if (place := self._lines.place(instruction.index)) is not None:
             fault.finding = dataclasses.replace(fault.finding, file=place.file, line=place.line)
         return fault
 
@@ -94,46 +98,12 @@ class HangReport:
         """Return the instruction in which a lane waits."""
         return int(self._stalls.at[lane]) if self._stalls.held[lane] else self._barriers.place(lane)
 
-    def _line(self, index: int) -> int | None:
-        """Return the line of ``_place``."""
-        place = self._place(index)
-        return place.line if place is not None else None
-
-    def _place(self, index: int) -> SourceLine | None:
-        """Return the place in the kernel's file that executes an instruction. Of a short function it is the line that
-        calls it: functions that wait or arrive are called from several lines. A lambda of the kernel that does so in
-        several lines, such as to request a tile, is named by its own lines."""
-        place = self._code[index].source
-        if place is None or not place.places:
-            return None
-        file = place.places[-1][0]
-        while place.inlined_at is not None and (
-            not place.line or place.file != file or self._is_short(place, place.inlined_at)
-        ):
-            place = place.inlined_at
-        return place
-
-    def _is_short(self, place: SourceLine, call: SourceLine) -> bool:
-        """Return whether the function of ``place`` is short, and not a lambda with several waits or arrivals."""
-        several = len(self._steps_of[call]) > 1 and self._kernel.has_line(place.file, place.line)
-        return len(self._lines_of[call]) <= SHORT and not several
-
-    @functools.cached_property
-    def _lines_of(self) -> Mapping[SourceLine, set[int]]:
-        """Return the place of a call -> the lines of the function that was inlined there."""
-        return _lines_by_call(self._code)
-
-    @functools.cached_property
-    def _steps_of(self) -> Mapping[SourceLine, set[int]]:
-        """Return the place of a call -> the lines of that function that wait, arrive or copy."""
-        return _lines_by_call([it for it in self._code if _arrives(it) or _waits(it) or _reports(it)])
-
     # -- waiting threads -----------------------------------------------------------------------------------------------
 
     def _waits(self) -> list[_Wait]:
         lanes = self._cluster[(self._stalls.held & self._state.alive)[self._cluster]]
         at = self._stalls.at[lanes]
-        lines = np.array([self._line(index) or 0 for index in at.tolist()])
+        lines = np.array([self._lines.line(index) or 0 for index in at.tolist()])
         keys = np.stack((lanes // self._state.padded, lines, self._stalls.cell[lanes]))
         found, first, which = np.unique(keys, axis=1, return_index=True, return_inverse=True)
         which = which.reshape(-1)
@@ -151,7 +121,7 @@ class HangReport:
         if left:
             case = "missing bytes" if left > 0 else "missing expect_tx"
             missing.append(Missing(case, abs(left), came=(*announced, *reported)))
-        line = self._line(wait.index)
+        line = self._lines.line(wait.index)
         return AtMbarrier(
             "waiting mbarrier", self._threads(wait.lanes), self._mbarrier(cell), phase, tuple(missing), line
         )
@@ -162,7 +132,7 @@ class HangReport:
         for event, here in self._state.history.at(cell, what):
             now = here[event.phase[here] == phase]
             if now.size:
-                sums[self._line(event.index)] += int(event.amount[now].sum())
+                sums[self._lines.line(event.index)] += int(event.amount[now].sum())
         return tuple(Came(f"came {what}", amount, line) for line, amount in sums.items())
 
     def _threads(self, lanes: Array) -> Threads:
@@ -193,7 +163,7 @@ class HangReport:
         ]
         cycle = cycle_of(groups, self._following.reaches)
         for group, other in zip(cycle, [*cycle[1:], *cycle[:1]], strict=True):
-            lines = self._line(group.index), self._line(other.index)
+            lines = self._lines.line(group.index), self._lines.line(other.index)
             if lines[0] == lines[1]:
                 yield Link("link of one line", *lines, self._threads(group.lanes), self._threads(other.lanes))
             else:
@@ -206,15 +176,16 @@ class HangReport:
             came = [came[0][~np.isin(came[0], came[-1])] if phase else np.zeros(0, np.int64)]
             helps = [i.index for i in self._arrivals_at(wait.cell)]
         else:
-            helps = [i.index for i in self._code if _reports(i)]
+            helps = [i.index for i in self._code if reports_bytes(i)]
         return Waiters(wait.lanes, wait.index, np.concatenate(came), frozenset(helps))
 
     @functools.cached_property
     def _following(self) -> Following:
         return Following(self._kernel)
 
-    def _barrier_causes(self) -> Iterator[BarrierCause]:
-        """Find barriers for part of a block that too few threads reach."""
+    def _barrier_causes(self, unknown: bool = True) -> Iterator[BarrierCause]:
+        """Find barriers for part of a block that too few threads reach. ``unknown``: barriers whose numbers no register
+        held yet may be the same one."""
         state = self._state
         meetings = list(self._barriers.meetings(self._cluster))
         for lanes, index, number, expected in meetings:
@@ -222,7 +193,7 @@ class HangReport:
             there = [it for it in meetings if it[2] == number and int(it[0][0]) // state.padded == block]
             came = np.concatenate([it[0] for it in there])
             count = len(np.unique(came // WARP)) * WARP + self._barriers.signalled(block, number)
-            lines = sorted({self._line(it[1]) or 0 for it in there})
+            lines = sorted({self._lines.line(it[1]) or 0 for it in there})
             if not expected or count >= expected:
                 continue
             ended = np.flatnonzero((state.lane_block == block) & state.exists & ~state.alive)
@@ -230,10 +201,10 @@ class HangReport:
             facts = {"number": number, "expected": expected, "count": count, "line": lines[0], "index": index}
             if len(lines) > 1:
                 yield BarrierCause("cause shared barrier", self._threads(came), **facts, other_line=lines[1])
-            elif self._may_come(number, others):
+            elif self._may_come(number, others, unknown):
                 continue
             elif (partners := self._barriers.users(number, others)).size:
-                elsewhere = self._line(self._waits_in(int(partners[0])))
+                elsewhere = self._lines.line(self._waits_in(int(partners[0])))
                 yield BarrierCause("cause partner waits", self._threads(partners), **facts, other_line=elsewhere)
             elif ended.size >= expected - count:
                 before = self._barriers.met(number, ended)
@@ -253,15 +224,16 @@ class HangReport:
             others = self._elsewhere(int(lanes[0]) // self._state.padded, lanes)
             if expected or not others.size or self._may_come(number, others):
                 continue
-            lines = self._line(index), self._line(self._waits_in(int(others[0])))
+            lines = self._lines.line(index), self._lines.line(self._waits_in(int(others[0])))
             facts = number, self._state.threads, int(lanes.size), *lines, index
             yield BarrierCause("cause whole block", self._threads(others), *facts)
 
-    def _may_come(self, number: int, lanes: Array) -> bool:
-        """Return whether waiting ``lanes`` may arrive at the barrier of this number later."""
+    def _may_come(self, number: int, lanes: Array, unknown: bool = True) -> bool:
+        """Return whether waiting ``lanes`` may arrive at the barrier of this number later. ``unknown`` is that of
+        ``_barrier_causes``."""
         places = np.array([self._waits_in(lane) for lane in lanes.tolist()], np.int64)
         return any(
-            self._following.reaches(place, self._barriers.comes_to(number, lanes[places == place]))
+            self._following.reaches(place, self._barriers.comes_to(number, lanes[places == place], unknown))
             for place in np.unique(places).tolist()
         )
 
@@ -283,8 +255,8 @@ class HangReport:
                 int(pool.owned[warps[0]]),
                 sum(pool.needs(warp, wanted) for warp in warps.tolist() if warp * WARP // state.padded == block),
                 int(pool.free[block]),
-                self._line(index),
-                None if later is None else self._line(later),
+                self._lines.line(index),
+                None if later is None else self._lines.line(later),
                 index,
             )
 
@@ -357,7 +329,7 @@ class HangReport:
                 case = "cause no expect_tx" if left < 0 else "cause no copy"
             came = (*announced, *reported)
             line = next((it.line for it in came), None)
-            index = next((i.index for i in self._code if self._line(i.index) == line), wait.index)
+            index = next((i.index for i in self._code if self._lines.line(i.index) == line), wait.index)
             yield self._of(case, wait.cell, index, wait.lanes, phase, came)
 
     def _follows(self, wait: _Wait, what: What) -> bool:
@@ -372,7 +344,7 @@ class HangReport:
     def _copies_follow(self, wait: _Wait) -> bool:
         """Return whether the copies may come later: a thread that announced bytes waits elsewhere, and has issued no
         copy since then."""
-        if not any(_reports(i) for i in self._code):
+        if not any(reports_bytes(i) for i in self._code):
             return False
         phase = int(self._state.phases.phase[wait.cell])
         announcing: Array = np.zeros(0, np.int64)
@@ -387,7 +359,7 @@ class HangReport:
 
     def _no_arrival(self, waits: Sequence[_Wait]) -> Iterator[Cause]:
         """Find mbarriers at which no instruction of the kernel arrives."""
-        arriving = [i for i in self._code if _arrives(i)]
+        arriving = [i for i in self._code if is_arrival(i)]
         if not all(i.index in self._names for i in arriving):
             return
         for wait in waits:
@@ -412,7 +384,7 @@ class HangReport:
         """Return the instructions that may arrive at an mbarrier of the same array."""
         offset = cell * BYTES % self._state.shared_stride
         name = next((it for it, (start, size) in self._arrays.items() if start <= offset < start + size), "")
-        return [i for i in self._code if _arrives(i) and self._names.get(i.index, name) == name]
+        return [i for i in self._code if is_arrival(i) and self._names.get(i.index, name) == name]
 
     def _first_wait(self, waits: Sequence[_Wait]) -> Iterator[Cause]:
         """Find a producer whose first wait for an empty stage blocks, while the consumers wait for its first copy."""
@@ -421,7 +393,7 @@ class HangReport:
             return
         for wait in fresh:
             following = self._code[wait.index + 1 :]
-            until = next((n for n, i in enumerate(following) if _waits(i)), len(following))
+            until = next((n for n, i in enumerate(following) if is_wait(i)), len(following))
             if any(_fills(i) for i in following[:until]):
                 yield self._of("cause first wait", wait.cell, wait.index, wait.lanes, 0)
 
@@ -484,36 +456,11 @@ class HangReport:
     def _of(
         self, case: str, cell: int, index: int, lanes: Array, phase: int, came: tuple[Came, ...] = (), expected: int = 0
     ) -> Cause:
-        line = self._line(index)
+        line = self._lines.line(index)
         return Cause(case, self._mbarrier(cell), self._threads(lanes), phase, line, came, expected, index)
-
-
-def _arrives(instruction: Instruction) -> bool:
-    return instruction.row.name in ("mbarrier.arrive", "mbarrier.arrive_drop") or (
-        instruction.opcode == "cp" and "mbarrier" in instruction.modifiers
-    )
-
-
-def _waits(instruction: Instruction) -> bool:
-    return instruction.row.name in ("mbarrier.try_wait", "mbarrier.test_wait")
-
-
-def _reports(instruction: Instruction) -> bool:
-    """Return whether an instruction is a copy or store that reports bytes to an mbarrier."""
-    return instruction.row.effect == "copy" and "mbarrier__complete_tx__bytes" in instruction.modifiers
 
 
 def _fills(instruction: Instruction) -> bool:
     return "expect_tx" in instruction.modifiers or (
         instruction.row.effect == "copy" and "bulk" in instruction.modifiers
     )
-
-
-def _lines_by_call(code: Iterable[Instruction]) -> Mapping[SourceLine, set[int]]:
-    found: defaultdict[SourceLine, set[int]] = defaultdict(set)
-    for place in {instruction.source for instruction in code}:
-        here = place
-        while here is not None and here.inlined_at is not None:
-            found[here.inlined_at].add(here.line)
-            here = here.inlined_at
-    return found

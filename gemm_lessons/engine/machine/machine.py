@@ -21,11 +21,13 @@ from gemm_lessons.engine.machine.access import Layout
 from gemm_lessons.engine.machine.barriers import Barriers, is_plain
 from gemm_lessons.engine.machine.convergence import Convergence
 from gemm_lessons.engine.machine.decode import Binder, Run
+from gemm_lessons.engine.machine.early_arrivals import explained
 from gemm_lessons.engine.machine.executed import ExecutionCounts, warps_of
 from gemm_lessons.engine.machine.hangs import HangReport
 from gemm_lessons.engine.machine.images import Images
 from gemm_lessons.engine.machine.maps import TensorMaps
 from gemm_lessons.engine.machine.mbarrier_waits import PhaseWaits
+from gemm_lessons.engine.machine.mbarriers import MbarrierFault
 from gemm_lessons.engine.machine.memory import (
     ALIGNMENT,
     BLANK,
@@ -334,6 +336,8 @@ class Machine:
             self._loop()
             self.barriers.pool.check_end()
             boundary = "end"
+        except MbarrierFault as fault:
+            raise explained(fault, state, self.program.kernel, self.layout.shared) from None
         finally:
             self._hand_over(boundary)
             self.printer.end_batch()

@@ -39,6 +39,14 @@ FORMS = {
 }  # fmt: skip
 
 
+class MbarrierFault(Fault):
+    """An invalid operation of ``lane`` on the mbarrier at ``cell``."""
+
+    def __init__(self, *about: Any, lane: int, cell: int) -> None:
+        super().__init__(*about)
+        self.lane, self.cell = lane, cell
+
+
 @dataclasses.dataclass(frozen=True)
 class Mbarriers:
     """The mbarriers that one operand of an instruction addresses. ``of`` maps lanes (n,) to cells (n,)."""
@@ -60,13 +68,13 @@ class Mbarriers:
         except MbarrierMisused as problem:
             raise self.misused(problem, lanes, cell) from None
 
-    def misused(self, problem: MbarrierMisused, lanes: Array, cell: Array) -> Fault:
+    def misused(self, problem: MbarrierMisused, lanes: Array, cell: Array) -> MbarrierFault:
         """Return the fault of a lane that misuses an mbarrier."""
-        who = self.state.actor(int(lanes[problem.position]), self.instruction)
-        offset = int(cell[problem.position]) * BYTES % self.state.shared_stride
-        opcode = self.instruction.full_opcode
-        facts = MbarrierMisuse(mbarrier_at(self.arrays, offset), opcode, problem.value, problem.limit)
-        return Fault("mbarrier", problem.case, self.instruction, who, facts)
+        lane, where = int(lanes[problem.position]), int(cell[problem.position])
+        who, opcode = self.state.actor(lane, self.instruction), self.instruction.full_opcode
+        mbarrier = mbarrier_at(self.arrays, where * BYTES % self.state.shared_stride)
+        facts = MbarrierMisuse(mbarrier, opcode, problem.value, problem.limit)
+        return MbarrierFault("mbarrier", problem.case, self.instruction, who, facts, lane=lane, cell=where)
 
 
 def mbarrier_at(arrays: Any, offset: int) -> Mbarrier:
@@ -77,6 +85,23 @@ def mbarrier_at(arrays: Any, offset: int) -> Mbarrier:
                 return Mbarrier()
             return Mbarrier(plain_name(name), (offset - start) // BYTES if size > BYTES else None)
     return Mbarrier(byte=offset)
+
+
+def is_arrival(instruction: Instruction) -> bool:
+    """Return whether an instruction arrives at an mbarrier, itself or for earlier copies."""
+    return instruction.row.name in ("mbarrier.arrive", "mbarrier.arrive_drop") or (
+        instruction.opcode == "cp" and "mbarrier" in instruction.modifiers
+    )
+
+
+def is_wait(instruction: Instruction) -> bool:
+    """Return whether an instruction tests whether a phase is over."""
+    return instruction.row.name in ("mbarrier.try_wait", "mbarrier.test_wait")
+
+
+def reports_bytes(instruction: Instruction) -> bool:
+    """Return whether an instruction is a copy or store that reports bytes to an mbarrier."""
+    return instruction.row.effect == "copy" and "mbarrier__complete_tx__bytes" in instruction.modifiers
 
 
 def barriers_of(binding: Binding, operand: Operand, effect: Effect, traced: bool = True) -> Mbarriers:

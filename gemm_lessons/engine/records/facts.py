@@ -218,12 +218,28 @@ class Misuse(Details):
 
 
 @dataclass(frozen=True)
+class ArrivedAgain:
+    """Why a phase has no room for an arrival (``case``): in ``line``, a thread arrives that has arrived in the same
+    phase before, in ``before``. ``unwaited``: an array of mbarriers at which threads arrive, in ``other_line``, but for
+    which none waits."""
+
+    case: str
+    mbarrier: Mbarrier
+    phase: int
+    line: int | None
+    before: int | None
+    unwaited: str = ""
+    other_line: int | None = None
+
+
+@dataclass(frozen=True)
 class MbarrierMisuse(OfMbarrier):
-    """An invalid operation on an mbarrier: the value given, and the values allowed."""
+    """An invalid operation on an mbarrier: the value given, the values allowed, and the likely cause."""
 
     opcode: str
     value: int = 0
     limit: int = 0
+    cause: ArrivedAgain | None = None
 
 
 @dataclass(frozen=True)

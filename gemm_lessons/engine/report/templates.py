@@ -235,7 +235,14 @@ TEMPLATES: Mapping[str, str] = {
     "mbarrier arrivals": "{mbarrier:mbarrier} expects {value} arrivals; the count must be 1 to {limit:,}{misused}",
     "mbarrier not made": "{mbarrier:mbarrier} is used before mbarrier.init has initialised it{misused}",
     "mbarrier overwritten": "{mbarrier:mbarrier} was overwritten by another store{misused}",
-    "mbarrier arrived": "{mbarrier:mbarrier} gets {value:arrival}, but its phase needs {limit} more{misused}",
+    "mbarrier arrived": "[{cause:cause}. ]{mbarrier:mbarrier} gets {value:arrival}, but its phase needs {limit}"
+    " more{misused}",
+    "arrived again": "{line:line} arrives at {mbarrier:mbarrier} in phase {phase}, in which the same thread has arrived"
+    " in {before:line}: let it wait first until the stage is free",
+    "arrived again unseen": "no line of the kernel waits for the mbarrier {unwaited}: the threads that need what"
+    " arrives in its phases must wait for it",
+    "arrived again unwaited": "no line of the kernel waits for the mbarrier {unwaited}, at which threads arrive in"
+    " {other_line:line}: let {line:line} wait for it first, or the thread arrives twice in one phase",
     "mbarrier completed": "{mbarrier:mbarrier} completes its phase with mbarrier.arrive.noComplete, which must not be "
     "the last arrival{misused}",
     "mbarrier bytes": "{mbarrier:mbarrier} waits for {value:,} bytes; it may be {limit:,} at most{misused}",
