@@ -424,6 +424,45 @@ def test_copies_are_waited_for(said, body, expected, blocks):
     assert said(f"{S} C += 64 * blockIdx.x; {body}", 64, blocks, before=COPY) == expected
 
 
+# Warp 0 copies and warp 1 reads. They meet at an mbarrier or at a numbered barrier.
+BY_ROLES = """__shared__ float s[64]; __shared__ unsigned long long full; C += 64 * blockIdx.x;
+if (t == 0) asm volatile("mbarrier.init.shared.b64 [%0], 32;" :: "r"((unsigned)__cvta_generic_to_shared(&full)));
+__syncthreads();
+if (t < 32) {{ copy(s + t, A + t); COMMIT; copy(s + 32 + t, A + t); COMMIT; {} }} else {{ {} }}"""
+COPY_AND_MEET = (
+    COPY
+    + """__device__ __forceinline__ void arrive(unsigned long long *b) { asm volatile(
+    "{ .reg .b64 s; mbarrier.arrive.shared.b64 s, [%0]; }" :: "r"((unsigned)__cvta_generic_to_shared(b)) : "memory"); }
+__device__ __forceinline__ void await(unsigned long long *b) { asm volatile(
+    "{ .reg .pred p; L%=: mbarrier.try_wait.parity.shared.b64 p, [%0], 0; @!p bra L%=; }"
+    :: "r"((unsigned)__cvta_generic_to_shared(b)) : "memory"); }
+#define SIGNAL asm volatile("bar.arrive 1, 64;" ::: "memory")
+#define MEET asm volatile("bar.sync 1, 64;" ::: "memory")
+"""
+)
+UNWRITTEN = ("uninitialised", "warning")
+READ_OLD, READ_NEW = "C[t] = s[t - 32];", "C[t] = s[95 - t];"
+HANDED = {
+    "mbarrier": ("WAIT(0); arrive(&full);", "await(&full); " + READ_NEW, []),
+    "mbarrier, the older group": ("WAIT(1); arrive(&full);", "await(&full); " + READ_OLD, []),
+    "mbarrier, the newer group": ("WAIT(1); arrive(&full);", "await(&full); " + READ_NEW, [FLYING]),
+    "mbarrier, arrived too early": ("arrive(&full); WAIT(0);", "await(&full); " + READ_NEW, [ERROR]),
+    "mbarrier, not waited for": ("WAIT(0); arrive(&full);", READ_NEW + " await(&full);", [ERROR, UNWRITTEN]),
+    "mbarrier, the copying warp reads": ("WAIT(0); arrive(&full); C[t] = s[t];", "await(&full);", []),
+    "mbarrier, another lane reads": ("WAIT(0); C[t] = s[t ^ 1]; arrive(&full);", "await(&full);", [ERROR]),
+    "bar.arrive": ("WAIT(0); SIGNAL;", "MEET; " + READ_NEW, []),
+    "bar.arrive, too early": ("SIGNAL; WAIT(0);", "MEET; " + READ_NEW, [ERROR]),
+    "bar.sync": ("WAIT(0); MEET;", "MEET; " + READ_NEW, []),
+    "two steps": ("WAIT(0); arrive(&full); MEET;", "if (t < 0) await(&full); MEET; " + READ_NEW, []),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("copies", "reads", "expected"), HANDED.values(), ids=HANDED)
+@pytest.mark.parametrize("blocks", [1, 3])
+def test_copies_are_handed_over_to_another_role(said, copies, reads, expected, blocks):
+    assert said(BY_ROLES.format(copies, reads), 64, blocks, before=COPY_AND_MEET, arch="sm_90") == expected
+
+
 SOURCES = """__device__ void copy(float *to, const float *from, int bytes) {
     unsigned p = (unsigned)__cvta_generic_to_shared(to);
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" : : "r"(p), "l"(from), "r"(bytes) : "memory"); }

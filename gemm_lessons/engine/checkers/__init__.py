@@ -10,8 +10,8 @@
 State held, one entry per granule (the narrowest access width of the kernel, in bytes) unless said otherwise:
 
     shared_races    writer, low, high          lane of the last writer, lowest and highest reader    one epoch
-                    clocks  (blocks, warps, warps of a cluster)  vector clocks, once some threads    one epoch
-                                               synchronise without the whole block
+                    WarpClocks                 vector clocks, once some threads synchronise          one epoch
+                                               without the whole block
     initialised     bool                       whether the granule has been written                  one batch
     async_copies    stage uint8, owner int32, age int16, waited bool, copy int32                     one batch
     bulk_copies     HappensBefore, by lane: finished phases and groups; PendingCopies, by granule    one batch
@@ -22,7 +22,8 @@ State held, one entry per granule (the narrowest access width of the kernel, in 
 - ``remote_memory``: blocks of a cluster that have not started, or may have ended
 - ``shared_races``, ``global_memory`` with ``shadow``: races; ``same_value``: second run that finds harmless races
 - ``barrier_order``: named barriers that two roles share
-- ``warp_order``, ``happens_before``: vector clocks by lane; by mbarrier phase and bulk-copy group
+- ``warp_clocks``, ``warp_order``, ``happens_before``: vector clocks by warp; by lane; by mbarrier phase and bulk-copy
+  group
 - ``async_copies``, ``bulk_copies``: cp.async and cp.async.bulk; ``alike``: of batches that do the same, one is analysed
 - ``initialised``: uninitialised reads; ``array_ends``: accesses past an array; ``own_arrays``: only past local arrays
 - ``product_tiles``: on request, wgmma that reads other elements than a tile; ``box_contents``: the boxes that tensor
@@ -91,7 +92,9 @@ class Checks:
         self._initialised = Initialised(collector, names, windows)
         self._copies = None
         if code.has_async:
-            self._copies = AsyncCopies(collector, names, self._lanes, self._padded, shared, granules["shared"])
+            self._copies = AsyncCopies(
+                collector, names, self._lanes, self._padded, shared, granules["shared"], self._cluster
+            )
         self._bulk = None
         if code.has_phases:
             self._bulk = BulkCopies(

@@ -1,9 +1,10 @@
 """``cp.async``: reads of bytes that have not arrived.
 
 A copy is in flight until the thread that issued it waits for its group. Other threads may read the bytes only after a
-barrier that follows this wait. The state of a granule is the lane that copied it, the number of groups this lane has
-committed since, whether the lane has waited since, and the stage of the copy. Each transition (state, epoch) -> state
-is memoised.
+barrier that follows this wait, or an arrival at an mbarrier whose phase they have seen end. The state of a granule is
+the lane that copied it, the number of groups this lane has committed since, whether the lane has waited since, and the
+stage of the copy. Each transition (state, epoch) -> state is memoised, unless warps synchronise by mbarriers or
+``bar.arrive``: then ``warp_clocks`` gives the order.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from typing import Literal
 import numpy as np
 
 from gemm_lessons.engine.checkers.collector import Example, FindingCollector, Key, Names
-from gemm_lessons.engine.checkers.epochs import Epoch, cells
+from gemm_lessons.engine.checkers.epochs import Epoch, Mark, cells
+from gemm_lessons.engine.checkers.warp_clocks import WarpClocks
 from gemm_lessons.engine.events import WARP, Access, AsyncGroup, Barrier, Batch, Boundary, Phase, Touch
 from gemm_lessons.engine.records.arrays import Array
 from gemm_lessons.engine.records.facts import InFlight, Race
@@ -50,14 +52,33 @@ class _State:
         return b"".join(a.tobytes() for a in (self.stage, self.owner, self.age, self.waited, self.copy))
 
 
+@dataclass(frozen=True, eq=False)
+class _Order:
+    """The order of warps that synchronise apart, and for each granule the stamp of the wait that covered its copy."""
+
+    clocks: WarpClocks
+    stamp: Array
+
+
 class AsyncCopies:
-    """Tracks the copies of a batch. Created only for kernels with ``cp.async``."""
+    """Tracks the copies of a batch. Created only for kernels with ``cp.async``. ``cluster``: blocks of a cluster."""
 
     def __init__(
-        self, collector: FindingCollector, names: Names, lanes: int, padded: int, stride: int, granule: int
+        self,
+        collector: FindingCollector,
+        names: Names,
+        lanes: int,
+        padded: int,
+        stride: int,
+        granule: int,
+        cluster: int = 1,
     ) -> None:
         self._collector, self._names = collector, names
         self._lanes, self._padded, self._stride, self._granule = lanes, padded, stride, granule
+        self._cluster = cluster
+        self.order: _Order | None = (
+            None  # since the last barrier of all blocks; None: warps have not synchronised apart
+        )
         self._accesses: dict[int, Access] = {}
         self._states: dict[bytes, _State] = {}
         count = lanes // padded * stride // granule
@@ -79,16 +100,24 @@ class AsyncCopies:
 
     def begin_batch(self) -> None:
         """Start new blocks: no copy is in flight."""
-        self._state = self._start
+        self._state, self.order = self._start, None
 
     def epoch(self, batch: Batch, epoch: Epoch, boundary: Boundary) -> None:
         """Advance the state by one epoch and report its premature accesses."""
-        step = self._state.next.get((epoch, boundary))
-        if step is None:
-            after, found = _Step(self, self._state).run(epoch, boundary)
-            after = self._states.setdefault(after.key(), after)
-            step = self._state.next[(epoch, boundary)] = (after, found)
-        self._state, found = step
+        if self.order is None and any(map(_synchronises_apart, (segment.mark for segment in epoch.segments))):
+            clocks = WarpClocks(self._lanes // self._padded, self._padded, self._stride, self._cluster)
+            self.order = _Order(clocks, np.ones(self._start.stage.size, np.int32))
+        if self.order is not None:
+            self._state, found = _Step(self, self._state).run(epoch, boundary)
+            if boundary == "barrier":
+                self.order = None
+        else:
+            step = self._state.next.get((epoch, boundary))
+            if step is None:
+                after, found = _Step(self, self._state).run(epoch, boundary)
+                after = self._states.setdefault(after.key(), after)
+                step = self._state.next[(epoch, boundary)] = (after, found)
+            self._state, found = step
         for premature in found:
             kind = "async_in_flight" if premature.why == "in_flight" else "race"
             detail = "shared copy load" if premature.why == "no_barrier" else _case(premature)
@@ -102,6 +131,11 @@ class AsyncCopies:
             return Example("shared copy", self._names.shared(premature.offset), actors, Race())
         facts = InFlight(premature.age - 1 if premature.age else None)
         return Example(_case(premature), self._names.shared(premature.offset), actors, facts)
+
+
+def _synchronises_apart(mark: Mark | None) -> bool:
+    """Return whether threads that arrive need not be those that wait."""
+    return isinstance(mark, Phase) or (isinstance(mark, Barrier) and mark.kind == "arrive")
 
 
 def _case(premature: PrematureAccess) -> str:
@@ -127,9 +161,8 @@ class _Step:
                 self._group(segment.mark)
             elif isinstance(segment.mark, Barrier):
                 self._barrier(segment.mark)
-            elif isinstance(segment.mark, Phase) and segment.mark.kind == "copies":
-                in_flight = np.flatnonzero(self.stage == IN_FLIGHT)  # ``bulk_copies`` tracks these from here on
-                self._drop(in_flight[np.isin(self.owner[in_flight], segment.mark.lanes)])
+            elif isinstance(segment.mark, Phase):
+                self._phase(segment.mark)
         if boundary == "barrier":
             self._publish(np.ones(self.stage.shape, np.bool_))
         return _State(self.stage, self.owner, self.age, self.waited, self.copy), tuple(self.found)
@@ -150,6 +183,8 @@ class _Step:
         self._report("in_flight", access, lane, cell, stage == IN_FLIGHT)
         apart = (stage == ARRIVED) & (owner != lane)
         apart |= (stage == IN_WARP) & (owner // WARP != lane // WARP)
+        if (order := parent.order) is not None and apart.any():
+            apart &= order.clocks.unordered(lane, np.maximum(owner, 0), order.stamp[cell])
         self._report("no_barrier", access, lane, cell, apart)
         if access.effect != "load":
             self._drop(cell)
@@ -185,9 +220,23 @@ class _Step:
             return
         self.waited[mine] = True
         # wait_group N covers all but the N newest committed groups; wait_all (N < 0) covers uncommitted copies, too.
-        self.stage[mine & (self.age > mark.pending)] = ARRIVED
+        arrived = mine & (self.age > mark.pending)
+        self.stage[arrived] = ARRIVED
+        if (order := self.parent.order) is not None:
+            order.stamp[arrived] = order.clocks.stamp(self.owner[arrived])
+
+    def _phase(self, mark: Phase) -> None:
+        if self.parent.order is not None:
+            self.parent.order.clocks.phase(mark)
+        if mark.kind == "copies":
+            in_flight = np.flatnonzero(self.stage == IN_FLIGHT)  # ``bulk_copies`` tracks these from here on
+            self._drop(in_flight[np.isin(self.owner[in_flight], mark.lanes)])
 
     def _barrier(self, mark: Barrier) -> None:
+        if self.parent.order is not None and mark.groups is None:
+            self.parent.order.clocks.barrier(mark)
+            if mark.kind == "named":
+                return
         if mark.kind == "arrive":
             return
         arrived = (self.stage == ARRIVED) | (self.stage == IN_WARP)

@@ -1,7 +1,7 @@
 """Named barriers that warps of two roles share without an order: arrivals of one role may complete the other's barrier.
 
 A warp that did not take part in a barrier's last phase must not arrive before that phase is complete: its vector clock
-must include every arrival of the phase. Clocks are those of ``shared_races``. Barrier numbers at which threads arrive
+must include every arrival of the phase. Clocks are those of ``warp_clocks``. Barrier numbers at which threads arrive
 without waiting (``bar.arrive``) are not checked: there, the warps of two phases differ by design.
 """
 

@@ -3,7 +3,7 @@
 A block has started for a thread that has passed a barrier of the cluster, or has synchronised with one that has. A
 block may end once one of its threads has synchronised with every such access, arrivals at its mbarriers included. Three
 public kernels whose blocks end earlier failed in 5 of 9 launches on an H200, and with a barrier at the end in none of
-12. Clocks are those of ``shared_races``.
+12. Clocks are those of ``warp_clocks``.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Races in shared memory: two threads of a block access the same bytes, one of them writes, and nothing orders them.
 
 In an epoch without inner synchronisation no two threads are ordered, whatever order they ran in. In an epoch with
-inner barriers (named barriers, ``__syncwarp``, barriers of single blocks), vector clocks by warp give the order
+inner barriers (named barriers, ``__syncwarp``, barriers of single blocks), ``warp_clocks`` gives the order
 (C. Flanagan, S. Freund: "FastTrack: efficient and precise dynamic race detection", 2009). Unordered threads of one warp
 are a warning: ``__syncwarp`` is missing, even where current hardware runs them in lock step. Of the readers of a
 granule only the lowest and the highest lane are kept; a lane between them that a partial ``__syncwarp`` leaves out may
@@ -20,10 +20,11 @@ import numpy as np
 
 from gemm_lessons.engine.checkers.barrier_order import BarrierOrder, SharedBarrier
 from gemm_lessons.engine.checkers.collector import Example, FindingCollector, Key, Names
-from gemm_lessons.engine.checkers.epochs import Cells, Epoch, Flag, Segment, cells, warps_of
+from gemm_lessons.engine.checkers.epochs import Cells, Epoch, Flag, Segment, cells
 from gemm_lessons.engine.checkers.remote_memory import RemoteUses
+from gemm_lessons.engine.checkers.warp_clocks import WarpClocks
 from gemm_lessons.engine.checkers.warp_order import WarpOrder
-from gemm_lessons.engine.events import CLUSTER, WARP, Access, Barrier, Batch, Boundary, Phase, Touch
+from gemm_lessons.engine.events import WARP, Access, Barrier, Batch, Boundary, Phase, Touch
 from gemm_lessons.engine.records.arrays import Array
 from gemm_lessons.engine.records.facts import OfMbarrier, Race
 from gemm_lessons.engine.records.findings import Severity
@@ -77,7 +78,6 @@ class Analysis:
     ) -> None:  # fmt: skip
         self.optimistic = optimistic | flags  # loads (instruction indices) that may race with atomics
         self.flags = flags  # accesses by which threads synchronise: they may race with each other
-        self.released: dict[int, Array] = {}  # granule of a flag -> joined vector clocks of its writers
         self.blocks, self.padded, self.stride, self.granule = blocks, padded, stride, granule
         self.lanes = blocks * padded
         self.warps = padded // WARP
@@ -95,16 +95,8 @@ class Analysis:
         self.high = np.full(count, -1, np.int32)
         self.reader_touch = np.zeros(count, np.int32)
         self.reader_stamp = np.zeros(0, np.int32)
-        # (blocks, warps, peers): newest stamp of each warp of the cluster that a warp has acquired. With clusters, one
-        # more column counts the barriers of the cluster.
-        self.clocks: Array | None = None
-        block, warp = np.indices((blocks, self.warps))
-        self.itself = block, warp, block % cluster * self.warps + warp  # each warp in its own clock
-        self.own = np.ones((blocks, self.warps), np.int32)
-        self.phases: dict[tuple[int, int], Array] = {}  # (cell of an mbarrier, phase) -> joined clocks of the arrivals
-        # Named barrier -> (warps that have not acquired it, clocks).
-        self.signals: dict[int, list[tuple[Array, Array]]] = {}
-        self.order = BarrierOrder(self.itself[2])
+        self.clocks: WarpClocks | None = None
+        self.order: BarrierOrder | None = None
         self.inside: WarpOrder | None = None  # once some lanes of a warp have synchronised without the others
         self.writer_count = self.low_count = self.high_count = np.zeros(0, np.int32)  # counts of ``inside``
         self.seen: list[Access] = []
@@ -116,7 +108,7 @@ class Analysis:
     @property
     def found(self) -> tuple[Hazard | SharedBarrier, ...]:
         """The hazards and shared barriers found so far."""
-        return *self.hazards.values(), *self.order.found.values()
+        return *self.hazards.values(), *(self.order.found.values() if self.order is not None else ())
 
     def feed(self, epoch: Epoch) -> None:
         """Analyse an epoch, after those fed before."""
@@ -130,14 +122,15 @@ class Analysis:
                 self._barrier(segment.mark)
             elif isinstance(segment.mark, Flag):
                 self._flag(segment.mark.touch)
-            elif isinstance(segment.mark, Phase):
-                self._phase(segment.mark)
+            elif isinstance(segment.mark, Phase) and self.clocks is not None:
+                self.clocks.phase(segment.mark)
 
     # -- clocks -------------------------------------------------------------------------------------------------------
 
     def _allocate_clocks(self) -> None:
         count = self.writer.size
-        self.clocks = np.zeros((self.blocks, self.warps, self.peers + (self.cluster > 1)), np.int32)
+        self.clocks = WarpClocks(self.blocks, self.padded, self.stride, self.cluster)
+        self.order = BarrierOrder(self.clocks.itself[2])
         self.writer_stamp = np.ones(count, np.int32)
         self.updater_stamp = np.ones(count, np.int32)
         low, high, touch = self.low, self.high, self.reader_touch
@@ -155,6 +148,7 @@ class Analysis:
 
     def _barrier(self, mark: Barrier) -> None:
         assert self.clocks is not None
+        assert self.order is not None
         if mark.groups is not None:
             if self.inside is None:
                 self.inside = WarpOrder(self.lanes)
@@ -162,88 +156,16 @@ class Analysis:
                 self.low_count, self.high_count = (np.zeros(self.low.size, np.int32) for _ in range(2))
             self.inside.meet(mark.groups[: self.lanes])
             return
-        taking: Array = warps_of(mark.lanes, self.lanes).reshape(self.blocks, self.warps)
-        if mark.blocks is not None:
-            taking = taking & mark.blocks[: self.blocks, None]
         if mark.kind in ("named", "arrive"):
-            self.order.meet(mark, taking, self.clocks, self.own)
-        if mark.kind in ("block", "named", "arrive"):
-            known = self.clocks.copy()
-            known[self.itself] = self.own
-            joined = np.where(taking[:, :, None], known, 0).max(axis=1)
-            if mark.kind == "arrive":
-                self.signals.setdefault(mark.number, []).append((taking, known))
-            else:
-                if mark.kind == "named":
-                    joined = np.maximum(joined, self._acquire_signal(mark.number, np.asarray(taking.any(axis=1))))
-                self.clocks = np.where(taking[:, :, None], np.maximum(known, joined[:, None, :]), self.clocks)
-        self.own = self.own + taking
-        self.clocks[self.itself] = self.own - 1
+            self.order.meet(mark, self.clocks.taking(mark), self.clocks.known, self.clocks.own)
+        self.clocks.barrier(mark)
 
     def _flag(self, touch: Touch) -> None:
-        """Process warps one after the other, as atomics execute: acquire the clocks of the flag, then release."""
         assert self.clocks is not None
         where = cells(touch, self.lanes, self.padded, self.stride, self.granule)
-        clocks = self.clocks.reshape(-1, self.clocks.shape[-1])
-        own = self.own.reshape(-1)
-        for warp, cell in dict.fromkeys(zip((where.lane // WARP).tolist(), where.cell.tolist(), strict=True)):
-            released = self.released.get(cell)
-            if released is not None and touch.access.effect != "store":
-                clocks[warp] = np.maximum(clocks[warp], released)
-            if touch.access.effect != "load":
-                known = clocks[warp].copy()
-                known[warp % self.peers] = own[warp]
-                self.released[cell] = known if released is None else np.maximum(released, known)
-                own[warp] += 1
-                clocks[warp, warp % self.peers] = own[warp] - 1
-
-    def _phase(self, mark: Phase) -> None:
-        """Release at an arrival; acquire the clocks of all arrivals when a phase is seen to complete."""
-        assert self.clocks is not None
-        if mark.kind not in ("arrive", "wait"):
-            return
-        here = mark.lanes < self.lanes
-        warp = mark.lanes[here] // WARP
-        whole = self.stride * self.cluster - CLUSTER  # memory of a cluster, and its barrier
-        place = mark.lanes[here] // (self.padded * self.cluster) * whole + mark.offsets[here]
-        meetings = np.unique(np.stack((place, mark.phases[here], warp)), axis=1)
-        clocks, own = self.clocks.reshape(-1, self.clocks.shape[-1]), self.own.reshape(-1)
-        for cell, phase, one in meetings.T.tolist():
-            key = cell, phase
-            released = self.phases.get(key)
-            if mark.kind == "wait":
-                if released is not None:
-                    clocks[one] = np.maximum(clocks[one], released)
-                continue
-            if released is None:  # all phases before are complete
-                released = self.phases.get((cell, phase - 1), np.zeros(clocks.shape[1], np.int32))
-            known = clocks[one].copy()
-            known[one % self.peers] = own[one]
-            self.phases[key] = np.maximum(released, known)
-        if mark.kind == "arrive":
-            warps = np.unique(warp)
-            own[warps] += 1
-            clocks[warps, warps % self.peers] = own[warps] - 1
-        elif self.remote is not None:
-            met = warp[mark.offsets[here] == CLUSTER]
-            clocks[met, -1] = np.maximum(clocks[met, -1], 1)
-
-    def _acquire_signal(self, number: int, blocks: Array) -> Array:
-        """Join the oldest signal that each warp of ``blocks`` has not acquired: (blocks, clock)."""
-        assert self.clocks is not None
-        joined = np.zeros((self.blocks, self.clocks.shape[-1]), np.int32)
-        acquired = np.zeros((self.blocks, self.warps), np.bool_)
-        for pending, known in self.signals.get(number, ()):
-            now = pending & ~acquired & blocks[:, None]
-            joined = np.maximum(joined, np.where(now[:, :, None], known, 0).max(axis=1))
-            acquired |= now
-            pending &= ~now
-        return joined
-
-    def _unordered(self, warp: Array, other: Array, stamp: Array) -> Array:
-        """Return whether ``warp`` has not acquired what ``other`` (in its cluster) did at ``stamp``."""
-        assert self.clocks is not None
-        return np.asarray(self.clocks.reshape(-1)[warp * self.clocks.shape[-1] + other] < stamp)
+        uses = dict.fromkeys(zip((where.lane // WARP).tolist(), where.cell.tolist(), strict=True))
+        effect = touch.access.effect
+        self.clocks.flag(uses, acquires=effect != "store", releases=effect != "load")
 
     # -- accesses -----------------------------------------------------------------------------------------------------
 
@@ -257,13 +179,13 @@ class Analysis:
             rank = cell * self.granule // self.stride % self.cluster
             away = rank != lane // self.padded % self.cluster
             if away.any():
-                self.remote.note(access, lane[away], rank[away], self.clocks, self.own)
+                self.remote.note(access, lane[away], rank[away], self.clocks.known, self.clocks.own)
         writer = self.writer[cell]
         bad = (writer >= 0) & (writer != lane)
         if self._counts_as_atomic(access) or access.index in self.optimistic:
             bad &= ~self.writer_atomic[cell] | self._other_kind(access, cell)
         if self.clocks is not None:
-            bad &= self._unordered(lane // WARP, writer // WARP % self.peers, self.writer_stamp[cell])
+            bad &= self.clocks.unordered(lane, writer, self.writer_stamp[cell])
             if self.inside is not None:
                 bad &= ~self.inside.ordered(lane, writer, self.writer_count[cell])
         if np.count_nonzero(bad):
@@ -306,7 +228,7 @@ class Analysis:
         other = updater[cell]
         bad = (other >= 0) & (other != lane) & ~known
         if self.clocks is not None:
-            bad &= self._unordered(lane // WARP, other // WARP % self.peers, self.updater_stamp[cell])
+            bad &= self.clocks.unordered(lane, other, self.updater_stamp[cell])
             if self.inside is not None:
                 bad &= ~self.inside.ordered(lane, other, self.updater_count[cell])
         if bad.any():
@@ -337,7 +259,7 @@ class Analysis:
             low, high = self.low[place], last_readers[:, column]
             bad = (high >= 0) & ((low != lane) | (high != lane))
             if self.clocks is not None:
-                bad &= self._unordered(lane // WARP, np.full(lane.shape, column), self.reader_stamp[place])
+                bad &= self.clocks.unordered(lane, np.full(lane.shape, column * WARP), self.reader_stamp[place])
             if self.inside is not None:
                 first, last = (
                     (reader != lane) & ~self.inside.ordered(lane, np.clip(reader, 0, self.lanes - 1), count[place])
@@ -362,7 +284,7 @@ class Analysis:
         self.writer_touch[cell] = number
         self.writer_atomic[cell] = atomic
         if self.clocks is not None:
-            self.writer_stamp[cell] = self.own.reshape(-1)[lane // WARP]
+            self.writer_stamp[cell] = self.clocks.stamp(lane)
         if self.inside is not None:
             self.writer_count[cell] = self.inside.counts[lane]
         if atomic and self.updater is not None:
@@ -371,7 +293,7 @@ class Analysis:
             place, other = cell[beside], lane[beside]
             self.updater[place], self.updater_touch[place] = other, number
             if self.clocks is not None:
-                self.updater_stamp[place] = self.own.reshape(-1)[other // WARP]
+                self.updater_stamp[place] = self.clocks.stamp(other)
             if self.inside is not None:
                 self.updater_count[place] = self.inside.counts[other]
         if not atomic:
@@ -393,7 +315,7 @@ class Analysis:
             low, high = self.low[place], self.high[place]
         else:
             place = cell * self.columns + lane // WARP % self.peers
-            stamp = self.own.reshape(-1)[lane // WARP]
+            stamp = self.clocks.stamp(lane)
             same = self.reader_stamp[place] == stamp
             low = np.where(same, self.low[place], BIG)
             high = np.where(same, self.high[place], -1)
@@ -493,7 +415,7 @@ class SharedRaces:
         elif boundary != "none":
             self._count(batch, self._open.found, 1)
             if boundary == "end" and self._open.remote is not None and self._open.clocks is not None:
-                self._open.remote.report(self._collector, self._names, batch, self._open.clocks)
+                self._open.remote.report(self._collector, self._names, batch, self._open.clocks.known)
             self._open = None
 
     def _analysis(self, blocks: int) -> Analysis:

@@ -1,0 +1,123 @@
+"""Happens-before of warps, where some of them synchronise without the others: vector clocks by warp.
+
+Each warp counts its synchronisations, and knows the newest count that it has acquired of every warp of its cluster. An
+access has the count of its warp as its stamp. Another warp is ordered after the access once it has acquired that count.
+Barriers of blocks, named barriers, phases of mbarriers and flags pass counts on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from gemm_lessons.engine.checkers.epochs import warps_of
+from gemm_lessons.engine.events import CLUSTER, WARP, Barrier, Phase
+from gemm_lessons.engine.records.arrays import Array
+
+
+class WarpClocks:
+    """``blocks``: blocks of ``padded`` threads; ``stride``: bytes of shared memory of each; ``cluster``: blocks of a
+    cluster.
+
+    ``known``: (blocks, warps, warps of the cluster), newest count of each that a warp has acquired. With clusters, one
+    more column counts the barriers of the cluster. ``own``: (blocks, warps), the count of each warp.
+    """
+
+    def __init__(self, blocks: int, padded: int, stride: int, cluster: int) -> None:
+        self._blocks, self._padded, self._stride, self._cluster = blocks, padded, stride, cluster
+        self.warps, self.peers = padded // WARP, padded // WARP * cluster
+        self.known = np.zeros((blocks, self.warps, self.peers + (cluster > 1)), np.int32)
+        self.own = np.ones((blocks, self.warps), np.int32)
+        block, warp = np.indices((blocks, self.warps))
+        self.itself = block, warp, block % cluster * self.warps + warp  # each warp in its own clock
+        self._phases: dict[tuple[int, int], Array] = {}  # (cell of an mbarrier, phase) -> joined clocks of the arrivals
+        # Named barrier -> (warps that have not acquired it, clocks).
+        self._signals: dict[int, list[tuple[Array, Array]]] = {}
+        self._released: dict[int, Array] = {}  # granule of a flag -> joined clocks of its writers
+
+    def stamp(self, lane: Array) -> Array:
+        """Return the stamp of an access by each lane."""
+        return np.asarray(self.own.reshape(-1)[lane // WARP])
+
+    def unordered(self, lane: Array, other: Array, stamp: Array) -> Array:
+        """Return whether each lane's warp has not acquired what the warp of ``other`` (a lane, or one of the same place
+        in another cluster) did at ``stamp``."""
+        place = lane // WARP * self.known.shape[-1] + other // WARP % self.peers
+        return np.asarray(self.known.reshape(-1)[place] < stamp)
+
+    def taking(self, mark: Barrier) -> Array:
+        """Return the warps, (blocks, warps), that take part in a barrier."""
+        taking: Array = warps_of(mark.lanes, self._blocks * self._padded).reshape(self._blocks, self.warps)
+        return taking if mark.blocks is None else taking & mark.blocks[: self._blocks, None]
+
+    def barrier(self, mark: Barrier) -> None:
+        """Process a barrier of blocks, of some of their warps, or of the threads of warps."""
+        taking = self.taking(mark)
+        if mark.kind in ("block", "named", "arrive"):
+            known = self.known.copy()
+            known[self.itself] = self.own
+            joined = np.where(taking[:, :, None], known, 0).max(axis=1)
+            if mark.kind == "arrive":
+                self._signals.setdefault(mark.number, []).append((taking, known))
+            else:
+                if mark.kind == "named":
+                    joined = np.maximum(joined, self._acquire_signal(mark.number, np.asarray(taking.any(axis=1))))
+                self.known = np.where(taking[:, :, None], np.maximum(known, joined[:, None, :]), self.known)
+        self.own = self.own + taking
+        self.known[self.itself] = self.own - 1
+
+    def flag(self, uses: Iterable[tuple[int, int]], acquires: bool, releases: bool) -> None:
+        """Process uses of flags, (warp, granule), one after the other, as atomics execute: acquire, then release."""
+        clocks, own = self.known.reshape(-1, self.known.shape[-1]), self.own.reshape(-1)
+        for warp, cell in uses:
+            released = self._released.get(cell)
+            if released is not None and acquires:
+                clocks[warp] = np.maximum(clocks[warp], released)
+            if releases:
+                known = clocks[warp].copy()
+                known[warp % self.peers] = own[warp]
+                self._released[cell] = known if released is None else np.maximum(released, known)
+                own[warp] += 1
+                clocks[warp, warp % self.peers] = own[warp] - 1
+
+    def phase(self, mark: Phase) -> None:
+        """Release at an arrival; acquire the clocks of all arrivals when a phase is seen to complete."""
+        if mark.kind not in ("arrive", "wait"):
+            return
+        here = mark.lanes < self._blocks * self._padded
+        warp = mark.lanes[here] // WARP
+        whole = self._stride * self._cluster - CLUSTER  # memory of a cluster, and its barrier
+        place = mark.lanes[here] // (self._padded * self._cluster) * whole + mark.offsets[here]
+        meetings = np.unique(np.stack((place, mark.phases[here], warp)), axis=1)
+        clocks, own = self.known.reshape(-1, self.known.shape[-1]), self.own.reshape(-1)
+        for cell, phase, one in meetings.T.tolist():
+            key = cell, phase
+            released = self._phases.get(key)
+            if mark.kind == "wait":
+                if released is not None:
+                    clocks[one] = np.maximum(clocks[one], released)
+                continue
+            if released is None:  # all phases before are complete
+                released = self._phases.get((cell, phase - 1), np.zeros(clocks.shape[1], np.int32))
+            known = clocks[one].copy()
+            known[one % self.peers] = own[one]
+            self._phases[key] = np.maximum(released, known)
+        if mark.kind == "arrive":
+            warps = np.unique(warp)
+            own[warps] += 1
+            clocks[warps, warps % self.peers] = own[warps] - 1
+        elif self._cluster > 1:
+            met = warp[mark.offsets[here] == CLUSTER]
+            clocks[met, -1] = np.maximum(clocks[met, -1], 1)
+
+    def _acquire_signal(self, number: int, blocks: Array) -> Array:
+        """Join the oldest signal that each warp of ``blocks`` has not acquired: (blocks, clock)."""
+        joined = np.zeros((self._blocks, self.known.shape[-1]), np.int32)
+        acquired = np.zeros((self._blocks, self.warps), np.bool_)
+        for pending, known in self._signals.get(number, ()):
+            now = pending & ~acquired & blocks[:, None]
+            joined = np.maximum(joined, np.where(now[:, :, None], known, 0).max(axis=1))
+            acquired |= now
+            pending &= ~now
+        return joined
