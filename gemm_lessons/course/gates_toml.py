@@ -153,7 +153,7 @@ class GateReader(TomlReader):
 
 
 def id_of(name: str) -> str:
-    """Return an id made of a name: ``barriers_per_k_tile`` for "Barriers, per K tile"."""
+    """Return an id made of a name, "Barriers, per K tile" as barriers_per_k_tile."""
     made = re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")
     return made if ID.fullmatch(made) else f"gate_{made}".rstrip("_")
 
