@@ -193,9 +193,9 @@ def _sample(plan: RunPlan, launch: LaunchPlan, built: Built) -> LaunchResult:
     result that is not a pass, else the last one, with those before it."""
     results = [_sampled(plan, launch, built)]
     if results[0].verdict.kind == "passed" and results[0].counted and not results[0].before:
-        for other in rare_launches(plan, launch, built):
+        for other, counting in rare_launches(plan, launch, built):
             if other.purpose == "sample":
-                result = _sampled(plan, other, built, counting=other.shape == launch.shape)
+                result = _sampled(plan, other, built, counting)
             else:
                 result = _execute(plan, other, built)
             results.append(result)

@@ -5,7 +5,8 @@
 A kernel that is wrong in one block of 100,000, or uses another method there, must test its block index. So the classes
 of blocks follow from its code. One block of each class is run at a shape of few K tiles, which takes little time. The
 edges of a matrix are such classes, too, and small shapes have them all. Of the others, which few kernels have, some
-blocks are also run and counted at the far shape itself.
+blocks are also run and counted at the far shape itself. That shape has whole tiles, so most kernels have no edges
+there. Blocks at those that remain are run, too, but not counted.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from gemm_lessons.judging.evidence import Built
 from gemm_lessons.running.builder import variant_of
 from gemm_lessons.running.plan import LaunchPlan, RunPlan
 
-MOST_DEEP = 3  # classes of which a block is run at the far shape
+MOST_DEEP = 3  # classes of which a block is run at the far shape ...
+MOST_EDGES = 2  # ... and such classes that an edge explains
 MOST_SHAPES = 4  # small shapes whose sizes give a decision an outcome that it has at no other shape
 MOST_SHALLOW = 24  # classes of which a block is run at the shallow one
 
@@ -43,8 +45,8 @@ def _rare_shapes(plan: RunPlan, launch: LaunchPlan, built: Built) -> Iterator[La
         yield replace(launch, lesson=lesson, shape=shape, purpose="check", grids=lesson.grids(shape), sample=None)
 
 
-def rare_launches(plan: RunPlan, launch: LaunchPlan, built: Built) -> Iterator[LaunchPlan]:
-    """Yield the launches to sample beside this one, the cheapest first: a shallow one to check, others to count."""
+def rare_launches(plan: RunPlan, launch: LaunchPlan, built: Built) -> Iterator[tuple[LaunchPlan, bool]]:
+    """Yield the launches beside this one, the cheapest first, and whether each is counted: those to check are not."""
     sample = launch.sample
     assert sample is not None
     if len(launch.grids) > 1:
@@ -58,9 +60,11 @@ def rare_launches(plan: RunPlan, launch: LaunchPlan, built: Built) -> Iterator[L
     if shallow is not None:
         at = plan.lesson.at(shallow)
         chosen = FarSample(shallow, (tuple(sorted(rare.every[:MOST_SHALLOW])),), sample.tiles)
-        yield replace(launch, lesson=at, shape=shallow, grids=at.grids(shallow), sample=chosen)
+        yield replace(launch, lesson=at, shape=shallow, grids=at.grids(shallow), sample=chosen), False
+    edges: tuple[int, ...] = ()
     if sample is plan.sample:
-        yield from _rare_shapes(plan, launch, built)
-    for block in rare.odd[:MOST_DEEP]:
+        yield from ((it, False) for it in _rare_shapes(plan, launch, built))
+        edges = tuple(it for it in rare.every if it not in rare.odd)[:MOST_EDGES]
+    for block in (*edges, *rare.odd[:MOST_DEEP]):
         if block not in ran:
-            yield replace(launch, sample=replace(sample, blocks=((block,),)))
+            yield replace(launch, sample=replace(sample, blocks=((block,),))), block not in edges
