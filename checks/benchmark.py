@@ -1,8 +1,8 @@
-"""How fast the kit is on this machine: ``python -m checks.benchmark``. Measured, not asserted by any test.
+"""How fast the kit is on this machine: ``python -m checks.benchmark``. No test asserts these times.
 
-Medians over fresh processes where a user would start one. The right column is what the project aims at. With numba
-installed (``pip install numba``) its CUDA simulator, which runs Python kernels thread by thread, does the same naive
-and block-tile GEMM for comparison.
+Commands are timed as medians over fresh processes. The right column is the project's aim. With numba installed
+(``pip install numba``) its CUDA simulator, which runs Python kernels thread by thread, does the same naive and
+block-tile GEMM for comparison.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ def process(*command: str) -> tuple[float, str]:
 
 
 def simulate_lesson(number: str, size: int) -> dict[str, float]:
-    """One launch of a lesson's solution at size^3, with counters and checkers as on every run."""
+    """Launch a lesson's solution once at size^3, with counters and checkers as on every run. Wall seconds, lane
+    instructions per second, and the peak memory of this process in MB."""
     import numpy as np
 
     from checks.course.kernel import Kernel

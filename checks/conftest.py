@@ -1,4 +1,8 @@
-"""Numbers that were stored with one compiler are skipped, visibly, with another (``python -m checks.versions``)."""
+"""Fixtures and hooks of all tests.
+
+Tests marked ``stored`` compare with numbers from one compiler; with another they are skipped, with the reason
+(``python -m checks.versions``).
+"""
 
 from __future__ import annotations
 
@@ -18,12 +22,12 @@ from gemm_lessons.engine.process.address_space import NO_RESERVE
 
 pytest_plugins = ("gemm_lessons.grading.plugin",)  # pytest checks --submissions DIR
 
-# Each of the command lines that tests start would compile the whole package anew.
+# With it, each command line that a test starts would compile the whole package anew.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # the tests have the other cores
 
-FRESH_OBJECTS = 50_000  # between two looks for cycles, as in ``gemm_lessons.__main__``
-STORED_WITH = "13.5"  # the nvidia-cuda-nvrtc that the extra [test] asks for
+FRESH_OBJECTS = 50_000  # between two garbage collections, as in ``gemm_lessons.__main__``
+STORED_WITH = "13.5"  # the nvidia-cuda-nvrtc that the extra [test] requires
 
 
 def compiler() -> str:
@@ -35,15 +39,15 @@ def compiler() -> str:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """One more option."""
+    """Add ``--both-engines``."""
     words = "have the machine code's engine follow every kernel of the simulator's tests, not only where they say so"
     parser.addoption("--both-engines", action="store_true", help=words)
 
 
 @pytest.fixture
 def interrupted() -> Iterator[Callable[[float, Callable[[], object]], None]]:
-    """``interrupted(seconds, work)``: work, with Ctrl-C after that time, also where a background has it ignored. On a
-    busy machine it may come before the work has begun."""
+    """``interrupted(seconds, work)`` calls ``work()`` and sends SIGINT after that time, also where a background job
+    ignores it. On a busy machine the signal may come before the work has begun."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
 
     def interrupted(seconds: float, work: Callable[[], object]) -> None:
@@ -63,7 +67,8 @@ def _work(seconds: float, work: Callable[[], object]) -> None:
 
 @pytest.fixture
 def address_space() -> None:
-    """So much of it that a process may reserve most, as the compiler's does; skipped under ``ulimit -v``."""
+    """Skip the test where a process cannot reserve 64 TiB of addresses, as under ``ulimit -v``; the compiler's process
+    reserves most of its address space."""
     try:
         mmap.mmap(-1, 1 << 46, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | NO_RESERVE, prot=0).close()
     except OSError:
@@ -72,7 +77,7 @@ def address_space() -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_make_collect_report(collector: pytest.Collector) -> Generator[None, object, object]:
-    """Workers import each file in turn: the first one rewrites its assertions, and the others read the result."""
+    """Let only one worker import a file at a time: the first rewrites its assertions, the others read the result."""
     if not isinstance(collector, pytest.Module) or "PYTEST_XDIST_WORKER" not in os.environ:
         return (yield)
     with open(collector.path, "rb") as file:
@@ -82,7 +87,7 @@ def pytest_make_collect_report(collector: pytest.Collector) -> Generator[None, o
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    """Tests marked ``untraced`` run without coverage, fixtures too: to follow every line would take as long again."""
+    """Run tests marked ``untraced`` and their fixtures without coverage: tracing them would double their time."""
     if not item.get_closest_marker("untraced"):
         return (yield)
     tracer = sys.gettrace()
@@ -94,15 +99,15 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 
 
 def pytest_collection_finish() -> None:
-    """What has been imported and collected lives to the end: not to be looked through for cycles, again and again."""
+    """Freeze what has been imported and collected: it lives to the end, so the garbage collector need not scan it."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(FRESH_OBJECTS, 10, 10)
 
 
 def _slow_ones_first(items: list[pytest.Item], workers: int) -> None:
-    """Begin the share of each worker with slow tests, so that none is left for the end, when the other workers have
-    nothing to do. ``--dist worksteal`` deals the tests out in equal shares."""
+    """Put slow tests first in the share of each worker, so that none runs last while the other workers are idle.
+    ``--dist worksteal`` gives each worker an equal, contiguous share."""
     groups: tuple[list[pytest.Item], list[pytest.Item]] = [], []
     for item in items:
         groups[item.get_closest_marker("slow") is None].append(item)
@@ -114,7 +119,7 @@ def _slow_ones_first(items: list[pytest.Item], workers: int) -> None:
     ]
 
 
-@pytest.hookimpl(trylast=True)  # after those that -m leaves out are gone
+@pytest.hookimpl(trylast=True)  # after -m has deselected tests
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     _slow_ones_first(items, getattr(config, "workerinput", {}).get("workercount", 1))
     if (here := compiler()) == STORED_WITH:

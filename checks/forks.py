@@ -1,11 +1,11 @@
-"""``gemm-lessons ...`` as a process of its own, forked from one that has imported the kit already.
+"""Run ``gemm-lessons ...`` in a process that is forked from a server with the kit already imported.
 
-Most of the command line is tested by running it, and two thirds of such a process was its imports. A forked one has its
-own memory, folder, environment, streams and exit code; what it was never told before (shadowed packages, encodings,
-``python -X``, a signal during the start) wants a fresh one, and ``run`` starts one where the environment asks for that.
-That commands load what they need, and no more, is ``test_startup``'s and ``test_layers``' to see.
+Most of the command line is tested by running it, and imports took two thirds of such a process. A forked process has
+its own memory, folder, environment, streams and exit code. Settings that Python reads when it starts cannot be changed
+by a fork: ``run`` starts a fresh interpreter where the variables ``OF_THE_INTERPRETER`` differ from those here.
+``test_startup`` and ``test_layers`` check that a command imports only what it needs.
 
-The compiler's process, whose start takes longer than most of what it compiles, goes from one command to the next.
+Successive commands share one compiler process, whose start takes longer than most compilations.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from gemm_lessons.engine.process.child import Blobs, Child, ChildDied, Header
 ROOT = Path(__file__).resolve().parent.parent
 BINARY = (sys.executable, "-m", "gemm_lessons")
 OF_THE_INTERPRETER = ("PYTHON", "LANG", "LC_", "LD_", "COV")  # variables that Python reads when it starts
-MOST_BYTES = 1 << 20  # of a question: arguments and environment
+MOST_BYTES = 1 << 20  # of a request: arguments and environment
 WITHOUT = ("notebook", "__main__")  # an extension of IPython; the program itself
 
 
@@ -68,7 +68,7 @@ def start(
     cwd: Path | None = None,
     env: Mapping[str, str] | None = None,
 ) -> Forked | subprocess.Popen[bytes]:
-    """A process under way, with these three streams."""
+    """Start the command with these streams as stdin, stdout and stderr."""
     env = dict(os.environ if env is None else env)
     if _interpreters_own(env) != _interpreters_own(os.environ) or not _server().alive():
         given, out, err = streams
@@ -88,7 +88,7 @@ def _all_of(stream: IO[bytes]) -> str:
 
 
 class Forked:
-    """A process that the server has forked, as far as tests ask ``subprocess.Popen``."""
+    """A process that the server has forked, with the part of ``subprocess.Popen`` that tests use."""
 
     def __init__(self, pid: int, connection: socket.socket) -> None:
         self.pid = pid
@@ -107,7 +107,7 @@ class Forked:
 
 
 class _Server:
-    """The process that forks, as its client sees it. It goes when the client does: its socket closes."""
+    """The client's side of the process that forks. The server ends when its client does: the socket closes."""
 
     def __init__(self) -> None:
         self._owner = os.getpid()
@@ -144,8 +144,11 @@ def _import_all() -> None:
 
 
 class _Compiler:
-    """The process of ``nvrtc_child`` that is handed on. Whoever holds the lock has it, to its end; with it come the
-    question that a dying compiler leaves behind, for one of its own, and a byte that says whether an answer is due."""
+    """The process of ``nvrtc_child`` that commands share, one after the other.
+
+    A command that gets the lock uses it until the command ends. If this compiler dies, the command repeats its last
+    question to a compiler of its own. ``_busy`` is memory shared with the server: 1 while an answer is outstanding.
+    """
 
     MODULE, ARGUMENTS = "gemm_lessons.engine.compiler.nvrtc_child", ["13"]
 
@@ -162,17 +165,17 @@ class _Compiler:
         return Child(self.MODULE, self.ARGUMENTS, steady=True)
 
     def renew(self) -> None:
-        """In the server, between two commands: another one if the last command has left this one dead or at work."""
+        """Called by the server between two commands: replace a compiler that has died or still works."""
         if self._busy[0] or self._child._process.poll() is not None:
             self._child.close()
             self._busy[0] = 0
             self._child = self._another()
 
     def __call__(self, module: str, arguments: Sequence[str], *, steady: bool) -> _Compiler | Child:
-        """In a command, in place of ``Child``: this one where it is free and fits, else a new one."""
+        """Called by a command in place of ``Child``: this compiler if it is free and fits, else a new process."""
         same = module == self.MODULE and list(arguments) == self.ARGUMENTS and _of_cuda(os.environ) == self._places
         try:
-            if same and os.fstat(self._lock.fileno())[:3] == self._identity:  # else some fork has closed all files
+            if same and os.fstat(self._lock.fileno())[:3] == self._identity:  # else a fork has closed all files
                 fcntl.lockf(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 return self
         except OSError:
@@ -195,7 +198,7 @@ class _Compiler:
                 answer = self._child.receive(seconds, working=working)
                 self._busy[0] = 0
                 return answer
-            except ChildDied:  # nobody but the server can ask what it died of
+            except ChildDied:  # only its parent, the server, can read how it ended
                 self._ask_another()
         assert self._own
         return self._own.receive(seconds, working=working)
@@ -217,7 +220,7 @@ def _of_cuda(env: Mapping[str, str]) -> dict[str, str]:
 
 
 def _serve(connection: socket.socket, compiler: _Compiler) -> Mapping[str, Any]:
-    """Fork for each question. Returns it in the process that is to answer; ends where nobody asks any more."""
+    """Fork for each request. Return the request in the forked process; exit when the client has closed the socket."""
     while True:
         message, files, _, _ = socket.recv_fds(connection, MOST_BYTES, 3)
         if not message:
@@ -238,7 +241,7 @@ def _serve(connection: socket.socket, compiler: _Compiler) -> Mapping[str, Any]:
 
 
 def _become(question: Mapping[str, Any]) -> None:
-    """What a fresh interpreter finds."""
+    """Set folder, environment, arguments and streams as a fresh interpreter finds them."""
     os.chdir(question["cwd"])
     os.environ.clear()
     os.environ.update(question["environment"])
@@ -255,7 +258,7 @@ def _become(question: Mapping[str, Any]) -> None:
 
 
 def _leave(reason: BaseException | None) -> None:
-    """End as an interpreter does, but for taking all modules apart, which takes as long as a short command."""
+    """End as an interpreter does, without finalising all modules, which takes as long as a short command."""
     if not isinstance(reason, SystemExit):
         return
     code = reason.code if isinstance(reason.code, int) else int(reason.code is not None)

@@ -4,7 +4,7 @@
     python -m checks.pictures --png OUT   and what Chromium makes of them, light and dark, to look at
 
 ``run.svg`` is the output of a command on a terminal of 80 columns. ``banks.svg`` has two bank maps from the page that
-``view`` writes; Chromium draws it. ``checks/test_pictures.py`` holds that the texts in the stored files are current.
+``view`` writes; Chromium draws it. ``checks/test_pictures.py`` fails if the texts in the stored files are out of date.
 
 The card is what a link to the site shows in a message: the title and the ladder of speed, as a PNG with its words as a
 comment.
@@ -44,7 +44,7 @@ RUN = ("run", "03", "--solution")
 VIEW = ("view", "07", "--solution")
 BEFORE, AFTER = "Bs[k + step][thread_col + j]", "Bs[k][thread_col + j / 4 * COL_STEP]"  # loads of lessons 06 and 07
 WEB_FONT = re.compile(r"\s*@font-face \{.*?\}", re.DOTALL)  # a picture on a page may load nothing
-# For each map its caption, then what the page itself draws: the first request of the line, what it says below, the key.
+# For each map its caption, then what the page draws for the line's first request: the map, the note below, the key.
 MAPS = """((wanted) => wanted.map(([side, words]) => {
   const { label, source, requests } = DATA.sides[side];
   const line = source.findIndex((text) => text.includes(words)), request = requests[line + 1].shown[0];
@@ -62,7 +62,7 @@ GAP, MARGIN, CAPTION, ROW = 24, 12, 44, 16  # pixels
 
 @contextmanager
 def fresh_course() -> Iterator[Path]:
-    """A copy of the course in which nobody has worked: what a command says depends on the learner's progress."""
+    """A copy of the course without a learner's work: the output of a command depends on progress."""
     with tempfile.TemporaryDirectory() as folder:
         shutil.copytree(
             ROOT / "lessons", Path(folder) / "lessons", ignore=shutil.ignore_patterns("kernel.cu*", "bug.cu")
@@ -164,7 +164,7 @@ def card_text(page: str) -> str:
 
 
 def _with_comment(png: bytes, text: str) -> bytes:
-    """A PNG with one more chunk of text, before its end."""
+    """The PNG with a text chunk inserted before its last chunk."""
     chunk = b"tEXtComment\0" + text.encode("ascii")
     more = struct.pack(">I", len(chunk) - 4) + chunk + struct.pack(">I", zlib.crc32(chunk))
     return png[:-12] + more + png[-12:]
@@ -181,7 +181,7 @@ DRAWN = {"run.svg": run_picture, "banks.svg": banks_picture}
 
 
 def content(picture: str) -> list[tuple[str, ...]]:
-    """What an SVG shows, whatever its fonts: its texts, and the places and kinds of a bank map's cells."""
+    """The content of an SVG without its fonts: its texts, and the places and kinds of a bank map's cells."""
     parts = re.findall(r'<text[^>]*>(.*?)</text>|<rect x="(\d+)" y="(\d+)"[^>]* class="(\w+)"', picture, re.DOTALL)
     return [(html.unescape(words).replace("\xa0", " ").rstrip(), *cell) for words, *cell in parts]
 

@@ -1,9 +1,10 @@
-"""Rooms of the package, arrows between them, what each gives the others, and circles, read from the code's own imports.
+"""Rooms of the package, arrows between them, names that each gives the others, and circles, read from the imports.
 
     python -m checks.rooms [--arrows] [FOLDER]      of this package, or of the one in FOLDER
 
 A room is a folder or a module at the top of the package; inside ``engine``, one below it. An arrow runs from a room to
-one that it imports, also inside functions and for types only. A circle is a group of modules that import each other.
+one that it imports; imports inside functions and for types count, too. A circle is a chain of imports that returns to
+the module that it starts from.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ class Package:
 
     @cached_property
     def graph(self) -> Mapping[str, Mapping[str, str]]:
-        """Module -> the modules of this package that it imports -> where."""
+        """Module -> the modules of this package that it imports -> the first place, "file:line"."""
         found: dict[str, dict[str, str]] = {module: {} for module in self.modules}
         for module, imports in self.imports.items():
             for one in imports:
@@ -62,8 +63,8 @@ class Package:
         return found
 
     def arrows(self, inside: str = "") -> Arrows:
-        """Between the rooms at the top, or between those inside one of them. The package's own ``__init__.py`` draws
-        none: it holds the version and two doors."""
+        """Arrows between the rooms at the top, or between those ``inside`` one of them. The package's own
+        ``__init__.py`` draws none: it holds the version and two lazy imports."""
         found: Arrows = {}
         for module, others in self.graph.items():
             for other, where in others.items():
@@ -87,11 +88,12 @@ class Package:
         return found
 
     def rooms(self, inside: str = "") -> list[str]:
-        """At the top, or inside one of those."""
+        """The rooms at the top, or those ``inside`` one of them."""
         return sorted({room for module in self.modules if (room := room_of(module, inside))})
 
     def circles(self) -> list[tuple[str, ...]]:
-        """Modules that import each other in a loop, each loop once, as the chain that closes it."""
+        """Chains of imports that end at the module that they start from: one for each import that closes a circle in a
+        depth-first search. Empty only if there are no circles."""
         found: list[tuple[str, ...]] = []
         finished: set[str] = set()
 
@@ -133,7 +135,7 @@ def room_of(module: str, inside: str = "") -> str:
 
 
 def main() -> None:
-    """Print the picture in words."""
+    """Print rooms, arrows, shared names and circles."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0], prog="python -m checks.rooms")
     parser.add_argument("folder", nargs="?", type=Path, default=PACKAGE, help="the package to read")
     parser.add_argument("--arrows", action="store_true", help="list every arrow with its first import")

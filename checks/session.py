@@ -37,7 +37,7 @@ Event = tuple[float, str, str]  # seconds, "o" for output, what the terminal got
 
 
 def scenes() -> Iterator[tuple[str, str]]:
-    """What is typed, and the kernel that was written before it; empty for the one that was there."""
+    """Yield the line that is typed, and the kernel to write before it runs; "" leaves the kernel as it is."""
     mistake = next(it for it in MISTAKES if (it.lesson, it.name) == (LESSON, FORGOTTEN))
     yield "gemm-lessons init my-course && cd my-course", ""
     yield "gemm-lessons start 03", ""
@@ -102,7 +102,7 @@ def _output(command: str, where: Path) -> Iterator[tuple[float, str]]:
 def _read(terminal: int) -> bytes:
     try:
         return os.read(terminal, 1 << 16)
-    except OSError:  # Linux's way to say that nobody has it open any more
+    except OSError:  # Linux raises it when the other side is closed
         return b""
 
 
@@ -113,7 +113,7 @@ def cast(events: list[Event]) -> str:
 
 
 def shown(recording: str) -> str:
-    """All that a recording puts on the terminal."""
+    """The whole output of a recording, as one text."""
     return "".join(json.loads(line)[2] for line in recording.splitlines()[1:])
 
 

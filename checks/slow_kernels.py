@@ -1,15 +1,14 @@
-"""Kernels of kinds that a vectorised simulator finds hard, and what a lane's instruction costs in each of them beside
-the lesson thread_tile's: ``python -m checks.slow_kernels``. Twenty times as much is the limit that the project sets
-itself.
+"""Kernels that are hard for a vectorised simulator, and the time per lane instruction of each, in multiples of that of
+lesson thread_tile: ``python -m checks.slow_kernels``. The project's limit is twenty.
 
-One warp alone cannot keep it where it touches memory. Twenty times a lesson's instruction is 1.5 us of processor time
-for the 32 lanes of a warp. A call of NumPy on 32 numbers takes 0.2 to 0.3 us, and one of the Python functions around it
-0.05, so that is five or six of both for all that is done to an instruction. Integers and floats need fewer, or about as
-many. An access needs more, in four places, each of which leaves out what it has met before: the interpreter computes
-its addresses, knows their pattern again and moves the values (0.6 us an instruction of this kernel, measured); the
-checkers look up what happened since the last barrier of the warp, and note who read which bytes (0.3); the machine code
-computes the same addresses from its own registers, in two halves of 32 bits with a carry, knows the patterns again,
-and follows which load is waited for (1.3). Together 2.4 us, some thirty times a lesson's.
+A single warp exceeds the limit when it accesses memory. Twenty times a lesson's instruction is 1.5 us of processor time
+for the 32 lanes of a warp. A NumPy call on 32 numbers takes 0.2 to 0.3 us, and a call of a Python function 0.05, so the
+limit allows five or six of both per instruction. Integers and floats need at most about as many. A memory access needs
+more, although each part skips patterns that it has already seen: the interpreter computes addresses, recognises their
+pattern and moves the values (0.6 us an instruction of this kernel, measured); the checkers look up accesses since the
+warp's last barrier, and note which thread read which bytes (0.3); the machine-code engine computes the same addresses
+from its own registers, in two halves of 32 bits with a carry, recognises the patterns, and tracks which load is waited
+for (1.3). Together these take 2.4 us, some thirty times a lesson's instruction.
 """
 
 from __future__ import annotations
@@ -136,7 +135,7 @@ KERNELS: dict[str, tuple[str, int, int]] = {
 
 
 def lane_instructions_per_second(source: str, grid: int, block: int) -> float:
-    """Of one launch, counters and checkers on, without compiling."""
+    """Lane instructions per second of processor time of the best of three launches; counters and checkers are on."""
     rng = np.random.default_rng(5)
     wide = "double" in source
     given = rng.random(1 << 16) + 0.5 if wide else rng.integers(0, 1 << 20, 1 << 16).astype(np.int32)
@@ -152,7 +151,7 @@ def lane_instructions_per_second(source: str, grid: int, block: int) -> float:
 
 
 def lesson_speed() -> float:
-    """The same of the lesson thread_tile at 512^3, as ``checks.benchmark`` runs it."""
+    """The same for lesson thread_tile at 512^3, as ``checks.benchmark`` runs it."""
     simulate_lesson("thread_tile", 512)
     start = time.process_time()
     result = simulate_lesson("thread_tile", 512)

@@ -1,10 +1,9 @@
 """The kernels of a test file, compiled several at a time: twenty together take as long as one and a half alone.
 
-A file asks for it with ``TOGETHER = True``. Its tests are first called up to the point where they have something
-compiled, which says what that is; they get no further, even if they call the compiler themselves. The tests themselves
-run as they are, and each finds its kernel in a program of several, under its own source, in its own lines. A kernel
-that does not fit in, or whose program does not compile, is compiled alone, and so is what a test compiles after its
-first kernel.
+A test file switches it on with ``TOGETHER = True``. Each of its tests is first called with a stand-in for the compiler,
+which notes the source and stops the test. Then the tests run unchanged, and each gets its kernel from a program of up
+to ``MOST``, with its own source and line numbers. A kernel is compiled alone if it cannot share a program, if its
+program does not compile, or if it is not the first that its test compiles.
 """
 
 from __future__ import annotations
@@ -35,12 +34,12 @@ Wanted = tuple[str, str]  # source, architecture
 
 
 class _Seen(BaseException):
-    """A test has got as far as its first kernel."""
+    """Stops a test at its first kernel."""
 
 
 @dataclass(frozen=True)
 class _Part:
-    """A source in two: what comes before its only kernel, and that."""
+    """A source in two parts: the text before its only kernel, and the kernel."""
 
     before: str
     kernel: str
@@ -64,7 +63,7 @@ class _Part:
 
 
 class Together:
-    """The programs of one test file."""
+    """The programs of one test file; compiled when a test asks for one of their kernels."""
 
     def __init__(self, items: Iterable[pytest.Item], helpers: Helpers) -> None:
         groups: dict[Wanted, list[tuple[str, _Part]]] = defaultdict(list)
@@ -88,7 +87,7 @@ class Together:
             self._programs[source, arch] = program, name
 
     def take(self, source: str, *, path: str, entry: str, **options: Any) -> Compiled | NotCompiled:
-        """In place of ``api.take``."""
+        """Compile a source as ``api.take`` does, in its program if it is part of one."""
         known = self._programs.get((source, options.get("arch", ""))) if _is_plain(path, entry, options) else None
         if known is not None:
             made = compile_source(known[0], path=path, entry=known[1], **options)
@@ -102,7 +101,7 @@ def _is_plain(path: str, entry: str, options: Mapping[str, Any]) -> bool:
 
 
 def _wanted(items: Iterable[pytest.Item], helpers: Helpers) -> list[Wanted]:
-    """What these tests have compiled first."""
+    """The first source that each of these tests compiles."""
     found: list[Wanted] = []
 
     def seen(source: str, *, path: str, entry: str, **options: Any) -> None:
@@ -130,7 +129,7 @@ def _wanted(items: Iterable[pytest.Item], helpers: Helpers) -> list[Wanted]:
 
 
 def of_module(request: pytest.FixtureRequest, helpers: Helpers) -> Together | None:
-    """The programs of the file that a module's fixture is made for; None where it does not ask for any."""
+    """The programs of the requesting test file; None without ``TOGETHER = True``."""
     if not getattr(request.module, "TOGETHER", False):
         return None
     module = request.module.__name__

@@ -37,8 +37,8 @@ HEADERS = ("nvidia-cuda-cccl", "nvidia-cuda-crt", "nvidia-cuda-runtime")
 MINORS = ("13.1", "13.2", "13.3", "13.4")  # between the ends
 TOOLS = ("pytest", "pytest-xdist", "hypothesis", "hatchling")  # of the extra [test]; the others need a checkout
 
-# The tests of a row, slow ones, too. "course" is what a learner sees, without what .ci/run does with the newest
-# versions; "all" is everything that versions have a part in. RANDOM has the random programs of the simulator's tests.
+# The tests of a row, slow ones included. "course" tests the lessons, without what .ci/run does with the newest
+# versions; "all" is everything that versions can affect. RANDOM runs the random programs of the simulator's tests.
 COURSE = ("checks/course/test_lessons.py",)
 TESTS: Mapping[str, Sequence[str]] = {
     "course": ("-m", "not newest", *COURSE),
@@ -48,13 +48,13 @@ TESTS: Mapping[str, Sequence[str]] = {
         "checks/view/test_site.py",
     ),
 }  # fmt: skip
-# .ci/run has more.
+# .ci/run runs more of them.
 RANDOM = "-m checks.simulator.property --seed 0 --programs 150 --kernels 4 --processes 2".split()
-# One builds a wheel itself, and needs a checkout; no version has a part in the other.
+# The first builds a wheel itself, and needs a checkout; versions do not affect the second.
 LEFT_OUT = ("--ignore=checks/cli/test_package.py", "-k", "not another_gpu_changes_the_estimate_alone")
 
 
-# What uv calls pip's options.
+# An option of pip -> the same option of uv.
 OPTIONS = {
     "index-url": "--default-index",
     "extra-index-url": "--index",
@@ -75,7 +75,8 @@ class Row:
 
 @dataclass(frozen=True)
 class Result:
-    """What came of a row. ``versions`` by package; ``failures`` are names of tests or a reason why none ran."""
+    """Result of a row. ``versions`` by package; ``counts`` by outcome; ``failures`` are names of tests or a reason why
+    none ran; ``skipped``: reason -> number of tests."""
 
     row: Row
     versions: Mapping[str, str]
@@ -92,7 +93,8 @@ def name_of(requirement: str) -> str:
 
 
 def rows() -> Iterator[Row]:
-    """Both ends on each Python; each minor version of the compiler; new and old mixed, as an upgrade by hand leaves."""
+    """Oldest and newest versions on each Python; each minor version of the compiler; an old compiler with new packages
+    and the reverse, as upgrading one of them leaves it."""
     every = tuple(PROJECT["dependencies"])
     for python in PYTHONS:
         yield Row("oldest", python, every)
@@ -106,7 +108,7 @@ def rows() -> Iterator[Row]:
 
 
 class Uv:
-    """The program uv, which looks where pip would look."""
+    """The program uv, set up to use the indexes and certificates of pip's configuration."""
 
     def __init__(self, folder: Path) -> None:
         self.program = shutil.which("uv") or str(folder / "uv" / "bin" / "uv")
@@ -126,7 +128,7 @@ class Uv:
             self.environment.setdefault("SSL_CERT_FILE", configured["cert"][0])
 
     def run(self, *words: str | Path) -> str:
-        """What it prints. Raises ``CalledProcessError`` with its words."""
+        """Run uv; return its output. Raises ``CalledProcessError`` with its error output."""
         command = [self.program, *map(str, words)]
         return subprocess.run(command, check=True, capture_output=True, text=True, env=self.environment).stdout
 
@@ -142,7 +144,7 @@ class Uv:
 
 
 def configuration(listed: str) -> dict[str, list[str]]:
-    """``pip config list`` by option: of several values, the environment's holds, then that of ``pip install``."""
+    """Options from ``pip config list``. The environment's value wins, then that of ``[install]``, then ``[global]``."""
     found: dict[tuple[str, str], list[str]] = {}
     for line in listed.splitlines():
         key, _, value = line.partition("=")
@@ -153,7 +155,7 @@ def configuration(listed: str) -> dict[str, list[str]]:
 
 
 def too_new(row: Row, versions: Mapping[str, str]) -> list[str]:
-    """What has another version than a lower bound says: the bound has no wheel, or something else needs a newer one."""
+    """Packages that are not at their lower bound: it has no wheel, or another package needs a newer one."""
     bounds: dict[str, set[str]] = {}
     for requirement in row.lowest:
         bound = re.search(r">=\s*([\w.]+)", requirement)
@@ -172,7 +174,7 @@ def without_zeros(version: str) -> str:
 
 
 def environment(folder: Path) -> dict[str, str]:
-    """The caller's, without what would let this checkout or its coverage in, and with caches of its own."""
+    """The caller's environment without variables that lead to this checkout or its coverage, and with a new cache."""
     kept = {
         key: value
         for key, value in os.environ.items()
@@ -182,7 +184,7 @@ def environment(folder: Path) -> dict[str, str]:
 
 
 def built(folder: Path) -> tuple[Path, Path]:
-    """The wheel of this checkout, and a copy of all that its tests need but the package itself."""
+    """Build the wheel of this checkout; copy what its tests need, without the package itself."""
     command = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", str(folder), str(ROOT)]
     subprocess.run(command, check=True)
     (wheel,) = folder.glob("*.whl")
@@ -194,7 +196,7 @@ def built(folder: Path) -> tuple[Path, Path]:
 
 
 def installed(row: Row, uv: Uv, base: Path, wheel: Path, folder: Path) -> Path:
-    """The row's Python with the wheel and the tools in it. Raises ``CalledProcessError`` with uv's words."""
+    """The row's Python with the wheel and the tools in it. Raises ``CalledProcessError`` with uv's error output."""
     uv.run("venv", "-q", "--no-project", "--python", base, folder / "venv")
     python = folder / "venv" / "bin" / "python"
     if row.lowest:  # what is installed stays where it is new enough

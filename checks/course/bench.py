@@ -20,7 +20,7 @@ from gemm_lessons.gemm.shapes import Shape
 
 WARM_UP = 2.0  # seconds of work before the first timing, until the clocks have settled
 FLUSH_BYTES = 128 << 20  # as in gemm_lessons.devices.gpu; more than twice the L2 cache of an H200
-UNWRITTEN = 0x7EADBEEF  # in an integer C before a launch; NaN in others
+UNWRITTEN = 0x7EADBEEF  # fills an integer C before a launch; other types are filled with NaN
 NAN_BITS = 0xFFFF  # of bfloat16
 FLOAT32, COMPUTE_32F = 0, 68  # cudaDataType_t, cublasComputeType_t: no TF32 unless the math mode asks for it
 COMPUTE_16F = 64  # sums in halves
@@ -63,7 +63,7 @@ class Bench:
         self.events = [cupy.cuda.Event() for _ in range(2)]
         self.handle = cublas.create()
         self.scratch: dict[str, Any] = {}  # buffers by name, which all kernels share
-        self.textures: list[Any] = []  # as long as kernels read through them
+        self.textures: list[Any] = []  # keeps texture objects alive while kernels read through them
 
     # -- matrices
 
@@ -71,7 +71,7 @@ class Bench:
         return self.cupy.random.standard_normal(shape, dtype=self.cupy.float32)
 
     def drawn(self, kind: str, *shape: int) -> Any:
-        """Standard normal numbers, or -127 to 127: numbers of few bits would take less power."""
+        """Standard normal numbers; int8 is uniform from -127 to 127. Numbers of few bits would draw less power."""
         cupy = self.cupy
         if kind == "int8":
             return cupy.random.randint(-127, 128, shape, dtype=cupy.int32).astype(cupy.int8)
@@ -80,7 +80,7 @@ class Bench:
         return self.narrowed(kind, self.normal(*shape))
 
     def narrowed(self, kind: str, floats: Any) -> Any:
-        """Numbers of float32 as this type stores them; bits are cut off where NumPy does not know the type."""
+        """float32 numbers converted to this type; truncated for bfloat16 and tf32, which NumPy lacks."""
         cupy = self.cupy
         if kind == "bfloat16":
             return (floats.view(cupy.uint32) >> 16).astype(cupy.uint16)
@@ -117,7 +117,7 @@ class Bench:
         return self.scratch[key]
 
     def expected(self, name: str, c: Any, product: Any) -> Any:
-        """What the kernel should make of the product."""
+        """The C that the kernel should store: the product, or relu(product + bias)."""
         if self.table.relu_bias and name in self.lessons and "bias" in self.lessons[name].data.by_name:
             return self.cupy.maximum(product + self.bias(c), 0)
         return product
@@ -129,7 +129,7 @@ class Bench:
         return [name for name, it in self.lessons.items() if kind_of(it) == kind and takes(it, shape)]
 
     def library(self, kind: str, a: Any, b: Any, c: Any, layout: str = "NN") -> Call:
-        """cuBLAS's product. It counts columns first: C^T = B^T A^T."""
+        """A call of cuBLAS's product. cuBLAS is column-major: C^T = B^T A^T."""
         (m, n), k = c.shape, a.shape["NT".index(layout[0]) - 1]
         of, to, compute = OF_CUBLAS[kind]
         to = of if kind in self.table.narrow else to
@@ -164,7 +164,7 @@ class Bench:
         return {TORCH: lambda: torch._int_mm(a, b.t(), out=c)}
 
     def kernel(self, name: str, a: Any, b: Any, c: Any, layout: str = "NN", more: Mapping[str, Any] = NOTHING) -> Call:
-        """All launches of a kernel, ready to go. ``more``: what it takes beside matrices and sizes."""
+        """A call of all launches of a kernel. ``more``: arguments by name, besides matrices and sizes."""
         (m, n), k = c.shape, a.shape["NT".index(layout[0]) - 1]
         shape = Shape(m, n, k, layout=layout)
         lesson = self.lessons[name].at(shape)
@@ -185,7 +185,7 @@ class Bench:
         return lambda held=known: in_a_row(calls)  # type: ignore[misc]  # what tensor maps lead to lives as long as the call
 
     def scratch_of(self, lesson: Lesson, shape: Shape) -> dict[str, Any]:
-        """The lesson's scratch buffers, as large as any kernel has wanted them."""
+        """All scratch buffers so far, those of this lesson grown to the size that it needs."""
         for layout in lesson.data.lay_out(shape.names).values():
             if layout.role == "scratch" and getattr(self.scratch.get(layout.name), "nbytes", 0) < layout.nbytes:
                 self.scratch[layout.name] = self.cupy.empty(layout.nbytes, self.cupy.uint8)
@@ -218,7 +218,7 @@ class Bench:
     # -- comparing
 
     def error(self, call: Call, c: Any, reference: Any) -> float:
-        """Relative, in the Frobenius norm, of a launch that finds C unwritten; 0 for integers only if all are right."""
+        """Relative error in the Frobenius norm. C is overwritten first, so an element that is not stored counts."""
         bits = c.dtype == "uint16"  # of bfloat16
         c.fill(NAN_BITS if bits else self.cupy.nan if c.dtype.kind == "f" else UNWRITTEN)
         call()
@@ -227,7 +227,7 @@ class Bench:
         return float(norm(found - reference) / norm(reference))
 
     def compare(self, calls: Mapping[str, Call], c: Any, reference: Any, problem: Problem) -> None:
-        """Raises ``AssertionError`` for a wrong answer, but of kernels that are known to be wrong."""
+        """Raises ``AssertionError`` for a wrong answer, except from the kernels in ``wrong``."""
         allowed = self.allowed(problem)
         for name, call in calls.items():
             error = self.error(call, c, self.expected(name, c, reference))
@@ -236,7 +236,7 @@ class Bench:
             )
 
     def allowed(self, problem: Problem) -> float:
-        """Rounding errors of K products in random directions; of the many bits of float64 and of integers, less."""
+        """Allowed relative error: rounding of K products in random directions; 2**-50 for float64, 0 for integers."""
         if problem.kind in SUMS:
             return 2.0**-50 if problem.kind == "float64" else 0.0
         rounding = 2.0**-9 if problem.kind in self.table.narrow else 0.0
@@ -268,7 +268,7 @@ class Bench:
         return float(self.cupy.cuda.get_elapsed_time(start, stop)) * 1e3
 
     def times(self, calls: Mapping[str, Call], c: Any, rounds: Mapping[str, int]) -> dict[str, dict[str, list[float]]]:
-        """Microseconds of every call by way and name: one launch of each a round, in an order of its own."""
+        """Microseconds of every call by way and name. A round launches each call once, in a new order."""
         found: dict[str, dict[str, list[float]]] = {way: {name: [] for name in calls} for way in self.table.ways}
         for number in range(max(rounds.values())):
             for way in self.table.ways:
@@ -278,7 +278,7 @@ class Bench:
         return found
 
     def about(self) -> dict[str, str]:
-        """What the numbers depend on beside the kernels."""
+        """GPU, date and versions that the times depend on, besides the kernels."""
         runtime = self.cupy.cuda.runtime
         architectures = sorted({it.architecture or GPU_ARCH for it in self.lessons.values()})
         cublas, driver = self.cublas.getVersion(self.handle), runtime.driverGetVersion()
@@ -299,7 +299,8 @@ def kind_of(lesson: Lesson) -> str:
 
 
 def takes(lesson: Lesson, shape: Shape) -> bool:
-    """Whether the shape is whole tiles: variants may have larger ones than their lesson's contract states."""
+    """Whether the kernel accepts the shape: a layout of its lesson, and whole tiles unless it guards edges. Variants
+    may have larger tiles than their lesson's contract states."""
     if shape.layout not in lesson.shapes.layouts:
         return False
     sizes = lesson.tile.defines
@@ -309,7 +310,7 @@ def takes(lesson: Lesson, shape: Shape) -> bool:
 
 
 def tile_of(lesson: Lesson) -> str:
-    """The tile sizes as text, by which a kernel is found that was compiled for them."""
+    """The tile sizes as text: the key of the kernel that was compiled for them."""
     return json.dumps(sorted(lesson.tile.sizes))
 
 
@@ -331,7 +332,7 @@ def spread(times: Sequence[float]) -> dict[str, float]:
 
 
 def rates(median: float, shape: Shape, base: float) -> dict[str, float]:
-    """What the time means, beside ``base`` microseconds of cuBLAS."""
+    """TFLOP/s, and percent of cuBLAS's speed. ``median`` and ``base`` (cuBLAS) in microseconds."""
     operations = 2e-6 * shape.m * shape.n * shape.k
     return {"tflops": round(operations / median, 3), "percent_of_cublas": round(100 * base / median, 2)}
 

@@ -7,7 +7,7 @@ calls.
     cublas           gemmEx in tf32
 
 All take A by rows and B by columns, and scales of 1. The spinning kernel that hides a launch is longer than in other
-tables: PyTorch takes longer to launch. The errors of some sizes are those of normal and of positive numbers.
+tables: PyTorch takes longer to launch. Errors are stored for normal and for positive numbers.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from checks.course.tables import WARM, Problem
 
 LIBRARY = {"fp8": "torch fp8", "int8": "torch int8", "tf32": "cublas"}  # the row that percents are of, by table
 PROMOTED = "torch promoted"
-ALLOWED = {"int8": 0.0, "tf32": 2e-4}  # errors; all numbers positive, tf32 loses the most
+ALLOWED = {"int8": 0.0, "tf32": 2e-4}  # relative errors; tf32 loses most if all numbers are positive
 UNSCALED = 128  # k and columns that have one scale
 
 
@@ -63,7 +63,7 @@ def given(bench: Bench, kind: str, size: int, case: str = "") -> tuple[Any, Any,
 
 
 def calls_of(bench: Bench, problem: Problem, a: Any, b: Any, c: Any) -> dict[str, Call]:
-    """The library's products and the kernels of the type."""
+    """Calls by name: the library's products, then the kernels of the type."""
     torch, cupy, size = import_module("torch"), bench.cupy, problem.shape.m
     left, right, out = (torch.from_dlpack(it) for it in (a, b, c))
     if problem.kind == "tf32":
@@ -89,8 +89,8 @@ def calls_of(bench: Bench, problem: Problem, a: Any, b: Any, c: Any) -> dict[str
 
 
 def errors_of(bench: Bench, problem: Problem, case: str) -> dict[str, float]:
-    """The relative error of every call in the Frobenius norm, against float64. Raises ``AssertionError`` for a wrong
-    integer, and for an error of promoted sums that is larger than the roundings of C."""
+    """The relative error of every call in the Frobenius norm, against float64. Raises ``AssertionError`` for an error
+    above ``ALLOWED`` or, in fp8, above the rounding of C to bf16 where sums are promoted."""
     torch, size = import_module("torch"), problem.shape.m
     a, b, c = given(bench, problem.kind, size, case)
     left, right = (torch.from_dlpack(it) for it in (a, b))

@@ -1,8 +1,8 @@
 """An epilogue in the same launch as the product beside one in a second launch, ours and cuBLAS's: the table epilogues.
 
-M = N = 4096, every K; ``size`` of a row is K. ``any_shape`` and ``cublas`` are the product alone; ``... then kernel``:
-the product, and then ``unfused.cu`` of lesson epilogue on all of C; ``epilogue`` and ``cublas fused``: in one launch;
-``... beta``: the same, and C is read. Parts of a fused launch, whose C is wrong, show what it cannot do without.
+M = N = 4096, every K; ``size`` of a row is K. ``any_shape`` and ``cublas`` are the product alone; ``... then kernel``
+adds ``unfused.cu`` of lesson epilogue on all of C; ``epilogue`` and ``cublas fused`` do both in one launch; with
+``... beta`` C is read, too. Variants without a part of the fused launch, whose C is wrong, show what that part costs.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def compile_unfused(folder: Path) -> None:
 
 
 class Lt:
-    """cuBLASLt, for its fused epilogue: relu(A B + bias), its own first choice of a kernel. CuPy does not bind it."""
+    """cuBLASLt for relu(A B + bias) in one launch, with the kernel that its heuristic ranks first. CuPy lacks it."""
 
     RELU_BIAS = 6  # cublasLtEpilogue_t: RELU 2 | BIAS 4
     EPILOGUE, BIAS_POINTER = 7, 8  # cublasLtMatmulDescAttributes_t
@@ -44,7 +44,7 @@ class Lt:
     RESULT_BYTES = 96  # cublasLtMatmulHeuristicResult_t begins with the algorithm
 
     def __init__(self, bench: Bench) -> None:
-        mapped = Path("/proc/self/maps").read_text().split()  # cuBLAS is there, and has loaded it
+        mapped = Path("/proc/self/maps").read_text().split()  # cuBLAS has loaded the library
         self.api = ctypes.CDLL(next(word for word in mapped if "libcublasLt.so" in word))
         self.handle = ctypes.c_void_p()
         self.do("cublasLtCreate", ctypes.byref(self.handle))
@@ -66,7 +66,7 @@ class Lt:
         return self.made("cublasLtMatrixLayoutCreate", FLOAT32, *sizes)
 
     def call(self, a: Any, b: Any, bias: Any, c: Any) -> Call:
-        """It counts columns first: C^T = B^T A^T, and the bias of C's columns is that of its rows."""
+        """A call of the fused product. cuBLASLt is column-major: C^T = B^T A^T, and the bias is along its rows."""
         (m, n), k = c.shape, a.shape[1]
         how = self.made("cublasLtMatmulDescCreate", COMPUTE_32F, FLOAT32)
         epilogue, pointer = ctypes.c_int(self.RELU_BIAS), ctypes.c_void_p(bias.data.ptr)
@@ -143,7 +143,7 @@ def compared_calls(bench: Bench, lt: Lt, problem: Problem, a: Any, b: Any, c: An
 
 
 def unfused(bench: Bench, c: Any, bias: Any) -> Call:
-    """The kernel that adds the bias to all of C and cuts it off at 0."""
+    """The kernel that computes C = relu(C + bias), bias by column."""
     (m, n), np = c.shape, bench.np
     kernel = bench.cupy.RawModule(path=str(bench.folder / f"{UNFUSED}.cubin")).get_function("bias_relu")
     grid = (-(-n // (4 * THREADS)), -(-m // ROWS))
@@ -151,7 +151,7 @@ def unfused(bench: Bench, c: Any, bias: Any) -> Call:
 
 
 def compare_with_old(bench: Bench, name: str, call: Call, c: Any, reference: Any) -> None:
-    """The same where C counts: it holds ones."""
+    """Compare a call that also reads C, which holds ones beforehand."""
     c.fill(1)
     call()
     error = float(bench.cupy.linalg.norm(c - reference) / bench.cupy.linalg.norm(reference))

@@ -90,14 +90,14 @@ def gemm_ex(
 
 
 def stored(product: Any, narrow: bool) -> Any:
-    """The product as C holds it: rounded to bfloat16, whose bits NumPy knows as uint16, if that is asked."""
+    """The product as C holds it; ``narrow``: rounded to bfloat16, as bits in uint16."""
     if not narrow:
         return product
     return ((np.asarray(product).astype(np.float32).view(np.uint32) + 0x8000) >> 16).astype(np.uint16)
 
 
 def installed(patch: pytest.MonkeyPatch) -> None:
-    """What imports CuPy gets the stand-in."""
+    """Let ``import cupy`` give the stand-in."""
     random: Any = np.random.default_rng(1)
     Function.launches.clear()
     cupy = ModuleType("cupy")
@@ -146,7 +146,7 @@ def textures(lesson: Lesson) -> Iterator[str]:
 
 
 class Multiplied(Bench):
-    """A bench whose kernels are launched and then multiply, or add a bias, too, but for the one that is ``broken``."""
+    """A bench whose kernels also compute their product and bias with NumPy, except the ``broken`` one."""
 
     broken = ""
 

@@ -33,7 +33,7 @@ SEED = 20261122
 
 
 def kernels() -> list[Kernel]:
-    """Every kernel that the host chooses for small shapes: all layouts, all widths."""
+    """Every kernel that the host chooses for small shapes: all layouts, all widths of access to A, B and C."""
     base = TABLE.kernels()[0]
     cases = product(LAYOUTS, (1, 2, 4), (1, 2, 4), (1, 2, 4))
     return [
@@ -43,12 +43,12 @@ def kernels() -> list[Kernel]:
 
 
 def chosen(lesson: Lesson, shape: Shape, widths: Sequence[int]) -> Lesson:
-    """What the host would choose at this shape if these were the widest accesses to A, B and C."""
+    """The lesson as the host would choose it at this shape if these were the widest accesses to A, B and C."""
     return resized(lesson, dict(zip(("WIDTH_A", "WIDTH_B", "WIDTH_C"), widths, strict=True))).at(shape)
 
 
 def run(folder: Path, count: int) -> None:
-    """Random shapes, layouts, leading dimensions and places in memory."""
+    """Launch ``count`` random shapes, layouts, leading dimensions and offsets in memory."""
     bench, random = Bench(TABLE, folder), Random(SEED)
     for number in range(count):
         sizes = [random.choice(EDGES) if number % 4 == 0 else random.randint(1, MOST) for _ in range(3)]
@@ -60,7 +60,8 @@ def run(folder: Path, count: int) -> None:
 
 
 def launch(bench: Bench, shape: Shape, gaps: Sequence[int], offsets: Sequence[int]) -> None:
-    """One launch. Between lines and around the matrices is NaN, which spoils what reads it."""
+    """Launch once and check C. NaN fills the gaps between lines and the zones around the matrices: a sum that reads it
+    is NaN. ``gaps`` and ``offsets``: floats, of A, B and C. Raises ``AssertionError``."""
     cupy, (m, n, k) = bench.cupy, (shape.m, shape.n, shape.k)
     lines = [(k, m) if shape.layout[0] == "T" else (m, k), (n, k) if shape.layout[1] == "T" else (k, n), (m, n)]
     zones = [

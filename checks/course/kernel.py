@@ -1,4 +1,4 @@
-"""A kernel of the course, from its source to its machine code: what is counted, measured and estimated."""
+"""A kernel of the course, from its source to its machine code: the subject of counters, measurements and estimates."""
 
 from __future__ import annotations
 
@@ -27,24 +27,25 @@ class Kernel:
 
     @classmethod
     def solution(cls, lesson: Lesson) -> Kernel:
-        """The lesson's reference, as it is; its name is the lesson's without the number, which may move."""
+        """The lesson's reference, unchanged; its name is the lesson's without the number, which may change."""
         return cls(lesson.name[3:], lesson, lesson.solution_path.read_text())
 
     @property
     def entry(self) -> str:
-        """Of the launch that multiplies, whose resources are shown: others transpose, split, clear or add up. Of the
-        first launch where none multiplies."""
+        """Entry of the launch that multiplies, whose resources are shown: others transpose, split, clear or add up. If
+        no launch multiplies, that of the first one."""
         entries = [it.entry for it in self.lesson.launches]
         return next((entry for entry in entries if entry.startswith("gemm")), entries[0])
 
     def chosen(self, shapes: Iterable[Shape]) -> list[Kernel]:
-        """The kernels that the host chooses at these shapes, as far as the lesson takes them; most lessons have one."""
+        """The distinct kernels that the host chooses at those of the shapes that the lesson takes. If it takes none,
+        or chooses nothing, this kernel alone."""
         taken = [shape for shape in shapes if self.lesson.shapes.refusal(shape) is None]
         lessons = dict.fromkeys(self.lesson.at(shape) for shape in taken) or (self.lesson,)
         return [replace(self, lesson=lesson) for lesson in lessons]
 
     def compiled(self) -> Compiled:
-        """Raises ``AssertionError`` with the compiler's log."""
+        """Compile for the lesson's architecture. Raises ``AssertionError`` with the compiler's log."""
         return compiled(
             self.source, self.lesson.solution_path, self.entry, self.lesson.tile.defines,
             (*self.lesson.include_dirs, HERE), self.lesson.options, self.lesson.architecture or GPU_ARCH,
@@ -61,7 +62,7 @@ def compiled(
     arch: str = GPU_ARCH,
 ) -> Compiled:
     """One kernel's machine code. Raises ``AssertionError`` with the compiler's log."""
-    from gemm_lessons.engine.compiler.compile import Compiled, compile_source  # a machine that only measures has none
+    from gemm_lessons.engine.compiler.compile import Compiled, compile_source  # a machine that measures has no compiler
 
     made = compile_source(
         source,

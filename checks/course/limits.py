@@ -1,9 +1,9 @@
-"""What each lesson promises on an H200, and what it has reached: the table, and one command that measures all of it.
+"""The speed that each lesson has to reach on an H200, beside the speed that was measured.
 
-    python -m checks.course.limits                    # the table, of lessons/measured
-    python -m checks.course.limits DIR/measured       # of what ``measure run DIR`` has measured anew
+    python -m checks.course.limits                    # of the stored files, lessons/measured
+    python -m checks.course.limits DIR/measured       # of new ones, from ``python -m checks.course.measure run DIR``
 
-A table is measured in one process, with cuBLAS beside what is compared with it, and one table after the other.
+A kernel is compared only with what was measured in the same table, hence in the same process.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ SQUARES = (1024, 1536, 2048, 3072, 4096, 6144, 8192)
 
 
 class Limit(NamedTuple):
-    """``kernel`` is to have at least so many ``percent`` of the speed of another kernel of the same size in the same
-    table (``of``), or of a rate in TFLOP/s. ``aim``: it would be good to."""
+    """``kernel`` has to reach at least ``percent`` of the speed of ``of``: another kernel of the same size in the same
+    table, or a rate in TFLOP/s. ``aim``: desired, not required. ``way``: of timing, see ``measure``."""
 
     table: str
     kernel: str
@@ -45,7 +45,7 @@ class Limit(NamedTuple):
         return f"{self.kernel}, {self.size}, {self.way}: {self.percent:g}% of {self.of}{aim}"
 
     def reached(self, folder: Path = STORED) -> float:
-        """Percent. Raises ``OSError`` where that was not measured, ``KeyError`` where it has other sizes."""
+        """Percent. Raises ``OSError`` if the table was not measured, ``KeyError`` if it lacks the kernel or size."""
         found = measured(self.table, folder)
         other = self.of
         if isinstance(other, str):
@@ -54,7 +54,7 @@ class Limit(NamedTuple):
 
 
 def limits() -> Iterator[Limit]:
-    """Of all lessons, in the course's order."""
+    """The limits of all lessons."""
     for way in (WARM, COLD):
         for size, least in {1024: 90, 2048: 90, 4096: 95, 8192: 90}.items():
             yield Limit(SOLUTIONS, "double_buffer", size, "cublas", least, way)
@@ -140,13 +140,13 @@ def mean_of_squares(folder: Path = STORED) -> float:
 
 @cache
 def measured(table: str, folder: Path = STORED) -> dict[tuple[str, int | str], dict[str, Any]]:
-    """The lines by kernel and size. Raises ``OSError``."""
+    """A table's rows by kernel and size. Raises ``OSError`` if it was not measured."""
     rows = json.loads((folder / tables()[table].file).read_text())["rows"]
     return {(row["kernel"], row["size"]): row for row in rows}
 
 
 def table(folder: Path) -> Table:
-    """Every limit and what it has reached; what was not measured in ``folder`` is left out."""
+    """Every limit and what was reached; tables that ``folder`` lacks are left out."""
     made = Table("kernel", "size", "of", "L2", "asked %", "reached %", "")
     for limit in limits():
         try:

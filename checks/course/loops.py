@@ -1,8 +1,12 @@
 """Loops of multiply-adds and nothing else, as ceilings for what a kernel reaches: ``loops.cu`` and ``registers.cu``.
 
-A row has no size. ``three`` and ``bank`` are read from the machine code of the fullest innermost loop: percent of its
-multiply-adds that read three registers, and of those that read two of one bank; what the one before kept (``.reuse``)
-is not read again. ``other``: instructions that are none, for 100 multiply-adds.
+The size of a row is 0. Three fields are read from the machine code, from the innermost loop with most multiply-adds:
+
+    three    percent of its multiply-adds that read three registers
+    bank     percent that read exactly two, both from one bank
+    other    other instructions per 100 multiply-adds
+
+An operand that the instruction before kept in the reuse cache (``.reuse``) is not read again.
 """
 
 from __future__ import annotations
@@ -23,12 +27,12 @@ if TYPE_CHECKING:
 MULTIPROCESSORS = 132
 REPEATS = 7
 NUMBERS = 1 << 16  # random inputs that a loop reads
-DEPTH = 8  # of registers.cu: products of K in a turn
+DEPTH = 8  # of registers.cu: steps of K per iteration
 
 
 @dataclass(frozen=True)
 class Code:
-    """A source of loops. ``sizes``: what the numbers of a tile are called."""
+    """A source of loops. ``sizes``: the macros that the numbers of a tile define, in order."""
 
     source: Path
     sizes: tuple[str, ...]
@@ -40,12 +44,12 @@ class Code:
         return {**dict(zip(self.sizes, tile, strict=True)), **launch}
 
     def turns(self, tile: Sequence[int]) -> int:
-        """So many that a loop takes about 2 ms; where there is an UNROLL, 2**20 multiply-adds of each thread."""
+        """Iterations of the loop. With UNROLL, as many as 2**20 multiply-adds per thread need; else 4000, some 2 ms."""
         rows, cols, unroll, *_ = tile
         return (1 << 20) // (rows * cols * unroll) if "UNROLL" in self.sizes else 4000
 
     def multiply_adds(self, tile: Sequence[int]) -> int:
-        """Of a thread."""
+        """Multiply-adds of one thread in all iterations."""
         rows, cols, unroll, *_ = tile
         return rows * cols * self.turns(tile) * (unroll if "UNROLL" in self.sizes else DEPTH)
 
@@ -63,7 +67,7 @@ def compile_loop(entry: str, tile: Sequence[int]) -> Compiled:
 
 
 def reads_of(made: Compiled, entry: str) -> dict[str, float]:
-    """What the inner loop asks of the register file."""
+    """Register reads of the inner loop: ``three``, ``bank`` and ``other`` (see above)."""
     from gemm_lessons.engine.compiler.sass import disassemble, parse
     from gemm_lessons.engine.sass.inner_loop import reads
 
@@ -71,7 +75,7 @@ def reads_of(made: Compiled, entry: str) -> dict[str, float]:
 
 
 def compile_loops(table: Table, folder: Path) -> list[dict[str, Any]]:
-    """Write a cubin for each loop and tile; what ``measure_loops`` needs to know of them."""
+    """Write a cubin for each loop and tile; return the list that ``measure_loops`` reads from ``kernels.json``."""
     listed: list[dict[str, Any]] = []
     for name, about in table.loops.items():
         for tile in about["tiles"]:
@@ -84,7 +88,7 @@ def compile_loops(table: Table, folder: Path) -> list[dict[str, Any]]:
 
 
 def measure_loops(bench: Bench) -> list[dict[str, Any]]:
-    """A row for each loop, of its fastest tile."""
+    """Measure every tile of each loop; return the row of the fastest one."""
     best: dict[str, dict[str, Any]] = {}
     for loop in bench.compiled["loops"]:
         row = measure_loop(bench, loop)

@@ -4,14 +4,14 @@
     python -m checks.course.measure run DIR [TABLE ...]          # on a machine with the GPU and cupy: DIR/measured
     python -m checks.course.measure run DIR [TABLE ...] --into lessons/measured       # the stored files themselves
 
-Each table is a process of its own, one after the other, and becomes a file. A table is measured in rounds of one launch
-of every kernel and of cuBLAS, so that clocks and temperature are the same for all. Each round has an order of its own:
-what ran before a launch says how fast the clock is, by up to 4% at 8192. Every answer is compared with float64 before
-anything is timed. Timed are
+Each table is measured in its own process, one after the other, and becomes a file. A table is measured in rounds of one
+launch of every kernel and of cuBLAS, so that clocks and temperature are the same for all. Each round has a new order:
+the launch before affects the clock, by up to 4% at 8192. Answers are compared with float64 before anything is timed.
+Launches are timed in up to three ways:
 
     idle     on an idle GPU, L2 as the launch before left it: what one call costs, the launch included
-    warm     behind another kernel, so that the launch is hidden; L2 as the launch before left it
-    cold     behind a fill of 128 MiB, so that the launch is hidden and L2 holds nothing of A and B: what
+    warm     queued after another kernel, so that the launch is hidden; L2 as the launch before left it
+    cold     queued after a fill of 128 MiB, so that the launch is hidden and L2 holds nothing of A and B: what
              ``gemm-lessons bench`` does
 """
 
@@ -33,9 +33,9 @@ from checks.course.kernel import Kernel, compiled
 from checks.course.tables import COLD, IDLE, WARM, Precise, Problem, Table, tables
 from gemm_lessons.gemm.shapes import Shape
 
-MEASURED = "measured"  # the folder of what is measured anew
+MEASURED = "measured"  # the folder of new measurements
 COMMAND = "python -m checks.course.measure compile DIR {0}; python -m checks.course.measure run DIR {0}"
-IN_FLOAT32 = "cublas float32"  # on numbers of a narrower type, for its errors alone
+IN_FLOAT32 = "cublas float32"  # cuBLAS in float32 on numbers of a narrower type, for its errors alone
 SPIN = """
 extern "C" __global__ void spin(long long clocks)
 {
@@ -72,7 +72,7 @@ def compile_kernels(table: Table, kernels: Iterable[Kernel], folder: Path) -> No
 
 
 def compile_kernel(table: Table, kernel: Kernel, to: Path) -> dict[str, Any]:
-    """Write the cubin, and say what a launch and a row need to know of it."""
+    """Write the cubin; return its entry of ``kernels.json``: name, tile sizes, file and resources."""
     made = kernel.compiled()
     to.write_bytes(made.cubin)
     known = {
@@ -89,7 +89,7 @@ def compile_kernel(table: Table, kernel: Kernel, to: Path) -> dict[str, Any]:
 
 
 def measure(bench: Bench) -> list[dict[str, Any]]:
-    """The rows of a table whose kernels take A, B and C and nothing else."""
+    """The rows of a table that has no ``measure`` of its own (``run_table`` lists those that have)."""
     table = bench.table
     check_all(bench)
     bench.settle()
@@ -105,7 +105,7 @@ def measure(bench: Bench) -> list[dict[str, Any]]:
 
 
 def check_all(bench: Bench) -> None:
-    """Compare every kernel with float64 on the table's first shapes."""
+    """Compare every kernel with float64 at the shapes ``checks`` of the table."""
     for sizes in bench.table.checks:
         for kind in bench.table.kinds:
             problem = Problem("", Shape(*sizes), kind)
@@ -115,7 +115,8 @@ def check_all(bench: Bench) -> None:
 
 
 def measure_problem(bench: Bench, problem: Problem, ceiling: float) -> list[dict[str, Any]]:
-    """The rows of one problem: cuBLAS, and every kernel that takes it. ``ceiling``: TFLOP/s of a loop on registers."""
+    """The rows of one problem: cuBLAS, and every kernel that accepts it. ``ceiling``: TFLOP/s of a loop of
+    multiply-adds on registers; 0 if there is none."""
     table, kind, shape = bench.table, problem.kind, problem.shape
     a, b, c = bench.given(kind, shape)
     library = table.library(kind)
@@ -150,7 +151,7 @@ def measure_problem(bench: Bench, problem: Problem, ceiling: float) -> list[dict
 
 
 def answers(bench: Bench, call: Call, c: Any, times: int) -> int:
-    """How many different ones the same inputs give."""
+    """How many different results, bit for bit, ``times`` calls on the same inputs give."""
     found = set()
     for _ in range(times):
         call()
@@ -159,7 +160,7 @@ def answers(bench: Bench, call: Call, c: Any, times: int) -> int:
 
 
 def shown(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The rows of one problem. Prints their percent of cuBLAS while the rest is measured."""
+    """Print the percent of cuBLAS of one problem's rows; return the rows."""
     shares = {row["kernel"]: [row[way]["percent_of_cublas"] for way in (WARM, COLD) if way in row] for row in rows}
     print(
         rows[0]["size"],
@@ -171,7 +172,7 @@ def shown(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def add_errors(rows: list[dict[str, Any]], bench: Bench, precise: Precise) -> None:
-    """Add errors to the rows of some sizes, and rows for what was not timed."""
+    """Add errors to the rows of some sizes, and rows for kernels that were not timed."""
     for n in precise.sizes:
         timed = {row["kernel"]: row for row in rows if row["size"] == n}
         for name, errors in errors_at(bench, precise, n).items():
@@ -182,8 +183,8 @@ def add_errors(rows: list[dict[str, Any]], bench: Bench, precise: Precise) -> No
 
 
 def errors_at(bench: Bench, precise: Precise, n: int) -> dict[str, dict[str, float]]:
-    """Errors at n^3 by kernel, those of cuBLAS in float32 on the same numbers among them if C is float32; none where C
-    is NaN."""
+    """Errors at n^3 by kernel. If C is float32, cuBLAS in float32 on the same numbers is one of them. A kernel whose C
+    has NaN gets no error for that case."""
     kind, library = precise.kind, bench.table.library(precise.kind)
     floats = [bench.normal(n, n) for _ in range(2)]
     c = bench.empty(kind, n, n)
@@ -213,7 +214,7 @@ def errors_at(bench: Bench, precise: Precise, n: int) -> dict[str, dict[str, flo
 
 
 def changed(case: str, floats: Any) -> Any:
-    """Inputs as a case has them: all ``positive``, or smaller (``down_8``: times 2**-8) or larger by a power of two."""
+    """The inputs of a case: all ``positive``, or scaled by a power of two (``down_8``: times 2**-8; ``up_8``: 2**8)."""
     if case == "positive":
         return abs(floats)
     if not case:
@@ -241,7 +242,7 @@ def run_table(table: Table, folder: Path, target: Path) -> None:
 
 
 def one_more_run(rows: Iterable[Mapping[str, Any]], target: Path) -> list[dict[str, Any]]:
-    """The rows that are stored, and these as one run more: of each, its times alone."""
+    """The stored rows, and these as one more run; of these only the times are kept."""
     before = json.loads(target.read_text())["rows"] if target.exists() else []
     number = 1 + max((row["run"] for row in before), default=0)
     added = []
@@ -254,7 +255,7 @@ def one_more_run(rows: Iterable[Mapping[str, Any]], target: Path) -> list[dict[s
 
 
 def write(target: Path, about: Mapping[str, str], rows: Iterable[Mapping[str, Any]]) -> None:
-    """A line a row, so that differences stay readable."""
+    """Write one line per row, so that diffs stay readable."""
     head = json.dumps({"schema": "gemm-lessons/measured/2", **about}, indent=1)[:-2]
     lines = ",\n".join("  " + json.dumps(found) for found in rows)
     target.write_text(f'{head},\n "rows": [\n{lines}\n ]\n}}\n')
@@ -284,7 +285,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def apart(do: str, folder: Path, names: Sequence[str], into: Path) -> None:
-    """One table after the other, each in a process of its own."""
+    """Handle the tables one after the other, each in its own process."""
     failed = []
     for name in names:
         print(f"{name}:", flush=True)

@@ -1,8 +1,8 @@
-"""What kernels of lesson precision take of a GPU's power, and what clock that leaves them: the table power.
+"""Power that kernels of lesson precision draw, and the clock at which the GPU then runs them: the table power.
 
-Each kernel runs for some seconds, launch after launch, and the driver is asked for power and clock meanwhile; what it
-says of the first part does not count. Once with normal numbers for A and B, once with zeros: the same instructions, and
-hardly a bit that changes.
+Each kernel runs for ``SECONDS``, launch after launch, while the driver reports power and clock; only the second half
+counts. Each runs twice, with normal numbers for A and B and with zeros: the same instructions, but hardly a bit
+toggles.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ EVERY_MS = 50
 
 
 class Driver:
-    """Asks the driver for power, clock and limit of one GPU, beside what runs on it."""
+    """Samples power, clock and power limit of one GPU through ``nvidia-smi`` while kernels run on it."""
 
     def __init__(self, bus: str) -> None:
         fields = "power.draw.instant,clocks.sm,enforced.power.limit"
@@ -38,7 +38,7 @@ class Driver:
             self.said.append((time.monotonic(), tuple(float(word) for word in line.split(","))))
 
     def between(self, start: float, stop: float) -> tuple[float, ...]:
-        """The means of what it said from then to then."""
+        """Mean watts, MHz and watts at most of the samples between two ``time.monotonic()`` seconds."""
         return tuple(map(statistics.mean, zip(*(what for when, what in self.said if start < when < stop), strict=True)))
 
 
@@ -66,7 +66,7 @@ def measure(bench: Bench) -> list[dict[str, Any]]:
 
 
 def looped(bench: Bench, driver: Driver, call: Call, problem: Problem) -> dict[str, float]:
-    """What a kernel reaches and takes, launched for ``SECONDS``."""
+    """Launch a kernel for ``SECONDS``; return its TFLOP/s, watts, clock and the power limit."""
     start, stop = bench.events
     operations = 2 * problem.shape.m * problem.shape.n * problem.shape.k
     begun, rates = time.monotonic(), []

@@ -1,4 +1,4 @@
-"""What is measured, as ``tables.toml`` and ``slow_edits.toml`` list it. A table is a file of ``lessons/measured``."""
+"""The measured tables, listed in ``tables.toml`` and ``slow_edits.toml``. Each is a file of ``lessons/measured``."""
 
 from __future__ import annotations
 
@@ -22,25 +22,26 @@ STORED = ROOT / "lessons" / "measured"
 GPU = "h200"
 LISTED = ("tables.toml", "slow_edits.toml")
 SOLUTIONS = "solutions"  # the table of h200.json itself
-# The host of the first chooses among tiles, and other sizes matter: table squares. The second is in table mma.
+# Lessons that are measured in other tables: beat_cublas, whose host chooses among tiles, in squares; precision in mma.
 ELSEWHERE = ("beat_cublas", "precision")
 IDLE, WARM, COLD = "idle", "warm", "cold"
-PRODUCER = "gemm_by_producer"  # of producer.cuh: a launch in place of the solution's, with one more warp
+PRODUCER = "gemm_by_producer"  # entry in producer.cuh that replaces the solution's, with one more warp
 
 
 @dataclass(frozen=True)
 class Variant:
-    """A solution with other tile sizes, in another type, or edited: pairs (find, replace), or a pitfall's."""
+    """A solution with other tile sizes (``tile``), in another ``type``, or edited: ``edits`` are pairs (find, replace),
+    ``pitfall`` names a pitfall of the lesson. The first word of ``name`` is the lesson."""
 
     name: str
     tile: Mapping[str, int] = field(default_factory=dict)
     type: str = ""
     pitfall: str = ""
     edits: tuple[tuple[str, str], ...] = ()
-    wrong: bool = False  # its answer, and that is known
+    wrong: bool = False  # its answer is known to be wrong and is not compared
 
     def kernel(self) -> Kernel:
-        """Raises ``LessonError`` where an edit does not match the solution."""
+        """The edited source with its lesson. Raises ``LessonError`` where an edit does not match the solution."""
         lesson = self.lesson()
         source = lesson.solution_path.read_text()
         if self.pitfall:
@@ -48,14 +49,14 @@ class Variant:
         return Kernel(self.name, lesson, with_edits(source, self.edits, self.name))
 
     def lesson(self) -> Lesson:
-        """The lesson that the first word of the name says, as it is launched here."""
+        """The lesson that the first word of the name names, with this variant's type, tile sizes and launches."""
         lesson = Course(ROOT).lesson(self.name.split()[0])
         lesson = resized(typed(lesson, self.type) if self.type else lesson, self.tile)
         return by_producer(lesson) if any("producer.cuh" in new for _, new in self.edits) else lesson
 
 
 def by_producer(lesson: Lesson) -> Lesson:
-    """The lesson whose products are made by ``producer.cuh``."""
+    """The lesson with the kernel of ``producer.cuh`` as its second launch, which has 32 threads more."""
     turn, multiply, combine = lesson.launches
     threads = Expression(f"{multiply.block[0].text} + 32")
     return replace(lesson, launches=(turn, replace(multiply, entry=PRODUCER, block=(threads,)), combine))
@@ -63,7 +64,7 @@ def by_producer(lesson: Lesson) -> Lesson:
 
 @dataclass(frozen=True)
 class Problem:
-    """One product: ``size`` is what its rows say, ``kind`` the type of A and B."""
+    """One product: ``size`` as its rows state it, ``kind`` the type of A and B."""
 
     size: int | str
     shape: Shape
@@ -72,7 +73,8 @@ class Problem:
 
 @dataclass(frozen=True)
 class Precise:
-    """Of which inputs errors are stored, and which: see tables.toml. ``kernels``: if none are named, all."""
+    """Errors to store: at which ``sizes`` (M = N = K), for which inputs (``cases``), and which ``errors`` besides the
+    plain one: see tables.toml. ``kernels``: all if none are named."""
 
     sizes: Sequence[int]
     cases: Sequence[str]
@@ -83,7 +85,7 @@ class Precise:
 
 @dataclass(frozen=True)
 class Table:
-    """One of tables.toml, whose head explains the fields."""
+    """One table of the TOML files; the head of tables.toml explains the fields."""
 
     name: str
     what: str
@@ -127,27 +129,28 @@ class Table:
         return {variant.name: variant.lesson() for variant in self.variants}
 
     def problems(self) -> Iterator[Problem]:
-        """All that is timed, in order."""
+        """Every product that is timed, in order."""
         for size in self.rounds:
             for kind in self.kinds:
                 for layout in self.layouts or ("NN",):
                     yield Problem(int(size) if size.isdigit() else size, self.shape(size, layout), kind)
 
     def shape(self, size: str, layout: str) -> Shape:
-        """What a size means."""
+        """The shape that a size stands for: M = N = K, M = N = ``side`` with this K, or "MxNxK"."""
         if not size.isdigit():
             return Shape(*map(int, size.split("x")), layout=layout)
         side = self.side or int(size)
         return Shape(side, side, int(size), layout=layout)
 
     def shapes(self) -> list[Shape]:
-        """All that is launched. The first is the one whose resources are shown, where a host chooses among kernels."""
+        """Every shape that is launched, those of 4096 first: where a host chooses among kernels, the resources of the
+        one chosen for the first shape are shown."""
         shapes = [problem.shape for problem in self.problems()]
         largest = [shape for shape in shapes if shape.m == shape.n == shape.k == 4096]
         return [*largest, *shapes, *(Shape(*sizes) for sizes in self.checks)]
 
     def launches(self, name: str, problem: Problem) -> int:
-        """How often a kernel is timed."""
+        """How often a kernel is timed; 0 leaves it out."""
         rules = self.fewer.get(name.split()[0], {})
         most = [rounds for size, rounds in rules.items() if problem.shape.m >= int(size)]
         return min([self.rounds[str(problem.size)], *most])
@@ -158,7 +161,7 @@ class Table:
 
 
 def solutions() -> list[Kernel]:
-    """Of the lessons that ask for the same as the first product, C = A B in float32, but for those of other tables."""
+    """Solutions of all lessons that compute the same as the first product, C = A B in float32, except ``ELSEWHERE``."""
     course = Course(ROOT)
     lessons = [it for name in course.names if (it := course.lesson(name)).data.multiplies]
     at = lessons[0].shapes.count.names
