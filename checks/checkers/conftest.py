@@ -37,7 +37,7 @@ def run(
 
 @pytest.fixture(scope="module")
 def programs(request: pytest.FixtureRequest) -> Together | None:
-    """The file's kernels in programs of several, where it asks for that."""
+    """The file's kernels compiled several at a time, if it sets ``TOGETHER``."""
     return of_module(request, _helpers)
 
 

@@ -4,9 +4,10 @@
     python -m checks.checkers.hopper_mutants roles/     # those of kernels whose name begins so
 
 ``RULES`` edit single lines; each line that a rule fits is a mutant, so that the list depends on the kernels alone. A
-mutant is found if a finding, or the report of a hang, names its line or a line that synchronises (``line``), or the two
-accesses whose order it had changed (``accesses``). ``EQUIVALENT`` has those that are right, with the reason. Exit code
-1 if fewer than ``LEAST`` of the others are found, or if a kernel itself is accused.
+mutant is found if the checkers report anything but notes: ``line`` if a finding, or the report of a hang, names its
+line or a line that synchronises, else ``accesses``, as a race names the accesses that it is between. ``EQUIVALENT``
+lists mutants that are right, with the reason. Exit code 1 if fewer than ``LEAST`` of the others are found, or if a
+kernel itself is accused.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ SYNC = re.compile(
     r"\b(await|until|arrive\w*|init|wgmma_(?:wait|fence|commit)|products_\w+|\w*barrier\w*|__syncthreads|stores_\w+"
     r"|producer_acquire|consumer_\w+|request)\b|fence|wgmma\.(?:wait|commit|fence)"
 )
-# By kernel, and how ``Mutant.edit`` begins: why it is right, too.
+# Kernel and start of ``Mutant.edit`` -> why that mutant is right.
 AHEAD = "the producer waits for the stage after this one, which the consumers leave after this one"
 ALONE = "a thread without stores of its own waits for none"
 AT_ONCE = "waits for the first stage of a round until all stages of the last one are left, and so never too short"
@@ -71,7 +72,7 @@ EQUIVALENT = {
     ): "consumers of all blocks still meet at the end",
 }
 
-# Of the lessons' honest kernels, those in styles of their own; others differ from the solution in a few lines.
+# Solutions, and the lessons' honest kernels in other styles; other honest kernels differ from these in a few lines.
 STYLES = {
     *((lesson, "solution") for lesson in ("wgmma", "roles", "persistent")),
     ("wgmma", "narrow_products"),
@@ -81,7 +82,7 @@ STYLES = {
     ("roles", "deep_gemm"),
     ("roles", "thunderkittens"),
 }
-# By class: what is found in a line, and what is written instead.
+# Class, pattern that is searched in a line, replacement.
 RULES: Sequence[tuple[str, str, str]] = (
     ("dropped wait", WAITS, ";"),
     ("dropped wait", r"(?:wgmma_wait|products_left|stores_have_read)(?:<[^;]*>)?\(\);", ";"),
@@ -115,8 +116,8 @@ RULES: Sequence[tuple[str, str, str]] = (
     ("missing cluster barrier", r"t < CLUSTER\)", "t == rank)"),
     ("missing cluster barrier", r"\(1 << CLUSTER\) - 1", "1 << rank"),
 )
-STAGE = r"\w*(?:stage|index|ring|qidx)|(?<=smem_[ab]\[)s"  # an index of one
-# A stage that is named by a variable: the line that defines it.
+STAGE = r"\w*(?:stage|index|ring|qidx)|(?<=smem_[ab]\[)s"  # the index of a stage
+# A line that defines a variable for a stage.
 NAMED_STAGE = re.compile(r"(Stage &to = stages\[|input_block &in = inputs\[|const Stage &from = stages\[)([^;]*)\];")
 
 
@@ -131,7 +132,7 @@ class Base:
     arguments: Callable[[], Sequence[Argument]]
 
     def launched(self, source: str) -> Launched:
-        """Return what the checkers say."""
+        """Launch ``source`` on the simulator with the checkers on."""
         return Simulator(Setting(counting=False)).launch(self.compile(source), self.grid, self.arguments(), [])
 
 
@@ -154,7 +155,7 @@ class Mutant:
 
     @property
     def why(self) -> str:
-        """Why it is right, too; empty if that is not stored."""
+        """Why the mutant is right; empty if it is not in ``EQUIVALENT``."""
         of_base = (
             it for (name, begins), it in EQUIVALENT.items() if name == self.base.name and self.edit.startswith(begins)
         )
@@ -262,9 +263,10 @@ def _mutant(base: Base, lines: Sequence[str], group: str, number: int, before: s
 
 @dataclass(frozen=True)
 class Outcome:
-    """What was said of a mutant.
+    """The result for a mutant; ``said``: the messages of its findings.
 
-    ``verdict``: ``line``, ``accesses``, ``missed``, ``equivalent`` (as stored, or the same PTX), ``no code``.
+    ``verdict``: ``line``, ``accesses``, ``missed``, ``equivalent`` (in ``EQUIVALENT``, or the same PTX), ``no code``
+    (it does not compile).
     """
 
     mutant: Mutant

@@ -19,7 +19,7 @@ OF_HOPPER = ("bulk_", "phase_", "matrix_")
 
 @cache
 def compiled(case: Case) -> Compiled:
-    """The kernel of a case, compiled with NVRTC: for an older GPU where that will do, which takes less time."""
+    """The kernel of a case, compiled with NVRTC; for sm_80 unless it uses Hopper's instructions, as that is faster."""
     arch = "sm_90" if case.file.stem.startswith(OF_HOPPER) else "sm_80"
     result = compile_source(
         case.file.read_text(), path=str(case.file), entry=case.entry, defines={}, include_dirs=[KERNELS], arch=arch
@@ -46,5 +46,5 @@ def launch(case: Case, block_limit: int | None = None) -> Launched:
 
 
 def findings(launched: Launched) -> Sequence[Finding]:
-    """What was found, a fault included."""
+    """The findings of a launch, a fault first."""
     return [*([launched.fault] if launched.fault else []), *launched.findings]

@@ -1,4 +1,4 @@
-"""The suite of the comparison with compute-sanitizer: which kernel is launched how, and what is wrong with it.
+"""The suite of the comparison with compute-sanitizer: launches, and the defect of each kernel.
 
 Every file of ``kernels/`` holds two kernels: ``broken`` has one defect, ``fixed`` is its twin without. A comment
 ``// here: KIND`` marks each line that takes part in the defect; ``KIND`` is the kind of the finding.
@@ -115,8 +115,8 @@ def _out(count: int) -> Floats:
 
 
 WARNINGS = frozenset("bulk_left_behind bulk_uncommitted bulk_unseen_barrier".split())
-# Asynchronous copies, mbarriers and matrices: a stage that is read or filled too early, phases that are waited for
-# twice, or never armed, lanes that do not take part. All but a few are errors.
+# Asynchronous copies, mbarriers and matrix instructions: stages that are read or refilled too early, phases that are
+# waited for twice or never armed, lanes that do not take part. All except ``WARNINGS`` are errors.
 ASYNC = [
     _pair(name, 1, 64, {"A": _in(2048), "C": _out(64)}, "warning" if name in WARNINGS else "error")
     for name in (

@@ -1,7 +1,7 @@
-"""Products of boxes by tables: which boxes are copied where, and which descriptors multiply them.
+"""Layouts of ``wgmma`` operands, right and wrong, as tables: boxes that TMA copies, and descriptors that multiply them.
 
-``KERNEL`` copies boxes of three tensor maps to shared memory and multiplies tiles of it, all by tables, so that a case
-is data: a layout, right or wrong, and the product that its layout should give.
+``KERNEL`` copies boxes of three tensor maps to shared memory and multiplies tiles of it as its tables state, so that a
+case is data: a layout, right or wrong, and the product that a right layout gives.
 """
 
 from __future__ import annotations
@@ -269,7 +269,7 @@ RIGHT = {
         halves, [(0, A, 0, 0), (1, B, 0, 0), (2, B + 4096, 0, 0)], steps(swizzled(A), swizzled(B))
     ),
 }
-# Right, but no product can tell: only the host knows what is where.
+# Right, but the checker cannot see it: the host has swizzled the arrays.
 STRANGE = {"swizzled by the host": Case(stored_swizzled, WHOLE, steps(swizzled(A), swizzled(B)))}
 # Name -> the case, the finding's case, and words of its sentence.
 WRONG: dict[str, tuple[Case, str, tuple[str, ...]]] = {

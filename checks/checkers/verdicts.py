@@ -16,7 +16,7 @@ HUNG = "deadlock"
 
 @dataclass(frozen=True)
 class Verdict:
-    """One distinct report of one tool. ``kinds``: which of our kinds say the same; ``lines`` that it names."""
+    """One distinct report of one tool. ``kinds``: our kinds of finding that mean the same; ``lines`` that it names."""
 
     tool: str
     kinds: frozenset[str]
@@ -32,7 +32,7 @@ def readings() -> Mapping[str, Any]:
     return result
 
 
-# racecheck's note on every warp whose lanes look at an mbarrier together, right or wrong.
+# racecheck prints this note for every warp whose lanes poll an mbarrier together, in right kernels, too.
 POLLED = "(CUDA barrier operation)"
 # The start (or a part) of a report -> our kinds.
 MEANINGS: Sequence[tuple[str, frozenset[str]]] = (
@@ -56,7 +56,7 @@ def measured(case: Case) -> bool:
 
 
 def verdicts(case: Case) -> list[Verdict]:
-    """What the four tools said about a kernel; one that hangs also without a tool is a deadlock."""
+    """The reports of the four tools about a kernel. A kernel that hangs under a tool and without one is a deadlock."""
     found = []
     for tool in TOOLS:
         run = readings()["verdicts"][case.name][tool]

@@ -1,4 +1,4 @@
-"""Kernels that are no lesson, estimated beside measured: fitted and judged apart, pairs, refusals.
+"""Kernels outside the course, estimated beside measured: errors of the fitted and the judged half, order, refusals.
 
     python -m checks.estimate.any_kernels [NAME ...]              the table; NAME: launches whose names contain it
     python -m checks.estimate.any_kernels --fitted                without the judged half
@@ -7,9 +7,10 @@
     python -m checks.estimate.any_kernels compile DIR             machine code, for a machine with a GPU and cupy
     python -m checks.estimate.any_kernels measure DIR OUT         there: times, into the file OUT
 
-``launches/launches.toml`` lists the launches; it was frozen before anything was fitted to them. ``half`` draws those
-that constants may be fitted to; the others only judge. Times are medians of launches that are hidden behind another
-kernel, with an L2 as the launch before left it. Public kernels without their sources are left out.
+``launches/launches.toml`` lists the launches; it was frozen before anything was fitted to them. ``fitted`` draws the
+half that constants may be fitted to; the other half only judges. Times are medians of launches that are queued after
+another kernel, so that launching is hidden; L2 is as the launch before left it. Public kernels whose sources are not
+here are left out.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ from gemm_lessons.engine.simulator import Simulator
 HERE = Path(__file__).parent
 LIST = HERE / "launches/launches.toml"
 MEASURED = HERE / "launches/h200.json"
-ESTIMATED = HERE / "launches/h200_estimated.json"  # as they were last, so that texts can be compared with them
+ESTIMATED = HERE / "launches/h200_estimated.json"  # the last stored estimates, for texts to be compared with
 SEED = 32  # of the draw of the fitted half
 TIMES, WARM_UP = 25, 3  # launches
 DIFFER = 1.1  # a pair of times that differ by this factor has an order
@@ -67,7 +68,7 @@ class Launch:
 
     @property
     def path(self) -> Path:
-        """Where its source lies."""
+        """Return the path of its source."""
         if self.repository:
             return folder_of(default_folder(), self.repository) / self.file
         return LIST.parent / self.file
@@ -91,7 +92,7 @@ class Launch:
         return build(self.args, (), kernel, lambda name: device.variable(compiled, name), 0, known)
 
     def estimate(self) -> LaunchEstimate:
-        """Raise ``NotEstimated``."""
+        """Return the estimate for an H200. Raise ``NotEstimated``."""
         compiled = self.compiled()
         given = self.given(compiled)
         return estimate_launch(PreparedLaunch.of(compiled, self.grid, given.arguments, GPUS["h200"]))
@@ -120,7 +121,7 @@ def fitted() -> frozenset[str]:
 
 @dataclass(frozen=True)
 class Compared:
-    """A launch, its times in microseconds, and who limits it; or why there is no estimate."""
+    """A launch with its measured and estimated microseconds and its bottleneck, or why there is no estimate."""
 
     launch: Launch
     measured: float
@@ -141,7 +142,7 @@ class Compared:
 
 
 def compared(chosen: Iterable[Launch]) -> Iterator[Compared]:
-    """Estimate launches whose source is there."""
+    """Estimate the launches whose sources are here."""
     measured = json.loads(MEASURED.read_text())["median_us"]
     for launch in chosen:
         if not launch.path.exists():
@@ -157,7 +158,7 @@ def compared(chosen: Iterable[Launch]) -> Iterator[Compared]:
 
 
 def stored() -> list[Compared]:
-    """Return what was stored."""
+    """Return the measured times with the stored estimates."""
     measured, estimates = json.loads(MEASURED.read_text())["median_us"], json.loads(ESTIMATED.read_text())
     return [
         Compared(it, measured.get(it.name, 0.0), refused=us)
@@ -202,7 +203,7 @@ def summary(found: Sequence[Compared]) -> Summary | None:
 
 
 def show(found: Iterable[Compared], title: str) -> list[Compared]:
-    """Print a line for each launch, and what it comes to."""
+    """Print a line for each launch and the summaries; return the launches."""
     print(f"{title}:\n{'':32}{'measured':>11}{'estimated':>11}{'off':>8}  limiter")
     kept = []
     for it in found:

@@ -6,7 +6,7 @@ eight decimals, the mean of the three that it prints.
 
 The articles give their kernels in full or in part; those in ``kernels/`` are written anew to the same design: tile
 sizes, threads, layout of shared memory, order of copying and computing. Today's compiler no longer makes code for P100
-and V100, so they are traced as compiled for sm_80 (``builder.STAND_IN``) and played with the older chip's pipes.
+and V100, so they are traced as compiled for sm_80 (``sheets.STAND_IN``) and simulated with the older chip's pipes.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from gemm_lessons.gemm.profile import Profile
 from gemm_lessons.gemm.shapes import Shape
 
 KERNELS = Path(__file__).parent / "kernels"
-# Both were cards for PCI Express; the data sheets in gpus.py are of the faster SXM2 modules. Highest boost clocks.
+# Both were PCI Express cards; the data sheets in ``sheets`` are of the faster SXM2 modules. Highest boost clocks.
 P100 = replace(GPUS["p100"], name="P100 PCIe", clock_hz=1.328e9)
 V100 = replace(GPUS["v100"], name="V100 PCIe", clock_hz=1.380e9)
 DEPTHS = (64, 128)  # K of the two traces: whole tiles of all kernels
@@ -116,7 +116,7 @@ def _v100(name: str, file: str, defines: Mapping[str, int], tile: int, block: in
     return Article(name, V100, file, defines, (tile, tile), (block, block), 1024, times, 0.005)
 
 
-# The first article says which block V1 had at which size, and nothing of the naive kernel's: taken to be the same.
+# The first article states V1's block at each size, but not the naive kernel's: assumed to be the same.
 ARTICLES = (
     _p100(
         "naive 16x16", "view_naive.cu", {}, 16, 16,

@@ -1,4 +1,4 @@
-"""Shares the difference in time between an edit and its reference out over causes, for pairs whose cause is known.
+"""Splits the difference in time between an edit and its reference by cause, for pairs whose cause is known.
 
     python -m checks.estimate.causes [EDIT ...]
     python -m checks.estimate.causes --write          into lessons/common/ESTIMATE.md

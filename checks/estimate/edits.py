@@ -3,8 +3,8 @@
     python -m checks.estimate.edits [LESSON ...]
     python -m checks.estimate.edits --write           into lessons/common/ESTIMATE.md
 
-The speed of an edit is the time of the reference over its own, both from the same run. The estimate tells an edit when
-both speeds are on the same side of 1, or both near it (``SAME``), and differ by at most ten points.
+The speed of an edit is reference time / edit time, both from the same run. The estimate tells an edit if the estimated
+and the measured speed are on the same side of 1, or both within ``SAME`` of it, and differ by at most ten points.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from checks.estimate.table import PAGE, estimated, hidden, rewritten
 from gemm_lessons.authoring.numbers import table_of
 
 TABLES = ("slow_edits", "slow_edits_halves")
-SAME = 0.02  # a speed so near 1 is the reference's
-NEAR = 0.10  # between the two speeds
+SAME = 0.02  # speeds within this of 1 count as equal to the reference
+NEAR = 0.10  # largest difference of the two speeds
 
 
 @dataclass(frozen=True)

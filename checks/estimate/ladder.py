@@ -4,8 +4,9 @@
     python -m checks.estimate.ladder compile DIR        cubins
     python -m checks.estimate.ladder run DIR NAME.json  their times beside cuBLAS, on a machine with CuPy and the GPU
 
-C = A B^T in bf16 with fp32 sums. The answers are compared with cuBLAS's before anything is timed. Each kernel runs
-for ``SECONDS`` without a pause, in drawn order, so that the clock is the one that the chip holds with it.
+C = A B^T in bf16 with fp32 sums. The answers are compared with cuBLAS's before anything is timed. Each kernel is timed
+alone after a pause, and then on end: back to back for ``SECONDS``, at the clock that the chip sustains with it. The
+order of kernels is random.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ class Step:
 
     @property
     def rows(self) -> int:
-        """Of a block's tile of C; it has ``cols`` columns."""
+        """Rows of a block's tile of C; it has ``cols`` columns."""
         return 128
 
     @property
@@ -101,7 +102,7 @@ class Step:
         return {"A": (self.rows, BK), "B": (self.cols // self.cluster, BK), "C": (64, BK)}
 
     def arguments(self, shape: Shape) -> list[Argument]:
-        """Fresh ones; the time does not depend on their values."""
+        """New arguments filled with zeros; the time does not depend on their values."""
         sizes = {"A": (shape.m, shape.k), "B": (shape.n, shape.k), "C": (shape.m, shape.n)}
         arrays = {name: np.zeros(size, np.uint16) for name, size in sizes.items()}
         maps: list[Argument] = [
@@ -113,7 +114,7 @@ class Step:
         return [*maps, Buffer("C", arrays["C"], output=True), *scalars]
 
     def profile(self, size: int, gpu: GpuSpec) -> Profile:
-        """What a lesson's kernel is estimated from."""
+        """The profile that the estimate is computed from, as for a lesson's kernel."""
         from gemm_lessons.engine.hardware.occupancy import occupancy
         from gemm_lessons.engine.simulator import Simulator
         from gemm_lessons.gemm.profile import Movement, Subject, profile_of
@@ -141,7 +142,7 @@ class Step:
         return profile_of(subject, resident)
 
     def estimate(self, size: int, gpu: GpuSpec, *, on_end: bool = True) -> Estimate:
-        """At M = N = K = ``size``."""
+        """The estimate at M = N = K = ``size``; ``on_end``: of launches back to back."""
         from gemm_lessons.gemm.time_model import estimate_at
 
         shape = Shape(size, size, size)
@@ -161,7 +162,7 @@ STEPS = (
 
 @dataclass(frozen=True)
 class Compared:
-    """TFLOP/s of a step on a card, and the share of cuBLAS's that it reached there."""
+    """A step on a card: TFLOP/s estimated and measured, and those of cuBLAS there."""
 
     gpu: str
     step: Step
@@ -182,7 +183,7 @@ class Compared:
 
 
 def measured(gpu: str, on_end: bool) -> dict[tuple[str, int], float]:
-    """TFLOP/s by kernel and size, as stored: of launches on end, or of one after a pause."""
+    """Stored TFLOP/s by kernel and size: of launches back to back (``on_end``), or of one after a pause."""
     found = json.loads((READINGS / f"ladder_{gpu}.json").read_text())
     if "rows" in found:
         return {
@@ -203,7 +204,7 @@ def tera(size: int, time_us: float) -> float:
 def compared(
     gpu: str, steps: Sequence[Step] = STEPS, sizes: Sequence[int] = SIZES[1:], *, on_end: bool = True
 ) -> Iterator[Compared]:
-    """Yield what the stored readings have: launches on end, or one, queued behind another kernel."""
+    """Yield estimates beside the stored readings: of launches back to back, or of one queued after another kernel."""
     from gemm_lessons.engine.estimate.chip import LAUNCH_US, NEXT_US
     from gemm_lessons.engine.hardware.sheets import GPUS
 
@@ -216,7 +217,7 @@ def compared(
             yield Compared(gpu, step, size, speed, speeds[str(step.number), size], cublas, found.clock_ghz)
 
 
-# Lessons to which nothing was fitted, and their times.
+# Lessons that no constant was fitted to, and the files of their times.
 LESSONS = {"wgmma": "h200_hopper.json", "roles": "h200_roles.json", "persistent": "h200_persistent.json"}
 
 
@@ -271,20 +272,20 @@ ALONE = "copies alone"
 
 
 def variants() -> dict[str, Step]:
-    """What is compiled and timed, by name: the steps, and some of them without products."""
+    """The kernels to compile and time, by name: all steps, and steps 2 to 5 without products."""
     named = {str(step.number): step for step in STEPS}
     return named | {f"{number} {ALONE}": replace(named[number], products=False) for number in "2345"}
 
 
 def compile_all(folder: Path) -> None:
-    """A cubin for each."""
+    """Write a cubin for each variant."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, step in variants().items():
         (folder / f"{name.replace(' ', '_')}.cubin").write_bytes(step.compiled.cubin)
 
 
 class Watch:
-    """The driver's clock and power, sampled while kernels run on end."""
+    """Samples the SM clock in MHz and the power in watts, through NVML, while kernels run back to back."""
 
     def __init__(self) -> None:
         import pynvml
@@ -340,7 +341,7 @@ def random_bf16(shape: tuple[int, int]) -> Any:
 
 
 def launches(folder: Path) -> Iterator[tuple[str, int, Callable[[], None]]]:
-    """Yield the name, size and launch of every case, after its answer was found right."""
+    """Yield name, size and launch of every case; its answer has been checked, except of kernels without products."""
     import cupy
 
     torch: Any = import_module("torch")
@@ -388,7 +389,7 @@ def launches(folder: Path) -> Iterator[tuple[str, int, Callable[[], None]]]:
 
 
 def run(folder: Path, target: Path) -> None:
-    """Time everything on the current GPU, in drawn order: on end, and by itself after a pause."""
+    """Time every case on the current GPU in random order, alone after a pause and back to back; store the rows."""
     import cupy
 
     random = Random(SEED)

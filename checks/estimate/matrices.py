@@ -4,8 +4,8 @@
     python -m checks.estimate.matrices run DIR checks/readings/estimate/matrices_h200.json    on a machine with the GPU
     python -m checks.estimate.table                                                   estimated beside measured
 
-Every answer is compared with the product in float64 or integers before anything is timed. Times are medians, the launch
-hidden behind another kernel, L2 as the launch before left it.
+Every answer is compared with the product in float64 before anything is timed. Times are medians of launches queued
+after another kernel, so that launching is hidden; L2 is as the launch before left it.
 """
 
 from __future__ import annotations
@@ -38,14 +38,15 @@ SIZES = (1024, 2048, 4096)
 REPEATS = 9
 QUEUED_US = 2.7  # an empty kernel between two events, the launch hidden: launch_queued_us of h200.json
 SPIN_CLOCKS = 80_000
-# Relative error of an answer, by the type of its sums or by what the kernel's name says of its factors.
+# Largest relative error of an answer, by the type of its sums or, for tf32, by the kernel's name.
 ALLOWED = {"tf32": 2e-3, "int32": 0.0, "float64": 1e-13, "float32": 1e-5}
 ADDED_UP = 256  # threads of a block of reduce()
 
 
 @dataclass(frozen=True)
 class Case:
-    """One kernel: ``kinds`` of A, B and C as NumPy names them (bfloat16 as uint16), ``packed`` numbers of A in each."""
+    """One kernel. ``kinds``: NumPy's types of A and B, and of C (bfloat16 as uint16; int32 for packed bytes, whose
+    number per word is ``defines["PACKED"]``). ``shared``: dynamic bytes. ``reduces``: a second launch adds parts."""
 
     name: str
     file: str
@@ -58,7 +59,7 @@ class Case:
 
     @property
     def tile(self) -> tuple[int, int, int]:
-        """Of C and of K, in numbers."""
+        """Rows and columns of C and the depth in K of a tile, in numbers."""
         bm, bn, bk = (int(self.defines[name]) for name in ("BM", "BN", "BK"))
         return bm, bn, bk * int(self.defines.get("PACKED", 1))
 
@@ -69,7 +70,7 @@ class Case:
 
     @property
     def split(self) -> int:
-        """Parts of K, each by blocks of its own."""
+        """Number of parts of K; each has its own blocks."""
         return int(self.defines.get("SPLIT", 1))
 
     @property
@@ -79,7 +80,7 @@ class Case:
 
     @property
     def size(self) -> tuple[int, int]:
-        """Bytes of a number of A, and of C."""
+        """Bytes of an element of A, and of C."""
         return np.dtype(self.kinds[0]).itemsize, np.dtype(self.kinds[1]).itemsize
 
     def grid(self, m: int, n: int) -> tuple[int, int, int]:
@@ -139,14 +140,14 @@ class Case:
         )
 
     def arguments(self, m: int, n: int, k: int) -> list[Argument]:
-        """Fresh ones; nothing depends on their values."""
+        """New arguments filled with zeros; nothing depends on their values."""
         left, right = (np.dtype(kind) for kind in self.kinds)
         arrays = {"A": np.zeros((m, k), left), "B": np.zeros((k, n), left), "C": np.zeros((self.split, m, n), right)}
         buffers = [Buffer(name, array, output=name == "C") for name, array in arrays.items()]
         return [*buffers, *(Scalar(name, np.int32(value)) for name, value in zip("MNK", (m, n, k), strict=True))]
 
     def estimate(self, shape: tuple[int, int, int]) -> list[Estimate]:
-        """Of each launch."""
+        """The estimate of each launch on an H200; ``shape`` is M, N, K."""
         from gemm_lessons.engine.hardware.sheets import GPUS
         from gemm_lessons.gemm.time_model import estimate_at
 
@@ -158,7 +159,7 @@ class Case:
 
     @cached_property
     def adding_up(self) -> Profile:
-        """Of the second launch."""
+        """The profile of the second launch, which adds the parts."""
         from gemm_lessons.engine.compiler.compile import occupancy
         from gemm_lessons.engine.hardware.sheets import GPUS
         from gemm_lessons.engine.sass.trace import traceable
@@ -308,7 +309,7 @@ class Bench:
         return values, values.astype(cupy.float64)
 
     def row(self, case: Case, shape: tuple[int, int, int], first: Any, second: Any) -> dict[str, Any]:
-        """One shape."""
+        """Verify and time one shape. Raises ``AssertionError`` for a wrong answer."""
         cupy, (m, n, k) = self.cupy, shape
         a, left = self.draw(case, m, k)
         b, right = self.draw(case, *((n, k) if case.by_columns else (k, n)))
@@ -342,7 +343,7 @@ class Bench:
 
 
 def run(folder: Path, target: Path) -> None:
-    """On the current GPU."""
+    """Measure every case on the current GPU; store the rows in ``target``."""
     import cupy
 
     bench = Bench(folder)

@@ -57,7 +57,7 @@ VARIED = f"{len(listed()['variants'].variants)} variants of the lessons"
 EDITED = {it.name for it in listed()["variants"].variants if it.edits or it.pitfall}
 FIRST = 10  # by estimate, among which the fastest should be
 FAR = 0.40  # an error above this is too large
-# The page's columns; the last is the whole, with all waiting.
+# Part of an estimate -> its column on the page. The last is the whole time, waiting included.
 UNITS = {
     "fp32": "multiply-adds",
     "issue": "instructions",
@@ -88,7 +88,7 @@ class Compared:
 
 
 def lessons() -> Iterator[Compared]:
-    """Every solution at every measured size, the launch hidden."""
+    """Every solution at every measured size; the time of launching is hidden."""
     rows = json.loads((ROOT / "lessons/measured/h200.json").read_text())["rows"]
     for kernel in solutions():
         for row, estimate in estimated(kernel, rows):
@@ -104,7 +104,7 @@ def variants() -> Iterator[Compared]:
 
 
 def estimated(kernel: Kernel, rows: Sequence[Mapping[str, Any]]) -> Iterator[tuple[Mapping[str, Any], Estimate]]:
-    """The rows of this kernel, each with what the estimate says of its size. ``side``: M and N, where K is another."""
+    """The rows of this kernel, each with the estimate for its size. A row's ``side`` is M = N; else M = N = K."""
     mine = [row for row in rows if row["kernel"] == kernel.name]
     if kernel.lesson.data.maps or (len(kernel.lesson.launches) > 1 and kernel.lesson.choices):
         yield from of_several_launches(kernel, mine)
@@ -123,12 +123,12 @@ def estimated(kernel: Kernel, rows: Sequence[Mapping[str, Any]]) -> Iterator[tup
 
 
 def hidden(estimate: Estimate) -> Estimate:
-    """As of a launch that was queued behind another kernel."""
+    """The estimate for a launch that was queued after another kernel."""
     return replace(estimate, time_us=estimate.time_us - LAUNCH_US + QUEUED_US)
 
 
 def typed(others: Sequence[tuple[str, str, tuple[str, ...]]] = OTHERS) -> Iterator[Compared]:
-    """The lessons behind them, of other types or with an epilogue. ``cold``: L2."""
+    """Lessons after any_shape, of other types or with an epilogue. ``others``: file, way of timing, kernels."""
     course = Course(ROOT)
     for file, way, names in others:
         rows = json.loads((ROOT / "lessons/measured" / file).read_text())["rows"]
@@ -149,7 +149,7 @@ def by_tma() -> Iterator[Compared]:
 
 
 def splits() -> Iterator[Compared]:
-    """Lesson split_k and its atomics at small and skinny shapes. ``cold``: L2."""
+    """Lesson split_k and its variant with atomics at small and skinny shapes, with a cold L2."""
     rows = json.loads((ROOT / "lessons/measured/h200_split.json").read_text())["rows"]
     skinny = [row for row in rows if isinstance(row["size"], str)]
     found = Course(ROOT).lesson("split_k")
@@ -163,8 +163,7 @@ def splits() -> Iterator[Compared]:
 def of_several_launches(
     kernel: Kernel, rows: Sequence[Mapping[str, Any]]
 ) -> Iterator[tuple[Mapping[str, Any], Estimate]]:
-    """The same for a lesson whose host launches several kernels and other ones at each size, or whose grid does not
-    grow with the sizes."""
+    """The same for a lesson with tensor maps, or whose host launches several kernels that depend on the size."""
     for row in rows:
         shape = shape_of(str(row["size"]))
         [chosen] = kernel.chosen([shape])
@@ -175,7 +174,7 @@ def of_several_launches(
 
 
 def by_launch(lesson: Lesson) -> list[Lesson]:
-    """The lesson as if it had one of its launches."""
+    """For each launch of the lesson, the lesson with that launch alone."""
     return [replace(lesson, launches=(launch,)) for launch in lesson.launches]
 
 
@@ -212,7 +211,7 @@ def repeated() -> Runs:
 
 
 def order_of(a: str, b: str, size: int, runs: Runs) -> int:
-    """-1: ``a`` is the faster one, 1: ``b`` is. 0: no order: in some run their times overlap, or runs differ."""
+    """-1 if ``a`` is faster in every run, 1 if ``b`` is; 0 if their deciles overlap in some run, or runs disagree."""
     first, second = runs.get((a, size), {}), runs.get((b, size), {})
     signs = {
         -1 if first[run][1] < second[run][0] else 1 if second[run][1] < first[run][0] else 0
@@ -222,7 +221,7 @@ def order_of(a: str, b: str, size: int, runs: Runs) -> int:
 
 
 def out_of_order(found: Sequence[Compared], size: int, runs: Runs | None = None) -> list[tuple[str, str]]:
-    """Pairs of kernels that the estimate puts in the other order than all runs that were measured."""
+    """Pairs of kernels whose estimated order contradicts all measured runs."""
     here, runs = [one for one in found if one.size == size], repeated() if runs is None else runs
     return [
         (a.kernel, b.kernel)
@@ -259,7 +258,7 @@ def _table(head: Sequence[object], rows: Sequence[Sequence[object]]) -> str:
 
 
 def searches() -> str:
-    """What ``gemm-lessons tune`` measured of the tiles that it had ranked: ``tune NN --csv FILE --measure 200``."""
+    """Table of searches by ``gemm-lessons tune NN --csv FILE --measure 200``: where the fastest tile was ranked."""
     rows = []
     for path in sorted(MEASURED.parent.glob("tune_*.csv")):
         with path.open(newline="") as file:
@@ -282,7 +281,7 @@ def searches() -> str:
 
 
 def _errors(found: Sequence[Compared]) -> str:
-    """A row a kernel, a column a size."""
+    """Table of errors: a row for each kernel, a column for each size."""
     sizes = sorted({one.size for one in found})
     rows = []
     for kernel in dict.fromkeys(one.kernel for one in found):
@@ -292,7 +291,7 @@ def _errors(found: Sequence[Compared]) -> str:
 
 
 def unfitted() -> list[Compared]:
-    """The lessons without the numbers that were fitted on them."""
+    """The lessons, estimated without the constants that were fitted to them."""
     gpu = GPUS["h200"]
     plain = replace(gpu, pipes=replace(pipes_of(gpu), replay=0.0, request=1.2))
     with patch.object(sys.modules[__name__], "GPUS", {"h200": plain}):
@@ -373,7 +372,7 @@ def tables(
 
 
 def rewritten(text: str, found: Mapping[str, str]) -> str:
-    """``text`` with those of its tables that were found, as they are now."""
+    """``text`` with the tables in ``found`` replaced, by name."""
     return TABLE.sub(
         lambda it: f"<!-- estimate: {it[1]} -->\n{found[it[1]]}<!-- /estimate -->" if it[1] in found else it[0], text
     )
