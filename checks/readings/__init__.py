@@ -1,6 +1,7 @@
-"""Numbers that were read elsewhere (on a GPU, from NVIDIA's headers), room by room, and the programs that renew them.
+"""Numbers that were read elsewhere (on a GPU, from NVIDIA's headers), and the programs that renew them.
 
-The tests of a room compare with them; CONTRIBUTING.md, "Renew readings", has the commands.
+Each subfolder belongs to the tests of the folder of ``checks`` with the same name. CONTRIBUTING.md, "Renew readings",
+has the commands.
 """
 
 from pathlib import Path

@@ -39,7 +39,7 @@ def operands(code: str, lanes: int, rng: np.random.Generator) -> np.ndarray:
 
 
 def microseconds(name: str, lanes: int) -> float:
-    """Median over repetitions of one call."""
+    """Median time of one call on so many lanes."""
     operation = cases.operation_of(name, 1)
     rng = np.random.default_rng(1)
     sources = [operands(code, lanes, rng) for code in operation.sources]

@@ -74,7 +74,7 @@ extern "C" __global__ void __cluster_dims__(2) k(const float *x, float *y)
 }
 """
 )
-# Both blocks of a pair need the same 4 tiles of 1 KB. Each one asks for a half and multicasts it, through 2 stages.
+# Both blocks of a pair need the same 4 tiles of 1 KB. Each copies half of a tile by multicast, through 2 stages.
 SHARE = (
     CLUSTER_HEAD
     + """
@@ -137,7 +137,7 @@ SEND_OR = changed(
      "cp.reduce.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes.or.b32 ["),
     ("out[t] = x[g];", "out[t] = x[g]; in[t] = 0;"),
 )  # fmt: skip
-# Boxes by the TMA, for both blocks of a pair: each one asks for its half of the rows.
+# Boxes by TMA for both blocks of a pair: each copies its half of the rows by multicast.
 SHARE_BOX = (
     CLUSTER_HEAD
     + TENSOR
@@ -161,7 +161,7 @@ extern "C" __global__ void __cluster_dims__(2) k(const __grid_constant__ Map map
 }
 """
 )
-# Each block of a cluster of four uses the shared memory of the next one by BODY.
+# Each block of a cluster of four accesses the shared memory of the next one; BODY is the access.
 FORMS = (
     CLUSTER_HEAD
     + """
@@ -194,7 +194,8 @@ def at_once(ptx: str, *operands: str) -> str:
     return f'asm volatile("{ptx}" : "=r"(got) : {", ".join(operands)} : "memory");'
 
 
-# The body; arrivals of a phase (-1: the body's own one ends it, 0: one more does); what a thread gets, and its box.
+# BODY; COUNT of the mbarrier (-1: the body's arrival ends the phase; otherwise one arrival is added, and 0 counts as
+# 1); each thread's ``got``, and its element of ``box`` afterwards.
 FORM_CASES: list[tuple[str, int, Any, Any]] = [
     (at_once("ld.shared::cluster.u32 %0, [%1];", '"r"(a)'), 0, OLD_THERE, OLD_HERE),
     (at_once("ld.shared::cluster.u32 %0, [%1];", '"r"(at(&box[t], rank()))'), 0, OLD_HERE, OLD_HERE),

@@ -1,4 +1,4 @@
-"""Helpers of the simulator's tests: real CUDA C++, really compiled, run on the simulator."""
+"""Helpers of the simulator's tests: compile CUDA C++ with NVRTC and launch it on the simulator."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from gemm_lessons.engine.records.results import Launched
 from gemm_lessons.engine.simulator import Setting, Simulator
 
 Run = Callable[..., Launched]
-# What is followed in PTX alone is compiled for an older GPU than an H200, which takes NVIDIA's programs two thirds of
-# the time. A module whose kernels need a newer one has an ARCH of its own.
+# Kernels that only the PTX interpreter runs are compiled for sm_80, which takes two thirds of the time of sm_90. A test
+# module whose kernels need a newer GPU defines ARCH.
 PLAIN_ARCH, COUNTED_ARCH = "sm_80", "sm_90"
 
 
 @pytest.fixture(autouse=True)
 def counting(request: pytest.FixtureRequest, programs: Together | None, monkeypatch: pytest.MonkeyPatch) -> bool:
-    """Whether this test's launches are followed in machine code, too: where that says something of its own, the mark
-    ``counted``; all of them with ``--both-engines``. To disassemble a kernel takes longer than most of these tests."""
+    """Whether the machine-code engine runs this test's launches, too: with the mark ``counted``, or all of them with
+    ``--both-engines``. Disassembling a kernel takes longer than most of these tests."""
     wanted = is_counted(request.node)
     if not wanted:
         monkeypatch.setattr(api, "Simulator", partial(Simulator, Setting(counting=False)))
@@ -39,7 +39,7 @@ def is_counted(item: pytest.Item) -> bool:
 
 @pytest.fixture(scope="module")
 def programs(request: pytest.FixtureRequest) -> Together | None:
-    """The file's kernels in programs of several, where it asks for that."""
+    """The file's kernels compiled several at a time, if it sets ``TOGETHER``."""
     return of_module(request, _helpers)
 
 
@@ -50,12 +50,13 @@ def _helpers(item: pytest.Item) -> Mapping[str, Any]:
 
 @pytest.fixture
 def run(counting: bool, request: pytest.FixtureRequest) -> Run:
-    """``run(source, grid, block, args, entry="k", ...)``: launch and insist that nothing faulted unless told."""
+    """``run(source, grid, block, args, entry="k", *, fault=None, ...)``: launch, and assert that the kind of the
+    launch's fault is ``fault``."""
     return launcher(counting, getattr(request.module, "ARCH", PLAIN_ARCH))
 
 
 def launcher(counting: bool, plain_arch: str) -> Run:
-    """What ``run`` is."""
+    """The function that the fixture ``run`` returns."""
 
     def launch(
         source: str,

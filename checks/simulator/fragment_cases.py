@@ -1,4 +1,4 @@
-"""Matrix instructions as they are asked on the simulator and on a GPU: forms, and fragments in several styles.
+"""Cases of ``mma`` and ``wmma`` for the simulator and a GPU: forms, and fragments in several styles.
 
 A form is an instruction without its operands, such as ``mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32``. What a
 lane gives and gets is words: ``Form.words`` of 32 (f64: 64) bits for each of a, b, c, d.
@@ -29,11 +29,11 @@ PARTS = {
     "e4m3": (4, 3),
     "e5m2": (5, 2),
 }
-FIRST, LATER = 20, 2230  # fragments of a style that are answered in one piece: of the first piece, of the others
+FIRST, LATER = 20, 2230  # fragments of a style's first piece, and of each of its other pieces
 PIECES = 11
 STYLES = ("bits", "special", "normal", "wide", "medium", "positive", "cancel", "large c", "tiny", "vanishing")
 LANES = 32
-# By the bias of the factors: the exponent of the smallest number of the type that they are summed in.
+# Exponent bias of the factors -> about the exponent of the smallest number of the type that they are summed in.
 VANISHING = {1023: -1076, 127: -151, 15: -27, 7: -27}
 
 
@@ -61,7 +61,7 @@ SUMS = {"f32": (*_FULL, "m16n16k8"), "f16": _FULL, "s32": _FULL, "f64": ("m8n8k4
 
 @dataclass(frozen=True)
 class Form:
-    """One instruction, taken apart."""
+    """One instruction, with its shape and types parsed from its name."""
 
     name: str
 
@@ -74,11 +74,11 @@ class Form:
 
     @cached_property
     def types(self) -> dict[str, str]:
-        """By operand: ``d a b c``."""
+        """Operand (``d a b c``) -> type."""
         return dict(zip("dabc", self.name.split(".")[-4:], strict=True))
 
     def elements(self, operand: str) -> int:
-        """How many a lane holds."""
+        """Elements of the operand in a lane."""
         m, n, k = self.shape
         return {"a": m * k, "b": k * n, "c": m * n, "d": m * n}[operand] // LANES
 
@@ -129,7 +129,7 @@ def _codes(kind: str, style: str, operand: str, raw: Array) -> Array:
 
 
 def _exponents(style: str, operand: str, bias: int, top: int) -> tuple[int, int]:
-    """From, to, with the bias."""
+    """Smallest and largest biased exponent of a style's numbers."""
     if style == "vanishing" and operand != "c":  # products about as large as the smallest number that the sum can be
         low = max(0, min(bias + VANISHING[bias] // 2 - 1, bias))
         return low, low + 3
@@ -146,7 +146,7 @@ def _exponents(style: str, operand: str, bias: int, top: int) -> tuple[int, int]
 
 
 def pieces() -> list[slice]:
-    """The fragments of a style, as they are answered."""
+    """Slices of a style's fragments; each piece has a fingerprint of its own in ``fragments.json``."""
     ends = [0, FIRST, *(FIRST + LATER * (i + 1) for i in range(PIECES - 1))]
     return [slice(*pair) for pair in pairwise(ends)]
 
@@ -195,7 +195,7 @@ class Load:
 
     @property
     def parts(self) -> int:
-        """How many loads it takes to number the elements: a byte is too small for it."""
+        """Loads needed to number the elements: one byte is too small for the number."""
         return 2 if self.size == 1 else 1
 
     def numbered(self, part: int) -> Array:

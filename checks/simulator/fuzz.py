@@ -38,7 +38,7 @@ TOGETHER = 16  # kernels compiled as one program
 KINDS = ("i", "u", "l", "f", "d")
 TYPES = {"i": "int", "u": "unsigned", "l": "long long", "f": "float", "d": "double"}
 DTYPES = {"i": np.int32, "u": np.uint32, "l": np.int64, "f": np.float32, "d": np.float64}
-# Seeds that once differed from an H200, kept for good.
+# Seeds whose results once differed from an H200's -> why.
 REGRESSIONS = {
     125: "a double operation with two NaN operands: which payload survives depends on ptxas' order of factors",
     128: "as 125",
@@ -55,7 +55,7 @@ OPEN = {
 CRASHES = {947: "NVRTC 13.5 ends with a segmentation fault on this source"}
 STORED = FOLDER / "simulator" / "fuzz.json"
 
-# {0} {1} {2}: operands of the kinds given
+# Expressions by the kind of their result. {i}, {u}, ...: an operand of that kind.
 UNARY = {
     "i": ["-{i}", "~{i}", "abs({i} | 1)", "__popc({u})", "__clz({i})", "__ffs({i})", "__float2int_rz({f})",
           "__float2int_rn({f})", "__double2int_rd({d})", "(int){l}", "(short){i}", "(signed char){u}",
@@ -104,7 +104,7 @@ SHARED_KINDS = ("i", "f", "l")
 
 @dataclass(frozen=True)
 class Case:
-    """One random kernel: source, block size, and the inputs by kind (one value per thread and slot)."""
+    """One random kernel and its block size. For each kind the input has two values per thread, the output three."""
 
     seed: int
     source: str
@@ -236,7 +236,7 @@ class Generator:
         self.emit("}")
 
     def shared_round(self, threads: int) -> None:
-        """Write own slot, meet, read other slots, meet."""
+        """Store to the thread's own element, synchronise, load other elements, synchronise."""
         kind = self.random.choice(SHARED_KINDS)
         shift, factor = self.random.randrange(threads), self.random.choice((1, 3, 5, 7))
         array = f"s_{kind}"
@@ -287,7 +287,7 @@ def generate(seed: int) -> Case:
 
 
 def compiled(case: Case) -> Compiled:
-    """Without contraction by ptxas: it may fuse what PTX leaves apart, and the simulator runs the PTX."""
+    """Compile without contraction: ptxas may fuse products and sums that PTX, which the simulator runs, separates."""
     result = compile_source(case.source, path=f"fuzz_{case.seed}.cu", entry="k", options=("-fmad=false",))
     if isinstance(result, NotCompiled):
         raise AssertionError(f"seed {case.seed} does not compile:\n{result.log}\n{case.source}")
@@ -309,7 +309,7 @@ def compiled_together(cases: Sequence[Case]) -> Iterator[Compiled]:
 
 
 def simulated(case: Case, code: Compiled | None = None) -> tuple[dict[str, np.ndarray], Launched]:
-    """Launch a kernel; ``code`` is what it was compiled to, if it was."""
+    """Launch a kernel on the simulator; compile it unless ``code`` is given. Outputs by kind, and the launch."""
     outputs = case.outputs()
     arguments = []
     for kind, data in case.inputs().items():
@@ -322,7 +322,7 @@ def simulated(case: Case, code: Compiled | None = None) -> tuple[dict[str, np.nd
 
 
 def comparable(outputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """The results as unsigned bits, every double NaN as the same one.
+    """The results as unsigned bits, with every double NaN replaced by the same one.
 
     A double operation with two NaN operands passes on the payload of one of them; which one depends on the order in
     which ptxas put the factors of a DFMA or DMUL, and PTX does not say (seeds 125, 128 and 248 show it).
@@ -361,7 +361,7 @@ def run_on_gpu(folder: Path, seeds: range, target: Path) -> None:
 
 
 def difference(seed: int, expected: dict[str, np.ndarray]) -> str:
-    """ "" when the simulator gives the same bits, else what differs first."""
+    """ "" if the simulator gives the same bits, else the first difference."""
     outputs, _ = simulated(generate(seed))
     all_ours, all_theirs = comparable(outputs), comparable(expected)
     for kind in KINDS:
@@ -377,7 +377,7 @@ def difference(seed: int, expected: dict[str, np.ndarray]) -> str:
 
 
 def store(seeds: range, files: Sequence[Path]) -> None:
-    """Keep what a GPU answered for ``seeds`` and for the seeds with a story, as hashes."""
+    """Store hashes of a GPU's results for ``seeds`` and for ``REGRESSIONS``."""
     hashes = {}
     gpu = ""
     for file in files:
@@ -392,13 +392,13 @@ def store(seeds: range, files: Sequence[Path]) -> None:
 
 
 def stored() -> dict[int, str]:
-    """What is kept: the hash of a GPU's results by seed."""
+    """The stored hash of a GPU's results, by seed."""
     hashes = json.loads(STORED.read_text())["hashes"]
     return {int(seed): hashes[seed] for seed in hashes}
 
 
 def unlike_stored(seeds: Iterable[int]) -> list[int]:
-    """The seeds for which the simulator has other results than the GPU had."""
+    """The seeds whose results on the simulator differ from the GPU's."""
     known, wrong, left = stored(), [], [*seeds]
     while left:
         chosen, left = [generate(seed) for seed in left[:TOGETHER]], left[TOGETHER:]

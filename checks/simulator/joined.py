@@ -1,12 +1,12 @@
-"""Random programs of products and sums in PTX: do their values have the bits of the machine code made of them?
+"""Random PTX programs of products and sums: does the simulator round as the machine code that ptxas makes of them?
 
     python -m checks.simulator.joined f32 sm_90 0 500          programs 0 to 499 of a type; prints those that differ
     python -m checks.simulator.joined f32 sm_90 0 500 spread   of several blocks
 
-ptxas decides which product is rounded by itself and which is part of a multiply-add (``program/joining.py``). The whole
-machine code is executed, so that no GPU is needed. What compilers do not leave in PTX (unused results, the same product
-twice, what a loop does not change) is left out, and of programs of several blocks a product plus a factor of its own,
-whose product ptxas makes twice where it is moved into a register that other blocks write, too.
+ptxas decides which product is rounded separately and which becomes part of a multiply-add (``ptx/fma_contraction.py``).
+``whole_code`` executes all of the machine code, so that no GPU is needed. Programs have nothing that compilers do not
+leave in PTX: unused results, repeated products, loop invariants. Those of several blocks have no sum of a product and
+one of its factors: ptxas computes such a product twice if it is moved into a register that other blocks write, too.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ HEAD = (".reg .b64 in, out, off; .reg .b32 x, y; .reg .pred p0, p1, p2; mov.u32 
 
 @dataclass(frozen=True)
 class Program:
-    """``lines`` of PTX between loads and stores; of ``count`` registers ``results`` are stored."""
+    """``lines`` of PTX between loads and stores, with ``count`` registers; ``results`` are stored."""
 
     type: str
     lines: tuple[str, ...]
@@ -60,7 +60,7 @@ class Program:
 
 
 def program(seed: int, kind: str, steps: int = 16) -> Program:
-    """A function of its seed: mostly straight, some sums with a guard, some short branches."""
+    """The program of a seed: mostly straight-line code, with a few predicated sums and short branches."""
     drawn = random.Random(f"{kind} {seed}")
     bits = TYPES[kind][0]
     made = [f"v{n}" for n in range(INPUTS)]
@@ -113,7 +113,8 @@ def program(seed: int, kind: str, steps: int = 16) -> Program:
 
 
 def spread(seed: int, kind: str) -> Program:
-    """A function of its seed: products by constants among others, their sums in blocks and loops that stay such."""
+    """The program of a seed with several blocks: products, some by constants, and their sums in branches and loops that
+    ptxas neither predicates nor removes."""
     drawn = random.Random(f"{kind} {seed}")
     bits = TYPES[kind][0]
     lines: list[str] = []
@@ -127,7 +128,8 @@ def spread(seed: int, kind: str) -> Program:
         return result
 
     def straight(names: list[str], count: int, own: int = 0) -> None:
-        """The first source is one of ``names[own:]``: what changes in a loop, else ptxas takes it out."""
+        """Emit straight-line code. Its first sources are of ``names[own:]``, which change in a loop: ptxas would move
+        loop invariants out."""
         for _ in range(count):
             opcode, sources = drawn.choice(OPERATIONS)
             chosen = [drawn.choice(names[-5:] if drawn.random() < 0.6 else names) for _ in range(sources)]
@@ -148,9 +150,9 @@ def spread(seed: int, kind: str) -> Program:
         inner = [*made, merged]
         loops = drawn.random() < 0.5
         lines.extend(["mov.u32 x, y;", f"{label}:"] if loops else [f"@p{drawn.randrange(2)} bra {label};"])
-        lines.append("membar.gl;")  # else ptxas makes predicates of it
+        lines.append("membar.gl;")  # keeps ptxas from predicating the branch
         straight(inner, drawn.randrange(2, 6), len(made) if loops else 0)
-        last = emit(f"sub.{kind}", merged, inner[-1]) if loops else inner[-1]  # else it would be no loop
+        last = emit(f"sub.{kind}", merged, inner[-1]) if loops else inner[-1]  # carries a value around the loop
         lines.append(f"mov.b{bits} {merged}, {last};")
         read.add(last)
         lines.extend(["sub.s32 x, x, 1;", "setp.gt.s32 p2, x, 0;", f"@p2 bra {label};"] if loops else [f"{label}:"])
@@ -172,7 +174,7 @@ def _constant(value: float, kind: str) -> str:
 
 
 def _read(lines: Sequence[str], live: set[str]) -> tuple[str, ...]:
-    """Without what nobody reads; a register that is written twice is one."""
+    """Drop lines whose result is not read; ``live``: registers that are stored."""
     kept: list[str] = []
     for line in reversed(lines):
         names = [word.rstrip(",;") for word in line.split() if word.startswith("v")]
@@ -184,7 +186,7 @@ def _read(lines: Sequence[str], live: set[str]) -> tuple[str, ...]:
 
 
 def inputs(kind: str, scale: float = 1.0) -> Any:
-    """Numbers whose products all have to be rounded, times ``scale``, as bits."""
+    """Random numbers times ``scale``, as bits: their products have to be rounded."""
     rng = np.random.default_rng(1)
     count = (INPUTS, LANES * (2 if kind.endswith("x2") else 1))
     values = rng.uniform(0.5, 2, count) * rng.choice([-1, 1], count) * scale
@@ -196,7 +198,8 @@ def inputs(kind: str, scale: float = 1.0) -> Any:
 
 
 def different(programs: Sequence[Program], arch: str, scale: float = 1.0) -> tuple[list[int], int]:
-    """Which programs store other bits than their machine code, and in how many of them it joins something."""
+    """Indices of the programs whose results differ from their machine code's, and how many programs have a product that
+    is joined with a sum."""
     source = "".join(one.kernel(f"k{n}") for n, one in enumerate(programs))
     compiled = compile_source(source, path="joined.cu", entry="k0", arch=arch)
     assert isinstance(compiled, Compiled), compiled.log

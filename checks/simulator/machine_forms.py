@@ -1,12 +1,12 @@
-"""Which forms of machine instructions are known, and what holds each: PTX that ptxas made it of, and a GPU's answers.
+"""Known forms of machine instructions, each tested by the PTX that ptxas made it from and by a GPU's answers.
 
     python -m checks.simulator.machine_forms ARCH ...     every form (opcode and modifiers) that the cases become
     python -m checks.simulator.machine_forms --choose     picks the few cases that CI runs; a few minutes
     python -m checks.simulator.machine_forms --seen       lists the forms of the kernels of the equality suite; long
 
-A case is one PTX instruction on edge operands (``semantics_cases.py``); its answers from an H200 are kept
-(``semantics_h200.json``), so whatever machine code it becomes must give the same. The kernels of
-``kernels/machine_forms.cu`` hold what no single PTX instruction becomes; both engines must agree on them.
+A case is one PTX instruction on edge operands (``semantics_cases.py``); its answers from an H200 are stored
+(``semantics_h200.json``), so the machine code that it becomes must give the same. The kernels of
+``kernels/machine_forms.cu`` cover forms that no single PTX instruction becomes; both engines must agree on them.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ ARCHS = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90")
 SCALARS = ((7, 3), (-5, 1000003), (0x7FFFFFFF, -1), (0, -(1 << 31)), (123456789, 31))
 ANSWERS = 64  # of one lane of one kernel, at most
 SHAPE = Grid((1, 1, 1), (cases.LANES, 1, 1))
-# Not arithmetic: what they do is counted, and followed, by the machine itself (checks/counters).
+# Not arithmetic: the machine-code engine executes and counts them (checks/counters tests that).
 FOLLOWED = frozenset(
     "ATOM ATOMG ATOMS RED REDG LDG STG LDS STS LDL STL LDSM LDGSTS LDGDEPBAR DEPBAR BAR BRA BREAK BSSY BSYNC CALL RET "
     "EXIT NOP YIELD WARPSYNC CCTL MEMBAR ERRBAR".split()
@@ -47,7 +47,7 @@ FOLLOWED = frozenset(
 
 
 def every_case() -> list[Case]:
-    """All PTX instructions with kept answers."""
+    """All PTX instructions with stored answers of a GPU."""
     from checks.simulator.test_semantics import hardware
 
     kept_answers = hardware()["results"].keys() | hardware()["approximate"].keys()
@@ -56,13 +56,13 @@ def every_case() -> list[Case]:
 
 @cache
 def kept() -> dict[str, Any]:
-    """The chosen cases, the forms seen, and an H200's answers to the kernels."""
+    """The stored file: cases that CI runs, forms seen, and an H200's answers to the kernels."""
     data: dict[str, Any] = json.loads(KEPT.read_text())
     return data
 
 
 def proved(chosen: Sequence[Case], arch: str) -> Iterator[tuple[Case, set[str], str]]:
-    """Every case, the forms it became, and "" when the machine code gave what the GPU gave (or why not)."""
+    """Every case, the forms that it became, and "" if the machine code's results equal the GPU's, else why not."""
     from checks.simulator.test_semantics import compare_with_hardware
 
     for code, part in modules(chosen, arch):

@@ -1,4 +1,4 @@
-"""``ldmatrix`` as it is asked on the simulator and on a GPU: one kernel, and the rows that the lanes hand over."""
+"""Cases of ``ldmatrix`` for the simulator and a GPU: one kernel, its inputs, and the expected results."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ def kernel(form: str, space: str = "shared") -> str:
 
 
 def given(blocks: int = 2) -> tuple[Array, Array, Array]:
-    """What the kernel gets: the bytes of shared memory, the row of each thread, room for the answer."""
+    """Arguments of the kernel: contents of shared memory, the row that each thread addresses, and the output."""
     words = (stream(8, blocks * ROWS * 4) >> np.uint64(7)).astype(np.uint32)
     rows = (stream(9, THREADS) % np.uint64(ROWS)).astype(np.int32)
     return words, rows, np.zeros(4 * blocks * THREADS, np.uint32)
 
 
 def answer(form: str, blocks: int = 2) -> Array:
-    """What it gives, element by element as PTX ISA 9.7.14.5.15 draws it."""
+    """The expected output, element by element as in PTX ISA 9.7.14.5.15."""
     count, words, rows, out = int(form[1]), *given(blocks)
     halves = words.view(np.uint16).reshape(blocks, ROWS, 8)
     result = out.reshape(blocks, THREADS, 4)

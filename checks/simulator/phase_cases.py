@@ -40,7 +40,7 @@ __device__ void box_store(const Map *map, int x, int y, const void *from) {
     asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%0, {%1, %2}], [%3];"
                  :: "l"(map), "r"(x), "r"(y), "r"(AT(from)) : "memory"); }
 """
-# A block doubles 4 tiles of 1 KB through 2 stages; one warp brings them, the others compute.
+# A block doubles 4 tiles of 1 KB through 2 stages; one warp copies, the others compute.
 PIPELINE = (
     HEAD
     + """
@@ -92,7 +92,7 @@ extern "C" __global__ void k(const float *x, float *y)
 }
 """
 )
-# One block moves a box of 8 x 32 floats from (x, y) to (x2, y2), and writes it out as it lies in shared memory.
+# One block copies a box of 8 x 32 floats from (x, y) to (x2, y2), and stores the shared memory unchanged to ``raw``.
 BOX = (
     HEAD
     + TENSOR

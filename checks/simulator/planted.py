@@ -1,8 +1,8 @@
-"""Mistakes put into one of the two engines on purpose, and what the second opinion says of each.
+"""Mistakes planted in one of the two engines, and how comparing the engines reports each.
 
     python -m checks.simulator.planted            # the table
 
-Each must be told of as a ``Disagreement``: exit code 3, never a verdict on the kernel.
+Each must raise a ``Disagreement``, which is exit code 3 of a run and never a verdict on the kernel.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def compiled(entry: str) -> Compiled:
 
 
 def launch(entry: str) -> Launched:
-    """Run it, counted. Raises ``Disagreement``."""
+    """Launch the kernel on both engines. Raises ``Disagreement``."""
     grid, arguments = _launch_of(entry)
     return Simulator().launch(compiled(entry), grid, arguments)
 
@@ -83,7 +83,7 @@ def _launch_of(entry: str) -> tuple[Grid, list[Argument]]:
 
 @dataclass(frozen=True)
 class Planted:
-    """A mistake: in which engine, in which kernel it shows, and how to make it."""
+    """A mistake: the engine that has it, the kernel that shows it, and the patches that make it."""
 
     name: str
     engine: str
@@ -91,7 +91,7 @@ class Planted:
     patches: Callable[[], Patches]
 
     def verdict(self) -> str:
-        """What the second opinion says; empty when it says nothing."""
+        """The message of the ``Disagreement``; empty if there is none."""
         simulator._program.cache_clear()
         try:
             with contextlib.ExitStack() as stack:
@@ -105,7 +105,7 @@ class Planted:
         return ""
 
     def caught_by(self) -> str:
-        """The part of the comparison that noticed, in a few words."""
+        """The difference that was noticed, shortened from the message; empty if there is none."""
         told = re.search(r"no verdict: (.*?)\. This is a fault", self.verdict())
         return told[1].replace("the PTX interpreter", "PTX").replace("the machine code", "machine code") if told else ""
 
@@ -120,18 +120,18 @@ def _rewritten(module: Any, function: str, old: str, new: str) -> Any:
 
 
 def _operation(name: str, function: Callable[..., None]) -> Any:
-    """Another meaning for an instruction of the PTX table."""
+    """Patch the function of a PTX instruction in the semantics table."""
     table = semantics._table()
     return mock.patch.dict(table, {name: dataclasses.replace(table[name], function=function)})
 
 
 def _bound(name: str, function: Callable[..., Any]) -> Any:
-    """Another function for a row of the table of opcodes."""
+    """Patch the function that binds an opcode of PTX."""
     return mock.patch.dict(decode.BINDERS, {name: decode._run(function)})
 
 
 def _instruction(name: str, change: Callable[[Any], Any]) -> Any:
-    """Another meaning for a machine instruction: ``change`` gets its sources and returns what to compute."""
+    """Patch a machine instruction: ``change`` gets its sources and returns the function that computes the result."""
     return mock.patch.dict(integers.TABLE, {name: change})
 
 
@@ -148,7 +148,7 @@ def _swapped(name: str, first: int, second: int) -> Any:
 
 
 def _kernel(change: Callable[[Kernel], Kernel]) -> Patches:
-    """Another kernel for the PTX machine alone."""
+    """Give the PTX machine alone a changed kernel."""
     original = prepared.prepare
     yield mock.patch.object(simulator, "prepare", lambda kernel, variables: original(change(kernel), variables))
 

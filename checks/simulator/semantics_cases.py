@@ -14,10 +14,10 @@ import numpy as np
 from gemm_lessons.engine.semantics import table as semantics
 
 LANES = 192
-PRINCIPAL = 9  # the first few edge values meet each other in every combination
+PRINCIPAL = 9  # the first edge values; two operands have every pair of them
 
-# Instructions, by full name, that no GPU has answered yet. The scalar reference and ptxas's machine code hold them
-# until ``record_semantics.py`` has run on one; then take them off.
+# Instructions, by full name, without a stored answer of a GPU. Until ``record_semantics.py`` has run on one, only the
+# scalar reference and ptxas's machine code test them; then take them off.
 UNRECORDED = ("fns.b32",)
 
 Array = np.ndarray[Any, Any]
@@ -99,7 +99,7 @@ def operand(code: str, position: int, count: int, seed: int) -> Array:
         digit = lanes // PRINCIPAL**position % PRINCIPAL if position < 2 else choice.astype(np.int64) % PRINCIPAL
         grid = lanes < PRINCIPAL * PRINCIPAL
         picked = np.where(grid, edges[digit], picked)
-        # After the grid: edges, and from lane 128 on numbers that are near each other.
+        # After the grid: random edges, and from lane 136 on random numbers, some of them near each other.
         known = lanes < 136
     if is_float:
         exponent, fraction = FLOAT_EDGES[code]
@@ -133,20 +133,20 @@ def operands(name: str, operation: semantics.Operation) -> list[Array]:
 
 
 def views(operation: semantics.Operation, rows: list[Array]) -> list[Array]:
-    """The rows as the machine would hand them out."""
+    """The rows as arrays of the operands' types."""
     codes = [*operation.sources, *(("pred",) if operation.carry_in else ())]
     return [row.view(semantics.DTYPES[code]) for row, code in zip(rows, codes, strict=True)]
 
 
 def result_dtypes(operation: semantics.Operation) -> list[Any]:
-    """Where results go; 8-bit results extend into a 32-bit register."""
+    """Types of the result arrays; 8-bit results are extended to 32-bit registers."""
     codes = [*operation.result, *(("pred",) if operation.carry_out else ())]
     wide = {"u8": np.uint32, "s8": np.int32}
     return [wide.get(code, semantics.DTYPES[code]) for code in codes]
 
 
 def run(operation: semantics.Operation, sources: list[Any], lanes: int = LANES) -> list[Array]:
-    """What the table function makes of the sources: raw unsigned rows, one per result."""
+    """Apply the table's function to the sources: one raw unsigned row per result (bool for predicates)."""
     outs = [np.zeros(lanes, dtype) for dtype in result_dtypes(operation)]
     with semantics.float_state():
         operation.function(*outs, *sources)
@@ -154,7 +154,7 @@ def run(operation: semantics.Operation, sources: list[Any], lanes: int = LANES) 
 
 
 def every_case() -> list[tuple[str, int]]:
-    """(full name, number of destinations) of everything in the table."""
+    """(full name, number of destinations) of every instruction of the table."""
     cases = []
     for name in semantics.supported():
         opcode, *modifiers = name.split(".")

@@ -1,4 +1,4 @@
-"""What is read through textures and surfaces, on the simulator and on a GPU: arrays, settings, coordinates, kernels."""
+"""Reads of textures and surfaces for the simulator and a GPU: arrays, settings, coordinates, kernels."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True)
 class Case:
-    """One texture and how it is asked: ``dims`` coordinates, ``layers`` > 0 for a layered one.
+    """One texture and how it is read: ``dims`` coordinates, ``layers`` > 0 for a layered one.
 
-    ``gathered``: the channel of which four texels are read.
+    ``gathered``: the channel of which tld4 reads four texels.
     """
 
     dims: int
@@ -34,7 +34,7 @@ class Case:
 
     @property
     def name(self) -> str:
-        """Of the reading."""
+        """Key of the stored reading."""
         parts = [f"{self.dims}d", self.dtype, str(self.channels), self.filter, self.address, self.read]
         if self.gathered is not None:
             parts += [f"gathered {self.gathered}"]
@@ -42,7 +42,7 @@ class Case:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of the array, without channels."""
+        """Shape of the array, without channels."""
         return ((self.layers,) if self.layers else ()) + SHAPES[self.dims]
 
     def values(self) -> Array:
@@ -58,7 +58,7 @@ class Case:
         return [*reversed(SHAPES[self.dims])]
 
     def coordinates(self) -> list[Array]:
-        """x, y, z as far as there are: edges of texels, just beside them, far outside, anywhere, not numbers."""
+        """x, y, z as far as there are: at texels' edges, just beside them, far outside, random, NaN and infinities."""
         found = []
         for axis, size in enumerate(reversed(SHAPES[self.dims])):
             random = stream(40 + axis, LANES)
@@ -79,7 +79,7 @@ class Case:
         return found
 
     def kernel(self) -> str:
-        """CUDA C++: lane i asks for coordinates i."""
+        """CUDA C++: lane i reads at coordinates i."""
         scalar = "float" if self.read != "element" or np.dtype(self.dtype).kind == "f" else "unsigned"
         four = {"float": "float4", "unsigned": "uint4"}[scalar]
         kind = scalar if self.channels == 1 and self.gathered is None else four
@@ -94,14 +94,14 @@ class Case:
         return f'extern "C" __global__ void k(cudaTextureObject_t t, {rows}, {kind} *out) {{ {body} }}\n'
 
     def out(self) -> Array:
-        """Where the answers go."""
+        """The output array, filled with zeros."""
         scalar = np.float32 if self.read != "element" or np.dtype(self.dtype).kind == "f" else np.uint32
         wide = self.channels > 1 or self.gathered is not None
         return np.zeros((LANES, 4) if wide else (LANES,), scalar)
 
 
 def every_case() -> Iterator[Case]:
-    """All settings of float textures; other types, read as they are and as fractions of one."""
+    """All settings of float textures; other types, read as elements and as normalised floats."""
     for dims in (1, 2, 3):
         for kind in ("point", "linear"):
             for normalized in (False, True):

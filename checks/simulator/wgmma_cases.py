@@ -1,6 +1,6 @@
-"""Warpgroup products as they are asked on the simulator and on a GPU: forms, shared memory and descriptors at random.
+"""Cases of ``wgmma`` for the simulator and a GPU: forms, with random shared memory and descriptors.
 
-A case is one product of one warpgroup: shared memory full of numbers, a descriptor for B and one for A (or A's
+A case is one product of one warpgroup: contents of shared memory, a descriptor for B and one for A (or A's
 registers), and D before it. ``kernel`` multiplies case ``blockIdx.x``.
 """
 

@@ -1,7 +1,7 @@
-"""Runs the whole machine code of small kernels: every instruction executed, and what it stores compared.
+"""Runs the whole machine code of small kernels: every instruction is executed, and its stores write memory.
 
-The simulator itself executes the part of the machine code that addresses and branches depend on. Here everything counts
-as such a part, so that each form of a machine instruction can be held against the PTX that ptxas made it of.
+The simulator itself executes only the machine code that addresses and branches depend on. Here all of it is executed,
+so that each form of a machine instruction can be compared with the PTX that ptxas made it from.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Cubin:
 
     @staticmethod
     def of(compiled: Compiled) -> Cubin:
-        """Disassembled once for all its kernels."""
+        """Disassemble all kernels of a compilation at once."""
         kernels = {}
         for entry, lines in sass._sections(sass.disassemble(compiled.cubin)).items():
             instructions: list[sass.SassInstruction] = []
@@ -58,7 +58,8 @@ class Cubin:
         return Cubin(compiled, elf.sections(compiled.cubin), kernels)
 
     def run(self, entry: str, grid: Grid, arrays: Sequence[Array], scalars: bytes = b"") -> list[Array]:
-        """Launch a kernel whose parameters are all pointers; the arrays afterwards."""
+        """Launch a kernel on copies of ``arrays``, one pointer each, followed by ``scalars`` as raw bytes. The copies
+        afterwards."""
         code = tuple(decode(index, one) for index, one in enumerate(self.kernels[entry]))
         labels = {label: d.index for d in code for label in d.source.labels}
         listing = Listing(code, labels)
@@ -99,7 +100,7 @@ def kernel(entry: str, name: str, results: int) -> str:
 
 
 def modules(chosen: Sequence[Case], arch: str, size: int = 200) -> Iterator[tuple[Cubin, dict[Case, str]]]:
-    """Compilations of ``size`` cases each, and the kernel of each case; without those that ``arch`` does not have."""
+    """Compilations of up to ``size`` cases, each with case -> entry; without cases that ``arch`` does not support."""
     for start in range(0, len(chosen), size):
         part = list(chosen[start : start + size])
         while part:
@@ -114,7 +115,7 @@ def modules(chosen: Sequence[Case], arch: str, size: int = 200) -> Iterator[tupl
 
 
 def answer(code: Cubin, entry: str, name: str, results: int) -> list[Array]:
-    """What the machine code makes of the operands of a case: raw rows, as the recorder keeps them."""
+    """The results of a case's machine code on the case's operands: raw rows, as the recorder keeps them."""
     operation = cases.operation_of(name, results)
     rows = cases.operands(name, operation)
     sources = [row for row in rows if row.shape]

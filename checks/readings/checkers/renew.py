@@ -33,7 +33,7 @@ from checks.checkers.manifest import CASES
 
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
 OPTIONS = {
-    "memcheck": ("--padding", "4096"),  # bytes between buffers, so that what is past the end of one is in none
+    "memcheck": ("--padding", "4096"),  # bytes between buffers, so that an access past the end of one is in no other
     "racecheck": ("--racecheck-report", "all", "--racecheck-detect-level", "info"),
     "initcheck": (),
     "synccheck": (),
@@ -41,7 +41,7 @@ OPTIONS = {
 COMMON = ("--show-backtrace", "no", "--print-limit", "3000", "--print-level", "info")
 SECONDS = 10  # per process
 AT_ONCE = 12
-KEPT_EVERY = 20  # runs, should it be ended before the last
+KEPT_EVERY = 20  # runs after which results are saved, in case the program is interrupted
 HERE = Path(__file__).parent
 READINGS = HERE / "sanitizer.json"
 
@@ -79,7 +79,7 @@ def _sanitizer() -> str:
 
 
 def _accepted(tool: str, which: str, program: Sequence[str]) -> tuple[str, ...]:
-    """The options that this version of the tool knows: all of ours or, with a word about it, none."""
+    """The options to pass: all of ours, or none if this version of the tool refuses them, which is printed."""
     options = (*COMMON, *OPTIONS[which])
     result = _run((tool, "--tool", which, *options, *program), 60)
     if "SUMMARY" in result["text"]:
@@ -144,7 +144,7 @@ def _versions(tool: str, nvcc: str, accepted: Mapping[str, Sequence[str]]) -> di
     }
 
 
-# What a report starts with -> the words kept. Every tool prefixes its lines with "=========".
+# Every tool prefixes its lines with "=========".
 _PREFIX = re.compile(r"^=+ ?")
 _PLACE = re.compile(r"([\w./-]+\.cu):(\d+)")
 _ENDED = re.compile(r"^(Target application|Program hit|COMPUTE-SANITIZER|ERROR SUMMARY|RACECHECK SUMMARY|LEAK|Saved)")

@@ -1,4 +1,4 @@
-"""The program that ncu profiles: loads the carried cubins with cupy and launches every case once, in a fixed order.
+"""The program that ncu profiles: loads the cubins of DIR with cupy and launches every case once, in a fixed order.
 
 ``python -m checks.readings.counters.launcher DIR suite|shared|global|copies SECONDS``; ``renew build`` has filled DIR.
 Runs on a machine with a GPU and cupy; nothing else is launched, so the profiler's n-th kernel is the n-th of what is in
@@ -21,7 +21,7 @@ from checks.counters.manifest import plan
 from gemm_lessons.devices.gpu.functions import address, by_value, linear_texture, tensor_map
 from gemm_lessons.engine.records.launch import Argument, Buffer, Grid, Scalar, StructWithBuffers, TensorMap, Texture
 
-AT_ALL = 48 << 10  # bytes of shared memory that a block has without asking for more
+AT_ALL = 48 << 10  # bytes of dynamic shared memory that a launch may have without setting the attribute
 
 Launch = tuple[str, str, Grid, list[Argument]]  # name, cubin key, shape, arguments
 

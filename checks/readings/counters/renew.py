@@ -6,8 +6,8 @@
     python -m checks.readings.counters.renew store DIR OUT       write the readings beside this file from OUT
 
 ``--missing`` leaves out kernels whose machine code has a reading already, ``--kernels lesson_mma`` all whose names
-begin otherwise. Shared and global memory probes settle the rules of simulator/banks.py; the suite is what the simulator
-is compared with.
+begin otherwise. The probes of shared and global memory determine the rules of ``engine/costs/banks.py``; the readings
+of the suite are compared with the simulator's counters.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ PROBED = {
 
 
 def build(folder: Path, missing: bool, wanted: str, groups: list[str]) -> None:
-    """Compile every kernel of the plan. Writes cubins and ``index.json``: key -> [file, kernel name, code]. ``wanted``:
-    how the names of kernels begin that are not skipped."""
+    """Compile every kernel of the plan whose name begins with ``wanted``, and the probes of ``groups``. Write cubins
+    and ``index.json``: key -> [file, kernel name, hash of the code], and the names to skip."""
     from checks.counters.compare import compile_case
     from gemm_lessons.engine.compiler.compile import NotCompiled, compile_source
 

@@ -28,13 +28,13 @@ CHANNELS = {"one": 1, "two": 2, "four": 4}
 
 
 def probes() -> dict[str, int]:
-    """Their names, and how many numbers a texel has."""
+    """Name of each probe -> channels of a texel."""
     patterns = re.findall(r"KIND##_(\w+)", SOURCE.read_text())
     return {f"{kind}_{pattern}": channels for kind, channels in CHANNELS.items() for pattern in patterns}
 
 
 def launch() -> None:
-    """Each of them once."""
+    """Launch each probe once."""
     import cupy
     from cupy.cuda.function import Module
 

@@ -1,11 +1,10 @@
-"""Measures what copies by TMA and waiting at mbarriers cost one multiprocessor: clocks of a turn of ``boxes.cu``.
+"""Measures what copies by TMA and waits on mbarriers cost one multiprocessor: clocks per iteration of ``boxes.cu``.
 
     python -m checks.readings.estimate.boxes compile DIR             here
     python -m checks.readings.estimate.boxes run DIR NAME.json       on a machine with a GPU and CuPy; some seconds
 
-A stage is ``copies`` boxes of ``rows`` x 128 bytes; so many ``stages`` are on their way at once. One stage of one block
-is the latency, several of all blocks the rate. ``apart``: rows from one block's boxes to the next one's; 0: all the
-same.
+A stage is ``copies`` boxes of ``rows`` x 128 bytes; ``stages`` are in flight at once. One stage of one block gives the
+latency, several of all blocks the rate. ``apart``: rows from one block's boxes to the next one's; 0: all the same.
 """
 
 from __future__ import annotations
@@ -20,12 +19,12 @@ from pathlib import Path
 
 SOURCE = Path(__file__).with_suffix(".cu")
 COMMON = Path(__file__).parents[3] / "lessons/common"
-SIDE, TURNS, COLS = 2048, 64, 32  # of the matrix, floats; turns of a launch; floats of a box's row
+SIDE, TURNS, COLS = 2048, 64, 32  # of the matrix, floats; iterations of a launch; floats of a box's row
 
 
 @dataclass(frozen=True)
 class Probe:
-    """One launch. ``way`` 0: copies; 1: an arrival and the wait for it; 2: a look at a phase that is over."""
+    """One launch. ``way`` 0: copies; 1: an arrival and the wait for it; 2: a test of a phase that is complete."""
 
     rows: int = 8
     stages: int = 1

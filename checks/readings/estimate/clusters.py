@@ -1,11 +1,11 @@
-"""Measures what blocks of a cluster wait for each other: clocks of a turn of ``clusters.cu``.
+"""Measures how long blocks of a cluster wait for each other: clocks per iteration of ``clusters.cu``.
 
     python -m checks.readings.estimate.clusters compile DIR             here
     python -m checks.readings.estimate.clusters run DIR NAME.json       on a machine with a GPU and CuPy; some seconds
 
-A stage is ``rows`` x 128 bytes in each block of a cluster, of which each block copies its share for all (multicast); so
-many ``stages`` are in flight at once. ``apart``: rows from one cluster's boxes to the next one's; 0: all the same.
-``resident``: clusters that the GPU holds at once, one block a multiprocessor, by the blocks of a cluster.
+A stage is ``rows`` x 128 bytes in each block of a cluster, of which each block copies its share for all (multicast);
+``stages`` are in flight at once. ``apart``: rows from one cluster's boxes to the next one's; 0: all the same.
+``resident``: blocks of a cluster -> clusters that the GPU holds at once, with one block per multiprocessor.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from pathlib import Path
 SOURCE = Path(__file__).with_suffix(".cu")
 COMMON = Path(__file__).parents[3] / "lessons/common"
 HOPPER = Path(__file__).parents[2] / "estimate/kernels/hopper"
-SIDE, TURNS, COLS = 2048, 64, 32  # of the matrix, floats; turns of a launch; floats of a box's row
+SIDE, TURNS, COLS = 2048, 64, 32  # of the matrix, floats; iterations of a launch; floats of a box's row
 COPIES, ARRIVAL, BARRIER, LOAD, STORE, REDUCTION, STORES, REDUCTIONS, PLAIN = range(9)
-WHOLE = 200 << 10  # dynamic bytes with which a multiprocessor holds one block
+WHOLE = 200 << 10  # dynamic bytes of shared memory, so that a multiprocessor holds one block
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Probe:
     blocks: int = 0  # 0: one cluster
     apart: int = 0
     width: int = 4  # bytes of a lane
-    lanes: int = 32  # of each warp, that send
+    lanes: int = 32  # of each warp that send
 
     @property
     def name(self) -> str:

@@ -21,7 +21,7 @@ import cupy
 import numpy as np
 
 STEPS = 4096  # as in constants.cu
-ALONE = 200 << 10  # bytes of shared memory, of which a multiprocessor has no two
+ALONE = 200 << 10  # bytes of shared memory of a block, so that a multiprocessor holds one block
 WAITED = 4000  # clocks that a block of ``waits`` lasts
 HERE = Path(__file__).parent
 LESSONS = HERE.parents[2] / "lessons"
@@ -83,7 +83,7 @@ def event_us(start: Callable[[], None]) -> float:
 
 
 def launches(bench: Bench) -> dict[str, float]:
-    """An empty kernel between two events: alone, and queued behind work so that the host is far ahead."""
+    """Microseconds of an empty kernel between two events: alone, and queued after work; and of two events alone."""
     empty = bench.module.get_function("empty")
     arguments = (bench.clocks, bench.sink, bench.data, np.int32(0), np.int32(0))
 
@@ -107,7 +107,7 @@ def launches(bench: Bench) -> dict[str, float]:
 
 
 def next_block(bench: Bench, sms: int) -> float:
-    """Clocks from the end of a block until the one that takes its place has begun, and a few to begin and end both."""
+    """Clocks from the end of a block to the start of the next one in its place, including a few to start and end."""
     function = bench.module.get_function("waits")
     function.max_dynamic_shared_size_bytes = ALONE
     hertz = cupy.cuda.runtime.getDeviceProperties(0)["clockRate"] * 1e3
@@ -143,7 +143,7 @@ class Watch(threading.Thread):
 
 
 def under_load(start: Callable[[], None], seconds: float) -> dict[str, Any]:
-    """Run something over and over; the clock and the power near the end, and its own time then."""
+    """Run something repeatedly for ``seconds``; its time, and clock and power, in the second half."""
     watch = Watch()
     watch.start()
     began, times = time.monotonic(), []
@@ -164,7 +164,7 @@ def under_load(start: Callable[[], None], seconds: float) -> dict[str, Any]:
 
 
 def solution(name: str, size: int) -> Callable[[], None]:
-    """A lesson's solution at M = N = K = ``size``, ready to launch."""
+    """A function that launches a lesson's solution at M = N = K = ``size``."""
     import tomllib
 
     folder = next(LESSONS.glob(f"??_{name}"))
@@ -212,7 +212,7 @@ def main() -> None:
     for name in GLOBAL:
         clocks[name] = bench.clocks_per_step(name, sms * 2, 1024) / 64
         clocks[f"{name} 1 block of 8 warps"] = bench.clocks_per_step(name, sms, 256) / 8
-    for name in MIXES:  # clocks of a scheduler for 64 multiply-adds of one warp and what stands beside them
+    for name in MIXES:  # a scheduler's clocks for 64 multiply-adds of one warp and the instructions beside them
         for warps in (1, 2, 4):
             value = bench.clocks_per_step(name, sms, 128 * warps) / warps * 64
             clocks[f"{name} {warps} warps a scheduler"] = value

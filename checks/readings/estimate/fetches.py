@@ -1,7 +1,7 @@
 """What a fetch through a texture costs a multiprocessor. ``python -m checks.readings.estimate.fetches > NAME.json``.
 
-Needs CuPy and a GPU; some seconds. Clocks of a turn of ``fetches.cu``, for each of ``LAUNCHES``. ``again``: the same
-texels in each turn, from L1; ``on``: others, from L2.
+Needs CuPy and a GPU; some seconds. Clocks per iteration of ``fetches.cu``, for each of ``LAUNCHES``. ``again``: the
+same texels in each iteration, from L1; ``on``: others, from L2.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ SOURCE = Path(__file__).with_suffix(".cu")
 LAUNCHES = ((1, 1), (132, 1), (132, 2), (132, 4), (132, 8), (132, 12))  # blocks, warps of a block
 MIXES = ((1, 0, 0), (0, 1, 0), (2, 0, 0), (4, 0, 0), (0, 4, 0), (4, 0, 8), (0, 4, 8))  # fetches, loads, shared loads
 SIDE = {32: "all lanes side by side", 2: "two lanes a row", 4: "four lanes a row"}
-PITCH, TURNS, SHARED = 256, 200, 64 << 10  # texels of a row; turns of a launch; bytes of a block
-STEP = {32: 32, 2: 2, 4: 8 * PITCH}  # texels from one turn to the next, where it goes on
-APART = {32: 32 * 64, 2: 16 * PITCH, 4: 4}  # from one fetch of a turn to the next, there
+PITCH, TURNS, SHARED = 256, 200, 64 << 10  # texels of a row; iterations of a launch; bytes of a block
+STEP = {32: 32, 2: 2, 4: 8 * PITCH}  # texels from one iteration to the next with ``on``
+APART = {32: 32 * 64, 2: 16 * PITCH, 4: 4}  # texels from one fetch of an iteration to the next with ``on``
 
 
 def probes() -> Iterator[tuple[str, tuple[int, int, int], int, bool]]:
-    """Name, mix, lanes side by side, and whether it goes on."""
+    """Name, mix (fetches, loads, shared loads), lanes side by side, and whether other texels are read each time."""
     yield "8 shared loads", (0, 0, 8), 32, False
     for mix in MIXES:
         words = ("fetches", "loads", "shared loads")

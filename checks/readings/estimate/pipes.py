@@ -3,9 +3,9 @@
     python -m checks.readings.estimate.pipes compile DIR             here
     python -m checks.readings.estimate.pipes run DIR NAME.json       on a machine with a GPU and CuPy; some seconds
 
-Of arithmetic, ``chains`` independent chains of instructions by ``warps`` warps of each scheduler: clocks of the
-scheduler for one instruction of one warp. One chain of one warp is the latency, many of many the rate. ``beside`` is
-what a step of eight mma and other instructions takes. Bandwidths come from CUDA events.
+Arithmetic runs as ``chains`` independent chains of instructions in ``warps`` warps of each scheduler: clocks of the
+scheduler per instruction of a warp. One chain of one warp gives the latency, many of many warps the rate. ``beside``
+gives the clocks of a step of eight mma and other instructions. Bandwidths come from CUDA events.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Arithmetic:
         )  # fmt: skip
 
     def declared(self, chains: int) -> str:
-        """Registers."""
+        """CUDA C++ that declares and loads the registers."""
         lines = [f"    {self.kind} d{chain}[{self.results}];" for chain in range(chains)]
         lines += [f"    {self.source_kind} s{number}[{count}];" for number, count in enumerate(self.sources)]
         lines += [
@@ -97,7 +97,7 @@ class Arithmetic:
         return f'asm volatile("{self.instruction} {operands};" : {results} : {sources});'
 
     def used(self, chains: int) -> str:
-        """So that nothing is dropped."""
+        """CUDA C++ that uses every result, so that the compiler removes nothing."""
         return "".join(
             f"    for (int i = 0; i < {self.results}; i++) sum += (u32)d{chain}[i];\n" for chain in range(chains)
         )
@@ -128,7 +128,7 @@ def matrix_load(count: int, how: str, offset: int = 0) -> str:
 
 
 def several(count: int, how: str) -> str:
-    """Of different rows, which ptxas does not join."""
+    """``count`` loads by ``ldmatrix`` of different rows, which ptxas does not merge."""
     return "".join(matrix_load(4, how, 512 * i) for i in range(count))
 
 
@@ -159,7 +159,7 @@ def beside(of: Arithmetic, more: str) -> str:
 
 
 def loads(count: int, how: str) -> str:
-    """Eight ``ldmatrix`` a step, or one whose address is what the last one brought (``how`` chain)."""
+    """Eight ``ldmatrix`` per step, or (``how`` "chain") one whose address depends on the result of the last one."""
     if how == "chain":
         body = "        " + matrix_load(count, "") + "row += r[0];\n"
         return HEAD + "    u32 r[4], row = at + lane % 32 * 16;\n" + BEGIN + body + END + TAIL
@@ -178,7 +178,7 @@ CHAINED_LDS = (
 
 
 def copies(width: int, how: str, alone: bool) -> str:
-    """Eight ``cp.async`` a step of lines side by side, and the wait for them; or one."""
+    """Eight ``cp.async`` of adjacent lines per step, or one (``alone``), and the wait for them."""
     name = f"cp.async.{how}.shared.global"
     each = 1 if alone else 8
     body = "".join(
@@ -205,7 +205,7 @@ BODIES = {"atomicAdd": "atomicAdd(&data[i], 1.0f);", "store": "((volatile float 
 
 @dataclass(frozen=True)
 class Probe:
-    """A kernel of one launch: on every multiprocessor or one; ``each``: what its clocks of a step are divided by."""
+    """A kernel, launched on every multiprocessor or on one. Its clocks per step are divided by ``each``."""
 
     name: str
     source: str

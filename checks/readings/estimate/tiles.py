@@ -1,7 +1,7 @@
 """How long tiles take until they are in shared memory. ``tiles.cu`` says how to read it; this makes JSON of its lines.
 
-Clocks at 1.98 GHz. A step: copy the tiles of A and B that a block needs, as blocks of a product share them, and
-multiply for a while (``work``). ``in L2`` and ``from DRAM``: the same grid and tiles, with a short and a long K.
+Clocks at 1.98 GHz. A step copies the tiles of A and B that a block needs, as blocks of a product share them, and
+multiplies for a while (``work``). ``in L2`` and ``from DRAM``: the same grid and tiles, with a short and a long K.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ STEP = re.compile(
 
 
 def readings(lines: Iterable[str]) -> dict[str, Any]:
-    """Return the clocks of each line by what was read."""
+    """Return the clocks that each line reports, by its name and settings."""
     found: dict[str, Any] = {}
     for line in lines:
         if it := BURST.match(line):

@@ -1,7 +1,7 @@
 """What DRAM, L2, atomics and small blocks take on a whole chip: ``python -m checks.readings.estimate.traffic > NAME``.
 
-Needs CuPy and a GPU; some seconds. Microseconds by reading: the median of launches that are hidden behind another
-kernel, L2 as the launch before left it.
+Needs CuPy and a GPU; some seconds. Microseconds: the median of launches queued after another kernel, so that launching
+is hidden; L2 is as the launch before left it.
 """
 
 from __future__ import annotations

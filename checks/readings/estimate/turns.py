@@ -1,8 +1,8 @@
 """Whose turn is it, of many warps that do the same? ``python -m checks.readings.estimate.turns > NAME.json``.
 
-Needs CuPy and a GPU; a second. Blocks of one multiprocessor, in the order in which they began: clocks from the first
-one's beginning until the first and the last of a block's warps had begun, and until they were over. Where all take
-turns, blocks are over at the same time; where those that began first go first, one after the other.
+Needs CuPy and a GPU; a second. For each block of one multiprocessor, in order of starting: the clocks at which its
+first and last warp began, and ended, counted from the start of the first block. If the scheduler takes warps in turn,
+blocks end at the same time; if it prefers the oldest warp, they end one after the other.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 SOURCE = Path(__file__).with_suffix(".cu")
 KINDS = ("multiply_adds", "words", "four_words", "words_and_64", "two_words_and_16")
-TURNS, TWICE = 400, 100_000  # of a warp; bytes of shared memory, of which a multiprocessor has two
+TURNS, TWICE = 400, 100_000  # iterations of a warp; bytes of shared memory, so that a multiprocessor holds two blocks
 LAUNCHES = ((1, 256), (1, 512), (1, 1024), (264, 256), (264, 512), (264, 1024))  # blocks, threads
 
 
@@ -57,7 +57,7 @@ def main() -> None:
 
 
 def write(about: Mapping[str, Any], clocks: Mapping[str, Any]) -> None:
-    """A line a launch."""
+    """Print JSON with one line per launch."""
     lines = ",\n".join(f"  {json.dumps(name)}: {json.dumps(found)}" for name, found in clocks.items())
     head = json.dumps(about, indent=1)[:-2]
     sys.stdout.write(f'{head},\n "clocks": {{\n{lines}\n }}\n}}\n')

@@ -1,4 +1,4 @@
-"""Measures products of warpgroups by themselves (``warpgroups.cu``): clocks of a turn, and the chip's power with them.
+"""Measures warpgroup products alone (``warpgroups.cu``): clocks per iteration, and the power of the chip.
 
 python -m checks.readings.estimate.warpgroups compile DIR             here
 python -m checks.readings.estimate.warpgroups run DIR NAME.json       on a machine with a GPU and CuPy; some seconds
@@ -21,7 +21,7 @@ ALL = 132  # multiprocessors
 
 @dataclass(frozen=True)
 class Probe:
-    """``batch`` products of ``cols`` columns a turn, by each of the warpgroups of a block."""
+    """``batch`` products of ``cols`` columns per iteration, by each of ``groups`` warpgroups of a block."""
 
     cols: int
     batch: int

@@ -1,12 +1,12 @@
-"""What a GPU's matrix instructions answer: products of fragments, and where the fragments of wmma hold which element.
+"""Records the results of a GPU's matrix instructions: products of fragments, and the layouts of wmma's fragments.
 
     python -m checks.readings.simulator.record_fragments OUT.json [STYLE ...]    needs cupy and a GPU; a minute
-    python -m checks.readings.simulator.record_fragments --compare    the simulator beside what is kept; many minutes
+    python -m checks.readings.simulator.record_fragments --compare    the simulator with stored results; many minutes
     python -m checks.readings.simulator.record_fragments --compare f64 tiny    the same, of forms with this in their
                                                                                names, and of these styles
 
-``fragments.json`` beside this file keeps a fingerprint of each piece of the answers: of each form, in every style, a
-first piece of 20 fragments, which the tests compare, and ten more of 2,230.
+``fragments.json`` beside this file has a fingerprint of each piece of the results: for each form and style a first
+piece of 20 fragments, which the tests compare, and ten more of 2,230.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ KEPT = Path(__file__).with_name("fragments.json")
 
 
 def fingerprint(answer: Any) -> str:
-    """Of raw results."""
+    """CRC-32 of raw results, in hexadecimal."""
     return f"{zlib.crc32(np.ascontiguousarray(answer).tobytes()):08x}"
 
 
 def fingerprints(answer: Any) -> list[str]:
-    """Of every piece."""
+    """The fingerprint of every piece."""
     return [fingerprint(answer[piece]) for piece in pieces()]
 
 
 def simulated(form: Form, fragments: dict[str, Any]) -> Any:
-    """What the simulator answers: (fragment, word, lane), raw."""
-    from gemm_lessons import simulate  # what records needs no simulator
+    """The simulator's results, raw: (fragment, word, lane)."""
+    from gemm_lessons import simulate  # recording needs no simulator
 
     count = len(fragments["a"])
     out = np.zeros((count, form.words("d"), LANES), f"u{form.word('d') // 8}")
@@ -82,7 +82,7 @@ def _layouts() -> dict[str, list[str]]:
 
 
 def record(path: str, *styles: str) -> None:
-    """Run everything on the GPU, or these styles; the others stay as they are kept."""
+    """Run all styles on the GPU, or ``styles`` alone; the others keep their stored results."""
     import cupy
 
     facts = cupy.cuda.runtime.getDeviceProperties(0)
@@ -113,7 +113,8 @@ def _compared(kept: dict[str, Any], name: str, style: str) -> list[int]:
 
 
 def compare(word: str = "", *chosen: str) -> int:
-    """The simulator beside what is kept of the forms with ``word`` in their names; how many pieces differ."""
+    """Compare the simulator with the stored results of forms with ``word`` in their names; return how many pieces
+    differ."""
     styles = chosen or STYLES
     kept = json.loads(KEPT.read_text())["products"]
     total, found = pieces()[-1].stop * len(styles), 0

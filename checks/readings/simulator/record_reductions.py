@@ -1,4 +1,4 @@
-"""How a GPU reduces in global memory by ``cp.reduce.async.bulk`` and by boxes of a tensor map: ``reductions.json``.
+"""Records a GPU's reductions in global memory by ``cp.reduce.async.bulk``, also of tensor boxes: ``reductions.json``.
 
     python -m checks.readings.simulator.record_reductions     needs cupy and a GPU of sm_90; seconds
     python -m checks.readings.simulator.record_reductions --compare
@@ -107,7 +107,7 @@ def values(kind: str) -> tuple[Any, Any]:
 
 def simulated(name: str, kind: str, by_box: bool) -> Any:
     """Return what the simulator leaves in memory."""
-    from gemm_lessons import simulate  # what records needs no simulator
+    from gemm_lessons import simulate  # recording needs no simulator
     from gemm_lessons.engine import TensorMap
 
     y, x = values(kind)

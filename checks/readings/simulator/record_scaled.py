@@ -1,8 +1,8 @@
-"""How a GPU rounds ``a * b * 2^n``, which it computes in one instruction (``FMUL.D2`` and its like): ``scaled.json``.
+"""Records how a GPU rounds ``a * b * 2^n``, which is one machine instruction (``FMUL.D2`` etc.): ``scaled.json``.
 
     python -m checks.readings.simulator.record_scaled     needs cupy and a GPU; seconds
 
-Of each power of two and each range of exponents a fingerprint of all answers, by the seed and numpy's own float32.
+Stores a fingerprint of all results for each power of two and each range of exponents.
 """
 
 from __future__ import annotations

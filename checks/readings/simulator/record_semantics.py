@@ -5,8 +5,8 @@
     python -m checks.readings.simulator.record_semantics --ptx FOLDER        the kernels only, to read or to assemble
     python -m checks.readings.simulator.record_semantics --unrecorded        names what no GPU has answered yet
 
-``test_semantics.py`` compares the kept fingerprints with what the simulator computes, so that CI holds every
-instruction against hardware without having any. New instructions stand in ``semantics_cases.UNRECORDED`` until then.
+``test_semantics.py`` compares the stored fingerprints with the simulator's results, so that CI compares every
+instruction with hardware without a GPU. New instructions are listed in ``semantics_cases.UNRECORDED`` until recorded.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ def register_size(code: str) -> int:
 
 
 def recordable(name: str) -> bool:
-    """Not cvta (addresses mean nothing in the simulator), nor 8-bit registers (bfloat16 to bytes wants them), nor what
-    the GPU of the readings lacks: floats of 6 and 4 bits need sm_100a."""
+    """Whether a GPU's results can be compared: not of cvta (the simulator's addresses differ), not of bfloat16 to bytes
+    (it needs 8-bit registers), not of floats of 6 and 4 bits (they need sm_100a, which the H200 lacks)."""
     words = {*name.split(".")}
     return not (name.startswith("cvta") or {"bf16"} < words & {"bf16", "u8", "s8"} or words & NEEDS_SM_100)
 

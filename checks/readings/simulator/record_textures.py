@@ -1,4 +1,4 @@
-"""Read textures and surfaces on the GPU of this machine and keep what it answered. Needs cupy.
+"""Read textures and surfaces on the GPU of this machine and store the results. Needs cupy.
 
 python -m checks.readings.simulator.record_textures out.npz
 python -m checks.readings.simulator.record_textures --keep out.npz      writes textures.json beside this file
@@ -56,7 +56,7 @@ def texture(cupy: Any, case: cases.Case) -> Any:
 
 
 def record(path: str) -> None:
-    """Everything, raw."""
+    """Read every case on the GPU; save the raw results."""
     import cupy
 
     found = {}

@@ -1,4 +1,4 @@
-"""What a GPU's warpgroup products answer: every type, N, source of A, transpose and negation, with layouts at random.
+"""Records a GPU's warpgroup products: every type, N, source of A, transpose and negation, with random layouts.
 
     python -m checks.readings.simulator.record_wgmma OUT.json [RAW.npz]    needs cupy and a GPU of sm_90; a minute
     python -m checks.readings.simulator.record_wgmma --compare [WORD]      the simulator beside what is kept
@@ -61,7 +61,7 @@ def fingerprints(answer: Any) -> list[str]:
 
 def simulated(of: WgmmaForm, cases: Cases, scale_d: int) -> Any:
     """Return the simulator's D."""
-    from gemm_lessons import simulate  # what records needs no simulator
+    from gemm_lessons import simulate  # recording needs no simulator
 
     d = cases.d.copy()
     values = [cases.memory.view(np.uint32), cases.a, cases.descriptors, d, np.int32(scale_d)]
@@ -135,7 +135,8 @@ def _compared(kept: dict[str, Any], others: dict[str, str], of: WgmmaForm) -> tu
 
 
 def compare(word: str = "") -> int:
-    """Print the simulator beside what is kept, of forms with ``word`` in their names; return how many styles differ."""
+    """Compare the simulator with the stored results of forms with ``word`` in their names; return how many styles
+    differ."""
     found = json.loads(KEPT.read_text(encoding="utf-8"))
     chosen = [of for of in (*forms(), *other_forms()) if word in str(of)]
     total = products = 0

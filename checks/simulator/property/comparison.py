@@ -1,8 +1,8 @@
-"""One program run three ways: as users run it, with every trick of the machine off, and by the scalar interpreter.
+"""One program run three ways: as users run it, with every optimisation off, and by the scalar interpreter.
 
-Every trick off means: each instruction a basic block of its own (so nothing is grouped, reordered or counted by the
-block), one block at a time, no address pattern remembered, every access checked by itself, and only ever the way for
-lanes that diverged.
+With optimisations off, each instruction is a basic block (so nothing is grouped, reordered or counted by the block),
+blocks run one at a time, address patterns are not cached, every access is checked by itself, and all code runs as for
+diverged lanes.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ BUDGET = 100_000
 
 
 class PlainMachine(Machine):
-    """A machine that never takes all lanes to be in one place."""
+    """A machine that always takes the path for diverged lanes."""
 
     def _next(self) -> int | None:
         number = super()._next()
@@ -72,7 +72,7 @@ def plain(program: Program) -> Program:
 
 @contextlib.contextmanager
 def tricks_off() -> Iterator[None]:
-    """Launches in here are run one instruction at a time."""
+    """Run launches inside this context one instruction at a time."""
     given = simulator._program
     with replaced(
         (simulator, "_program", lambda *asked: plain(given(*asked))),
@@ -87,7 +87,7 @@ def tricks_off() -> Iterator[None]:
 
 @contextlib.contextmanager
 def replaced(*changes: tuple[Any, str, Any]) -> Iterator[None]:
-    """Attributes changed for a while: ``mock.patch`` without what costs time, for it is done for every program."""
+    """Replace attributes (object, name, value) and restore them. Each program does it, and ``mock.patch`` is slow."""
     before = [(where, name, getattr(where, name)) for where, name, _ in changes]
     try:
         for where, name, value in changes:
@@ -100,22 +100,23 @@ def replaced(*changes: tuple[Any, str, Any]) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a launch left: the bytes of its buffers and what the device handed back."""
+    """The result of a launch: the bytes of its buffers, and the simulator's record."""
 
     memory: tuple[bytes, ...]
     launched: Launched
 
     def findings(self, exact: bool) -> set[Any]:
-        """``exact``: with the example that each names. Of blocks side by side another may be the first to do it."""
+        """Findings that can be compared. ``exact``: with the example that each names; with several blocks at a time,
+        another block may be the first."""
         known = {_known(finding) for finding in self.launched.findings}
         return known if exact else {_of_any_block(finding) for finding in known}
 
 
 def _known(finding: Finding) -> Finding:
-    """What of a finding does not depend on how loads are grouped.
+    """A finding without what depends on how loads are grouped.
 
-    Not how often: the checkers look once at an access that repeats between two barriers. Nor which of several loads
-    is named beside a write that races with all of them.
+    Its count does: the checkers check an access that repeats between two barriers once. So does the load that is named
+    if a write races with several.
     """
     if finding.effects.startswith("shared load "):
         actors = tuple(Actor((), (), effect=actor.effect) for actor in finding.actors)
@@ -125,10 +126,10 @@ def _known(finding: Finding) -> Finding:
 
 
 def _of_any_block(finding: Finding) -> tuple[object, ...]:
-    """What of a finding does not depend on which blocks run side by side.
+    """A finding without what depends on which blocks run at the same time.
 
-    Not the example. Nor which way round a store and a load of a loop meet: when some of the blocks leave the loop, what
-    the others go on doing is a new record, and the checkers look at the load once more, now after the store.
+    The example does. So does the order in which a store and a load of a loop race: when some of the blocks leave the
+    loop, the accesses of the others become a new record, and the checkers check the load again, now after the store.
     """
     what, line, other = finding.effects or finding.case, finding.line, finding.other_line
     first, _, second = what.removeprefix("shared ").partition(" ")
@@ -140,8 +141,8 @@ def _of_any_block(finding: Finding) -> tuple[object, ...]:
 
 
 def _known_conflicts(conflicts: Sequence[Conflict], exact: bool) -> list[Conflict]:
-    """Of each line's conflicts the worst is the example, of equally bad ones the first that was met. Of blocks side by
-    side that may be another one: then what it costs is compared, not who is named."""
+    """Each line's example is its worst conflict, the first of equally bad ones. With several blocks at a time that may
+    be another one: then only costs are compared."""
     if exact:
         return list(conflicts)
     return [dataclasses.replace(c, ways=0, bank=0, lanes=(), addresses=(), array="") for c in conflicts]
@@ -165,7 +166,7 @@ def launch(
 
 
 def difference(ours: Outcome, theirs: Outcome, exact: bool) -> str:
-    """Nothing when both are the same, else what differs first. ``exact``: see ``Outcome.findings``."""
+    """ "" if both are the same, else the first difference. ``exact``: see ``Outcome.findings``."""
     a, b = ours.launched, theirs.launched
     if a.fault or b.fault:
         return "" if a.fault == b.fault else f"fault: {a.fault} != {b.fault}"
@@ -177,7 +178,7 @@ def difference(ours: Outcome, theirs: Outcome, exact: bool) -> str:
     if a.counters != b.counters:
         for field in dataclasses.fields(a.counters):
             mine, plain = getattr(a.counters, field.name), getattr(b.counters, field.name)
-            if field.name == "conflicts":  # equally bad ones come in the order in which they were met
+            if field.name == "conflicts":  # equally bad ones are listed in the order in which they occurred
                 mine, plain = (sorted(_known_conflicts(found, exact), key=repr) for found in (mine, plain))
             if mine != plain:
                 return f"counters, {field.name}: {_only(mine, plain)} != {_only(plain, mine)}"
@@ -203,14 +204,14 @@ def memory_difference(ours: Sequence[bytes], theirs: Sequence[bytes]) -> str:
 
 @dataclass(frozen=True)
 class Ran:
-    """What came of a case: "" or what differs, and whether the machine found races in it."""
+    """Result of a case: "" or the difference, and whether the machine found races in it."""
 
     problem: str
     race: bool = False
 
 
 def check(case: Case) -> Ran:
-    """Run a case every way that applies to it. What the kit says of a program that it cannot run is a problem, too."""
+    """Run a case in every way that applies to it. An error of the kit about a program that it cannot run counts."""
     try:
         return _check(case)
     except (AssertionError, LookupError, TypeError, ValueError, NotImplementedError, UnsupportedKernel) as error:

@@ -1,7 +1,7 @@
-"""Random CUDA kernels, compiled: the fast way against the plain way, with counters from their machine code.
+"""Random CUDA kernels, compiled: with and without the machine's optimisations, with counters from their machine code.
 
-The kernels are those of ``checks.simulator.fuzz``, whose values a GPU answered for; here whole launches are compared,
-findings and counters too, with the blocks in batches of several sizes.
+The kernels are those of ``checks.simulator.fuzz``, whose results are compared with a GPU's; here whole launches are
+compared, findings and counters included, with blocks in batches of several sizes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from gemm_lessons.engine.simulator import Setting, Simulator
 
 
 def generate(seed: int) -> Case:
-    """The kernel of a seed, leaving out those that no compiler survives."""
+    """The kernel of a seed; another seed's if the compiler crashes on it."""
     return fuzz.generate(seed if seed not in fuzz.CRASHES else seed + 1_000_000)
 
 
@@ -34,7 +34,7 @@ def launch(compiled: Compiled, case: Case, block_limit: int) -> Outcome:
 
 
 def check(seed: int) -> str:
-    """ "" or what differs between the fast way and the plain way."""
+    """ "" or the difference between the launches with and without optimisations."""
     case = generate(seed)
     compiled = fuzz.compiled(case)
     ours = launch(compiled, case, 1 + seed % fuzz.BLOCKS)

@@ -1,4 +1,4 @@
-"""What is wrong with seeds, as texts, worked out by several processes: these import this module, not ``__main__``."""
+"""Failures of seeds, as texts, found by several processes: these import this module, not ``__main__``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TOGETHER, LEAST = 150, 20  # tasks of a process, which grows by about a megabyte
 
 
 def problem_of_program(seed: int) -> str:
-    """What is wrong with this seed's program, with a small one that shows it; "" if nothing is."""
+    """The failure of this seed's program, with a shrunk program that shows it; "" if it passes."""
     case = programs.generate(seed)
     found = check(case).problem
     if not found:
@@ -44,14 +44,15 @@ def _problem(task: tuple[bool, int]) -> str:
 
 
 def _problems(tasks: Sequence[tuple[bool, int]]) -> list[str]:
-    """Each program makes tens of thousands of objects, in rings that only the garbage collector can take apart, and to
-    look for these was a quarter of the time. So it is left to the end of the process."""
+    """Run a part with garbage collection off: each program makes tens of thousands of objects in reference cycles, and
+    collecting them took a quarter of the time. The end of the process frees them."""
     gc.disable()
     return [_problem(task) for task in tasks]
 
 
 def _parts(tasks: Sequence[tuple[bool, int]], processes: int) -> Iterator[Sequence[tuple[bool, int]]]:
-    """Of ``TOGETHER`` tasks, and smaller ones towards the end, so that all processes end at about the same time."""
+    """Split the tasks into parts of ``TOGETHER``, smaller towards the end, so that processes end at about the same
+    time."""
     while tasks:
         size = min(TOGETHER, max(LEAST, len(tasks) // (4 * processes)))
         yield tasks[:size]
@@ -59,9 +60,9 @@ def _parts(tasks: Sequence[tuple[bool, int]], processes: int) -> Iterator[Sequen
 
 
 def problems(tasks: Sequence[tuple[bool, int]], processes: int) -> Iterator[str]:
-    """One text for each task, in their order. With several processes every part of them has one of its own, made from
-    one that has imported what they need. Raises ``BrokenProcessPool`` when one of these was killed; however slow they
-    are, they are waited for: beside the tests of ``.ci/run`` a part may take a quarter of an hour."""
+    """One text for each task, in their order. With several processes, each part runs in a new process, forked from a
+    server that has imported what it needs. Raises ``BrokenProcessPool`` if one is killed. There is no time limit:
+    beside the tests of ``.ci/run`` a part may take a quarter of an hour."""
     if processes == 1:
         yield from map(_problem, tasks)
         return

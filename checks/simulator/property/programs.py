@@ -1,15 +1,15 @@
-"""Random PTX programs: a function of their seed, written to meet every trick of the machine.
+"""Random PTX programs: a function of their seed, written to reach every optimisation of the machine.
 
 Registers are written again and again, by instructions and inside loops, as inline assembly may and NVRTC never does.
 Three sorts:
 
-    values   no races by construction: every thread writes its own bytes, others read them after a barrier, what all
-             update is updated by atomics whose order does not matter
-    racy     shared memory without that discipline: the machine's own order is compared, and its findings
-    fault    one thread leaves its memory or misaligns an address: the fault's words are compared
+    values   no races by construction: every thread writes its own bytes, others read them after a barrier, and bytes
+             that all update are updated by atomics whose order does not matter
+    racy     shared memory without that discipline: results in the machine's order and findings are compared
+    fault    one thread leaves its memory or misaligns an address: the fault is compared
 
-An address register is known by what may be done through it (``Reach``); a write that is not known to keep it so ends
-that knowledge, so every access stays inside the bytes it may touch.
+For each address register the writer tracks which bytes may be accessed through it (``Reach``). A write that may change
+them ends that, so every access stays inside the bytes that it may touch.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from typing import Literal
 OWN = 64  # bytes of global and of local memory that belong to one thread, to work on
 RESULTS = 112  # bytes of global memory per thread for its registers at the end
 SLOT = 32  # bytes of shared memory that belong to one thread
-INPUT = 256  # bytes of the input, which everybody reads
-COUNTS = 64  # bytes that everybody updates by atomics, in global memory and in shared memory
+INPUT = 256  # bytes of the input, which all threads read
+COUNTS = 64  # bytes that all threads update by atomics, in global memory and in shared memory
 SIZES = {"r": 4, "f": 4, "d": 8, "l": 8, "h": 2}
 COUNT = {"r": 10, "f": 24, "d": 3, "l": 4, "h": 4, "p": 4}
 DECLARED = {"r": "b32", "f": "f32", "d": "f64", "l": "b64", "h": "b16", "p": "pred"}
@@ -81,7 +81,7 @@ class Case:
         return "\n".join([*lines, "}", ""])
 
     def buffers(self) -> list[bytes]:
-        """What the input, the threads' bytes and the counts hold before the launch."""
+        """Contents of the input, the threads' bytes and the counts before the launch."""
         chance = random.Random(self.seed + 1)
         words = b"".join(_word(chance) for _ in range(INPUT // 4))
         own = bytes(chance.getrandbits(8) for _ in range(97)) * (self.threads * self.blocks * (OWN + RESULTS) // 97 + 1)
@@ -114,9 +114,9 @@ def _word(chance: random.Random) -> bytes:
 
 @dataclass(frozen=True)
 class Reach:
-    """What may be done through an address register: the space of its instructions ("" = generic), whose bytes they are
-    (``own``: this thread's; ``all``: shared memory that others write between barriers; ``input``: nobody's), and how
-    far from the register they begin and end. The register is a multiple of 16."""
+    """Bytes that may be accessed through an address register: the state space of the instructions ("" = generic), the
+    owner (``own``: this thread; ``all``: shared memory that others write between barriers; ``input``: read-only), and
+    where they begin and end relative to the register, which is a multiple of 16."""
 
     space: str
     owner: str
@@ -133,17 +133,17 @@ class Writer:
         self.sort: Sort = chance.choices(("values", "racy", "fault"), (80, 15, 5))[0]
         self.lines: list[str] = []
         self.reach: dict[str, Reach] = {}
-        self.kept: list[set[str]] = []  # registers that the loops around must find as they were
+        self.kept: list[set[str]] = []  # registers that an iteration of the enclosing loops must leave unchanged
         self.loops = self.labels = 0
-        self.reading = False  # in this stretch between barriers shared memory is read by all, else written by its owner
-        self.uniform = True  # every living thread of the block is here
+        self.reading = False  # until the next barrier all threads read shared memory; else its owners write it
+        self.uniform = True  # all threads of the block that have not ended execute this code
         self.ended = False  # some threads may have ended
-        self.counts = chance.random() < 0.4  # whether shared memory holds numbers that all update
+        self.counts = chance.random() < 0.4  # whether shared memory holds numbers that all threads update
         self._launch()
 
     def _launch(self) -> None:
-        """Mostly few threads, as the scalar interpreter pays for each, and few blocks, as the plain machine does. Warps
-        in part, warps in full, several warps."""
+        """Draw block and grid. Mostly few threads, which cost the scalar interpreter time, and few blocks, which cost
+        the plain machine time. Partial warps, full warps, several warps."""
         chance = self.chance
         shape = chance.random()
         if shape < 0.5:  # whole warps: only then do all lanes of a batch take part
@@ -239,7 +239,7 @@ class Writer:
             for n in range(0, COUNTS, 16):
                 e(f"@%p0 st.shared.v4.u32 [%u3+{n}], {{%u4, %u4, %u4, %u4}}")
             e("bar.sync 0")
-        # What registers begin with. Some stay unset in some programs: that is found, and they hold ones.
+        # Initial values of registers. In some programs some stay unset: that is a finding, and all their bits are 1.
         spare = self.chance.random() < 0.1
         e("mov.b32 %r0, %u1")
         e("mov.b32 %r1, %u0")
@@ -273,7 +273,7 @@ class Writer:
         e("setp.lt.u32 %p3, %r1, 7")
 
     def epilogue(self) -> None:
-        """Store registers where the test sees them."""
+        """Store registers to the thread's results in global memory."""
         e, chance = self.emit, self.chance
         place = OWN
         for n in chance.sample(range(0, 24, 4), 3):
@@ -326,7 +326,7 @@ class Writer:
         self.uniform = uniform
 
     def loop(self, depth: int) -> None:
-        """Counted, from the top or from the bottom, by as many steps for all or for each lane its own."""
+        """A counted loop, tested at the top or at the bottom, with a trip count that is uniform or differs by lane."""
         chance, e = self.chance, self.emit
         number = self.loops % 3
         if self.loops >= 4 or len(self.kept) > number:
@@ -402,7 +402,7 @@ class Writer:
         e(f"@{p} bra {again}")
 
     def leave(self) -> None:
-        """Some threads end here."""
+        """Let some threads end here."""
         if self.chance.random() < 0.35:
             self.emit(f"setp.eq.u32 %p{self.chance.randrange(4)}, %u0, {self.chance.randrange(40)}")
             self.emit(f"@%p{self.chance.randrange(4)} {self.chance.choice(('ret', 'exit'))}")
@@ -477,7 +477,7 @@ class Writer:
         )
 
     def moves(self) -> None:
-        """A run of moves that read one another's results, sometimes with something else among them."""
+        """A run of moves that read each other's results, sometimes with other instructions among them."""
         kind = self.chance.choice("frrf")
         pool = [self.any(kind) for _ in range(self.chance.randint(2, 5))]
         code = {"r": ("b32", "u32", "s32"), "f": ("f32",)}[kind]
@@ -575,7 +575,7 @@ class Writer:
             self.offset_from(name, base, Reach(space, owner, 0, size))
 
     def offset_from(self, name: str, base: str, reach: Reach) -> None:
-        """``base`` and a constant, or lane by lane a multiple of 16."""
+        """Write ``name``: ``base`` plus a constant, or plus a multiple of 16 that differs by lane."""
         chance = self.chance
         wide = name[1] == "A"
         if chance.random() < 0.5:
@@ -593,7 +593,7 @@ class Writer:
             )  # fmt: skip
 
     def any_shared(self, name: str, wide: bool, generic: bool) -> None:
-        """The whole shared array from its start, or the bytes of some thread."""
+        """Write ``name``: the start of the shared array, or of some thread's bytes in it."""
         convert = [f"cvta.shared.u64 {name}, {name}"] if generic else []
         space = "" if generic else "shared"
         if self.chance.random() < 0.4:
@@ -611,7 +611,8 @@ class Writer:
         )  # fmt: skip
 
     def know(self, name: str, reach: Reach, *lines: str) -> None:
-        """Write ``name``. A loop around that found it with another reach would miss that the next time: then not."""
+        """Emit ``lines``, which write ``name``, and note its reach; emit nothing if an enclosing loop needs its old
+        reach in the next iteration."""
         if any(name in kept for kept in self.kept) and self.reach.get(name) != reach:
             return
         for line in lines:
@@ -619,7 +620,7 @@ class Writer:
         self.reach[name] = reach
 
     def move_address(self) -> None:
-        """Step an address register; what it reaches becomes smaller or moves along."""
+        """Add to an address register; its reach shrinks or moves with it."""
         chance = self.chance
         name = chance.choice(sorted(self.reach))
         reach = self.reach[name]
@@ -651,7 +652,7 @@ class Writer:
 
     @staticmethod
     def memory_of(reach: Reach) -> str:
-        """The memory that may be meant; generic ones may be shared."""
+        """The state space that is accessed; generic addresses count as shared, unless of the input."""
         return "shared" if reach.space == "" and reach.owner != "input" else reach.space
 
     def place(self, name: str, width: int) -> str:
@@ -798,7 +799,7 @@ class Writer:
             self.emit(f"shfl.sync.{mode}.b32 {self.any(kind)}{pair}, {self.any(kind)}, {lane}, {clamp}, %u6")
 
     def copy(self) -> None:
-        """cp.async into the thread's own shared bytes, waited for at once."""
+        """A cp.async into the thread's own shared bytes, and the wait for it."""
         if self.reading:
             return
         size = self.chance.choice((4, 8, 16))
@@ -809,7 +810,7 @@ class Writer:
         self.emit("cp.async.wait_group 0")
 
     def fault(self) -> None:
-        """One thread does what would end the kernel."""
+        """Let one thread make an access that faults."""
         thread = self.chance.randrange(self.threads * self.blocks)
         self.emit(f"setp.eq.u32 %p0, %u1, {thread}")
         self.emit("@%p0 " + self.chance.choice((

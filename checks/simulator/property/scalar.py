@@ -1,11 +1,11 @@
 """One thread at a time, one instruction at a time: a PTX interpreter in plain Python, to compare final memory with.
 
 It shares the parser and nothing else with the simulator. A register is a slot of a list that holds raw bits as a Python
-integer; constants have slots of their own. A thread runs until it ends or comes to a barrier or a warp instruction;
-those are executed when every living thread of its block or warp has come. What integers and float32 compute is written
-here; rarer instructions ask ``semantics_reference``, which computes with exact fractions.
+integer; constants have slots of their own. A thread runs until it ends or reaches a barrier or a warp instruction; that
+is executed when every thread of its block or warp that has not ended has reached it. Integers and float32 are computed
+here; ``semantics_reference`` computes rarer instructions with exact fractions.
 
-It covers what ``programs.py`` writes, and says so (``NotImplementedError``) of anything else.
+It covers what ``programs.py`` writes, and raises ``NotImplementedError`` for anything else.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ FIRST_SHARED = 1024  # the address of a block's first array on sm_90, as its mac
 STEPS = 200_000  # of one thread: more is an endless loop
 WARP = 32
 BITS = {"pred": 1, "b8": 8, "u8": 8, "s8": 8, **{f"{k}{n}": n for k in "busf" for n in (16, 32, 64)}}
-Step = Callable[["Thread"], int | None]  # gives where to go on, None: the next instruction
+Step = Callable[["Thread"], int | None]  # returns the index of the next instruction; None: the following one
 
 
 def signed(value: int, bits: int) -> int:
@@ -188,7 +188,7 @@ def _inside(memory: bytearray, start: int, size: int) -> bool:
 
 
 class Undefined(Exception):
-    """The program asks for what PTX leaves open: a shuffle from a lane that does not take part."""
+    """The program's result is undefined in PTX: a shuffle from a lane that does not take part."""
 
 
 class Thread:
@@ -243,7 +243,7 @@ class Interpreter:
         return place
 
     def memory(self, space: str, address: Operand) -> Callable[[Thread], tuple[bytearray, int]]:
-        """Which bytes an address of ``space`` ("" = generic) means, and where in them."""
+        """A function from a thread to the memory that an address of ``space`` ("" = generic) is in, and the offset."""
         assert isinstance(address, Address)
         base, offset = self.slot(address.base), address.offset
         wide = not isinstance(address.base, Register) or self.width(address.base.name) == 64
@@ -527,7 +527,8 @@ class Interpreter:
         return at + 1 if at + 1 < len(self.code) else None
 
     def _advance(self, warp: list[Thread]) -> bool:
-        """Run every thread to its next meeting; hold it if that is the warp's. False when all wait at a barrier."""
+        """Run every thread to its next barrier or warp instruction; execute a warp instruction. False if all threads
+        of the warp wait at a barrier or have ended."""
         code, end = self.code, len(self.code)
         for thread in warp:
             at = thread.at
@@ -575,7 +576,7 @@ class Interpreter:
 
 
 def _exchanged(instruction: Instruction, lane: int, by_lane: dict[int, list[int]]) -> tuple[int, int]:
-    """What one lane gets: the value, and whether it came from where it was asked for (shuffles)."""
+    """The result for one lane: the value, and the predicate of a shuffle (whether its source lane is in range)."""
     mode = next((m for m in instruction.modifiers if m != "sync"), "")
     if instruction.opcode == "activemask":
         return sum(1 << n for n in by_lane), 0

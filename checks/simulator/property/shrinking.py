@@ -9,16 +9,16 @@ from collections.abc import Iterator
 from checks.simulator.property.comparison import check
 from checks.simulator.property.programs import Case
 
-SECONDS = 30.0  # what making a program small may take: deletions can leave one that runs for long
+SECONDS = 30.0  # time limit of shrinking: deletions can leave a program that runs for long
 
 
 def symptom(problem: str) -> str:
-    """What kind of failure it is: ``optimised != plain: findings``."""
+    """The kind of failure, such as ``optimised != plain: findings``."""
     return ":".join(problem.split(":")[:2]).split(",")[0]
 
 
 def fails(case: Case, wanted: str) -> bool:
-    """Whether ``case`` still shows ``wanted``. A program that deletions made racy proves nothing."""
+    """Whether ``case`` still fails with symptom ``wanted``. A program that deletions made racy does not count."""
     ran = check(case)
     return symptom(ran.problem) == wanted and (case.sort != "values" or not ran.race)
 
@@ -40,7 +40,7 @@ def shrink(case: Case, budget: float = SECONDS) -> Case:
 
 
 def _candidates(case: Case) -> Iterator[Case]:
-    """Large pieces first. After a success the search starts again, so pieces that are needed are soon left alone."""
+    """Yield smaller cases: fewer blocks, then without a piece of the body, large pieces first."""
     for grid in ((1, 1, 1), (2, 1, 1)):
         if grid[0] < case.blocks:
             yield dataclasses.replace(case, grid=grid)
