@@ -14,7 +14,7 @@ from checks.cli.tiny_course import Ran, Run, environment, write_course
 
 @pytest.fixture
 def course(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Fresh for each test, at one place: the compiler's answers and the machine code name it, and are kept by it."""
+    """A new tiny course for each test, always at the same path, which is part of the keys of the compile caches."""
     place = tmp_path_factory.getbasetemp() / "course"
     if place.exists():
         shutil.rmtree(place)

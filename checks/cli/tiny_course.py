@@ -78,7 +78,7 @@ float acc = 0.0f;
 
 
 def write_course(root: Path) -> Path:
-    """Lessons 01_first and 02_second; the second wants a barrier and N to be a multiple of 8."""
+    """Write lessons 01_first and 02_second; the second requires a barrier, and N in multiples of 8."""
     for name, gate, n, solution in (("01_first", "", 1, SOLUTION), ("02_second", GATE, 8, WITH_BARRIER)):
         folder = root / "lessons" / name
         folder.mkdir(parents=True)
@@ -93,7 +93,7 @@ def write_course(root: Path) -> Path:
 
 @dataclass(frozen=True)
 class Ran:
-    """What a process said and how it ended."""
+    """Exit code, stdout and stderr of a process."""
 
     code: int
     out: str

@@ -1,4 +1,4 @@
-"""Real compiles only; every test starts without a cache and switches one on by itself where it is the subject."""
+"""Fixtures that compile without a cache; tests of the cache switch it on themselves."""
 
 from collections.abc import Callable
 from typing import Any

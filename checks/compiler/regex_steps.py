@@ -19,7 +19,7 @@ _CATEGORIES: dict[str, Callable[[str], bool]] = {
 
 
 class Found:
-    """A match with what ``tokens`` asks of one."""
+    """A match, with the part of ``re.Match`` that ``tokens`` uses."""
 
     def __init__(self, pattern: Steps, source: str, span: tuple[int, int], groups: _Groups) -> None:
         self._source, self._names = source, pattern.names

@@ -37,7 +37,7 @@ UNEQUAL: Mapping[tuple[str, str], str] = {
 }
 
 
-# What a warp executes that waits for an mbarrier, which ptxas writes apart from the first look.
+# Opcodes of the loop in which a warp polls an mbarrier; ptxas places it after the code of the first poll.
 LOOKING = frozenset("SYNCS BRA YIELD NOP MOV IMAD SHF WARPSYNC NANOSLEEP".split())
 NUMBERS = (*COMPARED, *BOXES, "warp_instructions", "dot_products")
 
@@ -88,7 +88,7 @@ def _compile(case: Case) -> Compiled:
 
 
 def compare(case: Case, known: readings.Readings) -> Comparison:
-    """Simulate one kernel and set it beside its reading, if the reading is of the same machine code."""
+    """Simulate one kernel and compare it with its reading, if the reading is of the same machine code."""
     compiled = compile_case(case)
     reading = known.kernels.get(case.name)
     if reading is None:
@@ -114,7 +114,7 @@ def compare(case: Case, known: readings.Readings) -> Comparison:
 
 
 def boxes(counters: Counters) -> dict[str, int]:
-    """What the TMA was asked for and brought: all accesses and sectors but those that other counters have."""
+    """Boxes that TMA copied, and sectors that it read: all accesses and sectors that no other counter has."""
     alone = ("global_load_requests", "global_store_requests", "async_copies", "global_reductions", "texture_requests")
     sectors = counters["global_sectors_read"] - counters["global_load_sectors"]
     return {
@@ -124,7 +124,7 @@ def boxes(counters: Counters) -> dict[str, int]:
 
 
 def looking_again(reading: Reading, compiled: Compiled) -> int:
-    """Instructions of warps that looked at an mbarrier in vain: ptxas has them behind the kernel's last EXIT."""
+    """Warp instructions of repeated polls of an mbarrier: ptxas places their loops after the kernel's last EXIT."""
     warps = [warps for count, warps in reading.executed for _ in range(count)]
     ends = [place for place, it in enumerate(compiled.sass) if it.opcode == "EXIT"]
     behind = compiled.sass[ends[-1] + 1 : len(warps)]
@@ -133,7 +133,7 @@ def looking_again(reading: Reading, compiled: Compiled) -> int:
 
 
 def _executed(reading: Reading, compiled: Compiled, name: str) -> int:
-    """Warps that executed an instruction of this name: the profiler has no counter for each of them."""
+    """Warp instructions with this opcode, from the reading: the profiler has no counter for it."""
     warps = [warps for count, warps in reading.executed for _ in range(count)]
     return sum(n for n, it in zip(warps, compiled.sass, strict=False) if it.opcode.split(".")[0] == name)
 

@@ -10,12 +10,12 @@ from gemm_lessons.engine import api
 
 @pytest.fixture(scope="module")
 def programs(request: pytest.FixtureRequest) -> Together | None:
-    """The file's kernels in programs of several."""
+    """The file's kernels compiled several at a time, if it sets ``TOGETHER``."""
     return of_module(request, lambda item: {})
 
 
 @pytest.fixture(autouse=True)
 def together(programs: Together | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let ``simulate`` find its kernel in them."""
+    """Let ``simulate`` take its kernel from these programs."""
     if programs is not None:
         monkeypatch.setattr(api, "take", programs.take)

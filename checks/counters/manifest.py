@@ -1,4 +1,4 @@
-"""Which kernels are launched how: the equality suite. Read by the GPU launcher and by the simulator's tests alike.
+"""The equality suite: kernels and their launches, for the GPU launcher and the simulator's tests alike.
 
 Data is given by formulas, not by a random generator, so that every machine and NumPy version computes the same: some
 kernels' addresses depend on it.
@@ -59,7 +59,7 @@ Given = Array | View | int
 
 @dataclass(frozen=True)
 class Case:
-    """One launch: where the kernel is, how it is launched, and which pattern of the issue's list it covers."""
+    """One launch: the kernel, the shape, the arguments (``given``), and the access pattern that it ``covers``."""
 
     name: str
     file: Path
@@ -530,7 +530,7 @@ def _product_cases() -> list[Case]:
 
 
 def _lesson_cases() -> list[Case]:
-    """Every launch of a solution; of its types, those whose tiles come by TMA."""
+    """Every launch of every solution, and of those of its types that have tensor maps."""
     found = []
     course = Course(ROOT)
     solved = [lesson for lesson in map(course.lesson, course.names) if lesson.solution_path.exists()]

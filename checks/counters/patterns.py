@@ -1,7 +1,7 @@
 """Address patterns for the micro-kernels of kernels/shared_probes.cu and kernels/global_probes.cu.
 
-A pattern gives every lane of one warp a byte offset, or -1 for a lane that does not take part. Structured patterns ask
-one question each (which lanes form a group? what joins two groups?); random ones look for what nobody asked. Only
+A pattern gives every lane of one warp a byte offset, or -1 for a lane that does not take part. Each structured pattern
+tests one question (which lanes form a group? what joins two groups?); random ones test combinations. Only
 ``random.Random`` of the standard library is used, whose integer stream is the same on every machine.
 """
 
@@ -47,12 +47,12 @@ GLOBAL_PROBES: dict[str, tuple[int, int]] = {
     **{f"cached_load_{w}": (w, 12) for w in (4, 16)},
     **{f"global_store_{w}": (w, 20) for w in (1, 2, 4, 8, 16)},
 }
-# Probes with patterns of their own on another probe's kernel.
+# Probes that run other patterns on another probe's kernel.
 KERNEL: dict[str, str] = {"partial_16": "load_16"}
 NEEDS_ALL_LANES = ("matrix_1", "matrix_2", "matrix_4", "matrix_4t")
 WINDOW = 8192  # bytes of shared memory the probes address
 GLOBAL_WINDOW = 1 << 16
-COPIED = 4096  # bytes that one cp.async of a probe reads from; the next one reads from as many bytes further on
+COPIED = 4096  # bytes of the window that one cp.async of a probe reads from; the next one's window follows it
 
 
 def _lanes(rule: Callable[[int], int]) -> list[int]:
@@ -70,12 +70,12 @@ def _structured(width: int, window: int) -> Iterator[list[int]]:
     for distance in (1, 2, 4, 8, 16):
         for stride in (1, 2, 3, 4, 8):
             yield _lanes(lambda n, d=distance, s=stride: (n & ~d) * s % slots)  # type: ignore[misc]
-    # Each half warp by a rule of its own: 1 = n and n^1 equal, 2 = n and n^2 equal, 0 = all different.
+    # A rule for each half warp: 1 = n and n^1 equal, 2 = n and n^2 equal, 4 = n and n^4 equal, 0 = all different.
     for first in (0, 1, 2, 4):
         for second in (0, 1, 2, 4):
             for stride in (1, 2):
                 yield _lanes(lambda n, a=first, b=second, s=stride: (n & ~(a if n < 16 else b)) * s % slots)  # type: ignore[misc]
-    # Each quarter warp by a rule of its own.
+    # A rule for each quarter warp.
     for rules in ((1, 0, 0, 0), (1, 1, 0, 1), (1, 2, 1, 2), (2, 1, 1, 2), (0, 1, 1, 0), (2, 2, 0, 2), (3, 1, 3, 2)):
         yield _lanes(lambda n, r=rules: n & ~r[n // 8])  # type: ignore[misc]
     # One pair broken, in each quarter, of each kind of pairing.
@@ -202,7 +202,7 @@ def shared_patterns(probe: str) -> list[Pattern]:
 
 
 def _sources(width: int, rng: random.Random) -> list[int]:
-    """Where the lanes of a cp.async read, in units of ``width``: rows of some lanes each, some further in disorder."""
+    """Source offsets of the lanes of a cp.async, in units of ``width``: rows of some lanes each, or random orders."""
     slots = COPIED // width
     kind = rng.randrange(8)
     start = rng.choice([0, 0, 1, 2, 3, 5])
@@ -222,7 +222,7 @@ def _sources(width: int, rng: random.Random) -> list[int]:
 
 
 def copy_patterns(probe: str) -> tuple[list[Pattern], list[Pattern]]:
-    """Of one probe of cp.async: the lanes' bytes in shared memory, and in global memory."""
+    """Patterns of one probe of cp.async: the lanes' offsets in shared memory, and in global memory."""
     width, launches = COPY_PROBES.get(probe, (16, 1))
     rng = random.Random(f"gemm-lessons sources of {probe}")
     targets: list[Pattern] = []

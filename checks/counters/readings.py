@@ -1,4 +1,4 @@
-"""The stored readings: what Nsight Compute counted on a GPU, for which machine code, with which tools.
+"""The stored readings: Nsight Compute's counters on a GPU, with the machine code and the tools they belong to.
 
 ``suite.json`` has one entry per kernel of the manifest, ``shared_probes.json``, ``global_probes.json`` and
 ``copy_probes.json`` one number per pattern. ``checks/readings/counters/renew.py`` writes them; tests and ``table.py``
@@ -19,7 +19,7 @@ from gemm_lessons.engine.records.metrics import COUNTED
 
 FOLDER = readings.FOLDER / "counters"
 
-# What is compared: short name -> metric of Nsight Compute.
+# Compared counters: short name -> metric of Nsight Compute.
 COMPARED: Mapping[str, str] = {
     name: COUNTED[name]
     for name in (
@@ -34,7 +34,7 @@ COMPARED: Mapping[str, str] = {
         "global_load_sectors",
         "global_store_sectors",
         "ffma",
-        # what is read of kernels for tensor cores, fp64 and packed bytes alone
+        # not zero only in kernels for tensor cores, fp64, packed bytes, copies and reductions
         "dfma",
         "fp64_instructions",
         "hmma",
@@ -47,7 +47,7 @@ COMPARED: Mapping[str, str] = {
         "global_reduction_sectors",
     )
 }
-# The same for what the kit has no counter of: what the TMA is asked for, and what it brings.
+# The same without a counter of the kit: requests to TMA, and sectors that it reads.
 BOXES: Mapping[str, str] = {
     "boxes": "smsp__inst_executed_op_tma_ld.sum",
     "box_sectors": "l1tex__m_xbar2l1tex_read_sectors_mem_global_op_tma_ld.sum",
@@ -89,7 +89,7 @@ class Readings:
 
 
 def code_of(data: bytes, entry: str) -> str:
-    """Identifies a kernel's machine code: line information and other kernels of the cubin do not matter."""
+    """Hash of a kernel's machine code; line information and other kernels of the cubin do not affect it."""
     wanted = f".text.{entry}"
     text = next(section.data for section in elf.sections(data) if section.name == wanted)
     return hashlib.sha256(text).hexdigest()[:16]

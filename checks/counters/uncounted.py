@@ -1,4 +1,4 @@
-"""What keeps stored kernels from being counted: ``python -m checks.counters.uncounted [LESSON | LESSON/NAME ...]``.
+"""Lists why stored kernels cannot be counted: ``python -m checks.counters.uncounted [LESSON | LESSON/NAME ...]``.
 
 Follows the machine code of every stored cheat, honest kernel and solution at its lesson's counting shape, without
 running the kernel, and lists the obstacles by count.
@@ -43,7 +43,7 @@ def _followed(compiled: Compiled, grid: Grid, arguments: Sequence[Argument]) -> 
 
 
 def obstacle(lesson: Lesson, path: Path) -> str:
-    """Return what keeps a kernel from being counted, or an empty string."""
+    """Return why a kernel cannot be counted; "" if it can, or is rejected before counting."""
     request = RunRequest(
         any_course(), lesson, path, Simulated(), GPUS["h200"], beside=False, seed=SEED, estimating=False
     )

@@ -1,1 +1,1 @@
-"""The engine as others call it: its public names, alone in a process."""
+"""Tests of the engine's public interface, also without the rest of the kit."""

@@ -42,7 +42,7 @@ def without_barriers(lesson: Lesson) -> str:
 
 
 def write(out: Path) -> None:
-    """All of them, and the script that runs them."""
+    """Export all of them, and write the script that runs them."""
     course = packaged_course()
     lines = []
     plain = [load_lesson(course.lessons_dir / name) for name in course.names]

@@ -1,4 +1,4 @@
-"""Lessons of other types and layouts than the course's, one plain kernel each: what export must get right for them."""
+"""Lessons with other types and layouts than the course's, one plain kernel each, for the tests of export."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ extern "C" __global__ void gemm(const {a} *A, const {b} *B, {c} *C, int M, int N
 
 @dataclass(frozen=True)
 class Kind:
-    """What differs from a product of float32: C types, what stands in lesson.toml, elements in the kernel; ``call`` is
-    how cuBLAS is to be asked for the same, empty where it cannot be."""
+    """Differences from a product of float32: C types, text of lesson.toml, elements in the kernel. ``call``: cuBLAS's
+    call for the same product, empty if cuBLAS has none."""
 
     call: str
     a: str = "float"

@@ -1,15 +1,15 @@
-"""Public kernels on the simulator: equal, refused or wrong. Their source is fetched, never kept here.
+"""Public kernels on the simulator, compared with a GPU. Their sources are fetched, never stored here.
 
     python -m checks.foreign fetch MANIFEST                       the repositories, at their commits, from GitHub
     python -m checks.foreign run MANIFEST RESULTS [--plain]       every kernel on the simulator
     python -m checks.foreign run MANIFEST RESULTS --write-launches DIR
     python DIR/launcher.py DIR OUT                                on a machine with a GPU and cupy, DIR carried there
-    python -m checks.foreign compare MANIFEST RESULTS OUT         what differs from the GPU, into OUT/verdicts.json;
-                             [--strict RESULTS OUT]   and whether it does without contraction (run --option=-fmad=false)
+    python -m checks.foreign compare MANIFEST RESULTS OUT         compare with the GPU, into OUT/verdicts.json;
+                             [--strict RESULTS OUT]   the same without contraction (run --option=-fmad=false)
     python -m checks.foreign table RESULTS [--gpu OUT] [--other RESULTS]
     python -m checks.foreign search OWNER/NAME[=KERNELS] ... --to FILE      guess launches for a manifest
 
-``--sources DIR``: where the checkouts lie, each in ``owner+name``; by default in the user's cache.
+``--sources DIR``: the folder of the checkouts, each in ``owner+name``; by default in the user's cache.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from checks.foreign import compare, fetch, manifest, runner, search, table
 
 
 def main(arguments: list[str]) -> int:
-    """One of the commands above; 1 when something was wrong."""
+    """Run one of the commands above; return 1 if a fetch failed, a value is wrong, or a run crashed."""
     parser = argparse.ArgumentParser(prog="python -m checks.foreign", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
     parser.add_argument("--sources", type=Path, default=fetch.default_folder())

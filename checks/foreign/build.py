@@ -1,4 +1,4 @@
-"""A foreign kernel compiled: its file as it stands, with the folders beside it searched for what it includes."""
+"""Compiles a foreign kernel from its unchanged file, with the folders around it as include directories."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def include_dirs(file: Path, root: Path) -> list[Path]:
 def compiled(
     file: Path, root: Path, entry: str, defines: Mapping[str, str] | None = None, options: Sequence[str] = ()
 ) -> Compiled | NotCompiled:
-    """Compile ``entry`` of a file in the checkout ``root``. ``defines``: constants of the file that mean another."""
+    """Compile ``entry`` of a file in the checkout ``root``. ``defines``: constants of the file -> other values."""
     text = with_values(file.read_text(errors="replace"), defines or {})
     return compile_source(text, path=str(file), entry=entry, include_dirs=include_dirs(file, root), options=options)
 
@@ -36,6 +36,6 @@ def with_values(text: str, values: Mapping[str, str]) -> str:
 
 
 def gathered(file: Path, root: Path) -> str:
-    """The file with what it includes from its repository in place."""
+    """The text of the file with the headers of its repository inserted."""
     text = file.read_text(errors="replace")
     return whole_file.gather(text, Places(str(file), str(file), include_dirs(file, root), ())).text

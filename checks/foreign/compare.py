@@ -15,8 +15,9 @@ from checks.foreign import launcher, runner
 from checks.foreign.inputs import Array, Pointer
 from checks.foreign.manifest import Case
 
-# Of the largest value beside it: what approximate functions (ex2, rsqrt, sin: 2 to 4 units of a float32's last place,
-# more after a sum of some hundred of them) and the order of atomic additions may differ by.
+# Allowed difference, relative to large values of the buffer (their 90th percentile) or to the value itself. It covers
+# approximate functions (ex2, rsqrt, sin: 2 to 4 ulp of float32, more after a sum of some hundred of them) and the order
+# of atomic additions.
 TOLERANCE = {"f2": 4e-3, "f4": 2e-5, "f8": 1e-12}
 # Findings after which a value may be anything.
 UNDEFINED = frozenset({"uninitialised", "unset", "race", "block_order", "out_of_bounds"})
@@ -24,7 +25,7 @@ UNDEFINED = frozenset({"uninitialised", "unset", "race", "block_order", "out_of_
 
 @dataclass(frozen=True)
 class Difference:
-    """One buffer that has other bits: how many elements, the worst of them, and whether rounding explains them."""
+    """A buffer with different bits: the number of elements, the worst of them, and whether rounding explains them."""
 
     argument: int
     elements: int
@@ -42,7 +43,8 @@ class Difference:
 
 
 def differences(case: Case, ours: tuple[Array, ...], changes: Mapping[int, Array]) -> list[Difference]:
-    """``changes``: what the launcher kept, by argument: bytes exclusive-or'ed with the input."""
+    """The buffers that differ. ``changes``: argument -> the GPU's bytes, XORed with the input, as the launcher keeps
+    them."""
     result = []
     waiting = iter(ours)
     for number, argument in enumerate(case.arguments):
@@ -85,7 +87,7 @@ def _difference(number: int, ours: Array, theirs: Array, argument: Pointer) -> D
 
 
 def _open(ptx: str, record: Mapping[str, Any], steady: bool) -> str:
-    """Why the kernel has no one answer on this launch: what the simulator found, a clock, or the order of atomics."""
+    """Why the launch has no unique result: findings of the simulator, a clock, or the order of atomics; else ""."""
     said = sorted({kind for kind, *_ in record["findings"]} & UNDEFINED)
     if said:
         return f"undefined (found {', '.join(said)})"
@@ -104,8 +106,8 @@ def write(
 ) -> None:
     """Judge what the launcher brought back; verdicts.json: kernel -> equal, contraction, rounding, undefined, wrong.
 
-    ``strict``: results and readings of kernels compiled without contraction. PTX leaves it to ptxas whether a product
-    and a sum that are not rounded apart become one multiply-add; where the bits are the same without, that is all.
+    ``strict``: results and readings of kernels compiled without contraction. ptxas may contract a product and a sum
+    without rounding modifiers into one multiply-add; if the bits are equal without, that explains the difference.
     """
     ran = {name: row for name, row in _lines(results).items() if row["status"] == "ran"}
     lines, kept = gpu_results(folder), launcher.kept(folder)

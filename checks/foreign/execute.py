@@ -17,12 +17,12 @@ from gemm_lessons.engine.simulator import Setting, Simulator
 
 
 class TooSlow(Exception):
-    """The launch took longer than it may."""
+    """The launch exceeded its time limit."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a launch did, and every buffer after it."""
+    """The simulator's record of a launch, and every buffer before and after it."""
 
     launched: Launched
     before: tuple[Array, ...]
@@ -30,7 +30,7 @@ class Outcome:
 
     @property
     def changed(self) -> int:
-        """Bytes that are not what they were."""
+        """Number of bytes that the launch changed."""
         pairs = zip(self.before, self.after, strict=True)
         return sum(int((b.view("u1") != a.view("u1")).sum()) for b, a in pairs)
 
@@ -41,7 +41,7 @@ def values(arguments: Sequence[Argument]) -> tuple[Array, ...]:
 
 
 def launch(compiled: Compiled, shape: Grid, arguments: Sequence[Argument], setting: Setting, seconds: int) -> Outcome:
-    """Run once. Raises ``TooSlow``, ``UnsupportedKernel`` and whatever the simulator raises."""
+    """Launch once. Raises ``TooSlow``, ``UnsupportedKernel`` and other errors of the simulator."""
     before = values(arguments)
     after = tuple(array.copy() for array in before)
     waiting = iter(after)
@@ -58,7 +58,7 @@ def launch(compiled: Compiled, shape: Grid, arguments: Sequence[Argument], setti
 
 @contextlib.contextmanager
 def time_limit(seconds: int) -> Iterator[None]:
-    """Raises ``TooSlow`` inside."""
+    """Raise ``TooSlow`` in the code inside after so many seconds."""
 
     def ring(*_: Any) -> None:
         raise TooSlow(f"more than {seconds} s")

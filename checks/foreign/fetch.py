@@ -1,4 +1,4 @@
-"""Brings the repositories of a manifest onto this machine, at their commits: sources only, nothing is built or run."""
+"""Checks out the repositories of a manifest at their commits: sources only, nothing is built or run."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def default_folder() -> Path:
 
 
 def fetch(repositories: Mapping[str, str], sources: Path, url: str = GITHUB) -> list[str]:
-    """Check out every repository that is not there yet; returns what failed, one line each."""
+    """Check out every repository that is missing or at another commit; return the failures, one line each."""
     failed = []
     for repository, commit in repositories.items():
         folder = folder_of(sources, repository)

@@ -1,4 +1,4 @@
-"""Guesses how a kernel is launched: arguments from its parameters, block and sizes from the host code beside it.
+"""Guesses launches of a kernel: arguments from its parameters, block and sizes from the host code of its file.
 
 A guess is a candidate only; ``search.py`` keeps the first one that runs without a fault or an error, and the manifest
 freezes it.
@@ -49,7 +49,8 @@ class Try:
 
 @dataclass(frozen=True)
 class Sizes:
-    """What a candidate makes of the sizes: a line of ``total`` elements or a square of ``side``."""
+    """Sizes of a candidate: a line (``flat``) of ``total`` elements, or a square of ``side``; ``elements`` of each
+    buffer, ``kind`` of their values."""
 
     block: tuple[int, int, int]
     total: int
@@ -111,7 +112,7 @@ class Host:
 
 
 def split(text: str) -> list[str]:
-    """At commas outside brackets."""
+    """Split at commas outside brackets."""
     parts, depth, start = [], 0, 0
     for position, character in enumerate(text):
         depth += (character in "([{") - (character in ")]}")

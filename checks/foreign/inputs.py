@@ -29,7 +29,7 @@ class Pointer:
         return f"*{self.dtype}:{self.count}:{self.kind}"
 
     def values(self, seed: int) -> Array:
-        """Fresh data; every element of it is set, so what a kernel should write and does not is seen."""
+        """New data. Every element is set, so an element that a kernel wrongly leaves unwritten is noticed."""
         return _values(np.dtype(self.dtype), self.count, self.kind, seed)
 
 

@@ -1,10 +1,10 @@
-"""Runs the launches that ``write-launches`` wrote on a GPU and says which outputs have the expected bits.
+"""Runs the launches of ``run --write-launches`` on a GPU and records which outputs have the expected bits.
 
     python launcher.py FOLDER OUT          needs cupy and NumPy, and ``inputs.py`` beside this file; nothing of the kit
 
-A worker process takes kernel after kernel and writes a line for each; when it crashes or stops making progress it is
-ended and another goes on behind the kernel that it was at. OUT/results.jsonl has a line a kernel with hashes of all
-outputs; those that are not the expected ones are kept in OUT/outputs_N.npz, exclusive-or'ed with the input.
+A worker process launches kernel after kernel and writes a line for each. If it crashes or makes no progress, it is
+killed and another continues after its kernel. OUT/results.jsonl has one line per kernel with hashes of all outputs;
+unexpected outputs are kept in OUT/outputs_N.npz, XORed with the input.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ MOST_FILES = 6
 
 
 def launch(folder: Path, row: dict[str, Any], cupy: Any) -> list[Any]:
-    """One launch with fresh data; the buffers afterwards, as bytes."""
+    """Launch once with new data; return the buffers afterwards, as bytes."""
     module = cupy.cuda.function.Module()  # not RawModule, which loads a file once: variables would keep their values
     module.load_file(str(folder / row["cubin"]))
     function = module.get_function(row["kernel"])
@@ -57,7 +57,7 @@ def launch(folder: Path, row: dict[str, Any], cupy: Any) -> list[Any]:
 
 
 def worker(folder: Path, out: Path, first: int) -> None:
-    """Rows from ``first`` on."""
+    """Launch the rows from ``first`` on; note the current row in OUT/at."""
     import cupy
 
     rows = json.loads((folder / "launches.json").read_text())
@@ -128,7 +128,7 @@ def main(folder: Path, out: Path) -> None:
 
 
 def pack(folder: Path, out: Path) -> None:
-    """Few files come back: all kept outputs in a handful."""
+    """Pack all kept outputs into at most ``MOST_FILES`` files."""
     rows = json.loads((folder / "launches.json").read_text())
     pack: dict[str, Any] = {}
     size = number = 0
@@ -149,7 +149,7 @@ def pack(folder: Path, out: Path) -> None:
 
 
 def kept(folder: Path) -> dict[str, dict[int, Any]]:
-    """What ``main`` kept: name -> argument -> changed bytes."""
+    """The outputs that ``main`` kept: name -> argument -> bytes XORed with the input."""
     result = {}
     for file in sorted(folder.glob("outputs_*.npz")):
         with np.load(file) as pack:

@@ -1,4 +1,4 @@
-"""Which public kernels are run, and how each is launched. Nothing of their source is kept here.
+"""The list of public kernels and their launches. Nothing of their source is stored here.
 
 The manifest is a JSON file of the user's: ``repositories`` (owner/name -> commit) and ``kernels``, one row each:
 ``[repository, file, entry, grid, block, dynamic shared bytes, arguments, constants]`` with
@@ -35,11 +35,11 @@ class Case:
 
     @property
     def kernel(self) -> str:
-        """The name alone, as the source has it."""
+        """The name without namespace and template arguments."""
         return self.entry.partition("<")[0].rpartition("::")[2].strip()
 
     def row(self) -> list[object]:
-        """For the file."""
+        """The row of the manifest file."""
         shape = self.shape
         row: list[object] = [self.repository, self.file, self.entry, shape.grid, shape.block, shape.dynamic_shared]
         row.append([str(argument) for argument in self.arguments])
@@ -73,11 +73,11 @@ def save(path: Path, manifest: Manifest) -> None:
 
 
 def three(values: Sequence[int]) -> tuple[int, int, int]:
-    """A size along x, y and z: 1 where it is not said."""
+    """A size along x, y and z; missing ones are 1."""
     x, y, z = (*values, 1, 1)[:3]
     return x, y, z
 
 
 def folder_of(sources: Path, repository: str) -> Path:
-    """Where the checkout of ``owner/name`` lies."""
+    """The folder of the checkout of ``owner/name``."""
     return sources / repository.replace("/", "+")

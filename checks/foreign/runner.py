@@ -1,4 +1,4 @@
-"""Runs the manifest on the simulator: ``python -m checks.foreign run``. One JSON line a kernel, also for the GPU."""
+"""Runs a manifest's kernels on the simulator, one JSON line each: ``python -m checks.foreign run``."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from gemm_lessons.engine.records.metrics import METRICS
 from gemm_lessons.engine.simulator import Setting
 
 SECONDS = 60
-# Neither an answer nor "unsupported": a bug of the kit, to be shown as one.
+# Bugs of the kit: neither a result nor "unsupported".
 CRASHES = (ArithmeticError, AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError,
            PtxSyntaxError)  # fmt: skip
 
 
 @dataclass(frozen=True)
 class How:
-    """``counting``: the counters and the second opinion with them. ``options`` of the compiler. ``plain``: one
-    instruction and one block at a time, with nothing remembered."""
+    """How to run. ``counting``: with counters, and so with the comparison of both engines. ``options`` of the compiler.
+    ``plain``: one instruction and one block at a time, without the machine's optimisations."""
 
     counting: bool = True
     options: tuple[str, ...] = ()
@@ -89,7 +89,7 @@ def _one(case: Case, sources: Path, how: How) -> tuple[dict[str, Any], tuple[Com
 def write(
     cases: Iterable[Case], sources: Path, results: Path, how: How = DEFAULT, launches: Path | None = None
 ) -> None:
-    """Run everything, one line each into ``results``; with ``launches`` also what a GPU needs."""
+    """Run every case; write one line each into ``results`` and, for a GPU, the folder ``launches``."""
     rows = []
     if launches:
         launches.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Looks for a launch of every kernel of a checkout that runs without a fault: ``python -m checks.foreign search``.
+"""Searches a launch without faults for every kernel of a checkout: ``python -m checks.foreign search``.
 
 One JSON line a kernel: the frozen launch, or why there is none.
 """
@@ -31,7 +31,7 @@ from gemm_lessons.engine.simulator import Setting
 
 SECONDS = 10
 PATIENCE = 25
-PER_FILE = 8  # kernels: width before depth
+PER_FILE = 8  # kernels at most, so that many files are searched
 BUDGET = 150_000
 ALIAS = re.compile(r"\btypedef\s+([\w\s:*]+?)\s*\b(\w+)\s*;|\busing\s+(\w+)\s*=\s*([\w\s:*]+?)\s*;|"
                    r"#[ \t]*define[ \t]+(\w+)[ \t]+((?:unsigned |const )?[a-z_]\w*)[ \t]*$", re.M)  # fmt: skip
@@ -56,7 +56,7 @@ def aliases(text: str) -> dict[str, str]:
 
 
 def search(repository: str, root: Path, seen: set[str], limit: int = 10_000) -> Iterator[dict[str, Any]]:
-    """What became of each kernel that was not seen before; ``seen`` holds hashes of definitions."""
+    """Yield the result for each kernel that is not in ``seen``, which holds hashes of definitions."""
     count = 0
     for file in files(root):
         text = without_comments(file.read_text(errors="replace"))
@@ -140,7 +140,7 @@ def _one(
 
 
 def _fitting(case: Case, result: Compiled) -> Case:
-    """Where ``real`` was taken for a double and is a float: told by the size of a parameter."""
+    """Replace doubles by floats if the size of a parameter in PTX shows that a type was guessed wrong."""
     try:
         sizes = [p.size for p in parser.parse(result.ptx).kernels[result.entry].parameters]
     except ptx.PtxSyntaxError:
@@ -159,7 +159,7 @@ def _rank(answer: dict[str, Any]) -> int:
 
 
 def attempt(case: Case, result: Compiled, counting: bool = False) -> dict[str, Any]:
-    """One launch, judged."""
+    """Launch once; return a status and the reasons for it."""
     try:
         outcome = launch(result, case.shape, case.arguments, Setting(counting=counting, budget=BUDGET), SECONDS)
     except UnsupportedKernel as problem:

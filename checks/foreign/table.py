@@ -1,4 +1,4 @@
-"""The table of ``python -m checks.foreign``: per repository and in all, equal, refused (why), wrong, found."""
+"""The table of ``python -m checks.foreign``: verdicts by repository and in all, with reasons."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def errors(row: Mapping[str, Any]) -> list[list[Any]]:
 
 
 def verdict(name: str, row: Mapping[str, Any], gpu: Mapping[str, str] | None) -> str:
-    """One of ``COLUMNS`` but the first two; ``gpu`` says ``equal``, ``rounding: ...`` or ``wrong: ...`` by name."""
+    """One of ``COLUMNS`` between ``equal`` and ``crashed``; ``gpu``: name -> verdict of ``compare``."""
     if row["status"] != "ran":
         return "crashed" if row["status"] in ("crashed", "disagree") else "refused"
     if gpu is None or name not in gpu:
@@ -49,7 +49,7 @@ def verdict(name: str, row: Mapping[str, Any], gpu: Mapping[str, str] | None) ->
 
 
 def show(results: Results, gpu: Mapping[str, str] | None, others: Mapping[str, Results]) -> int:
-    """Print it; 1 when a value is wrong, a run crashed or two ways to run a kernel disagree."""
+    """Print the table; return 1 if a value is wrong, a run crashed or two ways to run a kernel disagree."""
     counts: dict[str, Counter[str]] = {}
     for name, row in results.items():
         for key in (repository(name), "all"):

@@ -1,4 +1,4 @@
-"""Where a GPU test runs: on a real GPU if there is one, else it is skipped and says why."""
+"""Devices of the GPU tests: a stand-in for CuPy, or the real GPU, without which a test is skipped."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FAKE = Path(__file__).parent / "fake"
 
 
 def use_fake(patch: pytest.MonkeyPatch) -> None:
-    """Child processes import the stand-in for CuPy."""
+    """Let child processes import the stand-in for CuPy."""
     patch.setenv("PYTHONPATH", os.pathsep.join(filter(None, (str(FAKE), os.environ.get("PYTHONPATH")))))
     patch.setenv("FAKE_GPU", "")
 

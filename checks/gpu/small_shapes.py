@@ -2,9 +2,9 @@
 
     python -m checks.gpu.small_shapes [--runs 10] [--lessons 12,18] [--sizes 128,256,512,1024]
 
-Each measurement is a process of its own: ``gemm-lessons bench`` of all lessons at these sizes, and ``gemm-lessons run``
+Each measurement runs in its own process: ``gemm-lessons bench`` of all lessons at these sizes, and ``gemm-lessons run``
 of each lesson at its own shape. The harness (``harness.cpp``, built with nvcc) times the same machine code, once before
-and once after them. Needs a GPU and nvcc; prints a line for each command, kernel and shape.
+and once after all of these. Needs a GPU and nvcc; prints a line for each command, kernel and shape.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Grading: its tests, and batteries of kernels with a known fate."""
+"""Tests of grading, and batteries of kernels with a known verdict."""

@@ -1,4 +1,4 @@
-"""Judges kernels whose fate is known, as ``gemm-lessons grade`` would, and says which ones met another.
+"""Judges kernels with a known verdict as ``gemm-lessons grade`` does, and lists those that get another one.
 
     python -m checks.grading.battery cheats                     # all must be rejected, each with its reason
     python -m checks.grading.battery honest 03 05               # of some lessons: all must pass
@@ -7,7 +7,7 @@
     python -m checks.grading.battery cheats --gpu --json gpu.json
     python -m checks.grading.battery --compare sim.json gpu.json
 
-Exit code 1 if a kernel met another fate than it should; 2 if the command was wrong.
+Exit code 1 if a kernel gets another verdict than expected; 2 if the command was wrong.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ SHORT = 160  # characters of a reason in the table
 
 @dataclass(frozen=True)
 class Result:
-    """What came of one kernel. ``verdict`` is that of ``run --json``, or the status of a grade without one."""
+    """The result of one kernel. ``verdict`` is that of ``run --json``, or the status of a grade without one.
+    ``seconds``: of processor time."""
 
     kernel: str  # block_tile/what_it_does
     group: str
@@ -57,7 +58,7 @@ class Result:
 def judged(
     kernels: Sequence[Fixture], *, gpu: bool = False, processes: int = 1, seed: int | None = None
 ) -> Iterator[Result]:
-    """Judge kernels as submissions, whichever is done first; without ``seed`` each on inputs of its own."""
+    """Judge kernels as submissions; yield results as they are done. Without ``seed`` each kernel gets other inputs."""
     by_label = {kernel.label: kernel for kernel in kernels}
     jobs = (
         Job(
@@ -109,13 +110,13 @@ def _number(value: float | None) -> str:
 
 
 def _mutants() -> Sequence[Fixture]:
-    from checks.grading.mutants import mutants  # a kind like the others, that is made on the spot
+    from checks.grading.mutants import mutants  # generated, unlike the other kinds
 
     return mutants()
 
 
 def left_out(kernels: Sequence[Fixture], results: Sequence[Result]) -> dict[str, str]:
-    """Mutants that are none, with the reason: they do not compile, or to the solution's own code."""
+    """Mutants to leave out -> why: they do not compile, or they compile to the solution's own code."""
     from checks.grading.mutants import is_equivalent
 
     mutants = {it.label: it for it in kernels if it.kind == "mutants"}
@@ -133,7 +134,7 @@ KINDS: Mapping[str, Callable[[], Sequence[Fixture]]] = {
 
 
 def show(console: Console, results: Sequence[Result], everything: bool = True) -> None:
-    """The table: all kernels, or those with another fate than expected."""
+    """Print the table of all kernels, or of those with another verdict than expected."""
     table = Table(box=None, pad_edge=False, header_style="quiet")
     for name in ("kernel", "class", "verdict"):
         table.add_column(name, overflow="fold")
@@ -150,7 +151,7 @@ def show(console: Console, results: Sequence[Result], everything: bool = True) -
 
 
 def summary(kind: str, results: Sequence[Result]) -> str:
-    """One line: how many met which verdict, and how many of these were not expected."""
+    """One line: kernels by verdict, and how many verdicts were not expected."""
     verdicts = ", ".join(f"{count} {verdict}" for verdict, count in Counter(it.verdict for it in results).most_common())
     other = sum(not it.expected for it in results)
     seconds = sum(it.seconds for it in results)
@@ -158,7 +159,7 @@ def summary(kind: str, results: Sequence[Result]) -> str:
 
 
 def causes(results: Sequence[Result]) -> Table:
-    """How many of each lesson's kernels are rejected for what: a race apart from other faults."""
+    """Table of causes of rejection by lesson; races are counted separately from other faults."""
     counts: Counter[tuple[str, str]] = Counter()
     for it in results:
         cause = "race" if it.reason.startswith("race ") else it.verdict

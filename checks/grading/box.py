@@ -1,5 +1,5 @@
-"""A control group for a process and its children: so much memory and no more, a part of a processor, and how much was
-used. Needs the right to make one; ``box`` gives None without."""
+"""A control group for a process and its children: limits of memory and processor time, and the peak of memory. Needs
+the right to make one; ``box`` yields None without."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PERIOD_US = 100_000
 
 @dataclass(frozen=True)
 class Box:
-    """``enter`` is for a child before it becomes another program; ``peak_mib`` for afterwards."""
+    """A control group. A child calls ``enter`` before ``exec``; read ``peak_mib`` after it has ended."""
 
     folders: tuple[Path, ...]
     peak: Path
@@ -31,7 +31,8 @@ class Box:
 
 @contextlib.contextmanager
 def box(name: str, memory_bytes: int, processors: float) -> Iterator[Box | None]:
-    """Version 1 of control groups has a tree for each resource, version 2 one for all."""
+    """Make a control group; remove it at the end. Version 1 has a tree for each resource, version 2 one for all.
+    ``processors``: CPUs, may be a fraction."""
     quota = int(processors * PERIOD_US)
     one = (CGROUPS / "cgroup.controllers").exists()
     memory = CGROUPS / name if one else CGROUPS / "memory" / name
@@ -59,7 +60,7 @@ def box(name: str, memory_bytes: int, processors: float) -> Iterator[Box | None]
 
 
 def _gone(remove: Callable[[], None]) -> None:
-    """A group may be left a moment after its last process."""
+    """Remove a group, which may exist for a moment after its last process has ended; give up after 5 s."""
     import time
 
     for _ in range(50):

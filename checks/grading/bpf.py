@@ -1,4 +1,4 @@
-"""Follow a seccomp filter as Linux would, on any machine: ``answer(steps, architecture, number, arguments)``."""
+"""Evaluate a seccomp filter as Linux does, on any machine: ``answer(steps, architecture, number, arguments)``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ MOST_STEPS = 4096  # BPF_MAXINSNS
 
 
 def answer(steps: Sequence[Step], architecture: int, number: int, arguments: Sequence[int] = ()) -> int:
-    """The value that the filter returns. ``ValueError`` for a filter that Linux would not take."""
+    """The value that the filter returns for a system call. Raises ``ValueError`` for a filter that Linux rejects."""
     if len(steps) > MOST_STEPS or steps[-1][0] != RETURN:
         raise ValueError("too long, or without an end")
     given = [*arguments, *[0] * (6 - len(arguments))]

@@ -1,7 +1,7 @@
 """Broken submissions, made by a seed: ``python -m checks.grading.broken [COUNT] [--seed N] [--only KIND]``.
 
-Each is handed to the judge as a grading run does. None may crash it, each must be graded or reported, and none may pass
-whose answers an independent check calls wrong: a plain launch on a fresh shape and inputs, compared with NumPy.
+Each is judged as in a grading run. None may crash the judge, each must be graded or reported, and none may pass whose C
+is wrong by an independent check: a plain launch on a new shape and new inputs, compared with NumPy.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ COURSE = packaged_course()
 LESSONS = [name for name in COURSE.names if COURSE.lesson(name).solution_path.is_file()]
 MOST = Limits(seconds=20, memory_bytes=GIB)
 TOKEN = re.compile(r"\w+|[^\w\s]|\s+")
-PRINTING = re.compile(r"for [^;]*;[^;]*;[^;]*printf[^;]*;")  # it changes no answer, and takes a million turns
+PRINTING = re.compile(r"for [^;]*;[^;]*;[^;]*printf[^;]*;")  # a loop of a million iterations that does not change C
 ENCODINGS = ("utf-16", "utf-16-be", "utf-32", "latin-1", "cp037", "utf-7")
 PIECES = r"""
 __syncthreads();
@@ -120,7 +120,7 @@ Make = Callable[[random.Random, Lesson, str], bytes]
 
 @dataclass(frozen=True)
 class Broken:
-    """One submission: its number, what kind of damage it has, for which lesson."""
+    """One submission: its number, the kind of damage, the lesson, and the damaged source."""
 
     number: int
     kind: str
@@ -137,7 +137,7 @@ def _bytes(draw: random.Random, lesson: Lesson, text: str) -> bytes:
 
 
 def _tokens(draw: random.Random, lesson: Lesson, text: str) -> bytes:
-    """A few tokens of the code taken out, doubled, swapped or replaced; what compiles is a kernel with a mistake."""
+    """Remove, copy, swap or replace a few tokens; if the result compiles, it is a kernel with a mistake."""
     start = text.index("__global__")
     tokens = TOKEN.findall(text[start:])
     for _ in range(draw.choice((1, 1, 1, 2, 5, 20))):
@@ -196,7 +196,7 @@ def _nested(draw: random.Random, lesson: Lesson, text: str) -> bytes:
 
 
 def _bombs(draw: random.Random, lesson: Lesson, text: str) -> bytes:
-    """What never ends or never fits, in the compiler or in the kernel."""
+    """Code that never ends or never fits into memory, in the compiler or in the kernel."""
     levels = draw.choice((5, 30, 200))
     doubling = "".join(f"#define M{n} M{n - 1} M{n - 1}\n" for n in range(1, levels))
     bombs = (
@@ -213,7 +213,7 @@ def _bombs(draw: random.Random, lesson: Lesson, text: str) -> bytes:
 
 
 def _assembly(draw: random.Random, lesson: Lesson, text: str) -> bytes:
-    """Inline PTX that nobody would write: opcodes with operands that may not fit, directives, junk."""
+    """Random inline PTX: opcodes with operands that may not fit, directives, junk."""
     names = [*opcodes.supported(), *opcodes.unsupported()]
     lines = []
     for _ in range(draw.choice((1, 1, 3))):
@@ -228,7 +228,7 @@ def _assembly(draw: random.Random, lesson: Lesson, text: str) -> bytes:
 
 
 def _features(draw: random.Random, lesson: Lesson, text: str) -> bytes:
-    """What CUDA has and lessons have not."""
+    """Features of CUDA that no lesson uses."""
     return _in_front(text, draw.choice(FEATURES))
 
 
@@ -251,11 +251,11 @@ KINDS: dict[str, Make] = {
     "bombs": _bombs,
     "features": _features,
 }
-OFTEN = ("tokens", "tokens", "tokens", "assembly", "assembly", "features")  # most of what is not text says the same
+OFTEN = ("tokens", "tokens", "tokens", "assembly", "assembly", "features")  # more of these: their results vary most
 
 
 def generated(count: int, seed: int = 1, only: Sequence[str] = ()) -> Iterator[Broken]:
-    """The same for the same seed, whatever their count."""
+    """Yield broken submissions. The seed decides them; ``count`` only how many there are."""
     kinds = [*KINDS, *OFTEN]
     for number in range(count * (1 if not only else len(kinds))):
         kind = kinds[number % len(kinds)]
@@ -268,7 +268,7 @@ def generated(count: int, seed: int = 1, only: Sequence[str] = ()) -> Iterator[B
 
 
 def judged(broken: Broken, folder: Path) -> tuple[str, str]:
-    """What became of one, and why; a word in capital letters is a failure of the grader."""
+    """The verdict of one submission, and why; one in capital letters is a failure of the grader."""
     place = folder / str(broken.number)
     place.mkdir()
     path = place / "kernel.cu"
@@ -291,8 +291,8 @@ def judged(broken: Broken, folder: Path) -> tuple[str, str]:
 
 
 def wrong_answer(lesson: Lesson, source: str, seed: int) -> str:
-    """What NumPy says against a kernel on a shape and inputs that no run has seen; empty if nothing, or if the lesson's
-    answer is no plain product of A and B."""
+    """How a kernel's C differs from NumPy's on a new shape and new inputs; "" if it does not, or if the lesson is not
+    the plain product of A and B in one launch."""
     if lesson.data.formula.text != "C = A @ B" or len(lesson.launches) > 1 or lesson.data.maps:
         return ""
     draw = np.random.default_rng(seed)

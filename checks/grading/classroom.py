@@ -6,11 +6,11 @@
     --ray N --kill 2     with N workers of Ray on this machine, two of which are killed while they judge
     --beside N           grade N students without Ray, too: exit code 1 if one of their grades differs
 
-A student solves the first lessons, gets one wrong now and then, has one half done and leaves the rest. Layouts are
-those that classes come in: the course's own folder, flat files, archives, a clone, a download from Moodle. Every 60
-students have the same kinds of kernels, each in its own words, so that classes of 60, 120 and 240 differ in size alone.
-No two kernels have the same code. The workers of Ray have no common parent, so with ``--ray`` processor seconds are all
-of this machine's: run nothing else on it.
+A student solves the first lessons, gets some wrong, has some half done and leaves the rest. Submissions have the usual
+layouts: the course's own folder, flat files, archives, a clone, a download from Moodle. The kinds of kernels repeat
+every 60 students, so that classes of 60, 120 and 240 differ in size alone, but each student's text is different. The
+workers of Ray have no common parent, so with ``--ray`` processor seconds are those of the whole machine: run nothing
+else on it.
 """
 
 from __future__ import annotations
@@ -90,7 +90,8 @@ def kernel(lesson: Lesson, kind: str, draw: random.Random) -> str:
 
 
 def in_own_words(text: str, number: int, author: str) -> str:
-    """The same kernel with a comment, another name and a test of its own that never holds."""
+    """The kernel with a comment, a renamed variable and a test that never holds, which differ by student. A stub stays
+    as it is."""
     if "TODO(1)" in text:  # a stub, which is recognised as such
         return text
     draw = random.Random(f"words {number}")
@@ -100,7 +101,7 @@ def in_own_words(text: str, number: int, author: str) -> str:
 
 
 def half(stub: str, solution: str) -> str:
-    """The stub with what the solution has at the first half of its steps."""
+    """The stub with the first half of its TODOs filled in from the solution."""
     steps = len(set(re.findall(r"TODO\((\d+)\)", stub)))
     if steps < 2:
         return stub
@@ -110,7 +111,7 @@ def half(stub: str, solution: str) -> str:
 
 
 def hand_in(out: Path, name: str, layout: str, files: Mapping[str, str], number: int) -> None:
-    """Write somebody's kernels as they would hand them in."""
+    """Write a student's kernels in a layout."""
     inside = {f"lessons/{lesson}/kernel.cu": text for lesson, text in files.items()}
     if layout == "zip":
         with zipfile.ZipFile(out / f"{name}.zip", "w", zipfile.ZIP_DEFLATED) as archive:
@@ -142,7 +143,7 @@ def hand_in(out: Path, name: str, layout: str, files: Mapping[str, str], number:
 def timed(
     folder: Path, students: int, lessons: Sequence[str], processes: int | None, executor: str = "local", kills: int = 0
 ) -> tuple[float, float, float]:
-    """Grade a class in ``folder``, with nothing kept from before: seconds, processor seconds, MB of this command."""
+    """Grade a class in ``folder`` with empty caches: wall seconds, processor seconds, MB of the largest process."""
     submissions = folder / "submissions"
     submissions.mkdir(parents=True)
     make_class(submissions, students, lessons)
@@ -181,7 +182,7 @@ def grades_of(out: Path) -> Grades:
 
 
 def _judging(root: int) -> Iterator[int]:
-    """Yield Ray's processes that judge a kernel now, of those that a process started."""
+    """Yield the ids of Ray's processes below ``root`` that are judging a kernel."""
     parents: dict[int, int] = {}
     for path in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError, ValueError):

@@ -1,10 +1,9 @@
-"""How often honest kernels are called alike, and how often disguised copies are not.
+"""How often honest kernels are reported as alike, and how often disguised copies are missed.
 
     python -m checks.grading.copies     every honest kernel with every other of its lesson, and with its own disguise
 
-A disguise is what one does to a copied kernel in five minutes: all names changed, comments replaced, layout changed,
-declarations that do not depend on each other swapped, qualifiers dropped. A better one has macros for keywords, other
-types, parentheses and empty statements besides.
+A disguise takes a student five minutes: all names changed, comments replaced, layout changed, independent declarations
+swapped, qualifiers dropped. A better one adds macros for keywords, other types, parentheses and empty statements.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ DECLARATION = re.compile(r"(?:const )?(?:int|float|unsigned)\b[^=;]*?\b(\w+) = [
 
 
 def disguise(source: str, rng: random.Random) -> str:
-    """The same kernel by another hand, as it were."""
+    """The same kernel, disguised."""
     text = without_comments(source)
     names = sorted(set(re.findall(r"\b[A-Za-z_]\w*\b", text)) - NAMED - IGNORED - KEPT)
     new = {name: f"v{rng.randrange(10**6)}" for name in names if not GIVEN.fullmatch(name)}
@@ -51,7 +50,7 @@ MACROS = {"for": "LOOP", "if": "WHEN", "int": "WORD", "float": "REAL", "threadId
 
 
 def better_disguise(source: str, rng: random.Random) -> str:
-    """The same with more of an effort."""
+    """The same kernel, with the better disguise."""
     made = [f"#define {name} {what}" for what, name in MACROS.items()]
     for line in disguise(source, rng).split("\n"):
         if not DIRECTIVE.match(line) and not line.lstrip().startswith("#"):
@@ -65,7 +64,7 @@ def _renamed(line: str, new: Mapping[str, str]) -> str:
 
 
 def study(lesson: str, kernels: Mapping[str, str]) -> tuple[list[Alike], list[str]]:
-    """The honest pairs that are called alike, and the kernels whose disguises are not."""
+    """The honest pairs that are reported as alike, and the kernels whose disguised copies are missed."""
     shared = {lesson: given(packaged_course(), lesson)}
     false = list(alike({lesson: kernels}, shared))
     rng = random.Random(lesson)

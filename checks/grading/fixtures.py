@@ -1,5 +1,5 @@
-"""Kernels with a known fate: cheats must be rejected with the right reason, honest kernels in their own styles must
-pass. A kernel that is a program of its own is a file, with its fate in comments on any lines:
+"""Kernels with a known verdict: cheats must be rejected for the right reason, honest kernels in other styles must pass.
+A kernel with a text of its own is a file, with its expected verdict in comments on any lines:
 
     cheats/LESSON/what_it_does.cu     // cheat: CLASS: what it does, in a sentence
                                       // expect: VERDICT[, VERDICT] WORDS-OF-THE-REASON[ or VERDICT WORDS]
@@ -15,9 +15,9 @@ edits.toml in the same folder. It shows only the differences, and follows the ot
     of = "block_tile/decoy"                            # what is edited
     edits = [["what to find, once", "what to write there instead"]]
 
-``of`` is a lesson, to edit its solution, or LESSON/NAME, to edit a cheat or an honest kernel, without the comments on
-its fate. Without ``of``, the lesson's own solution is edited. Edits are made one after the other. Find whole lines or
-whole statements; to insert a line, find its neighbour and repeat it.
+``of`` is a lesson, to edit its solution, or LESSON/NAME, to edit a cheat or an honest kernel, whose comments on its
+verdict are removed. Without ``of``, the lesson's own solution is edited. Edits are made one after the other. Find whole
+lines or whole statements; to insert a line, find its neighbour and repeat it.
 
     python -m checks.grading.fixtures block_tile/decoy      # prints the kernels whose names begin so
 """
@@ -47,7 +47,7 @@ REJECTED: tuple[Fate, ...] = tuple((it, "") for it in VERDICTS if it != "passed"
 
 @dataclass(frozen=True)
 class Fixture:
-    """A kernel, with the fates that it may have: a verdict, and words that the reason must hold (in any case)."""
+    """A kernel with its allowed ``fates``: a verdict, and words that its reason must contain (in any case)."""
 
     kind: str
     lesson: str  # the full name: 03_block_tile
@@ -63,7 +63,7 @@ class Fixture:
         return f"{self.lesson[3:]}/{self.name}"
 
     def expects(self, verdict: str, reason: str) -> bool:
-        """Whether this is its fate."""
+        """Whether the kernel may get this verdict for this reason."""
         return any(verdict == it and words.casefold() in reason.casefold() for it, words in self.fates)
 
     @property
@@ -73,7 +73,7 @@ class Fixture:
 
 
 class BadFixture(Exception):
-    """A stored kernel that does not say what it is, or edits that do not fit."""
+    """A stored kernel without its expected verdict, or with edits that do not match."""
 
 
 def cheats() -> tuple[Fixture, ...]:

@@ -1,4 +1,4 @@
-"""Gradescope's layout, followed from scratch in an empty folder as its documentation says, in the container that the
+"""Builds and runs the autograder in Gradescope's layout, in an empty folder, with the limits of the container that the
 autograder's README names.
 
     python -m checks.grading.gradescope [LESSONS]      solutions as a submission, memory and time of each; needs PyPI
@@ -34,7 +34,7 @@ CLEAN = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
 
 
 def build(root: Path, lessons: str, environment: Mapping[str, str]) -> None:
-    """What happens when an autograder is uploaded."""
+    """Do what Gradescope does when an autograder is uploaded: unpack it and run setup.sh."""
     kit = root.parent / "kit"
     write_host("gradescope", kit, lessons)
     for name in ("source", "submission", "results"):
@@ -56,7 +56,8 @@ def submit(
     environment: Mapping[str, str],
     container: tuple[float, float, int] = STANDARD,
 ) -> tuple[Any, str, int | None, float]:
-    """A submission's results.json, what the autograder printed, the most memory in MiB (None: not known), seconds."""
+    """Run the autograder on a submission: results.json, its output, peak memory in MiB (None: not known), wall seconds.
+    ``container``: CPUs, GB, minutes."""
     for old in [*(root / "submission").iterdir(), *(root / "results").iterdir()]:
         old.unlink()
     for name, text in files.items():

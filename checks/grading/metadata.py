@@ -1,4 +1,4 @@
-"""System calls that change files without writing into them, or watch them, as Python that tries each of them.
+"""System calls that change or watch files without writing to them, as Python code that tries each one.
 
 ``P`` is the path of a file, ``D`` that of its folder, ``N`` a free name beside it, ``F`` a file
 that is open for reading. The code leaves in ``got`` the names of the calls that succeeded.

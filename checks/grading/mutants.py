@@ -3,8 +3,8 @@
     python -m checks.grading.battery mutants 03         # those of a lesson
 
 Operators, constants, names, guards, barriers, statements: every place where a rule fits is a candidate, and a fixed
-sample of each lesson's is judged. What does not compile is no mutant; nor is one with the same PTX or the same machine
-code as the solution. Another that passes must stand in ``survivors.toml``, with the reason why it is right, too.
+sample of each lesson's is judged. A candidate that does not compile, or has the same PTX or the same machine code as
+the solution, is left out. A mutant that passes must be listed in ``survivors.toml``, with the reason why it is right.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from gemm_lessons.course.lesson import Lesson
 from gemm_lessons.engine.compiler.compile import Compiled, compile_source
 
 CORE = slice(1, 10)  # naive to double_buffer
-OF_A_LESSON = 76  # at most: of all that compile there must be 500
+OF_A_LESSON = 76  # mutants at most, so that 500 of all lessons' compile
 SURVIVORS = Path(__file__).with_name("survivors.toml")
 
-# Of an operator, what stands there instead.
+# Operator -> its replacements.
 OPERATORS = {
     "+=": ("-=", "="),
     "<=": ("<",),
@@ -38,7 +38,7 @@ OPERATORS = {
     "%": ("/",),
     "<": ("<=", ">"),
 }
-# Of a name, one that a hurried hand might write.
+# Name -> another name that is easily written by mistake.
 NAMES = {
     "row": "col", "col": "row", "M": "N", "N": "K", "K": "N", "BM": "BN", "BN": "BK", "BK": "BN", "TM": "BM",
     "TN": "BN", "WM": "WN", "WN": "WM", "i": "j", "j": "i", "k": "k0", "k0": "k", "x": "y", "y": "z",
@@ -56,7 +56,7 @@ HEAD = re.compile(r"\s*(?:#|static_assert|extern|gemm\(|template|const auto|[{}]
 
 
 def mutants() -> tuple[Fixture, ...]:
-    """The sample, by lesson; the same every time."""
+    """The sample of all lessons, in the course's order; the same every time."""
     course = any_course()
     return tuple(it for name in course.names[CORE] for it in _of_lesson(course.lesson(name)))
 
@@ -91,7 +91,7 @@ def _body(lines: Sequence[str]) -> int:
 def _changes(
     lines: Sequence[str], number: int, sizes: Mapping[str, int]
 ) -> Iterator[tuple[str, dict[int, str | None]]]:
-    """Every change of a line: the rule's name, and what stands in which line instead."""
+    """Every change of a line: the rule's name, and line number -> new text (None: the line is removed)."""
     line = lines[number]
     if HEAD.match(line) or not line.strip():
         return
@@ -133,7 +133,7 @@ def _instead(line: str, match: re.Match[str], sizes: Mapping[str, int]) -> Itera
 
 @cache
 def survivors() -> Mapping[tuple[str, str], str]:
-    """(lesson, change) -> why it is right, too."""
+    """(lesson, change) -> why the mutant is right."""
     entries = tomllib.loads(SURVIVORS.read_text())["survivor"]
     return {(it["lesson"], it["change"]): it["why"] for it in entries}
 

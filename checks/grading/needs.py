@@ -1,4 +1,4 @@
-"""What judging a reference takes: processor time and memory, from which ``grade setup`` derives its limits.
+"""Processor time and memory of judging each reference, from which ``grade setup`` derives its limits.
 
     python -m checks.grading.needs [LESSONS] [--seeds 2]      measures, prints, and renews grading/hosts/needs.toml
 
@@ -34,7 +34,7 @@ def needs_toml(needs: Mapping[str, Need]) -> str:
 
 
 def measure(lesson: str, seeds: int) -> Need:
-    """The most that judging the reference of a lesson took on so many seeds."""
+    """The largest need, field by field, of judging a lesson's reference on seeds 1 to ``seeds``."""
     course = packaged_course()
     loaded = course.lesson(lesson)
     found = []

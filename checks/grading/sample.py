@@ -1,4 +1,4 @@
-"""A class as grading leaves it: honest students, every status, and one who attacks whatever shows a name."""
+"""A graded class: honest students, every status, and a student whose name and files try to inject code into reports."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from gemm_lessons.grading.gradebook import Gradebook, gradebook
 from gemm_lessons.grading.results import Case, Grade, GradedStudent, GradePart, Grading
 
 LESSONS = ("02_coalesced", "03_block_tile")
-SEED = 918273645  # may appear nowhere in what a student gets
-HIDDEN = (1031, 1033, 1039)  # nor may these
-SHOWN = (33, 31, 29)  # stands in the lesson's text
+SEED = 918273645  # must not appear in anything that a student gets
+HIDDEN = (1031, 1033, 1039)  # nor must these
+SHOWN = (33, 31, 29)  # a shape in the lesson's text
 TWO = "Two barriers per tile are enough."
 ATTACK = '=HYPERLINK("http://evil.example","x")<script>alert(1)</script>\x1b[31m|\u202e*b*\n::notice title=T::1'
 
@@ -32,7 +32,7 @@ def outcome(verdict: str, **more: Any) -> dict[str, Any]:
 
 
 def grade(student: str, lesson: str, **more: Any) -> Grade:
-    """A grade that passed, but for what ``more`` says."""
+    """A passed grade, with the fields in ``more`` replaced."""
     given: dict[str, Any] = {
         "status": "graded", "points": 10.0, "out_of": 10.0, "verdict": "passed", "message": "Passed.",
         "file": f"{lesson[:2]}.cu", "sha256": "ab" * 32, "outcome": outcome("passed"), "seconds": 2.5,
@@ -74,7 +74,7 @@ def _without(status: str, message: str) -> dict[str, Any]:
 
 
 def sample() -> Gradebook:
-    """Five students, two lessons; the last one's second grade is not there yet."""
+    """Five students, two lessons; the last student's second kernel is not graded yet."""
     students = (
         GradedStudent("ana", "Ana Lima", "ana@example.org", {"group": "A"}),
         GradedStudent("bo", "Bo, Jr.", None, {"group": "=1+1"}, ("notes.zip: holds a link, left out",)),

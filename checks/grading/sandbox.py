@@ -1,7 +1,7 @@
-"""What code could do that had broken out of the simulator: ``python -m checks.grading.sandbox`` tries, and prints it.
+"""Attacks by code that has broken out of the simulator: ``python -m checks.grading.sandbox`` tries and lists them.
 
-Each attempt is Python that runs in the process of a submission, in place of the submission and behind the same walls.
-It leaves in ``got`` what it could get hold of; nothing, or the error that stopped it, is what it should be.
+Each attempt is Python that runs in the process of a submission, instead of the submission and with the same walls. It
+sets ``got`` to what it obtained, which should be nothing, or the error that stopped it.
 """
 
 from __future__ import annotations

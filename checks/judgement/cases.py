@@ -18,7 +18,7 @@ TILES = TileSizes(16, 16, 8)
 
 
 class Product(Problem):
-    """A problem of A, B and C, with names for what it holds."""
+    """A problem of A, B and C, with properties for its arrays and scalars."""
 
     @property
     def factors(self) -> tuple[Array, Array]:
@@ -37,7 +37,7 @@ def problem(m: int = 48, n: int = 32, k: int = 24, parameters: tuple[str, ...] =
 
 
 def stored(it: Problem, values: Array) -> Array:
-    """What a kernel that computes ``values`` leaves in C."""
+    """C as a kernel that computes ``values`` stores it."""
     return it.answer.element.encode(values)
 
 

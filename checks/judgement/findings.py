@@ -1,4 +1,4 @@
-"""Findings as the simulator makes them, for the tests of what is advised about them."""
+"""Findings as the simulator makes them, for the tests of the advice about them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gemm_lessons.engine.records.findings import Finding, Severity
 
 
 def race(line: int, other: int | None, effects: str = "shared store store", **more: Any) -> Finding:
-    """Of threads 9 and 0, at the start of As or C."""
+    """A race of threads 9 and 0 at the start of As or C. ``effects``: space, first access, second access."""
     space, first, second = effects.split()
     pair = Actor((9,), (0,), line, first, 4), Actor((0,), (0,), other, second, 4)  # type: ignore[arg-type]
     place = Location(space, "As" if space == "shared" else "C", 0, 8192)  # type: ignore[arg-type]
@@ -21,7 +21,7 @@ def race(line: int, other: int | None, effects: str = "shared store store", **mo
 def access(
     kind: str, array: str, byte: int, size: int, line: int, thread: int = 0, block: Coordinates = (0,)
 ) -> Finding:
-    """Of a warning, or of an error where that ends a kernel."""
+    """A finding about one load of 4 bytes: an error for ``out_of_bounds``, which ends the kernel, else a warning."""
     space: Memory = "global" if len(array) == 1 else "shared"
     ends = kind == "out_of_bounds"
     case = "array" if ends else space

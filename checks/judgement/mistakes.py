@@ -1,8 +1,8 @@
-"""Mistakes that learners make, each with the sentence that a run must say about it, and right kernels in other styles
-that must hear none of them.
+"""Mistakes that learners make, each with the words that a run must print about it, and right kernels in other styles,
+about which it must print none of them.
 
-    python -m checks.judgement.mistakes         # the table: kernel, what is changed, what is said
-    python -m checks.judgement.mistakes NAME    # all that a run prints about those whose name begins so
+    python -m checks.judgement.mistakes         # the table: kernel, changed lines, words of the run
+    python -m checks.judgement.mistakes NAME    # the whole output of runs of those whose name begins so
 
 A mistake is an edit of a lesson's solution or stub: pairs of what to find, once, and what to write there instead.
 ``mistakes.toml`` has it under its lesson and name, as ``[mistake."naive/assigned"]``; a right kernel as ``[style...]``.
@@ -34,8 +34,8 @@ SEED = 5  # of the inputs: the same at every run
 
 @dataclass(frozen=True)
 class Mistake:
-    """``edits`` of a lesson's ``solution.cu``, and what has to be among the words of the run; of a right kernel in
-    another style nothing."""
+    """``edits`` of a lesson's ``solution.cu``; ``says``: words that the run must print, "" for a right kernel in
+    another style."""
 
     name: str
     lesson: str
@@ -64,7 +64,8 @@ def lesson_named(name: str) -> Lesson:
 
 
 def on_two_shapes(lesson: Lesson) -> Lesson:
-    """The lesson with its two smallest shapes, the larger of which is counted. Findings of two shapes are merged."""
+    """The lesson with its two smallest shapes alone, the larger of which is counted: two, because a run merges the
+    findings of its shapes."""
     shapes = lesson.shapes
     few = sorted((*shapes.check, shapes.count), key=lambda it: it.m * it.n * it.k)[:2]
     return replace(lesson, shapes=replace(shapes, check=tuple(few), count=few[-1]))
@@ -78,7 +79,7 @@ def source_of(it: Mistake) -> str:
 
 
 def run(lesson: Lesson, source: str, estimating: bool = False) -> RunOutcome:
-    """A run of a kernel on the simulator, without anything beside it; without an estimate, if none is asked for."""
+    """Run a kernel on the simulator with a fixed seed; ``estimating``: with an estimate."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "kernel.cu"
         path.write_text(source)
@@ -87,7 +88,7 @@ def run(lesson: Lesson, source: str, estimating: bool = False) -> RunOutcome:
 
 
 def words_of(outcome: RunOutcome) -> str:
-    """What a run says, without line breaks and table."""
+    """The text that a run prints, without line breaks and table."""
     console = make_console()
     console.width = 10_000
     with console.capture() as said:
@@ -96,7 +97,7 @@ def words_of(outcome: RunOutcome) -> str:
 
 
 def told(it: Mistake, lesson: Lesson | None = None) -> str:
-    """What a run says of a mistake; ``lesson`` may have other shapes."""
+    """The text that a run prints about a mistake; ``lesson`` may have other shapes."""
     return words_of(run(lesson or lesson_named(it.lesson), source_of(it)))
 
 

@@ -1,10 +1,10 @@
-"""The notebook to start from in fresh environments: ``python -m checks.notebook.environments FOLDER [PYTHON]``.
+"""Runs the start notebook in fresh environments: ``python -m checks.notebook.environments FOLDER [PYTHON]``.
 
-Each environment has what a hosted notebook has before its first cell: a kernel, in the versions of today or in those
+Each environment has what a hosted notebook has before its first cell: IPython's kernel, in current versions or in those
 that Colab pins, and perhaps CuPy for CUDA 12 with a driver, for which a stand-in is built (``libcuda.c``, needs gcc).
-The stand-in names a T4 and runs nothing, so kernels run on the simulator. The notebook's cells run as they are, then
-the solutions of lessons 00 and 03. A row says what the first cell took and found. Exit code 1: a cell failed, or a
-solution did not pass. Neither Colab nor Kaggle is here: their other packages, and a real T4, are not tried.
+The stand-in names a T4 and runs nothing, so kernels run on the simulator. The notebook's cells run unchanged, then the
+solutions of lessons 00 and 03. A row states the first cell's time and findings. Exit code 1: a cell failed, or a
+solution did not pass. Other packages of Colab and Kaggle, and a real T4, are not tested.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ def chromium() -> str | None:
 
 
 class Browser:
-    """One page. ``problems``: what it logged as an error, and exceptions that nobody caught."""
+    """One page. ``problems``: errors and warnings that it logged, uncaught exceptions, and requests to the network."""
 
     def __init__(self) -> None:
         program = chromium()
@@ -75,7 +75,7 @@ class Browser:
         self._profile._finalizer.detach()  # type: ignore[attr-defined]
 
     def call(self, method: str, **parameters: Any) -> Any:
-        """Ask the browser and wait for its answer; what it reports meanwhile is kept."""
+        """Send a command and wait for its answer; problems reported meanwhile are noted."""
         self._number += 1
         message = {"id": self._number, "method": method, "params": parameters}
         if self._session:
@@ -131,7 +131,7 @@ class Browser:
         return answer["result"].get("value")
 
     def press(self, key: str) -> None:
-        """A key, as from the keyboard."""
+        """Press a key of ``KEYS``."""
         for kind in ("rawKeyDown", "keyUp"):
             self.call("Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=KEYS[key])
 

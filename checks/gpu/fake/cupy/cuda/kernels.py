@@ -70,7 +70,7 @@ def overrun(_):
 
 
 def lazy(_):
-    """Computes once, and later hands out what it remembers."""
+    """Computes once; later launches return the first result."""
     kept: list[np.ndarray] = []
 
     def kernel(grid, arguments):
@@ -108,11 +108,11 @@ def crash(_):
     return lambda grid, arguments: ctypes.string_at(0)
 
 
-hasty = [int(runtime.scene.get("hasty", 0))]  # turns in which the queue is not held
+hasty = [int(runtime.scene.get("hasty", 0))]  # number of times that the queue is not held
 
 
 def hold_queue(grid, arguments):
-    """Nothing waits here: kernels end before the call returns. The first turns of a hasty scene are given up."""
+    """Do nothing, as kernels end before the call returns; the first times of a hasty scene report that it gave up."""
     gave_up, turn = (int.from_bytes(raw, "little") for raw in arguments[1:3])
     if hasty[0]:
         hasty[0] -= 1

@@ -48,7 +48,7 @@ def setDevice(index):
 
 
 def context():
-    """What needs a context makes one on the current device of the thread, which is GPU 0 until it says otherwise."""
+    """Log that a call makes a context on the thread's current device, which is GPU 0 until ``setDevice``."""
     if "contexts" in scene:
         with open(scene["contexts"], "a") as file:
             file.write(f"{getattr(current, 'device', 0)}\n")
