@@ -37,7 +37,8 @@ checks together, and a learner gains nothing by deceiving an own run.
 from __future__ import annotations
 
 import random
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from math import lcm, prod
@@ -46,7 +47,7 @@ from typing import Literal, TypeVar
 from gemm_lessons.course.lesson import Lesson, tile_sizes
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.gemm.data import ALIKE, HELD, SIZES, Alike
-from gemm_lessons.gemm.shapes import Shape, Tile, TileSizes, astuple
+from gemm_lessons.gemm.shapes import Shape, TileSizes, astuple
 
 T = TypeVar("T")
 FULL = 0.85  # of the last tile along an axis that is inside the matrix, at least: gates allow for whole ones
@@ -59,7 +60,8 @@ ROUNDED = (50, 64, 100, 128, 200, 250, 256, 300, 400, 500, 512, 600, 700, 768, 8
 RATIOS = (1, 2, 3, 4, 8)
 SHALLOWS = (2, 3, 8, 64)  # K tiles of a far shape of which many blocks are run: the first that fits is taken
 WALK = 2  # K tiles, at least, of a counted shape: with fewer there are only a first and a last tile
-DRAWS = 16  # sets of shapes to draw, of which the one that needs the fewest compilations is taken
+DRAWS = 16  # sets of shapes to draw, of which the one that needs the fewest compilations is taken ...
+MANY_DRAWS = 40  # ... or of long and of small shapes, which seldom need the same ones
 SHARING = 0.75  # of the runs have counted shapes that share variants of the kernel, where the others need more
 WIDE = 1024  # M and N of a deep shape that shares the broad one's variant, at least
 TRIES = 200  # shapes to draw until one has the tile
@@ -71,6 +73,7 @@ WORK = 9 << 23
 DEEP, SOME = 2, 0.25
 MANY_WAYS = 5  # tiles of a large shape along M and along N, at least
 LARGE = 1 << 24  # multiply-adds of a large shape, where tiles allow it
+SHARED = 56 << 20  # or of one whose K tiles blocks may divide, and up to an eighth more: work for 100 blocks of split_k
 SQUARE = (0.85, 1.18)  # the larger side of C of a large shape / the side of a square of the same work
 ALIGNED = 8  # sizes of half of the large shapes are multiples: gates allow more for others
 HUGE = 16384  # M and N of a far shape, at least, and half as much again at most; K, at most
@@ -150,6 +153,12 @@ def _has_dear_tiles(lesson: Lesson) -> bool:
     return prod(map(max, astuple(lesson.shapes.multiple_of), tile)) >= MUCH
 
 
+def _shares_depth(lesson: Lesson) -> bool:
+    """Tell whether blocks may divide the K tiles: a later launch adds up what they leave, and the host chooses how many
+    there are. Then the large shape has the work of many blocks, and is deep."""
+    return len(lesson.launches) > 1 and lesson.shapes.products == 1 and bool(lesson.choices)
+
+
 def hidden_large(lesson: Lesson, seed: int) -> Shape:
     """Return the hidden shape that is large along M and N at once, and to be counted."""
     draw = random.Random(f"{lesson.name} large {seed}")
@@ -160,6 +169,8 @@ def hidden_large(lesson: Lesson, seed: int) -> Shape:
     number = WALK if _has_dear_tiles(lesson) else 3 + int(draw.random() * 2) * (k.tile <= SHALLOW)
     # Of a lesson with layouts, one counted shape has whole tiles of K.
     depth = k.whole(number) if lesson.choices and len(lesson.shapes.layouts) > 1 else k.tiles(number)
+    if _shares_depth(lesson):
+        depth = k.tiles(-(-int(SHARED * (1 + draw.random() / 8)) // (MANY_WAYS**2 * m.tile * n.tile * k.tile)))
     area = LARGE / depth
     longer = area**0.5 * (SQUARE[0] + draw.random() * (SQUARE[1] - SQUARE[0]))
     sides = longer, area / longer
@@ -297,10 +308,10 @@ def _cube(lesson: Lesson, seed: int) -> FarSample | None:
     shapes = [Shape(side, side, side, layout=layout) for side in sides for layout in layouts]
     shapes = [it for it in shapes if lesson.shapes.refusal(it) is None]
     counted = (lesson.shapes.count, *hidden_and_counted(lesson, seed), *_counted_far(lesson, seed))
-    made = {lesson.at(it).tile for it in counted if lesson.choices}
+    made = {_variant(lesson, it) for it in counted if lesson.choices}
     found = [it for it in (_one_of_each(lesson, shape, draw) for shape in shapes) if it]
     costs = len(lesson.launches) > 1  # the launches before run whole
-    work = {it: (it.tiles or 1, lesson.at(it.shape).tile not in made, costs * it.shape.m) for it in found}
+    work = {it: (it.tiles or 1, _variant(lesson, it.shape) not in made, costs * it.shape.m) for it in found}
     return min(found, key=lambda it: work[it], default=None)
 
 
@@ -527,6 +538,7 @@ def is_countable(lesson: Lesson, shape: Shape) -> bool:
     return all(size >= FULL * by * -(-size // by) for size, by in sizes)
 
 
+@lru_cache(maxsize=16)
 def hidden_checks(lesson: Lesson, seed: int) -> tuple[Shape, ...]:
     """Return more hidden shapes of such a run, to check without counting.
 
@@ -534,17 +546,23 @@ def hidden_checks(lesson: Lesson, seed: int) -> tuple[Shape, ...]:
     small ones, one, in a layout drawn for it alone.
     """
     draw = random.Random(f"{lesson.name} checks {seed}")
-    shared = (_large(lesson, draw),) if len(lesson.launches) > 1 else ()
+    shared = (_large(lesson, draw),) if len(lesson.launches) > 1 and not _shares_depth(lesson) else ()
     if not lesson.choices:
         chosen: list[Shape] = []
         small = list(_small(lesson, draw))
     else:
         made = _variants(lesson, seed)
         chosen = _of_choices(lesson, seed, draw, made)
-        made |= {lesson.at(it).tile for it in chosen}
+        made |= {_variant(lesson, it) for it in chosen}
         # Others count these:
-        chosen += _of_few_variants(lesson, made, (_far(lesson, seed, number) for number in range(DRAWS)))
-        small = list(_of_few_variants(lesson, made, (tuple(_small(lesson, draw)) for _ in range(DRAWS))))
+        far: dict[int, list[Shape]] = {}
+        for number in range(MANY_DRAWS):
+            for axis, shape in _far_by_axis(lesson, seed, number).items():
+                far.setdefault(axis, []).append(shape)
+        chosen += _of_few_variants(lesson, made, [list(far.values())])
+        made |= {_variant(lesson, it) for it in chosen}
+        draws = ([[shape] for shape in _small(lesson, draw)] for _ in range(MANY_DRAWS))
+        small = list(_of_few_variants(lesson, made, draws))
         fresh = int(draw.random() * len(small))
         small[fresh] = replace(small[fresh], layout=_any_of(draw, lesson.shapes.layouts))
     if prod(astuple(lesson.shapes.multiple_of)) >= MUCH:
@@ -562,7 +580,7 @@ def hidden_alike(lesson: Lesson, seed: int) -> Mapping[Shape, Alike]:
     steps, tile = astuple(lesson.shapes.multiple_of), astuple(_tile(lesson))
     others = hidden_checks(lesson, seed)
     taken = {*lesson.shapes.check, lesson.shapes.count, *hidden_and_counted(lesson, seed), *others}
-    made = _variants(lesson, seed) | {lesson.at(it).tile for it in others}
+    made = _variants(lesson, seed) | {_variant(lesson, it) for it in others}
     found: dict[Shape, Alike] = {}
     number = 1 if prod(steps) > MUCH else len(ALIKE)
     for alike in draw.sample(ALIKE, number):
@@ -574,42 +592,64 @@ def hidden_alike(lesson: Lesson, seed: int) -> Mapping[Shape, Alike]:
             shape = _allowed(lesson, Shape(height, n.small(1), depth, layout=_any_of(draw, lesson.shapes.layouts)))
             while shape in taken or shape in found:
                 shape = replace(shape, k=shape.k + steps[2])
-            if lesson.at(shape).tile in made:
+            if _variant(lesson, shape) in made:
                 found[shape] = alike
                 break
     return found
 
 
-def _variants(lesson: Lesson, seed: int) -> frozenset[Tile]:
-    """Return the tiles, with all that the host chooses, of the known and the counted shapes: a compilation each."""
+def _variants(lesson: Lesson, seed: int) -> frozenset[Hashable]:
+    """Return the variants of the known and the counted shapes: a compilation each."""
     known = (*lesson.shapes.check, lesson.shapes.count)
-    return frozenset(lesson.at(it).tile for it in (*known, *hidden_and_counted(lesson, seed)))
+    return frozenset(_variant(lesson, it) for it in (*known, *hidden_and_counted(lesson, seed)))
 
 
-def _of_few_variants(lesson: Lesson, made: frozenset[Tile], draws: Iterable[tuple[Shape, ...]]) -> tuple[Shape, ...]:
-    """Return the shapes of one draw, each in the layout for which a variant of the kernel that is ``made`` fits, if
-    there is one: of the draw that needs the fewest others."""
-    tried = [_alike(lesson, draw, made) for draw in draws]
-    return min(tried, key=lambda shapes: len({lesson.at(it).tile for it in shapes} - made))
+def _variant(lesson: Lesson, shape: Shape) -> Hashable:
+    """Return what the host chooses for a shape, as far as the reference's code names it: shapes with the same need one
+    compilation of the reference, and of most kernels."""
+    names = lesson.names_of_reference
+    return tuple([it for it in lesson.at(shape).tile.sizes if names is None or it[0] in names])
 
 
-def _alike(lesson: Lesson, shapes: Iterable[Shape], made: frozenset[Tile]) -> tuple[Shape, ...]:
-    """Return the shapes, each in a layout for which a variant of the kernel that is ``made``, or that one of those
-    before it needs, fits, if there is one."""
-    found: list[Shape] = []
-    known = set(made)
-    for shape in shapes:
-        found.append(_familiar(lesson, shape, known))
-        known.add(lesson.at(found[-1]).tile)
-    return tuple(found)
+def _of_few_variants(
+    lesson: Lesson, made: frozenset[Hashable], draws: Iterable[Sequence[Sequence[Shape]]]
+) -> tuple[Shape, ...]:
+    """Return the shapes of one draw, which needs the fewest variants of the kernel beside those that are ``made``. For
+    each of its shapes, a draw has candidates, and each of these is taken in any layout."""
+    tried = [_covered(lesson, made, draw) for draw in draws]
+    return min(tried, key=lambda shapes: len({_variant(lesson, it) for it in shapes} - made))
 
 
-def _familiar(lesson: Lesson, shape: Shape, made: Collection[Tile]) -> Shape:
-    others = (replace(shape, layout=layout) for layout in (shape.layout, *lesson.shapes.layouts))
-    return next((it for it in others if lesson.at(it).tile in made), shape)
+def _covered(lesson: Lesson, made: frozenset[Hashable], places: Sequence[Sequence[Shape]]) -> tuple[Shape, ...]:
+    """Return one candidate for each place: of those for which a variant that is ``made`` fits, the first; then of those
+    for which one more variant fits, that which fits at the most places; and so on."""
+    fitting = [_by_variant(lesson, candidates) for candidates in places]
+    found: dict[int, Shape] = {}
+    known = list(made)
+    while True:
+        for variant in known:
+            for place, shapes in enumerate(fitting):
+                if place not in found and variant in shapes:
+                    found[place] = min((shapes[it] for it in known if it in shapes), key=lambda it: it[0])[1]
+        rest = [shapes for place, shapes in enumerate(fitting) if place not in found]
+        if not rest:
+            return tuple(found[place] for place in range(len(places)))
+        number = Counter(variant for shapes in rest for variant in shapes)
+        known = [max(number, key=lambda variant: number[variant])]
 
 
-def _of_choices(lesson: Lesson, seed: int, draw: random.Random, made: frozenset[Tile]) -> list[Shape]:
+def _by_variant(lesson: Lesson, candidates: Iterable[Shape]) -> dict[Hashable, tuple[int, Shape]]:
+    """Return the first of the candidates for each variant of the kernel, and its number: first all in the layouts that
+    they have, then in the others."""
+    given = list(candidates)
+    others = (replace(it, layout=layout) for layout in lesson.shapes.layouts for it in given)
+    found: dict[Hashable, tuple[int, Shape]] = {}
+    for number, shape in enumerate((*given, *others)):
+        found.setdefault(_variant(lesson, shape), (number, shape))
+    return found
+
+
+def _of_choices(lesson: Lesson, seed: int, draw: random.Random, made: frozenset[Hashable]) -> list[Shape]:
     """Return other shapes for each tile that the host chooses for a known shape."""
     shapes = lesson.shapes
     known = (*shapes.check, shapes.count)
@@ -618,9 +658,10 @@ def _of_choices(lesson: Lesson, seed: int, draw: random.Random, made: frozenset[
     found = []
     if shapes.multiple_of.k == 1:
         deepest = max(known, key=lambda it: it.k)
-        depths = (DEEPER[0] + draw.random() * (DEEPER[1] - DEEPER[0]) for _ in range(DRAWS))
+        depths = [DEEPER[0] + draw.random() * (DEEPER[1] - DEEPER[0]) for _ in range(DRAWS)]
+        depths += [1 + draw.random() * (DEEPER[0] - 1) for _ in range(MANY_DRAWS)]
         deeper = [replace(deepest, k=int(deepest.k * depth) + 1) for depth in depths]
-        found.append(next((it for it in deeper if lesson.at(it).tile in made), deeper[0]))
+        found.append(next((it for it in deeper if _variant(lesson, it) in made), deeper[0]))
     for tile in dict.fromkeys(it for it in tiles.values() if it not in counted):
         alike = [shape for shape in known if tiles[shape] == tile]
         for axis, size in (("m", tile.rows), ("n", tile.cols)):
@@ -630,7 +671,7 @@ def _of_choices(lesson: Lesson, seed: int, draw: random.Random, made: frozenset[
             largest = max(alike, key=lambda it: it.m * it.n)
             drawn = (_near(lesson, draw, largest, tile) for _ in range(TRIES))
             fit = [it for it in drawn if getattr(it, axis) > most and tile_sizes(lesson.at(it)) == tile]
-            found += sorted(fit, key=lambda it: lesson.at(it).tile not in made)[:1]
+            found += sorted(fit, key=lambda it: _variant(lesson, it) not in made)[:1]
     return found
 
 
@@ -642,13 +683,19 @@ def _large(lesson: Lesson, draw: random.Random) -> Shape:
     return Shape(*sizes, layout=_any_of(draw, lesson.shapes.layouts))
 
 
-def _far(lesson: Lesson, seed: int, number: int | None = None) -> tuple[Shape, ...]:
+def _far(lesson: Lesson, seed: int) -> tuple[Shape, ...]:
     """Return one shape along each axis, thousands long and a tile or two wide: along K, along M or N, along the
     other. Without those that ``hidden_instead`` has as well, if it replaces the sample."""
+    return tuple(_far_by_axis(lesson, seed).values())
+
+
+def _far_by_axis(lesson: Lesson, seed: int, number: int | None = None) -> dict[int, Shape]:
+    """Return the shapes of ``_far``, or others for each ``number``, by the axis along which they are long."""
     draw = random.Random(f"{lesson.name} far {seed}" + ("" if number is None else f" {number}"))
     steps, tile = astuple(lesson.shapes.multiple_of), astuple(_tile(lesson))
     work = WORK // lesson.data.factors[0].element.size
-    found = []
+    longer = 1.0 if lesson.choices else 0.5  # a longer one may need no variant of its own
+    found: dict[int, Shape] = {}
     twice = set[int]()
     sample = hidden_sample(lesson, seed)
     if sample and sample.beside:
@@ -661,13 +708,13 @@ def _far(lesson: Lesson, seed: int, number: int | None = None) -> tuple[Shape, .
         m, n, k = (_Axis(draw, *it) for it in zip(steps, tile, strict=True))
         dear = axis != 2 and bool(lesson.choices) and _has_dear_tiles(lesson)
         sizes = [m.small(1), n.small(1), k.tiles(1 if dear else WALK)]
-        most = min(int(FAR[axis] * (1 + draw.random() / 2)), (work >> dear) * sizes[axis] // prod(sizes))
+        most = min(int(FAR[axis] * (1 + draw.random() * longer)), (work >> dear) * sizes[axis] // prod(sizes))
         if dear and most < WALK * sizes[axis]:
             continue
         most *= DEEP if axis == 2 and draw.random() < SOME else 1
         sizes[axis] = max(1, most // steps[axis]) * steps[axis]
-        found.append(_allowed(lesson, Shape(*sizes, layout=_any_of(draw, lesson.shapes.layouts))))
-    return tuple(found)
+        found[axis] = _allowed(lesson, Shape(*sizes, layout=_any_of(draw, lesson.shapes.layouts)))
+    return found
 
 
 def _small(lesson: Lesson, draw: random.Random) -> Iterator[Shape]:

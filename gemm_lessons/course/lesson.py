@@ -196,6 +196,16 @@ class Lesson:
         """Return the search path of ``#include``: ``lessons/common`` (``matrix.cuh``), then the lesson's own folder."""
         return (self.directory.parent / "common", self.directory)
 
+    @cached_property
+    def names_of_reference(self) -> frozenset[str] | None:
+        """Return all words in the reference's code; None if it is not there, or may use other names, too."""
+        from gemm_lessons.engine.compiler.source import content_of, names_in  # imported late: --help reads no lesson
+
+        content = content_of(self.solution_path)
+        if content is None:
+            return None
+        return names_in(content.decode(errors="replace"), self.solution_path, self.include_dirs)
+
     @property
     def options(self) -> tuple[str, ...]:
         """Return the options of NVRTC besides the tile sizes. Raise ``ExpressionError``."""

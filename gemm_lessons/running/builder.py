@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,30 +13,19 @@ from gemm_lessons.devices.device import Binaries, BuildTarget, Device
 from gemm_lessons.engine import Diagnostic, KitError
 from gemm_lessons.engine.compiler.compile import Compiled, NotCompiled, compile_source
 from gemm_lessons.engine.compiler.nvrtc import choose_major
-from gemm_lessons.engine.compiler.source import PRINTF_OPTIONS, include_closure, without_printf
+from gemm_lessons.engine.compiler.source import PRINTF_OPTIONS, without_printf
 from gemm_lessons.engine.hardware.sheets import GpuSpec, buildable, capability_of, dotted
 from gemm_lessons.engine.ptx import parser
 from gemm_lessons.gemm.data import POINTER_SIZE
 from gemm_lessons.judging.evidence import Built
 from gemm_lessons.judging.verdict import CompileFailed
-from gemm_lessons.running.machine_dependence import JOINED
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
 Made = TypeVar("Made")
 
-WORD = re.compile(r"\w+")
 SPECIFIC = ("a", "f")  # the last letter of an architecture whose code does not run on later ones
-
-
-def names_in(source: str, path: Path, folders: Sequence[Path]) -> frozenset[str] | None:
-    """Return all words of a kernel's source and of the files that it includes; None if it may use other names, too."""
-    included = include_closure(source, path.parent, folders, ())
-    if included is None:
-        return None
-    text = "\n".join((source, *(it.decode(errors="replace") for it in included.values()))).replace("\\\n", "")
-    return None if JOINED.search(text) else frozenset(WORD.findall(text))
 
 
 class WrongGpu(KitError):

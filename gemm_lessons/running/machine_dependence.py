@@ -12,6 +12,7 @@ from collections.abc import Mapping
 
 from gemm_lessons.engine import Finding
 from gemm_lessons.engine.compiler.compile import Compiled
+from gemm_lessons.engine.compiler.source import PASTED
 from gemm_lessons.engine.records.facts import Misuse
 
 ASKED = re.compile(r"%envreg\d+\b")  # the simulator has no values for these
@@ -28,7 +29,6 @@ DECLARED = f"__constant__ char {OPEN}[16]; "
 TOKEN = re.compile(
     r'"(?:\\.|[^"\\\n])*"|//(?:\\\n|[^\n])*|/\*.*?\*/|\b__(?:TIME|DATE|FILE)__\b|\b__builtin_FILE\s*\(\s*\)', re.S
 )
-JOINED = re.compile(r"##|%:%:")
 NAMES = ("__TIME__", "__DATE__", "__FILE__", "__builtin_FILE")
 
 
@@ -74,7 +74,7 @@ def _spliced(source: str) -> str:
 
 def pasted(source: str) -> bool:
     """Tell whether a source joins tokens, and has all pieces of the name of such a macro."""
-    if not JOINED.search(source):
+    if not PASTED.search(source):
         return False
     words = frozenset(re.findall(r"\w+", _spliced(source)))
     return any(_is_made_of(name, words) for name in NAMES)

@@ -24,6 +24,7 @@ from gemm_lessons.devices.gpu.ranges import Tell, stage, told_to, turn
 from gemm_lessons.engine import Disagreement, UnsupportedKernel
 from gemm_lessons.engine.compiler.compile import Diagnostic, occupancy
 from gemm_lessons.engine.compiler.local_bounds import may_run_past
+from gemm_lessons.engine.compiler.source import names_in
 from gemm_lessons.engine.hardware.occupancy import Occupancy
 from gemm_lessons.engine.process import bounds
 from gemm_lessons.engine.process.bounds import OutOfTime
@@ -32,7 +33,6 @@ from gemm_lessons.judging.hints import hints_for
 from gemm_lessons.judging.remedies import restated
 from gemm_lessons.judging.verdict import CompileFailed, Faulted
 from gemm_lessons.running import kept_rows
-from gemm_lessons.running.builder import names_in
 from gemm_lessons.running.checking import check, judge_method, launch_job, stopped, stopped_by
 from gemm_lessons.running.debug_build import inside_job, second_look
 from gemm_lessons.running.estimating import estimate

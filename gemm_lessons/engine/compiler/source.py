@@ -1,4 +1,4 @@
-"""Read CUDA C++ as text, without compiling it: kernels, includes, positions of names; remove ``printf``.
+"""Read CUDA C++ as text, without compiling it: kernels, includes, names and their positions; remove ``printf``.
 
 Used for messages and for the cache key only; the compiler decides what the code means. A call of ``printf`` runs code
 outside of the kernel, which cannot be followed. So a kernel that prints is compiled twice: as written, to run it for
@@ -31,6 +31,9 @@ INCLUDE = re.compile(r'^[ \t]*(?:#|%:)[ \t]*include(?:_next)?[ \t]*(?:"([^"\n]+)
 # Computed includes, __has_include, an include after a comment, Microsoft's #import, #embed.
 _MAY_INCLUDE = re.compile(r"include|(?:#|%:)\s*(?:import|embed)|__has_embed")
 _MOST_FILES = 500
+PASTED = re.compile(r"##|%:%:")
+_WORD = re.compile(r"\w+")
+_QUOTED_QUOTE = "'\"'"
 
 
 @dataclass(frozen=True)
@@ -178,6 +181,24 @@ def include_closure(
                     waiting.append((content.decode(errors="replace"), path.parent))
             theirs.add(name)
     return found | _headers_of(theirs, folders, system)
+
+
+def names_in(source: str, path: Path, folders: Sequence[Path]) -> frozenset[str] | None:
+    """Return all words in the code of a file and of those that it includes, without comments; None if it may use other
+    names, too: it pastes tokens, or does not show what it includes."""
+    included = include_closure(source, path.parent, folders, ())
+    if included is None:
+        return None
+    texts = (source, *(it.decode(errors="replace") for it in included.values()))
+    code = [_code_of(re.sub(r"\r\n?", "\n", text).replace("\\\n", "")) for text in texts]
+    if any(PASTED.search(text) for text in code):
+        return None
+    return frozenset(word for text in code for word in _WORD.findall(text))
+
+
+def _code_of(text: str) -> str:
+    """Return the text without comments; all of it where a quote between apostrophes may hide the start of a string."""
+    return text if _QUOTED_QUOTE in text else without_comments(text)
 
 
 def _headers_of(names: Iterable[str], folders: Sequence[Path], system: Sequence[Path]) -> dict[Path, bytes]:
