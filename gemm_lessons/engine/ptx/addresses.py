@@ -80,12 +80,17 @@ def _holders(kernel: Kernel, inside: frozenset[str], which: Kind) -> frozenset[s
         from_parameter = instruction.opcode == "ld" and "param" in instruction.modifiers and named & pointers
         if from_parameter or (instruction.opcode in ("mov", "cvta") and named - inside):
             held |= writes(instruction)
+    others = [it for it in kernel.instructions if it.row.undefined not in COPIES]
     growing = bool(held)
     while growing:
         before = len(held)
-        for instruction in kernel.instructions:
-            if instruction.row.undefined not in COPIES and _gives(instruction, held, plain, which):
+        rest = []
+        for instruction in others:
+            if _gives(instruction, held, plain, which):
                 held |= writes(instruction)
+            else:
+                rest.append(instruction)
+        others = rest
         growing = len(held) > before
     return frozenset(held)
 

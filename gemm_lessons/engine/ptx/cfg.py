@@ -72,7 +72,7 @@ def is_product(instruction: Instruction) -> bool:
 def reads_clock(instruction: Instruction) -> bool:
     """Return whether an instruction reads a clock. Such an instruction begins a basic block, because clocks advance at
     the end of each block."""
-    return any(name in CLOCKS for name in reads(instruction))
+    return not CLOCKS.isdisjoint(reads(instruction))
 
 
 def lanes_with_address(instruction: Instruction) -> int:

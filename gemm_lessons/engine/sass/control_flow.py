@@ -11,7 +11,7 @@ import numpy as np
 from gemm_lessons.engine.events import WARP
 from gemm_lessons.engine.records.arrays import Array
 from gemm_lessons.engine.sass.divergence import LaneGroup, LaneGroups
-from gemm_lessons.engine.sass.flow import calls, calls_outside, results
+from gemm_lessons.engine.sass.flow import calls_outside, results
 from gemm_lessons.engine.sass.lanes import Lanes
 from gemm_lessons.engine.sass.operand_fetch import TRUE, Fetch
 from gemm_lessons.engine.sass.operands import Decoded, MachineImmediate, MachineRegister
@@ -169,7 +169,7 @@ class ControlFlow:
         register = d.operands[0]
         back = self._lanes.fetcher(register)
         code = self._program.code
-        following = [c.index + 1 for c in calls(self._program)]
+        following = [c.index + 1 for c in self._program.calls]
         index = {code[i].source.address: self._number[i] for i in following}
 
         def go_back(lane_group: LaneGroup) -> LaneGroup | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import cached_property
 
 from gemm_lessons.engine.compiler.sass import width_of
 from gemm_lessons.engine.records.frozen import dataclass
@@ -223,7 +224,17 @@ def _registers_read(d: Decoded, position: int) -> int:
 
 
 def reads(d: Decoded) -> tuple[str, ...]:
-    """Return the registers that the value of ``d`` depends on: guard, sources, address; not the data of a store."""
+    """Return the registers that the value of ``d`` depends on: guard, sources, address; not the data of a store.
+
+    The result is cached on ``d``.
+    """
+    known: tuple[str, ...] | None = d.__dict__.get("_reads")
+    if known is None:
+        known = d.__dict__["_reads"] = _reads(d)
+    return known
+
+
+def _reads(d: Decoded) -> tuple[str, ...]:
     skip = results(d)[1]
     names = [d.guard.shifted(0)] if d.guard else []
     if d.name == "B2R":
@@ -318,8 +329,17 @@ class Listing:
                 raise Uncountable(f"the kernel calls {operand.name}, which is not part of it")
         raise Uncountable(f"unknown branch {d.text}")
 
-    def successors(self, d: Decoded) -> list[int]:
-        """Return the indices that may execute after ``d``. Raise ``Uncountable`` for an unknown branch."""
+    @cached_property
+    def after(self) -> tuple[list[int], ...]:
+        """Return the indices that may execute after each instruction. Raise ``Uncountable`` for an unknown branch."""
+        return tuple(self._successors(d) for d in self.code)
+
+    @cached_property
+    def calls(self) -> tuple[Decoded, ...]:
+        """Return the calls of functions that are part of the kernel."""
+        return tuple(d for d in self.code if d.name == "CALL" and not calls_outside(d))
+
+    def _successors(self, d: Decoded) -> list[int]:
         after = [d.index + 1] if d.index + 1 < len(self.code) else []
         conditional = d.guard is not None or any(isinstance(o, MachineRegister) for o in d.operands)
         if d.name == "BRA":
@@ -329,7 +349,7 @@ class Listing:
         if d.name == "CALL":
             return [self.target(d), *(after if d.guard else [])]
         if d.name == "RET":
-            return [*(call.index + 1 for call in calls(self)), *(after if d.guard else [])]
+            return [*(call.index + 1 for call in self.calls), *(after if d.guard else [])]
         if d.name in ("EXIT", "KILL") or (d.name == "BPT" and d.has("TRAP")):
             return after if conditional else []
         if d.name == "BRX":  # one of a table's entries: each of them has a label
@@ -337,11 +357,6 @@ class Listing:
         if d.name in ("JMP", "JMX", "BRXU", "BPT"):
             raise Uncountable(f"unknown branch {d.text}")
         return after
-
-
-def calls(program: Listing) -> list[Decoded]:
-    """Return the calls of functions that are part of the kernel."""
-    return [d for d in program.code if d.name == "CALL" and not calls_outside(d)]
 
 
 def calls_outside(d: Decoded) -> bool:
@@ -357,8 +372,8 @@ def call_by_call(program: Listing) -> tuple[list[int], list[list[int]]] | None:
 
     Return None if functions call functions or are entered in another way. All calls are then treated as one.
     """
-    if not calls(program):
-        return list(range(len(program.code))), [program.successors(d) for d in program.code]
+    if not program.calls:
+        return list(range(len(program.code))), list(program.after)
     following: dict[tuple[int, int], list[tuple[int, int]]] = {}  # (instruction, return address of its function or -1)
     work = [(0, -1)]
     while work:
@@ -372,7 +387,7 @@ def call_by_call(program: Listing) -> tuple[list[int], list[list[int]]] | None:
             past = [(index + 1, back)] if d.guard is not None and index + 1 < len(program.code) else []
             following[node] = [(back, -1) if d.name == "RET" else (program.target(d), index + 1), *past]
         else:
-            following[node] = [(successor, back) for successor in program.successors(d)]
+            following[node] = [(successor, back) for successor in program.after[index]]
         if len(following) > MOST_NODES or any(i >= len(program.code) for i, _ in following[node]):
             return None
         work.extend(following[node])

@@ -22,7 +22,6 @@ from gemm_lessons.engine.sass.flow import (
     STORES,
     Listing,
     call_by_call,
-    calls,
     calls_outside,
     reads,
     signalled,
@@ -104,7 +103,7 @@ def _plan(program: Listing, work: UsefulWork, signals: bool, closely: bool) -> P
         if "shared" in loaded and any(d.name in COPIES for d in program.code):
             loaded.add("global")  # cp.async copies data from there
         if loaded <= spaces:
-            paired = bool(calls(program)) and call_by_call(program) is not None
+            paired = bool(program.calls) and call_by_call(program) is not None
             return Plan(program, tuple(chosen), spaces, work, paired)
         moving = next((d for d in program.code if MEMORY.get(d.name) == GENERIC), None)
         if moving is not None and (GENERIC in loaded or any(d.name == "ST" for d in program.code)):

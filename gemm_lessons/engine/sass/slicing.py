@@ -34,8 +34,12 @@ class Slicer:
         code = program.code
         self._written_by = [results(d)[0] for d in code]
         paths = call_by_call(program)
-        self._origin, self._after = paths or (list(range(len(code))), [program.successors(d) for d in code])
+        self._origin, self._after = paths or (list(range(len(code))), list(program.after))
         origin = self._origin
+        self._sources: list[list[int]] = [[] for _ in self._after]
+        for node, successors in enumerate(self._after):
+            for successor in successors:
+                self._sources[successor].append(node)
         before, values_after = _values(code, self._written_by, origin, self._after)
         self._guards = [_guard(code[index], values) for index, values in zip(origin, before, strict=True)]
         self._branch_conditions = [
@@ -64,10 +68,12 @@ class Slicer:
         needs = [self._mask(roots(d)) for d in code]
         live: list[Needs] = [{} for _ in origin]  # before each instruction; shared, and never changed in place
         chosen = [False] * len(code)
-        changed = True
-        while changed:
-            changed = False
+        todo = bytearray(b"\1" * len(origin))  # nodes to visit, and again when the needs after them have changed
+        while any(todo):
             for node in range(len(origin) - 1, -1, -1):
+                if not todo[node]:
+                    continue
+                todo[node] = 0
                 index = origin[node]
                 state = _needs_after(node, after[node], live, self._arriving, self._branch_conditions[node])
                 guard, written, wanted = guards[node], self._writes[index], needs[index]
@@ -101,7 +107,8 @@ class Slicer:
                         state[None] = state.get(None, 0) | wanted & self._guard_bits[index]
                 if state is not live[node] and state != live[node]:
                     live[node] = state
-                    changed = True
+                    for earlier in self._sources[node]:
+                        todo[earlier] = 1
         return chosen
 
 
@@ -205,7 +212,12 @@ def _values(
             changes[comparison] = None if comparison in lost.get(result.shifted(0), ()) else same
         out = values
         if changes:
-            out = {name: value for name, value in {**values, **changes}.items() if value}
+            out = dict(values)
+            for name, value in changes.items():
+                if value:
+                    out[name] = value
+                else:
+                    out.pop(name, None)
         values_after[node] = out
         for successor in after[node]:
             known = before[successor]

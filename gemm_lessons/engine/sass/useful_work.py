@@ -105,7 +105,7 @@ class _Flow:
         self._written = [self._mask(results(d)[0]) for d in code]
         self._read = [self._mask(reads(d)) for d in code]
         self._kept = [d.guard is not None for d in code]  # other lanes keep the old value
-        after = [program.successors(d) for d in code]
+        after = program.after
         before: list[list[int]] = [[] for _ in code]
         for d in code:
             for successor in after[d.index]:
