@@ -73,7 +73,7 @@ WORK = 9 << 23
 DEEP, SOME = 2, 0.25
 MANY_WAYS = 5  # tiles of a large shape along M and along N, at least
 LARGE = 1 << 24  # multiply-adds of a large shape, where tiles allow it
-SHARED = 56 << 20  # or of one whose K tiles blocks may divide, and up to an eighth more: work for 100 blocks of split_k
+SHARED = 42 << 20  # or of one whose K tiles blocks may divide, and up to an eighth more: 84 to 96 blocks of split_k
 SQUARE = (0.85, 1.18)  # the larger side of C of a large shape / the side of a square of the same work
 ALIGNED = 8  # sizes of half of the large shapes are multiples: gates allow more for others
 HUGE = 16384  # M and N of a far shape, at least, and half as much again at most; K, at most
@@ -170,7 +170,8 @@ def hidden_large(lesson: Lesson, seed: int) -> Shape:
     # Of a lesson with layouts, one counted shape has whole tiles of K.
     depth = k.whole(number) if lesson.choices and len(lesson.shapes.layouts) > 1 else k.tiles(number)
     if _shares_depth(lesson):
-        depth = k.tiles(-(-int(SHARED * (1 + draw.random() / 8)) // (MANY_WAYS**2 * m.tile * n.tile * k.tile)))
+        work = int(SHARED * (1 + draw.random() / 8))
+        depth = k.tiles(max(MANY_WAYS, -(-work // (MANY_WAYS**2 * m.tile * n.tile * k.tile))))
     area = LARGE / depth
     longer = area**0.5 * (SQUARE[0] + draw.random() * (SQUARE[1] - SQUARE[0]))
     sides = longer, area / longer

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -300,17 +300,23 @@ def cells(touch: Touch, lanes: int, padded: int, stride: int, granule: int) -> C
 
 def _cells(touch: Touch, lanes: int, padded: int, stride: int, granule: int) -> Cells:
     addresses = touch.addresses[:lanes]
-    if touch.active is None:
-        lane = np.arange(lanes)
-    else:
+    lane, first = _windows(lanes, padded, stride, granule)
+    if touch.active is not None:
         lane = np.flatnonzero(touch.active[:lanes])
-        addresses = addresses[lane]
-    cell = (lane // padded * stride + addresses) // granule
+        addresses, first = addresses[lane], first[lane]
+    cell = first + (addresses >> granule.bit_length() - 1)  # a granule has 2**n bytes, a window whole granules
     count = touch.access.width // granule
     if count > 1:
         cell = (cell[:, None] + np.arange(count)).reshape(-1)
         lane = np.repeat(lane, count)
     return Cells(lane, cell)
+
+
+@lru_cache(maxsize=16)
+def _windows(lanes: int, padded: int, stride: int, granule: int) -> tuple[Array, Array]:
+    """Return the lanes, and the first granule of each lane's window."""
+    lane = np.arange(lanes)
+    return lane, lane // padded * (stride // granule)
 
 
 def warps_of(lanes: Array | None, total: int) -> Array:
