@@ -120,6 +120,10 @@ def hidden_counts(lesson: Lesson, seed: int) -> tuple[Shape, ...]:
     deep = Shape(m.small(), n.small(), k.beyond(6))
     wide = replace(wide, layout=_layout(lesson, seed, "large", _any_of(draw, lesson.shapes.layouts)))
     deep = replace(deep, layout=_layout(lesson, seed, "deep", _any_of(draw, lesson.shapes.layouts)))
+    if lesson.choices:
+        others = (replace(deep, m=m.small(), n=n.small(), k=k.beyond(6)) for _ in range(MANY_DRAWS))
+        made = {_variant(lesson, it) for it in known}
+        deep = next((it for it in others if _variant(lesson, _allowed(lesson, it)) in made), deep)
     return (_allowed(lesson, wide) if large is None else large), _allowed(lesson, deep)
 
 
@@ -154,9 +158,10 @@ def _has_dear_tiles(lesson: Lesson) -> bool:
 
 
 def _shares_depth(lesson: Lesson) -> bool:
-    """Tell whether blocks may divide the K tiles: a later launch adds up what they leave, and the host chooses how many
-    there are. Then the large shape has the work of many blocks, and is deep."""
-    return len(lesson.launches) > 1 and lesson.shapes.products == 1 and bool(lesson.choices)
+    """Tell whether blocks may divide the K tiles, where a tile is little work: a later launch adds up what they leave,
+    and the host chooses how many there are. Then the large shape has the work of many blocks, and is deep."""
+    several = len(lesson.launches) > 1 and lesson.shapes.products == 1 and bool(lesson.choices)
+    return several and MANY_WAYS**3 * prod(astuple(_tile(lesson.at(lesson.shapes.count)))) <= SHARED
 
 
 def hidden_large(lesson: Lesson, seed: int) -> Shape:
@@ -166,7 +171,8 @@ def hidden_large(lesson: Lesson, seed: int) -> Shape:
     layout = _layout(lesson, seed, "large", _any_of(draw, lesson.shapes.layouts))
     aligned = ALIGNED if draw.random() < 0.5 else 1
     m, n, k = (_Axis(draw, lcm(step, aligned), size, 0) for step, size in zip(steps, tile, strict=True))
-    number = WALK if _has_dear_tiles(lesson) else 3 + int(draw.random() * 2) * (k.tile <= SHALLOW)
+    dear = len(lesson.launches) > 1 and 3 * MANY_WAYS**2 * m.tile * n.tile * k.tile > 2 * LARGE
+    number = WALK if dear or _has_dear_tiles(lesson) else 3 + int(draw.random() * 2) * (k.tile <= SHALLOW)
     # Of a lesson with layouts, one counted shape has whole tiles of K.
     depth = k.whole(number) if lesson.choices and len(lesson.shapes.layouts) > 1 else k.tiles(number)
     if _shares_depth(lesson):
@@ -174,6 +180,8 @@ def hidden_large(lesson: Lesson, seed: int) -> Shape:
         depth = k.tiles(max(MANY_WAYS, -(-work // (MANY_WAYS**2 * m.tile * n.tile * k.tile))))
     area = LARGE / depth
     longer = area**0.5 * (SQUARE[0] + draw.random() * (SQUARE[1] - SQUARE[0]))
+    if dear:
+        longer = min(longer, area / (MANY_WAYS * n.tile))
     sides = longer, area / longer
     # A step may have several block tiles, as where blocks of a cluster share.
     ways = HEAVY_WAYS if lesson.shapes.products > 1 else MANY_WAYS
@@ -679,7 +687,7 @@ def _of_choices(lesson: Lesson, seed: int, draw: random.Random, made: frozenset[
 def _large(lesson: Lesson, draw: random.Random) -> Shape:
     """Return a shape of similar length along each axis: kernels whose blocks divide the K tiles have many blocks
     here."""
-    side = int((WORK / 2) ** (1 / 3) * (1 + draw.random() / 8))
+    side = int((WORK / 4) ** (1 / 3) * (1 + draw.random() / 8))
     sizes = (max(1, side // step) * step for step in astuple(lesson.shapes.multiple_of))
     return Shape(*sizes, layout=_any_of(draw, lesson.shapes.layouts))
 
