@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from gemm_lessons.devices.gpu.cuda_gpu import Gpu
     from gemm_lessons.engine import Finding
-    from gemm_lessons.engine.compiler.compile import Compiled
+    from gemm_lessons.engine.compiler.compile import Compiled, SharedSass
     from gemm_lessons.engine.hardware.sheets import GpuSpec
 
 
@@ -52,6 +52,11 @@ class Binaries:
         for kernels in (self.counted, self.timed or ()):
             for number, kernel in enumerate(kernels):
                 kernel.start_sass(kernels[:number])
+
+    def share_sass(self, shared: SharedSass) -> None:
+        """Take the disassembly of the kernels to be counted from one that other kernels share."""
+        for kernel in self.counted:
+            kernel.share_sass(shared)
 
 
 @dataclass(frozen=True)

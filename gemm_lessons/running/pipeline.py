@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import time
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -22,7 +22,7 @@ from gemm_lessons.devices.device import Binaries, Device
 from gemm_lessons.devices.gpu import ranges
 from gemm_lessons.devices.gpu.ranges import Tell, stage, told_to, turn
 from gemm_lessons.engine import Disagreement, UnsupportedKernel
-from gemm_lessons.engine.compiler.compile import Diagnostic, occupancy
+from gemm_lessons.engine.compiler.compile import Compiled, Diagnostic, SharedSass, occupancy
 from gemm_lessons.engine.compiler.local_bounds import may_run_past
 from gemm_lessons.engine.compiler.source import names_in
 from gemm_lessons.engine.hardware.occupancy import Occupancy
@@ -298,16 +298,29 @@ def _variants(
     for lesson in lessons:
         alike.setdefault(_seen_by(lesson, words), []).append(lesson)
     quick = plan.request.graded and kernel.role == "kernel" and plan.device.target is None
+    several = sum(not disassembled.isdisjoint(group) for group in alike.values()) > 1
+    together = [it for it in lessons if it in disassembled]
+    shared = SharedSass(lambda: _kernels_of(variants, together)) if beside and several else None
 
     def make(group: Sequence[Lesson]) -> Mapping[Lesson, Built] | CompileFailed:
         with_code = not disassembled.isdisjoint(group)
         ptx = _quickly(plan, kernel, group[0], source) if quick and not with_code else None
-        one = _compiled(plan, kernel, group[0], source, jobs, with_code) if ptx is None else ptx
+        one = _compiled(plan, kernel, group[0], source, jobs, with_code and not shared) if ptx is None else ptx
         if isinstance(one, CompileFailed):
             return one
+        if with_code and shared:
+            one.code.share_sass(shared)
         return {lesson: _as_launched(plan, one, lesson) for lesson in group}
 
-    return Variants(lessons, list(alike.values()), make, beside)
+    variants = Variants(lessons, list(alike.values()), make, beside)
+    return variants
+
+
+def _kernels_of(variants: Variants, lessons: Iterable[Lesson]) -> Iterator[Compiled]:
+    """Yield the kernels of these variants, when they are compiled, without those that do not compile."""
+    for lesson in lessons:
+        with contextlib.suppress(VariantFailed):
+            yield from variants.of(lesson).code.counted
 
 
 def _seen_by(lesson: Lesson, words: frozenset[str] | None) -> Hashable:

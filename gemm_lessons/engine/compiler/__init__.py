@@ -11,5 +11,5 @@
 - ``device_part``: files with code of the host, and libraries
 - ``source``, ``tokens``, ``includes``, ``whole_file``, ``local_bounds``: the source as text
 - ``diagnostics``, ``ptxas``: the compiler's log; ``layouts``: fields of structs
-- ``elf``, ``sass``: the cubin, and its disassembly
+- ``elf``, ``sass``: the cubin, and its disassembly; ``joined_cubins``: that of several in one call
 """

@@ -7,12 +7,13 @@ broken.
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import os
 import re
 import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, field, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -94,6 +95,10 @@ class Compiled:
         text = self._background.wait() or sass.disassemble(self.cubin)
         return sass.parse(text, self.entry, {_program_name(self.path): self.path})
 
+    def share_sass(self, shared: SharedSass) -> None:
+        """Take the disassembly from one that several kernels share."""
+        object.__setattr__(self, "_background", _BackgroundSass(shared, self.cubin))
+
     def start_sass(self, beside: Iterable[Compiled] = ()) -> None:
         """Start disassembling in the background (0.3 s, on another core), for a caller that will need ``sass``.
 
@@ -130,15 +135,39 @@ class _Recent:
 _recent = _Recent()
 
 
-class _BackgroundSass:
-    """A disassembly that runs in a thread. If it fails, the caller disassembles itself and gets the error."""
+class SharedSass:
+    """One disassembly of several kernels, begun when that of one is needed. It takes 0.25 s less for each other one.
 
-    def __init__(self) -> None:
+    ``kernels`` is called then, and may wait until they are compiled.
+    """
+
+    def __init__(self, kernels: Callable[[], Iterable[Compiled]]) -> None:
+        self._kernels = kernels
+        self._texts: dict[bytes, str] | None = None
+        self._turn = threading.Lock()
+
+    def text_of(self, cubin: bytes) -> str | None:
+        """Return the disassembly of one cubin; None if it failed."""
+        with self._turn:
+            if self._texts is None:
+                cubins = list(dict.fromkeys(it.cubin for it in self._kernels() if it.cubin))
+                self._texts = {}
+                with contextlib.suppress(KitError, UnsupportedKernel):
+                    self._texts = dict(zip(cubins, sass.disassemble_together(cubins), strict=True))
+        return self._texts.get(cubin)
+
+
+class _BackgroundSass:
+    """A disassembly that runs in a thread, or one that is ``shared``. If it fails, the caller disassembles itself and
+    gets the error."""
+
+    def __init__(self, shared: SharedSass | None = None, cubin: bytes = b"") -> None:
+        self._shared, self._cubin = shared, cubin
         self._thread: threading.Thread | None = None
         self._text: str | None = None
 
     def start(self, cubin: bytes) -> None:
-        if self._thread is None:
+        if self._thread is None and self._shared is None:
             self._thread = threading.Thread(target=self._run, args=(cubin,), daemon=True)
             self._thread.start()
 
@@ -152,6 +181,8 @@ class _BackgroundSass:
         return _BackgroundSass, ()  # a thread cannot be pickled
 
     def wait(self) -> str | None:
+        if self._shared is not None:
+            return self._shared.text_of(self._cubin)
         if self._thread is not None:
             self._thread.join()
         return self._text

@@ -5,7 +5,9 @@ ptxas merges and unrolls shared loads, so widths counted on PTX are wrong; these
 
 from __future__ import annotations
 
+import contextlib
 import re
+import struct
 import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -13,7 +15,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from gemm_lessons.engine.compiler import cache as compile_cache
-from gemm_lessons.engine.compiler import elf, nvrtc, tools
+from gemm_lessons.engine.compiler import elf, joined_cubins, nvrtc, tools
 from gemm_lessons.engine.compiler.elf import plain_file_name
 from gemm_lessons.engine.compiler.toolkit import is_toolkit_header
 from gemm_lessons.engine.process.bounds import SLOW
@@ -78,24 +80,70 @@ def disassemble(cubin: bytes) -> str:
 
     Raise ``KitError`` if nvdisasm is missing or does not finish, and ``UnsupportedKernel`` if it fails.
     """
+    return disassemble_together([cubin])[0]
+
+
+def disassemble_together(cubins: Sequence[bytes]) -> list[str]:
+    """Return the same of several cubins, with one call of ``nvdisasm`` for those that are not cached; of those, the
+    text has only the sections with code. Raise as ``disassemble``."""
     program = nvrtc.disassembler()
     if program is None:
         raise KitError("nvdisasm is missing; install it with: pip install nvidia-cuda-nvdisasm")
-    key: str | None = None
+    entries = [_Entry.of(cubin, program) for cubin in cubins]
+    texts = [it.kept() for it in entries]
+    missing = [number for number, text in enumerate(texts) if text is None]
+    made = _printed(program, [cubins[number] for number in missing]) if missing else []
+    for number, text in zip(missing, made, strict=True):
+        texts[number] = text
+        entries[number].keep(text)
+    return [text for text in texts if text is not None]
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """A cubin's place in the cache, without the names of its files; ``key`` None without a cache."""
+
+    key: str | None
     names: Sequence[str] = ()
-    if compile_cache.folder() is not None:
+
+    @classmethod
+    def of(cls, cubin: bytes, program: Path) -> _Entry:
+        if compile_cache.folder() is None:
+            return cls(None)
         code, names = elf.without_file_names(cubin)
-        key = compile_cache.key_of(CACHE_FORMAT, *code, compile_cache.identity(program))
-        if (kept := compile_cache.get(key)) is not None:
-            return _named(kept.decode(), names)
+        return cls(compile_cache.key_of(CACHE_FORMAT, *code, compile_cache.identity(program)), names)
+
+    def kept(self) -> str | None:
+        found = None if self.key is None else compile_cache.get(self.key)
+        return None if found is None else _named(found.decode(), self.names)
+
+    def keep(self, text: str) -> None:
+        if self.key is None:
+            return
+        unnamed = _unnamed(text, self.names)
+        if _named(unnamed, self.names) == text and not (self.names and _NAMED.search(unnamed)):
+            compile_cache.put(self.key, unnamed.encode())
+
+
+def _printed(program: Path, cubins: Sequence[bytes]) -> list[str]:
+    """Return what ``nvdisasm`` prints of each cubin: of all at once if they can be joined, else of one after the
+    other."""
+    if len(cubins) > 1:
+        with contextlib.suppress(ValueError, LookupError, struct.error, UnsupportedKernel):
+            texts = joined_cubins.apart(_printed_of(program, joined_cubins.joined(cubins)), len(cubins))
+            if all(map(_has_code, texts)):
+                return texts
+    return [_printed_of(program, cubin) for cubin in cubins]
+
+
+def _has_code(text: str) -> bool:
+    return any(_INSTRUCTION.match(line) for line in text.splitlines())
+
+
+def _printed_of(program: Path, cubin: bytes) -> str:
     done = tools.disassemble(cubin, PATIENCE_S) if tools.available() else _disassembled(program, cubin)
     if done.returncode != 0:
         raise UnsupportedKernel(f"nvdisasm cannot read its machine code: {done.stderr.strip() or done.returncode}")
-    if key is None:
-        return done.stdout
-    unnamed = _unnamed(done.stdout, names)
-    if _named(unnamed, names) == done.stdout and not (names and _NAMED.search(unnamed)):
-        compile_cache.put(key, unnamed.encode())
     return done.stdout
 
 
