@@ -1,9 +1,13 @@
 """The disassembly as records: widths that ptxas chose, source lines, basic blocks, which functions belong."""
 
+import re
+from dataclasses import replace
+
 import pytest
 
 from gemm_lessons.engine.compiler import nvrtc, sass
-from gemm_lessons.engine.compiler.compile import Compiled
+from gemm_lessons.engine.compiler.compile import Compiled, SharedSass
+from gemm_lessons.engine.compiler.sass import SassInstruction
 from gemm_lessons.engine.records.errors import KitError, UnsupportedKernel
 
 TILE = """extern "C" __global__ void gemm(const float *A, float *C, int n)
@@ -114,6 +118,61 @@ def test_starting_early_gives_the_same(compiled):
     early.start_sass()
     assert early.sass == late.sass
     early.start_sass()
+
+
+BRANCHES = """__device__ int table[3] = {1, 2, 3};
+__device__ __noinline__ float slow(float x, int n) { return n ? slow(x * x, n - 1) + table[n % 3] : x; }
+extern "C" __global__ void gemm(float *x, long long n, double d)
+{
+    extern __shared__ float s[];
+    s[threadIdx.x] = x[threadIdx.x];
+    __syncthreads();
+    switch (threadIdx.x % 5) {
+    case 0: x[0] = s[n / 3]; break;
+    case 1: x[1] = d / s[1]; break;
+    case 2: x[2] = slow(s[2], n); break;
+    default: x[3] = s[n % 7];
+    }
+}
+"""
+
+
+def told(code: Compiled) -> list[SassInstruction]:
+    """Return the instructions with labels numbered in the order in which they occur."""
+    numbers: dict[str, str] = {}
+
+    def plain(text: str) -> str:
+        return re.sub(r"\.L_x_\d+", lambda it: numbers.setdefault(it[0], f"L{len(numbers)}"), text)
+
+    return [replace(it, text=plain(it.text), labels=tuple(map(plain, it.labels))) for it in code.sass]
+
+
+def test_kernels_that_share_a_disassembly_have_the_same_code_as_alone(compiled, monkeypatch):
+    """Calls, tables, variables, shared memory, lines in headers: all that a kernel refers to keeps its name."""
+    monkeypatch.setattr(sass.compile_cache, "folder", lambda: None)
+    calls: list[bytes] = []
+    printed = sass._printed_of
+    monkeypatch.setattr(sass, "_printed_of", lambda program, cubin: calls.append(cubin) or printed(program, cubin))
+    sources = (TILE, BRANCHES, TILE.replace("i < 4", "i < 3"), TILE)
+    alone, together = [compiled(it) for it in sources], [compiled(it) for it in sources]
+    expected = [told(it) for it in alone]
+    calls.clear()
+    shared = SharedSass(lambda: together)
+    for it in together:
+        it.share_sass(shared)
+    assert [told(it) for it in together] == expected
+    assert len(calls) == 1
+
+
+def test_a_disassembly_that_cannot_be_shared_is_made_one_by_one(compiled, monkeypatch):
+    monkeypatch.setattr(sass.compile_cache, "folder", lambda: None)
+    monkeypatch.setattr(sass.joined_cubins, "joined", lambda cubins: b"\x7fELF, but no cubin")
+    alone, together = compiled(TILE), [compiled(TILE), compiled(BRANCHES)]
+    shared = SharedSass(lambda: together)
+    for it in together:
+        it.share_sass(shared)
+    assert together[0].sass == alone.sass
+    assert together[1].sass
 
 
 @pytest.mark.parametrize(

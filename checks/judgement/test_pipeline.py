@@ -100,7 +100,16 @@ def test_only_what_is_counted_or_timed_is_taken_apart(monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize(
     ("source", "compiled"),
-    [("int s[BM + BN];", 1), ("int s[BM + W64];", 3), ("int s[W\\\n64];", 3), ("#define N(a) a##64\n", 3)],
+    [
+        ("int s[BM + BN];", 1),
+        ("int s[BM]; // W64", 1),
+        ("int s[BM /* W64 */]; // \\\nW64", 1),
+        ("int s[BM + W64];", 3),
+        ("int s[W\\\n64];", 3),
+        ('const char *s = "//"; int t[W64];', 3),
+        ("const char q = '\"', r = '\"'; // W64", 3),  # where this string ends is hard to say: nothing is left out
+        ("#define N(a) a##64\n", 3),
+    ],
 )
 def test_sizes_that_a_source_does_not_name_need_no_compilation(
     source: str, compiled: int, monkeypatch: pytest.MonkeyPatch

@@ -42,7 +42,9 @@ def address_uses(kernel: Kernel, variables: Sequence[Variable]) -> AddressUses:
     """Return how a kernel uses the addresses that its parameters, its variables and its module's ``variables`` give."""
     every = (*kernel.variables, *variables)
     inside = frozenset(it.name for it in every if it.space in ("shared", "local"))  # of a block or thread, not a buffer
-    held, derived = _holders(kernel, inside, "values"), _holders(kernel, inside, "differences")
+    given = _given(kernel, inside)
+    plain = _holders(kernel, given, frozenset(), "addresses")
+    held, derived = _holders(kernel, given, plain, "values"), _holders(kernel, given, plain, "differences")
     compared, matters = None, False
     for instruction in kernel.instructions:
         how, found = instruction.row.undefined, reads(instruction) & derived
@@ -69,17 +71,26 @@ def _accessed(instruction: Instruction) -> Iterator[str]:
             yield from registers_in(place.elements[0])
 
 
-def _holders(kernel: Kernel, inside: frozenset[str], which: Kind) -> frozenset[str]:
-    """Return the registers that may hold an address of global memory. With "values", also those of values computed from
-    an address; with "differences", also those of the difference of two. Variables in ``inside`` do not count."""
-    plain = frozenset[str]() if which == "addresses" else _holders(kernel, inside, "addresses")
+def _given(kernel: Kernel, inside: frozenset[str]) -> frozenset[str]:
+    """Return the registers into which an instruction puts the address of a buffer or a variable, but not of the
+    variables ``inside``."""
     pointers = {parameter.name for parameter in kernel.parameters if parameter.size == 8}
     held: set[str] = set()
     for instruction in kernel.instructions:
-        named = set(_named(instruction))
-        from_parameter = instruction.opcode == "ld" and "param" in instruction.modifiers and named & pointers
-        if from_parameter or (instruction.opcode in ("mov", "cvta") and named - inside):
+        if instruction.opcode == "ld" and "param" in instruction.modifiers:
+            gives = not pointers.isdisjoint(_named(instruction))
+        else:
+            gives = instruction.opcode in ("mov", "cvta") and not inside.issuperset(_named(instruction))
+        if gives:
             held |= writes(instruction)
+    return frozenset(held)
+
+
+def _holders(kernel: Kernel, given: frozenset[str], plain: frozenset[str], which: Kind) -> frozenset[str]:
+    """Return the registers that may hold an address of global memory. With "values", also those of values computed from
+    an address; with "differences", also those of the difference of two. ``given``: the registers to begin with;
+    ``plain``: those that hold addresses."""
+    held = set(given)
     others = [it for it in kernel.instructions if it.row.undefined not in COPIES]
     growing = bool(held)
     while growing:

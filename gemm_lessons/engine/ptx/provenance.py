@@ -166,7 +166,7 @@ def _flow(
                 users.setdefault(operand.name, []).append(instruction)
             elif isinstance(operand, Symbol) and operand.name in named:
                 work.append(instruction)
-    work += (instruction for register in starts for instruction in users.get(register, ()))
+    work += (instruction for register, arrays in starts.items() if arrays for instruction in users.get(register, ()))
     while work:
         instruction = work.pop()
         target = instruction.operands[0]
