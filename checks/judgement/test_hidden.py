@@ -128,7 +128,9 @@ def test_whole_tiles_of_k_are_counted_where_k_may_be_any(name: str) -> None:
     lesson = COURSE.lesson(name)
     for seed in range(10):
         counted = hidden_and_counted(lesson, seed)
-        assert any(it.k % tile_sizes(lesson).depth == 0 and it.k <= 32 for it in counted)
+        depth = tile_sizes(lesson).depth
+        most = 32 if name == "split_k" else 4  # tiles, of which one more misses a gate of 1.02
+        assert any(it.k % depth == 0 and it.k <= most * depth for it in counted)
 
 
 def test_how_deep_a_kernel_has_to_be_right_is_not_known() -> None:
@@ -300,7 +302,7 @@ def test_a_shape_of_several_bands_of_blocks_both_ways_is_counted(name: str) -> N
         assert min(tiles) >= (MANY_WAYS if lesson.shapes.products == 1 else HEAVY_WAYS)
         if tile.depth > 1:
             dear = tile.rows * tile.cols * tile.depth >= MUCH
-            assert -(-large.k // tile.depth) >= (2 if dear else 3)
+            assert -(-large.k // tile.depth) >= (2 if dear or lesson.launches[1:] else 3)
         if tiles > (MANY_WAYS + 2, MANY_WAYS + 2):
             assert large.m * large.n * large.k < 1.5 * LARGE
 

@@ -120,7 +120,7 @@ def hidden_counts(lesson: Lesson, seed: int) -> tuple[Shape, ...]:
     deep = Shape(m.small(), n.small(), k.beyond(6))
     wide = replace(wide, layout=_layout(lesson, seed, "large", _any_of(draw, lesson.shapes.layouts)))
     deep = replace(deep, layout=_layout(lesson, seed, "deep", _any_of(draw, lesson.shapes.layouts)))
-    if lesson.choices:
+    if lesson.choices and draw.random() < SHARING:
         others = (replace(deep, m=m.small(), n=n.small(), k=k.beyond(6)) for _ in range(MANY_DRAWS))
         made = {_variant(lesson, it) for it in known}
         deep = next((it for it in others if _variant(lesson, _allowed(lesson, it)) in made), deep)
@@ -173,11 +173,11 @@ def hidden_large(lesson: Lesson, seed: int) -> Shape:
     m, n, k = (_Axis(draw, lcm(step, aligned), size, 0) for step, size in zip(steps, tile, strict=True))
     dear = len(lesson.launches) > 1 and 3 * MANY_WAYS**2 * m.tile * n.tile * k.tile > 2 * LARGE
     number = WALK if dear or _has_dear_tiles(lesson) else 3 + int(draw.random() * 2) * (k.tile <= SHALLOW)
-    # Of a lesson with layouts, one counted shape has whole tiles of K.
-    depth = k.whole(number) if lesson.choices and len(lesson.shapes.layouts) > 1 else k.tiles(number)
     if _shares_depth(lesson):
         work = int(SHARED * (1 + draw.random() / 8))
-        depth = k.tiles(max(MANY_WAYS, -(-work // (MANY_WAYS**2 * m.tile * n.tile * k.tile))))
+        number = max(MANY_WAYS, -(-work // (MANY_WAYS**2 * m.tile * n.tile * k.tile)))
+    # Of a lesson with layouts, one counted shape has whole tiles of K.
+    depth = k.whole(number) if lesson.choices and len(lesson.shapes.layouts) > 1 else k.tiles(number)
     area = LARGE / depth
     longer = area**0.5 * (SQUARE[0] + draw.random() * (SQUARE[1] - SQUARE[0]))
     if dear:
