@@ -2,10 +2,11 @@
 
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from gemm_lessons.engine.compiler import nvrtc, sass
+from gemm_lessons.engine.compiler import cache, joined_cubins, nvrtc, sass
 from gemm_lessons.engine.compiler.compile import Compiled, SharedSass
 from gemm_lessons.engine.compiler.sass import SassInstruction
 from gemm_lessons.engine.records.errors import KitError, UnsupportedKernel
@@ -149,10 +150,15 @@ def told(code: Compiled) -> list[SassInstruction]:
 
 def test_kernels_that_share_a_disassembly_have_the_same_code_as_alone(compiled, monkeypatch):
     """Calls, tables, variables, shared memory, lines in headers: all that a kernel refers to keeps its name."""
-    monkeypatch.setattr(sass.compile_cache, "folder", lambda: None)
+    monkeypatch.setattr(cache, "folder", lambda: None)
     calls: list[bytes] = []
     printed = sass._printed_of
-    monkeypatch.setattr(sass, "_printed_of", lambda program, cubin: calls.append(cubin) or printed(program, cubin))
+
+    def counted(program: Path, cubin: bytes) -> str:
+        calls.append(cubin)
+        return printed(program, cubin)
+
+    monkeypatch.setattr(sass, "_printed_of", counted)
     sources = (TILE, BRANCHES, TILE.replace("i < 4", "i < 3"), TILE)
     alone, together = [compiled(it) for it in sources], [compiled(it) for it in sources]
     expected = [told(it) for it in alone]
@@ -165,8 +171,8 @@ def test_kernels_that_share_a_disassembly_have_the_same_code_as_alone(compiled, 
 
 
 def test_a_disassembly_that_cannot_be_shared_is_made_one_by_one(compiled, monkeypatch):
-    monkeypatch.setattr(sass.compile_cache, "folder", lambda: None)
-    monkeypatch.setattr(sass.joined_cubins, "joined", lambda cubins: b"\x7fELF, but no cubin")
+    monkeypatch.setattr(cache, "folder", lambda: None)
+    monkeypatch.setattr(joined_cubins, "joined", lambda cubins: b"\x7fELF, but no cubin")
     alone, together = compiled(TILE), [compiled(TILE), compiled(BRANCHES)]
     shared = SharedSass(lambda: together)
     for it in together:
