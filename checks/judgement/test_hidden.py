@@ -237,7 +237,7 @@ def test_few_variants_of_the_kernel_are_counted(name: str) -> None:
     lesson = COURSE.lesson(name)
     named = lesson.names_of_reference
     assert named is not None
-    assert "WIDTH_A" in named
+    assert "TRANS_A" in named
     assert not {"TALL", "ROOM", "SLICES"} & named
     numbers = []
     for seed in range(20):
