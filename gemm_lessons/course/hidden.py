@@ -5,7 +5,8 @@ runs therefore also count and check it on hidden shapes, each in one of the less
 whose M and N are larger than all known ones (for huge shapes, one of both is), unless the large one is so; a small
 and deep one, whose K is larger, unless a deeper one has its layout; and a large one of ``MANY_WAYS`` tiles or more
 along M and along N and three K tiles, or four small ones, or two where a tile is much work. The large one has about
-``LARGE`` multiply-adds, or as many as those tiles have, if these are more.
+``LARGE`` multiply-adds, or as many as those tiles have, if these are more. Where blocks may divide the K tiles, and a
+tile is little work, it is deep instead: ``SHARED`` multiply-adds, for many blocks.
 
 M, N and K are largest at the far shape: ``HUGE`` rows and columns, and ``DEPTH`` k or more. There only some blocks are
 run (``hidden_sample``): the values that they store are checked, and they are counted as if all blocks did the same.
@@ -18,12 +19,15 @@ tiles, whose M or N is ``BROAD`` or more.
 
 Where the host chooses the block tile by M, N and K, each tile that it chooses for a known shape is also checked on
 other shapes, unless the wide one has it: on one with more rows of tiles than any known shape with that tile, and on one
-with more columns. If such a lesson takes every K, it is checked on a shape that is deeper by a tenth to a half. A
-tile of none of the counted shapes is counted on a shape of its own, to detect a kernel that uses the lesson's method
-only for the others. So is a layout, but most often the large, the far and the deep shape have all layouts that the
-counting shape has not (``_layout``): each variant of the kernel that is counted takes a second to compile, to
-disassemble and to decode. The large shape of such a lesson has whole tiles of K, to detect a kernel that handles a
+with more columns. If such a lesson takes every K, it is checked on a shape that is deeper by up to a half. A tile of
+none of the counted shapes is counted on a shape of its own, to detect a kernel that uses the lesson's method only for
+the others. So is a layout, but most often the large, the far and the deep shape have all layouts that the counting
+shape has not (``_layout``). The large shape of such a lesson has whole tiles of K, to detect a kernel that handles a
 partial tile there all the same.
+
+Each variant of such a kernel takes a second to compile, to disassemble and to decode. So of the shapes that may be
+checked, those are taken for which a variant fits that others need, too. Shapes share a variant if they differ only in
+choices that the reference does not name (``_variant``). One small shape has a layout that is drawn for it alone.
 
 Each lesson is also checked far out, with M, N or K of thousands and the others of one or two tiles (and counted there,
 where the host chooses nothing), on small shapes, among which each remainder of M, N and K occurs once, except for those
