@@ -57,6 +57,7 @@ from gemm_lessons.running.checking import execute
 from gemm_lessons.running.contract import as_json
 from gemm_lessons.running.pipeline import RunOutcome, RunRequest, run_lesson
 from gemm_lessons.running.plan import RunPlan
+from gemm_lessons.running.rare_blocks import rare_launches
 
 COURSE = any_course()
 SEEDS = range(200)
@@ -575,6 +576,22 @@ def test_a_tile_is_judged_with_all_blocks_that_it_needs(name: str, tmp_path: Pat
         assert (result.verdict.kind, result.findings, result.counted) == (TILED[name], (), False)
         assert result.judgement is not None
         assert result.judgement.total == len(launch.tile.rows) * len(launch.tile.cols) if launch.tile else 0
+
+
+def test_numbers_that_the_code_compares_with_become_sizes(tmp_path: Path) -> None:
+    """Among shapes that are drawn, no K has 53 tiles."""
+    lesson, path = COURSE.lesson("block_tile"), tmp_path / "kernel.cu"
+    right = lesson.solution_path.read_text()
+    request = RunRequest(COURSE, lesson, path, Simulated(), GPUS["h200"], beside=False, seed=5)
+    depth = tile_sizes(lesson).depth
+    for condition, expected in (("K / BK == 53", {53}), ("K > 0", set())):
+        path.write_text(right.replace("c(row, col) = acc;", f"c(row, col) = acc + ({condition});"))
+        plan = RunPlan.of(replace(request, estimating=False, graded=True))
+        launch = plan.kernels[0].launches[-1]
+        code = plan.workshop.without_machine_code(launch.lesson, path, path.read_text())
+        assert not isinstance(code, CompileFailed)
+        others = [it for it, _ in rare_launches(plan, launch, Built(launch.lesson, code)) if it.purpose == "check"]
+        assert {it.shape.k // depth for it in others} == expected
 
 
 # By each lesson's own way where M, N and K are those of lesson.toml, and by the way of the one before elsewhere.

@@ -11,13 +11,16 @@ there. Blocks at those that remain are run, too, but not counted.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
+from math import prod
 
 from gemm_lessons.course.hidden import FarSample, hidden_candidates, hidden_shallow
-from gemm_lessons.course.lesson import tile_sizes
+from gemm_lessons.course.lesson import Lesson, tile_sizes
 from gemm_lessons.gemm.data import SIZES
 from gemm_lessons.gemm.far import FarProblem
+from gemm_lessons.gemm.shapes import Shape, astuple
 from gemm_lessons.judging.evidence import Built
 from gemm_lessons.running.builder import variant_of
 from gemm_lessons.running.plan import LaunchPlan, RunPlan
@@ -25,6 +28,9 @@ from gemm_lessons.running.plan import LaunchPlan, RunPlan
 MOST_DEEP = 3  # classes of which a block is run at the far shape ...
 MOST_EDGES = 2  # ... and such classes that an edge explains
 MOST_SHAPES = 4  # small shapes whose sizes give a decision an outcome that it has at no other shape
+MOST_NUMBERS = 32  # numbers that the code compares with
+MUCH_WORK = 1 << 24  # multiply-adds of a shape that has one of them, at most
+COMPARED = re.compile(r"\bsetp\.\w+\.[usb]\d+\s+[^;]*,\s*(\d{1,6});")
 MOST_SHALLOW = 24  # classes of which a block is run at the shallow one
 
 
@@ -36,13 +42,29 @@ def _rare_shapes(plan: RunPlan, launch: LaunchPlan, built: Built) -> Iterator[La
     if not candidates:
         return
     known = [it.shape for it in plan.kernels[0].launches]
-    shapes = (*known, *candidates)
+    code = variant_of(built, launch.lesson).code.counted[0]
+    shapes = (*known, *candidates, *_of_numbers(lesson, code.ptx))
     its = lesson.launches[0].parameters
     sizes = {place: [int(it.names[name]) for it in shapes] for place, name in enumerate(its) if name in SIZES}
-    code = variant_of(built, launch.lesson).code.counted[0]
     for number in plan.device.rare_sizes(code, sizes, len(known))[:MOST_SHAPES]:
         shape = shapes[number]
         yield replace(launch, lesson=lesson, shape=shape, purpose="check", grids=lesson.grids(shape), sample=None)
+
+
+def _of_numbers(lesson: Lesson, ptx: str) -> Iterator[Shape]:
+    """Yield small shapes one of whose sizes is a number that the code compares with, or as many tiles:
+    ``K / BK == 53``."""
+    steps, tile = astuple(lesson.shapes.multiple_of), tile_sizes(lesson)
+    sizes = (tile.rows, tile.cols, tile.depth)
+    numbers = sorted({int(it) for it in COMPARED.findall(ptx)})[:MOST_NUMBERS]
+    small = [-(-size // step) * step for size, step in zip(sizes, steps, strict=True)]
+    for number in numbers:
+        for axis, (step, size) in enumerate(zip(steps, sizes, strict=True)):
+            for long in {number, number * size}:
+                its = [*small[:axis], long, *small[axis + 1 :]]
+                shape = Shape(*its, layout=lesson.shapes.layouts[0])
+                if long % step == 0 and prod(its) <= MUCH_WORK and lesson.shapes.refusal(shape) is None:
+                    yield shape
 
 
 def rare_launches(plan: RunPlan, launch: LaunchPlan, built: Built) -> Iterator[tuple[LaunchPlan, bool]]:
