@@ -207,7 +207,7 @@ def test_the_missing_barrier_is_told_once(said):
 
 
 def test_a_race_is_found_also_when_the_trace_comes_in_parts(check, monkeypatch):
-    """The machine hands a long epoch over in parts; what was written in the first part is read in the last."""
+    """The machine passes a long epoch in parts: the store is in the first part, the load in the last."""
     monkeypatch.setattr("gemm_lessons.engine.machine.machine.TRACE_LIMIT", 16)
     body = f"{S} s[t] = A[t]; float v = 0; for (int i = 0; i < 200; ++i) v += s[t] * i; {{}} C[t] = v + s[63 - t];"
     args = [floats(64), floats(64, output=True)]
@@ -216,7 +216,7 @@ def test_a_race_is_found_also_when_the_trace_comes_in_parts(check, monkeypatch):
 
 
 def test_blocks_that_do_different_things_are_all_looked_at(said):
-    """Only the last block's threads meet: blocks are analysed together, not by their first."""
+    """Only the last block has a race: the checkers analyse all blocks, not only the first."""
     body = S + "s[t] = A[t]; C[blockIdx.x * 64 + t] = s[blockIdx.x == 3 ? 63 - t : t];"
     assert said(body, 64, 4) == [ERROR]
     assert said(S + "s[t] = A[t]; C[blockIdx.x * 64 + t] = s[blockIdx.x == 9 ? 63 - t : t];", 64, 4) == []
@@ -365,7 +365,7 @@ def test_only_the_line_whose_value_decides_is_named(check, first, lines):
 
 
 def test_each_block_starts_with_nothing(said):
-    """Block 0 writes; block 1 has its own shared memory, whatever the last block left in it."""
+    """Block 0 writes its shared memory; that of block 1 is uninitialised."""
     body = S + "if (blockIdx.x == 0) s[t] = A[t]; __syncthreads(); C[64 * blockIdx.x + t] = s[t];"
     assert said(body, 64, 2) == said(body, 64, 2, block_limit=1) == [BLANK]
 
@@ -483,7 +483,7 @@ READ_PART = {
 
 @pytest.mark.parametrize(("body", "expected"), READ_PART.values(), ids=READ_PART)
 def test_a_copy_reads_what_its_source_size_says(check, body, expected):
-    """101 floats: the copy of the last one reads 4 bytes, and those behind it nothing; the rest becomes zeros."""
+    """101 floats: the copy of the last one reads 4 bytes, later copies none; the rest of the target becomes zeros."""
     out = np.full(256, -1, np.float32)
     body = f"""__shared__ __align__(16) float s[256]; float *v = s + 4 * t; {body}
         asm volatile("cp.async.wait_all;" ::: "memory"); for (int i = 0; i < 4; ++i) C[4 * t + i] = v[i];"""
@@ -657,7 +657,7 @@ def test_an_epoch_that_repeats_is_analysed_once(check, monkeypatch):
 
 
 def test_what_is_remembered_is_bounded(check, monkeypatch):
-    """With room for next to nothing everything is forgotten all the time, and the same is found."""
+    """With almost no room for records, everything is forgotten all the time, and the findings are the same."""
     body = (
         S + "C += 64 * blockIdx.x; for (int i = 0; i < 9; ++i) { s[t] = A[t] + i; __syncthreads(); C[t] = s[i ^ t]; }"
     )

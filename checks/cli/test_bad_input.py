@@ -423,7 +423,7 @@ def test_progress_that_cannot_be_read_is_kept(run: Run, course: Path) -> None:
 
 
 def test_hints_for_a_file_that_cannot_be_read_are_none(run: Run, kernel: Path) -> None:
-    """That every TODO were filled in would be a lie."""
+    """The command must not claim that every TODO is filled in."""
     kernel.write_bytes(SOLUTION.encode("utf-16"))
     clear(run("hint", "01"), 2, "not UTF-8")
     assert run("hint", "01", "--todo", "1").code == 0
@@ -479,7 +479,7 @@ def test_a_run_that_nobody_reads_to_its_end_counts(course: Path, kernel: Path) -
 
 
 def test_a_bug_is_called_a_bug(run: Run, course: Path, tmp_path: Path) -> None:
-    """What nobody foresaw: here, a package file that is broken."""
+    """An unexpected error, here of a damaged file of the package, is reported as a bug of the kit."""
     broken = tmp_path / "broken"
     broken.mkdir()
     (broken / "rich").mkdir()

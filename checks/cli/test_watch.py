@@ -42,7 +42,7 @@ SLOW = SOLUTION.replace(
 
 
 class Hand:
-    """A person at a terminal in which ``watch`` runs."""
+    """A pseudo-terminal in which ``watch`` runs, with keys to type and output to wait for."""
 
     def __init__(self, course: Path, *arguments: str) -> None:
         self.ours, self.theirs = pty.openpty()
@@ -62,7 +62,7 @@ class Hand:
         os.write(self.ours, keys.encode())
 
     def sees(self, *texts: str) -> str:
-        """Wait until all of it has been shown since the last call, in this order; what was shown."""
+        """Wait until all these words have been shown since the last call, in this order; return the output."""
         end, raw = time.monotonic() + PATIENCE, b""
         rest = self.seen
         wanted = re.compile(".*?".join(map(re.escape, texts)), re.DOTALL)
@@ -103,7 +103,7 @@ def hand(course: Path) -> Iterator[Hand]:
 
 
 def save(path: Path, text: str) -> None:
-    """As editors do that never leave half a file."""
+    """Save a file as editors do that replace it in one step."""
     scratch = path.with_name("4913~")
     scratch.write_text(text)
     scratch.rename(path)
@@ -179,7 +179,7 @@ def test_q_and_the_end_of_the_terminal_end_it(course: Path) -> None:
 
 
 def test_without_a_terminal_and_without_events(course: Path) -> None:
-    """It looks, says so, and goes on until it is told to end."""
+    """``watch`` polls, says so, and continues until it is told to end."""
     process = subprocess.Popen(
         [*BINARY, "watch", "01", "--polling"], cwd=course, env=environment(), text=True,
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,

@@ -22,7 +22,7 @@ HEADER = "__device__ float scale(float x) { return 2 * x; }\n"
 
 
 class Counting:
-    """The real compiler, counting how often it is asked."""
+    """The real compiler, with a count of its calls."""
 
     def __init__(self):
         self.calls, self.version = 0, None
@@ -54,7 +54,7 @@ def compiler(monkeypatch):
 
 @pytest.fixture
 def disassembled(monkeypatch):
-    """The cubins that were disassembled; the real thing happens all the same."""
+    """The cubins that are disassembled, which happens as usual."""
     seen, real = [], sass._disassembled
 
     def disassemble(program, cubin):

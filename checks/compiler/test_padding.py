@@ -1,4 +1,5 @@
-"""Where a kernel, its headers and the kit lie changes nothing: NVRTC gets names of one length, people get their own."""
+"""Folders of a kernel, its headers and the kit do not change the code: NVRTC gets names of one length, users see their
+own."""
 
 from __future__ import annotations
 

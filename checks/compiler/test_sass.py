@@ -39,7 +39,7 @@ def test_shared_loads_have_the_width_that_ptxas_chose(tile):
 
 
 def test_scalar_loads_that_ptxas_merges_are_seen_merged(compiled):
-    """PTX has 16 scalar loads where the machine code has 4 of 128 bits: why widths are read here at all."""
+    """PTX has 16 scalar loads where the machine code has 4 of 128 bits, so widths are read from machine code."""
     source = """extern "C" __global__ void gemm(float *x)
     {
         __shared__ float s[1024];

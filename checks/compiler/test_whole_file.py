@@ -185,7 +185,7 @@ def test_a_file_without_host_code_stays_as_it_is(folder):
 
 @pytest.mark.parametrize("there", [0, 1])
 def test_files_behind_a_condition_count_where_it_holds(tmp_path, there):
-    """Also one that asks to be included once, and lines behind it keep their numbers."""
+    """Also a header with ``#pragma once``; lines after the condition keep their numbers."""
     (tmp_path / "three.cuh").write_text("#pragma once\n\n__device__ int three() { return 3; }\n")
     text = f'#include <vector>\n#if {there}\n#include "three.cuh"\n#else\n#endif\n#include "three.cuh"\n'
     text += "struct Host {\n    std::vector<int> x;\n};\n__global__ void k(int *x) { x[0] = three(); }\nint main() {}\n"

@@ -119,7 +119,7 @@ def test_no_hint_and_no_ratio_is_made_of_what_was_not_counted() -> None:
 
 
 def test_a_gate_says_why_it_has_no_value() -> None:
-    """A missing counter that reads as 0 would meet ``at most 0``: the gate is not judged instead."""
+    """A missing counter read as 0 would meet ``at most 0``, so the gate is not judged."""
     counters = counted(GENERIC)
     gate = Gate("shuffles", "shuffles", Expression("max(0, shuffles)"), "", at_most=0)
     (result,) = judge_gates([gate], counters.numbers(), uncounted(counters))

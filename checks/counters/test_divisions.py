@@ -37,7 +37,7 @@ Counted = list[tuple[machinecode.Code, Sums, Sums]]
 
 @pytest.fixture
 def counted(monkeypatch: pytest.MonkeyPatch) -> Counted:
-    """Each launch: its code, and what was counted with and without the short way."""
+    """For each launch: its code, and the counters with and without the fast path."""
     seen: Counted = []
     real = machinecode.count
 
@@ -153,7 +153,7 @@ def test_a_function_that_returns_elsewhere_is_not_followed() -> None:
 
 
 def test_threads_that_have_returned_do_not_decide_a_division() -> None:
-    """What they hold is nothing; before, it made every count of such a kernel inexact."""
+    """Their registers hold no value, which once made every count of such a kernel inexact."""
     single = KERNEL.replace("double", "float")
     a, b = np.ones(100, np.float32), np.full(100, 3, np.float32)
     assert not simulate(single, "k", 2, 64, [a, b, np.zeros(100, np.float32), 100]).counters.inexact

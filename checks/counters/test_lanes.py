@@ -1,4 +1,4 @@
-"""Lanes of machine code: who takes part in an instruction."""
+"""Active lanes of machine instructions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gemm_lessons.engine.sass.lanes import Lanes
 @pytest.mark.parametrize("shape", [(1,), ()])
 @pytest.mark.parametrize("negated", [False, True])
 def test_a_guard_that_is_one_for_all_lanes_may_have_no_axis(shape: tuple[int, ...], negated: bool) -> None:
-    """A lesson's kernel by TMA was unsupported for it: a negated uniform predicate is a scalar of NumPy, no array."""
+    """A negated uniform predicate is a NumPy scalar, not an array, which once made a lesson unsupported."""
     held = np.full(shape, True)
     some, mask = Lanes.active(cast(Any, SimpleNamespace(mask=None)), lambda: ~held if negated else held)
     assert (some, mask) == (not negated, None)

@@ -62,7 +62,7 @@ def test_counters_equal_hardware(case: Case) -> None:
 
 @pytest.mark.parametrize("name", ["mma", "mma_swizzled", "wmma"])
 def test_machine_code_alone_counts_what_is_not_interpreted_yet(name: str) -> None:
-    """Kernels with mma.sync: LDSM among them."""
+    """The machine-code engine counts kernels with mma.sync and LDSM."""
     case, reading = next(c for c in CASES if c.name == name), KNOWN.kernels[name]
     compiled = compare.compile_case(case)
     if reading.code != readings.code_of(compiled.cubin, compiled.entry):
@@ -76,7 +76,7 @@ def test_machine_code_alone_counts_what_is_not_interpreted_yet(name: str) -> Non
 
 
 def test_enough_is_measured() -> None:
-    """At least the issue's 24 kernels, every pattern it names, every lesson that has a solution."""
+    """There are at least 24 kernels, every required access pattern, and every lesson that has a solution."""
     assert len(KNOWN.kernels) >= 240
     measured = " ".join(case.covers for case in CASES if case.name in KNOWN.kernels)
     for pattern in (
@@ -104,7 +104,7 @@ def test_wavefronts_of_patterns(probe: str) -> None:
 
 @pytest.mark.parametrize("probe", patterns.COPY_PROBES)
 def test_wavefronts_of_copies_through_l1(probe: str) -> None:
-    """All of which the rule is certain: those that meet at banks on one side alone."""
+    """Exact where the rule is certain, for copies with bank conflicts on one side alone; a lower bound elsewhere."""
     target, source = (patterns.as_array(found).astype(np.int64) for found in patterns.copy_patterns(probe))
     active, measured, width = target >= 0, COPIES[probe], patterns.COPY_PROBES[probe][0]
     assert (np.array(measured["threads"]) == active.sum(axis=1)).all(), "the readings belong to other patterns"

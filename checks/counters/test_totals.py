@@ -165,7 +165,7 @@ def test_a_gate_on_what_cannot_be_counted_is_neither_met_nor_missed() -> None:
 
 
 def test_who_is_asked_by_a_generic_address_is_counted() -> None:
-    """As global or as shared memory, lane by lane; in ncu's counters a generic load is no instruction of either."""
+    """Generic accesses count as global or shared memory, lane by lane; ncu counts a generic load as neither."""
     found = counted("const float *p = t < 8 * n ? (const float *)s + t : x + t; y[t] = *p;", 2)
     assert not found.inexact
     assert found["shared_bytes_read"] == 16 * 4
@@ -253,7 +253,7 @@ def test_sampled_blocks_that_are_not_neighbours_count_as_each_alone() -> None:
 
 
 def test_bulk_copies_of_buffers_in_pages() -> None:
-    """Pages are made in the order in which they are touched, so neighbours in memory are apart."""
+    """Pages are allocated in the order of first access, so pages that are adjacent in memory are stored apart."""
     compiled = compile_source(MIRROR, path="kernel.cu", entry="k")
     assert isinstance(compiled, Compiled)
     each = PAGE // 4
@@ -304,7 +304,7 @@ def test_blocks_that_run_alone() -> None:
     ("read", "written", "wavefronts", "of_source"), [(1, 1, 2, 0), (16, 1, 32, 30), (1, 16, 32, 0)]
 )
 def test_wavefronts_of_copies_are_told_apart(read: int, written: int, wavefronts: int, of_source: int) -> None:
-    """What a copy costs because of where it reads is no fault of the layout in shared memory."""
+    """Wavefronts of a copy that its source addresses cause are not counted as bank conflicts of the layout."""
     body = """__shared__ float wide[1024];
     copy4((unsigned)__cvta_generic_to_shared(wide + t % 32 * WRITTEN + t / 32 * 512), x + t % 32 * READ);
     y[t] = wide[n];"""

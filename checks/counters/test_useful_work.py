@@ -1,4 +1,4 @@
-"""What gates count as useful: each way to pad the counts, beside a twin that is real work."""
+"""Useful work that gates count: each way to pad the counts, beside a twin with real work."""
 
 from __future__ import annotations
 

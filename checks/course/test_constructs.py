@@ -1,4 +1,4 @@
-"""What a reader who knows C has not met is explained in the text of the lesson whose code has it first, or before.
+"""Constructs that C lacks are explained in the text of the first lesson whose code has them, or in an earlier one.
 
 It is explained where a table ``| in the code | what it means |`` shows it in its first column.
 """
@@ -41,7 +41,7 @@ COMMON_IN_C = {"bool", "true", "false", "nullptr"}
 
 
 def constructs(code: str) -> set[str]:
-    """What stands in the code that C does not have, as a table shows it."""
+    """Constructs in the code that C does not have, spelled as the tables show them."""
     text = without_comments(code)
     words = set(re.findall(r"\b[a-z]\w*\b", text)) & set(CPLUSPLUS) - COMMON_IN_C
     words |= set(re.findall(r"\b__[a-z]\w+", text)) | set(re.findall(CUDA, text))
@@ -49,7 +49,7 @@ def constructs(code: str) -> set[str]:
 
 
 def explained(text: str) -> list[str]:
-    """What the tables of a text show in their first columns."""
+    """The code in the first columns of a text's tables."""
     rows = "".join(TABLE.findall(text)).splitlines()
     return [span for row in rows for span in re.findall(r"`([^`]+)`", row.split(" | ")[0])]
 

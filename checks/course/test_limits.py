@@ -1,4 +1,4 @@
-"""What each lesson promises on an H200, held to the stored measurements.
+"""The speed that each lesson has to reach on an H200, compared with the stored measurements.
 
 A limit that is missed is listed as missed, and has to be taken off that list when it is reached.
 """

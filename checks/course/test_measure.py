@@ -64,7 +64,7 @@ def planned(table: Table) -> dict[tuple[str, int | str], int]:
 
 
 def besides(table: Table) -> set[str]:
-    """What is measured besides."""
+    """Rows that are measured besides kernels and cuBLAS."""
     made_of_two = {*epilogues.PAIRS.values(), "cublas fused", "epilogue kernel alone"}
     reading = {f"epilogue{words} beta" for words in ("", " bias each row", " row by row")}
     return {
@@ -155,7 +155,7 @@ def without_gpu(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
 
 @pytest.fixture
 def quickly(without_gpu: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
-    """Compiling writes files that say nothing."""
+    """Replace compiling: it writes files without machine code."""
     resources = SimpleNamespace(registers=1, spill_bytes=0, shared_bytes=0)
     made = SimpleNamespace(cubin=b"", resources=resources, compiler="NVRTC")
     without_gpu.setattr(Kernel, "compiled", lambda _: made)
@@ -180,7 +180,7 @@ def test_whatever_is_launched_was_compiled(table: Table, quickly: pytest.MonkeyP
 
 
 def small(table: Table) -> Table:
-    """The same at a size that a CPU multiplies."""
+    """The table with sizes that are small enough for a CPU."""
     sizes = {"split": {"128x256x128": 3}, "layouts": {"255": 3, "256": 3}, "registers": {"768": 3}}.get(
         table.name, {"256": 3}
     )
@@ -194,7 +194,7 @@ def ready(table: Table, folder: Path, kind: type[Bench] = fake_gpu.Multiplied) -
 
 
 def keys(row: Mapping[str, Any]) -> tuple[Any, ...]:
-    """What a row has, in order. A product of smaller parts is NaN for the largest inputs, which is left out."""
+    """The keys of a row, in order. A product of smaller parts is NaN for the largest inputs, which is left out."""
     here = {key: value for key, value in row.items() if not key.endswith("up_8")}
     return tuple((key, *value) if isinstance(value, dict) else key for key, value in here.items())
 

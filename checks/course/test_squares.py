@@ -1,4 +1,4 @@
-"""What the machine code of an inner loop asks of the register file."""
+"""Register reads of inner loops, and how lesson beat_cublas divides the last wave's tiles among blocks."""
 
 from __future__ import annotations
 

@@ -151,7 +151,7 @@ def test_a_wrong_key_of_a_type_is_named(tmp_path: Path) -> None:
 
 
 def test_the_range_of_float16_in_two_parts_is_as_the_text_has_it() -> None:
-    """From 1/256 to 1023 nothing beyond 22 bits is lost; below, 2**-31 at most; above, it is infinite and shows."""
+    """From 1/256 to 1023 the first 22 bits are kept; below, at most 2**-31 is lost; above, the result is infinite."""
     lesson = LESSON
     random = np.random.default_rng(3)
     inside = np.exp2(random.uniform(-8, np.log2(1023), 512))

@@ -341,7 +341,7 @@ def test_mbarriers_are_estimated_or_refused_but_never_hang() -> None:
        for it in (("block_tile", 768), ("thread_tile", 512), ("tensor_cores", 512)))],
 )  # fmt: skip
 def test_matrix_products_take_what_their_own_model_says(lesson: str, size: int) -> None:
-    """That model reads the time off a line in K through two short traces; this one plays the launch as it is."""
+    """That model extrapolates linearly in K from two short traces; this one simulates the whole launch."""
     shape = Shape(size, size, size)
     found = packaged_course().lesson(lesson).at(shape)
     compiled = Kernel.solution(found).compiled()

@@ -1,4 +1,4 @@
-"""The frozen list of launches that are no lesson, and how far their estimates are off."""
+"""The frozen list of launches outside the course, and the errors of their estimates."""
 
 from __future__ import annotations
 

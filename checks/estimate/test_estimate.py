@@ -48,7 +48,7 @@ def estimate(of: Profile, blocks: int, k: int = 1000, gpu: GpuSpec = H200) -> Es
 
 @pytest.mark.parametrize(("opcode", "slower"), [("HMMA.16816.F32", True), ("DMMA.16x8x16", False)])
 def test_tensor_cores_lower_the_clock(opcode: str, slower: bool) -> None:
-    """Where most multiprocessors have work for them; not those of fp64."""
+    """Only if most multiprocessors use them; tensor cores of fp64 do not lower it."""
     line: Line = (f"{opcode} R8, R40, R44, R8", FREE, None)
     cold = replace(H200, tensor_clock_hz=None)
     ratio = H200.clock_hz / 1.755e9 if slower else 1.0
@@ -95,7 +95,7 @@ def test_blocks_overlap_where_k_is_short() -> None:
 
 
 def test_one_play_serves_small_launches_full_waves_and_their_overlap(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A block alone is played in the same way in each launch, so once; several are not."""
+    """A block alone is simulated once, as it is the same in each launch; several blocks are not."""
     made: list[Trace] = []
 
     def counted(of: Trace, *given: Any, **also: Any) -> timeline.Played:
@@ -225,7 +225,7 @@ def test_what_is_traced(name: str, blocks: int, shape: tuple[int, int, int]) -> 
 
 @pytest.mark.parametrize(("size", "shape"), [("n", (32, 256, 64)), ("m", (256, 32, 64)), ("k", (32, 32, 64))])
 def test_what_is_traced_of_a_grid_that_knows_one_size_of_c(size: str, shape: tuple[int, int, int]) -> None:
-    """A launch that turns A knows nothing of N: the search for eight of its blocks went on until the time was over."""
+    """The grid of a launch that transposes A does not depend on N: a search for eight of its blocks never ended."""
     lesson = any_course().lesson("block_tile")
     subject = Subject(
         Mock(), Mock(), lambda at: Mock(blocks=at.names[size.upper()] // 32), Mock(), tile_sizes(lesson), lesson.shapes

@@ -41,7 +41,7 @@ Behind = Callable[[str], list[Compared]]
 
 
 def once(places: pytest.TempPathFactory, name: str, make: Callable[[], Iterator[Compared]]) -> list[Compared]:
-    """Made by the first process of this session that asks for it; the others read it."""
+    """A result that the first process of this session computes and the others read."""
     worker = "PYTEST_XDIST_WORKER" in os.environ
     path = (places.getbasetemp().parent if worker else places.getbasetemp()) / f"{name}.pickle"
     with path.with_suffix(".lock").open("w") as lock:
@@ -64,7 +64,7 @@ def lessons(everything: list[Compared]) -> list[Compared]:
 
 @pytest.fixture(scope="module")
 def behind(tmp_path_factory: pytest.TempPathFactory) -> Behind:
-    """The lessons behind them, each by itself, so that several processes make them."""
+    """The lessons after any_shape, one at a time, so that several processes share them."""
     return lambda name: once(tmp_path_factory, name, partial(table.typed, [BEHIND[name]]))
 
 
@@ -149,7 +149,7 @@ def test_loops_of_multiply_adds_take_what_was_measured() -> None:
 
 
 def loop_clocks(tile: Sequence[int]) -> float:
-    """Of a multiply-add, played."""
+    """Simulated clocks of a multiply-add."""
     compiled = compile_loop("loop", tile)
     blocks, threads = FED.blocks_per_sm, FED.threads
     kernel = traceable(compiled, Simulator().kernel(compiled))
@@ -162,7 +162,7 @@ def loop_clocks(tile: Sequence[int]) -> float:
 
 
 def test_boxes_take_what_was_measured() -> None:
-    """One after the other, several on their way, and the mbarriers alone; blocks apart as those of a product."""
+    """Boxes one at a time, several in flight, and mbarriers alone; blocks read apart as those of a product do."""
     measured = json.loads(boxes.SOURCE.with_name("boxes_h200.json").read_text())["clocks"]
     for probe, error in (
         (Probe(way=1), 0.10),
@@ -175,7 +175,7 @@ def test_boxes_take_what_was_measured() -> None:
 
 
 def box_clocks(probe: Probe) -> float:
-    """Of a turn, played: between the two looks at the clock."""
+    """Simulated clocks of an iteration, between the two reads of the clock."""
     compiled = compile_source(
         boxes.SOURCE.read_text(),
         path="boxes.cu",
@@ -203,7 +203,7 @@ def box_clocks(probe: Probe) -> float:
 
 
 def test_each_step_gains_what_was_measured(everything: list[Compared]) -> None:
-    """The table of a run and the measured numbers of the texts tell one story."""
+    """The gains in the table of a run agree with the measured numbers of the texts."""
     found = table.gains(everything, table.SIZES[-1])
     assert len(found) == len({one.kernel for one in everything}) - 1 >= 8
     wrong = {step: both for step, both in found.items() if not abs(both[0] / both[1] - 1) <= 0.10}

@@ -111,7 +111,7 @@ def test_wavefronts_pass_one_by_one_and_the_first_conflicts_of_wide_accesses_mor
 
 
 def test_returning_registers_take_the_write_port_of_the_fp32_pipe() -> None:
-    """Half a clock each on Hopper, where shared memory is not asked for more than it gives."""
+    """Half a clock each on Hopper, if requests do not exceed the bandwidth of shared memory."""
     mixed = [lds(shared(2), None, "LDS.128"), *ffma(15)] * 30
     assert clocks(mixed, warps=8) == pytest.approx(30 * 2 * (15 + 4 * HOPPER.write_port), rel=0.05)
     assert HOPPER.write_port == HOPPER.register == 0.5
@@ -144,7 +144,7 @@ def global_load(first: int, count: int, opcode: str = "LDG.E.128", **more: Any) 
 
 
 def test_what_is_fetched_into_l1_is_written_there() -> None:
-    """A quarter of a clock for a sector, while shared memory waits; what is there already is not written again."""
+    """A sector takes a quarter of a clock, while shared memory waits; sectors that are already in L1 take none."""
     reads = [lds(shared(4), None, "LDS.128")] * 40
     fetched = [global_load(16 * i, 16) for i in range(40)]
     again = clocks([*[global_load(0, 16)] * 40, *reads], warps=4)
@@ -164,7 +164,7 @@ def test_copies_past_l1_ask_l2_for_each_wavefront_that_is_written() -> None:
 
 
 def test_copies_past_l1_keep_their_registers_while_many_are_under_way() -> None:
-    """The next address is worked out in the registers of the one before: lesson async_copy with one block."""
+    """The next address is computed in the registers of the previous copy: lesson async_copy with one block."""
     far = [global_load(16 * i, 16, "LDGSTS.E.BYPASS.128", written=8, past=True) for i in range(40)]
     copies = [(text, replace(FREE, reads=0), touch) for text, _, touch in far]
     asked = 40 * 16 * HOPPER.past * 2
@@ -385,7 +385,7 @@ def test_what_ptxas_wrote_into_the_instructions() -> None:
 
 
 def test_latencies_are_those_read_on_hardware() -> None:
-    """What pipes.py and gpus.py call [R] stands in the readings."""
+    """Latencies of ``hardware/pipes.py`` agree with the readings."""
     readings = json.loads((FOLDER / "estimate/h200.json").read_text())
     clocks, rates = readings["clocks"], readings["gb_per_s"]
     assert clocks["latency_shared_32"] == pytest.approx(HOPPER.shared + 1, abs=0.5)
@@ -423,7 +423,7 @@ def test_a_phase_is_over_when_all_have_arrived_and_the_box_is_there() -> None:
 
 
 def test_warps_meet_at_an_mbarrier() -> None:
-    """The one that has more to do before it comes lets both go on."""
+    """Both warps continue when the slower one arrives."""
     warps, made = 2, signal(Signal("made", 8, 2))
     lines = [made, *ffma(300), signal(Signal("arrived", 8, 1)), signal(Signal("awaited", 8), sets=0)]
     lines.append(("FFMA R4, R2, R2, R5", replace(FREE, waits=(0,)), None))

@@ -102,7 +102,7 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 def instructions(ptx: str) -> list[str]:
-    """Of all its kernels, without comments and what is for debuggers."""
+    """Instructions of all kernels in PTX, without comments and debug directives."""
     code = ptx.partition(".entry")[2].partition(".section")[0]
     return [line for line in code.splitlines() if not re.match(r"\s*(\.loc|\.file|//|$)", line)]
 
@@ -270,7 +270,7 @@ def test_a_range_of_a_buffer_is_the_program_s_range(tmp_path: Path) -> None:
 
 @needs_compiler
 def test_sizes_that_want_another_kernel_are_refused(tmp_path: Path) -> None:
-    """What the host of a lesson chooses for each launch, a program has chosen once."""
+    """A lesson's host chooses a kernel for each launch; an exported program has one kernel."""
     lesson = in_layout(COURSE.lesson("any_shape"), "TN")
     path = lesson.solution_path
     made = export_lesson(lesson, path, tmp_path / "out", "sm_90", Shape(34, 30, 9, layout="TN"))
@@ -292,7 +292,7 @@ def test_sizes_that_want_another_kernel_are_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_cublas_is_asked_for_the_same(tmp_path: Path, kind: str) -> None:
-    """These calls were right on a GPU: ``python -m checks.export``."""
+    """The calls of cuBLAS are those that ``python -m checks.export`` tested on a GPU."""
     text = (exported(lesson_of(kind, tmp_path), tmp_path / "program").folder / "main.cu").read_text()
     call = KINDS[kind].call
     assert re.sub(r"\s+", " ", call) in re.sub(r"\s+", " ", text)

@@ -1,4 +1,4 @@
-"""The machinery of ``python -m checks.foreign`` on a repository of two kernels; the public ones need a network."""
+"""``python -m checks.foreign`` on a local repository of two kernels, as public ones need a network."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables of a benchmark: nothing is cut, no kernel vanishes; lessons by range; notes summed up."""
+"""Tables of a benchmark: no text is cut, no kernel is missing; lessons by range; notes are merged."""
 
 from __future__ import annotations
 

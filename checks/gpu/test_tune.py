@@ -1,5 +1,5 @@
-"""Searches for tile sizes: estimates on the simulator, measurements on the stand-in for a GPU, a file that is gone on
-with, and what of it is kept."""
+"""Searches for tile sizes: estimates on the simulator, measurements on the stand-in for a GPU, a file that a later
+search resumes, and which of its rows it keeps."""
 
 from __future__ import annotations
 

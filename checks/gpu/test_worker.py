@@ -109,7 +109,7 @@ def test_on_a_gpu(fake_cupy: pytest.MonkeyPatch) -> None:
 def test_a_compiler_that_cannot_be_loaded_is_nobody_s_fault(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
-    """A student must not pay for the teacher's missing library."""
+    """A student loses no points for the teacher's missing library."""
     broken = tmp_path / "broken"
     (broken / "cuda").mkdir(parents=True)
     (broken / "cuda" / "__init__.py").write_text('raise ImportError("no such library")')

@@ -1,4 +1,4 @@
-"""Submissions as they come: every layout, every platform's names, and archives that mean harm."""
+"""Submissions: every layout, every platform's file names, and malicious archives."""
 
 from __future__ import annotations
 
@@ -443,7 +443,7 @@ def test_a_folder_that_is_none(tmp_path: Path) -> None:
 
 
 def test_damaged_archives_break_nothing(tmp_path: Path) -> None:
-    """A few of the many that were tried: what an archive holds is read, or it is said to be broken."""
+    """A sample of damages: the archive is read, or reported as damaged."""
     files = {f"{number:02}.cu": KERNEL * 50 for number in range(1, 9)}
     whole = [zipped(tmp_path / "whole.zip", files).read_bytes()]
     whole += [tarred(tmp_path / "whole.tar", files, kind).read_bytes() for kind in ("", "gz", "xz", "bz2")]

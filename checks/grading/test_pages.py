@@ -1,5 +1,5 @@
-"""What teacher and students get to read: everything that it should hold, nothing that would command a reader's program,
-and nothing hidden in what students get."""
+"""Reports for teacher and students: they are complete, contain no code that a reader's program would run, and show
+students nothing hidden."""
 
 from __future__ import annotations
 

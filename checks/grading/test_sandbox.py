@@ -1,4 +1,4 @@
-"""What would be in reach of a submission that had broken out of the simulator: nothing."""
+"""A submission that has broken out of the simulator reaches nothing."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_nothing_is_in_reach(here: Scene) -> None:
 
 
 def test_attempts_get_something_where_no_wall_is(here: Scene) -> None:
-    """Else the test above would show nothing."""
+    """Without walls the attempts succeed, so the test above can fail."""
     for attempt in attempts(here):
         if attempt.name.startswith("read another student"):
             scope: dict[str, object] = {}

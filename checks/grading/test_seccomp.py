@@ -100,7 +100,7 @@ def test_numbers_are_those_of_the_headers(machine: str) -> None:
 
 
 def test_calls_are_written_rightly(tmp_path: Path) -> None:
-    """Else a wall that stops them would prove nothing: without one, they do what they say."""
+    """Without walls the calls succeed, so that a test in which they fail proves that a wall stops them."""
     renew = (
         "import shutil\nshutil.rmtree(D)\nos.makedirs(D + b'/empty')\nopen(P, 'w').write('x')\n"
         "try: os.setxattr(P, b'user.kept', b'1')\nexcept OSError: pass"

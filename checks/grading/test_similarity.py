@@ -1,4 +1,4 @@
-"""Disguised copies are alike, honest kernels are not, and what the lesson gives to everybody says nothing."""
+"""Disguised copies are reported as alike, honest kernels are not, and code that the lesson gives does not count."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ def test_tf32_keeps_what_a_tensor_core_reads() -> None:
 
 
 def test_drawn_bytes_have_every_value_but_zero() -> None:
-    """A kernel that takes -128 for -127, or 200 for a negative number, is seen."""
+    """They expose a kernel that reads -128 as -127, or 200 as a negative number."""
     for kind, least, most in (("int8", -128, 127), ("uint8", 1, 255)):
         drawn = ELEMENTS[kind].draw(np.random.default_rng(1), (5000,))
         assert np.unique(drawn).tolist() == [number for number in range(least, most + 1) if number]

@@ -16,12 +16,12 @@ SHAPE = (48, 32, 24)  # in tiles of 16 x 16 x 8
 
 
 def weighted(*counts: float) -> Callable[[Product], Array]:
-    """Each k counted so often; the counts are repeated."""
+    """The answer of a kernel that adds each k so many times; ``counts`` are repeated along K."""
     return lambda it: (it.factors[0] * np.resize(counts, it.shape.k)) @ it.factors[1]
 
 
 def from_k(of_a: Callable[[Array], Any], of_b: Callable[[Array], Any]) -> Callable[[Product], Array]:
-    """A and B read at other k than was meant."""
+    """The answer of a kernel that reads A and B at other k."""
 
     def computed(it: Product) -> Array:
         (a, b), k = it.factors, np.arange(it.shape.k)
@@ -31,7 +31,7 @@ def from_k(of_a: Callable[[Array], Any], of_b: Callable[[Array], Any]) -> Callab
 
 
 def from_places(row: Callable[[Array], Any], col: Callable[[Array], Any]) -> Callable[[Product], Array]:
-    """Rows and columns that hold the sums of others."""
+    """The answer of a kernel that stores sums in other rows and columns."""
 
     def computed(it: Product) -> Array:
         m, n = it.reference.shape

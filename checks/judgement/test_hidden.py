@@ -1,4 +1,4 @@
-"""What a graded run adds: a shape that nobody can know, on which the kernel is counted and judged, too."""
+"""Hidden shapes of a graded run, on which the kernel is also judged and counted."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_hidden_shapes_are_allowed_and_cheap_and_not_known(name: str) -> None:
 
 
 def test_hidden_shapes_are_those_of_earlier_versions() -> None:
-    """An old grade can be had again: what a seed draws never changes."""
+    """Old grades can be reproduced: the shapes that a seed draws never change."""
     assert hidden_counts(COURSE.lesson("naive"), 0) == (Shape(159, 155, 30), Shape(30, 29, 95))
     assert hidden_counts(COURSE.lesson("thread_tile"), 0) == (Shape(512, 384, 24), Shape(256, 256, 112))
 
@@ -220,7 +220,7 @@ def test_each_layout_and_each_tile_is_counted(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["any_shape", "epilogue", "ragged_mma", "split_k"])
 def test_each_layout_is_large_far_and_deep_for_some(name: str) -> None:
-    """No layout is spared a size because another shape of that layout is known."""
+    """Each layout gets every kind of size, also if another shape of that layout is known."""
     lesson = COURSE.lesson(name)
     large, far, deep = set[str](), set[str](), set[str]()
     for seed in range(60):
@@ -505,7 +505,7 @@ AS_BEFORE = ("wgmma", "persistent", "fp8", "two_warps", "beat_cublas")
     ],
 )
 def test_a_way_chosen_by_the_area_of_c_misses_its_gate(cheat: str, tmp_path: Path) -> None:
-    """At the far shape alone: what the stored kernel does at all others is right. The solution misses nothing there."""
+    """The stored kernel misses it at the far shape alone, where the solution meets every gate."""
     lesson = COURSE.lesson(cheat.partition("/")[0])
     path = tmp_path / "kernel.cu"
     path.write_text(next(it.source for it in cheats() if it.label == cheat))
@@ -668,7 +668,7 @@ def test_known_shapes_are_first_and_far_ones_last() -> None:
 
 @pytest.mark.long
 def test_what_only_the_far_variant_spills_is_not_judged(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The host gives it fewer registers: lesson epilogue's solution spills 60 bytes with this seed."""
+    """At that shape the kernel gets fewer registers: lesson epilogue's solution spills 60 bytes with this seed."""
     lesson = COURSE.lesson("epilogue")
     monkeypatch.setattr(planning, "hidden_and_counted", lambda lesson, seed: ())
     monkeypatch.setattr(planning, "hidden_checks", lambda lesson, seed: ())

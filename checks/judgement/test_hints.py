@@ -49,7 +49,7 @@ SIZE = Shape(4096, 4096, 4096)
 
 
 def facts(**changes: Any) -> Evidence:
-    """The facts of a run that passed, with changes to any of their records."""
+    """The facts of a passed run, with fields of any of their records changed."""
     return changed(Evidence(any_course().lesson("block_tile"), source="", gpu="H200", sms=132, shape=SIZE), **changes)
 
 
@@ -370,7 +370,7 @@ FLAT = "blockIdx.x * blockDim.x + threadIdx.x"
 
 
 def split_lesson() -> Lesson:
-    """A tile of 32 x 32 in 1,024 threads; then rows of 256 threads that go over C."""
+    """Two launches: a tile of 32 x 32 by 1,024 threads, then blocks of 256 threads that cover C row by row."""
     lesson = any_course().lesson("block_tile")
     names = ("M", "N", "BM", "BN")
 
@@ -447,7 +447,7 @@ def test_the_limiter_points_to_the_next_lesson_or_says_what_to_try(limiter: str)
 
 
 def executing(instructions: int) -> Counters:
-    """100 multiply-adds of a warp, among so many instructions."""
+    """Counters of a warp with 100 multiply-adds among ``instructions`` instructions."""
     return Counters(
         {**dict.fromkeys(COUNTED.values(), 0), METRICS["warp_instructions"]: instructions, METRICS["ffma"]: 3200}
     )

@@ -73,7 +73,7 @@ RIGHT: dict[str, Callable[[Array, Array], Array]] = {
 
 
 def cut(numbers: Array, bits: int) -> Array:
-    """Numbers without their last bits."""
+    """Numbers with their last bits cut off."""
     return (numbers.view(np.uint32) & np.uint32(0xFFFFFFFF << bits & 0xFFFFFFFF)).view(np.float32)
 
 

@@ -1,4 +1,4 @@
-"""The pipeline on a GPU, as far as it can be tried without one: what the simulator adds, what a measurement means.
+"""The pipeline on a GPU, tested without one: what the simulator adds, and how measurements are judged.
 
 The GPU here stands in for a real one: right answers, a fault without a line, no counters, made-up times.
 checks/gpu/test_real_gpu.py runs the same pipeline on a real one.
@@ -38,7 +38,7 @@ FAULT = Finding("illegal_access", "error", "constant store", facts=Misuse(name="
 
 
 class Silent(Gpu):
-    """Runs kernels and tells no more than a GPU does."""
+    """Runs kernels on the simulator and returns only what a GPU would."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []

@@ -70,7 +70,7 @@ def kernel(tmp_path: Path):
 
 
 def test_only_what_is_counted_or_timed_is_taken_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of the kernels that a host chooses among by the shape."""
+    """Of the kernels that a host chooses among, only those that are counted or timed are disassembled."""
     made: list[Lesson] = []
     apart: list[Lesson] = []
 

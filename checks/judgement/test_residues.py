@@ -52,7 +52,7 @@ def join(residues: Array) -> Array:
 
 
 def in_doubles(residues: Array) -> Array:
-    """The same, added before the multiple is subtracted."""
+    """The same in doubles, added before the multiple is subtracted."""
     weighted = sum(r.astype(np.float64) * float(w) for r, w in zip(residues, WEIGHTS, strict=True))
     return np.asarray(weighted - np.rint(weighted / PRODUCT) * PRODUCT)
 

@@ -1,4 +1,4 @@
-"""A second core changes when a run's parts are made, not what comes of them."""
+"""A second core changes when parts of a run are computed, not their results."""
 
 from __future__ import annotations
 

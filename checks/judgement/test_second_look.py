@@ -49,7 +49,7 @@ def written(lesson: str, todos: int) -> str:
 
 
 def by_number(lines: list[str], mark: re.Pattern[str]) -> list[list[str]]:
-    """The lines from each mark to the next."""
+    """The lines from each mark to the next, a list each; one list of all lines unless the first line is a mark."""
     begins = [i for i, line in enumerate(lines) if mark.match(line)]
     return [lines[a:b] for a, b in pairwise([*begins, len(lines)])] if begins[:1] == [0] else [lines]
 

@@ -61,7 +61,7 @@ def of_integers(kernel: Callable[[Product], Array]) -> Answer:
 
 
 def in_pairs_of_columns(b: Array) -> Array:
-    """Two rows of four halves each, loaded one after the other and read as four columns of two."""
+    """Fragments of two rows of four halves each, loaded in order and read as four columns of two."""
     found = np.empty_like(b)
     for k, col in product(range(0, len(b), 2), range(0, b.shape[1], 4)):
         found[k : k + 2, col : col + 4] = b[k : k + 2, col : col + 4].reshape(4, 2).T
@@ -137,7 +137,7 @@ def sharp() -> Answer:
 
 @cache
 def answers() -> list[Answer]:
-    """Of each row one at least."""
+    """Wrong answers, at least one for each row of the table."""
     found = [plain(kernel, k, (m, n)) for _, (m, n, k), kernel in test_verdict.MISTAKES]
     found += [plain(kernel) for _, kernel, _ in test_fits.MISTAKES]
     found += [plain(kernel, 64, a="float16", b="float16") for _, kernel, _ in test_fragments.MISTAKES]

@@ -1,9 +1,9 @@
 """The ranges of a run, heard by a real NVTX listener in a process of its own.
 
 NVTX hands events only to a shared library that it loads itself (NVTX_INJECTION64_PATH), as it loads Nsight Systems.
-Ours is 80 lines of C (listener.c), compiled here with whatever C compiler there is. A binary in the repository would be
-what nobody can read, and a compiler from PyPI would cost more than all other test extras together; so without one
-these tests are skipped, visibly.
+Ours is 80 lines of C (listener.c), compiled here with any C compiler that is installed. A binary in the repository
+could not be reviewed, and a compiler from PyPI would be larger than all other test extras together; so without a
+compiler these tests are skipped, visibly.
 """
 
 from __future__ import annotations

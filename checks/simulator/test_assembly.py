@@ -19,7 +19,7 @@ def lines(text: str) -> str:
 
 
 def asm(run, *bodies: str, loop: str = "") -> list[int]:
-    """What each statement (output ``%0``, input ``%1`` = t) gives to 32 threads; of several, digit by digit."""
+    """The results of each statement (output ``%0``, input ``%1`` = t) in 32 threads; of several, one digit each."""
     text = "".join(f'asm volatile({lines(b)} : "=r"(v) : "r"(t)); o[t] = o[t] * 100 + v;' for b in bodies)
     out = np.zeros(32, np.int32)
     run(f'extern "C" __global__ void k(int *o, int n) {{ const int t = threadIdx.x; int v; {loop} {{ {text} }} }}',

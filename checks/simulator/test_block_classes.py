@@ -1,4 +1,4 @@
-"""Blocks that a kernel treats in another way than most: found in its code, and compared with what all blocks do."""
+"""Blocks that a kernel treats differently from most: found in its code, and compared with what all blocks store."""
 
 from __future__ import annotations
 
@@ -61,14 +61,14 @@ def compiled(body: str) -> Compiled:
 
 
 def rare(body: str, seed: int = 1) -> RareBlocks:
-    """What the code says."""
+    """The blocks that the analysis of the code finds."""
     a, c = np.zeros(4096, np.float32), np.zeros(GRID[0] * GRID[1] * THREADS, np.int32)
     arguments = (Buffer("a", a), Buffer("c", c, output=True), Scalar("n", np.int32(N)))
     return Simulator().rare_blocks(compiled(body), Grid(GRID, (THREADS, 1, 1)), arguments, seed)
 
 
 def stored(run: Run, body: str) -> list[bytes]:
-    """What each block stores."""
+    """The values that each block stores."""
     c = np.zeros((GRID[0] * GRID[1], THREADS), np.int32)
     run(HEAD.replace("BODY", body), GRID, THREADS, [np.full(4096, 3, np.float32), c, N])
     return [row.tobytes() for row in c]

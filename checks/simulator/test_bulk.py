@@ -143,8 +143,8 @@ def test_threads_of_a_warp_that_arrive_in_two_phases(run: Run, expected: int, fo
 
 
 def test_waiting_for_one_phase_twice(run: Run) -> None:
-    """The parity does not change: the second wait is over at once. Who waits for the others in turn waits for ever; and
-    where nobody does, threads read what has not come."""
+    """The parity does not change, so the second wait ends at once. A thread that waits for such threads in turn hangs;
+    without one, threads read data that has not arrived."""
     x, y = np.arange(4 * 256, dtype=np.float32), np.zeros(4 * 256, np.float32)
     twice = PIPELINE.replace("wait(&full[i % 2], i / 2 & 1);", "wait(&full[i % 2], 0);")
     launched = run(twice, 1, 96, [x, y], fault="deadlock")

@@ -146,7 +146,7 @@ def test_it_is_refused_by_name_and_line(compiled, name, line, words):
 
 
 def test_arrays_out_of_hand_are_refused_by_name_and_line():
-    """In a file of their own: to disassemble what lies beside them takes as much memory as they do."""
+    """The kernels have a separate file: disassembling others beside them would take as much memory as they do."""
     source = """__device__ char huge[3ull << 30], large[1 << 29];
     extern "C" __global__ void k(char *x) { huge[x[0]] = large[x[1]]; }
     """

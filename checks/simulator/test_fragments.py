@@ -73,7 +73,7 @@ def test_subnormal_sums_in_float16_keep_no_bit_below_2_to_the_minus_46() -> None
 
 @pytest.mark.parametrize("d", ["f32", "f16"])
 def test_whole_numbers_are_summed_as_others_are(d: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Small ones need no truncation; large ones, fractions among them, infinities and NaN do or may."""
+    """Small whole numbers need no truncation; large numbers, fractions, infinities and NaN may."""
     rng = np.random.default_rng(3)
     dtype = np.float32 if d == "f32" else np.float16
     for most, odd in ((31, 0.0), (2048, 0.0), (60000, 0.0), (31, 0.5), (31, np.inf), (31, np.nan)):

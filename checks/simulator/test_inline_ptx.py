@@ -48,7 +48,7 @@ LOOP = "mov.u32 %r0, 0; mov.u32 %r1, 0; $L: {} add.s32 %r1, %r1, 1; setp.lt.s32 
 
 
 class Executions(Observer):
-    """How many lanes executed each instruction."""
+    """Counts the lanes that executed each instruction."""
 
     lanes: np.ndarray | None = None
 
@@ -66,7 +66,7 @@ class Executions(Observer):
 
 
 def launch(body: str, blocks: int = 3, observer: Observer | None = None, other: np.ndarray | None = None) -> np.ndarray:
-    """What every thread left in %r0; one block a batch, so that what is remembered meets other blocks."""
+    """The value of %r0 of every thread. One block per batch, so that cached patterns are reused by other blocks."""
     module = parser.parse(HEAD + body + TAIL)
     out = np.full(blocks * THREADS, -1, np.int32)
     arguments = [Buffer("out", out, True), Buffer("other", np.zeros(64, np.int32) if other is None else other)]

@@ -1,4 +1,4 @@
-"""Launches that hardware refuses are refused here too, each beside one that just fits."""
+"""Launches that hardware refuses are refused by the simulator, too, each beside one that just fits."""
 
 from __future__ import annotations
 

@@ -446,7 +446,7 @@ def test_two_predicates_of_one_comparison(run, random):
 
 
 def test_what_no_lane_comes_to_is_bound_in_the_first_launch_alone(run, monkeypatch):
-    """There anything unsupported would be named before the kernel runs; for the others it would be time for nothing."""
+    """The first launch reports unsupported instructions before the kernel runs; later ones save that time."""
     from gemm_lessons.engine.machine.decode import Binder
 
     bound = []

@@ -38,7 +38,7 @@ def lanes(**registers: Any) -> Lanes:
 
 
 def values_of(text: str, **registers: Any) -> list[Any]:
-    """What an instruction writes, lane by lane, as one list per register."""
+    """The values that an instruction writes: for each register a list by lane."""
     d = decoded(text)
     names, _ = results(d)
     reader = lanes(**registers)
@@ -56,7 +56,7 @@ def values_of(text: str, **registers: Any) -> list[Any]:
 
 @pytest.fixture(scope="module")
 def covered() -> dict[str, set[str]]:
-    """The forms that the tests of this file have held, by architecture."""
+    """The forms that tests of this file have compared, by architecture."""
     return {}
 
 
@@ -219,7 +219,7 @@ def test_registers_that_a_warp_asks_for_are_granted() -> None:
 
 
 def test_floats_are_rounded_once_and_zeros_ordered() -> None:
-    """The two differences that this file was begun for."""
+    """Regression test of the two errors that these tests were first written for."""
     a, b, c = (int(np.float32(x).view(np.uint32)) for x in (1 + 2**-12, 1 + 2**-12, 2**-60))
     twice = np.float32(np.float64(np.float32(1 + 2**-12)) ** 2 + 2**-60)
     (once,) = values_of("FFMA R0, R1, R2, R3", R1=a, R2=b, R3=c)

@@ -1,4 +1,4 @@
-"""``ldmatrix``: what it gives, what it may not do, and what the checkers and counters see of it."""
+"""``ldmatrix``: its results, its faults, and its findings and counters."""
 
 from __future__ import annotations
 

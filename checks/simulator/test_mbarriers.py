@@ -54,7 +54,7 @@ def test_a_pipeline_of_warps_takes_turns(run: Run) -> None:
 
 
 def test_all_threads_meet_phase_after_phase(run: Run) -> None:
-    """An mbarrier is as good as __syncthreads(), by parity and by token, and whoever waits first."""
+    """An mbarrier orders threads as __syncthreads() does, by parity and by token, in any order of waiting."""
     text = """
     for (int i = 0; i < 5; ++i) {
         box[t] = 100 * i + t;
@@ -206,7 +206,7 @@ extern "C" __global__ void k(const int *x, int *y)
 
 
 def test_an_mbarrier_may_be_made_anew(run: Run) -> None:
-    """What was seen to arrive by its former phases stays; its new ones are waited for as ever."""
+    """Accesses that its earlier phases ordered stay ordered; its new phases work as usual."""
     source = HEAD + """
 extern "C" __global__ void k(const float *x, float *y)
 {

@@ -1,4 +1,4 @@
-"""Which blocks store into a place: said without running their products, and compared with what each block stores."""
+"""Blocks that store to an address: predicted without running their products, and compared with actual stores."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def compiled(body: str) -> Compiled:
 
 
 def arguments(c: np.ndarray[Any, Any]) -> tuple[Any, ...]:
-    """What the kernel is given."""
+    """The arguments of the kernel."""
     return Buffer("a", np.ones(4096, np.float32)), Buffer("c", c, output=True), Scalar("n", np.int32(N))
 
 

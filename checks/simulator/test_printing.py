@@ -1,4 +1,4 @@
-"""Device printf: C's formats, the order of blocks and threads, and no more text than somebody reads."""
+"""Device printf: C's formats, the order of blocks and threads, and the limit of the text."""
 
 from __future__ import annotations
 

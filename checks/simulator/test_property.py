@@ -1,4 +1,4 @@
-"""Random programs: grouped and remembered, one instruction at a time, and one thread at a time give the same bits.
+"""Random programs: with optimisations, one instruction at a time, and one thread at a time they give the same bits.
 
 The programs are always the same: the first of those that ``.ci/run`` has a step for (``--standard``);
 ``python -m checks.simulator.property`` runs new ones. A failure names its seed; the command that it prints makes the

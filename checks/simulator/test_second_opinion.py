@@ -1,4 +1,4 @@
-"""Two engines follow a counted launch, and a mistake in either of them is told of as what it is."""
+"""Both engines run a counted launch, and a mistake in either of them is reported as a fault of the kit."""
 
 from __future__ import annotations
 

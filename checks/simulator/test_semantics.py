@@ -55,7 +55,8 @@ RECORD = "python -m checks.readings.simulator.record_semantics out.npz, on a mac
 
 
 def reading(name: str, results: int) -> Any:
-    """What an H200 answered, None if nobody has asked one yet. Raises ``AssertionError`` where that was forgotten."""
+    """The stored answer of an H200, None if the instruction is in ``UNRECORDED``. Raises ``AssertionError`` if it is in
+    neither."""
     kept = hardware()["approximate" if is_approximate(name) else "results"].get(key_of(name, results))
     known = kept is not None or name in cases.UNRECORDED
     assert known, f"no GPU has answered it: enter it in semantics_cases.UNRECORDED, or run {RECORD}"
@@ -224,7 +225,7 @@ def test_every_instruction_has_a_case_and_a_reading() -> None:
 
 @pytest.mark.parametrize("name", cases.UNRECORDED)
 def test_unrecorded(name: str) -> None:
-    """Nothing of hardware to compare with: skipped, so that the report shows how many there are."""
+    """Skipped for lack of an answer of hardware, so that the report shows how many there are."""
     assert any(name == one for _, part in modules() for _, one, _ in part), "the recorder does not ask for it"
     count = len(cases.UNRECORDED)
     pytest.skip(f"unrecorded: no GPU has answered {name} ({count} of {len(CASES):,} instructions). {RECORD}")
@@ -387,7 +388,7 @@ def test_fix_double_rounding_leaves_easy_sums_alone() -> None:
 
 
 def test_underflow_is_noted_by_a_cast() -> None:
-    """What the detection of subnormal results rests on."""
+    """The detection of subnormal results depends on this."""
     for value, tiny in ((2.0**-130 * 1.0000001, True), (2.0**-130, False), (1.5, False), (0.0, False)):
         with semantics.float_state():
             floats.UNDERFLOW.seen = False

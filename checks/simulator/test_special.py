@@ -1,4 +1,4 @@
-"""Special registers: one table for both engines; what only a GPU knows is said to be a guess."""
+"""Special registers: one table for both engines; values that only a GPU decides are marked as guesses."""
 
 from __future__ import annotations
 

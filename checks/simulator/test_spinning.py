@@ -1,4 +1,4 @@
-"""Threads that wait for each other in loops get their turn; where nobody can help, the kernel is said to hang."""
+"""Threads that wait for each other in loops make progress; if none can, the kernel is reported to hang."""
 
 from __future__ import annotations
 

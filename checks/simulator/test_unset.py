@@ -1,4 +1,4 @@
-"""Variables without a first value: found where they are read, and no secret of how many blocks run at once."""
+"""Uninitialised variables: found where they are read, however many blocks run at once."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ def test_each_group_of_one_mask_is_answered_for_itself(run, mask):
 
 @pytest.mark.parametrize("threads", [64, 40])
 def test_groups_in_divergent_code(run, threads):
-    """Each branch, and a loop that lanes leave at different times, with masks that name who is there."""
+    """Each branch, and a loop that lanes leave at different times, with masks of the lanes that take part."""
     body = """int r = 0; const unsigned all = __activemask();
         const unsigned odd = __ballot_sync(all, v & 1);
         if (v & 1) r = __reduce_add_sync(odd, v); else { r = 100 * __popc(__ballot_sync(all & ~odd, v > 2)); }
@@ -286,7 +286,7 @@ COUNTED = {  # what an address depends on, for masks of 16 lanes
 @pytest.mark.counted
 @pytest.mark.parametrize("answer", COUNTED)
 def test_machine_code_answers_each_group_for_itself(run, answer):
-    """The sectors that are stored to, counted on machine code, follow from what each group was answered."""
+    """Stored sectors, counted on machine code, depend on the result of each group."""
     source = f"""extern "C" __global__ void k(const int *a, int *o) {{ const int t = threadIdx.x, lane = t & 31;
         const int v = a[t]; const unsigned m = 0xffffu << (lane & 16); const int r = {answer};
         if (v & 1) o[32 * r + v] = t; else o[32 * r + 2048 + 8 * (t & 7)] = t; }}"""
@@ -307,7 +307,7 @@ def test_machine_code_answers_each_group_for_itself(run, answer):
 
 @pytest.mark.counted
 def test_machine_code_waits_at_warpsync(run):
-    """Lanes that come by different ways store together behind a __syncwarp: one instruction of each warp."""
+    """Lanes from different branches store together after a __syncwarp: one instruction of each warp."""
     source = """extern "C" __global__ void k(const int *a, int *o, int n) { const int t = threadIdx.x; int v = a[t];
         for (int i = 0; i < n; i++) { if (v & 1) { v = a[v]; if (v & 2) v = a[v + 8] + 1; } else v = a[v + 16];
             __syncwarp(); o[t + 64 * i] = v; } }"""

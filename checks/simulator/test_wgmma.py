@@ -200,7 +200,7 @@ def test_a_producer_and_two_consumers() -> None:
 
 @pytest.mark.counted
 def test_counters_of_an_h200() -> None:
-    """Read by Nsight Compute on an H200 (driver 580), of 512 x 512 x 512 and of the one-block kernel."""
+    """Counters of Nsight Compute on an H200 (driver 580), at 512 x 512 x 512 and of the one-block kernel."""
     found, _, _ = with_roles(512, 512, 512)
     counted = found.counters.totals
     assert counted["smsp__inst_executed_pipe_tensor_op_hmma.sum"] == 8192

@@ -50,7 +50,7 @@ def product() -> WarpProduct:
 
 
 def drawn(it: Held) -> dict[tuple[int, int], set[int]]:
-    """By lane and register, the numbers of the elements, counted row by row."""
+    """Lane and register -> indices of the elements, counted row by row."""
     found = defaultdict(set)
     for i, place in enumerate(zip(it.lanes, it.registers, strict=True)):
         found[place].add(i)

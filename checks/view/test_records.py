@@ -67,7 +67,7 @@ def test_conflicts_are_where_they_were_found(clean: Side, conflicting: Side) -> 
 @pytest.mark.parametrize("width", [4, 8, 16])
 @pytest.mark.parametrize("effect", ["store", "atomic"])
 def test_a_map_has_as_many_turns_as_wavefronts(name, width, effect) -> None:
-    """The rule of ``counters/banks.py``, without the discount for wide loads, which no map draws."""
+    """The rule of ``engine/costs/banks.py`` without the discount for wide loads, which no map draws."""
     if effect == "atomic" and width > 4:
         return
     lanes = np.array(PATTERNS[name]) * width // 4

@@ -1,4 +1,5 @@
-"""The timeline by role: who hands what to whom, on a kernel with a producer and two consumers, and on one without."""
+"""The timeline by role: copies and arrivals between roles, for a kernel with a producer and two consumers, and for one
+without roles."""
 
 from __future__ import annotations
 

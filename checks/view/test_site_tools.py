@@ -117,7 +117,7 @@ def test_expressions_are_those_of_c(browser: Browser, out: Path, text: str, valu
 
 
 def opened(browser: Browser, page: Path, state: str, width: int = 1200) -> str:
-    """The answer that a page gives to a link with this state."""
+    """The result that a page shows for a link with this state."""
     browser.problems.clear()
     browser.show(page, width)
     if state:

@@ -1,4 +1,4 @@
-"""The timeline is the estimate's own play: the same clocks, each of them in one state, each wait at its line."""
+"""The timeline shows the estimate's simulation: the same clocks, each in one state, each wait at its line."""
 
 from __future__ import annotations
 
