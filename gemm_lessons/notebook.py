@@ -39,7 +39,7 @@ from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.gemm.shapes import ShapeError
 from gemm_lessons.report.console import HtmlConsole
 from gemm_lessons.report.course import body_of, show_doctor, show_hint
-from gemm_lessons.report.screen import Around, printed, show_screen
+from gemm_lessons.report.screen import ScreenContext, printed, show_screen
 from gemm_lessons.running import contract
 from gemm_lessons.running.outcome import RunOutcome
 from gemm_lessons.running.pipeline import RunRequest, run_lesson
@@ -178,8 +178,8 @@ class LessonMagics(Magics):
             outcome = outcome.without_reference()
         console = HtmlConsole()
         following = course.neighbour(found, +1)
-        around = Around(following, "run the cell again", gain=gain_of(course, outcome), counts=counts)
-        show_screen(console, outcome, around, asked.details)
+        context = ScreenContext(following, "run the cell again", gain=gain_of(course, outcome), counts=counts)
+        show_screen(console, outcome, context, asked.details)
         html = console.html.replace(shown(path), f"cell of lesson {found.number:02}")
         return LessonRun(outcome, _for_cells(html, following))
 

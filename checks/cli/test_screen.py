@@ -26,7 +26,7 @@ from gemm_lessons.report.console import THEME
 from gemm_lessons.report.elements import in_elements
 from gemm_lessons.report.figures import BOTTLENECKS
 from gemm_lessons.report.run import map_part
-from gemm_lessons.report.screen import Around, show_screen
+from gemm_lessons.report.screen import ScreenContext, show_screen
 from gemm_lessons.running.outcome import RunOutcome
 from gemm_lessons.running.pipeline import RunRequest, run_lesson
 
@@ -49,7 +49,7 @@ def screen(outcome: RunOutcome, columns: int = COLUMNS) -> str:
     """Return what a terminal of so many columns shows."""
     out = io.StringIO()
     console = Console(file=out, width=columns, theme=THEME, highlight=False, markup=False, emoji=False)
-    show_screen(console, outcome, Around("99_next", f"gemm-lessons run {outcome.lesson.number:02}"))
+    show_screen(console, outcome, ScreenContext("99_next", f"gemm-lessons run {outcome.lesson.number:02}"))
     return out.getvalue()
 
 

@@ -50,10 +50,10 @@ PROGRAM = '#include "mma.cuh"\n' + "".join(
 )
 
 
-def counted(settle: str, tallying: bool = True) -> int | None:
+def counted(settle: str, count_products: bool = True) -> int | None:
     """Return the products in a sum, of a kernel that is right either way."""
     out = np.zeros(128, np.float32)
-    device = Simulator(Setting(tallying=tallying))
+    device = Simulator(Setting(count_products=count_products))
     found = simulate(
         PROGRAM, f"k{SETTLES.index(settle)}", 1, 32, [np.array([7, 0], np.float32), out], device=device,
         include_dirs=[COMMON],
@@ -82,7 +82,7 @@ def test_a_sum_with_another_sign() -> None:
 
 def test_only_on_request() -> None:
     """It takes another run of a block, so the counter is absent otherwise, and not 0."""
-    assert counted(SETTLED["added"], tallying=False) is None
+    assert counted(SETTLED["added"], count_products=False) is None
 
 
 def test_of_warpgroups() -> None:
@@ -90,6 +90,6 @@ def test_of_warpgroups() -> None:
     given, _, _ = roles_arguments(256, 64, 64 * TILES)
     found = simulate(
         roles_source(), "k", (1, 2), 384, given, arch="sm_90a", dynamic_shared=ROLES_SHARED, include_dirs=[COMMON],
-        device=Simulator(Setting(tallying=True)),
+        device=Simulator(Setting(count_products=True)),
     )  # fmt: skip
     assert found.counters["products_in_a_sum"] == 64 * TILES

@@ -9,7 +9,7 @@ import pytest
 from checks.gpu.test_device import launch, measure
 from checks.nvtx.test_ranges import COMPILER, Range, forest, listener
 from gemm_lessons.devices.gpu.cuda_gpu import Gpu
-from gemm_lessons.devices.gpu.ranges import COLOURS, Who, stage, turn
+from gemm_lessons.devices.gpu.ranges import COLOURS, Role, stage, turn
 from gemm_lessons.devices.gpu.records import Timed
 
 __all__ = ["listener"]  # a fixture
@@ -55,7 +55,7 @@ def test_a_measurement_names_every_launch(log: Path) -> None:
     timed = timing.inside[4:]
     assert {it.name for it in timed} == {"0 gemm", "cuBLAS"}
     assert result.cublas is not None
-    roles: list[tuple[Timed, Who]] = [(result.kernels[0], "kernel"), (result.cublas, "cublas")]
+    roles: list[tuple[Timed, Role]] = [(result.kernels[0], "kernel"), (result.cublas, "cublas")]
     for kernel, role in roles:
         own = [it for it in timed if it.name == kernel.label]
         assert len(own) == len(kernel.spread.times)

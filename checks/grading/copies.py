@@ -17,7 +17,7 @@ from pathlib import Path
 
 from gemm_lessons.course.folder import packaged_course
 from gemm_lessons.engine.compiler.tokens import without_comments
-from gemm_lessons.grading.similarity import GIVEN, IGNORED, NAMED, Alike, alike, given
+from gemm_lessons.grading.similarity import GIVEN, IGNORED, NAMED, SimilarPair, alike, given
 
 HONEST = Path(__file__).parent / "honest"
 KEPT = {"gemm", "C", "matrix", "cuh", "define", "include", "pragma", "unroll"}
@@ -63,7 +63,7 @@ def _renamed(line: str, new: Mapping[str, str]) -> str:
     return re.sub(r'"[^"]*"|\b[A-Za-z_]\w*\b', lambda match: new.get(match[0], match[0]), line)
 
 
-def study(lesson: str, kernels: Mapping[str, str]) -> tuple[list[Alike], list[str]]:
+def study(lesson: str, kernels: Mapping[str, str]) -> tuple[list[SimilarPair], list[str]]:
     """The honest pairs that are reported as alike, and the kernels whose disguised copies are missed."""
     shared = {lesson: given(packaged_course(), lesson)}
     false = list(alike({lesson: kernels}, shared))

@@ -18,7 +18,7 @@ import pytest
 
 from gemm_lessons.course.folder import CommandError, packaged_course
 from gemm_lessons.grading import archives
-from gemm_lessons.grading.inputs import Handed, find_students, one_student, read_student
+from gemm_lessons.grading.inputs import LessonSubmission, find_students, one_student, read_student
 from gemm_lessons.grading.naming import claim
 from gemm_lessons.grading.roster import load_roster
 
@@ -28,7 +28,7 @@ TILE, NAIVE = "03_block_tile", "01_naive"
 KERNEL = b"// mine\n"
 
 
-def read(folder: Path, student: str = "ana") -> tuple[dict[str, Handed], tuple[str, ...]]:
+def read(folder: Path, student: str = "ana") -> tuple[dict[str, LessonSubmission], tuple[str, ...]]:
     (found,) = (it for it in find_students(folder, COURSE.names).students if it.id == student)
     return read_student(found, LESSONS, COURSE.names)
 

@@ -15,14 +15,16 @@ from checks.view.browser import PHONE, Browser, chromium
 from gemm_lessons.grading.escaping import one_line
 from gemm_lessons.grading.gradebook import gradebook
 from gemm_lessons.grading.results import folder_name
-from gemm_lessons.grading.similarity import Alike
+from gemm_lessons.grading.similarity import SimilarPair
 from gemm_lessons.grading.statistics import middle, spread, stumbles
 from gemm_lessons.report.bars import bar, histogram
 from gemm_lessons.report.grades import write_pages
 
 BOOK = sample()
 SECRETS = (str(SEED), *map(str, HIDDEN), "/srv/private", "\x1b", "\u202e")
-PAIR = Alike("03_block_tile", "ana", ATTACK, 0.93, ((7, "\tfloat acc;"), (8, ATTACK)), ((3, "</pre><script>alert(1)"),))
+PAIR = SimilarPair(
+    "03_block_tile", "ana", ATTACK, 0.93, ((7, "\tfloat acc;"), (8, ATTACK)), ((3, "</pre><script>alert(1)"),)
+)
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ from gemm_lessons.course.folder import packaged_course
 from gemm_lessons.grading.gradebook import gradebook
 from gemm_lessons.grading.pairs import pairs_of
 from gemm_lessons.grading.results import GradedStudent, Grading
-from gemm_lessons.grading.similarity import OWN, SHARE, Alike, alike, given
+from gemm_lessons.grading.similarity import OWN, SHARE, SimilarPair, alike, given
 from gemm_lessons.grading.sources import keep_source
 
 COURSE = packaged_course()
@@ -26,7 +26,7 @@ KERNELS = {path.stem: path.read_text() for path in sorted((HONEST / "block_tile"
 COPIED = "a_by_shuffle"
 
 
-def compare(kernels: Mapping[str, str]) -> tuple[Alike, ...]:
+def compare(kernels: Mapping[str, str]) -> tuple[SimilarPair, ...]:
     return alike({LESSON: kernels}, SHARED)
 
 
@@ -38,7 +38,7 @@ def test_honest_kernels_are_not_alike_and_copies_are() -> None:
 
 
 @pytest.fixture(scope="module")
-def pair() -> Alike:
+def pair() -> SimilarPair:
     copy = disguise(KERNELS[COPIED], random.Random(1))
     assert "acc" not in copy
     (found,) = compare({**KERNELS, "zed": copy})
@@ -62,7 +62,7 @@ def test_a_copy_by_other_words_is_one(old: str, new: str) -> None:
     assert found.share > 0.9
 
 
-def test_a_pair_shows_the_lines_of_both(pair: Alike) -> None:
+def test_a_pair_shows_the_lines_of_both(pair: SimilarPair) -> None:
     assert (pair.lesson, pair.first, pair.second) == (LESSON, COPIED, "zed")
     assert SHARE <= pair.share <= 1
     source = KERNELS[COPIED].split("\n")
@@ -71,7 +71,7 @@ def test_a_pair_shows_the_lines_of_both(pair: Alike) -> None:
     assert any("__shfl_sync" in text for _, text in pair.second_lines)
 
 
-def test_the_order_of_students_does_not_matter(pair: Alike) -> None:
+def test_the_order_of_students_does_not_matter(pair: SimilarPair) -> None:
     copy = disguise(KERNELS[COPIED], random.Random(1))
     assert compare(dict(reversed({**KERNELS, "zed": copy}.items()))) == (pair,)
 

@@ -344,9 +344,9 @@ def test_both_engines_follow_a_wrong_kernel_until_they_agree_on_each_of_its_erro
         for _ in range(2):
             for findings in found:
                 launched = Launched(Counters(), findings)
-                assert device.doubt(task(code), launched) is launched
+                assert device.recheck(task(code), launched) is launched
                 same = replace(race, severity="warning", line=9)  # blames nothing
-                device.doubt(task(code), Launched(Counters(), (*findings, same)))
+                device.recheck(task(code), Launched(Counters(), (*findings, same)))
     assert followed == [one] * 4 + [other] * 4
 
     def contradiction(*_: object) -> None:
@@ -356,7 +356,7 @@ def test_both_engines_follow_a_wrong_kernel_until_they_agree_on_each_of_its_erro
     wrong.run = contradiction
     for _ in range(2):
         with pytest.raises(Disagreement):
-            device.doubt(wrong, Launched(Counters()))
+            device.recheck(wrong, Launched(Counters()))
 
 
 def test_blocks_that_fit_nowhere_cannot_be_launched() -> None:

@@ -16,7 +16,7 @@ from gemm_lessons.engine.records.metrics import METRICS
 from gemm_lessons.gemm.data import BufferLayout
 from gemm_lessons.report.console import THEME
 from gemm_lessons.report.view import element, show_line
-from gemm_lessons.view.owners import NOBODY, owners
+from gemm_lessons.view.owners import NO_THREAD, owners
 from gemm_lessons.view.record import Side, View
 
 WORDS = Request(
@@ -109,7 +109,7 @@ def test_two_owners_and_none() -> None:
     assert owned is not None
     assert owned.twice == 2, "two lanes at once; another thread later"
     assert [owned.thread(1, col) for col in range(2)] == [0, 0]
-    assert owned.thread(0, 1) == NOBODY
+    assert owned.thread(0, 1) == NO_THREAD
     assert owners(Stores(), layout, 1024) is None
 
 

@@ -298,7 +298,7 @@ def options(**given: object) -> str:
 
 def _show(command: RunCommand, outcome: RunOutcome, details: bool, news: str) -> None:
     from gemm_lessons.report.console import make_console
-    from gemm_lessons.report.screen import Around, show_screen
+    from gemm_lessons.report.screen import ScreenContext, show_screen
     from gemm_lessons.running.speedup import gain_of
 
     course, counts = command.course, command.counts
@@ -306,8 +306,8 @@ def _show(command: RunCommand, outcome: RunOutcome, details: bool, news: str) ->
     lines = [line for line in (news, _still_open(command, outcome)) if line]
     if not details:
         counts = counts or load_progress(course).of(outcome.lesson.name).passed
-    around = Around(following, command.again, command.remarks, gain, counts, lines)
-    show_screen(make_console(), outcome, around, details)
+    context = ScreenContext(following, command.again, command.remarks, gain, counts, lines)
+    show_screen(make_console(), outcome, context, details)
 
 
 def _still_open(command: RunCommand, outcome: RunOutcome) -> str:

@@ -112,9 +112,9 @@ def _may_write(option: str, out: Path, begins: bytes) -> None:
 
 def _not_compiled(outcome: RunOutcome) -> int:
     from gemm_lessons.report.console import make_console
-    from gemm_lessons.report.screen import Around, show_screen
+    from gemm_lessons.report.screen import ScreenContext, show_screen
 
-    show_screen(make_console(), outcome, Around(again=f"gemm-lessons view {outcome.lesson.number:02}"))
+    show_screen(make_console(), outcome, ScreenContext(again=f"gemm-lessons view {outcome.lesson.number:02}"))
     return contract.EXIT_NOT_PASSED
 
 

@@ -117,7 +117,7 @@ class Device(Protocol):
         """Return the same device for a graded run: it reports kernels whose results depend on a clock or on choices of
         the GPU."""
 
-    def tallying(self) -> Device:
+    def counting_products(self) -> Device:
         """Return the same device for a lesson whose gates need the number of products that a tensor core sums."""
 
     def on_addresses(self, task: Task) -> Finding | None:
@@ -155,7 +155,7 @@ class Device(Protocol):
         """Return a finding about the first product (``wgmma``) of a task with a wrong answer that reads other elements
         than a tile of its matrix. Every device does this on the simulator."""
 
-    def doubt(self, task: Task, launched: Launched) -> Launched:
+    def recheck(self, task: Task, launched: Launched) -> Launched:
         """Repeat an uncounted launch with everything that the simulator checks, before its results blame the kernel.
 
         Raise ``Disagreement`` when the simulator's two engines differ.

@@ -95,9 +95,9 @@ class ShadowedGpu:
         GPU."""
         return ShadowedGpu(self._gpu, self._simulated.grading(), self._prepare)
 
-    def tallying(self) -> ShadowedGpu:
+    def counting_products(self) -> ShadowedGpu:
         """Return the same device; its simulator also counts the products in a sum of a tensor core."""
-        return ShadowedGpu(self._gpu, self._simulated.tallying(), self._prepare)
+        return ShadowedGpu(self._gpu, self._simulated.counting_products(), self._prepare)
 
     def on_addresses(self, task: Task) -> Finding | None:
         """Run the task on the simulator, and return a finding if it depends on the addresses of buffers."""
@@ -133,7 +133,7 @@ class ShadowedGpu:
         """Run the task on the simulator, and return a finding about the first product that reads other elements."""
         return self._simulated.misread(task) if task.work <= SIMULATED else None
 
-    def doubt(self, task: Task, launched: Launched) -> Launched:
+    def recheck(self, task: Task, launched: Launched) -> Launched:
         """Repeat the launch on the simulator alone, so that a profiler finds one kernel in each range."""
         try:
             return self._shadowed(launched, task, counting=True)

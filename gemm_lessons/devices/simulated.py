@@ -38,7 +38,7 @@ class Simulated:
         self.simulator = simulator or Simulator()
         # Counting takes longer than running.
         self._uncounted = Simulator(replace(self.simulator.setting, counting=False))
-        self._doubted: Binaries | None = None  # the last code that ``doubt`` followed ...
+        self._rechecked: Binaries | None = None  # the last code that ``recheck`` followed ...
         self._blamed: set[frozenset[tuple[object, ...]]] = set()  # ... and the places of its errors, launch by launch
 
     def expecting(self, data: DataSpec, shape: Shape, seed: int) -> Simulated:
@@ -61,9 +61,9 @@ class Simulated:
         """Return a device that reports kernels whose results depend on a clock or on choices of the GPU."""
         return Simulated(Simulator(replace(self.simulator.setting, portable=True)))
 
-    def tallying(self) -> Simulated:
+    def counting_products(self) -> Simulated:
         """Return a device that also counts how many products a tensor core sums."""
-        return Simulated(Simulator(replace(self.simulator.setting, tallying=True)))
+        return Simulated(Simulator(replace(self.simulator.setting, count_products=True)))
 
     def on_addresses(self, task: Task) -> Finding | None:
         """Return a finding for a task that compares an address with a number, or whose execution or answer changes when
@@ -125,12 +125,12 @@ class Simulated:
         task.run(launch, task.code.counted, task.fresh())
         return found[0] if found else None
 
-    def doubt(self, task: Task, launched: Launched) -> Launched:
+    def recheck(self, task: Task, launched: Launched) -> Launched:
         """Return the launch unchanged, after both engines have followed it and agree. Once they have agreed on a set of
         errors of a kernel, or on a wrong answer without any, the same set at another shape is not followed again: the
         kernel is known to be at fault."""
-        if task.code is not self._doubted:
-            self._doubted, self._blamed = task.code, set()
+        if task.code is not self._rechecked:
+            self._rechecked, self._blamed = task.code, set()
         errors = frozenset(
             (it.kind, it.file, it.line, it.other_line) for it in launched.findings if it.severity == "error"
         )

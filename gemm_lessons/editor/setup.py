@@ -14,7 +14,7 @@ from gemm_lessons.editor import clangd, testing_view, vscode
 
 COMMANDS = "compile_commands.json"
 GIT_SECONDS = 20
-NOBODY = ("-c", "user.name=gemm-lessons", "-c", "user.email=gemm-lessons@localhost")  # used if git has no user
+FALLBACK_USER = ("-c", "user.name=gemm-lessons", "-c", "user.email=gemm-lessons@localhost")  # used if git has no user
 PLAIN = ("-c", "commit.gpgsign=false", "-c", f"core.hooksPath={os.devnull}")
 OURS = ("lessons", ".gitignore", ".vscode", testing_view.FILE)
 ELSEWHERE = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE")  # set in a hook of another repository
@@ -50,7 +50,7 @@ def make_repository(folder: Path) -> str:
             return "inside another"
         ours = [name for name in OURS if (folder / name).exists()]
         known = _git(folder, "config", "user.email").stdout.strip()
-        commit = (*PLAIN, *(() if known else NOBODY), "commit", "-q", "-m", FIRST_COMMIT)
+        commit = (*PLAIN, *(() if known else FALLBACK_USER), "commit", "-q", "-m", FIRST_COMMIT)
         for arguments in (("init", "-q"), ("add", "--", *ours), commit):
             done = _git(folder, *arguments)
             if done.returncode != 0:

@@ -1,6 +1,6 @@
 """Grade a class: read untrusted submissions, judge each kernel in its own sandboxed process, and write the grades.
 
-    folder --inputs--> Student, Handed --Classroom.job--> Job --judging.judge--> Judged --score--> Grade
+    folder --inputs--> Student, LessonSubmission --Classroom.job--> Job --judging.judge--> Judged --score--> Grade
     Grading, Grades --gradebook--> Gradebook --decisions--> grades.csv, ``formats``, the pages of ``report``
 
     OUT/grading.json                   Grading: lessons, students, rubric, seed, versions

@@ -1,6 +1,6 @@
 """Read a submission as text files by name, from a folder, an archive, or an archive in a folder.
 
-    read_folder(path), read_archive(path)  -->  HandIn: {"lessons/03_block_tile/kernel.cu": HandedFile}, remarks
+    read_folder(path), read_archive(path) --> SubmittedFiles: {"lessons/03/kernel.cu": SubmittedFile}, remarks
 
 An archive in a folder or in an archive is read as a folder of its name: ``03.zip`` with ``kernel.cu`` is
 ``03/kernel.cu``. Nothing is unpacked onto the disk and links are not followed. Files that may be sources are read into
@@ -58,7 +58,7 @@ BROKEN = (
 
 
 @dataclass(frozen=True)
-class HandedFile:
+class SubmittedFile:
     """A file of a submission that may be a source: its bytes, or why they were refused."""
 
     name: str  # path within the submission, with /
@@ -68,10 +68,10 @@ class HandedFile:
 
 
 @dataclass
-class HandIn:
+class SubmittedFiles:
     """The possible source files of a submission by name, and remarks about the other files, ``others`` by name."""
 
-    files: dict[str, HandedFile] = field(default_factory=dict)
+    files: dict[str, SubmittedFile] = field(default_factory=dict)
     others: list[str] = field(default_factory=list)  # no sources by their names
     remarks: list[str] = field(default_factory=list)
     broken: str = ""  # why nothing could be read at all
@@ -89,7 +89,7 @@ class HandIn:
         else:
             self._silent += 1
 
-    def keep(self, file: HandedFile) -> None:
+    def keep(self, file: SubmittedFile) -> None:
         """Add a file. A file of the same name replaces the first, as unpacking would. A name that differs from an
         earlier one in case only is refused, because a case-insensitive file system would keep one of the two."""
         other = self._folded.get(file.name.casefold(), file.name)
@@ -99,14 +99,14 @@ class HandIn:
         if file.name in self.files:
             self.remark(f"{file.name} is there twice: the last one counts")
         if not file.refusal and self._text + len(file.data) > MAX_TEXT:
-            file = HandedFile(file.name, refusal=f"the submission holds more than {MAX_TEXT // MIB} MB of sources")
+            file = SubmittedFile(file.name, refusal=f"the submission holds more than {MAX_TEXT // MIB} MB of sources")
         self._text += len(file.data)
         self._folded[file.name.casefold()] = file.name
         self.files[file.name] = file
         if file.refusal:
             self.remark(f"{file.name}: {'unreadable' if file.unreadable else 'refused'}: {file.refusal}")
 
-    def add(self, other: HandIn) -> None:
+    def add(self, other: SubmittedFiles) -> None:
         """Add the files and remarks of another part of the same submission; files already here are kept."""
         for file in other.files.values():
             mine = self.files.get(file.name)
@@ -151,30 +151,30 @@ def _is_skipped(name: str) -> bool:
     return name.startswith(".") or name.lower() in NOT_HANDED_IN
 
 
-def read_file(path: Path, name: str) -> HandedFile:
+def read_file(path: Path, name: str) -> SubmittedFile:
     """Read a submitted file; refuse anything but a regular file."""
     try:
         with open(path, "rb", opener=open_unlinked) as file:
             status = os.fstat(file.fileno())
             if not stat.S_ISREG(status.st_mode):
-                return HandedFile(name, refusal="it is not a regular file")
+                return SubmittedFile(name, refusal="it is not a regular file")
             return _limited(name, file)
     except OSError as error:
         if path.is_symlink():
-            return HandedFile(name, refusal="it is a link; hand in the file itself")
-        return HandedFile(name, refusal=reason(error), unreadable=True)
+            return SubmittedFile(name, refusal="it is a link; hand in the file itself")
+        return SubmittedFile(name, refusal=reason(error), unreadable=True)
 
 
-def _limited(name: str, file: IO[bytes]) -> HandedFile:
+def _limited(name: str, file: IO[bytes]) -> SubmittedFile:
     data = file.read(MAX_SOURCE_BYTES + 1)
     if len(data) > MAX_SOURCE_BYTES:
-        return HandedFile(name, refusal="it is larger than a megabyte; a kernel is a text file of a few kilobytes")
-    return HandedFile(name, data)
+        return SubmittedFile(name, refusal="it is larger than a megabyte; a kernel is a text file of a few kilobytes")
+    return SubmittedFile(name, data)
 
 
-def read_folder(root: Path) -> HandIn:
+def read_folder(root: Path) -> SubmittedFiles:
     """Read all sources below a folder, also those in archives."""
-    found, archives = HandIn(), []
+    found, archives = SubmittedFiles(), []
     for seen, (path, name, trouble) in enumerate(_walk(root, "", 0)):
         if seen >= MAX_NAMES:
             found.remark(f"more than {MAX_NAMES:,} files and folders: the rest was not looked at")
@@ -194,13 +194,13 @@ def read_folder(root: Path) -> HandIn:
     return found
 
 
-def _moved(inside: HandIn, folder: str) -> HandIn:
+def _moved(inside: SubmittedFiles, folder: str) -> SubmittedFiles:
     """Return what an archive holds as the content of ``folder``."""
-    moved = HandIn(remarks=inside.remarks, broken=inside.broken)
+    moved = SubmittedFiles(remarks=inside.remarks, broken=inside.broken)
     moved.others += (f"{folder}/{name}" for name in inside.others)
     for file in inside.files.values():
         place = f"{folder}/{file.name}"
-        moved.files[place] = HandedFile(place, file.data, file.refusal, file.unreadable)
+        moved.files[place] = SubmittedFile(place, file.data, file.refusal, file.unreadable)
     return moved
 
 
@@ -289,9 +289,9 @@ class _Xz:
         return b""
 
 
-def read_archive(path: Path, name: str = "") -> HandIn:
+def read_archive(path: Path, name: str = "") -> SubmittedFiles:
     """Read all sources in an archive. Its first bytes decide the format, not its name."""
-    name, found = name or printable(path.name), HandIn()
+    name, found = name or printable(path.name), SubmittedFiles()
     try:
         with open(path, "rb", opener=open_unlinked) as file:
             status = os.fstat(file.fileno())
@@ -308,7 +308,7 @@ def read_archive(path: Path, name: str = "") -> HandIn:
     return found
 
 
-def _read_bounded(file: IO[bytes], name: str, found: HandIn, room: _Room, level: int) -> None:
+def _read_bounded(file: IO[bytes], name: str, found: SubmittedFiles, room: _Room, level: int) -> None:
     """Read the archive ``name``, ``level`` archives deep; remark on what cannot be read."""
     try:
         _read_any(file, found, room, level)
@@ -321,7 +321,7 @@ def _read_bounded(file: IO[bytes], name: str, found: HandIn, room: _Room, level:
         _unread(found, name, printable(what)[:WORDS])
 
 
-def _read_nested(member: IO[bytes], name: str, found: HandIn, room: _Room, level: int) -> None:
+def _read_nested(member: IO[bytes], name: str, found: SubmittedFiles, room: _Room, level: int) -> None:
     """Read an archive that is a member of another."""
     room.archives -= 1
     if level >= MAX_LEVELS or room.archives < 0:
@@ -331,12 +331,12 @@ def _read_nested(member: IO[bytes], name: str, found: HandIn, room: _Room, level
     if len(data) > MAX_NESTED:
         found.remark(f"{name}: refused: an archive in an archive may have at most {MAX_NESTED // MIB} MB")
         return
-    inside = HandIn()
+    inside = SubmittedFiles()
     _read_bounded(io.BytesIO(data), name, inside, room, level + 1)
     found.add(_moved(inside, stem_of_archive(name)))
 
 
-def _unread(found: HandIn, name: str, why: str) -> HandIn:
+def _unread(found: SubmittedFiles, name: str, why: str) -> SubmittedFiles:
     """Record that the archive, or the rest of it, cannot be read."""
     found.remark(f"{name} cannot be read: {why}")
     if not found.files:
@@ -344,7 +344,7 @@ def _unread(found: HandIn, name: str, why: str) -> HandIn:
     return found
 
 
-def _read_any(file: IO[bytes], found: HandIn, room: _Room, level: int) -> None:
+def _read_any(file: IO[bytes], found: SubmittedFiles, room: _Room, level: int) -> None:
     start = file.read(512)
     file.seek(0)
     if start.startswith((b"PK\3\4", b"PK\5\6")):
@@ -371,7 +371,7 @@ def _is_old_tar(start: bytes) -> bool:
     return True
 
 
-def _read_zip(file: IO[bytes], found: HandIn, room: _Room, level: int) -> None:
+def _read_zip(file: IO[bytes], found: SubmittedFiles, room: _Room, level: int) -> None:
     with zipfile.ZipFile(_CappedReads(file)) as archive:  # ZipFile needs read, seek and tell
         for info in sorted(archive.infolist(), key=lambda it: it.filename):  # stable sort
             kind = stat.S_IFMT(info.external_attr >> 16)
@@ -379,10 +379,10 @@ def _read_zip(file: IO[bytes], found: HandIn, room: _Room, level: int) -> None:
             if name is None or info.is_dir():
                 continue
             if info.flag_bits & 1:
-                found.keep(HandedFile(name, refusal="it is encrypted"))
+                found.keep(SubmittedFile(name, refusal="it is encrypted"))
                 continue
             if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-                found.keep(HandedFile(name, refusal="it is packed in a way that only some programs can read"))
+                found.keep(SubmittedFile(name, refusal="it is packed in a way that only some programs can read"))
                 continue
             try:
                 with archive.open(info) as member:
@@ -392,10 +392,10 @@ def _read_zip(file: IO[bytes], found: HandIn, room: _Room, level: int) -> None:
                         found.keep(_limited(name, member))
             except BROKEN as error:
                 why = f"it is damaged: {printable(str(error))[:WORDS] or type(error).__name__}"
-                found.keep(HandedFile(name, refusal=why, unreadable=True))
+                found.keep(SubmittedFile(name, refusal=why, unreadable=True))
 
 
-def _read_tar(stream: _Stream, found: HandIn, room: _Room, level: int) -> None:
+def _read_tar(stream: _Stream, found: SubmittedFiles, room: _Room, level: int) -> None:
     source: Any = _Bounded(stream, room)
     with tarfile.open(fileobj=source, mode="r|", errorlevel=0) as archive:
         for number, info in enumerate(archive):
@@ -415,7 +415,7 @@ def _read_tar(stream: _Stream, found: HandIn, room: _Room, level: int) -> None:
                 found.keep(_limited(name, member))
 
 
-def _taken(found: HandIn, raw: str, kind: int) -> str | None:
+def _taken(found: SubmittedFiles, raw: str, kind: int) -> str | None:
     """Return a member's name if it is a source or an archive that may be read, else None; remark on members that are
     refused."""
     shown = printable(raw)[:MAX_NAME]
@@ -438,7 +438,7 @@ def _taken(found: HandIn, raw: str, kind: int) -> str | None:
     name = "/".join(parts)
     if refusal:
         if kind == stat.S_IFLNK and is_source(name) and ".." not in parts and not raw.startswith(("/", "\\")):
-            found.keep(HandedFile(printable(name), refusal=refusal))  # reported with the lesson
+            found.keep(SubmittedFile(printable(name), refusal=refusal))  # reported with the lesson
         else:
             found.remark(f"{shown}: refused: {refusal}")
         return None

@@ -23,7 +23,7 @@ from gemm_lessons.engine.process import files
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.gemm.shapes import astuple
 from gemm_lessons.grading.executors import Executor
-from gemm_lessons.grading.inputs import Handed, Student, Submissions, is_stub, read_student
+from gemm_lessons.grading.inputs import LessonSubmission, Student, Submissions, is_stub, read_student
 from gemm_lessons.grading.judging import LARGEST, Job, Judged, as_utf8, judge, seed_for, versions
 from gemm_lessons.grading.lesson_hash import lesson_hash
 from gemm_lessons.grading.reference import reference_of
@@ -116,7 +116,7 @@ class Classroom:
             remarks=it.submissions.remarks,
         )
 
-    def handed(self) -> Iterator[tuple[Student, Handed, tuple[str, ...]]]:
+    def handed(self) -> Iterator[tuple[Student, LessonSubmission, tuple[str, ...]]]:
         """Yield the submitted kernels of this shard, student by student, each read on demand."""
         it, mine = self.assignment, self.mine
         for student in it.submissions.students:
@@ -125,7 +125,7 @@ class Classroom:
                 if (student.id, lesson) in mine:
                     yield student, found[lesson], remarks
 
-    def job(self, student: Student, handed: Handed) -> Job | None:
+    def job(self, student: Student, handed: LessonSubmission) -> Job | None:
         """Return the job that judges a submitted kernel; None if there is nothing to judge."""
         it, lesson = self.assignment, self.lessons[handed.lesson]
         if handed.status != "graded" or is_stub(handed.data, lesson):
@@ -202,7 +202,7 @@ class Classroom:
         """Return the number of grades of an earlier run that are still valid."""
         return sum(self._is_kept(student, handed) for student, handed, _ in self.handed())
 
-    def _is_kept(self, student: Student, handed: Handed) -> bool:
+    def _is_kept(self, student: Student, handed: LessonSubmission) -> bool:
         job = self.job(student, handed)
         if job is not None:
             return self._earlier(student, job) is not None
@@ -240,7 +240,7 @@ class Classroom:
     def _rubric(self, lesson: str) -> LessonRubric:
         return self.assignment.rubric.by_lesson.get(lesson, LessonRubric())
 
-    def _not_judged(self, student: Student, handed: Handed) -> Grade:
+    def _not_judged(self, student: Student, handed: LessonSubmission) -> Grade:
         untouched = handed.status == "graded"
         return Grade(
             student=student.id,

@@ -1,6 +1,6 @@
 """Read a folder of submissions: each student's kernel of every lesson, or the reason why there is none.
 
-    find_students(folder, lessons, roster)  -->  [Student(id, name, where)]  --read_student-->  {lesson: Handed}
+    find_students(folder, lessons, roster)  -->  [Student(id, name, where)] --read_student--> {lesson: LessonSubmission}
 
 A student's submission is a folder in any layout, an archive, or loose files whose names identify the student
 (``naming.py``). Kernels are taken, together with the student's own headers that are in the same folder and included.
@@ -23,8 +23,8 @@ from gemm_lessons.course.lesson import Lesson
 from gemm_lessons.engine.compiler.source import included_names
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.grading.archives import (
-    HandedFile,
-    HandIn,
+    SubmittedFile,
+    SubmittedFiles,
     is_archive,
     is_source,
     printable,
@@ -75,7 +75,7 @@ class Submissions:
 
 
 @dataclass(frozen=True)
-class Handed:
+class LessonSubmission:
     """A student's submission for one lesson. ``status`` is "graded" if there is a kernel to judge."""
 
     lesson: str
@@ -202,10 +202,10 @@ def _record(enrolled: Enrolled) -> GradedStudent:
 
 def read_student(
     student: Student, lessons: Mapping[str, Lesson], names: Sequence[str]
-) -> tuple[dict[str, Handed], tuple[str, ...]]:
+) -> tuple[dict[str, LessonSubmission], tuple[str, ...]]:
     """Return a student's submission for each of ``lessons``, and remarks on the whole submission. ``names`` are all
     lessons that a file may belong to."""
-    handed = HandIn()
+    handed = SubmittedFiles()
     for part in student.parts:
         handed.add(_read(part))
     claims: dict[str, list[Claim]] = {}
@@ -229,24 +229,24 @@ def read_student(
     return result, (*student.record.remarks, *handed.told())
 
 
-def _read(part: Piece) -> HandIn:
+def _read(part: Piece) -> SubmittedFiles:
     if part.refusal:
         text = f"{printable(part.path.name)}: refused: {part.refusal}"
-        return HandIn(remarks=[text], broken=text, refused=True)
+        return SubmittedFiles(remarks=[text], broken=text, refused=True)
     if part.file and not is_archive(part.file):
-        found = HandIn()
+        found = SubmittedFiles()
         found.keep(read_file(part.path, printable(part.file)))
         return found
     return read_folder(part.path) if part.path.is_dir() else read_archive(part.path)
 
 
-def _kit_folders(handed: HandIn) -> tuple[str, ...]:
+def _kit_folders(handed: SubmittedFiles) -> tuple[str, ...]:
     """Return the folders of a course or of a clone of this kit whose files are not the student's work."""
     homes = {name.partition("lessons/")[0] for name in handed.files if re.match(r"(?:[^/]+/)*lessons/\d\d_", name)}
     return tuple(f"{home}{folder}/" for home in homes for folder in ("checks", "gemm_lessons", "lessons/common"))
 
 
-def _take_the_only_one(handed: HandIn, lesson: str, claims: dict[str, list[Claim]]) -> str:
+def _take_the_only_one(handed: SubmittedFiles, lesson: str, claims: dict[str, list[Claim]]) -> str:
     """Claim a single kernel for a single lesson, whatever its name. Return its name, or an empty string."""
     own = [name for name in handed.files if name.lower().endswith(".cu") and not _is_from_course(name)]
     if len(own) == 1 and not claims:
@@ -256,7 +256,7 @@ def _take_the_only_one(handed: HandIn, lesson: str, claims: dict[str, list[Claim
     return ""
 
 
-def _is_of_the_course(file: HandedFile, lesson: Lesson | None) -> bool:
+def _is_of_the_course(file: SubmittedFile, lesson: Lesson | None) -> bool:
     """Return whether the lesson's folder holds the same file, so that it is not the student's work."""
     own = posixpath.basename(file.name)
     if lesson is None or own == lesson.kernel_path.name:
@@ -267,7 +267,7 @@ def _is_of_the_course(file: HandedFile, lesson: Lesson | None) -> bool:
         return False
 
 
-def _remark_on_strays(handed: HandIn, strays: Sequence[str], names: Sequence[str]) -> None:
+def _remark_on_strays(handed: SubmittedFiles, strays: Sequence[str], names: Sequence[str]) -> None:
     """Add a remark that names the kernels whose lesson is unknown, for the teacher to sort out."""
     for name in strays[:MOST_STRAYS]:
         said = said_of_stem(posixpath.splitext(posixpath.basename(name))[0], names).lessons
@@ -278,7 +278,7 @@ def _remark_on_strays(handed: HandIn, strays: Sequence[str], names: Sequence[str
         handed.remark(f"and {len(strays) - MOST_STRAYS} more .cu files whose names do not give a lesson")
 
 
-def _remark_on_others(handed: HandIn, missing: Collection[str], names: Sequence[str]) -> None:
+def _remark_on_others(handed: SubmittedFiles, missing: Collection[str], names: Sequence[str]) -> None:
     """Add a remark about files that are named for a missing lesson, and not as sources: 03.docx, naive.cu.bak."""
     for name in handed.others:
         stem, ending = posixpath.splitext(posixpath.basename(name))
@@ -293,26 +293,26 @@ def _is_from_course(name: str) -> bool:
     return posixpath.basename(name).lower() in ("stub.cu", "solution.cu", "bug.cu", "first.cu")
 
 
-def _handed(handed: HandIn, lesson: Lesson, claims: Sequence[Claim]) -> Handed:
+def _handed(handed: SubmittedFiles, lesson: Lesson, claims: Sequence[Claim]) -> LessonSubmission:
     """Choose the best of the files that may be this lesson's kernel, preferring a readable one that is not the
     untouched stub."""
     files = [handed.files[claim.name] for claim in claims]
     if not files:
         why = f"{MISSING} ({handed.broken})" if handed.broken else MISSING
         none: GradeStatus = "missing" if not handed.broken else "refused" if handed.refused else "unreadable"
-        return Handed(lesson.name, none, why)
+        return LessonSubmission(lesson.name, none, why)
     readable = [file for file in files if not file.refusal]
     if not readable:
         first = files[0]
         status: GradeStatus = "unreadable" if first.unreadable else "refused"
-        return Handed(lesson.name, status, f"{first.name}: {first.refusal}", first.name)
+        return LessonSubmission(lesson.name, status, f"{first.name}: {first.refusal}", first.name)
     filled = [file for file in readable if file.data.strip() and not is_stub(file.data, lesson)]
     chosen = filled[0] if filled else readable[0]
     others = [file for file in filled if _normal(file.data) != _normal(chosen.data)]
     if others:
         names = ", ".join(file.name for file in others[:3])
         handed.remark(f"lesson {lesson.name}: of several files {chosen.name} was graded, not {names}")
-    return Handed(lesson.name, "graded", "", chosen.name, chosen.data, _headers(handed, lesson, chosen))
+    return LessonSubmission(lesson.name, "graded", "", chosen.name, chosen.data, _headers(handed, lesson, chosen))
 
 
 def is_stub(data: bytes, lesson: Lesson) -> bool:
@@ -327,7 +327,7 @@ def _normal(data: bytes) -> bytes:
     return data.replace(b"\r\n", b"\n").strip()
 
 
-def _headers(handed: HandIn, lesson: Lesson, kernel: HandedFile) -> dict[str, bytes]:
+def _headers(handed: SubmittedFiles, lesson: Lesson, kernel: SubmittedFile) -> dict[str, bytes]:
     """Return the student's files in the kernel's folder that the kernel includes, directly or indirectly. Files whose
     name the course uses, or that could be taken for the kernel, are left out."""
     home = kernel.name.rpartition("/")[0]

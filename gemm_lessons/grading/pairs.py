@@ -8,13 +8,13 @@ from gemm_lessons.course.folder import Course
 from gemm_lessons.grading.gradebook import Gradebook
 from gemm_lessons.grading.judging import as_utf8
 from gemm_lessons.grading.reference import pair_with_reference
-from gemm_lessons.grading.similarity import Alike, alike, given
+from gemm_lessons.grading.similarity import SimilarPair, alike, given
 from gemm_lessons.grading.sources import load_source
 
 LARGEST = 100_000  # bytes; a longer file is not a kernel, and comparing it would be slow
 
 
-def pairs_of(out: Path, book: Gradebook, course: Course) -> tuple[Alike, ...] | None:
+def pairs_of(out: Path, book: Gradebook, course: Course) -> tuple[SimilarPair, ...] | None:
     """Return the kernels that are the reference, each beside it, and the pairs more alike than stub and solution
     explain; None if there are no two students to compare, and no kernel is the reference."""
     sources: dict[str, dict[str, str]] = {lesson: {} for lesson in book.lessons}

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
 from gemm_lessons.course.folder import CommandError, Course, read_source
-from gemm_lessons.grading.similarity import Alike, Run, lines_with, runs_of
+from gemm_lessons.grading.similarity import Run, SimilarPair, lines_with, runs_of
 
 REFERENCE = "the reference solution"  # the second of a pair
 WHOLE = 0.97  # fraction of the reference's own runs, from which a kernel counts as containing it
@@ -43,7 +43,7 @@ def reference_of(course: Course, lesson: str, text: str) -> str:
     return reference_in(text, *texts) if texts else ""
 
 
-def pair_with_reference(course: Course, lesson: str, student: str, text: str) -> Alike | None:
+def pair_with_reference(course: Course, lesson: str, student: str, text: str) -> SimilarPair | None:
     """Return a kernel that is the reference side by side with it."""
     texts = _texts(course, lesson)
     if texts is None or not reference_in(text, *texts):
@@ -53,7 +53,7 @@ def pair_with_reference(course: Course, lesson: str, student: str, text: str) ->
     both = (mine.keys() & its.keys()) - runs_of(stub).keys()
     own = len(mine.keys() - runs_of(stub).keys())
     share = len(both) / own if own else 1.0
-    return Alike(lesson, student, REFERENCE, share, lines_with(text, mine, both), lines_with(solution, its, both))
+    return SimilarPair(lesson, student, REFERENCE, share, lines_with(text, mine, both), lines_with(solution, its, both))
 
 
 def nearest_lessons(course: Course, lesson: str, text: str, most: int = 2) -> Sequence[str]:

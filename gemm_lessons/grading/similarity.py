@@ -41,7 +41,7 @@ Places = dict[Run, list[tuple[int, int]]]  # run -> first and last line of each 
 
 
 @dataclass(frozen=True)
-class Alike:
+class SimilarPair:
     """Two students' kernels for a lesson. ``share`` is the fraction of the smaller file's own runs that the other file
     contains. ``first_lines`` and ``second_lines`` are the matching lines with their numbers."""
 
@@ -53,7 +53,7 @@ class Alike:
     second_lines: tuple[tuple[int, str], ...]
 
 
-def alike(sources: Mapping[str, Mapping[str, str]], shared: Mapping[str, Sequence[str]]) -> tuple[Alike, ...]:
+def alike(sources: Mapping[str, Mapping[str, str]], shared: Mapping[str, Sequence[str]]) -> tuple[SimilarPair, ...]:
     """Return the similar pairs among ``sources`` (lesson -> student -> text), most alike first. ``shared`` holds the
     texts of each lesson that all students have."""
     found = [pair for lesson, texts in sources.items() for pair in _alike(lesson, texts, shared.get(lesson, ()))]
@@ -78,7 +78,7 @@ def given(course: Course, lesson: str) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _alike(lesson: str, texts: Mapping[str, str], shared: Iterable[str]) -> Iterator[Alike]:
+def _alike(lesson: str, texts: Mapping[str, str], shared: Iterable[str]) -> Iterator[SimilarPair]:
     given_runs = {run for text in shared for run in runs_of(text)}
     places = {student: runs_of(text) for student, text in sorted(texts.items())}
     has = Counter(run for of in places.values() for run in of)
@@ -108,7 +108,7 @@ def _alike(lesson: str, texts: Mapping[str, str], shared: Iterable[str]) -> Iter
     for (first, second), share in pairs.items():
         both = beyond[first] & beyond[second]
         lines = (lines_with(texts[student], places[student], both) for student in (first, second))
-        yield Alike(lesson, first, second, share, *lines)
+        yield SimilarPair(lesson, first, second, share, *lines)
 
 
 def lines_with(text: str, places: Places, runs: Iterable[Run]) -> tuple[tuple[int, str], ...]:

@@ -16,7 +16,7 @@ from gemm_lessons.grading.escaping import amount, one_line
 from gemm_lessons.grading.formats import write_text
 from gemm_lessons.grading.gradebook import Gradebook, GradebookRow
 from gemm_lessons.grading.reference import REFERENCE
-from gemm_lessons.grading.similarity import Alike
+from gemm_lessons.grading.similarity import SimilarPair
 from gemm_lessons.grading.statistics import REACHED, middle, reached, slowest, spread, stumbles
 from gemm_lessons.report.bars import bar, histogram
 from gemm_lessons.report.student import HEADLINES, as_markdown, as_page, as_text, student_report
@@ -33,7 +33,7 @@ SHOWN = {"gone": "-", "open": "?"}
 MOST_PAIRS = 50
 
 
-def write_pages(book: Gradebook, out: Path, pairs: Sequence[Alike] | None = None) -> list[Path]:
+def write_pages(book: Gradebook, out: Path, pairs: Sequence[SimilarPair] | None = None) -> list[Path]:
     """Write all pages, the teacher's first. ``pairs`` is None without a comparison. Raises ``WriteError``."""
     made = [write_text(out / "index.html", class_page(book, pairs))]
     for row in book.rows:
@@ -45,7 +45,7 @@ def write_pages(book: Gradebook, out: Path, pairs: Sequence[Alike] | None = None
     return made
 
 
-def class_page(book: Gradebook, pairs: Sequence[Alike] | None = None) -> str:
+def class_page(book: Gradebook, pairs: Sequence[SimilarPair] | None = None) -> str:
     """Return the teacher's page."""
     style, script = asset("site.css") + asset("grades.css"), asset("sort.js")
     titles = {lesson: _title(lesson) for lesson in book.lessons}
@@ -139,7 +139,7 @@ def _row(book: Gradebook, row: GradebookRow) -> dict[str, Any]:
     }
 
 
-def _pair(pair: Alike) -> dict[str, Any]:
+def _pair(pair: SimilarPair) -> dict[str, Any]:
     def shown(lines: Sequence[tuple[int, str]]) -> list[tuple[int, str]]:
         return [(number, _code(text)) for number, text in lines]
 

@@ -39,7 +39,7 @@ MISSED_GATES = 2
 
 
 @dataclass(frozen=True)
-class Around:
+class ScreenContext:
     """What the screen says besides the outcome: the ``following`` lesson, the command to run it ``again`` (empty: no
     next step), ``remarks`` on unusual options, the ``gain`` of a pass, whether a pass ``counts``, ``news`` (scored
     predictions, a fixed bug), and how many ``lines`` there are."""
@@ -53,12 +53,12 @@ class Around:
     lines: int = LINES
 
 
-def show_screen(console: Console, outcome: RunOutcome, around: Around, details: bool = False) -> None:
+def show_screen(console: Console, outcome: RunOutcome, context: ScreenContext, details: bool = False) -> None:
     """Print one screen about a run, or with ``details`` everything about it."""
     if details:
-        show_details(console, outcome, around.following, around.again, around.remarks, around.gain, around.counts)
+        show_details(console, outcome, context.following, context.again, context.remarks, context.gain, context.counts)
         return
-    for block in fitted(console, [*_blocks(console, outcome, around)], around.lines):
+    for block in fitted(console, [*_blocks(console, outcome, context)], context.lines):
         if block.gap:
             console.print()
         console.print(block.content)
@@ -71,16 +71,16 @@ def printed(outcome: RunOutcome, columns: int = 80) -> str:
         force_jupyter=False,
     )  # fmt: skip
     with console.capture() as capture:
-        show_screen(console, outcome, Around())
+        show_screen(console, outcome, ScreenContext())
         console.print()
         show_details(console, outcome, None, "")
     return capture.get()
 
 
-def _blocks(console: Console, outcome: RunOutcome, around: Around) -> Iterator[Paragraph]:
+def _blocks(console: Console, outcome: RunOutcome, context: ScreenContext) -> Iterator[Paragraph]:
     row = outcome.kernel
     yield Paragraph(_header(console, outcome))
-    for remark in around.remarks:
+    for remark in context.remarks:
         yield Paragraph(clipped(console, Text(remark, "doubt"), 2))
     if _has_table(row):
         yield Paragraph(figures_table(console, outcome), 0 if row.checked.right else 6, gap=True)
@@ -89,11 +89,11 @@ def _blocks(console: Console, outcome: RunOutcome, around: Around) -> Iterator[P
         yield from _remarks_on_a_right_one(console, outcome)
     else:
         yield from what_is_wrong(console, outcome)
-    for number, text in enumerate(around.news):
+    for number, text in enumerate(context.news):
         yield Paragraph(clipped(console, Text(text), 2), gap=not number and isinstance(row.verdict, CompileFailed))
-    yield Paragraph(_verdict(console, outcome, around), gap=True)
-    if around.again:
-        yield Paragraph(_next(console, outcome, around))
+    yield Paragraph(_verdict(console, outcome, context), gap=True)
+    if context.again:
+        yield Paragraph(_next(console, outcome, context))
 
 
 def _has_table(row: Row) -> bool:
@@ -118,10 +118,10 @@ def _header(console: Console, outcome: RunOutcome) -> Text:
     return line.append(" " * min(gap, 30) + where if gap >= 2 else f"\n{where}", "quiet")
 
 
-def _verdict(console: Console, outcome: RunOutcome, around: Around) -> Text:
+def _verdict(console: Console, outcome: RunOutcome, context: ScreenContext) -> Text:
     row = outcome.kernel
     right = isinstance(row.verdict, Passed | GateMissed)
-    said = ", ".join(_right(outcome, around.gain)) if right else summary_of(row)
+    said = ", ".join(_right(outcome, context.gain)) if right else summary_of(row)
     return clipped(
         console,
         Text.assemble((title_of(row), style_of(row)), f"  {said}"),
@@ -143,7 +143,7 @@ def _right(outcome: RunOutcome, gain: Gain | None) -> Iterator[str]:
         yield f"{gain.times:.3g} times lesson {gain.before[:2]}{'' if gain.measured else ' (estimated)'}"
 
 
-def _next(console: Console, outcome: RunOutcome, around: Around) -> Text:
+def _next(console: Console, outcome: RunOutcome, context: ScreenContext) -> Text:
     """Return one next step, and how to see everything."""
     number, label = f"{outcome.lesson.number:02}", outcome.kernel.label
     if outcome.verdict.kind != "passed":
@@ -151,23 +151,23 @@ def _next(console: Console, outcome: RunOutcome, around: Around) -> Text:
         if label == "reference":  # the reference is right: the requested sizes do not fit it
             what, command = "Choose other sizes", ""
         elif label == "bug":
-            what, command = "Fix it, then", around.again
+            what, command = "Fix it, then", context.again
         elif outcome.kernel.checked.unfinished:
             what = "A hint"
     elif label == "bug":
         what, command = "Another", f"gemm-lessons bug {number}"
     elif label != "your kernel":
         what, command = "Your turn", f"gemm-lessons start {number}"
-    elif not around.counts:
+    elif not context.counts:
         what, command = "The run that counts", f"gemm-lessons run {number}"
-    elif around.following:
+    elif context.following:
         what, command = "Next", "gemm-lessons next"
     else:
         what, command = "That was the last lesson. Well done.", ""
     line = Text.assemble((f"{what}{': ' if command else ''}", "quiet"), (command, "command"))
-    if around.again.startswith("gemm-lessons run"):
+    if context.again.startswith("gemm-lessons run"):
         line.append("   Everything else: ", "quiet")
-        whole = f"{around.again} --details"
+        whole = f"{context.again} --details"
         line.append(whole if line.cell_len + len(whole) <= console.width else "--details", "command")
     return line
 

@@ -179,7 +179,7 @@ def _execute(plan: RunPlan, launch: LaunchPlan, built: Built) -> LaunchResult:
         launched = plan.device.launch(task, trial, launch.is_counted, checking=launch.purpose != "far")
     verdict, judgement, findings = _judge(built, trial, launched)
     if launch.purpose == "check" and verdict.kind != "passed" and launched.fault is None:
-        launched = plan.device.doubt(task, launched)
+        launched = plan.device.recheck(task, launched)
         verdict, judgement, findings = _judge(built, trial, launched)
     right = plan.request.graded and launch.is_counted and verdict.kind == "passed"
     if right and (moved := plan.device.on_addresses(task)):

@@ -213,7 +213,7 @@ class RunPlan:
             secret = (*secret, *hidden_checks(lesson, seed), *alike)
         device = request.device.grading() if request.graded else request.device
         if any("products_in_a_sum" in it.value.names for it in lesson.gates):
-            device = device.tallying()
+            device = device.counting_products()
         device = device.expecting(lesson.at(timed).data, timed, seed)
         plan = cls(
             request=request,

@@ -14,7 +14,7 @@ from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.gemm.data import BufferLayout
 
 Array = NDArray[Any]
-NOBODY = -1
+NO_THREAD = -1
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Owners:
     @property
     def count(self) -> int:
         """Count the elements that the block stores."""
-        return sum(length for line in self.runs for length, thread in line if thread != NOBODY)
+        return sum(length for line in self.runs for length, thread in line if thread != NO_THREAD)
 
     def thread(self, row: int, col: int) -> int:
         """Return the thread that stores element (row, col) of the answer."""
@@ -43,7 +43,7 @@ class Owners:
             if col - self.col < length:
                 return thread
             col -= length
-        return NOBODY
+        return NO_THREAD
 
 
 def owners(stores: Stores, layout: BufferLayout, base: int) -> Owners | None:
@@ -52,18 +52,18 @@ def owners(stores: Stores, layout: BufferLayout, base: int) -> Owners | None:
     size = layout.element.size
     if layout.batch != 1 or layout.dimensions != 2 or size < 1:
         return None
-    owner = np.full(layout.lines * layout.leading, NOBODY, np.int64)
+    owner = np.full(layout.lines * layout.leading, NO_THREAD, np.int64)
     twice = np.zeros(owner.shape, np.bool_)
     for (addresses, threads), width in zip(stores.parts, stores.widths, strict=True):
         for element in range(max(1, width // size)):
             places = (addresses - base) // size + element
             inside = (places >= 0) & (places < owner.size)
             where, who = places[inside], threads[inside]
-            twice[where[(owner[where] != NOBODY) & (owner[where] != who)]] = True
+            twice[where[(owner[where] != NO_THREAD) & (owner[where] != who)]] = True
             owner[where] = who
             twice[where[owner[where] != who]] = True  # of two lanes of one instruction, the last one wins
     matrix = layout.matrix(owner.reshape(layout.lines, layout.leading))
-    rows, cols = np.flatnonzero((matrix != NOBODY).any(1)), np.flatnonzero((matrix != NOBODY).any(0))
+    rows, cols = np.flatnonzero((matrix != NO_THREAD).any(1)), np.flatnonzero((matrix != NO_THREAD).any(0))
     if not rows.size:
         return None
     part = matrix[rows[0] : rows[-1] + 1, cols[0] : cols[-1] + 1]

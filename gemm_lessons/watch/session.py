@@ -27,7 +27,7 @@ from gemm_lessons.engine.process.terminal import END_OF_INPUT, Terminal
 from gemm_lessons.report.console import Working, make_console, show_error, show_note
 from gemm_lessons.report.course import show_diff, show_hint, show_list, show_started
 from gemm_lessons.report.practice import scores_in_words
-from gemm_lessons.report.screen import Around, show_problems, show_screen
+from gemm_lessons.report.screen import ScreenContext, show_problems, show_screen
 from gemm_lessons.report.watch import Part, Screen, Status, lines_above, show_notice, show_status
 from gemm_lessons.running.contract import JSON, SCHEMA, as_json
 from gemm_lessons.running.jobs import Kept
@@ -165,8 +165,10 @@ class Session:
             remarks, gain = remarks_on(lesson), gain_of(self._course, outcome)
             following = self._course.neighbour(lesson, +1)
             news = (scores_in_words(lesson, scores),) if scores else ()
-            around = Around(following, "", remarks, gain, news=news)
-            self._report = (lambda console: show_screen(console, outcome, replace(around, lines=lines_above(console))),)
+            context = ScreenContext(following, "", remarks, gain, news=news)
+            self._report = (
+                lambda console: show_screen(console, outcome, replace(context, lines=lines_above(console))),
+            )
             if self._problems:
                 self._report = (*self._report, lambda console: show_problems(console, outcome.kernel))
             if note:

@@ -46,7 +46,7 @@ class Contestant:
     """One kernel in the measurement: how to launch it, and its results."""
 
     label: str
-    role: ranges.Who
+    role: ranges.Role
     start: Callable[[], None]
     times: list[float] = field(default_factory=list)
     rounds: list[int] = field(default_factory=list)  # in which each time was taken

@@ -24,9 +24,9 @@ DOMAIN = "gemm-lessons"
 # takes what a preloaded one defines.
 LISTENER = ("NVTX_INJECTION64_PATH", "NVTX_INJECTION32_PATH", "LD_PRELOAD", "DYLD_INSERT_LIBRARIES")
 Stage = Literal["lesson", "compile", "check", "count", "prepare", "verify", "warm-up", "time", "estimate"]
-Who = Literal["kernel", "previous", "reference", "cublas"]
+Role = Literal["kernel", "previous", "reference", "cublas"]
 # ARGB as numbers, since nvtx needs matplotlib for most colour names.
-COLOURS: Mapping[Stage | Who, int] = {
+COLOURS: Mapping[Stage | Role, int] = {
     "lesson": 0xFF_4C_72_B0,
     "compile": 0xFF_DD_84_52,
     "check": 0xFF_55_A8_68,
@@ -82,7 +82,7 @@ def stage(stage: Stage, what: str = "", payload: int | None = None) -> contextli
     return opened(Range(f"{stage} {what}" if what else stage, COLOURS[stage], payload))
 
 
-def turn(who: Who, label: str, payload: int | None = None) -> contextlib.AbstractContextManager[None]:
+def turn(who: Role, label: str, payload: int | None = None) -> contextlib.AbstractContextManager[None]:
     """Return a range for one kernel's turn, named by its label in the table (``your kernel``), in the colour of its
     role."""
     return opened(Range(label, COLOURS[who], payload))

@@ -335,7 +335,7 @@ class Barriers:
         """Return the instruction at which a lane waits."""
         return int(self._at[lane])
 
-    def meetings(self, lanes: Array) -> Iterator[tuple[Array, int, int, int]]:
+    def waiting_at_barriers(self, lanes: Array) -> Iterator[tuple[Array, int, int, int]]:
         """Yield the lanes that wait at barriers in the blocks of ``lanes`` (n,), by block, instruction and number:
         waiting lanes, instruction, number of the barrier, threads that it expects (0: the whole block)."""
         for block in np.unique(lanes // self.state.padded).tolist():
@@ -372,7 +372,7 @@ class Barriers:
         met: Array = (self._at[lanes] >= 0) & (self._number[lanes] == number)
         return met
 
-    def comes_to(self, number: int, lanes: Array, unknown: bool = True) -> frozenset[int]:
+    def arriving_instructions(self, number: int, lanes: Array, unknown: bool = True) -> frozenset[int]:
         """Return the instructions by which ``lanes`` (n,) arrive at the barrier of this number, or may do so. A
         register that held only other numbers for these lanes is assumed not to hold this one. ``unknown``: a register
         that held none yet may hold it."""

@@ -142,7 +142,7 @@ def rare_blocks(
     )
 
 
-def may_decide_alone(kernel: Kernel) -> tuple[Instruction, ...]:
+def uniform_comparisons(kernel: Kernel) -> tuple[Instruction, ...]:
     """Return the comparisons of values computed from parameters alone, which have one outcome in all threads."""
     varies = {name for it in kernel.instructions if not _is_uniform(it) for name in writes(it)}
     before = -1
@@ -168,8 +168,8 @@ def rare_sizes(
     """Return indices of launches in which every new outcome occurs, those with most new outcomes first.
 
     The new outcomes are those of a comparison of sizes, or of two tests for equality together, that occur in none of
-    the first ``known`` launches. The choice is greedy. ``candidates``: see ``may_decide_alone``. ``sizes``: name of a
-    parameter -> its value in each launch.
+    the first ``known`` launches. The choice is greedy. ``candidates``: see ``uniform_comparisons``. ``sizes``: name of
+    a parameter -> its value in each launch.
     """
     scalars = {name: np.array(its, np.int64).reshape(1, 1, -1) for name, its in sizes.items()}
     values = _Evaluation(kernel, None, scalars)

@@ -83,7 +83,7 @@ class _WarpInstruction:
 
 
 @dataclass(frozen=True)
-class SplitExchange:
+class DivergedExchange:
     """Lanes that exchange values at several instructions: those at this one, the group of each, and the operands of all
     lanes. All have the shape (warps, 32)."""
 
@@ -237,7 +237,7 @@ class Convergence:
             if irregular:
                 going = ready & lanes[number]
                 self._note(meeting.instruction, going, np.where(going, group & ~spread(ballot(going)), 0))
-            self._state.apart[meeting.instruction.index] = SplitExchange(ready & lanes[number], group, operands)
+            self._state.apart[meeting.instruction.index] = DivergedExchange(ready & lanes[number], group, operands)
         self._awaited = np.where(ready, np.uint32(0), self._awaited)
         self._missed = bool(self._awaited.any())
         self._forced |= ready.reshape(-1)

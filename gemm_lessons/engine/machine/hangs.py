@@ -154,9 +154,9 @@ class HangReport:
         """Yield the links of a cycle of threads that wait for each other."""
         groups = [self._waiting_at(wait) for wait in waits]
         no_lanes = np.zeros(0, np.int64)
-        for lanes, index, number, _ in self._barriers.meetings(self._cluster):
+        for lanes, index, number, _ in self._barriers.waiting_at_barriers(self._cluster):
             others = self._cluster[~np.isin(self._cluster, lanes)]
-            groups.append(Waiters(lanes, index, no_lanes, self._barriers.comes_to(number, others)))
+            groups.append(Waiters(lanes, index, no_lanes, self._barriers.arriving_instructions(number, others)))
         groups += [
             Waiters(*it, no_lanes, frozenset(self._barriers.of_clusters))
             for it in self._barriers.at_clusters(self._cluster)
@@ -187,7 +187,7 @@ class HangReport:
         """Find barriers for part of a block that too few threads reach. ``unknown``: barriers whose numbers no register
         held yet may be the same one."""
         state = self._state
-        meetings = list(self._barriers.meetings(self._cluster))
+        meetings = list(self._barriers.waiting_at_barriers(self._cluster))
         for lanes, index, number, expected in meetings:
             block = int(lanes[0]) // state.padded
             there = [it for it in meetings if it[2] == number and int(it[0][0]) // state.padded == block]
@@ -220,7 +220,7 @@ class HangReport:
 
     def _whole_blocks(self) -> Iterator[BarrierCause]:
         """Find barriers of a whole block that some of its threads cannot reach."""
-        for lanes, index, number, expected in self._barriers.meetings(self._cluster):
+        for lanes, index, number, expected in self._barriers.waiting_at_barriers(self._cluster):
             others = self._elsewhere(int(lanes[0]) // self._state.padded, lanes)
             if expected or not others.size or self._may_come(number, others):
                 continue
@@ -233,7 +233,9 @@ class HangReport:
         ``_barrier_causes``."""
         places = np.array([self._waits_in(lane) for lane in lanes.tolist()], np.int64)
         return any(
-            self._following.reaches(place, self._barriers.comes_to(number, lanes[places == place], unknown))
+            self._following.reaches(
+                place, self._barriers.arriving_instructions(number, lanes[places == place], unknown)
+            )
             for place in np.unique(places).tolist()
         )
 

@@ -89,7 +89,7 @@ class Setting:
     ``block_limit``: thread blocks that run in lockstep (None: as many as run fastest). ``budget``: instructions of such
     a batch after which an endless kernel is stopped with a ``timeout`` fault. ``counting`` False: check the kernel, but
     count nothing, which is faster. ``checking`` False: values and faults alone. Of the other fields, callers may set
-    ``portable``, ``tallying`` and ``unstored``; the simulator sets the rest for further runs.
+    ``portable``, ``count_products`` and ``unstored``; the simulator sets the rest for further runs.
     """
 
     block_limit: int | None = None
@@ -102,7 +102,7 @@ class Setting:
     placed: bool = False  # record the true address of every global access
     portable: bool = False  # report a kernel to which a clock or the GPU's choices matter
     elsewhere: int = 0  # 1: buffers are close to each other, 2: in the opposite order, too
-    tallying: bool = False  # also count the products in a sum of a tensor core
+    count_products: bool = False  # also count the products in a sum of a tensor core
     tally: ProductTally | None = None  # of such a run, whose sums are numbers of products
     tiles: bool = False  # record which boxes tensor copies put where, and which tiles products read
     unstored: bool = False  # count the elements of outputs that no store writes

@@ -56,9 +56,9 @@ class Program:
         return block_classes.may_decide(self.kernel)
 
     @functools.cached_property
-    def may_decide_alone(self) -> tuple[Instruction, ...]:
+    def uniform_comparisons(self) -> tuple[Instruction, ...]:
         """Return the comparisons between sizes: see ``block_classes``."""
-        return block_classes.may_decide_alone(self.kernel)
+        return block_classes.uniform_comparisons(self.kernel)
 
     @functools.cached_property
     def stores(self) -> Program | None:

@@ -114,7 +114,7 @@ class State:
         self.undefined: dict[int, Array] = {}  # shuffle -> lanes that read an inactive lane when it last ran
         self.inactive_sources: dict[int, tuple[Actor, int]] = {}  # shuffle -> first such thread, and the lane it read
         self.poison = POISON  # byte of unwritten shared and local memory
-        self.apart: dict[int, Any] = {}  # shuffle -> ``convergence.SplitExchange``, of its next execution
+        self.apart: dict[int, Any] = {}  # shuffle -> ``convergence.DivergedExchange``, of its next execution
         self.zeroed = slice(0)  # bytes of a block's shared memory that are 0 when it starts
         self.tally: ProductTally | None = None  # products are counted instead of added up
         self.counting = False  # an observer counts memory accesses

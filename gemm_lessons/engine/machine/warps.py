@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from gemm_lessons.engine.events import WARP
-from gemm_lessons.engine.machine.convergence import BIT, LANE, SplitExchange, ballot, groups, spread
+from gemm_lessons.engine.machine.convergence import BIT, LANE, DivergedExchange, ballot, groups, spread
 from gemm_lessons.engine.machine.state import Fault, State
 from gemm_lessons.engine.machine.transfers import Binding
 from gemm_lessons.engine.ptx.cfg import unsupported
@@ -106,7 +106,7 @@ def bind_warp(binding: Binding) -> Callable[[], None]:
     return run
 
 
-def _with_others(apart: SplitExchange, active: Array, group: Array, given: list[Array]) -> tuple[Array, list[Array]]:
+def _with_others(apart: DivergedExchange, active: Array, group: Array, given: list[Array]) -> tuple[Array, list[Array]]:
     """Return groups and operands of an exchange that some of its lanes execute at other instructions."""
     whole = np.where(apart.lanes & active, apart.group, group)
     others = (np.bitwise_or.reduce(np.where(apart.lanes, apart.group, np.uint32(0)), axis=1)[:, None] & BIT) != 0

@@ -17,7 +17,7 @@ from gemm_lessons.engine.machine.convergence import BIT, ballot, groups, spread
 from gemm_lessons.engine.records.arrays import Array
 from gemm_lessons.engine.sass.uncountable import Uncountable
 
-NOBODY = -1
+NO_TOKEN = -1
 
 
 @dataclass
@@ -140,7 +140,7 @@ class LaneGroups:
         self._serial += 1
         fresh = self._warp + self._serial * self._warps
         if lane_group.mask is not None:
-            fresh = np.where(lane_group.mask, fresh, self._tokens.get(barrier, np.int64(NOBODY)))
+            fresh = np.where(lane_group.mask, fresh, self._tokens.get(barrier, np.int64(NO_TOKEN)))
         self._tokens[barrier] = fresh
 
     def reconverge(self, lane_group: LaneGroup, barrier: str, after: int) -> LaneGroup | None:
@@ -156,7 +156,7 @@ class LaneGroups:
     def leave_barrier(self, lanes: Array, barrier: str) -> None:
         """BREAK: remove these lanes from ``barrier``."""
         if barrier in self._tokens:
-            self._tokens[barrier] = np.where(lanes, NOBODY, self._tokens[barrier])
+            self._tokens[barrier] = np.where(lanes, NO_TOKEN, self._tokens[barrier])
             self._release()
 
     def sync(self, lane_group: LaneGroup, members: Array, exclusive: bool, after: int) -> LaneGroup | None:
@@ -199,10 +199,10 @@ class LaneGroups:
         self._release_synced()
         for key, waiting in list(self._waiting.items()):
             tokens = self._tokens[key[0]]
-            names, place = np.unique(np.where(self.alive, tokens, NOBODY), return_inverse=True)
+            names, place = np.unique(np.where(self.alive, tokens, NO_TOKEN), return_inverse=True)
             needed = np.bincount(place, minlength=len(names))
             came = np.bincount(place[waiting], minlength=len(names))
-            complete = (needed == came) & (names != NOBODY)
+            complete = (needed == came) & (names != NO_TOKEN)
             free = waiting & complete[place]
             if not free.any():
                 continue

@@ -299,7 +299,7 @@ class Simulator:
                 for counters in observers:
                     of_each = [range(first, first + together) for first in firsts]
                     counted = counters.result(machine.initial_memory, of_each if limit else None)
-                    if setting.tallying:
+                    if setting.count_products:
                         counted = request.tallied(counted, firsts[0])
                     counted = request.estimated(counted, members)
             except OutOfPages:
@@ -347,7 +347,7 @@ class Simulator:
         program = _program_of(compiled)
         kernel = program.kernel
         by_name = {kernel.parameters[place].name: it for place, it in sizes.items()}
-        return rare_sizes(kernel, program.may_decide_alone, by_name, known)
+        return rare_sizes(kernel, program.uniform_comparisons, by_name, known)
 
     def final_memory(self, compiled: Compiled, grid: Grid, arguments: Sequence[Argument]) -> FinalMemory:
         """Run a kernel's only block, check it, and return its memory at the end. Raise ``UnsupportedKernel``."""
@@ -415,7 +415,7 @@ class _RequestedLaunch:
                 often = self.program.kernel.instructions[int(counters.lanes.argmax())]
                 told = checks.result() if checks else ()
                 return Launched(Counters(), told, stopped(end, often).finding)
-        if counters and fault is None and self.setting.tallying:
+        if counters and fault is None and self.setting.count_products:
             counted = self.tallied(counted, self._some_block())
         if counters and fault is None:
             counted = self.estimated(counted)
