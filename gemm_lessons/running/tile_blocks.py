@@ -81,4 +81,4 @@ def _ranges(launch: LaunchPlan) -> tuple[range, range]:
 def _most(launch: LaunchPlan) -> float:
     """Return the multiply-adds of the blocks that a tile needs, at most."""
     tile = prod(map(len, _ranges(launch))) * launch.shape.k
-    return MUCH * (tile + launch.operations / max(it.blocks for it in launch.grids[:1]))
+    return MUCH * (tile + launch.operations / launch.grids[0].blocks)

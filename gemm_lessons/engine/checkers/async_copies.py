@@ -76,9 +76,8 @@ class AsyncCopies:
         self._collector, self._names = collector, names
         self._lanes, self._padded, self._stride, self._granule = lanes, padded, stride, granule
         self._cluster = cluster
-        self.order: _Order | None = (
-            None  # since the last barrier of all blocks; None: warps have not synchronised apart
-        )
+        # Since the last barrier of all blocks; None: warps have not synchronised apart.
+        self.order: _Order | None = None
         self._accesses: dict[int, Access] = {}
         self._states: dict[bytes, _State] = {}
         count = lanes // padded * stride // granule

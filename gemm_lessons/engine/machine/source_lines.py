@@ -22,7 +22,7 @@ class SourceLines:
         self._kernel, self._code = kernel, kernel.instructions
 
     def line(self, index: int) -> int | None:
-        """Return the line of ``place``."""
+        """Return the line of the place that ``place`` returns; None if there is none."""
         place = self.place(index)
         return place.line if place is not None else None
 
