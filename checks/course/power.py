@@ -43,15 +43,22 @@ class Driver:
 
 
 def measure(bench: Bench) -> list[dict[str, Any]]:
-    """A row for cuBLAS, and one for each kernel."""
+    """Return the rows of every type: one for cuBLAS, and one for each kernel."""
     driver = Driver(bench.cupy.cuda.Device().pci_bus_id)
-    [problem] = bench.table.problems()
+    rows = [row for problem in bench.table.problems() for row in measure_type(bench, driver, problem)]
+    driver.process.terminate()
+    return rows
+
+
+def measure_type(bench: Bench, driver: Driver, problem: Problem) -> list[dict[str, Any]]:
+    """Return a row for cuBLAS and one for each kernel that multiplies this type."""
     kind, shape = problem.kind, problem.shape
     a, b, c = bench.given(kind, shape)
     zeros = bench.cupy.zeros_like(a)  # A and B are squares
     library = bench.table.library(kind)
     calls = {library: (bench.library(kind, a, b, c), bench.library(kind, zeros, zeros, c))}
-    calls |= {name: (bench.kernel(name, a, b, c), bench.kernel(name, zeros, zeros, c)) for name in bench.lessons}
+    for name in bench.names(kind, shape):
+        calls[name] = (bench.kernel(name, a, b, c), bench.kernel(name, zeros, zeros, c))
     looped(bench, driver, calls[library][0], problem)  # until the chip is warm
     rows: list[dict[str, Any]] = []
     for name, (normal, of_zeros) in calls.items():
@@ -61,7 +68,6 @@ def measure(bench: Bench) -> list[dict[str, Any]]:
         rows.append(row)
         row["percent_of_cublas"] = round(100 * row["tflops"] / rows[0]["tflops"], 1)
         print(row, flush=True)
-    driver.process.terminate()
     return rows
 
 

@@ -116,6 +116,7 @@ PLAIN = (
     Arithmetic("hfma2", "fma.rn.f16x2", 1, (1, 1), "u32", "r", "u32", "r"),
 )
 HMMA = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
+CONVERTED = "mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32"  # on sm_90: conversions, two HMMA in float16, FADD
 DMMA = "mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64"
 
 
@@ -132,6 +133,8 @@ def several(count: int, how: str) -> str:
     return "".join(matrix_load(4, how, 512 * i) for i in range(count))
 
 
+# Factors that stay are converted, and multiplied, once before the loop.
+NEW_FACTORS = "        for (u32 &word : s0) word ^= step;\n        for (u32 &word : s1) word ^= step;\n"
 LDS = (
     'asm volatile("ld.volatile.shared.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])'
 )
@@ -232,6 +235,9 @@ def probes() -> Iterator[Probe]:
         for more, text in MORE.items():
             for warps in (1, 2):
                 yield Probe(f"{form} x 8 beside {more} {warps} warps", beside(of, text), 128 * warps, warps)
+    for form in (HMMA, CONVERTED):
+        of = Arithmetic.of_form(form)
+        yield Probe(f"{form} of new factors 4 warps", of.kernel(1, NEW_FACTORS, each=1), 512, 4, unroll=4)
     for more, text in MORE.items():
         if "ld" in more:
             yield Probe(f"dfma x 8 beside {more} 2 warps", beside(PLAIN[0], text), 256, 2)
