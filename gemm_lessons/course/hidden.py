@@ -355,7 +355,7 @@ def _deep_beside(lesson: Lesson, seed: int) -> FarSample | None:
 
 def hidden_tiles(lesson: Lesson, seed: int) -> tuple[FarTile, ...]:
     """Return tiles of C to judge of a lesson where a later launch adds what blocks of an earlier one leave: one where
-    M = N = K, and one at a shape that is far along M, N and K."""
+    M = N = K, and one at a shape that is far along M, N and K, where blocks share tiles."""
     multiplies = _multiplying(lesson)
     if multiplies == len(lesson.launches) - 1 or hidden_sample(lesson, seed) is None:
         return ()
@@ -363,12 +363,23 @@ def hidden_tiles(lesson: Lesson, seed: int) -> tuple[FarTile, ...]:
     layouts = lesson.shapes.layouts
     cubes = [Shape(side, side, side, layout=_any_of(draw, layouts)) for side in draw.sample(CUBES, len(CUBES))]
     others = [_of_many_tiles(lesson, draw) for _ in range(TRIES)]
-    found = []
-    for shapes in (cubes, others):
-        fit = (it for it in shapes if lesson.shapes.refusal(it) is None)
-        cheap = (it for it in fit if _work_of_tile(lesson, it, multiplies) <= _affordable(lesson))
-        found += [_some_tile(lesson, shape, draw) for shape in [next(cheap, None)] if shape is not None]
-    return tuple(found)
+    shapes = (_first_affordable(lesson, cubes, multiplies), _first_affordable(lesson, others, multiplies, shared=True))
+    return tuple(_some_tile(lesson, shape, draw) for shape in shapes if shape is not None)
+
+
+def _first_affordable(
+    lesson: Lesson, shapes: Iterable[Shape], multiplies: int, *, shared: bool = False
+) -> Shape | None:
+    """Return the first of the shapes at which a tile of C can be judged. If ``shared``, prefer one where blocks share
+    tiles."""
+    first = None
+    for shape in shapes:
+        if lesson.shapes.refusal(shape) or _work_of_tile(lesson, shape, multiplies) > _affordable(lesson):
+            continue
+        if not shared or _tiles_per_block(lesson, shape, multiplies) < 1:
+            return shape
+        first = first or shape
+    return first
 
 
 def _of_many_tiles(lesson: Lesson, draw: random.Random) -> Shape:
@@ -398,9 +409,14 @@ def _some_tile(lesson: Lesson, shape: Shape, draw: random.Random) -> FarTile:
 
 def _work_of_tile(lesson: Lesson, shape: Shape, multiplies: int) -> float:
     """Return about how many multiply-adds the blocks make that a tile of C needs, if blocks have equal shares."""
+    tile = _tile(lesson.at(shape))
+    return tile.m * tile.n * shape.k * (1 + 2 * _tiles_per_block(lesson, shape, multiplies))
+
+
+def _tiles_per_block(lesson: Lesson, shape: Shape, multiplies: int) -> float:
+    """Return tiles of C / blocks of the launch that multiplies. Below 1, blocks have to share tiles."""
     tile, blocks = _tile(lesson.at(shape)), lesson.at(shape).grids(shape)[multiplies].blocks
-    share = -(-shape.m // tile.m) * -(-shape.n // tile.n) / blocks
-    return tile.m * tile.n * shape.k * (1 + 2 * share)
+    return -(-shape.m // tile.m) * -(-shape.n // tile.n) / blocks
 
 
 def hidden_shallow(lesson: Lesson, far: Shape) -> Shape | None:
