@@ -7,7 +7,9 @@
     python -m checks.grading.battery cheats --gpu --json gpu.json
     python -m checks.grading.battery --compare sim.json gpu.json
 
-Exit code 1 if a kernel gets another verdict than expected; 2 if the command was wrong.
+Each verdict is printed on stderr when it is known. Ctrl-C stops the run, and the table has what was judged until then.
+
+Exit code 1 if a kernel gets another verdict than expected; 2 if the command was wrong; 130 after Ctrl-C.
 """
 
 from __future__ import annotations
@@ -39,6 +41,7 @@ SCHEMA = "gemm-lessons/battery/1"
 SECONDS = {"cheats": 60.0, "honest": 60.0, "mutants": 10.0}  # of processor time for one kernel
 PIPED = 140  # columns of what is written to a file
 SHORT = 160  # characters of a reason in the table
+STOPPED = 130  # exit code after Ctrl-C, as shells have it
 
 
 @dataclass(frozen=True)
@@ -142,12 +145,26 @@ def show(console: Console, results: Sequence[Result], everything: bool = True) -
     table.add_column("as expected?")
     for it in results:
         if everything or not it.expected:
-            reason = it.reason if len(it.reason) <= SHORT else it.reason[: SHORT - 3] + "..."
-            reason = "".join(letter if letter.isprintable() else "?" for letter in reason)
             style = None if it.expected else "bad"
-            table.add_row(it.kernel, it.group, it.verdict, reason, "yes" if it.expected else "NO", style=style)
+            expected = "yes" if it.expected else "NO"
+            table.add_row(it.kernel, it.group, it.verdict, _short(it.reason), expected, style=style)
     if table.rows:
         console.print(table)
+
+
+def _short(reason: str) -> str:
+    """A reason as it is printed: not too long, without control characters."""
+    cut = reason if len(reason) <= SHORT else reason[: SHORT - 3] + "..."
+    return "".join(letter if letter.isprintable() else "?" for letter in cut)
+
+
+def progress(number: int, of: int, result: Result) -> str:
+    """One line for a kernel that was just judged."""
+    expected = "" if result.expected else "NOT AS EXPECTED: "
+    return (
+        f"{number}/{of} {expected}{result.kernel}: {result.verdict} ({result.seconds:.0f} s, seed {result.seed}) "
+        f"{_short(result.reason)}".rstrip()
+    )
 
 
 def summary(kind: str, results: Sequence[Result]) -> str:
@@ -218,11 +235,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if asked.kind is None:
             parser.error("name a kind of kernels")
         kernels = fixtures.chosen(KINDS[asked.kind](), asked.lessons)
-        results = []
-        for result in judged(kernels, gpu=asked.gpu, processes=max(1, asked.processes), seed=asked.seed):
-            results.append(result)
-            if not result.expected or sys.stderr.isatty():
-                print(f"{len(results)}/{len(kernels)} {result.kernel}: {result.verdict}", file=sys.stderr, flush=True)
+        results: list[Result] = []
+        stopped = False
+        try:
+            for result in judged(kernels, gpu=asked.gpu, processes=max(1, asked.processes), seed=asked.seed):
+                results.append(result)
+                print(progress(len(results), len(kernels), result), file=sys.stderr, flush=True)
+        except KeyboardInterrupt:
+            stopped = True
         without = left_out(kernels, results)
     except (CommandError, BadFixture, OSError, json.JSONDecodeError) as error:
         print(f"error: {error}", file=sys.stderr)
@@ -239,6 +259,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for why, count in Counter(without.values()).items():
         console.print(f"{count} left out: {why}")
     console.print(summary(asked.kind, results))
+    if stopped:
+        console.print(f"stopped: {len(kernels) - len(results) - len(without)} of {len(kernels)} were not judged")
+        return STOPPED
     return 0 if all(it.expected for it in results) else 1
 
 

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from checks.grading import battery
 from checks.grading.battery import Result, judged, main
 from checks.grading.fixtures import REJECTED, BadFixture, Fixture, _entries, _file, cheats, chosen, honest, lesson_names
 from checks.grading.mutants import is_equivalent, mutants, survivors
@@ -169,6 +171,25 @@ def test_verdicts_of_two_machines_are_compared(tmp_path: Path, capsys: pytest.Ca
     assert "race in line 3 | [ok]" in told
     assert main(["--compare", a, c]) == 1
     assert "not judged" in capsys.readouterr().out
+
+
+def test_ctrl_c_leaves_what_was_judged(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, second = chosen(cheats(), ["naive/"])[:2]
+
+    def one_and_then_ctrl_c(kernels: object, **options: object) -> Iterator[Result]:
+        yield Result(first.label, first.group, "faulted", "race in line 3", True, 1, 0.5)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(battery, "judged", one_and_then_ctrl_c)
+    kept = tmp_path / "kept.json"
+    assert main(["cheats", first.label, second.label, "--json", str(kept)]) == 130
+    told = capsys.readouterr()
+    assert f"1/2 {first.label}: faulted (0 s, seed 1) race in line 3" in told.err
+    assert first.label in told.out
+    assert "stopped: 1 of 2 were not judged" in told.out
+    assert [it["kernel"] for it in json.loads(kept.read_text())["results"]] == [first.label]
 
 
 def test_a_wrong_command_is_told(capsys: pytest.CaptureFixture[str]) -> None:
