@@ -443,6 +443,8 @@ class Machine:
         executed.block_lanes[number] += lanes
         if executed.guards[number]:
             executed.count_guards(executed.guards[number], active)
+        if number in self.program.waiting_blocks and not self.interrupted:
+            self.budget = self.spinning.waited(self.budget)
         self.budget -= self.lengths[number]
         if self.budget < 0:
             self._used_up(number, active)

@@ -84,7 +84,12 @@ class Program:
     @functools.cached_property
     def may_wait(self) -> bool:
         """Return whether a loop of the kernel may wait for another thread's action."""
-        return spinning.may_wait(self.kernel, self.blocks)
+        return bool(self.waiting_blocks)
+
+    @functools.cached_property
+    def waiting_blocks(self) -> frozenset[int]:
+        """Return the basic blocks (numbers) of such loops in which a thread may wait."""
+        return spinning.waiting_blocks(self.kernel, self.blocks)
 
     @functools.cached_property
     def overwritten_guards(self) -> frozenset[int]:

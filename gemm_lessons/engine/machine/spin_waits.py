@@ -4,7 +4,8 @@ The machine runs the lanes at the smallest basic block first, so a spinning lane
 for. A batch spins if its whole state, memory included, is the same as one iteration earlier, because it would then
 repeat forever. The lanes that ran in that iteration are held until others have run: first other warps, because the
 threads of a warp wait for each other where their branches join, then the other lanes of their own warps. If no lane
-can run, the blocks that have not started yet must be added (``MoreBlocks``); if there are none, the kernel hangs.
+can run, the blocks that have not started yet must be added (``MoreBlocks``); if there are none, the kernel hangs. The
+first check is early where the threads of a batch have diverged, and some are in a loop that may wait.
 Loops that also count their iterations never return to the same state. Their lanes are held when the instruction budget
 is used up, a few times. Kernels that do not spin run unchanged, and kernels without a loop around a lock or a flag
 are not checked at all.
@@ -30,6 +31,7 @@ from gemm_lessons.engine.records.arrays import Array
 
 FIRST_CHECK = 2048  # instructions of a batch before the first check
 NEXT_CHECK = 512  # instructions between checks after lanes were held
+PATIENCE = 8  # executions of a block that may wait before a check, however few the instructions
 LONGEST_ITERATION = 2048  # instructions of the longest iteration that is detected
 MAX_HOLDS = 16  # how often a loop that never repeats its state is held when the budget is used up
 # Residency of a large GPU: 132 multiprocessors of 2,048 threads and 32 blocks. More blocks cannot wait for each other.
@@ -45,8 +47,9 @@ class MoreBlocks(Exception):
         self.blocks = blocks
 
 
-def may_wait(kernel: Kernel, blocks: Sequence[Block]) -> bool:
-    """Return whether a loop of the kernel has a strong read, a fence or a pause, so that it may wait for a thread."""
+def waiting_blocks(kernel: Kernel, blocks: Sequence[Block]) -> frozenset[int]:
+    """Return the numbers of the blocks in loops that have a strong read, a fence or a pause, so that the loop may wait
+    for a thread."""
     strong = synchronising_accesses.strong(kernel)
 
     def waits(block: Block) -> bool:
@@ -55,7 +58,8 @@ def may_wait(kernel: Kernel, blocks: Sequence[Block]) -> bool:
             for i in block.instructions
         )
 
-    return any(waits(block) for loop in synchronising_accesses.loops(blocks) for block in loop)
+    loops = synchronising_accesses.loops(blocks)
+    return frozenset(block.number for loop in loops for block in loop if waits(block))
 
 
 def resident(grid_blocks: int, padded: int) -> int:
@@ -89,6 +93,7 @@ class SpinDetector:
         self.progressed = False  # whether a lane has run since lanes were held
         self.proven = True  # whether all of ``lanes`` would spin forever
         self._used = self._given = 0  # instructions executed before the current part; instructions of the part
+        self._visits, self._patience = 0, PATIENCE  # executions of waiting blocks since the last check; before the next
         self._watch: _StateComparison | None = None
         self._seen: set[bytes] = set()  # digests of the batch whenever all lanes were held
 
@@ -99,6 +104,7 @@ class SpinDetector:
         self._seen.clear()
         self._left, self._holds_left, self._part = self._budget, MAX_HOLDS, FIRST_CHECK
         self._used = 0
+        self._visits, self._patience = 0, PATIENCE
         return self._next_part()
 
     def used(self, balance: int) -> int:
@@ -113,6 +119,18 @@ class SpinDetector:
     def _next_part(self) -> int:
         self._given = min(self._part, self._left) if self._waits else self._left
         return self._given
+
+    def waited(self, balance: int) -> int:
+        """Note that some lanes execute a block that may wait. Return the rest of the part, of which ``balance`` was
+        left: 0 if it is time to check."""
+        if self._watch is not None:
+            return balance
+        self._visits += 1
+        if self._visits < self._patience:
+            return balance
+        self._visits = 0
+        self._settle(balance)
+        return 0
 
     def check(self, number: int, active: Array, balance: int, waiting: Array) -> tuple[int, bool] | None:
         """Check for spinning after lanes ``active`` have run block ``number`` and used up the part. ``balance`` is the
@@ -145,6 +163,7 @@ class SpinDetector:
         if watch.left < 0:
             self._watch = None
             self._part *= 2
+            self._patience *= 2
             return self._next_part(), False
         if watch.steps & (watch.steps - 1) == 0:  # restart the comparison here (R. Brent's cycle detection)
             watch.number, watch.active = number, active.copy()
@@ -182,7 +201,7 @@ class SpinDetector:
         self.progressed = self.any_held  # lanes held before may continue, because these have run since
         self.any_held = True
         self._watch = None
-        self._part = NEXT_CHECK
+        self._part, self._patience = NEXT_CHECK, PATIENCE
 
     def _parts(self, waiting: Array) -> tuple[Array, ...]:
         """Return the arrays that determine the next steps, except registers and global memory."""
