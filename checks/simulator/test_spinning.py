@@ -176,3 +176,15 @@ def test_what_depends_on_time_is_not_called_exact(run, waits):
     )
     launched = launch(run, body, 1, 64)[-1]
     assert bool(launched.counters.inexact) == waits
+
+
+@pytest.mark.counted
+def test_a_wait_after_a_long_loop_is_found_soon(run):
+    """Three warps wait for the last one, whose code is numbered after their loop."""
+    body = (
+        "unsigned x = t; for (int i = 0; i < 4000; i++) x = x * 5 + i; O[g] = x; if (t % 32) return;"
+        " if (t == 96) { for (int i = 0; i < 9; i++) D[i] = i; } while (t < 96 && F[0] == 0); D[t] = 1; L[0] = 1;"
+    )
+    _, data, _, launched = launch(run, body, 1, 128)
+    assert data[:128:32].tolist() == [1, 1, 1, 1]
+    assert 3 < launched.counters.totals["smsp__inst_executed_op_global_ld.sum"] < 60
