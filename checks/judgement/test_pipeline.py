@@ -93,7 +93,8 @@ def test_only_what_is_counted_or_timed_is_taken_apart(monkeypatch: pytest.Monkey
     assert {*made} - wanted, "shapes that are only checked"
     made.clear()
     apart.clear()
-    _built_for(plan, kernel, [launch.lesson for launch in kernel.launches])
+    for launch in kernel.launches:
+        _built_for(plan, kernel, launch.lesson)
     assert made
     assert not apart
 

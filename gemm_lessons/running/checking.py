@@ -110,13 +110,13 @@ def _launched(
     plan: RunPlan, kernel: KernelPlan, built_for: Callable[[LaunchPlan], Built], jobs: Jobs
 ) -> list[LaunchResult]:
     """Return the results in the order of the plan, up to the first fault, or to the first hidden shape after a failure.
-    The second worker's results are received last."""
+    The results of the second process are received last."""
     work = [launch_job(plan, kernel, launch, partial(built_for, launch)) for launch in kernel.launches]
     here: dict[Hashable, LaunchResult] = {}
     for job, launch in zip(work, kernel.launches, strict=True):
         if launch.hidden and any(it.verdict.kind != "passed" for it in here.values()):
-            return list(here.values())  # a graded run has no second worker
-        if not jobs.elsewhere(job.key):
+            return list(here.values())  # a graded run has no second process
+        if jobs.claim(job.key):
             here[job.key] = _in_time(plan, launch, job, jobs)
             if here[job.key].fault is not None:
                 break

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache, partial
 from typing import TYPE_CHECKING
@@ -19,8 +19,9 @@ from gemm_lessons.gemm.problem import Problem
 from gemm_lessons.gemm.profile import tiles_of
 from gemm_lessons.gemm.shapes import Shape, TileSizes
 from gemm_lessons.gemm.time_model import Estimator, Movement, Subject, estimator_for
-from gemm_lessons.judging.evidence import UNTIMED, Built, Checked, Speed
+from gemm_lessons.judging.evidence import UNTIMED, Built, Speed
 from gemm_lessons.running.builder import variant_of
+from gemm_lessons.running.jobs import Deferred
 from gemm_lessons.running.plan import KernelPlan, RunPlan
 
 if TYPE_CHECKING:
@@ -31,11 +32,20 @@ DEEP = 64  # K tiles, of tiles of C that blocks could share
 SEED = 1  # of the inputs; their values do not matter
 
 
-def estimate(plan: RunPlan, kernel: KernelPlan, built: Built, checked: Checked) -> Speed:
-    """Estimate a kernel's speed. A kernel has no time if it is wrong, does not fit on the chosen GPU, cannot take the
-    shape, or is beyond the model."""
+def speed_job(plan: RunPlan, kernel: KernelPlan, get: Callable[[], Built]) -> Deferred[Speed]:
+    """Return a job that estimates the speed of a kernel, which ``get`` builds."""
+    return Deferred((kernel.role, "speed"), lambda: estimate(plan, kernel, get()), portable=_without_estimator)
+
+
+def _without_estimator(speed: Speed) -> Speed:
+    return replace(speed, estimator=None)
+
+
+def estimate(plan: RunPlan, kernel: KernelPlan, built: Built) -> Speed:
+    """Estimate the speed of a right kernel. It has no time if it does not fit on the chosen GPU, cannot take the shape,
+    or is beyond the model."""
     shape, launch = plan.timed_shape, kernel.timed
-    if not checked.right or checked.counters is None or launch is None:
+    if launch is None:
         return UNTIMED
     lesson = launch.lesson
     timed = variant_of(built, lesson).code.timed

@@ -1,10 +1,11 @@
 """The work of a run as jobs, each done once: early by a second worker, or here when its result is first needed.
 
-    main process    build kernel -> its own checks -> counted shape -> receive the rest -> judge, estimate, advise
-    second worker   the other checks, the rows beside the kernel
+    main process      build kernel -> counted shape -> checks, ... -> receive the rest -> judge, advise
+    second process    checks, the rows beside the kernel, the estimate, the kernel as written
 
-The second worker is a forked process where there is another core (``Jobs.shared``). Without one, the compiler, which
-releases the interpreter lock, runs early in a thread (``start``). The results of a run are the same either way.
+The second process is forked where there is another core (``Jobs.shared``). Each process does the next job that the
+other one has not begun, so both end at about the same time. Without a second core, the compiler, which releases the
+interpreter lock, runs early in a thread (``start``). The results of a run are the same either way.
 """
 
 from __future__ import annotations
@@ -12,14 +13,14 @@ from __future__ import annotations
 import contextlib
 import gc
 import pickle
-from collections.abc import Callable, Collection, Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from gemm_lessons.engine import KitError, UnsupportedKernel
 from gemm_lessons.engine.process import bounds, resources
 from gemm_lessons.engine.process.bounds import Bounds
-from gemm_lessons.engine.process.child import ChildDied, ChildHung, Forked, Parent
+from gemm_lessons.engine.process.child import ChildDied, ChildHung, Claims, Forked, Parent
 from gemm_lessons.engine.records.frozen import dataclass
 
 if TYPE_CHECKING:
@@ -45,18 +46,10 @@ class Deferred(Generic[T]):
 class Jobs:
     """Results by key. Use it as a context manager: the second process ends with it."""
 
-    def __init__(
-        self,
-        kept: Kept | None = None,
-        child: Forked | None = None,
-        theirs: Collection[Hashable] = (),
-        wait_s: float = 0,
-        keep: Keep = lambda job, made: None,
-    ) -> None:
+    def __init__(self, kept: Kept | None = None, keep: Keep = lambda job, made: None) -> None:
         self._kept: Kept = {} if kept is None else kept
         self._keep = keep
-        self._child, self._theirs, self._wait_s = child, frozenset(theirs), wait_s
-        self._received: dict[Hashable, Any] = {}
+        self._second: _SecondProcess | None = None
         self._threads: dict[Hashable, Future[Any]] = {}
 
     @classmethod
@@ -67,22 +60,23 @@ class Jobs:
         kept: Kept | None = None,
         keep: Keep = lambda job, made: None,
     ) -> Jobs:
-        """Fork a process that does these jobs, in this order, within its own bounds. Call it before this process has
-        threads. Without a second core, all jobs run here. ``kept`` has results from earlier runs; ``keep`` stores new
-        ones that have facts."""
-        if not jobs or resources.cores() < 2:
-            return cls(kept, keep=keep)
-        gc.freeze()  # else the collector would copy shared pages in both processes
-        try:
-            child = Forked(lambda parent: _do(jobs, limits, parent))
-        except KitError:
-            return cls(kept, keep=keep)
-        theirs, wait_s = [job.key for job in jobs], limits.seconds + limits.grace
-        return cls(kept, child, theirs, wait_s, keep)
+        """Fork a process that does these jobs, in this order, within its own bounds, except those that this process
+        begins first. Call it before this process has threads. Without a second core, all jobs run here. ``kept`` has
+        results from earlier runs; ``keep`` stores new ones that have facts."""
+        shared = cls(kept, keep)
+        if jobs and resources.cores() >= 2:
+            gc.freeze()  # else the collector would copy shared pages in both processes
+            with contextlib.suppress(KitError):
+                shared._second = _SecondProcess(jobs, limits)
+        return shared
 
-    def elsewhere(self, key: Hashable) -> bool:
-        """Tell whether the second process does this job."""
-        return key in self._theirs
+    def is_shared(self, key: Hashable) -> bool:
+        """Tell whether the second process may do this job."""
+        return self._second is not None and key in self._second.numbers
+
+    def claim(self, key: Hashable) -> bool:
+        """Tell whether this process does the job: the second process has not begun it, and will not."""
+        return self._second is None or self._second.leaves(key)
 
     def start(self, job: Deferred[Any]) -> None:
         """Start a job in a thread."""
@@ -109,14 +103,46 @@ class Jobs:
         return made
 
     def _made(self, job: Deferred[T]) -> T:
-        if self.elsewhere(job.key) and self._receive(job.key):
-            received: T = self._received[job.key]
-            return received
+        if self._second is not None and not self._second.leaves(job.key):
+            received: T
+            for received in self._second.receive(job.key):
+                return received
         started = self._threads.pop(job.key, None)
         return started.result() if started is not None else job.make()
 
-    def _receive(self, key: Hashable) -> bool:
-        """Wait for a result of the second process; return False when it ended without one."""
+    def __enter__(self) -> Jobs:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._second is not None:
+            self._second.close()
+
+
+class _SecondProcess:
+    """A forked process that does the jobs that this process does not claim first."""
+
+    def __init__(self, jobs: Sequence[Deferred[Any]], limits: Bounds) -> None:
+        """Fork. Raise ``KitError`` if that is impossible."""
+        self.numbers = {job.key: number for number, job in enumerate(jobs)}
+        self._claims = Claims()
+        self._wait_s = limits.seconds + limits.grace
+        self._received: dict[Hashable, Sequence[Any]] = {}
+        try:
+            self._child: Forked | None = Forked(
+                lambda parent: _do(jobs, self._claims, limits, parent), [self._claims.fd]
+            )
+        except KitError:
+            self._claims.close()
+            raise
+
+    def leaves(self, key: Hashable) -> bool:
+        """Tell whether this job is left to the first process, which then has the claim."""
+        return key not in self.numbers or (key not in self._received and self._claims.take(self.numbers[key]))
+
+    def receive(self, key: Hashable) -> Sequence[Any]:
+        """Wait for a result. Return it as the only element, or no element if the process failed to make it."""
         while key not in self._received and self._child is not None:
             try:
                 _, blobs = self._child.receive(self._wait_s, working=True)
@@ -125,21 +151,22 @@ class Jobs:
             else:
                 name, made = pickle.loads(blobs[0])  # from this process's own fork: nothing else has this pipe
                 self._received[name] = made
-        return key in self._received
+        return self._received.get(key, ())
 
-    def __enter__(self) -> Jobs:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def close(self) -> None:
+        """End the process and give up all claims."""
         if self._child is not None:
             self._child.close()
+        self._claims.close()
 
 
-def _do(jobs: Sequence[Deferred[Any]], limits: Bounds, parent: Parent) -> None:
+def _do(jobs: Sequence[Deferred[Any]], claims: Claims, limits: Bounds, parent: Parent) -> None:
     """Run the second process. It leaves a failed job to the first process, which then fails in the same way."""
     with contextlib.suppress(OSError), bounds.within(limits):  # OSError: the first process no longer listens
-        for job in jobs:
-            with contextlib.suppress(UnsupportedKernel):
-                parent.send({}, [pickle.dumps((job.key, job.portable(job.make())))])
+        for number, job in enumerate(jobs):
+            if claims.take(number):
+                made: tuple[Any, ...] = ()
+                with contextlib.suppress(UnsupportedKernel):
+                    made = (job.portable(job.make()),)
+                parent.send({}, [pickle.dumps((job.key, made))])
+        parent.receive()  # claims end with this process, and the results must be received before

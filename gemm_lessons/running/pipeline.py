@@ -35,7 +35,7 @@ from gemm_lessons.judging.verdict import CompileFailed, Faulted
 from gemm_lessons.running import kept_rows
 from gemm_lessons.running.checking import check, judge_method, launch_job, stopped, stopped_by
 from gemm_lessons.running.debug_build import inside_job, second_look
-from gemm_lessons.running.estimating import estimate
+from gemm_lessons.running.estimating import speed_job
 from gemm_lessons.running.jobs import Deferred, Jobs
 from gemm_lessons.running.machine_dependence import by_macro, fixed, opened, pasted, uses_opened
 from gemm_lessons.running.measuring import measure, with_times
@@ -44,7 +44,7 @@ from gemm_lessons.running.no_outcome import ended_by
 from gemm_lessons.running.outcome import Row, RunOutcome
 from gemm_lessons.running.plan import KernelPlan, RunPlan, RunRequest, label_for
 from gemm_lessons.running.printing import print_out
-from gemm_lessons.running.sharing import sources_of, worth_sharing
+from gemm_lessons.running.sharing import longest_first, sources_of
 from gemm_lessons.running.variants import VariantFailed, Variants
 
 __all__ = ["Row", "RunOutcome", "RunRequest", "ShapeResult", "Tell", "label_for", "run_lesson", "run_plan", "shared"]
@@ -73,7 +73,7 @@ def run_plan(plan: RunPlan, jobs: Jobs, progress: Tell | None = None) -> RunOutc
 
 def shared(plan: RunPlan) -> Jobs:
     """Return the jobs of a run with a second process for some of them, forked before this one has threads. Rows beside
-    the kernel that an earlier run stored on disk are no work for either."""
+    the kernel that an earlier run stored on disk are no work for either. What only a right kernel needs is last."""
     kernel, *others = plan.kernels
     if plan.device.timer is not None or ranges.is_heard():  # a profiler needs all ranges in one process
         return Jobs()
@@ -82,14 +82,15 @@ def shared(plan: RunPlan) -> Jobs:
     stored = {job.key: (job.facts, row) for _, job in beside if (row := kept_rows.load(keys[job.key])) is not None}
     remaining = [(other, job) for other, job in beside if job.key not in stored]
     source = _text_of(kernel)
-    may_overrun = source is not None and _may_overrun(kernel, source)
-    share = worth_sharing(kernel, [other for other, _ in remaining], may_overrun)
-    variants = tuple(dict.fromkeys(it.lesson for it in share.launches))
-    built = functools.cache(lambda: _built_for(plan, kernel, variants))
-    jobs: list[Deferred[Any]] = [launch_job(plan, kernel, launch, built) for launch in share.launches]
-    if share.as_written and source is not None:
-        jobs.append(inside_job(plan, kernel, source))
+    built = functools.cache(lambda lesson: _built_for(plan, kernel, lesson))
+    jobs: list[Deferred[Any]] = [
+        launch_job(plan, kernel, launch, functools.partial(built, launch.lesson)) for launch in longest_first(kernel)
+    ]
     jobs += (job for _, job in remaining)
+    if (timed := kernel.timed) is not None and plan.request.estimating:
+        jobs.append(speed_job(plan, kernel, functools.partial(built, timed.lesson)))
+    if source is not None and _may_overrun(kernel, source):
+        jobs.append(inside_job(plan, kernel, source))
     return Jobs.shared(
         jobs, plan.request.bounds, stored, lambda job, row: kept_rows.store(keys.get(job.key), job.portable(row))
     )
@@ -120,7 +121,7 @@ def _run(plan: RunPlan, jobs: Jobs) -> RunOutcome:
     kernel, *others = plan.kernels
     with stage("lesson", plan.lesson.name, payload=plan.lesson.number), bounds.within(plan.request.bounds):
         beside = [row_job(plan, other, jobs) for other in others]
-        late = [it for it, job in zip(others, beside, strict=True) if not (jobs.elsewhere(job.key) or jobs.knows(job))]
+        late = [it for it, job in zip(others, beside, strict=True) if not (jobs.is_shared(job.key) or jobs.knows(job))]
         rows = [row_of(plan, kernel, jobs, late)]
         if rows[0].built is not None:  # there is a compiled kernel to compare
             rows += map(jobs.result, beside)
@@ -190,9 +191,9 @@ def _judged(
     # Rows beside a measured kernel are measured too, and need no estimate.
     measured = kernel.role != "kernel" and plan.timer is not None
     speed = UNTIMED
-    if plan.request.estimating and not measured:
+    if plan.request.estimating and not measured and checked.right and checked.counters is not None:
         with contextlib.suppress(OutOfTime, MemoryError):
-            speed = estimate(plan, kernel, built, checked)
+            speed = jobs.result(speed_job(plan, kernel, lambda: built))
     return Row(kernel.role, kernel.label, path, source, checked, built, speed)
 
 
@@ -272,11 +273,11 @@ def _finished(kernel: KernelPlan, source: str, variants: Variants) -> Built:
     return replace(variants.whole(), may_overrun=overrun)
 
 
-def _built_for(plan: RunPlan, kernel: KernelPlan, lessons: Sequence[Lesson]) -> Built:
-    """Build only these variants, for launches that are only checked. Raise ``UnsupportedKernel`` where one fails."""
+def _built_for(plan: RunPlan, kernel: KernelPlan, lesson: Lesson) -> Built:
+    """Build one variant, for a launch in the second process. Raise ``UnsupportedKernel`` if that fails."""
     assert kernel.path is not None
     try:
-        return _variants(plan, kernel, lessons, read_source(kernel.path), Jobs()).whole()
+        return _variants(plan, kernel, [lesson], read_source(kernel.path), Jobs()).whole()
     except VariantFailed as error:
         raise UnsupportedKernel(error.failed.message) from None
 

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import fcntl
 import json
 import math
 import os
@@ -227,12 +228,12 @@ class Child:
 
 
 class Forked(Child):
-    """A forked child that runs ``function(parent)``. Of the open files it keeps only its pipes.
+    """A forked child that runs ``function(parent)``. Of the open files it keeps only its pipes and those in ``kept``.
 
     Only for a process without threads, or whose threads are idle: the child does not have them.
     """
 
-    def __init__(self, function: Callable[[Parent], object]) -> None:
+    def __init__(self, function: Callable[[Parent], object], kept: Collection[int] = ()) -> None:
         question, self._ask = os.pipe()
         self._answer, answer = os.pipe()
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 (closed in close)
@@ -242,7 +243,7 @@ class Forked(Child):
         except OSError as error:
             raise KitError(f"cannot start a process: {error}") from error
         if not pid:
-            _run_forked(function, parent, question, answer, self._stderr.fileno())
+            _run_forked(function, parent, question, answer, self._stderr.fileno(), kept)
         os.close(question)
         os.close(answer)
         self._process = _Process(pid)
@@ -251,6 +252,29 @@ class Forked(Child):
 
     def _close_lifeline(self) -> None:
         """Do nothing: the child ends with this process, without a lifeline."""
+
+
+class Claims:
+    """Which of two processes does which of numbered jobs: each job is done by the process that claims it first.
+
+    Make it before the fork. ``fd`` is its file, which the forked process keeps open. A claim is a lock on a byte of the
+    file, so it ends with its process.
+    """
+
+    def __init__(self) -> None:
+        self.fd = os.memfd_create("claims")
+
+    def take(self, number: int) -> bool:
+        """Claim a job for this process. Return whether this process has it now, also from an earlier call."""
+        try:
+            fcntl.lockf(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, number)
+        except (BlockingIOError, PermissionError):  # POSIX allows either error for another process's lock
+            return False
+        return True
+
+    def close(self) -> None:
+        """Give up all claims of this process."""
+        os.close(self.fd)
 
 
 class _Process:
@@ -284,7 +308,14 @@ class _Process:
             return self._code is not None
 
 
-def _run_forked(function: Callable[[Parent], object], parent: int, question: int, answer: int, stderr: int) -> NoReturn:
+def _run_forked(
+    function: Callable[[Parent], object],
+    parent: int,
+    question: int,
+    answer: int,
+    stderr: int,
+    kept: Collection[int],
+) -> NoReturn:
     """Main function of a ``Forked`` child."""
     code = 1
     try:
@@ -293,7 +324,7 @@ def _run_forked(function: Callable[[Parent], object], parent: int, question: int
         nothing = os.open(os.devnull, os.O_RDWR)
         for source, target in ((nothing, 0), (nothing, 1), (stderr, 2)):
             os.dup2(source, target)
-        _close_all_but({0, 1, 2, question, answer})
+        _close_all_but({0, 1, 2, question, answer, *kept})
         function(Parent(question, answer))
         code = 0
     finally:
