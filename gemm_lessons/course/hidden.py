@@ -69,6 +69,7 @@ MANY_DRAWS = 40  # ... or of long and of small shapes, which seldom need the sam
 SHARING = 0.75  # of the runs have counted shapes that share variants of the kernel, where the others need more
 WIDE = 1024  # M and N of a deep shape that shares the broad one's variant, at least
 TRIES = 200  # shapes to draw until one has the tile
+MEMOISED = 1024  # results, each for one lesson and seed
 WIDEST = 1 << 20  # elements of C: a lesson with large known shapes hides one that is larger only in M or only in N
 FAR = (2400, 2400, 1100)  # M, N, K of far shapes, at least, and half as much again at most ...
 # ... but at most this many multiply-adds / bytes of an input: async_copy has a second band.
@@ -214,7 +215,7 @@ class FarTile:
     cols: range
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=MEMOISED)
 def hidden_sample(lesson: Lesson, seed: int) -> FarSample | None:
     """Return the far shape; None for a lesson where an element of C depends on more than one row and one column, where
     blocks make several products for each of C's, where whole numbers in C may be equal before and after the launch, or
@@ -529,6 +530,7 @@ def hidden_ways(lesson: Lesson, seed: int) -> tuple[Shape, ...]:
     return tuple(_allowed(lesson, it) for it in found)
 
 
+@lru_cache(maxsize=MEMOISED)
 def hidden_and_counted(lesson: Lesson, seed: int) -> tuple[Shape, ...]:
     """Return every hidden shape that a graded run with this seed counts, but the far one and what replaces it."""
     (wide, deep), large = hidden_counts(lesson, seed), hidden_large(lesson, seed)
@@ -567,7 +569,7 @@ def is_countable(lesson: Lesson, shape: Shape) -> bool:
     return all(size >= FULL * by * -(-size // by) for size, by in sizes)
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=MEMOISED)
 def hidden_checks(lesson: Lesson, seed: int) -> tuple[Shape, ...]:
     """Return more hidden shapes of such a run, to check without counting.
 
@@ -636,17 +638,24 @@ def _variants(lesson: Lesson, seed: int) -> frozenset[Hashable]:
 def _variant(lesson: Lesson, shape: Shape) -> Hashable:
     """Return what the host chooses for a shape, as far as the reference's code names it: shapes with the same need one
     compilation of the reference, and of most kernels."""
-    names = lesson.names_of_reference
-    return tuple([it for it in lesson.at(shape).tile.sizes if names is None or it[0] in names])
+    return lesson.named_at(shape)
 
 
 def _of_few_variants(
     lesson: Lesson, made: frozenset[Hashable], draws: Iterable[Sequence[Sequence[Shape]]]
 ) -> tuple[Shape, ...]:
-    """Return the shapes of one draw, which needs the fewest variants of the kernel beside those that are ``made``. For
-    each of its shapes, a draw has candidates, and each of these is taken in any layout."""
-    tried = [_covered(lesson, made, draw) for draw in draws]
-    return min(tried, key=lambda shapes: len({_variant(lesson, it) for it in shapes} - made))
+    """Return the shapes of the first draw that needs the fewest variants of the kernel beside those that are ``made``.
+    For each of its shapes, a draw has candidates, and each of these is taken in any layout."""
+    fewest: tuple[Shape, ...] = ()
+    least = None
+    for draw in list(draws):  # all are drawn: what is drawn after them may not depend on the variants
+        shapes = _covered(lesson, made, draw)
+        number = len({_variant(lesson, it) for it in shapes} - made)
+        if least is None or number < least:
+            fewest, least = shapes, number
+        if least == 0:
+            break
+    return fewest
 
 
 def _covered(lesson: Lesson, made: frozenset[Hashable], places: Sequence[Sequence[Shape]]) -> tuple[Shape, ...]:
@@ -671,7 +680,7 @@ def _by_variant(lesson: Lesson, candidates: Iterable[Shape]) -> dict[Hashable, t
     """Return the first of the candidates for each variant of the kernel, and its number: first all in the layouts that
     they have, then in the others."""
     given = list(candidates)
-    others = (replace(it, layout=layout) for layout in lesson.shapes.layouts for it in given)
+    others = (Shape(it.m, it.n, it.k, layout=layout) for layout in lesson.shapes.layouts for it in given)
     found: dict[Hashable, tuple[int, Shape]] = {}
     for number, shape in enumerate((*given, *others)):
         found.setdefault(_variant(lesson, shape), (number, shape))

@@ -225,11 +225,26 @@ class Lesson:
         the host chooses for it."""
         if not self.choices:
             return self
-        if shape not in self._at:
+        found = self._at.get(shape)
+        if found is None:
             names = self.choosing(shape)
             chosen = {name: int(names[name]) for name, _ in self.choices}
-            self._at[shape] = self._variant(Tile(tuple({**self.tile.defines, **chosen}.items())), shape.layout)
-        return self._at[shape]
+            found = self._variant(Tile(tuple({**self.tile.defines, **chosen}.items())), shape.layout)
+            self._at[shape] = found
+        return found
+
+    def named_at(self, shape: Shape) -> tuple[tuple[str, int], ...]:
+        """Return those tile sizes at this shape that the reference's code names."""
+        found = self._named_at.get(shape)
+        if found is None:
+            names = self.names_of_reference
+            found = tuple([it for it in self.at(shape).tile.sizes if names is None or it[0] in names])
+            self._named_at[shape] = found
+        return found
+
+    @cached_property
+    def _named_at(self) -> dict[Shape, tuple[tuple[str, int], ...]]:
+        return {}
 
     @cached_property
     def _at(self) -> dict[Shape, Lesson]:

@@ -322,12 +322,12 @@ class DataSpec:
         """Return the layout of every buffer at these sizes M, N, K. ``gap``: bytes between lines where a launch
         receives the leading dimension. Scalars have their values at the sizes ``told``. Raise ``ExpressionError`` when
         a size is not a whole number >= 1."""
-        return {buffer.name: self._layout(buffer, sizes, gap, told or sizes) for buffer in self.buffers}
+        names = self.names(sizes)
+        return {buffer.name: self._layout(buffer, names, gap, told or sizes) for buffer in self.buffers}
 
     def _layout(
-        self, buffer: BufferSpec, sizes: Mapping[str, Number], gap: int, told: Mapping[str, Number]
+        self, buffer: BufferSpec, names: Mapping[str, Number], gap: int, told: Mapping[str, Number]
     ) -> BufferLayout:
-        names = self.names(sizes)
         try:
             extents = [extent.whole(names, at_least=1) for extent in buffer.shape]
         except ExpressionError as error:

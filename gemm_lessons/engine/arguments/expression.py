@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import ast
 import math
+import operator
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
-from operator import itemgetter
 
 from gemm_lessons.engine.records.frozen import dataclass
 
@@ -43,6 +43,8 @@ def _ceil_div(a: Number, b: Number) -> Number:
 
 
 def _gcd(*numbers: Number) -> Number:
+    if all(type(number) is int for number in numbers):
+        return math.gcd(*numbers)  # type: ignore[arg-type]
     whole = all(math.isfinite(number) and number == int(number) for number in numbers)
     return math.gcd(*map(int, numbers)) if whole else math.nan
 
@@ -53,12 +55,18 @@ def _xor(a: Number, b: Number) -> Number:
 
 
 _OPERATORS: Mapping[type[ast.operator], Callable[[Number, Number], Number]] = {
-    ast.Add: lambda a, b: a + b,
-    ast.Sub: lambda a, b: a - b,
-    ast.Mult: lambda a, b: a * b,
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
     ast.Div: _divide,
     ast.FloorDiv: _floor_divide,
     ast.Mod: _remainder,
+}
+_BY_NUMBER = {  # the second operand is a number other than 0
+    **_OPERATORS,
+    ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
 }
 _FUNCTIONS: Mapping[str, tuple[Callable[..., Number], int]] = {  # name -> function, fewest arguments
     "ceil_div": (_ceil_div, 2),
@@ -87,9 +95,7 @@ class Expression:
     @property
     def names(self) -> frozenset[str]:
         """The names used."""
-        tree = _tree(self.text)
-        called = {node.func for node in ast.walk(tree) if isinstance(node, ast.Call)}
-        return frozenset(it.id for it in ast.walk(tree) if isinstance(it, ast.Name) and it not in called)
+        return _names(self.text)
 
     @property
     def in_c(self) -> str:
@@ -103,7 +109,9 @@ class Expression:
 
     def whole(self, names: Mapping[str, Number], at_least: int) -> int:
         """Return the value as an integer. Raise ``ExpressionError`` if it is not one, or is below ``at_least``."""
-        value = self.value(names)
+        value = _evaluated(self.text)(names)
+        if type(value) is int and value >= at_least:
+            return value
         if not math.isfinite(value) or value != int(value) or value < at_least:
             raise ExpressionError(f'"{self.text}" is {value}; it must be a whole number of at least {at_least}')
         return int(value)
@@ -164,6 +172,13 @@ def _tree(text: str) -> ast.expr:
 
 
 @cache
+def _names(text: str) -> frozenset[str]:
+    tree = _tree(text)
+    called = {node.func for node in ast.walk(tree) if isinstance(node, ast.Call)}
+    return frozenset(it.id for it in ast.walk(tree) if isinstance(it, ast.Name) and it not in called)
+
+
+@cache
 def _evaluated(text: str) -> Evaluation:
     return _evaluation(_tree(text))
 
@@ -174,17 +189,23 @@ def _evaluation(node: ast.expr) -> Evaluation:
         case ast.Constant(value=int() | float() as value):
             return lambda names: value
         case ast.Name(id=name):
-            return itemgetter(name)
+            return operator.itemgetter(name)
         case ast.UnaryOp(op=ast.USub(), operand=operand):
             of = _evaluation(operand)
             return lambda names: -of(names)
         case ast.UnaryOp(operand=operand):
             return _evaluation(operand)
+        case ast.BinOp(left=left, op=op, right=ast.Constant(value=int() | float() as number)) if number:
+            by_number, first = _BY_NUMBER[type(op)], _evaluation(left)
+            return lambda names: by_number(first(names), number)
         case ast.BinOp(left=left, op=op, right=right):
-            operator, first, second = _OPERATORS[type(op)], _evaluation(left), _evaluation(right)
-            return lambda names: operator(first(names), second(names))
+            operation, first, second = _OPERATORS[type(op)], _evaluation(left), _evaluation(right)
+            return lambda names: operation(first(names), second(names))
         case ast.Call(func=ast.Name(id=name), args=arguments):
             function, values = _FUNCTIONS[name][0], [_evaluation(argument) for argument in arguments]
+            if len(values) == 2:  # most functions have two arguments
+                first, second = values
+                return lambda names: function(first(names), second(names))
             return lambda names: function(*[value(names) for value in values])
         case _:
             raise ExpressionError(f"{ast.unparse(node)} is not allowed; allowed: {_ALLOWED}")
