@@ -8,10 +8,10 @@ Where a launch receives leading dimensions, and blocks touch only some pages, le
 Each block must store an equal share of C. A later launch reads what ``keep`` received from an earlier one.
 
 For half of the seeds, unless C is read, floats are whole numbers, so small that sums are exact in any order and no
-error is tolerated. In a long sum, one of the two factors of each product has more binary digits than TF32 holds. For
-the other seeds, floats are fractions with all binary digits of their type, and ``rounding.roundings_of_signs`` bounds
-the error of long sums. Of integers, a quarter of the rows and columns have only large positive numbers, so that sums
-become as large as possible.
+error is tolerated. In a long sum, one of the two factors of each product has more binary digits than TF32 holds, and
+all are scaled by powers of two to numbers below 1, which are as exact. For the other seeds, floats are fractions with
+all binary digits of their type, and ``rounding.roundings_of_signs`` bounds the error of long sums. Of integers, a
+quarter of the rows and columns have only large positive numbers, so that sums become as large as possible.
 """
 
 from __future__ import annotations
@@ -250,7 +250,10 @@ class FarProblem:
         number = fraction
         if self._whole:
             inside = row if outside is col else col
-            number = np.floor(fraction * 2.0 ** np.minimum(self._bits(layout.name, inside), element.precision))
+            scale = 2.0 ** np.minimum(self._bits(layout.name, inside), element.precision)
+            number = np.floor(fraction * scale)
+            if self._has_long_sums:  # a kernel may multiply in a type that holds no large numbers
+                number /= scale
         signed_number: Array = sign * number
         return signed_number
 
