@@ -106,6 +106,7 @@ class Setting:
     tally: ProductTally | None = None  # of such a run, whose sums are numbers of products
     tiles: bool = False  # record which boxes tensor copies put where, and which tiles products read
     unstored: bool = False  # count the elements of outputs that no store writes
+    reached_only: bool = False  # an unknown instruction is an obstacle only where the launch reaches its basic block
 
 
 class BoundBlocks(dict[int, Operations]):
@@ -197,7 +198,7 @@ class Machine:
         self.executed = ExecutionCounts(program, self.state)
         self.binder = binder
         self.bound = BoundBlocks(self._bind)
-        for block in program.blocks:
+        for block in () if setting.reached_only else program.blocks:
             if block.number not in program.bound:
                 self.bound[block.number]
                 program.bound.add(block.number)

@@ -305,15 +305,21 @@ class MemoryBinder:
                 return
             addresses = compute(lanes)
             everyone = state.lane_numbers(lanes)
-            rest = np.ones(addresses.shape, np.bool_)
+            rest: Array | None = None  # those that no window has; None: all of them
             for start, space, view in windows:
-                inside = (addresses >= start) & (addresses < start + WINDOW_SIZE)
-                if inside.any():
-                    placement = space.window(addresses[inside] - start, everyone[inside])
-                    it.move(view, placement.index, placement.lanes)
-                    state.trace.append(placement.touch)
-                    rest &= ~inside
-            if rest.all():
+                offsets = addresses - start
+                inside = offsets.view(np.uint64) < WINDOW_SIZE  # also false below the window
+                number = np.count_nonzero(inside)
+                if not number:
+                    continue
+                whole = number == inside.size
+                placement = space.window(*((offsets, everyone) if whole else (offsets[inside], everyone[inside])))
+                it.move(view, placement.index, placement.lanes)
+                state.trace.append(placement.touch)
+                if whole:
+                    return
+                rest = ~inside if rest is None else rest & ~inside
+            if rest is None:
                 in_global(addresses, lanes)
             elif rest.any():
                 in_global(addresses[rest], everyone[rest])

@@ -55,13 +55,14 @@ def inline_calls(kernel: Kernel, functions: Mapping[str, Kernel]) -> Kernel:
     inlined."""
     if not any(i.opcode == "call" for i in kernel.instructions):
         return kernel
-    scout = _Builder(functions, kernel, {})
-    scout.build(kernel)
-    builder = _Builder(functions, kernel, scout.accessed_in_different_pieces())
+    builder = _Builder(functions, kernel, {})
     builder.build(kernel)
+    if in_memory := builder.accessed_in_different_pieces():
+        builder = _Builder(functions, kernel, in_memory)
+        builder.build(kernel)
     return dataclasses.replace(
         kernel,
-        instructions=tuple(dataclasses.replace(i, index=n) for n, i in enumerate(builder.instructions)),
+        instructions=tuple([i.numbered(n) for n, i in enumerate(builder.instructions)]),
         labels=builder.labels,
         registers=builder.registers,
         variables=tuple(builder.variables),
@@ -362,12 +363,15 @@ class _Builder:
         """Copy an instruction into the frame. ``operands``, if given, are already renamed."""
         renamed = tuple(_renamed(o, frame) for o in instruction.operands) if operands is None else operands
         self.instructions.append(
-            dataclasses.replace(
-                instruction,
-                opcode=instruction.opcode if opcode is None else opcode,
-                modifiers=instruction.modifiers if modifiers is None else modifiers,
-                operands=renamed,
-                guard=Register(frame.rename(instruction.guard.name)) if instruction.guard else None,
+            Instruction(
+                instruction.index,
+                instruction.opcode if opcode is None else opcode,
+                instruction.modifiers if modifiers is None else modifiers,
+                renamed,
+                Register(frame.rename(instruction.guard.name)) if instruction.guard else None,
+                instruction.guard_negated,
+                instruction.source,
+                instruction.text,
             )
         )
 

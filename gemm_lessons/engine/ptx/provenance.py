@@ -7,7 +7,7 @@ As, then adds to it. The code also shows, before a launch, which parameters' arr
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import pairwise
 
 from gemm_lessons.engine.ptx.cfg import writes
@@ -66,18 +66,18 @@ def _sources(kernel: Kernel, named: frozenset[str], starts: Mapping[str, str]) -
 
     A register of ``starts`` has a single definition.
     """
-    of = _flow(kernel, named, {register: {array} for register, array in starts.items()}, frozenset(starts))
-    arrays: dict[int, str] = {}
+    bases: dict[int, Operand] = {}
     for instruction in kernel.instructions:
         if {"shared__cluster", "shared__cta"} <= set(instruction.modifiers):
             continue  # both sides are in shared memory
         for operand in instruction.operands:
             if isinstance(operand, Address) and operand.base is not None:
-                names = of(operand.base)
-                if len(names) == 1 and UNKNOWN not in names:
-                    arrays.setdefault(instruction.index, next(iter(names)))
+                bases[instruction.index] = operand.base
                 break  # the first address, which is the shared side of cp.async
-    return arrays
+    made = {register: {array} for register, array in starts.items()}
+    of = _flow(kernel, named, made, frozenset(starts), bases.values())
+    found = {index: of(base) for index, base in bases.items()}
+    return {index: next(iter(names)) for index, names in found.items() if len(names) == 1 and UNKNOWN not in names}
 
 
 def stored_parameters(kernel: Kernel) -> frozenset[str] | None:
@@ -95,25 +95,25 @@ def stored_parameters(kernel: Kernel) -> frozenset[str] | None:
         elif any(isinstance(operand, Vector) for operand in instruction.operands):
             for name in writes(instruction):  # two halves may make an address
                 starts.setdefault(name, set()).add(UNKNOWN)
-    of = _flow(kernel, frozenset(names), starts, frozenset())
-    found: set[str] = set()
+    targets: list[tuple[Operand | None, bool]] = []  # what is stored to, and whether only a tensor map can be
     for instruction in kernel.instructions:
         effect, spaces = instruction.row.effect, {modifier.partition("__")[0] for modifier in instruction.modifiers}
         address = next((operand for operand in instruction.operands if isinstance(operand, Address)), None)
         if effect in ("image", "unknown") or (effect == "group" and address is not None):  # or a tensor map is changed
             return None
         if effect in ("store", "atomic") and spaces.isdisjoint(("shared", "local", "param")):
-            reached = of(address.base) if address is not None else set()
+            targets.append((address and address.base, False))
         elif effect == "copy" and spaces & {"bulk", "reduce"} and _target_space(instruction) == "global":
-            target = instruction.operands[0]
-            if isinstance(target, Vector):  # a box of a tensor map
-                reached = of(target.elements[0])
-                reached = reached if reached <= maps else set()
+            first = instruction.operands[0]
+            if isinstance(first, Vector):  # a box of a tensor map
+                targets.append((first.elements[0], True))
             else:
-                reached = of(target.base) if isinstance(target, Address) else set()
-        else:
-            continue
-        if not reached or UNKNOWN in reached:
+                targets.append((first.base if isinstance(first, Address) else None, False))
+    of = _flow(kernel, frozenset(names), starts, frozenset(), [target for target, _ in targets])
+    found: set[str] = set()
+    for target, is_map in targets:
+        reached = of(target)
+        if not reached or UNKNOWN in reached or (is_map and not reached <= maps):
             return None
         found |= reached
     return frozenset(found)
@@ -136,13 +136,17 @@ def _loaded(instruction: Instruction, parameters: set[str]) -> set[str]:
 
 
 def _flow(
-    kernel: Kernel, named: frozenset[str], starts: Mapping[str, set[str]], fixed: frozenset[str]
+    kernel: Kernel,
+    named: frozenset[str],
+    starts: Mapping[str, set[str]],
+    fixed: frozenset[str],
+    wanted: Iterable[Operand | None],
 ) -> Callable[[Operand | None], set[str]]:
-    """Return a function from an operand to the arrays in which it may be an address.
+    """Return a function from one of the ``wanted`` operands to the arrays in which it may be an address.
 
     This is a forward data-flow analysis that merges all definitions of a register. It begins with ``starts``, and does
     not follow definitions of ``fixed`` registers. Sums and moves keep the array; any other operation on an address
-    makes it unknown.
+    makes it unknown. Only instructions on which ``wanted`` operands depend are followed.
     """
     made = {register: set(arrays) for register, arrays in starts.items()}
 
@@ -151,21 +155,25 @@ def _flow(
             return {operand.name} if operand.name in named else set()
         return made.get(operand.name, set()) if isinstance(operand, Register) else set()
 
+    makers: dict[str, list[Instruction]] = {}
+    for instruction in kernel.instructions:
+        made_here = instruction.operands[0] if instruction.operands else None
+        if isinstance(made_here, Register) and made_here.name not in fixed and _keeps_address(instruction):
+            makers.setdefault(made_here.name, []).append(instruction)
     work: list[Instruction] = []
     users: dict[str, list[Instruction]] = {}
-    for instruction in kernel.instructions:
-        if (
-            not instruction.operands
-            or not isinstance(instruction.operands[0], Register)
-            or instruction.operands[0].name in fixed
-            or not _keeps_address(instruction)
-        ):
-            continue
-        for operand in instruction.operands[1:]:
-            if isinstance(operand, Register):
-                users.setdefault(operand.name, []).append(instruction)
-            elif isinstance(operand, Symbol) and operand.name in named:
-                work.append(instruction)
+    needed = {operand.name for operand in wanted if isinstance(operand, Register)}
+    waiting = [*needed]
+    while waiting:
+        for instruction in makers.get(waiting.pop(), ()):
+            for operand in instruction.operands[1:]:
+                if isinstance(operand, Register):
+                    users.setdefault(operand.name, []).append(instruction)
+                    if operand.name not in needed:
+                        needed.add(operand.name)
+                        waiting.append(operand.name)
+                elif isinstance(operand, Symbol) and operand.name in named:
+                    work.append(instruction)
     work += (instruction for register, arrays in starts.items() if arrays for instruction in users.get(register, ()))
     while work:
         instruction = work.pop()

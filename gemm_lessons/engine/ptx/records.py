@@ -131,6 +131,19 @@ class Instruction:
         """Return the opcode's row of ``opcodes.py``."""
         return row_of(self.opcode, self.modifiers[0] if self.modifiers else "")
 
+    def numbered(self, index: int) -> Instruction:
+        """Return the instruction at another place in its kernel."""
+        return Instruction(
+            index,
+            self.opcode,
+            self.modifiers,
+            self.operands,
+            self.guard,
+            self.guard_negated,
+            self.source,
+            self.text,
+        )
+
     @property
     def full_opcode(self) -> str:
         """Return the opcode with its modifiers, such as ``ld.global.v4.f32``."""

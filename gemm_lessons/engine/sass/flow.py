@@ -301,16 +301,26 @@ def stored(d: Decoded) -> tuple[str, ...]:
     return tuple(name for name in names if name)
 
 
-def operand_registers(operand: Operand, count: int = 1) -> list[str]:
-    """Return the registers that an operand covers; ``count`` consecutive ones for a plain register."""
+def operand_registers(operand: Operand, count: int = 1) -> tuple[str, ...]:
+    """Return the registers that an operand covers; ``count`` consecutive ones for a plain register.
+
+    The result is cached on the operand, because instructions with equal operands share one object.
+    """
+    known: dict[int, tuple[str, ...]] = operand.__dict__.setdefault("_registers", {})
+    if count not in known:
+        known[count] = _operand_registers(operand, count)
+    return known[count]
+
+
+def _operand_registers(operand: Operand, count: int) -> tuple[str, ...]:
     if isinstance(operand, MachineRegister):
         wide = 1 if operand.is_predicate else 2 if operand.suffix == "64" else count
-        return [operand.shifted(0)] if wide == 1 else [operand.shifted(i) for i in range(wide)]
+        return tuple(operand.shifted(i) for i in range(wide))
     if isinstance(operand, Memory):
-        return [name for register in operand.registers for name in operand_registers(register)]
+        return tuple(name for register in operand.registers for name in operand_registers(register))
     if isinstance(operand, Constant) and operand.index is not None:
-        return [operand.index.shifted(0)]
-    return []
+        return (operand.index.shifted(0),)
+    return ()
 
 
 @dataclass(frozen=True)

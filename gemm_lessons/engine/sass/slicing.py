@@ -56,10 +56,13 @@ class Slicer:
         ]
 
     def _mask(self, names: Sequence[str]) -> int:
-        bits, result = self._bits, 0
-        for name in filter(None, names):
-            result |= bits.setdefault(name, 1 << len(bits))
-        return result
+        bits, mask = self._bits, 0
+        for name in names:
+            if name in bits:
+                mask |= bits[name]
+            elif name:
+                mask |= bits.setdefault(name, 1 << len(bits))
+        return mask
 
     def relevant(self, roots: Callable[[Decoded], Sequence[str]]) -> list[bool]:
         """Return the backward slice of the ``roots`` (registers that an instruction needs itself)."""

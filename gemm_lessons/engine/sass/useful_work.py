@@ -127,9 +127,12 @@ class _Flow:
         return all(self._mask(operand_registers(it, width)) & self._arriving[d.index] for it in factors)
 
     def _mask(self, names: Sequence[str]) -> int:
-        mask = 0
-        for name in filter(None, names):
-            mask |= self._bits.setdefault(name, 1 << len(self._bits))
+        bits, mask = self._bits, 0
+        for name in names:
+            if name in bits:
+                mask |= bits[name]
+            elif name:
+                mask |= bits.setdefault(name, 1 << len(bits))
         return mask
 
     def _load(self, code: Sequence[Decoded]) -> Callable[[int, int], int]:

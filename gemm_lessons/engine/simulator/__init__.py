@@ -497,7 +497,7 @@ class _RequestedLaunch:
         """Run the launch; return whether it ends without a fault and inside of each thread's own arrays."""
         ends = OwnArrays()
         try:
-            self.with_settings(counting=False).machine(ends).run()
+            self.with_settings(counting=False, reached_only=True).machine(ends).run()
         except (Fault, OutOfTime, MemoryError):
             return False
         return not ends.past
