@@ -186,7 +186,8 @@ def test_rare_numbers_tell_what_others_do_not(name: str) -> None:
 
 @pytest.mark.parametrize("kind", ["float64", "float32", "tf32", "float16", "bfloat16"])
 def test_rare_numbers_are_normal_and_so_are_their_sums(kind: str) -> None:
-    limits = {"float64": 1022, "float16": 14}.get(kind, 126)
+    """Only halves may be subnormal: no GPU takes these for zero, and their products are normal floats."""
+    limits = {"float64": 1022, "float16": 24}.get(kind, 126)
     shape = Shape(64, 48, 300)
     narrow = Problem(DataSpec.plain(PLAIN, a=kind, b=kind, c=kind, accumulate="float64"), shape, 3, rare=True)
     assert np.isfinite(narrow.answer.element.decode(narrow.answer.element.encode(narrow.reference))).all()
@@ -197,6 +198,15 @@ def test_rare_numbers_are_normal_and_so_are_their_sums(kind: str) -> None:
             assert (values[values > 0] >= 2.0**-limits).all()
             assert np.isfinite(values).all()
         assert np.isfinite(it.reference).all()
+
+
+@pytest.mark.parametrize(("kind", "normal"), [("float16", -14), ("float8_e4m3", -6)])
+def test_some_rare_numbers_of_few_bits_are_subnormal(kind: str, normal: int) -> None:
+    data = DataSpec.plain(PLAIN, a=kind, b=kind)
+    for rare in (False, True):
+        for name in "AB":
+            values = np.abs(Problem(data, Shape(64, 48, 300), 3, rare=rare).values[name].value)
+            assert bool(((values > 0) & (values < 2.0**normal)).any()) == rare
 
 
 def test_rare_bytes_are_zero_and_rare_scalars_may_be_0_and_1() -> None:

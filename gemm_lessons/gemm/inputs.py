@@ -10,7 +10,8 @@ small numbers beside large ones.
 
 Some rare inputs occur only in hidden shapes. Half of the rows of A and half of the columns of B are each multiplied by
 one more power of two, so that numbers approach the limits of overflow, and the terms added to the product count in the
-other half. Some numbers are powers of two, including 1; some bytes are 0.
+other half. Some numbers are powers of two, including 1; some bytes are 0. Of a type whose exponents have few bits, one
+row or column in eight has numbers around the smallest normal one, half of them subnormal.
 
 A factor with a range of its own gets no E: D and F alone scale its rows or columns out of that range.
 
@@ -39,7 +40,8 @@ from gemm_lessons.gemm.formula import Product
 Array = np.ndarray[Any, Any]
 
 RARE = 64  # one input in 64 is 0; with more zeros, sums of different inputs would become equal
-LINES = 8  # one row or column of bytes in 8 has the largest values
+LINES = 8  # one row or column in 8 has the largest bytes, or the smallest floats of few bits
+NARROW = -20  # exponent of the smallest normal number of a type with few bits for exponents, at least
 SCALED = 4  # bits reserved for alpha and beta, of DRAWS in problem.py, and for sums with the added terms
 # How many numbers differ in a factor whose numbers are alike, plus one for each OTHERS numbers. They are few, so that
 # most tiles have none.
@@ -186,6 +188,7 @@ def _exponents(
         right = _shift(random, max(-most, -room - left), min(most, room - left), half)
         rows = rows + left * (random.integers(0, 2, rows.size) if half else 1)
         cols = cols + right * (random.integers(0, 2, cols.size) if half else 1)
+        rows, cols = (_some_tiny(element, it, random) for element, it in zip(given, (rows, cols), strict=True))
     layouts[product.left].element.scale(a, rows[:, None] + depth)
     layouts[product.right].element.scale(b, cols - depth[:, None])
     for name, layout in layouts.items():  # the terms added to the product
@@ -193,6 +196,16 @@ def _exponents(
         if added and layout.cols == cols.size:
             across = rows[:, None] if layout.dimensions > 1 and layout.rows == rows.size else 0
             layout.element.scale(layout.matrix(arrays[name]), across + cols)
+
+
+def _some_tiny(element: Element, exponents: Array, random: np.random.Generator) -> Array:
+    """Return the exponents of rows or columns, with some that lead to the smallest normal number of a narrow type, or
+    below it."""
+    normal = int(np.log2(element.smallest)) + element.precision - 1
+    if normal < NARROW:
+        return exponents
+    tiny = normal - random.integers(0, 3, exponents.size)
+    return np.where(random.integers(0, LINES, exponents.size) == 0, tiny, exponents)
 
 
 def _zeros(matrix: Array, random: np.random.Generator) -> None:
