@@ -232,7 +232,10 @@ def _sampled(plan: RunPlan, launch: LaunchPlan, built: Built, counting: bool = T
         )
     why = ran.dependent
     if stored is not None and not stored.is_even:
-        why = _some_blocks(plan, launch, built, ((0,),), counting=False)[0].dependent
+        first, of_first = _some_blocks(plan, launch, built, ((0,),), counting=False)
+        why = first.dependent
+        if not why and any(it is not None and it.rows.size > it.owed for it in (stored, of_first)):
+            why = "a block leaves elements to others"
     if why:
         return _instead(plan, launch, built, Finding("not_sampled", "note", facts=Quoted(why)))
     judgement = judge_sample(stored) if stored is not None else None
