@@ -154,9 +154,11 @@ def test_each_tile_that_a_host_chooses_is_checked_elsewhere(name: str) -> None:
         for tile in {*tiles.values()} - {wide}:
             alike = [it for it in known if tiles[it] == tile]
             found = [it for it in drawn if tile_sizes(lesson.at(it)) == tile and it.k <= max(it.k for it in alike)]
-            assert any(it.n > max(shape.n for shape in alike) for it in found)
-            highest = max(shape.m for shape in alike)
-            assert any(it.m > highest for it in found) or highest > 100 * tile.rows
+            across, down = (
+                max(-(-getattr(it, axis) // by) for it in alike) for axis, by in (("n", tile.cols), ("m", tile.rows))
+            )
+            assert any(it.n > across * tile.cols for it in found)
+            assert any(it.m > down * tile.rows for it in found) or down > 100
 
 
 @pytest.mark.parametrize("name", ["any_shape", "epilogue"])

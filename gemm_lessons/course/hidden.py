@@ -708,7 +708,8 @@ def _of_choices(lesson: Lesson, seed: int, draw: random.Random, made: frozenset[
                 continue
             largest = max(alike, key=lambda it: it.m * it.n)
             drawn = (_near(lesson, draw, largest, tile) for _ in range(TRIES))
-            fit = [it for it in drawn if getattr(it, axis) > most and tile_sizes(lesson.at(it)) == tile]
+            many = -(-most // size)  # tiles along the axis
+            fit = [it for it in drawn if getattr(it, axis) > many * size and tile_sizes(lesson.at(it)) == tile]
             found += sorted(fit, key=lambda it: _variant(lesson, it) not in made)[:1]
     return found
 
