@@ -65,7 +65,7 @@ def form(d: str, a: str, b: str, n: int, more: str = "", **options: Any) -> Wgmm
 
 TYPES = (
     ("f32", "f16", "f16"), ("f16", "f16", "f16"), ("f32", "bf16", "bf16"), ("f32", "tf32", "tf32"),
-    *(("f32", a, b) for a in ("e4m3", "e5m2") for b in ("e4m3", "e5m2")), ("f16", "e4m3", "e4m3"),
+    *((d, a, b) for d in ("f32", "f16") for a in ("e4m3", "e5m2") for b in ("e4m3", "e5m2")),
     *(("s32", a, b) for a in ("s8", "u8") for b in ("s8", "u8")),
 )  # fmt: skip
 

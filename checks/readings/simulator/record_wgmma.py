@@ -1,6 +1,7 @@
 """Records a GPU's warpgroup products: every type, N, source of A, transpose and negation, with random layouts.
 
     python -m checks.readings.simulator.record_wgmma OUT.json [RAW.npz]    needs cupy and a GPU of sm_90; a minute
+    python -m checks.readings.simulator.record_wgmma --missing OUT.json    only forms that are not kept, and those kept
     python -m checks.readings.simulator.record_wgmma --compare [WORD]      the simulator beside what is kept
 
 ``wgmma.json`` beside this file keeps two fingerprints for each form and style: of the first ``FIRST`` cases, which the
@@ -96,25 +97,35 @@ def _recorded_other(of: WgmmaForm) -> str:
     return together(_recorded(of, count_of_other(of)).values())
 
 
-def record(path: str, raw: str = "") -> None:
-    """Run everything on the GPU."""
+def record(path: str, raw: str = "", *, missing: bool = False) -> None:
+    """Run everything on the GPU; with ``missing``, the forms that are not kept."""
     import cupy
 
     facts = cupy.cuda.runtime.getDeviceProperties(0)
-    spawned = multiprocessing.get_context("spawn")  # a CUDA context does not survive a fork
+    about: dict[str, Any] = {"gpu": facts["name"].decode(), "driver": cupy.cuda.runtime.driverGetVersion()}
     kept: dict[str, Any] = {}
+    others: dict[str, str] = {}
+    if missing:
+        before = json.loads(KEPT.read_text(encoding="utf-8"))
+        assert all(before[name] == value for name, value in about.items()), f"the others are of {before['gpu']}"
+        kept, others = before["products"], before["others"]
+    new = [of for of in forms() if str(of) not in kept]
+    new_others = [of for of in other_forms() if str(of) not in others]
+    spawned = multiprocessing.get_context("spawn")  # a CUDA context does not survive a fork
     arrays: dict[str, Any] = {}
     with ProcessPoolExecutor(8, mp_context=spawned) as pool:
-        for of, answers in zip(forms(), pool.map(_recorded, forms()), strict=True):
+        for of, answers in zip(new, pool.map(_recorded, new), strict=True):
             kept[str(of)] = {style: fingerprints(answer) for style, answer in answers.items()}
             if raw and of.n == RAW_N:
                 arrays |= {f"{of}|{style}": answer[:40] for style, answer in answers.items()}
-        others = dict(zip(map(str, other_forms()), pool.map(_recorded_other, other_forms()), strict=True))
-    about = {"gpu": facts["name"].decode(), "driver": cupy.cuda.runtime.driverGetVersion()}
-    Path(path).write_text(json.dumps({**about, "products": kept, "others": others}, indent=0) + "\n", encoding="utf-8")
+        others |= zip(map(str, new_others), pool.map(_recorded_other, new_others), strict=True)
+    products = {str(of): kept[str(of)] for of in forms()}
+    rest = {str(of): others[str(of)] for of in other_forms()}
+    found = json.dumps({**about, "products": products, "others": rest}, indent=0)
+    Path(path).write_text(found + "\n", encoding="utf-8")
     if raw:
         np.savez_compressed(raw, **arrays)
-    print(f"{len(kept)} forms, {sum(count(of) * len(ALL) for of in forms()):,} products; {len(others)} other forms")
+    print(f"{len(new)} forms, {sum(count(of) * len(ALL) for of in new):,} products; {len(new_others)} other forms")
 
 
 def simulated_other(of: WgmmaForm) -> str:
@@ -155,6 +166,8 @@ if __name__ == "__main__":
     match sys.argv[1:]:
         case ["--compare", *words]:
             sys.exit(compare(*words) > 0)
+        case ["--missing", path]:
+            record(path, missing=True)
         case [path, *more]:
             record(path, *more)
         case _:
