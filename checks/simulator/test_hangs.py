@@ -95,6 +95,31 @@ extern "C" __global__ void k(const float *x, float *y)
 """
 
 
+# Two warps that wait for each other; the first of them lets the second one start.
+STARTED = (
+    HEAD
+    + """
+extern "C" __global__ void k(const float *x, float *y)
+{
+    __shared__ u64 order, full, empty;
+    const int t = threadIdx.x;
+    if (t == 0) { init(&order, 32); init(&full, 32); init(&empty, 32); made(); }
+    __syncthreads();
+    if (t < 32) {
+        arrive(&order); // of the first warp
+        wait(&full, 0);
+        arrive(&empty); // once full
+    } else if (t < 64) {
+        wait(&order, 0);
+        wait(&empty, 0);
+        arrive(&full);
+    }
+    y[t] = x[t];
+}
+"""
+)
+
+
 def line_of(source: str, text: str) -> int:
     """Return the line, from 1, in which ``text`` is."""
     return source[: source.index(text)].count("\n") + 1
@@ -218,3 +243,16 @@ def test_hangs(run: Run, source: str, edits: Any, cause: str, waiting: list[str]
 @pytest.mark.parametrize("source", [ROLES, CHAIN])
 def test_roles_with_numbers_of_their_own_do_not_hang(run: Run, source: str) -> None:
     run(source, 1, 96, [np.arange(96, dtype=np.float32), np.zeros(96, np.float32)])
+
+
+def test_an_mbarrier_that_no_line_waits_for_is_the_cause_if_nothing_else_is(run: Run) -> None:
+    """The lines that arrive at the others are named, for they come too late."""
+    x = np.ones(96, np.float32)
+    waited, unwaited = STARTED, STARTED.replace("wait(&order, 0);", "")
+    cause = "no line of the kernel waits for the mbarrier order, at which threads arrive in line {}, so a wait may be"
+    for source, begins in ((waited, "threads in line"), (unwaited, cause.format(line_of(unwaited, "// of the first")))):
+        fault = run(source, 1, 96, [x, np.zeros_like(x)], fault="deadlock").fault
+        assert fault is not None
+        assert fault.message.startswith(begins), fault.message
+        there = f"which still needs 32 of 32 arrivals (arrivals at empty are in line {line_of(source, '// once full')})"
+        assert there in fault.message, fault.message

@@ -161,6 +161,8 @@ ENDLESS_OF: Mapping[str, str] = {
     "cause remote": "A block whose copies go to other blocks may refill a stage only when all of them have read "
     "it. So a thread that releases a stage arrives at the mbarrier of each block that copies to it, its own and "
     "the others'.",
+    "cause unawaited": "Some threads let others start by arriving there, but these start without waiting. Which role "
+    "must not begin its step before the arrival?",
     "cycle": "Threads of each of these lines wait for an arrival of the others. Start at the phase that misses "
     "all of its arrivals: which line should have made them, before its threads began to wait? Does each use of a "
     "stage end with an arrival, also the last one?",

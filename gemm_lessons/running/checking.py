@@ -363,7 +363,8 @@ def _judge(built: Built, trial: Trial, launched: Launched) -> tuple[Verdict, Jud
 
 def _early(fault: Finding, findings: Sequence[Finding]) -> Finding | None:
     """Return the earlier error that explains a fault at an mbarrier: a wait that did not cover its copy or products."""
-    hangs_alone = isinstance(fault.facts, Hang) and fault.facts.cause is None
+    hang = fault.facts if isinstance(fault.facts, Hang) else None
+    hangs_alone = hang is not None and (hang.cause is None or hang.cause.case == "cause unawaited")
     if fault.kind != "mbarrier" and not hangs_alone:
         return None
     cases = ("ended before", "ended without", "left running", "not filled")

@@ -32,7 +32,8 @@ def explained(
         return fault
     here = lines.line(fault.instruction.index), lines.line(before)
     phase = int(state.phases.phase[fault.cell])
-    name, line = next(_without_waits(kernel, arrays, lines), ("", None))
+    name, arrival = next(without_waits(kernel, provenance(kernel, frozenset(arrays))), ("", None))
+    name, line = plain_name(name), None if arrival is None else lines.line(arrival)
     case = "arrived again"
     if name:
         case += " unseen" if name == facts.mbarrier.array else " unwaited"
@@ -50,16 +51,13 @@ def _before(fault: MbarrierFault, state: State) -> int | None:
     return None
 
 
-def _without_waits(
-    kernel: Kernel, arrays: Mapping[str, tuple[int, int]], lines: SourceLines
-) -> Iterator[tuple[str, int | None]]:
-    """Yield the arrays of mbarriers at which threads arrive but for which none waits, each with the line of an arrival.
-    None is yielded if a wait may be for any array."""
-    names = provenance(kernel, frozenset(arrays))
+def without_waits(kernel: Kernel, names: Mapping[int, str]) -> Iterator[tuple[str, int]]:
+    """Yield the arrays of mbarriers at which threads arrive but for which none waits, each with an arrival's index.
+    None is yielded if a wait may be for any array. ``names``: the shared array of each instruction, where known."""
     awaited = {names.get(i.index) for i in kernel.instructions if is_wait(i)}
     if None in awaited:
         return
     for instruction in kernel.instructions:
         name = names.get(instruction.index)
         if is_arrival(instruction) and name is not None and name not in awaited:
-            yield plain_name(name), lines.line(instruction.index)
+            yield name, instruction.index

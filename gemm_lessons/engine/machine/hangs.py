@@ -15,8 +15,10 @@ from typing import Any
 
 import numpy as np
 
+from gemm_lessons.engine.compiler.diagnostics import plain_name
 from gemm_lessons.engine.events import WARP
 from gemm_lessons.engine.machine.barriers import Barriers
+from gemm_lessons.engine.machine.early_arrivals import without_waits
 from gemm_lessons.engine.machine.mbarrier_waits import PhaseWaits
 from gemm_lessons.engine.machine.mbarriers import is_arrival, is_wait, mbarrier_at, reports_bytes
 from gemm_lessons.engine.machine.phase_history import What
@@ -39,10 +41,12 @@ from gemm_lessons.engine.records.facts import (
     Missing,
     RegisterCause,
     Threads,
+    UnawaitedCause,
 )
 from gemm_lessons.engine.records.frozen import dataclass
 
 MOST = 6  # descriptions of waiting threads, at most
+MOST_DUE = 3  # lines that arrive at an mbarrier, at most
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,9 +86,11 @@ class HangReport:
         found = [self._at_mbarrier(wait) for wait in waits]
         there: list[AtMbarrier | AtBarrier] = [*found, *self._barriers.described(self._cluster, self._lines.line)]
         cycle = tuple(self._cycle(waits))
-        cause = self._cause(waits)
+        cause: Cause | BarrierCause | RegisterCause | UnawaitedCause | None = self._cause(waits)
         if cause is None and not cycle:
             cause = next(self._barrier_causes(unknown=False), None)
+        if cause is None:
+            cause = next(self._unawaited(), None)
         lane = int(self._cluster[self._stuck[self._cluster]][0])
         index = self._waits_in(lane)
         instruction = self._code[index if cause is None else cause.index]
@@ -116,7 +122,9 @@ class HangReport:
         missing = []
         if pending:
             came = self._came(cell, phase, "arrived")
-            missing.append(Missing("missing arrivals", pending, int(phases.expected[cell]), came))
+            array, due = ("", ()) if came else self._due(cell)
+            case = "missing arrivals due" if due else "missing arrivals"
+            missing.append(Missing(case, pending, int(phases.expected[cell]), came, due, array))
         announced, reported = (self._came(cell, phase, what) for what in ("announced", "reported"))
         if left:
             case = "missing bytes" if left > 0 else "missing expect_tx"
@@ -125,6 +133,17 @@ class HangReport:
         return AtMbarrier(
             "waiting mbarrier", self._threads(wait.lanes), self._mbarrier(cell), phase, tuple(missing), line
         )
+
+    def _due(self, cell: int) -> tuple[str, tuple[int, ...]]:
+        """Return the array of an mbarrier, and the few lines that arrive there; no lines if they are not known."""
+        name, lines = self._array(cell), set()
+        for instruction in filter(is_arrival, self._code):
+            found = self._names.get(instruction.index)
+            if found is None or (found == name and self._lines.line(instruction.index) is None):
+                return name, ()
+            if found == name:
+                lines.add(self._lines.line(instruction.index) or 0)
+        return plain_name(name), tuple(sorted(lines)) if len(lines) <= MOST_DUE else ()
 
     def _came(self, cell: int, phase: int, what: Any) -> tuple[Came, ...]:
         """Return the arrivals or bytes that came in a phase, by source line."""
@@ -384,9 +403,13 @@ class HangReport:
 
     def _arrivals_at(self, cell: int) -> list[Instruction]:
         """Return the instructions that may arrive at an mbarrier of the same array."""
-        offset = cell * BYTES % self._state.shared_stride
-        name = next((it for it, (start, size) in self._arrays.items() if start <= offset < start + size), "")
+        name = self._array(cell)
         return [i for i in self._code if is_arrival(i) and self._names.get(i.index, name) == name]
+
+    def _array(self, cell: int) -> str:
+        """Return the shared array that an mbarrier is in."""
+        offset = cell * BYTES % self._state.shared_stride
+        return next((it for it, (start, size) in self._arrays.items() if start <= offset < start + size), "")
 
     def _first_wait(self, waits: Sequence[_Wait]) -> Iterator[Cause]:
         """Find a producer whose first wait for an empty stage blocks, while the consumers wait for its first copy."""
@@ -446,6 +469,11 @@ class HangReport:
             if phase and lanes.size and not state.alive[lanes].any():
                 line = self._came(wait.cell, phase - 1, "arrived") or self._came(wait.cell, phase - 1, "announced")
                 yield self._of("cause ended", wait.cell, wait.index, lanes, phase, line)
+
+    def _unawaited(self) -> Iterator[UnawaitedCause]:
+        """Find mbarriers at which threads arrive but for which no line waits, so that a role does not keep its turn."""
+        for name, index in without_waits(self._kernel, self._names):
+            yield UnawaitedCause("cause unawaited", plain_name(name), self._lines.line(index), index)
 
     def _arrived(self, cell: int, phase: int) -> Array:
         """Return the lanes that arrived in a phase, or announced bytes for it."""

@@ -275,12 +275,15 @@ class Came:
 
 @dataclass(frozen=True)
 class Missing:
-    """Pending arrivals or bytes (``case``) of a phase of an mbarrier, and those that came."""
+    """Pending arrivals or bytes (``case``) of a phase of an mbarrier, and those that came. ``due``: the lines that
+    arrive at its ``array``, if no arrival came."""
 
     case: str
     value: int
     limit: int = 0
     came: tuple[Came, ...] = ()
+    due: tuple[int, ...] = ()
+    array: str = ""
 
 
 @dataclass(frozen=True)
@@ -318,6 +321,17 @@ class Cause:
     came: tuple[Came, ...] = ()
     expected: int = 0
     index: int = -1
+
+
+@dataclass(frozen=True)
+class UnawaitedCause:
+    """The likely cause of a hang (``case``): threads arrive at the mbarriers of ``array``, in ``line``, but no thread
+    waits for them. ``index``: an instruction that arrives."""
+
+    case: str
+    array: str
+    line: int | None
+    index: int
 
 
 @dataclass(frozen=True)
@@ -373,7 +387,7 @@ class Hang(Details):
     """
 
     waiting: tuple[AtMbarrier | AtBarrier, ...]
-    cause: Cause | BarrierCause | RegisterCause | None = None
+    cause: Cause | BarrierCause | RegisterCause | UnawaitedCause | None = None
     more: int | None = None
     cycle: tuple[Link, ...] = ()
 

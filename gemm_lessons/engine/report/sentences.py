@@ -116,6 +116,7 @@ PHRASES: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
 # Forms of a value, by the word after the colon.
 FORMS: Mapping[str, Callable[[Any], str]] = {
     "line": lambda number: f"line {number}" if number else "an unknown line",
+    "lines": lambda numbers: f"line{'s' * (len(numbers) > 1)} {' and '.join(map(str, numbers))}",
     "name": lambda path: Path(path).name,
     "lower": str.lower,
     "article": lambda width: f"{'an' if width == 8 else 'a'} {width}",

@@ -258,6 +258,7 @@ TEMPLATES: Mapping[str, str] = {
     "threads row": "threads {first} to {last} of block {block}",
     "threads some": "{count} threads of block {block} ({first} to {last})",
     "missing arrivals": "{value} of {limit} arrivals[ ({came:, })]",
+    "missing arrivals due": "{value} of {limit} arrivals (arrivals at {array} are in {due:lines})",
     "missing bytes": "{value:,} bytes[ ({came:, })]",
     "missing expect_tx": "mbarrier.expect_tx for {value:,} bytes that arrived[ ({came:, })]",
     "came arrived": "{value} came[ in line {line}]",
@@ -286,6 +287,8 @@ TEMPLATES: Mapping[str, str] = {
     " from block {who.block}: a thread of every block of the cluster must arrive there (mapa)",
     "cause ended": "{who:threads} arrived in the phase before[ ({came:, })] and then ended: compare the number of"
     " iterations of that loop and of the one in {line:line}",
+    "cause unawaited": "no line of the kernel waits for the mbarrier {array}, at which threads arrive in {line:line},"
+    " so a wait may be missing",
     "cause never came": "barrier {number}, in {line:line}, expects {expected} threads, but only {count} came:"
     " {who:threads} ended without it; let every warp come there, also one without work, or leave it out of the number",
     "cause came before": "barrier {number}, in {line:line}, expects {expected} threads, but only {count} came:"
