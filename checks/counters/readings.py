@@ -47,10 +47,13 @@ COMPARED: Mapping[str, str] = {
         "global_reduction_sectors",
     )
 }
-# The same without a counter of the kit: requests to TMA, and sectors that it reads.
+# TMA, kept if not zero: warps that request boxes, and sectors that arrive, those of multicast in each block.
 BOXES: Mapping[str, str] = {
     "boxes": "smsp__inst_executed_op_tma_ld.sum",
     "box_sectors": "l1tex__m_xbar2l1tex_read_sectors_mem_global_op_tma_ld.sum",
+    "multicast_sectors": COUNTED["multicast_sectors"],
+    "stored_boxes": "smsp__inst_executed_op_tma_st.sum",
+    "stored_box_sectors": "l1tex__m_l1tex2xbar_write_sectors_mem_global_op_tma_st.sum",
 }
 
 

@@ -56,6 +56,25 @@ def test_what_depends_on_time_is_named() -> None:
     assert counters.parts == {"barriers": 1}, "of all threads"
 
 
+ASKING = """
+extern "C" __global__ void __launch_bounds__(256, 1) k(const float *x, float *y)
+{
+    if (threadIdx.x < 128)
+        asm volatile("setmaxnreg.dec.sync.aligned.u32 24;");
+    else
+        asm volatile("setmaxnreg.inc.sync.aligned.u32 240;");
+    y[threadIdx.x] = x[threadIdx.x];
+}
+"""
+
+
+def test_tries_to_get_registers_depend_on_time() -> None:
+    x = np.zeros(256, np.float32)
+    launched = simulate(ASKING, "k", 1, 256, [x, x.copy()], arch="sm_90a")
+    assert launched.fault is None
+    assert "setmaxnreg.inc" in launched.counters.uncounted["warp_instructions"]
+
+
 def test_work_while_waiting_is_not_counted() -> None:
     """How much of it there is depends on time."""
     busy = MIRROR.replace("wait(&bar, 0);", "float s = 0; for (int i = 0; !over(&bar, 0); ++i) s += x[i % 1024];")
@@ -175,7 +194,7 @@ extern "C" __global__ void k(const float *x, float *y, int n)
 
 @pytest.mark.parametrize("reading", [0, 8, 32])
 def test_lanes_that_write_zeros_meet_nobody_where_they_would_have_read(reading: int) -> None:
-    """All would read from one bank. There is one reading, of a whole kernel: 2 of 41,064 less than by this rule."""
+    """All would read from one bank. There is one reading of such copies, of a whole kernel: 2 of 41,064 less."""
     y = np.full(32, np.nan, np.float32)
     launched = simulate(FILLING, "k", 1, 32, [np.arange(1024, dtype=np.float32), y, reading])
     lanes = np.arange(32)

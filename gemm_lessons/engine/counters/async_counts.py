@@ -3,7 +3,7 @@
 These copies bypass the load and store unit. Nsight Compute's counters of loads, stores and wavefronts leave them out,
 and no counter of shared memory includes ``red.async`` (measured on an H200); the sums over every kind of access
 (``records.metrics.TOTALS``) include them. They are counted on PTX, because machine code makes each copy exactly once.
-The number of polls of an mbarrier depends on timing.
+The number of polls of an mbarrier depends on timing, and so does the number of tries to get registers (setmaxnreg.inc).
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from gemm_lessons.engine.ptx.records import Instruction, Kernel
 
 SECTOR = 32  # bytes
 POLLED = ("warp_instructions", "instructions")
+ASKED = "how often a warp asks for registers until it has them depends on time"
 
 
 class AsyncCounts:
@@ -48,7 +49,9 @@ class AsyncCounts:
         self._totals: Counter[str] = Counter()
         self.obstacle = ""
         self.polls = "" if waits is None else _where("how often threads look at an mbarrier depends on time", waits)
+        asks = next((i for i in instructions if i.row.name == "setmaxnreg" and "inc" in i.modifiers), None)
         self.uncounted: Mapping[str, str] = {
+            **({} if asks is None else {"warp_instructions": _where(ASKED, asks)}),
             **(dict.fromkeys(POLLED, self.polls) if waits else {}),
             **({"barriers": _where("threads meet at mbarriers, too", arrives)} if arrives else {}),
         }
