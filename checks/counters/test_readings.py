@@ -9,6 +9,7 @@ import pytest
 
 from checks.counters import compare, patterns, readings
 from checks.counters.manifest import KERNELS, Case, plan
+from checks.disassembly import Groups, folder_of_session
 from gemm_lessons.engine import sass as machinecode
 from gemm_lessons.engine.costs import banks, copies
 from gemm_lessons.engine.counters.counters import TILES, totals
@@ -44,12 +45,22 @@ def marks(number: int, case: Case) -> tuple[pytest.MarkDecorator, ...]:
     return (pytest.mark.slow,) if number % 6 == 0 else (pytest.mark.slow, pytest.mark.long)
 
 
+@pytest.fixture(scope="module")
+def groups(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Groups:
+    """The kernels of this session's cases."""
+    cases = {case.name: case for case in CASES}
+    asked = [it.callspec.params.get("case") for it in request.session.items if hasattr(it, "callspec")]
+    names = [it.name for it in asked if isinstance(it, Case)]
+    return Groups(folder_of_session(tmp_path_factory, "readings"), names, lambda it: compare.compile_case(cases[it]))
+
+
 @pytest.mark.parametrize(
     "case",
     [pytest.param(case, marks=marks(i, case), id=case.name) for i, case in enumerate(CASES)],
 )
-def test_counters_equal_hardware(case: Case) -> None:
+def test_counters_equal_hardware(case: Case, groups: Groups) -> None:
     """All counters but those listed in ``UNEQUAL``, and those do differ: the list may not go stale."""
+    groups.need(case.name)
     found = compare.compare(case, KNOWN)
     if found.missing:
         assert not found.stale or case.file.parent != KERNELS, "a kernel was changed without renewing its reading"

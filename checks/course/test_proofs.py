@@ -189,8 +189,10 @@ def test_files_that_cannot_be_read(shared: Shared, file: str, data: bytes | None
 )
 def test_a_pitfall_is_estimated_where_a_quote_needs_it(quote: str, timed: bool, missing: list[str]) -> None:
     runs: list[bool] = []
+    ahead: list[str] = []
 
     def run(name: str, *, estimating: bool) -> str:
+        assert ahead == ["a"]
         runs.append(estimating)
         return "missed 2 <= 1" + "\ntime 3.2 us" * estimating
 
@@ -199,6 +201,7 @@ def test_a_pitfall_is_estimated_where_a_quote_needs_it(quote: str, timed: bool, 
         pitfalls={"a": None},
         lesson=SimpleNamespace(text_path=Path("README.md")),
         pitfall_run=run,
+        disassemble_pitfalls=ahead.extend,
         printer=str,
     )
     said = [it.partition(" does not print: ")[2] for it in the_tool_prints_what_is_quoted(candidate)]

@@ -17,11 +17,14 @@ from gemm_lessons.course.pitfalls import Pitfall, load_pitfalls
 from gemm_lessons.course.toml import TomlReader, read_toml
 from gemm_lessons.devices.simulated import Simulated
 from gemm_lessons.engine.compiler import cache
+from gemm_lessons.engine.compiler.compile import Compiled, disassemble_ahead
 from gemm_lessons.engine.hardware.sheets import find_gpu
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.engine.records.toml_file import Where
+from gemm_lessons.judging.verdict import CompileFailed
 from gemm_lessons.running.outcome import RunOutcome
 from gemm_lessons.running.pipeline import RunRequest, run_lesson
+from gemm_lessons.running.plan import RunPlan
 
 Printer = Callable[[RunOutcome], str]  # what ``gemm-lessons run`` prints at 80 columns
 
@@ -107,18 +110,37 @@ class Candidate:
     def pitfall_run(self, name: str, *, estimating: bool = False) -> RunOutcome:
         """Run the solution with the edits of a pitfall, once."""
         if (name, estimating) not in self._pitfall_runs:
-            pitfall = self.pitfalls[name]
-            folder = self._scratch / self.lesson.name / name
-            path = folder / "kernel.cu"
-            with writing(path):
-                folder.mkdir(parents=True, exist_ok=True)
-                write_atomically(path, pitfall.source(self.solution).encode())
-            self._pitfall_runs[name, estimating] = self._run(pitfall.lesson(self.lesson), path, estimating=estimating)
+            lesson = self.pitfalls[name].lesson(self.lesson)
+            self._pitfall_runs[name, estimating] = self._run(lesson, self._written(name), estimating=estimating)
         return self._pitfall_runs[name, estimating]
 
+    def disassemble_pitfalls(self, names: Iterable[str]) -> None:
+        """Compile the solution with the edits of each of these pitfalls, and disassemble them all with one call: their
+        runs find both in the cache. One call takes as long for all as for one."""
+        kernels: list[Compiled] = []
+        for name in names:
+            path = self._written(name)
+            plan = RunPlan.of(self._request(self.pitfalls[name].lesson(self.lesson), path))
+            for lesson in plan.kernels[0].disassembled:
+                code = plan.workshop.build(lesson, path, read_source(path))
+                kernels += () if isinstance(code, CompileFailed) else code.counted
+        disassemble_ahead(kernels)
+
+    def _written(self, name: str) -> Path:
+        """Write the solution with the edits of a pitfall."""
+        folder = self._scratch / self.lesson.name / name
+        path = folder / "kernel.cu"
+        with writing(path):
+            folder.mkdir(parents=True, exist_ok=True)
+            write_atomically(path, self.pitfalls[name].source(self.solution).encode())
+        return path
+
     def _run(self, lesson: Lesson, path: Path, beside: bool = False, estimating: bool = True) -> RunOutcome:
+        return run_lesson(self._request(lesson, path, beside, estimating))
+
+    def _request(self, lesson: Lesson, path: Path, beside: bool = False, estimating: bool = True) -> RunRequest:
         of = self.course, lesson, path, Simulated(), find_gpu(GPU)
-        return run_lesson(RunRequest(*of, seed=SEED, beside=beside, estimating=estimating))
+        return RunRequest(*of, seed=SEED, beside=beside, estimating=estimating)
 
     def gate_at(self, id_: str, key: str) -> Where:
         """Return the place of a gate's key in lesson.toml; of ``[integrity]`` for one of the course's gates."""

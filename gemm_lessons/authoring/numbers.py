@@ -18,7 +18,7 @@ from gemm_lessons.course.pitfalls import load_pitfalls, resized
 from gemm_lessons.devices.device import Binaries, Task
 from gemm_lessons.devices.simulated import Simulated
 from gemm_lessons.engine.arguments.expression import Expression, ExpressionError, Number
-from gemm_lessons.engine.compiler.compile import Compiled, compile_source, occupancy
+from gemm_lessons.engine.compiler.compile import Compiled, compile_source, disassemble_ahead, occupancy
 from gemm_lessons.engine.hardware.sheets import find_gpu
 from gemm_lessons.engine.sass.inner_loop import BANK, OTHER, THREE, reads
 from gemm_lessons.gemm.data import LAYOUTS
@@ -97,13 +97,19 @@ class Numbers:
 
     def _simulated(self, words: list[str], head: list[str], rows: list[list[str]]) -> Iterator[list[str]]:
         shape = _shape(words)
+        self._disassemble([heading for heading in head[1:] if (heading, shape) not in self._facts], shape)
         for row in rows:
             expression = _expression(row)
             yield [row[0], *(_value(expression, self.facts(heading, shape)) for heading in head[1:])]
 
+    def _disassemble(self, headings: Iterable[str], shape: Shape) -> None:
+        """Disassemble the kernels of these columns with one call: counting finds the text of each in the cache."""
+        disassemble_ahead([kernel for heading in headings for kernel in self._compiled(heading, shape)[1]])
+
     def _in_machine_code(self, words: list[str], head: list[str], rows: list[list[str]]) -> Iterator[list[str]]:
         """Yield rows; a row is a kernel, as a column of ``simulator`` is."""
         shape = _shape(words)
+        self._disassemble([row[0] for row in rows], shape)
         for row in rows:
             _, (kernel, *_) = self._compiled(row[0], shape)
             found = {name: getattr(kernel.resources, name) for name in FIELDS} | reads(kernel.sass)

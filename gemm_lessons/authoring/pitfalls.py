@@ -28,6 +28,7 @@ def the_tool_prints_what_is_quoted(it: Candidate, numbers: bool = True) -> Itera
     """Each line below ``<!-- pitfall: NAME -->`` is printed by a run of that pitfall; without ``numbers``, perhaps with
     others in it. ``...`` at a line's beginning or end marks what the quote omits."""
     told = squeezed if numbers else lambda text: without_numbers(squeezed(text))
+    it.disassemble_pitfalls({match[1]: None for match in QUOTE.finditer(it.text) if match[1] in it.pitfalls})
     for match in QUOTE.finditer(it.text):
         name, first = match[1], line_at(it.text, match.start(2))
         if name not in it.pitfalls:
@@ -55,9 +56,9 @@ def without_numbers(text: str) -> str:
 
 def bugs_can_be_found(it: Candidate) -> Iterator[str]:
     """A kernel of ``gemm-lessons bug`` compiles and fails, and its run gives an explanation."""
-    for name, pitfall in it.pitfalls.items():
-        if not pitfall.bug:
-            continue
+    bugs = {name: pitfall for name, pitfall in it.pitfalls.items() if pitfall.bug}
+    it.disassemble_pitfalls(bugs)
+    for name, pitfall in bugs.items():
         at = f"{pitfall.where}: [{name}] bug:"
         if without_steps(pitfall.source(it.solution).splitlines()) == without_steps(it.solution.splitlines()):
             yield f"{at} its edits change comments that are not handed out, and nothing else; edit the code"

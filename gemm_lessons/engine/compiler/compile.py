@@ -157,6 +157,20 @@ class SharedSass:
         return self._texts.get(cubin)
 
 
+def disassemble_ahead(kernels: Iterable[Compiled]) -> None:
+    """Disassemble kernels together into the cache on disk, where each finds its own text. Without a cache, do nothing.
+    Where it fails, a kernel's own disassembly gives the reason."""
+    if compile_cache.folder() is None:
+        return
+    cubins: dict[str, dict[bytes, None]] = {}
+    for kernel in kernels:
+        if kernel.cubin:
+            cubins.setdefault(kernel.arch, {})[kernel.cubin] = None
+    for alike in cubins.values():
+        with contextlib.suppress(KitError, UnsupportedKernel):
+            sass.disassemble_together(list(alike))
+
+
 class _BackgroundSass:
     """A disassembly that runs in a thread, or one that is ``shared``. If it fails, the caller disassembles itself and
     gets the error."""

@@ -1,0 +1,56 @@
+"""Machine code of many kernels with few calls of ``nvdisasm``, which takes as long for sixteen kernels as for one.
+
+The texts go into the cache of compilations, where the kernel's own disassembly finds them: a test runs unchanged, and
+only faster. They are equal (``checks/compiler/test_sass.py``).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from gemm_lessons.engine.compiler.compile import Compiled, disassemble_ahead
+
+MOST = 16  # kernels of one call
+
+
+class Groups:
+    """Kernels by name, in groups that are disassembled when the first of the group is needed. ``place``: a folder of
+    this session, which all its processes share. ``compiled`` may raise ``ValueError`` for a kernel."""
+
+    def __init__(self, place: Path, names: Sequence[str], compiled: Callable[[str], Compiled]) -> None:
+        self._place, self._compiled = place, compiled
+        self._groups = [names[first : first + MOST] for first in range(0, len(names), MOST)]
+        self._number = {name: number for number, group in enumerate(self._groups) for name in group}
+
+    def need(self, name: str) -> None:
+        """Disassemble the group of this kernel, unless a process of this session has done it."""
+        number = self._number.get(name)
+        if number is None:
+            return
+        done = self._place / f"disassembled-{number}"
+        with done.with_suffix(".lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not done.exists():
+                disassemble_ahead(self._of(self._groups[number]))
+                done.touch()
+
+    def _of(self, names: Sequence[str]) -> list[Compiled]:
+        found = []
+        for name in names:
+            with contextlib.suppress(ValueError):
+                found.append(self._compiled(name))
+        return found
+
+
+def folder_of_session(factory: pytest.TempPathFactory, name: str) -> Path:
+    """Return a folder that all processes of this session share."""
+    base = factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / name
+    folder.mkdir(exist_ok=True)
+    return folder
