@@ -58,8 +58,8 @@ class Article:
         return ceil(size / self.tile[1]), ceil(size / self.tile[0]), 1
 
     @cached_property
-    def profile(self) -> Profile:
-        """Traced for as many blocks as are resident on ``gpu``."""
+    def compiled(self) -> Compiled:
+        """The kernel's machine code."""
         compiled = compile_source(
             (KERNELS / self.file).read_text(),
             path=str(KERNELS / self.file),
@@ -69,6 +69,12 @@ class Article:
             arch=STAND_IN,
         )
         assert isinstance(compiled, Compiled), compiled
+        return compiled
+
+    @cached_property
+    def profile(self) -> Profile:
+        """Traced for as many blocks as are resident on ``gpu``."""
+        compiled = self.compiled
         threads = self.block[0] * self.block[1]
         resident = occupancy(compiled.resources, threads, 0, self.gpu).blocks_per_sm
         code = traceable(compiled, Simulator().kernel(compiled))

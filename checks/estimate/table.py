@@ -15,7 +15,7 @@ import math
 import re
 import statistics
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -33,7 +33,7 @@ from gemm_lessons.commands.points import shape_of
 from gemm_lessons.course.folder import Course
 from gemm_lessons.course.lesson import Lesson
 from gemm_lessons.course.lesson_toml import load_lesson
-from gemm_lessons.engine.compiler.compile import occupancy
+from gemm_lessons.engine.compiler.compile import disassemble_ahead, occupancy
 from gemm_lessons.engine.estimate.chip import LAUNCH_US
 from gemm_lessons.engine.hardware.sheets import GPUS, pipes_of
 from gemm_lessons.gemm.shapes import Shape
@@ -87,10 +87,17 @@ class Compared:
         return self.estimate.time_us / min(max(self.estimate.time_us, low), high) - 1
 
 
-def lessons() -> Iterator[Compared]:
-    """Every solution at every measured size; the time of launching is hidden."""
-    rows = json.loads((ROOT / "lessons/measured/h200.json").read_text())["rows"]
-    for kernel in solutions():
+def lessons(sizes: Collection[int] = ()) -> Iterator[Compared]:
+    """Every solution at these sizes, or at every measured one; the time of launching is hidden."""
+    stored = json.loads((ROOT / "lessons/measured/h200.json").read_text())["rows"]
+    rows = [row for row in stored if not sizes or row["size"] in sizes]
+    kernels = solutions()
+    shapes: dict[str, list[Shape]] = {}
+    for row in rows:
+        shapes.setdefault(row["kernel"], []).append(Shape(row["size"], row["size"], row["size"]))
+    timed = [it for it in kernels if it.name in shapes]
+    disassemble_ahead(chosen.compiled() for it in timed for chosen in it.chosen(shapes[it.name]))
+    for kernel in kernels:
         for row, estimate in estimated(kernel, rows):
             yield Compared("H200", kernel.name, row["size"], row["warm"]["median_us"], 0.0, hidden(estimate))
 
@@ -180,6 +187,7 @@ def by_launch(lesson: Lesson) -> list[Lesson]:
 
 def articles(rows: Sequence[Article] = ARTICLES) -> Iterator[Compared]:
     """Every row of the published tables."""
+    disassemble_ahead(row.compiled for row in rows)
     for row in rows:
         for size, time in row.times_us.items():
             estimate = estimate_at(row.profile, row.shape(size), row.blocks(size), row.gpu)
