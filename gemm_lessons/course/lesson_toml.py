@@ -10,9 +10,12 @@ its name: buffer, box, swizzle.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, get_args
 
@@ -58,6 +61,17 @@ def load_lesson(directory: Path, type_: str = "") -> Lesson:
         raise LessonError(
             f"{directory}: a lesson's folder is named like 03_block_tile (two digits, _, lower-case name)"
         )
+    read: list[bytes] = []
+    for file in (path, directory.parent / "course.toml"):
+        with contextlib.suppress(OSError):
+            read.append(file.read_bytes())
+    return replace(_loaded(directory, type_, tuple(read)))  # a copy, which memoises for itself
+
+
+@lru_cache(maxsize=128)
+def _loaded(directory: Path, type_: str, _read: tuple[bytes, ...]) -> Lesson:
+    """Return the lesson, parsed once until one of the files changes: a class is compared with every lesson."""
+    path = directory / "lesson.toml"
     text, raw = read_toml(path, f"the course's own again: gemm-lessons reset {directory.name[:2]} --settings")
     reader = _Reader(path, text)
     return reader.lesson(directory, reader.typed(raw, type_) if type_ else raw, type_)
