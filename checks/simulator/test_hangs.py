@@ -256,3 +256,33 @@ def test_an_mbarrier_that_no_line_waits_for_is_the_cause_if_nothing_else_is(run:
         assert fault.message.startswith(begins), fault.message
         there = f"which still needs 32 of 32 arrivals (arrivals at empty are in line {line_of(source, '// once full')})"
         assert there in fault.message, fault.message
+
+
+# One warp waits for the signals of two others, of which each has a line of its own.
+SIGNALS = """
+#define ARRIVE asm volatile("bar.arrive 1, 96;" ::: "memory")
+extern "C" __global__ void k(const float *x, float *y)
+{
+    const int t = threadIdx.x;
+    if (t < 32)
+        asm volatile("bar.sync 1, 96;" ::: "memory");
+    else if (t < 64)
+        ARRIVE; // of the second warp
+    else
+        ARRIVE; // of the third warp
+    y[t] = x[t];
+}
+"""
+
+
+@pytest.mark.parametrize(("dropped", "left"), [("second", "third"), ("third", "second")])
+def test_where_a_signal_is_missing_the_other_ones_line_is_named(run: Run, dropped: str, left: str) -> None:
+    source = changed(SIGNALS, (f"ARRIVE; // of the {dropped} warp", ";"))
+    fault = run(source, 1, 96, [np.ones(96, np.float32), np.zeros(96, np.float32)], fault="deadlock").fault
+    first = 32 if dropped == "second" else 64
+    said = (
+        f"barrier 1, in line 7, expects 96 threads, but only 64 came: threads {first} to {first + 31} of block 0 ended"
+        f" without it (line {line_of(source, f'of the {left} warp')} arrives there, too); let every warp come there"
+    )
+    assert fault is not None
+    assert fault.message.startswith(said), fault.message

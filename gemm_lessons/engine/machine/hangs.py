@@ -227,10 +227,21 @@ class HangReport:
                 yield BarrierCause("cause partner waits", self._threads(partners), **facts, other_line=elsewhere)
             elif ended.size >= expected - count:
                 before = self._barriers.met(number, ended)
-                case = "cause came before" if before.all() else "cause never came"
-                yield BarrierCause(case, self._threads(ended if before.all() else ended[~before]), **facts)
+                if before.all():
+                    yield BarrierCause("cause came before", self._threads(ended), **facts)
+                else:
+                    signalled = np.isin(ended, self._barriers.users(number, ended))
+                    absent = ended[~before & ~signalled] if not signalled.all() else ended[~before]
+                    other = self._arrives_too(number, lines[0]) if signalled.any() else None
+                    yield BarrierCause("cause never came", self._threads(absent), **facts, other_line=other)
             else:
                 yield BarrierCause("cause barrier count", self._threads(came), **facts)
+
+    def _arrives_too(self, number: int, line: int) -> int | None:
+        """Return another line in which threads arrive at the barrier of this number; None if there is not just one."""
+        found = self._barriers.arriving_instructions(number, self._cluster, unknown=False)
+        others = {self._lines.line(index) for index in found} - {line}
+        return next(iter(others)) if len(others) == 1 else None
 
     def _elsewhere(self, block: int, came: Array) -> Array:
         """Return the waiting lanes of a block that are not among those that ``came``."""

@@ -290,7 +290,8 @@ TEMPLATES: Mapping[str, str] = {
     "cause unawaited": "no line of the kernel waits for the mbarrier {array}, at which threads arrive in {line:line},"
     " so a wait may be missing",
     "cause never came": "barrier {number}, in {line:line}, expects {expected} threads, but only {count} came:"
-    " {who:threads} ended without it; let every warp come there, also one without work, or leave it out of the number",
+    " {who:threads} ended without it[ (line {other_line} arrives there, too)]; let every warp come there, also one"
+    " without work, or leave it out of the number",
     "cause came before": "barrier {number}, in {line:line}, expects {expected} threads, but only {count} came:"
     " {who:threads} have met there before and ended; compare the numbers of iterations, and give each role a barrier"
     " number of its own",
