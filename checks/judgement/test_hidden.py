@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from checks.grading.fixtures import cheats, honest
+from checks.judgement.near import leave_out_far_shapes
 from gemm_lessons.course.folder import any_course
 from gemm_lessons.course.hidden import (
     BROAD,
@@ -74,10 +75,7 @@ def run(lesson: Lesson, path: Path, graded: bool = True, seed: int = 5) -> RunOu
 
 @pytest.fixture
 def near(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Leave out the far sample and the large shape: two thirds of a graded run's time."""
-    monkeypatch.setattr(planning, "hidden_sample", lambda lesson, seed: None)
-    monkeypatch.setattr(planning, "hidden_instead", lambda lesson, seed: ())
-    monkeypatch.setattr(planning, "hidden_and_counted", hidden_counts)
+    leave_out_far_shapes(monkeypatch)
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from checks.grading.fixtures import cheats, honest
+from checks.judgement.near import leave_out_far_shapes
 from checks.judgement.test_hidden import run
 from gemm_lessons.course.folder import any_course
 from gemm_lessons.course.lesson import Gate
@@ -57,8 +58,12 @@ def test_what_the_kit_cannot_count_costs_nothing(kernels: Mapping[str, Path], gr
     assert all("all points, not judged" in part.why for part in scored.parts[3:])
 
 
-def test_what_misses_a_gate_by_far_cannot_dodge_it(kernels: Mapping[str, Path]) -> None:
-    """Without this, the lesson before would have all points for the price of one line."""
+def test_what_misses_a_gate_by_far_cannot_dodge_it(
+    kernels: Mapping[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without this, the lesson before would have all points for the price of one line. The test before has the far
+    shapes, too."""
+    leave_out_far_shapes(monkeypatch)
     outcome = run(LESSON, kernels["cheats"], graded=True)
     assert isinstance(outcome.verdict, GateMissed)
     missed = {it.id: it for it in outcome.verdict.missed}
