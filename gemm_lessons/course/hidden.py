@@ -92,6 +92,7 @@ CUBES = (1024, 1024, 1280, 1536, 2048)  # M = N = K of a sampled shape, one of t
 # A shape of which a tile of C is judged, with all blocks that it needs, has at least so many tiles along M and along N,
 # at most about so many in all, and a K between these.
 TILE_WAYS, TILE_MANY, TILE_DEPTH = 7, 256, (800, 5600)
+SOMEWHAT = 8  # of SAMPLED, this share for a block with several tiles whose pieces a later launch adds
 SPREAD = 17 << 20  # elements of C of a shape that is far along M and N only, at least
 MANY_TRIES = 2000  # shapes to draw until its blocks have equal shares
 # Multiply-adds per second in the simulator / those of float32, by the size of a factor's number, where it is a float.
@@ -271,7 +272,8 @@ def _broad_sample(lesson: Lesson, seed: int) -> FarSample | None:
     launches follow each other.
 
     Launches before the one that multiplies are run whole. What its blocks store in C is judged; blocks of the launches
-    after it are only counted, because they need what other blocks leave.
+    after it are only counted, because they need what other blocks leave. If the first launch multiplies, K has so many
+    tiles that a block makes ``SAMPLED / SOMEWHAT`` multiply-adds: nowhere else do blocks have whole tiles of a deep K.
     """
     draw = random.Random(f"{lesson.name} broad sample {seed}")
     steps, layout = astuple(lesson.shapes.multiple_of), _any_of(draw, lesson.shapes.layouts)
@@ -283,6 +285,10 @@ def _broad_sample(lesson: Lesson, seed: int) -> FarSample | None:
         whole = [lcm(step, size) for step, size in zip(steps, tile, strict=True)]
         m, n = (-(-int(size) // by) * by for size, by in zip(wanted, whole, strict=False))
         shape = Shape(m, n, whole[2] * (WALK + int(draw.random() * 2)), layout=layout)
+        if len(lesson.launches) > 1 and _multiplying(lesson) == 0:
+            each = tile[0] * tile[1] * whole[2] * max(1.0, _tiles_per_block(lesson, shape, 0))
+            number = int(_affordable(lesson) / SOMEWHAT / each * (1 - draw.random() / 4))
+            shape = replace(shape, k=whole[2] * max(WALK, number))
         if _allowed(lesson, shape) != shape:
             return None
         if astuple(_tile(lesson.at(shape))) == tile and (found := _one_of_each(lesson, shape, draw)):

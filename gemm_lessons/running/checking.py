@@ -211,16 +211,16 @@ def _sampled(plan: RunPlan, launch: LaunchPlan, built: Built, counting: bool = T
 
     Where blocks store less than an equal share of C, block 0 is run to find out why: if it depends on others or does
     more than its share, the sample cannot be judged. Of a kernel with products in double precision, which are simulated
-    slowly, one block is run.
+    slowly, one block of each launch is run; if a launch must run whole, the sample cannot be judged.
     """
     assert launch.sample is not None
     code = variant_of(built, launch.lesson).code
     blocks = launch.sample.blocks
     if launch.lesson.data.accumulate.size < DOUBLE and any(DOUBLES.search(it.ptx) for it in code.counted):
-        if len(blocks) > 1:
+        if len(blocks) > 1 and any(len(it) > 1 for it in blocks):
             slow = Finding("not_sampled", "note", facts=Quoted("it computes in double precision, which takes long"))
             return _instead(plan, launch, built, slow)
-        blocks = (blocks[0][:1],)  # as much work as the deep shape in place of a sample
+        blocks = tuple(it[:1] for it in blocks)  # as much work as the deep shape in place of a sample
     ran, stored = _some_blocks(plan, launch, built, blocks, counting)
     if ran.dependent and _is_right_alone(plan, built):
         ran, stored = _some_blocks(plan, launch, built, blocks, counting, alone=True)
