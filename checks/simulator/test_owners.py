@@ -41,6 +41,9 @@ KNOWN = {
     "four at once": "((float4 *)c)[b * 16 + t / 4] = make_float4(a[t], 0, 0, 0);",
     "a lane that was asked": "c[__shfl_sync(~0u, b * 64 + t, 3) + t % 4] = sum;",
     "an early return": "if (b * 64 + t >= n * 9) return; c[b * 64 + t] = a[t];",
+    "an atomic that no thread reaches": "if (n < 0) atomicAdd(&c[t], a[t]); c[b * 64 + t] = a[t];",
+    "a wait that no thread reaches": "if (n < 0) while (atomicAdd(&c[t], 1) < 3); c[b * 64 + t] = a[t];",
+    "a condition on memory that no thread asks for": "if (n < 0 && a[b] > 3) c[t] = 1; c[b * 64 + t] = a[t];",
     "a number of bytes": "((unsigned char *)c)[b * 100 + t] = (unsigned char)a[t];",
 }
 UNKNOWN = {

@@ -3,8 +3,9 @@
     the tile's words of C -> the blocks of the last launch that store there -> the words of scratch that these read
         -> the blocks of the launch before that store there -> ... -> all of them run, first launch first; C is judged
 
-The words that blocks store are computed for all blocks at once, without their products (``Device.owners``). The words
-that a block reads follow from a run on uninitialised scratch.
+The words that blocks store are computed for all blocks at once, without their products (``Device.owners``). That fails
+if a block waits for another one, so blocks run alone. The words that a block reads follow from a run on uninitialised
+scratch.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ def run_tile(plan: RunPlan, launch: LaunchPlan, built: Built) -> RanTile:
         chosen.insert(0, blocks)
         if not number or not blocks:
             continue
-        ran = plan.device.sample(kernel, grid, arguments, blocks, counting=False)
+        ran = plan.device.sample(kernel, grid, arguments, blocks, counting=False, alone=True)
         if ran.dependent or not ran.blocks:
             return RanTile(why=ran.dependent or "what a block reads follows from memory")
         for name in scratch & ran.touched.keys():
@@ -64,7 +65,7 @@ def run_tile(plan: RunPlan, launch: LaunchPlan, built: Built) -> RanTile:
     for (kernel, grid, its), blocks in zip(launches, chosen, strict=True):
         if not blocks:
             continue
-        ran = plan.device.sample(kernel, grid, problem.arguments(its.parameters), blocks, counting=False)
+        ran = plan.device.sample(kernel, grid, problem.arguments(its.parameters), blocks, counting=False, alone=True)
         if ran.dependent:
             return RanTile(why=ran.dependent)
         if fault := ran.fault or problem.damage(ran.touched, ran.stored):

@@ -61,10 +61,9 @@ class Program:
         return block_classes.uniform_comparisons(self.kernel)
 
     @functools.cached_property
-    def stores(self) -> Program | None:
-        """Return the program reduced to the instructions that decide where it stores; None if memory decides."""
-        reduced = stores_alone(self.kernel)
-        return None if reduced is None else prepare(reduced, self.variables)
+    def stores(self) -> Program:
+        """Return the program reduced to the instructions that decide where it stores: see ``stores_alone``."""
+        return prepare(stores_alone(self.kernel), self.variables)
 
     @functools.cached_property
     def address_uses(self) -> AddressUses:

@@ -4,7 +4,8 @@
 
 The reduced kernel takes every branch and stores to every address as the kernel does, but it loads only parameters and
 constants, does not wait, and stores zeros. It shows which of thousands of blocks own an element, in the time that one
-block takes. This is impossible if an address or a branch depends on memory.
+block takes. This is impossible if an address or a branch depends on memory, or if an instruction other than a plain
+store writes to global memory: a ``trap`` takes the place of such an instruction, since most threads may never reach it.
 """
 
 from __future__ import annotations
@@ -23,14 +24,12 @@ PRODUCTS = ("mma", PRODUCT)
 CONTROL = ("branch", "end", "stop")
 
 
-def stores_alone(kernel: Kernel) -> Kernel | None:
-    """Return the kernel reduced to its stores. None if memory decides where it stores, or if an instruction other than
-    a plain store writes to global memory."""
-    if any(map(_stores_otherwise, kernel.instructions)):
-        return None
+def stores_alone(kernel: Kernel) -> Kernel:
+    """Return the kernel reduced to its stores."""
+    unknown = {it.index for it in kernel.instructions if _stores_otherwise(it)}
     roots = [it for it in kernel.instructions if it.row.effect in CONTROL or _is_far_store(it)]
-    needed = set[str]().union(*map(_decides, roots))
-    kept = {it.index for it in roots}
+    needed = set[str]().union(*map(_decides, roots), *(_guard_of(kernel.instructions[index]) for index in unknown))
+    kept = {*unknown, *(it.index for it in roots)}
     defined: dict[str, list[Instruction]] = {}
     for instruction in kernel.instructions:
         for name in writes(instruction):
@@ -43,26 +42,34 @@ def stores_alone(kernel: Kernel) -> Kernel | None:
             kept.add(instruction.index)
             if instruction.row.name in WAITS:
                 continue  # becomes a wait that has ended
-            if not _is_known(instruction):
-                return None
-            found = reads(instruction) - needed
+            if _is_known(instruction):
+                found = reads(instruction) - needed
+            else:
+                unknown.add(instruction.index)
+                found = _guard_of(instruction) - needed
             needed |= found
             work += found
 
     def parts(instruction: Instruction) -> Iterator[Instruction]:
         if instruction.index not in kept:
             return
-        if _is_far_store(instruction):
+        if instruction.index in unknown:
+            yield replace(instruction, opcode="trap", modifiers=(), operands=())
+        elif _is_far_store(instruction):
             yield _storing_zeros(instruction)
-            return
-        if instruction.row.name not in WAITS:
+        elif instruction.row.name in WAITS:
+            writer = Writer({}, instruction)
+            writer.emit("setp.eq.u32", instruction.operands[0], Immediate(0), Immediate(0))
+            yield from writer.instructions
+        else:
             yield instruction
-            return
-        writer = Writer({}, instruction)
-        writer.emit("setp.eq.u32", instruction.operands[0], Immediate(0), Immediate(0))
-        yield from writer.instructions
 
     return rewritten(kernel, parts)
+
+
+def _guard_of(instruction: Instruction) -> frozenset[str]:
+    """Return the register that decides whether an instruction acts, if there is one."""
+    return frozenset(() if instruction.guard is None else (instruction.guard.name,))
 
 
 def _storing_zeros(store: Instruction) -> Instruction:
@@ -92,8 +99,7 @@ def _decides(instruction: Instruction) -> frozenset[str]:
     """Return the registers that decide whether and where an instruction acts."""
     if not _is_far_store(instruction):
         return reads(instruction)
-    guard = () if instruction.guard is None else (instruction.guard.name,)
-    return frozenset((*guard, *registers_in(instruction.operands[0])))
+    return _guard_of(instruction) | frozenset(registers_in(instruction.operands[0]))
 
 
 def _is_known(instruction: Instruction) -> bool:

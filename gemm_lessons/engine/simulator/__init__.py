@@ -323,10 +323,11 @@ class Simulator:
         self, compiled: Compiled, grid: Grid, arguments: Sequence[Argument], wanted: Mapping[str, Array]
     ) -> tuple[int, ...] | None:
         """Return the blocks of a launch that store into ``wanted``: buffer -> which of its words of 4 bytes, bool (n,).
-        Only instructions that decide where it stores are run. None if memory decides, or if that would take long."""
-        stores = _program_of(compiled).stores
-        if stores is None or grid.blocks * grid.threads > MOST_OWNERS:
+        Only instructions that decide where it stores are run. None if memory decides, or if that would take long.
+        Otherwise no block waits for another one: memory would decide how long."""
+        if grid.blocks * grid.threads > MOST_OWNERS:
             return None
+        stores = _program_of(compiled).stores
         setting = dataclasses.replace(self.setting, counting=False, placed=True, budget=SAMPLE_BUDGET)
         owners = StoreOwners(wanted)
         with _seen_from(compiled.path), as_unsupported("its stores are run", (ValueError,)):
