@@ -179,8 +179,23 @@ def test_copies_past_l1_take_the_latency_of_dram_where_l2_does_not_hold_the_matr
     waiting: Line = ("FFMA R4, R8, R8, R5", replace(FREE, waits=(0,)), None)
     copied = trace([copy, ("LDGDEPBAR", replace(FREE, sets=0), None), waiting])
     assert play(copied, 1, H200, from_dram=True).clocks == play(copied, 1, H200).clocks + HOPPER.dram
-    loaded = trace([global_load(0, 16), waiting])
-    assert play(loaded, 1, H200, from_dram=True).clocks == play(loaded, 1, H200).clocks, "left out of the model"
+
+
+def test_loads_take_the_latency_of_dram_where_no_other_block_hides_it() -> None:
+    """A block multiplies while another waits, if both have barriers; the model plays them in step and leaves it out."""
+    text, _, touch = global_load(0, 16)
+    waits = [(text, replace(FREE, sets=0), touch), ("FFMA R4, R8, R8, R5", replace(FREE, waits=(0,)), None)]
+    meets = [*waits, ("BAR.SYNC.DEFER_BLOCKING 0x0", FREE, None)]
+
+    def longer(lines: Sequence[Line], blocks: int) -> float:
+        near, far = (play(trace(lines, 4, blocks), blocks, H200, from_dram=it).clocks for it in (False, True))
+        return far - near
+
+    assert longer(waits, 1) == longer(meets, 1) == longer(waits, 2) == HOPPER.alone - HOPPER.l2
+    assert longer(meets, 2) == 0
+    a100 = GPUS["a100"]
+    near, far = (play(trace(waits, 4), 1, a100, from_dram=it).clocks for it in (False, True))
+    assert far == near, "where it was not read"
 
 
 def test_the_latency_of_dram_is_what_was_read_of_copied_tiles() -> None:
@@ -391,6 +406,7 @@ def test_latencies_are_those_read_on_hardware() -> None:
     assert clocks["latency_shared_32"] == pytest.approx(HOPPER.shared + 1, abs=0.5)
     assert clocks["latency_l1"] == pytest.approx(HOPPER.l1 + 1, abs=1)
     assert clocks["latency_l2_16mb"] == pytest.approx(HOPPER.l2, abs=5)
+    assert clocks["latency_dram"] == pytest.approx(HOPPER.alone, abs=5)
     assert clocks["latency_branch"] == pytest.approx(HOPPER.branch, abs=0.5)
     for threads in (128, 256, 512, 1024):
         issue = 1 / H200.schedulers  # the warps arrive one after the other

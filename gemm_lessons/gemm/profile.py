@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from gemm_lessons.engine.estimate.timeline import Played
     from gemm_lessons.engine.sass.trace import ParsedKernel, Trace
 
-MODEL = 29  # version of the timeline; a new number invalidates the cache on disk
+MODEL = 30  # version of the timeline; a new number invalidates the cache on disk
 DEPTH = 64  # least K of the shorter trace: eight tiles of 8, one of 64; double buffering repeats itself every 32
 TILES = 8  # K tiles of the shorter trace of a kernel with cp.async, so that its pipeline is full
 # The longer trace has twice that K, or this factor where blocks divide K tiles and have few of them: each begins and
@@ -251,7 +251,7 @@ class Profile:
     def span(self, blocks: int, gpu: GpuSpec, *, together: bool = False, from_dram: bool = False) -> Span:
         """Return the clocks of one multiprocessor of ``gpu`` with ``blocks`` resident blocks, at most
         ``blocks_per_sm``. ``together``: all of them start at once, as at the start of the launch. ``from_dram``: L2
-        does not hold the boxes that they copy, nor what they copy past L1."""
+        does not hold the matrices."""
         name = f"{'together ' if together else ''}{'from DRAM ' if from_dram else ''}{blocks} {_figures_of(gpu)}"
         if name not in self._kept:
             (k0, _), (k1, _) = self.traces

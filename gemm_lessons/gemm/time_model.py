@@ -10,7 +10,8 @@
 - L2 bytes: what a block reads and writes at least, its rows of A and columns of B, as the L1 cache or shared memory
   serves the rest; or its sectors, if those are fewer.
 - DRAM bytes: every matrix once if they fit into L2; else the rows and columns that each wave of blocks needs.
-- Where L2 does not hold the matrices, boxes and copies past L1 take DRAM's latency.
+- Where L2 does not hold the matrices, boxes and copies past L1 take DRAM's latency, and so do loads of a block that is
+  alone on its multiprocessor or of kernels without barriers. Other blocks hide it from each other.
 - Where tensor cores work on most multiprocessors, the clock is the one that the chip holds then. With products of
   warpgroups, it is the one at which the chip draws no more power than it may; blocks that copy far ahead drift apart
   while DRAM is busy, and fetch again what L2 no longer holds.
@@ -193,7 +194,8 @@ class Estimator:
         for profile, at in zip(self.profiles, self._launches_at(shape, gpu), strict=True):
             work = profile.work(shape.k)
             heats = work.products > 0 or work.grouped > 0
-            for cause, time_us in shares(at, gpu, at(gpu).balance, heats=heats).items():
+            far = not _in_l2(profile, shape, gpu.l2_bytes)
+            for cause, time_us in shares(at, gpu, at(gpu).balance, heats=heats, far=far).items():
                 found[cause] += time_us
         found["launch"] += self.at(shape, gpu).time_us - sum(found.values())  # those that follow another take less
         return found

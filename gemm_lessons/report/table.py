@@ -51,7 +51,7 @@ LIMITERS = {
 UNBOUNDED = 1000  # columns: preferred width of a table
 # Of the tables of ESTIMATE.md; checks/estimate/test_any_kernels.py compares.
 HOW_FAR = (
-    "Compared with an H200, references are off by 2.1% in the median, the speeds of their slow edits by 2.8 points."
+    "Compared with an H200, references are off by 2.1% in the median, the speeds of their slow edits by 2.2 points."
 )
 SHOWN_SCATTER = 0.10  # of the middle half around the median: above, a time is printed with it
 

@@ -2,9 +2,10 @@
 
     clock         the GPU keeps its highest clock
     launch        starting it and its blocks takes no time
-    dram, l2      their bandwidth has no limit, and DRAM is as near as L2
+    dram, l2      their bandwidth has no limit, and DRAM is as near as L2, but for the loads of a product
     waves         every multiprocessor has as many blocks as the average one
     conflicts     no access to shared memory conflicts
+    waiting       DRAM is as near as L2 for the loads of a product, too
     arithmetic    integer and special units take no time; they are not among the units of an estimate
     waiting       the busiest unit works all the time
     requests, shared, instructions, arithmetic    that unit takes no time, in this order; the last are multiply-adds
@@ -39,7 +40,10 @@ WORK: Mapping[Cause, tuple[str, ...]] = {  # in the order of removal, with the u
     "instructions": ("issue",),
     "arithmetic": ("fp32", "tensor", "fp64"),
 }
-REMOVED: tuple[Cause, ...] = ("clock", "launch", "dram", "l2", "waves", "conflicts", "arithmetic", "waiting", *WORK)
+REMOVED: tuple[Cause, ...] = (
+    *("clock", "launch", "dram", "l2", "waves", "conflicts", "waiting"),
+    *("arithmetic", "waiting", *WORK),
+)
 WAITS = (
     "fixed",
     "global",
@@ -74,12 +78,12 @@ class LineShare:
 
 
 def shares(
-    at: Callable[[GpuSpec], Replayed], gpu: GpuSpec, balance: float, *, heats: bool = True
+    at: Callable[[GpuSpec], Replayed], gpu: GpuSpec, balance: float, *, heats: bool = True, far: bool = False
 ) -> dict[Cause, float]:
     """Return the microseconds of each cause; they add up to the time of ``at(gpu)``, the estimate on any GPU.
 
     ``balance``: blocks of the average multiprocessor over those of the fullest. ``heats``: the kernel multiplies on
-    tensor cores, which may lower the clock.
+    tensor cores, which may lower the clock. ``far``: it is a product, and L2 does not hold its matrices.
     """
     cold = replace(gpu, tensor_clock_hz=None, power=None)
     pipes = pipes_of(gpu)
@@ -87,11 +91,13 @@ def shares(
     pipes = replace(near.pipes or pipes, box_sector=0.0)
     free = replace(near, l2_bytes_per_s=math.inf, pipes=pipes)
     even = replace(free, pipes=replace(pipes, conflicts=False))
-    simple = replace(even, pipes=replace(even.pipes or pipes, integer=0.0, special=0.0))
+    close = replace(even, pipes=replace(even.pipes or pipes, alone=0.0)) if far else even
+    simple = replace(close, pipes=replace(close.pipes or pipes, integer=0.0, special=0.0))
     now = at(gpu)
     highest = at(cold) if heats else now
     without_dram, without = at(near).parts, at(simple).parts
     alone, spread = at(free).parts["latency"], at(even).parts["latency"]
+    near_loads = at(close).parts["latency"] if far else spread
     work = {
         cause: max((without.get(unit, 0.0) for unit in units), default=0.0) * balance for cause, units in WORK.items()
     }
@@ -103,6 +109,7 @@ def shares(
         alone,
         alone * balance,
         spread * balance,
+        near_loads * balance,
         without["latency"] * balance,
         *(max(list(work.values())[first:]) for first in range(len(work))),
         0.0,

@@ -22,7 +22,8 @@
                  st.async and red.async leave one after the other
 
 What it leaves out: instruction fetch, and, without ``levels`` (see ``traffic``), L1's capacity and what loads wait for
-DRAM.
+DRAM where blocks with barriers are resident together: they are at different places of their K tiles, so one multiplies
+while another waits, but here they are in step.
 """
 
 from __future__ import annotations
@@ -102,9 +103,11 @@ def play(
     warp that has ended counts as arrived at every barrier of its block. The model of products leaves it off: the traces
     of two_warps' warps differ in length, and its times agree with measured ones only without. ``from_dram``: boxes
     and copies past L1 come from there, as they do where L2 does not hold the matrices: even one of many blocks' is then
-    waited for by all.
+    waited for by all. So do loads where no other block hides their latency: those of a block that is alone, or of
+    warps that never wait for each other.
     ``levels``: where other accesses are served; without, L1 never runs full, and L2 holds everything.
     """
+    hidden = blocks > 1 and any(it.name == "BAR" for it in trace.code)
     return run(
         [
             Multiprocessor(
@@ -115,6 +118,7 @@ def play(
                 together=together,
                 ended_arrive=ended_arrive,
                 from_dram=from_dram,
+                loads_from_dram=from_dram and not hidden,
                 levels=levels,
             )
             for streams in by_rank(streams_of(trace, blocks * trace.cluster, gpu), trace)
@@ -178,6 +182,7 @@ class Multiprocessor:
         together: bool = False,
         ended_arrive: bool = False,
         from_dram: bool = False,
+        loads_from_dram: bool = False,
         levels: Levels | None = None,
     ) -> None:
         self.levels = levels
@@ -196,6 +201,8 @@ class Multiprocessor:
         self.pipes = pipes_of(gpu)
         self.beyond = self.pipes.dram * from_dram  # clocks
         self.box = self.pipes.box + self.beyond
+        # Clocks of a load that misses L1.
+        self.missed = max(self.pipes.alone, self.pipes.l2) if loads_from_dram else self.pipes.l2
         self.per_sector = SECTOR / (gpu.l2_bytes_per_s / gpu.sms / gpu.clock_hz)
         self.wavefront = LINE / gpu.bytes_per_clock  # clocks
         count, schedulers = len(streams), gpu.schedulers
@@ -658,7 +665,7 @@ class Multiprocessor:
                 fetched += 1
                 self.port = max(self.port, start) + taken
                 self.moved["l2"] += taken
-                there = self.port + self.pipes.l2 + self.beyond * touch.past
+                there = self.port + (self.pipes.l2 + self.beyond if touch.past else self.missed)
                 if self.levels is not None:
                     there = self._beyond(sector, start, there)
                 self.sectors[sector] = there

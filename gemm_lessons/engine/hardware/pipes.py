@@ -98,6 +98,7 @@ class Pipes:
     arrival: float  # of the shared-memory path, for each wavefront that a copy past L1 writes
     box: float  # from a request to the TMA until the last sector of a box, read from L2, has arrived; 0: no TMA
     far: float  # until a load that misses L1 and L2 returns, when many do
+    alone: float  # the same when few do; 0: not known, and as near as L2
     dram: float  # added to `box`, and to `l2` of copies past L1, when the matrices do not fit into L2
     grouped: float  # of the tensor cores, for each column of a warpgroup's product, in all types; 0: no wgmma
     grouped_least: float  # of the tensor cores, at least, for a product of few columns
