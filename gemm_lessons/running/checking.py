@@ -110,10 +110,11 @@ def _launched(
     plan: RunPlan, kernel: KernelPlan, built_for: Callable[[LaunchPlan], Built], jobs: Jobs
 ) -> list[LaunchResult]:
     """Return the results in the order of the plan, up to the first fault, or to the first hidden shape after a failure.
-    The results of the second process are received last."""
+    Launches that only this process does, such as the counted one, come first; what the second process does is received
+    last."""
     work = [launch_job(plan, kernel, launch, partial(built_for, launch)) for launch in kernel.launches]
     here: dict[Hashable, LaunchResult] = {}
-    for job, launch in zip(work, kernel.launches, strict=True):
+    for job, launch in sorted(zip(work, kernel.launches, strict=True), key=lambda it: jobs.is_shared(it[0].key)):
         if launch.hidden and any(it.verdict.kind != "passed" for it in here.values()):
             return list(here.values())  # a graded run has no second process
         if jobs.claim(job.key):

@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from gemm_lessons.engine.ptx.cfg import Block, build, line_of, reads, writes
 from gemm_lessons.engine.ptx.dead_products import PRODUCT
-from gemm_lessons.engine.ptx.records import Immediate, Instruction, Kernel, Register, registers_in
+from gemm_lessons.engine.ptx.records import Immediate, Instruction, Kernel, Register
 from gemm_lessons.engine.records.findings import Finding
 from gemm_lessons.engine.records.frozen import dataclass
 
@@ -137,10 +137,8 @@ def _after(known: _Known, instruction: Instruction, followed: frozenset[str]) ->
 
 def _registers(instruction: Instruction) -> tuple[frozenset[str], frozenset[str]]:
     """Return the registers of D, and of A if it is in registers."""
-    target, left = instruction.operands[:2]
-    return frozenset(registers_in(target)), frozenset(registers_in(left)) - {
-        left.name if isinstance(left, Register) else ""
-    }
+    sums, factors = instruction.mentioned[:2]
+    return sums, frozenset() if isinstance(instruction.operands[1], Register) else factors
 
 
 def _committed(groups: tuple[Uses, ...]) -> tuple[Uses, ...]:
@@ -158,6 +156,8 @@ def _moved(known: _Known, instruction: Instruction) -> _Known:
     target, source = (it.name for it in instruction.operands if isinstance(it, Register))
 
     def renamed(uses: Uses) -> Uses:
+        if source not in uses and target not in uses:
+            return uses
         rest = {k: v for k, v in uses.items() if k != target}
         return {**rest, target: uses[source]} if source in uses else rest
 

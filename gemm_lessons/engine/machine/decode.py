@@ -296,7 +296,7 @@ class Binder:
         ``target``."""
         state = self.state
         guard = self.guard(instruction)
-        scratch = np.zeros(state.lanes, target.dtype)
+        scratch = state.scratch(target.dtype)
 
         def masked() -> None:
             function(scratch, *sources)

@@ -128,8 +128,16 @@ class State:
         self.batch = Batch(0, self.block_numbers, blocks, self.threads, self.padded, 0)
         self.images = Images(())  # texture and surface objects
         self.maps = TensorMaps(())  # tensor maps
+        self._scratch: dict[np.dtype[Any], Array] = {}
         self._kernel = kernel
         self.full = True  # registers of lanes outside `active` may be overwritten: they are padding or have ended
+
+    def scratch(self, dtype: np.dtype[Any]) -> Array:
+        """Return the array (lanes,) in which an instruction computes results before the executing lanes receive them.
+        All instructions share it."""
+        if dtype not in self._scratch:
+            self._scratch[dtype] = np.zeros(self.lanes, dtype)
+        return self._scratch[dtype]
 
     def _allocate(self, kernel: Kernel, row_order: Sequence[str]) -> None:
         counts: dict[int | str, int] = dict.fromkeys(_FILES, 0)
