@@ -250,7 +250,7 @@ FAULTS = {
     ),
     "misaligned": ("misaligned", "*(int4 *)(o + threadIdx.x) = make_int4(1, 2, 3, 4);", ("multiple of 16", "thread 1")),
     "trap": ("trap", "if (threadIdx.x == 5) __trap();", ("thread 5",)),
-    "endless": ("timeout", "while (o[threadIdx.x] != 7) o[threadIdx.x] = 0;", ("never ends",)),
+    "endless": ("timeout", "while (o[threadIdx.x] != 7) o[threadIdx.x] = 0;", ("nothing ends the loop",)),
     "deadlock": (
         "deadlock",
         'if (threadIdx.x < 16) asm volatile("bar.sync 1, 32;"); else asm volatile("bar.sync 2, 32;"); o[0] = 1;',

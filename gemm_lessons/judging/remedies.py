@@ -173,6 +173,10 @@ OF_BYTES: Mapping[str, str] = {
     "cause too many bytes": UNANNOUNCED,
     "cause no expect_tx": UNANNOUNCED,
 }
+UNCHANGED = (
+    "So it never ends. What should change from one iteration to the next? If it is a counter, look at what is added to "
+    "it: i += step, not i = step."
+)
 OF_A_COUNT = (
     "A numbered barrier (bar.sync number, threads) waits until so many threads have come. Count those of the roles "
     "that meet there, and no others, and let each of them come equally often."
@@ -182,6 +186,8 @@ OWN_ARRAYS = tuple(("out_of_array", case) for case in ("own", "own end", "one of
 # Advice by (kind, case) or (kind, effects of the accesses), where the kind alone does not decide.
 SPECIAL_REMEDIES: Mapping[tuple[str, str], str] = {
     **dict.fromkeys((("descriptor", case) for case in ("apart", "apart later", "again")), STEP_OF_K),
+    ("timeout", "in a loop"): "Does this loop end? Look at how its counter changes and at its condition.",
+    **dict.fromkeys((("timeout", case) for case in ("same values", "no exit")), UNCHANGED),
     (
         "timeout",
         "starved",

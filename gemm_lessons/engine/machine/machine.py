@@ -22,6 +22,7 @@ from gemm_lessons.engine.machine.barriers import Barriers, is_plain
 from gemm_lessons.engine.machine.convergence import Convergence
 from gemm_lessons.engine.machine.decode import Binder, Run
 from gemm_lessons.engine.machine.early_arrivals import explained
+from gemm_lessons.engine.machine.endless_loops import LoopSearch
 from gemm_lessons.engine.machine.executed import ExecutionCounts, warps_of
 from gemm_lessons.engine.machine.hangs import HangReport
 from gemm_lessons.engine.machine.images import Images
@@ -209,6 +210,7 @@ class Machine:
         self.budget = 0  # instructions until ``spinning`` checks again
         self.reached = 0  # blocks that have started, as places in ``cluster_order``
         self.running = 0  # basic block being executed, named in the message of a timeout
+        self.loop_search: LoopSearch | None = None  # once the budget of a batch is used up
 
     @functools.cached_property
     def launch(self) -> LaunchInfo:
@@ -332,6 +334,7 @@ class Machine:
         self.stalls.begin()
         self.position = state.position = np.where(self.alive, 0, DONE).astype(np.int32)
         self.budget = self.spinning.begin()
+        self.loop_search = None
         boundary: Boundary = "fault"
         try:
             self._loop()
@@ -480,10 +483,13 @@ class Machine:
         self.interrupted = 0
         if self.budget >= 0:
             return stalled
+        if self.loop_search is not None:
+            self._search_loop(number)
+            return False
         answer = self.spinning.check(number, active, self.budget, self._waiting())
         if answer is None:
             self._more_blocks()
-            self._timeout(number)
+            self._begin_search(number)
             return False
         self.budget, aside = answer
         return aside or stalled
@@ -625,10 +631,28 @@ class Machine:
         raise Fault("timeout", "loop", instruction, self.state.actor(lane, instruction), facts)
 
     def _timeout(self, number: int) -> None:
-        instruction = self.program.blocks[number].instructions[0]
+        raise self._endless("budget", self.program.blocks[number].instructions[0], int(np.flatnonzero(self.alive)[0]))
+
+    def _begin_search(self, number: int) -> None:
+        """Look for the loop that the batch is in, from block ``number`` on."""
         lane = int(np.flatnonzero(self.alive)[0])
-        who = self.state.actor(lane, instruction)
-        raise Fault("timeout", "budget", instruction, who, Endless(self.setting.budget))
+        self.loop_search = LoopSearch(self.state, self.program.kernel, self.program.blocks, self.setting.budget, lane)
+        self._search_loop(number)
+
+    def _search_loop(self, number: int) -> None:
+        assert self.loop_search is not None
+        self.budget = self.loop_search.sample(self.executed.block_warps)
+        if self.budget:
+            return
+        found = self.loop_search.found(number)
+        if found is None:
+            self._timeout(number)
+        else:
+            raise self._endless(found.case, found.branch, self.loop_search.lane, found.last_line)
+
+    def _endless(self, case: str, instruction: Instruction, lane: int, last_line: int | None = None) -> Fault:
+        facts = Endless(self.setting.budget, last_line=last_line)
+        return Fault("timeout", case, instruction, self.state.actor(lane, instruction), facts)
 
 
 def stopped(end: OutOfTime | MemoryError, instruction: Instruction | None) -> Fault:

@@ -394,10 +394,12 @@ class Hang(Details):
 
 @dataclass(frozen=True)
 class Endless(Details):
-    """An endless loop: the instruction limit of a launch, or the number of ``others`` in the loop."""
+    """An endless loop: the instruction limit of a launch, or the number of ``others`` in the loop; its
+    ``last_line``, where it is known by its lines."""
 
     budget: int = 0
     others: int | None = None
+    last_line: int | None = None
 
 
 @dataclass(frozen=True)

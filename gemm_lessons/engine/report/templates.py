@@ -366,6 +366,12 @@ TEMPLATES: Mapping[str, str] = {
     "trap stop": "the kernel stopped itself (trap) in {who}[: {reason}]",
     "trap assert": "assertion failed in {who}: {text}",
     "timeout budget": "still running after {budget:,} instructions (first: {who}); is there a loop that never ends?",
+    "timeout in a loop": "still running after {budget:,} instructions (first: {who}), in the loop"
+    "[ around lines {line} to {last_line}| in line {line}]",
+    "timeout no exit": "still running after {budget:,} instructions (first: {who}): nothing ends the loop around"
+    "[ lines {line} to {last_line}| line {line}] once it has begun",
+    "timeout same values": "still running after {budget:,} instructions (first: {who}): the condition of the loop"
+    "[ in line {line}] compares the same values in each iteration",
     "timeout loop": "{who}[ and {others:more thread} wait| waits] in a loop for something that no thread does any more:"
     " a lock that is not released, or a flag that is not set",
     "timeout bounds": "{text}[, in line {line}]{advice}",
