@@ -27,7 +27,7 @@ A lane is a thread of a batch: lane = block_in_batch * padded_threads + thread.
 - ``barriers`` with ``cluster_barriers`` and ``register_pool``, ``convergence``, ``phases`` with ``mbarriers``,
   ``mbarrier_waits``, ``spin_waits``: threads that wait for other threads; ``hangs`` with ``phase_history``,
   ``wait_cycles`` and ``source_lines``: threads that wait forever; ``early_arrivals``: threads that should have waited;
-  ``endless_loops``: loops that wait for nobody
+  ``endless_loops``: loops without an end
 - ``groups``, ``warps``, ``matrices``, ``products``, ``warpgroups``: instructions that use many registers or many
   lanes at once; ``product_tally``: the number of products in one sum
 - ``special``, ``symbols``, ``printing``, ``heap``: special registers, variables that the host sets, ``printf``,
