@@ -72,8 +72,8 @@ __device__ inline Corner corner(int number, int M, int N)
 
 extern "C" __global__ void __launch_bounds__((CONSUMERS + 1) * GROUP, 1)
 gemm(const __grid_constant__ CUtensorMap map_A, const __grid_constant__ CUtensorMap map_B,
-     const __grid_constant__ CUtensorMap map_C, const __grid_constant__ CUtensorMap map_scale_A, const float *scale_B,
-     int M, int N, int K)
+     const __grid_constant__ CUtensorMap map_C, const __grid_constant__ CUtensorMap map_scale_A,
+     const float *__restrict__ scale_B, int M, int N, int K)
 {
     static_assert(BK * sizeof(Number) == ROW && BK <= SCALED, "a row of a tile is as wide as a box, and has one scale");
     static_assert(BM == CONSUMERS * ROWS && PART == SCALED, "a part of a consumer's columns has one scale of B");
@@ -88,12 +88,14 @@ gemm(const __grid_constant__ CUtensorMap map_A, const __grid_constant__ CUtensor
     float(*scales)[BM] = reinterpret_cast<float(*)[BM]>(rooms + CONSUMERS * ROOMS); // of each stage: a row's scale
     __shared__ Barrier full[STAGES];  // a phase ends when a K tile has arrived in the stage
     __shared__ Barrier empty[STAGES]; // a phase ends when all warps of consumers have read it
+    __shared__ Barrier ahead;         // without promotion: its phase ends when consumer 0 has started its last products
 
     if (threadIdx.x == 0) {
         for (int stage = 0; stage < STAGES; stage++) {
             init(full[stage], 1);
             init(empty[stage], CONSUMERS * 4); // a warp each
         }
+        init(ahead, 4); // the warps of consumer 0
         barriers_are_ready();
     }
     __syncthreads(); // the last barrier of the whole block
@@ -177,6 +179,10 @@ gemm(const __grid_constant__ CUtensorMap map_A, const __grid_constant__ CUtensor
                 if (lane == 0)
                     arrive(empty[stage]);
             } else { // as in lesson 20: the sums stay in the tensor core
+                // In a block's last tile, consumer 0 goes ahead: it stores its rows while the other one multiplies.
+                const bool last = number + gridDim.x >= tiles;
+                if (last && role > 0 && k0 == max(0, K - (STAGES - 1) * BK))
+                    await(ahead, 0);
                 wgmma_fence();
 #pragma unroll
                 for (int k = 0; k < BK; k += DEPTH) {
@@ -188,6 +194,8 @@ gemm(const __grid_constant__ CUtensorMap map_A, const __grid_constant__ CUtensor
 #endif
                 }
                 wgmma_commit();
+                if (last && role == 0 && k0 + BK == K && lane == 0)
+                    arrive(ahead);
                 wgmma_wait<1>();
                 if (k0 > 0 && lane == 0)
                     arrive(empty[(step - 1) % STAGES]);
