@@ -64,7 +64,7 @@ def load_lesson(directory: Path, type_: str = "") -> Lesson:
     read: list[bytes] = []
     for file in (path, directory.parent / "course.toml"):
         with contextlib.suppress(OSError):
-            read.append(file.read_bytes())
+            read.append(file.read_bytes() if file.is_file() else b"")  # reading a pipe would wait for a writer
     return replace(_loaded(directory, type_, tuple(read)))  # a copy, which memoises for itself
 
 
