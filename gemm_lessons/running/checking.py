@@ -122,7 +122,9 @@ def _launched(
             if here[job.key].fault is not None:
                 break
     results = []
-    for job in work:
+    for job, launch in zip(work, kernel.launches, strict=True):
+        if job.key not in here:
+            ranges.announce(f"{launch.purpose} {launch.shape}")  # by the second process
         results.append(here[job.key] if job.key in here else jobs.result(job))
         if results[-1].fault is not None:
             break
