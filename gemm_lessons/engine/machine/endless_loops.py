@@ -62,10 +62,10 @@ class LoopSearch:
         # Blocks that have not run may be in the loop, too: an if, or the end of an unrolled loop.
         first = min(ran)
         whole = _loop_with(first, self._blocks[first:])
-        exits = {number: block.terminator for number, block in ran.items() if not {*_after(block)} <= whole.keys()}
-        if len({it and it.index for it in exits.values()}) != 1:
+        exits = [block.terminator for block in ran.values() if not {*_after(block)} <= whole.keys()]
+        if len(exits) != 1:
             return _by_lines("in a loop" if exits else "no exit", ran.values())
-        (decides,) = exits.values()
+        (decides,) = exits
         if decides is None or decides.guard is None:
             return None
         return Found("same values" if self._stays(decides.guard.name) else "in a loop", decides)
