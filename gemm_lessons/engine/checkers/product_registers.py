@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from gemm_lessons.engine.ptx.cfg import Block, build, line_of, reads, writes
+from gemm_lessons.engine.ptx.cfg import build, line_of, reads, writes
 from gemm_lessons.engine.ptx.dead_products import PRODUCT
 from gemm_lessons.engine.ptx.records import Immediate, Instruction, Kernel, Register
 from gemm_lessons.engine.records.findings import Finding
@@ -61,7 +61,7 @@ def product_registers(kernel: Kernel) -> list[Finding]:
         after = known[number]
         for instruction in blocks[number].instructions:
             after = _after(after, instruction, followed)
-        for successor in _successors(blocks[number]):
+        for successor in blocks[number].successors:
             before = known.get(successor)
             meet = after if before is None else before.joined(after)
             if meet != before:
@@ -74,10 +74,6 @@ def product_registers(kernel: Kernel) -> list[Finding]:
                 found.setdefault((finding.case, finding.line, finding.other_line), finding)
             before = _after(before, instruction, followed)
     return list(found.values())
-
-
-def _successors(block: Block) -> list[int]:
-    return [*([block.fallthrough] if block.fallthrough is not None else []), *block.targets]
 
 
 def _is_move(instruction: Instruction) -> bool:

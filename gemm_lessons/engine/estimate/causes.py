@@ -41,8 +41,16 @@ WORK: Mapping[Cause, tuple[str, ...]] = {  # in the order of removal, with the u
     "arithmetic": ("fp32", "tensor", "fp64"),
 }
 REMOVED: tuple[Cause, ...] = (
-    *("clock", "launch", "dram", "l2", "waves", "conflicts", "waiting"),
-    *("arithmetic", "waiting", *WORK),
+    "clock",
+    "launch",
+    "dram",
+    "l2",
+    "waves",
+    "conflicts",
+    "waiting",  # of a product's loads, for DRAM
+    "arithmetic",
+    "waiting",
+    *WORK,
 )
 WAITS = (
     "fixed",

@@ -62,7 +62,7 @@ class LoopSearch:
         # Blocks that have not run may be in the loop, too: an if, or the end of an unrolled loop.
         first = min(ran)
         whole = _loop_with(first, self._blocks[first:])
-        exits = [block.terminator for block in ran.values() if not {*_after(block)} <= whole.keys()]
+        exits = [block.terminator for block in ran.values() if not {*block.successors} <= whole.keys()]
         if len(exits) != 1:
             return _by_lines("in a loop" if exits else "no exit", ran.values())
         (decides,) = exits
@@ -91,7 +91,3 @@ def _by_lines(case: str, loop: Iterable[Block]) -> Found | None:
     [(file, _)] = Counter(it.source.file for it in sourced if it.source is not None).most_common(1)
     lines = {it.source.line: it for it in sourced if it.source is not None and it.source.file == file}
     return Found(case, lines[min(lines)], max(lines) if len(lines) > 1 else None)
-
-
-def _after(block: Block) -> tuple[int, ...]:
-    return block.targets if block.fallthrough is None else (*block.targets, block.fallthrough)

@@ -35,10 +35,7 @@ class Following:
         blocks = cfg.build(kernel)
         self._own = {i.index: block.number for block in blocks for i in block.instructions}
         self._inside = {block.number: [i.index for i in block.instructions] for block in blocks}
-        self._next: dict[int, tuple[int, ...]] = {
-            block.number: (*block.targets, *(() if block.fallthrough is None else (block.fallthrough,)))
-            for block in blocks
-        }
+        self._next = {block.number: block.successors for block in blocks}
 
     def reaches(self, index: int, wanted: frozenset[int]) -> bool:
         """Return whether one of the ``wanted`` instructions may follow ``index``."""

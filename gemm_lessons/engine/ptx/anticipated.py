@@ -37,11 +37,9 @@ def always_needed(blocks: Sequence[Block]) -> frozenset[int]:
 
 def _after(block: Block, before: Sequence[frozenset[str] | None]) -> frozenset[str] | None:
     last = block.terminator
-    ends = block.fallthrough is None and not block.targets
-    if ends or (last is not None and last.row.effect in ("end", "stop")):
+    if not block.successors or (last is not None and last.row.effect in ("end", "stop")):
         return frozenset()
-    following = [*([block.fallthrough] if block.fallthrough is not None else []), *block.targets]
-    known = [one for one in (before[number] for number in following) if one is not None]
+    known = [one for one in (before[number] for number in block.successors) if one is not None]
     return frozenset.intersection(*known) if known else None
 
 

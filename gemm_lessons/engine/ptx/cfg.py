@@ -38,6 +38,11 @@ class Block:
         last = self.instructions[-1] if self.instructions else None
         return last if last is not None and last.row.ends_block else None
 
+    @cached_property
+    def successors(self) -> tuple[int, ...]:
+        """Return the blocks that may run next: the one that follows in the text, then the targets."""
+        return self.targets if self.fallthrough is None else (self.fallthrough, *self.targets)
+
 
 def is_barrier(instruction: Instruction) -> bool:
     """Return whether an instruction is a barrier of (part of) a block."""

@@ -71,6 +71,5 @@ def _dominates(blocks: Sequence[Block], one: int, other: int) -> bool:
             return False
         if number not in seen:
             seen.add(number)
-            block = by_number[number]
-            work += [*block.targets, *([] if block.fallthrough is None else [block.fallthrough])]
+            work += by_number[number].successors
     return True

@@ -126,10 +126,9 @@ def live_after_calls(function: Kernel) -> dict[int, frozenset[str]]:
     while changed:
         changed = False
         for block in reversed(blocks):
-            following = [*block.targets, *([] if block.fallthrough is None else [block.fallthrough])]
-            live = frozenset[str]().union(*(before[number] for number in following))
+            live = frozenset[str]().union(*(before[number] for number in block.successors))
             for instruction in reversed(block.instructions):
-                if instruction.row.effect == "end" or (instruction is block.instructions[-1] and not following):
+                if instruction.row.effect == "end" or (instruction is block.instructions[-1] and not block.successors):
                     live |= written
                 made = {*cfg.writes(instruction), *_parameters(instruction, 1)}
                 live = live if instruction.guard is not None else live - made

@@ -100,7 +100,7 @@ def _any_controls_loop(kernel: Kernel, accesses: frozenset[int]) -> bool:
 def loops(blocks: Sequence[Block]) -> list[list[Block]]:
     """Return the basic blocks of each outermost loop that these blocks form."""
     numbers = {block.number for block in blocks}
-    after = {b.number: {*b.targets, *([] if b.fallthrough is None else [b.fallthrough])} & numbers for b in blocks}
+    after = {block.number: numbers.intersection(block.successors) for block in blocks}
     component_of = _components(after)
     found: dict[int, list[Block]] = {}
     for block in blocks:

@@ -11,7 +11,7 @@ from gemm_lessons.engine.ptx.records import Kernel, Symbol, registers_in
 def maybe_unset(kernel: Kernel, blocks: Sequence[Block]) -> frozenset[str]:
     """Return the registers that may be unset when they are read. Registers used by barriers and calls are excluded,
     because their reads and writes are not distinguished here."""
-    successors = [[*([b.fallthrough] if b.fallthrough is not None else []), *b.targets] for b in blocks]
+    successors = [block.successors for block in blocks]
     exposed, given = zip(*(_exposed(block) for block in blocks), strict=True)
     bits = {name: 1 << number for number, name in enumerate(frozenset().union(*exposed).intersection(kernel.registers))}
 

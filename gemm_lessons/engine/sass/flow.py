@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 
 from gemm_lessons.engine.compiler.sass import width_of
@@ -299,6 +299,18 @@ def stored(d: Decoded) -> tuple[str, ...]:
             names += operand_registers(operand, max(1, width_of(d.source.opcode) // 4))
         found = found or isinstance(operand, Memory)
     return tuple(name for name in names if name)
+
+
+def mask(bits: dict[str, int], names: Iterable[str]) -> int:
+    """Return a set of registers as an integer, without empty names. ``bits`` has the bit of each register; one that
+    it lacks gets the next bit."""
+    found = 0
+    for name in names:
+        if name in bits:
+            found |= bits[name]
+        elif name:
+            found |= bits.setdefault(name, 1 << len(bits))
+    return found
 
 
 def operand_registers(operand: Operand, count: int = 1) -> tuple[str, ...]:

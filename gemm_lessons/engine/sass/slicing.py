@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from gemm_lessons.engine.sass.flow import Listing, call_by_call, reads, results
+from gemm_lessons.engine.sass.flow import Listing, call_by_call, mask, reads, results
 from gemm_lessons.engine.sass.operands import Decoded, MachineImmediate, MachineRegister
 
 Value = tuple[str, int, str]  # value of a predicate: WRITTEN or MET (paths join), the node, the predicate's name
@@ -56,13 +56,7 @@ class Slicer:
         ]
 
     def _mask(self, names: Sequence[str]) -> int:
-        bits, mask = self._bits, 0
-        for name in names:
-            if name in bits:
-                mask |= bits[name]
-            elif name:
-                mask |= bits.setdefault(name, 1 << len(bits))
-        return mask
+        return mask(self._bits, names)
 
     def relevant(self, roots: Callable[[Decoded], Sequence[str]]) -> list[bool]:
         """Return the backward slice of the ``roots`` (registers that an instruction needs itself)."""

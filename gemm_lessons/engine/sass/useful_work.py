@@ -28,6 +28,7 @@ from gemm_lessons.engine.sass.flow import (
     STORES,
     WARPGROUP,
     Listing,
+    mask,
     operand_registers,
     reads,
     results,
@@ -127,13 +128,7 @@ class _Flow:
         return all(self._mask(operand_registers(it, width)) & self._arriving[d.index] for it in factors)
 
     def _mask(self, names: Sequence[str]) -> int:
-        bits, mask = self._bits, 0
-        for name in names:
-            if name in bits:
-                mask |= bits[name]
-            elif name:
-                mask |= bits.setdefault(name, 1 << len(bits))
-        return mask
+        return mask(self._bits, names)
 
     def _load(self, code: Sequence[Decoded]) -> Callable[[int, int], int]:
         """Return how an instruction changes the set of registers that hold loaded numbers."""
