@@ -19,6 +19,7 @@ import time
 import numpy as np
 
 from checks.benchmark import simulate_lesson
+from checks.usage import help_if_asked
 from gemm_lessons import simulate
 
 LIMIT = 20
@@ -172,4 +173,5 @@ def main(names: list[str]) -> None:
 
 
 if __name__ == "__main__":
+    help_if_asked(__doc__)
     main(sys.argv[1:])

@@ -24,6 +24,7 @@ import numpy as np
 from checks.course.kernel import Kernel, compiled
 from checks.estimate.ladder import COMMON, KERNELS, STEPS, Step
 from checks.grading.fixtures import honest
+from checks.usage import help_if_asked
 from gemm_lessons.course.folder import any_course
 from gemm_lessons.course.lesson import Lesson
 from gemm_lessons.engine.compiler.compile import Compiled
@@ -336,4 +337,5 @@ def main(wanted: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
+    help_if_asked(__doc__)
     sys.exit(main(sys.argv[1:]))

@@ -9,6 +9,7 @@ from checks.checkers.launcher import findings, launch
 from checks.checkers.manifest import CASES, Case
 from checks.checkers.verdicts import hardware, measured, readings, verdicts
 from checks.readings.checkers.renew import TOOLS
+from checks.usage import help_if_asked
 
 
 def _ours(case: Case) -> str:
@@ -65,4 +66,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    help_if_asked(__doc__)
     main()

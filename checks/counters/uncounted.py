@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from checks.grading import fixtures
+from checks.usage import help_if_asked
 from gemm_lessons.course.folder import any_course, read_source
 from gemm_lessons.course.lesson import Lesson
 from gemm_lessons.devices.simulated import Simulated
@@ -88,4 +89,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    help_if_asked(__doc__)
     main()

@@ -18,6 +18,7 @@ from checks.course.bench import Bench, tile_of
 from checks.course.kernel import Kernel
 from checks.course.measure import compile_kernels
 from checks.course.tables import Table, Variant
+from checks.usage import help_if_asked
 from gemm_lessons.course.lesson import Lesson
 from gemm_lessons.course.pitfalls import resized
 from gemm_lessons.gemm.data import LAYOUTS
@@ -89,6 +90,7 @@ def launch(bench: Bench, shape: Shape, gaps: Sequence[int], offsets: Sequence[in
 
 
 if __name__ == "__main__":
+    help_if_asked(__doc__)
     where = Path(sys.argv[2])
     if sys.argv[1] == "compile":
         compile_kernels(TABLE, kernels(), where)

@@ -20,6 +20,7 @@ from checks.course.kernel import Kernel
 from checks.course.tables import STORED, tables
 from checks.estimate.edits import TABLES
 from checks.estimate.table import PAGE, by_launch, rewritten
+from checks.usage import help_if_asked
 from gemm_lessons.authoring.numbers import table_of
 from gemm_lessons.engine.estimate.causes import Cause
 from gemm_lessons.engine.hardware.sheets import GPUS
@@ -115,4 +116,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    help_if_asked(__doc__)
     main()

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 from checks.course.tables import STORED, Table, tables
 from checks.estimate.table import PAGE, estimated, hidden, rewritten
+from checks.usage import help_if_asked
 from gemm_lessons.authoring.numbers import table_of
 
 TABLES = ("slow_edits", "slow_edits_halves")
@@ -89,4 +90,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    help_if_asked(__doc__)
     main()

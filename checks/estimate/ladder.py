@@ -30,6 +30,7 @@ import numpy as np
 
 from checks import readings
 from checks.course import kernel
+from checks.usage import help_if_asked
 from gemm_lessons.devices.gpu import hold
 from gemm_lessons.devices.gpu.measure import Stopwatch
 from gemm_lessons.engine.records.launch import Argument, Buffer, Grid, Scalar, TensorMap
@@ -439,6 +440,7 @@ def run(folder: Path, target: Path) -> None:
 
 
 if __name__ == "__main__":
+    help_if_asked(__doc__)
     if sys.argv[1:2] == ["compile"]:
         compile_all(Path(sys.argv[2]))
     elif sys.argv[1:2] == ["run"]:

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from checks import readings
+from checks.usage import help_if_asked
 from gemm_lessons.engine.records.launch import Argument, Buffer, Grid, Scalar
 from gemm_lessons.gemm.shapes import Shape
 
@@ -363,6 +364,7 @@ def run(folder: Path, target: Path) -> None:
 
 
 if __name__ == "__main__":
+    help_if_asked(__doc__)
     match sys.argv[1:]:
         case ["compile", folder]:
             compile_cases(Path(folder))

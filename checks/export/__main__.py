@@ -11,6 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from checks.export.kinds import KINDS, lesson_of
+from checks.usage import help_if_asked
 from gemm_lessons.course.folder import CommandError, packaged_course
 from gemm_lessons.course.lesson import Lesson
 from gemm_lessons.course.lesson_toml import load_lesson
@@ -72,6 +73,7 @@ def write(out: Path) -> None:
 
 
 if __name__ == "__main__":
+    help_if_asked(__doc__)
     if len(sys.argv) != 2 or Path(sys.argv[1]).exists():
         sys.exit("python -m checks.export OUT, a folder that is not there yet")
     write(Path(sys.argv[1]))

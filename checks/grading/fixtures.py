@@ -32,6 +32,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from checks.usage import help_if_asked
 from gemm_lessons.course.folder import any_course
 from gemm_lessons.course.lesson import LessonError
 from gemm_lessons.course.pitfalls import with_edits
@@ -204,5 +205,6 @@ def chosen(fixtures: Sequence[Fixture], lessons: Sequence[str]) -> list[Fixture]
 
 
 if __name__ == "__main__":
+    help_if_asked(__doc__)
     for kernel in chosen((*cheats(), *honest()), sys.argv[1:]):
         print(f"// {kernel.kind}: {kernel.label}: {kernel.says}\n{kernel.source}")

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from checks.grading.metadata import code
+from checks.usage import help_if_asked
 from gemm_lessons.course.folder import packaged_course
 from gemm_lessons.engine.compiler import cache
 from gemm_lessons.engine.process import seccomp, walls
@@ -263,4 +264,5 @@ def main() -> int:
 
 
 if __name__ == "__main__":
+    help_if_asked(__doc__)
     sys.exit(main())

@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
+from checks.usage import help_if_asked
 from gemm_lessons.course.folder import any_course
 from gemm_lessons.course.lesson import Lesson
 from gemm_lessons.course.pitfalls import with_edits
@@ -123,4 +124,5 @@ def main(names: list[str]) -> None:
 
 
 if __name__ == "__main__":
+    help_if_asked(__doc__)
     main(sys.argv[1:])

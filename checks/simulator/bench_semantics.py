@@ -12,6 +12,7 @@ import time
 import numpy as np
 
 from checks.simulator import semantics_cases as cases
+from checks.usage import help_if_asked
 from gemm_lessons.engine.semantics import table as semantics
 
 COMMON = (
@@ -57,6 +58,7 @@ def microseconds(name: str, lanes: int) -> float:
 
 
 if __name__ == "__main__":
+    help_if_asked(__doc__)
     print(f"{'':24}{'1024':>9}{'4096':>9}  lanes, us")
     for chosen in sys.argv[1:] or COMMON:
         print(f"{chosen:24}{microseconds(chosen, 1024):9.2f}{microseconds(chosen, 4096):9.2f}")

@@ -27,6 +27,7 @@ from typing import Any
 import numpy as np
 
 from checks.readings import FOLDER
+from checks.usage import help_if_asked
 from gemm_lessons.engine.compiler.compile import Compiled, NotCompiled, compile_source
 from gemm_lessons.engine.compiler.ptxas import shared_arrays
 from gemm_lessons.engine.records.launch import Buffer, Grid
@@ -440,4 +441,5 @@ def compare(file: Path, seeds: range) -> int:
 
 
 if __name__ == "__main__":
+    help_if_asked(__doc__)
     sys.exit(main(sys.argv[1:]))

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from checks.simulator.whole_code import Cubin
+from checks.usage import help_if_asked
 from gemm_lessons.engine.api import arguments
 from gemm_lessons.engine.compiler.compile import Compiled, compile_source
 from gemm_lessons.engine.records.frozen import dataclass
@@ -231,4 +232,5 @@ def main(given: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
+    help_if_asked(__doc__)
     sys.exit(main(sys.argv[1:]))

@@ -26,6 +26,7 @@ from checks.readings import FOLDER
 from checks.readings.simulator import record_semantics as recorder
 from checks.simulator import semantics_cases as cases
 from checks.simulator.whole_code import Case, Cubin, answer, modules
+from checks.usage import help_if_asked
 from gemm_lessons.engine.api import arguments
 from gemm_lessons.engine.compiler.compile import Compiled, compile_source
 from gemm_lessons.engine.records.launch import Grid
@@ -214,6 +215,7 @@ def keep(**changes: Any) -> None:
 
 
 if __name__ == "__main__":
+    help_if_asked(__doc__)
     match sys.argv[1:]:
         case ["--choose"]:
             keep(cases=choose_all(every_case()))

@@ -20,6 +20,7 @@ from unittest import mock
 
 import numpy as np
 
+from checks.usage import help_if_asked
 from gemm_lessons.course.folder import Course
 from gemm_lessons.engine import sass as machinecode
 from gemm_lessons.engine import simulator
@@ -272,4 +273,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    help_if_asked(__doc__)
     main()

@@ -30,6 +30,7 @@ from pathlib import Path
 from typing import Any
 
 from checks.checkers.manifest import CASES
+from checks.usage import help_if_asked
 
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
 OPTIONS = {
@@ -221,4 +222,5 @@ def main(words: Sequence[str]) -> None:
 
 
 if __name__ == "__main__":
+    help_if_asked(__doc__)
     main(sys.argv[1:])

@@ -18,6 +18,7 @@ import numpy as np
 
 from checks.counters import patterns
 from checks.counters.manifest import plan
+from checks.usage import help_if_asked
 from gemm_lessons.devices.gpu.functions import address, by_value, linear_texture, tensor_map
 from gemm_lessons.engine.records.launch import Argument, Buffer, Grid, Scalar, StructWithBuffers, TensorMap, Texture
 
@@ -132,4 +133,5 @@ def main(folder: Path, which: str, seconds: float) -> None:
 
 
 if __name__ == "__main__":
+    help_if_asked(__doc__)
     main(Path(sys.argv[1]), sys.argv[2], float(sys.argv[3]))

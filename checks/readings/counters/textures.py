@@ -16,6 +16,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from checks.usage import help_if_asked
+
 SOURCE = Path(__file__).parents[2] / "counters" / "kernels" / "texture_probes.cu"
 STORED = Path(__file__).with_name("texture_probes.json")
 TEXELS = 1 << 14
@@ -69,4 +71,5 @@ def read() -> None:
 
 
 if __name__ == "__main__":
+    help_if_asked(__doc__)
     launch() if sys.argv[1:] == ["launch"] else read()

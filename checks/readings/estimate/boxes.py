@@ -17,6 +17,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from checks.usage import help_if_asked
+
 SOURCE = Path(__file__).with_suffix(".cu")
 COMMON = Path(__file__).parents[3] / "lessons/common"
 SIDE, TURNS, COLS = 2048, 64, 32  # of the matrix, floats; iterations of a launch; floats of a box's row
@@ -102,6 +104,7 @@ def run(folder: Path, target: Path) -> None:
 
 
 if __name__ == "__main__":
+    help_if_asked(__doc__)
     if sys.argv[1] == "compile":
         compile_probes(Path(sys.argv[2]))
     else:

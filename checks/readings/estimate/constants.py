@@ -20,6 +20,8 @@ from typing import Any
 import cupy
 import numpy as np
 
+from checks.usage import help_if_asked
+
 STEPS = 4096  # as in constants.cu
 ALONE = 200 << 10  # bytes of shared memory of a block, so that a multiprocessor holds one block
 WAITED = 4000  # clocks that a block of ``waits`` lasts
@@ -242,4 +244,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    help_if_asked(__doc__)
     main()

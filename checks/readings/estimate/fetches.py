@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from checks.readings.estimate.turns import write
+from checks.usage import help_if_asked
 
 SOURCE = Path(__file__).with_suffix(".cu")
 LAUNCHES = ((1, 1), (132, 1), (132, 2), (132, 4), (132, 8), (132, 12))  # blocks, warps of a block
@@ -62,4 +63,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    help_if_asked(__doc__)
     main()

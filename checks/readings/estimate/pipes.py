@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from checks.simulator.fragment_cases import MMA, Form
+from checks.usage import help_if_asked
 
 STEPS = 1024
 HEAD = """
@@ -312,6 +313,7 @@ def run(folder: Path, target: Path) -> None:
 
 
 if __name__ == "__main__":
+    help_if_asked(__doc__)
     if sys.argv[1] == "compile":
         compile_probes(Path(sys.argv[2]))
     else:

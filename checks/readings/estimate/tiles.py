@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from checks.readings.estimate.turns import write
+from checks.usage import help_if_asked
 
 BURST = re.compile(
     r"(?P<name>burst of +\d+ copies a thread, 256 threads, +\d+ blocks), +8 groups, (?P<pad>padding +\d+): "
@@ -38,4 +39,5 @@ def readings(lines: Iterable[str]) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
+    help_if_asked(__doc__)
     write({"what": (__doc__ or "").partition("\n")[0], "gpu": "NVIDIA H200"}, readings(sys.stdin))

@@ -12,6 +12,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from checks.usage import help_if_asked
+
 SOURCE = Path(__file__).with_suffix(".cu")
 MIB = 1 << 20
 SIZES = (4, 8, 16, 24, 32, 40, 48, 64, 96, 128, 256, 512)  # MiB of each array
@@ -91,4 +93,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    help_if_asked(__doc__)
     main()

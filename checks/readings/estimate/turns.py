@@ -13,6 +13,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from checks.usage import help_if_asked
+
 SOURCE = Path(__file__).with_suffix(".cu")
 KINDS = ("multiply_adds", "words", "four_words", "words_and_64", "two_words_and_16")
 TURNS, TWICE = 400, 100_000  # iterations of a warp; bytes of shared memory, so that a multiprocessor holds two blocks
@@ -64,4 +66,5 @@ def write(about: Mapping[str, Any], clocks: Mapping[str, Any]) -> None:
 
 
 if __name__ == "__main__":
+    help_if_asked(__doc__)
     main()

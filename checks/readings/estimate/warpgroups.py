@@ -14,6 +14,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from checks.usage import help_if_asked
+
 SOURCE = Path(__file__).with_suffix(".cu")
 TURNS, SHARED = 64, 49_152
 ALL = 132  # multiprocessors
@@ -110,6 +112,7 @@ def run(folder: Path, target: Path) -> None:
 
 
 if __name__ == "__main__":
+    help_if_asked(__doc__)
     if sys.argv[1] == "compile":
         compile_probes(Path(sys.argv[2]))
     else:

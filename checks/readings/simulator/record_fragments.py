@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 
 from checks.simulator.fragment_cases import LANES, MMA, STYLES, Form, given, kernel, loads, pieces
+from checks.usage import help_if_asked
 
 KEPT = Path(__file__).with_name("fragments.json")
 
@@ -131,6 +132,7 @@ def compare(word: str = "", *chosen: str) -> int:
 
 
 if __name__ == "__main__":
+    help_if_asked(__doc__)
     match sys.argv[1:]:
         case ["--compare", *words]:
             sys.exit(compare(*words) > 0)

@@ -18,6 +18,7 @@ import numpy as np
 
 from checks.readings.simulator.record_fragments import fingerprint
 from checks.simulator.phase_cases import HEAD, TENSOR
+from checks.usage import help_if_asked
 
 KEPT = Path(__file__).with_name("reductions.json")
 ROWS, COLS, BOX = 256, 64, 8  # rows of a box
@@ -153,4 +154,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    help_if_asked(__doc__)
     main()

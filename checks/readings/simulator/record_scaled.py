@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from checks.readings.simulator.record_fragments import fingerprint
+from checks.usage import help_if_asked
 from gemm_lessons.engine.compiler.compile import Compiled, compile_source
 
 KEPT = Path(__file__).with_name("scaled.json")
@@ -75,4 +76,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    help_if_asked(__doc__)
     main()

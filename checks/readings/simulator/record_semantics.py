@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from checks.simulator import semantics_cases as cases
+from checks.usage import help_if_asked
 
 NEEDS_SM_100 = {"e2m3x2", "e3m2x2", "e2m1x2"}
 
@@ -158,6 +159,7 @@ def keep(path: str) -> None:
 
 
 if __name__ == "__main__":
+    help_if_asked(__doc__)
     match sys.argv[1:]:
         case ["--keep", path]:
             keep(path)

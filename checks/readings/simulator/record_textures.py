@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from checks.simulator import texture_cases as cases
+from checks.usage import help_if_asked
 
 KEPT = Path(__file__).with_name("textures.json")
 
@@ -99,6 +100,7 @@ def keep(path: str) -> None:
 
 
 if __name__ == "__main__":
+    help_if_asked(__doc__)
     match sys.argv[1:]:
         case ["--keep", path]:
             keep(path)

@@ -27,6 +27,7 @@ import numpy as np
 
 from checks.simulator.fragment_cases import STYLES
 from checks.simulator.wgmma_cases import LANES, Cases, WgmmaForm, forms, given, kernel, other_forms
+from checks.usage import help_if_asked
 
 KEPT = Path(__file__).with_name("wgmma.json")
 FIRST = 2
@@ -163,6 +164,7 @@ def compare(word: str = "") -> int:
 
 
 if __name__ == "__main__":
+    help_if_asked(__doc__)
     match sys.argv[1:]:
         case ["--compare", *words]:
             sys.exit(compare(*words) > 0)
