@@ -124,7 +124,40 @@ def test_lanes_that_store_each_a_box_take_turns() -> None:
 
 def test_addresses_that_a_copy_brings_are_not_followed() -> None:
     obstacle = counted(EACH.replace("PLACE", "(int)tile[t] & 255"), 1, 256).obstacle
-    assert obstacle.endswith("depend on data that a bulk copy, ldmatrix or stmatrix moves")
+    assert obstacle.endswith("that copies, stmatrix or other blocks write")
+
+
+SCHEDULE = HEAD + """
+extern "C" __global__ void k(const float *x, float *y)
+{
+    __shared__ __align__(128) float tile[256];
+    __shared__ int schedule[8];
+    __shared__ u64 bar;
+    const int t = threadIdx.x;
+    if (t < 8) schedule[t] = (int)x[t] & 7;
+    if (t == 0) { init(&bar, 1); made(); }
+    __syncthreads();
+    if (t == 0) { expect(&bar, 1024); bulk_load(tile, x, 1024, &bar); }
+    wait(&bar, 0);
+    for (int i = 0; i < 8; i++) {
+        y[SLOT * 32 + t] = tile[t];
+        AGAIN;
+    }
+}"""  # fmt: skip
+
+
+def test_addresses_from_shared_memory_beside_bulk_copies_are_followed() -> None:
+    """A schedule in shared memory is stored once; the copies write other bytes."""
+    counters = counted(SCHEDULE.replace("SLOT", "schedule[i]").replace("AGAIN", ""), 1, 32)
+    assert not counters.obstacle
+    assert counters["global_store_sectors"] == 8 * 4
+
+
+def test_addresses_from_shared_memory_that_changes_are_not_followed() -> None:
+    """Machine code does not follow in which order threads pass mbarriers, so a changing value is not certain."""
+    again = "__syncthreads(); if (t < 8) schedule[t] = (schedule[t] + 1) & 7; __syncthreads()"
+    source = SCHEDULE.replace("SLOT", "schedule[i]").replace("AGAIN", again)
+    assert "shared memory that changes" in counted(source, 1, 32).obstacle
 
 
 FOLLOWED = """

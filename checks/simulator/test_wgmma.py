@@ -12,8 +12,10 @@ import pytest
 from checks.readings.simulator.record_wgmma import ALL, FIRST, KEPT, cases_of, fingerprints, simulated
 from checks.simulator.wgmma_cases import TYPES, WgmmaForm, form, forms
 from gemm_lessons import simulate
+from gemm_lessons.engine.counters.counters import TILES
 from gemm_lessons.engine.records.errors import UnsupportedKernel
 from gemm_lessons.engine.records.launch import TensorMap
+from gemm_lessons.engine.records.metrics import METRICS
 
 M, N, K, STEP = 64, 64, 64, 16
 # C = A B: a block of 128 threads. A and B are K-major and unswizzled in shared memory, in tiles of 8 rows x 16 bytes.
@@ -297,4 +299,15 @@ def test_other_forms_are_refused_by_name(name: str) -> None:
 def test_branches_that_depend_on_sums_are_not_counted_and_said() -> None:
     found, c, expected = launched(LAST=RIGHT["LAST"] + " if (d[0] > 1e9f) return;")
     assert np.array_equal(c, expected)
-    assert "branches depend on sums of wgmma" in found.counters.obstacle
+    assert "branches depend on sums of tensor cores" in found.counters.obstacle
+
+
+@pytest.mark.counted
+def test_only_multiply_adds_that_depend_on_sums_are_marked() -> None:
+    """ptxas makes a guard of the branch. All other counters are of the machine code."""
+    last = RIGHT["LAST"] + " if (d[0] > 1e9f) d[1] = fmaf(d[1], d[0], d[2]);"
+    found, _, _ = launched(LAST=last)
+    assert not found.counters.obstacle
+    marked = {name: why for name, why in found.counters.inexact.items() if why != TILES}
+    assert list(marked) == [METRICS["ffma"]]
+    assert "sums of tensor cores decide" in marked[METRICS["ffma"]]

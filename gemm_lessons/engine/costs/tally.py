@@ -161,6 +161,7 @@ class Sums:
     tensor_products: int = 0  # multiply-adds of tensor cores
     tile_wavefronts: int = 0  # of shared memory, of the tiles that wgmma reads
     certain: bool = True  # no address depends on the last bits of an approximate function
+    unknown_guards: str = ""  # a multiply-add that is not in ``ffma``: its guard depends on sums of tensor cores
     textures: set[tuple[int, int]] = field(default_factory=set)  # (warp of a block, texture that it fetches from)
     issued: Counter[str] = field(default_factory=Counter)  # opcode -> warps
     warps: Counter[int] = field(default_factory=Counter)  # instruction -> warps that executed it

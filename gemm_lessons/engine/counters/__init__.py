@@ -5,6 +5,7 @@
     cross_check: Account (PTX machine) against Account (machine code) --> Disagreement
 
 - ``counters``: the observer, its totals, lines and bank conflicts; ``async_counts``: copies by the async proxy;
-  ``overlap``: copies beside products; ``rough``: estimates where machine code cannot be followed
+  ``other_writers``: bytes that no followed store writes; ``overlap``: copies beside products; ``rough``: estimates
+  where machine code cannot be followed
 - ``cross_check``: comparison of the two engines
 """

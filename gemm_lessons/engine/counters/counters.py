@@ -19,6 +19,7 @@ from gemm_lessons.engine.costs import banks
 from gemm_lessons.engine.costs.tally import BYPASS, Shot, Sums, Tally, shot
 from gemm_lessons.engine.counters.async_counts import POLLED, AsyncCounts
 from gemm_lessons.engine.counters.cross_check import Account, is_fused
+from gemm_lessons.engine.counters.other_writers import OtherWriters
 from gemm_lessons.engine.events import WARP, Access, Barrier, Batch, Boundary, LaunchInfo, Record, SharedArray, Touch
 from gemm_lessons.engine.machine.memory import GlobalMemory
 from gemm_lessons.engine.ptx import cfg, synchronising_accesses
@@ -37,6 +38,7 @@ MOST_UNCOUNTED = 4096  # distinct touches kept in case the machine code cannot b
 BOTH_SIDES = "cp.async with bank conflicts where it reads and where it writes: their order is not known"
 ZEROS = "cp.async that writes zeros and ignores its source: an H200 counted up to 19% more, and it is not known why"
 TILES = "wgmma: the wavefronts of the tiles that it reads are counted as without bank conflicts"
+UNKNOWN_GUARD = "sums of tensor cores decide which threads execute"
 SEVERAL_FLOATS = "an H200 counted 1.3% more sectors than atomics of several floats touch"
 # Counter -> the machine instructions that it counts.
 UNITS = {
@@ -86,6 +88,7 @@ class CounterObserver:
         self._ffma: list[int] = []
         self.launch: LaunchInfo | None = None
         self._phases = AsyncCounts(None)
+        self._others: OtherWriters | None = None  # needed where addresses or branches depend on memory contents
         self._barriers = 0  # of this batch: barriers of all threads
         self._waits: Array | None = None  # by lane: barriers of only some threads
         self._compiled = compiled
@@ -97,6 +100,9 @@ class CounterObserver:
         if synchronising_accesses.spins_on_memory(launch.kernel):
             self.code = dataclasses.replace(self.code, plan=None, obstacle=WAITING)
         self._phases = AsyncCounts(launch)
+        plan = self.code.plan
+        if plan is not None and (plan.moved or ("shared" in plan.spaces and launch.grid.cluster is not None)):
+            self._others = OtherWriters(launch, self.code.shared_origin)
         self._names = [instruction.full_opcode for instruction in launch.kernel.instructions]
         self.lanes = np.zeros(len(self._names), np.int64)
         self._ffma = [i.index for i in launch.kernel.instructions if is_fused(i)]
@@ -115,6 +121,8 @@ class CounterObserver:
                 self._wait(batch, record)
         if self._phases.anything:
             self._phases.follow(records, boundary)
+        if self._others is not None:
+            self._others.follow(records)
         self._recent.update(record for record in records if type(record) is Touch and record.access.is_counted)
         if len(self._recent) > MOST_UNCOUNTED:
             self._settle(batch)
@@ -176,7 +184,12 @@ class CounterObserver:
             inexact = self.code.obstacle
         if self.code.plan is not None:
             try:
-                sums = machinecode.count(self.code, self.launch, memory, blocks, budget=self._budget())
+                others = self._others.result() if self._others is not None else None
+                sums = machinecode.count(
+                    self.code, self.launch, memory, blocks, budget=self._budget(), unfollowed=others
+                )
+                if sums.unknown_guards:
+                    sums.ffma = self.interpreted.fused
                 self.followed = Account.followed(sums) if sums.certain else None
             except machinecode.Uncountable as obstacle:
                 self._count()
@@ -184,6 +197,8 @@ class CounterObserver:
         if sums is self._sums:  # machine code cannot be followed, or not to its end
             sums.issued = self.opcodes
         marks = dict.fromkeys(NSIGHT, f"counted on PTX: {inexact}") if inexact else {}
+        if sums.unknown_guards:
+            marks.setdefault(METRICS["ffma"], f"counted on PTX: {UNKNOWN_GUARD} {sums.unknown_guards}")
         if not all(tally.certain for tally in sums.tallies.values()):
             marks.setdefault(METRICS["shared_wavefronts"], BOTH_SIDES)
         if any(tally.zeros for tally in sums.tallies.values()):

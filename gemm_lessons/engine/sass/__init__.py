@@ -19,7 +19,8 @@ counts on PTX are used instead, marked as inexact.
 - ``planning``: the instructions to execute, by ``slicing``, with ``divisions`` abbreviated
 - ``walker``: executes and counts: ``lanes``, their ``divergence``, and the ``control_flow`` between basic blocks
 - ``operand_fetch``, and the semantics of instructions: ``integers``, ``floats``, ``conversions``, ``functions``,
-  ``cross_lane``, ``textures``; ``memory_contents``: for addresses that depend on loaded data
+  ``cross_lane``, ``textures``; ``memory_contents``: for addresses that depend on loaded data; ``unknown_values``: what
+  depends on the sums of tensor cores
 - ``uncountable``: the exception of this package; ``access_cache``: costs of repeated accesses, memoised
 - ``useful_work``: instructions that carry data from loads to stores; other costs: ``registers``, ``exposed_latency``,
   ``work_per_thread``, ``inner_loop``; ``moved_loads``: those that ptxas moved past arithmetic
@@ -47,10 +48,10 @@ from gemm_lessons.engine.sass.divisions import Undecided, shortened, without_slo
 from gemm_lessons.engine.sass.flow import SIGNALS, Listing
 from gemm_lessons.engine.sass.functions import division_seeds
 from gemm_lessons.engine.sass.lanes import launch_constants
-from gemm_lessons.engine.sass.memory_contents import Store
+from gemm_lessons.engine.sass.memory_contents import Store, Unfollowed
 from gemm_lessons.engine.sass.operand_fetch import Approximation
 from gemm_lessons.engine.sass.operands import decode
-from gemm_lessons.engine.sass.planning import Plan, plan
+from gemm_lessons.engine.sass.planning import MOVED, Plan, plan
 from gemm_lessons.engine.sass.textures import texels_of
 from gemm_lessons.engine.sass.uncountable import Uncountable
 from gemm_lessons.engine.sass.walker import BLOCK_BUDGET, Walker, Watch, batches
@@ -159,15 +160,16 @@ def count(
     blocks: Sequence[range] | None = None,
     watch: Watch | None = None,
     budget: int = BLOCK_BUDGET,
+    unfollowed: Unfollowed | None = None,
 ) -> Sums:
     """Count one launch, or some of its ``blocks``. Raise ``Uncountable``.
 
     ``memory`` returns global memory before the launch; ``watch`` is called for every access; ``budget`` limits the
-    basic blocks executed for a batch.
+    basic blocks executed for a batch; ``unfollowed``: bytes that instructions write that are not executed.
     """
     if watch is not None:  # ``watch`` must not be called twice for an access
         code = code.with_full_divisions
-    count = _Count(code, launch, memory, blocks or [range(launch.grid.blocks)], watch, budget)
+    count = _Count(code, launch, memory, blocks or [range(launch.grid.blocks)], watch, budget, unfollowed)
     try:
         return count.count_with_bounds()
     except Undecided:
@@ -193,6 +195,7 @@ class _Count:
     blocks: Sequence[range]
     watch: Watch | None
     budget: int
+    unfollowed: Unfollowed | None
 
     def count_with_bounds(self) -> Sums:
         """Count; then count again with other last bits of approximate functions, which must not change the sums."""
@@ -210,8 +213,11 @@ class _Count:
     def _once(self, approximation: Approximation) -> Sums:
         code, plan, launch = self.code, self.code.plan, self.launch
         assert plan is not None
-        if "shared" in plan.spaces and math.prod(launch.grid.cluster or (1,)) > 1:
+        in_cluster = "shared" in plan.spaces and math.prod(launch.grid.cluster or (1,)) > 1
+        if self.unfollowed is None and in_cluster:
             raise Uncountable("addresses or branches depend on shared memory, which is shared in a cluster")
+        if self.unfollowed is None and plan.moved:
+            raise Uncountable(MOVED)
         before = self.memory() if plan.spaces or code.variables.there else None
         constants = dict(code.constants) if before is None else code.constants_in(before)
         constants |= launch_constants(
@@ -219,7 +225,10 @@ class _Count:
             boxes_only=_boxes_only(launch),
         )  # fmt: skip
         sums = Sums()
-        store = Store(before, launch.shared_bytes, code.local_bytes) if before is not None and plan.spaces else None
+        unfollowed = self.unfollowed if plan.moved or in_cluster else None
+        store = None
+        if before is not None and plan.spaces:
+            store = Store(before, launch.shared_bytes, code.local_bytes, unfollowed)
         textures = texels_of(launch.arguments)
         for geometry in batches(launch.grid, self.blocks, launch.kernel.by_warps, scattered=self.watch is None):
             Walker(plan, geometry, constants, sums, store, approximation, self.watch, textures).run(self.budget)

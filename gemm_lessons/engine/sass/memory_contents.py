@@ -1,4 +1,10 @@
-"""Memory contents, for the few kernels whose addresses or branches depend on loaded data."""
+"""Memory contents, for the few kernels whose addresses or branches depend on loaded data.
+
+Some bytes are not followed: those that copies by the async proxy, stmatrix and other blocks of a cluster write
+(``Unfollowed``), and those that get unknown values. In a kernel with such bytes, threads also wait for each other at
+mbarriers, which machine code does not follow. A load then has a known value only if each byte of shared memory that it
+reads has one value in the whole kernel.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +25,22 @@ from gemm_lessons.engine.sass.uncountable import Uncountable
 NARROW = {"U8": np.uint8, "S8": np.int8, "U16": np.uint16, "S16": np.int16}
 
 
+WRITTEN, LOADED, CHANGED = np.uint8(1), np.uint8(2), np.uint8(4)  # a byte's history
+UNCERTAIN = "addresses or branches depend on shared memory that changes, or that copies, stmatrix or other blocks write"
+
+
+@dataclass(frozen=True)
+class Unfollowed:
+    """Bytes written by other means than the block's own stores, as the PTX machine executed them.
+
+    ``shared``: bool (bytes of a block's shared memory, from address 0 on,), of any block. ``ranges`` of global memory:
+    the first address, and the one after the last.
+    """
+
+    shared: Array
+    ranges: tuple[tuple[int, int], ...]
+
+
 @dataclass(frozen=True)
 class _Window:
     """One memory as bytes. Lane i's address a is byte ``starts[i] + a``, for a from ``low`` to ``high``."""
@@ -32,9 +54,17 @@ class _Window:
 class Store:
     """Global memory of a launch; shared and local memory of the current batch."""
 
-    def __init__(self, memory: GlobalMemory, shared_bytes: int, local_bytes: int) -> None:
+    def __init__(
+        self, memory: GlobalMemory, shared_bytes: int, local_bytes: int, unfollowed: Unfollowed | None = None
+    ) -> None:
         self.memory = memory
         self.written = np.zeros(memory.arena.size, np.bool_)  # bytes of global memory that the kernel has stored to
+        self._unfollowed = unfollowed
+        for first, end in unfollowed.ranges if unfollowed is not None else ():
+            begin, inside = memory.offsets(np.array([first], np.int64), end - first)
+            if not inside.all():
+                raise Uncountable("an address outside every buffer")
+            self.written[begin[0] : begin[0] + end - first] = True
         self.shared_bytes = -(-shared_bytes // 16) * 16 + RESERVED_SHARED
         self.local_bytes = -(-local_bytes // 16) * 16 + 16
         self._windows: dict[str, _Window] = {}
@@ -54,9 +84,19 @@ class Store:
                 STACK_TOP,
             ),
         }
+        if self._unfollowed is not None:
+            each = np.zeros(shared, np.uint8)
+            others = self._unfollowed.shared[:shared]
+            each[: others.size] = np.where(others, CHANGED, 0)
+            self._history = np.tile(each, geometry.blocks)
 
-    def step(self, d: Decoded, lanes: Lanes, alive: Callable[[], Array]) -> Callable[[], None]:
-        """Return a function that executes one load, store or copy. Raise ``Uncountable`` for an unknown form."""
+    def step(
+        self, d: Decoded, lanes: Lanes, alive: Callable[[], Array], is_unknown: bool = False
+    ) -> Callable[[], None]:
+        """Return a function that executes one load, store or copy. Raise ``Uncountable`` for an unknown form.
+
+        ``is_unknown``: the value that is stored is not known.
+        """
         operand = next(o for o in d.operands if isinstance(o, Memory))
         space = MEMORY[d.name]
         address = lanes.address(operand, space)
@@ -68,7 +108,9 @@ class Store:
             move = self._load(d, lanes, space, width)
         elif space == "global" and not any(results(d)[0]):
             move = self._mark(d, lanes, width)
-        elif d.name in STORES:
+        elif is_unknown and self._unfollowed is not None:
+            move = self._spoil(width)
+        elif d.name in STORES and not is_unknown:
             move = self._save(d, lanes, space, width)
         else:
             raise Uncountable(f"addresses depend on {d.text}")
@@ -126,14 +168,41 @@ class Store:
         data, places = self._places(space, addresses, active, width)
         if space == "global" and self.written[places].any():
             raise Uncountable("addresses depend on data that the kernel itself stored in global memory")
-        return np.ascontiguousarray(data[places[:, None] + np.arange(width)])
+        every = places[:, None] + np.arange(width)
+        if space == "shared" and self._unfollowed is not None:
+            if ((self._history[every] & (WRITTEN | CHANGED)) != WRITTEN).any():
+                raise Uncountable(UNCERTAIN)
+            self._history[every] |= LOADED
+        return np.ascontiguousarray(data[every])
+
+    def _put(self, space: str, addresses: Array, active: Array, values: Array) -> None:
+        """Store the bytes ``values``, a row per active lane."""
+        data, places = self._places(space, addresses, active, values.shape[1])
+        every = places[:, None] + np.arange(values.shape[1])
+        if space == "shared" and self._unfollowed is not None:
+            changes = (self._history[every] & WRITTEN != 0) & (data[every] != values)
+            self._change(every, np.where(changes, WRITTEN | CHANGED, WRITTEN))
+        data[every] = values
+
+    def _change(self, every: Array, history: Array | np.uint8) -> None:
+        if (history & CHANGED & np.where(self._history[every] & LOADED, CHANGED, 0)).any():
+            raise Uncountable(UNCERTAIN)
+        self._history[every] |= history
+
+    def _spoil(self, width: int) -> Callable[[Array, Array], None]:
+        """Store unknown values in shared memory."""
+
+        def move(addresses: Array, active: Array) -> None:
+            places = self._places("shared", addresses, active, width)[1]
+            self._change(places[:, None] + np.arange(width), CHANGED)
+
+        return move
 
     def _copy(self, d: Decoded, lanes: Lanes, width: int) -> Callable[[Array, Array], None]:
         """Execute cp.async at once: the checkers report reads before the wait."""
         (address, zeros), reading = lanes.copied(d), lanes.reading(d)
 
         def move(addresses: Array, active: Array) -> None:
-            data, places = self._places("shared", addresses, active, width)
             copied = np.zeros((lanes.geometry.lanes, width), np.uint8)
             reads = active if reading is None else active[np.broadcast_to(reading(), len(copied))[active]]
             sources = np.broadcast_to(address(), len(copied))
@@ -141,7 +210,7 @@ class Store:
             for less in np.unique(missing[reads]).tolist():
                 here = reads[missing[reads] == less]
                 copied[here, : width - less] = self._read("global", sources[here], here, width - less)
-            data[places[:, None] + np.arange(width)] = copied[active]
+            self._put("shared", addresses, active, copied[active])
 
         return move
 
@@ -156,9 +225,8 @@ class Store:
         ]
 
         def move(addresses: Array, active: Array) -> None:
-            data, places = self._places(space, addresses, active, width)
             words = np.stack([np.broadcast_to(f(), (lanes.geometry.lanes,))[active] for f in fetchers], axis=1)
-            data[places[:, None] + np.arange(width)] = np.ascontiguousarray(words).view(np.uint8)[:, :width]
+            self._put(space, addresses, active, np.ascontiguousarray(words).view(np.uint8)[:, :width])
 
         return move
 

@@ -20,6 +20,7 @@ from gemm_lessons.engine.sass.flow import (
     MEMORY,
     SIGNALS,
     STORES,
+    TO_OTHERS,
     Listing,
     call_by_call,
     calls_outside,
@@ -33,11 +34,14 @@ from gemm_lessons.engine.sass.operands import Decoded
 from gemm_lessons.engine.sass.slicing import Slicer
 from gemm_lessons.engine.sass.textures import FETCHES, fetched
 from gemm_lessons.engine.sass.uncountable import Uncountable
+from gemm_lessons.engine.sass.unknown_values import UnknownValues, is_unknown
 from gemm_lessons.engine.sass.useful_work import UsefulWork, useful_work
 
 CONTROL = frozenset("BRA BRX EXIT CALL RET BSSY BSYNC BREAK BMOV BAR WARPSYNC KILL BPT".split())
 LOADED, STORED = {**LOADS, **ATOMICS}, {**STORES, **ATOMICS}
 FUSED = ("FFMA", "DFMA")  # multiply-adds that have counters
+SUMS = "addresses or branches depend on sums of tensor cores, which are not computed from machine code"
+MOVED = "addresses, branches or how a division goes depend on data that a bulk copy, ldmatrix or stmatrix moves"
 
 
 @dataclass(frozen=True)
@@ -49,6 +53,9 @@ class Plan:
     spaces: frozenset[str]  # memories whose contents addresses or branches depend on
     work: UsefulWork
     paired: bool = False  # the slice assumes that functions return to the instruction after their calls
+    moved: bool = False  # instructions that are not executed also write to ``spaces``, or order accesses to them
+    # Multiply-adds with guards that depend on unknown values, and stores of unknown values.
+    open: frozenset[int] = frozenset()
     _passages: dict[tuple[int, int], BlockEvents] = field(default_factory=dict, compare=False, repr=False)
 
     @cached_property
@@ -86,16 +93,31 @@ def plan(program: Listing, signals: bool = False) -> Plan:
     """
     work = useful_work(program)
     try:
-        return _plan(program, work, signals, closely=False)
+        found = _plan(program, work, signals, closely=False)
     except Uncountable:
-        return _plan(program, work, signals, closely=True)
+        found = _plan(program, work, signals, closely=True)
+    unknown = [d for d in program.code if found.executed[d.index] and is_unknown(d)]
+    if unknown:
+        found = _plan(program, work, signals, closely=True, open=_open(program, work))
+        if any(found.executed[d.index] for d in unknown):
+            raise Uncountable(MOVED if any(d.name == "LDSM" for d in unknown) else SUMS)
+    return found
 
 
-def _plan(program: Listing, work: UsefulWork, signals: bool, closely: bool) -> Plan:
+def _open(program: Listing, work: UsefulWork) -> frozenset[int]:
+    """Return the multiply-adds and stores that need unknown values themselves: no address or branch depends on them."""
+    values = UnknownValues(program)
+    counted = (d for d in program.code if d.name == "FFMA" or (work.products[d.index] and d.name not in FUSED))
+    stores = (d for d in program.code if STORES.get(d.name) == "shared")
+    guarded = {d.index for d in counted if values.guards(d)}
+    return frozenset(guarded.union(d.index for d in stores if values.is_stored(d)))
+
+
+def _plan(program: Listing, work: UsefulWork, signals: bool, closely: bool, open: frozenset[int] = frozenset()) -> Plan:
     spaces: frozenset[str] = frozenset()
     slicer = Slicer(program, closely)
     while True:
-        chosen = slicer.relevant(partial(needs, spaces, work, signals=signals))
+        chosen = slicer.relevant(partial(needs, spaces, work, signals=signals, open=open))
         loaded = {LOADED[d.name] for d, needed in zip(program.code, chosen, strict=True) if needed and d.name in LOADED}
         for d, needed in zip(program.code, chosen, strict=True):
             if needed and d.name in FETCHES:
@@ -104,21 +126,30 @@ def _plan(program: Listing, work: UsefulWork, signals: bool, closely: bool) -> P
             loaded.add("global")  # cp.async copies data from there
         if loaded <= spaces:
             paired = bool(program.calls) and call_by_call(program) is not None
-            return Plan(program, tuple(chosen), spaces, work, paired)
+            return Plan(program, tuple(chosen), spaces, work, paired, _moved(program, loaded, open), open)
         moving = next((d for d in program.code if MEMORY.get(d.name) == GENERIC), None)
         if moving is not None and (GENERIC in loaded or any(d.name == "ST" for d in program.code)):
             raise Uncountable(f"addresses depend on data that is moved by {moving.text}")
-        moved = any(d.name in (*BULK_IN, "STSM") for d in program.code) and "shared" in loaded
-        moved |= any(d.name in BULK_OUT for d in program.code) and "global" in loaded
-        if moved or any(needed and d.name == "LDSM" for d, needed in zip(program.code, chosen, strict=True)):
-            what = "addresses, branches or how a division goes"
-            raise Uncountable(f"{what} depend on data that a bulk copy, ldmatrix or stmatrix moves")
         spaces |= loaded
 
 
-def needs(spaces: frozenset[str], work: UsefulWork, d: Decoded, signals: bool = False) -> Sequence[str]:
-    """Return the registers ``d`` needs itself: addresses, branch conditions, and data written to one of ``spaces``."""
+def _moved(program: Listing, loaded: set[str], open: frozenset[int]) -> bool:
+    """Return whether a memory that is ``loaded`` is also written by instructions that are not executed, or whose values
+    are not known, or whether mbarriers order accesses to it."""
+    others = (*BULK_IN, *TO_OTHERS, "STSM", "SYNCS")
+    shared = any(d.name in others or (d.index in open and d.name in STORES) for d in program.code)
+    outside = any(d.name in BULK_OUT for d in program.code)
+    return ("shared" in loaded and shared) or ("global" in loaded and outside)
+
+
+def needs(
+    spaces: frozenset[str], work: UsefulWork, d: Decoded, signals: bool = False, open: frozenset[int] = frozenset()
+) -> Sequence[str]:
+    """Return the registers ``d`` needs itself: addresses, branch conditions, and data written to one of ``spaces``.
+    Guards of multiply-adds, and data, are not needed if the instruction is ``open``."""
     needed = list(reads(d)) if (d.name in MEMORY or d.name in CONTROL) and not calls_outside(d) else []
+    if d.index in open:
+        return needed
     if (d.name in FUSED or work.products[d.index] or calls_outside(d)) and d.guard is not None:
         needed.append(d.guard.shifted(0))
     if signals and d.name in SIGNALS:

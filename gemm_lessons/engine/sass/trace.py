@@ -35,7 +35,7 @@ from gemm_lessons.engine.sass.long_loops import cut
 from gemm_lessons.engine.sass.memory_contents import Store
 from gemm_lessons.engine.sass.operand_fetch import Fetch
 from gemm_lessons.engine.sass.operands import Decoded, Memory, Operand
-from gemm_lessons.engine.sass.planning import Plan
+from gemm_lessons.engine.sass.planning import MOVED, Plan
 from gemm_lessons.engine.sass.textures import Texels, texels_of
 from gemm_lessons.engine.sass.uncountable import Uncountable
 from gemm_lessons.engine.sass.walker import MemoryUse, Step, Walker
@@ -331,6 +331,8 @@ class _Launch:
             **launch_constants(grid, code.parameter_offset, parameters, kernel.kernel.target, boxes_only=bool(boxes)),
         }
         shared = kernel.shared_bytes + grid.dynamic_shared
+        if plan.moved:
+            raise Uncountable(MOVED)
         store = Store(memory, shared, code.local_bytes) if plan.spaces else None
         made = walker(plan, geometry, constants, store, texels_of(arguments), boxes, **options)
         made.run()

@@ -41,7 +41,6 @@ from gemm_lessons.engine.sass.flow import (
     STORES,
     TEXTURE,
     TO_OTHERS,
-    WARPGROUP,
     results,
 )
 from gemm_lessons.engine.sass.lanes import Geometry, Lanes
@@ -157,6 +156,8 @@ class Walker:
                 if d.name in FUSED:
                     if d.guard is None:
                         block.fused[d.name] += 1
+                    elif d.index in self.plan.open:
+                        self.sums.unknown_guards = d.text
                     else:
                         block.steps.append(self._count(d, partial(self._add_fused, d.name)))
                 elif d.name == "BAR":
@@ -179,7 +180,7 @@ class Walker:
         plan = self.plan.work
         products, operations = plan.products[d.index], plan.operations[d.index]
         block.exchanges += plan.exchanges[d.index]
-        if d.guard is None or not products:
+        if d.guard is None or not products or d.index in self.plan.open:
             block.products += products
             block.operations += operations
             return
@@ -231,7 +232,7 @@ class Walker:
         if d.name in MEMORY:
             if self.store is None:
                 raise Uncountable(f"addresses depend on {d.text}")
-            return self.store.step(d, lanes, lambda: self.lane_groups.alive)
+            return self.store.step(d, lanes, lambda: self.lane_groups.alive, is_unknown=d.index in self.plan.open)
         compute = self._compute(d)
         if guard is None and len(names) == 1:
             (only,) = names
@@ -272,8 +273,6 @@ class Walker:
                 return table[d.name](self.lanes.sources(d))
         if d.name in exchange.TABLE:
             return exchange.TABLE[d.name](self.lanes, lambda: self.lane_groups.alive, d)
-        if d.name in WARPGROUP:
-            raise Uncountable("addresses or branches depend on sums of wgmma, which are not computed from machine code")
         raise Uncountable(f"unknown instruction {d.text}")
 
     # -- counting -----------------------------------------------------------------------------------------------------
