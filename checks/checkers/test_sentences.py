@@ -136,14 +136,14 @@ SAID = {
     "the mbarrier was overwritten by another store, by thread (3, 1) in block 0 in line 9 (mbarrier.x)": (
         finding("mbarrier", "overwritten", ONE, facts=MbarrierMisuse(Mbarrier(), "mbarrier.x"))
     ),
-    "thread (3, 1) in block 0 and 1 more thread wait in a loop for something that no thread does any more: a lock that"
+    "thread (3, 1) in block 0 and 1 more thread wait in a loop for something that no thread will do: a lock that"
     " is not released, or a flag that is not set": finding("timeout", "loop", ONE, facts=Endless(others=1)),
-    "thread (3, 1) in block 0 waits in a loop for something that no thread does any more: a lock that is not released,"
+    "thread (3, 1) in block 0 waits in a loop for something that no thread will do: a lock that is not released,"
     " or a flag that is not set": finding("timeout", "loop", ONE, facts=Endless()),
     "still running after 500 instructions (first: thread (3, 1) in block 0): the condition of the loop in line 7"
     " compares the same values in each iteration": finding("timeout", "same values", ONE, line=7, facts=Endless(500)),
-    "still running after 500 instructions (first: thread (3, 1) in block 0): nothing ends the loop around line 7 once"
-    " it has begun": finding("timeout", "no exit", ONE, line=7, facts=Endless(500)),
+    "still running after 500 instructions (first: thread (3, 1) in block 0): once entered, the loop around line 7"
+    " never ends": finding("timeout", "no exit", ONE, line=7, facts=Endless(500)),
     "still running after 500 instructions (first: thread (3, 1) in block 0), in the loop around lines 7 to 9": finding(
         "timeout", "in a loop", ONE, line=7, facts=Endless(500, last_line=9)
     ),

@@ -288,7 +288,7 @@ def test_broken_lesson_toml(run: Run, course: Path, old: str, new: str, words: t
 
 def test_missing_lesson_toml(run: Run, course: Path) -> None:
     (course / "lessons" / "01_first" / "lesson.toml").unlink()
-    clear(run("run", "01"), 3, "lesson.toml: not found; the course's own again: gemm-lessons reset 01 --settings")
+    clear(run("run", "01"), 3, "lesson.toml: not found; to restore it: gemm-lessons reset 01 --settings")
 
 
 def test_missing_stub_and_text(run: Run, course: Path) -> None:

@@ -203,7 +203,7 @@ def test_doctor_names_what_is_broken(run: Run, course: Path) -> None:
                 "need 9.0. Run them with --device sim",
             ],
         ),
-        (["-DNO_GPU"], ["there, but unusable (CUDA error 100)"]),
+        (["-DNO_GPU"], ["present, but unusable (CUDA error 100)"]),
     ],
 )
 def test_doctor_names_the_gpu_and_lessons_that_need_another(

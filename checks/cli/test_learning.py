@@ -35,10 +35,10 @@ def test_from_the_first_lesson_to_the_second(run: Run, course: Path, kernel: Pat
     assert "TODO(1) in line 6 of lessons/01_first/kernel.cu: add up the K products" in at_work
     kernel.write_text(SOLUTION)
     passed = run("run", "1", "--details").out
-    assert "Yours and the reference: gemm-lessons diff 01" in passed
+    assert "Compare with the reference: gemm-lessons diff 01" in passed
     assert "The second lesson" in run().out
     kernel.write_text(SOLUTION.replace("+=", "-="))
-    assert "What it bought" not in run("run", "1", "--details").out
+    assert "Gain: " not in run("run", "1", "--details").out
     listed = run("list").out
     assert "1 of 2 passed" in listed
     assert re.search(r"broken +01_first", listed)

@@ -104,8 +104,8 @@ def test_answers_are_asked_for_and_kept_one_by_one(run: Run, course: Path, askin
     ("arguments", "message"),
     [
         (("01", "x"), "question 1 (How many multiply-adds?)"),
-        (("01", "1", "less", "3", "4"), "asks 3 questions, here are 4 answers"),
-        (("02",), "lesson 02_second asks nothing"),
+        (("01", "1", "less", "3", "4"), "asks 3 questions, but you gave 4 answers"),
+        (("02",), "lesson 02_second has no questions"),
         (("01", "more"), '"more" is not an answer here: this question asks for a number'),
     ],
 )

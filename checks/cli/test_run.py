@@ -44,7 +44,7 @@ def test_a_pass_at_another_shape_names_the_run_that_counts(run: Run, kernel: Pat
     kernel.write_text(SOLUTION)
     result = run("run", "01", "--shape", "3,5,7", "--details")
     assert result.code == 0
-    assert "The run that counts: gemm-lessons run 01\n" in result.out
+    assert "To pass the lesson: gemm-lessons run 01\n" in result.out
     assert "gemm-lessons next" not in result.out
 
 
@@ -294,7 +294,7 @@ def test_what_is_too_long_for_a_terminal_is_not_torn_apart(course: Path, kernel:
     lines = [line.rstrip() for line in re.sub(r"\x1b\[[0-9;]*m", "", out).splitlines()]
     assert code == 2
     assert lines[-1] == "  gemm-lessons diff 01 --peek"
-    assert " ".join(lines[:-1]).endswith("would spoil it; to see it all the same:")
+    assert " ".join(lines[:-1]).endswith("would spoil it; to see it anyway:")
     assert max(len(line) for line in lines) <= 60
 
 

@@ -138,7 +138,7 @@ def test_an_unknown_type_is_a_wrong_command() -> None:
     assert "has the types fp32_by_tf32, bf16, tf32" in done.stderr
     done = run(["run", "naive", "--solution", "--type", "bf16"])
     assert done.returncode == 2
-    assert "has one type of numbers" in done.stderr
+    assert "has only one number type" in done.stderr
 
 
 def test_a_wrong_key_of_a_type_is_named(tmp_path: Path) -> None:

@@ -415,7 +415,7 @@ def test_headers_of_their_own_come_along_but_none_of_the_course(tmp_path: Path) 
 
 def test_one_student_s_folder(tmp_path: Path) -> None:
     lay(tmp_path, {"kernel.cu": KERNEL, "stub.cu": b"-"})
-    with pytest.raises(CommandError, match="holds no folder or archive of a student"):
+    with pytest.raises(CommandError, match="contains no student's folder or archive"):
         find_students(tmp_path, COURSE.names)
     lay(tmp_path, {"03.cu": KERNEL})
     with pytest.raises(CommandError, match="--student NAME"):

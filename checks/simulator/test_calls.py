@@ -360,7 +360,7 @@ def test_memory_of_the_heap(body, want):
     ("body", "words"),
     [
         ("__shared__ int *p; if (t == 0) p = new int[64]; __syncthreads(); p[t] = t; y[t] = p[63 - t];", "the heap of"),
-        ("int *p = new int[4]; y[t] = p[2];", "before anybody has written it"),
+        ("int *p = new int[4]; y[t] = p[2];", "before any thread has written it"),
         ("int *p = new int[4]; p[1 << 22] = t;", "the heap of malloc: byte 16777216 of 8388608"),
         ("int *p = new int[4]; delete[] p; delete[] p;", "of one that is free"),
         ("free(y + t);", "free() of an address that malloc() did not return"),

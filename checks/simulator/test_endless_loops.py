@@ -9,7 +9,7 @@ HEAD = """extern "C" __global__ void k(int *o, int n)
 """  # so that a body begins in line 3
 SAME, NO_EXIT, IN_A_LOOP = (
     "compares the same values in each iteration",
-    "nothing ends the loop around",
+    "once entered, the loop around",
     ", in the loop ",
 )
 LOOPS = {

@@ -196,7 +196,7 @@ def line_of(source: str, text: str) -> int:
          ["32 of 96 threads wait at barrier 1 in line 41", "32 of 96 threads wait at barrier 2 in line 41"]),
         (IN_TURN, [("pass_on(2 - role);", "")],
          "barrier 1, in line 41, expects 64 threads, but only 32 came: threads 32 to 63 of block 0, which arrived there"
-         " before, wait in line 41 and cannot come there any more; is an arrival missing?", []),
+         " before, wait in line 41 and can no longer arrive; is an arrival missing?", []),
         # A barrier of the whole block that one role alone reaches.
         (PIPELINE, [("arrive(&empty[i % 2]);", "__syncthreads(); arrive(&empty[i % 2]);")],
          "barrier 0, in line 51, waits for the whole block, but thread 0 of block 0 waits in line 42 and cannot come"
@@ -282,7 +282,7 @@ def test_where_a_signal_is_missing_the_other_ones_line_is_named(run: Run, droppe
     first = 32 if dropped == "second" else 64
     said = (
         f"barrier 1, in line 7, expects 96 threads, but only 64 came: threads {first} to {first + 31} of block 0 ended"
-        f" without it (line {line_of(source, f'of the {left} warp')} arrives there, too); let every warp come there"
+        f" without it (line {line_of(source, f'of the {left} warp')} arrives there, too); let every warp arrive there"
     )
     assert fault is not None
     assert fault.message.startswith(said), fault.message

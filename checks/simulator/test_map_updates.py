@@ -95,7 +95,7 @@ def test_a_smaller_array_is_filled_with_zeros() -> None:
         ('"global_stride", 0, "b64", "l", 128ull', '"global_stride", 0, "b64", "l", 120ull', "does not hold"),
         ('"box_dim", 0, "b32", "r", 32', '"box_dim", 0, "b32", "r", 64', "does not hold a tensor map"),  # swizzled
         ('"element_stride", 0, "b32", "r", 1', '"element_stride", 0, "b32", "r", 300', "300 does not"),
-        ("rows);\n", "2 * rows);\n", "describes 4,096 bytes, but only 2,048 bytes of memory are left"),
+        ("rows);\n", "2 * rows);\n", "describes 4,096 bytes, but only 2,048 bytes of memory follow its address"),
     ],
 )  # fmt: skip
 def test_a_map_that_is_wrong(old: str, new: str, words: str) -> None:

@@ -24,6 +24,6 @@ def doctor(no_color: NoColor = False) -> int:
 
 
 def version(no_color: NoColor = False) -> int:
-    """The version of gemm-lessons."""
+    """Print the version of gemm-lessons."""
     typer.echo(f"gemm-lessons {__version__}")
     return contract.EXIT_PASSED

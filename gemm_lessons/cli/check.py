@@ -19,14 +19,14 @@ from gemm_lessons.running import contract
 def check(
     lessons: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[LESSON]...", help="Lessons, or files of theirs; default: all with a kernel."),
+        typer.Argument(metavar="[LESSON]...", help="Lessons, or their files; default: every lesson with a kernel.cu."),
     ] = None,
     problems: Problems = False,
     no_color: NoColor = False,
 ) -> int:
-    """Run your kernels on the simulator, and tell which pass.
+    """Run all your kernels on the simulator, and list which pass.
 
-    A kernel that does not pass and has an open TODO is unfinished, which is no failure.
+    A kernel that does not pass but still has an open TODO counts as unfinished, not as failed.
     Exit code: 0 every finished kernel passed, 1 one did not, 2 wrong command, 3 the kit is broken.
     """
     course = own_course()

@@ -40,7 +40,7 @@ COURSE = (  # in the order of --help: a learner's loop, then the advanced comman
     Command(
         "learn",
         "read",
-        "A lesson's text or a page about the kit, in a pager when it is long.",
+        "Show a lesson's text, or a page about the kit.",
         (
             "gemm-lessons read 03",
             "gemm-lessons read block_tile --raw > block_tile.md",
@@ -50,7 +50,7 @@ COURSE = (  # in the order of --help: a learner's loop, then the advanced comman
     Command(
         "practice",
         "drill",
-        "Warm up before the kernel: a minute each on indices, banks and sectors, with new numbers each time.",
+        "Warm up with short questions on indices, banks and sectors; the numbers change each time.",
         (
             "gemm-lessons drill 03",
             "gemm-lessons drill bank_conflicts --seed 7",
@@ -90,7 +90,7 @@ COURSE = (  # in the order of --help: a learner's loop, then the advanced comman
     Command(
         "check",
         "check",
-        "Run your kernels on the simulator, and tell which pass.",
+        "Run all your kernels on the simulator, and list which pass.",
         (
             "gemm-lessons check",
             "gemm-lessons check 03 04 --problems",
@@ -99,7 +99,7 @@ COURSE = (  # in the order of --help: a learner's loop, then the advanced comman
     Command(
         "practice",
         "bug",
-        "Write a kernel with a bug beside yours: find the bug from what a run says, and fix it.",
+        "Practise debugging: get a kernel with one bug, find it from what a run prints, and fix it.",
         (
             "gemm-lessons bug 03",
             "gemm-lessons bug 03 --seed 7",
@@ -108,7 +108,7 @@ COURSE = (  # in the order of --help: a learner's loop, then the advanced comman
     Command(
         "learn",
         "hint",
-        "The next hint for the first TODO that is still open, or for the one that you name.",
+        "Show the next hint for the first open TODO, or for the TODO that you name.",
         (
             "gemm-lessons hint 03",
             "gemm-lessons hint 03 --todo 1",
@@ -118,20 +118,23 @@ COURSE = (  # in the order of --help: a learner's loop, then the advanced comman
     Command(
         "learn",
         "diff",
-        "Your kernel.cu against the reference, once it has passed.",
+        "Compare your kernel.cu with the reference, once yours has passed.",
         (
             "gemm-lessons diff 03",
             "gemm-lessons diff 03 --peek",
         ),
     ),
     Command(
-        "learn", "list_", "The course: every lesson's idea, what is passed and what is next.", ("gemm-lessons list",)
+        "learn",
+        "list_",
+        "List the lessons: each one's idea, what has passed, and what is next.",
+        ("gemm-lessons list",),
     ),
-    Command("learn", "start", "Make kernel.cu from the stub; say what to fill in.", ("gemm-lessons start 03",)),
+    Command("learn", "start", "Make kernel.cu from the stub, and list its TODOs.", ("gemm-lessons start 03",)),
     Command(
         "learn",
         "reset",
-        "Back to the stub, or to what came with the course. The old files are kept as NAME.bak-1, -2, ...",
+        "Restore the stub, or the files that came with the course. The old files are kept as NAME.bak-1, -2, ...",
         (
             "gemm-lessons reset 03",
             "gemm-lessons reset 03 --settings",
@@ -141,7 +144,7 @@ COURSE = (  # in the order of --help: a learner's loop, then the advanced comman
     Command(
         "compare",
         "compare",
-        "Two kernels side by side: where their source differs, what each counts, and why one is slower.",
+        "Compare two kernels: where their source differs, what each counts, and why one is slower.",
         (
             "gemm-lessons compare 06 07",
             "gemm-lessons compare old.cu new.cu --lesson 06",
@@ -174,7 +177,7 @@ COURSE = (  # in the order of --help: a learner's loop, then the advanced comman
     Command(
         "gpu",
         "bench",
-        "Every lesson and cuBLAS over sizes: a table, a file, a plot. On the simulator these are estimates.",
+        "Compare lessons with cuBLAS over sizes: a table, a file, a plot. On the simulator, times are estimates.",
         (
             "gemm-lessons bench",
             "gemm-lessons bench --part 1 --sizes 512:4096 --plot out.svg",
@@ -185,7 +188,7 @@ COURSE = (  # in the order of --help: a learner's loop, then the advanced comman
     Command(
         "gpu",
         "profile",
-        "Profile one kernel of a run with Nsight Compute, beside the simulator's counters; or trace it all.",
+        "Profile one kernel with Nsight Compute, beside the simulator's counters, or trace a run with Nsight Systems.",
         (
             "gemm-lessons profile bank_conflicts",
             "gemm-lessons profile bank_conflicts --solution --tool nsys",
@@ -195,7 +198,7 @@ COURSE = (  # in the order of --help: a learner's loop, then the advanced comman
     Command(
         "export",
         "export",
-        "Write a program of its own to take to a GPU machine: your kernel, and the host code around it.",
+        "Write a standalone program for a GPU machine: your kernel, and the host code around it.",
         (
             "gemm-lessons export 03",
             "gemm-lessons export 03 my_gemm --solution",
@@ -220,7 +223,7 @@ COURSE = (  # in the order of --help: a learner's loop, then the advanced comman
     Command(
         "inspect",
         "opcodes",
-        "The PTX instructions that the simulator runs, and those that it does not.",
+        "List the PTX instructions that the simulator runs, and those that it does not.",
         (
             "gemm-lessons opcodes",
             "gemm-lessons opcodes cvt",
@@ -229,11 +232,11 @@ COURSE = (  # in the order of --help: a learner's loop, then the advanced comman
     Command(
         "site",
         "site",
-        "The course as web pages: texts, drawings, charts, search, and two pages to try layouts. Links are checked.",
+        "Write the course as web pages: texts, drawings, charts, search, and pages to try layouts. Links are checked.",
         ("gemm-lessons site pages",),
     ),
     Command("about", "doctor", "Check everything that a run needs, and say how to fix it.", ("gemm-lessons doctor",)),
-    Command("about", "version", "The version of gemm-lessons.", ("gemm-lessons version",)),
+    Command("about", "version", "Print the version of gemm-lessons.", ("gemm-lessons version",)),
 )
 TEACHERS = (
     Command(

@@ -28,7 +28,7 @@ def compare(
     first: Annotated[str, typer.Argument(metavar="A", help="A lesson (03, block_tile), or a file with a kernel.")],
     second: Annotated[str, typer.Argument(metavar="B", help="Another one.")],
     solution: Annotated[
-        bool, typer.Option("--solution", help="The references, also where there is a kernel.cu.")
+        bool, typer.Option("--solution", help="Compare the references, even where you have a kernel.cu.")
     ] = False,
     reveal: Annotated[
         bool, typer.Option("--peek", "--reveal", help="Show references before a pass; the course remembers it.")
@@ -37,27 +37,29 @@ def compare(
         str | None, typer.Option("--lesson", metavar="LESSON", help="Both files are kernels of this lesson.")
     ] = None,
     grid: Annotated[
-        list[str] | None, typer.Option("--grid", metavar="X[,Y[,Z]]", help="Blocks; twice if B has others.")
+        list[str] | None,
+        typer.Option("--grid", metavar="X[,Y[,Z]]", help="Blocks; give it twice if B needs another grid."),
     ] = None,
     block: Annotated[
-        list[str] | None, typer.Option("--block", metavar="X[,Y[,Z]]", help="Threads per block; twice likewise.")
+        list[str] | None,
+        typer.Option("--block", metavar="X[,Y[,Z]]", help="Threads per block; may be given twice, too."),
     ] = None,
     args: Annotated[
-        list[str] | None, typer.Option("--args", help="The arguments, as in inspect; twice likewise.")
+        list[str] | None, typer.Option("--args", help="The arguments, as in inspect; may be given twice, too.")
     ] = None,
     entry: Annotated[
-        list[str] | None, typer.Option("--entry", help="The kernel, where a file has several; twice likewise.")
+        list[str] | None, typer.Option("--entry", help="The kernel, if a file has several; may be given twice, too.")
     ] = None,
-    dynamic_shared: Annotated[int, typer.Option("--dynamic-shared", min=0, help="Bytes.")] = 0,
+    dynamic_shared: Annotated[int, typer.Option("--dynamic-shared", min=0, metavar="N", help="Bytes.")] = 0,
     gpu: Annotated[str, typer.Option("--gpu", metavar=GPU, help="The GPU that estimates are for.")] = DEFAULT_GPU,
-    as_json: Annotated[bool, typer.Option("--json", help="Times and causes as one JSON object.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print times and causes as one JSON object.")] = False,
     no_color: NoColor = False,
 ) -> int:
-    """Two kernels side by side: where their source differs, what each counts, and why one is slower.
+    """Compare two kernels: where their source differs, what each counts, and why one is slower.
 
-    A and B are two lessons, with your kernel.cu of a lesson if you have changed it, else the reference. Or they are
-    two files, with --lesson if they are kernels of one, else with the launch as inspect takes it: --grid, --block,
-    --args. The difference of the estimated times is shared out over causes, which add up to it.
+    A and B are two lessons: your kernel.cu if you have changed it, else the reference. Or they are two files: with
+    --lesson if both are kernels of that lesson, else with a launch as for inspect (--grid, --block, --args). The
+    difference between the estimated times is split into causes that add up to it.
     """
     files = [it.endswith(KERNELS) for it in (first, second)]
     if any(files) and not all(files):

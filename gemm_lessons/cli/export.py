@@ -15,23 +15,24 @@ from gemm_lessons.running import contract
 def export(
     lesson: LessonArgument,
     out: Annotated[
-        Path | None, typer.Argument(metavar="[OUT]", help="The folder to write. Default: export/NN_name, here.")
+        Path | None, typer.Argument(metavar="[OUT]", help="The folder to write; default: export/NN_name.")
     ] = None,
     solution: Annotated[bool, typer.Option("--solution", help="Take the reference.")] = False,
     file: Annotated[Path | None, typer.Option("--file", help="Take this file as the lesson's kernel.")] = None,
     shape: Annotated[
-        str | None, typer.Option("--shape", metavar="M,N,K", help="The program's own size. Default: 4096,4096,4096.")
+        str | None,
+        typer.Option("--shape", metavar="M,N,K", help="The program's default size; without this, 4096,4096,4096."),
     ] = None,
     layout: LayoutOption = None,
     type_: Annotated[
-        str | None, typer.Option("--type", metavar="NAME", help="Another type of numbers, if the lesson has several.")
+        str | None, typer.Option("--type", metavar="NAME", help="Use another number type, if the lesson has several.")
     ] = None,
     no_color: NoColor = False,
 ) -> int:
-    """Write a program of its own to take to a GPU machine: your kernel, and the host code around it.
+    """Write a standalone program for a GPU machine: your kernel, and the host code around it.
 
-    main.cu allocates, copies, launches, checks, and times it beside cuBLAS; a Makefile or the one nvcc line builds it.
-    Files that are there already are kept as NAME.bak-1, -2, ...
+    main.cu allocates, copies, launches, checks, and times the kernel beside cuBLAS. Build it with the Makefile or with
+    one nvcc command. Existing files are kept as NAME.bak-1, -2, ...
     """
     from gemm_lessons.report.console import make_console
     from gemm_lessons.report.course import show_export

@@ -60,17 +60,19 @@ def profile(
     layout: LayoutOption = None,
     gpu_index: GpuIndex = 0,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="The report's file. Default: the lesson's name, here.")
+        Path | None, typer.Option("--output", "-o", help="The report file; default: the lesson's name, in this folder.")
     ] = None,
     report: Annotated[
         Path | None,
         typer.Option(
-            "--report", metavar="FILE.ncu-rep", help="Without a GPU: a simulated run, as a report of Nsight Compute."
+            "--report",
+            metavar="FILE.ncu-rep",
+            help="Without a GPU: write a simulated run as a report for Nsight Compute.",
         ),
     ] = None,
     no_color: NoColor = False,
 ) -> int:
-    """Profile one kernel of a run with Nsight Compute, beside the simulator's counters; or trace it all."""
+    """Profile one kernel with Nsight Compute, beside the simulator's counters, or trace a run with Nsight Systems."""
     from gemm_lessons.commands import profiling
     from gemm_lessons.report.bench import show_plan, show_profile, show_report_file
     from gemm_lessons.report.console import Working, make_console
@@ -93,7 +95,7 @@ def profile(
     console, errors = make_console(), make_console(stderr=True)
     if print_ or plan.program is None:
         if not print_:
-            errors.print(f"{tool.value} is not installed here, so this is the command to run where it is:")
+            errors.print(f"{tool.value} is not installed here. Run this command on a machine that has it:")
         show_plan(console, plan)
         return contract.EXIT_PASSED
     try:
@@ -152,22 +154,26 @@ def bench(
     layout: Annotated[
         str | None,
         typer.Option(
-            "--layout", metavar="NN|NT|TN|TT,...", help="A and B as they are or transposed; or a list of layouts."
+            "--layout",
+            metavar="NN|NT|TN|TT,...",
+            help="Store A and B as they are (N) or transposed (T); or a list of layouts.",
         ),
     ] = None,
     csv: Annotated[
         Path | None, typer.Option("--csv", help="Save every point in this CSV file, and skip the points that it has.")
     ] = None,
     plot: Annotated[Path | None, typer.Option("--plot", help="Draw the pictures: .svg, .png or .pdf.")] = None,
-    mine: Annotated[bool, typer.Option("--mine", help="Your kernel.cu where there is one, not the reference.")] = False,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Every note, not a summary of them.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout, for scripts.")] = False,
+    mine: Annotated[
+        bool, typer.Option("--mine", help="Use your kernel.cu where there is one, not the reference.")
+    ] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Print every note, not a summary.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout, for scripts.")] = False,
     device: MeasuringDevice = DeviceChoice.auto,
     gpu_index: GpuIndex = 0,
     gpu: EstimatedGpu = None,
     no_color: NoColor = False,
 ) -> int:
-    """Every lesson and cuBLAS over sizes: a table, a file, a plot. On the simulator these are estimates."""
+    """Compare lessons with cuBLAS over sizes: a table, a file, a plot. On the simulator, times are estimates."""
     one_at_most(sizes=sizes is not None, shapes=shapes is not None)
     wanted = parse_shapes(shapes) if shapes is not None else squares(parse_sizes(sizes or SIZES))
     layouts = parse_layouts(layout)

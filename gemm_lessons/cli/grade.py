@@ -50,10 +50,11 @@ class GradeGroup(TyperGroup):
 
 def class_(
     submissions: Annotated[
-        Path, typer.Argument(metavar="SUBMISSIONS", help="A folder with a folder or archive per student.")
+        Path, typer.Argument(metavar="SUBMISSIONS", help="A folder that holds one folder or archive per student.")
     ],
     lessons: Annotated[
-        list[str] | None, typer.Option("--lessons", metavar="LESSONS", help="Such as 01-09, or 03,block_tile.")
+        list[str] | None,
+        typer.Option("--lessons", metavar="LESSONS", help="The lessons to grade: 01-09, or 03,block_tile."),
     ] = None,
     out: Annotated[
         Path, typer.Option("--out", metavar="DIR", help="Folder for the grades; an earlier run there resumes.")
@@ -69,18 +70,26 @@ def class_(
     ] = None,
     format_: Annotated[
         list[str] | None,
-        typer.Option("--format", metavar="FORMAT", help="Also for another system: gemm-lessons read grading."),
+        typer.Option(
+            "--format",
+            metavar="FORMAT",
+            help="Also write the grades for another system; see gemm-lessons read grading.",
+        ),
     ] = None,
     course: Annotated[
         Path | None, typer.Option("--course", metavar="DIR", help="Judge by this course; default: the package's.")
     ] = None,
     seed: Annotated[
         int | None,
-        typer.Option("--seed", min=0, help="Seed of the hidden inputs; default: the earlier run's, or a new one."),
+        typer.Option(
+            "--seed", min=0, metavar="N", help="Seed of the hidden inputs; default: the earlier run's, or a new one."
+        ),
     ] = None,
     processes: Annotated[
         int | None,
-        typer.Option("--processes", min=1, max=1024, help="Kernels to judge in parallel; default: one per core."),
+        typer.Option(
+            "--processes", min=1, max=1024, metavar="N", help="Kernels to judge in parallel; default: one per core."
+        ),
     ] = None,
     device: Annotated[
         GradingDevice, typer.Option("--device", help="Where kernels run: on the simulator, or on this GPU.")
@@ -93,7 +102,8 @@ def class_(
         typer.Option("--shard", metavar="I/N", help="Judge only part I of N; combine them with grade merge."),
     ] = None,
     again: Annotated[
-        str | None, typer.Option("--again", metavar="STUDENT", help="Judge one kernel of an earlier run once more.")
+        str | None,
+        typer.Option("--again", metavar="STUDENT", help="Judge this student's kernel of an earlier run again."),
     ] = None,
     lesson: Annotated[str | None, typer.Option("--lesson", metavar="LESSON", help="The lesson for --again.")] = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Judge everything again.")] = False,
@@ -210,7 +220,11 @@ def merge(
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder for all grades.")] = Path("grades"),
     format_: Annotated[
         list[str] | None,
-        typer.Option("--format", metavar="FORMAT", help="Also for another system: gemm-lessons read grading."),
+        typer.Option(
+            "--format",
+            metavar="FORMAT",
+            help="Also write the grades for another system; see gemm-lessons read grading.",
+        ),
     ] = None,
     no_color: NoColor = False,
 ) -> int:

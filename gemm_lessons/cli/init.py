@@ -17,7 +17,7 @@ def init(
     git: Annotated[bool, typer.Option("--git/--no-git", help="Make it a git repository with a first commit.")] = True,
     editor: Annotated[
         bool,
-        typer.Option("--editor", help="In a course that is there: write missing files of editors, renew clangd's."),
+        typer.Option("--editor", help="In an existing course: write missing editor files, and renew clangd's."),
     ] = False,
     no_color: NoColor = False,
 ) -> int:

@@ -64,7 +64,9 @@ def only_kernel(source: str, file: Path) -> str:
     [(name, kernel)] = found.items()
     if kernel.template:
         instance = f"{name}<>" if kernel.has_defaults else f"{name}<...>"
-        raise CommandError(f"{where}:{kernel.line}: {kernel} is a template: say of what, like --entry '{instance}'")
+        raise CommandError(
+            f"{where}:{kernel.line}: {kernel} is a template: name an instance, like --entry '{instance}'"
+        )
     return name
 
 
@@ -74,7 +76,7 @@ def _check_ptx(source: str, file: Path, options: Mapping[str, object]) -> None:
 
     given = [name for name, value in options.items() if value]
     if given and PTX_HEAD.search(source):
-        raise CommandError(f"{shown(file)} is PTX, which is compiled already: leave {' and '.join(given)} out")
+        raise CommandError(f"{shown(file)} is PTX, which is already compiled: leave {' and '.join(given)} out")
 
 
 def inspect(
@@ -101,20 +103,20 @@ def inspect(
             "--include", "-I", help="A folder of headers that the kernel may include, besides its own and CUDA's."
         ),
     ] = None,
-    std: Annotated[Standard | None, typer.Option("--std", help="The C++ of the file; default: c++17.")] = None,
-    dynamic_shared: Annotated[int, typer.Option("--dynamic-shared", min=0, help="Bytes.")] = 0,
+    std: Annotated[Standard | None, typer.Option("--std", help="The C++ standard; default: c++17.")] = None,
+    dynamic_shared: Annotated[int, typer.Option("--dynamic-shared", min=0, metavar="N", help="Bytes.")] = 0,
     cluster: Annotated[
-        str | None, typer.Option("--cluster", metavar="X[,Y[,Z]]", help="Blocks of a cluster, set by the launch.")
+        str | None, typer.Option("--cluster", metavar="X[,Y[,Z]]", help="Blocks per cluster, set by the launch.")
     ] = None,
     arch: Annotated[str | None, typer.Option("--arch", help="Compile for this target; default: sm_90.")] = None,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the random inputs.")] = 0,
+    seed: Annotated[int, typer.Option("--seed", min=0, metavar="N", help="Seed of the random inputs.")] = 0,
     budget: Annotated[
-        int | None, typer.Option("--budget", min=1, help="Stop the kernel after this many instructions.")
+        int | None, typer.Option("--budget", min=1, metavar="N", help="Stop the kernel after this many instructions.")
     ] = None,
     time_limit: TimeLimit = None,
     memory_limit: MemoryLimit = None,
     roles: Annotated[
-        bool, typer.Option("--roles", help="Print a timeline by role of a kernel with mbarriers, estimated.")
+        bool, typer.Option("--roles", help="Print an estimated timeline by role, for a kernel with mbarriers.")
     ] = False,
     gpu: Annotated[
         str, typer.Option("--gpu", metavar=GPU, help="The GPU that time and timeline are for.")
@@ -122,7 +124,7 @@ def inspect(
     no_estimate: Annotated[
         bool, typer.Option("--no-estimate", help="Leave out the estimated time, which can take longer than the rest.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout, for scripts.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout, for scripts.")] = False,
 ) -> int:
     """Run any CUDA kernel on the simulator: counters by line, bank conflicts, races, faults.
 
@@ -187,9 +189,9 @@ def opcodes(
     opcode: Annotated[
         str | None, typer.Argument(metavar="[OPCODE]", help="Show every form of this instruction.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="All names, for scripts.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print all names as JSON, for scripts.")] = False,
 ) -> int:
-    """The PTX instructions that the simulator runs, and those that it does not."""
+    """List the PTX instructions that the simulator runs, and those that it does not."""
     from gemm_lessons.engine.inspection import known_opcodes
     from gemm_lessons.report.console import make_console
     from gemm_lessons.report.inspect import show_opcodes

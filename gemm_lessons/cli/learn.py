@@ -37,7 +37,7 @@ def home() -> int:
 
 
 def list_(no_color: NoColor = False) -> int:
-    """The course: every lesson's idea, what is passed and what is next."""
+    """List the lessons: each one's idea, what has passed, and what is next."""
     from gemm_lessons.report.console import make_console, show_error
     from gemm_lessons.report.course import show_list
 
@@ -71,11 +71,11 @@ def read(
             autocompletion=complete_text,
         ),
     ] = None,
-    raw: Annotated[bool, typer.Option("--raw", help="The Markdown as it is.")] = False,
-    all_: Annotated[bool, typer.Option("--all", help="With what comes out, also before you have predicted.")] = False,
+    raw: Annotated[bool, typer.Option("--raw", help="Print the Markdown source.")] = False,
+    all_: Annotated[bool, typer.Option("--all", help="Show the results, too, before you have predicted them.")] = False,
     no_color: NoColor = False,
 ) -> int:
-    """A lesson's text or a page about the kit, in a pager when it is long."""
+    """Show a lesson's text, or a page about the kit."""
     from gemm_lessons.course.position import lesson_at
     from gemm_lessons.report.console import make_console
     from gemm_lessons.report.course import show_page, show_text
@@ -116,7 +116,7 @@ def _page(course: Course, name: str) -> str | None:
 
 
 def start(lesson: LessonArgument, no_color: NoColor = False) -> int:
-    """Make kernel.cu from the stub; say what to fill in."""
+    """Make kernel.cu from the stub, and list its TODOs."""
     from gemm_lessons.report.console import make_console
     from gemm_lessons.report.course import show_started
 
@@ -154,14 +154,16 @@ def next_(no_color: NoColor = False) -> int:
 
 def hint(
     lesson: LessonOrHere = None,
-    todo: Annotated[int | None, typer.Option("--todo", help="The number in // TODO(number).")] = None,
+    todo: Annotated[int | None, typer.Option("--todo", metavar="N", help="The number in // TODO(number).")] = None,
     level: Annotated[
-        int | None, typer.Option("--level", help="Which hint, from 1 (a nudge); default: the next one.")
+        int | None, typer.Option("--level", metavar="N", help="Which hint, from 1 (a nudge); default: the next one.")
     ] = None,
-    all_: Annotated[bool, typer.Option("--list", help="The TODOs and how many hints of each were seen.")] = False,
+    all_: Annotated[
+        bool, typer.Option("--list", help="List the TODOs, and how many hints you have seen for each.")
+    ] = False,
     no_color: NoColor = False,
 ) -> int:
-    """The next hint for the first TODO that is still open, or for the one that you name."""
+    """Show the next hint for the first open TODO, or for the TODO that you name."""
     from gemm_lessons.course.position import hint_level, lesson_at, marks_left, next_hint
     from gemm_lessons.course.todos import todo_marks
     from gemm_lessons.report.console import make_console
@@ -192,7 +194,7 @@ def diff(
     ] = False,
     no_color: NoColor = False,
 ) -> int:
-    """Your kernel.cu against the reference, once it has passed."""
+    """Compare your kernel.cu with the reference, once yours has passed."""
     from gemm_lessons.report.console import make_console
     from gemm_lessons.report.course import show_diff
 
@@ -204,7 +206,7 @@ def diff(
     if not (reveal or progress.of(found.name).may_see_reference):
         raise CommandError(
             f"lesson {found.name} is not passed yet, and the reference would spoil it; "
-            f"to see it all the same: gemm-lessons diff {found.number:02} --peek"
+            f"to see it anyway: gemm-lessons diff {found.number:02} --peek"
         )
     before, after = read_source(mine), read_source(reference)
     if not progress.of(found.name).may_see_reference:
@@ -217,15 +219,14 @@ def reset(
     lesson: Annotated[
         str | None, typer.Argument(metavar="[LESSON]", help="Not needed with --all.", autocompletion=complete_lesson)
     ] = None,
-    settings: Annotated[
-        bool, typer.Option("--settings", help="lesson.toml as it came with the course; kernel.cu stays.")
-    ] = False,
+    settings: Annotated[bool, typer.Option("--settings", help="Restore lesson.toml only; kernel.cu stays.")] = False,
     everything: Annotated[
-        bool, typer.Option("--all", help="All files of the lesson as they came; without a lesson, of the whole course.")
+        bool,
+        typer.Option("--all", help="Restore all files of the lesson; without a lesson, those of the whole course."),
     ] = False,
     no_color: NoColor = False,
 ) -> int:
-    """Back to the stub, or to what came with the course. The old files are kept as NAME.bak-1, -2, ..."""
+    """Restore the stub, or the files that came with the course. The old files are kept as NAME.bak-1, -2, ..."""
     from gemm_lessons.course.original import restore_course, restore_lesson, restore_settings
     from gemm_lessons.report.console import make_console
     from gemm_lessons.report.course import show_reset, show_restored

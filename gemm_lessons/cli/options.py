@@ -86,7 +86,8 @@ LessonOrHere = Annotated[
     ),
 ]
 Problems = Annotated[
-    bool, typer.Option("--problems", help="Also each problem as FILE:LINE:COLUMN: SEVERITY: MESSAGE, for editors.")
+    bool,
+    typer.Option("--problems", help="Also print each problem as FILE:LINE:COLUMN: SEVERITY: MESSAGE, for editors."),
 ]
 TimeLimit = Annotated[
     float | None, typer.Option("--time-limit", metavar="SECONDS", help="Processor time for the run. Default: 60.")
@@ -96,10 +97,14 @@ MemoryLimit = Annotated[
 ]
 LayoutOption = Annotated[
     str | None,
-    typer.Option("--layout", metavar="NN|NT|TN|TT", help="A and B as they are or transposed, if the lesson takes it."),
+    typer.Option(
+        "--layout",
+        metavar="NN|NT|TN|TT",
+        help="Store A and B as they are (N) or transposed (T), if the lesson supports it.",
+    ),
 ]
 NoColor = Annotated[
-    bool, typer.Option("--no-color", help="No colours, as NO_COLOR=1 gives.", callback=_plain, is_eager=True)
+    bool, typer.Option("--no-color", help="Print without colours, as with NO_COLOR=1.", callback=_plain, is_eager=True)
 ]
 
 

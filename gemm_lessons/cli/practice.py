@@ -30,11 +30,12 @@ SEEDS = 10_000  # that a drill chooses from; short to type
 def drill(
     lesson: LessonArgument,
     seed: Annotated[
-        int | None, typer.Option("--seed", min=0, help="Repeat the numbers: the same seed asks the same.")
+        int | None,
+        typer.Option("--seed", min=0, metavar="N", help="Repeat a drill: the same seed asks the same questions."),
     ] = None,
     no_color: NoColor = False,
 ) -> int:
-    """Warm up before the kernel: a minute each on indices, banks and sectors, with new numbers each time."""
+    """Warm up with short questions on indices, banks and sectors; the numbers change each time."""
     from gemm_lessons.course.drills import load_drills
     from gemm_lessons.engine.arguments.expression import ExpressionError
     from gemm_lessons.report.console import make_console
@@ -92,7 +93,7 @@ def predict(
     lesson: LessonArgument,
     answers: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[ANSWER]...", help=f"In the order of the questions; {SKIP} skips one."),
+        typer.Argument(metavar="[ANSWER]...", help=f"Your answers, in the order of the questions; {SKIP} skips one."),
     ] = None,
     again: Annotated[bool, typer.Option("--again", help="Predict again after a run has scored you.")] = False,
     no_color: NoColor = False,
@@ -106,11 +107,11 @@ def predict(
     found = course.lesson(lesson)
     questions = load_questions(found)
     if not questions:
-        raise CommandError(f"lesson {found.name} asks nothing; run it: gemm-lessons run {found.number:02}")
+        raise CommandError(f"lesson {found.name} has no questions; run it: gemm-lessons run {found.number:02}")
     so_far = load_progress(course).of(found.name)
     if so_far.counted and not again:
         if answers:
-            raise CommandError(f"lesson {found.name} is scored already; predict anew with --again")
+            raise CommandError(f"lesson {found.name} is scored already; to predict again, add --again")
         show_scores(console, scores(questions, so_far.guesses, so_far.counted))
         return contract.EXIT_PASSED
     guesses = {} if again else dict(so_far.guesses)
@@ -129,7 +130,7 @@ def _typed(lesson: Lesson, questions: tuple[Question, ...], answers: list[str]) 
     from gemm_lessons.engine.arguments.expression import ExpressionError
 
     if len(answers) > len(questions):
-        raise CommandError(f"lesson {lesson.name} asks {len(questions)} questions, here are {len(answers)} answers")
+        raise CommandError(f"lesson {lesson.name} asks {len(questions)} questions, but you gave {len(answers)} answers")
     names, guesses = lesson.names(lesson.shapes.count), {}
     for number, (question, text) in enumerate(zip(questions, answers, strict=False), 1):
         if text.strip() != SKIP:
@@ -175,14 +176,17 @@ def _asked(
 def bug(
     lesson: LessonArgument,
     seed: Annotated[
-        int | None, typer.Option("--seed", min=0, help="Repeat a bug: the same seed gives the same bug.")
+        int | None, typer.Option("--seed", min=0, metavar="N", help="Repeat a bug: the same seed gives the same bug.")
     ] = None,
     peek: Annotated[
-        bool, typer.Option("--peek", help="Before a pass: bug.cu is close to the solution; the course remembers it.")
+        bool,
+        typer.Option(
+            "--peek", help="Write bug.cu before a pass, although it is almost the solution; the course remembers that."
+        ),
     ] = False,
     no_color: NoColor = False,
 ) -> int:
-    """Write a kernel with a bug beside yours: find the bug from what a run says, and fix it."""
+    """Practise debugging: get a kernel with one bug, find it from what a run prints, and fix it."""
     from gemm_lessons.course.pitfalls import a_bug, bugs_of, write_bug
     from gemm_lessons.report.console import make_console
     from gemm_lessons.report.practice import show_bug
@@ -196,8 +200,8 @@ def bug(
     if keeps_reference(course, found, progress):
         if not peek:
             raise CommandError(
-                f"lesson {found.name} is not passed yet, and bug.cu is its solution but for one mistake; to see it "
-                f"all the same: gemm-lessons bug {found.number:02} --peek"
+                f"lesson {found.name} is not passed yet, and bug.cu is its solution with one mistake; to get it "
+                f"anyway: gemm-lessons bug {found.number:02} --peek"
             )
         progress = progress.after_reveal(found.name)
     fixed = [name for name in progress.of(found.name).mended if name in bugs]

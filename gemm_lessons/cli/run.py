@@ -60,7 +60,7 @@ class DeviceChoice(StrEnum):
 MeasuringDevice = Annotated[
     DeviceChoice, typer.Option("--device", help="gpu measures, sim estimates; auto uses a GPU if there is one.")
 ]
-GpuIndex = Annotated[int, typer.Option("--gpu-index", min=0, help="Which GPU.")]
+GpuIndex = Annotated[int, typer.Option("--gpu-index", min=0, metavar="N", help="Which GPU.")]
 EstimatedGpu = Annotated[
     str | None, typer.Option("--gpu", metavar=GPU, help="The GPU to estimate for. Default: the one here, else H200.")
 ]
@@ -84,13 +84,12 @@ class DeviceOptions:
         DeviceChoice.auto
     )
     gpu_index: Annotated[
-        int, typer.Option("--gpu-index", min=0, help="Which GPU, of those that CUDA_VISIBLE_DEVICES leaves.")
+        int,
+        typer.Option("--gpu-index", min=0, metavar="N", help="Which GPU, of those that CUDA_VISIBLE_DEVICES leaves."),
     ] = 0
     gpu: Annotated[
         str | None,
-        typer.Option(
-            "--gpu", metavar=GPU, help="The GPU of estimates and occupancy. Default: the one here, else H200."
-        ),
+        typer.Option("--gpu", metavar=GPU, help="The GPU that estimates are for. Default: the one here, else H200."),
     ] = None
 
     @property
@@ -105,11 +104,11 @@ class Variant:
 
     tile: Annotated[
         list[str] | None,
-        typer.Option("--tile", metavar="NAME=SIZE", help="Other tile sizes, for this run only: --tile BK=16."),
+        typer.Option("--tile", metavar="NAME=SIZE", help="Use other tile sizes, for this run only: --tile BK=16."),
     ] = None
     layout: LayoutOption = None
     type_: Annotated[
-        str | None, typer.Option("--type", metavar="NAME", help="Another type of numbers, if the lesson has several.")
+        str | None, typer.Option("--type", metavar="NAME", help="Use another number type, if the lesson has several.")
     ] = None
 
     def of(self, lesson: Lesson) -> tuple[Lesson, tuple[str, ...]]:
@@ -138,13 +137,13 @@ class Output:
     """How the outcome is shown."""
 
     details: Annotated[
-        bool, typer.Option("--details", help="Everything: all counters' table, each gate, conflicts, findings, hints.")
+        bool, typer.Option("--details", help="Print everything: counters, gates, conflicts, findings, hints.")
     ] = False
     peek: Annotated[
         bool, typer.Option("--peek", help="Show the reference beside yours before a pass; the course remembers it.")
     ] = False
     problems: Problems = False
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout, for scripts.")] = False
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout, for scripts.")] = False
     no_color: NoColor = False
 
 
@@ -172,11 +171,13 @@ def run(
     ] = None,
     where: DeviceOptions,
     variant: Variant,
-    seed: Annotated[int | None, typer.Option("--seed", min=0, help="Repeat the inputs of an earlier run.")] = None,
+    seed: Annotated[
+        int | None, typer.Option("--seed", min=0, metavar="N", help="Repeat the inputs of an earlier run.")
+    ] = None,
     limits: RunLimits,
     output: Output,
     explain: Annotated[
-        str | None, typer.Option("--explain", metavar="WORD", help="Explain a word of the screen, and run nothing.")
+        str | None, typer.Option("--explain", metavar="WORD", help="Explain a word that a run prints, and run nothing.")
     ] = None,
 ) -> int:
     """Compile a kernel, check it, count, compare, advise.

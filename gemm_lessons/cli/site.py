@@ -22,7 +22,7 @@ def site(
     ] = "",
     no_color: NoColor = False,
 ) -> int:
-    """The course as web pages: texts, drawings, charts, search, and two pages to try layouts. Links are checked."""
+    """Write the course as web pages: texts, drawings, charts, search, and pages to try layouts. Links are checked."""
     from gemm_lessons.report.console import make_console
     from gemm_lessons.report.site import write_site
 

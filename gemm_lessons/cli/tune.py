@@ -33,8 +33,8 @@ def tune(
         list[str] | None,
         typer.Option("--try", metavar="NAME=A,B,C", help="Try these values of a size, not those of lesson.toml."),
     ] = None,
-    mine: Annotated[bool, typer.Option("--mine", help="Your kernel.cu, not the reference.")] = False,
-    file: Annotated[Path | None, typer.Option("--file", help="This file as the lesson's kernel.")] = None,
+    mine: Annotated[bool, typer.Option("--mine", help="Tune your kernel.cu, not the reference.")] = False,
+    file: Annotated[Path | None, typer.Option("--file", help="Tune this file as the lesson's kernel.")] = None,
     csv: Annotated[
         Path | None, typer.Option("--csv", help="Save every result in this CSV file, and resume from it.")
     ] = None,
@@ -46,10 +46,10 @@ def tune(
         bool, typer.Option("--model", help="Print what registers, shared memory and DRAM allow, without a search.")
     ] = False,
     measure: Annotated[
-        int, typer.Option("--measure", min=1, help="How many candidates to time, best estimates first.")
+        int, typer.Option("--measure", min=1, metavar="N", help="How many candidates to time, best estimates first.")
     ] = 24,
     processes: Annotated[
-        int | None, typer.Option("--processes", min=1, help="How many processes share the work.")
+        int | None, typer.Option("--processes", min=1, metavar="N", help="How many processes share the work.")
     ] = None,
     device: MeasuringDevice = DeviceChoice.auto,
     gpu_index: GpuIndex = 0,

@@ -27,11 +27,12 @@ def view(
     stub: Annotated[bool, typer.Option("--stub", help="Show the stub as it is.")] = False,
     file: Annotated[Path | None, typer.Option("--file", help="Show this file as the lesson's kernel.")] = None,
     html: Annotated[
-        Path | None, typer.Option("--html", metavar="OUT", help="The page. Default: the lesson's name, here.")
+        Path | None,
+        typer.Option("--html", metavar="OUT", help="The page to write. Default: the lesson's name, in this folder."),
     ] = None,
     open_: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
     line: Annotated[
-        int | None, typer.Option("--line", min=1, help="Draw this line's memory requests in the terminal.")
+        int | None, typer.Option("--line", min=1, metavar="N", help="Draw this line's memory requests in the terminal.")
     ] = None,
     trace: Annotated[
         Path | None,
@@ -41,7 +42,9 @@ def view(
         bool, typer.Option("--roles", help="Print the timeline by role: producers, consumers, TMA, tensor cores.")
     ] = False,
     gpu: Annotated[str, typer.Option("--gpu", metavar=GPU, help="The GPU that the timeline is for.")] = DEFAULT_GPU,
-    seed: Annotated[int | None, typer.Option("--seed", min=0, help="Repeat the inputs of an earlier run.")] = None,
+    seed: Annotated[
+        int | None, typer.Option("--seed", min=0, metavar="N", help="Repeat the inputs of an earlier run.")
+    ] = None,
     no_color: NoColor = False,
 ) -> int:
     """Look at a run: bank conflicts by lane, which thread owns what, a timeline of every warp.

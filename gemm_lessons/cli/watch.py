@@ -26,7 +26,8 @@ def watch(
         DeviceChoice, typer.Option("--device", help="auto uses a GPU if there is one.")
     ] = DeviceChoice.auto,
     gpu_index: Annotated[
-        int, typer.Option("--gpu-index", min=0, help="Which GPU, of those that CUDA_VISIBLE_DEVICES leaves.")
+        int,
+        typer.Option("--gpu-index", min=0, metavar="N", help="Which GPU, of those that CUDA_VISIBLE_DEVICES leaves."),
     ] = 0,
     gpu: Annotated[
         str | None, typer.Option("--gpu", metavar=GPU, help="The GPU that estimates are for, as in run.")
@@ -36,7 +37,7 @@ def watch(
     ] = False,
     problems: Problems = False,
     json_lines: Annotated[
-        bool, typer.Option("--json-lines", help="A line of JSON for each run, for editors, and nothing else.")
+        bool, typer.Option("--json-lines", help="Print one line of JSON for each run and nothing else, for editors.")
     ] = False,
     no_color: NoColor = False,
 ) -> int:

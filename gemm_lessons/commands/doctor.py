@@ -135,7 +135,7 @@ def _driver() -> list[Check]:
     )
     if status or not count.value:
         reason = f"CUDA error {status}" if status else "no GPU"
-        unusable = f"there, but unusable ({reason}); the simulator is used"
+        unusable = f"present, but unusable ({reason}); the simulator is used"
         return [Check("GPU driver", "optional", unusable, "try nvidia-smi")]
     names, numbers = [], []
     for index in range(count.value):

@@ -180,7 +180,7 @@ class Course:
 
         near = closest(word, [name[3:] for name in self.names]) or closest(word, self.names)
         meant = next((name for name in self.names if near in (name, name[3:])), None)
-        remedy = f"did you mean {meant}?" if meant else "see them: gemm-lessons list"
+        remedy = f"did you mean {meant}?" if meant else "see the list: gemm-lessons list"
         raise CommandError(f'there is no lesson "{query}"; {remedy}')
 
     def all_lessons(self) -> dict[str, Lesson | LessonError]:
@@ -347,7 +347,7 @@ def text_of(path: Path, raw: bytes) -> str:
         raise NotText(path, "is larger than a megabyte; a kernel is a text file of a few kilobytes")
     if not raw.strip():
         number = re.match(r"\d{2}(?=_)", path.parent.name) if path.name == "kernel.cu" else None
-        raise NotText(path, "is empty" + (f"; for the stub again: gemm-lessons reset {number[0]}" if number else ""))
+        raise NotText(path, "is empty" + (f"; to restore the stub: gemm-lessons reset {number[0]}" if number else ""))
     if path.suffix == ".ptx":
         raw = raw.rstrip(b"\0")  # some compilers also write the final byte of their C string
     what = "save it as UTF-8" if path.suffix == ".md" else "if it is CUDA C++ source, save it as UTF-8"

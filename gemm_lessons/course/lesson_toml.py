@@ -72,7 +72,7 @@ def load_lesson(directory: Path, type_: str = "") -> Lesson:
 def _loaded(directory: Path, type_: str, _read: tuple[bytes, ...]) -> Lesson:
     """Return the lesson, parsed once until one of the files changes: a class is compared with every lesson."""
     path = directory / "lesson.toml"
-    text, raw = read_toml(path, f"the course's own again: gemm-lessons reset {directory.name[:2]} --settings")
+    text, raw = read_toml(path, f"to restore it: gemm-lessons reset {directory.name[:2]} --settings")
     reader = _Reader(path, text)
     return reader.lesson(directory, reader.typed(raw, type_) if type_ else raw, type_)
 

@@ -73,7 +73,7 @@ def in_layout(lesson: Lesson, layout: str) -> Lesson:
     layout."""
     known = lesson.shapes.layouts
     if layout not in known:
-        raise CommandError(f'--layout "{layout}": lesson {lesson.name} takes {", ".join(known)}')
+        raise CommandError(f'--layout "{layout}": lesson {lesson.name} supports {", ".join(known)}')
     shapes = lesson.shapes.in_layout(layout)
     return replace(lesson, shapes=shapes).at(shapes.count)
 
@@ -81,7 +81,7 @@ def in_layout(lesson: Lesson, layout: str) -> Lesson:
 def typed(lesson: Lesson, name: str) -> Lesson:
     """Return the lesson for another number type. Raise ``CommandError`` when it has none of this name."""
     if name not in lesson.types:
-        known = f"has the types {', '.join(lesson.types)}" if lesson.types else "has one type of numbers"
+        known = f"has the types {', '.join(lesson.types)}" if lesson.types else "has only one number type"
         raise CommandError(f'--type "{name}": lesson {lesson.name} {known}')
     return load_lesson(lesson.directory, name)
 

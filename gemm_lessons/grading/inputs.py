@@ -115,7 +115,7 @@ def find_students(folder: Path, lessons: Sequence[str], roster: Roster | None = 
         owned.setdefault(replace(owner, file=""), []).append(part)
     if not owned and roster is None:
         hint = "; if it is the work of one student, say whose: --student NAME" if kernels else ""
-        raise CommandError(f"{shown(folder)} holds no folder or archive of a student{hint}")
+        raise CommandError(f"{shown(folder)} contains no student's folder or archive{hint}")
     if lone := _is_one_course(folder, owned) or _is_one_student(folder, owned, lessons):
         raise CommandError(lone)
     students = _students(owned, roster)

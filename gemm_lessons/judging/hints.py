@@ -200,8 +200,8 @@ def _same_tile(facts: Evidence) -> Iterator[Hint]:
     if has_buffers(facts) and pattern.facts["of"] == ("A", "B"):
         yield Hint(
             4.5,
-            "the kernel has two buffers: is the one that is multiplied the one that was filled last? They change over "
-            "with every tile, also for the last one.",
+            "the kernel has two buffers: is the one being multiplied the one that was filled last? They swap roles "
+            "after every tile, including the last.",
         )
     else:
         yield Hint(
@@ -241,7 +241,7 @@ def _wrong_tile(facts: Evidence) -> Iterator[Hint]:
     scratch = [buffer.name for buffer in facts.lesson.data.buffers if buffer.role == "scratch"]
     if whole not in right and scratch:
         text = (
-            f"what one launch leaves in {' and '.join(scratch)}, another one reads: does each number have a "
+            f"one launch writes {' and '.join(scratch)}, and another one reads it: does each number have a "
             "place of its own, and is it read from there? If they are partial sums, are all of them added (+=), each "
             "once?"
         )
@@ -311,8 +311,8 @@ def _not_unrolled(facts: Evidence) -> Iterator[Hint]:
     line = line_of(facts.source, found.start())
     yield Hint(
         2.9,
-        f"line {line}: {found[0].strip()} keeps the loop below from unrolling. Its counter is then no constant, so an "
-        "array that it indexes cannot stay in registers. Remove the pragma.",
+        f"line {line}: {found[0].strip()} keeps the loop below from unrolling. Its counter is then not a constant, so "
+        "an array that it indexes cannot stay in registers. Remove the pragma.",
     )
 
 

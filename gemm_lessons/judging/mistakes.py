@@ -103,7 +103,7 @@ MISTAKES: Sequence[Mistake] = (
         "split made the parts of {of:and} without SCALE: multiply each number by SCALE = {scale} first, and split the "
         "product."),
     Mistake("parts_wrong", parts.wrong_parts, search,
-        "both parts of a number of {of:and} are not the number, so look at split first. SCALE times one of them is "
+        "the two parts of a number of {of:and} do not add up to it, so look at split first. SCALE times one of them is "
         "{x:number}. Its big part is {big:number}, which leaves {rest:number} for the small part, but that is "
         "{small:number}."),
     Mistake("parts_products", parts.products, search,

@@ -174,12 +174,12 @@ OF_BYTES: Mapping[str, str] = {
     "cause no expect_tx": UNANNOUNCED,
 }
 UNCHANGED = (
-    "So it never ends. What should change from one iteration to the next? If it is a counter, look at what is added to "
-    "it: i += step, not i = step."
+    "The loop never ends. What should change from one iteration to the next? If it is a counter, look at what is added "
+    "to it: i += step, not i = step."
 )
 OF_A_COUNT = (
-    "A numbered barrier (bar.sync number, threads) waits until so many threads have come. Count those of the roles "
-    "that meet there, and no others, and let each of them come equally often."
+    "A numbered barrier (bar.sync number, threads) waits until that many threads have arrived. Count the threads of "
+    "the roles that meet there, and no others, and let each of them arrive equally often."
 )
 # For a thread's own array, as the debug build names it.
 OWN_ARRAYS = tuple(("out_of_array", case) for case in ("own", "own end", "one of several"))
@@ -639,9 +639,9 @@ def _wrong_stage(facts: Evidence, finding: Finding) -> str | None:
     if finding.case == "waited too little" and (most is None or most >= enough):
         return None
     return (
-        "C is wrong even if all copies arrive at once, so no wait cures this: the stage is the wrong one. A turn reads "
-        "stage now, which moves on by 1, and copies to the stage of the tile before, (now + STAGES - 1) % STAGES, "
-        "which is free."
+        "C is wrong even if all copies arrive at once, so no wait cures this: the stage is the wrong one. An iteration "
+        "reads stage now, which advances by 1, and copies to the stage of the previous tile, "
+        "(now + STAGES - 1) % STAGES, which is free."
     )
 
 

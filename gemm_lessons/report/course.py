@@ -236,7 +236,7 @@ def show_restored(console: Console, files: Sequence[Reset]) -> None:
             line.append(f"; yours is kept as {file.backup.name}", style="quiet")
         console.print(line, soft_wrap=True)
     if not files:
-        console.print("Everything was already as in the original course; nothing was changed.", style="quiet")
+        console.print("Everything is still as it came with the course; nothing was changed.", style="quiet")
 
 
 def show_init(console: Console, course: Course, here: bool, repository: str) -> None:
@@ -247,10 +247,10 @@ def show_init(console: Console, course: Course, here: bool, repository: str) -> 
     console.print(
         Text.assemble(f"{count} lessons in ", (folder, "command"), ", yours to change and commit"), soft_wrap=True
     )
-    said = {"made": "a git repository, its first commit is the course as it came", "inside another": "", "": ""}
-    if note := said.get(repository, f"no git repository: {repository}"):
+    said = {"made": "It is a git repository; its first commit is the course as it came.", "inside another": "", "": ""}
+    if note := said.get(repository, f"It is not a git repository: {repository}"):
         console.print(Text(note, style="quiet"))
-    console.print(Text("clangd and VS Code understand its .cu files without a CUDA toolkit", style="quiet"))
+    console.print(Text("clangd and VS Code understand its .cu files without a CUDA toolkit.", style="quiet"))
     typed = shlex.quote(f"./{folder}" if folder.startswith("-") else folder)
     step(console, "Next", "gemm-lessons" if here else f"cd {typed} && gemm-lessons")
 
@@ -298,7 +298,7 @@ def show_hint(console: Console, lesson: Lesson, hint: HintLevel, steps: bool = T
     if hint.level < len(hints):
         step(console, "More", f"gemm-lessons hint {lesson.number:02} --todo {hint.todo}")
     else:
-        step(console, "That was the last one. The reference", f"gemm-lessons diff {lesson.number:02} --peek")
+        step(console, "That was the last hint. The reference", f"gemm-lessons diff {lesson.number:02} --peek")
 
 
 def show_export(console: Console, exported: Exported) -> None:
@@ -395,7 +395,7 @@ def _advice(at: Position) -> tuple[Text, Sequence[Command]]:
         return _next("read its text, then fill in its kernel"), (
             ("gemm-lessons next", "its text, and a kernel.cu to fill in"),
             watch,
-            (f"gemm-lessons run {number} --solution", "what its reference reaches"),
+            (f"gemm-lessons run {number} --solution", "what its reference achieves"),
         )
     if at.so_far.broken_since:
         return _next("it passed before, but no longer does"), (

@@ -63,7 +63,7 @@ def show_inspection(console: Console, result: Inspection) -> None:
         console.print()
         console.print(_counters(launched))
     for why, names in result.doubts.items():
-        console.print(Text(f"\nNsight Compute may count otherwise: {why} ({names})", style="doubt"))
+        console.print(Text(f"\nNsight Compute may count differently: {why} ({names})", style="doubt"))
     show_conflicts(console, row)
 
 

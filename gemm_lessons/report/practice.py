@@ -86,7 +86,7 @@ def show_predicted(console: Console, lesson: Lesson, answered: int, asked: int) 
     console.print()
     console.print(f"{answered} of {asked} predicted. They are scored when your kernel passes.")
     if answered < asked:
-        step(console, "The others", f"gemm-lessons predict {number}")
+        step(console, "To answer the others", f"gemm-lessons predict {number}")
     verb = "run" if lesson.kernel_path.exists() else "start"
     step(console, "Next", f"gemm-lessons {verb} {number}")
 

@@ -77,7 +77,7 @@ def show_details(
     _hints(console, row)
     if gain is not None and isinstance(row.verdict, Passed):
         console.print()
-        console.print(Text.assemble(("What it bought: ", "bold"), gain_in_words(gain)))
+        console.print(Text.assemble(("Gain: ", "bold"), gain_in_words(gain)))
     _next(console, outcome, following, again, counts)
 
 
@@ -302,7 +302,7 @@ def show_diagnostics(console: Console, row: Row, found: Sequence[Diagnostic]) ->
         if diagnostic.file == row.path:
             _quote(console, row, line, column)
     if len(found) > MAX_DIAGNOSTICS:
-        console.print(Text(f"and {len(found) - MAX_DIAGNOSTICS} more; correct the first ones first", style="quiet"))
+        console.print(Text(f"and {len(found) - MAX_DIAGNOSTICS} more; fix the first ones first", style="quiet"))
 
 
 def _quote(console: Console, row: Row, line: int | None, column: int | None = None) -> None:
@@ -361,14 +361,14 @@ def _gates(console: Console, row: Row) -> None:
     shown = row.checked.shown_gates
     if not shown:
         return
-    _heading(console, "Gates: is it this lesson's method?")
+    _heading(console, "Gates: does it use this lesson's method?")
     gates = plain_table(words(), "", numbers(), words())
     for gate in shown:
         verdict = Text(*GATE_WORDS[gate.passed])
         gates.add_row(verdict, gate.name, gate.shown, Text(gate_limit(gate), style="quiet"))
     console.print(indented(gates))
     for gate in shown:
-        note = gate.note or ("missed on a shape that is not the lesson's own" if gate.hidden else "")
+        note = gate.note or ("missed on a shape that the lesson does not list" if gate.hidden else "")
         if not gate.passed and note:
             console.print(indented(Text(f"{gate.name}: {note}", style="quiet")))
 
@@ -441,12 +441,12 @@ def _next(console: Console, outcome: RunOutcome, following: str | None, again: s
     elif outcome.kernel.label != "your kernel":
         step(console, "Your turn", f"gemm-lessons start {number}")
     else:
-        step(console, "What comes out, and exercises", f"gemm-lessons read {number}")
-        step(console, "Yours and the reference", f"gemm-lessons diff {number}")
+        step(console, "Results and exercises", f"gemm-lessons read {number}")
+        step(console, "Compare with the reference", f"gemm-lessons diff {number}")
         if outcome.lesson.data.formula.product is not None:
-            step(console, "As a program of its own, for a GPU machine", f"gemm-lessons export {number}")
+            step(console, "As a standalone program, for a GPU machine", f"gemm-lessons export {number}")
         if not counts:
-            step(console, "The run that counts", f"gemm-lessons run {number}")
+            step(console, "To pass the lesson", f"gemm-lessons run {number}")
         elif following:
             step(console, f"Next, lesson {following[:2]}", "gemm-lessons next")
         else:

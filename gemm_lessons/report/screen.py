@@ -134,7 +134,7 @@ def _right(outcome: RunOutcome, gain: Gain | None) -> Iterator[str]:
     right = sum(result.kind == "passed" for result in checked.shapes)
     yield f"{right} of {len(checked.shapes)} shapes"
     if gates := [gate for gate in checked.shown_gates if gate.passed is not None]:
-        yield f"{sum(gate.passed is True for gate in gates)} of {len(gates)} method checks"
+        yield f"{sum(gate.passed is True for gate in gates)} of {len(gates)} gates"
     if gain is None:
         return
     if gain.of_cublas is not None:
@@ -159,7 +159,7 @@ def _next(console: Console, outcome: RunOutcome, context: ScreenContext) -> Text
     elif label != "your kernel":
         what, command = "Your turn", f"gemm-lessons start {number}"
     elif not context.counts:
-        what, command = "The run that counts", f"gemm-lessons run {number}"
+        what, command = "To pass the lesson", f"gemm-lessons run {number}"
     elif context.following:
         what, command = "Next", "gemm-lessons next"
     else:

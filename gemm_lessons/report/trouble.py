@@ -57,7 +57,7 @@ def _not_compiled(console: Console, row: Row, failed: CompileFailed) -> Iterator
         if diagnostic.file == row.path:
             yield from _code(console, row, line, column)
     if len(errors) > 1:
-        yield Paragraph(Text(f"and {len(errors) - 1} more; correct the first one first", "quiet"), 4)
+        yield Paragraph(Text(f"and {len(errors) - 1} more; fix the first one first", "quiet"), 4)
     if not failed.diagnostics and failed.log.strip():
         yield Paragraph(clipped(console, Text(failed.log.strip()), 8), gap=True)
 

@@ -129,7 +129,7 @@ def show_model(console: Console, lesson: Lesson, model: TileModel) -> None:
     if side is None:
         wanted = next(it for it in (1, 2, 4, 8, 16, 32, 64) if it >= model.least_thread * 0.999)
         rows.add_row("registers", f"{wanted} x {wanted} takes {model.registers(wanted)} of {model.most_registers}")
-        rows.add_row("so", "no square tile: shared memory asks for more than registers hold")
+        rows.add_row("so", "no square tile: shared memory needs larger tiles than registers can hold")
     else:
         larger = side * NEAREST
         rows.add_row(

@@ -63,7 +63,7 @@ TEMPLATES: Mapping[str, str] = {
     "block_order two lines": "{pair_of_the_grid}; {so}",
     "so block_order two lines": "blocks run in any order and at the same time: split the work into two launches",
     # -- memory and registers that were never written ----------------------------------------------------------------
-    "uninitialised global": "{place:where}: read by {whose} in {first.line:line} before anybody has written it",
+    "uninitialised global": "{place:where}: read by {whose} in {first.line:line} before any thread has written it",
     "uninitialised shared": "{place:where}: read by {whose} in {first.line:line}, but no thread of the block has"
     " written it; shared memory does not start as zeros",
     "uninitialised local": "byte {place.byte} of {own_array}, read by {whose} in {first.line:line}, was never written:"
@@ -120,7 +120,7 @@ TEMPLATES: Mapping[str, str] = {
     "illegal_access map dimensions": "{opcode} by {who}: the tensor map {name} has {value} dimensions, not {limit}",
     "illegal_access map field": "{opcode} by {who}: {value} does not fit into {name}",
     "illegal_access map extent": "{opcode} by {who}: the tensor map {name} describes {limit:,} bytes, but only"
-    " {value:,} bytes of memory are left from its address on",
+    " {value:,} bytes of memory follow its address",
     "illegal_access map alignment": "{opcode} by {who}: a tensor map must be aligned to {limit} bytes",
     "illegal_access other block": "{opcode} by {who} accesses shared memory of block {value} of the cluster: it needs"
     " .shared::cluster, or a generic pointer from map_shared_rank()",
@@ -128,8 +128,8 @@ TEMPLATES: Mapping[str, str] = {
     " blocks, does not have",
     "illegal_access no block": "{opcode} by {who} accesses shared memory of block {value} of the cluster, which has"
     " only {limit} blocks",
-    "illegal_access copy size": "cp.async of {limit} bytes by {who} is told to read {value} bytes; allowed are 0"
-    " to {limit}",
+    "illegal_access copy size": "cp.async of {limit} bytes by {who} has a source size of {value} bytes; it may be"
+    " 0 to {limit}",
     "illegal_access atomic vector": "vector atomics need global memory, and this address is in shared memory",
     "illegal_access branch": "{who} takes branch {value} of {limit} (brx.idx)",
     "illegal_access image": "{who} uses {value:#x}, which is not a {name} object: pass a launch.Texture or .Surface",
@@ -290,18 +290,18 @@ TEMPLATES: Mapping[str, str] = {
     "cause unawaited": "no line of the kernel waits for the mbarrier {array}, at which threads arrive in {line:line},"
     " so a wait may be missing",
     "cause never came": "barrier {number}, in {line:line}, expects {expected} threads, but only {count} came:"
-    " {who:threads} ended without it[ (line {other_line} arrives there, too)]; let every warp come there, also one"
-    " without work, or leave it out of the number",
+    " {who:threads} ended without it[ (line {other_line} arrives there, too)]; let every warp arrive there, even one"
+    " without work, or leave it out of the count",
     "cause came before": "barrier {number}, in {line:line}, expects {expected} threads, but only {count} came:"
-    " {who:threads} have met there before and ended; compare the numbers of iterations, and give each role a barrier"
+    " {who:threads} met there before and then ended; compare the numbers of iterations, and give each role a barrier"
     " number of its own",
     "cause whole block": "barrier {number}, in {line:line}, waits for the whole block, but {who:threads} {waits} in"
-    " {other_line:line} and cannot come there: give this role a barrier of its own, with a number and a count",
+    " {other_line:line} and cannot arrive there: give this role a barrier of its own, with a number and a count",
     "cause partner waits": "barrier {number}, in {line:line}, expects {expected} threads, but only {count} came:"
-    " {who:threads}, which arrived there before, wait in {other_line:line} and cannot come there any more; is an"
+    " {who:threads}, which arrived there before, wait in {other_line:line} and can no longer arrive; is an"
     " arrival missing?",
     "cause barrier count": "barrier {number}, in {line:line}, expects {expected} threads, but only {count} came, and no"
-    " other thread can come there: the number is too high",
+    " other thread can arrive there: the count is too high",
     "cause registers": "{line:line} asks for {wanted} registers a thread where {who:threads} have {owned}: {needed:,}"
     " more, but the other warps of the block have given back only {free:,} (setmaxnreg.dec)",
     "cause registers later": "{line:line} asks for {wanted} registers a thread where {who:threads} have {owned}:"
@@ -368,11 +368,11 @@ TEMPLATES: Mapping[str, str] = {
     "timeout budget": "still running after {budget:,} instructions (first: {who}); is there a loop that never ends?",
     "timeout in a loop": "still running after {budget:,} instructions (first: {who}), in the loop"
     "[ around lines {line} to {last_line}| in line {line}]",
-    "timeout no exit": "still running after {budget:,} instructions (first: {who}): nothing ends the loop around"
-    "[ lines {line} to {last_line}| line {line}] once it has begun",
+    "timeout no exit": "still running after {budget:,} instructions (first: {who}): once entered, the loop around"
+    "[ lines {line} to {last_line}| line {line}] never ends",
     "timeout same values": "still running after {budget:,} instructions (first: {who}): the condition of the loop"
     "[ in line {line}] compares the same values in each iteration",
-    "timeout loop": "{who}[ and {others:more thread} wait| waits] in a loop for something that no thread does any more:"
+    "timeout loop": "{who}[ and {others:more thread} wait| waits] in a loop for something that no thread will do:"
     " a lock that is not released, or a flag that is not set",
     "timeout bounds": "{text}[, in line {line}]{advice}",
     "timeout starved": "{text}[, in line {line}]{advice}",
@@ -397,14 +397,14 @@ TEMPLATES: Mapping[str, str] = {
     " {most_shared})",
     "machine_dependent": "the kernel reads {name}, which differs between GPUs or runs; a graded kernel must not depend "
     "on it",
-    "machine_dependent clock": "your kernel reads the clock ({name}), and its results or its path depend on it: a"
-    " graded kernel does the same at any time",
+    "machine_dependent clock": "your kernel reads the clock ({name}), and its results or its path depend on it:"
+    " a graded kernel must do the same at any time",
     "machine_dependent choice": "your kernel reads {name}, which the GPU chooses, and its results or its path depend"
-    " on it: a graded kernel does the same on every GPU",
+    " on it: a graded kernel must do the same on every GPU",
     "machine_dependent address": "where buffers are in memory decides what your kernel computes or which path it"
-    " takes: a graded kernel does the same at all addresses",
-    "machine_dependent macro": "your kernel depends on {name}: a graded kernel is the same on every day and in every"
-    " folder",
+    " takes: a graded kernel must do the same at all addresses",
+    "machine_dependent macro": "your kernel depends on {name}: a graded kernel must be the same on every day and in"
+    " every folder",
     "clock": "the simulator has no clock: what the kernel reads counts instructions, so times mean nothing",
     "guessed": "which multiprocessor or warp slot a thread gets, and how many there are, is the GPU's choice: the "
     "simulator answers as an H200 could, and results that depend on it may differ elsewhere",

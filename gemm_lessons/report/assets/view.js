@@ -100,7 +100,7 @@ function verdict() {
       make("span", { class: it.severity === "error" ? "bad" : "doubt" }, `${it.kind}: `), it.message))));
   }
   if (DATA.gates.length) {
-    node.append(make("h3", {}, "Gates: is it this lesson's method?"), table(["gate", "value", "limit", ""], DATA.gates.map((gate) => [
+    node.append(make("h3", {}, "Gates: does it use this lesson's method?"), table(["gate", "value", "limit", ""], DATA.gates.map((gate) => [
       gate.name, gate.value === null ? "-" : String(Number(gate.value.toPrecision(4))), `${gate.most ? "≤" : "≥"} ${gate.limit}`,
       make("span", { class: gate.passed ? "good" : "doubt" }, gate.passed ? "met" : "missed")]), { class: "wrapping" }));
   }
