@@ -283,7 +283,7 @@ def searches() -> str:
         "right",
         "measured",
         "place of the fastest",
-        f"behind it, the fastest of the first {FIRST}",
+        f"the fastest of the first {FIRST}, slower by",
     ]
     return _table(head, rows)
 
@@ -327,7 +327,7 @@ def tables(
     boxes: Sequence[Compared],
 ) -> dict[str, str]:
     """The page's tables by name."""
-    whole = {"lessons to any_shape": [one for one in ours if one.size in SIZES], "lessons behind it": list(behind)}
+    whole = {"lessons to any_shape": [one for one in ours if one.size in SIZES], "later lessons": list(behind)}
     whole["all lessons"] = [one for part in whole.values() for one in part]
     whole["lesson mma by TMA"] = list(boxes)
     sums = [

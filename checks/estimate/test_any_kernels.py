@@ -50,7 +50,7 @@ def test_the_page_on_numbers_says_how_far_the_judged_half_is_off() -> None:
     assert (
         f"Of the other {every.launches}, {every.launches - every.refused} have an estimate, off by {every.median:.1f}% "
         f"in the median and by {every.largest:.0f}% at most; the products among them by {products.median:.1f}% and "
-        f"{products.largest:.0f}%. Of two kernels whose times differ by 10% or more, the faster one is told in "
+        f"{products.largest:.0f}%. Of two kernels whose times differ by 10% or more, the estimate names the faster one in "
         f"{100 * every.in_order / every.pairs:.0f}% of the pairs."
     ) in text
 
@@ -63,7 +63,7 @@ def test_texts_say_how_far_references_and_their_slow_edits_are_off() -> None:
     found, edits = told.split(" of ")
     page, readme = (" ".join(path.read_text().split()) for path in (PAGE, ROOT / "README.md"))
     assert f"all lessons are off by {median} in the median and by {largest} at most, over {times} times." in page
-    assert f"Of {edits} slow edits of the solutions, {found} are told from the reference; their speeds are" in page
+    assert f"Of {edits} slow edits of the solutions, {found} can be told from the reference; their speeds are" in page
     assert f"off by {points} points in the median and by {most} at most." in page
     assert f"references are off by {median} in the median, the speeds of their slow edits by {points} " in HOW_FAR
     rounded = f"by {float(median.rstrip('%')):.0f}% in the median, their slow edits by {float(points):.0f} points"

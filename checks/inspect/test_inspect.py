@@ -200,7 +200,7 @@ def test_what_a_kernel_prints_is_shown_and_how_much_was_cut(tmp_path):
     ("source", "says"),
     [
         (f"{ONE} {ONE.replace('one', 'two')}", "k.cu has 2 kernels (one, two): choose, like --entry one"),
-        (f"template <int N> {ONE}", "k.cu:1: template <int N> one(float *x, int) is a template: say of what"),
+        (f"template <int N> {ONE}", "k.cu:1: template <int N> one(float *x, int) is a template: name an instance"),
         ("int f();", "k.cu has no __global__ function"),
         ("\n", "k.cu is empty\n"),
         (ONE, "takes 2 parameters (float *x, int), --args gives 1"),

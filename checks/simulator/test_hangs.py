@@ -175,11 +175,11 @@ def line_of(source: str, text: str) -> int:
          " without it", ["64 of 96 threads wait at barrier 1 in line 6, which expects 96", "32 have ended"]),
         # Another role has the same number. It met twice, and ended.
         (ROLES, [("BAR(2, 32)", "BAR(1, 64)")],
-         "barrier 1, in line 42, expects 64 threads, but only 32 came: threads 0 to 63 of block 0 have met there"
-         " before", []),
+         "barrier 1, in line 42, expects 64 threads, but only 32 came: threads 0 to 63 of block 0 met there before"
+         " and then ended", []),
         # The third warp waits elsewhere, and never comes.
         (ROLES, [("BAR(1, 64)", "BAR(1, 96)"), ("BAR(2, 32);", "wait(&one, 0);")],
-         "barrier 1, in line 40, expects 96 threads, but only 64 came, and no other thread can come there", []),
+         "barrier 1, in line 40, expects 96 threads, but only 64 came, and no other thread can arrive there", []),
         (CHAIN, [("if (role < 2)\n        signal(role + 1);", "")],
          "barrier 1, in line 8, expects 64 threads, but only 32 came: threads 0 to 31 of block 0 ended without it",
          ["32 of 96 threads wait at barrier 1", "32 of 96 threads wait at barrier 2"]),
@@ -199,7 +199,7 @@ def line_of(source: str, text: str) -> int:
          " before, wait in line 41 and can no longer arrive; is an arrival missing?", []),
         # A barrier of the whole block that one role alone reaches.
         (PIPELINE, [("arrive(&empty[i % 2]);", "__syncthreads(); arrive(&empty[i % 2]);")],
-         "barrier 0, in line 51, waits for the whole block, but thread 0 of block 0 waits in line 42 and cannot come"
+         "barrier 0, in line 51, waits for the whole block, but thread 0 of block 0 waits in line 42 and cannot arrive"
          " there: give this role a barrier of its own", []),
         # The others wait for a barrier first, but no arrival follows it.
         (MIRROR, [("init(&bar, 1);", "init(&bar, 96);"),
