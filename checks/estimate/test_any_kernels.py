@@ -50,8 +50,8 @@ def test_the_page_on_numbers_says_how_far_the_judged_half_is_off() -> None:
     assert (
         f"Of the other {every.launches}, {every.launches - every.refused} have an estimate, off by {every.median:.1f}% "
         f"in the median and by {every.largest:.0f}% at most; the products among them by {products.median:.1f}% and "
-        f"{products.largest:.0f}%. Of two kernels whose times differ by 10% or more, the estimate names the faster one in "
-        f"{100 * every.in_order / every.pairs:.0f}% of the pairs."
+        f"{products.largest:.0f}%. Of two kernels whose times differ by 10% or more, the estimate names the faster "
+        f"one in {100 * every.in_order / every.pairs:.0f}% of the pairs."
     ) in text
 
 
