@@ -88,8 +88,8 @@ def compare(
     for it in closed if not reveal else ():
         if keeps_reference(course, it, progress):
             raise CommandError(
-                f"lesson {it.name} is not passed yet, and its reference would answer its questions; to see it all "
-                f"the same: gemm-lessons compare {left.number:02} {right.number:02} --peek"
+                f"lesson {it.name} is not passed yet, and its reference would answer its questions; to see it "
+                f"anyway: gemm-lessons compare {left.number:02} {right.number:02} --peek"
             )
     sources = all(_may_be_seen(course, it, path, reveal) for it, path in zip((left, right), own, strict=True))
     contenders = [(_label(it, path), it, path) for it, path in zip((left, right), own, strict=True)]
