@@ -197,7 +197,9 @@ def _show(out: Path, formats: list[str], course: Course) -> int:
     copied = sum(pair.second == REFERENCE for pair in pairs or ())
     others = len(pairs or ()) - copied
     remarks = [f"like the reference solution: {copied} kernel{'s'[: copied != 1]}, see index.html"] if copied else []
-    remarks += [f"very similar to each other: {others} pair{'s'[: others != 1]} of kernels, see index.html"] if others else []
+    remarks += (
+        [f"very similar to each other: {others} pair{'s'[: others != 1]} of kernels, see index.html"] if others else []
+    )
     show_class(make_console(), book, [*remarks, *written_lines(written)])
     failed = any(grade is not None and not grade.judged for row in book.rows for grade in row.grades)
     return contract.EXIT_BROKEN if failed else contract.EXIT_PASSED

@@ -115,7 +115,7 @@ class _Made:
 
 @dataclass
 class _Series:
-    """One kernel file. ``made`` is by the host's choice: most lessons have one kernel for all shapes."""
+    """One kernel file. ``made`` has a kernel for each choice of the host; most lessons have one for all shapes."""
 
     lesson: Lesson
     name: str

@@ -1,4 +1,4 @@
-"""Why one kernel is slower than another: the difference of their estimated times, shared out over causes."""
+"""Why one kernel is slower than another: the difference of their estimated times, split into causes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MOST_LINES, LEAST_SHARE = 3, 0.05  # of a cause, those that are shown
 
 @dataclass(frozen=True)
 class Explained:
-    """One kernel: its estimated time, shared out over causes, and the lines of each. ``shares`` add up to the time."""
+    """One kernel: its estimated time, split into causes, and the lines of each. ``shares`` add up to the time."""
 
     path: str
     source: str

@@ -1,6 +1,6 @@
 """Gates over the counters of a right kernel's launches: does it use the lesson's method?
 
-A gate on a counter that could not be counted is not judged. That is a limit of the kit and no mistake of the kernel, so
+A gate on a counter that could not be counted is not judged. That is a limit of the kit, not a mistake of the kernel, so
 it costs nothing; a graded run tells the teacher. But any kernel can make its machine code uncountable: an address that
 is read through a generic pointer does, or an atomic that repeats until it succeeds. So a gate is missed if the counts
 on PTX miss it by far. ptxas merges and splits accesses, but hardly changes how many bytes they move. It is also missed

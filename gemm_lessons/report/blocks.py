@@ -1,4 +1,4 @@
-"""Parts of a screen that has a fixed number of lines: some are left out where lines are short, texts are clipped."""
+"""Fit a screen into a fixed number of lines: clip texts, and leave out paragraphs that have no room."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from gemm_lessons.engine.records.frozen import dataclass
 
 @dataclass(frozen=True)
 class Paragraph:
-    """A part of the screen. The one with the highest ``spare`` is left out first where lines are short; 0 never is.
-    ``gap``: an empty line comes before it."""
+    """A part of the screen. If there is no room, the one with the highest ``spare`` is left out first, and 0 never is.
+    ``gap``: an empty line precedes it."""
 
     content: RenderableType
     spare: int = 0

@@ -1,4 +1,4 @@
-"""The table of a run's screen: a column for each kernel, a line for each number that tells the lesson's story."""
+"""Build the table of a run's screen: a column for each kernel, a line for each number that tells the lesson's story."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a published site has beside its pages: addresses for search engines, a card for links to it, a page for errors.
+"""The other files of a published site: addresses for search engines, a card for links to it, a page for errors.
 
 A site without an address of its own (``site`` without ``--url``) is read from a disk and needs none of these.
 """

@@ -55,7 +55,7 @@ UNDEFINED = ("async_proxy", "product")
 
 
 class _Obstructed(Exception):
-    """Nothing may be launched."""
+    """Raised with a finding if nothing may be launched."""
 
     def __init__(self, obstacle: Finding) -> None:
         super().__init__(obstacle.kind)

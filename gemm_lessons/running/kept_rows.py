@@ -43,7 +43,7 @@ DAMAGED = (pickle.UnpicklingError, AttributeError, EOFError, ImportError, IndexE
 
 
 class Unknown(TypeError):
-    """A value that has no written form of its own, so no key covers it."""
+    """A value without a stable text form, which a key therefore cannot cover."""
 
 
 def key_for(facts: object, architectures: Sequence[str]) -> str | None:

@@ -1,4 +1,4 @@
-"""A step of a run: where products (``wgmma``) gave a wrong answer, do they read what the copies put there?
+"""A step of a run: after a wrong answer by ``wgmma``, check whether products read what the copies put there.
 
     Built, Checked --with_misread--> Checked with a finding about the first product that reads something else
 

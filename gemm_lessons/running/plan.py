@@ -78,9 +78,9 @@ class RunRequest:
 @dataclass(frozen=True)
 class LaunchPlan:
     """Consecutive launches of a lesson on one problem. ``lesson`` is the lesson as the host launches it at this shape.
-    A launch to ``count`` is traced by counters; ``hidden`` marks a shape that is not disclosed. Of a launch to
-    ``sample``, only some blocks are run and counted; of one for a ``tile`` of C, the blocks that it needs, uncounted. A
-    ``far`` one is counted, but not searched for races.
+    A launch to ``count`` is traced by counters; ``hidden`` marks a shape that is not disclosed. A launch to ``sample``
+    runs and counts only some blocks; one for a ``tile`` of C runs the blocks that the tile needs, uncounted. A ``far``
+    launch is counted, but not searched for races.
 
     The other fields choose the problem's inputs: see ``Problem``.
     """
@@ -166,8 +166,8 @@ class KernelPlan:
 class RunPlan:
     """A fully decided run. ``timed_shape`` is the shape of estimates and measurements; the kernel is also counted on
     the ``hidden`` shapes of graded runs, and only checked on the ``secret`` ones. It is checked and counted on a
-    ``sample`` of a far shape and on those of others, ``also``, or, without one, on the shapes ``instead``, and checked
-    on ``tiles`` of C at far shapes."""
+    ``sample`` of a far shape and on the samples ``also`` of others; without a sample, on the shapes ``instead``. It is
+    only checked on ``tiles`` of C at far shapes."""
 
     request: RunRequest
     device: Device

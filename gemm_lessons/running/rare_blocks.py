@@ -1,4 +1,4 @@
-"""More blocks to run of a far shape: those for which decisions in the kernel's code have rare outcomes.
+"""Choose more blocks of a far shape to run: those for which decisions in the kernel's code have rare outcomes.
 
     launch to sample --Device.rare_blocks--> the same launch with a block of each rare class, and a shallow one of more
 
