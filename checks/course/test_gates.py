@@ -127,7 +127,7 @@ def test_a_gate_may_judge_some_shapes_only(tmp_path: Path) -> None:
     assert shared.where is not None
     assert shared.where.holds({"M": 64})
     assert gates(tmp_path, TOML + OWN)["reads"].where is None
-    with pytest.raises(LessonError, match=r"where: .LARGE. names LARGE, which is not known"):
+    with pytest.raises(LessonError, match=r"where: .LARGE. uses LARGE, which is not a known name"):
         gates(tmp_path, TOML + OWN + 'where = "M <= LARGE"\n')
 
 

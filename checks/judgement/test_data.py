@@ -199,7 +199,7 @@ def test_products_of_products_round_twice() -> None:
     ("text", "message"),
     [
         ("A @ B", "is not a formula"),
-        ("C = A @ X", "names X, which is not known"),
+        ("C = A @ X", "uses X, which is not a known name"),
         ("C = relu(A, B)", "relu takes 1 arguments"),
         ("C = A ** B", "is not allowed"),
         ("C = open('x')", "is not allowed"),

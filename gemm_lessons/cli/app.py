@@ -48,7 +48,15 @@ def whole() -> typer.Typer:
 Build = Callable[[Command], Callable[..., None]]
 
 
+def _name_types() -> None:
+    """Call integer options whole numbers in messages: Click says ``'x' is not a valid int range``."""
+    main: Any = import_module("typer.main")
+    types = main.types if hasattr(main, "types") else main.click.types  # newer Typers bring their own Click
+    types.IntParamType.name = types.IntRange.name = "whole number"
+
+
 def _app(names: Iterable[str], build: Build | None = None) -> typer.Typer:
+    _name_types()
     app = typer.Typer(
         name="gemm-lessons",
         help="Learn to make a CUDA matrix multiplication fast, one lesson at a time, with or without a GPU.",

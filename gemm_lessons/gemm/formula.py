@@ -98,7 +98,7 @@ class Formula:
 
                 near = closest(name, known)
                 hint = f"; did you mean {near}?" if near else f"; known: {', '.join(known)}"
-                raise ExpressionError(f'"{text}" names {name}, which is not known here{hint}')
+                raise ExpressionError(f'"{text}" uses {name}, which is not a known name here{hint}')
         return formula
 
     @cached_property

@@ -145,7 +145,7 @@ def _check(node: ast.expr, text: str, names: list[str]) -> None:
 
                 near = closest(name, names)
                 raise ExpressionError(
-                    f'"{text}" names {name}, which is not known here'
+                    f'"{text}" uses {name}, which is not a known name here'
                     + (f"; did you mean {near}?" if near else f"; known: {', '.join(names)}")
                 )
         case ast.UnaryOp(op=ast.USub() | ast.UAdd(), operand=operand):
