@@ -174,7 +174,7 @@ def test_gates_without_ids_have_those_of_their_names(tmp_path: Path) -> None:
         (OWN + "[integrity]\nproducts = 1.25\n", r"toml:21: \[integrity\] products: must be true, false or a table"),
         (OWN + "[integrity]\nproducts = { limit = 1 }\n", r"toml:21: \[integrity\] products: limit: unknown key"),
         (OWN + "[integrity]\nproducts = { at_most = 1, at_least = 1 }\n", r"toml:21: .*products: needs exactly one of"),
-        (OWN + '[integrity]\nproducts = { value = "BQ" }\n', r"toml:21: .*products: value: .*BQ.*not known"),
+        (OWN + '[integrity]\nproducts = { value = "BQ" }\n', r"toml:21: .*products: value: .*BQ.*not a known name"),
     ],
 )  # fmt: skip
 def test_mistakes_in_a_lesson_are_named(tmp_path: Path, toml: str, message: str) -> None:
