@@ -128,7 +128,7 @@ def test_a_gate_belongs_to_the_types_that_it_names(tmp_path: Path) -> None:
     shutil.copytree(MMA.directory, folder)
     toml = folder / "lesson.toml"
     toml.write_text(toml.read_text().replace('where = "COPY == 1"', 'where = "COPIES == 1"'))
-    with pytest.raises(LessonError, match=r"\[\[gates\]\] number 4: where: .COPIES. names COPIES, which is not known"):
+    with pytest.raises(LessonError, match=r"\[\[gates\]\] number 4: where: .COPIES. uses COPIES, which is not a known"):
         load_lesson(folder)
 
 
