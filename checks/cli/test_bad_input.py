@@ -92,7 +92,7 @@ def test_a_number_twice(run: Run, course: Path) -> None:
 
 
 def test_not_started(run: Run) -> None:
-    clear(run("run", "01"), 2, "lessons/01_first/kernel.cu is not there yet: gemm-lessons start 01")
+    clear(run("run", "01"), 2, "lessons/01_first/kernel.cu does not exist yet; make it: gemm-lessons start 01")
 
 
 def test_missing_file(run: Run) -> None:

@@ -272,6 +272,6 @@ def test_without_a_name_a_run_is_of_the_folder_or_of_the_last_kernel(run: Run, c
     assert "The first lesson" in run("run").out
     there = run("run", cwd=second)
     assert there.code == 2
-    assert "kernel.cu is not there yet: gemm-lessons start 02" in there.err
+    assert "kernel.cu does not exist yet; make it: gemm-lessons start 02" in there.err
     assert run("next").code == 0
     assert "The second lesson" in run("run").out

@@ -129,7 +129,9 @@ def kernel_path(course: Course, lesson: Lesson, solution: bool, stub: bool, file
             raise CommandError(f"lesson {lesson.name} has no solution, neither in this course nor in the package")
         return path
     if not lesson.kernel_path.exists():
-        raise CommandError(f"{shown(lesson.kernel_path)} is not there yet: gemm-lessons start {lesson.number:02}")
+        raise CommandError(
+            f"{shown(lesson.kernel_path)} does not exist yet; make it: gemm-lessons start {lesson.number:02}"
+        )
     return lesson.kernel_path
 
 

@@ -243,7 +243,7 @@ def _command(name: str | None, kernel: KernelChoice, shape: str | None, variant:
     lesson = lesson_to_run(course, name)
     path = kernel_path(course, lesson, solution, stub, lesson.bug_path if bug else file)
     if bug and not path.exists():
-        raise CommandError(f"{shown(path)} is not there yet: gemm-lessons bug {lesson.number:02}")
+        raise CommandError(f"{shown(path)} does not exist yet; make it: gemm-lessons bug {lesson.number:02}")
     with contextlib.suppress(NotText):  # that is a verdict
         read_source(path)
     remarks = remarks_on(lesson) if path == lesson.kernel_path else ()
