@@ -228,19 +228,23 @@ __shared__ Odd odd[3];
 @pytest.mark.parametrize(
     ("message", "text"),
     [
-        ("As, byte 36 of 432: read", "As[1][0]: read"),
+        ("As, byte 36 of 432: read", "As[1][0] is read"),
+        (
+            "As, byte 36 of 432: written by thread 0 in line 3 and read by thread 1 in line 4",
+            "As[1][0] is written by thread 0 in line 3 and read by thread 1 in line 4",
+        ),
         (
             "As: byte 432 of 432, 4 bytes read by thread 0: just past its end",
             "As[12][0], read by thread 0: just past its end",
         ),
-        ("Bs, byte 16 of 64: read", "Bs[0][1]: read"),
+        ("Bs, byte 16 of 64: read", "Bs[0][1] is read"),
         (
             "A: byte 400 of 240, 4 bytes read by thread 0: 160 bytes past its end",
             "A[100], read by thread 0: 40 elements past its end",
         ),
-        ("flat, byte 36 of 432: 4 bytes read", "flat[9]: read"),
+        ("flat, byte 36 of 432: 4 bytes read", "flat[9] is read"),
         ("stages, byte 256 of 480: 16 bytes read", "stages[1].a[1][0]: 16 bytes read"),
-        ("stages, byte 192 of 480: read", "stages[0].round: read"),
+        ("stages, byte 192 of 480: read", "stages[0].round is read"),
         ("stages, byte 464 of 480: 16 bytes past its end", "stages[1].b[1]: 16 bytes past its end"),
         ("raw, byte 36 of 432: read", "raw, byte 36 of 432: read"),
         ("odd, byte 36 of 432: read", "odd, byte 36 of 432: read"),

@@ -1,4 +1,4 @@
-"""Name elements where a finding names bytes: ``As[32][0]`` instead of ``As, byte 8192 of 8192``."""
+"""Name elements where a finding names bytes: ``As[32][0] is read`` instead of ``As, byte 8192 of 8192: read``."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from gemm_lessons.gemm.shapes import Shape
 BYTES = re.compile(r"\b(\w+)(?:, |: )byte (-?\d+) of (\d+)")
 DISTANCE = re.compile(r"(\d+) bytes (past its end|before its start)")
 ACCESS = re.compile(r"\b(\d+) bytes? (read|written|copied|updated)")
+# A sentence that begins with an element and what is done to it: "As[1][0]: read by thread 3".
+ELEMENT = re.compile(r"^([\w.]+(?:\[[^\]]*\][\w.]*)+): (?=(?:read|written|updated|overwritten|stored)\b)")
 CONSTANT = re.compile(r"\bconst(?:expr)?\s+(?:unsigned\s+)?int\s+(\w+)\s*=\s*([^;,]+)[;,]")
 STRUCT = re.compile(r"\bstruct\s+(\w+)\s*\{([^{}()]*)\}")
 MEMBER = re.compile(r"(?:unsigned\s+|signed\s+)?(\w+)\s+(\w+)\s*((?:\[[^\]]+\]\s*)*)")
@@ -71,7 +73,8 @@ def in_elements(message: str, source: str, lesson: Lesson, shape: Shape | None) 
     text = BYTES.sub(lambda it: arrays[it[1]].at(int(it[2])) if it[1] in arrays else it[0], message)
     first = next(iter(arrays.values())).scalar
     text = DISTANCE.sub(lambda it: _distance(int(it[1]), first, it[2]) or it[0], text)
-    return ACCESS.sub(lambda it: it[2] if int(it[1]) == first else it[0], text)
+    text = ACCESS.sub(lambda it: it[2] if int(it[1]) == first else it[0], text)
+    return ELEMENT.sub(r"\1 is ", text)
 
 
 def _distance(bytes_: int, element: int, words: str) -> str:
