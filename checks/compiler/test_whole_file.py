@@ -694,3 +694,117 @@ __global__ void k(float *x) { x[0] = (-quat<float>(x[0])).w + more::Two().n + si
     x = np.array([3.0], np.float32)
     simulate(source, "k", 1, 1, [x])
     assert x[0] == -3 + 2 + 8
+
+
+NVCC_ONLY = """
+#if defined(__NVCC__) && defined(__linux__)
+#define ON_GPU __device__
+#else
+#error not for this compiler
+#endif
+ON_GPU int doubled(int x) { return 2 * x; }
+"""
+
+
+@pytest.mark.parametrize("in_header", [False, True])
+def test_code_for_nvcc_on_linux_is_the_code_that_runs(tmp_path, in_header):
+    (tmp_path / "portable.h").write_text(NVCC_ONLY)
+    head = '#include "portable.h"' if in_header else NVCC_ONLY
+    x = np.array([4], np.int32)
+    simulate(head + "\n__global__ void k(int *x) { x[0] = doubled(x[0]); }", "k", 1, 1, [x], path=f"{tmp_path}/k.cu")
+    assert x[0] == 8
+
+
+def test_a_name_of_nvcc_may_be_defined_by_the_user():
+    source = "__global__ void k(int *x) { x[0] = __linux__; }"
+    x = np.zeros(1, np.int32)
+    simulate(source, "k", 1, 1, [x], defines={"__linux__": 5})
+    assert x[0] == 5
+
+
+@pytest.mark.parametrize("head", ['extern "C"__global__', 'extern "C" __global__', 'extern "C"\\t__global__'])
+def test_a_linkage_may_touch_the_word_after_it(head):
+    x = np.zeros(1, np.int32)
+    simulate(head.replace("\\t", "\t") + " void k(int *x) { x[0] = 3; }", "k", 1, 1, [x])
+    assert x[0] == 3
+
+
+def test_int64_is_a_long_where_code_needs_it():
+    """As nvcc has it on Linux. A call through the other type stays an error where neither fits."""
+    source = """
+#include <cstdint>
+__device__ void add(uint64_t *sum, unsigned long by) { *sum += by; }
+__global__ void k(unsigned long *x) { add(x, UINT64_C(5000000000)); }
+int main() { k<<<1, 1>>>(nullptr); }
+"""
+    x = np.ones(1, np.uint64)
+    simulate(source, "k", 1, 1, [x])
+    assert x[0] == 5_000_000_001
+    x = np.ones(1, np.uint64)
+    simulate(source.replace("unsigned long *x", "unsigned long long *x"), "k", 1, 1, [x])
+    assert x[0] == 5_000_000_001
+    with pytest.raises(CompileError, match="uint64_t"):
+        simulate(source.replace("unsigned long *x", "unsigned *x"), "k", 1, 1, [np.ones(1, np.uint32)])
+
+
+def test_members_are_named_in_initialisers_as_gcc_takes_them():
+    source = """
+struct Vote { char base; int high = 1, low = 2; };
+__global__ void k(int *x) {
+    Vote votes[2] = {{.base = 'A', .high = 10, .low = 20}, {.base = 'C', .high = 30, .low = 40}};
+    x[0] = votes[1].base + votes[0].high + votes[1].low;
+}
+"""
+    x = np.zeros(1, np.int32)
+    simulate(source, "k", 1, 1, [x])
+    assert x[0] == ord("C") + 10 + 40
+    with pytest.raises(CompileError, match="expected an expression"):
+        simulate(source.replace("votes[1].base +", "votes[1].base + ;"), "k", 1, 1, [x])
+
+
+LAUNCHES_ITSELF = """
+#include <lib/lib.hpp>
+#include <lib/clock.hpp>
+__global__ void inner(int *x) { x[0] = lib::thrice(1); }
+__global__ void k(int *x) { inner<<<1, 1>>>(x); }
+"""
+ALLOCATES = LAUNCHES_ITSELF.replace("inner<<<1, 1>>>(x);", "cudaMalloc(&x, 4);")
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [(LAUNCHES_ITSELF, "dynamic parallelism"), (ALLOCATES, '"cudaMalloc" is undefined: it belongs to CUDA\'s runtime')],
+)
+def test_dynamic_parallelism_is_the_error_beside_headers_of_the_host(library, source, words):
+    made = compile_source(source, path=str(library.parent / "k.cu"), entry="k", include_dirs=[library])
+    assert isinstance(made, NotCompiled)
+    errors = [d for d in made.diagnostics if d.severity == "error"]
+    assert len(errors) == 1
+    assert words in errors[0].message
+    assert (errors[0].file, errors[0].line) == (str(library.parent / "k.cu"), 5)
+
+
+@pytest.mark.parametrize("order", [("cuda.h", "cudaEGL.h"), ("cudaEGL.h", "cuda.h")])
+def test_headers_that_share_images_with_the_host_are_left_out(order):
+    x = np.zeros(1, np.int32)
+    includes = "".join(f"#include <{name}>\n" for name in order)
+    simulate(includes + "__global__ void k(int *x) { x[0] = sizeof(CUtensorMap); }", "k", 1, 1, [x])
+    assert x[0] == 128
+
+
+def test_limits_and_literals_of_stdint():
+    source = """
+#include <stdint.h>
+#include <inttypes.h>
+__global__ void k(unsigned long long *x) {
+    x[0] = UINT64_C(0x8000000000000001);
+    x[1] = INT64_C(-3);
+    x[2] = UINTMAX_MAX - SIZE_MAX + INTPTR_MAX;
+    x[3] = sizeof(intmax_t) + UINT32_C(7) + std::uintmax_t(1);
+}
+"""
+    x = np.zeros(4, np.uint64)
+    simulate(source.replace("#include <inttypes.h>\n", ""), "k", 1, 1, [x])
+    assert x.tolist() == [2**63 + 1, 2**64 - 3, 2**63 - 1, 16]
+    simulate(source, "k", 1, 1, [x])
+    assert x.tolist() == [2**63 + 1, 2**64 - 3, 2**63 - 1, 16]

@@ -260,6 +260,32 @@ def test_a_file_that_does_not_compile_and_one_that_is_not_there(tmp_path):
     assert "no.cu" in missing.stderr
 
 
+@pytest.mark.parametrize(
+    ("include", "header", "advice"),
+    [
+        ("sizes.h", "include/sizes.h", "-I {}/../include"),
+        ("../common/sizes.h", "common/sizes.h", "-I {}/../common"),
+        ("sizes.h", "other/sizes.h", "-I FOLDER"),
+        ("sizes.h", "kernels/sizes.h", ""),
+    ],
+)
+def test_the_folder_of_a_header_that_was_not_read_is_named(tmp_path, include, header, advice):
+    """It is searched for beside the file's folder and those above; a file that compiles needs no advice."""
+    (tmp_path / header).parent.mkdir(exist_ok=True)
+    (tmp_path / header).write_text("#define SIZE 8\n")
+    kernel = tmp_path / "kernels/k.cu"
+    kernel.parent.mkdir(exist_ok=True)
+    kernel.write_text(f'#include "{include}"\n__global__ void k(int *x) {{ x[0] = SIZE; }}\n')
+    launch = ["inspect", str(kernel), "--grid", "1", "--block", "1", "--args", "x=out i32[1]", "--no-estimate"]
+    done = forks.run(launch)
+    said = done.stdout.replace("\n", "")
+    assert done.returncode == (1 if advice else 0), done.stdout + done.stderr
+    assert advice.format(kernel.parent) in said
+    assert ("-I names a folder of headers" in said) == bool(advice)
+    if "/" in advice:
+        assert forks.run([*launch, "-I", advice.format(kernel.parent).removeprefix("-I ")]).returncode == 0
+
+
 def test_the_opcode_table_lists_what_runs_and_what_does_not():
     done = forks.run(["opcodes", "--json"])
     assert done.returncode == 0

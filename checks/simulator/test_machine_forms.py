@@ -110,6 +110,7 @@ EXAMPLES = (
     "LOP3.LUT R0, R1, R2, R3, 0x96, !PT", "PLOP3.LUT P0, PT, P1, P2, PT, 0x80, 0x0", "SHF.L.U32 R0, R1, R2, RZ",
     "SHF.R.S64 R0, R1, R2, R3", "ISETP.GE.AND P0, PT, R0, R1, PT", "ISETP.GE.U32.AND.EX P0, PT, R0, R1, PT, P1",
     "SEL R0, R1, R2, P0", "VIMNMX.U32 R0, R1, R2, PT", "IMNMX R0, R1, R2, PT", "VIADDMNMX R0, R1, R2, R3, PT",
+    "VIMNMX3 R0, R1, R2, R3, PT",
     "IABS R0, R1", "PRMT R0, R1, R2, R3", "POPC R0, R1", "FLO.U32 R0, R1", "BREV R0, R1", "BMSK R0, R1, R2",
     "SGXT R0, R1, R2", "VABSDIFF R0, R1, R2, R3", "IDP.4A.S8.U8 R0, R1, R2, R3", "MOV R0, R1", "FADD.FTZ R0, R1, R2",
     "FMUL R0, R1, R2", "FFMA R0, R1, R2, R3", "FMNMX R0, R1, R2, PT", "FSEL R0, R1, R2, P0",
@@ -185,6 +186,34 @@ def test_sums_carry(a: int, b: int) -> None:
     held |= {"R4": 7, "R5": 5}
     found = values_of("IMAD.WIDE.U32.X R6, P0, R1, R2, R4, P2", P2=True, **held)
     assert found == [[(product + 1) % full], [(product + 1) // full % full], [product + 1 >= full * full]]
+
+
+@pytest.mark.parametrize("a", WORDS)
+@pytest.mark.parametrize("c", WORDS)
+def test_extremes_of_three(a: int, c: int) -> None:
+    held = {"R1": a, "R2": 3, "R3": c}
+    signed = [value - (value >> 31 << 32) for value in (a, 3, c)]
+    assert values_of("VIMNMX3 R0, R1, R2, R3, PT", **held) == [[min(signed) % (1 << 32)]]
+    assert values_of("VIMNMX3 R0, R1, R2, R3, !PT", **held) == [[max(signed) % (1 << 32)]]
+    assert values_of("VIMNMX3.U32 R0, R1, R2, R3, PT", **held) == [[min(a, 3, c)]]
+    assert values_of("VIMNMX3.U32 R0, R1, R2, R3, !PT", **held) == [[max(a, 3, c)]]
+    assert values_of("VIMNMX3.RELU R0, R1, R2, R3, PT", **held) == [[max(min(signed), 0)]]
+
+
+@pytest.mark.counted
+def test_addresses_of_three_minima_are_counted() -> None:
+    """The machine code has one instruction for both minima; the addresses must be those of the PTX."""
+    source = """
+    __global__ void k(const int *x, int *y) {
+        int i = threadIdx.x;
+        y[i] = x[min(min(x[i], x[i + 32]), x[i + 64]) & 31] + x[max(max(x[i], x[i + 32]), x[i + 64]) & 31];
+    }"""
+    x = np.random.default_rng(3).integers(-1000, 1000, 96).astype(np.int32)
+    y = np.zeros(32, np.int32)
+    got = simulate(source, "k", 1, 32, [x, y])
+    low, high = x.reshape(3, 32).min(0), x.reshape(3, 32).max(0)
+    assert y.tolist() == (x[low & 31] + x[high & 31]).tolist()
+    assert not got.counters.inexact
 
 
 def test_packed_predicates() -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
 
+from gemm_lessons.engine.compiler.compile import Diagnostic
 from gemm_lessons.engine.estimate.recording import Recording
 from gemm_lessons.engine.inspection import SHOWN, Inspection, values_of
 from gemm_lessons.engine.pictures import barrier_names, roles_of
@@ -25,6 +28,12 @@ if TYPE_CHECKING:
     from gemm_lessons.engine import LaunchEstimate
 
 
+# A header that was not found, or whose folder is not one to read from.
+_NOT_READ = re.compile(r'cannot open source file "([^"]+\.\w+)"$|includes (.+?), which is outside of')
+_BESIDE = ("", "include", "inc", "common", "Common", "src")  # folders of headers beside a file, and beside those above
+_ABOVE = 3
+
+
 def show_inspection(console: Console, result: Inspection) -> None:
     """Print headline, faults and findings, counters, and bank conflicts by line."""
     request = result.request
@@ -38,6 +47,8 @@ def show_inspection(console: Console, result: Inspection) -> None:
         console.print(Text("DOES NOT COMPILE", style="bad"))
         row = Row("kernel", "", request.path, request.source, Checked(Passed()))
         show_diagnostics(console, row, result.failed.diagnostics)
+        if advice := _where_headers_are(request.path, result.failed.diagnostics):
+            console.print(Text(f"\n{advice}", style="quiet"))
         return
     assert result.compiled is not None
     assert result.launched is not None
@@ -133,3 +144,18 @@ def show_opcodes(console: Console, known: Mapping[str, str], missing: Sequence[s
     console.print()
     console.print(Text("A kernel with one of these is refused before it runs:", style="bold"))
     console.print(Text(" ".join(missing)))
+
+
+def _where_headers_are(path: str, diagnostics: Sequence[Diagnostic]) -> str:
+    """Return which option names the folder of a header that was not read; "" if every header was."""
+    wanted = next((match for d in diagnostics if (match := _NOT_READ.match(d.message))), None)
+    if wanted is None:
+        return ""
+    name = wanted[1] or wanted[2]
+    own = Path(path).parent
+    above = [own.joinpath(*[".."] * steps) for steps in range(_ABOVE + 1)]
+    if wanted[2]:
+        folder = (own / name).parent if (own / name).is_file() else None
+    else:
+        folder = next((place / it for place in above for it in _BESIDE if (place / it / name).is_file()), None)
+    return f"-I names a folder of headers: -I {folder or 'FOLDER'}"

@@ -46,9 +46,13 @@ HERE = "\0"  # the file itself in cached data: other runs have another name for 
 HEADERS = Path(__file__).parent / "headers"
 WITHOUT_CCCL = HEADERS / "without_cccl"  # replacements for NVIDIA's C++ core libraries, if those are missing
 WITH_CCCL = HEADERS / "with_cccl"  # the standard library built on them, and those parts of them that kernels need
+# Names that nvcc defines on Linux and NVRTC does not. Files that mention one of them may have code for other compilers.
+OF_NVCC = ("__NVCC__", "__linux__", "__unix__")
 OF_CCCL = re.compile(r"#[ \t]*include[ \t]*[<\"](?:cuda|cub|thrust)/")
 # A folder with one of these holds CUDA's own headers: it is no library of the user's, even if the user names it.
 OF_A_TOOLKIT = ("cuda_runtime_api.h", "cuda/std", "cub/cub.cuh", "thrust/version.h")
+# nvcc's preprocessor expands a macro right after a literal; NVRTC takes its name as the literal's suffix.
+JOINED_LINKAGE = re.compile(r'\bextern[ \t]"C"(?=__global__\b)')
 PRE_INCLUDED = "nvcc_names.h"
 STANDARD = "-std=c++17"
 ARCHITECTURE = re.compile(r"(?:sm|compute)_\d+[af]?")
@@ -240,6 +244,7 @@ def compile_source(
     major = nvrtc.choose_major(arch) if cuda_major is None else cuda_major
     name = _program_name(path)
     source = source.removeprefix("\ufeff")  # a byte order mark, as some editors write
+    source = JOINED_LINKAGE.sub(r'extern"C" ', source)
     given = [Path(os.path.abspath(folder)) for folder in include_dirs]
     toolkits = [folder for folder in given if any((folder / it).exists() for it in OF_A_TOOLKIT)]
     folders = [*(folder for folder in given if folder not in toolkits), HEADERS]
@@ -255,6 +260,7 @@ def compile_source(
     # Cooperative groups then include what they need themselves, and compile in a tenth of the time.
     limited = without_cccl or not _names_cccl(source, name, folders)
     defined = ["-D_CG_LIMIT_INCLUDED_DEPENDENCIES"] * limited
+    defined += [f"-D{it}=1" for it in _names_of_nvcc(source, name) if it not in (defines or {})]
     defined += [f"-D{name}={value}" for name, value in (defines or {}).items()]
     arguments = _arguments(arch, [*defined, *options], [*folders, *cuda_folders])
     if not assembled:
@@ -310,6 +316,16 @@ def _names_cccl(source: str, name: str, folders: Sequence[Path]) -> bool:
     own = cuda_source.include_closure(source, Path(name).parent, folders, [])
     texts = () if own is None else (source, *(content.decode(errors="replace") for content in own.values()))
     return own is None or any(OF_CCCL.search(text) for text in texts)
+
+
+def _names_of_nvcc(source: str, name: str) -> list[str]:
+    """Return the names of ``OF_NVCC`` that a source, or a header in its folder, mentions.
+
+    Libraries in other folders are left out: they know NVRTC by its own name.
+    """
+    own = cuda_source.include_closure(source, Path(name).parent, (), ())
+    texts = (source, *(content.decode(errors="replace") for content in (own or {}).values()))
+    return [it for it in OF_NVCC if any(it in text for text in texts)]
 
 
 def _compiled(

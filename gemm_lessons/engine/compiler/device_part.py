@@ -21,6 +21,7 @@ from gemm_lessons.engine.compiler import source as cuda_source
 from gemm_lessons.engine.compiler.diagnostics import (
     HOST_FUNCTION,
     NAME_EXPRESSION_FILE,
+    OF_THE_RUNTIME,
     Diagnostic,
     Severity,
     explain_missing,
@@ -50,7 +51,14 @@ BEFORE_LAMBDA = re.compile(r"(?<!operator)\[[^][]*\][ \t]*$")  # what is before 
 UNKNOWN_NAME = re.compile(r"is undefined|has no member|must be a class or namespace")
 NO_MEMBER = re.compile(r'namespace "(\w+)" has no member[a-z ]* "(\w+)"')
 NO_NAMESPACE = re.compile("must be a class or namespace")
+# nvcc's int64_t is a long on Linux, NVRTC's a long long: code may take one for the other.
+MIXED_INT64 = re.compile(r'"[^"]*\blong [^"]*" \(aka "|"[^"]*int64_t[^"]*"')
+LONG_INT64 = "-DGEMM_LESSONS_LONG_INT64"
+# Initialisers of C++20 that nvcc takes in every standard, as GCC does: {.name = value}.
+DESIGNATED = re.compile(r"[{,]\s*\.[A-Za-z_]\w*\s*=(?!=)")
+EXPRESSION = "expected an expression"
 NARROWING = "invalid narrowing conversion"  # an error of NVRTC and a warning of nvcc
+STANDARD, LATER_STANDARD = "-std=c++17", "-std=c++20"
 NARROWING_WARNS = "-diag-warn=2361"
 MOST_NAMED = 3  # missing files in one message
 LARGEST = 2 << 20  # characters of a file with all its headers that are searched for host code
@@ -98,6 +106,9 @@ class _Job:
                 return answer, ()
         if self.only_lambdas_fail(self.failed):
             return self.compiled(self.source, DEFAULT_DEVICE) or self.failed, ()
+        other = self._in_another_dialect(self.source, (), self.failed)
+        if other is not None and other.ok:
+            return other, ()
         if self._misses_std(self.failed):
             answer = self.compiled(self.source)
             if answer is not None and answer.ok:
@@ -173,7 +184,11 @@ class _Job:
         if self._calls_removed_function(failed[-1], whole.removed):  # a kernel calls a function without __device__
             own = (f"{d.file}({d.line}): error: {d.message}" for d in complaints if d not in inside)
             return nvrtc.Translation(False, "\n".join(own)), ()
-        told = failed[-1] if self._only_name_fails(failed[-1]) and not self._has_kernels(dropped) else failed[0]
+        last = self._errors(failed[-1])
+        tells = self._only_name_fails(failed[-1]) and not self._has_kernels(dropped)
+        # No header of the host causes them: they are the kernel's own.
+        tells = tells or not any(OF_THE_HOST.search(d.message) and not OF_THE_RUNTIME.match(d.message) for d in last)
+        told = failed[-1] if tells else failed[0]
         return told, self._left_out(told, whole.missing)
 
     def compiled(self, text: str, options: Sequence[str] = ()) -> nvrtc.Translation | None:
@@ -190,7 +205,21 @@ class _Job:
             return self.compiled(text, DEFAULT_DEVICE)
         if STD_NAMES not in options and self._misses_std(answer[0]):
             return self.compiled(text, (*options, STD_NAMES))
-        return answer[0]
+        return self._in_another_dialect(text, options, answer[0])
+
+    def _in_another_dialect(
+        self, text: str, options: Sequence[str], answer: nvrtc.Translation
+    ) -> nvrtc.Translation | None:
+        """Compile again as nvcc would on Linux, if the errors show a difference; else return ``answer``."""
+        errors = self._errors(answer)
+        if LONG_INT64 not in options and any(MIXED_INT64.search(d.message) for d in errors):
+            other = self.compiled(text, (*options, LONG_INT64))
+            return other if other is not None and other.ok else answer
+        if STANDARD in self.arguments and any(d.message == EXPRESSION for d in errors) and DESIGNATED.search(text):
+            arguments = [it for it in self.arguments if it != STANDARD]
+            other = replace(self, arguments=(*arguments, LATER_STANDARD)).compiled(text, options)
+            return other if other is not None and other.ok else answer
+        return answer
 
     def _misses_std(self, result: nvrtc.Translation) -> bool:
         """Return whether a name of the standard library is missing because the file does not include its header."""

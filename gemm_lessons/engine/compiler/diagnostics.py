@@ -61,6 +61,8 @@ HOST_FUNCTION = (
     "write __device__ in front of a function that kernels call, or __global__ in front of a kernel; "
     "functions of the host (main, launch code) cannot be compiled here"
 )
+# A name of the runtime's interface in code for the GPU: dynamic parallelism.
+OF_THE_RUNTIME = re.compile(r'identifier "cuda[A-Z]\w*" is undefined')
 # Replacements for front-end messages about options or concepts that a user cannot act on.
 _REWORDED: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"A function without execution space annotations .*"), HOST_FUNCTION),
@@ -182,6 +184,9 @@ def _finished(found: Diagnostic) -> Diagnostic:
     for pattern, words in _REWORDED:
         if pattern.match(found.message):
             return replace(found, message=words)
+    if OF_THE_RUNTIME.fullmatch(found.message):
+        advice = "it belongs to CUDA's runtime, which only code of the host can call here (no dynamic parallelism)"
+        return replace(found, message=f"{found.message}: {advice}")
     if match := re.match(r'cannot open source file "(.*)"$', found.message):
         return replace(found, message=explain_missing(match[1]))
     return found

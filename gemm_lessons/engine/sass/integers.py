@@ -419,6 +419,18 @@ def _extreme(s: Sources) -> Compute:
     return words_of(either(s.truths[0], *(by_ptx(s.d, f"{o}{relu}.{code}", a, b) for o in ("min", "max"))))
 
 
+def _extreme_of_three(s: Sources) -> Compute:
+    """VIMNMX3: the minimum or maximum of three numbers."""
+    code, relu = s.choose({"": "s32", "U32": "u32"}, {"": "", "RELU": ".relu"})
+    s.expect(3, 1)
+    a, b, c = s.word(0), s.word(1), s.word(2)
+
+    def of_three(operation: str) -> Fetch:
+        return by_ptx(s.d, f"{operation}{relu}.{code}", by_ptx(s.d, f"{operation}.{code}", a, b), c)
+
+    return words_of(either(s.truths[0], *map(of_three, ("min", "max"))))
+
+
 def _add_extreme(s: Sources) -> Compute:
     """VIADDMNMX: the minimum or maximum of a + b and c."""
     code, relu = s.choose({"": "s32", "U32": "u32"}, {"": "", "RELU": ".relu"})
@@ -459,6 +471,7 @@ _UNIFORM: dict[str, Any] = {
 }  # fmt: skip
 TABLE: Rules = {
     **_UNIFORM, **{"U" + name: rule for name, rule in _UNIFORM.items()},
-    "VIADD": _add2, "VIMNMX": _extreme, "IMNMX": _extreme, "VIADDMNMX": _add_extreme, "IABS": _one("abs.s32"),
+    "VIADD": _add2, "VIMNMX": _extreme, "IMNMX": _extreme, "VIADDMNMX": _add_extreme,
+    "VIMNMX3": _extreme_of_three, "IABS": _one("abs.s32"),
     "VABSDIFF": _difference, "IDP": _dot_product,
 }  # fmt: skip

@@ -1,5 +1,6 @@
 // The driver's interface is the host's; of its header, kernels need no more than this.
 #pragma once
+#define __cuda_cuda_h__ // CUDA's own file of this name, which its other headers include, adds nothing
 #define CUDA_VERSION (__CUDACC_VER_MAJOR__ * 1000 + __CUDACC_VER_MINOR__ * 10)
 typedef unsigned long long CUdeviceptr;
 typedef struct CUtensorMap_st { alignas(64) unsigned long long opaque[16]; } CUtensorMap;
