@@ -62,10 +62,13 @@ PHRASES = (
         "floats read / tiles",
     ),
     Phrase(
-        r"(?<!there )\bis no (?:number|shape|file|walk|list|limit|seed|archive|formula|regular|comparison|folder)\b",
+        r"(?<!there )\bis no (?:number|shape|file|walk|list|limit|seed|archive|formula|regular|comparison|folder"
+        r"|multiple|waste)\b",
         '"8,8" is no shape',
         '"8,8" is not a shape',
     ),
+    Phrase(r"\bhow many percent\b", "how many percent of its speed does it cost", "what percentage of its speed"),
+    Phrase(r"\bhow many [\w -]{1,40} has [^.:?]{1,60}\?", "How many scales has A?", "How many scales does A have?"),
     Phrase(r"\bis no fault\b", "That is no fault here", "That is fine here"),
     Phrase(r"\bby the estimate for\b", "what limits this, by the estimate for H200, is L2", "estimated bottleneck: L2"),
     Phrase(r"\bthat is known gives\b", "no mistake that is known gives this C", "no known mistake gives this C"),
