@@ -73,7 +73,7 @@ def test_init_makes_a_repository_that_editors_understand(run: Run, tmp_path: Pat
 def test_init_without_git_is_no_failure(run: Run, tmp_path: Path) -> None:
     said = run("init", "one", cwd=tmp_path, env={"PATH": str(tmp_path)})
     assert said.code == 0
-    assert "no git repository: git is not installed" in said.out
+    assert "It is not a git repository: git is not installed" in said.out
     assert run("init", "two", "--no-git", cwd=tmp_path).code == 0
     assert not (tmp_path / "two" / ".git").exists()
     assert run("init", "three", "--editor", cwd=tmp_path).code == 2
