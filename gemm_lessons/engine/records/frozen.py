@@ -1,8 +1,8 @@
 """``dataclass`` as in the standard library, at a quarter of the cost for a frozen one; and some fields as a dict.
 
 The kit's two hundred frozen dataclasses took a tenth of a short run: for each, the standard library writes and compiles
-six methods. Here ``__init__`` is compiled at once, and ``__eq__`` and ``__hash__`` on first use; the others are
-functions over the fields' names. Options other than ``frozen`` and ``eq`` are left to the standard library.
+six methods. Here ``__init__``, ``__eq__`` and ``__hash__`` are compiled on first use; the others are functions over the
+fields' names. Options other than ``frozen`` and ``eq`` are left to the standard library.
 """
 
 from __future__ import annotations
@@ -34,12 +34,25 @@ def picked(record: object, names: str) -> dict[str, Any]:
 def _frozen(cls: type, eq: bool) -> type:
     cls = dataclasses.dataclass(init=False, repr=False, eq=False)(cls)
     fields = dataclasses.fields(cls)
-    methods: dict[str, Any] = {"__init__": _init(cls, fields), "__repr__": _repr(fields), **_unchangeable(cls, fields)}
+    methods: dict[str, Any] = {"__repr__": _repr(fields), **_unchangeable(cls, fields)}
     if eq:
         methods |= _comparing(cls, fields)
     for name, method in methods.items():
         _put(cls, name, method)
+    cls.__init__ = _LateInit(cls, fields)  # type: ignore[misc]
     return cls
+
+
+class _LateInit:
+    """``__init__`` of a class until it is first looked up: compiles the real one, which takes its place."""
+
+    def __init__(self, cls: type, fields: tuple[dataclasses.Field[Any], ...]) -> None:
+        self._cls, self._fields = cls, fields
+
+    def __get__(self, instance: object, owner: type) -> Any:
+        made = _init(self._cls, self._fields)
+        _put(self._cls, "__init__", made)
+        return made if instance is None else made.__get__(instance, owner)
 
 
 def _put(cls: type, name: str, method: Any) -> None:
