@@ -198,21 +198,23 @@ def run(
         from gemm_lessons.report.console import Working, make_console, show_error
 
         on = device_for(where.device, where.gpu_index)
+        from gemm_lessons.engine.compiler.derived import kept_between_runs
         from gemm_lessons.running.pipeline import run_plan, shared
         from gemm_lessons.running.plan import RunPlan, RunRequest
 
         data = sheet or on.sheet or sheet_for(DEFAULT_GPU)
         request = RunRequest(command.course, command.lesson, command.path, on, data, command.shape, seed, bounds=most)
-        try:
-            plan = RunPlan.of(request)
-            with shared(plan) as jobs, Working(make_console(stderr=True), f"lesson {command.lesson.name}") as working:
-                outcome = run_plan(plan, jobs, working)
-        except UnsupportedKernel as error:
-            line = f"{shown(command.path)}:{error.line}" if error.line else shown(command.path)
-            show_error(make_console(stderr=True), f"{line}: the simulator cannot run this kernel: {error}")
-            return contract.EXIT_BROKEN  # no verdict on the kernel: neither passed nor failed
-        tell(contract.exit_code(outcome))
-        return _finish(command, outcome, output)
+        with kept_between_runs():
+            try:
+                plan = RunPlan.of(request)
+                with shared(plan) as jobs, Working(make_console(stderr=True), f"lesson {command.lesson.name}") as show:
+                    outcome = run_plan(plan, jobs, show)
+            except UnsupportedKernel as error:
+                line = f"{shown(command.path)}:{error.line}" if error.line else shown(command.path)
+                show_error(make_console(stderr=True), f"{line}: the simulator cannot run this kernel: {error}")
+                return contract.EXIT_BROKEN  # no verdict on the kernel: neither passed nor failed
+            tell(contract.exit_code(outcome))
+            return _finish(command, outcome, output)
 
     def lost(kind: str, message: str) -> int:
         from gemm_lessons.running.no_outcome import ended_early

@@ -18,6 +18,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from gemm_lessons.engine import KitError, UnsupportedKernel
+from gemm_lessons.engine.compiler import derived
 from gemm_lessons.engine.process import bounds, resources
 from gemm_lessons.engine.process.bounds import Bounds
 from gemm_lessons.engine.process.child import ChildDied, ChildHung, Claims, Forked, Parent
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Kept = dict[Hashable, tuple[object, Any]]  # key -> facts, result: what earlier runs have kept for the next run
+STORING_S = 2.0  # seconds, at most, to store what the second process derived
 Keep = Callable[["Deferred[Any]", Any], object]
 
 
@@ -154,19 +156,22 @@ class _SecondProcess:
         return self._received.get(key, ())
 
     def close(self) -> None:
-        """End the process and give up all claims."""
+        """End the process and give up all claims. If it has done all jobs, let it store what it derived."""
         if self._child is not None:
-            self._child.close()
+            works = any(key not in self._received and not self.leaves(key) for key in self.numbers)
+            self._child.close(0.0 if works else STORING_S)
         self._claims.close()
 
 
 def _do(jobs: Sequence[Deferred[Any]], claims: Claims, limits: Bounds, parent: Parent) -> None:
     """Run the second process. It leaves a failed job to the first process, which then fails in the same way."""
-    with contextlib.suppress(OSError), bounds.within(limits):  # OSError: the first process no longer listens
-        for number, job in enumerate(jobs):
-            if claims.take(number):
-                made: tuple[Any, ...] = ()
-                with contextlib.suppress(UnsupportedKernel):
-                    made = (job.portable(job.make()),)
-                parent.send({}, [pickle.dumps((job.key, made))])
+    with contextlib.suppress(OSError):  # the first process no longer listens
+        with bounds.within(limits):
+            for number, job in enumerate(jobs):
+                if claims.take(number):
+                    made: tuple[Any, ...] = ()
+                    with contextlib.suppress(UnsupportedKernel):
+                        made = (job.portable(job.make()),)
+                    parent.send({}, [pickle.dumps((job.key, made))])
+        derived.store_noted()
         parent.receive()  # claims end with this process, and the results must be received before

@@ -40,19 +40,12 @@ class Facts:
     products: Sequence[Finding]
 
 
-_known: dict[int, tuple[Kernel, Facts]] = {}
-
-
 def facts(kernel: Kernel, shared: frozenset[str]) -> Facts:
-    """Return the facts of a kernel with these shared arrays, memoised for a few kernels."""
-    known = _known.get(id(kernel))
-    if known is not None and known[0] is kernel:
-        return known[1]
-    result = _facts(kernel, shared)
-    if len(_known) >= 32:
-        _known.clear()
-    _known[id(kernel)] = (kernel, result)
-    return result
+    """Return the facts of a kernel with these shared arrays. Memoised in the kernel, which is stored with them."""
+    known: Facts | None = kernel.__dict__.get("_facts")
+    if known is None:
+        known = kernel.__dict__["_facts"] = _facts(kernel, shared)
+    return known
 
 
 def _facts(kernel: Kernel, shared: frozenset[str]) -> Facts:
@@ -101,8 +94,13 @@ def _facts(kernel: Kernel, shared: frozenset[str]) -> Facts:
     )  # fmt: skip
 
 
-def own_arrays(kernel: Kernel) -> dict[int, SharedArray]:
-    """Return the one local array of the thread that the address of a memory instruction derives from."""
-    placed, _ = layout([v for v in kernel.variables if v.space == "local"], {})
-    arrays, meant = local_provenance(kernel, placed)
-    return {index: SharedArray(name, *arrays[name]) for index, name in meant.items() if name in arrays}
+def own_arrays(kernel: Kernel) -> Mapping[int, SharedArray]:
+    """Return the one local array of the thread that the address of a memory instruction derives from. Memoised like
+    ``facts``."""
+    known: Mapping[int, SharedArray] | None = kernel.__dict__.get("_own_arrays")
+    if known is None:
+        placed, _ = layout([v for v in kernel.variables if v.space == "local"], {})
+        arrays, meant = local_provenance(kernel, placed)
+        known = {index: SharedArray(name, *arrays[name]) for index, name in meant.items() if name in arrays}
+        kernel.__dict__["_own_arrays"] = known
+    return known

@@ -5,7 +5,7 @@
     out:  Compiled (PTX, cubin, machine code, Resources, warnings), or NotCompiled (Diagnostic records)
 
 - ``compile``: source -> Compiled; ``ptx_file``: the same for PTX of another compiler; ``cache``: the cache on disk;
-  ``files_read``: its key for includes that the text does not show
+  ``files_read``: its key for includes that the text does not show; ``derived``: records of later rooms in that cache
 - ``nvrtc``: bindings of the library, which run in a process started by ``nvrtc_child`` or, in a sandbox, by ``tools``;
   ``neutral_paths``: the same folder names in every run; ``toolkit``: which headers are CUDA's
 - ``device_part``: files with code of the host, and libraries

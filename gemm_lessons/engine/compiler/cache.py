@@ -15,7 +15,7 @@ import zlib
 from functools import lru_cache
 from pathlib import Path
 
-BYTES = 256 << 20  # of all entries; one takes about 10 KB, the tests of the whole kit 20 MB
+BYTES = 256 << 20  # of all entries; a compilation takes 10 KB, a derived record up to 0.5 MB
 LOOKS = 64  # one new entry in this many measures the folder: with 20,000 entries that takes 0.1 s
 _DIGEST = 32  # bytes of the sha256 at the start of every entry
 _FORMAT = b"zlib"  # part of the hash: an entry in another version's format counts as damaged

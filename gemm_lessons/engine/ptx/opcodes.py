@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cache, cached_property
 from typing import Literal
@@ -93,6 +93,11 @@ class Opcode:
     ffma: int = 0
     adds: bool = False
     forms: str = ""
+
+    def __reduce__(self) -> tuple[Callable[[str, str], Opcode], tuple[str, str]]:
+        """Pickle a row by its name."""
+        opcode, _, modifier = self.name.partition(".")
+        return row_of, (opcode, modifier)
 
     @cached_property
     def shape(self) -> re.Pattern[str] | None:

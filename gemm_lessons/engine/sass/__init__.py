@@ -35,7 +35,8 @@ from dataclasses import field, replace
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
-from gemm_lessons.engine.compiler import elf
+from gemm_lessons.engine.compiler import cache as compile_cache
+from gemm_lessons.engine.compiler import derived, elf, nvrtc
 from gemm_lessons.engine.costs.tally import Sums
 from gemm_lessons.engine.events import LaunchInfo
 from gemm_lessons.engine.machine.memory import GlobalMemory, shared_origin
@@ -76,6 +77,7 @@ class Code:
     variables: cubin.Variables = field(default_factory=cubin.Variables)
     program: Listing | None = None  # the code as ptxas made it
     places: tuple[int, ...] = ()  # of the parameters, from the start of all of them
+    key: str | None = None  # of this record on disk (``compiler.derived``)
 
     @cached_property
     def with_full_divisions(self) -> Code:
@@ -123,6 +125,27 @@ class Code:
 @lru_cache(maxsize=4)
 def prepare(compiled: Compiled) -> Code:
     """Decode a kernel and find the instructions to execute."""
+    key = _key_of(compiled)
+    kept = derived.load(key, Code)
+    if kept is not None:
+        return kept
+    code = _prepared(compiled, key)
+    if code.plan is not None:
+        derived.note(key, code)
+    return code
+
+
+def _key_of(compiled: Compiled) -> str | None:
+    """Return the key on disk of a kernel's ``Code``; None if it is not kept."""
+    disassembler = nvrtc.disassembler()
+    if disassembler is None or not compiled.cubin:
+        return None
+    local = str(compiled.resources.stack_bytes)
+    by = compile_cache.identity(disassembler)
+    return derived.key_of("code", compiled.cubin, compiled.entry, compiled.arch, compiled.path, local, by)
+
+
+def _prepared(compiled: Compiled, key: str | None) -> Code:
     try:
         program = _program(compiled)
         parts = elf.sections(compiled.cubin)
@@ -135,7 +158,7 @@ def prepare(compiled: Compiled) -> Code:
         short = plan(shortened(program))
         return Code(
             short, offset, banks, local, origin, variables=cubin.variables(parts), program=program,
-            places=cubin.parameter_places(parts, compiled.entry),
+            places=cubin.parameter_places(parts, compiled.entry), key=key,
         )  # fmt: skip
     except Uncountable as obstacle:
         return Code(None, obstacle=str(obstacle))
@@ -170,10 +193,18 @@ def count(
     if watch is not None:  # ``watch`` must not be called twice for an access
         code = code.with_full_divisions
     count = _Count(code, launch, memory, blocks or [range(launch.grid.blocks)], watch, budget, unfollowed)
+    key = count.key
+    kept = derived.load(key, Sums)
+    if kept is not None:
+        return kept
     try:
-        return count.count_with_bounds()
+        sums = count.count_with_bounds()
     except Undecided:
-        return replace(count, code=code.with_full_divisions).count_with_bounds()
+        count = replace(count, code=code.with_full_divisions)
+        sums = count.count_with_bounds()
+    if not count.reads_memory:
+        derived.note(key, sums)
+    return sums
 
 
 def _boxes_only(launch: LaunchInfo) -> bool:
@@ -197,6 +228,29 @@ class _Count:
     budget: int
     unfollowed: Unfollowed | None
 
+    @cached_property
+    def constants(self) -> Mapping[int, bytes]:
+        """Return the constant banks with what the loader and the host write into them."""
+        code = self.code
+        return code.constants_in(self.memory()) if code.variables.there else code.constants
+
+    @property
+    def reads_memory(self) -> bool:
+        """Return whether the counts may depend on the contents of other memory, or on what the PTX stored there."""
+        assert self.code.plan is not None
+        return bool(self.code.plan.spaces or self.code.plan.moved)
+
+    @property
+    def key(self) -> str | None:
+        """Return the key on disk of counts that read no memory; None if they are not kept."""
+        code, launch = self.code, self.launch
+        if code.key is None or self.watch is not None or self.reads_memory or texels_of(launch.arguments):
+            return None
+        kernel, boxes, constants = launch.kernel, _boxes_only(launch), sorted(self.constants.items())
+        places = [(it.offset, it.size) for it in kernel.parameters]
+        facts = (launch.grid, self.blocks, self.budget, places, kernel.target, kernel.by_warps, boxes, constants)
+        return derived.key_of("sums", code.key, launch.parameters, repr(facts))
+
     def count_with_bounds(self) -> Sums:
         """Count; then count again with other last bits of approximate functions, which must not change the sums."""
         assert self.code.plan is not None
@@ -218,16 +272,15 @@ class _Count:
             raise Uncountable("addresses or branches depend on shared memory, which is shared in a cluster")
         if self.unfollowed is None and plan.moved:
             raise Uncountable(MOVED)
-        before = self.memory() if plan.spaces or code.variables.there else None
-        constants = dict(code.constants) if before is None else code.constants_in(before)
-        constants |= launch_constants(
+        before = self.memory() if plan.spaces else None
+        constants = dict(self.constants) | launch_constants(
             launch.grid, code.parameter_offset, code.placed(launch.kernel, launch.parameters), launch.kernel.target,
             boxes_only=_boxes_only(launch),
         )  # fmt: skip
         sums = Sums()
         unfollowed = self.unfollowed if plan.moved or in_cluster else None
         store = None
-        if before is not None and plan.spaces:
+        if before is not None:
             store = Store(before, launch.shared_bytes, code.local_bytes, unfollowed)
         textures = texels_of(launch.arguments)
         for geometry in batches(launch.grid, self.blocks, launch.kernel.by_warps, scattered=self.watch is None):

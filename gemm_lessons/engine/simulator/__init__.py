@@ -31,6 +31,7 @@ from gemm_lessons.engine.checkers import Checks
 from gemm_lessons.engine.checkers.own_arrays import OwnArrays
 from gemm_lessons.engine.checkers.product_tiles import ProductTiles
 from gemm_lessons.engine.checkers.same_value import SameValue
+from gemm_lessons.engine.compiler import derived
 from gemm_lessons.engine.costs.tally import Sums
 from gemm_lessons.engine.counters.counters import CounterObserver
 from gemm_lessons.engine.counters.cross_check import Disagreement
@@ -101,8 +102,13 @@ FOLLOWED = 200_000  # basic blocks of machine code, at most, for a picture of it
 
 @lru_cache(maxsize=32)
 def _program(text: str, entry: str, joins: bool) -> Program:
-    with as_unsupported("its PTX is read"):
-        return _read(text, entry, joins)
+    key = derived.key_of("program", text, entry, str(joins))
+    program = derived.load(key, Program)
+    if program is None:
+        with as_unsupported("its PTX is read"):
+            program = _read(text, entry, joins)
+        derived.note(key, program)
+    return program
 
 
 def _program_of(compiled: Compiled) -> Program:
