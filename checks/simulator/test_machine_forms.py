@@ -200,6 +200,28 @@ def test_extremes_of_three(a: int, c: int) -> None:
     assert values_of("VIMNMX3.RELU R0, R1, R2, R3, PT", **held) == [[max(min(signed), 0)]]
 
 
+@pytest.mark.parametrize("divisor", [180.0, -3.0, 2.5e300, 0.7])
+def test_a_reciprocal_of_a_float64_that_is_written_out(divisor: float) -> None:
+    """The literal is the float64, of which the instruction takes the upper half."""
+    upper = int(np.array([divisor]).view(np.uint64)[0] >> np.uint64(32))
+    for name in ("RCP64H", "RSQ64H")[: 1 + (divisor > 0)]:
+        assert values_of(f"MUFU.{name} R3, {divisor!r}") == values_of(f"MUFU.{name} R3, R1", R1=upper)
+
+
+@pytest.mark.counted
+@pytest.mark.parametrize("divisor", ["180.0", "-7.0", "0.3"])
+def test_addresses_that_depend_on_a_float64_over_a_number(divisor: str) -> None:
+    source = f"""
+    __global__ void k(const double *x, const int *table, int *y) {{
+        y[threadIdx.x] = table[(int)fabs(x[threadIdx.x] / {divisor}) & 63];
+    }}"""
+    x = np.random.default_rng(4).uniform(-8000, 8000, 64)
+    table, y = np.arange(64, dtype=np.int32)[::-1].copy(), np.zeros(64, np.int32)
+    got = simulate(source, "k", 1, 64, [x, table, y])
+    assert y.tolist() == table[np.abs(x / float(divisor)).astype(np.int64) & 63].tolist()
+    assert not got.counters.inexact
+
+
 @pytest.mark.counted
 def test_addresses_of_three_minima_are_counted() -> None:
     """The machine code has one instruction for both minima; the addresses must be those of the PTX."""

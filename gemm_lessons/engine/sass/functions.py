@@ -12,7 +12,7 @@ import numpy as np
 from gemm_lessons.engine.records.arrays import Array
 from gemm_lessons.engine.sass.flow import Listing, results
 from gemm_lessons.engine.sass.operand_fetch import HALF, Compute, Fetch, Rules, Sources, by_ptx, unknown
-from gemm_lessons.engine.sass.operands import MachineRegister
+from gemm_lessons.engine.sass.operands import MachineImmediate, MachineRegister, Operand
 from gemm_lessons.engine.semantics import floats
 
 # Largest differences from an H200 (checks/simulator/test_semantics.py): units in the last place, and absolute.
@@ -71,10 +71,19 @@ def _function(s: Sources) -> Compute:
 
 def _upper(s: Sources, name: str) -> Fetch:
     """Return the upper half of a float64's reciprocal or reciprocal square root, from its upper half."""
-    word = s.number(0, "f32")  # the sign bit is that of a float32
+    literal = _upper_of_literal(s.words[0])
+    word = s.number(0, "f32") if literal is None else literal  # the sign bit is that of a float32
     ptx = {"RCP64H": "rcp.approx.ftz.f64", "RSQ64H": "rsqrt.approx.ftz.f64"}[name]
     function = by_ptx(s.d, ptx, lambda: word().astype(np.uint64) << HALF)
     return lambda: (function() >> HALF).astype(np.uint32)
+
+
+def _upper_of_literal(operand: Operand) -> Fetch | None:
+    """Return the upper half of a float64 that is written out: MUFU.RCP64H R3, 180. None for other operands."""
+    if not isinstance(operand, MachineImmediate) or not operand.is_float:
+        return None
+    upper = (np.array([operand.value]).view(np.uint64) >> HALF).astype(np.uint32)
+    return lambda: upper
 
 
 def _of_turns(s: Sources, function: np.ufunc) -> Fetch:
