@@ -41,7 +41,7 @@ def test_time_and_limit_are_shown_as_an_estimate() -> None:
     found = inspected("add")
     assert isinstance(found.estimate, LaunchEstimate)
     assert found.estimate.time_us > LAUNCH_US
-    assert f"est. time on H200: {found.estimate.time_us:.4g} us, limited by launch: starting it" in text_of(found)
+    assert f"est. time on H200: {found.estimate.time_us:.4g} us, limited by launch (starting it" in text_of(found)
     assert as_json(found)["estimate"]["limiter"] == "launch"
 
 

@@ -113,7 +113,7 @@ def _estimate(found: LaunchEstimate | str, gpu: str) -> Text:
         return Text(f"no estimated time on {gpu}: {found}", style="quiet")
     besides = f"; not counted: {', '.join(found.left_out)}" if found.left_out else ""
     on = f"{gpu} ({found.basis})" if found.basis else gpu
-    return Text(f"est. time on {on}: {found.time_us:,.4g} us, limited by {found.limiter}: {found.why}{besides}")
+    return Text(f"est. time on {on}: {found.time_us:,.4g} us, limited by {found.limiter} ({found.why}){besides}")
 
 
 def _counters(launched: Launched) -> Table:

@@ -121,7 +121,7 @@ def in_words(answer: Answer) -> str:
 
 def show_bug(console: Console, lesson: Lesson, written: Reset, fixed: int, bugs: int) -> None:
     """Print which file has the bug and what to do."""
-    console.print(Text.assemble((shown(written.path), "command"), "  one thing in it is wrong"), soft_wrap=True)
+    console.print(Text.assemble((shown(written.path), "command"), "  has one bug"), soft_wrap=True)
     if written.backup:
         console.print(Text.assemble("The old one is kept as ", (shown(written.backup), "command")), soft_wrap=True)
     if fixed:
