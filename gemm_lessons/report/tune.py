@@ -123,7 +123,7 @@ def show_model(console: Console, lesson: Lesson, model: TileModel) -> None:
     rows.add_row("rate", rate)
     rows.add_row("DRAM", f"{_rate(gpu.dram_bytes_per_s)}; rate * {word} / bn: bn >= {model.least_block:.1f}")
     rows.add_row(
-        "shared memory", f"{_rate(model.shared_bytes_per_s)}; rate * {word} / rx: rx >= {model.least_thread:.1f}"
+        "shared memory", f"{_rate(model.shared_bytes_per_s)}; rate * {word} / rx: rx >= {model.least_thread:.2f}"
     )
     side = model.thread
     if side is None:
