@@ -8,6 +8,7 @@ import pytest
 from checks.simulator.cluster_cases import changed
 from checks.simulator.conftest import Run
 from checks.simulator.phase_cases import HEAD, MIRROR, PIPELINE
+from gemm_lessons import simulate
 from gemm_lessons.engine.records.errors import UnsupportedKernel
 from gemm_lessons.engine.records.results import Launched
 
@@ -183,3 +184,45 @@ def test_what_is_not_known_is_named_with_its_line(run: Run, form: str) -> None:
 
 def test_head_compiles_alone(run: Run) -> None:
     run(HEAD + 'extern "C" __global__ void k() {}', 1, 32, [])
+
+
+LIBRARY_COPY = """
+#include <cuda/barrier>
+extern "C" __global__ void k(const float *x, float *y)
+{
+    __shared__ alignas(16) float tile[256];
+    #pragma nv_diag_suppress static_var_with_dynamic_init
+    __shared__ cuda::barrier<cuda::thread_scope_block> bar;
+    if (threadIdx.x == 0)
+        init(&bar, blockDim.x);
+    __syncthreads();
+    COPY
+    bar.arrive_and_wait();
+    y[threadIdx.x] = tile[255 - threadIdx.x];
+}
+"""
+BY_LIBRARY = "cuda::memcpy_async(&tile[4 * threadIdx.x], &x[4 * threadIdx.x], cuda::aligned_size_t<16>(16), bar);"
+BY_HAND = """
+    if (threadIdx.x == 0) {
+        unsigned to = __cvta_generic_to_shared(tile), at = __cvta_generic_to_shared(&bar);
+        asm volatile("mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%0], 1024;" :: "r"(at) : "memory");
+        asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], 1024, [%2];"
+                     :: "r"(to), "l"(__cvta_generic_to_global(x)), "r"(at) : "memory");
+    }"""
+
+
+@pytest.mark.parametrize(("copy", "kinds"), [(BY_LIBRARY, []), (BY_HAND, ["async_proxy"])])
+def test_the_librarys_copy_needs_no_fence_after_the_initialisation(copy: str, kinds: list[str]) -> None:
+    """Its documentation asks for none. A copy that the kernel issues itself does."""
+    x, y = np.arange(256, dtype=np.float32), np.zeros(64, np.float32)
+    got = simulate(LIBRARY_COPY.replace("COPY", copy), "k", 1, 64, [x, y])
+    assert y.tolist() == x[:-65:-1].tolist()
+    assert [finding.kind for finding in got.findings] == kinds
+
+
+def test_the_librarys_copy_still_needs_its_wait() -> None:
+    """The twin: without the wait, threads read what has not arrived."""
+    x, y = np.arange(256, dtype=np.float32), np.zeros(64, np.float32)
+    source = LIBRARY_COPY.replace("COPY", BY_LIBRARY).replace("bar.arrive_and_wait();", "(void)bar.arrive();")
+    got = simulate(source, "k", 1, 64, [x, y])
+    assert "async_in_flight" in {finding.kind for finding in got.findings}

@@ -57,6 +57,7 @@ class Access:
     is_mbarrier: bool = False  # an mbarrier object
     is_clipped: bool = False  # of a stored box, whose bytes outside the array are read but not used
     is_product: bool = False  # a tile that wgmma reads by the async proxy, a chunk of 16 bytes by each lane
+    header: str = ""  # the CUDA header whose function the line calls, if it is that function's access
 
     @property
     def is_counted(self) -> bool:

@@ -111,7 +111,7 @@ def access_of(instruction: Instruction, space: Space, effect: Effect, width: int
     source = instruction.source
     return Access(
         instruction.index, space, effect, width, line_of(instruction), source.file if source else "",
-        instruction.text, base, address.offset,
+        instruction.text, base, address.offset, header=source.header if source else "",
     )  # fmt: skip
 
 

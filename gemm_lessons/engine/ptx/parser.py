@@ -245,7 +245,8 @@ class _Body:
         source = SourceLine(self.files.get(file, ""), int(line), outer)
         if outer is not None:
             place = source.file, source.line
-            source = outer if is_toolkit_header(source.file) else source
+            if is_toolkit_header(source.file):  # the outermost header has the function that the user called
+                source = replace(outer, header=outer.header or source.file)
             self.inlined[place] = source
         return source
 

@@ -78,11 +78,15 @@ def elements_of(operand: Operand) -> tuple[Operand | None, ...]:
 
 @dataclass(frozen=True)
 class SourceLine:
-    """The source line of an instruction. ``inlined_at`` is the call site if the code was inlined."""
+    """The source line of an instruction. ``inlined_at`` is the call site if the code was inlined.
+
+    ``header``: the CUDA header whose function the line calls, if the instruction belongs to that function.
+    """
 
     file: str
     line: int
     inlined_at: SourceLine | None = None
+    header: str = field(default="", compare=False)
 
     @property
     def places(self) -> list[tuple[str, int]]:
