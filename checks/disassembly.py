@@ -1,7 +1,8 @@
 """Machine code of many kernels with few calls of ``nvdisasm``, which takes as long for sixteen kernels as for one.
 
 The texts go into the cache of compilations, where the kernel's own disassembly finds them: a test runs unchanged, and
-only faster. They are equal (``checks/compiler/test_sass.py``).
+only faster. They are equal (``checks/compiler/test_sass.py``). It is for files of tests that know their kernels
+beforehand; ``authoring.candidate.kernels_of`` has those of a run.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import pytest
@@ -21,9 +22,10 @@ MOST = 16  # kernels of one call
 
 class Groups:
     """Kernels by name, in groups that are disassembled when the first of the group is needed. ``place``: a folder of
-    this session, which all its processes share. ``compiled`` may raise ``ValueError`` for a kernel."""
+    this session, which all its processes share. ``compiled``: what is disassembled under a name; it may raise
+    ``ValueError``."""
 
-    def __init__(self, place: Path, names: Sequence[str], compiled: Callable[[str], Compiled]) -> None:
+    def __init__(self, place: Path, names: Sequence[str], compiled: Callable[[str], Iterable[Compiled]]) -> None:
         self._place, self._compiled = place, compiled
         self._groups = [names[first : first + MOST] for first in range(0, len(names), MOST)]
         self._number = {name: number for number, group in enumerate(self._groups) for name in group}
@@ -41,10 +43,10 @@ class Groups:
                 done.touch()
 
     def _of(self, names: Sequence[str]) -> list[Compiled]:
-        found = []
+        found: list[Compiled] = []
         for name in names:
             with contextlib.suppress(ValueError):
-                found.append(self._compiled(name))
+                found += self._compiled(name)
         return found
 
 

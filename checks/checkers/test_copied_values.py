@@ -6,6 +6,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from checks.disassembly import Groups, folder_of_session
 from gemm_lessons import engine
 
 X, Y = np.arange(32, dtype=np.int32), np.zeros(32, np.int32)
@@ -32,13 +33,28 @@ COPIES = {
 }  # fmt: skip
 
 
+def copying(body, optimised):
+    """A kernel with this body."""
+    return engine.compile(HEAD + body + "}", "k", options=[] if optimised else ["-G"])
+
+
+@pytest.fixture(scope="module")
+def groups(tmp_path_factory):
+    """The kernels of ``COPIES``, with and without optimisation."""
+    kernels = {f"{optimised} {body}": (body, optimised) for body in COPIES for optimised in (False, True)}
+    names = [name for name, (body, optimised) in kernels.items() if COPIES[body][optimised] is not None]
+    place = folder_of_session(tmp_path_factory, "copied_values")
+    return Groups(place, names, lambda name: [copying(*kernels[name])._compiled])
+
+
 @pytest.mark.parametrize("body", COPIES)
 @pytest.mark.parametrize("optimised", [False, True])
-def test_a_copy_is_no_use(body, optimised):
+def test_a_copy_is_no_use(body, optimised, groups):
     decides = COPIES[body][optimised]
     if decides is None:
         pytest.skip("the compiler leaves the load out")
-    kernel = engine.compile(HEAD + body + "}", "k", options=[] if optimised else ["-G"])
+    groups.need(f"{optimised} {body}")
+    kernel = copying(body, optimised)
     launched = kernel.launch(1, 32, [X.copy(), Y.copy()])
     assert launched.fault is None
     assert [(it.kind, it.line) for it in launched.findings] == [("uninitialised", it.line) for it in launched.findings]

@@ -51,7 +51,7 @@ def groups(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     cases = {case.name: case for case in CASES}
     asked = [it.callspec.params.get("case") for it in request.session.items if hasattr(it, "callspec")]
     names = [it.name for it in asked if isinstance(it, Case)]
-    return Groups(folder_of_session(tmp_path_factory, "readings"), names, lambda it: compare.compile_case(cases[it]))
+    return Groups(folder_of_session(tmp_path_factory, "readings"), names, lambda it: [compare.compile_case(cases[it])])
 
 
 @pytest.mark.parametrize(

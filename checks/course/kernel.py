@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from gemm_lessons.engine.compiler.compile import Compiled
 
 GPU_ARCH = "sm_90"
-HERE = Path(__file__).parent  # of producer.cuh
+HERE = Path(__file__).parent
+PRODUCER = "producer.cuh"  # of some variants, here; other kernels are compiled as a run compiles them, and found again
 
 
 @dataclass(frozen=True)
@@ -46,9 +47,10 @@ class Kernel:
 
     def compiled(self) -> Compiled:
         """Compile for the lesson's architecture. Raises ``AssertionError`` with the compiler's log."""
+        folders = (*self.lesson.include_dirs, *[HERE] * (PRODUCER in self.source))
         return compiled(
-            self.source, self.lesson.solution_path, self.entry, self.lesson.tile.defines,
-            (*self.lesson.include_dirs, HERE), self.lesson.options, self.lesson.architecture or GPU_ARCH,
+            self.source, self.lesson.solution_path, self.entry, self.lesson.tile.defines, folders, self.lesson.options,
+            self.lesson.architecture or GPU_ARCH,
         )  # fmt: skip
 
 

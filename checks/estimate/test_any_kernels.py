@@ -12,6 +12,7 @@ from checks.estimate import table as estimate_table
 from checks.estimate.any_kernels import compared, fitted, launches, stored, summary
 from checks.versions import ROOT
 from gemm_lessons.course.documents import PAGES
+from gemm_lessons.engine.compiler.compile import disassemble_ahead
 from gemm_lessons.report.table import HOW_FAR
 
 PAGE = PAGES / "numbers.md"
@@ -74,6 +75,7 @@ def test_texts_say_how_far_references_and_their_slow_edits_are_off() -> None:
 @pytest.mark.parametrize("every", [6, pytest.param(1, marks=pytest.mark.long)])
 def test_the_stored_estimates_are_those_of_today(every: int) -> None:
     own = [it for it in launches() if not it.repository][::every]
+    disassemble_ahead(it.compiled() for it in own)
     before = {it.launch.name: it for it in stored()}
     for found in compared(own):
         assert found.estimate == pytest.approx(before[found.launch.name].estimate, rel=0.005), found.launch.name

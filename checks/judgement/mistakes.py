@@ -14,6 +14,8 @@ import difflib
 import sys
 import tempfile
 import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -79,13 +81,20 @@ def source_of(it: Mistake) -> str:
     return with_edits(source, it.edits, f"{it.name} of {it.lesson}")
 
 
-def run(lesson: Lesson, source: str, estimating: bool = False) -> RunOutcome:
-    """Run a kernel on the simulator with a fixed seed; ``estimating``: with an estimate."""
+@contextmanager
+def requested(lesson: Lesson, source: str, estimating: bool = False) -> Iterator[RunRequest]:
+    """A run of a kernel on the simulator with a fixed seed; ``estimating``: with an estimate."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "kernel.cu"
         path.write_text(source)
         request = RunRequest(any_course(), lesson, path, Simulated(), GPUS["h200"], seed=SEED, beside=False)
-        return run_lesson(replace(request, estimating=estimating))
+        yield replace(request, estimating=estimating)
+
+
+def run(lesson: Lesson, source: str, estimating: bool = False) -> RunOutcome:
+    """Make such a run."""
+    with requested(lesson, source, estimating) as request:
+        return run_lesson(request)
 
 
 def words_of(outcome: RunOutcome) -> str:

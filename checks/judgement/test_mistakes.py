@@ -6,18 +6,22 @@ from collections import Counter
 
 import pytest
 
+from checks.disassembly import Groups, folder_of_session
 from checks.judgement.mistakes import (
     MISTAKES,
     STYLES,
     Mistake,
     lesson_named,
     on_two_shapes,
+    requested,
     run,
     source_of,
     told,
     words_of,
 )
+from gemm_lessons.authoring.candidate import kernels_of
 from gemm_lessons.course.lesson import Lesson
+from gemm_lessons.engine.compiler.compile import Compiled
 from gemm_lessons.judging.remedies import REMEDIES
 from gemm_lessons.judging.verdict import Passed
 
@@ -49,6 +53,25 @@ def label(it: Mistake) -> str:
     return f"{it.lesson}/{it.name}"
 
 
+def lesson_of(it: Mistake) -> Lesson:
+    """The lesson with the shapes that the default tests run."""
+    lesson = lesson_named(it.lesson)
+    return lesson if label(it) in ON_ALL_SHAPES or not it.says else on_two_shapes(lesson)
+
+
+@pytest.fixture(scope="module")
+def groups(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Groups:
+    """The kernels of this session's default tests."""
+    asked = [it.callspec.params.get("it") for it in request.session.items if hasattr(it, "callspec")]
+    cases = {label(it): it for it in asked if isinstance(it, Mistake)}
+
+    def compiled(name: str) -> list[Compiled]:
+        with requested(lesson_of(cases[name]), source_of(cases[name])) as run_:
+            return kernels_of(run_)
+
+    return Groups(folder_of_session(tmp_path_factory, "mistakes"), list(cases), compiled)
+
+
 def is_named(it: Mistake, lesson: Lesson) -> None:
     said = told(it, lesson)
     assert it.says in said
@@ -60,9 +83,9 @@ def is_named(it: Mistake, lesson: Lesson) -> None:
 
 @pytest.mark.slow  # a run each; test_fits.py and test_remedies.py have the same mistakes without a kernel
 @pytest.mark.parametrize("it", MISTAKES[::6], ids=label)
-def test_a_mistake_is_named(it: Mistake) -> None:
-    lesson = lesson_named(it.lesson)
-    is_named(it, lesson if label(it) in ON_ALL_SHAPES else on_two_shapes(lesson))
+def test_a_mistake_is_named(it: Mistake, groups: Groups) -> None:
+    groups.need(label(it))
+    is_named(it, lesson_of(it))
 
 
 @pytest.mark.slow
@@ -74,7 +97,8 @@ def test_a_mistake_is_named_on_all_shapes(it: Mistake) -> None:
 
 @pytest.mark.slow  # a run each
 @pytest.mark.parametrize("it", STYLES, ids=lambda it: f"{it.lesson}-{it.name}")
-def test_a_right_kernel_in_another_style_hears_none_of_it(it: Mistake) -> None:
+def test_a_right_kernel_in_another_style_hears_none_of_it(it: Mistake, groups: Groups) -> None:
+    groups.need(label(it))
     outcome = run(lesson_named(it.lesson), source_of(it))
     said = words_of(outcome)
     assert outcome.verdict == Passed(), said

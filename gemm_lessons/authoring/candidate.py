@@ -29,6 +29,17 @@ from gemm_lessons.running.plan import RunPlan
 Printer = Callable[[RunOutcome], str]  # what ``gemm-lessons run`` prints at 80 columns
 
 
+def kernels_of(request: RunRequest) -> list[Compiled]:
+    """Return what a run disassembles of its kernel, compiled as the run compiles it; nothing of a file that does not
+    compile."""
+    plan, source = RunPlan.of(request), read_source(request.path)
+    found: list[Compiled] = []
+    for lesson in plan.kernels[0].disassembled:
+        code = plan.workshop.build(lesson, request.path, source)
+        found += () if isinstance(code, CompileFailed) else code.counted
+    return found
+
+
 def flaw(path: Path, line: int | None, message: str) -> str:
     """Return ``lessons/03_block_tile/stub.cu:12: message``, in an editor's format."""
     return f"{shown(path)}{f':{line}' if line else ''}: {message}"
@@ -117,14 +128,8 @@ class Candidate:
     def disassemble_pitfalls(self, names: Iterable[str]) -> None:
         """Compile the solution with the edits of each of these pitfalls, and disassemble them all with one call: their
         runs find both in the cache. One call takes as long for all as for one."""
-        kernels: list[Compiled] = []
-        for name in names:
-            path = self._written(name)
-            plan = RunPlan.of(self._request(self.pitfalls[name].lesson(self.lesson), path))
-            for lesson in plan.kernels[0].disassembled:
-                code = plan.workshop.build(lesson, path, read_source(path))
-                kernels += () if isinstance(code, CompileFailed) else code.counted
-        disassemble_ahead(kernels)
+        runs = (self._request(self.pitfalls[name].lesson(self.lesson), self._written(name)) for name in names)
+        disassemble_ahead(kernel for request in runs for kernel in kernels_of(request))
 
     def _written(self, name: str) -> Path:
         """Write the solution with the edits of a pitfall."""
