@@ -348,7 +348,7 @@ def test_what_pointers_and_variables_are(blur):
         ("x=f32[8],y=out f32[1024],middle=x+9", [], "x has 8 elements, x\\+9 is past its end"),
         ("x=f32[8],y=out f32[1024],middle=x+0-1", [], "at least 0"),
         ("x=f32[8],y=out f32[1024],middle=x+", [], "not arithmetic"),
-        ("x=f32[8],y=out f32[1024],middle=z+1", [], "names z"),
+        ("x=f32[8],y=out f32[1024],middle=z+1", [], "uses z"),
         ("x=view f32[8,8],y=out f32[1024],middle=x+1", [], "view"),
         (BLURRED, ["weight=f32[3]"], "it has __constant__ weights"),
         (BLURRED, ["weights=f32[4]"], "weights: the variable has 12 bytes, the array 16"),
@@ -407,3 +407,59 @@ def test_tensor_maps_by_their_boxes(tmp_path):
     }.items():
         done = inspect(*launch, "--args", arguments)
         assert (done.returncode, words in done.stderr) == (2, True), done.stdout + done.stderr
+
+
+TEXTURES = """
+__device__ float between[8];
+__global__ void blend(cudaTextureObject_t t, cudaSurfaceObject_t s)
+{
+    int x = threadIdx.x, row = blockIdx.x;
+    surf2Dwrite(tex2D<float>(t, x + 0.5f, row + 0.5f), s, x * 4, row);
+    if (row == 0)
+        between[x] = tex2D<float>(t, x + 1.0f, 0.5f); // between two elements, if the filter is linear
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("words", "between"),
+    [
+        ("linear", [0.5, 1.5, 2.5, 3.5, 4.5, 5.5, 6.5, 7.0]),
+        ("", [1, 2, 3, 4, 5, 6, 7, 7]),
+        ("border", [1, 2, 3, 4, 5, 6, 7, 0]),
+    ],
+)
+def test_textures_and_surfaces_are_arguments(tmp_path, words, between):
+    """The array of a texture is filled as any other; that of a surface is checked as an output."""
+    kernel = tmp_path / "blend.cu"
+    kernel.write_text(TEXTURES)
+    launch = ["inspect", str(kernel), "--grid", "4", "--block", "8", "--no-estimate", "--json"]
+    told = f"t=texture {words} index f32[4,8],s=out surface f32[4,8]"
+    done = forks.run([*launch, "--args", told, "--symbol", "between=out f32[8]", "--expect", "s = t"])
+    result = json.loads(done.stdout)
+    assert done.returncode == 0, done.stdout
+    assert result["variables"]["between"] == between
+    wrong = forks.run([*launch, "--args", told, "--expect", "s = 2 * t"])
+    assert wrong.returncode == 1
+
+
+@pytest.mark.parametrize(
+    ("argument", "words"),
+    [
+        ("t=out texture f32[4,8]", "kernels read textures"),
+        ("t=linear f32[4,8]", "linear is of a texture"),
+        ("t=surface linear f32[4,8]", "linear is of a texture"),
+        ("t=texture view f32[4,8]", "not both"),
+        ("t=texture cubic f32[4,8]", "not known"),
+        ("t=f32[4,8]", "no texture or surface object is among the arguments"),
+    ],
+)
+def test_a_texture_that_is_not_one_is_refused(tmp_path, argument, words):
+    kernel = tmp_path / "blend.cu"
+    kernel.write_text(TEXTURES)
+    written = "surface" if "t=f32" not in argument else "out"
+    args = f"{argument},s={written} f32[4,8]"
+    done = forks.run(["inspect", str(kernel), "--grid", "4", "--block", "8", "--args", args, "--no-estimate"])
+    assert done.returncode in (2, 3)
+    assert words in done.stderr.replace("\n", " ")
+    assert "Traceback" not in done.stderr

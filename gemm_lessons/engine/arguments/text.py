@@ -7,6 +7,9 @@ The arguments follow the kernel's parameters, separated by commas:
     C=inout f32[M,N]      an array that it reads and writes
     A=zeros f32[M,K]      other contents: zeros, ones, index (0, 1, 2, ...)
     B=A+16                a pointer 16 elements into the array of another argument; B=A is the same pointer again
+    t=texture f32[H,W]    a texture object of an array; also texture linear, border, wrap, mirror, layered, normalized
+                          (coordinates from 0 to 1), normalized_float, and channels2 or channels4 u8[H,W,4]
+    s=surface f32[H,W]    a surface object; out and inout as for arrays
     a=view f32[M,K]       a struct {pointer, int rows, cols, row_stride, col_stride} by value (the lessons' ``Matrix``);
     a=view.T f32[M,K]     the same over memory that is stored transposed
     a=f32[M,K] box[8,32]  a tensor map of the array (CUtensorMap), its box in the order of the sizes
@@ -56,7 +59,9 @@ from gemm_lessons.engine.records.launch import (
     Pointer,
     Scalar,
     StructWithBuffers,
+    Surface,
     TensorMap,
+    Texture,
 )
 
 TYPES: Mapping[str, Element] = {element.short: element for element in ELEMENTS.values()}
@@ -67,10 +72,23 @@ _NAME = r"[A-Za-z_]\w*"
 _PATH = rf"{_NAME}(?:\.{_NAME}(?:\[\d+\])*)*"  # an argument, or a field of one
 _POINTER = re.compile(rf"({_PATH})\s*(?:\+(.*))?$")
 _ARRAY = re.compile(
-    rf"(?P<words>(?:[a-z.T]+\s+)*)(?P<type>{'|'.join(TYPES)})\s*\[(?P<sizes>[^\]]+)\]"
+    rf"(?P<words>(?:[a-z_.T]+[24]?\s+)*)(?P<type>{'|'.join(TYPES)})\s*\[(?P<sizes>[^\]]+)\]"
     r"(?:\s*strides\s*\[(?P<strides>[^\]]+)\])?"
     r"(?:\s*box\s*\[(?P<box>[^\]]+)\](?:\s*swizzle\s*(?P<swizzle>\d+))?)?(?:\s*\bat\s+(?P<at>.+))?$"
-)  # words: out, inout, view, view.T and a fill
+)  # words: out, inout, view, view.T, those of textures, and a fill
+OBJECTS = ("texture", "surface")
+# What a word says of a texture or a surface, as fields of those records.
+OF_TEXTURES: Mapping[str, Mapping[str, Any]] = {
+    **{mode: {"address": mode} for mode in ("clamp", "border", "wrap", "mirror")},
+    "linear": {"filter": "linear"},
+    "normalized": {"normalized": True},
+    "normalized_float": {"read": "normalized_float"},
+}
+OF_BOTH: Mapping[str, Mapping[str, Any]] = {
+    "layered": {"layered": True},
+    "channels2": {"channels": 2},
+    "channels4": {"channels": 4},
+}
 
 
 class ArgumentError(ValueError):
@@ -106,6 +124,8 @@ class ArraySpec:
     swizzle: int = 0
     strides: tuple[int, ...] = ()  # in elements, of a tensor map of another argument's memory
     at: str = ""  # where that memory begins
+    object: str = ""  # "texture" or "surface"
+    options: Mapping[str, Any] = field(default_factory=dict)  # of that object
 
 
 def split(text: str) -> list[tuple[str, str, bool]]:
@@ -198,6 +218,9 @@ def build(
     names = _numbers([*(item for item in items if item[0] not in structs), *((*it, False) for it in inside)], variables)
     rng = np.random.default_rng(seed)
     specs = {name: array_spec(name, value, _seen(name, names)) for name, value in (*plain, *inside) if _is_array(value)}
+    for name, _ in inside:
+        if name in specs and specs[name].object:
+            raise ArgumentError(f"argument {name}: a {specs[name].object} is an argument of its own here, not a field")
     arrays = {name: contents(spec, rng) for name, spec in specs.items() if not spec.at}
     referred = _Referred(specs, arrays, names)
     arguments: list[Argument] = []
@@ -211,6 +234,8 @@ def build(
                     f" a struct around it is given in braces"
                 )
             arguments.append(referred.tensor_map(specs[name]))
+        elif name in specs and specs[name].object:
+            arguments.append(_object(specs[name], arrays[name], parameter))
         elif name in specs:
             arguments.append(_array_argument(specs[name], arrays[name], parameter, one))
         elif name in names:
@@ -300,6 +325,8 @@ def array_spec(name: str, text: str, names: Mapping[str, Number]) -> ArraySpec:
     if size > LARGEST:
         raise ArgumentError(f"argument {name} would take {size:,} bytes; at most {LARGEST:,}")
     fields: dict[str, Any] = {}
+    options: dict[str, Any] = {}
+    only_of_textures: list[str] = []
     for word in match["words"].split():
         if word in ("out", "inout"):
             fields |= {"output": True, "read": word == "inout"}
@@ -307,15 +334,27 @@ def array_spec(name: str, text: str, names: Mapping[str, Number]) -> ArraySpec:
             fields |= {"view": True, "transposed": word == "view.T"}
         elif word in FILLS:
             fields["fill"] = word
+        elif word in OBJECTS:
+            fields["object"] = word
+        elif word in OF_TEXTURES or word in OF_BOTH:
+            options |= {**OF_TEXTURES, **OF_BOTH}[word]
+            only_of_textures += [word] * (word in OF_TEXTURES)
         else:
-            raise ArgumentError(
-                f'argument {name}: "{word}" is not known; known: out inout view view.T {" ".join(FILLS)}'
-            )
+            known = ("out", "inout", "view", "view.T", *OBJECTS, *FILLS)
+            raise ArgumentError(f'argument {name}: "{word}" is not known; known: {" ".join(known)}')
+    made = fields.get("object")
+    if (options and not made) or (only_of_textures and made == "surface"):
+        word = (only_of_textures or sorted(options))[0]
+        raise ArgumentError(f"argument {name}: {word} is of a texture, as in texture {word} f32[H,W]")
+    if fields.get("object") == "texture" and fields.get("output"):
+        raise ArgumentError(f"argument {name}: kernels read textures; they write a surface, as in out surface f32[H,W]")
+    if fields.get("object") and (fields.get("view") or box):
+        raise ArgumentError(f"argument {name}: it is a {fields['object']}, or it is a view or has a box, not both")
     if fields.get("view") and len(shape) != 2:
         raise ArgumentError(f"argument {name}: a view has two sizes, rows and columns")
     if fields.get("view") and box:
         raise ArgumentError(f"argument {name}: it is a view or has a box, not both")
-    return replace(spec, **fields)
+    return replace(spec, **fields, options=options)
 
 
 def contents(spec: ArraySpec, rng: np.random.Generator) -> Array:
@@ -355,6 +394,17 @@ def _array_argument(spec: ArraySpec, array: Array, parameter: KernelParameter, k
             f"argument {spec.name} is a view of {len(raw)} bytes (pointer, 4 ints), the parameter has {parameter.size}"
         )
     return StructWithBuffers(spec.name, raw, {0: buffer})
+
+
+def _object(spec: ArraySpec, array: Array, parameter: KernelParameter) -> Argument:
+    """Return a texture or surface of an array."""
+    if parameter.size != 8:
+        raise ArgumentError(
+            f"argument {spec.name} is a {spec.object}, an object of 8 bytes; the parameter has {parameter.size}"
+        )
+    if spec.object == "texture":
+        return Texture(array, name=spec.name, **spec.options)
+    return Surface(array, name=spec.name, **spec.options)
 
 
 @dataclass(frozen=True)

@@ -48,7 +48,10 @@ class ImageBinder:
         self.state, self.value, self.guard = binding.state, binding.value, binding.guard
         self.instruction = replace(binding.instruction, source=_calling_line(binding.instruction))
         if not self.state.images:
-            raise self.unsupported("no texture or surface object is among the arguments, as simulate() takes them,")
+            raise self.unsupported(
+                "no texture or surface object is among the arguments: simulate() takes Texture and Surface, inspect "
+                "takes t=texture f32[H,W] and s=surface f32[H,W];"
+            )
 
     def unsupported(self, why: str = "unsupported PTX") -> UnsupportedKernel:
         """Return the exception that names the instruction and its line."""
