@@ -74,24 +74,44 @@ def test_fused_multiply_adds_that_lose_nothing_or_end_halfway():
         target[:] = kept
 
 
-def test_products_of_few_digits_are_rounded_with_the_sum_alone():
-    """Factors of 26 digits, so that products are exact, with any addend; and of 27, whose products may not be."""
-    rng = np.random.default_rng(8)
-    for digits in (20, 26, 27):
-        a, b = (rng.integers(1 << digits - 1, 1 << digits, 3000) * 2.0 ** rng.integers(-80, 80, 3000) for _ in range(2))
-        a *= rng.choice([-1.0, 1.0], 3000)
-        _, _, c = operands(9, 3000)
-        c[::4] = -(a * b)[::4] * (1 + rng.integers(-2, 3, 750) * 2.0**-52)
-        c[1::4] = (a * b)[1::4] * rng.choice([0.0, 2.0**-53, 2.0**-54, -(2.0**-53), 2.0**53], 750)
-        a[:500] *= 2.0**-700  # some products underflow
-        b[:500] *= 2.0**-300
-        out = np.empty(3000)
-        with semantics.float_state():
-            doubles.fma_f64(out, a, b, c)
-        bits = [column.view(np.uint64).tolist() for column in (a, b, c)]
-        expected = [exactly("fma.rn.f64", list(s)) for s in zip(*bits, strict=True)]
-        wrong = np.flatnonzero(out.view(np.uint64) != np.array(expected, np.uint64))
-        assert not wrong.size, [x[wrong[0]].hex() for x in (a, b, c, out)]
+@pytest.mark.parametrize("digits", [(20, 20), (26, 26), (26, 27), (27, 27), (1, 52), (8, 45), (8, 46), (2, 53)])
+@pytest.mark.parametrize("special", ["", "zero", "underflow"])
+def test_products_of_few_digits_are_rounded_with_the_sum_alone(digits, special):
+    """Factors of 53 digits together, so that products are exact, with any addend; and of 54, whose products may not
+    be."""
+    rng, count = np.random.default_rng(8), 1000
+    a, b = (rng.integers(1 << n - 1, 1 << n, count) * 2.0 ** rng.integers(-80, 80, count) for n in digits)
+    a *= rng.choice([-1.0, 1.0], count)
+    _, _, c = operands(9, count)
+    c[::4] = -(a * b)[::4] * (1 + rng.integers(-2, 3, count // 4) * 2.0**-52)
+    c[1::4] = (a * b)[1::4] * rng.choice([0.0, 2.0**-53, 2.0**-54, -(2.0**-53), 2.0**53], count // 4)
+    if special == "zero":
+        a[::5], b[::7], c[::11] = 0.0, -0.0, -0.0
+    if special == "underflow":
+        a[:200] *= 2.0**-700
+        b[:200] *= 2.0**-300
+    out = np.empty(count)
+    with semantics.float_state():
+        doubles.fma_f64(out, a, b, c)
+    bits = [column.view(np.uint64).tolist() for column in (a, b, c)]
+    expected = [exactly("fma.rn.f64", list(s)) for s in zip(*bits, strict=True)]
+    wrong = np.flatnonzero(out.view(np.uint64) != np.array(expected, np.uint64))
+    assert not wrong.size, [x[wrong[0]].hex() for x in (a, b, c, out)]
+
+
+def test_exact_products_are_recognised():
+    scratch = np.empty(2)
+    for a, b, is_exact in (
+        ([3.0, 1.0], [2.0**52 + 1, 1.0], False),
+        ([1.0, 4.0], [2.0**52 + 1, 1.0], True),
+        ([0.0, 1.0], [2.0**52 + 1, 1.0], True),
+        ([251.0, 7.0], [2.0**45 - 1, 3.0], True),
+        ([251.0, 7.0], [2.0**46 - 1, 3.0], False),
+        ([2.0**-600, 1.0], [2.0**-600, 1.0], False),
+        ([np.inf, 1.0], [1.0, 1.0], False),
+    ):
+        one, other = np.array(a), np.array(b)
+        assert doubles._is_exact(one, other, one * other, scratch) == is_exact
 
 
 def test_fused_multiply_adds_whose_sums_are_exact():

@@ -70,7 +70,13 @@ def key_of(*parts: bytes | str) -> str | None:
     """Return the key of a record that depends on these parts; None if no records are kept."""
     if _noted is None or compile_cache.folder() is None:
         return None
-    return compile_cache.key_of(FORMAT, np.__version__, sys.version, *files_of(ENGINE), *parts)
+    return compile_cache.key_of(_versions(ENGINE), *parts)
+
+
+@cache
+def _versions(engine: Path) -> str:
+    """Return the hash of everything but the parts that every record depends on."""
+    return compile_cache.key_of(FORMAT, np.__version__, sys.version, *files_of(engine))
 
 
 def load(key: str | None, kind: type[T]) -> T | None:

@@ -19,7 +19,7 @@ from gemm_lessons.engine.semantics.operation import Array
 
 SPLIT = 134217729.0  # 2**27 + 1 (Veltkamp)
 SAFE_LOW, SAFE_HIGH = 2.0**-900, 2.0**990  # products in between neither underflow nor overflow
-LOW_HALF = (1 << 27) - 1  # bits of the fraction that are zero in a number of 26 significant bits
+FRACTION = 52  # bits of a number after its first
 
 
 CHUNK = 8192  # lanes at a time, so that the scratch rows stay in the L2 cache
@@ -120,12 +120,19 @@ def _fma_f64_part(out: Array, a: Array, b: Array, c: Array) -> None:
 
 
 def _is_exact(a: Array, b: Array, p: Array, scratch: Array) -> bool:
-    """Return whether all products ``p`` are exact because each factor has at most 26 significant bits."""
-    bits = np.bitwise_or(np.asarray(a).view(np.uint64), np.asarray(b).view(np.uint64))
-    if int(np.bitwise_or.reduce(bits, axis=None)) & LOW_HALF:
+    """Return whether all products ``p`` are exact because their factors have at most 53 significant bits together."""
+    if _significant(a) + _significant(b) > FRACTION + 1:
         return False
     size = np.abs(p, out=scratch)
+    if size.min() == 0:
+        np.copyto(size, 1.0, where=np.equal(a, 0) | np.equal(b, 0))  # zero times a number is exact
     return bool(size.min() > SAFE_LOW and size.max() < SAFE_HIGH)
+
+
+def _significant(x: Array) -> int:
+    """Return how many significant bits the numbers have at most; 0 for powers of two, which add none to a product."""
+    fraction = int(np.bitwise_or.reduce(np.asarray(x).view(np.uint64), axis=None)) & (1 << FRACTION) - 1
+    return FRACTION + 2 - (fraction & -fraction).bit_length() if fraction else 0
 
 
 def _of(x: Array, lanes: Array) -> Array:
