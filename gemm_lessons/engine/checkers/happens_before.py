@@ -24,81 +24,107 @@ LANE = np.arange(WARP, dtype=np.uint32)
 
 class HappensBefore:
     """Vector clocks by lane: how many phases or groups of each source are known to have completed. ``cluster``: blocks
-    of a cluster, whose threads share sources."""
+    of a cluster, whose threads share sources.
+
+    Clocks have one row per source, and all sources are processed together.
+    """
 
     def __init__(self, lanes: int, padded: int, cluster: int) -> None:
         self.lanes, self.padded, self.blocks = lanes, padded, lanes // padded
         self.together, self.clusters = padded * cluster, self.blocks // cluster
-        self.of: dict[Source, Array] = {}
-        # By mbarrier: (clusters, RECENT), the clocks that arrivals of a phase released.
-        self._released_clocks: dict[tuple[int, Source], Array] = {}
-        self._signals: dict[tuple[int, Source], Array] = {}  # by named barrier: (blocks,)
+        self._rows: dict[Source, int] = {}
+        self._clocks = np.zeros((0, lanes), np.int32)
+        # By mbarrier: (sources, clusters * RECENT), the clocks that arrivals of a phase released.
+        self._released: dict[int, Array] = {}
+        self._signals: dict[int, Array] = {}  # by named barrier: (sources, blocks)
+
+    @property
+    def clocks(self) -> Array:
+        """Return the counts: (sources, lanes), sources in the order in which they were first named. A new source may
+        move them."""
+        return self._clocks[: len(self._rows)]
 
     def number(self, source: Source) -> Array:
-        """Return the counts of one source, by lane."""
-        if source not in self.of:
-            self.of[source] = np.zeros(self.lanes, np.int32)
-        return self.of[source]
+        """Return the counts of one source, by lane, as in ``clocks``."""
+        row = self._rows.setdefault(source, len(self._rows))
+        self._clocks = _with_rows(self._clocks, row + 1)
+        found: Array = self._clocks[row]
+        return found
 
     def forget(self, source: Source, cluster: int) -> None:
         """Reset an mbarrier that is initialised again: its phases, and the clocks that arrivals released."""
         self.number(source).reshape(self.clusters, -1)[cluster] = 0
-        for (offset, clock_source), clocks_released in self._released_clocks.items():
-            if clock_source == source or ("mbarrier", offset) == source:
-                clocks_released[cluster] = 0
+        row, phases = self._rows[source], slice(cluster * RECENT, (cluster + 1) * RECENT)
+        for offset, released in self._released.items():
+            released[slice(None) if source == ("mbarrier", offset) else slice(row, row + 1), phases] = 0
 
     def meet(self, mark: Barrier | None) -> None:
         """Join the clocks of the lanes at a barrier. None: all lanes of every block."""
-        for source, known in self.of.items():
-            by_block = known.reshape(self.blocks, -1)
-            if mark is None or (mark.lanes is None and mark.blocks is None and mark.kind != "warp"):
-                by_block[:] = by_block.max(axis=1, keepdims=True)
-            elif mark.kind == "warp":
-                self._in_warps(known, mark)
-            else:
-                lanes = taking(mark, self.padded)
-                most = np.where(lanes, known, 0).reshape(self.blocks, -1).max(axis=1)
-                key = mark.number, source
-                if mark.kind == "arrive":
-                    self._signals[key] = np.maximum(self._signals.get(key, 0), most)
-                    continue
-                if mark.kind == "named" and key in self._signals:
-                    most = np.maximum(most, self._signals[key])
-                np.copyto(known, np.maximum(known, np.repeat(most, self.padded)), where=lanes)
-
-    def _in_warps(self, known: Array, mark: Barrier) -> None:
-        warps = known.reshape(-1, WARP)
-        if mark.groups is not None:
-            member = (mark.groups.reshape(-1, WARP)[:, :, None] >> LANE & np.uint32(1)) != 0
-            warps[:] = np.maximum(warps, np.where(member, warps[:, None, :], 0).max(axis=2))
-            return
-        lanes = np.ones_like(warps, np.bool_) if mark.lanes is None else mark.lanes.reshape(-1, WARP)
-        most = np.where(lanes, warps, 0).max(axis=1, keepdims=True)
-        np.copyto(warps, np.maximum(warps, most), where=lanes)
+        known = self.clocks
+        by_block = known.reshape(len(known), self.blocks, self.padded)
+        if mark is None or (mark.lanes is None and mark.blocks is None and mark.kind != "warp"):
+            by_block[:] = by_block.max(axis=2, keepdims=True)
+        elif mark.kind == "warp":
+            _meet_in_warps(known.reshape(len(known), self.lanes // WARP, WARP), mark)
+        else:
+            lanes = taking(mark, self.padded)
+            most = np.where(lanes, known, 0).reshape(by_block.shape).max(axis=2)
+            before = self._signals.get(mark.number)
+            if before is not None and mark.kind in ("arrive", "named"):
+                most = np.maximum(most, _with_rows(before, len(known))[: len(known)])
+            if mark.kind == "arrive":
+                self._signals[mark.number] = most
+                return
+            np.copyto(known, np.maximum(known, most.repeat(self.padded, axis=1)), where=lanes)
 
     def phase(self, mark: Phase) -> None:
         """Release at an arrival at an mbarrier; acquire when a phase is seen to complete."""
         cluster = mark.lanes // self.together
         for offset in np.unique(mark.offsets).tolist():
             here = mark.offsets == offset
-            lanes, phases, clusters = mark.lanes[here], mark.phases[here], cluster[here]
+            lanes, phases, first = mark.lanes[here], mark.phases[here], cluster[here] * RECENT
             if mark.kind == "wait":
                 own = self.number(("mbarrier", offset))
                 own[lanes] = np.maximum(own[lanes], phases + 1)
-            for source, known in self.of.items():
-                clocks_released = self._released_clocks.get((offset, source))
-                if mark.kind == "arrive":
-                    if clocks_released is None:
-                        clocks_released = self._released_clocks[offset, source] = np.zeros(
-                            (self.clusters, RECENT), np.int32
-                        )
-                    # Earlier phases have completed: their released clocks are included.
-                    before = clocks_released[clusters, (phases - 1) % RECENT]
-                    np.maximum.at(clocks_released, (clusters, phases % RECENT), np.maximum(known[lanes], before))
-                elif clocks_released is not None:
-                    known[lanes] = np.maximum(
-                        known[lanes], np.where(phases >= 0, clocks_released[clusters, phases % RECENT], 0)
-                    )
+            known, slots = self.clocks, first + phases % RECENT
+            released = self._released.get(offset)
+            if mark.kind == "arrive":
+                if released is None:
+                    released = np.zeros((0, self.clusters * RECENT), np.int32)
+                released = self._released[offset] = _with_rows(released, len(known))
+                # Earlier phases have completed: their released clocks are included.
+                before = released[: len(known), first + (phases - 1) % RECENT]
+                given = np.maximum(known[:, lanes], before)
+                for slot in np.unique(slots).tolist():
+                    most = given[:, slots == slot].max(axis=1)
+                    released[: len(known), slot] = np.maximum(released[: len(known), slot], most)
+            elif released is not None:
+                known = known[: len(released)]
+                clocks = np.where(phases >= 0, released[: len(known), slots], 0)
+                known[:, lanes] = np.maximum(known[:, lanes], clocks)
+
+
+def _with_rows(clocks: Array, rows: int) -> Array:
+    """Return clocks that have at least so many rows; new ones are 0."""
+    missing = rows - len(clocks)
+    if missing <= 0:
+        return clocks
+    return np.pad(clocks, ((0, max(missing, len(clocks))), (0, 0)))
+
+
+def _meet_in_warps(warps: Array, mark: Barrier) -> None:
+    """Join the clocks (sources, warps, 32) of the lanes that meet in their warps."""
+    if mark.groups is not None:
+        member = (mark.groups.reshape(-1, WARP)[:, :, None] >> LANE & np.uint32(1)) != 0
+        for clocks in warps:
+            clocks[:] = np.maximum(clocks, np.where(member, clocks[:, None, :], 0).max(axis=2))
+        return
+    if mark.lanes is None:
+        warps[:] = warps.max(axis=2, keepdims=True)
+        return
+    lanes = mark.lanes.reshape(-1, WARP)
+    most = np.where(lanes, warps, 0).max(axis=2, keepdims=True)
+    np.copyto(warps, np.maximum(warps, most), where=lanes)
 
 
 def taking(mark: Barrier, padded: int) -> Array:

@@ -73,10 +73,9 @@ class Overlap:
     def begin_batch(self) -> None:
         """Start new blocks: no product has been issued, and no copy."""
         self._order = HappensBefore(self._lanes, self._padded, self._cluster)
-        groups = self._groups * self._cluster
-        # By issuing warpgroup and by lane: total size of its products that the lane knows to be issued, to be complete.
-        self._known = [self._order.number(("products", group)) for group in range(groups)]
-        self._done = [self._order.number(("products", groups + group)) for group in range(groups)]
+        self._together_groups = self._groups * self._cluster
+        for number in range(2 * self._together_groups):  # of ``_known``, then of ``_done``
+            self._order.number(("products", number))
         self._committed: dict[int, list[int]] = {}  # first lane of a warpgroup -> its products at each commit
         self._multiplied = np.zeros(self._lanes // WARP, np.bool_)  # warps
         self._copies: dict[Bulk, list[_Copy]] = {}  # in flight
@@ -85,6 +84,16 @@ class Overlap:
         # were complete before.
         self._loose = np.zeros(self._lanes, np.int64)
         self._before: list[Array | None] = [None] * (self._lanes // WARP)
+
+    @property
+    def _known(self) -> Array:
+        """Return the total size of the products that each lane knows to be issued: (warpgroups of a cluster, lanes)."""
+        return self._order.clocks[: self._together_groups]
+
+    @property
+    def _done(self) -> Array:
+        """Return the total size of those that each lane knows to be complete, likewise."""
+        return self._order.clocks[self._together_groups : 2 * self._together_groups]
 
     def follow(self, records: Sequence[Record], boundary: Boundary) -> None:
         """Process the records in order."""
@@ -231,7 +240,7 @@ class Overlap:
         """Return the number of a lane's warpgroup in its cluster."""
         return lane % self._together // self._padded * self._groups + lane % self._padded // WARPGROUP
 
-    def _at(self, numbers: list[Array], lane: int) -> Array:
+    def _at(self, numbers: Array, lane: int) -> Array:
         """Return the numbers of all warpgroups as a lane knows them; without products, the bytes read by its
         cluster."""
-        return np.array([of[lane] for of in numbers] if self._sizes else [self._read_by[lane // self._together]])
+        return numbers[:, lane].copy() if self._sizes else np.array([self._read_by[lane // self._together]])
