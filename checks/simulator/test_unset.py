@@ -19,6 +19,9 @@ SOME_LANES = """float v;
 asm volatile("{ .reg .f32 f; .reg .pred p; setp.lt.s32 p, %1, 8; @p mov.f32 f, 0f40000000; BETWEEN }" \
 : "=f"(v) : "r"(t));
 c[g] = v;"""  # a statement of several lines is in its first one for NVRTC 13.5, in its last one for 13.0
+IN_TURN = """float v; asm("{ .reg .pred p; setp.lt.s32 p, %1, 32; @p mov.f32 %0, 0f40000000; }" : "=f"(v) : "r"(t));
+for (int i = 0; i < n; ++i) if (t / 32 == i % 2) { v = v * v; __syncwarp(); }
+c[g] = v;"""
 # body, from line 4 on; how many threads of 64 read what has no value
 BODIES = {
     "no first value": (f"float acc;\n{SUM}\nc[g] = acc;", 64),
@@ -30,6 +33,7 @@ BODIES = {
     "set by some lanes, read by these": (
         SOME_LANES.replace("BETWEEN", "mov.f32 %0, 0f00000000; @p add.f32 %0, f, f;"), 0),
     "handed on": (SOME_LANES.replace("BETWEEN", "{ .reg .f32 h; mov.f32 h, f; add.f32 %0, h, h; }"), 56),
+    "the same step by lanes that have set it, then by others": (IN_TURN, 32),
     "vote": ("const int any = __syncthreads_or(a[t] > 3);\nif (t == 0) c[0] = any;", 0),
 }  # fmt: skip
 

@@ -33,6 +33,7 @@ from gemm_lessons.engine.records.arrays import Array
 from gemm_lessons.engine.semantics import table as semantics
 from gemm_lessons.engine.semantics.operation import DTYPES
 
+KEPT_ANSWERS = 64  # sets of active lanes
 UNREAD = -1  # origin of a register that only moves have read
 
 
@@ -52,6 +53,7 @@ class UndefinedBits:
             self.masks[name] = np.zeros(state.lanes, np.bool_ if width == "pred" else f"u{int(width) // 8}")
         self.origin = {name: np.full(state.lanes, UNREAD, np.int32) for name in self.masks}
         self.dirty: set[str] = set()
+        self._marks = 0  # how often bits may have become undefined
         self.lost: Callable[[Instruction, str, Array], None] = lambda instruction, name, mask: None  # without a mask
 
     def reset(self) -> None:
@@ -67,7 +69,35 @@ class UndefinedBits:
         mask[lanes] = whole(mask)
         self.origin[name][lanes] = origin
         if lanes.any():
-            self.dirty.add(name)
+            self.marked(name)
+
+    def marked(self, name: str) -> None:
+        """Note that bits of a register may have become undefined."""
+        self.dirty.add(name)
+        self._marks += 1
+
+    def watch(self, names: Iterable[str]) -> Callable[[], bool]:
+        """Return a function that tells whether a register of ``names`` has undefined bits in an active lane.
+
+        Registers that only other threads leave unset stay ``dirty``. Answers are kept until bits are marked.
+        """
+        watched, quiet = sorted(names), dict[bytes, int]()
+
+        def undefined() -> bool:
+            state = self._state
+            active = state.alive if state.active is None else state.active
+            key = active.tobytes()
+            if quiet.get(key) == self._marks:
+                return False
+            lanes = np.flatnonzero(active)
+            if any(name in self.dirty and bool(self.masks[name][lanes].any()) for name in watched):
+                return True
+            if len(quiet) >= KEPT_ANSWERS:
+                quiet.clear()
+            quiet[key] = self._marks
+            return False
+
+        return undefined
 
     def follow(self, instruction: Instruction, operations: list[Op]) -> Run:
         """Return the closure that tracks one instruction, to be called before it is executed by ``operations``."""
@@ -284,7 +314,9 @@ class UndefinedBits:
             origin = self._origin_of(instruction, new, reads(instruction))
         np.copyto(bits, new, where=lanes)
         np.copyto(self.origin[name], origin, where=lanes)
-        if ((bits != 0) & state.alive).any():
+        if (bits.astype(np.bool_) & lanes).any():
+            self.marked(name)
+        elif ((bits != 0) & state.alive).any():
             self.dirty.add(name)
         else:
             self.dirty.discard(name)

@@ -73,7 +73,7 @@ class UndefinedMemory:
                         mask = self._bits.masks[target.name]
                         mask[lanes] = spread(word != 0, raw_type(mask)) if extended else word
                         self._bits.origin[target.name][lanes] = origin
-                        self._bits.dirty.add(target.name)
+                        self._bits.marked(target.name)
 
         return run
 

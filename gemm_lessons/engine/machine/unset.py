@@ -106,7 +106,7 @@ class UnsetRegisters:
             registers = self._state.files[width][row]
             registers[:] = False if width == "pred" else np.iinfo(registers.dtype).max
             self._bits.masks[name][alive] = whole(self._bits.masks[name])
-            self._bits.dirty.add(name)
+            self._bits.marked(name)
         self._batches += 1
 
     def wrap(self, step: Step, operations: list[Op]) -> list[Op]:
@@ -207,7 +207,7 @@ class UnsetRegisters:
             marked = lanes & (blank != 0)
             self._bits.origin[name][marked] = instruction.index
             if marked.any():
-                self._bits.dirty.add(name)
+                self._bits.marked(name)
 
     @property
     def decisive(self) -> frozenset[int]:
@@ -220,16 +220,20 @@ class UnsetRegisters:
         tracked = self._bits.masks.keys()
         runs: list[Run] = []
         names: set[str] = set()
+        by_lane = True
         for instruction in instructions:
             mine = (reads(instruction) | writes(instruction)) & tracked
             if mine:
                 names |= mine
                 runs.extend(self._follow(instruction, operations))
+                row = instruction.row
+                by_lane &= not row.warp or row.undefined in ("accumulated", "multiplied")  # or by whole warps
         if not runs:
             return []
+        undefined = self._bits.watch(names)
 
         def follow() -> None:
-            if not self._bits.dirty.isdisjoint(names):
+            if not self._bits.dirty.isdisjoint(names) and (not by_lane or undefined()):
                 for run in runs:
                     run()
 
