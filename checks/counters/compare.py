@@ -34,10 +34,6 @@ UNEQUAL: Mapping[tuple[str, str], str] = {
             "warp_instructions",
         )
     },
-    **{
-        ("lesson_ragged_mma", counter): "cp.async that writes zeros; the simulator marks both"
-        for counter in ("shared_wavefronts", "shared_wavefronts_ideal")
-    },
     # 4 of 2877, all BSYNC.
     ("nested", "warp_instructions"): "lanes that leave a loop one after the other each arrive at its end, or together: "
     "hardware chooses in which order it runs the parts of a warp",

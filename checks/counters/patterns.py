@@ -42,6 +42,21 @@ SHARED_PROBES: dict[str, tuple[int, int]] = {
 }
 COPY_PROBES: dict[str, tuple[int, int]] = {"copy_4": (4, 2), "copy_8": (8, 2), "copy_16": (16, 2)}
 BYPASS, BYPASSES = "bypass_16", 120  # cp.async past L1, and its patterns: each in a launch of its own
+# cp.async that writes zeros, by a number of bytes or by a predicate; line: with .L2::128B. Bytes per lane, launches.
+ZERO_PROBES: dict[str, tuple[int, int]] = {
+    "zeros_4": (4, 30),
+    "zeros_8": (8, 30),
+    "zeros_16": (16, 30),
+    "zeros_bypass_16": (16, 200),
+    "zeros_bypass_line_16": (16, 80),
+    "ignored_bypass_16": (16, 60),
+    "ignored_bypass_line_16": (16, 60),
+}
+# Their machine code names the predicate P0, which the profiler overlooks.
+BY_P0 = ("zeros_bypass_16", "zeros_bypass_line_16")
+ZEROS_PER_LAUNCH = 4
+# The -DBASE of zero_probes.cu. Pattern p of a launch runs in ZEROS_BASE ** p blocks, so that a sum tells them apart.
+ZEROS_BASE = 64
 GLOBAL_PROBES: dict[str, tuple[int, int]] = {
     **{f"global_load_{w}": (w, 20) for w in (1, 2, 4, 8, 16)},
     **{f"cached_load_{w}": (w, 12) for w in (4, 16)},
@@ -237,6 +252,73 @@ def copy_patterns(probe: str) -> tuple[list[Pattern], list[Pattern]]:
     if probe == BYPASS:
         return targets[:BYPASSES], [tuple(source % COPIED for source in one) for one in sources[:BYPASSES]]
     return targets, sources
+
+
+def _zero_targets(lanes: int) -> list[Callable[[int], int]]:
+    """Slots of shared memory. ``lanes``: how many of them have the width of all banks."""
+    return [
+        lambda n: n,
+        lambda n: n // lanes * lanes + (n % lanes ^ n // lanes % lanes),  # swizzled rows
+        lambda n: n // lanes * (lanes + 1) + n % lanes,  # padded rows
+        lambda n: n // 16 * 24 + n % 16,
+        lambda n: n * lanes,  # all lanes at the same banks
+        lambda n: n // 8 * 2 * lanes + n % 8,
+        lambda n: WARP - 1 - n,
+        lambda n: n + lanes // 2,  # rows that begin in the middle of a line
+    ]
+
+
+ZERO_SOURCES: list[Callable[[int], int]] = [
+    lambda n: n,
+    lambda n: n // 8 * 64 + n % 8,
+    lambda n: n // 16 * 64 + n % 16,
+    lambda n: n // 4 * 40 + n % 4,
+    lambda n: n // 16 * 65 + n % 16,
+    lambda n: n + 1,
+    lambda n: WARP - 1 - n,
+    lambda n: 2 * n,
+]
+# Lanes that write zeros.
+ZERO_LANES = (
+    0x00000000, 0xFFFFFFFF, 0x0000FFFF, 0xFFFF0000, 0x000000FF, 0x0000FF00, 0xFF000000, 0x55555555, 0xAAAAAAAA,
+    0x33333333, 0xCCCCCCCC, 0x0F0F0F0F, 0xF0F0F0F0, 0x00FF00FF, 0x80000000, 0x00000001, 0x7FFFFFFF, 0xFFFFFFFE,
+    0xC000C000, 0x80808080, 0xFEFEFEFE, 0xFFFCFFFC,
+)  # fmt: skip
+
+
+def zero_patterns(probe: str) -> tuple[list[Pattern], list[Pattern], list[Pattern]]:
+    """Patterns of copies that write zeros: offsets in shared memory, in global memory, and bytes that are copied."""
+    width, launches = ZERO_PROBES[probe]
+    rng = random.Random(f"gemm-lessons {probe}")
+    targets = _zero_targets(4 * WARP // width)
+    plans: list[tuple[list[int], list[int], int, int, int]] = []  # slots, slots, lanes without bytes, their bytes, off
+    full = (1 << WARP) - 1
+    for zeros in ZERO_LANES:
+        plans.append((_lanes(targets[0]), _lanes(ZERO_SOURCES[0]), zeros, 0, 0))
+        plans.append((_lanes(targets[1]), _lanes(ZERO_SOURCES[1]), zeros, 0, 0))
+        plans.append((_lanes(targets[0]), _lanes(ZERO_SOURCES[0]), zeros, width // 2, 0))
+    every = range(len(targets)), range(len(ZERO_SOURCES)), range(len(ZERO_LANES))
+    structured = [(t, s, z) for t in every[0] for s in every[1] for z in every[2]]
+    for t, s, z in rng.sample(structured, 5 * launches // 4):
+        plans.append((_lanes(targets[t]), _lanes(ZERO_SOURCES[s]), ZERO_LANES[z], 0, 0))
+    slots = 1024 // width
+    while len(plans) < launches * ZEROS_PER_LAUNCH:
+        to, source = _lanes(rng.choice(targets)), _lanes(rng.choice(ZERO_SOURCES))
+        if rng.random() < 0.3:
+            to = rng.sample(range(rng.choice([WARP, slots]) if slots >= WARP else WARP), WARP)
+        if rng.random() < 0.2:
+            source = rng.sample(range(64), WARP)
+        zeros = rng.choice([rng.choice(ZERO_LANES), _mask(rng)])
+        bytes_of_zeros = rng.choice([0, 0, 0, 0, rng.randrange(width)])
+        plans.append((to, source, zeros, bytes_of_zeros, full & ~_mask(rng) if rng.random() < 0.25 else 0))
+    found: tuple[list[Pattern], list[Pattern], list[Pattern]] = ([], [], [])
+    for to, source, zeros, count, off in plans[: launches * ZEROS_PER_LAUNCH]:
+        found[0].append(tuple(OFF if off >> n & 1 else to[n] * width % WINDOW for n in range(WARP)))
+        found[1].append(tuple(source[n] * width for n in range(WARP)))
+        if probe.startswith("ignored"):  # a predicate: all bytes or none
+            count = 0
+        found[2].append(tuple(count if zeros >> n & 1 else width for n in range(WARP)))
+    return found
 
 
 def global_patterns(probe: str) -> list[Pattern]:

@@ -1,8 +1,8 @@
 """The stored readings: Nsight Compute's counters on a GPU, with the machine code and the tools they belong to.
 
-``suite.json`` has one entry per kernel of the manifest, ``shared_probes.json``, ``global_probes.json`` and
-``copy_probes.json`` one number per pattern. ``checks/readings/counters/renew.py`` writes them; tests and ``table.py``
-read them, without a GPU.
+``suite.json`` has one entry per kernel of the manifest, ``shared_probes.json``, ``global_probes.json``,
+``copy_probes.json`` and ``zero_probes.json`` one number per pattern. ``checks/readings/counters/renew.py`` writes them;
+tests and ``table.py`` read them, without a GPU.
 """
 
 from __future__ import annotations

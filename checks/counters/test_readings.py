@@ -11,19 +11,22 @@ from checks.counters import compare, patterns, readings
 from checks.counters.manifest import KERNELS, Case, plan
 from checks.disassembly import Groups, folder_of_session
 from gemm_lessons.engine import sass as machinecode
+from gemm_lessons.engine.compiler.compile import Compiled, compile_source
 from gemm_lessons.engine.costs import banks, copies
 from gemm_lessons.engine.counters.counters import TILES, totals
 from gemm_lessons.engine.events import LaunchInfo
 from gemm_lessons.engine.machine.memory import GlobalMemory, parameter_block
 from gemm_lessons.engine.ptx import parser
-from gemm_lessons.engine.records.launch import buffers_of
+from gemm_lessons.engine.records.launch import Buffer, Grid, buffers_of
 from gemm_lessons.engine.records.metrics import COUNTED
+from gemm_lessons.engine.simulator import Simulator
 
 CASES = plan()
 KNOWN = readings.load()
 SHARED = readings.load_probes("shared_probes")["probes"]
 GLOBAL = readings.load_probes("global_probes")["probes"]
 COPIES = readings.load_probes("copy_probes")["probes"]
+ZEROS = readings.load_probes("zero_probes")["probes"]
 KINDS: dict[str, banks.AccessKind] = {
     "load": "load", "partial": "load", "store": "store", "matrix": "matrix", "atomic": "atomic", "reduce": "atomic",
 }  # fmt: skip
@@ -132,10 +135,50 @@ def test_wavefronts_of_copies_through_l1(probe: str) -> None:
 
 def test_wavefronts_of_copies_past_l1() -> None:
     target, source = (patterns.as_array(found).astype(np.int64) for found in patterns.copy_patterns(patterns.BYPASS))
-    cost, ideal = copies.past_l1(target, source, target >= 0)
+    cost, ideal, _, _ = copies.past_l1(target, source, target >= 0)
     measured = COPIES[patterns.BYPASS]
     assert np.flatnonzero(cost != np.array(measured["wavefronts"])).tolist() == [70], "one is not understood"
     assert (ideal == np.array(measured["ideal"])).all()
+
+
+@pytest.mark.parametrize("probe", patterns.ZERO_PROBES)
+def test_wavefronts_of_copies_that_write_zeros(probe: str) -> None:
+    """Exact where the rule is certain."""
+    target, source, sizes = (patterns.as_array(found).astype(np.int64) for found in patterns.zero_patterns(probe))
+    active, measured, width = target >= 0, ZEROS[probe], patterns.ZERO_PROBES[probe][0]
+    past = "bypass" in probe
+    ignoring = np.zeros_like(active) if probe in patterns.BY_P0 else sizes == 0
+    source = np.where(ignoring, copies.NOWHERE, source)
+    sure = 0
+    for one in range(len(target)):
+        row = slice(one, one + 1)
+        if past:
+            fills = probe.startswith("zeros")
+            cost, ideal, _, certain = copies.past_l1(target[row], source[row], active[row], fills)
+        else:
+            cost, ideal, certain = copies.through_l1(target[row], source[row], active[row], width)
+        assert ideal[0] == measured["ideal"][one]
+        assert cost[0] == measured["wavefronts"][one] or not certain
+        sure += certain
+    assert sure > 0.85 * len(target)
+
+
+@pytest.mark.parametrize("probe", patterns.ZERO_PROBES)
+def test_a_whole_kernel_that_writes_zeros(probe: str) -> None:
+    """Machine code is followed to the wavefronts of some of the patterns; the first block makes the first copy."""
+    path = KERNELS / "zero_probes.cu"
+    kernel = compile_source(path.read_text(), path=str(path), entry=probe, defines={"BASE": patterns.ZEROS_BASE})
+    assert isinstance(kernel, Compiled)
+    tables = [patterns.as_array(found) for found in patterns.zero_patterns(probe)]
+    data = Buffer("data", np.zeros(2 * patterns.COPIED, np.uint8))
+    for one in range(0, 64, 7):
+        parts = [Buffer(name, table[one : one + 1].copy()) for name, table in zip("abc", tables, strict=True)]
+        launched = Simulator().launch(kernel, Grid((1, 1, 1), (32, 1, 1), patterns.WINDOW), [*parts, data])
+        assert launched.fault is None
+        measured = (ZEROS[probe][counter][one] for counter in ("wavefronts", "ideal"))
+        names = ("shared_wavefronts", "shared_wavefronts_ideal")
+        assert [launched.counters[name] for name in names] == list(measured)
+        assert not launched.counters.inexact
 
 
 @pytest.mark.parametrize("probe", GLOBAL)

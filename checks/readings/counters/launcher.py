@@ -1,6 +1,6 @@
 """The program that ncu profiles: loads the cubins of DIR with cupy and launches every case once, in a fixed order.
 
-``python -m checks.readings.counters.launcher DIR suite|shared|global|copies SECONDS``; ``renew build`` has filled DIR.
+``python -m checks.readings.counters.launcher DIR suite|shared|global|copies|zeros SECONDS``; ``renew build`` first.
 Runs on a machine with a GPU and cupy; nothing else is launched, so the profiler's n-th kernel is the n-th of what is in
 DIR/GROUP.launched.json.
 """
@@ -67,7 +67,21 @@ def _copies() -> Iterator[Launch]:
             yield f"{probe}/{first}", f"copy_probes/{probe}", shape, [*tables, data]
 
 
-PLANS = {"copies": _copies, "suite": _suite, "shared": _shared, "global": _global}
+def _zeros() -> Iterator[Launch]:
+    data = Buffer("data", np.zeros(patterns.COPIED * 4098, dtype=np.uint8))
+    per = patterns.ZEROS_PER_LAUNCH
+    shape = Grid((sum(patterns.ZEROS_BASE**p for p in range(per)), 1, 1), (patterns.WARP, 1, 1), patterns.WINDOW)
+    for probe in patterns.ZERO_PROBES:
+        tables = [patterns.as_array(found) for found in patterns.zero_patterns(probe)]
+        for first in range(0, len(tables[0]), per):
+            parts: list[Argument] = [
+                Buffer(name, np.ascontiguousarray(table[first : first + per]))
+                for name, table in zip(("to", "from", "sizes"), tables, strict=True)
+            ]
+            yield f"{probe}/{first}", f"zero_probes/{probe}", shape, [*parts, data]
+
+
+PLANS = {"copies": _copies, "zeros": _zeros, "suite": _suite, "shared": _shared, "global": _global}
 
 
 def launches(which: str) -> Iterator[Launch]:

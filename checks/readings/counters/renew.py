@@ -36,10 +36,11 @@ METRICS = {
     "shared": (*WAVEFRONTS, *PER_INSTRUCTION),
     "global": REQUESTS,
     "copies": (*WAVEFRONTS, *PER_INSTRUCTION),
+    "zeros": WAVEFRONTS,
     "suite": (*COMPARED.values(), *BOXES.values(), *PER_INSTRUCTION),
 }
 # Seconds of launching after which the rest is left for another call.
-SECONDS = {"shared": 600.0, "global": 600.0, "copies": 600.0, "suite": 1200.0}
+SECONDS = {"shared": 600.0, "global": 600.0, "copies": 600.0, "zeros": 600.0, "suite": 1200.0}
 # The machine instruction that a probe is about.
 PROBED = {
     "load": "LDS",
@@ -81,13 +82,15 @@ def build(folder: Path, missing: bool, wanted: str, groups: list[str]) -> None:
         "shared": ("shared_probes", patterns.SHARED_PROBES),
         "global": ("global_probes", patterns.GLOBAL_PROBES),
         "copies": ("copy_probes", (*patterns.COPY_PROBES, patterns.BYPASS)),
+        "zeros": ("zero_probes", patterns.ZERO_PROBES),
     }
     for file, probes in (files[group] for group in groups if group in files):
         path = KERNELS / f"{file}.cu"
-        defines = {"PROBES": patterns.PROBES}
+        defines = {"PROBES": patterns.PROBES, "BASE": patterns.ZEROS_BASE}
         probed = compile_source(path.read_text(), path=str(path), entry=next(iter(probes)), defines=defines)
         if isinstance(probed, NotCompiled):
             raise SystemExit(f"{file}: {probed.log}")
+        compiler = probed.compiler
         (folder / f"{file}.cubin").write_bytes(probed.cubin)
         for probe in {patterns.KERNEL.get(name, name) for name in probes}:
             index[f"{file}/{probe}"] = [f"{file}.cubin", probe, readings.code_of(probed.cubin, probe)]
@@ -155,6 +158,7 @@ def store(folder: Path, out: Path) -> None:
         ("suite", _store_suite),
         ("shared", partial(_store_probes, "shared_probes")),
         ("copies", partial(_store_probes, "copy_probes")),
+        ("zeros", _store_zeros),
         ("global", _store_global),
     ):
         path = out / f"{group}.json"
@@ -209,6 +213,24 @@ def _store_probes(
     readings.save_probes(file, session, probes)
 
 
+def _store_zeros(session: Session, index: dict[str, list[str]], folder: Path, rows: list[dict[str, Any]]) -> None:
+    """Store the digits of the sums: from 1 to ``ZEROS_BASE`` where a lane copies, else 0."""
+    probes: dict[str, dict[str, list[int]]] = {}
+    for row in rows:
+        probe, _, first = row["launch"].partition("/")
+        targets = patterns.zero_patterns(probe)[0][int(first) :][: patterns.ZEROS_PER_LAUNCH]
+        counters = probes.setdefault(probe, {"wavefronts": [], "ideal": []})
+        for counter, name in zip(counters.values(), WAVEFRONTS, strict=True):
+            left = int(row["totals"][name])
+            for target in targets:
+                least = int(max(target) >= 0)
+                left, one = divmod(left - least, patterns.ZEROS_BASE)
+                counter.append(one + least)
+            if left:
+                raise SystemExit(f"{row['launch']}: {name} is larger than {patterns.ZEROS_BASE} for a pattern")
+    readings.save_probes("zero_probes", session, probes)
+
+
 def _store_global(session: Session, index: dict[str, list[str]], folder: Path, rows: list[dict[str, Any]]) -> None:
     probes: dict[str, dict[str, list[int]]] = {}
     for row in rows:
@@ -227,7 +249,7 @@ def main() -> None:
     parser.add_argument("folders", nargs="*", type=Path)
     parser.add_argument("--missing", action="store_true", help="only kernels without a reading of this machine code")
     parser.add_argument("--kernels", default="", metavar="PREFIX", help="of the suite only those whose names begin so")
-    parser.add_argument("--groups", default="shared,global,copies,suite", help="what to measure")
+    parser.add_argument("--groups", default="shared,global,copies,zeros,suite", help="what to measure")
     parser.add_argument("--seconds", default="", help="GROUP=SECONDS,...: stop launching after so long")
     given = parser.parse_args()
     seconds = {**SECONDS, **{k: float(v) for k, v in (p.split("=") for p in given.seconds.split(",") if p)}}

@@ -13,7 +13,7 @@ from gemm_lessons.engine.events import WARP, Access
 from gemm_lessons.engine.records.arrays import Array
 from gemm_lessons.engine.records.frozen import dataclass
 
-BYPASS = ".BYPASS"  # of LDGSTS: past L1
+BYPASS, FILLING = ".BYPASS", ".ZFILL"  # of LDGSTS: past L1; it may read fewer bytes than it writes
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Shot:
     ideal: int
     worst: tuple[int, int] = (0, 0)  # warp with the most excess wavefronts, and its excess
     certain: bool = True
-    zeros: bool = False  # some lanes of a copy read nothing, and write zeros
+    zeros: bool = False  # lanes of a copy ignore their source, in a form whose readings are too few
     requests: int = 0  # of the texture unit
     of_source: int = 0  # wavefronts of a copy beyond those of a store to the same addresses
 
@@ -59,7 +59,8 @@ def shot(access: Access, addresses: Array, active: Array | None, other: Array | 
         worst = (warp if where is None else int(where[warp]), int(excess[warp]))
         if beside is None:
             return Shot(len(rows), lanes, int(cost.sum()), int(ideal.sum()), worst, certain)
-        zeros = _some_read_nothing(beside, mask)
+        by_p0 = BYPASS in access.text and access.text.endswith(" P0")  # which lanes read is not known
+        zeros = FILLING not in access.text and (by_p0 or (BYPASS not in access.text and _ignored(beside, mask)))
         stored, _ = banks.wavefronts(rows, mask, access.width, "store")
         of_source = int(np.maximum(cost - stored, 0).sum())
         return Shot(len(rows), lanes, int(cost.sum()), int(ideal.sum()), worst, certain, zeros, of_source=of_source)
@@ -76,7 +77,8 @@ def shot(access: Access, addresses: Array, active: Array | None, other: Array | 
     )
 
 
-def _some_read_nothing(source: Array, mask: Array | None) -> bool:
+def _ignored(source: Array, mask: Array | None) -> bool:
+    """Return whether some lanes ignore their source."""
     nothing = source == copies.NOWHERE
     return bool((nothing if mask is None else nothing & mask).any())
 
@@ -86,13 +88,25 @@ def wavefronts(
 ) -> tuple[Array, Array, bool]:
     """Return the cost of an access to shared memory by warp, the ideal cost, and whether the cost is certain.
 
-    ``source``: addresses that a copy reads.
+    ``source``: addresses that a copy reads, or ``NOWHERE``.
     """
     if source is None:
         return *banks.wavefronts(rows, mask, access.width, kind_of(access)), access.effect != "copy"
     if BYPASS in access.text:
-        return *copies.past_l1(rows, source, mask), True
+        cost, ideal, _, certain = copies.past_l1(rows, source, mask, FILLING in access.text)
+        return cost, ideal, certain
     return copies.through_l1(rows, source, mask, access.width)
+
+
+def written_wavefronts(access: Access, rows: Array, mask: Array | None, source: Array) -> Array:
+    """Return the wavefronts by warp in which a copy writes what it has read. Estimates were fitted without the second
+    pass, which writes zeros."""
+    if BYPASS not in access.text:
+        return copies.through_l1(rows, source, mask, access.width)[0]
+    cost, _, second, _ = copies.past_l1(rows, source, mask, FILLING in access.text)
+    active = np.ones(len(rows), np.bool_) if mask is None else mask.any(axis=1)
+    result: Array = np.maximum(cost - second, active)
+    return result
 
 
 def _sectors(access: Access, rows: Array, mask: Array | None, target: Array | None) -> Array:
@@ -126,7 +140,7 @@ class Tally:
     worst_excess: int = 0
     worst: tuple[Array, Array | None] | None = None  # addresses and mask of one warp
     certain: bool = True  # the cost equals the profiler's count
-    zeros: bool = False  # lanes of a copy wrote zeros
+    zeros: bool = False  # lanes of a copy ignored their source, in a form whose readings are too few
     footprint: Footprint = field(default_factory=Footprint)
 
     def add(self, one: Shot, times: int, addresses: Array, active: Array | None) -> None:

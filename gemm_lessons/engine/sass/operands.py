@@ -203,6 +203,12 @@ def decode(index: int, instruction: SassInstruction) -> Decoded:
     return Decoded(index, name, tuple(modifiers), guard, tuple(parse_operand(o) for o in _split(rest)), instruction)
 
 
+def is_taken_as_reading(d: Decoded) -> bool:
+    """Return whether the profiler counts the wavefronts of a cp.async past L1 as if all its lanes read. It
+    overlooks the predicate P0, whose number in the instruction is 0. Its sectors are right."""
+    return "BYPASS" in d.modifiers and d.operands[-1] == MachineRegister("P", 0)
+
+
 def copy_condition(d: Decoded) -> MachineRegister | None:
     """Return the predicate that decides whether a lane of a cp.async reads or writes zeros; None: it always reads.
     Raise ``Uncountable`` for another form."""

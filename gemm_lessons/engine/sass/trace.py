@@ -517,6 +517,9 @@ class _Recorder(Walker):
 
         return self._record(d, touch, self.lanes.address(_memory(d, d.operands[-1:]), "shared"))
 
+    def _counted_as_reading(self, d: Decoded) -> Fetch | None:
+        return self.lanes.reading(d)
+
     def _touch(self, d: Decoded, use: MemoryUse) -> Step:
         access, address, guard, beside = use.access, use.address, use.guard, use.beside
         is_shared = access.space == "shared"
@@ -534,7 +537,7 @@ class _Recorder(Walker):
             active = ((alive if mask is None else mask & alive) & rows).reshape(-1, WARP)
             where = np.broadcast_to(address(), (self.geometry.lanes,)).reshape(-1, WARP)
             if beside is not None and is_shared:
-                written, _, _ = tally.wavefronts(access, where, active, beside().reshape(-1, WARP))
+                written = tally.written_wavefronts(access, where, active, beside().reshape(-1, WARP))
                 self._written[d.index] = written.tolist()
                 return
             key = where.tobytes() + active.tobytes() if is_shared else b""

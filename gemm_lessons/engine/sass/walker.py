@@ -45,7 +45,7 @@ from gemm_lessons.engine.sass.flow import (
 )
 from gemm_lessons.engine.sass.lanes import Geometry, Lanes
 from gemm_lessons.engine.sass.operand_fetch import Approximation, Compute, Fetch
-from gemm_lessons.engine.sass.operands import Decoded, Memory
+from gemm_lessons.engine.sass.operands import Decoded, Memory, is_taken_as_reading
 from gemm_lessons.engine.sass.planning import CONTROL, FUSED, STORED, Plan, brought
 from gemm_lessons.engine.sass.textures import FETCHES, Texels, addressed, fetched, textures_of
 from gemm_lessons.engine.sass.uncountable import Uncountable
@@ -301,8 +301,12 @@ class Walker:
         reading = lanes.reading(d)
         # All bytes count as read where only the first are: hardware reads a sector anyway.
         to, (source, _) = lanes.address(memories[0], "shared"), lanes.copied(d)
-        yield self._use(d, "shared", "copy", to, guard, self._spread(source, reading))
+        yield self._use(d, "shared", "copy", to, guard, self._spread(source, self._counted_as_reading(d)))
         yield self._use(d, "global", "copy", source, both(guard, reading), self._spread(to))
+
+    def _counted_as_reading(self, d: Decoded) -> Fetch | None:
+        """Fetch the lanes of a cp.async of which the profiler counts wavefronts that read; None: all."""
+        return None if is_taken_as_reading(d) else self.lanes.reading(d)
 
     def _is_generic(self, d: Decoded) -> bool:
         """Return whether each lane's address selects the memory. Atomics on shared memory of a cluster are ATOM."""
