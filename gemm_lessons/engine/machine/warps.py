@@ -210,10 +210,10 @@ def _reduce(name: str) -> Callable[..., Results] | None:
 
     def run(group: Array, active: Array, values: Array) -> Results:
         result = np.zeros_like(values)
-        for warp in np.flatnonzero(active.any(axis=1)):
-            for members in np.unique(group[warp][active[warp]]):
-                inside = (members & BIT) != 0
-                result[warp][inside] = function.reduce(values[warp][inside], dtype=values.dtype)
+        for members in np.unique(group[active]):  # of all warps: most have the same groups
+            warps = ((group == members) & active).any(axis=1)
+            inside = np.ix_(warps, (members & BIT) != 0)
+            result[inside] = function.reduce(values[inside], axis=1, dtype=values.dtype, keepdims=True)
         return (result.view(np.uint32),)
 
     return run
