@@ -173,3 +173,22 @@ def test_a_dividend_of_zero_goes_the_long_way() -> None:
         assert not launched.counters.inexact
         totals.append(launched.counters["warp_instructions"])
     assert [total - totals[0] for total in totals] == [0, 35, 35, 70]
+
+
+@pytest.mark.parametrize("quotient", ["n / 9.0", "9.0 / n", "n / -1e-3", "n / 9.0 * n / 7.0"])
+def test_a_division_by_a_constant_may_decide_how_often_a_loop_runs(quotient: str) -> None:
+    of = {"n / 9.0": lambda n: n / 9, "9.0 / n": lambda n: 9 / n, "n / -1e-3": lambda n: n / 1e-3}
+    source = f"""
+extern "C" __global__ void k(int *out, int first)
+{{
+    const double n = blockIdx.x + first;
+    const int often = fabs({quotient});
+    for (int i = 0; i < often; i++)
+        __syncthreads();
+    out[blockIdx.x] = often;
+}}
+"""
+    out = np.zeros(12, np.int32)
+    simulate(source, "k", 12, 64, [out, np.int32(3)])  # raises Disagreement if the machine code is followed wrongly
+    expected = of.get(quotient, lambda n: n / 9 * n / 7)
+    assert out.tolist() == [int(expected(n + 3)) for n in range(12)]
