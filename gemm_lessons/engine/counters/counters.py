@@ -20,7 +20,19 @@ from gemm_lessons.engine.costs.tally import BYPASS, Shot, Sums, Tally, shot
 from gemm_lessons.engine.counters.async_counts import POLLED, AsyncCounts
 from gemm_lessons.engine.counters.cross_check import Account, is_fused
 from gemm_lessons.engine.counters.other_writers import OtherWriters
-from gemm_lessons.engine.events import WARP, Access, Barrier, Batch, Boundary, LaunchInfo, Record, SharedArray, Touch
+from gemm_lessons.engine.events import (
+    CLUSTER,
+    WARP,
+    Access,
+    Barrier,
+    Batch,
+    Boundary,
+    LaunchInfo,
+    Phase,
+    Record,
+    SharedArray,
+    Touch,
+)
 from gemm_lessons.engine.machine.memory import GlobalMemory
 from gemm_lessons.engine.ptx import cfg, synchronising_accesses
 from gemm_lessons.engine.records.arrays import Array
@@ -119,6 +131,8 @@ class CounterObserver:
         for record in records:
             if type(record) is Barrier and record.kind != "warp":
                 self._wait(batch, record)
+            elif type(record) is Phase and record.kind == "wait" and (record.offsets == CLUSTER).any():
+                self._meet(batch, record)
         if self._phases.anything:
             self._phases.follow(records, boundary)
         if self._others is not None:
@@ -135,6 +149,12 @@ class CounterObserver:
             self._waits += barrier.lanes[: len(self._waits)]
         elif barrier.blocks is not None:
             self._waits += np.repeat(barrier.blocks, batch.padded_threads)[: len(self._waits)]
+
+    def _meet(self, batch: Batch, mark: Phase) -> None:
+        """Count the barrier of a cluster, at which the threads of a block meet, too."""
+        lanes = np.zeros(batch.blocks * batch.padded_threads, np.bool_)
+        lanes[mark.lanes[mark.offsets == CLUSTER]] = True
+        self._wait(batch, Barrier("block", lanes=lanes))
 
     def _settle(self, batch: Batch) -> None:
         self.interpreted.add(self._recent, batch)
