@@ -386,6 +386,8 @@ def test_inputs_that_are_alike_have_shapes_of_their_own(name: str) -> None:
         others = {*lesson.shapes.check, *hidden_and_counted(lesson, seed), *hidden_and_checked(lesson, seed)}
         assert not others & alike.keys()
         assert all(lesson.shapes.refusal(it) is None for it in alike)
+        assert all(it.m == it.k for it, kind in alike.items() if kind in ("equal", "same"))
+        assert all(it.m == it.n for it, kind in alike.items() if kind == "same")
 
 
 @pytest.mark.parametrize("alike", ALIKE)
@@ -395,9 +397,25 @@ def test_few_numbers_differ_from_those_that_are_alike(alike: Alike) -> None:
     counts = [np.unique(problem.arrays[name], return_counts=True)[1].max() for name in "AB"]
     few = [30 * 50 - counts[0], 50 * 40 - counts[1]]
     assert all(
-        0 < it <= 8 for it, name in zip(few, ("left", "right"), strict=True) if alike in ("equal", f"{name} zero")
+        0 < it <= 8
+        for it, name in zip(few, ("left", "right"), strict=True)
+        if alike in ("equal", "same", f"{name} zero")
     )
     assert problem.trial().problem.reference.any()
+
+
+@pytest.mark.parametrize("alike", ALIKE)
+def test_numbers_that_differ_are_not_among_the_first_of_a_line(alike: Alike) -> None:
+    lesson, shape = COURSE.lesson("coalesced"), Shape(50, 50, 50)
+    for seed in range(40):
+        a, b = (Problem(lesson.data, shape, seed, alike=alike).arrays[name].reshape(50, 50) for name in "AB")
+        for matrix, other in ((a, "right zero"), (b, "left zero")):
+            if alike != other:
+                inside = matrix[8:42, 8:42]
+                assert (inside != matrix[0, 0]).sum() == (matrix != matrix[0, 0]).sum() > 0
+        assert (a[0, 0] == b[0, 0]) == (alike == "same")
+        if alike == "same":
+            assert (a != b).any()
 
 
 def test_lines_without_gaps() -> None:

@@ -32,8 +32,9 @@ if TYPE_CHECKING:
 Order = Literal["row", "column"]
 Role = Literal["in", "out", "inout", "scratch"]
 Fill = Literal["random", "poison", "zeros", "ones"]
-Alike = Literal["equal", "left zero", "right zero"]  # all but a few numbers of both factors are equal, or of one are 0
-ALIKE: tuple[Alike, ...] = ("equal", "left zero", "right zero")
+# All but a few numbers of each factor are equal, of both factors are equal, or of one factor are 0.
+Alike = Literal["equal", "same", "left zero", "right zero"]
+ALIKE: tuple[Alike, ...] = ("equal", "same", "left zero", "right zero")
 
 SCALARS = ("alpha", "beta")
 DRAWN = "drawn"  # a random number, where a lesson gives a scalar's value

@@ -22,7 +22,8 @@ Where a row and a column of whole numbers meet, a sum is exact in any order. Whe
 is rounded once. There the answer is known to the last bit, and no tolerance hides truncation.
 
 A kernel may look at some numbers and conclude what the others are: that a row is the same as the one before it, that a
-matrix is symmetric, that a tile is 0. Where all but a few numbers are alike, these few contradict it.
+matrix is symmetric, that a tile is 0, that A is B. Where all but a few numbers are alike, these few contradict it. They
+are not near the edges, so that a kernel that looks at the first numbers of a line or of a matrix sees none of them.
 """
 
 from __future__ import annotations
@@ -45,8 +46,9 @@ NARROW = -20  # exponent of the smallest normal number of a type with few bits f
 SCALED = 4  # bits reserved for alpha and beta, of DRAWS in problem.py, and for sums with the added terms
 # How many numbers differ in a factor whose numbers are alike, plus one for each OTHERS numbers. They are few, so that
 # most tiles have none.
-ALIKE_BUT = {"equal": 4, "left zero": 1, "right zero": 1}
+ALIKE_BUT = {"equal": 4, "same": 4, "left zero": 1, "right zero": 1}
 OTHERS = 1 << 14
+EDGE = 8  # lines at either end of a matrix that are alike, but at most a third of it: kernels look there first
 LARGEST = 16  # so many values at either end of a byte's range count as largest
 
 
@@ -78,20 +80,32 @@ def make_alike(
     alike: Alike,
 ) -> None:
     """Change ``arrays``, as stored, in place: make all but a few numbers of both factors equal, or of one factor 0.
-    The few are pairs: both numbers of a pair belong to one row or column of C, half of K apart."""
-    for place, matrix in enumerate(_factors(arrays, layouts, product)):
-        if alike != "equal" and (alike == "right zero") != bool(place):
+    The few are pairs: both numbers of a pair belong to one row or column of C, half of K apart. ``same``: the numbers
+    of both factors are equal to each other, if their types are the same."""
+    factors = _factors(arrays, layouts, product)
+    first, same_type = factors[0].reshape(-1)[0], factors[0].dtype == factors[1].dtype
+    for place, matrix in enumerate(factors):
+        if alike in ("left zero", "right zero") and (alike == "right zero") != bool(place):
             continue
         element = layouts[product.right if place else product.left].element
         lines = matrix.swapaxes(-1, -2) if place else matrix
         different = np.zeros(lines.shape, np.bool_)
-        few = [random.integers(0, size, ALIKE_BUT[alike] + lines.size // OTHERS) for size in lines.shape]
-        different[tuple(few)] = True
-        depth = lines.shape[-1]
-        few[-1] = (few[-1] + depth // 2) % depth
-        different[tuple(few)] = True
-        same = lines.reshape(-1)[0] if alike == "equal" else element.encode(np.zeros(1))[0]
-        lines[~different] = same
+        *outside, depth = lines.shape
+        few = [_inside(size, ALIKE_BUT[alike] + lines.size // OTHERS, random) for size in outside]
+        k = _inside(max(1, depth // 2), ALIKE_BUT[alike] + lines.size // OTHERS, random)
+        different[(*few, k)] = different[(*few, k + depth // 2)] = True
+        if alike == "same" and same_type:
+            number = first
+        else:
+            number = element.encode(np.zeros(1))[0] if "zero" in alike else lines.reshape(-1)[0]
+        lines[~different] = number
+
+
+def _inside(size: int, count: int, random: np.random.Generator) -> Array:
+    """Return random places below ``size``, not near its ends where it is large enough."""
+    edge = min(EDGE, size // 3)
+    found: Array = random.integers(edge, size - edge, count)
+    return found
 
 
 @dataclass(frozen=True)
