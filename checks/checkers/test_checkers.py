@@ -418,6 +418,13 @@ ASYNC = {
 }  # fmt: skip
 
 
+@pytest.mark.parametrize(("source", "severity"), [("min(t, 7)", "note"), ("t", "error")])
+def test_copies_of_the_same_value_are_a_note(said, source, severity):
+    """Lanes that have nothing left to copy repeat the last copy in cooperative_groups::memcpy_async."""
+    body = f"copy(s + min(t, 7), A + {source}); WAIT_ALL; __syncthreads(); C[t] = s[t % 8];"
+    assert said(f"{S} {body}", before=COPY) == [("race", severity)]
+
+
 @pytest.mark.parametrize(("body", "expected"), ASYNC.values(), ids=ASYNC)
 @pytest.mark.parametrize("blocks", [1, 3])
 def test_copies_are_waited_for(said, body, expected, blocks):

@@ -371,7 +371,7 @@ class SharedRaces:
         self._optimistic, self._flags = optimistic, flags
         self._known: dict[Epoch, tuple[Hazard | SharedBarrier, ...]] = {}
         self._open: Analysis | None = None  # analysis of an epoch that was delivered in parts
-        self.suspects: set[tuple[int, int]] = set()  # pairs of racing plain stores, for ``SameValue``
+        self.suspects: set[tuple[int, int]] = set()  # pairs of racing stores or copies, for ``SameValue``
 
     def forget(self) -> None:
         """Drop the memoised epochs."""
@@ -427,7 +427,7 @@ class SharedRaces:
                 hazard.report(self._collector, self._names, batch)
                 continue
             earlier, later = hazard.earlier, hazard.later
-            if earlier.effect == later.effect == "store":
+            if earlier.effect == later.effect == "store" or (earlier.is_async and later.is_async):
                 self.suspects.add((earlier.index, later.index))
             one = earlier.index == later.index and writes(later)  # the final value is undefined, in lock step or not
             severity: Severity = "warning" if hazard.same_warp and not one else "error"

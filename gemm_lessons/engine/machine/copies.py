@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from gemm_lessons.engine.events import AsyncGroup
+from gemm_lessons.engine.events import AsyncGroup, Stored
 from gemm_lessons.engine.machine.access import SpaceAccess, access_of, memoise_placement
 from gemm_lessons.engine.machine.bulk import bind_bulk, bind_bulk_reduction
 from gemm_lessons.engine.machine.mbarriers import bind_copies_arrive
@@ -100,6 +100,8 @@ def _bind(binding: Binding) -> Callable[[], None]:
                 here = counts == count
                 data[here, :count] = fetch(None if lanes is None and here.all() else everyone[here], count)
         placement = recall(lanes)
+        if instruction.index in state.watched:
+            state.trace.append(Stored(instruction.index, everyone.copy(), data))
         shared[placement.index] = data
         state.trace.append(placement.touch)
 
