@@ -7,6 +7,9 @@ of blocks follow from its code. One block of each class is run at a shape of few
 edges of a matrix are such classes, too, and small shapes have them all. Of the others, which few kernels have, some
 blocks are also run and counted at the far shape itself. That shape has whole tiles, so most kernels have no edges
 there. Blocks at those that remain are run, too, but not counted.
+
+A kernel that is wrong, or uses another method, only where M, N or K is above some number compares with it. If no shape
+of the run is as large, one block is run at a shape that is.
 """
 
 from __future__ import annotations
@@ -29,7 +32,8 @@ MOST_DEEP = 3  # classes of which a block is run at the far shape ...
 MOST_EDGES = 2  # ... and such classes that an edge explains
 MOST_SHAPES = 4  # small shapes whose sizes give a decision an outcome that it has at no other shape
 MOST_NUMBERS = 32  # numbers that the code compares with
-MUCH_WORK = 1 << 24  # multiply-adds of a shape that has one of them, at most
+MUCH_WORK = 1 << 24  # multiply-adds of a shape that has one of them, at most ...
+MUCH_DEEP = 1 << 28  # ... or of one tile whose K is larger than such a number, and than all other K of the run
 COMPARED = re.compile(r"\bsetp\.\w+\.[usb]\d+\s+[^;]*,\s*(\d{1,6});")
 MOST_SHALLOW = 24  # classes of which a block is run at the shallow one
 
@@ -67,6 +71,26 @@ def _of_numbers(lesson: Lesson, ptx: str) -> Iterator[Shape]:
                     yield shape
 
 
+def _beyond_numbers(plan: RunPlan, launch: LaunchPlan, ptx: str) -> Iterator[tuple[LaunchPlan, bool]]:
+    """Yield launches whose M, N or K is above a number that the code compares with and that no other shape of the run
+    exceeds: ``k0 < 6000``. The deep one is counted, and has as many k below this number as above it."""
+    lesson, steps, sizes = plan.lesson, astuple(plan.lesson.shapes.multiple_of), tile_sizes(plan.lesson)
+    tile = [-(-it // step) * step for it, step in zip((sizes.rows, sizes.cols, sizes.depth), steps, strict=True)]
+    numbers = sorted({int(it) for it in COMPARED.findall(ptx)})
+    for axis in range(3):
+        known = max(astuple(it.shape)[axis] for it in plan.kernels[0].launches)
+        number = next((it for it in numbers if it >= known), None)
+        if number is None:
+            continue
+        least = 2 * number if axis == 2 else number + 1 + tile[axis]
+        its = [*tile[:axis], -(-least // tile[axis]) * tile[axis], *tile[axis + 1 :]]
+        shape = Shape(*its, layout=lesson.shapes.layouts[0])
+        if prod(its) <= MUCH_DEEP and lesson.shapes.refusal(shape) is None:
+            (grid,) = lesson.grids(shape)
+            sample = FarSample(shape, ((grid.blocks - 1,),))
+            yield replace(launch, lesson=lesson, shape=shape, grids=(grid,), sample=sample), axis == 2
+
+
 def rare_launches(plan: RunPlan, launch: LaunchPlan, built: Built) -> Iterator[tuple[LaunchPlan, bool]]:
     """Yield the launches beside this one, the cheapest first, and whether each is counted: those to check are not."""
     sample = launch.sample
@@ -86,6 +110,8 @@ def rare_launches(plan: RunPlan, launch: LaunchPlan, built: Built) -> Iterator[t
     edges: tuple[int, ...] = ()
     if sample is plan.sample:
         yield from ((it, False) for it in _rare_shapes(plan, launch, built))
+        if not lesson.choices:
+            yield from _beyond_numbers(plan, launch, code.ptx)
         edges = tuple(it for it in rare.every if it not in rare.odd)[:MOST_EDGES]
     for block in (*edges, *rare.odd[:MOST_DEEP]):
         if block not in ran:
