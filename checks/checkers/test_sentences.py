@@ -183,6 +183,8 @@ SAID = {
     "the kernel changed its input A: 1 element, first A[3, 4]. Only C may be written.": finding(
         "input_overwritten", facts=Overwritten("A", 1, (3, 4), "C")
     ),
+    "the kernel stores to its input A, and leaves each number as it was: another block may read it in between. Only C"
+    " may be written.": finding("input_overwritten", "restored", facts=Overwritten("A", 0, (), "C")),
     "the kernel wrote B beyond the end of a column: 2 elements, first column 5, row 33 of 32. Columns are ldb = 36"
     " apart, only the first 32 belong to B.": finding(
         "row_overrun", "column", facts=RowOverrun("B", 2, 5, 33, 32, 36, "32")

@@ -386,8 +386,8 @@ def test_inputs_that_are_alike_have_shapes_of_their_own(name: str) -> None:
         others = {*lesson.shapes.check, *hidden_and_counted(lesson, seed), *hidden_and_checked(lesson, seed)}
         assert not others & alike.keys()
         assert all(lesson.shapes.refusal(it) is None for it in alike)
-        assert all(it.m == it.k for it, kind in alike.items() if kind in ("equal", "same"))
-        assert all(it.m == it.n for it, kind in alike.items() if kind == "same")
+        assert all(it.m == it.k for it, kind in alike.items() if kind != "right zero")
+        assert all(it.n == it.k for it, kind in alike.items() if kind in ("same", "right zero"))
 
 
 @pytest.mark.parametrize("alike", ALIKE)
@@ -617,6 +617,34 @@ def test_numbers_that_the_code_compares_with_become_sizes(tmp_path: Path) -> Non
         assert {it.shape.k // depth for it in others} == expected
 
 
+def test_shapes_exceed_each_number_that_the_code_compares_with(tmp_path: Path) -> None:
+    """Among shapes that are drawn, no K of this lesson is above 6,200, and no M or N above 33,000."""
+    lesson, path = COURSE.lesson("thread_tile"), tmp_path / "kernel.cu"
+    right = lesson.solution_path.read_text()
+    request = RunRequest(COURSE, lesson, path, Simulated(), GPUS["h200"], beside=False, seed=5)
+    cases = {"k0 >= 7000": [True], "block_row >= 40000": [False, False], "k0 >= 700": []}  # counted?
+    for condition, expected in cases.items():
+        path.write_text(
+            right.replace("            float a_frag[TM];", f"            if ({condition}) break; float a_frag[TM];")
+        )
+        plan = RunPlan.of(replace(request, estimating=False, graded=True))
+        launch = plan.kernels[0].launches[-1]
+        code = plan.workshop.without_machine_code(launch.lesson, path, path.read_text())
+        assert not isinstance(code, CompileFailed)
+        most = [max(axis) for axis in zip(*(astuple(it.shape) for it in plan.kernels[0].launches), strict=True)]
+        found = []
+        for other, counting in rare_launches(plan, launch, Built(launch.lesson, code)):
+            sizes = astuple(other.shape)
+            if beyond := [size for size, known in zip(sizes, most, strict=True) if size > known]:
+                number = int(condition.rpartition(" ")[2])
+                assert beyond[0] > number
+                assert counting == (sizes[2] > most[2])
+                if counting:
+                    assert sizes[2] > 1.9 * number, "half of the products are made in the other way"
+                found.append(counting)
+        assert found == expected
+
+
 # By each lesson's own way where M, N and K are those of lesson.toml, and by the way of the one before elsewhere.
 DISPATCHING = {
     "coalesced": ("naive", "M == 128 && N == 128 && K == 64"),
@@ -766,6 +794,13 @@ def test_what_only_one_machine_answers_is_not_asked(name: str, tmp_path: Path) -
 
 HEAD = """
 __device__ unsigned clock_low() { unsigned n; asm volatile("mov.u32 %0, %%clock;" : "=r"(n)); return n; }
+__device__ unsigned ended;
+__device__ volatile int again;
+__device__ bool ends_last()
+{
+    const unsigned last = gridDim.x * gridDim.y - 1;
+    return threadIdx.x == 0 && atomicInc(&ended, last) == last;
+}
 """
 # What a kernel may read: the statement, and the words of the finding, or none if it decides nothing.
 READ = {
@@ -783,12 +818,16 @@ READ = {
     "joined": ("\n#define JOIN(a, b) a##b\nif (JOIN(__DA, TE__)[0] == 'D') acc = 1.0f;", "depends on a macro"),
     "joined from the left": ("\n#define JOIN(a, b) a##b\nif (JOIN(__, TIME__)[4] == '7') acc = 1.0f;", "a macro"),
     "joined names": ("\n#define JOIN(a, b) a##_##b\nfloat JOIN(of, row) = 0.0f; acc += of_row;", ""),
+    "earlier launch": ("if (again) acc = 1.0f; if (ends_last()) again = 1;", "what an earlier launch left"),
+    "counter that starts over": ("ends_last();", ""),
     "unused date": ("const char *t = __DATE__; (void)t;", ""),
 }
 
 
 @pytest.mark.usefixtures("few")
-@pytest.mark.parametrize("name", slow_except(READ, "clock", "clock by a barrier", "address", "cut", "joined names"))
+@pytest.mark.parametrize(
+    "name", slow_except(READ, "clock", "clock by a barrier", "address", "cut", "joined names", "earlier launch")
+)
 def test_what_differs_elsewhere_may_be_read_but_not_matter(name: str, tmp_path: Path) -> None:
     statement, words = READ[name]
     lesson = COURSE.lesson("coalesced")

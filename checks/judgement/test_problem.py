@@ -367,6 +367,8 @@ def test_damage_to_inputs_and_row_gaps_is_found() -> None:
     assert "A[3, 4]" in trial.damage()[0].message
     assert "row 5, column 33" in trial.damage()[1].message
     assert it.trial().damage() == (), "a trial works on copies"
+    (restored,) = it.trial().damage({"A", "C"})
+    assert "stores to its input A, and leaves each number as it was" in restored.message
 
 
 @pytest.mark.parametrize(("byte", "text"), [(GUARD_BYTES - 4, "4 bytes before"), (GUARD_BYTES + 24, "0 bytes after")])

@@ -54,8 +54,8 @@ from gemm_lessons.gemm.data import ALIKE, HELD, SIZES, Alike
 from gemm_lessons.gemm.shapes import Shape, TileSizes, astuple
 
 T = TypeVar("T")
-# Which sizes are equal where inputs are alike: a kernel may take A for symmetric only where M = K, or for B
-EQUAL_AXES: Mapping[Alike, str] = {"equal": "MK", "same": "MNK", "left zero": "K", "right zero": "K"}
+# Which sizes are equal where inputs are alike: a kernel may take A for symmetric, or diagonal, only where M = K.
+EQUAL_AXES: Mapping[Alike, str] = {"equal": "MK", "same": "MNK", "left zero": "MK", "right zero": "NK"}
 FULL = 0.85  # of the last tile along an axis that is inside the matrix, at least: gates allow for whole ones
 SHALLOW = 16  # of K, at least, where K is not split into tiles
 DEEPER = (1.1, 1.5)  # times the largest known K
@@ -612,8 +612,7 @@ def hidden_checks(lesson: Lesson, seed: int) -> tuple[Shape, ...]:
 
 def hidden_alike(lesson: Lesson, seed: int) -> Mapping[Shape, Alike]:
     """Return small shapes that no other launch has, to check with inputs that are all alike but for a few, and how they
-    are alike: one of M = K, one of M = N = K, and two others; one of these where a tile is much work. None needs a
-    variant of its own."""
+    are alike (``EQUAL_AXES``); one of these where a tile is much work. None needs a variant of its own."""
     if not lesson.data.multiplies:
         return {}
     draw = random.Random(f"{lesson.name} alike {seed}")
@@ -628,10 +627,8 @@ def hidden_alike(lesson: Lesson, seed: int) -> Mapping[Shape, Alike]:
             m, n, k = (_Axis(draw, step, size, 0) for step, size in zip(steps, tile, strict=True))
             shape = Shape(m.small(1), n.small(1), k.tiles(WALK), layout=_any_of(draw, lesson.shapes.layouts))
             step = lcm(*(size for size, axis in zip(steps, SIZES, strict=True) if axis in EQUAL_AXES[alike]))
-            if len(EQUAL_AXES[alike]) > 1:
-                side = -(-shape.m // step) * step
-                shape = replace(shape, **dict.fromkeys(EQUAL_AXES[alike].lower(), side))
-            shape = _allowed(lesson, shape)
+            side = -(-(shape.k if "zero" in alike else shape.m) // step) * step
+            shape = _allowed(lesson, replace(shape, **dict.fromkeys(EQUAL_AXES[alike].lower(), side)))
             while shape in taken or shape in found:
                 more = {axis: getattr(shape, axis) + step for axis in EQUAL_AXES[alike].lower()}
                 shape = replace(shape, **more)

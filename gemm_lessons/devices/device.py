@@ -124,6 +124,10 @@ class Device(Protocol):
         """Return a finding for a task whose execution or answer depends on the addresses of buffers. Every device does
         this on the simulator."""
 
+    def on_next_launch(self, task: Task) -> Finding | None:
+        """Return a finding for a task whose answer depends on what its last run left in ``__device__`` variables. Every
+        device does this on the simulator."""
+
     def sample(
         self,
         kernel: Compiled,

@@ -103,6 +103,10 @@ class ShadowedGpu:
         """Run the task on the simulator, and return a finding if it depends on the addresses of buffers."""
         return self._simulated.on_addresses(task) if task.work <= SIMULATED else None
 
+    def on_next_launch(self, task: Task) -> Finding | None:
+        """Run the task twice on the simulator, and return a finding if the first run changes the second one."""
+        return self._simulated.on_next_launch(task) if task.work <= SIMULATED else None
+
     def sample(
         self,
         kernel: Compiled,

@@ -13,7 +13,7 @@ from gemm_lessons.engine import Finding, Simulator
 from gemm_lessons.engine.compiler.compile import Compiled, occupancy
 from gemm_lessons.engine.hardware.sheets import GpuSpec, sheet_of
 from gemm_lessons.engine.records.facts import NoRoom
-from gemm_lessons.engine.records.launch import Argument, Grid
+from gemm_lessons.engine.records.launch import Argument, Grid, HostVariable
 from gemm_lessons.engine.records.results import Counters, Launched, RareBlocks, SampledBlocks
 from gemm_lessons.gemm.data import DataSpec
 from gemm_lessons.gemm.problem import Trial
@@ -84,6 +84,27 @@ class Simulated:
         if outcomes[0] == outcomes[1] == outcomes[2]:
             return None
         return Finding("machine_dependent", "error", "address", file=kernels[0].path)
+
+    def on_next_launch(self, task: Task) -> Finding | None:
+        """Return a finding for a task whose answer changes where ``__device__`` variables hold what it left in them."""
+        kernels = task.code.counted
+        variables = [self.simulator.device_variables(kernel) for kernel in kernels]
+        if not any(variables):
+            return None
+        simulator = Simulator(replace(self._uncounted.setting, checking=False))
+        kept: dict[str, HostVariable] = {}  # what the launches before left
+        answers = []
+        for _ in range(2):
+            trial = task.fresh()
+            for kernel, grid, parameters, its in zip(kernels, task.grids, task.parameters, variables, strict=True):
+                blank = {it.name: HostVariable(it.name, np.zeros(it.size, np.uint8), given=False) for it in its}
+                symbols = [kept.get(name, variable) for name, variable in blank.items()]
+                ran = simulator.launch(kernel, grid, trial.arguments(parameters), symbols)
+                kept |= {it.name: replace(it, given=True) for it in symbols}
+            answers.append((ran.fault is None, {name: array.tobytes() for name, array in trial.arrays.items()}))
+        if answers[0] == answers[1]:
+            return None
+        return Finding("machine_dependent", "error", "launches", file=kernels[0].path)
 
     def sample(
         self,

@@ -27,7 +27,7 @@ exactly; a GPU cannot, so ``Guarded`` lays guard zones around its copy that are 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -349,23 +349,26 @@ class Trial:
         layout = self.problem.answer
         return _stacked(layout.matrix(self.arrays[layout.name]))
 
-    def damage(self) -> tuple[Finding, ...]:
-        """Report writes that are not allowed: to the inputs, and to the gaps between the lines of outputs."""
-        findings = []
+    def damage(self, stored: Collection[str] = ()) -> tuple[Finding, ...]:
+        """Report writes that are not allowed: to the inputs, and to the gaps between the lines of outputs. ``stored``:
+        buffers that stores reached; in an input, they may have left each number as it was."""
+        findings: list[Finding] = []
         for layout in self.problem.layouts.values():
             before, after = self.problem.arrays[layout.name], self.arrays[layout.name]
             if layout.role == "in":
-                findings += self._overwritten(layout, np.argwhere(bits(before) != bits(after)))
+                findings += self._overwritten(layout, np.argwhere(bits(before) != bits(after)), layout.name in stored)
             else:
                 length = layout.length
                 gap = np.argwhere(bits(before[..., length:]) != bits(after[..., length:]))
                 findings += self._overrun(layout, gap)
         return tuple(findings)
 
-    def _overwritten(self, layout: BufferLayout, changed: Array) -> list[Finding]:
+    def _overwritten(self, layout: BufferLayout, changed: Array, stored: bool) -> list[Finding]:
+        writable = self.problem.data.answer.name
         if not len(changed):
-            return []
-        at, writable = tuple(changed[0].tolist()), self.problem.data.answer.name
+            facts = Overwritten(layout.name, 0, (), writable)
+            return [Finding("input_overwritten", "error", "restored", facts=facts)] if stored else []
+        at = tuple(changed[0].tolist())
         facts = Overwritten(layout.name, len(changed), at, writable)
         return [Finding("input_overwritten", "error", count=len(changed), facts=facts)]
 

@@ -185,8 +185,8 @@ def _execute(plan: RunPlan, launch: LaunchPlan, built: Built) -> LaunchResult:
         launched = plan.device.recheck(task, launched)
         verdict, judgement, findings = _judge(built, trial, launched)
     right = plan.request.graded and launch.is_counted and verdict.kind == "passed"
-    if right and (moved := plan.device.on_addresses(task)):
-        verdict, findings = Faulted(launch.shape, moved), (*findings, moved)
+    if right and (changed := plan.device.on_addresses(task) or plan.device.on_next_launch(task)):
+        verdict, findings = Faulted(launch.shape, changed), (*findings, changed)
     counters, fault = launched.counters, launched.fault
     return LaunchResult(launch.shape, verdict, judgement, findings, fault, counters, launch.hidden, launch.is_counted)
 
@@ -235,15 +235,33 @@ def _sampled(plan: RunPlan, launch: LaunchPlan, built: Built, counting: bool = T
         )
     why = ran.dependent
     if stored is not None and not stored.is_even:
-        first, of_first = _some_blocks(plan, launch, built, ((0,),), counting=False)
-        why = first.dependent
-        if not why and any(it is not None and it.rows.size > it.owed for it in (stored, of_first)):
-            why = "a block leaves elements to others"
+        why, fault = _why_uneven(plan, launch, built, stored)
+        if fault is not None:
+            return LaunchResult(launch.shape, stopped(launch.shape, fault), None, (), fault, Counters(), hidden=True)
     if why:
         return _instead(plan, launch, built, Finding("not_sampled", "note", facts=Quoted(why)))
     judgement = judge_sample(stored) if stored is not None else None
     verdict = Passed() if judgement is None or judgement.passed else WrongAnswer(launch.shape, judgement)
     return LaunchResult(launch.shape, verdict, judgement, (), None, ran.counters, hidden=True, counted=counting)
+
+
+def _why_uneven(plan: RunPlan, launch: LaunchPlan, built: Built, stored: Sampled) -> tuple[str, Finding | None]:
+    """Return why blocks ``stored`` another share of C than an equal one, empty if no block stores more; or the fault of
+    block 0. It is run where all blocks together have the least work, and at this shape if that does not explain it: a
+    block that computes all of C takes long where C is large."""
+    if stored.rows.size > stored.owed:
+        return "a block leaves elements to others", None
+    sampled = [it for it in plan.kernels[0].launches if it.sample is not None]
+    smallest = min(sampled, key=lambda it: it.shape.m * it.shape.n * it.shape.k, default=launch)
+    for other in (smallest, launch):
+        assert other.sample is not None
+        blocks = [it if isinstance(it, range) else (0,) for it in other.sample.blocks]
+        ran, of_first = _some_blocks(plan, other, built, blocks, counting=False)
+        if ran.fault is not None or ran.dependent:
+            return ran.dependent, ran.fault
+        if of_first is not None and of_first.rows.size > of_first.owed:
+            return "a block leaves elements to others", None
+    return "", None
 
 
 def _is_right_alone(plan: RunPlan, built: Built) -> bool:
@@ -348,7 +366,7 @@ def _assembled(plan: RunPlan, lesson: Lesson) -> Built:
 def _judge(built: Built, trial: Trial, launched: Launched) -> tuple[Verdict, Judgement | None, tuple[Finding, ...]]:
     """Return the verdict on one launch. An error among the findings takes precedence over a wrong answer, as its
     cause."""
-    shape, findings = trial.problem.shape, (*launched.findings, *trial.damage())
+    shape, findings = trial.problem.shape, (*launched.findings, *trial.damage(launched.stored))
     if launched.fault is not None:
         return stopped(shape, _early(launched.fault, findings) or launched.fault), None, findings
     judgement = judge(trial.problem, trial.answer, tile_sizes(built.lesson), trial.arrays)

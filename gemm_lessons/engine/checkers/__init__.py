@@ -156,7 +156,7 @@ class Checks:
 
     @property
     def suspects(self) -> set[tuple[int, int]]:
-        """Pairs of racing stores (instruction indices). ``SameValue`` decides whether they store the same value."""
+        """Pairs of racing stores or copies (instruction indices), whose values ``SameValue`` compares."""
         return self._races.suspects | self._global.suspects
 
     def settle(
@@ -171,7 +171,7 @@ class Checks:
             return key.kind == "race" and key.detail in details and frozenset((key.line, key.other)) not in bad
 
         def harmless(key: Key) -> bool:
-            return alike(key, "shared store store", "global store store")
+            return alike(key, "shared store store", "global store store", "shared copy copy")
 
         def is_near(key: Key) -> bool:
             return harmless(key) and frozenset((key.line, key.other)) in near
@@ -195,6 +195,11 @@ class Checks:
     def unstored(self, name: str, width: int) -> int:
         """Count the elements of ``width`` bytes in global buffer ``name`` that no store reached, whatever they hold."""
         return self._global.unstored(name, width)
+
+    @property
+    def stored(self) -> frozenset[str]:
+        """Return the global buffers that a store or an atomic reached."""
+        return self._global.stored
 
     def result(self) -> Sequence[Finding]:
         """Return the findings so far."""

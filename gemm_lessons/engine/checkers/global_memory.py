@@ -227,6 +227,12 @@ class GlobalRaces:
             blank = np.logical_and.reduce(blank.reshape(-1, width // self._granule), axis=1)
         return int(np.count_nonzero(blank))
 
+    @property
+    def stored(self) -> frozenset[str]:
+        """Return the buffers that a store or an atomic reached."""
+        written = (number for number, it in self._shadows.items() if it.written(slice(None)).any())
+        return frozenset(self._buffers[number][0] for number in written)
+
     # -- one access ---------------------------------------------------------------------------------------------------
 
     def last_writer(self, address: int) -> int | None:

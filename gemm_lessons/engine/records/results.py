@@ -172,7 +172,7 @@ class Launched:
     ``counters``: what it did; empty when it did not end, or ran without counting. ``findings``: races, uninitialised
     reads and other mistakes that did not stop it. ``fault``: what stopped it early, or None. ``time_us``: measured on a
     GPU, in microseconds; None on the simulator. ``printed``: the output of ``printf``, on the simulator alone; None
-    when the kernel printed nothing.
+    when the kernel printed nothing. ``stored``: the buffers that a store or an atomic reached, if it was checked.
     """
 
     counters: Counters
@@ -181,6 +181,7 @@ class Launched:
     time_us: float | None = None  # measured on a GPU; always None on the simulator
     printed: Printed | None = None  # on the simulator alone
     unstored: Mapping[str, int] = field(default_factory=dict)  # output -> elements never stored to, if requested
+    stored: frozenset[str] = frozenset()
 
     @property
     def lines(self) -> Sequence[LineCount]:
@@ -223,7 +224,8 @@ def in_a_row(launches: Sequence[Launched]) -> Launched:
         "".join(it.text for it in all_printed), sum(it.shown for it in all_printed), sum(it.calls for it in all_printed)
     )
     counters = added([launched.counters for launched in launches])
-    return Launched(counters, findings, launches[-1].fault, printed=printed if all_printed else None)
+    stored = frozenset[str]().union(*(it.stored for it in launches))
+    return Launched(counters, findings, launches[-1].fault, printed=printed if all_printed else None, stored=stored)
 
 
 def added(counters: Sequence[Counters]) -> Counters:

@@ -403,6 +403,8 @@ TEMPLATES: Mapping[str, str] = {
     " on it: a graded kernel must do the same on every GPU",
     "machine_dependent address": "where buffers are in memory decides what your kernel computes or which path it"
     " takes: a graded kernel must do the same at all addresses",
+    "machine_dependent launches": "what an earlier launch left in a __device__ variable changes what your kernel"
+    " computes: a graded kernel must do the same at each launch",
     "machine_dependent macro": "your kernel depends on {name}: a graded kernel must be the same on every day and in"
     " every folder",
     "clock": "the simulator has no clock: what the kernel reads counts instructions, so times mean nothing",
@@ -414,6 +416,8 @@ TEMPLATES: Mapping[str, str] = {
     # -- buffers after a launch ---------------------------------------------------------------------------------------
     "input_overwritten": "the kernel changed its input {name}: {elements:element}, first {name}{at:index}. Only"
     " {writable} may be written.",
+    "input_overwritten restored": "the kernel stores to its input {name}, and leaves each number as it was: another"
+    " block may read it in between. Only {writable} may be written.",
     "row_overrun row": "the kernel wrote {name} beyond the end of a row: {elements} elements, first row {across},"
     " column {along} of {length}. Rows are ld{name:lower} = {leading} apart, only the first {first_of} belong to"
     " {name}.",

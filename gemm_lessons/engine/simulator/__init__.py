@@ -159,6 +159,11 @@ class Simulator:
         """Return the ``__constant__`` or ``__device__`` variable ``name``. Raise ``ValueError`` if there is none."""
         return find(_program_of(compiled).variables, name)
 
+    def device_variables(self, compiled: Compiled) -> tuple[ptx.Variable, ...]:
+        """Return the ``__device__`` variables of the source that keep what a launch leaves in them."""
+        found = (it for it in _program_of(compiled).variables if it.space == "global" and it.size)
+        return tuple(it for it in found if not it.pointers and not it.name.startswith("$"))  # $str: of the compiler
+
     def launch(
         self, compiled: Compiled, grid: Grid, arguments: Sequence[Argument], symbols: Sequence[HostVariable] = ()
     ) -> Launched:
@@ -438,7 +443,8 @@ class _RequestedLaunch:
         read_back(self.program.variables, symbols, machine.memory)
         finding = None if fault is None else _finding_of(fault, self.compiled)
         unstored = self._unstored(checks) if checks and self.setting.unstored and fault is None else {}
-        return Launched(counted, found, finding, printed=machine.printer.result(), unstored=unstored)
+        stored = checks.stored if checks else frozenset[str]()
+        return Launched(counted, found, finding, printed=machine.printer.result(), unstored=unstored, stored=stored)
 
     def tallied(self, counted: Counters, block: int) -> Counters:
         """Return the counters with that of products per sum of a tensor core, counted in the cluster of ``block``."""
