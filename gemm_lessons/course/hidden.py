@@ -46,7 +46,7 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from math import lcm, prod
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 from gemm_lessons.course.lesson import Lesson, tile_sizes
 from gemm_lessons.engine.records.frozen import dataclass
@@ -628,7 +628,8 @@ def hidden_alike(lesson: Lesson, seed: int) -> Mapping[Shape, Alike]:
             shape = Shape(m.small(1), n.small(1), k.tiles(WALK), layout=_any_of(draw, lesson.shapes.layouts))
             step = lcm(*(size for size, axis in zip(steps, SIZES, strict=True) if axis in EQUAL_AXES[alike]))
             side = -(-(shape.k if "zero" in alike else shape.m) // step) * step
-            shape = _allowed(lesson, replace(shape, **dict.fromkeys(EQUAL_AXES[alike].lower(), side)))
+            equal: Mapping[str, Any] = dict.fromkeys(EQUAL_AXES[alike].lower(), side)
+            shape = _allowed(lesson, replace(shape, **equal))
             while shape in taken or shape in found:
                 more = {axis: getattr(shape, axis) + step for axis in EQUAL_AXES[alike].lower()}
                 shape = replace(shape, **more)
