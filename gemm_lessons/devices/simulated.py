@@ -100,6 +100,8 @@ class Simulated:
                 blank = {it.name: HostVariable(it.name, np.zeros(it.size, np.uint8), given=False) for it in its}
                 symbols = [kept.get(name, variable) for name, variable in blank.items()]
                 ran = simulator.launch(kernel, grid, trial.arguments(parameters), symbols)
+                if ran.fault is not None and ran.fault.kind in ("timeout", "memory"):
+                    return None  # of the whole run, which is about to end
                 kept |= {it.name: replace(it, given=True) for it in symbols}
             answers.append((ran.fault is None, {name: array.tobytes() for name, array in trial.arrays.items()}))
         if answers[0] == answers[1]:

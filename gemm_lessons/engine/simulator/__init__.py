@@ -94,6 +94,7 @@ __all__ = ["Disagreement", "Setting", "Simulator"]
 # Functions of CUDA (cuda_pipeline_primitives.h) that trap on wrong arguments -> what they require.
 STOPPING = {"__pipeline_memcpy_async": "it copies 4, 8 or 16 bytes, and fills no more than those with zeros"}
 FOR_DEBUGGING = re.compile(r"^\s*\.target\s[^\n]*\bdebug\b", re.M)  # set by option -G: ptxas then contracts nothing
+WORD = re.compile(r"[\w$]+")  # a name in PTX
 SAMPLE_BUDGET = 1 << 24  # PTX instructions of a batch of sampled blocks, whose K may be large
 MOST_OWNERS = 1 << 21  # threads of a launch, at most, whose stores are run
 KNOWN = 64  # elements of each buffer that decide which block is tallied
@@ -160,9 +161,13 @@ class Simulator:
         return find(_program_of(compiled).variables, name)
 
     def device_variables(self, compiled: Compiled) -> tuple[ptx.Variable, ...]:
-        """Return the ``__device__`` variables of the source that keep what a launch leaves in them."""
-        found = (it for it in _program_of(compiled).variables if it.space == "global" and it.size)
-        return tuple(it for it in found if not it.pointers and not it.name.startswith("$"))  # $str: of the compiler
+        """Return the ``__device__`` variables of the source that the kernel's code names: other launches see what it
+        leaves in them. Constants that the code does not read are variables of the module, too."""
+        program = _program_of(compiled)
+        kept = [it for it in program.variables if it.space == "global" and it.size and not it.pointers]
+        kept = [it for it in kept if not it.name.startswith("$")]  # strings of the compiler
+        named = {word for it in program.kernel.instructions for word in WORD.findall(it.text)} if kept else set()
+        return tuple(it for it in kept if it.name in named)
 
     def launch(
         self, compiled: Compiled, grid: Grid, arguments: Sequence[Argument], symbols: Sequence[HostVariable] = ()
