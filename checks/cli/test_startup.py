@@ -58,7 +58,7 @@ def test_the_page_of_help_says_what_each_command_says() -> None:
 
 def test_the_page_of_help_cuts_no_line_off() -> None:
     shown = subprocess.check_output([*BINARY, "--help"], env=environment(), text=True, timeout=60)
-    assert "  site     The course" in shown
+    assert "  site     Write the course" in shown
     assert "..." not in shown.partition("Commands:")[2]
 
 
