@@ -808,3 +808,40 @@ __global__ void k(unsigned long long *x) {
     assert x.tolist() == [2**63 + 1, 2**64 - 3, 2**63 - 1, 16]
     simulate(source, "k", 1, 1, [x])
     assert x.tolist() == [2**63 + 1, 2**64 - 3, 2**63 - 1, 16]
+
+
+OWN_MISTAKE = """
+#include <lib/lib.hpp>
+#include <lib/clock.hpp>
+__global__ void k(int *x) { x[0] = lib::thrice(x[0]) + NAME; }
+int main() { Clock c; }
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "line", "words"),
+    [
+        ("unheard_of", 4, '"unheard_of" is undefined'),
+        ("__shfl_xor(x[1], 1)", 4, "write __shfl_xor_sync"),
+        ("now()", 4, "chrono"),  # a header of the host that was left out has that name
+    ],
+)
+def test_an_undefined_name_is_the_error_unless_a_header_that_was_left_out_has_it(library, name, line, words):
+    clock = library / "lib/clock.hpp"
+    clock.write_text(
+        "#include <cuda_runtime.h>\n"
+        + clock.read_text()
+        + "__device__ int now() { return std::chrono::seconds(1).count(); }\n"
+    )
+    source = OWN_MISTAKE.replace("NAME", name)
+    made = compile_source(source, path=str(library.parent / "k.cu"), entry="k", include_dirs=[library])
+    assert isinstance(made, NotCompiled)
+    error = next(d for d in made.diagnostics if d.severity == "error")
+    assert words in error.message
+    assert error.line == line
+
+
+def test_texture_references_are_named(tmp_path):
+    source = "texture<float, 1> t;\n__global__ void k(float *x) { x[0] = tex1Dfetch(t, 0); }\n"
+    with pytest.raises(CompileError, match="cudaTextureObject_t"):
+        engine.compile(source, "k", path=str(tmp_path / "k.cu"))

@@ -48,6 +48,7 @@ OF_THE_HOST = re.compile(
     r'cannot open source file|identifier "\w+" is undefined|has no member|^#error|__host__ function'
 )
 BEFORE_LAMBDA = re.compile(r"(?<!operator)\[[^][]*\][ \t]*$")  # what is before a lambda's parameters
+UNDEFINED_NAME = re.compile(r'identifier "(\w+)" is undefined')
 UNKNOWN_NAME = re.compile(r"is undefined|has no member|must be a class or namespace")
 NO_MEMBER = re.compile(r'namespace "(\w+)" has no member[a-z ]* "(\w+)"')
 NO_NAMESPACE = re.compile("must be a class or namespace")
@@ -188,6 +189,7 @@ class _Job:
         tells = self._only_name_fails(failed[-1]) and not self._has_kernels(dropped)
         # No header of the host causes them: they are the kernel's own.
         tells = tells or not any(OF_THE_HOST.search(d.message) and not OF_THE_RUNTIME.match(d.message) for d in last)
+        tells = tells or self._lacks_names_of_its_own(last, dropped)
         told = failed[-1] if tells else failed[0]
         return told, self._left_out(told, whole.missing)
 
@@ -247,6 +249,15 @@ class _Job:
         headers = (header for match, header in self._libraries(self.source) if (match[1] or match[2]) in dropped)
         return any(b"__global__" in (cuda_source.content_of(header) or b"") for header in headers)
 
+    def _lacks_names_of_its_own(self, errors: Sequence[Diagnostic], dropped: Sequence[str]) -> bool:
+        """Return whether every error is an undefined name that no included file that was left out mentions."""
+        found = [UNDEFINED_NAME.search(d.message) for d in errors]
+        headers = [header for match, header in self._libraries(self.source) if (match[1] or match[2]) in dropped]
+        files = set().union(*map(self._closure, headers))
+        cuda = tuple(f"{os.path.realpath(folder)}/" for folder in self.places.system)  # these were never left out
+        text = b"".join(cuda_source.content_of(Path(file)) or b"" for file in files if not file.startswith(cuda))
+        return bool(found) and all(match is not None and match[1].encode() not in text for match in found)
+
     def _is_at_lambda(self, error: Diagnostic) -> bool:
         if error.message != HOST_FUNCTION or not error.column:
             return False
@@ -265,7 +276,7 @@ class _Job:
 
     def _undefined(self, result: nvrtc.Translation) -> set[str]:
         errors = self._errors(result)
-        return {name for d in errors for name in re.findall(r'identifier "(\w+)" is undefined', d.message)}
+        return {name for d in errors for name in UNDEFINED_NAME.findall(d.message)}
 
     def _left_out(self, result: nvrtc.Translation, missing: Iterable[str]) -> tuple[Diagnostic, ...]:
         """Report missing files: those that may cause an error as errors, the others in one warning."""

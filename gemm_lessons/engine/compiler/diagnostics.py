@@ -63,6 +63,8 @@ HOST_FUNCTION = (
 )
 # A name of the runtime's interface in code for the GPU: dynamic parallelism.
 OF_THE_RUNTIME = re.compile(r'identifier "cuda[A-Z]\w*" is undefined')
+# Functions of a warp that CUDA 9 deprecated, and that no GPU since Volta has.
+_WITHOUT_MASK = re.compile(r'identifier "(__(?:shfl(?:_up|_down|_xor)?|ballot|any|all))" is undefined')
 # Replacements for front-end messages about options or concepts that a user cannot act on.
 _REWORDED: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"A function without execution space annotations .*"), HOST_FUNCTION),
@@ -74,6 +76,10 @@ _REWORDED: tuple[tuple[re.Pattern[str], str], ...] = (
         re.compile(r"device-side kernel launch could not be processed.*"),
         "a kernel that launches another one (dynamic parallelism) cannot be run here: launch both from the host, "
         "or make the inner one a __device__ function and call it",
+    ),
+    (
+        re.compile(r"(?:texture|surface) is not a template"),
+        "texture references left CUDA with version 12: pass the kernel a cudaTextureObject_t, or a cudaSurfaceObject_t",
     ),
 )
 
@@ -184,6 +190,9 @@ def _finished(found: Diagnostic) -> Diagnostic:
     for pattern, words in _REWORDED:
         if pattern.match(found.message):
             return replace(found, message=words)
+    if match := _WITHOUT_MASK.fullmatch(found.message):
+        advice = f"write {match[1]}_sync, whose first argument is the mask of the lanes that take part"
+        return replace(found, message=f"{found.message}: {advice}")
     if OF_THE_RUNTIME.fullmatch(found.message):
         advice = "it belongs to CUDA's runtime, which only code of the host can call here (no dynamic parallelism)"
         return replace(found, message=f"{found.message}: {advice}")
