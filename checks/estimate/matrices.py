@@ -137,6 +137,7 @@ class Case:
             blocks_per_sm=resident,
             tile_rows=rows,
             tile_cols=cols,
+            tile_depth=0 if any(it.opcode.startswith("LDGSTS") for it in compiled.sass) else depth * self.split,
             traffic=traffic,
         )
 

@@ -17,7 +17,7 @@ from gemm_lessons.engine.compiler import cache as compile_cache
 from gemm_lessons.engine.compiler.compile import Compiled, compile_source
 from gemm_lessons.engine.estimate import timeline
 from gemm_lessons.engine.estimate.chip import LAUNCH_US, NEXT_US
-from gemm_lessons.engine.hardware.sheets import GPUS, GpuSpec, buildable
+from gemm_lessons.engine.hardware.sheets import GPUS, GpuSpec, buildable, pipes_of
 from gemm_lessons.engine.ptx.records import Kernel
 from gemm_lessons.engine.records.launch import Grid
 from gemm_lessons.engine.sass import trace as machine_code
@@ -120,6 +120,30 @@ def test_resident_blocks_hide_waiting() -> None:
     assert alone.limiter == "latency"
     assert four.limiter in ("issue", "fp32")
     assert four.time_us < 0.7 * alone.time_us
+
+
+@pytest.mark.parametrize(("multiplies", "apart"), [(100, True), (1500, False)])
+def test_blocks_of_later_waves_hide_dram_from_each_other(multiplies: int, apart: bool) -> None:
+    """Where its latency is long beside a K tile, blocks are played apart; else in step, and it is left out."""
+
+    def at(tiles: int) -> tuple[int, Trace]:
+        lines: list[Line] = []
+        for tile in range(tiles):
+            fetched = Traffic("global", True, 4, 4, tuple(range(16 * tile, 16 * tile + 16)))
+            lines.append(("LDG.E.128 R8, [R2.64]", replace(FREE, sets=0), fetched))
+            lines.append(("BAR.SYNC.DEFER_BLOCKING 0x0", replace(FREE, waits=(0,), stall=6), None))
+            lines += ffma(multiplies)
+        return 8 * tiles, trace(lines, 4, 2)
+
+    of = Profile(lambda: (at(8), at(16)), blocks_per_sm=2, tile_rows=128, tile_cols=128, tile_depth=8)
+    near, far = (8 * of.span(2, H200, from_dram=it).per_k for it in (False, True))
+    together = 8 * of.span(2, H200, together=True, from_dram=True).per_k
+    latency = pipes_of(H200).alone
+    if not apart:
+        assert near == far
+        return
+    assert far == pytest.approx(latency + multiplies, rel=0.15), "one multiplies while another waits"
+    assert together == pytest.approx(near, rel=0.1), "those of one launch are in step"
 
 
 SCATTERED = Traffic("global", True, 32, 32, tuple(range(0, 128, 4)))

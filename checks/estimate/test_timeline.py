@@ -14,7 +14,7 @@ from checks.readings import FOLDER
 from gemm_lessons.engine.compiler.compile import Compiled, compile_source
 from gemm_lessons.engine.compiler.sass import SassInstruction, width_of
 from gemm_lessons.engine.estimate.items import Step, streams_of, unknown_units
-from gemm_lessons.engine.estimate.timeline import Multiprocessor, play, run
+from gemm_lessons.engine.estimate.timeline import Multiprocessor, play, play_apart, run
 from gemm_lessons.engine.hardware.sheets import GPUS, pipes_of
 from gemm_lessons.engine.sass.operands import decode
 from gemm_lessons.engine.sass.registers import conflicts, reads
@@ -196,6 +196,28 @@ def test_loads_take_the_latency_of_dram_where_no_other_block_hides_it() -> None:
     a100 = GPUS["a100"]
     near, far = (play(trace(waits, 4), 1, a100, from_dram=it).clocks for it in (False, True))
     assert far == near, "where it was not read"
+
+
+def test_blocks_apart_wait_for_their_tiles_in_turn() -> None:
+    """One multiplies while another waits for DRAM; in step both would wait at once. Their tiles differ."""
+
+    def of(tiles: int) -> Trace:
+        lines: list[Line] = []
+        for tile in range(tiles):
+            text, _, touch = global_load(16 * tile, 16)
+            meet: Line = ("BAR.SYNC.DEFER_BLOCKING 0x0", replace(FREE, waits=(0,), stall=6), None)
+            lines += [(text, replace(FREE, sets=0), touch), meet, *ffma(300)]
+        return trace(lines, 4, 2)
+
+    def clocks(blocks: int, **also: bool) -> float:
+        return play_apart(of(16), of(8), 8, blocks, H200, 1000.0, **also) / 8
+
+    multiplying = 300
+    alone, both, near = clocks(1, from_dram=True), clocks(2, from_dram=True), clocks(2)
+    assert alone == pytest.approx(multiplying + HOPPER.alone, rel=0.08)
+    assert both == pytest.approx(alone, rel=0.1), "the second block costs little"
+    assert both < 0.9 * (2 * multiplying + HOPPER.alone), "as long as they would take in step"
+    assert 2 * multiplying < near < 0.9 * (2 * multiplying + HOPPER.l2)
 
 
 def test_the_latency_of_dram_is_what_was_read_of_copied_tiles() -> None:

@@ -11,6 +11,7 @@ import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, fields, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from gemm_lessons import __version__
@@ -28,9 +29,11 @@ if TYPE_CHECKING:
     from gemm_lessons.engine.estimate.timeline import Played
     from gemm_lessons.engine.sass.trace import ParsedKernel, Trace
 
-MODEL = 30  # version of the timeline; a new number invalidates the cache on disk
+MODEL = 31  # version of the timeline; a new number invalidates the cache on disk
 DEPTH = 64  # least K of the shorter trace: eight tiles of 8, one of 64; double buffering repeats itself every 32
 TILES = 8  # K tiles of the shorter trace of a kernel with cp.async, so that its pipeline is full
+DEEPEST = 256  # K of the shorter trace of blocks that are played apart: they have as many tiles, which must fit
+LONG = 1 / 3  # DRAM's latency / time of a K tile, above which blocks are played apart: the result is 1% uncertain
 # The longer trace has twice that K, or this factor where blocks divide K tiles and have few of them: each begins and
 # ends in the middle of a tile, and the number of such ends in a short share depends on where it is cut.
 FURTHER = 4
@@ -205,9 +208,10 @@ class Profile:
     """A kernel's launch and its traces, which are made on demand and memoised together with what follows from them.
 
     ``blocks_per_sm``: resident blocks, from the occupancy; ``cluster``: blocks of a cluster. ``tile_rows`` x
-    ``tile_cols``: the tile of C of a block; ``shared``: blocks divide the K tiles of a tile; ``staying``: blocks
-    compute several tiles in turn, and the first block has two of them in the trace ``twice``. ``key`` names the traces
-    in the cache on disk; None disables that cache.
+    ``tile_cols``: the tile of C of a block; ``tile_depth``: K of a tile that blocks load and wait for, 0 where they
+    copy tiles ahead, and ``deeper``: traces of at least ``TILES`` such tiles, if the others have fewer; ``shared``:
+    blocks divide the K tiles of a tile; ``staying``: blocks compute several tiles in turn, and the first block has two
+    of them in the trace ``twice``. ``key`` names the traces in the cache on disk; None disables that cache.
     """
 
     def __init__(
@@ -217,6 +221,8 @@ class Profile:
         blocks_per_sm: int,
         tile_rows: int,
         tile_cols: int,
+        tile_depth: int = 0,
+        deeper: Callable[[], Traces] | None = None,
         cluster: int = 1,
         traffic: Movement = PLAIN,
         key: str | None = None,
@@ -227,7 +233,8 @@ class Profile:
     ) -> None:
         self.blocks_per_sm, self.cluster = max(blocks_per_sm, 1), cluster
         self.staying, self._twice, self._first_tiles = staying, twice, first_tiles
-        self.tile_rows, self.tile_cols, self.traffic, self.shared = tile_rows, tile_cols, traffic, shared
+        self.tile_rows, self.tile_cols, self.tile_depth = tile_rows, tile_cols, tile_depth
+        self.traffic, self.shared, self._deeper = traffic, shared, deeper
         self._tracer, self._key = tracer, key
         self._traces: Traces | None = None
         self._plays: dict[str, Played] = {}
@@ -251,7 +258,11 @@ class Profile:
     def span(self, blocks: int, gpu: GpuSpec, *, together: bool = False, from_dram: bool = False) -> Span:
         """Return the clocks of one multiprocessor of ``gpu`` with ``blocks`` resident blocks, at most
         ``blocks_per_sm``. ``together``: all of them start at once, as at the start of the launch. ``from_dram``: L2
-        does not hold the matrices."""
+        does not hold the matrices.
+
+        Blocks of later waves begin where another one ends, anywhere in the K tiles of the blocks beside it, and hide
+        DRAM's latency from each other. Their main loops are played apart (``play_apart``) where that latency is long.
+        """
         name = f"{'together ' if together else ''}{'from DRAM ' if from_dram else ''}{blocks} {_figures_of(gpu)}"
         if name not in self._kept:
             (k0, _), (k1, _) = self.traces
@@ -264,9 +275,27 @@ class Profile:
                 before = first.busy.get(unit, 0.0)
                 each = (clocks - before) / (k1 - k0)
                 units[unit] = before - each * k0, each
+            if from_dram and not together and self._waits_long(per_k, blocks, gpu):
+                per_k = self._apart(per_k, blocks, gpu)
             self._keep(name, [first.clocks - per_k * k0, per_k, units])
         fixed, per_k, units = self._kept[name]
         return Span(fixed, per_k, {unit: (start, each) for unit, (start, each) in units.items()})
+
+    def _waits_long(self, per_k: float, blocks: int, gpu: GpuSpec) -> bool:
+        """Tell whether DRAM's latency is a large part of the time of a K tile, for blocks that hide it from each other:
+        their warps wait at barriers, and blocks take turns."""
+        tile, waits = self.tile_depth * per_k, pipes_of(gpu).alone
+        hidden = blocks > 1 and self.cluster == 1 and pipes_of(gpu).fair and self.traces[0][1].waits_at_barriers
+        return hidden and 0 < self.tile_depth <= DEEPEST / TILES and waits > LONG * tile
+
+    def _apart(self, per_k: float, blocks: int, gpu: GpuSpec) -> float:
+        """Return the clocks for each k of blocks that are apart and wait for DRAM; ``per_k``: those in step."""
+        from gemm_lessons.engine.estimate.timeline import play_apart
+
+        (k0, shorter), (k1, longer) = self._deeper() if self._deeper else self.traces
+        tiles = (k1 - k0) / self.tile_depth
+        clocks = play_apart(longer, shorter, tiles, blocks, gpu, per_k * self.tile_depth, from_dram=True)
+        return clocks / (k1 - k0)
 
     def overlap(self, gpu: GpuSpec) -> float:
         """Return the clocks of one multiprocessor that a full wave of blocks saves because the blocks before it end at
@@ -333,9 +362,9 @@ def profile_of(subject: Subject, blocks_per_sm: int) -> Profile:
     copies = any(it.opcode.startswith(("LDGSTS", BOX)) for it in compiled.sass)
     cluster = blocks_of_cluster(compiled, subject.parsed, subject.grid_at(subject.shapes.count))
     together = blocks_per_sm * cluster  # blocks
-    short = traced_shape(subject, together, TILES if copies else 1)
+    short, deep = (traced_shape(subject, together, tiles) for tiles in (TILES if copies else 1, TILES))
 
-    def trace() -> Traces:
+    def trace(short: Shape = short) -> Traces:
         kernel = traceable(compiled, subject.parsed())
 
         def at(k: int) -> tuple[int, Trace]:
@@ -368,6 +397,8 @@ def profile_of(subject: Subject, blocks_per_sm: int) -> Profile:
         blocks_per_sm=blocks_per_sm,
         tile_rows=subject.tile.rows,
         tile_cols=subject.tile.cols,
+        tile_depth=0 if copies or subject.sharing or subject.staying else subject.tile.depth,
+        deeper=None if deep == short else partial(trace, deep),
         cluster=cluster,
         traffic=subject.traffic,
         key=compile_cache.key_of(f"gemm-lessons/traced/{MODEL} {__version__}", *code, *parts),

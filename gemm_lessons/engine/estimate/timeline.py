@@ -10,8 +10,8 @@
                  Those of warpgroups queue up, and a warp goes on until it waits for a group of them
     load-store   one for the whole multiprocessor, first come first served: wavefronts (shared), lines (global)
     L1           a sector is fetched once; later requests for it wait for the same fetch; the load-store unit is
-                 busy while it is written. With ``levels``, loads are read from banks, as those of shared memory, and
-                 return after earlier stores of parts of sectors
+                 busy while it is written. Blocks that are apart find none of each other's tiles. With ``levels``, loads
+                 are read from banks, as those of shared memory, and return after earlier stores of parts of sectors
     L2           a port that brings the sectors one after the other, each ``l2`` clocks after it was asked for; a copy
                  past L1 keeps its registers until the port has come near to it
     barrier      the last warp to arrive releases all: those of its block, or as many as a named barrier is for
@@ -21,9 +21,10 @@
                  takes the port of each, arrivals at mbarriers of others and the cluster's barrier take longer.
                  st.async and red.async leave one after the other
 
-What it leaves out: instruction fetch, and, without ``levels`` (see ``traffic``), L1's capacity and what loads wait for
-DRAM where blocks with barriers are resident together: they are at different places of their K tiles, so one multiplies
-while another waits, but here they are in step.
+What it leaves out: instruction fetch, and, without ``levels`` (see ``traffic``), L1's capacity. ``play`` also leaves
+out what loads wait for DRAM where blocks with barriers are resident together: they are at different places of their K
+tiles, so one multiplies while another waits, but ``play`` lets them begin together. ``play_apart`` plays the main loop
+from such places.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Sequence
 from dataclasses import field
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from gemm_lessons.engine.costs.banks import SECTOR, WARP
 from gemm_lessons.engine.estimate.items import (
@@ -71,6 +72,7 @@ RETURNED = (
 # Of the same readings, of threads that own a row each: lines of a load that L1 looks up in a clock, and clocks until a
 # load returns after earlier stores of less than whole sectors have left.
 TAGS, BEHIND = 2.0, 170.0
+APART = (1 / 8, 3 / 8, 5 / 8, 7 / 8)  # of a K tile: from one block of a later wave to the next one
 SPREAD, ONE = 40503, 1 << 16  # which lines come from DRAM: spread evenly
 AnyWarp = TypeVar("AnyWarp")
 ARITHMETIC = (FP32, INTEGER)
@@ -107,7 +109,7 @@ def play(
     warps that never wait for each other.
     ``levels``: where other accesses are served; without, L1 never runs full, and L2 holds everything.
     """
-    hidden = blocks > 1 and any(it.name == "BAR" for it in trace.code)
+    hidden = blocks > 1 and trace.waits_at_barriers
     return run(
         [
             Multiprocessor(
@@ -124,6 +126,38 @@ def play(
             for streams in by_rank(streams_of(trace, blocks * trace.cluster, gpu), trace)
         ]
     )
+
+
+def play_apart(
+    longer: Trace,
+    shorter: Trace,
+    tiles: float,
+    blocks: int,
+    gpu: GpuSpec,
+    tile_clocks: float,
+    *,
+    from_dram: bool = False,
+) -> float:
+    """Return the clocks of the main loop for what the ``longer`` trace has more than the ``shorter`` one.
+
+    The first ``blocks`` of the trace are at different places of a K tile, as those of later waves are: each is a
+    fraction of its clocks behind the one before. ``tile_clocks`` are a first guess of these. Blocks share nothing in
+    L1. ``tiles``: K tiles that the longer trace has more. The result is the average over fractions and warps; a warp's
+    clocks count from the middle of its shorter trace on. ``from_dram``: loads come from there.
+    """
+    items, parts = [], []
+    ways = zip(streams_of(longer, blocks, gpu), streams_of(shorter, blocks, gpu), strict=True)
+    for (stream, warp), (fewer, _) in ways:
+        items.append(stream.of(warp))
+        middle = len(fewer.items) // 2
+        parts.append(range(middle, middle + len(stream.items) - len(fewer.items)))
+    found = []
+    for fraction in APART:
+        starts = [block * fraction % 1 * tile_clocks for block in range(blocks)]
+        loop = MainLoop(parts, starts, items, longer.warps_per_block, gpu, loads_from_dram=from_dram)
+        found.append(run([loop]).clocks)
+        tile_clocks = found[-1] / tiles
+    return sum(found) / len(found)
 
 
 def by_rank(warps: Sequence[AnyWarp], trace: Trace) -> list[list[AnyWarp]]:
@@ -230,9 +264,11 @@ class Multiprocessor:
         self.port = 0.0
         self.stores = self.partly = 0.0  # all stores, and those of less than whole sectors, have left by
         self.wave = max(self.begun, 1)  # warps that are resident together
-        self.sectors: dict[int, float] = {}  # in L1 or in flight: from when; of the wave that asked last
-        self.which = 0  # of these waves
-        self.caches = [self.sectors, *({} for _ in range(self.wave, count, self.wave))]  # other waves, other tiles
+        self.sectors: dict[
+            int, float
+        ] = {}  # in L1 or in flight: from when; of the warps that share tiles and asked last
+        self.which = 0  # of these groups of warps
+        self.share_l1(self.wave)
         # Warps at a barrier: block, number -> warp and from when on it can continue; -1: does not wait.
         self.waiting: dict[tuple[int, int], list[tuple[int, float]]] = {}
         self.phases: dict[tuple[int, int], MbarrierPhases] = {}  # block, address -> its mbarrier
@@ -245,6 +281,11 @@ class Multiprocessor:
         self.multiplied = [0.0] * schedulers  # and its fp32 pipe
         self.others = {TENSOR: [0.0] * schedulers, FP64: [0.0] * schedulers}
         self.moved = {"shared": 0.0, "l1": 0.0, "l2": 0.0}
+
+    def share_l1(self, warps: int) -> None:
+        """Let so many consecutive warps find each other's sectors in L1; others have other tiles."""
+        self.sharing = warps
+        self.caches = [self.sectors, *({} for _ in range(warps, len(self.streams), warps))]
 
     def start(self) -> None:
         """Let the warps of the first blocks begin."""
@@ -612,7 +653,8 @@ class Multiprocessor:
                     clocks = max(clocks, written)
                 self.moved["l1"] += clocks
                 self.load_store = start + clocks
-                self.sectors, self.which = self.caches[warp // self.wave], warp // self.wave
+                self.which = warp // self.sharing
+                self.sectors = self.caches[self.which]
                 done = self._fetched(touch, start) + (pipes.texture if item.name in FETCHES else 0.0)
                 if not touch.load:
                     block = warp // self.warps_per_block
@@ -699,3 +741,39 @@ class Multiprocessor:
                 self.dram = max(self.dram, start) + levels.dram_sector
                 there = max(there, self.dram + self.pipes.far)
         return there
+
+
+class MainLoop(Multiprocessor):
+    """A multiprocessor that is played until each warp has executed its part of the main loop, a range of its items.
+    Blocks begin at ``starts``, and none finds tiles of another one in L1."""
+
+    def __init__(self, parts: Sequence[range], starts: Sequence[float], *given: Any, **also: Any) -> None:
+        super().__init__(*given, **also)
+        self.parts, self.left = parts, len(parts)  # warps that have not executed their part
+        self.starts = starts
+        self.share_l1(self.warps_per_block)
+        self.began = [0.0] * len(parts)
+        self.took: list[float] = []
+
+    def start(self) -> None:
+        """Let the warps of each block begin at its time."""
+        for warp in range(len(self.streams)):
+            self.ready[warp] = self._ready(warp, self.starts[warp // self.warps_per_block])
+
+    def next(self, scheduler: int) -> tuple[float, int, int]:
+        """Return when this scheduler issues next, and for which warp; never after the last part."""
+        return super().next(scheduler) if self.left else (NEVER, scheduler, -1)
+
+    def execute(self, time: float, scheduler: int, warp: int) -> bool:
+        """Issue the warp's next item, and note when its part begins and ends."""
+        at, part = self.position[warp], self.parts[warp]
+        if at == part.start:
+            self.began[warp] = time
+        elif at == part.stop:
+            self.took.append(time - self.began[warp])
+            self.left -= 1
+        return super().execute(time, scheduler, warp)
+
+    def played(self) -> Played:
+        """Return the average clocks of a part."""
+        return Played(sum(self.took) / len(self.took))

@@ -151,6 +151,11 @@ class Trace:
     warps_per_block: int
     cluster: int = 1
 
+    @property
+    def waits_at_barriers(self) -> bool:
+        """Whether warps of a block wait for each other."""
+        return any(it.name == "BAR" for it in self.code)
+
 
 class TooLong(Uncountable):
     """The trace would be longer than the caller allows."""
