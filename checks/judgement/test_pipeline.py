@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -70,22 +71,33 @@ def kernel(tmp_path: Path):
 
 
 def test_only_what_is_counted_or_timed_is_taken_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of the kernels that a host chooses among, only those that are counted or timed are disassembled."""
+    """Of the kernels that a host chooses among, only those that are counted or timed are disassembled, with one
+    call."""
     made: list[Lesson] = []
     apart: list[Lesson] = []
+    shared: list[Callable[[], object]] = []
 
     def build(self: Workshop, lesson: Lesson, path: Path, source: str, disassembled: bool) -> Binaries:
         made.append(lesson)
         apart.extend([lesson] * disassembled)
         return Binaries((), None)
 
+    def share(kernels: Callable[[], object]) -> Callable[[], object]:
+        shared.append(kernels)
+        return kernels
+
     monkeypatch.setattr(Workshop, "build", build)
     monkeypatch.setattr(pipeline, "_quickly", lambda *_: None)  # compile all, as on a GPU
+    monkeypatch.setattr(pipeline, "SharedSass", share)
+    monkeypatch.setattr(pipeline, "_kernels_of", lambda variants, lessons: apart.extend(lessons))
     lesson = COURSE.lesson("any_shape")
     request = RunRequest(COURSE, lesson, lesson.solution_path, Simulated(), GPUS["h200"], seed=7, graded=True)
     plan = RunPlan.of(request)
     kernel = plan.kernels[0]
     pipeline.build(plan, kernel, lesson.solution_path.read_text(), Jobs())
+    assert not apart
+    [begin] = shared
+    begin()
     assert plan.sample is not None
     shapes = (kernel.counting_shape, plan.timed_shape, *plan.hidden, plan.sample.shape)
     wanted = {lesson.at(shape) for shape in shapes}

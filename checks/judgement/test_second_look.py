@@ -11,10 +11,13 @@ import numpy as np
 import pytest
 
 from checks.judgement.cases import judged, problem
-from checks.judgement.mistakes import MISTAKES, lesson_named, run, told, words_of
+from checks.judgement.mistakes import MISTAKES, lesson_named, requested, run, told, words_of
+from gemm_lessons.authoring.candidate import kernels_of
 from gemm_lessons.course.folder import any_course
+from gemm_lessons.course.lesson import Lesson
 from gemm_lessons.course.todos import todo_marks
 from gemm_lessons.devices.simulated import Simulated
+from gemm_lessons.engine.compiler.compile import Compiled, disassemble_ahead
 from gemm_lessons.engine.hardware.sheets import GPUS
 from gemm_lessons.engine.simulator.debug_run import local_names
 from gemm_lessons.engine.simulator.final_memory import UNWRITTEN, FinalMemory
@@ -52,6 +55,12 @@ def by_number(lines: list[str], mark: re.Pattern[str]) -> list[list[str]]:
     """The lines from each mark to the next, a list each; one list of all lines unless the first line is a mark."""
     begins = [i for i, line in enumerate(lines) if mark.match(line)]
     return [lines[a:b] for a, b in pairwise([*begins, len(lines)])] if begins[:1] == [0] else [lines]
+
+
+def kernels_in(lesson: Lesson, source: str) -> list[Compiled]:
+    """What a run of this kernel disassembles."""
+    with requested(lesson, source) as request:
+        return kernels_of(request)
 
 
 def said_after(lesson: str, todos: int) -> str:
@@ -157,13 +166,15 @@ def test_every_todo_is_counted_and_moves_something(name: str) -> None:
     lesson = lesson_named(name)
     lesson = replace(lesson, shapes=replace(lesson.shapes, check=(lesson.shapes.count,)))
     count = len(todo_marks(lesson.stub_path.read_text()))
+    sources = [written(name, todos) for todos in range(count + 1)]
+    disassemble_ahead(kernel for source in sources for kernel in kernels_in(lesson, source))
     before = ""
     for todos in range(count):
-        said = words_of(run(lesson, written(name, todos)))
+        said = words_of(run(lesson, sources[todos]))
         assert f"NOT FINISHED: {todos} of {count} TODO" in said
         assert said != before
         before = said
-    assert "PASSED" in words_of(run(lesson, written(name, count)))
+    assert "PASSED" in words_of(run(lesson, sources[count]))
 
 
 class Memory:

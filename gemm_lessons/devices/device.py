@@ -54,9 +54,12 @@ class Binaries:
                 kernel.start_sass(kernels[:number])
 
     def share_sass(self, shared: SharedSass) -> None:
-        """Take the disassembly of the kernels to be counted from one that other kernels share."""
+        """Take the disassembly of the kernels to be counted from one that other kernels share. Begin that of others."""
         for kernel in self.counted:
             kernel.share_sass(shared)
+        for kernel in self.timed or ():
+            if kernel not in self.counted:
+                kernel.start_sass()
 
 
 @dataclass(frozen=True)

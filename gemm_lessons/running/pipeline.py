@@ -301,7 +301,7 @@ def _variants(
     quick = plan.request.graded and kernel.role == "kernel" and plan.device.target is None
     several = sum(not disassembled.isdisjoint(group) for group in alike.values()) > 1
     together = [it for it in lessons if it in disassembled]
-    shared = SharedSass(lambda: _kernels_of(variants, together)) if beside and several else None
+    shared = SharedSass(lambda: _kernels_of(variants, together)) if several else None
 
     def make(group: Sequence[Lesson]) -> Mapping[Lesson, Built] | CompileFailed:
         with_code = not disassembled.isdisjoint(group)
