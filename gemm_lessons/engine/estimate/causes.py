@@ -2,10 +2,10 @@
 
     clock         the GPU keeps its highest clock
     launch        starting it and its blocks takes no time
-    dram, l2      their bandwidth has no limit, and DRAM is as near as L2, but for the loads of a product
+    dram, l2      their bandwidth has no limit, and DRAM is as near as L2, but for loads and copies of a product
     waves         every multiprocessor has as many blocks as the average one
     conflicts     no access to shared memory conflicts
-    waiting       DRAM is as near as L2 for the loads of a product, too
+    waiting       DRAM is as near as L2 for loads and copies of a product, too
     arithmetic    integer and special units take no time; they are not among the units of an estimate
     waiting       the busiest unit works all the time
     requests, shared, instructions, arithmetic    that unit takes no time, in this order; the last are multiply-adds
@@ -95,11 +95,11 @@ def shares(
     """
     cold = replace(gpu, tensor_clock_hz=None, power=None)
     pipes = pipes_of(gpu)
-    near = replace(cold, dram_bytes_per_s=math.inf, pipes=replace(pipes, far=pipes.l2, dram=0.0))
+    near = replace(cold, dram_bytes_per_s=math.inf, pipes=replace(pipes, far=pipes.l2, dram=pipes.dram if far else 0.0))
     pipes = replace(near.pipes or pipes, box_sector=0.0)
     free = replace(near, l2_bytes_per_s=math.inf, pipes=pipes)
     even = replace(free, pipes=replace(pipes, conflicts=False))
-    close = replace(even, pipes=replace(even.pipes or pipes, alone=0.0)) if far else even
+    close = replace(even, pipes=replace(even.pipes or pipes, alone=0.0, dram=0.0)) if far else even
     simple = replace(close, pipes=replace(close.pipes or pipes, integer=0.0, special=0.0))
     now = at(gpu)
     highest = at(cold) if heats else now
