@@ -82,7 +82,7 @@ def test_how_near_is_right(guess: float, right: bool, near: bool) -> None:
     ("text", "message"),
     [
         ('[a]\nask = "x"\nanswer = "16384"', r"predict.toml:3: \[a\] answer: does not name a counter"),
-        ('[a]\nask = "x"\nanswer = "sectors"', r"predict.toml:3: \[a\] answer: .*names sectors"),
+        ('[a]\nask = "x"\nanswer = "sectors"', r"predict.toml:3: \[a\] answer: .*uses sectors,"),
         ('[a]\nask = "x"\nanswer = "ffma"\nthan = "before_fma"', r":4: \[a\] than: .*did you mean before_ffma"),
         ('[a]\nanswer = "ffma"', r"predict.toml:1: \[a\] ask: is missing"),
         (

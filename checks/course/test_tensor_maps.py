@@ -129,7 +129,7 @@ def changed(tmp_path: Path, old: str, new: str) -> Lesson:
     [
         ('buffer = "A"', 'buffer = "X"', r"toml:19: \[tensor_maps.map_A\] buffer: 'X' is not a buffer"),
         ('box = ["BM", "BK"]', 'box = ["BM"]', r"\[tensor_maps.map_A\] box: needs a size for each"),
-        ('box = ["BM", "BK"]', 'box = ["BM", "BQ"]', r"\[tensor_maps.map_A\] box: .*names BQ"),
+        ('box = ["BM", "BK"]', 'box = ["BM", "BQ"]', r"\[tensor_maps.map_A\] box: .*uses BQ,"),
         ("swizzle = 128", "swizzle = 16", r"\[tensor_maps.map_A\] swizzle: 16 is none of 0, 32, 64, 128"),
         ("swizzle = 128", "swizzle = 64", r"\[tensor_maps\] at M, N, K = 32x32x64: map_A: a swizzle is"),
         ('"map_A", "map_B", "C"', '"map_B", "C"', "A is missing"),

@@ -103,7 +103,7 @@ def test_it_runs_from_python():
 @pytest.mark.parametrize(
     ("change", "options", "says"),
     [
-        (("", ""), ["--arch", "sm_80"], "t.ptx is PTX, which is compiled already: leave --arch out"),
+        (("", ""), ["--arch", "sm_80"], "t.ptx is PTX, which is already compiled: leave --arch out"),
         (("", ""), ["-D", "A=1", "-I", "."], "leave --define and --include out"),
         (("", ""), ["--std", "c++20"], "leave --std out"),
         ((".entry", ".func"), [], "t.ptx has 0 kernels (): there is nothing to run"),
