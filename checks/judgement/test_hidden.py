@@ -548,8 +548,8 @@ def test_a_way_chosen_by_the_area_of_c_misses_its_gate(cheat: str, tmp_path: Pat
 
 @pytest.mark.parametrize("name", ["split_k", "beat_cublas"])
 def test_tiles_of_several_launches(name: str) -> None:
-    """One of M = N = K, one with many tiles each way, which blocks share; they differ from seed to seed, and also touch
-    the last rows."""
+    """Two tiles of M = N = K, two of a shape with many tiles each way, which blocks share; they differ from seed to
+    seed, and also touch the last rows."""
     lesson = COURSE.lesson(name)
     tile = tile_sizes(lesson)
     seen = set()
@@ -566,7 +566,7 @@ def test_tiles_of_several_launches(name: str) -> None:
             lesson.allow(it.shape)
             assert it.rows.start % tile.rows == it.cols.start % tile.cols == 0
             assert 0 <= it.rows.start < it.rows.stop <= it.shape.m
-            assert 0 <= it.cols.start < it.cols.stop <= it.shape.n
+            assert 0 <= it.cols.start < it.cols.start + tile.cols < it.cols.stop <= it.shape.n
         seen.add(far.rows.stop == far.shape.m)
     assert seen == {False, True}
 

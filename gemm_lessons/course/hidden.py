@@ -211,7 +211,8 @@ class FarSample:
 
 @dataclass(frozen=True)
 class FarTile:
-    """A tile of C at a far shape, by its rows and columns: it is judged when all blocks that it needs have run."""
+    """Two tiles of C at a far shape, by their rows and columns: they are judged when all blocks that they need have
+    run."""
 
     shape: Shape
     rows: range
@@ -363,8 +364,8 @@ def _deep_beside(lesson: Lesson, seed: int) -> FarSample | None:
 
 
 def hidden_tiles(lesson: Lesson, seed: int) -> tuple[FarTile, ...]:
-    """Return tiles of C to judge of a lesson where a later launch adds what blocks of an earlier one leave: one where
-    M = N = K, and one at a shape that is far along M, N and K, where blocks share tiles."""
+    """Return tiles of C to judge of a lesson where a later launch adds what blocks of an earlier one leave: two where
+    M = N = K, and two at a shape that is far along M, N and K, where blocks share tiles."""
     multiplies = _multiplying(lesson)
     if multiplies == len(lesson.launches) - 1 or hidden_sample(lesson, seed) is None:
         return ()
@@ -373,7 +374,7 @@ def hidden_tiles(lesson: Lesson, seed: int) -> tuple[FarTile, ...]:
     cubes = [Shape(side, side, side, layout=_any_of(draw, layouts)) for side in draw.sample(CUBES, len(CUBES))]
     others = [_of_many_tiles(lesson, draw) for _ in range(TRIES)]
     shapes = (_first_affordable(lesson, cubes, multiplies), _first_affordable(lesson, others, multiplies, shared=True))
-    return tuple(_some_tile(lesson, shape, draw) for shape in shapes if shape is not None)
+    return tuple(_some_tiles(lesson, shape, draw) for shape in shapes if shape is not None)
 
 
 def _first_affordable(
@@ -409,11 +410,12 @@ def _sides_of_tile(lesson: Lesson) -> tuple[int, int]:
     return lcm(tile.m, steps.m), lcm(tile.n, steps.n)
 
 
-def _some_tile(lesson: Lesson, shape: Shape, draw: random.Random) -> FarTile:
-    """Return one of a shape's tiles."""
+def _some_tiles(lesson: Lesson, shape: Shape, draw: random.Random) -> FarTile:
+    """Return two of a shape's tiles, side by side: a mistake in every second tile is in one of them."""
     rows, cols = _sides_of_tile(lesson)
-    row, col = (int(draw.random() * -(-size // by)) * by for size, by in ((shape.m, rows), (shape.n, cols)))
-    return FarTile(shape, range(row, min(shape.m, row + rows)), range(col, min(shape.n, col + cols)))
+    row = int(draw.random() * -(-shape.m // rows)) * rows
+    col = int(draw.random() * (-(-shape.n // cols) - 1)) * cols
+    return FarTile(shape, range(row, min(shape.m, row + rows)), range(col, min(shape.n, col + 2 * cols)))
 
 
 def _work_of_tile(lesson: Lesson, shape: Shape, multiplies: int) -> float:

@@ -1,5 +1,5 @@
 // cheat: hidden loads: lesson 01 with every load an atomic addition of zero; only the stores are in order
-// expect: gate_missed, faulted sectors_read
+// expect: faulted input_overwritten
 __device__ float read(const float *x)
 {
     return atomicAdd(const_cast<float *>(x), -0.0f);

@@ -1,5 +1,5 @@
 // cheat: wrong idea: lesson 02's kernel behind two large arrays, its loads made by atomics that no overlap is asked of
-// expect: gate_missed global_reads or timed_out in line
+// expect: faulted input_overwritten
 extern "C" __global__ void gemm(const float *A, const float *B, float *C, int M, int N, int K)
 {
     __shared__ float tiles[2][(BM + BN) * BK];

@@ -1,5 +1,5 @@
 // cheat: hidden loads: no tiles at all: A and B by atomics, and junk that looks like arithmetic
-// expect: gate_missed global_sectors
+// expect: faulted input_overwritten
 extern "C" __global__ void gemm(const float *A, const float *B, float *C, int M, int N, int K)
 {
     const int thread_row = threadIdx.x / BN, thread_col = threadIdx.x % BN;
