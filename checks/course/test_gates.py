@@ -86,6 +86,25 @@ def test_packaged_gates_have_ids_and_names_that_are_noun_phrases() -> None:
                 assert not re.search(r",|percent|\bin (those|that|what)\b", gate.name), (name, gate.name)
 
 
+@pytest.mark.parametrize(
+    ("spills", "stack", "judged"),
+    [
+        (0, 0, 0),
+        (24, 8, 0),  # two registers, moved out of the main loop and back
+        (0, 16, 16),  # an array
+        (24, 40, 64),  # an array beside a spilled register
+        (40, 16, 56),
+        (200, 64, 264),
+    ],
+)
+@pytest.mark.parametrize("name", ["thread_tile", "double_buffer", "any_shape", "mma", "fp8", "dgemm"])
+def test_a_spilled_register_is_no_array_in_local_memory(name: str, spills: int, stack: int, judged: int) -> None:
+    gate = next(it for it in COURSE.lesson(name).gates if it.id == "local_memory")
+    names = {"spill_bytes": spills, "stack_bytes": stack, "PREFETCH": 1}
+    assert gate.value.value(names) == judged
+    assert gate.at_most == 0
+
+
 def test_integrity_gates_follow_the_lessons_own(tmp_path: Path) -> None:
     found = gates(tmp_path)
     assert list(found) == ["reads", "busiest_thread"], "no BK, and products are only for lessons that ask for them"
