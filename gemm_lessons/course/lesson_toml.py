@@ -25,7 +25,7 @@ from gemm_lessons.course.search_space import MOST, Condition, SearchSpace
 from gemm_lessons.course.toml import is_text, read_toml
 from gemm_lessons.engine.arguments.expression import Expression, ExpressionError
 from gemm_lessons.engine.records.elements import ELEMENTS, Element
-from gemm_lessons.engine.records.toml_file import RESTORE, Where
+from gemm_lessons.engine.records.toml_file import Where
 from gemm_lessons.gemm.data import (
     DRAWN,
     HELD,
@@ -72,7 +72,8 @@ def load_lesson(directory: Path, type_: str = "") -> Lesson:
 def _loaded(directory: Path, type_: str, _read: tuple[bytes, ...]) -> Lesson:
     """Return the lesson, parsed once until one of the files changes: a class is compared with every lesson."""
     path = directory / "lesson.toml"
-    text, raw = read_toml(path, f"{RESTORE}: gemm-lessons reset {directory.name[:2]} --settings")
+    command = f"gemm-lessons reset {directory.name[:2]} --settings"
+    text, raw = read_toml(path, f"to restore it: {command}", command)
     reader = _Reader(path, text)
     return reader.lesson(directory, reader.typed(raw, type_) if type_ else raw, type_)
 

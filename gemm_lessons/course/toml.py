@@ -17,9 +17,10 @@ from gemm_lessons.engine.records.toml_file import TomlFile, Where
 ARCHITECTURE = "sm_90"  # the architecture of a course that names none
 
 
-def read_toml(path: Path, without: str) -> tuple[str, dict[str, Any]]:
-    """Return a TOML file as text and parsed; ``without``: what to do when it is missing. Raise ``LessonError``."""
-    return toml_file.read_toml(path, without, LessonError)
+def read_toml(path: Path, without: str, command: str = "") -> tuple[str, dict[str, Any]]:
+    """Return a TOML file as text and parsed; ``without``: what to do when it is missing; ``command``: what restores the
+    file. Raise ``LessonError``."""
+    return toml_file.read_toml(path, without, LessonError, command)
 
 
 def read_course(lessons: Path) -> tuple[Path, str, dict[str, Any]] | None:

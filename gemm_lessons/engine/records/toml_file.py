@@ -12,12 +12,13 @@ from gemm_lessons.engine.records.errors import KitError
 
 Where = tuple[str | int, ...]  # a key's path in the file, such as ("gates", 0, "value")
 
-RESTORE = "to restore it"  # begins a remedy that names a command
 
-
-def read_toml(path: Path, without: str, error: type[Exception] = KitError) -> tuple[str, dict[str, Any]]:
-    """Return a TOML file as text and parsed; ``without``: what to do when it is missing. Raise ``error``."""
-    command = without.removeprefix(RESTORE) if without.startswith(RESTORE) else ""
+def read_toml(
+    path: Path, without: str, error: type[Exception] = KitError, command: str = ""
+) -> tuple[str, dict[str, Any]]:
+    """Return a TOML file as text and parsed; ``without``: what to do when it is missing; ``command``: what restores the
+    file, if there is such a command. Raise ``error``."""
+    restore = f"restore the file: {command}" if command else "restore the file"
     try:
         if path.exists() and not path.is_file():  # reading a pipe may never end
             raise error(f"{path}: cannot be read: it is not a file; restore it")
@@ -27,16 +28,16 @@ def read_toml(path: Path, without: str, error: type[Exception] = KitError) -> tu
     except OSError as problem:
         raise error(f"{path}: cannot be read: {problem.strerror}") from None
     except UnicodeDecodeError as problem:
-        raise error(f"{path}: not UTF-8 text (byte {problem.start}); restore the file{command}") from None
+        raise error(f"{path}: not UTF-8 text (byte {problem.start}); {restore}") from None
     try:
         return text, tomllib.loads(text)
     except tomllib.TOMLDecodeError as problem:
         found = re.search(r"\(at line (\d+), column \d+\)", str(problem))
         line = int(found[1]) if found else max(1, len(text.splitlines()))  # otherwise "at end of document"
         what = re.sub(r" \(at .*", "", str(problem))
-        raise error(f"{path}:{line}: not valid TOML: {what}; correct the line or restore the file{command}") from None
+        raise error(f"{path}:{line}: not valid TOML: {what}; correct the line or {restore}") from None
     except RecursionError:
-        raise error(f"{path}: is nested too deeply; restore the file{command}") from None
+        raise error(f"{path}: is nested too deeply; {restore}") from None
 
 
 class TomlFile:
