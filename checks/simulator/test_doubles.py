@@ -42,6 +42,18 @@ def operands(seed: int, count: int) -> list[np.ndarray]:
     return columns
 
 
+def fma_is_exact(a, b, c):
+    """Check that ``fma_f64`` rounds as exact fractions do. Return its results."""
+    out = np.empty(len(a))
+    with semantics.float_state():
+        doubles.fma_f64(out, a, b, c)
+    bits = [column.view(np.uint64).tolist() for column in (a, b, c)]
+    expected = [exactly("fma.rn.f64", list(s)) for s in zip(*bits, strict=True)]
+    wrong = np.flatnonzero(out.view(np.uint64) != np.array(expected, np.uint64))
+    assert not wrong.size, [x[wrong[0]].hex() for x in (a, b, c, out)]
+    return out
+
+
 @pytest.mark.parametrize("mode", ["rn", "rz", "rm", "rp"])
 @pytest.mark.parametrize("opcode", SOURCES)
 def test_directed_rounding_of_many_lanes_is_that_of_one(opcode, mode):
@@ -90,13 +102,7 @@ def test_products_of_few_digits_are_rounded_with_the_sum_alone(digits, special):
     if special == "underflow":
         a[:200] *= 2.0**-700
         b[:200] *= 2.0**-300
-    out = np.empty(count)
-    with semantics.float_state():
-        doubles.fma_f64(out, a, b, c)
-    bits = [column.view(np.uint64).tolist() for column in (a, b, c)]
-    expected = [exactly("fma.rn.f64", list(s)) for s in zip(*bits, strict=True)]
-    wrong = np.flatnonzero(out.view(np.uint64) != np.array(expected, np.uint64))
-    assert not wrong.size, [x[wrong[0]].hex() for x in (a, b, c, out)]
+    fma_is_exact(a, b, c)
 
 
 def test_exact_products_are_recognised():
@@ -148,13 +154,7 @@ def test_fused_multiply_adds_at_every_exponent():
         1.0, np.maximum(-1074 - powers + rng.integers(-45, 20, 1000), -1074)
     )
     c[tiny] = rng.integers(-(1 << 20), 1 << 20, 1000) * 5e-324 * rng.integers(0, 2, 1000)
-    out = np.empty(2000)
-    with semantics.float_state():
-        doubles.fma_f64(out, a, b, c)
-    bits = [column.view(np.uint64).tolist() for column in (a, b, c)]
-    expected = [exactly("fma.rn.f64", list(s)) for s in zip(*bits, strict=True)]
-    wrong = np.flatnonzero(out.view(np.uint64) != np.array(expected, np.uint64))
-    assert not wrong.size, [x[wrong[0]].hex() for x in (a, b, c, out)]
+    out = fma_is_exact(a, b, c)
     small = np.abs(out) < np.finfo(float).tiny
     assert np.count_nonzero(small & (out != 0)) > 300
 

@@ -47,7 +47,7 @@ REMOVED: tuple[Cause, ...] = (
     "l2",
     "waves",
     "conflicts",
-    "waiting",  # of a product's loads, for DRAM
+    "waiting",  # of a product's loads and copies, for DRAM
     "arithmetic",
     "waiting",
     *WORK,

@@ -264,9 +264,8 @@ class Multiprocessor:
         self.port = 0.0
         self.stores = self.partly = 0.0  # all stores, and those of less than whole sectors, have left by
         self.wave = max(self.begun, 1)  # warps that are resident together
-        self.sectors: dict[
-            int, float
-        ] = {}  # in L1 or in flight: from when; of the warps that share tiles and asked last
+        # In L1 or in flight: from when; of the warps that share tiles and asked last.
+        self.sectors: dict[int, float] = {}
         self.which = 0  # of these groups of warps
         self.share_l1(self.wave)
         # Warps at a barrier: block, number -> warp and from when on it can continue; -1: does not wait.
