@@ -10,10 +10,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
 from rich.text import Text
 
 from gemm_lessons.commands.bench import BenchRequest, Note, Result, TellSteps
@@ -22,6 +20,7 @@ from gemm_lessons.commands.profiling import COUNTED, Profiled, ProfilePlan
 from gemm_lessons.course.folder import shown
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.gemm.shapes import Shape
+from gemm_lessons.report.console import headed_table
 from gemm_lessons.report.table import scattered, tera
 from gemm_lessons.running.speedup import GPU, STORED_CUBLAS, load_measured
 
@@ -189,7 +188,7 @@ def _print(console: Console, line: str, style: str) -> None:
 def show_profile(console: Console, plan: ProfilePlan, profiled: Profiled) -> None:
     """Print one line per counter: name, simulator's value, GPU's value; then the counters that only a GPU has."""
     console.print(Text(f"{profiled.kernel} at {plan.shape}, one launch; the run's verdict: {profiled.verdict}"))
-    table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
+    table = headed_table()
     table.add_column("counter", overflow="fold")
     for name in ("simulator", "GPU"):
         table.add_column(name, justify="right", no_wrap=True)

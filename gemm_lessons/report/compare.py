@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table
@@ -13,7 +12,7 @@ from rich.text import Text
 from gemm_lessons.commands.comparing import Comparison, Pair
 from gemm_lessons.commands.slower import Cost, Difference
 from gemm_lessons.engine.estimate.causes import Cause
-from gemm_lessons.report.console import numbers, page, plain_table
+from gemm_lessons.report.console import headed_table, numbers, page, plain_table
 from gemm_lessons.report.course import diff_lines
 from gemm_lessons.report.table import SHORT, STYLE, duration, tera
 from gemm_lessons.running.outcome import Row
@@ -95,7 +94,7 @@ def _lines(why: Difference, cost: Cost) -> str:
 
 def _table(compared: Comparison) -> Table:
     left, right = compared.rows
-    made = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 2, 0, 0))
+    made = headed_table(gap=2)
     made.add_column("")
     for row in (left, right):
         made.add_column(row.label, justify="right", no_wrap=True)

@@ -14,7 +14,9 @@ from io import StringIO
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console, RenderableType
+from rich.measure import Measurement
 from rich.padding import Padding
 from rich.panel import Panel
 from rich.table import Column, Table
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 READING_WIDTH = 100  # columns; longer lines of prose are hard to read
 COMMAND = ": gemm-lessons "  # the remedy at the end of an error
 PATIENCE = 1.0  # seconds after which a run reports its stage
+UNBOUNDED = 1000  # columns: wider than any table
 
 THEME = Theme(
     {
@@ -92,6 +95,17 @@ def plain_table(*columns: Column | str, gap: int = 2) -> Table:
     """Return a table without lines, ``gap`` blanks between its columns. It shows headers if a column has one."""
     headed = any(it if isinstance(it, str) else it.header for it in columns)
     return Table(*columns, box=None, show_header=headed, pad_edge=False, padding=(0, gap, 0, 0), header_style="quiet")
+
+
+def headed_table(gap: int = 1) -> Table:
+    """Return an empty table with a line below its headers, ``gap`` blanks between its columns."""
+    return Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, gap, 0, 0))
+
+
+def fits(console: Console, table: Table) -> bool:
+    """Tell whether the console has room for a table without shrinking a column."""
+    unbounded = console.options.update(max_width=UNBOUNDED)
+    return Measurement.get(console, unbounded, table).maximum <= console.width
 
 
 def words(header: str = "", min_width: int | None = None) -> Column:

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from rich.console import Console
-from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
 from gemm_lessons.gemm.shapes import Shape, astuple
 from gemm_lessons.judging.figures import figures_of, value_of
 from gemm_lessons.judging.lost_time import lost_time, waits_longer
+from gemm_lessons.report.console import fits
 from gemm_lessons.report.run import ways
-from gemm_lessons.report.table import UNBOUNDED, bandwidth, conflict_cell, duration, measured_time, occupancy_cell
+from gemm_lessons.report.table import bandwidth, conflict_cell, duration, measured_time, occupancy_cell
 from gemm_lessons.running.outcome import Row, RunOutcome
 
 THIS_LESSON = "<- this lesson"
@@ -35,8 +35,7 @@ BOTTLENECKS = {
 def figures_table(console: Console, outcome: RunOutcome) -> Table:
     """Return a column for each kernel, a line for each number: the same at every width that has room for them."""
     table = _figures_table(outcome, 2, THIS_LESSON)
-    width = Measurement.get(console, console.options.update(max_width=UNBOUNDED), table).maximum
-    return table if width <= console.width else _figures_table(outcome, 1, "<-")
+    return table if fits(console, table) else _figures_table(outcome, 1, "<-")
 
 
 def _figures_table(outcome: RunOutcome, gap: int, mark: str) -> Table:

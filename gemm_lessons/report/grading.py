@@ -7,9 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.measure import Measurement
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Column, Table
 from rich.text import Text
@@ -19,13 +17,12 @@ from gemm_lessons.grading.classroom import Classroom, Tell
 from gemm_lessons.grading.escaping import amount, one_line
 from gemm_lessons.grading.gradebook import Gradebook, GradebookRow
 from gemm_lessons.grading.results import Grade
-from gemm_lessons.report.console import plain_table
+from gemm_lessons.report.console import fits, headed_table, plain_table
 
 EVERY_S = 30.0  # seconds between two progress lines without a terminal
 ALL_ROWS = 40  # maximum class size that is listed in full; of a larger class, only the cases for manual review
 TENTHS = 10
 BAR = 40  # columns
-UNBOUNDED = 1000  # columns: preferred width of a table
 LONGEST_NAME = 24
 
 # One letter for the outcome of a kernel, coloured if the terminal has colours.
@@ -107,8 +104,7 @@ def show_class(console: Console, book: Gradebook, written: Sequence[str]) -> Non
     """Print each lesson's outcomes, the distribution of points, and the students; of a large class only some."""
     rows = book.rows
     wide = _lessons(book)
-    fits = Measurement.get(console, console.options.update(max_width=UNBOUNDED), wide).maximum <= console.width
-    console.print(wide if fits else _lessons(book, short=True))
+    console.print(wide if fits(console, wide) else _lessons(book, short=True))
     if len(rows) > 1:
         console.print(_distribution(book))
     listed = rows if len(rows) <= ALL_ROWS else [row for row in rows if _needs_a_look(row)]
@@ -142,7 +138,7 @@ def _needs_a_look(row: GradebookRow) -> bool:
 
 
 def _lessons(book: Gradebook, short: bool = False) -> Table:
-    table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
+    table = headed_table()
     table.add_column("lesson", no_wrap=True)
     kinds = [kind for kind in MARKS if any(_outcome(grade) == kind for row in book.rows for grade in row.grades)]
     table.add_column("mean", justify="right")
@@ -173,7 +169,7 @@ def _distribution(book: Gradebook) -> Table:
 
 
 def _students(book: Gradebook, rows: Sequence[GradebookRow]) -> Table:
-    table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
+    table = headed_table()
     table.add_column("student", no_wrap=True, max_width=LONGEST_NAME, overflow="ellipsis")
     table.add_column("points", justify="right", no_wrap=True)
     table.add_column(" ".join(lesson[:2] for lesson in book.lessons), no_wrap=True)

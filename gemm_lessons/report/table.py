@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.gemm.time_model import Estimate
 from gemm_lessons.judging.verdict import Kind
+from gemm_lessons.report.console import fits, headed_table
 from gemm_lessons.running.outcome import Row, RunOutcome
 
 if TYPE_CHECKING:
@@ -48,7 +47,6 @@ LIMITERS = {
     "latency": "latency (waiting for loads and barriers)",
     "launch": "the launch itself",
 }
-UNBOUNDED = 1000  # columns: preferred width of a table
 # Of the tables of ESTIMATE.md; checks/estimate/test_any_kernels.py compares.
 HOW_FAR = (
     "Compared with an H200, references are off by 2.1% in the median, the speeds of their slow edits by 2.2 points."
@@ -75,9 +73,9 @@ def table(console: Console, outcome: RunOutcome) -> Table:
     columns = columns_of(outcome, measured=outcome.device_kind == "gpu")
     for wide in (True, False):
         made = _one_row_each(outcome, columns, wide)
-        if Measurement.get(console, console.options.update(max_width=UNBOUNDED), made).maximum <= console.width:
+        if fits(console, made):
             return made
-    transposed_table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
+    transposed_table = headed_table()
     transposed_table.add_column("")
     for row in outcome.rows:
         transposed_table.add_column(_short_label(row), justify="right")
@@ -87,7 +85,7 @@ def table(console: Console, outcome: RunOutcome) -> Table:
 
 
 def _one_row_each(outcome: RunOutcome, columns: Sequence[Column], wide: bool) -> Table:
-    made = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1 if wide else 0, 0, 0))
+    made = headed_table(gap=1 if wide else 0)
     made.add_column("kernel", no_wrap=True, vertical="bottom")
     for i, column in enumerate(columns):
         header = column.wide if wide else column.narrow

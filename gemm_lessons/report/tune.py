@@ -9,7 +9,6 @@ import re
 from collections import Counter
 from pathlib import Path
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -19,7 +18,7 @@ from gemm_lessons.commands.tuning_book import TileCandidate
 from gemm_lessons.course.folder import shown, writing
 from gemm_lessons.course.lesson import Lesson
 from gemm_lessons.gemm.tile_model import OTHER_REGISTERS, TileModel
-from gemm_lessons.report.console import plain_table
+from gemm_lessons.report.console import headed_table, plain_table
 from gemm_lessons.report.table import duration, tera
 
 SHOWN = 10
@@ -45,7 +44,7 @@ def show_tuning(console: Console, request: TuneRequest, tuning: Tuning) -> None:
 
 
 def _table(rows: list[tuple[int, TileCandidate]], varied: list[str], tuning: Tuning, measured: bool) -> Table:
-    table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
+    table = headed_table()
     table.add_column("", justify="right")
     for name in varied:
         table.add_column(_short(name), justify="right")
