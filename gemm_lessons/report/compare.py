@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
@@ -12,7 +12,7 @@ from rich.text import Text
 from gemm_lessons.commands.comparing import Comparison, Pair
 from gemm_lessons.commands.slower import Cost, Difference
 from gemm_lessons.engine.estimate.causes import Cause
-from gemm_lessons.report.console import headed_table, numbers, page, plain_table
+from gemm_lessons.report.console import headed_table, numbers, plain_table, show_parts
 from gemm_lessons.report.course import diff_lines
 from gemm_lessons.report.table import SHORT, STYLE, duration, tera
 from gemm_lessons.running.outcome import Row
@@ -42,11 +42,7 @@ def show_comparison(console: Console, compared: Comparison, sources: bool, why: 
         parts += diff_lines((f"{left.label}: {left.path}", left.source), (f"{right.label}: {right.path}", right.source))
         parts.append(Text(""))
     parts += [_table(compared), Text(""), *difference_parts(why), Text(_note(compared), style="quiet")]
-    if console.is_terminal:
-        page(console, Group(*parts))
-        return
-    for part in parts:
-        console.print(part, soft_wrap=isinstance(part, Text))
+    show_parts(console, parts)
 
 
 def show_difference(console: Console, why: Difference | str) -> None:

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Sequence
 from html import escape
 from io import StringIO
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from rich.box import SIMPLE_HEAD
-from rich.console import Console, RenderableType
+from rich.console import Console, Group, RenderableType
 from rich.measure import Measurement
 from rich.padding import Padding
 from rich.panel import Panel
@@ -89,6 +90,15 @@ def page(console: Console, content: RenderableType) -> None:
             plain.print(content)
         text = capture.get()
     pydoc.pager(text)
+
+
+def show_parts(console: Console, parts: Sequence[RenderableType]) -> None:
+    """Print parts one below the other: on a terminal through the pager if they are long, else texts as one line."""
+    if console.is_terminal:
+        page(console, Group(*parts))
+        return
+    for part in parts:
+        console.print(part, soft_wrap=isinstance(part, Text))
 
 
 def plain_table(*columns: Column | str, gap: int = 2) -> Table:

@@ -9,7 +9,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rich.console import Console, Group
+from rich.console import Console
 from rich.padding import Padding
 from rich.panel import Panel
 from rich.table import Column, Table
@@ -19,7 +19,7 @@ from gemm_lessons.course.folder import Course, Reset, Started, shown
 from gemm_lessons.course.lesson import Lesson, LessonError
 from gemm_lessons.course.progress import LessonProgress, Progress
 from gemm_lessons.course.text import folded
-from gemm_lessons.report.console import indented, numbers, page, plain_table, show_note, words
+from gemm_lessons.report.console import indented, numbers, page, plain_table, show_note, show_parts, words
 from gemm_lessons.report.links import link
 
 if TYPE_CHECKING:
@@ -186,7 +186,7 @@ def show_started(
         console.print(Text(f"Part {part.number}  {part.title}", style="bold"))
         console.print(Text(part.builds_on, style="quiet"))
         console.print()
-    console.print(Text.assemble((f"Lesson {number}  ", "lesson"), (lesson.title, "bold")))
+    console.print(lesson_heading(lesson))
     made = "made from the stub" if started.created else "is already there, kept as it is"
     path = Text(shown(started.path), style="command")
     path.stylize(link(console, str(started.path), started.todos[0].line if started.todos else None))
@@ -212,9 +212,8 @@ def show_started(
 def show_reset(console: Console, lesson: Lesson, reset: Reset) -> None:
     """Report that the stub is restored, and the backup of the old file."""
     console.print(Text.assemble((shown(reset.path), "command"), "  is the stub again"), soft_wrap=True)
-    if reset.backup:
-        console.print(Text.assemble("Your old file is kept as ", (shown(reset.backup), "command")), soft_wrap=True)
-    else:
+    show_backup(console, reset.backup)
+    if not reset.backup:
         console.print("Nothing of yours was in it, so there is no backup.", style="quiet")
     step(console, "Next", f"gemm-lessons run {lesson.number:02}")
 
@@ -304,11 +303,11 @@ def show_hint(console: Console, lesson: Lesson, hint: HintLevel, steps: bool = T
 def show_export(console: Console, exported: Exported) -> None:
     """Print the files written, the backups, and how to build the program."""
     lesson, folder = exported.lesson, shown(exported.folder)
-    console.print(Text.assemble((f"Lesson {lesson.number:02}  ", "lesson"), (lesson.title, "bold")))
+    console.print(lesson_heading(lesson))
     names = ", ".join(str(file.relative_to(exported.folder)) for file in exported.files)
     console.print(Text.assemble((folder, "command"), f"  {names}"), soft_wrap=True)
     for backup in exported.backups:
-        console.print(Text.assemble("Your old file is kept as ", (shown(backup), "command")), soft_wrap=True)
+        show_backup(console, backup)
     console.print()
     console.print("On a machine with an NVIDIA GPU and the CUDA toolkit:")
     step(console, "Build and run", f"cd {shlex.quote(folder)} && make run")
@@ -325,6 +324,17 @@ def show_doctor(console: Console, checks: Sequence[Check]) -> None:
             detail.append(f"\n{check.remedy}", style="doubt" if check.state == "missing" else "quiet")
         table.add_row(Text(check.state, style=style[check.state]), Text(check.name, style="bold"), detail)
     console.print(table)
+
+
+def lesson_heading(lesson: Lesson) -> Text:
+    """Return a lesson's number and title."""
+    return Text.assemble((f"Lesson {lesson.number:02}  ", "lesson"), (lesson.title, "bold"))
+
+
+def show_backup(console: Console, backup: Path | None) -> None:
+    """Print where the learner's old file is kept, if there was one."""
+    if backup:
+        console.print(Text.assemble("Your old file is kept as ", (shown(backup), "command")), soft_wrap=True)
 
 
 def todo_table(marks: Sequence[TodoMark]) -> Table:
@@ -355,7 +365,7 @@ def show_home(console: Console, at: Position) -> None:
         console.print(heading.append(str(at.course.root), style="quiet"), soft_wrap=True)
     console.print()
     if at.lesson is not None and not at.course.packaged:
-        console.print(Text.assemble((f"Lesson {at.lesson.number:02}  ", "lesson"), (at.lesson.title, "bold")))
+        console.print(lesson_heading(at.lesson))
         about = Text(at.lesson.idea)
         if done := tried(at.so_far):
             about.append(f"\n{done}", style="quiet")
@@ -420,12 +430,7 @@ STYLE = {"-": "bad", "+": "good", "@": "lesson"}
 
 def show_diff(console: Console, mine: Side, other: Side) -> None:
     """Print the difference, through the pager if it is long."""
-    lines = diff_lines(mine, other)
-    if console.is_terminal:
-        page(console, Group(*lines))
-    else:
-        for line in lines:
-            console.print(line, soft_wrap=True)
+    show_parts(console, diff_lines(mine, other))
 
 
 def diff_lines(mine: Side, other: Side) -> list[Text]:

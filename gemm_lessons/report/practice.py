@@ -15,7 +15,7 @@ from gemm_lessons.course.folder import Reset, read_source, shown
 from gemm_lessons.course.lesson import Lesson
 from gemm_lessons.course.questions import Answer, Question, Score
 from gemm_lessons.report.console import indented, numbers, plain_table, words
-from gemm_lessons.report.course import step
+from gemm_lessons.report.course import lesson_heading, step
 
 DRILL_RULES = (
     "Answer with whole numbers or arithmetic, like 3 * 64 + 5, and a comma between two. Lanes are the threads of a "
@@ -25,7 +25,7 @@ DRILL_RULES = (
 
 def show_drills(console: Console, lesson: Lesson) -> None:
     """Print the heading of the drills and how to answer."""
-    console.print(Text.assemble((f"Lesson {lesson.number:02}  ", "lesson"), (lesson.title, "bold")))
+    console.print(lesson_heading(lesson))
     console.print(Text(f"{DRILL_RULES} Enter skips a question.", style="quiet"))
 
 
@@ -61,7 +61,7 @@ def show_questions(console: Console, lesson: Lesson) -> None:
     source = read_source(lesson.stub_path)
     used = (name for name in lesson.tile.defines if re.search(rf"\b{name}\b", source))
     sizes = ", ".join(("M", "N", "K", *used))
-    console.print(Text.assemble((f"Lesson {lesson.number:02}  ", "lesson"), (lesson.title, "bold")))
+    console.print(lesson_heading(lesson))
     console.print(f"At M, N, K = {shape.m}, {shape.n}, {shape.k}, the launch that a run counts.")
     console.print(
         Text(f"Answer with a number or arithmetic over {sizes}, or with less, the same, more.", style="quiet")

@@ -28,7 +28,7 @@ from gemm_lessons.judging.verdict import (
     WrongAnswer,
 )
 from gemm_lessons.report.console import indented, numbers, plain_table, words
-from gemm_lessons.report.course import step
+from gemm_lessons.report.course import lesson_heading, step
 from gemm_lessons.report.links import link
 from gemm_lessons.report.table import SHORT, STYLE, show_footnotes, table, told_apart
 from gemm_lessons.running.outcome import Row, RunOutcome
@@ -83,7 +83,7 @@ def show_details(
 
 def _headline(console: Console, outcome: RunOutcome, remarks: Sequence[str]) -> None:
     lesson, row = outcome.lesson, outcome.kernel
-    console.print(Text.assemble((f"Lesson {lesson.number:02}  ", "lesson"), (lesson.title, "bold")))
+    console.print(lesson_heading(lesson))
     where = Text.assemble((printable(row.path), link(console, row.path)), f"  on: {outcome.device_name}", style="quiet")
     console.print(where, soft_wrap=True)
     for remark in remarks:
