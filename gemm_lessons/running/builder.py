@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
 
 from gemm_lessons.course.folder import shown
 from gemm_lessons.course.lesson import LaunchSpec, Lesson
@@ -19,11 +18,7 @@ from gemm_lessons.engine.ptx import parser
 from gemm_lessons.gemm.data import POINTER_SIZE
 from gemm_lessons.judging.evidence import Built
 from gemm_lessons.judging.verdict import CompileFailed
-
-if TYPE_CHECKING:
-    from concurrent.futures import Future
-
-Made = TypeVar("Made")
+from gemm_lessons.running.jobs import in_thread
 
 SPECIFIC = ("a", "f")  # the last letter of an architecture whose code does not run on later ones
 
@@ -135,7 +130,7 @@ class Workshop:
         if self._timing is self._counting:
             counted = self._counting.build(lesson, path, source, options)
             return counted if isinstance(counted, CompileFailed) else Binaries(counted, counted)
-        timing = _in_thread(self._timing.build, lesson, path, source, options)
+        timing = in_thread(self._timing.build, lesson, path, source, options)
         counted = self._counting.build(lesson, path, source, options)
         if isinstance(counted, CompileFailed):
             return counted
@@ -145,17 +140,6 @@ class Workshop:
             only = f"{timed.message} for {here}, the GPU here; for {there} it compiles: --device sim"
             return replace(timed, message=only) if self._must_run else Binaries(counted, None)
         return Binaries(counted, timed)
-
-
-def _in_thread(work: Callable[..., Made], *arguments: object) -> Future[Made]:
-    """Start work in a thread."""
-    from concurrent.futures import ThreadPoolExecutor  # slow to import, and lesson 01 is compared with nothing
-
-    pool = ThreadPoolExecutor(1)
-    try:
-        return pool.submit(work, *arguments)
-    finally:
-        pool.shutdown(wait=False)
 
 
 def builder_for(device: Device, gpu: GpuSpec, architecture: str = "", needs: str = "") -> Builder:

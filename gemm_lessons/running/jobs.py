@@ -82,12 +82,8 @@ class Jobs:
 
     def start(self, job: Deferred[Any]) -> None:
         """Start a job in a thread."""
-        from concurrent.futures import ThreadPoolExecutor  # slow to import, and lesson 01 is compared with nothing
-
         if job.key not in self._threads:
-            pool = ThreadPoolExecutor(1)
-            self._threads[job.key] = pool.submit(job.make)
-            pool.shutdown(wait=False)
+            self._threads[job.key] = in_thread(job.make)
 
     def knows(self, job: Deferred[Any]) -> bool:
         """Tell whether an earlier run kept the result."""
@@ -120,6 +116,17 @@ class Jobs:
     ) -> None:
         if self._second is not None:
             self._second.close()
+
+
+def in_thread(work: Callable[..., T], *arguments: object) -> Future[T]:
+    """Start work in a thread."""
+    from concurrent.futures import ThreadPoolExecutor  # slow to import, and lesson 01 is compared with nothing
+
+    pool = ThreadPoolExecutor(1)
+    try:
+        return pool.submit(work, *arguments)
+    finally:
+        pool.shutdown(wait=False)
 
 
 class _SecondProcess:
