@@ -160,6 +160,11 @@ class GateMissed:
 Verdict = Passed | CompileFailed | Faulted | TimedOut | WrongAnswer | GateMissed
 
 
+def stopped(shape: Shape, fault: Finding) -> Faulted | TimedOut:
+    """Return the verdict on a launch that did not end."""
+    return (TimedOut if fault.kind == "timeout" else Faulted)(shape, fault)
+
+
 FIRST = 5  # wrong elements to show
 
 

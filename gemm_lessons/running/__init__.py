@@ -13,7 +13,8 @@
 - ``variants``: a kernel as the host compiles it for each shape, beside the launches of a graded run
 - ``rare_blocks``: more blocks to run of a far shape, for which decisions in the kernel's code have rare outcomes
 - ``tile_blocks``: all blocks that a tile of C needs, where one launch adds what another leaves
-- ``checking``: right on every shape, and by the lesson's method; ``debug_build``: the source as written, on one block
+- ``checking``: right on every shape, and by the lesson's method; ``sampling``: some blocks of a far shape; ``merging``:
+  findings of several launches as one; ``debug_build``: the source as written, on one block
 - ``misread_tiles``: after a wrong answer, whether ``wgmma`` reads what the copies put there
 - ``printing``: what the kernel prints; ``estimating``, ``measuring``: its time
 - ``jobs``: work of a second process, and results kept between runs; ``sharing``: which jobs that process gets;

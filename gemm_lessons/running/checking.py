@@ -5,7 +5,6 @@ Built --check--> Checked (verdict, findings, counters) --judge_method--> Checked
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -18,11 +17,8 @@ from gemm_lessons.engine import Finding, UnsupportedKernel
 from gemm_lessons.engine.process import bounds
 from gemm_lessons.engine.process.bounds import Bounds, OutOfTime
 from gemm_lessons.engine.records.facts import Hang, Quoted
-from gemm_lessons.engine.records.launch import buffers_of
-from gemm_lessons.engine.records.results import Counters, Launched, SampledBlocks, added
-from gemm_lessons.gemm.far import FarProblem, Sampled
+from gemm_lessons.engine.records.results import Launched
 from gemm_lessons.gemm.problem import Trial
-from gemm_lessons.gemm.shapes import Shape
 from gemm_lessons.judging.evidence import Built, Checked
 from gemm_lessons.judging.gates import CountedLaunch, judge_launches, verdict_of
 from gemm_lessons.judging.verdict import (
@@ -34,19 +30,19 @@ from gemm_lessons.judging.verdict import (
     Verdict,
     WrongAnswer,
     judge,
-    judge_sample,
+    stopped,
 )
 from gemm_lessons.running.builder import variant_of
 from gemm_lessons.running.jobs import Deferred, Jobs
 from gemm_lessons.running.machine_dependence import environment_register, fixed
+from gemm_lessons.running.merging import merged, of_one_barrier, place
 from gemm_lessons.running.outcome import LaunchResult
 from gemm_lessons.running.plan import KernelPlan, LaunchPlan, RunPlan
 from gemm_lessons.running.rare_blocks import rare_launches
+from gemm_lessons.running.sampling import ended, not_judged, sampled
 from gemm_lessons.running.tile_blocks import run_tile
 from gemm_lessons.running.variants import Variants
 
-DOUBLES = re.compile(r"^\s*(?:@\S+\s+)?(?:fma|mul|add)\.(?:\w+\.)*f64\b", re.M)
-DOUBLE = 8  # bytes
 STOPS = ("timeout", "memory")  # kinds of findings
 # A missing fence lets products read values that threads have overwritten. This is a warning for any kernel, because
 # published ones lack it and run, and an error in a lesson. Other fences and waits that the PTX ISA requires make no
@@ -139,8 +135,7 @@ def _in_time(plan: RunPlan, launch: LaunchPlan, job: Deferred[LaunchResult], job
     try:
         return jobs.result(job)
     except (OutOfTime, MemoryError) as end:
-        fault = stopped_by(end, bounds.current())
-        return LaunchResult(launch.shape, stopped(launch.shape, fault), None, (), fault, Counters(), hidden=True)
+        return ended(launch.shape, stopped_by(end, bounds.current()))
 
 
 def stopped_by(end: OutOfTime | MemoryError, most: Bounds) -> Finding:
@@ -174,7 +169,8 @@ def _execute(plan: RunPlan, launch: LaunchPlan, built: Built) -> LaunchResult:
     if launch.purpose == "sample":
         return _sample(plan, launch, built)
     if launch.purpose == "tile":
-        return _tile(plan, launch, built)
+        with stage("check", str(launch.shape)):
+            return run_tile(plan, launch, built)
     built = variant_of(built, launch.lesson)
     with stage("count" if launch.is_counted else "check", str(launch.shape), payload=launch.operations):
         problem = launch.problem(plan.seed)
@@ -187,8 +183,9 @@ def _execute(plan: RunPlan, launch: LaunchPlan, built: Built) -> LaunchResult:
     right = plan.request.graded and launch.is_counted and verdict.kind == "passed"
     if right and (changed := plan.device.on_addresses(task) or plan.device.on_next_launch(task)):
         verdict, findings = Faulted(launch.shape, changed), (*findings, changed)
-    counters, fault = launched.counters, launched.fault
-    return LaunchResult(launch.shape, verdict, judgement, findings, fault, counters, launch.hidden, launch.is_counted)
+    return LaunchResult(
+        launch.shape, verdict, judgement, findings, launched.fault, launched.counters, launch.hidden, launch.is_counted
+    )
 
 
 def _sample(plan: RunPlan, launch: LaunchPlan, built: Built) -> LaunchResult:
@@ -209,134 +206,16 @@ def _sample(plan: RunPlan, launch: LaunchPlan, built: Built) -> LaunchResult:
 
 
 def _sampled(plan: RunPlan, launch: LaunchPlan, built: Built, counting: bool = True) -> LaunchResult:
-    """Run some blocks of each launch and judge what they stored. If they cannot be judged, check other shapes instead,
-    once for all samples of the run.
-
-    Where blocks store less than an equal share of C, block 0 is run to find out why: if it depends on others or does
-    more than its share, the sample cannot be judged. Of a kernel with products in double precision, which are simulated
-    slowly, one block of each launch is run; if a launch must run whole, the sample cannot be judged.
-    """
-    assert launch.sample is not None
-    code = variant_of(built, launch.lesson).code
-    blocks = launch.sample.blocks
-    if launch.lesson.data.accumulate.size < DOUBLE and any(DOUBLES.search(it.ptx) for it in code.counted):
-        if len(blocks) > 1 and any(len(it) > 1 for it in blocks):
-            slow = Finding("not_sampled", "note", facts=Quoted("it computes in double precision, which takes long"))
-            return _instead(plan, launch, built, slow)
-        blocks = tuple(it[:1] for it in blocks)  # as much work as the deep shape in place of a sample
-    ran, stored = _some_blocks(plan, launch, built, blocks, counting)
-    if ran.dependent and _is_right_alone(plan, built):
-        ran, stored = _some_blocks(plan, launch, built, blocks, counting, alone=True)
-        if stored is not None and not stored.is_even:
-            ran = SampledBlocks(dependent="a block leaves elements to others")
-    if ran.fault is not None:
-        return LaunchResult(
-            launch.shape, stopped(launch.shape, ran.fault), None, (), ran.fault, Counters(), hidden=True
-        )
-    why = ran.dependent
-    if stored is not None and not stored.is_even:
-        why, fault = _why_uneven(plan, launch, built, stored)
-        if fault is not None:
-            return LaunchResult(launch.shape, stopped(launch.shape, fault), None, (), fault, Counters(), hidden=True)
-    if why:
-        return _instead(plan, launch, built, Finding("not_sampled", "note", facts=Quoted(why)))
-    judgement = judge_sample(stored) if stored is not None else None
-    verdict = Passed() if judgement is None or judgement.passed else WrongAnswer(launch.shape, judgement)
-    return LaunchResult(launch.shape, verdict, judgement, (), None, ran.counters, hidden=True, counted=counting)
-
-
-def _why_uneven(plan: RunPlan, launch: LaunchPlan, built: Built, stored: Sampled) -> tuple[str, Finding | None]:
-    """Return why blocks ``stored`` another share of C than an equal one, empty if no block stores more; or the fault of
-    block 0. It is run where all blocks together have the least work, and at this shape if that does not explain it: a
-    block that computes all of C takes long where C is large."""
-    if stored.rows.size > stored.owed:
-        return "a block leaves elements to others", None
-    sampled = [it for it in plan.kernels[0].launches if it.sample is not None]
-    smallest = min(sampled, key=lambda it: it.shape.m * it.shape.n * it.shape.k, default=launch)
-    for other in (smallest, launch):
-        assert other.sample is not None
-        blocks = [it if isinstance(it, range) else (0,) for it in other.sample.blocks]
-        ran, of_first = _some_blocks(plan, other, built, blocks, counting=False)
-        if ran.fault is not None or ran.dependent:
-            return ran.dependent, ran.fault
-        if of_first is not None and of_first.rows.size > of_first.owed:
-            return "a block leaves elements to others", None
-    return "", None
-
-
-def _is_right_alone(plan: RunPlan, built: Built) -> bool:
-    """Tell whether blocks that run alone store their share of C, and all of it is right, at the first shape that is
-    sampled beside the far one: an atomic or a loop that may wait for other blocks does not matter there."""
-    launch = next((it for it in plan.kernels[0].launches if it.sample in plan.also), None)
-    if launch is None or launch.sample is None:
-        return False
-    ran, stored = _some_blocks(plan, launch, built, launch.sample.blocks, counting=False, alone=True)
-    if ran.dependent or ran.fault or stored is None or not stored.is_even:
-        return False
-    return judge_sample(stored).passed
-
-
-def _some_blocks(
-    plan: RunPlan,
-    launch: LaunchPlan,
-    built: Built,
-    blocks: Sequence[Sequence[int]],
-    counting: bool,
-    alone: bool = False,
-) -> tuple[SampledBlocks, Sampled | None]:
-    """Run some blocks of each launch; also return what they stored in C, None if that cannot be judged.
-
-    A launch after one of which not all blocks ran reads what the others would have left. It is counted, not judged.
-    """
-    assert launch.sample is not None
-    lesson, code = launch.lesson, variant_of(built, launch.lesson).code.counted
-    number = max(map(len, blocks)) if len(blocks) == 1 else 1
-    problem = FarProblem(lesson.data, launch.shape, plan.seed, tile_sizes(lesson), number, launch.sample.tiles)
-    done: list[SampledBlocks] = []
-    stored: Sampled | None = None
-    partial_buffers: set[str] = set()
-    with stage("check", str(launch.shape)):
-        for kernel, grid, its, chosen in zip(code, launch.grids, lesson.launches, blocks, strict=False):
-            arguments = problem.arguments(its.parameters)
-            ran = plan.device.sample(kernel, grid, arguments, chosen, counting, alone)
-            outputs = {it.name for it in buffers_of(arguments) if it.output}
-            is_judged = partial_buffers.isdisjoint(outputs)
-            if ran.fault and not is_judged:
-                return SampledBlocks(dependent="a launch needs what blocks of another leave"), None
-            if ran.fault or ran.dependent:
-                return ran, None
-            if damage := problem.damage(ran.touched, ran.stored):
-                return replace(ran, fault=damage), None
-            if is_judged and lesson.data.answer.name in outputs:
-                stored = problem.judged(ran.touched, ran.blocks)
-            if len(chosen) < grid.blocks:
-                partial_buffers |= outputs
-            problem.keep(ran.touched)
-            done.append(ran)
-    if stored is not None and not stored.rows.size and launch.sample.tiles is None:
-        stored = None  # a later launch stores C
-    return replace(done[-1], counters=added([it.counters for it in done])), stored
-
-
-def _tile(plan: RunPlan, launch: LaunchPlan, built: Built) -> LaunchResult:
-    """Run the blocks that a tile of C needs and judge it. Where they cannot be known, whole shapes must do."""
-    with stage("check", str(launch.shape)):
-        ran = run_tile(plan, launch, built)
-    verdict: Verdict = Passed()
-    judgement = judge_sample(ran.stored) if ran.stored is not None else None
-    if ran.fault is not None:
-        verdict = stopped(launch.shape, ran.fault)
-    elif judgement is not None and not judgement.passed:
-        verdict = WrongAnswer(launch.shape, judgement)
-    notes = (Finding("not_sampled", "note", facts=Quoted(ran.why)),) if ran.why else ()
-    return LaunchResult(launch.shape, verdict, judgement, notes, ran.fault, Counters(), hidden=True)
+    """Run some blocks. If they cannot be judged, check other shapes instead, once for all samples of the run."""
+    result = sampled(plan, launch, built, counting)
+    return _instead(plan, launch, built, not_judged(result)) if isinstance(result, str) else result
 
 
 def _instead(plan: RunPlan, launch: LaunchPlan, built: Built, note: Finding) -> LaunchResult:
     """Check the shapes that replace the sample of the far shape. Return the first result that is not a pass, else the
     last one, with those before it."""
     if launch.sample is not plan.sample:
-        return LaunchResult(launch.shape, Passed(), None, (), None, Counters(), hidden=True)
+        return LaunchResult(launch.shape, Passed(), hidden=True)
     results: list[LaunchResult] = []
     for other in plan.in_place_of_sample():
         results.append(execute(plan, other, _made_for(plan, built, other.lesson)))
@@ -355,8 +234,7 @@ def _made_for(plan: RunPlan, built: Built, lesson: Lesson) -> Built:
 
 def _assembled(plan: RunPlan, lesson: Lesson) -> Built:
     """Compile the kernel under test for this lesson."""
-    path = plan.kernels[0].path
-    assert path is not None
+    path = plan.kernels[0].file
     code = plan.workshop.build(lesson, path, fixed(read_source(path))[0])
     if isinstance(code, CompileFailed):
         raise UnsupportedKernel(code.message)
@@ -392,18 +270,12 @@ def _early(fault: Finding, findings: Sequence[Finding]) -> Finding | None:
     return next((it for it in findings if it.kind == "async_in_flight" and it.case in cases), None)
 
 
-def stopped(shape: Shape, fault: Finding) -> Faulted | TimedOut:
-    """Return the verdict on a launch that did not end."""
-    return (TimedOut if fault.kind == "timeout" else Faulted)(shape, fault)
-
-
 def _summed(tried: Sequence[LaunchResult]) -> Checked:
     verdict = _explained(tried)
     found = of_one_barrier(merged([finding for it in tried for finding in it.told]))
     if isinstance(verdict, Faulted):  # with the counts of all launches, as in the findings
-        place = _place(verdict.finding)
         alike = [it for it in found if it.kind == verdict.finding.kind and it.severity == "error"]
-        verdict = Faulted(verdict.shape, next((it for it in found if _place(it) == place), alike[0]))
+        verdict = Faulted(verdict.shape, next((it for it in found if place(it) == place(verdict.finding)), alike[0]))
     return Checked(verdict, tuple(it.summary for it in tried), found)
 
 
@@ -418,64 +290,6 @@ def _explained(tried: Sequence[LaunchResult]) -> Verdict:
         return first
     pattern = replace(specific.judgement.pattern, shape=specific.shape)
     return replace(first, judgement=replace(first.judgement, pattern=pattern))
-
-
-def merged(findings: Sequence[Finding]) -> tuple[Finding, ...]:
-    """Merge findings of several launches, one for each kind and pair of lines: keep the first example, add all
-    counts."""
-    by_place: dict[tuple[object, ...], Finding] = {}
-    for finding in findings:
-        seen = by_place.get(_place(finding))
-        by_place[_place(finding)] = replace(seen, count=seen.count + finding.count) if seen else finding
-    return tuple(by_place.values())
-
-
-def of_one_barrier(findings: Sequence[Finding]) -> tuple[Finding, ...]:
-    """Merge races that one barrier would fix into one finding. In a race of stores with later loads, all lines of the
-    stores precede all lines of the loads. In a race of loads with later stores, all lines of the loads follow those of
-    the stores, which belong to the next iteration."""
-    groups: list[list[Finding]] = []
-    for finding in findings:
-        fitting = (group for group in groups if _one_barrier([*group, finding]))
-        if (group := next(fitting, None)) is not None:
-            group.append(finding)
-        else:
-            groups.append([finding])
-    for group in groups:  # written before a barrier and read after it, and in the next iteration the other way round
-        back = next((it for it in groups if it and it is not group and _pairs(it) == _pairs(group, swapped=True)), [])
-        if group and group[0].kind == "race" and group[0].effects.startswith("shared"):
-            group += back
-            back.clear()
-    return tuple(_together(group) for group in groups if group)
-
-
-def _pairs(group: Sequence[Finding], swapped: bool = False) -> set[tuple[object, ...]]:
-    """Return both lines of each finding of a group, with the fields that distinguish kinds of race."""
-    if swapped:
-        return {(it.kind, it.severity, it.file, it.other_line, it.line) for it in group}
-    return {(it.kind, it.severity, it.file, it.line, it.other_line) for it in group}
-
-
-def _one_barrier(group: Sequence[Finding]) -> bool:
-    kinds = {(it.kind, it.severity, it.effects, it.file) for it in group}
-    first, then = [it.line for it in group if it.line], [it.other_line for it in group if it.other_line]
-    if len(kinds) > 1 or len(first) + len(then) < 2 * len(group):
-        return False
-    effects = group[0].effects
-    return (effects == "shared store load" and max(first) < min(then)) or (
-        effects == "shared load store" and min(first) > max(then)
-    )
-
-
-def _together(group: Sequence[Finding]) -> Finding:
-    if len(group) == 1:
-        return group[0]
-    also = tuple((it.line, it.other_line) for it in group[1:])
-    return replace(group[0], also=also, count=sum(it.count for it in group))
-
-
-def _place(finding: Finding) -> tuple[object, ...]:
-    return finding.kind, finding.severity, finding.file, finding.line, finding.other_line
 
 
 def judge_method(plan: RunPlan, kernel: KernelPlan, built: Built, checked: Checked) -> Checked:

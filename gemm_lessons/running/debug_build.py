@@ -84,11 +84,10 @@ def second_look(plan: RunPlan, kernel: KernelPlan, built: Built, source: str, ch
 
 
 def _as_written(plan: RunPlan, kernel: KernelPlan, launch: LaunchPlan, source: str) -> Compiled | None:
-    assert kernel.path is not None
     lesson, (step,) = launch.lesson, launch.lesson.launches
     return compile_as_written(
         source,
-        shown(kernel.path),
+        shown(kernel.file),
         entry=step.entry,
         defines=lesson.tile.defines,
         include_dirs=lesson.include_dirs,

@@ -13,9 +13,8 @@ from gemm_lessons.engine import Finding
 from gemm_lessons.engine.compiler.compile import Compiled
 from gemm_lessons.engine.records.facts import Details
 from gemm_lessons.engine.records.frozen import dataclass
-from gemm_lessons.judging.verdict import Faulted, Judgement, Verdict, WrongAnswer
+from gemm_lessons.judging.verdict import Faulted, Judgement, Verdict, WrongAnswer, stopped
 from gemm_lessons.running.builder import variant_of
-from gemm_lessons.running.checking import stopped
 from gemm_lessons.running.outcome import Row
 from gemm_lessons.running.plan import RunPlan
 

@@ -10,7 +10,7 @@ from gemm_lessons.course.lesson import Lesson
 from gemm_lessons.engine import Diagnostic, Finding
 from gemm_lessons.engine.records.facts import Quoted
 from gemm_lessons.judging.evidence import Checked
-from gemm_lessons.judging.verdict import CompileFailed, Faulted, TimedOut, Verdict
+from gemm_lessons.judging.verdict import CompileFailed, stopped
 from gemm_lessons.running.outcome import Row, RunOutcome
 
 
@@ -21,8 +21,8 @@ def ended_early(lesson: Lesson, path: Path, kind: str, message: str, device: str
 
 def ended_by(finding: Finding, lesson: Lesson, path: Path, device: str = "sim", gpu: str = "") -> RunOutcome:
     """Return the outcome of a run that ``finding`` ended: its kind is one of those of ``ended_early``."""
-    verdict: Verdict = (TimedOut if finding.kind == "timeout" else Faulted)(lesson.shapes.count, finding)
-    return _outcome(lesson, path, Checked(verdict, findings=(finding,)), device, gpu)
+    checked = Checked(stopped(lesson.shapes.count, finding), findings=(finding,))
+    return _outcome(lesson, path, checked, device, gpu)
 
 
 def refused(lesson: Lesson, path: Path, message: str, line: int, device: str = "sim", gpu: str = "") -> RunOutcome:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 from gemm_lessons.engine.records.frozen import dataclass
+from gemm_lessons.engine.records.results import Counters
 from gemm_lessons.judging.evidence import UNTIMED, Built, Checked, ShapeResult, Speed, text_of_line
 from gemm_lessons.judging.verdict import CompileFailed, Judgement, Verdict
 
@@ -14,7 +15,6 @@ if TYPE_CHECKING:
     from gemm_lessons.devices.gpu.records import Measurement
     from gemm_lessons.engine import Finding
     from gemm_lessons.engine.compiler.compile import Diagnostic
-    from gemm_lessons.engine.records.results import Counters
     from gemm_lessons.gemm.shapes import Shape
 
 Role = Literal["kernel", "previous", "reference"]
@@ -27,10 +27,10 @@ class LaunchResult:
 
     shape: Shape
     verdict: Verdict
-    judgement: Judgement | None
-    findings: tuple[Finding, ...]
-    fault: Finding | None
-    counters: Counters
+    judgement: Judgement | None = None
+    findings: tuple[Finding, ...] = ()
+    fault: Finding | None = None
+    counters: Counters = Counters()
     hidden: bool = False
     counted: bool = False
     before: tuple[LaunchResult, ...] = ()

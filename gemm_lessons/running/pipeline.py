@@ -31,9 +31,9 @@ from gemm_lessons.engine.process.bounds import OutOfTime
 from gemm_lessons.judging.evidence import UNTIMED, Built, Checked, Evidence, ShapeResult
 from gemm_lessons.judging.hints import hints_for
 from gemm_lessons.judging.remedies import restated
-from gemm_lessons.judging.verdict import CompileFailed, Faulted
+from gemm_lessons.judging.verdict import CompileFailed, Faulted, stopped
 from gemm_lessons.running import kept_rows
-from gemm_lessons.running.checking import check, judge_method, launch_job, stopped, stopped_by
+from gemm_lessons.running.checking import check, judge_method, launch_job, stopped_by
 from gemm_lessons.running.debug_build import inside_job, second_look
 from gemm_lessons.running.estimating import speed_job
 from gemm_lessons.running.jobs import Deferred, Jobs
@@ -105,9 +105,8 @@ def _key_of_row(plan: RunPlan, job: Deferred[Row]) -> str | None:
 
 def _text_of(kernel: KernelPlan) -> str | None:
     """Return a kernel's source; None if it is not text, which is a verdict later."""
-    assert kernel.path is not None
     try:
-        return read_source(kernel.path)
+        return read_source(kernel.file)
     except NotText:
         return None
 
@@ -147,11 +146,10 @@ def _run(plan: RunPlan, jobs: Jobs) -> RunOutcome:
 
 def row_of(plan: RunPlan, kernel: KernelPlan, jobs: Jobs, compiled_next: Sequence[KernelPlan] = ()) -> Row:
     """Take one kernel from its file to its speed. The kernels ``compiled_next`` are compiled while this one runs."""
-    assert kernel.path is not None
     with turn(kernel.role, kernel.label):
-        path = shown(kernel.path)
+        path = shown(kernel.file)
         try:
-            source = read_source(kernel.path)
+            source = read_source(kernel.file)
         except NotText as error:
             failed = CompileFailed(error.why, (Diagnostic(path, error.line, None, "error", error.why),))
             return Row(kernel.role, kernel.label, path, "", Checked(failed))
@@ -173,15 +171,14 @@ def _judged(
     compiled_next: Sequence[KernelPlan],
 ) -> Row:
     """Take one kernel from its variants to its speed. Raise ``VariantFailed``."""
-    assert kernel.path is not None
-    path = shown(kernel.path)
+    path = shown(kernel.file)
     if plan.request.graded and _depends_on(plan, kernel, source, macro):
         dated = by_macro(macro or "a macro whose name is put together", path)
         checked = Checked(Faulted(kernel.counting_shape, dated), findings=(dated,))
         return Row(kernel.role, kernel.label, path, source, checked, _finished(kernel, source, variants))
     for other in compiled_next:
         if other.path is not None:
-            jobs.start(compile_job(plan, other, other.lesson, read_source(other.path), disassembled=True))
+            jobs.start(compile_job(plan, other, other.lesson, read_source(other.file), disassembled=True))
     checked = judge(plan, kernel, variants, jobs)
     built = _finished(kernel, source, variants)
     if kernel.role == "kernel":
@@ -201,8 +198,7 @@ def _depends_on(plan: RunPlan, kernel: KernelPlan, source: str, macro: str) -> b
     """Tell whether a kernel's code depends on the values of ``macro`` and the like, or may depend unseen."""
     if not macro or pasted(source):
         return pasted(source)
-    assert kernel.path is not None
-    other = plan.workshop.build(kernel.lesson, kernel.path, opened(source))
+    other = plan.workshop.build(kernel.lesson, kernel.file, opened(source))
     return isinstance(other, CompileFailed) or any(map(uses_opened, other.counted))
 
 
@@ -219,7 +215,7 @@ def judge(plan: RunPlan, kernel: KernelPlan, variants: Variants, jobs: Jobs) -> 
 def row_job(plan: RunPlan, kernel: KernelPlan, jobs: Jobs) -> Deferred[Row]:
     """Return a job for a row beside the kernel. It depends on its own sources and on everything in the plan that rows
     show, but not on the inputs, which do not affect a solution's results."""
-    files = sources_of(kernel.lesson, kernel.path) if kernel.path is not None else None
+    files = sources_of(kernel.lesson, kernel.file) if kernel.path is not None else None
     device, targets = plan.device.name, plan.workshop.targets
     facts = (kernel, files, plan.lesson, plan.gpu, plan.timed_shape, device, targets) if files else None
     return Deferred((kernel.role, "row"), lambda: _row_beside(plan, kernel, jobs), facts, _portable)
@@ -235,7 +231,7 @@ def _row_beside(plan: RunPlan, kernel: KernelPlan, jobs: Jobs) -> Row:
             why = str(error)
         except (OutOfTime, MemoryError):
             why = "there was no time or memory left for it"
-    path = shown(kernel.path) if kernel.path is not None else ""
+    path = shown(kernel.file) if kernel.path is not None else ""
     return Row(kernel.role, kernel.label, path, "", Checked(CompileFailed(why)), unsupported=why)
 
 
@@ -275,9 +271,8 @@ def _finished(kernel: KernelPlan, source: str, variants: Variants) -> Built:
 
 def _built_for(plan: RunPlan, kernel: KernelPlan, lesson: Lesson) -> Built:
     """Build one variant, for a launch in the second process. Raise ``UnsupportedKernel`` if that fails."""
-    assert kernel.path is not None
     try:
-        return _variants(plan, kernel, [lesson], read_source(kernel.path), Jobs()).whole()
+        return _variants(plan, kernel, [lesson], read_source(kernel.file), Jobs()).whole()
     except VariantFailed as error:
         raise UnsupportedKernel(error.failed.message) from None
 
@@ -293,8 +288,7 @@ def _variants(
 ) -> Variants:
     """Compile variants of a kernel, and begin to disassemble some. Variants that differ only in sizes that the source
     does not name are one compilation. Raise ``VariantFailed``."""
-    assert kernel.path is not None
-    words = names_in(source, kernel.path, kernel.lesson.include_dirs) if len(lessons) > 1 else None
+    words = names_in(source, kernel.file, kernel.lesson.include_dirs) if len(lessons) > 1 else None
     alike: dict[Hashable, list[Lesson]] = {}
     for lesson in lessons:
         alike.setdefault(_seen_by(lesson, words), []).append(lesson)
@@ -341,8 +335,7 @@ def _as_launched(plan: RunPlan, built: Built, lesson: Lesson) -> Built:
 
 def _quickly(plan: RunPlan, kernel: KernelPlan, lesson: Lesson, source: str) -> Built | None:
     """Build a variant without machine code, for a shape that is only checked; None where that fails."""
-    assert kernel.path is not None
-    code = plan.workshop.without_machine_code(lesson, kernel.path, source)
+    code = plan.workshop.without_machine_code(lesson, kernel.file, source)
     return None if isinstance(code, CompileFailed) else Built(lesson, code)
 
 
@@ -350,14 +343,13 @@ def _compiled(
     plan: RunPlan, kernel: KernelPlan, lesson: Lesson, source: str, jobs: Jobs, disassembled: bool
 ) -> Built | CompileFailed:
     """Build one variant, for the counted architecture and for the GPU of the times."""
-    assert kernel.path is not None
-    ranges.announce(f"compile {kernel.path.name}")
-    with stage("compile", kernel.path.name, payload=len(source)):
+    ranges.announce(f"compile {kernel.file.name}")
+    with stage("compile", kernel.file.name, payload=len(source)):
         try:
             code = jobs.result(compile_job(plan, kernel, lesson, source, disassembled))
         except OutOfTime as late:
             message = f"the compiler did not finish: {late}{bounds.current().advice}"
-            code = CompileFailed(message, (Diagnostic(shown(kernel.path), 1, None, "error", message),))
+            code = CompileFailed(message, (Diagnostic(shown(kernel.file), 1, None, "error", message),))
     if isinstance(code, CompileFailed):
         return code
     return Built(lesson, code, _occupancies(plan, lesson, code))
@@ -375,9 +367,7 @@ def compile_job(
     plan: RunPlan, kernel: KernelPlan, lesson: Lesson, source: str, disassembled: bool
 ) -> Deferred[Binaries | CompileFailed]:
     """Return a job that compiles one variant of a kernel, and begins to disassemble it where that is needed."""
-    path = kernel.path
-    assert path is not None
-    return Deferred((kernel.role, lesson), lambda: plan.workshop.build(lesson, path, source, disassembled))
+    return Deferred((kernel.role, lesson), lambda: plan.workshop.build(lesson, kernel.file, source, disassembled))
 
 
 def advised(plan: RunPlan, rows: Sequence[Row]) -> tuple[Row, Lesson | None]:

@@ -139,6 +139,12 @@ class KernelPlan:
     timed: LaunchPlan | None = None
 
     @property
+    def file(self) -> Path:
+        """Return the path of a kernel that is built: the course has its file here."""
+        assert self.path is not None
+        return self.path
+
+    @property
     def counted(self) -> tuple[LaunchPlan, ...]:
         """Return the counted launches: the counting shape first."""
         return tuple(launch for launch in self.launches if launch.is_counted)

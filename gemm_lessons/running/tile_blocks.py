@@ -16,28 +16,19 @@ from typing import Any
 import numpy as np
 
 from gemm_lessons.course.lesson import tile_sizes
-from gemm_lessons.engine import Finding
-from gemm_lessons.engine.records.frozen import dataclass
-from gemm_lessons.gemm.far import FarProblem, Sampled
+from gemm_lessons.gemm.far import FarProblem
 from gemm_lessons.judging.evidence import Built
+from gemm_lessons.judging.verdict import Passed
 from gemm_lessons.running.builder import variant_of
+from gemm_lessons.running.outcome import LaunchResult
 from gemm_lessons.running.plan import LaunchPlan, RunPlan
+from gemm_lessons.running.sampling import ended, judged, not_judged
 
 MUCH = 8  # products of all the blocks / products of the tile and of two equal shares, at most
 
 
-@dataclass(frozen=True)
-class RanTile:
-    """The elements that the tile's blocks stored; or else ``why`` they cannot be judged, or the ``fault`` of a
-    block."""
-
-    stored: Sampled | None = None
-    why: str = ""
-    fault: Finding | None = None
-
-
-def run_tile(plan: RunPlan, launch: LaunchPlan, built: Built) -> RanTile:
-    """Run all blocks that a tile of C needs."""
+def run_tile(plan: RunPlan, launch: LaunchPlan, built: Built) -> LaunchResult:
+    """Run all blocks that a tile of C needs, and judge the tile. Where they cannot be known, whole shapes must do."""
     assert launch.tile is not None
     lesson, code, (rows, cols) = launch.lesson, variant_of(built, launch.lesson).code.counted, _ranges(launch)
     problem = FarProblem(lesson.data, launch.shape, plan.seed, tile_sizes(lesson), 1, None)
@@ -50,15 +41,15 @@ def run_tile(plan: RunPlan, launch: LaunchPlan, built: Built) -> RanTile:
         arguments = problem.arguments(its.parameters)
         blocks = plan.device.owners(kernel, grid, arguments, wanted)
         if blocks is None:
-            return RanTile(why="which blocks store a tile follows from memory")
+            return _left(launch, "which blocks store a tile follows from memory")
         if number == 0 and len(blocks) * launch.operations > 2 * grid.blocks * _most(launch):
-            return RanTile(why="a tile needs many blocks")
+            return _left(launch, "a tile needs many blocks")
         chosen.insert(0, blocks)
         if not number or not blocks:
             continue
         ran = plan.device.sample(kernel, grid, arguments, blocks, counting=False, alone=True)
         if ran.dependent or not ran.blocks:
-            return RanTile(why=ran.dependent or "what a block reads follows from memory")
+            return _left(launch, ran.dependent or "what a block reads follows from memory")
         for name in scratch & ran.touched.keys():
             words = problem.words_of_pages(name, ran.touched[name][0])
             wanted[name] = words | wanted[name] if name in wanted else words
@@ -67,11 +58,16 @@ def run_tile(plan: RunPlan, launch: LaunchPlan, built: Built) -> RanTile:
             continue
         ran = plan.device.sample(kernel, grid, problem.arguments(its.parameters), blocks, counting=False, alone=True)
         if ran.dependent:
-            return RanTile(why=ran.dependent)
+            return _left(launch, ran.dependent)
         if fault := ran.fault or problem.damage(ran.touched, ran.stored):
-            return RanTile(fault=fault)
+            return ended(launch.shape, fault)
         problem.keep(ran.touched)
-    return RanTile(problem.judged_tile(rows, cols))
+    return judged(launch.shape, problem.judged_tile(rows, cols))
+
+
+def _left(launch: LaunchPlan, why: str) -> LaunchResult:
+    """Return the result of a tile whose blocks cannot be known."""
+    return LaunchResult(launch.shape, Passed(), findings=(not_judged(why),), hidden=True)
 
 
 def _ranges(launch: LaunchPlan) -> tuple[range, range]:

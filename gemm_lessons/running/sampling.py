@@ -1,0 +1,147 @@
+"""Some blocks of each launch at a far shape: run them, and judge what they stored in C.
+
+LaunchPlan with a FarSample --sampled--> LaunchResult, or why these blocks cannot be judged
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+from gemm_lessons.course.lesson import tile_sizes
+from gemm_lessons.devices.gpu.ranges import stage
+from gemm_lessons.engine import Finding
+from gemm_lessons.engine.records.facts import Quoted
+from gemm_lessons.engine.records.launch import buffers_of
+from gemm_lessons.engine.records.results import Counters, SampledBlocks, added
+from gemm_lessons.gemm.far import FarProblem, Sampled
+from gemm_lessons.gemm.shapes import Shape
+from gemm_lessons.judging.evidence import Built
+from gemm_lessons.judging.verdict import Passed, Verdict, WrongAnswer, judge_sample, stopped
+from gemm_lessons.running.builder import variant_of
+from gemm_lessons.running.outcome import LaunchResult
+from gemm_lessons.running.plan import LaunchPlan, RunPlan
+
+DOUBLES = re.compile(r"^\s*(?:@\S+\s+)?(?:fma|mul|add)\.(?:\w+\.)*f64\b", re.M)
+DOUBLE = 8  # bytes
+LEFT_TO_OTHERS = "a block leaves elements to others"
+
+
+def judged(shape: Shape, stored: Sampled | None, counters: Counters | None = None) -> LaunchResult:
+    """Return the result of blocks that stored these elements of C, None if nothing can be judged. ``counters``: of
+    blocks that are counted."""
+    judgement = judge_sample(stored) if stored is not None else None
+    verdict: Verdict = Passed() if judgement is None or judgement.passed else WrongAnswer(shape, judgement)
+    its = Counters() if counters is None else counters
+    return LaunchResult(shape, verdict, judgement, counters=its, hidden=True, counted=counters is not None)
+
+
+def ended(shape: Shape, fault: Finding) -> LaunchResult:
+    """Return the result of a hidden shape at which the kernel was stopped."""
+    return LaunchResult(shape, stopped(shape, fault), fault=fault, hidden=True)
+
+
+def not_judged(why: str) -> Finding:
+    """Return the note for the teacher on blocks that cannot be judged."""
+    return Finding("not_sampled", "note", facts=Quoted(why))
+
+
+def sampled(plan: RunPlan, launch: LaunchPlan, built: Built, counting: bool = True) -> LaunchResult | str:
+    """Run some blocks of each launch and judge what they stored; return why if they cannot be judged.
+
+    Where blocks store less than an equal share of C, block 0 is run to find out why: if it depends on others or does
+    more than its share, the sample cannot be judged. Of a kernel with products in double precision, which are simulated
+    slowly, one block of each launch is run; if a launch must run whole, the sample cannot be judged.
+    """
+    assert launch.sample is not None
+    code = variant_of(built, launch.lesson).code
+    blocks = launch.sample.blocks
+    if launch.lesson.data.accumulate.size < DOUBLE and any(DOUBLES.search(it.ptx) for it in code.counted):
+        if len(blocks) > 1 and any(len(it) > 1 for it in blocks):
+            return "it computes in double precision, which takes long"
+        blocks = tuple(it[:1] for it in blocks)  # as much work as the deep shape in place of a sample
+    ran, stored = _some_blocks(plan, launch, built, blocks, counting)
+    if ran.dependent and _is_right_alone(plan, built):
+        ran, stored = _some_blocks(plan, launch, built, blocks, counting, alone=True)
+        if stored is not None and not stored.is_even:
+            ran = SampledBlocks(dependent=LEFT_TO_OTHERS)
+    why, fault = ran.dependent, ran.fault
+    if fault is None and stored is not None and not stored.is_even:
+        why, fault = _why_uneven(plan, launch, built, stored)
+    if fault is not None:
+        return ended(launch.shape, fault)
+    return why or judged(launch.shape, stored, ran.counters if counting else None)
+
+
+def _why_uneven(plan: RunPlan, launch: LaunchPlan, built: Built, stored: Sampled) -> tuple[str, Finding | None]:
+    """Return why blocks ``stored`` another share of C than an equal one, empty if no block stores more; or the fault of
+    block 0. It is run where all blocks together have the least work, and at this shape if that does not explain it: a
+    block that computes all of C takes long where C is large."""
+    if stored.rows.size > stored.owed:
+        return LEFT_TO_OTHERS, None
+    sampled = [it for it in plan.kernels[0].launches if it.sample is not None]
+    smallest = min(sampled, key=lambda it: it.shape.m * it.shape.n * it.shape.k, default=launch)
+    for other in (smallest, launch):
+        assert other.sample is not None
+        blocks = [it if isinstance(it, range) else (0,) for it in other.sample.blocks]
+        ran, of_first = _some_blocks(plan, other, built, blocks, counting=False)
+        if ran.fault is not None or ran.dependent:
+            return ran.dependent, ran.fault
+        if of_first is not None and of_first.rows.size > of_first.owed:
+            return LEFT_TO_OTHERS, None
+    return "", None
+
+
+def _is_right_alone(plan: RunPlan, built: Built) -> bool:
+    """Tell whether blocks that run alone store their share of C, and all of it is right, at the first shape that is
+    sampled beside the far one: an atomic or a loop that may wait for other blocks does not matter there."""
+    launch = next((it for it in plan.kernels[0].launches if it.sample in plan.also), None)
+    if launch is None or launch.sample is None:
+        return False
+    ran, stored = _some_blocks(plan, launch, built, launch.sample.blocks, counting=False, alone=True)
+    if ran.dependent or ran.fault or stored is None or not stored.is_even:
+        return False
+    return judge_sample(stored).passed
+
+
+def _some_blocks(
+    plan: RunPlan,
+    launch: LaunchPlan,
+    built: Built,
+    blocks: Sequence[Sequence[int]],
+    counting: bool,
+    alone: bool = False,
+) -> tuple[SampledBlocks, Sampled | None]:
+    """Run some blocks of each launch; also return what they stored in C, None if that cannot be judged.
+
+    A launch after one of which not all blocks ran reads what the others would have left. It is counted, not judged.
+    """
+    assert launch.sample is not None
+    lesson, code = launch.lesson, variant_of(built, launch.lesson).code.counted
+    number = max(map(len, blocks)) if len(blocks) == 1 else 1
+    problem = FarProblem(lesson.data, launch.shape, plan.seed, tile_sizes(lesson), number, launch.sample.tiles)
+    done: list[SampledBlocks] = []
+    stored: Sampled | None = None
+    partial_buffers: set[str] = set()
+    with stage("check", str(launch.shape)):
+        for kernel, grid, its, chosen in zip(code, launch.grids, lesson.launches, blocks, strict=False):
+            arguments = problem.arguments(its.parameters)
+            ran = plan.device.sample(kernel, grid, arguments, chosen, counting, alone)
+            outputs = {it.name for it in buffers_of(arguments) if it.output}
+            is_judged = partial_buffers.isdisjoint(outputs)
+            if ran.fault and not is_judged:
+                return SampledBlocks(dependent="a launch needs what blocks of another leave"), None
+            if ran.fault or ran.dependent:
+                return ran, None
+            if damage := problem.damage(ran.touched, ran.stored):
+                return replace(ran, fault=damage), None
+            if is_judged and lesson.data.answer.name in outputs:
+                stored = problem.judged(ran.touched, ran.blocks)
+            if len(chosen) < grid.blocks:
+                partial_buffers |= outputs
+            problem.keep(ran.touched)
+            done.append(ran)
+    if stored is not None and not stored.rows.size and launch.sample.tiles is None:
+        stored = None  # a later launch stores C
+    return replace(done[-1], counters=added([it.counters for it in done])), stored
