@@ -6,21 +6,19 @@ Two devices exist: the simulator (``devices/simulated.py``), and a CUDA GPU whos
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.engine.records.launch import Argument, Grid
-from gemm_lessons.engine.records.results import Launched, RareBlocks, SampledBlocks, in_a_row
+from gemm_lessons.engine.records.results import Launched, in_a_row
 from gemm_lessons.gemm.data import DataSpec
 from gemm_lessons.gemm.problem import Trial
 from gemm_lessons.gemm.shapes import Shape
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from gemm_lessons.devices.gpu.cuda_gpu import Gpu
-    from gemm_lessons.engine import Finding
+    from gemm_lessons.engine import Finding, Simulator
     from gemm_lessons.engine.compiler.compile import Compiled, SharedSass
     from gemm_lessons.engine.hardware.sheets import GpuSpec
 
@@ -106,6 +104,11 @@ class Device(Protocol):
     def timer(self) -> Gpu | None:
         """Return the device that times kernels beside cuBLAS; None where nothing can be timed."""
 
+    @property
+    def simulator(self) -> Simulator:
+        """Return the simulator that counts launches. It alone runs some blocks of a launch, or finds those of a
+        class."""
+
     def expecting(self, data: DataSpec, shape: Shape, seed: int) -> Device:
         """Return the same device, informed of the later measurement, which it may prepare while it waits."""
 
@@ -130,33 +133,6 @@ class Device(Protocol):
     def on_next_launch(self, task: Task) -> Finding | None:
         """Return a finding for a task whose answer depends on what its last run left in ``__device__`` variables. Every
         device does this on the simulator."""
-
-    def sample(
-        self,
-        kernel: Compiled,
-        grid: Grid,
-        arguments: Sequence[Argument],
-        blocks: Sequence[int],
-        counting: bool,
-        alone: bool = False,
-    ) -> SampledBlocks:
-        """Run some blocks of a launch of counted code on buffers in ``Pages``, and count them with ``counting``;
-        ``alone``: even if they may depend on other blocks. Every device does this on the simulator."""
-
-    def owners(
-        self, kernel: Compiled, grid: Grid, arguments: Sequence[Argument], wanted: Mapping[str, np.ndarray[Any, Any]]
-    ) -> tuple[int, ...] | None:
-        """Return the blocks of a launch of counted code that store into ``wanted``: buffer -> bool (n,), its words of 4
-        bytes. None where that cannot be computed. Every device does this on the simulator."""
-
-    def rare_blocks(self, kernel: Compiled, grid: Grid, arguments: Sequence[Argument], seed: int) -> RareBlocks:
-        """Return blocks of a launch for which decisions in the counted code, such as comparisons of the block's index,
-        have rare outcomes. Nothing is run."""
-
-    def rare_sizes(self, kernel: Compiled, sizes: Mapping[int, Sequence[int]], known: int) -> tuple[int, ...]:
-        """Return the numbers of launches whose sizes give a decision in the counted code an outcome that it does not
-        have in the first ``known`` launches. ``sizes``: place of the parameter -> its value in each launch. Nothing is
-        run."""
 
     def misread(self, task: Task) -> Finding | None:
         """Return a finding about the first product (``wgmma``) of a task with a wrong answer that reads other elements

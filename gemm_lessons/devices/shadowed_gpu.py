@@ -8,21 +8,18 @@ threads reach or a stack that is too small may leave it with the right answer.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, Literal
-
-import numpy as np
+from typing import Literal
 
 from gemm_lessons.devices.device import Binaries, BuildTarget, Task
 from gemm_lessons.devices.gpu.cuda_gpu import Gpu
 from gemm_lessons.devices.simulated import Simulated, no_room
-from gemm_lessons.engine import Finding, UnsupportedKernel
-from gemm_lessons.engine.compiler.compile import Compiled
+from gemm_lessons.engine import Finding, Simulator, UnsupportedKernel
 from gemm_lessons.engine.hardware.sheets import GpuSpec, data_sheet, sheet_of
 from gemm_lessons.engine.records.facts import Quoted
-from gemm_lessons.engine.records.launch import Argument, Grid
-from gemm_lessons.engine.records.results import Launched, RareBlocks, SampledBlocks
+from gemm_lessons.engine.records.launch import Grid
+from gemm_lessons.engine.records.results import Launched
 from gemm_lessons.gemm.data import DataSpec
 from gemm_lessons.gemm.problem import Trial
 from gemm_lessons.gemm.shapes import Shape
@@ -61,6 +58,11 @@ class ShadowedGpu:
     def timer(self) -> Gpu:
         """Return the GPU itself."""
         return self._gpu
+
+    @property
+    def simulator(self) -> Simulator:
+        """Return the simulator beside the GPU."""
+        return self._simulated.simulator
 
     def expecting(self, data: DataSpec, shape: Shape, seed: int) -> ShadowedGpu:
         """Note the inputs of the measurement: the GPU's process makes them while the simulator counts, which takes as
@@ -106,32 +108,6 @@ class ShadowedGpu:
     def on_next_launch(self, task: Task) -> Finding | None:
         """Run the task twice on the simulator, and return a finding if the first run changes the second one."""
         return self._simulated.on_next_launch(task) if task.work <= SIMULATED else None
-
-    def sample(
-        self,
-        kernel: Compiled,
-        grid: Grid,
-        arguments: Sequence[Argument],
-        blocks: Sequence[int],
-        counting: bool,
-        alone: bool = False,
-    ) -> SampledBlocks:
-        """Run some blocks of a launch on the simulator."""
-        return self._simulated.sample(kernel, grid, arguments, blocks, counting, alone)
-
-    def owners(
-        self, kernel: Compiled, grid: Grid, arguments: Sequence[Argument], wanted: Mapping[str, np.ndarray[Any, Any]]
-    ) -> tuple[int, ...] | None:
-        """Return the blocks of a launch that store into the wanted words."""
-        return self._simulated.owners(kernel, grid, arguments, wanted)
-
-    def rare_blocks(self, kernel: Compiled, grid: Grid, arguments: Sequence[Argument], seed: int) -> RareBlocks:
-        """Return blocks for which decisions in the code have rare outcomes."""
-        return self._simulated.rare_blocks(kernel, grid, arguments, seed)
-
-    def rare_sizes(self, kernel: Compiled, sizes: Mapping[int, Sequence[int]], known: int) -> tuple[int, ...]:
-        """Return launches whose sizes give a decision an outcome that it does not have in the first ones."""
-        return self._simulated.rare_sizes(kernel, sizes, known)
 
     def misread(self, task: Task) -> Finding | None:
         """Run the task on the simulator, and return a finding about the first product that reads other elements."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from gemm_lessons.engine.compiler.compile import Compiled, occupancy
 from gemm_lessons.engine.hardware.sheets import GpuSpec, sheet_of
 from gemm_lessons.engine.records.facts import NoRoom
 from gemm_lessons.engine.records.launch import Argument, Grid, HostVariable
-from gemm_lessons.engine.records.results import Counters, Launched, RareBlocks, SampledBlocks
+from gemm_lessons.engine.records.results import Counters, Launched
 from gemm_lessons.gemm.data import DataSpec
 from gemm_lessons.gemm.problem import Trial
 from gemm_lessons.gemm.shapes import Shape
@@ -36,8 +36,7 @@ class Simulated:
 
     def __init__(self, simulator: Simulator | None = None) -> None:
         self.simulator = simulator or Simulator()
-        # Counting takes longer than running.
-        self._uncounted = Simulator(replace(self.simulator.setting, counting=False))
+        self._uncounted = self.simulator.uncounted
         self._rechecked: Binaries | None = None  # the last code that ``recheck`` followed ...
         self._blamed: set[frozenset[tuple[object, ...]]] = set()  # ... and the places of its errors, launch by launch
 
@@ -107,33 +106,6 @@ class Simulated:
         if answers[0] == answers[1]:
             return None
         return Finding("machine_dependent", "error", "launches", file=kernels[0].path)
-
-    def sample(
-        self,
-        kernel: Compiled,
-        grid: Grid,
-        arguments: Sequence[Argument],
-        blocks: Sequence[int],
-        counting: bool,
-        alone: bool = False,
-    ) -> SampledBlocks:
-        """Run some blocks of a launch; count them if asked."""
-        simulator = self.simulator if counting else self._uncounted
-        return simulator.sample(kernel, grid, arguments, blocks, alone)
-
-    def owners(
-        self, kernel: Compiled, grid: Grid, arguments: Sequence[Argument], wanted: Mapping[str, np.ndarray[Any, Any]]
-    ) -> tuple[int, ...] | None:
-        """Return the blocks of a launch that store into the wanted words."""
-        return self.simulator.owners(kernel, grid, arguments, wanted)
-
-    def rare_blocks(self, kernel: Compiled, grid: Grid, arguments: Sequence[Argument], seed: int) -> RareBlocks:
-        """Return blocks for which decisions in the code have rare outcomes."""
-        return self.simulator.rare_blocks(kernel, grid, arguments, seed)
-
-    def rare_sizes(self, kernel: Compiled, sizes: Mapping[int, Sequence[int]], known: int) -> tuple[int, ...]:
-        """Return launches whose sizes give a decision an outcome that it does not have in the first ones."""
-        return self.simulator.rare_sizes(kernel, sizes, known)
 
     def misread(self, task: Task) -> Finding | None:
         """Return a finding about the first product that reads other elements than a tile of its matrix."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gemm_lessons.devices.gpu import ranges
-from gemm_lessons.engine import Setting, Simulator
+from gemm_lessons.engine import Simulator
 from gemm_lessons.judging.evidence import Built, Checked
 from gemm_lessons.judging.verdict import Faulted, TimedOut, WrongAnswer
 from gemm_lessons.running.builder import variant_of
@@ -24,7 +24,7 @@ def print_out(plan: RunPlan, built: Built, checked: Checked) -> Checked:
         return checked
     ranges.announce(f"print {launch.shape}")
     problem = launch.problem(plan.seed)
-    launcher = Simulator(Setting(counting=False)).launch
+    launcher = Simulator().uncounted.launch
     ran = launch.task(variant.code, problem).run(launcher, spoken, problem.trial())
     return replace(checked, printed=ran.printed, printed_at=launch.shape)
 

@@ -1,6 +1,6 @@
 """Choose more blocks of a far shape to run: those for which decisions in the kernel's code have rare outcomes.
 
-    launch to sample --Device.rare_blocks--> the same launch with a block of each rare class, and a shallow one of more
+    launch to sample --Simulator.rare_blocks--> the same launch with a block of each rare class, and a shallow one
 
 A kernel that is wrong in one block of 100,000, or uses another method there, must test its block index. So the classes
 of blocks follow from its code. One block of each class is run at a shape of few K tiles, which takes little time. The
@@ -50,7 +50,7 @@ def _rare_shapes(plan: RunPlan, launch: LaunchPlan, built: Built) -> Iterator[La
     shapes = (*known, *candidates, *_of_numbers(lesson, code.ptx))
     its = lesson.launches[0].parameters
     sizes = {place: [int(it.names[name]) for it in shapes] for place, name in enumerate(its) if name in SIZES}
-    for number in plan.device.rare_sizes(code, sizes, len(known))[:MOST_SHAPES]:
+    for number in plan.device.simulator.rare_sizes(code, sizes, len(known))[:MOST_SHAPES]:
         shape = shapes[number]
         yield replace(launch, lesson=lesson, shape=shape, purpose="check", grids=lesson.grids(shape), sample=None)
 
@@ -100,7 +100,7 @@ def rare_launches(plan: RunPlan, launch: LaunchPlan, built: Built) -> Iterator[t
     code, (grid,), lesson = variant_of(built, launch.lesson).code.counted[0], launch.grids, launch.lesson
     problem = FarProblem(lesson.data, launch.shape, plan.seed, tile_sizes(lesson), 1, sample.tiles)
     arguments = problem.arguments(lesson.launches[0].parameters)
-    rare = plan.device.rare_blocks(code, grid, arguments, plan.seed)
+    rare = plan.device.simulator.rare_blocks(code, grid, arguments, plan.seed)
     ran = set(sample.blocks[0])
     shallow = hidden_shallow(plan.lesson, launch.shape) if rare.every else None
     if shallow is not None:

@@ -121,13 +121,14 @@ def _some_blocks(
     lesson, code = launch.lesson, variant_of(built, launch.lesson).code.counted
     number = max(map(len, blocks)) if len(blocks) == 1 else 1
     problem = FarProblem(lesson.data, launch.shape, plan.seed, tile_sizes(lesson), number, launch.sample.tiles)
+    simulator = plan.device.simulator if counting else plan.device.simulator.uncounted
     done: list[SampledBlocks] = []
     stored: Sampled | None = None
     partial_buffers: set[str] = set()
     with stage("check", str(launch.shape)):
         for kernel, grid, its, chosen in zip(code, launch.grids, lesson.launches, blocks, strict=False):
             arguments = problem.arguments(its.parameters)
-            ran = plan.device.sample(kernel, grid, arguments, chosen, counting, alone)
+            ran = simulator.sample(kernel, grid, arguments, chosen, alone)
             outputs = {it.name for it in buffers_of(arguments) if it.output}
             is_judged = partial_buffers.isdisjoint(outputs)
             if ran.fault and not is_judged:

@@ -3,9 +3,9 @@
     the tile's words of C -> the blocks of the last launch that store there -> the words of scratch that these read
         -> the blocks of the launch before that store there -> ... -> all of them run, first launch first; C is judged
 
-The words that blocks store are computed for all blocks at once, without their products (``Device.owners``). That fails
-if a block waits for another one, so blocks run alone. The words that a block reads follow from a run on uninitialised
-scratch.
+The words that blocks store are computed for all blocks at once, without their products (``Simulator.owners``). That
+fails if a block waits for another one, so blocks run alone. The words that a block reads follow from a run on
+uninitialised scratch.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ def run_tile(plan: RunPlan, launch: LaunchPlan, built: Built) -> LaunchResult:
     assert launch.tile is not None
     lesson, code, (rows, cols) = launch.lesson, variant_of(built, launch.lesson).code.counted, _ranges(launch)
     problem = FarProblem(lesson.data, launch.shape, plan.seed, tile_sizes(lesson), 1, None)
+    simulator = plan.device.simulator.uncounted
     answer = lesson.data.answer.name
     wanted: dict[str, np.ndarray[Any, Any]] = {answer: problem.words_of_tile(rows, cols)}
     scratch = {name for name, layout in problem.layouts.items() if layout.role == "scratch"}
@@ -39,7 +40,7 @@ def run_tile(plan: RunPlan, launch: LaunchPlan, built: Built) -> LaunchResult:
     chosen: list[tuple[int, ...]] = []
     for number, (kernel, grid, its) in reversed([*enumerate(launches)]):
         arguments = problem.arguments(its.parameters)
-        blocks = plan.device.owners(kernel, grid, arguments, wanted)
+        blocks = simulator.owners(kernel, grid, arguments, wanted)
         if blocks is None:
             return _left(launch, "which blocks store a tile follows from memory")
         if number == 0 and len(blocks) * launch.operations > 2 * grid.blocks * _most(launch):
@@ -47,7 +48,7 @@ def run_tile(plan: RunPlan, launch: LaunchPlan, built: Built) -> LaunchResult:
         chosen.insert(0, blocks)
         if not number or not blocks:
             continue
-        ran = plan.device.sample(kernel, grid, arguments, blocks, counting=False, alone=True)
+        ran = simulator.sample(kernel, grid, arguments, blocks, alone=True)
         if ran.dependent or not ran.blocks:
             return _left(launch, ran.dependent or "what a block reads follows from memory")
         for name in scratch & ran.touched.keys():
@@ -56,7 +57,7 @@ def run_tile(plan: RunPlan, launch: LaunchPlan, built: Built) -> LaunchResult:
     for (kernel, grid, its), blocks in zip(launches, chosen, strict=True):
         if not blocks:
             continue
-        ran = plan.device.sample(kernel, grid, problem.arguments(its.parameters), blocks, counting=False, alone=True)
+        ran = simulator.sample(kernel, grid, problem.arguments(its.parameters), blocks, alone=True)
         if ran.dependent:
             return _left(launch, ran.dependent)
         if fault := ran.fault or problem.damage(ran.touched, ran.stored):

@@ -152,6 +152,11 @@ class Simulator:
     def __init__(self, setting: Setting | None = None) -> None:
         self.setting = setting or Setting()
 
+    @property
+    def uncounted(self) -> Simulator:
+        """Return the same simulator without counters: counting takes longer than running."""
+        return Simulator(dataclasses.replace(self.setting, counting=False))
+
     def kernel(self, compiled: Compiled) -> ptx.Kernel:
         """Return the parsed kernel: its parameters and instructions."""
         return _program_of(compiled).kernel
