@@ -20,11 +20,11 @@ from collections.abc import Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
+import numpy as np
+
 from gemm_lessons.engine.records.frozen import dataclass
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from gemm_lessons.engine.ptx.records import Kernel
     from gemm_lessons.engine.records.launch import Argument, Grid
 
@@ -86,6 +86,11 @@ class Touch:
         self.active = active
         self.bases: list[int] = []
         self.memo: dict[str, Any] = {}
+
+    @property
+    def active_lanes(self) -> np.ndarray[Any, Any]:
+        """Return the numbers of the lanes that took part."""
+        return np.arange(self.addresses.size) if self.active is None else np.flatnonzero(self.active)
 
     def of_own_block(self, window: int) -> np.ndarray[Any, Any] | None:
         """Return the active lanes, without those that access shared memory of another block of their cluster.

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gemm_lessons.engine import sass as machinecode
+from gemm_lessons.engine import sass
 from gemm_lessons.engine.costs import banks
 from gemm_lessons.engine.costs.tally import BYPASS, Shot, Sums, Tally, shot
 from gemm_lessons.engine.counters.async_counts import POLLED, AsyncCounts
@@ -86,7 +86,7 @@ class CounterObserver:
     """Counts one launch."""
 
     def __init__(self, compiled: Compiled) -> None:
-        self.code = machinecode.prepare(compiled)
+        self.code = sass.prepare(compiled)
         self.opcodes: Counter[str] = Counter()
         self.barriers = 0
         self.blocks = 0
@@ -205,13 +205,11 @@ class CounterObserver:
         if self.code.plan is not None:
             try:
                 others = self._others.result() if self._others is not None else None
-                sums = machinecode.count(
-                    self.code, self.launch, memory, blocks, budget=self._budget(), unfollowed=others
-                )
+                sums = sass.count(self.code, self.launch, memory, blocks, budget=self._budget(), unfollowed=others)
                 if sums.unknown_guards:
                     sums.ffma = self.interpreted.fused
                 self.followed = Account.followed(sums) if sums.certain else None
-            except machinecode.Uncountable as obstacle:
+            except sass.Uncountable as obstacle:
                 self._count()
                 inexact = str(obstacle)
         if sums is self._sums:  # machine code cannot be followed, or not to its end

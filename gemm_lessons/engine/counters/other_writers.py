@@ -39,14 +39,14 @@ class OtherWriters:
         special = access.is_bulk or access.is_mbarrier or access.is_matrix
         if access.effect == "load" or not (special or access.effect in WRITES):
             return
-        where = touch.addresses if touch.active is None else touch.addresses[touch.active]
+        where = touch.addresses[touch.active_lanes]
         if not special:
             where = where[(where < 0) | (where >= self._window)]
         for first in np.unique(where % self._window).tolist():
             self._shared[self._origin + first : self._origin + first + access.width] = True
 
     def _outside(self, touch: Touch, base: int) -> None:
-        where = touch.addresses if touch.active is None else touch.addresses[touch.active]
+        where = touch.addresses[touch.active_lanes]
         if where.size:
             first, end = int(where.min()) + base, int(where.max()) + base + touch.access.width
             known = self._ranges.get(touch.access.index, (first, end))

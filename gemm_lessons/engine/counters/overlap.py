@@ -181,14 +181,13 @@ class Overlap:
             self._bytes_read += int(read.sum())
             self._read_by += read
         if (access.space, access.effect) == ("global", "copy") and access.is_counted:
-            lanes = np.arange(self._lanes) if touch.active is None else np.flatnonzero(touch.active)
+            lanes = touch.active_lanes
             self._loose[lanes] += access.width
             for warp in np.unique(lanes // WARP).tolist():
                 if self._before[warp] is None:
                     self._before[warp] = self._at(self._done, warp * WARP)
         if access.space == "global" and access.effect in ("load", "copy") and self._multiplied.any():
-            lanes = np.arange(self._lanes)
-            self._after_products(lanes if touch.active is None else lanes[touch.active], access.width)
+            self._after_products(touch.active_lanes, access.width)
 
     def _after_products(self, lanes: Array, width: int) -> None:
         self._totals["global_bytes_after_products"] += width * int(np.count_nonzero(self._multiplied[lanes // WARP]))

@@ -39,7 +39,7 @@ class _Bounds:
     shared_bytes: int
 
     def __call__(self, access: Access, addresses: Array, active: Array | None, first_lane: int) -> None:
-        """Check one access. See ``machinecode.walker.Watch``."""
+        """Check one access. See ``sass.walker.Watch``."""
         used = addresses if active is None else addresses[active]
         if not used.size:
             return

@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, Literal
 
-from gemm_lessons.engine import sass as machinecode
+from gemm_lessons.engine import sass
 from gemm_lessons.engine.checkers import Checks
 from gemm_lessons.engine.checkers.own_arrays import OwnArrays
 from gemm_lessons.engine.checkers.product_tiles import ProductTiles
@@ -220,20 +220,18 @@ class Simulator:
         ``Uncountable`` if the machine code cannot be followed, and ``UnsupportedKernel``.
         """
         code, machine = self._followed(compiled, grid, arguments)
-        machinecode.count(code, machine.launch, machine.initial_memory, [blocks], watch, FOLLOWED)
+        sass.count(code, machine.launch, machine.initial_memory, [blocks], watch, FOLLOWED)
         return machine.launch, code.shared_origin
 
     def by_instruction(self, compiled: Compiled, grid: Grid, arguments: Sequence[Argument]) -> Sums:
         """Count a launch by instruction of the machine code. Nothing is written. Raise as ``follow``."""
         code, machine = self._followed(compiled, grid, arguments)
-        return machinecode.count(code, machine.launch, machine.initial_memory)
+        return sass.count(code, machine.launch, machine.initial_memory)
 
-    def _followed(
-        self, compiled: Compiled, grid: Grid, arguments: Sequence[Argument]
-    ) -> tuple[machinecode.Code, Machine]:
-        code = machinecode.prepare(compiled)
+    def _followed(self, compiled: Compiled, grid: Grid, arguments: Sequence[Argument]) -> tuple[sass.Code, Machine]:
+        code = sass.prepare(compiled)
         if code.plan is None:
-            raise machinecode.Uncountable(code.obstacle)
+            raise sass.Uncountable(code.obstacle)
         return code, _RequestedLaunch(self.setting, compiled, _program_of(compiled), grid, arguments).machine()
 
     def observe(self, compiled: Compiled, grid: Grid, arguments: Sequence[Argument], observer: Observer) -> None:
@@ -445,7 +443,7 @@ class _RequestedLaunch:
         if machine.state.inactive_sources:
             found = (*self._shuffled(frozenset(machine.state.inactive_sources)), *found)
         if fault is not None:
-            agreement.check_fault(machine, fault, partial(machinecode.prepare, self.compiled), found)
+            agreement.check_fault(machine, fault, partial(sass.prepare, self.compiled), found)
         else:  # for the kinds in doubt, with the true address of every access
             agreement.check_launch(machine, counters, found, self.with_settings(counting=False, placed=True).machine)
         machine.memory.write_back()

@@ -42,7 +42,7 @@ class StoreOwners:
 
     def _note(self, batch: Batch, record: Placed) -> None:
         touch = record.touch
-        lanes = np.arange(touch.addresses.size) if touch.active is None else np.flatnonzero(touch.active)
+        lanes = touch.active_lanes
         addresses = touch.addresses[lanes] + record.base
         for start, size, wanted in self._places:
             offsets = addresses - start
