@@ -1,8 +1,9 @@
 """``dataclass`` as in the standard library, at a quarter of the cost for a frozen one; and some fields as a dict.
 
-The kit's two hundred frozen dataclasses took a tenth of a short run: for each, the standard library writes and compiles
-six methods. Here ``__init__``, ``__eq__`` and ``__hash__`` are compiled on first use; the others are functions over the
-fields' names. Options other than ``frozen`` and ``eq`` are left to the standard library.
+The kit's three hundred frozen dataclasses took a tenth of a short run: for each, the standard library collects the
+fields, and writes and compiles six methods. Here the fields are collected, and ``__init__``, ``__eq__`` and
+``__hash__`` are compiled, on first use; the others are functions over the fields' names. Options other than ``frozen``
+and ``eq`` are left to the standard library.
 """
 
 from __future__ import annotations
@@ -32,27 +33,54 @@ def picked(record: object, names: str) -> dict[str, Any]:
 
 
 def _frozen(cls: type, eq: bool) -> type:
-    cls = dataclasses.dataclass(init=False, repr=False, eq=False)(cls)
-    fields = dataclasses.fields(cls)
-    methods: dict[str, Any] = {"__repr__": _repr(fields), **_unchangeable(cls, fields)}
+    if not cls.__doc__:
+        cls.__doc__ = cls.__name__  # the standard library would parse the signature of ``object`` for it
+    methods: dict[str, Any] = {"__repr__": _repr(cls), **_unchangeable(cls)}
     if eq:
-        methods |= _comparing(cls, fields)
+        methods |= _comparing(cls)
     for name, method in methods.items():
         _put(cls, name, method)
-    cls.__init__ = _LateInit(cls, fields)  # type: ignore[misc]
+    for name, find in _LATE.items():
+        setattr(cls, name, _Late(cls, name, find))
+    cls.__init__ = _Late(cls, "__init__", _put_init)  # type: ignore[misc]
+    if any(isinstance(value, dataclasses.Field) for value in cls.__dict__.values()):
+        _find_fields(cls)  # which replaces each of these class attributes by the default value
     return cls
 
 
-class _LateInit:
-    """``__init__`` of a class until it is first looked up: compiles the real one, which takes its place."""
+class _Late:
+    """An attribute of a class until it is first looked up: ``make`` then puts the real one in its place."""
 
-    def __init__(self, cls: type, fields: tuple[dataclasses.Field[Any], ...]) -> None:
-        self._cls, self._fields = cls, fields
+    def __init__(self, cls: type, name: str, make: Callable[[type], None]) -> None:
+        self._cls, self._name, self._make = cls, name, make
 
     def __get__(self, instance: object, owner: type) -> Any:
-        made = _init(self._cls, self._fields)
-        _put(self._cls, "__init__", made)
-        return made if instance is None else made.__get__(instance, owner)
+        if self._cls.__dict__[self._name] is self:
+            self._make(self._cls)
+        made = self._cls.__dict__[self._name]
+        return made.__get__(instance, owner) if hasattr(made, "__get__") else made
+
+
+def _find_fields(cls: type) -> None:
+    dataclasses.dataclass(init=False, repr=False, eq=False, match_args=False)(cls)
+
+
+def _put_match_args(cls: type) -> None:
+    cls.__match_args__ = tuple(  # type: ignore[misc]
+        field.name for field in dataclasses.fields(cls) if field.init and not field.kw_only
+    )
+
+
+def _put_init(cls: type) -> None:
+    _put(cls, "__init__", _init(cls, dataclasses.fields(cls)))
+
+
+# What the standard library finds out about a class, and what finds it out here.
+_LATE = {
+    "__dataclass_fields__": _find_fields,
+    "__dataclass_params__": _find_fields,
+    "__match_args__": _put_match_args,
+}
 
 
 def _put(cls: type, name: str, method: Any) -> None:
@@ -94,21 +122,20 @@ def _init(cls: type, fields: tuple[dataclasses.Field[Any], ...]) -> Callable[...
     return made
 
 
-def _repr(fields: tuple[dataclasses.Field[Any], ...]) -> Callable[[Any], str]:
-    names = [field.name for field in fields if field.repr]
-
+def _repr(cls: type) -> Callable[[Any], str]:
     def __repr__(self: Any) -> str:
+        names = [field.name for field in dataclasses.fields(cls) if field.repr]
         return f"{type(self).__qualname__}({', '.join(f'{name}={getattr(self, name)!r}' for name in names)})"
 
     return recursive_repr("...")(__repr__)
 
 
-def _comparing(cls: type, fields: tuple[dataclasses.Field[Any], ...]) -> dict[str, Callable[..., Any]]:
+def _comparing(cls: type) -> dict[str, Callable[..., Any]]:
     def tuple_of(one: str, names: list[str]) -> str:
         return f"({''.join(f'{one}.{name}, ' for name in names)})"
 
     def __eq__(self: Any, other: Any) -> bool:
-        names = [field.name for field in fields if field.compare]
+        names = [field.name for field in dataclasses.fields(cls) if field.compare]
         same = f"{tuple_of('self', names)} == {tuple_of('other', names)}"
         text = f"def __eq__(self, other):\n return {same} if other.__class__ is self.__class__ else NotImplemented"
         made = _compiled(text, "__eq__", {})
@@ -116,7 +143,9 @@ def _comparing(cls: type, fields: tuple[dataclasses.Field[Any], ...]) -> dict[st
         return bool(made(self, other)) if other.__class__ is self.__class__ else NotImplemented
 
     def __hash__(self: Any) -> int:
-        names = [field.name for field in fields if (field.compare if field.hash is None else field.hash)]
+        names = [
+            field.name for field in dataclasses.fields(cls) if (field.compare if field.hash is None else field.hash)
+        ]
         made = _compiled(f"def __hash__(self):\n return hash({tuple_of('self', names)})", "__hash__", {})
         _put(cls, "__hash__", made)
         return int(made(self))
@@ -124,16 +153,17 @@ def _comparing(cls: type, fields: tuple[dataclasses.Field[Any], ...]) -> dict[st
     return {"__eq__": __eq__, "__hash__": __hash__}
 
 
-def _unchangeable(cls: type, fields: tuple[dataclasses.Field[Any], ...]) -> dict[str, Callable[..., None]]:
-    names = frozenset(field.name for field in fields)
+def _unchangeable(cls: type) -> dict[str, Callable[..., None]]:
+    def refuses(self: Any, name: str) -> bool:
+        return type(self) is cls or any(field.name == name for field in dataclasses.fields(cls))
 
     def __setattr__(self: Any, name: str, value: Any) -> None:
-        if type(self) is cls or name in names:
+        if refuses(self, name):
             raise dataclasses.FrozenInstanceError(f"cannot assign to field {name!r}")
         super(cls, self).__setattr__(name, value)  # type: ignore[arg-type]
 
     def __delattr__(self: Any, name: str) -> None:
-        if type(self) is cls or name in names:
+        if refuses(self, name):
             raise dataclasses.FrozenInstanceError(f"cannot delete field {name!r}")
         super(cls, self).__delattr__(name)  # type: ignore[arg-type]
 
