@@ -201,11 +201,27 @@ def _combined() -> Iterator[tuple[str, str, str, str, Compare, Combine | None]]:
 
 
 def table() -> Table:
-    """Return every comparison with one destination, and every selection, by full name."""
+    """Return every setp with one destination, every selection and test, by full name."""
     entries: Table = {}
     for operator, middle, rest, code, compare, combine in _combined():
         sources = (code, code, "pred") if combine else (code, code)
         entries[f"setp.{operator}{middle}.{rest}"] = Operation(("pred",), sources, _setp(compare, combine))
+    for code in ("b16", "u16", "s16", "b32", "u32", "s32", "f32", "b64", "u64", "s64", "f64"):
+        entries[f"selp.{code}"] = Operation((code,), (code, code, "pred"), _selp)
+        entries[f"slct.{code}.s32"] = Operation((code,), (code, code, "s32"), _slct(False))
+        entries[f"slct.{code}.f32"] = Operation((code,), (code, code, "f32"), _slct(False))
+        entries[f"slct.ftz.{code}.f32"] = Operation((code,), (code, code, "f32"), _slct(True))
+    for test in ("finite", "infinite", "number", "notanumber", "normal", "subnormal"):
+        for code in ("f32", "f64"):
+            entries[f"testp.{test}.{code}"] = Operation(("pred",), (code,), _testp(test, DTYPES[code]))
+    return entries
+
+
+def sets() -> Table:
+    """Return every set by full name. It has more forms than all other instructions, and compilers seldom emit it."""
+    entries: Table = {}
+    for operator, middle, rest, code, compare, combine in _combined():
+        sources = (code, code, "pred") if combine else (code, code)
         results = [code, "u16", "s16"] if code in ("f16", "bf16") else ["f32"]
         results += ["u32", "s32"]
         for result in results:
@@ -221,14 +237,6 @@ def table() -> Table:
             for result, half in (("u32", "u16"), ("s32", "s16")):
                 mask = in_halves(_set(compare, None, half), raw, DTYPES[half])
                 entries[f"{prefix}{result}.{packed}"] = Operation((result,), (packed, packed), mask)
-    for code in ("b16", "u16", "s16", "b32", "u32", "s32", "f32", "b64", "u64", "s64", "f64"):
-        entries[f"selp.{code}"] = Operation((code,), (code, code, "pred"), _selp)
-        entries[f"slct.{code}.s32"] = Operation((code,), (code, code, "s32"), _slct(False))
-        entries[f"slct.{code}.f32"] = Operation((code,), (code, code, "f32"), _slct(False))
-        entries[f"slct.ftz.{code}.f32"] = Operation((code,), (code, code, "f32"), _slct(True))
-    for test in ("finite", "infinite", "number", "notanumber", "normal", "subnormal"):
-        for code in ("f32", "f64"):
-            entries[f"testp.{test}.{code}"] = Operation(("pred",), (code,), _testp(test, DTYPES[code]))
     return entries
 
 

@@ -38,6 +38,11 @@ def _table() -> Table:
 
 
 @cache
+def _sets() -> Table:
+    return comparisons.sets()
+
+
+@cache
 def _pairs() -> Table:
     return comparisons.pairs()
 
@@ -54,9 +59,11 @@ def lookup(opcode: str, modifiers: tuple[str, ...], results: int = 1) -> Operati
     under ``float_state()``.
     """
     name = ".".join((opcode, *modifiers))
+    if opcode == "set" and results == 1:
+        return _sets().get(name)
     return (_pairs() if results == 2 else _table()).get(name) or _scaled().get(name)
 
 
 def supported() -> tuple[str, ...]:
     """Return the full names of all supported instructions, sorted. ``setp`` takes one or two destinations."""
-    return tuple(sorted(_table().keys() | _pairs().keys()))
+    return tuple(sorted(_table().keys() | _sets().keys() | _pairs().keys()))
