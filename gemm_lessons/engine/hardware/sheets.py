@@ -125,7 +125,7 @@ NEVER_ZERO = frozenset("l1 l2 shared request integer special fp64 multiply_slots
 
 def read_sheet(path: Path) -> GpuSpec:
     """Return the data sheet in a file, with the figures of its architecture. Raise ``SheetError``."""
-    every = FigureFile(CARDS / "every.toml", {}, ARCHITECTURE_KEYS)
+    every = _every()
     chip = FigureFile(path, every.kinds, CHIP_KEYS)
     name, arch = chip.string((), chip.raw, "name"), chip.string((), chip.raw, "architecture")
     files = [every, _architecture(chip, arch, every.kinds), chip]
@@ -154,6 +154,12 @@ def read_sheet(path: Path) -> GpuSpec:
 
 def _names(record: type) -> frozenset[str]:
     return frozenset(it.name for it in dataclasses.fields(record))
+
+
+@cache
+def _every() -> FigureFile:
+    """Return the file of the figures that all architectures share."""
+    return FigureFile(CARDS / "every.toml", {}, ARCHITECTURE_KEYS)
 
 
 def _architecture(chip: FigureFile, arch: str, shared: Mapping[str, str]) -> FigureFile:
