@@ -19,10 +19,9 @@ from gemm_lessons.engine.ptx.records import Kernel, KernelParameter
 from gemm_lessons.engine.records.arrays import Array
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.engine.records.launch import Scalar
+from gemm_lessons.engine.records.regex import regex
 
-_QUALIFIERS = re.compile(
-    r"\b(?:const|volatile|__restrict__|__restrict|restrict|__grid_constant__|struct|std::)\b|std::"
-)
+_QUALIFIERS = regex(r"\b(?:const|volatile|__restrict__|__restrict|restrict|__grid_constant__|struct|std::)\b|std::")
 _INTEGERS: Mapping[str, str] = {
     "char": "i1", "signed char": "i1", "unsigned char": "u1", "short": "i2", "unsigned short": "u2", "int": "i4",
     "signed": "i4", "unsigned": "u4", "unsigned int": "u4", "long": "i8", "unsigned long": "u8", "long long": "i8",
@@ -31,7 +30,7 @@ _INTEGERS: Mapping[str, str] = {
     **{f"int{8 * n}_t": f"i{n}" for n in (1, 2, 4, 8)}, **{f"uint{8 * n}_t": f"u{n}" for n in (1, 2, 4, 8)},
 }  # fmt: skip
 _FLOATS: Mapping[str, str] = {"float": "f4", "double": "f8", "half": "f2", "__half": "f2", "__nv_bfloat16": "bf"}
-_VECTORS = re.compile(r"(u?(?:char|short|int|longlong)|float|double)([1234])$")
+_VECTORS = regex(r"(u?(?:char|short|int|longlong)|float|double)([1234])$")
 _SHORT: Mapping[str, str] = {"longlong": "long long", "uint": "unsigned", "uchar": "unsigned char",
                              "ushort": "unsigned short", "ulonglong": "unsigned long long"}  # fmt: skip
 _PAIRS: Mapping[str, str] = {"half2": "f2", "__half2": "f2", "__nv_bfloat162": "bf"}

@@ -6,7 +6,6 @@ the fields of a struct in order. A struct of one field also takes the value of t
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -27,9 +26,10 @@ from gemm_lessons.engine.records.launch import (
     TensorMap,
     buffer_of,
 )
+from gemm_lessons.engine.records.regex import regex
 from gemm_lessons.engine.records.words import closest
 
-_BOX = re.compile(r"\]\s*box\s*\[")
+_BOX = regex(r"\]\s*box\s*\[")
 POINTER = 8  # bytes
 MOST_NAMED = 12  # most fields that a message lists
 

@@ -63,6 +63,7 @@ from gemm_lessons.engine.records.launch import (
     TensorMap,
     Texture,
 )
+from gemm_lessons.engine.records.regex import regex
 
 TYPES: Mapping[str, Element] = {element.short: element for element in ELEMENTS.values()}
 FILLS = ("random", "zeros", "ones", "index")
@@ -70,8 +71,8 @@ LARGEST = 1 << 30  # bytes of one array; a larger one is more likely a typing mi
 
 _NAME = r"[A-Za-z_]\w*"
 _PATH = rf"{_NAME}(?:\.{_NAME}(?:\[\d+\])*)*"  # an argument, or a field of one
-_POINTER = re.compile(rf"({_PATH})\s*(?:\+(.*))?$")
-_ARRAY = re.compile(
+_POINTER = regex(rf"({_PATH})\s*(?:\+(.*))?$")
+_ARRAY = regex(
     rf"(?P<words>(?:[a-z_.T]+[24]?\s+)*)(?P<type>{'|'.join(TYPES)})\s*\[(?P<sizes>[^\]]+)\]"
     r"(?:\s*strides\s*\[(?P<strides>[^\]]+)\])?"
     r"(?:\s*box\s*\[(?P<box>[^\]]+)\](?:\s*swizzle\s*(?P<swizzle>\d+))?)?(?:\s*\bat\s+(?P<at>.+))?$"

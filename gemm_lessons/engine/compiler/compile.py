@@ -28,6 +28,7 @@ from gemm_lessons.engine.compiler.sass import SassInstruction
 from gemm_lessons.engine.hardware.occupancy import Occupancy, Resources, occupancy
 from gemm_lessons.engine.records.errors import KitError, UnknownArchitecture, UnsupportedKernel
 from gemm_lessons.engine.records.frozen import dataclass
+from gemm_lessons.engine.records.regex import regex
 
 __all__ = [
     "Compiled",
@@ -48,15 +49,15 @@ WITHOUT_CCCL = HEADERS / "without_cccl"  # replacements for NVIDIA's C++ core li
 WITH_CCCL = HEADERS / "with_cccl"  # the standard library built on them, and those parts of them that kernels need
 # Names that nvcc defines on Linux and NVRTC does not. Files that mention one of them may have code for other compilers.
 OF_NVCC = ("__NVCC__", "__linux__", "__unix__")
-OF_CCCL = re.compile(r"#[ \t]*include[ \t]*[<\"](?:cuda|cub|thrust)/")
+OF_CCCL = regex(r"#[ \t]*include[ \t]*[<\"](?:cuda|cub|thrust)/")
 # A folder with one of these holds CUDA's own headers: it is no library of the user's, even if the user names it.
 OF_A_TOOLKIT = ("cuda_runtime_api.h", "cuda/std", "cub/cub.cuh", "thrust/version.h")
 # nvcc's preprocessor expands a macro right after a literal; NVRTC takes its name as the literal's suffix.
-JOINED_LINKAGE = re.compile(r'\bextern[ \t]"C"(?=__global__\b)')
+JOINED_LINKAGE = regex(r'\bextern[ \t]"C"(?=__global__\b)')
 PRE_INCLUDED = "nvcc_names.h"
 STANDARD = "-std=c++17"
-ARCHITECTURE = re.compile(r"(?:sm|compute)_\d+[af]?")
-APART = re.compile(r"^-*fmad=(false|0)$|-(O|-opt-level=)0$")  # options that fuse no product with a sum
+ARCHITECTURE = regex(r"(?:sm|compute)_\d+[af]?")
+APART = regex(r"^-*fmad=(false|0)$|-(O|-opt-level=)0$")  # options that fuse no product with a sum
 FIRST_WITH_LIST = 13  # the CUDA major that can list the files it reads
 UNFINISHED = "177,550"  # variables never referenced, set but never used: normal in an unfinished kernel
 # Local memory of one thread, on every GPU since Fermi: "CUDA C++ Programming Guide", technical specifications.

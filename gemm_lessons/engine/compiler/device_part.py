@@ -30,6 +30,7 @@ from gemm_lessons.engine.compiler.diagnostics import (
 from gemm_lessons.engine.compiler.includes import Places
 from gemm_lessons.engine.compiler.tokens import blanked
 from gemm_lessons.engine.records.frozen import dataclass
+from gemm_lessons.engine.records.regex import regex
 
 MOST_ROUNDS = 6  # attempts to compile a file, each without what the last one rejected
 # Warnings about libraries that no user can fix: macros that the kit's headers define, too; static members of templates.
@@ -39,24 +40,22 @@ STD_NAMES = "--pre-include=std_names.h"
 WITH_LIBRARIES = (*DEFAULT_DEVICE, STD_NAMES)
 # Headers that a library's headers include, with names that they define: a file uses these without including them.
 BY_NAME = {
-    "cuda_fp16.h": re.compile("(?:__)?half2?|__half\\w*|__h\\w+|__float2half\\w*"),
-    "cuda_bf16.h": re.compile("__nv_bfloat16\\w*|__float2bfloat16\\w*|__bfloat16\\w*"),
-    "cfloat": re.compile("(?:FLT|DBL)_[A-Z_0-9]+"),
+    "cuda_fp16.h": regex("(?:__)?half2?|__half\\w*|__h\\w+|__float2half\\w*"),
+    "cuda_bf16.h": regex("__nv_bfloat16\\w*|__float2bfloat16\\w*|__bfloat16\\w*"),
+    "cfloat": regex("(?:FLT|DBL)_[A-Z_0-9]+"),
 }
 # Errors of a header of the host; other errors may be the kernel's own, reported inside a library's template.
-OF_THE_HOST = re.compile(
-    r'cannot open source file|identifier "\w+" is undefined|has no member|^#error|__host__ function'
-)
-BEFORE_LAMBDA = re.compile(r"(?<!operator)\[[^][]*\][ \t]*$")  # what is before a lambda's parameters
-UNDEFINED_NAME = re.compile(r'identifier "(\w+)" is undefined')
-UNKNOWN_NAME = re.compile(r"is undefined|has no member|must be a class or namespace")
-NO_MEMBER = re.compile(r'namespace "(\w+)" has no member[a-z ]* "(\w+)"')
-NO_NAMESPACE = re.compile("must be a class or namespace")
+OF_THE_HOST = regex(r'cannot open source file|identifier "\w+" is undefined|has no member|^#error|__host__ function')
+BEFORE_LAMBDA = regex(r"(?<!operator)\[[^][]*\][ \t]*$")  # what is before a lambda's parameters
+UNDEFINED_NAME = regex(r'identifier "(\w+)" is undefined')
+UNKNOWN_NAME = regex(r"is undefined|has no member|must be a class or namespace")
+NO_MEMBER = regex(r'namespace "(\w+)" has no member[a-z ]* "(\w+)"')
+NO_NAMESPACE = regex("must be a class or namespace")
 # nvcc's int64_t is a long on Linux, NVRTC's a long long: code may take one for the other.
-MIXED_INT64 = re.compile(r'"[^"]*\blong [^"]*" \(aka "|"[^"]*int64_t[^"]*"')
+MIXED_INT64 = regex(r'"[^"]*\blong [^"]*" \(aka "|"[^"]*int64_t[^"]*"')
 LONG_INT64 = "-DGEMM_LESSONS_LONG_INT64"
 # Initialisers of C++20 that nvcc takes in every standard, as GCC does: {.name = value}.
-DESIGNATED = re.compile(r"[{,]\s*\.[A-Za-z_]\w*\s*=(?!=)")
+DESIGNATED = regex(r"[{,]\s*\.[A-Za-z_]\w*\s*=(?!=)")
 EXPRESSION = "expected an expression"
 NARROWING = "invalid narrowing conversion"  # an error of NVRTC and a warning of nvcc
 STANDARD, LATER_STANDARD = "-std=c++17", "-std=c++20"

@@ -16,6 +16,7 @@ from typing import Literal
 from gemm_lessons.engine.compiler import source as cuda_source
 from gemm_lessons.engine.compiler.tokens import without_comments
 from gemm_lessons.engine.records.frozen import dataclass
+from gemm_lessons.engine.records.regex import regex
 from gemm_lessons.engine.records.words import printable
 
 Severity = Literal["error", "warning"]
@@ -44,41 +45,41 @@ class Diagnostic:
         return f"{place}: {self.severity}: {self.message}"
 
 
-_HEADER = re.compile(
+_HEADER = regex(
     r"^(?:(?P<file>.+?)\((?P<line>\d+)\)|At end of source): "
     r"(?P<kind>catastrophic error|internal error|error|warning|note|remark)(?: #\d+(?:-D)?)?: (?P<text>.*)"
 )
-_CARET = re.compile(r"^ *\s*\^\s*$")
-_NOISE = re.compile(r"^(\d+ (catastrophic )?errors? detected|Remark: |Compilation terminated|\s*$)")
-_TYPES = re.compile(r"\s*((?:argument|operand) types are: .*)")
-_FRAGMENTS = re.compile(r"\b(?:nvcuda::)?wmma::|, void(?=>)")
+_CARET = regex(r"^ *\s*\^\s*$")
+_NOISE = regex(r"^(\d+ (catastrophic )?errors? detected|Remark: |Compilation terminated|\s*$)")
+_TYPES = regex(r"\s*((?:argument|operand) types are: .*)")
+_FRAGMENTS = regex(r"\b(?:nvcuda::)?wmma::|, void(?=>)")
 MOST_UNFIT = 2  # candidate functions for which a message explains the mismatch
-_PTXAS = re.compile(r"^\s*ptxas (?P<kind>error|fatal|warning)\s*: (?P<text>.*)")
-_PTXAS_LINE = re.compile(r"^\s*ptxas .*?, line (?P<line>\d+); (?P<kind>error|fatal|warning)\s*: (?P<text>.*)")
-_TOO_MUCH_SHARED = re.compile(r"Entry function '(.+)' uses too much shared data \((0x\w+) bytes, (0x\w+) max\)")
+_PTXAS = regex(r"^\s*ptxas (?P<kind>error|fatal|warning)\s*: (?P<text>.*)")
+_PTXAS_LINE = regex(r"^\s*ptxas .*?, line (?P<line>\d+); (?P<kind>error|fatal|warning)\s*: (?P<text>.*)")
+_TOO_MUCH_SHARED = regex(r"Entry function '(.+)' uses too much shared data \((0x\w+) bytes, (0x\w+) max\)")
 
 HOST_FUNCTION = (
     "write __device__ in front of a function that kernels call, or __global__ in front of a kernel; "
     "functions of the host (main, launch code) cannot be compiled here"
 )
 # A name of the runtime's interface in code for the GPU: dynamic parallelism.
-OF_THE_RUNTIME = re.compile(r'identifier "cuda[A-Z]\w*" is undefined')
+OF_THE_RUNTIME = regex(r'identifier "cuda[A-Z]\w*" is undefined')
 # Functions of a warp that CUDA 9 deprecated, and that no GPU since Volta has.
-_WITHOUT_MASK = re.compile(r'identifier "(__(?:shfl(?:_up|_down|_xor)?|ballot|any|all))" is undefined')
+_WITHOUT_MASK = regex(r'identifier "(__(?:shfl(?:_up|_down|_xor)?|ballot|any|all))" is undefined')
 # Replacements for front-end messages about options or concepts that a user cannot act on.
 _REWORDED: tuple[tuple[re.Pattern[str], str], ...] = (
-    (re.compile(r"A function without execution space annotations .*"), HOST_FUNCTION),
+    (regex(r"A function without execution space annotations .*"), HOST_FUNCTION),
     (
-        re.compile(r"A namespace scope variable without memory space annotations .*"),
+        regex(r"A namespace scope variable without memory space annotations .*"),
         "write __device__ or __constant__ in front of a global variable; variables of the host cannot be compiled here",
     ),
     (
-        re.compile(r"device-side kernel launch could not be processed.*"),
+        regex(r"device-side kernel launch could not be processed.*"),
         "a kernel that launches another one (dynamic parallelism) cannot be run here: launch both from the host, "
         "or make the inner one a __device__ function and call it",
     ),
     (
-        re.compile(r"(?:texture|surface) is not a template"),
+        regex(r"(?:texture|surface) is not a template"),
         "texture references left CUDA with version 12: pass the kernel a cudaTextureObject_t, or a cudaSurfaceObject_t",
     ),
 )

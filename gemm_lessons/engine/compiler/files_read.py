@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -17,11 +16,12 @@ from pathlib import Path
 from gemm_lessons.engine.compiler import cache as compile_cache
 from gemm_lessons.engine.compiler.neutral_paths import NeutralNames
 from gemm_lessons.engine.compiler.source import INCLUDE, content_of
+from gemm_lessons.engine.records.regex import regex
 
 # Writes the name of each file that the front end opens to stderr. The manual does not describe it; NVRTC 13.0 to 13.5
 # have it.
 LIST_FILES = "-Xcudafe=--trace_includes"
-_ASKED_FOR = re.compile(r'__has_(?:include(?:_next)?|embed)[ \t]*\([ \t]*(?:"([^"\n]+)"|<([^>\n]+)>)')
+_ASKED_FOR = regex(r'__has_(?:include(?:_next)?|embed)[ \t]*\([ \t]*(?:"([^"\n]+)"|<([^>\n]+)>)')
 
 
 class FileListing:

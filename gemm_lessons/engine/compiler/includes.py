@@ -19,6 +19,7 @@ from pathlib import Path
 from gemm_lessons.engine.compiler.diagnostics import Diagnostic
 from gemm_lessons.engine.process.files import SYSTEM
 from gemm_lessons.engine.records.frozen import dataclass
+from gemm_lessons.engine.records.regex import regex
 
 MOST_BYTES = 16 << 20  # of one header
 MOST_FILES = 5000
@@ -27,10 +28,10 @@ PIECES = 'the name of an included file must be written out here: "name" or <name
 INCBIN = ".incbin reads a file into the program, which is not allowed"
 
 _HEAD = r"^[ \t\x01]*(?:#|%:)[ \t\x01]*"
-_WORD = re.compile(r"include(?:_next)?\b|import\b|embed\b|__has_|\.incbin\b")  # fast: no \b in front
-_DIRECTIVE = re.compile(rf"{_HEAD}(?:include|include_next|import|embed)\b[ \t]*(?P<name>[^\n]*)", re.M)
-_WRITTEN = re.compile(r'"([^"\n]+)"|<([^>\n]+)>')
-_UNUSUAL = re.compile(r"\r(?!\n)|\?\?|[\f\v\x01]|\\[ \t\r]*\n")
+_WORD = regex(r"include(?:_next)?\b|import\b|embed\b|__has_|\.incbin\b")  # fast: no \b in front
+_DIRECTIVE = regex(rf"{_HEAD}(?:include|include_next|import|embed)\b[ \t]*(?P<name>[^\n]*)", re.M)
+_WRITTEN = regex(r'"([^"\n]+)"|<([^>\n]+)>')
+_UNUSUAL = regex(r"\r(?!\n)|\?\?|[\f\v\x01]|\\[ \t\r]*\n")
 # Compiled only for a closer look. Words and numbers are matched as a whole: FOOR"(" does not begin a raw string, and
 # 1'000 does not begin a character.
 _HAS = r"\b__has_(?:include|include_next|embed)\b(?P<call>[ \t]*\([ \t]*)?(?=(?P<name>[^\n]*))"

@@ -6,10 +6,11 @@ cubin with a mark of its number. Sources: System V ABI, chapter 4; "cuda-binary-
 
 from __future__ import annotations
 
-import re
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+
+from gemm_lessons.engine.records.regex import regex
 
 HEADER = struct.Struct("<IIQQQQIIQQ")  # name, type, flags, address, offset, size, link, info, alignment, entry size
 SYMBOL = struct.Struct("<IBBHQQ")  # name, binding and type, other, section, value, size
@@ -19,7 +20,7 @@ IN_FILE = 64  # bytes of the ELF header
 OWN = (".text.", ".nv.info.", ".nv.constant", ".nv.shared.", ".nv.global", ".nv.local.")  # sections of one cubin
 SHARED = (".debug_line", ".debug_str")  # of all: their contents follow each other
 LOW = 0xFFFFFF  # of a code section's info: its function's symbol; above, the number of registers
-SECTION = re.compile(r"^\s*\.section\s+[^,\s]*?(?:!(\d+)!)?[,\s]")
+SECTION = regex(r"^\s*\.section\s+[^,\s]*?(?:!(\d+)!)?[,\s]")
 
 
 @dataclass

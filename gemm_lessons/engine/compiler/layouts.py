@@ -15,9 +15,10 @@ from gemm_lessons.engine.compiler.compile import NotCompiled
 from gemm_lessons.engine.compiler.elf import leb128
 from gemm_lessons.engine.compiler.ptx_file import take
 from gemm_lessons.engine.records.frozen import dataclass
+from gemm_lessons.engine.records.regex import regex
 
 _SECTION = r"^\s*\.section\s+\.debug_{}\s*\{{(.*?)^\s*\}}"
-_DATA = re.compile(r"\.b(8|16|32|64)\s+(.*)")
+_DATA = regex(r"\.b(8|16|32|64)\s+(.*)")
 _ARRAY, _CLASS, _ENUM, _PARAMETER, _MEMBER, _POINTER, _REFERENCE, _STRUCT, _TYPEDEF, _UNION = (
     0x01, 0x02, 0x04, 0x05, 0x0D, 0x0F, 0x10, 0x13, 0x16, 0x17,
 )  # fmt: skip

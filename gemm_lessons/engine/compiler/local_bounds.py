@@ -16,29 +16,30 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from gemm_lessons.engine.compiler.tokens import OPENING, Lexed, blanked, tokens
 from gemm_lessons.engine.records.frozen import dataclass
+from gemm_lessons.engine.records.regex import regex
 
-CONSTANT = re.compile(r"\bconstexpr\s+(?:int|unsigned|size_t)\s+(\w+)\s*=\s*([^;]+);")
-ARRAY = re.compile(
+CONSTANT = regex(r"\bconstexpr\s+(?:int|unsigned|size_t)\s+(\w+)\s*=\s*([^;]+);")
+ARRAY = regex(
     r"^[ \t]*(?P<before>(?:[\w:<>]+[ \t]+)*?)(?P<type>[A-Za-z_]\w*)[ \t]+(?P<name>\w+)"
     r"(?P<sizes>(?:\[[^\]\n]+\])+)\s*(?:=\s*\{[^;]*\})?;",
     re.MULTILINE,
 )
 # Statements that declare arrays, also several in one, of types that kernels use.
-DECLARES = re.compile(
+DECLARES = regex(
     r"^[ \t]*(?:const[ \t]+)?(?:float|double|int|unsigned|half|__half|char|u?int\d+_t)[234]?"
     r"[ \t]+\w+[^;={}()]*\[[^;]*;",
     re.MULTILINE,
 )
-LOOP = re.compile(r"\bfor\s*\(\s*(?:int|unsigned|size_t)\s+(\w+)\s*=\s*([^;]+);\s*\1\s*<\s*([^;]+);\s*([^)]*)\)")
-VECTOR = re.compile(
+LOOP = regex(r"\bfor\s*\(\s*(?:int|unsigned|size_t)\s+(\w+)\s*=\s*([^;]+);\s*\1\s*<\s*([^;]+);\s*([^)]*)\)")
+VECTOR = regex(
     r"\b(?:\w+(?P<side>[248])_at|reinterpret_cast\s*<[^>]*>)\s*\(\s*&?\s*$|\(\s*(?:const\s+)?\w+[234]\s*[*&]\s*\)\s*&?\s*$"
 )
-LOCAL = re.compile(r"\bconst\s+int\s+(\w+)\s*=\s*([^;{}]+);")
-EITHER = re.compile(r"([^?:]+)\?([^?:]+):([^?:]+)")
+LOCAL = regex(r"\bconst\s+int\s+(\w+)\s*=\s*([^;{}]+);")
+EITHER = regex(r"([^?:]+)\?([^?:]+):([^?:]+)")
 CHANGED = r"(?:\+\+|--)\s*{0}\b|\b{0}\s*(?:\+\+|--|[-+*/%&|^]?=(?!=))"
-STRUCT = re.compile(r"\bstruct\s+(\w+)\s*\{")
-SIZE_OF = re.compile(r"\bsizeof\s*\(\s*\Z")
-SHARED = re.compile(r"\b__shared__\b")
+STRUCT = regex(r"\bstruct\s+(\w+)\s*\{")
+SIZE_OF = regex(r"\bsizeof\s*\(\s*\Z")
+SHARED = regex(r"\b__shared__\b")
 NOT_OWN = frozenset("__shared__ extern static typedef __constant__ __device__ return else case goto new delete".split())
 NO_CODE = ("comment", "string", "character")
 MOST_CASES = 1 << 14

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from gemm_lessons.engine.hardware.occupancy import Resources
+from gemm_lessons.engine.records.regex import regex
 
 
 def read_resources(log: str, entry: str) -> Resources:
@@ -29,7 +30,7 @@ def read_resources(log: str, entry: str) -> Resources:
     return Resources(registers, shared, spills, stack)
 
 
-_SHARED = re.compile(
+_SHARED = regex(
     r"^\s*(?:\.(?:visible|weak|common)\s+)?\.shared\s+(?:\.align\s+(\d+)\s+)?\.[a-z](\d+)\s+([\w$]+)(?:\[(\d+)\])?;",
     re.M,
 )

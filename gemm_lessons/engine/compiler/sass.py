@@ -6,7 +6,6 @@ ptxas merges and unrolls shared loads, so widths counted on PTX are wrong; these
 from __future__ import annotations
 
 import contextlib
-import re
 import struct
 import subprocess
 import tempfile
@@ -21,6 +20,7 @@ from gemm_lessons.engine.compiler.toolkit import is_toolkit_header
 from gemm_lessons.engine.process.bounds import SLOW
 from gemm_lessons.engine.records.errors import KitError, UnsupportedKernel
 from gemm_lessons.engine.records.frozen import dataclass
+from gemm_lessons.engine.records.regex import regex
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ CACHE_FORMAT = "gemm-lessons/sass/4"
 PATIENCE_S = 60.0  # of processor time; the largest kernel of the course takes 0.5 s
 
 # Loads, stores, atomics and reductions of every memory space ("CUDA Binary Utilities", table of Hopper instructions).
-_MEMORY = re.compile(
+_MEMORY = regex(
     r"(LD|ST|LDG|STG|LDS|STS|LDL|STL|LDC|ULDC|LDSM|STSM|LDGSTS|ATOM|ATOMG|ATOMS|RED|REDG|REDUX|LDG\w*)(\.|$)"
 )
 _NOT_MEMORY = ("REDUX", "LDGDEPBAR")
@@ -56,12 +56,12 @@ _BITS = {
 }  # fmt: skip
 _ENDS_BLOCK = ("BRA", "BRX", "BRXU", "JMP", "JMX", "JMXU", "EXIT", "RET", "CALL", "BREAK", "BSYNC", "KILL", "BPT")
 
-_SECTION = re.compile(r"^\s*\.section\s+\.text\.([^,\s]+)")
+_SECTION = regex(r"^\s*\.section\s+\.text\.([^,\s]+)")
 # If it ends in "inlined at", the next such line gives the caller.
-_LINE = re.compile(r'^\s*//## File "(.*?)", line (\d+)( inlined at)?')
-_NAMED = re.compile(r'(?://## File|inlined at) "(?!\0)')
-_LABEL = re.compile(r"^([.$\w]+):")
-_INSTRUCTION = re.compile(r"^\s*/\*([0-9a-f]+)\*/\s+(.*?)\s*;")
+_LINE = regex(r'^\s*//## File "(.*?)", line (\d+)( inlined at)?')
+_NAMED = regex(r'(?://## File|inlined at) "(?!\0)')
+_LABEL = regex(r"^([.$\w]+):")
+_INSTRUCTION = regex(r"^\s*/\*([0-9a-f]+)\*/\s+(.*?)\s*;")
 
 
 @lru_cache(maxsize=2000)

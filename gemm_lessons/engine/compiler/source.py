@@ -19,20 +19,21 @@ from pathlib import Path
 
 from gemm_lessons.engine.compiler.tokens import ANGLES, OPENING, Lexed, tokens, without_comments
 from gemm_lessons.engine.records.frozen import dataclass
+from gemm_lessons.engine.records.regex import regex
 
-PTX_ENTRY = re.compile(r"\.entry\s+([\w$]+)")
-PRINTF = re.compile(r"(?:\bstd\s*::\s*|::\s*)?\bprintf\s*(?=\()")
+PTX_ENTRY = regex(r"\.entry\s+([\w$]+)")
+PRINTF = regex(r"(?:\bstd\s*::\s*|::\s*)?\bprintf\s*(?=\()")
 NO_PRINTF = "gemm_lessons_prints_nothing"
 PRINTF_OPTIONS = (f"-D{NO_PRINTF}(...)=((void)0)",)
 # The head of a PTX file.
-PTX_HEAD = re.compile(r"^[ \t]*\.version\s+\d.*\n(?:[ \t\r]*(?://.*)?\n)*[ \t]*\.target\s+(\w+)", re.M)
+PTX_HEAD = regex(r"^[ \t]*\.version\s+\d.*\n(?:[ \t\r]*(?://.*)?\n)*[ \t]*\.target\s+(\w+)", re.M)
 # A file name in quotes or angle brackets.
-INCLUDE = re.compile(r'^[ \t]*(?:#|%:)[ \t]*include(?:_next)?[ \t]*(?:"([^"\n]+)"|<([^>\n]+)>)', re.M)
+INCLUDE = regex(r'^[ \t]*(?:#|%:)[ \t]*include(?:_next)?[ \t]*(?:"([^"\n]+)"|<([^>\n]+)>)', re.M)
 # Computed includes, __has_include, an include after a comment, Microsoft's #import, #embed.
-_MAY_INCLUDE = re.compile(r"include|(?:#|%:)\s*(?:import|embed)|__has_embed")
+_MAY_INCLUDE = regex(r"include|(?:#|%:)\s*(?:import|embed)|__has_embed")
 _MOST_FILES = 500
-PASTED = re.compile(r"##|%:%:")
-_WORD = re.compile(r"\w+")
+PASTED = regex(r"##|%:%:")
+_WORD = regex(r"\w+")
 _QUOTED_QUOTE = "'\"'"
 
 

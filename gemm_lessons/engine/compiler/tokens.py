@@ -12,10 +12,12 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from gemm_lessons.engine.records.regex import regex
+
 # An unclosed string ends with its line, as in compilers; an unclosed raw string or comment with the file.
 _STRING = r'(?:u8|[uUL])?"(?:\\.|[^"\\\n])*(?:"|$|\\\Z)'
 _BLOCK_COMMENT = r"/\*.*?(?:\*/|\Z)"
-TOKEN = re.compile(
+TOKEN = regex(
     # A preprocessor line with its continuation lines, up to a comment after it.
     r"^[^\S\n]*(?P<directive>(?:\#|%:)(?:[^\S\n]*(?:include(?:_next)?|import|embed)[^\S\n]*<[^>\n]*>)?"
     rf"(?:{_STRING}|{_BLOCK_COMMENT}|\\\r?\n|(?!//)[^\n])*)"
@@ -29,7 +31,7 @@ TOKEN = re.compile(
     re.M | re.S,
 )
 
-_DEFINITION = re.compile(r"(?:#|%:)\s*define\s+(\w+)(\([^)]*\))?(.*)", re.S)
+_DEFINITION = regex(r"(?:#|%:)\s*define\s+(\w+)(\([^)]*\))?(.*)", re.S)
 OPENING = frozenset("([{")
 ANGLES = {"<": 1, ">": -1, ">>": -2}  # change of the nesting depth of template arguments
 MOST_MISSING = 20  # brackets that a closing bracket skips to find its opening one

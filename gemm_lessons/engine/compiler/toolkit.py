@@ -6,11 +6,12 @@ does not have ``mma.hpp`` open.
 
 from __future__ import annotations
 
-import re
 from functools import lru_cache
 
+from gemm_lessons.engine.records.regex import regex
+
 # The folders of wheels (nvidia/cu13/include, nvidia/cuda_runtime/include), of installed toolkits, and lessons/common.
-_FOLDER = re.compile(r"/(nvidia/cu\w+|cuda[-.\w]*)/(targets/[^/]+/)?include/|/lessons/common/")
+_FOLDER = regex(r"/(nvidia/cu\w+|cuda[-.\w]*)/(targets/[^/]+/)?include/|/lessons/common/")
 
 
 @lru_cache(maxsize=256)

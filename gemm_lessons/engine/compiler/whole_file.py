@@ -19,31 +19,32 @@ from gemm_lessons.engine.compiler.includes import Places
 from gemm_lessons.engine.compiler.source import INCLUDE
 from gemm_lessons.engine.compiler.tokens import Lexed, Token, blanked, tokens
 from gemm_lessons.engine.records.frozen import dataclass
+from gemm_lessons.engine.records.regex import regex
 
 _ATTRIBUTES = frozenset("__launch_bounds__ __align__ alignas __attribute__ __declspec noexcept".split())
 _CONSTANT = frozenset("constexpr consteval".split())
 _ACCESS = ("public", "private", "protected")
 _FOR_GPU = frozenset("__device__ __global__ __constant__ __shared__ __managed__ __grid_constant__".split())
 # Patterns for a head, as ``_Scanner._head`` writes it.
-_TYPE_HEAD = re.compile(r"(?:typedef |static |const )*(class|struct|union|enum)\b[^()=]*$")
+_TYPE_HEAD = regex(r"(?:typedef |static |const )*(class|struct|union|enum)\b[^()=]*$")
 _BEGINS = frozenset("( class struct union enum namespace".split())  # one of them precedes a body
 _BEGINS_STATEMENT = frozenset("template constexpr using typedef static_assert".split())
-_NAMESPACE_HEAD = re.compile(r"(?:inline )?namespace\b[^()=;]*$|extern$")
-_KEPT_STATEMENT = re.compile(
+_NAMESPACE_HEAD = regex(r"(?:inline )?namespace\b[^()=;]*$|extern$")
+_KEPT_STATEMENT = regex(
     r"(?:using|typedef|static_assert|namespace|friend|asm|_Static_assert|concept)\b|texture <|surface <"
     r"|(?:explicit (?:\(\) )?)?\w+ \(\) ->"  # a deduction guide
     r"|(?:enum|class|struct|union)\b[^()=;]*$"
 )
-_DECLARED_NAME = re.compile(r"([A-Za-z_]\w*)(?: \(| =| \[|$)")
-_MACRO_CALL = re.compile(r"([A-Z_][A-Z0-9_]*)\s*\(")
+_DECLARED_NAME = regex(r"([A-Za-z_]\w*)(?: \(| =| \[|$)")
+_MACRO_CALL = regex(r"([A-Z_][A-Z0-9_]*)\s*\(")
 # Host files that folders of CUDA examples share, or that their libraries include.
-_OF_THE_HOST = re.compile(
+_OF_THE_HOST = regex(
     r"(?:helper_\w+|exception|cublas\w*|curand|cufft\w*|cusparse\w*|cusolver\w*|cudnn|nccl|nvml|cupti\w*|npp\w*|nvrtc|mpi"
     r"|omp|cuda_profiler_api|nvToolsExt\w*|cuda|cuda_runtime|cuda_runtime_api|device_launch_parameters|timer|timing"
     r"|opencv\w*|glut|glew|freeglut|getopt|windows|unistd)\.(?:h|hpp|cuh)"
 )
 # Headers of CCCL with functions and containers of the host; the others are for kernels, too.
-_FOR_LAUNCHES = re.compile(
+_FOR_LAUNCHES = regex(
     r"cub/device/|thrust/(?!(?:addressof|advance|complex|distance|functional|pair|tuple|version|zip_function)\.h|iterator/)"
 )
 MOST_TEXT = 8 << 20
@@ -172,9 +173,7 @@ class _Gathered:
         self._put(_line_directive(number + 1, file), file, number)
 
 
-_OF_A_DEVICE_LIBRARY = re.compile(
-    r"(?:curand_|nvshmem|cublasdx|cufftdx|nvcuda)\w*(?:\.h)?|cuComplex\.h|math_constants\.h"
-)
+_OF_A_DEVICE_LIBRARY = regex(r"(?:curand_|nvshmem|cublasdx|cufftdx|nvcuda)\w*(?:\.h)?|cuComplex\.h|math_constants\.h")
 
 
 def is_of_a_device_library(file: str) -> bool:

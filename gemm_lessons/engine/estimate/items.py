@@ -13,6 +13,7 @@ from gemm_lessons.engine.costs.banks import WARP
 from gemm_lessons.engine.hardware.pipes import THREE_OPERANDS, Pipes
 from gemm_lessons.engine.hardware.sheets import GpuSpec, pipes_of
 from gemm_lessons.engine.records.frozen import dataclass
+from gemm_lessons.engine.records.regex import regex
 from gemm_lessons.engine.sass.flow import TO_OTHERS, columns_of, tile_wavefronts
 from gemm_lessons.engine.sass.operands import Decoded, MachineRegister
 from gemm_lessons.engine.sass.trace import SCOREBOARDS, Touch, Trace
@@ -48,7 +49,7 @@ UNITS: Mapping[str, int] = {
 # Moves that ptxas writes as multiplications: they need no multiplier.
 MOVES = ("IMAD.MOV", "IMAD.IADD", "IMAD.SHL")
 # Opcodes of units whose rates this model lacks.
-UNKNOWN = re.compile(r"[BQ]MMA|UTMAREDG|UBLK\w+")
+UNKNOWN = regex(r"[BQ]MMA|UTMAREDG|UBLK\w+")
 
 
 def unknown_units(code: Iterable[SassInstruction], gpu: GpuSpec) -> set[str]:

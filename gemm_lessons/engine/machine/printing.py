@@ -17,12 +17,13 @@ from gemm_lessons.engine.machine.memory import LOCAL_WINDOW, GlobalMemory
 from gemm_lessons.engine.machine.state import State
 from gemm_lessons.engine.records.arrays import Array
 from gemm_lessons.engine.records.frozen import dataclass
+from gemm_lessons.engine.records.regex import regex
 from gemm_lessons.engine.records.results import Printed
 
 MAX_KEPT_CALLS = 200  # calls whose text is kept
 MAX_COLUMNS = 4096  # columns of one field; more would exhaust memory
 MAX_PENDING_CALLS = 1 << 14  # collected calls before those past the limit are dropped
-DIRECTIVE = re.compile(r"%([-+ #0]*)(\*|\d+)?(?:\.(\*|\d+)?)?(hh|h|ll|l|z|j|t)?(.)", re.DOTALL)
+DIRECTIVE = regex(r"%([-+ #0]*)(\*|\d+)?(?:\.(\*|\d+)?)?(hh|h|ll|l|z|j|t)?(.)", re.DOTALL)
 BITS = {"hh": 8, "h": 16, "": 32}  # size of an integer; 64 for other length modifiers
 NULL = "(null)"
 

@@ -7,23 +7,22 @@ from collections.abc import Iterator
 
 from gemm_lessons.engine.ptx.operand_text import parse_operand, signed, split
 from gemm_lessons.engine.ptx.records import SIZES, AddressOf, Immediate, KernelParameter, PtxSyntaxError, Variable
+from gemm_lessons.engine.records.regex import regex
 
 MAX_BYTES = {"global": 1 << 30, "const": 1 << 30, "shared": 1 << 20, "local": 1 << 20}  # per variable
 MOST_ALIGNMENT = 1 << 20
 MAX_PARAMETER_BYTES = 32764  # "CUDA C++ Programming Guide", kernel parameters since CUDA 12.1
 
-_PARAMETER = re.compile(
+_PARAMETER = regex(
     r"\.param\s*(?:\.align\s+(\d+)\s*)?\.(\w+)(?:\s*\.ptr\b[^,]*?)?\s+([\w$]+)(?:\[(\d+)\])?\s*(?:,|$)", re.S
 )
-_VARIABLE = re.compile(
+_VARIABLE = regex(
     r"(?:\.(?:visible|extern|weak|common)\s+)*\.(shared|local|const|global)\s+(?:\.attribute\([^)]*\)\s*)?"
     r"(?:\.align\s+(\d+)\s+)?(?:\.(v[24])\s+)?\.(\w+)\s+([\w$]+)((?:\s*\[\d*\])*)\s*(?:=\s*(.*))?$",
     re.S,
 )
-_SHAPE = re.compile(
-    r"\.(maxntid|reqntid|maxnreg|minnctapersm|reqnctapercluster|maxclusterrank)\s+(\d+(?:\s*,\s*\d+){0,2})"
-)
-_POINTER = re.compile(
+_SHAPE = regex(r"\.(maxntid|reqntid|maxnreg|minnctapersm|reqnctapercluster|maxclusterrank)\s+(\d+(?:\s*,\s*\d+){0,2})")
+_POINTER = regex(
     r"(?:(0[xX][fF0]+)\s*\()?\s*(?:generic\s*\(\s*)?([A-Za-z_$][\w$]*)\s*(?:([+-])\s*(\w+))?\s*\)*\s*"
     r"(?:([+-])\s*(\w+))?\s*\)?$"
 )

@@ -9,12 +9,12 @@ Source: NVIDIA, "PTX ISA" 9.0, 9.7.18 (scalar video instructions), 9.7.3.
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Sequence
 
 from gemm_lessons.engine.ptx.cfg import unsupported
 from gemm_lessons.engine.ptx.records import Immediate, Instruction, Kernel, Operand, Register, Vector
 from gemm_lessons.engine.ptx.rewrite import Writer, rewritten
+from gemm_lessons.engine.records.regex import regex
 
 VIDEO = frozenset("vadd vsub vabsdiff vmin vmax vshl vshr vmad vset".split())
 EXTREMES = ("min", "max")
@@ -24,7 +24,7 @@ WHOLE = "all"  # the selector of a whole register
 PAIRED = ("add", "sub", "mul", "fma")
 SIZES = {"b": 8, "h": 16}
 SCALES = {"shr7": 7, "shr15": 15}
-_SELECTED = re.compile(r"(-?)\s*([%\w$]+?)(?:\.([bh][0-3]))?")
+_SELECTED = regex(r"(-?)\s*([%\w$]+?)(?:\.([bh][0-3]))?")
 
 
 def selected(opcode: str, modifiers: tuple[str, ...], operands: Sequence[str]) -> tuple[tuple[str, ...], list[str]]:

@@ -16,14 +16,15 @@ from gemm_lessons.engine.ptx.records import (
     Symbol,
     Vector,
 )
+from gemm_lessons.engine.records.regex import regex
 
-_ADDRESS = re.compile(r"\[\s*([%\w$.@]+)\s*(?:([+-])\s*(-?\w+))?\s*\]$")
-_SINGLE = re.compile(r"0[fF][0-9a-fA-F]{8}$")
-_DOUBLE = re.compile(r"0[dD][0-9a-fA-F]{16}$")
-_CUT = re.compile(r"\[[^\]]*,")  # a comma inside brackets
-_NUMBER = re.compile(r"-?(?:0[xX][0-9a-fA-F]+|0[bB][01]+|\d+)U?$")
-_DECIMAL = re.compile(r"-?(?:\d+\.\d*|\.\d+|\d+(?=[eE]))(?:[eE][+-]?\d+)?$")
-_SYMBOL = re.compile(r"([A-Za-z_$][\w$]*)\s*(?:([+-])\s*(\w+))?$")
+_ADDRESS = regex(r"\[\s*([%\w$.@]+)\s*(?:([+-])\s*(-?\w+))?\s*\]$")
+_SINGLE = regex(r"0[fF][0-9a-fA-F]{8}$")
+_DOUBLE = regex(r"0[dD][0-9a-fA-F]{16}$")
+_CUT = regex(r"\[[^\]]*,")  # a comma inside brackets
+_NUMBER = regex(r"-?(?:0[xX][0-9a-fA-F]+|0[bB][01]+|\d+)U?$")
+_DECIMAL = regex(r"-?(?:\d+\.\d*|\.\d+|\d+(?=[eE]))(?:[eE][+-]?\d+)?$")
+_SYMBOL = regex(r"([A-Za-z_$][\w$]*)\s*(?:([+-])\s*(\w+))?$")
 
 
 def split(text: str) -> list[str]:

@@ -36,29 +36,30 @@ from gemm_lessons.engine.ptx.records import (
     Vector,
     places_before,
 )
+from gemm_lessons.engine.records.regex import regex
 
 MAX_REGISTERS = 1 << 20  # per declaration
 
-_TOKEN = re.compile(r'//[^\n]*|/\*.*?\*/|"((?:[^"\\]|\\.)*)"', re.S)
-_FILE = re.compile(r'\.file\s+(\d+)\s+"(\d+)"')
-_SECTION = re.compile(r"\.section\s+[\w.$]+\s*\{")
-_LOC = re.compile(
+_TOKEN = regex(r'//[^\n]*|/\*.*?\*/|"((?:[^"\\]|\\.)*)"', re.S)
+_FILE = regex(r'\.file\s+(\d+)\s+"(\d+)"')
+_SECTION = regex(r"\.section\s+[\w.$]+\s*\{")
+_LOC = regex(
     r"\.loc\s+(\d+)\s+(\d+)\s+\d+"
     r"(?:\s*,\s*function_name\s+[\w$.]+(?:\s*\+\s*\d+)?\s*,\s*inlined_at\s+(\d+)\s+(\d+)\s+\d+)?"
 )
-_BLANK = re.compile(r"\s+")
-_LABEL = re.compile(r"(%?[\w$]+)\s*:(?!:)")
-_ENTRY = re.compile(r"\.entry\s+([\w$]+)\s*(?:\(([^)]*)\))?([^;{]*)\{", re.S)
-_FUNCTION = re.compile(r"\.func\s+(?:\(([^)]*)\)\s*)?([\w$]+)\s*(?:\(([^)]*)\))?[^;{]*([;{])", re.S)
-_OUTSIDE = re.compile(  # text outside kernels and functions, up to the head of the next one
+_BLANK = regex(r"\s+")
+_LABEL = regex(r"(%?[\w$]+)\s*:(?!:)")
+_ENTRY = regex(r"\.entry\s+([\w$]+)\s*(?:\(([^)]*)\))?([^;{]*)\{", re.S)
+_FUNCTION = regex(r"\.func\s+(?:\(([^)]*)\)\s*)?([\w$]+)\s*(?:\(([^)]*)\))?[^;{]*([;{])", re.S)
+_OUTSIDE = regex(  # text outside kernels and functions, up to the head of the next one
     r"(?:[\s\0]+|\.version\s+[\d.]+|\.target\s+\w+(?:\s*,\s*\w+)*|\.address_size\s+\d+|\.(?:file|loc)\s[^\n]*|@@\w[^\n]*"
     r"|\.(?:visible|extern|weak|common)\b|\.(?:func|entry)\b[^;{]*;"
     r"|\.(?:alias|pragma|global|const|shared|local|reg|tex|texref|samplerref|surfref)\b[^;]*;)*"
 )
-_REGISTER = re.compile(r"\.reg\s*\.(\w+)\s+(.*)$", re.S)
-_NUMBERED = re.compile(r"(%?[\w$]+)<(\d+)>$")
-_GUARD = re.compile(r"@\s*(!?)\s*(%?[\w$]+)\s+")
-_NAME = re.compile(r"[%\w$][\w$.]*")
+_REGISTER = regex(r"\.reg\s*\.(\w+)\s+(.*)$", re.S)
+_NUMBERED = regex(r"(%?[\w$]+)<(\d+)>$")
+_GUARD = regex(r"@\s*(!?)\s*(%?[\w$]+)\s+")
+_NAME = regex(r"[%\w$][\w$.]*")
 
 
 @lru_cache(maxsize=8)

@@ -5,5 +5,5 @@
 - ``metrics``: names of counters; ``elements``, ``encodings``, ``arrays``: types of numbers; ``errors``: exceptions;
   ``hashing``: random bits of integers
 - ``toml_file``: TOML with the line of each key; ``words``: corrections of misspelt words, and text safe to print
-- ``frozen``: the dataclass decorator of all these records
+- ``frozen``: the dataclass decorator of all these records; ``regex``: regular expressions, compiled on first use
 """

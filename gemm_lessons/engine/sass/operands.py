@@ -11,6 +11,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from gemm_lessons.engine.records.frozen import dataclass
+from gemm_lessons.engine.records.regex import regex
 from gemm_lessons.engine.sass.uncountable import Uncountable
 
 if TYPE_CHECKING:
@@ -84,10 +85,10 @@ class Special:
 
 Operand = MachineRegister | MachineImmediate | Constant | Memory | Target | Special
 
-_REGISTER = re.compile(r"(U?[RP])(Z|T|\d+)((?:\.\w+)*)$|(B)(\d+)$")
-_CONSTANT = re.compile(r"cx?\[(0x[0-9a-f]+|UR\d+)\]\[([^\]]*)\]((?:\.\w+)*)$")
-_CUT = re.compile(r"[\[({].*,.*[\])}]")  # there may be a comma inside of brackets
-_FLOAT = re.compile(r"[+-]?(INF|QNAN|SNAN|\d+(\.\d*)?(e[+-]?\d+)?)$", re.IGNORECASE)
+_REGISTER = regex(r"(U?[RP])(Z|T|\d+)((?:\.\w+)*)$|(B)(\d+)$")
+_CONSTANT = regex(r"cx?\[(0x[0-9a-f]+|UR\d+)\]\[([^\]]*)\]((?:\.\w+)*)$")
+_CUT = regex(r"[\[({].*,.*[\])}]")  # there may be a comma inside of brackets
+_FLOAT = regex(r"[+-]?(INF|QNAN|SNAN|\d+(\.\d*)?(e[+-]?\d+)?)$", re.IGNORECASE)
 
 
 def _split(text: str) -> Iterator[str]:

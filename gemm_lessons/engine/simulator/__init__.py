@@ -77,6 +77,7 @@ from gemm_lessons.engine.records.launch import (
     Texture,
     buffers_of,
 )
+from gemm_lessons.engine.records.regex import regex
 from gemm_lessons.engine.records.results import Counters, Launched, RareBlocks, SampledBlocks
 from gemm_lessons.engine.sass.walker import Watch
 from gemm_lessons.engine.second_opinion import agreement
@@ -93,8 +94,8 @@ __all__ = ["Disagreement", "Setting", "Simulator"]
 
 # Functions of CUDA (cuda_pipeline_primitives.h) that trap on wrong arguments -> what they require.
 STOPPING = {"__pipeline_memcpy_async": "it copies 4, 8 or 16 bytes, and fills no more than those with zeros"}
-FOR_DEBUGGING = re.compile(r"^\s*\.target\s[^\n]*\bdebug\b", re.M)  # set by option -G: ptxas then contracts nothing
-WORD = re.compile(r"[\w$]+")  # a name in PTX
+FOR_DEBUGGING = regex(r"^\s*\.target\s[^\n]*\bdebug\b", re.M)  # set by option -G: ptxas then contracts nothing
+WORD = regex(r"[\w$]+")  # a name in PTX
 SAMPLE_BUDGET = 1 << 24  # PTX instructions of a batch of sampled blocks, whose K may be large
 MOST_OWNERS = 1 << 21  # threads of a launch, at most, whose stores are run
 KNOWN = 64  # elements of each buffer that decide which block is tallied

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -11,13 +10,14 @@ from gemm_lessons.engine.compiler.diagnostics import plain_name
 from gemm_lessons.engine.machine.machine import Setting
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.engine.records.launch import Argument, Grid
+from gemm_lessons.engine.records.regex import regex
 from gemm_lessons.engine.simulator import Simulator
 from gemm_lessons.engine.simulator.final_memory import FinalMemory
 
 AS_WRITTEN = ("-G",)  # no optimisation, and the names of variables
 # In code compiled with ``-G`` all arrays of a function are in one local variable (``__local_depot0``). The debug
 # information gives their offsets: DW_OP_addr, the variable, DW_OP_plus_uconst, the offset, then the name.
-PLACE = re.compile(
+PLACE = regex(
     r"\.b8 3\n\s*\.b64 (?P<depot>__local_depot\d+)\n\s*\.b8 35\n\s*\.b8 (?P<offset>[\d,]+)\n\s*\.b8 (?P<name>[\d,]+)\n"
 )
 BUDGET = 500_000  # instructions of the unoptimised code; the lessons need a twentieth of it
