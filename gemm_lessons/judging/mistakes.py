@@ -19,7 +19,7 @@ a sentence. To add a mistake, add a row; and a transformation, if none of those 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 from gemm_lessons.judging import epilogues, factors, misplaced, parts, residues, scales, sums, widths, wrong_elements
@@ -36,19 +36,6 @@ ROW_FIRST = (
 INSTEAD = "It should be {formula}; this is {other}."
 TOOK = "products took {of} from another k: where k = {k} was meant, it was read at k = {found}."
 ANOTHER_ORDER = "in each 16 x 16 of {of:and} the second and the third of the four 8 x 8 matrices have changed places."
-
-# Of NaN, where the simulator has seen no read of memory or of a variable that was not set.
-ALL_SET = "{count:elements are} NaN, but no thread read C, shared memory or a variable before it was set."
-NAN_OF: Mapping[str, str] = {
-    "scratch": f"{ALL_SET} So the sum read{{scratch:scratch}} in an earlier launch. Do both launches agree which "
-    "pieces exist, at which k each starts and ends, and where in {scratch:and} it is?",
-    "gaps": f"{ALL_SET} So the sum read{{gaps:gaps}} where no number is: is a row, a column or k too "
-    "large, or does the index lack a stride?",
-    "": f"{ALL_SET} So an operation made it: inf - inf, 0 / 0, or bits of two numbers taken for one, such as a half of "
-    "bytes from two halves.",
-    "both": f"{ALL_SET} So the sum read{{scratch:scratch}} or{{gaps:gaps}} where no number is. Do both "
-    "launches agree which pieces exist, at which k each starts and ends, and where in {scratch:and} it is?",
-}
 
 # fmt: off
 MISTAKES: Sequence[Mistake] = (

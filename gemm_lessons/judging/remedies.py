@@ -26,7 +26,6 @@ from gemm_lessons.engine.records.facts import (
 )
 from gemm_lessons.gemm.shapes import Shape
 from gemm_lessons.judging.evidence import Checked, Evidence
-from gemm_lessons.judging.mistakes import NAN_OF
 from gemm_lessons.judging.pattern import Pattern
 from gemm_lessons.judging.strides import wrong_stride, wrong_view
 from gemm_lessons.judging.verdict import Faulted, WrongAnswer
@@ -89,6 +88,18 @@ ENDLESS_PHASE = (
 UNOWNED = (
     "those that were are right. No block computes them: which tiles does a block take, and how far is its next one?"
 )
+# Of NaN, where the simulator has seen no read of memory or of a variable that was not set.
+ALL_SET = "{count:elements are} NaN, but no thread read C, shared memory or a variable before it was set."
+NAN_OF: Mapping[str, str] = {
+    "scratch": f"{ALL_SET} So the sum read{{scratch:scratch}} in an earlier launch. Do both launches agree which "
+    "pieces exist, at which k each starts and ends, and where in {scratch:and} it is?",
+    "gaps": f"{ALL_SET} So the sum read{{gaps:gaps}} where no number is: is a row, a column or k too "
+    "large, or does the index lack a stride?",
+    "": f"{ALL_SET} So an operation made it: inf - inf, 0 / 0, or bits of two numbers taken for one, such as a half of "
+    "bytes from two halves.",
+    "both": f"{ALL_SET} So the sum read{{scratch:scratch}} or{{gaps:gaps}} where no number is. Do both "
+    "launches agree which pieces exist, at which k each starts and ends, and where in {scratch:and} it is?",
+}
 NOT_READ = {
     "size": "{axis}s from {size} = {length} on are 0, as if {factor} had only {length} {axis}s. Are row and column "
     "exchanged where its box is requested? copy_box takes the column first.",

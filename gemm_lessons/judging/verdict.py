@@ -19,9 +19,7 @@ from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.gemm.far import Sampled
 from gemm_lessons.gemm.problem import Problem
 from gemm_lessons.gemm.shapes import Shape, TileSizes
-from gemm_lessons.judging.mistakes import recognise
 from gemm_lessons.judging.pattern import Pattern
-from gemm_lessons.judging.wrong_answer import Wrong
 
 if TYPE_CHECKING:
     from gemm_lessons.engine.compiler.compile import Diagnostic
@@ -194,6 +192,9 @@ def judge(
         WrongElement(int(row), int(col), float(got[row, col]), float(expected[row, col]))
         for row, col in np.argwhere(wrong)[:FIRST]
     )
+    from gemm_lessons.judging.mistakes import recognise  # imported late: only for wrong answers
+    from gemm_lessons.judging.wrong_answer import Wrong
+
     pattern = recognise(Wrong(problem, answer, got, wrong, tiles, left))
     return replace(result, first=first, tiles=tile_map(wrong, tiles), pattern=pattern)
 
