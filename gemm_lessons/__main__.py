@@ -19,7 +19,8 @@ BROKEN_PIPE = 141  # 128 + SIGPIPE, as in shells
 BROKEN = 3
 # Errors of the disk that stdout is written to, or of a file that a library writes: not bugs of the kit.
 REFUSED = (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EROFS)
-FRESH_OBJECTS = 10_000  # new objects after which the garbage collector runs; Python 3.11's default is 700
+# New objects after which the garbage collector runs first. Starting makes a hundred thousand, which live to the end.
+STARTING_OBJECTS = 200_000
 
 
 def main() -> None:
@@ -54,9 +55,7 @@ def main() -> None:
 
 
 def _run() -> int:
-    # Starting makes a hundred thousand objects that live to the end. Garbage collections that traverse them took a
-    # twentieth of every run; reference counting frees the large arrays.
-    gc.set_threshold(FRESH_OBJECTS, 10, 10)
+    gc.set_threshold(STARTING_OBJECTS, 10, 10)  # ``cli.run.load_pipeline`` lowers it
     # OpenBLAS's threads spin for up to 20 ms each while they wait for the next product. 2^16 clocks instead of 2^26:
     # with small products, far apart, spinning took ten times the processor time of the products.
     os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "16")
@@ -65,12 +64,15 @@ def _run() -> int:
             stream.reconfigure(errors="replace")  # an ASCII terminal shows "?" instead of raising
     _tolerate_closed_pipes()
     from gemm_lessons import cli
-    from gemm_lessons.cli.app import app_for, whole
+    from gemm_lessons.cli.app import app_for, app_to_complete
 
     cli.forking = True
-    completing = "_GEMM_LESSONS_COMPLETE" in os.environ  # a completion request: its words are in another variable
+    if "_GEMM_LESSONS_COMPLETE" in os.environ:  # a request for completion; Bash has a variable of its own for the line
+        app = app_to_complete(os.environ.get("COMP_WORDS", "") or os.environ.get("_TYPER_COMPLETE_ARGS", ""))
+    else:
+        app = app_for(sys.argv[1:])
     try:
-        (whole() if completing else app_for(sys.argv[1:]))(prog_name="gemm-lessons")
+        app(prog_name="gemm-lessons")
     except SystemExit as exit_:
         if sys.stdout is not None:  # closed by the parent process
             sys.stdout.flush()

@@ -33,19 +33,25 @@ def app_for(words: Sequence[str]) -> typer.Typer:
     if name in COMPLETION and len(words) > 1:  # names the shell, so that Typer does not detect it
         os.environ["_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION"] = "1"
     if name in NAMES:
-        return _app([name])
+        return _app([name], loaded=[name])
     if not words or name == "--version":
         return _app([])
-    return _app(NAMES, build=_line) if name in HELP else whole()
+    return _app(NAMES) if name in HELP else whole()
+
+
+def app_to_complete(line: str) -> typer.Typer:
+    """Return an app that completes a command line: all names, and the options of the command that the line begins
+    with."""
+    # For zsh and fish, Typer renders each description with rich. That takes half of the time, and wraps long ones:
+    # fish then offers their second lines. Ours have no markup.
+    vars(import_module("typer._completion_classes"))["_sanitize_help_text"] = str
+    return _app(NAMES, loaded=[word for word in line.split()[1:] if word in NAMES][:1])
 
 
 @cache
 def whole() -> typer.Typer:
-    """Return an app with all commands, for shell completion and for unknown commands."""
-    return _app(NAMES)
-
-
-Build = Callable[[Command], Callable[..., None]]
+    """Return an app with all commands, for unknown ones."""
+    return _app(NAMES, loaded=NAMES)
 
 
 def _name_types() -> None:
@@ -55,7 +61,8 @@ def _name_types() -> None:
     types.IntParamType.name = types.IntRange.name = "whole number"
 
 
-def _app(names: Iterable[str], build: Build | None = None) -> typer.Typer:
+def _app(names: Sequence[str], loaded: Sequence[str] = ()) -> typer.Typer:
+    """Return an app with these commands. Those that are not ``loaded`` only have a line on the page of ``--help``."""
     _name_types()
     app = typer.Typer(
         name="gemm-lessons",
@@ -66,12 +73,12 @@ def _app(names: Iterable[str], build: Build | None = None) -> typer.Typer:
         epilog=_lines("First steps", FIRST_STEPS),
     )
     app.callback(invoke_without_command=True)(_root)
-    _register(app, [command for command in COURSE if command.name in names], build or _loaded)
+    _register(app, [command for command in COURSE if command.name in names], loaded)
     for group in (name for name in GROUPS if name in names):
-        if build:
-            app.command(name=group, help=GROUPS[group])(_nothing)
-        else:
+        if group in loaded:
             app.add_typer(_teachers() if group == "dev" else _graders())
+        else:
+            app.command(name=group, help=GROUPS[group])(_nothing)
     return app
 
 
@@ -83,7 +90,7 @@ def _teachers() -> typer.Typer:
         no_args_is_help=True,
         epilog=_lines("Examples", ("gemm-lessons dev new 22_my_idea", "gemm-lessons dev check 22")),
     )
-    _register(group, TEACHERS, _loaded)
+    _register(group, TEACHERS, [command.name for command in TEACHERS])
     return group
 
 
@@ -91,15 +98,16 @@ def _graders() -> typer.Typer:
     from gemm_lessons.cli.grade import GradeGroup
 
     group = typer.Typer(name="grade", cls=GradeGroup, help=GROUPS["grade"], rich_markup_mode=None)
-    _register(group, GRADERS, _loaded)
+    _register(group, GRADERS, [command.name for command in GRADERS])
     return group
 
 
-def _register(app: typer.Typer, commands: Iterable[Command], build: Build) -> None:
+def _register(app: typer.Typer, commands: Iterable[Command], loaded: Sequence[str]) -> None:
     for command in commands:
         first = command.what.partition(". ")[0].removesuffix(".") + "."  # wrapped by --help, not truncated
         epilog = _lines("Examples", command.examples)
-        app.command(name=command.name, short_help=first, epilog=epilog)(build(command))
+        function = _loaded(command) if command.name in loaded else _nothing
+        app.command(name=command.name, short_help=first, epilog=epilog)(function)
 
 
 def _lines(title: str, lines: Iterable[str]) -> str:
@@ -117,11 +125,6 @@ def _loaded(command: Command) -> Callable[..., None]:
         raise typer.Exit(_exit_code(function, *args, **kwargs))
 
     return guarded
-
-
-def _line(_command: Command) -> Callable[..., None]:
-    """Return a placeholder for a command that ``--help`` only lists."""
-    return _nothing
 
 
 def _nothing() -> None: ...

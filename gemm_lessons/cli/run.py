@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import shlex
 from collections.abc import Callable
 from enum import StrEnum
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from gemm_lessons import cli
 from gemm_lessons.cli.options import (
     LayoutOption,
     LessonOrHere,
@@ -45,6 +47,7 @@ if TYPE_CHECKING:
 DEFAULT_GPU = "h200"  # the GPU of the lessons' tables
 GPU = "NAME|FILE"  # what --gpu takes
 MAX_BYTES = 8 << 30  # of host memory that a --shape may need
+FRESH_OBJECTS = 10_000  # new objects after which the garbage collector runs; Python 3.11's default is 700
 BYTES_PER_ELEMENT = 24  # fp32 for the device, fp64 for the reference, its tolerance and error
 
 
@@ -349,8 +352,12 @@ def sheet_for(name: str) -> GpuSpec:
 
 
 def load_pipeline() -> None:
-    """Import the modules that every run needs."""
+    """Import the modules that every run needs. They live to the end: from now on, collections pass over them."""
     import gemm_lessons.running.pipeline  # noqa: F401
+
+    if cli.forking:  # else the process is a caller's
+        gc.freeze()
+        gc.set_threshold(FRESH_OBJECTS, 10, 10)
 
 
 def device_for(choice: DeviceChoice, index: int) -> Device:
@@ -359,9 +366,11 @@ def device_for(choice: DeviceChoice, index: int) -> Device:
     from gemm_lessons.devices.gpu.errors import WrongGpuIndex
 
     try:
-        return open_device(choice.value, index, load_pipeline)
+        device = open_device(choice.value, index, load_pipeline)
     except WrongGpuIndex as error:
         raise CommandError(f"--gpu-index: {error}") from None
+    load_pipeline()
+    return device
 
 
 def afford(shape: Shape) -> None:
