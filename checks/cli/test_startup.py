@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -31,11 +32,12 @@ UNUSED: dict[tuple[str, ...], tuple[str, ...]] = {
         "gemm_lessons.cli.run", "gemm_lessons.cli.grade", "gemm_lessons.cli.dev", "gemm_lessons.running.pipeline",
         "gemm_lessons.course.original", "gemm_lessons.course.position", "gemm_lessons.engine.simulator",
         "jinja2", "socket",
-        "gemm_lessons.engine.compiler", "gemm_lessons.report.run",
+        "gemm_lessons.engine.compiler.compile", "gemm_lessons.engine.compiler.nvrtc", "gemm_lessons.report.run",
         "rich.markdown", "rich.syntax",
     ),
 }  # fmt: skip
-MOST: dict[tuple[str, ...], int] = {("list",): 38, ("--help",): 6}  # modules of ours, empty rooms included
+# Modules of ours at most, empty rooms included. "list" has shown the course before.
+MOST: dict[tuple[str, ...], int] = {("list",): 36, ("--help",): 6, ("version",): 31}
 
 
 def test_only_the_command_that_is_called_is_built() -> None:
@@ -62,20 +64,21 @@ def test_the_page_of_help_cuts_no_line_off() -> None:
     assert "..." not in shown.partition("Commands:")[2]
 
 
+def imported(*arguments: str, cwd: Path, env: Mapping[str, str] = {}) -> set[str]:
+    """The modules that a command imports."""
+    command = [sys.executable, "-X", "importtime", "-m", "gemm_lessons", *arguments]
+    done = subprocess.run(
+        command, cwd=cwd, env=environment() | env, capture_output=True, text=True, timeout=60, check=True
+    )
+    return set(re.findall(r"\|\s+([\w.]+)$", done.stderr, flags=re.MULTILINE))
+
+
 @pytest.mark.parametrize(
     "arguments", [(), ("list",), ("--help",), ("--version",), ("version",), ("start", "01"), ("hint", "01")]
 )
 def test_nothing_heavy_is_imported(course: Path, arguments: tuple[str, ...]) -> None:
-    done = subprocess.run(
-        [sys.executable, "-X", "importtime", "-m", "gemm_lessons", *arguments],
-        cwd=course,
-        env=environment(),
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=True,
-    )
-    loaded = set(re.findall(r"\|\s+([\w.]+)$", done.stderr, flags=re.MULTILINE))
+    for _ in range(2 if arguments == ("list",) else 1):
+        loaded = imported(*arguments, cwd=course)
     assert "gemm_lessons.cli.app" in loaded
     assert sum(name.startswith("gemm_lessons") for name in loaded) <= MOST.get(arguments, 1000)
     unused = (*HEAVY, *UNUSED.get(arguments, ()))
@@ -84,12 +87,36 @@ def test_nothing_heavy_is_imported(course: Path, arguments: tuple[str, ...]) -> 
 
 def test_the_whole_course_is_listed_without_numpy(tmp_path: Path) -> None:
     """Its lessons have tensor maps, which the tiny course has not."""
-    command = [sys.executable, "-X", "importtime", "-m", "gemm_lessons", "list"]
-    done = subprocess.run(
-        command, cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=60, check=True
-    )
     assert any(packaged_course().lesson(name).data.maps for name in packaged_course().names)
-    assert not re.search(r"\|\s+(numpy|gemm_lessons\.engine\.compiler)$", done.stderr, flags=re.MULTILINE)
+    assert not imported("list", cwd=tmp_path) & {"numpy", "gemm_lessons.engine.compiler.compile"}
+
+
+@pytest.mark.parametrize(
+    ("line", "most"), [("gemm-lessons r", 4), ("gemm-lessons run 0", 38), ("gemm-lessons grade s", 31)]
+)
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_builds_the_command_of_the_line(course: Path, shell: str, line: str, most: int) -> None:
+    env = {"_GEMM_LESSONS_COMPLETE": f"complete_{shell}", "_TYPER_COMPLETE_FISH_ACTION": "get-args"}
+    typed = {"_TYPER_COMPLETE_ARGS": line}
+    if shell == "bash":
+        typed = {"COMP_WORDS": line, "COMP_CWORD": f"{line.count(' ')}"}
+    loaded = imported(cwd=course, env=env | typed)
+    assert "gemm_lessons.cli.app" in loaded
+    assert sum(name.startswith("gemm_lessons") for name in loaded) <= most
+    assert not loaded & {"rich", *HEAVY}
+
+
+def test_a_right_kernel_needs_no_table_of_mistakes(course: Path) -> None:
+    loaded = imported("run", "01", "--solution", cwd=course)
+    assert "gemm_lessons.judging.verdict" in loaded
+    assert "gemm_lessons.judging.mistakes" not in loaded
+
+
+def test_each_command_is_one_line_of_fish() -> None:
+    env = {"_GEMM_LESSONS_COMPLETE": "complete_fish", "_TYPER_COMPLETE_FISH_ACTION": "get-args"}
+    env["_TYPER_COMPLETE_ARGS"] = "gemm-lessons "
+    done = subprocess.run(BINARY, env=environment() | env, capture_output=True, text=True, timeout=60, check=True)
+    assert [line.partition("\t")[0] for line in done.stdout.splitlines()] == list(NAMES)
 
 
 @pytest.mark.parametrize(

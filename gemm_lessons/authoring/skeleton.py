@@ -8,7 +8,7 @@ from pathlib import Path
 from string import Template
 
 from gemm_lessons.course.folder import CommandError, Course, writing
-from gemm_lessons.course.lesson_toml import LESSON_NAME
+from gemm_lessons.course.lesson import LESSON_NAME
 
 FILES = Path(__file__).parent / "skeleton"
 

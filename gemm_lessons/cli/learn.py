@@ -42,7 +42,7 @@ def list_(no_color: NoColor = False) -> int:
     from gemm_lessons.report.course import show_list
 
     course = any_course()
-    lessons = course.all_lessons()
+    lessons = course.summaries()
     show_list(make_console(), course, lessons, load_progress(course))
     broken = [lesson for lesson in lessons.values() if isinstance(lesson, LessonError)]
     for problem in broken:

@@ -6,6 +6,7 @@
 - ``folder``: the course folder; ``course_toml``: its parts; ``carry_over``: a folder from before a move; ``original``:
   the installed course
 - ``lesson``: the records, read by ``lesson_toml`` with ``gates_toml``, ``toml`` and ``search_space``
+- ``summaries``: what ``list`` shows, kept on disk
 - ``tiles``: ``--tile``, ``--layout``
 - ``hidden``: shapes of a graded run
 - ``text``, ``questions``, ``drills``, ``pitfalls``, ``todos``: other files of a lesson's folder

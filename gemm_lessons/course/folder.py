@@ -15,13 +15,16 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from gemm_lessons.course.course_toml import CourseFacts, CoursePart, load_architecture, load_course_toml, parts_of
-from gemm_lessons.course.lesson import Lesson, LessonError
-from gemm_lessons.course.lesson_toml import LESSON_NAME, load_lesson
-from gemm_lessons.course.todos import TodoMark, todo_marks
+from gemm_lessons.course.lesson import LESSON_NAME, Lesson, LessonError, LessonSummary
+from gemm_lessons.course.summaries import summaries
 from gemm_lessons.engine import KitError
 from gemm_lessons.engine.records.frozen import dataclass
+
+if TYPE_CHECKING:
+    from gemm_lessons.course.todos import TodoMark
 
 IGNORED = """\
 # what the kit keeps, and files that it has replaced
@@ -188,14 +191,18 @@ class Course:
         found: dict[str, Lesson | LessonError] = {}
         for name in self.names:
             try:
-                found[name] = load_lesson(self.lessons_dir / name)
+                found[name] = _load(self.lessons_dir / name)
             except LessonError as error:
                 found[name] = error
         return found
 
+    def summaries(self) -> dict[str, LessonSummary | LessonError]:
+        """Summarise every lesson; an error is in the place of one that cannot be read."""
+        return summaries(self.lessons_dir, self.names)
+
     def lesson(self, query: str) -> Lesson:
         """Resolve and read a lesson. Raise ``CommandError`` or ``LessonError``."""
-        return load_lesson(self.lessons_dir / self.resolve(query))
+        return _load(self.lessons_dir / self.resolve(query))
 
     def neighbour(self, lesson: Lesson, step: int) -> str | None:
         """Return the name of the lesson before (-1) or after (+1) this one, ``None`` at the ends."""
@@ -219,7 +226,7 @@ class Course:
                 directory = self.lessons_dir / name
                 if limiter not in (directory / "lesson.toml").read_text(encoding="utf-8"):
                     continue  # much faster than reading all its keys
-                other = load_lesson(directory)
+                other = _load(directory)
                 if limiter in other.attacks and [factor.element for factor in other.data.factors] == types:
                     return other
         return None
@@ -237,6 +244,12 @@ class Course:
             return own
         package = packaged_course()
         return package.lessons_dir / (package.named(lesson.name[3:]) or lesson.name) / name
+
+
+def _load(directory: Path) -> Lesson:
+    from gemm_lessons.course.lesson_toml import load_lesson  # imported late: list and completion read no lesson
+
+    return load_lesson(directory)
 
 
 def packaged_course() -> Course:
@@ -282,6 +295,8 @@ def start_lesson(lesson: Lesson) -> Started:
         created = True
     except FileExistsError:
         created = False
+    from gemm_lessons.course.todos import todo_marks  # imported late: only for a lesson that is started
+
     return Started(lesson, path, created, todo_marks(read_source(path)))
 
 

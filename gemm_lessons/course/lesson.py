@@ -6,6 +6,7 @@ the learner's own copy is ``kernel.cu``. A lesson contains no Python: a teacher 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -23,6 +24,7 @@ from gemm_lessons.gemm.shapes import Shape, ShapeError, Shapes, Tile, TileSizes,
 if TYPE_CHECKING:
     from gemm_lessons.engine.records.launch import Grid
 
+LESSON_NAME = re.compile(r"(\d{2})_([a-z0-9][a-z0-9_]*)")  # of a lesson's folder
 # Names for gates besides the counters, the sizes and the tile: facts about the compiled kernel.
 RESOURCES = ("registers", "spill_bytes", "stack_bytes", "shared_bytes")
 # What can hold a kernel up, by the estimate; a lesson names those that it attacks.
@@ -308,6 +310,14 @@ class Lesson:
         refusal = self.shapes.refusal(shape)
         if refusal:
             raise ShapeError(f"lesson {self.name} cannot take {shape.m},{shape.n},{shape.k}: {refusal}")
+
+
+@dataclass(frozen=True)
+class LessonSummary:
+    """What a list of lessons shows of one: its idea, and about how many minutes a first pass takes."""
+
+    idea: str
+    minutes: int | None
 
 
 def tile_sizes(lesson: Lesson) -> TileSizes:

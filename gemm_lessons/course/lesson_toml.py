@@ -20,7 +20,16 @@ from pathlib import Path
 from typing import Any, get_args
 
 from gemm_lessons.course.gates_toml import GateReader
-from gemm_lessons.course.lesson import LIMITERS, RESOURCES, Figure, LaunchSpec, Lesson, LessonError, Todo
+from gemm_lessons.course.lesson import (
+    LESSON_NAME,
+    LIMITERS,
+    RESOURCES,
+    Figure,
+    LaunchSpec,
+    Lesson,
+    LessonError,
+    Todo,
+)
 from gemm_lessons.course.search_space import MOST, Condition, SearchSpace
 from gemm_lessons.course.toml import is_text, read_toml
 from gemm_lessons.engine.arguments.expression import Expression, ExpressionError
@@ -41,7 +50,6 @@ from gemm_lessons.gemm.data import (
 )
 from gemm_lessons.gemm.shapes import Shape, Shapes, Tile
 
-LESSON_NAME = re.compile(r"(\d{2})_([a-z0-9][a-z0-9_]*)")
 LONGEST_LABEL = 29  # characters of a figure's label, so that the table of a run fits 80 columns
 MAX_THREADS = 1024  # per block, every compute capability so far (CUDA programming guide, "Compute Capabilities")
 

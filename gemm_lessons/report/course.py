@@ -16,7 +16,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from gemm_lessons.course.folder import Course, Reset, Started, shown
-from gemm_lessons.course.lesson import Lesson, LessonError
+from gemm_lessons.course.lesson import Lesson, LessonError, LessonSummary
 from gemm_lessons.course.progress import LessonProgress, Progress
 from gemm_lessons.course.text import folded
 from gemm_lessons.report.console import indented, numbers, page, plain_table, show_note, show_parts, words
@@ -47,7 +47,7 @@ STATE_STYLE = {
 
 
 def show_list(
-    console: Console, course: Course, lessons: Mapping[str, Lesson | LessonError], progress: Progress
+    console: Console, course: Course, lessons: Mapping[str, LessonSummary | LessonError], progress: Progress
 ) -> None:
     """Print the lessons with state (passed, started, next), minutes and idea, the runs so far, and the next command."""
     where = "the installed package (read only)" if course.packaged else str(course.root)
@@ -85,8 +85,8 @@ def show_list(
         step(console, "Next", f"gemm-lessons run {following[:2]}" if started else "gemm-lessons next")
 
 
-def _minutes(lesson: Lesson | LessonError) -> str:
-    return f"{lesson.minutes} min" if isinstance(lesson, Lesson) and lesson.minutes else ""
+def _minutes(lesson: LessonSummary | LessonError) -> str:
+    return f"{lesson.minutes} min" if not isinstance(lesson, LessonError) and lesson.minutes else ""
 
 
 def _lessons_table(width: int, timed: bool) -> Table:
@@ -97,7 +97,7 @@ def _lessons_table(width: int, timed: bool) -> Table:
 
 
 def _state_and_idea(
-    course: Course, name: str, lesson: Lesson | LessonError, progress: Progress, following: str | None
+    course: Course, name: str, lesson: LessonSummary | LessonError, progress: Progress, following: str | None
 ) -> tuple[str, Text]:
     """Return a lesson's state (passed, started, next, ...), and its idea with the runs so far."""
     so_far = progress.of(name)
@@ -108,7 +108,7 @@ def _state_and_idea(
         idea = Text(lesson.idea)
         if so_far.passed:
             state = "broken" if so_far.broken_since else "passed"
-        elif not course.packaged and lesson.kernel_path.exists():
+        elif not course.packaged and (course.lessons_dir / name / "kernel.cu").exists():
             state = "started"
     if done := tried(so_far):
         idea.append(f"\n{done}", style="quiet")

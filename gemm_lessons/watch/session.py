@@ -267,7 +267,7 @@ class Session:
         self._screen.below(self._status())
 
     def _list(self) -> None:
-        lessons, progress = self._course.all_lessons(), self._progress()
+        lessons, progress = self._course.summaries(), self._progress()
         self._screen.show(lambda console: show_list(console, self._course, lessons, progress), self._status())
 
     # Progress
