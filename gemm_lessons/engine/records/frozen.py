@@ -66,9 +66,8 @@ def _find_fields(cls: type) -> None:
 
 
 def _put_match_args(cls: type) -> None:
-    cls.__match_args__ = tuple(  # type: ignore[misc]
-        field.name for field in dataclasses.fields(cls) if field.init and not field.kw_only
-    )
+    names = tuple(field.name for field in dataclasses.fields(cls) if field.init and not field.kw_only)
+    type.__setattr__(cls, "__match_args__", names)
 
 
 def _put_init(cls: type) -> None:
