@@ -68,7 +68,7 @@ def imported(*arguments: str, cwd: Path, env: Mapping[str, str] = {}) -> set[str
     """The modules that a command imports."""
     command = [sys.executable, "-X", "importtime", "-m", "gemm_lessons", *arguments]
     done = subprocess.run(
-        command, cwd=cwd, env=environment() | env, capture_output=True, text=True, timeout=60, check=True
+        command, cwd=cwd, env={**environment(), **env}, capture_output=True, text=True, timeout=60, check=True
     )
     return set(re.findall(r"\|\s+([\w.]+)$", done.stderr, flags=re.MULTILINE))
 

@@ -17,7 +17,12 @@ MODULES = {name: path for name, path in Package(PACKAGE).modules.items() if name
 def test_it_is_compiled_on_first_use(monkeypatch: pytest.MonkeyPatch) -> None:
     compiled: list[str] = []
     real = re.compile
-    monkeypatch.setattr(re, "compile", lambda text, flags: compiled.append(text) or real(text, flags))
+
+    def noted(text: str, flags: int) -> re.Pattern[str]:
+        compiled.append(text)
+        return real(text, flags)
+
+    monkeypatch.setattr(re, "compile", noted)
     word = regex(r"[a-z]+", re.IGNORECASE)
     assert not compiled
     for _ in range(2):
