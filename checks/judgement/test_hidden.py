@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -59,6 +59,7 @@ from gemm_lessons.running.contract import as_json
 from gemm_lessons.running.pipeline import RunOutcome, RunRequest, run_lesson
 from gemm_lessons.running.plan import RunPlan
 from gemm_lessons.running.rare_blocks import rare_launches
+from gemm_lessons.running.rare_sizes import launches_at_rare_sizes
 
 COURSE = any_course()
 SEEDS = range(200)
@@ -351,7 +352,7 @@ def test_candidates_are_round_related_and_allowed(name: str) -> None:
     lesson = COURSE.lesson(name)
     found = hidden_candidates(lesson, 3)
     assert found == hidden_candidates(lesson, 3)
-    assert bool(found) != bool(lesson.choices)
+    assert found != hidden_candidates(lesson, 3, numbers=(77, 1000))
     assert all(lesson.shapes.refusal(it) is None for it in found)
     if found and lesson.shapes.multiple_of == Shape(1, 1, 1):
         assert any(it.n % 1000 == 0 for it in found)
@@ -613,7 +614,7 @@ def test_numbers_that_the_code_compares_with_become_sizes(tmp_path: Path) -> Non
         launch = plan.kernels[0].launches[-1]
         code = plan.workshop.without_machine_code(launch.lesson, path, path.read_text())
         assert not isinstance(code, CompileFailed)
-        others = [it for it, _ in rare_launches(plan, launch, Built(launch.lesson, code)) if it.purpose == "check"]
+        others = [it for it, _ in launches_at_rare_sizes(plan, Built(launch.lesson, code))]
         assert {it.shape.k // depth for it in others} == expected
 
 
@@ -643,6 +644,88 @@ def test_shapes_exceed_each_number_that_the_code_compares_with(tmp_path: Path) -
                     assert sizes[2] > 1.9 * number, "half of the products are made in the other way"
                 found.append(counting)
         assert found == expected
+
+
+# What a kernel tests -> whether a shape is one where the test holds.
+TWO_SIZES: Mapping[str, Callable[[Shape], bool]] = {
+    "M % 64 > 60 && N % 64 > 60 && K % 32 > 28 && M > 128 && N > 128": lambda it: (
+        it.m % 64 > 60 and it.n % 64 > 60 and it.k % 32 > 28 and it.m > 128 and it.n > 128
+    ),
+    "M == N + 1 && K > 64": lambda it: it.m == it.n + 1 and it.k > 64,
+    "(M & 127) == 77 && gridDim.x == 7": lambda it: it.m % 128 == 77 and -(-it.n // 32) == 7,
+    "N % 32 == 31 && M > 3 * N && M % 5 == 2": lambda it: it.n % 32 == 31 and it.m > 3 * it.n and it.m % 5 == 2,
+    "M + 2 * N == 3 * K && K > 100": lambda it: it.m + 2 * it.n == 3 * it.k > 300,
+}
+
+
+@pytest.mark.parametrize("condition", TWO_SIZES)
+def test_a_test_of_several_sizes_at_once_has_a_shape(condition: str, tmp_path: Path) -> None:
+    lesson, path = COURSE.lesson("coalesced"), tmp_path / "kernel.cu"
+    path.write_text(
+        lesson.solution_path.read_text().replace("int k = 0; k < K;", f"int k = {condition} ? 1 : 0; k < K;")
+    )
+    for seed in range(4):
+        request = RunRequest(
+            COURSE, lesson, path, Simulated(), GPUS["h200"], beside=False, seed=seed, estimating=False, graded=True
+        )
+        plan = RunPlan.of(request)
+        code = plan.workshop.without_machine_code(lesson, path, path.read_text())
+        assert not isinstance(code, CompileFailed)
+        known = [it.shape for it in plan.kernels[0].launches]
+        found = [it.shape for it, _ in launches_at_rare_sizes(plan, Built(lesson, code))]
+        assert any(TWO_SIZES[condition](it) for it in (*known, *found)), seed
+        assert all(lesson.shapes.refusal(it) is None for it in found)
+        assert not {*known} & {*found}
+
+
+@pytest.mark.parametrize("name", ["naive", "coalesced", "block_tile", "thread_column", "thread_tile", "warp_tile"])
+def test_references_need_no_more_shapes(name: str) -> None:
+    lesson = COURSE.lesson(name)
+    request = RunRequest(
+        COURSE, lesson, lesson.solution_path, Simulated(), GPUS["h200"], beside=False, seed=3, estimating=False,
+        graded=True,
+    )  # fmt: skip
+    plan = RunPlan.of(request)
+    code = plan.workshop.without_machine_code(lesson, lesson.solution_path, lesson.solution_path.read_text())
+    assert not isinstance(code, CompileFailed)
+    assert not [*launches_at_rare_sizes(plan, Built(lesson, code))]
+
+
+@pytest.mark.parametrize("name", COURSE.names)
+def test_ragged_lessons_have_shapes_beside_whole_tiles(name: str) -> None:
+    """One to three less than whole tiles along each axis at once, of two tiles or more; and one more."""
+    lesson = COURSE.lesson(name)
+    if lesson.shapes.multiple_of != Shape(1, 1, 1):
+        return
+    tile = tile_sizes(lesson)
+    sides = [size if size > 1 else 16 for size in (tile.rows, tile.cols, tile.depth)]
+    for seed in range(6):
+        ways = {
+            tuple((size + 3) % side for size, side in zip(astuple(it), sides, strict=True))
+            for it in hidden_checks(lesson, seed)
+            if all(size > side for size, side in zip(astuple(it), sides, strict=True))
+        }
+        assert any(max(it) < 3 for it in ways)
+        assert any(set(it) == {4} for it in ways)
+
+
+def test_signs_of_scalars_take_turns() -> None:
+    """In each run, alpha and beta are positive and negative, below and above one."""
+    lesson = COURSE.lesson("epilogue")
+    for seed in range(8):
+        request = RunRequest(
+            COURSE, lesson, lesson.solution_path, Simulated(), GPUS["h200"], beside=False, seed=seed,
+            estimating=False, graded=True,
+        )  # fmt: skip
+        launches = [
+            it for it in RunPlan.of(request).kernels[0].launches if it.hidden and it.purpose in ("check", "count")
+        ]
+        scalars = [it.problem(seed).scalars for it in launches]
+        for name in ("alpha", "beta"):
+            values = [float(it[name]) for it in scalars]
+            for low, high in ((-16, -1), (-1, 0), (0, 1), (1, 16)):
+                assert any(low < it < high for it in values), (seed, name, low)
+        assert sum(float(it["alpha"]) == 0 for it in scalars) <= 3
 
 
 # By each lesson's own way where M, N and K are those of lesson.toml, and by the way of the one before elsewhere.

@@ -111,6 +111,8 @@ BY_SIZES = {  # what a size decides; which of ``SIZES`` has an outcome that the 
     "n % 8 == 0": (),
     "n < 20": (),
     "n % 8 == 0 && n / 16 == 1": (8,),
+    "n % 8 == 1 && n > 90": (6, 4),  # both, then the second alone
+    "max(n, 90) > 90 && n % 3 == 1": (4, 5),
     "bx < n": (),
     "a[t] > n": (),
 }
@@ -119,7 +121,25 @@ BY_SIZES = {  # what a size decides; which of ``SIZES`` has an outcome that the 
 @pytest.mark.parametrize("condition", BY_SIZES)
 def test_sizes_that_decide_something_new(condition: str) -> None:
     code = compiled(f"if ({condition}) value = 1;")
-    assert Simulator().rare_sizes(code, {2: SIZES}, SIZES_SEEN) == BY_SIZES[condition]
+    assert Simulator().rare_sizes(code, {2: SIZES}, known=SIZES_SEEN) == BY_SIZES[condition]
+
+
+def test_numbers_from_which_comparisons_of_sizes_are_computed() -> None:
+    code = compiled("if (n % 37 > 30 || (n & 255) == 77 || n / 11 == 5) value = 1;")
+    found = set(Simulator().numbers_compared(code))
+    assert {37, 256, 77, 30} <= found
+    assert found & {11, 55}, "the divisor, or the product that the compiler compares with"
+    assert Simulator().numbers_compared(compiled("if (bx % 37 > 30) value = 1;")) == ()
+
+
+def test_the_number_of_blocks_is_a_size() -> None:
+    code = compiled("if (gridDim.x == 7 && n > 50) value = 1;")
+    assert Simulator().reads_grid(code)
+    grids = [Grid((x, 1, 1), (THREADS, 1, 1)) for x in (3, 7, 5, 7, 9)]
+    sizes = {2: [60, 40, 60, 60, 60]}
+    assert Simulator().rare_sizes(code, sizes, grids, known=3) == (3,)
+    assert Simulator().rare_sizes(code, sizes, grids, known=4) == ()
+    assert Simulator().rare_sizes(code, sizes, grids, known=3, allowed=lambda number: number > 3) == ()
 
 
 def test_the_seed_chooses_a_block_of_a_class() -> None:

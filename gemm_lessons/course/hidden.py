@@ -57,13 +57,21 @@ T = TypeVar("T")
 # Which sizes are equal where inputs are alike: a kernel may take A for symmetric, or diagonal, only where M = K.
 EQUAL_AXES: Mapping[Alike, str] = {"equal": "MK", "same": "MNK", "left zero": "MK", "right zero": "NK"}
 FULL = 0.85  # of the last tile along an axis that is inside the matrix, at least: gates allow for whole ones
+LESS, FEWER = 0.5, 3  # of the large shapes that are not aligned lack one of so few steps to whole tiles
 SHALLOW = 16  # of K, at least, where K is not split into tiles
 DEEPER = (1.1, 1.5)  # times the largest known K
 MANY = 100  # tiles along an axis of a known shape: more tiles show nothing more, and take long
-CANDIDATES = 1000  # shapes of which those are run whose sizes matter to a kernel: of these shares ...
-ROUND, RELATED = 0.2, 0.5  # ... have a size that is round, and a size that is a multiple of another
+CANDIDATES = 2000  # shapes of which those are run whose sizes matter to a kernel ...
+CANDIDATES_OF_NUMBERS = 4000  # ... and so many more if its code compares sizes with numbers: of these shares ...
+ROUND, RELATED = 0.2, 0.5  # ... have a size that is round, and a size that is a multiple of another ...
+NEAR, ALL_NEAR = 0.4, 0.3  # ... or a size near a multiple of a tile or such a number, or only such sizes ...
+SAME_PERIOD = 0.7  # ... most often near multiples of the same number
+AROUND = (-3, -2, -1, -1, 0, 0, 1, 1, 2)  # steps from such a multiple
+PERIODS = (4, 8, 16, 32, 64, 128)
+LONGEST_PERIOD = 4096
+SOMEWHAT_LARGE = 1 << 24  # multiply-adds of half of these shapes, at most
 ROUNDED = (50, 64, 100, 128, 200, 250, 256, 300, 400, 500, 512, 600, 700, 768, 800, 900, 1000, 1024, 2000, 2048, 3000)
-RATIOS = (1, 2, 3, 4, 8)
+RATIOS = (1, 1, 2, 3, 4, 8)
 SHALLOWS = (2, 3, 8, 64)  # K tiles of a far shape of which many blocks are run: the first that fits is taken
 WALK = 2  # K tiles, at least, of a counted shape: with fewer there are only a first and a last tile
 DRAWS = 16  # sets of shapes to draw, of which the one that needs the fewest compilations is taken ...
@@ -178,7 +186,8 @@ def hidden_large(lesson: Lesson, seed: int) -> Shape:
     steps, tile = astuple(lesson.shapes.multiple_of), astuple(_tile(lesson.at(lesson.shapes.count)))
     layout = _layout(lesson, seed, "large", _any_of(draw, lesson.shapes.layouts))
     aligned = ALIGNED if draw.random() < 0.5 else 1
-    m, n, k = (_Axis(draw, lcm(step, aligned), size, 0) for step, size in zip(steps, tile, strict=True))
+    less = 1.0 if aligned == 1 and draw.random() < LESS else 0.0
+    m, n, k = (_Axis(draw, lcm(step, aligned), size, 0, less=less) for step, size in zip(steps, tile, strict=True))
     dear = len(lesson.launches) > 1 and 3 * MANY_WAYS**2 * m.tile * n.tile * k.tile > 2 * LARGE
     number = WALK if dear or _has_dear_tiles(lesson) else 3 + int(draw.random() * 2) * (k.tile <= SHALLOW)
     if _shares_depth(lesson):
@@ -441,31 +450,92 @@ def hidden_shallow(lesson: Lesson, far: Shape) -> Shape | None:
     return None
 
 
-def hidden_candidates(lesson: Lesson, seed: int) -> tuple[Shape, ...]:
-    """Return many shapes, the smallest first, of which few are run: those whose sizes matter to a kernel. Sizes are
-    drawn, or round, or a multiple of another size. Empty for a lesson where the host chooses something by the shape."""
-    if lesson.choices:
-        return ()
+def hidden_candidates(
+    lesson: Lesson, seed: int, numbers: Sequence[int] = (), layouts: Sequence[str] = ()
+) -> tuple[Shape, ...]:
+    """Return many shapes, of which few are run: those whose sizes matter to a kernel. Those whose tiles are full, so
+    that they may be counted, come first, and among these the smallest.
+
+    Sizes are drawn, or round, or a multiple of another size, or near one; near a multiple of a tile or of one of the
+    ``numbers`` that the kernel's code compares sizes with; or near such a number, or as many tiles. ``layouts``: those
+    to draw from, else all of the lesson.
+    """
     draw = random.Random(f"{lesson.name} candidates {seed}")
-    steps = astuple(lesson.shapes.multiple_of)
-    found: dict[Shape, None] = {}
-    for _ in range(CANDIDATES):
-        sizes = [_some_size(draw, step) for step in steps]
-        first, then, last = draw.sample(range(3), 3)
+    steps, tile = astuple(lesson.shapes.multiple_of), astuple(_tile(lesson.at(lesson.shapes.count)))
+    limits = dict(lesson.shapes.at_most)
+    most = [limits.get(name, WIDEST) // step * step for name, step in zip(SIZES, steps, strict=True)]
+    short = [it for it in numbers if it <= LONGEST_PERIOD]
+    periods = [(size, *PERIODS, *short) for size in tile]
+    bounds = [(*numbers, *(it * size for it in numbers), *ROUNDED) for size in tile]
+    layouts = layouts or lesson.shapes.layouts
+    sides = [max(size, SHALLOW) for size in tile]
+    found: dict[tuple[int, int, int], str] = {}
+    for number in range(CANDIDATES + CANDIDATES_OF_NUMBERS * bool(numbers)):
+        if draw.random() < ALL_NEAR:
+            sizes = _near_sizes(draw, steps, periods, short)
+        else:
+            sizes = _some_sizes(draw, steps, periods, short, bounds)
+        m, n, k = (
+            min(max(1, size // step) * step, limit) for size, step, limit in zip(sizes, steps, most, strict=True)
+        )
+        if m * n * k <= (SAMPLED if number < CANDIDATES // 2 else SOMEWHAT_LARGE):
+            found[m, n, k] = _any_of(draw, layouts)
+
+    def order(sizes: tuple[int, int, int]) -> tuple[bool, int]:
+        ragged = any(size < FULL * by * -(-size // by) for size, by in zip(sizes, sides, strict=True))
+        return ragged, prod(sizes)
+
+    return tuple(Shape(*sizes, layout=found[sizes]) for sizes in sorted(found, key=order))
+
+
+def _near_sizes(
+    draw: random.Random, steps: Sequence[int], periods: Sequence[Sequence[int]], remainders: Sequence[int]
+) -> list[int]:
+    """Return M, N and K that are all near multiples of a tile or a number, most often of the same one."""
+    axis = int(draw.random() * len(steps))
+    period = _any_of(draw, periods[axis])
+    return [
+        _near_multiple(draw, step, period if draw.random() < SAME_PERIOD else _any_of(draw, its), remainders)
+        for step, its in zip(steps, periods, strict=True)
+    ]
+
+
+def _some_sizes(
+    draw: random.Random,
+    steps: Sequence[int],
+    periods: Sequence[Sequence[int]],
+    remainders: Sequence[int],
+    bounds: Sequence[Sequence[int]],
+) -> list[int]:
+    """Return M, N and K of several kinds, some of them related."""
+    sizes = []
+    for step, its, numbers in zip(steps, periods, bounds, strict=True):
+        kind = draw.random()
+        if kind < NEAR:
+            sizes.append(_near_multiple(draw, step, _any_of(draw, its), remainders))
+        elif kind < NEAR + ROUND:
+            sizes.append(_any_of(draw, numbers) + _a_little(draw) * step)
+        else:
+            sizes.append(int(step * (1 + 2.0 ** (draw.random() * 10))))
+    first = int(draw.random() * 3)
+    then = (first + 1 + int(draw.random() * 2)) % 3
+    if draw.random() < RELATED:
+        sizes[then] = sizes[first] * _any_of(draw, RATIOS) + _a_little(draw)
         if draw.random() < RELATED:
-            sizes[then] = sizes[first] * draw.choice(RATIOS)
-            if draw.random() < RELATED:
-                sizes[last] = sizes[then] * draw.choice(RATIOS)
-        sizes = [max(1, size // step) * step for size, step in zip(sizes, steps, strict=True)]
-        if prod(sizes) <= SAMPLED:
-            found[_allowed(lesson, Shape(*sizes, layout=_any_of(draw, lesson.shapes.layouts)))] = None
-    return tuple(sorted(found, key=lambda it: it.m * it.n * it.k))
+            sizes[3 - first - then] = sizes[then] * _any_of(draw, RATIOS) + _a_little(draw)
+    return sizes
 
 
-def _some_size(draw: random.Random, step: int) -> int:
-    if draw.random() < ROUND:
-        return draw.choice(ROUNDED)
-    return int(step * (1 + 2.0 ** (draw.random() * 10)))
+def _near_multiple(draw: random.Random, step: int, period: int, remainders: Sequence[int]) -> int:
+    """Return a multiple of a number, or a few steps or one of the ``remainders`` more or less."""
+    times = int(2.0 ** (draw.random() * max(1, 11 - period.bit_length())))
+    if remainders and draw.random() < ROUND:
+        return period * times + _any_of(draw, remainders)
+    return period * times + _any_of(draw, AROUND) * step
+
+
+def _a_little(draw: random.Random) -> int:
+    return _any_of(draw, (-1, 1, 2)) if draw.random() < ROUND else 0
 
 
 def _multiplying(lesson: Lesson) -> int:
@@ -588,11 +658,11 @@ def hidden_checks(lesson: Lesson, seed: int) -> tuple[Shape, ...]:
     """
     draw = random.Random(f"{lesson.name} checks {seed}")
     shared = (_large(lesson, draw),) if len(lesson.launches) > 1 and not _shares_depth(lesson) else ()
+    made = _variants(lesson, seed) if lesson.choices else frozenset()
     if not lesson.choices:
         chosen: list[Shape] = []
         small = list(_small(lesson, draw))
     else:
-        made = _variants(lesson, seed)
         chosen = _of_choices(lesson, seed, draw, made)
         made |= {_variant(lesson, it) for it in chosen}
         # Others count these:
@@ -606,6 +676,7 @@ def hidden_checks(lesson: Lesson, seed: int) -> tuple[Shape, ...]:
         small = list(_of_few_variants(lesson, made, draws))
         fresh = int(draw.random() * len(small))
         small[fresh] = replace(small[fresh], layout=_any_of(draw, lesson.shapes.layouts))
+    small += _of_few_variants(lesson, made, [_beside_tiles(lesson, draw)]) if lesson.choices else _beside(lesson, draw)
     if prod(astuple(lesson.shapes.multiple_of)) >= MUCH:
         small = _with_other_remainders(lesson, seed, small, chosen)
     found = [_allowed(lesson, it) for it in (*chosen, *shared, *small)]
@@ -789,6 +860,31 @@ def _small(lesson: Lesson, draw: random.Random) -> Iterator[Shape]:
         yield Shape(*(size + 1 if size > 1 else SHALLOW + 1 for size in tile))
 
 
+def _beside(lesson: Lesson, draw: random.Random) -> list[Shape]:
+    """Return a shape that lacks one to three steps to whole tiles along each axis, and one that has a step more."""
+    return [places[0] for places in _beside_tiles(lesson, draw)]
+
+
+def _beside_tiles(lesson: Lesson, draw: random.Random) -> list[list[Shape]]:
+    """Return candidates for both; none for a lesson that requires whole tiles."""
+    steps, tile = astuple(lesson.shapes.multiple_of), astuple(_tile(lesson))
+    sides = [max(size, step) if size > 1 else max(SHALLOW, step) for size, step in zip(tile, steps, strict=True)]
+    if all(step >= side for step, side in zip(steps, sides, strict=True)):
+        return []
+    found: list[list[Shape]] = []
+    for more in (False, True):
+        places = []
+        for _ in range(MANY_DRAWS):
+            sizes = []
+            for step, side in zip(steps, sides, strict=True):
+                away = 1 if more else -1 - int(draw.random() * FEWER)
+                tiles = 2 + int(draw.random() * 2)
+                sizes.append((tiles * side + away * step * (step < side)) // step * step)
+            places.append(_allowed(lesson, Shape(*sizes, layout=_any_of(draw, lesson.shapes.layouts))))
+        found.append(places)
+    return found
+
+
 def _with_other_remainders(lesson: Lesson, seed: int, small: Sequence[Shape], others: Sequence[Shape]) -> list[Shape]:
     """Return the small shapes, of one tile of C each, whose number of K tiles leaves a remainder that no larger shape
     leaves; and the one with M = N = K, if none is sampled."""
@@ -825,8 +921,8 @@ def _tile(lesson: Lesson) -> Shape:
 class _Axis:
     """M, N or K: its required factor, the size of a tile, the known sizes."""
 
-    def __init__(self, draw: random.Random, step: int, tile: int, *known: int) -> None:
-        self._draw, self._step = draw, step
+    def __init__(self, draw: random.Random, step: int, tile: int, *known: int, less: float = 0.0) -> None:
+        self._draw, self._step, self._less = draw, step, less
         self.tile = max(tile, step) if tile > 1 else max(SHALLOW, step)
         self._largest = max(known, default=0)
         self._is_ragged = step < self.tile  # the last tile may be
@@ -855,8 +951,11 @@ class _Axis:
         return self._size(2 + int(self._draw.random() * 2) if self._largest > 3 * self.tile else 1)
 
     def _size(self, tiles: int, least: int = 1) -> int:
-        """Return a multiple of the step with this many tiles: whole ones where required, else ragged."""
+        """Return a multiple of the step with this many tiles: whole ones where required, else ragged. A share
+        (``less``) of the ragged ones lack one to three steps."""
         last = tiles * self.tile - (self._step if self._is_ragged else 0)
         first = max(int((tiles - 1 + FULL) * self.tile), least)
         choices = range(-(-first // self._step), last // self._step + 1)
+        if self._less and self._draw.random() < self._less:
+            choices = choices[-FEWER:]
         return self._step * (choices[int(self._draw.random() * len(choices))] if choices else -(-first // self._step))

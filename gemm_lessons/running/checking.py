@@ -39,6 +39,7 @@ from gemm_lessons.running.merging import merged, of_one_barrier, place
 from gemm_lessons.running.outcome import LaunchResult
 from gemm_lessons.running.plan import KernelPlan, LaunchPlan, RunPlan
 from gemm_lessons.running.rare_blocks import rare_launches
+from gemm_lessons.running.rare_sizes import launches_at_rare_sizes
 from gemm_lessons.running.sampling import ended, not_judged, sampled
 from gemm_lessons.running.tile_blocks import run_tile
 from gemm_lessons.running.variants import Variants
@@ -82,6 +83,8 @@ def check(plan: RunPlan, kernel: KernelPlan, variants: Variants, jobs: Jobs) -> 
             free(variants.whole())  # a variant that does not compile is the better explanation
             raise
         free(variants.whole())
+        if plan.request.graded and kernel.role == "kernel" and all(it.verdict.kind == "passed" for it in results):
+            results += _at_rare_sizes(plan, variants.whole(), jobs)
     except _Obstructed as it:
         return Checked(Faulted(kernel.counting_shape, it.obstacle), findings=(it.obstacle,))
     checked = _summed(results)
@@ -123,6 +126,17 @@ def _launched(
             ranges.announce(f"{launch.purpose} {launch.shape}")  # by the second process
         results.append(here[job.key] if job.key in here else jobs.result(job))
         if results[-1].fault is not None:
+            break
+    return results
+
+
+def _at_rare_sizes(plan: RunPlan, built: Built, jobs: Jobs) -> list[LaunchResult]:
+    """Return the results at more shapes, whose sizes matter to this kernel, up to the first failure."""
+    results: list[LaunchResult] = []
+    for launch, variant in launches_at_rare_sizes(plan, built):
+        job = Deferred(("rare", launch.shape), partial(execute, plan, launch, variant))
+        results.append(_in_time(plan, launch, job, jobs))
+        if results[-1].verdict.kind != "passed":
             break
     return results
 
@@ -194,12 +208,8 @@ def _sample(plan: RunPlan, launch: LaunchPlan, built: Built) -> LaunchResult:
     results = [_sampled(plan, launch, built)]
     if results[0].verdict.kind == "passed" and results[0].counted and not results[0].before:
         for other, counting in rare_launches(plan, launch, built):
-            if other.purpose == "sample":
-                result = _sampled(plan, other, built, counting)
-            else:
-                result = _execute(plan, other, built)
-            results.append(result)
-            if result.verdict.kind != "passed":
+            results.append(_sampled(plan, other, built, counting))
+            if results[-1].verdict.kind != "passed":
                 break
     *before, last = results
     return replace(last, before=(*before, *last.before))

@@ -14,61 +14,23 @@ of the run is as large, one block is run at a shape that is.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import replace
 from math import prod
 
-from gemm_lessons.course.hidden import FarSample, hidden_candidates, hidden_shallow
-from gemm_lessons.course.lesson import Lesson, tile_sizes
-from gemm_lessons.gemm.data import SIZES
+from gemm_lessons.course.hidden import FarSample, hidden_shallow
+from gemm_lessons.course.lesson import tile_sizes
 from gemm_lessons.gemm.far import FarProblem
 from gemm_lessons.gemm.shapes import Shape, astuple
 from gemm_lessons.judging.evidence import Built
 from gemm_lessons.running.builder import variant_of
 from gemm_lessons.running.plan import LaunchPlan, RunPlan
+from gemm_lessons.running.rare_sizes import numbers_in
 
 MOST_DEEP = 3  # classes of which a block is run at the far shape ...
 MOST_EDGES = 2  # ... and such classes that an edge explains
-MOST_SHAPES = 4  # small shapes whose sizes give a decision an outcome that it has at no other shape
-MOST_NUMBERS = 32  # numbers that the code compares with
-MUCH_WORK = 1 << 24  # multiply-adds of a shape that has one of them, at most ...
-MUCH_DEEP = 1 << 28  # ... or of one tile whose K is larger than such a number, and than all other K of the run
-COMPARED = re.compile(r"\bsetp\.\w+\.[usb]\d+\s+[^;]*,\s*(\d{1,6});")
+MUCH_DEEP = 1 << 28  # multiply-adds of a tile whose K is larger than a number in the code, and than all other K
 MOST_SHALLOW = 24  # classes of which a block is run at the shallow one
-
-
-def _rare_shapes(plan: RunPlan, launch: LaunchPlan, built: Built) -> Iterator[LaunchPlan]:
-    """Yield launches to check at shapes whose sizes give a decision in the code, such as ``N % 1000 == 0``, an outcome
-    that it has at no other shape of the run."""
-    lesson = plan.lesson
-    candidates = hidden_candidates(lesson, plan.seed)
-    if not candidates:
-        return
-    known = [it.shape for it in plan.kernels[0].launches]
-    code = variant_of(built, launch.lesson).code.counted[0]
-    shapes = (*known, *candidates, *_of_numbers(lesson, code.ptx))
-    its = lesson.launches[0].parameters
-    sizes = {place: [int(it.names[name]) for it in shapes] for place, name in enumerate(its) if name in SIZES}
-    for number in plan.device.simulator.rare_sizes(code, sizes, len(known))[:MOST_SHAPES]:
-        shape = shapes[number]
-        yield replace(launch, lesson=lesson, shape=shape, purpose="check", grids=lesson.grids(shape), sample=None)
-
-
-def _of_numbers(lesson: Lesson, ptx: str) -> Iterator[Shape]:
-    """Yield small shapes one of whose sizes is a number that the code compares with, or as many tiles:
-    ``K / BK == 53``."""
-    steps, tile = astuple(lesson.shapes.multiple_of), tile_sizes(lesson)
-    sizes = (tile.rows, tile.cols, tile.depth)
-    numbers = sorted({int(it) for it in COMPARED.findall(ptx)})[:MOST_NUMBERS]
-    small = [-(-size // step) * step for size, step in zip(sizes, steps, strict=True)]
-    for number in numbers:
-        for axis, (step, size) in enumerate(zip(steps, sizes, strict=True)):
-            for long in {number, number * size}:
-                its = [*small[:axis], long, *small[axis + 1 :]]
-                shape = Shape(*its, layout=lesson.shapes.layouts[0])
-                if long % step == 0 and prod(its) <= MUCH_WORK and lesson.shapes.refusal(shape) is None:
-                    yield shape
 
 
 def _beyond_numbers(plan: RunPlan, launch: LaunchPlan, ptx: str) -> Iterator[tuple[LaunchPlan, bool]]:
@@ -76,7 +38,7 @@ def _beyond_numbers(plan: RunPlan, launch: LaunchPlan, ptx: str) -> Iterator[tup
     exceeds: ``k0 < 6000``. The deep one is counted, and has as many k below this number as above it."""
     lesson, steps, sizes = plan.lesson, astuple(plan.lesson.shapes.multiple_of), tile_sizes(plan.lesson)
     tile = [-(-it // step) * step for it, step in zip((sizes.rows, sizes.cols, sizes.depth), steps, strict=True)]
-    numbers = sorted({int(it) for it in COMPARED.findall(ptx)})
+    numbers = numbers_in(ptx)
     for axis in range(3):
         known = max(astuple(it.shape)[axis] for it in plan.kernels[0].launches)
         number = next((it for it in numbers if it >= known), None)
@@ -109,7 +71,6 @@ def rare_launches(plan: RunPlan, launch: LaunchPlan, built: Built) -> Iterator[t
         yield replace(launch, lesson=at, shape=shallow, grids=at.grids(shallow), sample=chosen), False
     edges: tuple[int, ...] = ()
     if sample is plan.sample:
-        yield from ((it, False) for it in _rare_shapes(plan, launch, built))
         if not lesson.choices:
             yield from _beyond_numbers(plan, launch, code.ptx)
         edges = tuple(it for it in rare.every if it not in rare.odd)[:MOST_EDGES]

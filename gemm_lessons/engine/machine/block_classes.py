@@ -13,7 +13,7 @@ computed from the block's index, the latter counts as the outcome.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
 from math import prod
@@ -21,7 +21,7 @@ from math import prod
 import numpy as np
 
 from gemm_lessons.engine.machine.special import cluster_of, clustered
-from gemm_lessons.engine.ptx.cfg import reads, writes
+from gemm_lessons.engine.ptx.cfg import Block, reads, writes
 from gemm_lessons.engine.ptx.records import (
     SIZES,
     Address,
@@ -44,7 +44,14 @@ DEEP = 400  # longest chain of registers from a decision back to the index
 VALUES = 12  # outcomes of one decision, at most; with more, it changes from block to block, like an address
 CLASSES = 1 << 16  # classes of blocks, at most
 OF_A_BLOCK = ("%ctaid", "%clusterid", "%cluster_ctaid")
-SPECIAL = ("%tid", "%ctaid", "%laneid", "%warpid", "%cluster", "%lanemask", "%nctaid", "%clock", "%smid")
+OF_A_GRID = ("%nctaid", "%ntid")  # the same in all threads of a launch
+SPECIAL = ("%tid", "%ctaid", "%laneid", "%warpid", "%cluster", "%lanemask", "%nctaid", "%ntid", "%clock", "%smid")
+COMPARE = ("setp", "min", "max")  # decisions about sizes, with those that join predicates
+SHIFTS = ("shl", "shr")
+LARGEST_SHIFT = 20
+LARGEST_NUMBER = 999_999  # that is compared with a size
+MOST_OF_TWO, MOST_OF_THREE = 24, 12  # comparisons of which two, or three, are considered together
+MOST_TRIES = 60  # launches that turn out not to be allowed
 DECIDE = ("setp", "set", "cvt", "ld", "brx")
 ORDER = ("lt", "le", "gt", "ge", "lo", "ls", "hi", "hs")
 PLACES: Mapping[str, tuple[int, ...]] = {"shl": (1,), "shr": (1,), "bfi": (2, 3), "bfe": (1, 2)}  # u32 of any type
@@ -143,7 +150,8 @@ def rare_blocks(
 
 
 def uniform_comparisons(kernel: Kernel) -> tuple[Instruction, ...]:
-    """Return the comparisons of values computed from parameters alone, which have one outcome in all threads."""
+    """Return the comparisons of values computed from parameters alone, which have one outcome in all threads. The
+    smaller or larger of two such values is a comparison, too."""
     varies = {name for it in kernel.instructions if not _is_uniform(it) for name in writes(it)}
     before = -1
     while len(varies) > before:
@@ -151,45 +159,111 @@ def uniform_comparisons(kernel: Kernel) -> tuple[Instruction, ...]:
         for instruction in kernel.instructions:
             if not varies.isdisjoint(reads(instruction)):
                 varies |= writes(instruction)
-    found = (it for it in kernel.instructions if it.opcode == "setp" and varies.isdisjoint(reads(it)))
+    compare = (it for it in kernel.instructions if it.opcode in COMPARE or it.modifiers[-1:] == ("pred",))
+    found = (it for it in compare if varies.isdisjoint(reads(it)))
     return tuple(it for it in found if any(isinstance(operand, Register) for operand in it.operands[1:3]))
 
 
 def _is_uniform(instruction: Instruction) -> bool:
-    """Return whether an instruction loads a parameter, or computes without reading a special register."""
+    """Return whether an instruction loads a parameter, or computes without reading a special register that may differ
+    between threads."""
     if instruction.opcode == "ld":
         return "param" in instruction.modifiers
-    return instruction.row.computes and not any(name.startswith(SPECIAL) for name in reads(instruction))
+    special = (name for name in reads(instruction) if name.startswith(SPECIAL))
+    return instruction.row.computes and all(name.startswith(OF_A_GRID) for name in special)
+
+
+def numbers_compared(kernel: Kernel, candidates: Sequence[Instruction]) -> tuple[int, ...]:
+    """Return the numbers in the code from which the outcomes of these comparisons are computed: bounds, remainders and
+    their divisors, factors, and the powers of two of masks and shifts."""
+    definitions: dict[str, list[Instruction]] = {}
+    for instruction in kernel.instructions:
+        for name in writes(instruction):
+            definitions.setdefault(name, []).append(instruction)
+    found: set[int] = set()
+    waiting, seen = list(candidates), {it.index for it in candidates}
+    while waiting:
+        instruction = waiting.pop()
+        for operand in instruction.operands:
+            if isinstance(operand, Immediate) and not operand.is_float:
+                value = abs(int(operand.value))
+                found |= {1 << value} if instruction.opcode in SHIFTS and value < LARGEST_SHIFT else {value}
+                found |= {value + 1} if instruction.opcode == "and" else set()
+        more = (it for name in reads(instruction) for it in definitions.get(name, ()) if it.index not in seen)
+        for other in more:
+            seen.add(other.index)
+            waiting.append(other)
+    return tuple(sorted(it for it in found if 1 < it <= LARGEST_NUMBER))
 
 
 def rare_sizes(
-    kernel: Kernel, candidates: Sequence[Instruction], sizes: Mapping[str, Sequence[int]], known: int
+    kernel: Kernel,
+    blocks: Sequence[Block],
+    candidates: Sequence[Instruction],
+    sizes: Mapping[str, Sequence[int]],
+    known: int,
+    allowed: Callable[[int], bool] = lambda number: True,
 ) -> tuple[int, ...]:
-    """Return indices of launches in which every new outcome occurs, those with most new outcomes first.
+    """Return indices of launches in which new outcomes occur, the most important ones first.
 
-    The new outcomes are those of a comparison of sizes, or of two tests for equality together, that occur in none of
-    the first ``known`` launches. The choice is greedy. ``candidates``: see ``uniform_comparisons``. ``sizes``: name of
-    a parameter -> its value in each launch.
+    The new outcomes are those that occur in none of the first ``known`` launches: first a basic block that runs,
+    however many decisions lead to it; an outcome of a comparison of sizes, or of two tests for equality together; then
+    of any two comparisons together, then of any three. The choice is greedy. ``blocks``: the basic blocks of the
+    kernel. ``candidates``: see ``uniform_comparisons``. ``sizes``: name of a parameter, or of a special register of the
+    grid -> its value in each launch. ``allowed``: tells whether a launch may be chosen.
     """
     scalars = {name: np.array(its, np.int64).reshape(1, 1, -1) for name, its in sizes.items()}
-    values = _Evaluation(kernel, None, scalars)
+    values = _Evaluation(kernel, None, scalars, blocks)
     single: list[Array] = []
     equal: list[Array] = []
+    settled: dict[bytes, Array] = {}
     for instruction in candidates:
         outcomes = values.outcomes(instruction)
         if outcomes is not None and outcomes.size > 1:
             line = outcomes.reshape(-1)
             single += [line == it for it in (0, 1)]
-            if instruction.modifiers[0] in ("eq", "ne") and values.is_settled(instruction):
-                equal.append(line == 1)
-    both = [(one == a) & (other == b) for one, other in combinations(equal, 2) for a in (0, 1) for b in (0, 1)]
-    new = [it for it in (*single, *both) if not it[:known].any() and it.any()]
-    chosen: list[int] = []
-    while new:
-        best = int(np.sum(new, axis=0).argmax())
-        chosen.append(best)
-        new = [it for it in new if not it[best]]
-    return tuple(chosen)
+            if values.is_settled(instruction):
+                is_one = line == 1
+                settled.setdefault(min(is_one.tobytes(), (~is_one).tobytes()), is_one)
+                if instruction.modifiers[0] in ("eq", "ne"):
+                    equal.append(is_one)
+    choice = _Choice(known, allowed)
+    choice.cover(it.reshape(-1) for it in values.reached() if it.size > 1)
+    choice.cover([*single, *_together(equal, 2)])
+    several = list(settled.values())
+    for number, most in ((2, MOST_OF_TWO), (3, MOST_OF_THREE)):
+        choice.cover(_together(several[:most], number))
+    return tuple(choice.chosen)
+
+
+def _together(outcomes: Sequence[Array], number: int) -> Iterator[Array]:
+    """Yield where each combination of outcomes of each ``number`` of decisions occurs."""
+    for chosen in combinations(outcomes, number):
+        for wanted in np.ndindex((2,) * number):
+            yield np.logical_and.reduce([one == bool(it) for one, it in zip(chosen, wanted, strict=True)])
+
+
+class _Choice:
+    """Launches that are chosen so that outcomes occur which occur in none of the ``known`` first ones."""
+
+    def __init__(self, known: int, allowed: Callable[[int], bool]) -> None:
+        self._known, self._allowed = known, allowed
+        self._tries = MOST_TRIES
+        self.chosen: list[int] = []
+
+    def cover(self, outcomes: Iterable[Array]) -> None:
+        """Choose launches until every new outcome occurs in one, as far as such launches are allowed."""
+        new = [it.copy() for it in outcomes if not it[: self._known].any() and not it[self.chosen].any() and it.any()]
+        while new and self._tries > 0:
+            best = int(np.sum(new, axis=0).argmax())
+            if self._allowed(best):
+                self.chosen.append(best)
+                new = [it for it in new if not it[best]]
+            else:
+                self._tries -= 1
+                for it in new:
+                    it[best] = False
+                new = [it for it in new if it.any()]
 
 
 def classes(found: Sequence[PlacedDecision], grid: Grid, seed: int) -> tuple[BlockClass, ...]:
@@ -249,10 +323,17 @@ def _is_edge(outcomes: Array) -> bool:
 
 
 class _Evaluation:
-    """The registers of a kernel in all blocks of a launch; None for an unknown value."""
+    """The registers of a kernel in all blocks of a launch, or of a thread in many launches; None for an unknown value.
+    ``basic``: the basic blocks of the kernel, to follow the branches that depend on sizes."""
 
-    def __init__(self, kernel: Kernel, grid: Grid | None, scalars: Mapping[str, Array]) -> None:
+    def __init__(
+        self, kernel: Kernel, grid: Grid | None, scalars: Mapping[str, Array], basic: Sequence[Block] = ()
+    ) -> None:
         self._grid, self._scalars = grid, scalars
+        self._blocks, self._run = basic, dict[int, Array]()
+        self._block_of = {it.index: block.number for block in basic for it in block.instructions}
+        back = [(to, block.number) for block in basic for to in block.successors if to <= block.number]
+        self._in_loops = {number for first, last in back for number in range(first, last + 1)}
         self._variables = {it.name for it in kernel.variables if it.space in ("shared", "local")}
         self._definitions: dict[str, list[Instruction]] = {}
         for instruction in kernel.instructions:
@@ -268,7 +349,11 @@ class _Evaluation:
         """Return the outcomes of an instruction in all blocks, if it is a decision that depends on a block's index."""
         opcode, kind = instruction.opcode, instruction.modifiers[-1] if instruction.modifiers else ""
         if opcode in ("setp", "set"):
-            return self._compared(instruction, kind)
+            return self._compared(instruction, instruction.modifiers[0], kind)
+        if kind == "pred":
+            return self._joined(instruction)
+        if opcode in ("min", "max"):
+            return self._compared(instruction, "lo" if kind[:1] == "u" else "lt", kind)
         if opcode == "cvt" and kind[:1] in "us" and instruction.modifiers[-2][:1] in "fb":
             return _few(self._read(instruction.operands[1], kind))  # an index becomes a factor or a summand
         if opcode == "ld" and "param" not in instruction.modifiers:
@@ -277,15 +362,66 @@ class _Evaluation:
             return _few(base) if base is not None and base.table else None
         return _few(self._of(instruction.operands[0])) if opcode == "brx" else None
 
+    def reached(self) -> list[Array]:
+        """Return for each basic block in which launches it runs, as far as branches that depend on sizes alone decide
+        it: bool, (1, 1, launches)."""
+        return [self._runs(block.number) for block in self._blocks]
+
+    def _runs(self, number: int) -> Array:
+        """Return in which launches a basic block may run, without the branches that lead back to it."""
+        if number not in self._run:
+            found = np.full((1, 1, 1), number == 0)
+            for before in self._blocks[:number]:
+                for following in before.successors:
+                    if following == number:
+                        found = found | (self._runs(before.number) & self._taken(before, following))
+            self._run[number] = found
+        return self._run[number]
+
+    def _taken(self, block: Block, following: int) -> Array:
+        """Return in which launches a block may lead to the ``following`` one."""
+        branch = block.terminator
+        guard = self._guard(branch) if branch is not None and branch.opcode == "bra" else None
+        if guard is None or block.targets == (block.fallthrough,):
+            return np.full((1, 1, 1), True)
+        return ~guard if following == block.fallthrough else guard
+
+    def _guard(self, instruction: Instruction) -> Array | None:
+        """Return in which launches a guarded instruction runs; None if it has no guard, or if something else than sizes
+        decides it."""
+        value = self._of(instruction.guard) if instruction.guard is not None else None
+        if value is None or value.moves or not value.is_exact:
+            return None
+        runs: Array = (value.low == 0) if instruction.guard_negated else (value.low != 0)
+        return runs
+
+    def _last_of(self, its: Sequence[Instruction], values: Sequence[Values]) -> Values | None:
+        """Return the value that the last definition to run gives; None if a loop has definitions, or if it is
+        unknown whether one runs."""
+        found: Values | None = None
+        for instruction, value in sorted(zip(its, values, strict=True), key=lambda it: self._block_of[it[0].index]):
+            number = self._block_of[instruction.index]
+            guard = None if instruction.guard is None else self._guard(instruction)
+            if number in self._in_loops or (guard is None) != (instruction.guard is None):
+                return None
+            runs = self._runs(number) if guard is None else self._runs(number) & guard
+            found = value if found is None else _chosen(Values(runs, runs), value, found)
+        return found
+
+    def _joined(self, instruction: Instruction) -> Array | None:
+        """Return the outcomes of predicates that are joined."""
+        first = instruction.operands[0]
+        value = self._of(first) if isinstance(first, Register) else None
+        return value.low if value is not None and value.is_exact and not value.moves else None
+
     def is_settled(self, instruction: Instruction) -> bool:
         """Return whether both sides of a comparison are known and no loop changes them."""
         sides = [self._of(it) for it in instruction.operands[1:3]]
         return all(it is not None and not it.moves for it in sides)
 
-    def _compared(self, instruction: Instruction, kind: str) -> Array | None:
+    def _compared(self, instruction: Instruction, name: str, kind: str) -> Array | None:
         if kind[:1] not in "usb" or kind == "b8":
             return None
-        name = instruction.modifiers[0]
         compare = COMPARISONS.get(name)
         if compare is None:
             return None
@@ -335,6 +471,8 @@ class _Evaluation:
         self._open.discard(name)
         if not found or (len(found) < len(its) and name not in self._loops):
             return None
+        if len(found) == len(its) > 1 and self._blocks and (last := self._last_of(its, found)) is not None:
+            return last
         whole = found[0]
         for value in found[1:]:
             whole = _hull(whole, value)
@@ -342,6 +480,8 @@ class _Evaluation:
 
     def _special(self, name: str) -> Values | None:
         """Return a special register of the launch."""
+        if name in self._scalars:
+            return Values(self._scalars[name], self._scalars[name])
         register, _, axis = name.partition(".")
         if register == "%laneid":
             return _between(0, 31)
@@ -420,7 +560,7 @@ class _Evaluation:
         one, other = (self._of(it) for it in instruction.operands[1:3])
         if not isinstance(first, Register) or one is None or other is None:
             return None
-        outcomes = self._compared(instruction, instruction.modifiers[-1])
+        outcomes = self._compared(instruction, instruction.modifiers[0], instruction.modifiers[-1])
         if outcomes is None:
             return None
         low, high = (outcomes == 1).astype(np.int64), (outcomes > 0).astype(np.int64)

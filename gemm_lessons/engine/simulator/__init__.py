@@ -38,7 +38,7 @@ from gemm_lessons.engine.counters.cross_check import Disagreement
 from gemm_lessons.engine.counters.rough import RoughCounts
 from gemm_lessons.engine.events import LaunchInfo, Observer
 from gemm_lessons.engine.machine import register_pool
-from gemm_lessons.engine.machine.block_classes import rare_blocks, rare_sizes
+from gemm_lessons.engine.machine.block_classes import numbers_compared, rare_blocks, rare_sizes
 from gemm_lessons.engine.machine.executed import LaneCounts
 from gemm_lessons.engine.machine.machine import Machine, Setting, stopped
 from gemm_lessons.engine.machine.paging import OutOfPages
@@ -51,7 +51,7 @@ from gemm_lessons.engine.machine.symbols import find, read_back, with_host_value
 from gemm_lessons.engine.process.bounds import OutOfTime
 from gemm_lessons.engine.ptx import parser
 from gemm_lessons.engine.ptx import records as ptx
-from gemm_lessons.engine.ptx.cfg import line_of, moves_registers
+from gemm_lessons.engine.ptx.cfg import line_of, moves_registers, reads
 from gemm_lessons.engine.ptx.dead_products import PRODUCT
 from gemm_lessons.engine.ptx.expansions import expand
 from gemm_lessons.engine.ptx.fma_contraction import contract
@@ -362,13 +362,33 @@ class Simulator:
         program = _program_of(compiled)
         return rare_blocks(program.kernel, program.may_decide, grid, arguments, seed)
 
-    def rare_sizes(self, compiled: Compiled, sizes: Mapping[int, Sequence[int]], known: int) -> tuple[int, ...]:
-        """Return indices of launches whose sizes give a comparison in the code an outcome that it has in none of the
-        first ``known`` launches. ``sizes``: index of a parameter -> its value in each launch. Nothing is run."""
+    def rare_sizes(
+        self,
+        compiled: Compiled,
+        sizes: Mapping[int, Sequence[int]],
+        grids: Sequence[Grid] = (),
+        known: int = 0,
+        allowed: Callable[[int], bool] = lambda number: True,
+    ) -> tuple[int, ...]:
+        """Return indices of launches whose sizes give comparisons in the code, one, two or three together, an outcome
+        that they have in none of the first ``known`` launches. ``sizes``: index of a parameter -> its value in each
+        launch. ``grids``: of each launch, if the code reads them. Nothing is run."""
         program = _program_of(compiled)
         kernel = program.kernel
         by_name = {kernel.parameters[place].name: it for place, it in sizes.items()}
-        return rare_sizes(kernel, program.uniform_comparisons, by_name, known)
+        for place, axis in enumerate("xyz") if grids else ():
+            by_name[f"%nctaid.{axis}"] = [it.grid[place] for it in grids]
+            by_name[f"%ntid.{axis}"] = [it.block[place] for it in grids]
+        return rare_sizes(kernel, program.blocks, program.uniform_comparisons, by_name, known, allowed)
+
+    def numbers_compared(self, compiled: Compiled) -> tuple[int, ...]:
+        """Return the numbers in the code that decide what a comparison of sizes gives."""
+        program = _program_of(compiled)
+        return numbers_compared(program.kernel, program.uniform_comparisons)
+
+    def reads_grid(self, compiled: Compiled) -> bool:
+        """Return whether the code reads how many blocks a launch has."""
+        return any(name.startswith("%nctaid") for it in _program_of(compiled).kernel.instructions for name in reads(it))
 
     def final_memory(self, compiled: Compiled, grid: Grid, arguments: Sequence[Argument]) -> FinalMemory:
         """Run a kernel's only block, check it, and return its memory at the end. Raise ``UnsupportedKernel``."""

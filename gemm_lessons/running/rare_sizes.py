@@ -1,0 +1,118 @@
+"""Choose more shapes to run: those whose sizes give decisions in a kernel's code an outcome that no other shape gives.
+
+    right kernel --Simulator.rare_sizes--> launches at small shapes: ``N % 1000 == 0``, ``M % 64 > 60 && N > M``
+
+A kernel that is wrong, or uses another method, only at some sizes must test them. The tests that are computed from
+parameters alone have the same outcome in all threads, so they are evaluated for thousands of shapes without running
+any: one by one, two together, and three together. A shape is run for each new outcome, up to a limit.
+
+Where the host compiles a kernel for each shape, only shapes are taken for which the run has compiled it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
+from math import prod
+
+from gemm_lessons.course.folder import read_source
+from gemm_lessons.course.hidden import hidden_candidates, is_countable
+from gemm_lessons.course.lesson import Lesson, tile_sizes
+from gemm_lessons.engine.compiler.source import names_in
+from gemm_lessons.gemm.data import SIZES
+from gemm_lessons.gemm.shapes import Shape, astuple
+from gemm_lessons.judging.evidence import Built
+from gemm_lessons.running.plan import LaunchPlan, RunPlan
+
+MOST_SHAPES = 6  # shapes of a run
+MOST_SHAPES_OF_CHOICES = 4  # ... where the host chooses a kernel for each shape
+MOST_VARIANTS = 4  # of such kernels that are looked at
+MOST_NUMBERS = 32  # numbers that the code compares with
+MUCH_WORK = 1 << 24  # multiply-adds of a shape that has one of them, at most
+TILES = 2  # K tiles of a shape that is counted, at least
+COMPARED = re.compile(r"\b(?:setp\.\w+|min|max)\.[usb]\d+\s+[^;]*,\s*(\d{1,6});")
+
+
+def numbers_in(ptx: str) -> list[int]:
+    """Return the numbers that the code compares integers with, sorted."""
+    return sorted({int(it) for it in COMPARED.findall(ptx)})
+
+
+def launches_at_rare_sizes(plan: RunPlan, built: Built) -> Iterator[tuple[LaunchPlan, Built]]:
+    """Yield launches at more shapes, each with its variant of the kernel. Those that fill their tiles are counted,
+    unless the host chooses the kernel."""
+    lesson = plan.lesson
+    most = MOST_SHAPES_OF_CHOICES if lesson.choices else MOST_SHAPES
+    known = [it.shape for it in plan.kernels[0].launches]
+    found: list[Shape] = []
+    for variant, layout in _some_variants(plan, built):
+        for place in range(len(variant.code.counted)):
+            for shape in _new_shapes(plan, variant, layout, place, [*known, *found])[: most - len(found)]:
+                found.append(shape)
+                counted = not lesson.choices and _is_counted(lesson, shape)
+                launch = plan.hidden_launch(shape, "count" if counted else "check")
+                yield launch, replace(variant, lesson=launch.lesson, others=())
+
+
+def _is_counted(lesson: Lesson, shape: Shape) -> bool:
+    return is_countable(lesson, shape) and shape.k >= TILES * tile_sizes(lesson.at(shape)).depth
+
+
+def _new_shapes(plan: RunPlan, variant: Built, layout: str, place: int, known: Sequence[Shape]) -> list[Shape]:
+    """Return the shapes at which decisions in the code of one launch have an outcome that they have at no ``known``
+    one, the most important ones first."""
+    lesson, simulator, code = plan.lesson, plan.device.simulator, variant.code.counted[place]
+    words = _words(plan) if lesson.choices else None
+    numbers = simulator.numbers_compared(code)[:MOST_NUMBERS]
+    layouts = (layout,) if lesson.choices else lesson.shapes.layouts
+    candidates = hidden_candidates(lesson, plan.seed, numbers, layouts)
+    every = numbers if lesson.choices else sorted({*numbers, *numbers_in(code.ptx)[:MOST_NUMBERS]})
+    shapes = [*known, *candidates, *_of_numbers(lesson, every, layouts)]
+    its = lesson.launches[place].parameters
+    sizes = {at: [int(it.names[name]) for it in shapes] for at, name in enumerate(its) if name in SIZES}
+    grids = [lesson.at(it).grids(it)[place] for it in shapes] if simulator.reads_grid(code) else []
+
+    def is_built(number: int) -> bool:
+        return not lesson.choices or _named(lesson.at(shapes[number]), words) == _named(variant.lesson, words)
+
+    return [shapes[number] for number in simulator.rare_sizes(code, sizes, grids, len(known), is_built)]
+
+
+def _some_variants(plan: RunPlan, built: Built) -> list[tuple[Built, str]]:
+    """Return variants of the kernel whose code differs, and a layout for which each is compiled: those with most
+    launches."""
+    launches = plan.kernels[0].launches
+    number = Counter(it.lesson for it in launches)
+    layouts = {it.lesson: it.shape.layout for it in launches}
+    every = sorted((it for it in (built, *built.others) if it.lesson in layouts), key=lambda it: -number[it.lesson])
+    by_code = {tuple(map(id, it.code.counted)): it for it in reversed(every)}
+    return [(it, layouts[it.lesson]) for it in reversed(by_code.values())][:MOST_VARIANTS]
+
+
+def _words(plan: RunPlan) -> frozenset[str] | None:
+    """Return all words in the kernel's code; None if it may use others, too."""
+    path = plan.kernels[0].path
+    assert path is not None
+    return names_in(read_source(path), path, plan.lesson.include_dirs)
+
+
+def _named(lesson: Lesson, words: Collection[str] | None) -> tuple[tuple[str, int], ...]:
+    """Return the tile sizes that the kernel names."""
+    return tuple(it for it in lesson.tile.sizes if words is None or it[0] in words)
+
+
+def _of_numbers(lesson: Lesson, numbers: Sequence[int], layouts: Sequence[str]) -> Iterator[Shape]:
+    """Yield small shapes one of whose sizes is a number that the code compares with, or as many tiles:
+    ``K / BK == 53``."""
+    steps, tile = astuple(lesson.shapes.multiple_of), tile_sizes(lesson)
+    sizes = (tile.rows, tile.cols, tile.depth)
+    small = [-(-size // step) * step for size, step in zip(sizes, steps, strict=True)]
+    for number in numbers:
+        for axis, (step, size) in enumerate(zip(steps, sizes, strict=True)):
+            for long in {number, number * size}:
+                its = [*small[:axis], long, *small[axis + 1 :]]
+                shape = Shape(*its, layout=layouts[0])
+                if long % step == 0 and prod(its) <= MUCH_WORK and lesson.shapes.refusal(shape) is None:
+                    yield shape
