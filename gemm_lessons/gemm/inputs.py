@@ -10,10 +10,12 @@ small numbers beside large ones.
 
 Some rare inputs occur only in hidden shapes. Half of the rows of A and half of the columns of B are each multiplied by
 one more power of two, so that numbers approach the limits of overflow, and the terms added to the product count in the
-other half. Some numbers are powers of two, including 1; some bytes are 0. Of a type whose exponents have few bits, one
+other half. Where K is large, one row of A and one column of B in eight are 0 in the first half of K. Some numbers are
+powers of two, including 1; some bytes are 0. Of a type whose exponents have few bits, one
 row or column in eight has numbers around the smallest normal one, half of them subnormal.
 
-A factor with a range of its own gets no E: D and F alone scale its rows or columns out of that range.
+A factor with a range of its own gets no E: D and F alone scale its rows or columns out of that range. In hidden shapes,
+one of its rows or columns in eight has numbers of one sign.
 
     drawn  --make_exact-->  rows and columns of whole numbers, rows with one number and zeros
     drawn  --make_alike-->  numbers that are all equal, or 0, but for a few
@@ -49,6 +51,7 @@ SCALED = 4  # bits reserved for alpha and beta, of DRAWS in problem.py, and for 
 ALIKE_BUT = {"equal": 4, "same": 4, "left zero": 1, "right zero": 1}
 OTHERS = 1 << 14
 EDGE = 8  # lines at either end of a matrix that are alike, but at most a third of it: kernels look there first
+LOOKED_AT = 256  # numbers of a line: a kernel may look at so many to learn how large the others are
 LARGEST = 16  # so many values at either end of a byte's range count as largest
 
 
@@ -65,6 +68,12 @@ def spread_exponents(
         _exponents(arrays, layouts, product, (a, b), random, rare)
         for matrix in (a, b):
             _zeros(matrix, random)
+        for name, lines in ((product.left, a), (product.right, b.swapaxes(-1, -2))) if rare else ():
+            if layouts[name].range is not None and lines.dtype.kind == "f":
+                _of_one_sign(lines, random)
+        if rare and a.shape[-1] > LOOKED_AT:
+            _begin_with_zeros(a, random)
+            _begin_with_zeros(b.swapaxes(-1, -2), random)
     else:
         _large(a, random)
         _large(b.swapaxes(-1, -2), random)
@@ -229,6 +238,17 @@ def _zeros(matrix: Array, random: np.random.Generator) -> None:
         matrix[places] *= 0
     else:  # raw bits: all but the sign
         matrix[places] &= 1 << (8 * matrix.itemsize - 1)
+
+
+def _of_one_sign(lines: Array, random: np.random.Generator) -> None:
+    """Give all numbers of one line in ``LINES`` the same sign, which may be another one for each line."""
+    chosen = lines[..., random.integers(LINES) :: LINES, :]
+    np.copysign(chosen, random.choice([-1.0, 1.0], (*chosen.shape[:-1], 1)), out=chosen)
+
+
+def _begin_with_zeros(lines: Array, random: np.random.Generator) -> None:
+    """Set the first half of one line in ``LINES`` to zero."""
+    lines[..., random.integers(LINES) :: LINES, : lines.shape[-1] // 2] = 0
 
 
 def _shift(random: np.random.Generator, least: int, most: int, always: bool) -> int:

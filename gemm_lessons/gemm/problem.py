@@ -53,7 +53,8 @@ DEFAULTS = dict(zip(SCALARS, (1.0, 0.0), strict=True))  # defaults of scalars th
 # Values of scalars: far from 0 and 1, so that an omission shows; exact in every type; too many to be guessed.
 DRAWS = (-2.0, -1.75, -1.5, -1.25, 1.25, 1.5, 1.75, 2.0)
 TIGHT = 4  # in one of so many hidden problems, lines have no gaps
-WIDE, GAPS = 1, 2  # distinguish the seeds of exponents and zeros, and of gaps, from the seed of the digits
+# Distinguish the seeds of exponents and zeros, of gaps, and of scalars, from the seed of the digits.
+WIDE, GAPS, TURNS = 1, 2, 3
 FURTHER = 16  # elements: values that the host derives from a leading dimension, such as gcd(4, lda), stay the same
 ROOM = 1 << 20  # bytes of a buffer's gaps, at most, where that is more than 3 * FURTHER elements a line
 EPILOGUE = 4  # roundings besides those of the sums: second-order terms, scaling, addition
@@ -80,16 +81,19 @@ class Problem:
         rare: bool = False,
         sharp: bool = False,
         alike: Alike | None = None,
+        turns: Mapping[str, int] | None = None,
     ) -> None:
         """``flat``: floats from 0.5 to 1 only, so that each identifies its element. ``gaps``: the gaps between lines
         are drawn, for each buffer separately. ``next_scalars``: scalars computed from M, N and K take their values at
         the next M, N and K, so that M, N and K do not give them away. ``rare``: include the rare inputs of hidden
         shapes (``inputs.py``) and any alpha and beta, including 0 and 1. ``sharp``: include rows and columns whose
         products are known to the last bit where possible, and nothing rare. ``alike``: make all but a few numbers of
-        the factors alike."""
+        the factors alike. ``turns``: scalar -> in how many hidden shapes of the run before this one it matters; by
+        turns it is positive and negative, below and above one, 1 and 0."""
         self.data = data
         self.shape = shape
         self.seed = seed
+        self._turns = dict(turns or {})
         self._told = {name: size + int(next_scalars) for name, size in shape.names.items()}
         self.layouts = data.lay_out(shape.names, told=self._told)
         if gaps:
@@ -135,7 +139,9 @@ class Problem:
     def _scalar(self, random: np.random.Generator, name: str, used: bool, rare: bool) -> np.generic:
         kind = self.data.accumulate
         draws: Sequence[float] = DRAWS if kind.is_float else (-3, -2, 2, 3)
-        if rare and used:
+        if rare and name in self._turns:
+            draws = (self._by_turns(name, self._turns[name]),)
+        elif rare and used:
             draws = (0.0, 1.0, *(kind.decode(kind.draw(random, (3,))) * random.choice([0.25, 2.0, 8.0], 3)))
         value = DEFAULTS[name]
         if used:
@@ -143,6 +149,25 @@ class Problem:
         scalar = kind.encode(np.array([value]))[0]
         assert isinstance(scalar, np.generic)
         return scalar
+
+    def _by_turns(self, name: str, turn: int) -> float:
+        """Return a scalar's value in its ``turn`` among the hidden shapes of a run: four turns have either sign, each
+        below and above one in magnitude, the next two have 1 and 0. The seed of the run decides where this begins."""
+        kind, place = self.data.accumulate, SCALARS.index(name)
+        of_run = np.random.default_rng([self.seed, place, TURNS])
+        sign, large = (int(it) for it in of_run.integers(0, 2, 2))
+        special = of_run.permutation([1.0, 0.0]).tolist()
+        lap, step = divmod(turn, len(special) + 4)
+        if step >= 4:
+            return float(special[step - 4])
+        drawn = np.random.default_rng([self.seed, *astuple(self.shape), place, TURNS])
+        magnitude = abs(float(kind.decode(kind.draw(drawn, (1,)))[0]))
+        above = (step + 1) // 2 % 2 == large  # the signs change from turn to turn, these every second time
+        if not kind.is_float:
+            magnitude = magnitude + 1 if above else 1.0
+        elif above:
+            magnitude *= float(drawn.choice([2.0, 8.0]))
+        return magnitude * (-1.0) ** (step + sign + lap * place)
 
     @cached_property
     def values(self) -> dict[str, Value]:

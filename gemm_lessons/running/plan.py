@@ -7,7 +7,8 @@ Both processes of a run work from the same plan; all decisions are made in it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field, replace
 from math import lcm
 from pathlib import Path
@@ -33,7 +34,7 @@ from gemm_lessons.engine.hardware.sheets import GpuSpec
 from gemm_lessons.engine.process.bounds import Bounds, affordable
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.engine.records.launch import Grid
-from gemm_lessons.gemm.data import Alike
+from gemm_lessons.gemm.data import SCALARS, Alike
 from gemm_lessons.gemm.problem import Problem, fresh_seed
 from gemm_lessons.gemm.shapes import Shape, astuple
 from gemm_lessons.running.builder import Workshop
@@ -98,6 +99,7 @@ class LaunchPlan:
     sharp: bool = False
     flat: bool = False
     alike: Alike | None = None
+    turns: tuple[tuple[str, int], ...] = ()
 
     @property
     def is_counted(self) -> bool:
@@ -109,11 +111,17 @@ class LaunchPlan:
         """Return the operations of the formula at this shape."""
         return self.lesson.data.operations(self.shape.names)
 
+    def gives(self, scalar: str) -> bool:
+        """Tell whether this scalar is in the formula, and is drawn at this shape."""
+        data, more = self.lesson.data, int(self.next_scalars)
+        told = {name: size + more for name, size in self.shape.names.items()}
+        return scalar in data.formula.names and data.scalar(scalar, told, lambda: 2) != data.scalar(scalar, told)
+
     def problem(self, seed: int) -> Problem:
         """Return the problem with new inputs and the right answer."""
         return Problem(
             self.lesson.data, self.shape, seed, gaps=self.gaps, next_scalars=self.next_scalars, rare=self.rare,
-            sharp=self.sharp, flat=self.flat, alike=self.alike,
+            sharp=self.sharp, flat=self.flat, alike=self.alike, turns=dict(self.turns),
         )  # fmt: skip
 
     def task(self, code: Binaries, problem: Problem) -> Task:
@@ -263,6 +271,10 @@ class RunPlan:
         shapes = (shape for shape in self.instead if shape not in planned)
         return tuple(self._launch(self.lesson, shape, "far", hidden=True) for shape in shapes)
 
+    def hidden_launch(self, shape: Shape, purpose: Purpose) -> LaunchPlan:
+        """Return one more launch of the lesson under test at a hidden shape."""
+        return self._launch(self.lesson, shape, purpose, hidden=True)
+
     def kernel(
         self,
         role: Role,
@@ -296,7 +308,7 @@ class RunPlan:
         timing = self.request.estimating or self.timer is not None
         takes = timing and lesson.shapes.refusal(self.timed_shape) is None
         timed = self._launch(lesson, self.timed_shape, "time") if takes else None
-        return KernelPlan(role, label, lesson, path, tuple(launches), timed)
+        return KernelPlan(role, label, lesson, path, tuple(_with_turns(launches)), timed)
 
     def _launch(
         self,
@@ -355,6 +367,21 @@ class RunPlan:
             yield self.kernel("previous", previous.replace("_", " ", 1), before, course.solution(before))
         if request.beside and label != "reference":
             yield self.kernel("reference", "reference", lesson, course.solution(lesson))
+
+
+def _with_turns(launches: Iterable[LaunchPlan]) -> Iterator[LaunchPlan]:
+    """Yield the launches, the hidden ones with the turn of each scalar among those where it matters. Two of three that
+    are only checked have the scalars of this or of the next M, N and K so that most matter."""
+    before: Counter[str] = Counter()
+    checks = 0
+    for launch in launches:
+        if launch.hidden and launch.purpose == "check":
+            both = [replace(launch, next_scalars=it) for it in (launch.next_scalars, not launch.next_scalars)]
+            launch = (max if checks % 3 else min)(both, key=lambda it: sum(map(it.gives, SCALARS)))
+            checks += 1
+        mattering = [name for name in SCALARS if launch.hidden and not launch.sharp and launch.gives(name)]
+        yield replace(launch, turns=tuple((name, before[name]) for name in mattering))
+        before.update(mattering)
 
 
 def label_for(course: Course, lesson: Lesson, path: Path) -> str:
