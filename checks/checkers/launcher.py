@@ -8,7 +8,8 @@ from functools import cache
 import numpy as np
 
 from checks.checkers.manifest import KERNELS, Case, Floats
-from gemm_lessons.engine.compiler.compile import Compiled, compile_source
+from checks.compiling import must_compile
+from gemm_lessons.engine.compiler.compile import Compiled
 from gemm_lessons.engine.records.findings import Finding
 from gemm_lessons.engine.records.launch import Argument, Buffer, Grid, Scalar
 from gemm_lessons.engine.records.results import Launched
@@ -21,11 +22,7 @@ OF_HOPPER = ("bulk_", "phase_", "matrix_")
 def compiled(case: Case) -> Compiled:
     """The kernel of a case, compiled with NVRTC; for sm_80 unless it uses Hopper's instructions, as that is faster."""
     arch = "sm_90" if case.file.stem.startswith(OF_HOPPER) else "sm_80"
-    result = compile_source(
-        case.file.read_text(), path=str(case.file), entry=case.entry, defines={}, include_dirs=[KERNELS], arch=arch
-    )
-    assert isinstance(result, Compiled), result
-    return result
+    return must_compile(case.file.read_text(), path=str(case.file), entry=case.entry, include_dirs=[KERNELS], arch=arch)
 
 
 def arguments(case: Case) -> list[Argument]:

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from checks.compiling import must_compile
 from gemm_lessons.engine.compiler.compile import Compiled, Diagnostic, NotCompiled, compile_source
 
 
@@ -16,9 +17,7 @@ def no_cache(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def compiled() -> Callable[..., Compiled]:
     def build(source: str, entry: str = "gemm", path: str = "kernel.cu", **options: Any) -> Compiled:
-        result = compile_source(source, path=path, entry=entry, **options)
-        assert isinstance(result, Compiled), result.log
-        return result
+        return must_compile(source, path=path, entry=entry, **options)
 
     return build
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from checks.compiling import must_compile
 from checks.forks import ROOT
 from gemm_lessons.engine.compiler import cache as compile_cache
 from gemm_lessons.engine.compiler import files_read, nvrtc, nvrtc_child, sass
@@ -71,9 +72,7 @@ def build(tmp_path):
 
     def compile_it(source=SOURCE, **changed) -> Compiled:
         settings = {"path": "kernel.cu", "entry": "gemm", "defines": {"BM": 4}, "include_dirs": [tmp_path]} | changed
-        result = compile_source(source, **settings)
-        assert isinstance(result, Compiled), result.log
-        return result
+        return must_compile(source, **settings)
 
     return compile_it
 

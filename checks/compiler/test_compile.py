@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from checks.compiling import must_compile
 from gemm_lessons.course.folder import Course, shown
 from gemm_lessons.course.lesson_toml import load_lesson
 from gemm_lessons.engine.compiler import nvrtc
-from gemm_lessons.engine.compiler.compile import Compiled, compile_source
+from gemm_lessons.engine.compiler.compile import compile_source
 from gemm_lessons.engine.records.errors import KitError
 
 LESSONS = Path(__file__).parents[2] / "lessons"
@@ -97,7 +98,7 @@ def test_every_solution_compiles_without_a_warning_or_a_spill(name, monkeypatch)
     monkeypatch.setenv("GEMM_LESSONS_NO_CACHE", "")  # other tests compile them, too
     lesson = load_lesson(LESSONS / name)
     lesson = lesson.at(lesson.shapes.count)  # with what the host chooses for a launch
-    it = compile_source(
+    it = must_compile(
         lesson.solution_path.read_text(),
         path=shown(lesson.solution_path),  # as a run names it: it may have been compiled already
         entry=lesson.launches[0].entry,
@@ -105,7 +106,6 @@ def test_every_solution_compiles_without_a_warning_or_a_spill(name, monkeypatch)
         include_dirs=lesson.include_dirs,
         arch=Course(LESSONS.parent).architecture_of(lesson),
     )
-    assert isinstance(it, Compiled), it.log
     assert it.diagnostics == ()
     assert it.resources.spill_bytes == 0
 

@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+from checks.compiling import must_compile
 from gemm_lessons.course.folder import packaged_course
 from gemm_lessons.course.lesson import Lesson
 from gemm_lessons.course.tiles import typed
@@ -74,8 +75,7 @@ def test_what_was_compiled_before_changes_nothing():
     def ptx(lesson: Lesson, number: int) -> str:
         text = f"{lesson.solution_path.read_text()}// {number}\n"  # not one that is in the cache
         entry, sizes = lesson.launches[-1].entry, lesson.tile.defines
-        made = compile_source(text, path="k.cu", entry=entry, defines=sizes, include_dirs=lesson.include_dirs)
-        assert isinstance(made, Compiled)
+        made = must_compile(text, entry=entry, defines=sizes, include_dirs=lesson.include_dirs)
         return made.ptx
 
     found = {ptx(lesson, 0)}

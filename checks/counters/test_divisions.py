@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from checks.compiling import must_compile
 from gemm_lessons import simulate
 from gemm_lessons.engine import sass as machinecode
-from gemm_lessons.engine.compiler.compile import Compiled, compile_source
+from gemm_lessons.engine.compiler.compile import Compiled
 from gemm_lessons.engine.costs.tally import Sums
 from gemm_lessons.engine.events import LaunchInfo
 from gemm_lessons.engine.machine.memory import GlobalMemory
@@ -105,9 +106,7 @@ extern "C" __global__ void k(const double *a, double *out)
 
 
 def compiled() -> Compiled:
-    made = compile_source(ROOTS, path="k.cu", entry="k", arch="sm_90")
-    assert isinstance(made, Compiled)
-    return made
+    return must_compile(ROOTS, arch="sm_90")
 
 
 def launched(given: np.ndarray[Any, Any]) -> Counters:

@@ -7,11 +7,11 @@ import re
 import numpy as np
 import pytest
 
+from checks.compiling import must_compile
 from checks.counters import compare, patterns, readings
 from checks.counters.manifest import KERNELS, Case, plan
 from checks.disassembly import Groups, folder_of_session
 from gemm_lessons.engine import sass as machinecode
-from gemm_lessons.engine.compiler.compile import Compiled, compile_source
 from gemm_lessons.engine.costs import banks, copies
 from gemm_lessons.engine.counters.counters import TILES, totals
 from gemm_lessons.engine.events import LaunchInfo
@@ -167,8 +167,7 @@ def test_wavefronts_of_copies_that_write_zeros(probe: str) -> None:
 def test_a_whole_kernel_that_writes_zeros(probe: str) -> None:
     """Machine code is followed to the wavefronts of some of the patterns; the first block makes the first copy."""
     path = KERNELS / "zero_probes.cu"
-    kernel = compile_source(path.read_text(), path=str(path), entry=probe, defines={"BASE": patterns.ZEROS_BASE})
-    assert isinstance(kernel, Compiled)
+    kernel = must_compile(path.read_text(), path=str(path), entry=probe, defines={"BASE": patterns.ZEROS_BASE})
     tables = [patterns.as_array(found) for found in patterns.zero_patterns(probe)]
     data = Buffer("data", np.zeros(2 * patterns.COPIED, np.uint8))
     for one in range(0, 64, 7):

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from checks.compiling import must_compile
 from checks.readings.counters.textures import CHANNELS, SOURCE, STORED, TEXELS, probes
 from gemm_lessons import simulate
 from gemm_lessons.engine.api import arguments
@@ -36,9 +37,7 @@ def texture(channels: int) -> Texture:
 @cache
 def compiled() -> Compiled:
     """All probes, of which any is the entry."""
-    made = compile_source(SOURCE.read_text(), path=str(SOURCE), entry="one_row")
-    assert isinstance(made, Compiled)
-    return made
+    return must_compile(SOURCE.read_text(), path=str(SOURCE), entry="one_row")
 
 
 def counted(probe: str, channels: int, out: Any) -> Counters:

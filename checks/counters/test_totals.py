@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from checks.compiling import must_compile
 from checks.simulator.phase_cases import MIRROR
 from gemm_lessons import simulate
 from gemm_lessons.course.lesson import Gate
 from gemm_lessons.engine.arguments.expression import Expression
 from gemm_lessons.engine.compiler import sass
-from gemm_lessons.engine.compiler.compile import Compiled, compile_source
 from gemm_lessons.engine.records.errors import UnsupportedKernel
 from gemm_lessons.engine.records.launch import PAGE, Argument, Buffer, Grid, Pages, Scalar
 from gemm_lessons.engine.records.results import Counters
@@ -189,8 +189,7 @@ def test_machine_code_that_cannot_be_read_is_counted_on_ptx(monkeypatch: pytest.
     "y[t] = s[t * 2 & 62];", "y[t] = s[t] + s[t ^ n]; s[t * 32 & 63] = x[t];",
 ])  # fmt: skip
 def test_an_estimate_is_of_the_wavefronts_that_are_counted(body: str) -> None:
-    made = compile_source(f"{HEAD}\n{body}\n}}", path="k.cu", entry="k")
-    assert isinstance(made, Compiled)
+    made = must_compile(f"{HEAD}\n{body}\n}}")
     arguments: list[Argument] = [Buffer("x", np.ones(256, np.float32)), Buffer("y", np.zeros(256, np.float32), True)]
     arguments.append(Scalar("n", np.int32(0)))
     grid, simulator = Grid((1, 1, 1), (THREADS, 1, 1)), Simulator()
@@ -234,8 +233,7 @@ def test_sampled_blocks_that_are_not_neighbours_count_as_each_alone() -> None:
     { __shared__ float s[64]; const int b = blockIdx.x, t = threadIdx.x; float a = 0; s[t] = x[b];
       __syncthreads(); for (int i = 0; i < 10 + b % 9; i++) a += x[64 * i + t * (b % 4)] * s[t * (b % 5) % 64];
       if (b > 50 && t < 20) a += x[b * t % 1000]; y[64 * b + t] = a; }"""
-    compiled = compile_source(source, path="kernel.cu", entry="gemm")
-    assert isinstance(compiled, Compiled)
+    compiled = must_compile(source, path="kernel.cu", entry="gemm")
     buffers = Buffer("x", np.ones(4096, np.float32)), Buffer("y", np.zeros(6400, np.float32), True)
 
     def sampled(*blocks: int) -> Mapping[str, float]:
@@ -254,8 +252,7 @@ def test_sampled_blocks_that_are_not_neighbours_count_as_each_alone() -> None:
 
 def test_bulk_copies_of_buffers_in_pages() -> None:
     """Pages are allocated in the order of first access, so pages that are adjacent in memory are stored apart."""
-    compiled = compile_source(MIRROR, path="kernel.cu", entry="k")
-    assert isinstance(compiled, Compiled)
+    compiled = must_compile(MIRROR, path="kernel.cu")
     each = PAGE // 4
 
     def floats(numbers: Any) -> Any:
@@ -288,8 +285,7 @@ def test_blocks_that_run_alone() -> None:
     """An atomic that no block needs, and a wait for the block before."""
     y = np.zeros(320, np.float32)
     for source, right in ((TICKET, True), (WAITS, False)):
-        compiled = compile_source(source, path="kernel.cu", entry="k")
-        assert isinstance(compiled, Compiled)
+        compiled = must_compile(source, path="kernel.cu")
         buffers = Buffer("x", np.ones(32, np.float32)), Buffer("y", y, True)
         with_others, alone = (
             Simulator().sample(compiled, Grid((10, 1, 1), (32, 1, 1)), buffers, (5,), it) for it in (False, True)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from checks.compiling import must_compile
 from gemm_lessons.course.lesson import Lesson
 from gemm_lessons.gemm.shapes import Shape
 
@@ -64,16 +65,6 @@ def compiled(
     arch: str = GPU_ARCH,
 ) -> Compiled:
     """One kernel's machine code. Raises ``AssertionError`` with the compiler's log."""
-    from gemm_lessons.engine.compiler.compile import Compiled, compile_source  # a machine that measures has no compiler
-
-    made = compile_source(
-        source,
-        path=str(path),
-        entry=entry,
-        defines=defines,
-        include_dirs=include_dirs,
-        arch=arch,
-        options=options,
+    return must_compile(
+        source, path=str(path), entry=entry, defines=defines, include_dirs=include_dirs, arch=arch, options=options
     )
-    assert isinstance(made, Compiled), f"{path}: {made.log}"
-    return made

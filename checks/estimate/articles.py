@@ -20,7 +20,8 @@ from pathlib import Path
 
 import numpy as np
 
-from gemm_lessons.engine.compiler.compile import Compiled, compile_source, occupancy
+from checks.compiling import must_compile
+from gemm_lessons.engine.compiler.compile import Compiled, occupancy
 from gemm_lessons.engine.hardware.sheets import GPUS, STAND_IN, GpuSpec
 from gemm_lessons.engine.records.launch import Argument, Buffer, Grid, Scalar, StructWithBuffers
 from gemm_lessons.engine.sass.trace import Trace, traceable
@@ -60,7 +61,7 @@ class Article:
     @cached_property
     def compiled(self) -> Compiled:
         """The kernel's machine code."""
-        compiled = compile_source(
+        return must_compile(
             (KERNELS / self.file).read_text(),
             path=str(KERNELS / self.file),
             entry="gemm",
@@ -68,8 +69,6 @@ class Article:
             include_dirs=[KERNELS],
             arch=STAND_IN,
         )
-        assert isinstance(compiled, Compiled), compiled
-        return compiled
 
     @cached_property
     def profile(self) -> Profile:

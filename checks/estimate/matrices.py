@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from checks import readings
+from checks.compiling import must_compile
 from checks.usage import help_if_asked
 from gemm_lessons.engine.records.launch import Argument, Buffer, Grid, Scalar
 from gemm_lessons.gemm.shapes import Shape
@@ -90,9 +91,7 @@ class Case:
 
     def compiled(self, arch: str = "sm_90", entry: str = "gemm") -> Compiled:
         """Raises ``AssertionError`` with the compiler's log."""
-        from gemm_lessons.engine.compiler.compile import Compiled, compile_source
-
-        found = compile_source(
+        return must_compile(
             self.path.read_text(),
             path=str(self.path),
             entry=entry,
@@ -100,8 +99,6 @@ class Case:
             include_dirs=[KERNELS],
             arch=arch,
         )
-        assert isinstance(found, Compiled), f"{self.name}: {found.log}"
-        return found
 
     @cached_property
     def profile(self) -> Profile:
@@ -263,8 +260,6 @@ extern "C" __global__ void spin(long long clocks)
 
 def compile_cases(folder: Path) -> None:
     """A cubin for each kernel."""
-    from gemm_lessons.engine.compiler.compile import Compiled, compile_source
-
     folder.mkdir(parents=True, exist_ok=True)
     for number, case in enumerate(CASES):
         compiled = case.compiled()
@@ -272,8 +267,7 @@ def compile_cases(folder: Path) -> None:
         (folder / f"{number}.cubin").write_bytes(compiled.cubin)
         if case.reduces:
             (folder / f"{number}.reduce.cubin").write_bytes(case.compiled(entry="reduce").cubin)
-    spin = compile_source(SPIN, path="spin.cu", entry="spin", defines={}, include_dirs=(), arch="sm_90")
-    assert isinstance(spin, Compiled)
+    spin = must_compile(SPIN, path="spin.cu", entry="spin", arch="sm_90")
     (folder / "spin.cubin").write_bytes(spin.cubin)
 
 

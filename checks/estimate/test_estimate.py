@@ -9,12 +9,13 @@ from unittest.mock import Mock
 
 import pytest
 
+from checks.compiling import must_compile
 from checks.estimate.test_timeline import FREE, Line, ffma, lds, shared, trace
 from gemm_lessons.course.folder import any_course
 from gemm_lessons.course.lesson import tile_sizes
 from gemm_lessons.devices.device import BuildTarget
 from gemm_lessons.engine.compiler import cache as compile_cache
-from gemm_lessons.engine.compiler.compile import Compiled, compile_source
+from gemm_lessons.engine.compiler.compile import Compiled
 from gemm_lessons.engine.estimate import timeline
 from gemm_lessons.engine.estimate.chip import LAUNCH_US, NEXT_US
 from gemm_lessons.engine.hardware.sheets import GPUS, GpuSpec, buildable, pipes_of
@@ -223,11 +224,13 @@ def test_the_same_code_in_another_folder_is_traced_once(tmp_path: Path, monkeypa
     monkeypatch.setattr(machine_code, "traceable", counted)
     times = []
     for path in (str(lesson.solution_path), str(tmp_path / "kernel.cu")):
-        compiled = compile_source(
-            lesson.solution_path.read_text(), path=path, entry="gemm", defines=lesson.tile.defines,
+        compiled = must_compile(
+            lesson.solution_path.read_text(),
+            path=path,
+            entry="gemm",
+            defines=lesson.tile.defines,
             include_dirs=lesson.include_dirs,
-        )  # fmt: skip
-        assert isinstance(compiled, Compiled)
+        )
         of = profile_of(subject_of(lesson, compiled), 2)
         times.append(estimate(of, 132 * 4).time_us)
     assert times[0] == times[1]

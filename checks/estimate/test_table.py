@@ -14,6 +14,7 @@ from functools import partial
 import numpy as np
 import pytest
 
+from checks.compiling import must_compile
 from checks.course.kernel import GPU_ARCH
 from checks.course.loops import FED, compile_loop
 from checks.course.tables import tables
@@ -21,7 +22,6 @@ from checks.estimate import table
 from checks.estimate.table import Compared
 from checks.readings.estimate import boxes
 from checks.readings.estimate.boxes import Probe
-from gemm_lessons.engine.compiler.compile import Compiled, compile_source
 from gemm_lessons.engine.estimate.recording import record
 from gemm_lessons.engine.estimate.timeline import play
 from gemm_lessons.engine.hardware.sheets import GPUS
@@ -177,15 +177,9 @@ def test_boxes_take_what_was_measured() -> None:
 
 def box_clocks(probe: Probe) -> float:
     """Simulated clocks of an iteration, between the two reads of the clock."""
-    compiled = compile_source(
-        boxes.SOURCE.read_text(),
-        path="boxes.cu",
-        entry="k",
-        defines=probe.defines,
-        include_dirs=(boxes.COMMON,),
-        arch=GPU_ARCH,
+    compiled = must_compile(
+        boxes.SOURCE.read_text(), path="boxes.cu", defines=probe.defines, include_dirs=(boxes.COMMON,), arch=GPU_ARCH
     )
-    assert isinstance(compiled, Compiled)
     matrix, sizes = np.zeros((boxes.SIDE, boxes.SIDE), np.float32), {"apart": probe.apart}
     sizes |= {"rows": boxes.SIDE, "cols": boxes.SIDE}
     given: list[Argument] = [

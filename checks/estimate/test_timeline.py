@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from checks.compiling import must_compile
 from checks.readings import FOLDER
-from gemm_lessons.engine.compiler.compile import Compiled, compile_source
 from gemm_lessons.engine.compiler.sass import SassInstruction, width_of
 from gemm_lessons.engine.estimate.items import Step, streams_of, unknown_units
 from gemm_lessons.engine.estimate.timeline import Multiprocessor, play, play_apart, run
@@ -408,8 +408,7 @@ def test_what_ptxas_wrote_into_the_instructions() -> None:
     """A load sets a scoreboard that the instruction with its result waits for; arithmetic waits by its stall."""
     source = """extern "C" __global__ void k(float *p)
     { float x = p[threadIdx.x]; for (int i = 0; i < 8; i++) x = x * x + 1.0f; p[threadIdx.x] = x; }"""
-    compiled = compile_source(source, path="k.cu", entry="k", defines={}, include_dirs=[], arch="sm_90")
-    assert isinstance(compiled, Compiled)
+    compiled = must_compile(source, arch="sm_90")
     fields = controls(compiled)
     names = [i.opcode.split(".")[0] for i in compiled.sass]
     load = names.index("LDG")

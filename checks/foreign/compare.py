@@ -14,6 +14,7 @@ import numpy as np
 from checks.foreign import launcher, runner
 from checks.foreign.inputs import Array, Pointer
 from checks.foreign.manifest import Case
+from checks.foreign.table import Results, read
 
 # Allowed difference, relative to large values of the buffer (their 90th percentile) or to the value itself. It covers
 # approximate functions (ex2, rsqrt, sin: 2 to 4 ulp of float32, more after a sum of some hundred of them) and the order
@@ -96,9 +97,9 @@ def _open(ptx: str, record: Mapping[str, Any], steady: bool) -> str:
     return "undefined (reads a clock)" if re.search(r"%clock|%globaltimer", ptx) else "undefined (order of atomics)"
 
 
-def gpu_results(folder: Path) -> dict[str, dict[str, Any]]:
+def gpu_results(folder: Path) -> Results:
     """The launcher's lines by name."""
-    return _lines(folder / "results.jsonl")
+    return read(folder / "results.jsonl")
 
 
 def write(
@@ -109,9 +110,9 @@ def write(
     ``strict``: results and readings of kernels compiled without contraction. ptxas may contract a product and a sum
     without rounding modifiers into one multiply-add; if the bits are equal without, that explains the difference.
     """
-    ran = {name: row for name, row in _lines(results).items() if row["status"] == "ran"}
+    ran = {name: row for name, row in read(results).items() if row["status"] == "ran"}
     lines, kept = gpu_results(folder), launcher.kept(folder)
-    alone = {name for ours, theirs in strict for name in _same_bits(_lines(ours), gpu_results(theirs))}
+    alone = {name for ours, theirs in strict for name in _same_bits(read(ours), gpu_results(theirs))}
     verdicts: dict[str, str] = {}
     different = []
     for case in cases:
@@ -141,10 +142,6 @@ def write(
         else:
             verdicts[case.name] = f"{why or 'wrong'}: {text}"
     (folder / "verdicts.json").write_text(json.dumps(verdicts, indent=1))
-
-
-def _lines(results: Path) -> dict[str, dict[str, Any]]:
-    return {row["name"]: row for row in map(json.loads, results.read_text().splitlines())}
 
 
 def _same_bits(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> set[str]:

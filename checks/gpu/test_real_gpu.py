@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from checks.compiling import must_compile
 from checks.readings.simulator import record_textures
 from checks.simulator import matrix_cases, texture_cases
 from gemm_lessons import simulate
@@ -15,7 +16,7 @@ from gemm_lessons.course.folder import packaged_course
 from gemm_lessons.devices.gpu.cuda_gpu import Gpu
 from gemm_lessons.devices.gpu.records import Entrant, Step
 from gemm_lessons.devices.shadowed_gpu import ShadowedGpu
-from gemm_lessons.engine.compiler.compile import Compiled, compile_source
+from gemm_lessons.engine.compiler.compile import Compiled
 from gemm_lessons.engine.compiler.nvrtc import choose_major
 from gemm_lessons.engine.hardware.sheets import data_sheet, find_gpu
 from gemm_lessons.engine.records.errors import KitError
@@ -46,9 +47,7 @@ LINE = Grid((1, 1, 1), (32, 1, 1))
 
 def build(gpu: Gpu, source: str, entry: str = "gemm") -> Compiled:
     major = choose_major(gpu.arch, gpu.driver_major)
-    compiled = compile_source(source, path="kernel.cu", entry=entry, arch=gpu.arch, cuda_major=major)
-    assert isinstance(compiled, Compiled), compiled
-    return compiled
+    return must_compile(source, path="kernel.cu", entry=entry, arch=gpu.arch, cuda_major=major)
 
 
 def launch(gpu: Gpu, source: str, size: int = 32, grid: Grid = LINE) -> tuple[Any, np.ndarray[Any, Any]]:

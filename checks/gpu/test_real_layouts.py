@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 
+from checks.compiling import must_compile
 from gemm_lessons.course.folder import packaged_course
 from gemm_lessons.course.lesson_toml import load_lesson
 from gemm_lessons.devices.gpu.cuda_gpu import Gpu
 from gemm_lessons.devices.gpu.records import Entrant, Measurement, Step
 from gemm_lessons.devices.shadowed_gpu import ShadowedGpu
 from gemm_lessons.engine.arguments.expression import Expression
-from gemm_lessons.engine.compiler.compile import Compiled, compile_source
+from gemm_lessons.engine.compiler.compile import Compiled
 from gemm_lessons.engine.compiler.nvrtc import choose_major
 from gemm_lessons.engine.hardware.sheets import find_gpu
 from gemm_lessons.engine.records.elements import ELEMENTS
@@ -74,12 +75,13 @@ def built(gpu: Gpu, data: DataSpec, orders: str, skip: int) -> Compiled:
     lines = [f"#define T{name} {c_name}" for name, c_name in names.items()]
     lines += [f"#define {name}_BY_COLUMN {int(order == 'c')}" for name, order in zip("ABC", orders, strict=True)]
     lines += [f"#define TS {data.accumulate.c_name}", f"#define SKIP {skip}"]
-    compiled = compile_source(
-        "\n".join(lines) + SOURCE, path="kernel.cu", entry="gemm", arch=gpu.arch,
+    return must_compile(
+        "\n".join(lines) + SOURCE,
+        path="kernel.cu",
+        entry="gemm",
+        arch=gpu.arch,
         cuda_major=choose_major(gpu.arch, gpu.driver_major),
-    )  # fmt: skip
-    assert isinstance(compiled, Compiled), compiled
-    return compiled
+    )
 
 
 def measured(gpu: Gpu, orders: str, types: str, batch: int) -> Measurement:
@@ -130,11 +132,13 @@ extern "C" __global__ void gemm(cudaTextureObject_t A, cudaTextureObject_t B, fl
 def test_factors_are_fetched_through_textures(real_gpu: Gpu) -> None:
     names = ("tex4_A", "tex_B", "C", "M", "N", "K")
     data = DataSpec.plain(names)
-    compiled = compile_source(
-        FETCHED, path="kernel.cu", entry="gemm", arch=real_gpu.arch,
+    compiled = must_compile(
+        FETCHED,
+        path="kernel.cu",
+        entry="gemm",
+        arch=real_gpu.arch,
         cuda_major=choose_major(real_gpu.arch, real_gpu.driver_major),
-    )  # fmt: skip
-    assert isinstance(compiled, Compiled), compiled
+    )
     grid = Grid((SHAPE.n // 16, SHAPE.m // 16, 1), (16, 16, 1))
     (timed,) = real_gpu.measure(data, SHAPE, [Entrant("textures", "kernel", (Step(compiled, grid, names),))], seed=1,
                                 seconds=0.02, warm_up_s=0.1).kernels  # fmt: skip

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from checks.compiling import must_compile
 from checks.course.test_tensor_maps import COURSE, FOLDER, LESSON
 from checks.gpu.test_real_gpu import build
 from checks.simulator.phase_cases import BOX, MIRROR, PIPELINE
@@ -16,7 +17,6 @@ from gemm_lessons import simulate
 from gemm_lessons.devices.gpu.cuda_gpu import Gpu
 from gemm_lessons.devices.shadowed_gpu import ShadowedGpu
 from gemm_lessons.engine.api import arguments
-from gemm_lessons.engine.compiler.compile import Compiled, compile_source
 from gemm_lessons.engine.hardware.sheets import find_gpu
 from gemm_lessons.engine.records.launch import Grid, TensorMap
 from gemm_lessons.engine.simulator import Simulator
@@ -109,8 +109,7 @@ def on_sm_90a(gpu: Gpu, source: str, grid: int, args: Any, written: int) -> None
     """Launch on both; argument number ``written`` must be the same afterwards."""
     if not gpu.arch.startswith("sm_90"):
         pytest.skip("tensormap.replace is of sm_90a")
-    compiled = compile_source(source, path="kernel.cu", entry="k", arch="sm_90a")
-    assert isinstance(compiled, Compiled), compiled
+    compiled = must_compile(source, path="kernel.cu", arch="sm_90a")
     expected, got = args(), args()
     simulated = simulate(source, "k", grid, 32, expected, arch="sm_90a")
     assert simulated.fault is None, simulated.fault

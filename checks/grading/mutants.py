@@ -16,10 +16,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
+from checks.compiling import must_compile
 from checks.grading.fixtures import PASSED, REJECTED, Fixture
 from gemm_lessons.course.folder import any_course
 from gemm_lessons.course.lesson import Lesson
-from gemm_lessons.engine.compiler.compile import Compiled, compile_source
+from gemm_lessons.engine.compiler.compile import Compiled
 
 CORE = slice(1, 10)  # naive to double_buffer
 OF_A_LESSON = 76  # mutants at most, so that 500 of all lessons' compile
@@ -146,7 +147,7 @@ def is_equivalent(kernel: Fixture) -> bool:
 
 
 def _compiled(lesson: Lesson, source: str) -> Compiled:
-    made = compile_source(
+    return must_compile(
         source,
         path="kernel.cu",
         entry=lesson.launches[0].entry,
@@ -154,8 +155,6 @@ def _compiled(lesson: Lesson, source: str) -> Compiled:
         include_dirs=lesson.include_dirs,
         arch=any_course().architecture_of(lesson),
     )
-    assert isinstance(made, Compiled)
-    return made
 
 
 def _plain(ptx: str) -> str:

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from checks import forks
+from checks.compiling import must_compile
 from checks.simulator.phase_cases import BOX
 from gemm_lessons.course.documents import PAGES
 from gemm_lessons.engine.arguments.text import ArgumentError, build
-from gemm_lessons.engine.compiler.compile import Compiled, compile_source
 from gemm_lessons.engine.simulator import Simulator
 
 TILE = Path(__file__).parent / "tile.cu"
@@ -325,8 +325,7 @@ def test_pointers_into_arrays_and_variables_by_name():
 @pytest.fixture(scope="module")
 def blur():
     """Builds what ``blur`` gets from text, as ``inspect`` does."""
-    compiled = compile_source(BLUR.read_text(), path=str(BLUR), entry="blur")
-    assert isinstance(compiled, Compiled)
+    compiled = must_compile(BLUR.read_text(), path=str(BLUR), entry="blur")
     variable = partial(Simulator().variable, compiled)
     return partial(build, kernel=Simulator().kernel(compiled), variable=variable, seed=0)
 

@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 
 from checks import forks
+from checks.compiling import must_compile
 from checks.inspect.test_inspect import inspect
 from gemm_lessons import simulate
 from gemm_lessons.course.documents import PAGES as DOCS
-from gemm_lessons.engine.compiler.compile import Compiled, compile_source
+from gemm_lessons.engine.compiler.compile import Compiled
 from gemm_lessons.engine.compiler.ptx_file import read_ptx
 from gemm_lessons.engine.compiler.source import entries
 
@@ -26,8 +27,7 @@ ARGS = ["--args", "A=f32[M,K],B=f32[K,N],C=out f32[M,N],M=96,N=64,K=40", "--expe
 @pytest.fixture(scope="module")
 def tile() -> str:
     """With the line table that NVRTC gives it."""
-    compiled = compile_source(TILE.read_text(), path=str(TILE), entry="tile<32, 4>")
-    assert isinstance(compiled, Compiled)
+    compiled = must_compile(TILE.read_text(), path=str(TILE), entry="tile<32, 4>")
     return compiled.ptx
 
 
@@ -88,8 +88,7 @@ def test_each_statement_has_the_line_that_it_begins_in():
 
 def test_it_runs_from_python():
     source = 'extern "C" __global__ void twice(float *x, float by) { x[threadIdx.x] *= by; }'
-    compiled = compile_source(source, path="k.cu", entry="twice")
-    assert isinstance(compiled, Compiled)
+    compiled = must_compile(source, entry="twice")
     x = np.arange(32, dtype=np.float32)
     launched = simulate(without_lines(compiled.ptx), "twice", 1, 32, [x, 2.5], path="k.ptx")
     assert (x == 2.5 * np.arange(32)).all()

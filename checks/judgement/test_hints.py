@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from checks.compiling import must_compile
 from gemm_lessons import simulate
 from gemm_lessons.course.folder import any_course
 from gemm_lessons.course.lesson import Lesson
@@ -75,8 +76,7 @@ def said(**changes: Any) -> str:
 def counted(body: str) -> Evidence:
     """The facts of one 32-thread block that runs ``body`` on ``float *x``, 1024 elements."""
     source = f'extern "C" __global__ void k(float *x)\n{{\n    int t = threadIdx.x;\n{body}\n}}\n'
-    compiled = compile_source(source, path="k.cu", entry="k")
-    assert isinstance(compiled, Compiled)
+    compiled = must_compile(source)
     x = Buffer("x", np.ones(4096, np.float32), output=True)
     launched = Simulator().launch(compiled, Grid((1, 1, 1), (32, 1, 1)), [x])
     assert launched.fault is None

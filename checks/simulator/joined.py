@@ -19,10 +19,10 @@ from typing import Any
 
 import numpy as np
 
+from checks.compiling import must_compile
 from checks.simulator.whole_code import Cubin
 from checks.usage import help_if_asked
 from gemm_lessons.engine.api import arguments
-from gemm_lessons.engine.compiler.compile import Compiled, compile_source
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.engine.records.launch import Grid
 from gemm_lessons.engine.simulator import Setting, Simulator
@@ -202,8 +202,7 @@ def different(programs: Sequence[Program], arch: str, scale: float = 1.0) -> tup
     """Indices of the programs whose results differ from their machine code's, and how many programs have a product that
     is joined with a sum."""
     source = "".join(one.kernel(f"k{n}") for n, one in enumerate(programs))
-    compiled = compile_source(source, path="joined.cu", entry="k0", arch=arch)
-    assert isinstance(compiled, Compiled), compiled.log
+    compiled = must_compile(source, path="joined.cu", entry="k0", arch=arch)
     code, device = Cubin.of(compiled), Simulator(Setting(counting=False))
     found, joined = [], 0
     for n, one in enumerate(programs):

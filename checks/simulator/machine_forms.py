@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 
+from checks.compiling import must_compile
 from checks.readings import FOLDER
 from checks.readings.simulator import record_semantics as recorder
 from checks.simulator import semantics_cases as cases
@@ -81,8 +82,7 @@ def proved(chosen: Sequence[Case], arch: str) -> Iterator[tuple[Case, set[str], 
 @cache
 def kernels(arch: str) -> Cubin:
     """The compiled ``machine_forms.cu``."""
-    found = compile_source(KERNELS.read_text(), path=str(KERNELS), entry="k0", arch=arch)
-    assert isinstance(found, Compiled), found
+    found = must_compile(KERNELS.read_text(), path=str(KERNELS), entry="k0", arch=arch)
     return Cubin.of(found)
 
 

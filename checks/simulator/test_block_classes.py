@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from checks.compiling import must_compile
 from checks.simulator.conftest import PLAIN_ARCH, Run
-from gemm_lessons.engine.compiler.compile import Compiled, compile_source
+from gemm_lessons.engine.compiler.compile import Compiled
 from gemm_lessons.engine.records.launch import Buffer, Grid, Scalar
 from gemm_lessons.engine.records.results import RareBlocks
 from gemm_lessons.engine.simulator import Simulator
@@ -55,9 +56,7 @@ EDGES = {
 
 def compiled(body: str) -> Compiled:
     """The kernel, without machine code."""
-    found = compile_source(HEAD.replace("BODY", body), path="k.cu", entry="k", arch=PLAIN_ARCH, assembled=False)
-    assert isinstance(found, Compiled)
-    return found
+    return must_compile(HEAD.replace("BODY", body), arch=PLAIN_ARCH, assembled=False)
 
 
 def rare(body: str, seed: int = 1) -> RareBlocks:

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from checks.compiling import must_compile
 from checks.simulator import semantics_reference as reference
 from checks.simulator.whole_code import Cubin
 from gemm_lessons import simulate
-from gemm_lessons.engine.compiler.compile import Compiled, compile_source
 from gemm_lessons.engine.records.errors import UnsupportedKernel
 from gemm_lessons.engine.records.launch import Grid
 
@@ -117,8 +117,7 @@ def kernel(*forms: str) -> str:
 
 def test_video_instructions_are_those_of_the_manual_and_of_their_machine_code() -> None:
     source = kernel(*VIDEO)
-    compiled = compile_source(source, path="video.cu", entry="k")
-    assert isinstance(compiled, Compiled), compiled.log
+    compiled = must_compile(source, path="video.cu")
     a, b, c = (words(seed) for seed in range(3))
     mine = np.zeros((len(VIDEO), LANES), np.uint32)
     assert simulate(source, "k", 1, LANES, [a, b, c, mine]).fault is None

@@ -10,8 +10,9 @@ from random import Random
 import numpy as np
 import pytest
 
+from checks.compiling import must_compile
 from gemm_lessons.engine.api import arguments, simulate
-from gemm_lessons.engine.compiler.compile import Compiled, compile_source
+from gemm_lessons.engine.compiler.compile import Compiled
 from gemm_lessons.engine.counters.cross_check import Disagreement
 from gemm_lessons.engine.records.errors import UnsupportedKernel
 from gemm_lessons.engine.records.launch import Grid
@@ -81,9 +82,7 @@ __global__ void allocating(int *x) { int *p = (int *)malloc(4); x[0] = *p; }
 
 @pytest.fixture(scope="module")
 def compiled() -> Compiled:
-    result = compile_source(FILE, path="kernels.cu", entry="warp_size")
-    assert isinstance(result, Compiled), result.log
-    return result
+    return must_compile(FILE, path="kernels.cu", entry="warp_size")
 
 
 def launch(compiled: Compiled, name: str, *values: object, blocks: int = 1) -> None:

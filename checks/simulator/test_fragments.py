@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from checks.compiling import must_compile
 from checks.readings.simulator.record_fragments import KEPT, fingerprint, simulated
 from checks.simulator.fragment_cases import FIRST, LANES, MMA, STYLES, Form, given, loads
 from gemm_lessons import simulate
 from gemm_lessons.engine.api import arguments
-from gemm_lessons.engine.compiler.compile import Compiled, compile_source
 from gemm_lessons.engine.records.errors import UnsupportedKernel
 from gemm_lessons.engine.records.launch import Grid
 from gemm_lessons.engine.semantics import matrix_products
@@ -130,8 +130,7 @@ def test_sums_are_truncated_as_exact_fractions_are(kind: str, fragments: int) ->
 def test_wmma_holds_each_element_where_an_h200_holds_it() -> None:
     device, found = Simulator(Setting(counting=False)), dict[str, list[str]]()
     kernels = [load.kernel().replace("void k(", f"void k{i}(") for i, load in enumerate(loads())]
-    compiled = compile_source("".join(kernels), path="loads.cu", entry="k0")
-    assert isinstance(compiled, Compiled), compiled
+    compiled = must_compile("".join(kernels), path="loads.cu", entry="k0")
     for number, load in enumerate(loads()):
         one = dataclasses.replace(compiled, entry=f"k{number}")
         found[load.name] = []

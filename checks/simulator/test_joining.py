@@ -8,11 +8,11 @@ import re
 import numpy as np
 import pytest
 
+from checks.compiling import must_compile
 from checks.readings.simulator import record_scaled
 from checks.readings.simulator.record_fragments import fingerprint
 from checks.simulator import joined
 from gemm_lessons.engine.api import arguments, simulate
-from gemm_lessons.engine.compiler.compile import Compiled, compile_source
 from gemm_lessons.engine.records.launch import Grid
 from gemm_lessons.engine.semantics.table import lookup
 from gemm_lessons.engine.simulator import Simulator
@@ -51,8 +51,7 @@ extern "C" __global__ void k(const half *A, const half *B, const half *C, half *
 @pytest.mark.parametrize("joins", [True, False])
 def test_products_and_sums_are_rounded_as_machine_code_rounds_them(joins: bool) -> None:
     options = () if joins else ("-fmad=false",)
-    compiled = compile_source(SOURCE, path="k.cu", entry="k", options=options)
-    assert isinstance(compiled, Compiled), compiled
+    compiled = must_compile(SOURCE, options=options)
     rng = np.random.default_rng(3)
     A, B, C = (rng.uniform(-2, 2, 64).astype(np.float16) for _ in range(3))
     x = rng.uniform(0, 1, 96).astype(np.float32)
@@ -197,8 +196,7 @@ extern "C" __global__ void k(const float *x, float *y) {
     y[threadIdx.x + 32] = x[threadIdx.x] * p * 0.5f;
     y[threadIdx.x + 64] = __half2float(__float2half(r) * __float2half(p) + __float2half(p));
 }"""
-    compiled = compile_source(source, path="k.cu", entry="k", options=[option])
-    assert isinstance(compiled, Compiled), compiled
+    compiled = must_compile(source, options=[option])
     assert not [it.text for it in compiled.sass if re.match("[FH]FMA2? |FMUL.D2", it.text) and "RZ" not in it.text]
     kernel = Simulator().kernel(compiled)
     assert not [it.text for it in kernel.instructions if it.opcode == "fma" or "d2" in it.modifiers]

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from checks.compiling import must_compile
 from checks.simulator.conftest import PLAIN_ARCH
-from gemm_lessons.engine.compiler.compile import Compiled, compile_source
+from gemm_lessons.engine.compiler.compile import Compiled
 from gemm_lessons.engine.records.launch import Buffer, Grid, Scalar
 from gemm_lessons.engine.simulator import Simulator
 
@@ -56,9 +57,7 @@ UNKNOWN = {
 
 def compiled(body: str) -> Compiled:
     """The kernel, without machine code."""
-    found = compile_source(HEAD.replace("BODY", body), path="k.cu", entry="k", arch=PLAIN_ARCH, assembled=False)
-    assert isinstance(found, Compiled)
-    return found
+    return must_compile(HEAD.replace("BODY", body), arch=PLAIN_ARCH, assembled=False)
 
 
 def arguments(c: np.ndarray[Any, Any]) -> tuple[Any, ...]:
@@ -106,7 +105,6 @@ def test_waits_for_copies_end() -> None:
         asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared.b64 p, [%1], 0; selp.u32 %0, 1, 0, p; }"
                      : "=r"(done) : "r"(at));
     c[b * 64 + t] = a[t];"""
-    found = compile_source(HEAD.replace("BODY", body), path="k.cu", entry="k", arch="sm_90", assembled=False)
-    assert isinstance(found, Compiled)
+    found = must_compile(HEAD.replace("BODY", body), arch="sm_90", assembled=False)
     wanted = {"c": np.arange(1024) == 300}
     assert Simulator().owners(found, GRID, arguments(np.zeros(1024, np.float32)), wanted) == (4,)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from checks.compiling import must_compile
 from gemm_lessons import simulate
 from gemm_lessons.engine.ptx import parser
 from gemm_lessons.engine.ptx.provenance import stored_parameters
@@ -38,10 +39,8 @@ BODIES = {
 
 @pytest.mark.parametrize(("body", "want"), BODIES.values(), ids=BODIES)
 def test_it_follows_from_the_code(body, want):
-    from gemm_lessons.engine.compiler.compile import Compiled, compile_source
 
-    made = compile_source(HEAD.replace("BODY", body), path="kernel.cu", entry="k", assembled=False)
-    assert isinstance(made, Compiled)
+    made = must_compile(HEAD.replace("BODY", body), path="kernel.cu", assembled=False)
     found = stored_parameters(parser.parse(made.ptx).kernels["k"])
     assert found == (None if want is None else {f"k_param_{number}" for number in want})
 

@@ -8,8 +8,8 @@ import re
 import numpy as np
 import pytest
 
+from checks.compiling import must_compile
 from gemm_lessons.engine import simulator
-from gemm_lessons.engine.compiler.compile import Compiled, compile_source
 from gemm_lessons.engine.machine import prepared
 from gemm_lessons.engine.ptx import cfg, parser, schedule
 from gemm_lessons.engine.ptx import records as ptx
@@ -254,8 +254,7 @@ def one_by_one(block: cfg.Block) -> tuple[schedule.Step, ...]:
 
 def test_groups_give_the_very_bits_of_single_instructions(monkeypatch, random):
     """Tiny and huge magnitudes on purpose: subnormal and tied results are where grouped rounding could go wrong."""
-    compiled = compile_source(GEMM, path="k.cu", entry="k")
-    assert isinstance(compiled, Compiled)
+    compiled = must_compile(GEMM)
     a = (random.standard_normal((64, 24)) * 10.0 ** random.integers(-23, 18, (64, 24))).astype(np.float32)
     b = (random.standard_normal((24, 64)) * 10.0 ** random.integers(-23, 18, (24, 64))).astype(np.float32)
 
@@ -276,8 +275,7 @@ def test_groups_give_the_very_bits_of_single_instructions(monkeypatch, random):
 
 def test_blocks_in_flight_do_not_change_results_or_counters(random):
     source = GEMM.replace("A[t * K", "A[(blockIdx.x * 64 + t) * K").replace("C[(r + i)", "C[(blockIdx.x * 64 + r + i)")
-    compiled = compile_source(source, path="k.cu", entry="k")
-    assert isinstance(compiled, Compiled)
+    compiled = must_compile(source)
     a, b = random.random((7 * 64, 16), np.float32), random.random((16, 64), np.float32)
     seen = []
     for limit in (1, 3, None):

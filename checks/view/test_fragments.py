@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import gemm_lessons
+from checks.compiling import must_compile
 from checks.view.browser import Browser, chromium
-from gemm_lessons.engine.compiler.compile import Compiled, compile_source
 from gemm_lessons.engine.pictures.fragments import Held, WarpProduct, products
 from gemm_lessons.report.page import page_of
 from gemm_lessons.view.record import View
@@ -43,8 +43,7 @@ extern "C" __global__ void held(const half *A, const half *B, const float *C, fl
 
 @pytest.fixture(scope="module")
 def product() -> WarpProduct:
-    made = compile_source(SOURCE, path="held.cu", entry="held")
-    assert isinstance(made, Compiled), made
+    made = must_compile(SOURCE, path="held.cu", entry="held")
     (found,) = products(made.ptx, made.entry)
     return found
 
