@@ -233,7 +233,6 @@ def test_events_as_lines_of_json(course: Path) -> None:
     again = [json.loads(line) for line in process.stdout]  # a change may be told of twice
     process.stdout.close()
     assert all(it == wrong for it in again)
-    assert process.stderr is not None
     process.stderr.close()
 
 

@@ -143,7 +143,6 @@ def test_a_gate_may_judge_some_shapes_only(tmp_path: Path) -> None:
     assert own.where is not None
     assert [own.where.holds({"M": 8, "N": 8, "K": k, "BM": 4}) for k in (4, 5)] == [True, False]
     shared = gates(tmp_path, TOML + OWN, INTEGRITY.replace("BK >= 1", "M <= 64"))["local_memory"]
-    assert shared.where is not None
     assert shared.where.holds({"M": 64})
     assert gates(tmp_path, TOML + OWN)["reads"].where is None
     with pytest.raises(LessonError, match=r"where: .LARGE. uses LARGE, which is not a known name"):

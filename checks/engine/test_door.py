@@ -156,7 +156,6 @@ def test_errors() -> None:
     with pytest.raises(ValueError, match="one to three sizes"):
         kernel.launch((1, 1, 1, 1), 32, [x, y, 64])
     beyond = kernel.launch(1, 2048, [x, y, 64])
-    assert beyond.fault is not None
     assert beyond.fault.kind == "launch_failed"
 
 

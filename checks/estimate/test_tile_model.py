@@ -22,7 +22,6 @@ FERMI = replace(
 
 def test_the_h200_of_the_lesson() -> None:
     model = tile_model(H200, "float64")
-    assert model is not None
     assert model.flops == pytest.approx(33.5e12, rel=0.01)
     assert model.least_block == pytest.approx(55.8, abs=0.1)
     assert model.least_thread == pytest.approx(8)
@@ -39,7 +38,6 @@ def test_the_gpu_of_the_paper() -> None:
 
 def test_more_than_registers_hold() -> None:
     model = tile_model(replace(H200, registers_per_thread=128), "float64")
-    assert model is not None
     assert (model.thread, model.block) == (None, None)
 
 

@@ -161,7 +161,6 @@ def test_an_endless_kernel_is_stopped(real_gpu: Gpu) -> None:
     try:
         started = time.monotonic()
         launched, _ = launch(real_gpu, line("volatile float *p = A; while (p[0] == 0.0f) p[1] += 1; A[2] = 0;"))
-        assert launched.fault is not None
         assert launched.fault.kind == "timeout"
         assert time.monotonic() - started < 20
         assert launch(real_gpu, line("A[i] = 2 * A[i];"))[0].fault is None
@@ -172,7 +171,6 @@ def test_an_endless_kernel_is_stopped(real_gpu: Gpu) -> None:
 def test_a_refused_launch(real_gpu: Gpu) -> None:
     for grid in (Grid((1, 1, 1), (2048, 1, 1)), Grid((1, 1, 1), (32, 1, 1), 1 << 20)):
         launched, _ = launch(real_gpu, line("A[i] = 1;"), grid=grid)
-        assert launched.fault is not None
         assert launched.fault.kind == "launch_refused"
     big = 'extern "C" __global__ void gemm(float *A) { extern __shared__ float s[]; s[threadIdx.x + 15000] = 3; '
     launched, array = launch(

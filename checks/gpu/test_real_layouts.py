@@ -106,7 +106,6 @@ def test_layouts_and_types_are_judged_beside_cublas(real_gpu: Gpu, orders: str, 
     result = measured(real_gpu, orders, types, batch)
     assert result.fault is None, result.fault
     right, short = result.kernels
-    assert result.cublas is not None
     assert (right.wrong, right.overran, result.cublas.wrong) == (0, "", 0), right
     assert short.wrong > 0.9 * batch * SHAPE.m * SHAPE.n, "every element lacks a product"
     assert right.flop == 2 * batch * SHAPE.m * SHAPE.n * SHAPE.k
@@ -157,7 +156,6 @@ def test_a_lesson_of_two_launches_is_timed_as_one(real_gpu: Gpu) -> None:
     request = RunRequest(packaged_course(), lesson, path, device, find_gpu("h200"), shape, beside=False)
     outcome = run_lesson(request)
     assert outcome.verdict.kind == "passed", outcome.verdict
-    assert outcome.kernel.speed.measured is not None
     assert outcome.kernel.speed.measured.wrong == 0
     assert outcome.kernel.speed.fraction_of_cublas is not None
     assert outcome.kernel.checked.counters is not None

@@ -64,7 +64,6 @@ def test_a_box_that_is_stored_begins_inside(real_gpu: Gpu, x: int, y: int) -> No
     given = arguments(Simulator().kernel(compiled), args())
     launched = real_gpu.launch(compiled, Grid((1, 1, 1), (32, 1, 1), 2048), given)
     assert simulated.fault is not None
-    assert launched.fault is not None
     assert "illegal instruction" in launched.fault.message
 
 

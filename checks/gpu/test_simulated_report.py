@@ -172,7 +172,6 @@ def test_it_says_that_it_is_simulated() -> None:
 
 def test_instructions_are_those_of_the_machine_code() -> None:
     built = outcome("bank_conflicts").kernel.built
-    assert built is not None
     (kernel,) = built.code.counted
     found = report("bank_conflicts")
     (source,) = found.sources

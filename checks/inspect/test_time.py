@@ -48,7 +48,6 @@ def test_time_and_limit_are_shown_as_an_estimate() -> None:
 def test_another_gpu_is_estimated_by_its_own_machine_code() -> None:
     found = inspected("add", gpu=GPUS["rtx3090"])
     assert isinstance(found.estimate, LaunchEstimate)
-    assert found.compiled is not None
     assert (found.estimate.gpu, found.compiled.arch) == ("RTX 3090", "sm_90")
     assert "est. time on RTX 3090 (from a data sheet, never measured)" in text_of(found)
 

@@ -121,7 +121,6 @@ MISTAKES: list[tuple[str, Callable[[Product], Array], str]] = [
 def test_a_fit_and_its_twin(name: str, kernel: Callable[[Product], Array], says: str) -> None:
     it = problem(*SHAPE)
     pattern = judged(it, kernel(it)).pattern
-    assert pattern is not None
     assert pattern.name == name
     assert says in pattern.explanation
     assert not pattern.vague
@@ -138,14 +137,12 @@ def test_a_sum_that_is_nearer_in_size_hides_no_exchange(seed: int) -> None:
     for k in range(72):  # rounded as a kernel rounds
         sums = np.asarray(sums + np.outer(a[:, k], b[k]), np.float32)
     pattern = judged(it, transposed_in_patches(sums)).pattern
-    assert pattern is not None
     assert pattern.name == "exchanged"
 
 
 def test_a_bound_is_called_by_its_names() -> None:
     it = problem(20, 32, 24)
     pattern = judged(it, weighted(*[1] * 20, *[0] * 4)(it), TileSizes()).pattern
-    assert pattern is not None
     assert "the loop over k ends at 20 (M)." in pattern.explanation
 
 
@@ -239,7 +236,6 @@ def test_too_few_bits_and_their_twin(
     factor, result = types
     it = problem(48, 32, 96, a=factor, b=factor, c=result, accumulate=result)
     pattern = judged(it, kernel(it)).pattern
-    assert pattern is not None
     assert pattern.name == name
     assert says in pattern.explanation
     twin = kernel(it).copy()

@@ -436,11 +436,9 @@ def test_what_c_held_before_is_no_whole_number() -> None:
     read = 0
     for seed in range(20):
         sample = hidden_sample(lesson, seed)
-        assert sample is not None
         problem = FarProblem(lesson.data, sample.shape, seed, tile_sizes(lesson.at(sample.shape)), 1)
         c = next(it for it in problem.arguments(lesson.launches[0].parameters) if it.name == "C")
         assert isinstance(c, Buffer)
-        assert c.pages is not None
         before = c.pages.make(np.arange(4)).view(np.float32)
         if c.initialised:  # C is read; beta is not 0
             read += 1
@@ -455,7 +453,6 @@ def test_leading_dimensions_far_out(name: str) -> None:
     seen = set()
     for seed in range(8):
         sample = hidden_sample(lesson, seed)
-        assert sample is not None
         problem = FarProblem(lesson.data, sample.shape, seed, tile_sizes(lesson.at(sample.shape)), 1)
         for layout in (problem.layouts[it] for it in "ABC"):
             assert layout.leading > 1 << 16
@@ -469,7 +466,6 @@ def test_sums_far_out_are_numbers_of_c() -> None:
     lesson = COURSE.lesson("ragged_mma")
     for seed in range(12):
         sample = hidden_sample(lesson, seed)
-        assert sample is not None
         problem = FarProblem(lesson.data, sample.shape, seed, tile_sizes(lesson.at(sample.shape)), 1)
         right = problem.judged({"C": (np.arange(2), np.zeros((2, PAGE), np.uint8))}).expected
         assert right.size >= 256

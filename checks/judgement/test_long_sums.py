@@ -137,7 +137,6 @@ def far(name: str, seed: int) -> tuple[Array, Array, bool]:
     bits."""
     lesson = COURSE.lesson(name)
     sample = hidden_sample(lesson, seed)
-    assert sample is not None
     problem = FarProblem(lesson.data, sample.shape, seed, tile_sizes(lesson.at(sample.shape)), 1)
     found = []
     for layout in (problem.layouts["A"], problem.layouts["B"]):

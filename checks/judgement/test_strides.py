@@ -25,7 +25,6 @@ def evidence(lesson: str, source: str, right: bool = False) -> Evidence:
 @pytest.mark.parametrize("call", [LOAD.format("BN"), LOAD.format("BK"), STORE.format("BN"), STORE.format("M")])
 def test_a_row_distance_of_another_array_is_found(call: str) -> None:
     found = wrong_stride(evidence("tensor_cores", TILE + call))
-    assert found is not None
     assert found.line == 3
     assert found.apart == ("BK + PAD" if "As" in call else "N")
     assert wrong_stride(evidence("tensor_cores", TILE + call, right=True)) is None
@@ -44,7 +43,6 @@ def test_the_array_s_own_distance_is_not(call: str) -> None:
 @pytest.mark.parametrize("distances", ["M, 1", "1, K", "1, M"])
 def test_a_view_with_other_distances_is_found(distances: str) -> None:
     found = wrong_view(evidence("naive", f"const Matrix<const float> a{{A, M, K, {distances}}};"))
-    assert found is not None
     assert (found.view, found.matrix, found.apart) == ("a", "A", "K")
 
 

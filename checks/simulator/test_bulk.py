@@ -51,7 +51,6 @@ def test_bytes_come_and_go(run: Run) -> None:
 )  # fmt: skip
 def test_faults(run: Run, old: str, new: str, fault: str, says: str) -> None:
     launched = mirror(run, (old, new), fault=fault)
-    assert launched.fault is not None
     assert says in launched.fault.message
 
 
@@ -97,7 +96,6 @@ def test_a_stage_that_is_filled_again_too_early(run: Run) -> None:
     x, y = np.arange(4 * 256, dtype=np.float32), np.zeros(4 * 256, np.float32)
     early = PIPELINE.replace("wait(&empty[i % 2], (i / 2 + 1) & 1);", "").replace("arrive(&empty[i % 2]);", "")
     launched = run(early, 1, 96, [x, y], fault="mbarrier")
-    assert launched.fault is not None
     message = launched.fault.message
     assert message.startswith(
         "line 43 arrives at the mbarrier full[0] in phase 0, in which the same thread has arrived in"
@@ -128,7 +126,6 @@ def test_a_producer_that_does_not_wait_is_told_for_what(run: Run, edits: list[tu
     source = changed(PIPELINE, ("wait(&empty[i % 2], (i / 2 + 1) & 1);", ""), *edits)
     x, y = np.arange(4 * 256, dtype=np.float32), np.zeros(4 * 256, np.float32)
     fault = run(source, 1, 96, [x, y], fault="mbarrier").fault
-    assert fault is not None
     assert fault.message.startswith(cause), fault.message
     assert " gets 1 arrival, but its phase needs 0 more, by thread 0 in block 0 in line 11" in fault.message
 
@@ -149,7 +146,6 @@ def test_waiting_for_one_phase_twice(run: Run) -> None:
     x, y = np.arange(4 * 256, dtype=np.float32), np.zeros(4 * 256, np.float32)
     twice = PIPELINE.replace("wait(&full[i % 2], i / 2 & 1);", "wait(&full[i % 2], 0);")
     launched = run(twice, 1, 96, [x, y], fault="deadlock")
-    assert launched.fault is not None
     assert "phase 2 of the mbarrier empty[" in launched.fault.message
     unsung = MIRROR.replace(
         "    float v", "    if (t == 0) { expect(&bar, 1024); bulk_load(tile, x, 1024, &bar); }\n    AGAIN\n    float v"

@@ -240,7 +240,6 @@ def test_boxes_of_many_dimensions(run: Run, dims: int, random: np.random.Generat
 )  # fmt: skip
 def test_faults(run: Run, edits: Any, fault: str, says: str) -> None:
     launched = run(changed(PULL, *edits), 4, 64, [PAIRS, np.zeros_like(PAIRS)], fault=fault)
-    assert launched.fault is not None
     assert says in launched.fault.message
     assert launched.fault.line
 
@@ -249,7 +248,6 @@ def test_a_cluster_is_no_larger_than_the_kernel_allows(run: Run) -> None:
     source = "__global__ void __launch_bounds__(32, 1, 2) k(int *y) { y[blockIdx.x] = 1; }"
     run(source, 4, 32, [np.zeros(4, np.int32)], cluster=2)
     launched = run(source, 4, 32, [np.zeros(4, np.int32)], cluster=4, fault="launch_failed")
-    assert launched.fault is not None
     assert "clusters of 4 blocks, at most 2" in launched.fault.message
 
 

@@ -210,7 +210,6 @@ def test_assertions_that_hold_and_fences_hide_no_count():
     same = [name for name in counted[0] if "inst_executed" not in name]
     assert [counted[0][name] for name in same] == [counted[1][name] for name in same]
     launched = simulate(source, "k", 1, 32, [-np.ones(64, np.float32), 32], defines={"CHECK": "assert", "FENCE": ""})
-    assert launched.fault is not None
     assert "assertion failed" in launched.fault.message
 
 

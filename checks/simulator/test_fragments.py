@@ -237,7 +237,6 @@ def product(body: str, store: str = STORE, threads: int = 32) -> Any:
 )
 def test_a_product_without_all_lanes_is_a_fault(body: str, threads: int, lane: int) -> None:
     launched = product(body, threads=threads)
-    assert launched.fault is not None
     assert launched.fault.kind == "warp_mask"
     assert f"lane {lane} of its warp, which holds a part of the matri" in launched.fault.message
 

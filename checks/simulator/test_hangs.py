@@ -230,7 +230,6 @@ def test_hangs(run: Run, source: str, edits: Any, cause: str, waiting: list[str]
     broken = changed(source, *edits)
     x, y = np.arange(2048, dtype=np.float32), np.zeros(4096, np.float32)
     launched = run(broken, 2, 64 if "__cluster_dims__" in source else 96, [x, y], fault="deadlock")
-    assert launched.fault is not None
     message = launched.fault.message
     assert message.startswith(cause), message
     for part in waiting:
@@ -252,7 +251,6 @@ def test_an_mbarrier_that_no_line_waits_for_is_the_cause_if_nothing_else_is(run:
     cause = "no line of the kernel waits for the mbarrier order, at which threads arrive in line {}, so a wait may be"
     for source, begins in ((waited, "threads in line"), (unwaited, cause.format(line_of(unwaited, "// of the first")))):
         fault = run(source, 1, 96, [x, np.zeros_like(x)], fault="deadlock").fault
-        assert fault is not None
         assert fault.message.startswith(begins), fault.message
         there = f"which still needs 32 of 32 arrivals (arrivals at empty are in line {line_of(source, '// once full')})"
         assert there in fault.message, fault.message
@@ -284,5 +282,4 @@ def test_where_a_signal_is_missing_the_other_ones_line_is_named(run: Run, droppe
         f"barrier 1, in line 7, expects 96 threads, but only 64 came: threads {first} to {first + 31} of block 0 ended"
         f" without it (line {line_of(source, f'of the {left} warp')} arrives there, too); let every warp arrive there"
     )
-    assert fault is not None
     assert fault.message.startswith(said), fault.message

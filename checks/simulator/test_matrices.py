@@ -76,7 +76,6 @@ def test_what_stands_between_may_stand_in_any_order(run: Run, ours: str, order: 
 )
 def test_faults(run: Run, text: str, form: str, threads: int, kind: str, says: str) -> None:
     launched = run(body(FILL + "__syncthreads();" + text, form), 1, threads, [np.zeros(threads, np.uint32)], fault=kind)
-    assert launched.fault is not None
     assert says in launched.fault.message
 
 

@@ -116,7 +116,6 @@ def test_a_field_that_does_not_fit_is_named(kernel, says):
 
 def test_what_is_left_out_is_zero_and_a_null_pointer_faults(kernel):
     launched = kernel.launch(1, 32, [{name: GIVEN[name] for name in GIVEN if name != "side"}, {}, 30])
-    assert launched.fault is not None
     assert launched.fault.kind == "out_of_bounds"
 
 

@@ -35,7 +35,6 @@ def test_every_part_of_an_instruction_is_read():
     assert compare.operands == (
         ptx.PredicatePair(ptx.Register("%p1"), ptx.Register("%p2")), ptx.Register("%r1"), ptx.Immediate(31),
     )  # fmt: skip
-    assert compare.source is not None
     assert compare.source.line == 7
 
 

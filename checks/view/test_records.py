@@ -90,7 +90,6 @@ def test_the_marks_of_a_map() -> None:
 def test_who_owns_what(clean: Side) -> None:
     """Four pieces of 4 x 4 for each thread of 16 x 16: thread 17 has row 4 and column 4 of each quarter's piece."""
     owned = clean.owners
-    assert owned is not None
     assert (owned.buffer, owned.row, owned.col, len(owned.runs), owned.cols, owned.twice) == ("C", 0, 0, 128, 128, 0)
     mine = [(row, col) for row in range(128) for col in range(128) if owned.thread(row, col) == 17]
     assert len(mine) == 64
@@ -106,7 +105,6 @@ def test_two_owners_and_none() -> None:
     stores.add(lanes, np.array([[True, True, True]]), 4)
     stores.add(lanes[:, 2:], np.array([[True]]), 8)
     owned = owners(stores, layout, 1024)
-    assert owned is not None
     assert owned.twice == 2, "two lanes at once; another thread later"
     assert [owned.thread(1, col) for col in range(2)] == [0, 0]
     assert owned.thread(0, 1) == NO_THREAD

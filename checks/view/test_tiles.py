@@ -36,7 +36,6 @@ def test_a_swizzled_tile_with_k_in_rows(side: Side) -> None:
     for place, chunk in enumerate(a.chunks):
         row, position = divmod(place, LINE // CHUNK)
         k = (position ^ row % 8) * CHUNK // ELEMENT  # of the tile: a product reads 16 of them
-        assert chunk is not None
         assert (chunk.row, chunk.product * 16 + chunk.first) == (row, k)
 
 
@@ -45,7 +44,6 @@ def test_a_transposed_tile(side: Side) -> None:
     assert (b.name, b.transposed) == ("B", True)
     for place, chunk in enumerate(b.chunks):
         k, position = divmod(place, LINE // CHUNK)
-        assert chunk is not None
         assert (chunk.product, chunk.row, chunk.first) == (0, k, (position ^ k % 8) * CHUNK // ELEMENT)
 
 
