@@ -18,9 +18,9 @@ from gemm_lessons.course.lesson_toml import load_lesson
 from gemm_lessons.devices.simulated import Simulated
 from gemm_lessons.engine.hardware.sheets import find_gpu
 from gemm_lessons.gemm.shapes import Tile
+from gemm_lessons.judging.advice import REMEDIES
 from gemm_lessons.judging.figures import PER_FMA, PER_MMA, SECTORS
 from gemm_lessons.judging.hints import LIMITS
-from gemm_lessons.judging.remedies import REMEDIES
 from gemm_lessons.judging.verdict import TileMap
 from gemm_lessons.report.console import THEME
 from gemm_lessons.report.elements import in_elements

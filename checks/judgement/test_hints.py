@@ -28,9 +28,7 @@ from gemm_lessons.engine.records.results import Counters, LineCount
 from gemm_lessons.engine.simulator import Simulator
 from gemm_lessons.gemm.shapes import Shape
 from gemm_lessons.gemm.time_model import Estimate
-from gemm_lessons.judging.evidence import Built, Checked, Evidence, ShapeResult
-from gemm_lessons.judging.hints import COALESCING, CONFLICTS, LIMITS, SHOWN, hints_for
-from gemm_lessons.judging.remedies import (
+from gemm_lessons.judging.advice import (
     ENDLESS_OF,
     ENDLESS_PHASE,
     LEFT_OUT,
@@ -39,6 +37,8 @@ from gemm_lessons.judging.remedies import (
     OF_BYTES,
     REMEDIES,
 )
+from gemm_lessons.judging.evidence import Built, Checked, Evidence, ShapeResult
+from gemm_lessons.judging.hints import COALESCING, CONFLICTS, LIMITS, SHOWN, hints_for
 from gemm_lessons.judging.unfinished import sentence
 from gemm_lessons.judging.verdict import CompileFailed, GateMissed, GateResult, Passed, WrongAnswer, judge
 

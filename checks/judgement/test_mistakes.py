@@ -22,7 +22,7 @@ from checks.judgement.mistakes import (
 from gemm_lessons.authoring.candidate import kernels_of
 from gemm_lessons.course.lesson import Lesson
 from gemm_lessons.engine.compiler.compile import Compiled
-from gemm_lessons.judging.remedies import REMEDIES
+from gemm_lessons.judging.advice import REMEDIES
 from gemm_lessons.judging.verdict import Passed
 
 

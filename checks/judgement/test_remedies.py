@@ -18,9 +18,10 @@ from gemm_lessons.engine.records.findings import Finding
 from gemm_lessons.engine.records.metrics import METRICS
 from gemm_lessons.engine.records.results import Counters
 from gemm_lessons.gemm.shapes import Shape
+from gemm_lessons.judging.advice import REMEDIES
 from gemm_lessons.judging.evidence import Evidence, ShapeResult
 from gemm_lessons.judging.pattern import Pattern
-from gemm_lessons.judging.remedies import REMEDIES, remedies, restated
+from gemm_lessons.judging.remedies import remedies, restated
 from gemm_lessons.judging.verdict import Faulted, Judgement, WrongAnswer
 from gemm_lessons.running.merging import of_one_barrier
 

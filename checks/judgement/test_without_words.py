@@ -13,7 +13,7 @@ from gemm_lessons.judging.verdict import Faulted, TimedOut
 from gemm_lessons.running.outcome import RunOutcome
 
 NONSENSE = "vlurp "
-# One mistake for each rule of ``remedies.py`` that asks what a finding is about, and for each step that merges findings
+# One mistake for each rule of remedies that asks what a finding is about, and for each step that merges findings
 # or makes others of them.
 CHOSEN = (
     "block_tile no_first_barrier",

@@ -109,12 +109,12 @@ def fours(it: Wrong, name: str) -> Array | None:
 
 def quarters(it: Wrong, name: str) -> Array | None:
     """Transpose each 8 x 8 matrix of 16-bit numbers, which ldmatrix loads."""
-    return squares_transposed(_factor(it, name), QUARTER) if it.problem.data.factors[0].element.size == 2 else None
+    return squares_transposed(_factor(it, name), QUARTER) if it.has_halves else None
 
 
 def quarters_exchanged(it: Wrong, name: str) -> Array | None:
     """Exchange the upper right and the lower left quarter of each 16 x 16 fragment."""
-    return with_quarters_exchanged(_factor(it, name)) if it.problem.data.factors[0].element.size == 2 else None
+    return with_quarters_exchanged(_factor(it, name)) if it.has_halves else None
 
 
 def with_quarters_exchanged(matrix: Array) -> Array | None:

@@ -21,7 +21,8 @@ from gemm_lessons.engine.sass.moved_loads import moved_loads
 from gemm_lessons.gemm.shapes import Shape, astuple
 from gemm_lessons.judging.evidence import Evidence
 from gemm_lessons.judging.lost_time import lost_time, waits_longer
-from gemm_lessons.judging.remedies import has_buffers, remedies
+from gemm_lessons.judging.order_remedies import has_buffers
+from gemm_lessons.judging.remedies import remedies
 from gemm_lessons.judging.verdict import CompileFailed, GateMissed, GateResult, Passed, WrongAnswer
 
 SHOWN = 3

@@ -12,7 +12,7 @@ import numpy as np
 
 from gemm_lessons.judging.factors import QUARTER, squares_transposed, with_quarters_exchanged
 from gemm_lessons.judging.named_sentence import Facts, Lines
-from gemm_lessons.judging.wrong_answer import Array, Made, Transformation, Wrong, numbers
+from gemm_lessons.judging.wrong_answer import Array, Made, Transformation, Wrong, nearest, numbers
 
 MOST_SHIFT = 32
 FEW = 100  # elements that are looked up one by one
@@ -33,27 +33,28 @@ def transposed(it: Wrong) -> Iterator[Made]:
 
 def fragments_transposed(it: Wrong) -> Iterator[Made]:
     """Yield C with each 16 x 16 transposed."""
-    blocks, allowed = squares_transposed(it.problem.reference), squares_transposed(it.problem.tolerance)
-    if it.is_plain and blocks is not None and allowed is not None:
-        yield Made(blocks, allowed)
+    if it.is_plain:
+        yield from _moved(it, squares_transposed)
 
 
 def quarters_transposed(it: Wrong) -> Iterator[Made]:
     """Yield C with each 8 x 8 transposed, where the factors are 16-bit numbers: a fragment of mma.sync, stored by
     hand."""
-    yield from _of_a_fragment(it, lambda matrix: squares_transposed(matrix, QUARTER))
+    if it.is_plain and it.has_halves:
+        yield from _moved(it, lambda matrix: squares_transposed(matrix, QUARTER))
 
 
 def quarters_exchanged(it: Wrong) -> Iterator[Made]:
     """Yield C with the upper right and the lower left quarter of each 16 x 16 exchanged, where the factors are 16-bit
     numbers."""
-    yield from _of_a_fragment(it, with_quarters_exchanged)
+    if it.is_plain and it.has_halves:
+        yield from _moved(it, with_quarters_exchanged)
 
 
-def _of_a_fragment(it: Wrong, moved: Callable[[Array], Array | None]) -> Iterator[Made]:
-    blocks, allowed = moved(it.problem.reference), moved(it.problem.tolerance)
-    halves = it.is_plain and it.problem.data.factors[0].element.size == 2
-    if halves and blocks is not None and allowed is not None:
+def _moved(it: Wrong, move: Callable[[Array], Array | None]) -> Iterator[Made]:
+    """Yield the moved answer, if its shape allows that."""
+    blocks, allowed = move(it.problem.reference), move(it.problem.tolerance)
+    if blocks is not None and allowed is not None:
         yield Made(blocks, allowed)
 
 
@@ -225,13 +226,8 @@ def _places(it: Wrong) -> Array | None:
     if not it.may_be_fitted or it.got.size > MOST:
         return None
     right, got, tolerance = it.problem.reference.ravel(), it.got.ravel(), it.problem.tolerance.ravel()
-    order = np.argsort(right)
-    after = np.clip(np.searchsorted(right[order], got), 1, right.size - 1)
-    below, above = order[after - 1], order[after]
-    nearest = np.where(np.abs(got - right[below]) <= np.abs(got - right[above]), below, above)
-    own = np.arange(right.size)
-    nearest = np.where(np.abs(got - right) <= tolerance, own, nearest)
-    found = np.where(np.abs(got - right[nearest]) <= tolerance[nearest], nearest, -1).reshape(it.got.shape)
+    place = np.where(np.abs(got - right) <= tolerance, np.arange(right.size), nearest(got, right))
+    found = np.where(np.abs(got - right[place]) <= tolerance[place], place, -1).reshape(it.got.shape)
     return found if (found >= 0).mean() >= KNOWN else None
 
 

@@ -13,7 +13,7 @@ that:
 
 So a row never guesses. The first row that agrees wins: the most specific mistakes are first, costly searches after
 cheap comparisons. The facts fill the sentence: ``{k:few}`` is the fact ``k`` as ``PHRASES`` says it.
-A name may have several rows, one for each sentence. Advice (``hints.py``, ``remedies.py``) reads names and facts, never
+A name may have several rows, one for each sentence. Advice (``hints``, ``remedies``) reads names and facts, never
 a sentence. To add a mistake, add a row; and a transformation, if none of those in use fits.
 """
 

@@ -18,7 +18,7 @@ from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.engine.simulator.final_memory import UNWRITTEN, FinalMemory
 from gemm_lessons.gemm.problem import Problem, Trial
 from gemm_lessons.judging.named_sentence import NamedSentence
-from gemm_lessons.judging.wrong_answer import Array
+from gemm_lessons.judging.wrong_answer import Array, nearest
 
 ALIKE = 0.98  # share of numbers that must be in their expected place: a few may be (nearly) the same
 EXCHANGED = 0.05  # share of C in an array of the block above which the sums have passed through it, over the tiles
@@ -165,9 +165,6 @@ def _are_by_warp(place: Array) -> bool:
 def _place(values: Array, problem: Problem) -> Array:
     """Return the place of each value in the right answer; -1 for nowhere."""
     right = problem.reference.ravel()
-    order = np.argsort(right)
-    after = np.clip(np.searchsorted(right[order], values), 1, max(1, right.size - 1))
-    below, above = order[after - 1], order[np.minimum(after, right.size - 1)]
-    nearest = np.where(np.abs(values - right[below]) <= np.abs(values - right[above]), below, above)
-    near = np.abs(values - right[nearest]) <= problem.tolerance.ravel()[nearest]
-    return np.where(near, nearest, -1)
+    place = nearest(values, right)
+    near = np.abs(values - right[place]) <= problem.tolerance.ravel()[place]
+    return np.where(near, place, -1)

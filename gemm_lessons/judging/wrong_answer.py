@@ -107,6 +107,11 @@ class Wrong:
         return flat and self.problem.data.formula.scaled_product == A_TIMES_B
 
     @property
+    def has_halves(self) -> bool:
+        """Tell whether the factors are 16-bit numbers, as fragments of mma.sync hold them."""
+        return self.problem.data.factors[0].element.size == 2
+
+    @property
     def _layouts(self) -> list[BufferLayout]:
         return [layout for layout in self.problem.layouts.values() if layout.role != "scratch"]
 
@@ -163,6 +168,14 @@ class Wrong:
         """Return the K tiles; the last one may be shorter."""
         depth, k = self.tiles.depth, self.problem.shape.k
         return [slice(k0, min(k0 + depth, k)) for k0 in range(0, k, depth)]
+
+
+def nearest(values: Array, right: Array) -> Array:
+    """Return the index of the number in ``right`` (n,) that is nearest to each of ``values``."""
+    order = np.argsort(right)
+    after = np.clip(np.searchsorted(right[order], values), 1, max(1, right.size - 1))
+    below, above = order[after - 1], order[np.minimum(after, right.size - 1)]
+    return np.where(np.abs(values - right[below]) <= np.abs(values - right[above]), below, above)
 
 
 def numbers(values: Array) -> tuple[int, ...]:

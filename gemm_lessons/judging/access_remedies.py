@@ -1,0 +1,325 @@
+"""Advice on accesses: threads that own the wrong elements, memory without a value, indices out of bounds.
+
+Each rule returns a remedy for a finding, or None where it does not apply. ``remedies`` has their order.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from gemm_lessons.engine import Finding
+from gemm_lessons.engine.records.facts import Coordinates, PastAll, PastEnd, Stopped
+from gemm_lessons.gemm.shapes import Shape
+from gemm_lessons.judging.advice import DESCRIPTOR, OWN_ARRAYS
+from gemm_lessons.judging.evidence import Evidence
+from gemm_lessons.judging.verdict import Faulted, WrongAnswer
+
+WORD = 4  # bytes of a number in the lessons whose arrays are inspected
+# Effects of two writes. If both are in one line, its index is the same in several threads.
+ALIKE = ("shared store store", "shared copy copy")
+PRODUCT = re.compile(r"\bwgmma")
+
+
+def _shown(place: Coordinates) -> str:
+    """Return a thread or block as findings name it."""
+    return str(place) if len(place) > 1 else "".join(map(str, place))
+
+
+def wrong_lane(facts: Evidence) -> str | None:
+    """Advise on a lane index that is the thread's index in the block."""
+    found = re.search(r"\b(\w*lane\w*)\s*=\s*threadIdx\.x\s*;", facts.source)
+    if found is None or "WM" not in facts.lesson.tile.defines or facts.checked.right:
+        return None
+    return f"{found[1]} is threadIdx.x, which keeps counting in the next warp: a lane is 0 to 31, threadIdx.x % 32."
+
+
+def lane(facts: Evidence, finding: Finding) -> str | None:
+    """Advise on the same index, whatever it has led to."""
+    return wrong_lane(facts)
+
+
+def one_owner(facts: Evidence, finding: Finding) -> str | None:
+    """Advise on threads that store to the same element in one line, which a barrier cannot fix."""
+    if finding.kind == "uninitialised":
+        alike = (it for it in facts.checked.findings if it.kind == "race" and it.array == finding.array)
+        finding = next((it for it in alike if it.effects in ALIKE), finding)
+    if finding.effects not in ALIKE or finding.line is None or finding.line != finding.other_line:
+        return None
+    what = "its index lacks a term that tells them apart"
+    if finding.effects == "shared copy copy":
+        what += ", or maps two elements to one place, as a swizzle must not"
+    one, other = (_shown(actor.thread) for actor in finding.actors)
+    return (
+        f"Several threads, such as {other} and {one}, store to the same element of {finding.array} in line "
+        f"{finding.line}: {what}. A barrier does not fix that."
+    )
+
+
+def of_each_thread(facts: Evidence, finding: Finding) -> str | None:
+    """Advise on an array that each thread has for itself, and that the block was perhaps to share."""
+    if (finding.kind, finding.case) != ("uninitialised", "local"):
+        return None
+    return (
+        "Without __shared__, every thread has its own array, which no other thread fills. If the block shares it, "
+        "declare it __shared__. Otherwise set each element before you read it."
+    )
+
+
+def in_a_fragment(facts: Evidence, finding: Finding) -> str | None:
+    """Advise on the memory that a fragment is loaded from: a wrong address or row distance, or an incomplete copy."""
+    line = facts.quote(finding.line) if finding.line else ""
+    if finding.kind == "unset" and "mma_sync" in line:
+        return "Registers hold old values: clear the accumulator fragment with fill_fragment before the loop."
+    if finding.kind not in ("uninitialised", "out_of_array") or "load_matrix_sync" not in line:
+        return None
+    return (
+        f"Is the last argument, ldm, the distance from one row of {finding.array or 'the tile'} to the next, padding "
+        "and all? Does the address name the row first, then the column? If so: does the copy fill every element, and "
+        "is there a __syncthreads() after it?"
+    )
+
+
+def scratch(facts: Evidence, finding: Finding) -> str | None:
+    """Advise on memory that one launch fills and another reads: neither C nor a matrix with partial tiles."""
+    layout = facts.lesson.data.by_name.get(name := finding.array)
+    if layout is None or layout.role != "scratch":
+        return None
+    if (finding.kind, finding.effects) == ("race", "global store store"):
+        return f"Two threads write the same element of {name}: which term of its index should tell the two apart?"
+    if finding.kind == "out_of_bounds":
+        return f"{name} has no partial tiles: its index is too large. Look at each term, and at what it counts."
+    return None
+
+
+def trapped(facts: Evidence, finding: Finding) -> str | None:
+    """Advise on a kernel that stops itself without a reason."""
+    if (finding.kind, finding.case, finding.facts) != ("trap", "stop", Stopped()):
+        return None
+    return (
+        "The compiler emits a trap where it sees a null pointer: can the pointer in this line be null? Test it before "
+        "you read it."
+    )
+
+
+def added_to_nothing(facts: Evidence, finding: Finding) -> str | None:
+    """Advise on a read of C before anything was stored in it."""
+    answer = facts.lesson.data.answer.name
+    if finding.kind != "uninitialised" or finding.array != answer:
+        return None
+    if "atomic" in facts.quote(finding.line or 0):
+        return f"An atomic adds to what {answer} holds, which is uninitialised: set it to 0 in an earlier launch."
+    if facts.lesson.data.answer.role == "inout":
+        return f"beta is 0 there, and {answer} is uninitialised: read it only if beta is not 0, because 0 * NaN is NaN."
+    return f"{answer} is uninitialised before the kernel: store the sum (=) instead of adding to it (+=)."
+
+
+def not_filled_up(facts: Evidence, finding: Finding) -> str | None:
+    """Advise on a guarded copy that stores nothing out of bounds: only shapes with partial tiles are wrong."""
+    tile = facts.lesson.tile.defines
+    sizes = tuple(tile.get(name, 1) for name in ("BM", "BN", "BK"))
+    if finding.kind != "uninitialised" or sizes[2] == 1 or not facts.checked.shapes:
+        return None
+    whole = {it.shape: _is_whole(it.shape, sizes) for it in facts.checked.shapes}
+    right = [whole[it.shape] for it in facts.checked.shapes if it.kind == "passed" and not it.findings]
+    wrong = [whole[it.shape] for it in facts.checked.shapes if it.kind != "passed" or it.findings]
+    if not any(right) or any(wrong) or not wrong:
+        return None
+    return (
+        "Only shapes with partial tiles are wrong: there the copy leaves elements of the tile unchanged. Store 0 for "
+        "elements outside the matrix: they add nothing to the sum."
+    )
+
+
+def _is_whole(shape: Shape, sizes: Sequence[int]) -> bool:
+    return not (shape.m % sizes[0] or shape.n % sizes[1] or shape.k % sizes[2])
+
+
+def blocks_part(facts: Evidence, finding: Finding) -> str | None:
+    """Advise on an index of the matrix in an array of the block: in the first block both are equal."""
+    name, block = finding.array, finding.actors[0].block if finding.actors else ()
+    if not _too_large(finding) or (finding.kind, finding.case) in OWN_ARRAYS or not name:
+        return None
+    if name in facts.lesson.data.by_name or not any(block):
+        return None
+    return (
+        f"{name} belongs to one block: does its index contain the block's part, which is not 0 in block "
+        f"{_shown(block)}? row and col are indices into the matrix, thread_row and thread_col into the tile."
+    )
+
+
+def _too_large(finding: Finding) -> bool:
+    """Tell whether an index runs past the end of its array or matrix."""
+    return finding.kind in ("out_of_bounds", "out_of_array") and finding.place is not None and finding.place.byte >= 0
+
+
+def order_of_indices(facts: Evidence, finding: Finding) -> str | None:
+    """Advise on an index k of the tile in the place of the other one: As[k][row] of As[BM][BK]."""
+    name = finding.array
+    declared = re.search(rf"__shared__[^;]*\b{name}\s*\[([^\]]+)\]\s*\[([^\]]+)\]\s*;", facts.source) if name else None
+    used = re.search(rf"\b{name}\[([^\]]+)\]\[([^\]]+)\]", facts.quote(finding.line or 0)) if name else None
+    if finding.kind not in ("out_of_array", "out_of_bounds", "uninitialised") or not declared or not used:
+        return None
+    depth = ["BK" in size for size in declared.groups()]
+    of_k = [bool(re.search(r"\bk\b", index)) for index in used.groups()]
+    if depth.count(True) != 1 or of_k.count(True) != 1 or depth == of_k:
+        return None
+    first, last = ("k", "then the column") if depth[0] else ("the row", "then k")
+    sizes = "".join(f"[{size}]" for size in declared.groups())
+    return f"{name}{sizes} has {first} first, {last}. Here the two indices have changed places."
+
+
+def descriptor(facts: Evidence, finding: Finding) -> str | None:
+    """Advise on products that read bytes that no copy has written: the descriptor names other bytes than the copy."""
+    if finding.kind not in ("uninitialised", "out_of_bounds") or not finding.line:
+        return None
+    if not PRODUCT.search(facts.quote(finding.line)):
+        return None
+    if finding.kind == "out_of_bounds":
+        return f"The descriptor names bytes beyond shared memory: {DESCRIPTOR}"
+    return f"The products read bytes that no copy has written. Do the copies fill the whole tile? If so, {DESCRIPTOR}"
+
+
+def into_the_next(facts: Evidence, finding: Finding) -> str | None:
+    """Advise on an index past the end of its array that hits another one."""
+    hit = finding.facts.hit if isinstance(finding.facts, PastEnd) else None
+    if finding.kind != "out_of_array" or (finding.kind, finding.case) in OWN_ARRAYS or not finding.actors:
+        return None
+    if hit is None or not hit.array or not finding.array:
+        return None
+    does = "reads" if finding.actors[0].effect == "load" else "writes"
+    return (
+        f"Line {finding.line} {does} past the end of {finding.array}, into {hit.array}: check the loop's bound and "
+        "step, and the order of the indices."
+    )
+
+
+def where_the_tile_starts(facts: Evidence, finding: Finding) -> str | None:
+    """Advise on k0, which counts along K, in an index of the tile: As[row][k0 + k], but not As[k0 / BK]."""
+    several = finding.facts.candidates if isinstance(finding.facts, PastAll) else ()
+    name = finding.array or "".join(several[-1:])
+    if not _too_large(finding) or not name or name in facts.lesson.data.by_name:
+        return None
+    if not re.search(rf"\b{name}(\[[^]]*\])?\[([^]]*\+ *)?k0( *\+[^]]*)?\]", facts.quote(finding.line or 0)):
+        return None
+    return (
+        f"{name} holds one tile at a time: k0 counts along the matrix, k inside the tile. Leave k0 out of this index."
+    )
+
+
+def outside(facts: Evidence, finding: Finding) -> str | None:
+    """Advise on an access out of bounds that a guard would not fix."""
+    if finding.kind != "out_of_bounds":
+        return None
+    pattern = facts.checked.verdict.judgement.pattern if isinstance(facts.checked.verdict, WrongAnswer) else None
+    if pattern is not None and pattern.name.endswith("_swapped"):
+        return "The exchanged row and column cause this: a guard would only hide it."
+    if pattern is not None and pattern.name.endswith("_stride"):
+        return "The wrong row length causes this: a guard would only hide it."
+    if pattern is not None and pattern.name.endswith("_guard"):
+        return "The guard is there, but compares with the wrong size: row with M, column with N, k with K."
+    if pattern is not None and pattern.name == "partly_written" and "size" in pattern.facts:
+        return "Does each guard compare a row with M, a column with N, and k with K?"
+    if pattern is not None and pattern.name == "wrong_bound":
+        return "The bound of the loop over k causes this, on shapes where it exceeds K: a guard would only hide it."
+    if finding.place is not None and finding.place.byte < 0:
+        return (
+            "The index is below 0 there, so no guard at the far edge helps: look at what is subtracted, and from what."
+        )
+    if finding.array and finding.array not in facts.lesson.data.by_name:
+        return _shared_index(facts, finding)
+    if not facts.lesson.data.multiplies:
+        return _without_element(facts, finding)
+    promised = facts.lesson.shapes.multiple_of
+    for size, promise in zip(("BM", "BN", "BK"), (promised.m, promised.n, promised.k), strict=True):
+        tile = facts.lesson.tile.defines.get(size, 1)
+        if promise > 1 and promise % tile:
+            return (
+                f"Tiles of {size} = {tile} do not fit a promise of {size[1]} = {promise} (multiple_of in lesson.toml): "
+                "the last tile is partial. Change both together."
+            )
+    if finding.actors and finding.array in ("A", "B") and (beyond := _beyond_k(facts)):
+        return beyond
+    if min(promised.m, promised.n, promised.k) > 1:
+        if finding.array not in ("", "A", "B", "C") and "STAGES" in facts.lesson.tile.defines:
+            return (
+                "Every tile is whole in this lesson, so no row and no column needs a guard. If this line loads for a "
+                "later tile, test that there is one, below K. Otherwise the index itself is too large."
+            )
+        return "Every tile is whole in this lesson, so no guard is missing: the index itself is too large."
+    if facts.quote(finding.line or 0) in {line.strip() for line in facts.stub.text.splitlines()} - {""}:
+        return (
+            "This line is as the stub has it, so its values are wrong: follow its row, its column and its k back to "
+            "your lines. Which of them can lie outside the matrix?"
+        )
+    return None
+
+
+def between_accesses(facts: Evidence, finding: Finding) -> str | None:
+    """Advise on a wide access of the stub that starts at an index of the learner's."""
+    wide = finding.actors[0].width // WORD if finding.actors else 0
+    given = {line.strip() for line in facts.stub.text.splitlines()} - {""}
+    if finding.kind != "misaligned" or wide < 2 or facts.quote(finding.line or 0) not in given:
+        return None
+    advice = (
+        f"This line is as the stub has it, so its index is wrong: an access of {wide} elements starts at a multiple of "
+        f"{wide}. Do your lines count in steps of {wide}?"
+    )
+    if any(re.search(r"\bmin *\(", line) for line in facts.source.splitlines() if line.strip() not in given):
+        advice += f" A min that clamps the index must stop {wide} before the end, not 1."
+    return advice
+
+
+def _without_element(facts: Evidence, finding: Finding) -> str | None:
+    """Advise on an access of a kernel without products: its launch has more threads than the array has elements."""
+    verdict, layout = facts.checked.verdict, facts.lesson.data.by_name[finding.array] if finding.array else None
+    shape = verdict.shape if isinstance(verdict, Faulted) else facts.checked.shape_of(finding)
+    if shape is None or layout is None or len(facts.lesson.launches) > 1:
+        return None
+    grid = facts.lesson.at(shape).grids(shape)[0]
+    there = facts.lesson.data.lay_out(shape.names, gap=0)[finding.array]
+    threads, elements = grid.blocks * grid.threads, there.batch * there.rows * there.cols
+    if threads <= elements:
+        return f"The launch has {threads:,} threads and {finding.array} {elements:,} elements: the index is too large."
+    return (
+        f"The launch has {threads:,} threads, {finding.array} {elements:,} elements, numbered from 0. A thread whose "
+        "element does not exist must neither read nor write: guard the access, with < and the number of elements."
+    )
+
+
+def _shared_index(facts: Evidence, finding: Finding) -> str:
+    name = finding.array
+    declared = re.search(rf"__shared__[^;]*\b{name}((?:\s*\[[^\]]+\])+)", facts.source)
+    sizes = re.findall(r"\[([^\]]+)\]", declared[1]) if declared else []
+    whole = f"{name}{''.join(f'[{size}]' for size in sizes)} is the block's own, so no guard is missing"
+    if "BK" in sizes and any(actor.effect == "store" for actor in finding.actors) and len(sizes) > 1:
+        return (
+            f"{whole}: the index of size BK counts k inside the tile. Does each index of this write count what its "
+            "size says, and do the loop's bound and step fit?"
+        )
+    if "BK" in sizes:
+        return f"{whole}: does the loop over k end below BK? Then check the other index against its dimension."
+    return f"{name} belongs to the block: check each index against its dimensions, and their order."
+
+
+def _beyond_k(facts: Evidence) -> str | None:
+    """Advise on an index of A or B past the end, at a shape of whole tiles, where no row and no column is partial."""
+    verdict, tile = facts.checked.verdict, facts.lesson.tile.defines
+    sizes = tuple(tile.get(name, 1) for name in ("BM", "BN", "BK"))
+    if not isinstance(verdict, Faulted) or not _is_whole(verdict.shape, sizes):
+        return None
+    loop = "k0" if sizes[2] > 1 else "k"
+    if "STAGES" in tile:
+        return (
+            f"At {verdict.shape} every tile is whole, so no row and no column is to blame. A copy is issued several "
+            "tiles ahead: is there a tile that far ahead, below K? Test this before each copy; then check which rows "
+            "a thread copies."
+        )
+    bound = f"{loop} < K"
+    if re.search(rf"\b{loop} \+= 2 \* BK\b", facts.source):
+        bound += f", and {loop} + BK < K for the second tile of an iteration"
+    return (
+        f"At {verdict.shape} every tile is whole, so no guard is missing. Does k stay below K = {verdict.shape.k}? "
+        f"Check the bound of the loop over {loop} first ({bound}), then row and column, and the factor of the row: "
+        "a row of A has K elements, a row of B has N."
+    )

@@ -1,0 +1,218 @@
+"""Advice on order: barriers, buffers of several tiles, copies in flight, mbarriers and their phases.
+
+Each rule returns a remedy for a finding, or None where it does not apply. ``remedies`` has their order.
+"""
+
+from __future__ import annotations
+
+import re
+
+from gemm_lessons.course.todos import open_todos
+from gemm_lessons.engine import Finding
+from gemm_lessons.engine.compiler.tokens import Lexed, without_comments
+from gemm_lessons.engine.records.facts import AtBarrier, AtMbarrier, Hang, InFlight, MbarrierMisuse
+from gemm_lessons.judging.access_remedies import ALIKE, PRODUCT, WORD
+from gemm_lessons.judging.advice import (
+    ACROSS_ROLES,
+    ANNOUNCED,
+    BARRIER_OF_ROLE,
+    ENDLESS_OF,
+    ENDLESS_PHASE,
+    LEFT_OUT,
+    OF_A_CAUSE,
+    OF_A_COUNT,
+    OF_BYTES,
+    OTHER_ARRAY,
+    REFILLED,
+    UNSET_SUMS,
+)
+from gemm_lessons.judging.evidence import Evidence
+
+ROLES = re.compile(r"\bgroup_barrier\b|\btma_store\.cuh|\bbar(?:rier)?\.sync\b")
+MULTICAST = re.compile(r"\bshare_box\b|\.multicast::cluster\b")
+
+
+def _conditional_barriers(source: str) -> frozenset[int]:
+    """Return the lines of __syncthreads() within an ``if``."""
+    lexed, lines = Lexed(source), set()
+    for at, token in enumerate(lexed.code):
+        if token.text != "if" or lexed.text(at + 1) != "(":
+            continue
+        begin = end = lexed.after(at + 1)
+        if lexed.text(begin) == "{":
+            end = lexed.closing(begin)
+        else:
+            while end < len(lexed.code) and lexed.text(end) != ";":
+                end += 1
+        lines |= {it.line for it in lexed.code[begin:end] if it.text == "__syncthreads"}
+    return frozenset(lines)
+
+
+def exited(facts: Evidence, finding: Finding) -> bool:
+    """Tell whether threads ended without a barrier because it is within an ``if``."""
+    return finding.kind == "exited_before_barrier" and finding.line in _conditional_barriers(facts.source)
+
+
+def passed_by(facts: Evidence, finding: Finding) -> str | None:
+    """Advise on threads that skip a barrier within an ``if`` and end, as if they had returned early."""
+    if not exited(facts, finding):
+        return None
+    return (
+        "This __syncthreads() is inside an if that some threads skip. Every thread of the block must reach it: move it "
+        "out of the if."
+    )
+
+
+def in_a_branch(facts: Evidence, finding: Finding) -> str | None:
+    """Advise on two barriers, one of them in a branch that some threads do not take."""
+    if finding.kind != "divergent_barrier" or finding.line is None or finding.other_line in (None, finding.line):
+        return None
+    lines = (finding.line, finding.other_line)
+    within = [line for line in lines if line in _conditional_barriers(facts.source)]
+    which = f"that in line {within[0]}" if len(within) == 1 else f"that in line {lines[0]} or that in line {lines[1]}"
+    return (
+        f"Every thread of the block must reach the same __syncthreads(): {which} is inside an if that some threads "
+        "skip. Move it out of the if."
+    )
+
+
+def wrong_buffer(facts: Evidence, finding: Finding) -> str | None:
+    """Advise on a race between buffers although there is a barrier for each tile."""
+    if finding.kind != "race" or not finding.effects.startswith("shared") or not has_buffers(facts):
+        return None
+    counters, shape = facts.checked.counters, facts.counted
+    if counters is None or shape is None:
+        return None
+    tiles = -(-shape.k // facts.lesson.tile.defines["BK"])
+    barriers = counters.get("barriers")
+    if barriers is None or barriers < tiles:
+        return None
+    if "STAGES" in facts.lesson.tile.defines:
+        return (
+            "There is a barrier for every tile, and one more would only hide it: the stage is the wrong one. Read the "
+            "tile that was waited for last, and none after the last of K; copy to the stage of the previous tile, "
+            "which no thread reads any more."
+        )
+    return (
+        "There is a barrier for every tile, and one more would only hide it: the buffer is the wrong one. While one is "
+        f"multiplied, only the other may be filled{' (1 - now)' if '1 - now' in facts.stub.text else ''}. The two swap "
+        "roles after every tile, in each index that reads or writes."
+    )
+
+
+def wrong_stage(facts: Evidence, finding: Finding) -> str | None:
+    """Advise on a copy in flight into the wrong stage, which no wait cures: the sums are wrong even if it arrives at
+    once."""
+    if "STAGES" not in facts.lesson.tile.defines or finding.kind != "async_in_flight":
+        return None
+    if finding.case not in ("waited too little", "never waited", "wrong place"):
+        return None
+    faulted = [it.judgement for it in facts.checked.shapes if finding.kind in {other.kind for other in it.findings}]
+    if not any(judgement is not None and not judgement.passed for judgement in faulted):
+        return None
+    enough = facts.lesson.tile.defines["STAGES"] - 2
+    most = finding.facts.most if isinstance(finding.facts, InFlight) else None
+    if finding.case == "waited too little" and (most is None or most >= enough):
+        return None
+    return (
+        "C is wrong even if all copies arrive at once, so no wait cures this: the stage is the wrong one. An iteration "
+        "reads stage now, which advances by 1, and copies to the stage of the previous tile, "
+        "(now + STAGES - 1) % STAGES, which is free."
+    )
+
+
+def has_buffers(facts: Evidence) -> bool:
+    """Tell whether the kernel has room for two tiles of A and of B."""
+    tile, built = facts.lesson.tile.defines, facts.built
+    if built is None or not {"BM", "BN", "BK"} <= tile.keys():
+        return False
+    return built.shared_bytes >= 2 * (tile["BM"] + tile["BN"]) * tile["BK"] * WORD
+
+
+def in_flight(facts: Evidence, finding: Finding) -> str | None:
+    """Advise on a thread's own copy that has not arrived, in the terms of the kernel's copy mechanism."""
+    if finding.kind != "async_in_flight":
+        return None
+    calls = "__pipeline_" in facts.source
+    wait = "__pipeline_wait_prior(n)" if calls else "cp.async.wait_group n"
+    commit = "__pipeline_commit()" if calls else "cp.async.commit_group"
+    if finding.case == "never waited":
+        return (
+            "The thread has not waited since it issued this copy. Is the wait missing, or does the copy go to a "
+            "place that is still being read: the wrong stage?"
+        )
+    if finding.case == "no group":
+        return (
+            f"The copy is in no group, so no wait counts it: end a group ({commit}) after the copies of each tile, in "
+            "every iteration."
+        )
+    if finding.case == "waited too little":
+        return (
+            f"No wait has covered it: {wait} leaves the n newest groups in flight. Does every iteration wait, is n "
+            "small enough, and does every iteration end a group, an empty one where nothing is left to copy?"
+        )
+    return None
+
+
+def endless_phase(facts: Evidence, finding: Finding) -> str | None:
+    """Advise on a hang at an mbarrier, which its cause, the next open TODO or the mask of a multicast may explain."""
+    waiting = finding.facts.waiting if isinstance(finding.facts, Hang) else ()
+    if not any(isinstance(it, AtMbarrier) for it in waiting):
+        return None
+    if any(
+        isinstance(it, AtBarrier) and it.case == "waiting here" and it.number == 0 and it.expected is None
+        for it in waiting
+    ):
+        return ACROSS_ROLES
+    cause = finding.facts.cause.case if isinstance(finding.facts, Hang) and finding.facts.cause else ""
+    if cause in OF_A_CAUSE:
+        return OF_A_CAUSE[cause]
+    open_ = [
+        f"TODO({number}) in line {line} is still open"
+        for number, line in sorted(open_todos(facts.source, facts.stub).items())[:1]
+    ]
+    if cause not in OF_BYTES:
+        cycle = not cause and isinstance(finding.facts, Hang) and finding.facts.cycle
+        advice = ENDLESS_OF.get("cycle" if cycle else cause, ENDLESS_PHASE)
+        return " ".join((*(f"{todo}, and the phase may need that step." for todo in open_), advice))
+    lacks = OF_BYTES[cause] == ANNOUNCED and MULTICAST.search(without_comments(facts.source))
+    return " ".join((LEFT_OUT if lacks else OF_BYTES[cause], *(f"{todo}." for todo in open_)))
+
+
+def counted_barrier(facts: Evidence, finding: Finding) -> str | None:
+    """Advise on a hang at a barrier whose number of threads the kernel gives."""
+    cause = finding.facts.cause.case if isinstance(finding.facts, Hang) and finding.facts.cause else ""
+    return OF_A_COUNT if cause in ("cause never came", "cause came before", "cause barrier count") else None
+
+
+def among_roles(facts: Evidence, finding: Finding) -> str | None:
+    """Advise on a missing barrier where roles have barriers of their own, and tiles are in stages."""
+    if finding.kind != "race" or not finding.effects.startswith("shared") or finding.effects in ALIKE:
+        return None
+    if "STAGES" not in facts.lesson.tile.defines:
+        return None
+    return BARRIER_OF_ROLE if ROLES.search(without_comments(facts.source)) else None
+
+
+def other_barriers(facts: Evidence, finding: Finding) -> str | None:
+    """Advise on an arrival at an mbarrier of another array than the line names."""
+    hit = finding.facts.mbarrier.array if isinstance(finding.facts, MbarrierMisuse) else ""
+    named = re.findall(r"\b(\w+)\s*\[", facts.quote(finding.line or 0))
+    arrays = [name for name in named if re.search(rf"\bBarrier\s[^;()]*\b{name}\s*\[", facts.source)]
+    if not hit or len(arrays) != 1 or arrays == [hit]:
+        return None
+    return OTHER_ARRAY.format(named=arrays[0], hit=hit)
+
+
+def refilled(facts: Evidence, finding: Finding) -> str | None:
+    """Advise on a bulk copy into a stage whose previous tile is still needed."""
+    cases = ("bulk load", "ended before")
+    if finding.kind != "async_in_flight" or finding.case not in cases or not finding.actors:
+        return None
+    return REFILLED if finding.actors[-1].effect == "copy" else None
+
+
+def added_to_no_sums(facts: Evidence, finding: Finding) -> str | None:
+    """Advise on sums of products that start from registers without a value."""
+    unset = finding.kind == "unset" and PRODUCT.search(without_comments(facts.source))
+    return UNSET_SUMS if unset else None
