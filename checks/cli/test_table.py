@@ -19,7 +19,7 @@ from gemm_lessons.gemm.shapes import Shape
 from gemm_lessons.judging.evidence import Speed
 from gemm_lessons.judging.hints import LIMITS
 from gemm_lessons.report.console import THEME
-from gemm_lessons.report.run import show_details
+from gemm_lessons.report.run import ScreenContext, show_details
 from gemm_lessons.report.table import LIMITERS, duration, show_footnotes, table
 from gemm_lessons.running.outcome import RunOutcome
 from gemm_lessons.running.pipeline import RunRequest, run_lesson
@@ -75,7 +75,7 @@ def shown(tmp_path: Path, number: str, old: str, new: str, shape: Shape) -> str:
         RunRequest(any_course(), lesson, path, Simulated(), find_gpu("h200"), beside=False, shape=shape)
     )
     screen = io.StringIO()
-    show_details(Console(file=screen, width=200, theme=THEME), outcome, None, "again")
+    show_details(Console(file=screen, width=200, theme=THEME), outcome, ScreenContext(again="again"))
     return screen.getvalue()
 
 

@@ -27,7 +27,7 @@ from gemm_lessons.course.pitfalls import with_edits
 from gemm_lessons.devices.simulated import Simulated
 from gemm_lessons.engine.hardware.sheets import GPUS
 from gemm_lessons.report.console import make_console
-from gemm_lessons.report.run import show_details
+from gemm_lessons.report.run import ScreenContext, show_details
 from gemm_lessons.running.outcome import RunOutcome
 from gemm_lessons.running.pipeline import RunRequest, run_lesson
 
@@ -102,7 +102,7 @@ def words_of(outcome: RunOutcome) -> str:
     console = make_console()
     console.width = 10_000
     with console.capture() as said:
-        show_details(console, outcome, None, "")
+        show_details(console, outcome, ScreenContext())
     return "\n".join(line.rstrip() for line in said.get().splitlines())
 
 

@@ -79,7 +79,7 @@ def judge_gates(
     results = []
     for gate in gates:
         if gate.where is not None and not gate.where.holds(names):
-            results.append(_not_for_this_shape(gate))
+            results.append(_result(gate, None, True, gate.why, "does not judge this shape"))
             continue
         value = float(gate.value.value(names))
         note, reason = "", gate.why
@@ -94,34 +94,15 @@ def judge_gates(
                 note, passed = f"cannot be counted: {why}", None
         elif not math.isfinite(value):
             note = f"{gate.value.text} divides by zero: the kernel never does what this gate counts"
-        at_most = gate.at_most is not None
-        limit = gate.at_most if gate.at_most is not None else gate.at_least
-        assert limit is not None
-        results.append(
-            GateResult(
-                gate.id,
-                gate.name,
-                None if note else value,
-                limit,
-                at_most,
-                passed,
-                reason,
-                gate.value.text,
-                note,
-                integrity=gate.integrity,
-            )
-        )
+        results.append(_result(gate, None if note else value, passed, reason, note))
     return tuple(results)
 
 
-def _not_for_this_shape(gate: Gate) -> GateResult:
-    """Return the result of a gate that does not judge this shape."""
-    limit, note = gate.at_most if gate.at_most is not None else gate.at_least, "does not judge this shape"
+def _result(gate: Gate, value: float | None, passed: bool | None, why: str, note: str) -> GateResult:
+    limit = gate.at_most if gate.at_most is not None else gate.at_least
     assert limit is not None
-    return GateResult(
-        gate.id, gate.name, None, limit, gate.at_most is not None, True, gate.why, gate.value.text, note,
-        integrity=gate.integrity,
-    )  # fmt: skip
+    at_most, text = gate.at_most is not None, gate.value.text
+    return GateResult(gate.id, gate.name, value, limit, at_most, passed, why, text, note, integrity=gate.integrity)
 
 
 def _at_best(gate: Gate, names: Mapping[str, Number]) -> float:

@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from gemm_lessons.engine import Diagnostic, Finding
+from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.engine.records.results import Conflict, Printed
 from gemm_lessons.engine.records.words import printable
 from gemm_lessons.gemm.shapes import Shape
@@ -34,6 +35,7 @@ from gemm_lessons.report.table import SHORT, STYLE, show_footnotes, table, told_
 from gemm_lessons.running.outcome import Row, RunOutcome
 from gemm_lessons.running.speedup import Gain
 
+LINES = 23  # of a terminal with 24: the last one is for the prompt
 MAP_ROWS, MAP_COLS = 24, 32  # maximum block tiles shown of a wrong answer
 MAX_DIAGNOSTICS = 8
 MAX_WARNINGS = 3
@@ -45,20 +47,25 @@ UNTOUCHED = ("partly_written",)  # and from one of which no TODO is written
 VOWEL_SOUNDS = "AEFHILMNORSX"  # letters that take the article "an"
 
 
-def show_details(
-    console: Console,
-    outcome: RunOutcome,
-    following: str | None,
-    again: str,
-    remarks: Sequence[str] = (),
-    gain: Gain | None = None,
-    counts: bool = True,
-) -> None:
-    """Print everything about a run. ``following`` is the next lesson's name; ``again`` is the command that repeats this
-    run, empty if not needed; ``remarks`` are notes on unusual options; ``gain`` is the speedup of a pass; ``counts``
-    tells whether a pass counts for the lesson."""
-    row = outcome.kernel
-    _headline(console, outcome, remarks)
+@dataclass(frozen=True)
+class ScreenContext:
+    """What is shown besides the outcome: the ``following`` lesson, the command to run it ``again`` (empty: no next
+    step), ``remarks`` on unusual options, the ``gain`` of a pass, whether a pass ``counts``; and on one screen ``news``
+    (scored predictions, a fixed bug), and how many ``lines`` there are."""
+
+    following: str | None = None
+    again: str = ""
+    remarks: Sequence[str] = ()
+    gain: Gain | None = None
+    counts: bool = True
+    news: Sequence[str] = ()
+    lines: int = LINES
+
+
+def show_details(console: Console, outcome: RunOutcome, context: ScreenContext) -> None:
+    """Print everything about a run."""
+    row, gain = outcome.kernel, context.gain
+    _headline(console, outcome, context.remarks)
     if not isinstance(row.verdict, CompileFailed):
         console.print()
         console.print(table(console, outcome))
@@ -78,7 +85,7 @@ def show_details(
     if gain is not None and isinstance(row.verdict, Passed):
         console.print()
         console.print(Text.assemble(("Gain: ", "bold"), gain_in_words(gain)))
-    _next(console, outcome, following, again, counts)
+    _next(console, outcome, context)
 
 
 def _headline(console: Console, outcome: RunOutcome, remarks: Sequence[str]) -> None:
@@ -139,8 +146,12 @@ def gain_in_words(gain: Gain) -> str:
     if not gain.measured:
         others = f"lesson {gain.before[:2]} and cuBLAS were" if gain.before else "cuBLAS was"
         how = f"yours is estimated, {others} measured" if gain.of_cublas is not None else "both estimated"
-    article = "an" if gain.gpu[:1] in VOWEL_SOUNDS else "a"
-    return f"{', '.join(parts)} on {article} {gain.gpu} ({how})"
+    return f"{', '.join(parts)} on {with_article(gain.gpu)} ({how})"
+
+
+def with_article(gpu: str) -> str:
+    """Return ``an H200``, ``a V100``."""
+    return f"{'an' if gpu[:1] in VOWEL_SOUNDS else 'a'} {gpu}"
 
 
 def _shapes(results: Sequence[ShapeResult]) -> Table:
@@ -424,16 +435,16 @@ def _hints(console: Console, row: Row) -> None:
     console.print(indented(hints))
 
 
-def _next(console: Console, outcome: RunOutcome, following: str | None, again: str, counts: bool) -> None:
+def _next(console: Console, outcome: RunOutcome, context: ScreenContext) -> None:
     number = f"{outcome.lesson.number:02}"
     console.print()
     if outcome.verdict.kind != "passed" and outcome.verdict.kind != "compile_failed":
         console.print(Text(f"The same inputs again: --seed {outcome.seed}", style="quiet"))
-    if not again:
+    if not context.again:
         return
     if outcome.verdict.kind != "passed":
         reference = outcome.kernel.label == "reference"  # the reference is right: the requested sizes do not fit it
-        step(console, "Choose other sizes, then" if reference else "Change the file, then", again)
+        step(console, "Choose other sizes, then" if reference else "Change the file, then", context.again)
         if outcome.kernel.label != "bug" and not reference:  # hints are about TODOs
             step(console, "Stuck", f"gemm-lessons hint {number}")
     elif outcome.kernel.label == "bug":
@@ -445,10 +456,10 @@ def _next(console: Console, outcome: RunOutcome, following: str | None, again: s
         step(console, "Compare with the reference", f"gemm-lessons diff {number}")
         if outcome.lesson.data.formula.product is not None:
             step(console, "As a standalone program, for a GPU machine", f"gemm-lessons export {number}")
-        if not counts:
+        if not context.counts:
             step(console, "To pass the lesson", f"gemm-lessons run {number}")
-        elif following:
-            step(console, f"Next, lesson {following[:2]}", "gemm-lessons next")
+        elif context.following:
+            step(console, f"Next, lesson {context.following[:2]}", "gemm-lessons next")
         else:
             console.print("That was the last lesson. Well done.", style="good")
 

@@ -7,20 +7,19 @@ and one remedy. Gates that are met are not shown; ``run.py`` prints everything, 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from io import StringIO
 
 from rich.console import Console, Group
 from rich.text import Text
 
-from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.engine.records.words import printable
 from gemm_lessons.judging.verdict import CompileFailed, Faulted, GateMissed, Passed, TimedOut, WrongAnswer
 from gemm_lessons.report.blocks import Paragraph, clipped, fitted
 from gemm_lessons.report.console import THEME
 from gemm_lessons.report.figures import bottleneck, conflicts, figures_table, percent
 from gemm_lessons.report.run import (
-    VOWEL_SOUNDS,
+    ScreenContext,
     gate_limit,
     once,
     show_details,
@@ -28,35 +27,22 @@ from gemm_lessons.report.run import (
     summary_of,
     title_of,
     visible,
+    with_article,
 )
 from gemm_lessons.report.trouble import compiler_warnings, kind_of, meaning_of, what_is_wrong
 from gemm_lessons.running.outcome import Row, RunOutcome
 from gemm_lessons.running.speedup import Gain
 
-LINES = 23  # of a terminal with 24: the last one is for the prompt
+__all__ = ["ScreenContext", "printed", "problem_lines", "show_problems", "show_screen"]
+
 PRINTED = 6  # lines of the kernel's own output
 MISSED_GATES = 2
-
-
-@dataclass(frozen=True)
-class ScreenContext:
-    """What the screen says besides the outcome: the ``following`` lesson, the command to run it ``again`` (empty: no
-    next step), ``remarks`` on unusual options, the ``gain`` of a pass, whether a pass ``counts``, ``news`` (scored
-    predictions, a fixed bug), and how many ``lines`` there are."""
-
-    following: str | None = None
-    again: str = ""
-    remarks: Sequence[str] = ()
-    gain: Gain | None = None
-    counts: bool = True
-    news: Sequence[str] = ()
-    lines: int = LINES
 
 
 def show_screen(console: Console, outcome: RunOutcome, context: ScreenContext, details: bool = False) -> None:
     """Print one screen about a run, or with ``details`` everything about it."""
     if details:
-        show_details(console, outcome, context.following, context.again, context.remarks, context.gain, context.counts)
+        show_details(console, outcome, context)
         return
     for block in fitted(console, [*_blocks(console, outcome, context)], context.lines):
         if block.gap:
@@ -73,7 +59,7 @@ def printed(outcome: RunOutcome, columns: int = 80) -> str:
     with console.capture() as capture:
         show_screen(console, outcome, ScreenContext())
         console.print()
-        show_details(console, outcome, None, "")
+        show_details(console, outcome, ScreenContext())
     return capture.get()
 
 
@@ -105,7 +91,7 @@ def _header(console: Console, outcome: RunOutcome) -> Text:
     """Return the lesson on the left and where it ran on the right; a long title without its second half."""
     lesson, where = outcome.lesson, outcome.device_name
     if outcome.kernel.checked.right and outcome.device_kind == "simulator":
-        where += f", estimates for {('an' if outcome.gpu[:1] in VOWEL_SOUNDS else 'a')} {outcome.gpu}"
+        where += f", estimates for {with_article(outcome.gpu)}"
         estimate = outcome.kernel.speed.estimate
         where += " (never measured)" if estimate and estimate.basis else ""
     elif not outcome.kernel.checked.right and outcome.verdict.kind != "compile_failed":

@@ -13,8 +13,7 @@ from gemm_lessons.course.folder import shown
 from gemm_lessons.course.lesson import Lesson
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.report.console import make_console
-from gemm_lessons.report.run import style_of, title_of
-from gemm_lessons.report.screen import LINES
+from gemm_lessons.report.run import LINES, style_of, title_of
 from gemm_lessons.running.outcome import Row
 
 Key = tuple[str, str]  # key and description
