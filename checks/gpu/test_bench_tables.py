@@ -20,7 +20,8 @@ from gemm_lessons.course.folder import CommandError
 from gemm_lessons.devices.simulated import Simulated
 from gemm_lessons.engine.hardware.sheets import find_gpu
 from gemm_lessons.gemm.shapes import Shape
-from gemm_lessons.report.bench import kernel_name, show_bench, summed_up
+from gemm_lessons.report.bench import show_bench, summed_up
+from gemm_lessons.report.table import kernel_name
 
 COURSE = stored_points.COURSE
 POINTS, TYPES = stored_points.points(), stored_points.types()

@@ -148,7 +148,7 @@ class GateReader(TomlReader):
     def reaches(self, where: Where, raw: dict[str, Any], tile: Tile) -> bool:
         """Tell whether an integrity gate applies to this tile. Its ``where`` may name a size that the lesson lacks;
         then the gate does not apply."""
-        sizes = re.findall(r"\b[A-Z][A-Z0-9_]*\b", self.string(where, raw, "where") if "where" in raw else "")
+        sizes = re.findall(r"\b[A-Z][A-Z0-9_]*\b", self.string(where, raw, "where", required=False))
         return set(sizes) <= {*tile.defines, *SIZES} and self.applies(where, raw, tile)
 
 

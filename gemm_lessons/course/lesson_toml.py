@@ -132,7 +132,7 @@ class _Reader(GateReader):
             search=self.search(self.table((), raw, "tune", required=False), (*tile.defines, *dict(choices))),
             types=tuple(self.table((), raw, "types", required=False)),
             type=type_,
-            starts_from=self.string((), raw, "starts_from") if "starts_from" in raw else "",
+            starts_from=self.string((), raw, "starts_from", required=False),
             ptxas=self.ptxas(self.table((), raw, "ptxas", required=False), tile),
             figures=tuple(
                 self.figure(("show", i), table, (*names, *COUNTED, *RESOURCES))
@@ -297,7 +297,7 @@ class _Reader(GateReader):
         buffers = self.buffers(self.table((), raw, "buffers", required=False), (*SIZES, *tile.defines), names)
         maps = self.tensor_maps(self.table((), raw, "tensor_maps", required=False), (*SIZES, *tile.defines))
         passed = [name for launch in launches for name in launch.parameters]
-        formula = self.string(("kernel",), kernel, "formula") if "formula" in kernel else ""
+        formula = self.string(("kernel",), kernel, "formula", required=False)
         given = self.scalars(self.table((), raw, "scalars", required=False))
         promote = kernel.get("promote")
         if promote is not None:
@@ -456,7 +456,7 @@ class _Reader(GateReader):
         if len(label) > LONGEST_LABEL:
             raise self.wrong((*where, "label"), f"has {len(label)} characters; a row of the table has {LONGEST_LABEL}")
         value = self.expression((*where, "value"), self.present(where, raw, "value"), names)
-        return Figure(label, value, self.string(where, raw, "unit") if "unit" in raw else "")
+        return Figure(label, value, self.string(where, raw, "unit", required=False))
 
     def attacks(self, raw: dict[str, Any]) -> tuple[str, ...]:
         """Read which limiters the lesson's idea relieves."""

@@ -92,8 +92,8 @@ class _Reader(TomlReader):
         if not isinstance(tile, dict):
             raise self.wrong((name, "tile"), "must be a table, like { BK = 16 }")
         sizes = tuple((size, self.integer((name, "tile"), tile, size)) for size in tile)
-        type_ = self.string((name,), table, "type") if "type" in table else ""
-        bug = self.string((name,), table, "bug") if "bug" in table else ""
+        type_ = self.string((name,), table, "type", required=False)
+        bug = self.string((name,), table, "bug", required=False)
         if bug and (tile or type_):
             raise self.wrong((name, "bug"), "is found in the kernel alone: take it out, or tile and type")
         where = f"{self.path}:{self.line((name,))}"

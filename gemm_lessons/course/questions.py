@@ -145,6 +145,6 @@ class _Reader(TomlReader):
             answer,
             than,
             self.integer((name,), table, "within", default=WITHIN),
-            self.string((name,), table, "why") if "why" in table else "",
+            self.string((name,), table, "why", required=False),
             self.line((name,)) or 0,
         )

@@ -21,7 +21,7 @@ from gemm_lessons.course.folder import shown
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.gemm.shapes import Shape
 from gemm_lessons.report.console import headed_table
-from gemm_lessons.report.table import scattered, tera
+from gemm_lessons.report.table import kernel_name, scattered, tera
 from gemm_lessons.running.speedup import GPU, STORED_CUBLAS, load_measured
 
 GAP = 2  # spaces between columns
@@ -152,11 +152,6 @@ def _on_course_gpu(groups: Sequence[Group], shapes: Sequence[Shape]) -> list[_Ro
     names = [line.name for group in groups for line in group.lines]
     rows = [_Row(kernel_name(name), tuple(cell(name, it) for it in shapes)) for name in names]
     return [row for row in rows if set(row.cells) != {"-"}]
-
-
-def kernel_name(name: str) -> str:
-    """Return a lesson's name as tables and plots write it: ``03 block tile``."""
-    return name.replace("_", " ")
 
 
 def _print_table(console: Console, rows: Sequence[_Row], headers: Sequence[str]) -> None:

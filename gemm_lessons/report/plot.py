@@ -21,7 +21,7 @@ from gemm_lessons.devices.extras import install_extra
 from gemm_lessons.engine import KitError
 from gemm_lessons.engine.hardware.sheets import Peak, peaks
 from gemm_lessons.engine.records.frozen import dataclass
-from gemm_lessons.report.table import tera
+from gemm_lessons.report.table import kernel_name, tera
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -217,10 +217,6 @@ def _colours(group: Group) -> list[tuple[Line, Any]]:
     return found + [(line, INK) for line in group.lines if line.is_cublas]
 
 
-def _name(name: str) -> str:
-    return name.replace("_", " ")
-
-
 def _width(text: str, size: float = SMALL, weight: str = "normal") -> float:
     """Return the width of a text in inches."""
     from matplotlib.font_manager import FontProperties
@@ -256,9 +252,7 @@ def _gutter(labels: Sequence[Label], headers: Sequence[str]) -> tuple[list[float
     return widths, LEADER + sum(widths) + SPACE * len(widths)
 
 
-def _label_ends(
-    axes: Any, labels: Sequence[Label], widths: Sequence[float], gap: float = ROW, headers: Sequence[str] = ()
-) -> None:
+def _label_ends(axes: Any, labels: Sequence[Label], widths: Sequence[float], headers: Sequence[str] = ()) -> None:
     """Write labels right of the axes, at the heights of their points or moved apart, with thin leader lines."""
     if not labels:
         return
@@ -268,7 +262,7 @@ def _label_ends(
     low, high = (axes.transAxes.transform((0, at))[1] * to_points for at in (0, 1))
     ordered = sorted(labels, key=lambda it: it.y)
     at = [axes.transData.transform((it.x, it.y)) * to_points for it in ordered]
-    step = min(gap, (high - low) / max(len(ordered) - 1, 1))
+    step = min(ROW, (high - low) / max(len(ordered) - 1, 1))
     heights = spread_out([float(y) for _, y in at], step, high, low)
     starts = [right + LEADER * INCH + (sum(widths[:i]) + i * SPACE) * INCH for i in range(len(widths))]
     size = min(SMALL, step / ROW * SMALL)
@@ -305,9 +299,9 @@ def _speed(figure: Figure, box: Box, group: Group, colours: Mapping[Any, Any], g
         last = line.points[max(line.points, key=lambda shape: at[shape])]
         share = "" if last.of_cublas is None or line.is_cublas else f"{last.of_cublas:.0%}"
         columns = (
-            (_name(line.name), _three(last.gflops / 1e3), share)
+            (kernel_name(line.name), _three(last.gflops / 1e3), share)
             if measured
-            else (_name(line.name), _three(last.gflops / 1e3))
+            else (kernel_name(line.name), _three(last.gflops / 1e3))
         )
         colour = colours[group.title, line.name]
         labels.append(Label(columns, at[last.shape], last.gflops / 1e3, colour, line.is_cublas))
@@ -538,7 +532,7 @@ def _label_points(axes: Any, points: Sequence[tuple[str, float, float]], taken: 
     marks = [(x - MARK, y - MARK, x + MARK, y + MARK) for x, y in at]
     taken += marks
     for (name, _, _), (x, y) in sorted(zip(points, at, strict=True), key=lambda it: it[0][0]):
-        text = name[:2] if name[:2].isdigit() else _name(name)
+        text = name[:2] if name[:2].isdigit() else kernel_name(name)
         wide, high = _width(text, weight="bold") * INCH + 2, SMALL + 2
         near = [(a, b) for a, b in at if 0 < math.hypot(a - x, b - y) < CROWD]
         away = math.atan2(y - fmean([b for _, b in near]), x - fmean([a for a, _ in near])) if near else -math.pi / 2

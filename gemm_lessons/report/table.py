@@ -306,6 +306,11 @@ def duration(microseconds: float | None) -> str:
     return f"{value:.{digits}f} {unit}"
 
 
+def kernel_name(name: str) -> str:
+    """Return a lesson's name as tables and plots write it: ``03 block tile``."""
+    return name.replace("_", " ")
+
+
 def tera(gflops: float | None) -> str:
     """Format GFLOP/s as TFLOP/s, the unit of every table and text: ``53.9``, ``8.12``, ``0.504``."""
     if gflops is None:

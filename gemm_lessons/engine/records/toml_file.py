@@ -55,8 +55,10 @@ class TomlFile:
             raise self.wrong((*where, key), "is missing; add it")
         return raw[key]
 
-    def string(self, where: Where, raw: Mapping[str, Any], key: str) -> str:
-        """Return text that is not blank."""
+    def string(self, where: Where, raw: Mapping[str, Any], key: str, required: bool = True) -> str:
+        """Return text that is not blank; "" where it is missing and not required."""
+        if not required and key not in raw:
+            return ""
         value = self.present(where, raw, key)
         if not isinstance(value, str) or not value.strip():
             raise self.wrong((*where, key), f"must be text, not {value!r}")
