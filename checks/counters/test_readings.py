@@ -116,6 +116,22 @@ def test_wavefronts_of_patterns(probe: str) -> None:
     assert (ideal == np.array(measured["ideal"])).all()
 
 
+@pytest.mark.parametrize("width", [1, 4, 8, 16])
+@pytest.mark.parametrize("access", ["load", "store", "atomic", "matrix"])
+def test_costs_that_are_kept_are_those_of_a_pattern_moved_by_words(width: int, access: banks.AccessKind) -> None:
+    draw = np.random.default_rng([width, len(access)])
+    rows = draw.integers(0, 64, (6, 32)) * max(width, 4)
+    active = draw.integers(0, 4, rows.shape) > 0
+    for mask in (None, active):
+        for away in (0, 4 * 5, 4 * 32, 4 * 77):
+            found = banks.wavefronts(rows + away, mask, width, access)
+            banks._recent.clear()
+            fresh = banks.wavefronts(rows + away, mask, width, access)
+            assert all(np.array_equal(one, other) for one, other in zip(found, fresh, strict=True))
+            banks.wavefronts(rows, mask, width, access)
+    assert len(banks._recent) == 1
+
+
 @pytest.mark.parametrize("probe", patterns.COPY_PROBES)
 def test_wavefronts_of_copies_through_l1(probe: str) -> None:
     """Exact where the rule is certain, for copies with bank conflicts on one side alone; a lower bound elsewhere."""

@@ -44,7 +44,7 @@ LONG_SUMS = 1024  # K from which the signs of the products bound the error of a 
 LITTLE = 2  # bits of the whole numbers of one factor of a long sum: the other has as many as the sum can hold
 RMS = 0.625  # root mean square of a product of two numbers from 0.5 to 1, at most
 LARGE = 16  # so many numbers at the upper end of a type count as large: 112 to 127 for int8
-AHEAD = 16  # lines whose pages are made together
+AHEAD = 16  # lines whose pages are made together, or pages of a line along K
 DEVIATIONS = 8  # a sum of numbers with random signs stays below so many standard deviations
 APART = 1 << 18  # elements from one line to the next where a launch receives that number, at most
 MARGIN = 2  # pages that a row of a tile may touch beside those that it fills
@@ -163,9 +163,13 @@ class FarProblem:
         return Buffer(layout.name, self._arrays[layout.name], layout.role != "in", known, self._paged(layout))
 
     def _paged(self, layout: BufferLayout) -> Pages:
-        lines = range(1, AHEAD) if layout.fill != "poison" else ()
-        ahead = tuple(layout.leading * layout.element.size * line for line in lines)
-        return Pages(partial(self._pages, layout), self._most(layout), ahead)
+        ahead = range(1, AHEAD) if layout.fill != "poison" else ()
+        step = PAGE if self._is_along_k(layout) else layout.leading * layout.element.size
+        return Pages(partial(self._pages, layout), self._most(layout), tuple(step * it for it in ahead))
+
+    def _is_along_k(self, layout: BufferLayout) -> bool:
+        """Tell whether the elements of a line are those along K: a block needs its lines from one end to the other."""
+        return self._axes(layout.name)[layout.order == "row"] == "K"
 
     @property
     def _touches_few(self) -> bool:
@@ -185,7 +189,9 @@ class FarProblem:
         )
         lines, length = (of_rows, of_cols) if layout.order == "row" else (of_cols, of_rows)
         of_a_line = -(-length * layout.element.size // PAGE) + MARGIN
-        return min(every, self._blocks * (lines + AHEAD * (layout.role == "in")) * of_a_line)
+        more = AHEAD * (layout.role == "in")
+        of_a_block = lines * (of_a_line + more) if self._is_along_k(layout) else (lines + more) * of_a_line
+        return min(every, self._blocks * of_a_block)
 
     def _pages(self, layout: BufferLayout, numbers: Array) -> Array:
         each = PAGE // layout.element.size

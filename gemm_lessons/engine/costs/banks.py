@@ -1,4 +1,4 @@
-"""Count the wavefronts of a warp's shared-memory access and the sectors of a global one: pure functions.
+"""Count the wavefronts of a warp's shared-memory access and the sectors of a global one.
 
 Addresses are bytes, int64 (warps, 32); ``active`` is bool (warps, 32), or None when every lane takes part.
 
@@ -23,6 +23,7 @@ The rules were settled by readings of an H200 (``checks/readings/counters``), an
 
 from __future__ import annotations
 
+from hashlib import blake2b
 from typing import Literal
 
 import numpy as np
@@ -37,7 +38,11 @@ MATRIX_ROWS, ROW_BYTES = 8, 16  # of ldmatrix
 SECTOR = 32  # bytes of global memory fetched together
 LANES_OF_A_REQUEST = {4: 8, 8: 8, 16: 4}  # by the bytes of a texel; of the texture unit
 
+DIGEST = 16  # bytes that identify a pattern of addresses
+MOST_RECENT = 4096  # patterns whose costs are kept
+
 AccessKind = Literal["load", "store", "atomic", "copy", "matrix"]
+_recent: dict[tuple[bytes, int, bool, int, AccessKind], tuple[Array, Array]] = {}
 
 
 def wavefronts(addresses: Array, active: Array | None, width: int, access: AccessKind = "load") -> tuple[Array, Array]:
@@ -45,7 +50,27 @@ def wavefronts(addresses: Array, active: Array | None, width: int, access: Acces
 
     ``width`` is bytes per lane; of ``matrix`` (ldmatrix, stmatrix) those of a row, and the active lanes are those that
     give the address of one (``rows_of_matrices``).
+
+    The same pattern of addresses, moved by whole words, costs as much. Batches of blocks and iterations of a loop
+    repeat few patterns, so the costs of recent ones are kept.
     """
+    if not addresses.size:
+        return _wavefronts(addresses, active, width, access)
+    digest = blake2b((addresses - addresses.item(0) // WORD * WORD).tobytes(), digest_size=DIGEST)
+    if active is not None:
+        digest.update(active.tobytes())
+    key = digest.digest(), addresses.size, active is None, width, access
+    found = _recent.get(key)
+    if found is None:
+        if len(_recent) >= MOST_RECENT:
+            _recent.clear()
+        found = _recent[key] = _wavefronts(addresses, active, width, access)
+        for one in found:
+            one.flags.writeable = False
+    return found
+
+
+def _wavefronts(addresses: Array, active: Array | None, width: int, access: AccessKind) -> tuple[Array, Array]:
     if access == "matrix":
         each = _grouped(addresses, active, width)
         return each.sum(axis=1), np.count_nonzero(each, axis=1)
