@@ -14,7 +14,7 @@ from checks.compiling import must_compile
 from checks.readings import FOLDER
 from gemm_lessons.engine.compiler.sass import SassInstruction, width_of
 from gemm_lessons.engine.estimate.items import Step, streams_of, unknown_units
-from gemm_lessons.engine.estimate.timeline import Multiprocessor, play, play_apart, run
+from gemm_lessons.engine.estimate.timeline import MainLoop, Multiprocessor, play, play_apart, run
 from gemm_lessons.engine.hardware.sheets import GPUS, pipes_of
 from gemm_lessons.engine.sass.operands import decode
 from gemm_lessons.engine.sass.registers import conflicts, reads
@@ -231,6 +231,36 @@ def test_the_latency_of_dram_is_what_was_read_of_copied_tiles() -> None:
     at_work = [clocks * H200.tensor_clock_hz / H200.clock_hz for clocks in longer]
     assert len(longer) == 6
     assert min(at_work) < HOPPER.dram < max(at_work)
+
+
+@pytest.mark.parametrize("length", [31, 34, 36, 64])  # KB; 32 fit
+def test_a_loop_longer_than_the_instruction_cache_is_fetched_again(length: int) -> None:
+    read = json.loads((FOLDER / "estimate/fetching_h200.json").read_text())["clocks"]
+    assert fetched(length, 1) == pytest.approx(read[f"{length} KB: 4 warps, in step"]["last"], rel=0.06)
+
+
+@pytest.mark.parametrize(("name", "behind"), [("in step", 0), ("each 4 16 KB behind", 16), ("each 4 32 KB behind", 32)])
+def test_warps_share_code_that_one_of_them_has_fetched_a_while_ago(name: str, behind: int) -> None:
+    """A line leaves the cache when both have begun as many bytes as it holds: one is half of them ahead."""
+    read = json.loads((FOLDER / "estimate/fetching_h200.json").read_text())["clocks"]
+    assert fetched(64, 2, behind) == pytest.approx(read[f"64 KB: 8 warps, {name}"]["last"], rel=0.05)
+
+
+def fetched(length: int, blocks: int, behind: int = 0) -> float:
+    """The clocks of an instruction in a loop of ``length`` KB that begins within a line, in blocks of a warp for each
+    scheduler. Each block begins when the one before is so many KB ahead."""
+    turns, instructions, before = 6, 1024 * length // 16, 4
+    lines = [*ffma(before + instructions - 1), ("@P0 BRA `(.L_x_1)", FREE, None)]
+    once = trace(lines, 4, blocks)
+    labelled = decode(before, replace(once.code[before].source, labels=(".L_x_1",)))
+    code = (*once.code[:before], labelled, *once.code[before + 1 :])
+    warps = tuple(warp[before:] * turns for warp in once.warps)
+    streams = streams_of(replace(once, code=code, warps=warps), blocks, H200)
+    items = [stream.of(warp) for stream, warp in streams]
+    part = range(len(items[0]) // turns, len(items[0]) * (turns - 1) // turns)  # without the first turn and the last
+    alone = (HOPPER.code_line + HOPPER.code_latency) / 8  # clocks of an instruction
+    starts = [block * behind * 64 * alone for block in range(blocks)]
+    return run([MainLoop([part] * len(items), starts, items, 4, H200)]).clocks / (turns - 2) / instructions
 
 
 def test_blocks_move_up_when_their_stores_have_left() -> None:

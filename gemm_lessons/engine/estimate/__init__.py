@@ -7,6 +7,6 @@
 - ``launch``: a launch of any kernel; ``traffic``: which of its accesses L1, L2 and DRAM serve; ``chip``: rules that it
   shares with the model of matrix products, and the clock of a chip at its power limit
 - ``timeline``: simulation of one multiprocessor; ``recording``: the same, recorded; ``phases``: its mbarriers
-- ``items``: traced instructions with unit and duration
+- ``items``: traced instructions with unit and duration; ``fetching``: their code, and the instruction cache
 - ``causes``: an estimated time shared out over causes
 """

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from gemm_lessons.engine.costs.banks import WARP
+from gemm_lessons.engine.estimate.fetching import NO_LINE, lines_of
 from gemm_lessons.engine.hardware.pipes import THREE_OPERANDS, Pipes
 from gemm_lessons.engine.hardware.sheets import GpuSpec, pipes_of
 from gemm_lessons.engine.records.frozen import dataclass
@@ -90,6 +91,7 @@ class Item(NamedTuple):
     other: float = 0.0  # clocks of the tensor cores, or of the fp64 lanes
     later: float = 0.0  # clocks until a result without a fixed latency is available
     sums: tuple[int, int] | None = None  # of a product: the first register of its result, and of its addend
+    line: int = NO_LINE  # of code that a warp begins with it, where loops have to be fetched again
 
 
 def grouped_columns(trace: Trace) -> float:
@@ -117,6 +119,7 @@ def streams_of(trace: Trace, blocks: int, gpu: GpuSpec) -> list[tuple[Stream, Se
 def _items(trace: Trace, pipes: Pipes, gpu: GpuSpec) -> list[Item]:
     """Return one item for every instruction."""
     fp32 = WARP * gpu.schedulers / gpu.lanes_per_sm
+    lines = lines_of(trace.code, pipes)
     found = []
     for d, control, banks in zip(trace.code, trace.control, trace.reads, strict=True):
         opcode = d.source.opcode
@@ -138,7 +141,7 @@ def _items(trace: Trace, pipes: Pipes, gpu: GpuSpec) -> list[Item]:
                 pipes.integer if unit == INTEGER else 0.0,
                 stall if stall < 3 else stall * pipes.dependence,
                 GROUPS if ends_group else control.sets, control.reads, max(1, d.source.width // 4), d.name, d.index,
-                at_most, other, later, _sums(d) if unit == TENSOR else None,
+                at_most, other, later, _sums(d) if unit == TENSOR else None, lines.get(d.index, NO_LINE),
             )
         )  # fmt: skip
     return found
@@ -202,7 +205,7 @@ def _stream(path: Sequence[int], items: Sequence[Item]) -> Stream:
     for place, index in enumerate(path):
         item = items[index]
         plain = item.unit in (FP32, INTEGER) and item.sets is None and item.reads is None
-        if run and (not plain or item.waits or len(run) == LONGEST_RUN):
+        if run and (not plain or item.waits or len(run) == LONGEST_RUN or item.line != NO_LINE):
             close(place)
         if not plain:
             found.append(item)

@@ -3,6 +3,7 @@
     schedulers   each issues one instruction a clock: of the warps that can go, the one whose last turn is longest ago
                  (``fair``), or the same again; ``together``: of many, those of the block that began first
     a warp       goes on in order: after the stall that ptxas wrote, and when the loads it waits for are there
+    code         loops longer than the instruction cache are fetched again and again (``fetching``)
     fp32, ...    each unit of a scheduler takes its clocks per warp instruction, plus register bank conflicts
     registers    where there is a multiply-add every clock, their file gives it two a clock; what a load brings into
                  them takes its share of that
@@ -21,10 +22,10 @@
                  takes the port of each, arrivals at mbarriers of others and the cluster's barrier take longer.
                  st.async and red.async leave one after the other
 
-What it leaves out: instruction fetch, and, without ``levels`` (see ``traffic``), L1's capacity. ``play`` also leaves
-out what loads wait for DRAM where blocks with barriers are resident together: they are at different places of their K
-tiles, so one multiplies while another waits, but ``play`` lets them begin together. ``play_apart`` plays the main loop
-from such places.
+What it leaves out: the first fetch of code, and, without ``levels`` (see ``traffic``), L1's capacity. ``play`` also
+leaves out what loads wait for DRAM where blocks with barriers are resident together: they are at different places of
+their K tiles, so one multiplies while another waits, but ``play`` lets them begin together. ``play_apart`` plays the
+main loop from such places.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ from dataclasses import field
 from typing import Any, TypeVar
 
 from gemm_lessons.engine.costs.banks import SECTOR, WARP
+from gemm_lessons.engine.estimate.fetching import InstructionCache
 from gemm_lessons.engine.estimate.items import (
     ASYNCHRONOUS,
     BOX_OUT,
@@ -268,6 +270,7 @@ class Multiprocessor:
         self.sectors: dict[int, float] = {}
         self.which = 0  # of these groups of warps
         self.share_l1(self.wave)
+        self.code = InstructionCache(self.pipes, count, self.wave / schedulers)
         # Warps at a barrier: block, number -> warp and from when on it can continue; -1: does not wait.
         self.waiting: dict[tuple[int, int], list[tuple[int, float]]] = {}
         self.phases: dict[tuple[int, int], MbarrierPhases] = {}  # block, address -> its mbarrier
@@ -362,6 +365,8 @@ class Multiprocessor:
             under_way = sorted(self.boards[warp][number])
             if len(under_way) > allowed:
                 time = max(time, under_way[len(under_way) - allowed - 1])
+        if item.line >= 0:
+            time = self.code.have(warp, item.line, time)
         return time
 
     def _ended(self, warp: int, time: float) -> None:

@@ -117,6 +117,9 @@ class Pipes:
     multicast: float  # added to `box` when the box is copied to several blocks of the cluster
     cluster: float  # from the last arrival at the barrier of a cluster to the release
     cluster_warp: float  # added to `cluster` for each warp of a block
+    code_bytes: float  # that the instruction cache of a multiprocessor holds; 0: not known, and loops of any length fit
+    code_line: float  # from one line of code that it fetches to the next one
+    code_latency: float  # until a line is there, besides
     texture: float  # latency of a texture fetch - latency of a load
     products: Products
 
