@@ -265,10 +265,7 @@ def test_variants_of_the_lessons(varied: list[Compared]) -> None:
     """Other tiles and one edit each: what a learner's kernel may look like."""
     assert len(varied) > 100
     assert median(varied) <= 0.10
-    far = {(one.kernel, one.size) for one in varied if abs(one.error) > table.FAR}
-    assert far <= {("double_buffer BK16", 1024)}, (
-        "one block alone, and a loop of 36 KB: its instructions are fetched late"
-    )
+    assert not {(one.kernel, one.size) for one in varied if abs(one.error) > table.FAR}
 
 
 @pytest.mark.long
