@@ -845,3 +845,64 @@ def test_texture_references_are_named(tmp_path):
     source = "texture<float, 1> t;\n__global__ void k(float *x) { x[0] = tex1Dfetch(t, 0); }\n"
     with pytest.raises(CompileError, match="cudaTextureObject_t"):
         engine.compile(source, "k", path=str(tmp_path / "k.cu"))
+
+
+PROJECT = {
+    "types.h": "#ifndef TYPES_H\n#define TYPES_H\n#include <iostream>\ntypedef float Real;\n"
+    "void host(std::ostream &);\n#endif\n",
+    "part/sizes.h": '#ifndef SIZES_H\n#define SIZES_H\n#include "types.h"\nconst int SIZE = 4;\n#endif  // SIZES_H\n',
+}
+
+
+def test_headers_under_an_include_folder_that_contains_the_source_are_the_users_own(tmp_path):
+    """A project names its headers from its root: their code of the host is left out as that of the file is."""
+    for name, text in PROJECT.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    source = '#include "part/sizes.h"\n#include <cub/block/block_reduce.cuh>\n'
+    source += "__global__ void k(Real *x) { x[threadIdx.x] = SIZE; }\nint main() { std::cout << 1; }\n"
+    x = np.zeros(4, np.float32)
+    simulate(source, "k", 1, 4, [x], path=str(tmp_path / "part/k.cu"), include_dirs=[tmp_path])
+    assert x.tolist() == [4] * 4
+
+
+@pytest.mark.parametrize(
+    ("around", "times"),
+    [
+        ("", 1),
+        ("#ifdef A\nINCLUDES\n#else\nINCLUDES\n#endif\n", 2),
+        ("#ifdef A\nINCLUDES\n#endif\nINCLUDES", 2),
+        ("INCLUDES\n#ifdef A\nINCLUDES\n#endif\n", 1),
+    ],
+)
+def test_a_header_is_gathered_once_in_each_branch(tmp_path, around, times):
+    """Headers that include each other would grow without bound: a guard says that a second time is empty."""
+    for name in "abcd":
+        others = "".join(f'#include "{it}.h"\n' for it in "abcd" if it != name)
+        text = f"// head\n#ifndef {name}_H\n#define {name}_H\n{others}int in_{name};\n#endif\n"
+        (tmp_path / f"{name}.h").write_text(text)
+    includes = '#include "a.h"\n#include "b.h"'
+    source = around.replace("INCLUDES", includes) or includes
+    whole = whole_file.gather(source, Places(str(tmp_path / "k.cu"), "k.cu", (), ()))
+    assert [whole.text.count(f"int in_{name};") for name in "abcd"] == [times] * 4
+
+
+@pytest.mark.parametrize("guard", ["#ifndef A_H\n#define B_H\n", "#ifndef A_H\n#define A_H\n#else\nint more;\n"])
+def test_a_header_without_a_guard_is_gathered_each_time(tmp_path, guard):
+    (tmp_path / "a.h").write_text(f"{guard}int in_a;\n#endif\n")
+    whole = whole_file.gather('#include "a.h"\n#include "a.h"\n', Places(str(tmp_path / "k.cu"), "k.cu", (), ()))
+    assert whole.text.count("int in_a;") == 2
+
+
+def test_a_crash_without_the_hosts_code_is_the_error(tmp_path, monkeypatch):
+    real = nvrtc_child.translate
+
+    def crashes(major, source, name, options, expression):
+        done = "int main" not in source
+        return nvrtc_child.Broken("ended", hung=False) if done else real(major, source, name, options, expression)
+
+    monkeypatch.setattr(nvrtc_child, "translate", crashes)
+    source = "#include <iostream>\n__global__ void k(int *x) { x[1] = 7; }\nint main() { std::cout << 1; }\n"
+    made = compile_source(source, path=str(tmp_path / "k.cu"), entry="k")
+    assert isinstance(made, NotCompiled)
+    assert "compiler crashes" in made.diagnostics[0].message

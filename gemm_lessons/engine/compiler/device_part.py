@@ -83,7 +83,8 @@ def translate(
 
 
 class _Unfinished(Exception):
-    """The compiler took too long. The errors of other attempts are then not reported, since they are not the cause."""
+    """The compiler took too long, or crashed. The errors of other attempts are then not reported: they are not the
+    cause."""
 
 
 @dataclass(frozen=True)
@@ -139,7 +140,7 @@ class _Job:
         for _ in range(MOST_ROUNDS):
             answer = self.compiled(whole.text, included)
             if answer is None:
-                return self.failed, ()
+                raise _Unfinished("NVIDIA's compiler crashes on this file when the code of the host is left out")
             result = answer
             if gathered.missing and (more := [it for it in self._headers_by_name(result) if it not in included]):
                 included += more
@@ -157,7 +158,9 @@ class _Job:
         first = self._errors(self.failed)
         complaints = [d for d in first if d.message == HOST_FUNCTION]
         inside = [d for d in complaints if self._is_of_a_library(d.file)]
-        places = replace(self.places, folders=(), system=(*self.places.folders, *self.places.system))
+        mine = [it for it in self.places.folders if str(it) in self._own]
+        others = [it for it in self.places.folders if str(it) not in self._own]
+        places = replace(self.places, folders=mine, system=(*others, *self.places.system))
         whole = self._gathered(places)
         stopped = any(d.message.startswith("cannot open source file") for d in first)
         if not inside and not (stopped and any(self._libraries(whole.text))):
@@ -326,14 +329,16 @@ class _Job:
     # --- libraries ---
 
     @property
-    def _own(self) -> str:
-        return os.path.dirname(self.places.name)
+    def _own(self) -> tuple[str, ...]:
+        """Return the folders of the user's own files: the source's, and include folders that contain the source."""
+        own = os.path.dirname(self.places.name)
+        return (own, *(root for root in map(str, self.places.folders) if own.startswith(f"{root}/")))
 
     def _is_of_a_library(self, file: str) -> bool:
-        """Return whether a file belongs to an include folder other than the source's own."""
-        roots = [self._own, *map(str, self.places.folders), *map(str, self.places.system)]
+        """Return whether a file belongs to an include folder that does not contain the source."""
+        roots = [*self._own, *map(str, self.places.folders), *map(str, self.places.system)]
         around = [root for root in roots if file.startswith(f"{root}/")]
-        return max(around, key=len, default=self._own) != self._own
+        return max(around, key=len, default=self._own[0]) not in self._own
 
     def _libraries(self, text: str) -> Iterator[tuple[re.Match[str], Path]]:
         """Yield the includes of library headers in the user's own files, each with the header."""

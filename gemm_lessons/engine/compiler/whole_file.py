@@ -94,16 +94,19 @@ class _Gathered:
         self.missing: list[str] = []
         self._places = places
         self._guards: dict[Path, str] = {}  # of files with #pragma once
-        self._once: set[Path] = set()  # those of them that are included unconditionally
+        # Files that are empty when included again, by the #if around their first inclusion: outermost first.
+        self._once: list[set[Path]] = [set()]
         self._size = 0
 
-    def add(self, text: str, file: str, depth: int = 0, certain: bool = True) -> None:
-        """Append the lines of a file and of its includes. ``certain``: no ``#if`` can leave the file out."""
+    def add(self, text: str, file: str, depth: int = 0) -> None:
+        """Append the lines of a file and of its includes."""
         self._size += len(text)
         expanded: list[bool] = []  # of each #if around a line: whether a file was included in it
         # The host's preprocessor splices lines also where blanks follow the backslash.
         text = re.sub(r"\\[ \t\r]+$", r"\\", text, flags=re.M)
         directives = {token.line: token for token in tokens(text, "directive")}
+        guard = min(directives, default=0) if _is_guarded(text) else 0  # its line
+        around = len(self._once)
         for number, line in enumerate(text.split("\n"), 1):
             directive = directives.get(number)
             word = directive.directive if directive else ""
@@ -111,16 +114,18 @@ class _Gathered:
             if match is None:
                 self._put("" if line.split() == ["#pragma", "once"] else line, file, number)
                 self._branch(word, file, number, expanded)
+                self._enter_or_leave(word, transparent=number == guard, least=around)
                 continue
             wanted, quoted = match[1] or match[2], match[1] is not None
             found = self._find(wanted, file if quoted else None)
             if found is None:
                 self._put(self._left(line, wanted, quoted), file, number)
-            elif found.resolve() in self._once:
+            elif any(found.resolve() in files for files in self._once):
                 self._put("", file, number)
             else:
-                self._include(found, file, number, depth, certain and not expanded)
+                self._include(found, file, number, depth)
                 expanded = [True] * len(expanded)
+        del self._once[around:]
 
     def _put(self, line: str, file: str, number: int) -> None:
         self.lines.append(line)
@@ -136,6 +141,15 @@ class _Gathered:
                 self._put(_line_directive(number + 1, file), file, number)
             if word == "endif":
                 expanded.pop()
+
+    def _enter_or_leave(self, word: str, *, transparent: bool, least: int) -> None:
+        """Follow the ``#if`` of a file. A ``transparent`` one, its guard, holds wherever the file was not included."""
+        if word.startswith("if") and not transparent:
+            self._once.append(set())
+        elif word.startswith("el") and len(self._once) > least:
+            self._once[-1] = set()
+        elif word == "endif" and len(self._once) > least:
+            self._once.pop()
 
     def _find(self, wanted: str, beside: str | None) -> Path | None:
         if wanted.startswith(GRAPHICS):
@@ -157,20 +171,38 @@ class _Gathered:
         self.missing.append(wanted)
         return "#include <host_library.h>" if not quoted and re.fullmatch(r"\w+", wanted) else ""
 
-    def _include(self, found: Path, file: str, number: int, depth: int, certain: bool) -> None:
+    def _include(self, found: Path, file: str, number: int, depth: int) -> None:
         path = found.resolve()
         included = found.read_text(errors="replace").removeprefix("\ufeff").replace("\0", " ")
         guard = ""
         if re.search(r"^[ \t]*#[ \t]*pragma[ \t]+once\b", included, re.M):
             guard = self._guards.setdefault(path, f"INCLUDED_{len(self._guards)}_")
-            self._once.update([path] * certain)
             self._put(f"#ifndef {guard}", file, number)
             self._put(f"#define {guard}", file, number)
+        if guard or _is_guarded(included):
+            self._once[-1].add(path)
         self._put(_line_directive(1, str(found)), file, number)
-        self.add(included, str(found), depth + 1, certain)
+        self.add(included, str(found), depth + 1)
         if guard:
             self._put("#endif", file, number)
         self._put(_line_directive(number + 1, file), file, number)
+
+
+def _is_guarded(text: str) -> bool:
+    """Return whether a header is empty when it is included again: ``#ifndef NAME``, ``#define NAME``, ``#endif``."""
+    found = [*tokens(text, "directive")]
+    if len(found) < 3 or found[0].directive != "ifndef" or found[1].directive != "define":
+        return False
+    if re.findall(r"ifndef\s+(\w+)", found[0].text) != re.findall(r"define\s+(\w+)", found[1].text):
+        return False
+    depth = 0
+    for token in found[:-1]:
+        depth += token.directive.startswith("if") - (token.directive == "endif")
+        if depth == 0 or (depth == 1 and token.directive.startswith("el")):
+            return False
+    outside = text[: found[0].start], text[found[-1].end :]
+    empty = all(token.kind == "comment" for part in outside for token in tokens(part))
+    return found[-1].directive == "endif" and depth == 1 and empty
 
 
 _OF_A_DEVICE_LIBRARY = regex(r"(?:curand_|nvshmem|cublasdx|cufftdx|nvcuda)\w*(?:\.h)?|cuComplex\.h|math_constants\.h")
