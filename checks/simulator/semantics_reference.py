@@ -231,6 +231,13 @@ def dot(opcode: str, modifiers: list[str], sources: list[int]) -> int:
     return wrap(c + sum(signed(x, f"{a_code[0]}{n}") * signed(y, f"{b_code[0]}8") for x, n, y in pairs), 32)
 
 
+def pack(code: str, a: int, b: int, c: int = 0) -> int:
+    bits = int(code[1:])
+    low, high = (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if code[0] == "s" else (0, 2**bits - 1)
+    x, y = (wrap(min(max(signed(it, "s32"), low), high), bits) for it in (a, b))
+    return wrap((c << 2 * bits) + (x << bits) + y, 32)
+
+
 # ---- bits ----
 
 
@@ -732,6 +739,8 @@ def expected(name: str, sources: list[int], results: int = 1) -> Expected:
         return [int(tested(modifiers[0], code, sources[0]))]
     if opcode == "cvt" and BYTES.keys() & set(modifiers):
         return [of_bytes(modifiers, sources)]
+    if opcode == "cvt" and modifiers[0] == "pack":
+        return [pack(modifiers[2], *sources)]
     if opcode == "cvt":
         return [convert(modifiers, sources)]
     if "cc" in modifiers or opcode in ("addc", "subc", "madc"):

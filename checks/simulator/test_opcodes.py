@@ -115,7 +115,7 @@ NAMED = {
     "machine/undefined.py": 4, "machine/unset.py": 2, "machine/warps.py": 8,
     "ptx/addresses.py": 5, "ptx/anticipated.py": 1, "ptx/cfg.py": 2, "ptx/expansions.py": 1,
     "ptx/fma_contraction.py": 2, "ptx/inline.py": 6, "ptx/pointer_calls.py": 3, "ptx/recursion.py": 5,
-    "ptx/schedule.py": 3, "ptx/synchronising_accesses.py": 1, "ptx/unset.py": 1, "ptx/wide_registers.py": 3,
+    "ptx/schedule.py": 3, "ptx/unset.py": 1, "ptx/wide_registers.py": 3,
     "ptx/wmma.py": 3, "second_opinion/agreement.py": 1, "second_opinion/leaving.py": 1,
     "pictures/fragments.py": 2,
 }  # fmt: skip

@@ -89,7 +89,7 @@ class Checks:
             collector, names, self._padded, shared, granules["shared"], code.optimistic, code.flags,
             self._cluster,
         )  # fmt: skip
-        self._initialised = Initialised(collector, names, windows)
+        self._initialised = Initialised(collector, names, windows, code.unused)
         self._copies = None
         if code.has_async:
             self._copies = AsyncCopies(

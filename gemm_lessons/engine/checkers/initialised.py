@@ -7,6 +7,7 @@ memoised, so that only new transitions cost NumPy work.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from dataclasses import field
 
 import numpy as np
@@ -59,10 +60,12 @@ class Windows:
 
 
 class Initialised:
-    """Tracks what a batch has written."""
+    """Tracks what a batch has written. ``unused``: load -> for each of its bytes, whether its value is not used."""
 
-    def __init__(self, collector: FindingCollector, names: Names, windows: Windows) -> None:
-        self._collector, self._names, self._windows = collector, names, windows
+    def __init__(
+        self, collector: FindingCollector, names: Names, windows: Windows, unused: Mapping[int, Array]
+    ) -> None:
+        self._collector, self._names, self._windows, self._unused = collector, names, windows, unused
         self.readers: dict[int, Access] = {}  # instructions that have read uninitialised memory
         self.forget()
 
@@ -115,8 +118,12 @@ class Initialised:
                 touch, lanes if is_shared else windows.lanes, windows.padded if is_shared else 1, stride, granule
             )
             known = bits[where.cell]
-            if touch.access.effect in ("load", "atomic") and not (known.all() or touch.access.is_clipped):
-                blank = self._uninitialised(touch, where.lane[~known], where.cell[~known], granule, stride)
+            wrong = ~known
+            if touch.access.index in self._unused and not known.all():
+                unused = self._unused[touch.access.index].reshape(-1, granule).all(axis=1)
+                wrong &= ~np.tile(unused, wrong.size // unused.size)
+            if touch.access.effect in ("load", "atomic") and wrong.any() and not touch.access.is_clipped:
+                blank = self._uninitialised(touch, where.lane[wrong], where.cell[wrong], granule, stride)
                 blanks.append(dataclasses.replace(blank, each=is_shared and not whole))
             if touch.access.effect != "load" and not known.all():
                 if not changed:

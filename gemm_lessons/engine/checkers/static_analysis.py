@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import numpy as np
+
 from gemm_lessons.engine.checkers.global_memory import Protocol
 from gemm_lessons.engine.checkers.product_registers import product_registers
 from gemm_lessons.engine.events import SharedArray
 from gemm_lessons.engine.machine.memory import layout
 from gemm_lessons.engine.ptx import synchronising_accesses
+from gemm_lessons.engine.ptx.cfg import reads
 from gemm_lessons.engine.ptx.provenance import local_provenance, provenance
-from gemm_lessons.engine.ptx.records import SIZES, Immediate, Kernel
+from gemm_lessons.engine.ptx.records import SIZES, Immediate, Kernel, Register, Vector
+from gemm_lessons.engine.records.arrays import Array
 from gemm_lessons.engine.records.findings import Finding
 from gemm_lessons.engine.records.frozen import dataclass
 
@@ -26,7 +30,8 @@ class Facts:
     ``has_phases``: the kernel has mbarriers or bulk copies. ``arrays``: memory instruction -> the one shared array that
     its address derives from; ``own``: the same for the thread's local arrays. ``optimistic``: loads that may race with
     atomics of other threads. ``flags``: accesses by which the threads of a block synchronise in shared memory
-    (``synchronising_accesses``). ``products``: findings on registers of asynchronous products.
+    (``synchronising_accesses``). ``products``: findings on registers of asynchronous products. ``unused``: load of a
+    vector -> for each of its bytes, whether it goes to a register that nothing reads.
     """
 
     granules: Mapping[str, int]
@@ -38,6 +43,7 @@ class Facts:
     optimistic: frozenset[int]
     flags: frozenset[int]
     products: Sequence[Finding]
+    unused: Mapping[int, Array]
 
 
 def facts(kernel: Kernel, shared: frozenset[str]) -> Facts:
@@ -90,8 +96,26 @@ def _facts(kernel: Kernel, shared: frozenset[str]) -> Facts:
     protocol = Protocol(fence and flag, warp_sync, strong, hearing, narrow, optimistic)
     return Facts(
         granules, has_async, has_phases, protocol, provenance(kernel, shared), own_arrays(kernel), optimistic, flags,
-        product_registers(kernel),
+        product_registers(kernel), unused_bytes(kernel),
     )  # fmt: skip
+
+
+def unused_bytes(kernel: Kernel) -> Mapping[int, Array]:
+    """Return the bytes of vector loads that no instruction uses: compilers load padding with its neighbours."""
+    vectors = {
+        it.index: it.operands[0].elements
+        for it in kernel.instructions
+        if it.row.name == "ld" and it.operands and isinstance(it.operands[0], Vector)
+    }
+    if not vectors:
+        return {}
+    used = frozenset().union(*map(reads, kernel.instructions))
+    found = {}
+    for index, elements in vectors.items():
+        sinks = [not isinstance(it, Register) or it.name not in used for it in elements]
+        if any(sinks):
+            found[index] = np.repeat(sinks, SIZES[kernel.instructions[index].modifiers[-1]])
+    return found
 
 
 def own_arrays(kernel: Kernel) -> Mapping[int, SharedArray]:

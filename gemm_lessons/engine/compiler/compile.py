@@ -98,7 +98,8 @@ class Compiled:
         if not self.cubin:
             return ()
         text = self._background.wait() or sass.disassemble(self.cubin)
-        return sass.parse(text, self.entry, {_program_name(self.path): self.path})
+        code = sass.parse(text, self.entry, {_program_name(self.path): self.path})
+        return sass.with_bits_of_nans(code, self.cubin, self.entry)
 
     def share_sass(self, shared: SharedSass) -> None:
         """Take the disassembly from one that several kernels share."""

@@ -10,6 +10,7 @@ import struct
 import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -61,6 +62,7 @@ _SECTION = regex(r"^\s*\.section\s+\.text\.([^,\s]+)")
 _LINE = regex(r'^\s*//## File "(.*?)", line (\d+)( inlined at)?')
 _NAMED = regex(r'(?://## File|inlined at) "(?!\0)')
 _LABEL = regex(r"^([.$\w]+):")
+_NAN = regex(r"[+-]QNAN\b")
 _INSTRUCTION = regex(r"^\s*/\*([0-9a-f]+)\*/\s+(.*?)\s*;")
 
 
@@ -186,6 +188,24 @@ def parse(text: str, entry: str, names: Mapping[str, str] | None = None) -> tupl
         if name == entry or not is_kernel:
             _parse_section(lines, instructions, names or {})
     return tuple(instructions)
+
+
+def with_bits_of_nans(code: Sequence[SassInstruction], cubin: bytes, entry: str) -> tuple[SassInstruction, ...]:
+    """Return the instructions with hexadecimal literals for NaNs: ``nvdisasm`` prints every NaN as ``QNAN``.
+
+    An instruction has 16 bytes, and its 32-bit literal is the second word.
+    """
+    if not any(_NAN.search(it.text) for it in code):
+        return tuple(code)
+    section = next((it.data for it in elf.sections(cubin) if it.name == f".text.{entry}"), b"")
+
+    def exact(it: SassInstruction) -> SassInstruction:
+        if not _NAN.search(it.text) or it.opcode.startswith("H") or it.address + 8 > len(section):
+            return it
+        word = int.from_bytes(section[it.address + 4 : it.address + 8], "little")
+        return replace(it, text=_NAN.sub(f"{word:#x}", it.text))
+
+    return tuple(map(exact, code))
 
 
 def _sections(text: str) -> dict[str, list[str]]:

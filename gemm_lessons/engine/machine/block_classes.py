@@ -354,7 +354,7 @@ class _Evaluation:
             return self._joined(instruction)
         if opcode in ("min", "max"):
             return self._compared(instruction, "lo" if kind[:1] == "u" else "lt", kind)
-        if opcode == "cvt" and kind[:1] in "us" and instruction.modifiers[-2][:1] in "fb":
+        if instruction.row.name == "cvt" and kind[:1] in "us" and instruction.modifiers[-2][:1] in "fb":
             return _few(self._read(instruction.operands[1], kind))  # an index becomes a factor or a summand
         if opcode == "ld" and "param" not in instruction.modifiers:
             address = instruction.operands[1]
@@ -521,7 +521,7 @@ class _Evaluation:
             return self._logic(opcode, [self._of(it) for it in operands[1:]])
         if opcode == "selp":
             return _chosen(self._of(operands[3]), self._of(operands[1]), self._of(operands[2]))
-        if opcode == "cvt":
+        if instruction.row.name == "cvt":
             value = self._read(operands[1], kind)
             into = words[-2] if len(words) > 1 else ""
             return None if value is None or into not in SIZES else _stored(value, into)

@@ -95,8 +95,10 @@ def parameters(text: str) -> tuple[KernelParameter, ...]:
     """Return the parameters of a kernel or function with consecutive offsets. Raise ``PtxSyntaxError``."""
     result: list[KernelParameter] = []
     offset = 0
+    if ".reg" in text:
+        raise PtxSyntaxError(f"parameters in registers (.reg) are not supported, use .param: {text[:100]}")
     found = _PARAMETER.findall(text.strip(" \n\t,"))
-    if len(found) != text.count(".param") + text.count(".reg") or any(
+    if len(found) != text.count(".param") or any(
         kind not in SIZES or int(align or 1) not in range(1, MOST_ALIGNMENT + 1) for align, kind, _, _ in found
     ):
         raise PtxSyntaxError(f"parameters not understood: {' '.join(text.split())[:200]}")

@@ -233,6 +233,7 @@ _ROWS = (
     _compute("neg", "upwards"),
     _compute("shl", "moved", "index", moved=(0,)),
     _compute("cvt", "moved", "index", moved=(0,)),
+    _compute("cvt.pack"),
     *(_compute(name, "moved", moved=(0,)) for name in ("shr", "bfe", "brev")),
     *(_compute(name, "moved", moved=(0, 1)) for name in ("shf", "bfi", "prmt")),
     _compute("or", "bitwise", "joined"),
@@ -246,8 +247,10 @@ TABLE: Mapping[str, Opcode] = {row.name: row for row in _ROWS}
 
 @cache
 def computed() -> frozenset[str]:
-    """Return the opcodes whose functions are in the table of semantics."""
-    return frozenset(name.partition(".")[0] for name in semantics.supported())
+    """Return the opcodes whose functions are in the table of semantics, such as ``cvt``, and ``cvt.pack`` with a row of
+    its own."""
+    words = [name.split(".") for name in semantics.supported()]
+    return frozenset(first for first, *_ in words) | (TABLE.keys() & {".".join(it[:2]) for it in words})
 
 
 @cache

@@ -56,7 +56,8 @@ _OUTSIDE = regex(  # text outside kernels and functions, up to the head of the n
     r"|\.(?:visible|extern|weak|common)\b|\.(?:func|entry)\b[^;{]*;"
     r"|\.(?:alias|pragma|global|const|shared|local|reg|tex|texref|samplerref|surfref)\b[^;]*;)*"
 )
-_REGISTER = regex(r"\.reg\s*\.(\w+)\s+(.*)$", re.S)
+_REGISTER = regex(r"\.reg\s*(?:\.(v[24])\s*)?\.(\w+)\s+(.*)$", re.S)
+ELEMENTS = "xyzw"  # names of the elements of a vector register
 _NUMBERED = regex(r"(%?[\w$]+)<(\d+)>$")
 _GUARD = regex(r"@\s*(!?)\s*(%?[\w$]+)\s+")
 _NAME = regex(r"[%\w$][\w$.]*")
@@ -68,6 +69,8 @@ def parse(text: str) -> Module:
     text, strings = without_comments_and_strings(text)
     files = {number: strings[int(name)] for number, name in _FILE.findall(text)}
     text = _without_sections(text)
+    if re.search(r"\.address_size\s+32\b", text):
+        raise PtxSyntaxError("its addresses have 32 bits (.address_size 32), which is not supported: compile it for 64")
     target = re.search(r"\.target\s+(\w+)", text)
     name_of_target = target.group(1) if target else ""
     readers: tuple[dict[str, Callable[[], Kernel]], dict[str, Callable[[], Kernel]]] = {}, {}
@@ -187,6 +190,7 @@ class _Body:
         self.branch_targets: dict[str, tuple[str, ...]] = {}
         self.scope = self.root = _Scope(0, None)
         self.plain_names = True  # register names in the text are those of the kernel
+        self.vectors: dict[str, list[str]] = {}  # vector registers, each with the names of its elements
         self.scopes = 1
         self.inner: list[tuple[int, _Scope]] = []  # instructions (indices) inside inner braces
         self.tables: list[tuple[str, Sequence[str], _Scope]] = []  # branch tables of brx.idx: name, labels as written
@@ -272,14 +276,18 @@ class _Body:
 
     def _declare(self, statement: str) -> None:
         match = _REGISTER.match(statement)
-        if match is None or match[1] not in (*SIZES, "pred"):
+        if match is None or match[2] not in (*SIZES, "pred"):
             raise PtxSyntaxError(f"register declaration not understood: {statement[:100]}")
-        kind, names = match.groups()
+        vector, kind, names = match.groups()
         for item in names.split(","):
             numbered = _NUMBERED.match(item.strip())
             if numbered and int(numbered[2]) > MAX_REGISTERS:
                 raise PtxSyntaxError(f"more registers than the kit supports: {statement[:100]}")
             written = [f"{numbered[1]}{i}" for i in range(int(numbered[2]))] if numbered else [item.strip()]
+            if vector:
+                elements = {name: [f"{name}.{it}" for it in ELEMENTS[: int(vector[1])]] for name in written}
+                self.vectors.update(elements)
+                written = [it for name in written for it in elements[name]]
             unique = self.scope.declare(written)
             self.registers.update(dict.fromkeys(unique, kind))
             self.plain_names &= unique == written
@@ -297,6 +305,8 @@ class _Body:
         texts = split(tail) if tail else []
         if opcode in SELECTING:
             modifiers, texts = selected(opcode, modifiers, texts)
+        if self.vectors:
+            texts = [self._elements(item) for item in texts]
         operands = tuple([self._operand(item) for item in texts])
         if "{" in tail and row.vector in ("v", "cut"):
             operands = tuple([_unwrapped(operand) for operand in operands])
@@ -305,6 +315,11 @@ class _Body:
         made = Instruction(len(self.instructions), opcode, modifiers, operands, guard, negated, source, statement + ";")
         made.__dict__["row"] = row  # fill the cached property now
         self.instructions.append(made)
+
+    def _elements(self, text: str) -> str:
+        """Return an operand with a vector register written as its elements: ``t`` is ``{t.x, t.y}``."""
+        elements = self.vectors.get(text)
+        return f"{{{', '.join(elements)}}}" if elements else text
 
     def _register(self, name: str) -> str:
         return self.scope.register(name) or name

@@ -226,7 +226,7 @@ class _Flow:
         while waiting:
             for name in writes(waiting.pop()):
                 for instruction in self._used.get(name, ()):
-                    if instruction.row.undefined == "copied" or instruction.opcode == "cvt":
+                    if instruction.row.undefined == "copied" or instruction.row.name == "cvt":
                         if instruction.index not in seen:
                             seen.add(instruction.index)
                             waiting.append(instruction)

@@ -464,6 +464,16 @@ def _dot_product(s: Sources) -> Compute:
     raise unknown(d)
 
 
+def _pack(s: Sources) -> Compute:
+    """I2IP: two integers, saturated and put side by side, with the low bits of the third operand above them."""
+    s.expect(3)
+    kind, *others = s.d.modifiers
+    if kind not in ("S8", "U8", "S16", "U16") or others != ["S32", "SAT"]:
+        raise unknown(s.d)
+    sources = [_plain(s, i) for i in range(2 if kind.endswith("16") else 3)]
+    return words_of(by_ptx(s.d, f"cvt.pack.sat.{kind.lower()}.s32{'.b32' * (len(sources) == 3)}", *sources))
+
+
 _UNIFORM: dict[str, Any] = {
     "MOV": _move, "IADD3": _add3, "IMAD": _multiply_add, "LEA": _lea, "LOP3": _logic, "PLOP3": _predicate_logic,
     "SHF": _shift, "ISETP": _compare, "SEL": _select, "PRMT": _permute, "POPC": _one("popc.b32"), "FLO": _leading,
@@ -473,5 +483,5 @@ TABLE: Rules = {
     **_UNIFORM, **{"U" + name: rule for name, rule in _UNIFORM.items()},
     "VIADD": _add2, "VIMNMX": _extreme, "IMNMX": _extreme, "VIADDMNMX": _add_extreme,
     "VIMNMX3": _extreme_of_three, "IABS": _one("abs.s32"),
-    "VABSDIFF": _difference, "IDP": _dot_product,
+    "VABSDIFF": _difference, "IDP": _dot_product, "I2IP": _pack,
 }  # fmt: skip

@@ -289,6 +289,19 @@ def _differences(size: int, add: bool) -> Function:
     return function
 
 
+def _pack(code: str) -> Function:
+    """Return ``cvt.pack``: two integers, saturated to ``code``, below the bits of ``c`` that remain."""
+    bits = int(code[1:])
+    low, high = (0, (1 << bits) - 1) if code[0] == "u" else (-1 << bits - 1, (1 << bits - 1) - 1)
+
+    def function(out: Array, a: Array, b: Array, *c: Array) -> None:
+        upper, lower = (np.clip(it, low, high).astype(np.uint32) & np.uint32((1 << bits) - 1) for it in (a, b))
+        kept = c[0] << np.uint32(2 * bits) if c else np.uint32(0)
+        np.copyto(out, kept | upper << np.uint32(bits) | lower)
+
+    return function
+
+
 def table() -> Table:
     """Return every integer instruction, by full name."""
     entries: Table = {}
@@ -319,6 +332,10 @@ def table() -> Table:
     for opcode, ufunc in (("add", np.add), ("min", np.minimum), ("max", np.maximum)):
         for code, dtype in (("u16x2", np.uint16), ("s16x2", np.int16)):
             entries[f"{opcode}.{code}"] = Operation((code,), (code, code), in_halves(Plain(ufunc), dtype))
+    for code in ("u16", "s16"):
+        entries[f"cvt.pack.sat.{code}.s32"] = Operation(("b32",), ("s32", "s32"), _pack(code))
+    for code in ("u8", "s8", "u4", "s4", "u2", "s2"):
+        entries[f"cvt.pack.sat.{code}.s32.b32"] = Operation(("b32",), ("s32", "s32", "b32"), _pack(code))
     for a_code in ("u32", "s32"):
         for b_code in ("u32", "s32"):
             three = ("b32", "b32", "b32")
