@@ -28,6 +28,7 @@ from gemm_lessons.running.plan import LaunchPlan, RunPlan
 
 MOST_SHAPES = 6  # shapes of a run
 MOST_SHAPES_OF_CHOICES = 4  # ... where the host chooses a kernel for each shape
+MOST_DEAR_SHAPES = 1  # ... of a lesson with several products for each of C's
 MOST_VARIANTS = 4  # of such kernels that are looked at
 MOST_NUMBERS = 32  # numbers that the code compares with
 MUCH_WORK = 1 << 24  # multiply-adds of a shape that has one of them, at most
@@ -45,6 +46,7 @@ def launches_at_rare_sizes(plan: RunPlan, built: Built) -> Iterator[tuple[Launch
     unless the host chooses the kernel."""
     lesson = plan.lesson
     most = MOST_SHAPES_OF_CHOICES if lesson.choices else MOST_SHAPES
+    most = MOST_DEAR_SHAPES if lesson.shapes.products > 1 else most
     known = [it.shape for it in plan.kernels[0].launches]
     found: list[Shape] = []
     for variant, layout in _some_variants(plan, built):
