@@ -703,6 +703,7 @@ def test_ragged_lessons_have_shapes_beside_whole_tiles(name: str) -> None:
         }
         assert any(max(it) < 3 for it in ways)
         assert any(set(it) == {4} for it in ways)
+        assert lesson.choices or all({it[axis] for it in ways} >= {0, 1, 2} for axis in range(3))
 
 
 def test_signs_of_scalars_take_turns() -> None:

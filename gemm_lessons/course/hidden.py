@@ -676,7 +676,10 @@ def hidden_checks(lesson: Lesson, seed: int) -> tuple[Shape, ...]:
         small = list(_of_few_variants(lesson, made, draws))
         fresh = int(draw.random() * len(small))
         small[fresh] = replace(small[fresh], layout=_any_of(draw, lesson.shapes.layouts))
-    small += _of_few_variants(lesson, made, [_beside_tiles(lesson, draw)]) if lesson.choices else _beside(lesson, draw)
+    if lesson.choices:
+        small += _of_few_variants(lesson, made, [_beside_of_choices(lesson, draw)])
+    else:
+        small += _beside(lesson, draw)
     if prod(astuple(lesson.shapes.multiple_of)) >= MUCH:
         small = _with_other_remainders(lesson, seed, small, chosen)
     found = [_allowed(lesson, it) for it in (*chosen, *shared, *small)]
@@ -861,28 +864,36 @@ def _small(lesson: Lesson, draw: random.Random) -> Iterator[Shape]:
 
 
 def _beside(lesson: Lesson, draw: random.Random) -> list[Shape]:
-    """Return a shape that lacks one to three steps to whole tiles along each axis, and one that has a step more."""
-    return [places[0] for places in _beside_tiles(lesson, draw)]
+    """Return shapes that lack one, two and three steps to whole tiles along each axis, and one that has a step more."""
+    aways = zip(*(draw.sample(range(-FEWER, 0), FEWER) for _ in range(3)), strict=True)
+    found = (_beside_tiles(lesson, draw, away) for away in (*aways, (1, 1, 1)))
+    return [shape for shape in found if shape is not None]
 
 
-def _beside_tiles(lesson: Lesson, draw: random.Random) -> list[list[Shape]]:
-    """Return candidates for both; none for a lesson that requires whole tiles."""
+def _beside_of_choices(lesson: Lesson, draw: random.Random) -> list[list[Shape]]:
+    """Return candidates for a shape that lacks one to three steps to whole tiles along each axis, and for one that has
+    a step more."""
+    found: list[list[Shape]] = []
+    for more in (False, True):
+        aways = [[1 if more else -1 - int(draw.random() * FEWER) for _ in range(3)] for _ in range(MANY_DRAWS)]
+        drawn = (_beside_tiles(lesson, draw, away) for away in aways)
+        found.append([shape for shape in drawn if shape is not None])
+    return [it for it in found if it]
+
+
+def _beside_tiles(lesson: Lesson, draw: random.Random, away: Sequence[int]) -> Shape | None:
+    """Return a shape of two or three tiles along each axis, and so many steps more; None for a lesson that requires
+    whole tiles."""
     steps, tile = astuple(lesson.shapes.multiple_of), astuple(_tile(lesson))
     sides = [max(size, step) if size > 1 else max(SHALLOW, step) for size, step in zip(tile, steps, strict=True)]
     if all(step >= side for step, side in zip(steps, sides, strict=True)):
-        return []
-    found: list[list[Shape]] = []
-    for more in (False, True):
-        places = []
-        for _ in range(MANY_DRAWS):
-            sizes = []
-            for step, side in zip(steps, sides, strict=True):
-                away = 1 if more else -1 - int(draw.random() * FEWER)
-                tiles = 2 + int(draw.random() * 2)
-                sizes.append((tiles * side + away * step * (step < side)) // step * step)
-            places.append(_allowed(lesson, Shape(*sizes, layout=_any_of(draw, lesson.shapes.layouts))))
-        found.append(places)
-    return found
+        return None
+    tiles = [2 + int(draw.random() * 2) for _ in sides]
+    sizes = [
+        (number * side + more * step * (step < side)) // step * step
+        for number, side, more, step in zip(tiles, sides, away, steps, strict=True)
+    ]
+    return _allowed(lesson, Shape(*sizes, layout=_any_of(draw, lesson.shapes.layouts)))
 
 
 def _with_other_remainders(lesson: Lesson, seed: int, small: Sequence[Shape], others: Sequence[Shape]) -> list[Shape]:
