@@ -4,6 +4,7 @@ take part."""
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import math
 from fractions import Fraction
@@ -17,6 +18,7 @@ from checks.readings.simulator.record_fragments import KEPT, fingerprint, simula
 from checks.simulator.fragment_cases import FIRST, LANES, MMA, STYLES, Form, given, loads
 from gemm_lessons import simulate
 from gemm_lessons.engine.api import arguments
+from gemm_lessons.engine.records import encodings
 from gemm_lessons.engine.records.errors import UnsupportedKernel
 from gemm_lessons.engine.records.launch import Grid
 from gemm_lessons.engine.semantics import matrix_products
@@ -85,6 +87,55 @@ def test_whole_numbers_are_summed_as_others_are(d: str, monkeypatch: pytest.Monk
             with monkeypatch.context() as patch:
                 patch.setattr(matrix_products, "_is_exact", lambda *factors: False)
                 assert quick.tobytes() == multiply((d, "f16", "f16"), a, b, c).tobytes()
+
+
+def _scaled(rng: np.random.Generator, shape: tuple[int, ...], lines: Any, of_k: Any, zeros: float) -> Any:
+    """Return numbers from 0.5 to 1 of any sign, some of them 0, times powers of two: by line, and by k."""
+    numbers = rng.uniform(0.5, 1, shape) * rng.choice([-1, 1], shape) * (rng.random(shape) > zeros)
+    return numbers * 2.0 ** (lines + of_k)
+
+
+@pytest.mark.parametrize(
+    ("d", "kind"), [("f32", "f16"), ("f16", "f16"), ("f32", "bf16"), ("f32", "tf32"), ("f32", "e4m3")]
+)
+def test_sums_of_whole_products_are_those_of_products_one_by_one(
+    d: str, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Numbers as problems have them, whose products are of one size, and others; sums far above and below them."""
+    encode = {
+        "f16": lambda it: it.astype(np.float16),
+        "bf16": lambda it: (it.astype(np.float32).view(np.uint32) >> 16).astype(np.uint16),
+        "tf32": lambda it: it.astype(np.float32).view(np.uint32),
+        "e4m3": lambda it: encodings.encode("float8_e4m3", "u1", it),
+    }[kind]
+    rng, used = np.random.default_rng(5), []
+    usual = matrix_products._of_whole_products
+
+    def watched(*given: Any) -> Any:
+        found = usual(*given)
+        used.append(found is not None)
+        return found
+
+    for (fragments, rows, cols), zeros, reach in itertools.product([(2, 64, 40), (30, 16, 8)], (0, 0.02, 0.6), (0, 2)):
+        of_rows = rng.integers(-reach, reach + 1, (fragments, rows, 1))
+        of_cols = rng.integers(-reach, reach + 1, (fragments, 1, cols))
+        of_k = rng.integers(-reach, reach + 1, (fragments, 1, 16))
+        a = encode(_scaled(rng, (fragments, rows, 16), of_rows, of_k, zeros))
+        b = encode(_scaled(rng, (fragments, 16, cols), of_cols, -of_k.swapaxes(1, 2), zeros))
+        for low, high in ((-1, 2), (-40, 1), (3, 12), (-150, -120)):
+            shape = fragments, rows, cols
+            scale = 2.0 ** (rng.integers(low, high, shape) + of_rows + of_cols)
+            with np.errstate(all="ignore"):
+                c = (rng.standard_normal(shape) * scale).astype("f4" if d == "f32" else "f2")
+            for function in (matrix_products.multiply, matrix_products.multiply_async):
+                with monkeypatch.context() as patch, np.errstate(all="ignore"):
+                    patch.setattr(matrix_products, "_of_whole_products", watched)
+                    quick = function((d, kind, kind), a, b, c)
+                    again = function((d, kind, kind), a, b, quick)
+                    patch.setattr(matrix_products, "_of_whole_products", lambda *given: None)
+                    assert quick.tobytes() == function((d, kind, kind), a, b, c).tobytes()
+                    assert again.tobytes() == function((d, kind, kind), a, b, quick).tobytes()
+    assert any(used)
 
 
 @pytest.mark.parametrize("fragments", [3, 30])
