@@ -251,12 +251,14 @@ def _bind_into_shared(binding: Binding) -> Callable[[], None]:
             units = global_side.place_global(addresses, lanes, count)
             step = np.arange(count // UNIT)
             moved = Moved(lanes.size, lanes.size * count, sectors(addresses, count))
+            earlier = len(state.in_flight)
             for here, there, cell in destinations(lanes, places):
                 flat = shared.place_shared(there, lanes[here], count)
                 window[flat[:, None] // UNIT + step] = arena[units[here]]
                 moved = destinations.received(moved, sectors(addresses[here], count))
                 report(state, barriers, lanes[here], cell, count, moved)
                 moved = NOTHING  # global memory is read once
+            report_together(state, earlier)
 
     return run
 
@@ -357,6 +359,18 @@ def report(
         raise barriers.misused(problem, lanes, cell) from None
     state.trace.append(bulk)
     state.in_flight.append(land)
+
+
+def report_together(state: State, earlier: int) -> None:
+    """Let a multicast report to all its destinations at once. ``earlier``: reports in flight before it."""
+    reports = state.in_flight[earlier:]
+
+    def land() -> None:
+        for one in reports:
+            one()
+
+    if len(reports) > 1:
+        state.in_flight[earlier:] = [land]
 
 
 def read(state: State, lanes: Array, moved: Moved) -> None:

@@ -24,6 +24,7 @@ from gemm_lessons.engine.machine.bulk import (
     read,
     reduction,
     report,
+    report_together,
     sectors,
 )
 from gemm_lessons.engine.machine.maps import PlacedTensorMap
@@ -162,6 +163,7 @@ def _into_shared(binding: Binding, dims: int) -> Callable[[], None]:
                 data = np.zeros(offset.shape, arena.dtype)
                 data[inside] = arena[_in_arena(memory, one, offset[inside])]
             moved = _moved(one, offset, inside)
+            earlier = len(state.in_flight)
             for here, there, cell in destinations(lanes, places):
                 flat = shared.place_shared(there, lanes[here], one.bytes)
                 window[_by_element(one, there, flat)] = data[here].reshape(-1)
@@ -171,6 +173,7 @@ def _into_shared(binding: Binding, dims: int) -> Callable[[], None]:
                     pieces = _by_piece(one, there, flat)
                     state.trace.append(Boxed(shared.access(one.bytes), one.shape, corner[:, here], pieces, flat))
                 moved = NOTHING  # global memory is read once
+            report_together(state, earlier)
 
     return run
 
