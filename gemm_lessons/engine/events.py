@@ -76,20 +76,32 @@ class Touch:
     is all that sectors and alignment need. Addresses of inactive lanes are undefined. ``active`` is bool (lanes,), or
     None if every lane was active. ``memo`` is scratch space for observers, one key each. ``bases``, for global memory:
     the multiples of 128 of every execution since an observer last cleared them.
+
+    Products read several chunks of their tiles by one lane. Their ``addresses`` (n,) are of the lanes ``chunk_lanes``
+    (n,), which is None for all other accesses.
     """
 
-    __slots__ = ("access", "active", "addresses", "bases", "memo")
+    __slots__ = ("access", "active", "addresses", "bases", "chunk_lanes", "memo")
 
-    def __init__(self, access: Access, addresses: np.ndarray[Any, Any], active: np.ndarray[Any, Any] | None) -> None:
+    def __init__(
+        self,
+        access: Access,
+        addresses: np.ndarray[Any, Any],
+        active: np.ndarray[Any, Any] | None,
+        chunk_lanes: np.ndarray[Any, Any] | None = None,
+    ) -> None:
         self.access = access
         self.addresses = addresses
         self.active = active
+        self.chunk_lanes = chunk_lanes
         self.bases: list[int] = []
         self.memo: dict[str, Any] = {}
 
     @property
     def active_lanes(self) -> np.ndarray[Any, Any]:
-        """Return the numbers of the lanes that took part."""
+        """Return the numbers of the lanes that took part, of products once for each chunk."""
+        if self.chunk_lanes is not None:
+            return self.chunk_lanes
         return np.arange(self.addresses.size) if self.active is None else np.flatnonzero(self.active)
 
     def of_own_block(self, window: int) -> np.ndarray[Any, Any] | None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from gemm_lessons.engine.checkers.epochs import chunks_repeat
 from gemm_lessons.engine.events import (
     AsyncGroup,
     Barrier,
@@ -127,8 +128,10 @@ class AlikeClusters:
     def _repeats(self, touch: Touch, clusters: int) -> bool:
         known = touch.memo.get(ALIKE)
         if known is None or known[0] != clusters:
-            rows = touch.addresses.reshape(-1, self._together)[:clusters]
-            if touch.active is not None:
+            rows = None if touch.chunk_lanes is not None else touch.addresses.reshape(-1, self._together)[:clusters]
+            if rows is None:
+                same = chunks_repeat(touch, clusters, self._together)
+            elif touch.active is not None:
                 mask = touch.active.reshape(-1, self._together)[:clusters]
                 same = _same([mask]) and _same([rows[:, mask[0]]])
             else:

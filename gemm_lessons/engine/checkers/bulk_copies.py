@@ -297,11 +297,9 @@ class BulkCopies:
         if record.offsets is None:
             self._order(batch, access, lane, cell, "product" if access.is_product else "store")
             if access.is_product:
-                groups = self._first(lane, WARPGROUP)
-                for group in np.unique(groups).tolist():
-                    here = groups == group
-                    need = self._committed_products[lane[here]] + 1
-                    self._begin(self._going, cell[here], ("products", group), need, lane[here], number)
+                for group, reading, read in self._by_warpgroup(touch, lane, cell):
+                    need = self._committed_products[reading] + 1
+                    self._begin(self._going, read, ("products", group), need, reading, number)
                 return
             for thread in np.unique(lane % self._together).tolist():
                 here = lane % self._together == thread
@@ -324,6 +322,16 @@ class BulkCopies:
             known = self._happens_before.number(("mbarrier", one)).reshape(-1, self._together)
             self._known[number, one] = known.max(axis=1)
             self._check_init(access, batch, one, record.lanes[record.offsets == one])
+
+    def _by_warpgroup(self, touch: Touch, lane: Array, cell: Array) -> list[tuple[int, Array, Array]]:
+        """Return the lanes and granules of each warpgroup, by its first thread in the cluster."""
+        key = f"warpgroups {self._lanes}"
+        if key not in touch.memo:
+            groups = self._first(lane, WARPGROUP)
+            parts = [(group, groups == group) for group in np.unique(groups).tolist()]
+            touch.memo[key] = [(group, lane[here], cell[here]) for group, here in parts]
+        found: list[tuple[int, Array, Array]] = touch.memo[key]
+        return found
 
     def _land(self, record: Landed) -> None:
         """Record that the bytes of a copy have arrived; a wait for the phase they count for may now succeed."""

@@ -33,6 +33,7 @@ HELD_BYTES = 128 << 20  # bytes of addresses that interned epochs keep alive; wi
 TOUCH_BYTES = 1024  # bytes a touch takes besides its addresses
 RECENT = 4  # more phases of an mbarrier than threads may be apart
 SMALL_BATCH = 256  # lanes of a batch below which NumPy's call overhead exceeds the work
+MANY_CHUNKS = 1 << 14  # chunks of a product's tiles whose cells are not kept
 WINDOWS = ("shared", "local")
 WHOLE = Barrier("warp")  # a __syncwarp of all lanes
 UNIFORM = "uniform"  # keys of Touch.memo
@@ -176,7 +177,7 @@ class Epochs:
             if touch not in self._held:
                 self._held.add(touch)
                 self._bytes += TOUCH_BYTES + touch.addresses.nbytes
-                self._bytes += 0 if touch.active is None else touch.active.nbytes
+                self._bytes += sum(0 if it is None else it.nbytes for it in (touch.active, touch.chunk_lanes))
         if self._bytes > HELD_BYTES:
             self._by_touches.clear()
             self._by_content.clear()
@@ -187,15 +188,17 @@ class Epochs:
     def _uniform(self, touch: Touch) -> bool:
         known = touch.memo.get(UNIFORM)
         if known is None or known[0] != self._blocks:
-            repeats = touch.access.space == "shared" and self._repeats(touch.addresses, touch.active)
+            repeats = touch.access.space == "shared" and self._repeats(touch)
             known = touch.memo[UNIFORM] = self._blocks, repeats
         return bool(known[1])
 
-    def _repeats(self, addresses: Array, active: Array | None) -> bool:
-        rows = self._by_block(addresses)
-        if active is None:
+    def _repeats(self, touch: Touch) -> bool:
+        if touch.chunk_lanes is not None:
+            return chunks_repeat(touch, self._blocks, self._padded)
+        rows = self._by_block(touch.addresses)
+        if touch.active is None:
             return bool((rows == rows[0]).all())
-        mask = self._by_block(active)
+        mask = self._by_block(touch.active)
         return bool((mask == mask[0]).all() and (rows[:, mask[0]] == rows[0, mask[0]]).all())
 
     def _by_block(self, lanes: Array) -> Array:
@@ -227,6 +230,15 @@ class Epochs:
         )
 
 
+def chunks_repeat(touch: Touch, parts: int, lanes: int) -> bool:
+    """Return whether all ``parts`` of a batch, of so many ``lanes`` each, read the same chunks."""
+    assert touch.chunk_lanes is not None
+    if touch.chunk_lanes.size % parts:
+        return False
+    reading, rows = touch.chunk_lanes.reshape(parts, -1), touch.addresses.reshape(parts, -1)
+    return bool((reading - np.arange(parts)[:, None] * lanes == reading[0]).all() and (rows == rows[0]).all())
+
+
 def _of_whole_warps(mark: Barrier) -> bool:
     """Return whether the barrier covers whole warps: all their threads that have not exited."""
     if mark.kind != "warp" or mark.groups is not None or mark.blocks is not None:
@@ -247,7 +259,7 @@ def _distinct(touches: tuple[Touch, ...]) -> tuple[Touch, ...]:
         content = touch.memo.get(CONTENT)
         if content is None:
             everyone = touch.active is None or bool(touch.active.all())
-            arrays = (touch.addresses, None if everyone else touch.active)
+            arrays = (touch.addresses, None if everyone else touch.active, touch.chunk_lanes)
             digests = [None if array is None else hashlib.blake2b(array.tobytes()).digest() for array in arrays]
             access = touch.access
             what = (
@@ -279,8 +291,8 @@ def _identity(mark: Barrier | AsyncGroup | Phase) -> tuple[Any, ...]:
 class Cells:
     """The lanes of a touch and the granules they access, one entry per lane and granule.
 
-    ``lane`` int64 (n,), ascending; ``cell`` int64 (n,): granule in the windows of all blocks (or threads), one after
-    the other, each ``stride`` bytes long.
+    ``lane`` int64 (n,), ascending, except for products; ``cell`` int64 (n,): granule in the windows of all blocks (or
+    threads), one after the other, each ``stride`` bytes long.
     """
 
     lane: Array
@@ -289,7 +301,8 @@ class Cells:
 
 def cells(touch: Touch, lanes: int, padded: int, stride: int, granule: int) -> Cells:
     """Return the cells of the first ``lanes`` lanes. ``padded``: lanes that share a window of ``stride`` bytes."""
-    if lanes > SMALL_BATCH:  # memoising would take more memory than it saves time
+    # Otherwise, memoising would take more memory than it saves time.
+    if lanes > SMALL_BATCH and (touch.chunk_lanes is None or touch.addresses.size > MANY_CHUNKS):
         return _cells(touch, lanes, padded, stride, granule)
     key = f"cells {lanes} {padded} {stride} {granule}"
     known: Cells | None = touch.memo.get(key)
@@ -301,7 +314,11 @@ def cells(touch: Touch, lanes: int, padded: int, stride: int, granule: int) -> C
 def _cells(touch: Touch, lanes: int, padded: int, stride: int, granule: int) -> Cells:
     addresses = touch.addresses[:lanes]
     lane, first = _windows(lanes, padded, stride, granule)
-    if touch.active is not None:
+    if touch.chunk_lanes is not None:
+        here = touch.chunk_lanes < lanes
+        lane, addresses = touch.chunk_lanes[here], touch.addresses[here]
+        first = first[lane]
+    elif touch.active is not None:
         lane = np.flatnonzero(touch.active[:lanes])
         addresses, first = addresses[lane], first[lane]
     cell = first + (addresses >> granule.bit_length() - 1)  # a granule has 2**n bytes, a window whole granules

@@ -83,6 +83,12 @@ class _Messages:
         return result
 
 
+def _may_be_together(one: Access, other: Access) -> bool:
+    """Return whether the order of two bulk copies does not matter to the checks: both read, or they are of one
+    instruction."""
+    return one is other or one.effect == other.effect == "copy"
+
+
 class GlobalRaces:
     """Tracks reads and writes of the buffers that the kernel writes."""
 
@@ -125,7 +131,7 @@ class GlobalRaces:
         """Process ``records``: all but the touches, in order."""
         alone = len(self._epoch) == 1 and not self._handshake
         loads: list[Placed] = []  # loads of one block, with only loads between them
-        rows: list[Placed] = []  # of boxes that TMA copies from here
+        rows: list[Placed] = []  # of boxes that TMA copies from here, or stores
 
         def catch_up() -> None:
             self._loaded(batch, loads)
@@ -139,7 +145,9 @@ class GlobalRaces:
                     self._held.append(record)  # keeps the identity of its touch from being reused
                     if alone and record.touch.access.effect == "load" and record.touch.active is None:
                         loads.append(record)
-                    elif record.touch.access.is_bulk and record.touch.access.effect == "copy":
+                    elif record.touch.access.is_bulk and record.touch.access.effect in ("copy", "store"):
+                        if rows and not _may_be_together(rows[-1].touch.access, record.touch.access):
+                            catch_up()
                         rows.append(record)
                     else:
                         catch_up()
@@ -261,10 +269,30 @@ class GlobalRaces:
         """Check the rows of boxes: all rows of one access at once if there is nothing to report for any of them."""
         for access in dict.fromkeys(row.touch.access for row in rows):
             mine = [row for row in rows if row.touch.access is access]
-            if len(mine) == 1 or not self._copied_quietly(batch, access, mine):
+            quietly = self._stored_quietly if access.effect == "store" else self._copied_quietly
+            if len(mine) == 1 or not quietly(batch, access, mine):
                 for row in mine:
                     self._placed(batch, row)
         rows.clear()
+
+    def _stored_quietly(self, batch: Batch, access: Access, rows: Sequence[Placed]) -> bool:
+        """Check stored rows at once if they do not overlap and are the first accesses there. Return False, without any
+        effect, otherwise."""
+        lane = np.concatenate([row.touch.active_lanes for row in rows])
+        address = np.concatenate([row.touch.addresses[row.touch.active_lanes] + row.base for row in rows])
+        if np.diff(np.sort(address)).min() < access.width:
+            return False
+        low, high = int(address.min()), int(address.max()) + access.width
+        buffer = int(np.searchsorted(self._starts, low, side="right")) - 1
+        _, start, size = self._buffers[buffer]
+        shadow = self._shadow(buffer)
+        if low < start or high > start + size or shadow.visitors:
+            return False
+        cell = (address - start) // shadow.granule
+        if shadow.writer[cell[:, None] + np.arange(access.width // shadow.granule)].any():
+            return False
+        self._in_buffer(batch, access, buffer, lane, address)
+        return True
 
     def _copied_quietly(self, batch: Batch, access: Access, rows: Sequence[Placed]) -> bool:
         """Check the rows at once if nothing has been stored there. Return False, without any effect, otherwise."""

@@ -44,6 +44,11 @@ class HappensBefore:
         move them."""
         return self._clocks[: len(self._rows)]
 
+    def least(self, sources: Iterable[Source]) -> Array:
+        """Return the lowest count of each source in each cluster: (sources, clusters)."""
+        known = self.clocks.reshape(len(self._rows), self.clusters, -1).min(axis=2)
+        return np.asarray(known[[self._rows[source] for source in sources]])
+
     def number(self, source: Source) -> Array:
         """Return the counts of one source, by lane, as in ``clocks``."""
         row = self._rows.setdefault(source, len(self._rows))
@@ -149,13 +154,13 @@ class PendingCopies:
         self.owner = np.zeros(count, np.int32)
         self.copy = np.zeros(count, np.int32)  # position in ``copies``; -1: cp.async
         self.anything = False
-        self._landed: dict[int, Array] = {}  # by source: counts of its clusters when ``land`` last dropped its copies
+        # Counts of each source in its clusters when ``land`` last dropped its copies; -1: they may have changed.
+        self._landed = np.zeros((0, 1), np.int32)
 
     def changed(self, numbers: Iterable[int]) -> None:
         """Note that copies of these sources (numbers as in ``source``) have begun, or that what they need has
         changed."""
-        for number in numbers:
-            self._landed.pop(number, None)
+        self._landed[[number - 1 for number in numbers if number <= len(self._landed)]] = -1
 
     def premature(self, lane: Array, cell: Array, sources: list[Source], happens_before: HappensBefore) -> Array:
         """Return which of ``lane`` touch ``cell`` too early."""
@@ -170,11 +175,10 @@ class PendingCopies:
 
     def land(self, sources: list[Source], happens_before: HappensBefore) -> None:
         """Drop the copies whose completion is in the clock of every thread of their cluster."""
-        for number, source in enumerate(sources, 1):
-            least = happens_before.number(source).reshape(happens_before.clusters, -1).min(axis=1)
-            if np.array_equal(least, self._landed.get(number, ())):
-                continue
-            self._landed[number] = least
-            here = np.flatnonzero(self.source == number)
-            self.source[here[least[self.owner[here] // happens_before.together] >= self.need[here]]] = 0
+        least, before = happens_before.least(sources), np.full((len(sources), happens_before.clusters), -1, np.int32)
+        before[: len(self._landed)] = self._landed
+        self._landed = least
+        for place in np.flatnonzero((least != before).any(axis=1)).tolist():
+            here = np.flatnonzero(self.source == place + 1)
+            self.source[here[least[place, self.owner[here] // happens_before.together] >= self.need[here]]] = 0
         self.anything = bool(self.source.any())

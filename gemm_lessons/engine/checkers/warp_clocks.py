@@ -89,9 +89,9 @@ class WarpClocks:
         warp = mark.lanes[here] // WARP
         whole = self._stride * self._cluster - CLUSTER  # memory of a cluster, and its barrier
         place = mark.lanes[here] // (self._padded * self._cluster) * whole + mark.offsets[here]
-        meetings = np.unique(np.stack((place, mark.phases[here], warp)), axis=1)
+        meetings = sorted(set(zip(place.tolist(), mark.phases[here].tolist(), warp.tolist(), strict=True)))
         clocks, own = self.known.reshape(-1, self.known.shape[-1]), self.own.reshape(-1)
-        for cell, phase, one in meetings.T.tolist():
+        for cell, phase, one in meetings:
             key = cell, phase
             released = self._phases.get(key)
             if mark.kind == "wait":
@@ -104,7 +104,7 @@ class WarpClocks:
             known[one % self.peers] = own[one]
             self._phases[key] = np.maximum(released, known)
         if mark.kind == "arrive":
-            warps = np.unique(warp)
+            warps = np.array(sorted({one for _, _, one in meetings}), np.int64)
             own[warps] += 1
             clocks[warps, warps % self.peers] = own[warps] - 1
         elif self._cluster > 1:

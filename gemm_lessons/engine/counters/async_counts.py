@@ -116,7 +116,8 @@ class AsyncCounts:
         assert self._vain is not None
         if touch.access.is_mbarrier:
             return
-        if bool(self._vain.any() if touch.active is None else (self._vain & touch.active).any()):
+        lanes = slice(None) if touch.active is None and touch.chunk_lanes is None else touch.active_lanes
+        if self._vain[lanes].any():
             where = touch.access.text + (f", line {touch.access.line}" if touch.access.line else "")
             self.obstacle = f"what threads do while they wait for an mbarrier depends on time: {where}"
 

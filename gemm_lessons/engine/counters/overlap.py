@@ -197,7 +197,7 @@ class Overlap:
         size = self._sizes.get(bulk.touch.access.index)
         if size is None:
             return
-        self._multiplied[np.unique(bulk.lanes // WARP)] = True
+        self._multiplied[bulk.lanes // WARP] = True
         for first in self._warpgroups(bulk.lanes):
             group = self._group_of(first)
             own = self._known[group]
@@ -233,7 +233,8 @@ class Overlap:
     def _warpgroups(self, lanes: Array) -> list[int]:
         """Return the first lanes of the warpgroups of these lanes."""
         block, thread = np.divmod(lanes, self._padded)
-        return list(np.unique(block * self._padded + thread // WARPGROUP * WARPGROUP).tolist())
+        first = block * self._padded + thread // WARPGROUP * WARPGROUP
+        return list(np.flatnonzero(np.bincount(first)).tolist())
 
     def _group_of(self, lane: int) -> int:
         """Return the number of a lane's warpgroup in its cluster."""

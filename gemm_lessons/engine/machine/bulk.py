@@ -80,10 +80,13 @@ class BulkSide:
         found = self._touches.get(key)
         if found is None:
             found = touch_by(self.access(size), addresses, lanes, self.state.lanes)
-            if len(self._touches) >= MEMOISED_TOUCHES:
-                self._touches.clear()
-            self._touches[key] = found
+            self._memoise(key, found)
         return found
+
+    def _memoise(self, key: tuple[int, bytes, bytes], touch: Touch) -> None:
+        if len(self._touches) >= MEMOISED_TOUCHES:
+            self._touches.clear()
+        self._touches[key] = touch
 
     def aligned(self, addresses: Array, lanes: Array, size: int, multiple: int = UNIT) -> None:
         """Raise ``Fault`` if an address is not a multiple of ``multiple``."""
@@ -95,12 +98,27 @@ class BulkSide:
     def place_shared(self, addresses: Array, lanes: Array, size: int) -> Array:
         """Return where ``size`` bytes begin in all blocks' shared memory. Raise ``Fault``. Append the touch to the
         trace."""
-        state = self.state
-        offsets, bad = state.in_shared(addresses, lanes, size, self._reaches)
-        if bad.any():
-            raise self.faults(size).window(addresses, lanes, bad, state.shared_bytes)
+        state, offsets = self.state, self.offsets(addresses, lanes, size)
         state.trace.append(self.touch(offsets, lanes, size))
         return np.asarray(state.lane_block[lanes] * state.shared_stride + offsets)
+
+    def offsets(self, addresses: Array, lanes: Array, size: int) -> Array:
+        """Return how far ``addresses`` are from the start of each lane's own shared memory. Raise ``Fault``."""
+        offsets, bad = self.state.in_shared(addresses, lanes, size, self._reaches)
+        if bad.any():
+            raise self.faults(size).window(addresses, lanes, bad, self.state.shared_bytes)
+        return offsets
+
+    def read_chunks(self, offsets: Array, lanes: Array) -> None:
+        """Record that a product reads chunks of ``UNIT`` bytes at ``offsets`` (n,), by ``lanes`` (n,), until its group
+        is done."""
+        key = UNIT, offsets.tobytes(), lanes.tobytes()
+        touch = self._touches.get(key)
+        if touch is None:
+            touch = Touch(self.access(UNIT), offsets, None, lanes)
+            self._memoise(key, touch)
+        self.state.trace.append(touch)
+        read(self.state, lanes, NOTHING)
 
     def place_global(self, addresses: Array, lanes: Array, size: int) -> Array:
         """Return the arena's units that each lane's ``size`` bytes are in, (lanes, units). Raise ``Fault``. Append a

@@ -20,15 +20,15 @@ Source: NVIDIA, "PTX ISA" 9.0, 9.7.15, and the answers of an H200 (checks/readin
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
 import numpy as np
 
-from gemm_lessons.engine.events import NOTHING, WARP, BulkGroup, ReadTile, TilesRead
+from gemm_lessons.engine.events import WARP, BulkGroup, ReadTile, TilesRead
 from gemm_lessons.engine.machine.access import access_of
-from gemm_lessons.engine.machine.bulk import BulkSide, read
+from gemm_lessons.engine.machine.bulk import BulkSide
 from gemm_lessons.engine.machine.matrices import whole_warps
 from gemm_lessons.engine.machine.product_tally import FLOAT_SUMS
 from gemm_lessons.engine.machine.transfers import Binding
@@ -154,7 +154,6 @@ class _Tile:
         self._rows = (ROWS, form.n)[number]
         self._k, self._size = form.k, form.size
         self._transposed = form.transposed[number]
-        self._side = BulkSide(binding, "shared", "load", is_product=True)
 
     def descriptors(self, warps: Array) -> Array:
         """Return the descriptor of each warp: that of its first lane."""
@@ -164,11 +163,9 @@ class _Tile:
         """Return the record of a read by these descriptors."""
         return ReadTile(descriptors, self._rows, self._k, self._size, self._transposed)
 
-    def elements(self, groups: Array, descriptors: Array) -> Array:
-        """Return (group, row, k) as stored, and trace the reads. ``groups``: lanes (group, 32 or 128)."""
-        state = self._state
-        count = len(groups)
-        places = np.empty((count, self._rows * K_BYTES // CHUNK), np.int64)
+    def places(self, descriptors: Array) -> Array:
+        """Return the address of each chunk of each group's tile, (group, chunk)."""
+        places = np.empty((len(descriptors), self._rows * K_BYTES // CHUNK), np.int64)
         layouts = descriptors >> np.uint64(CHUNK)
         for layout in dict.fromkeys(layouts.tolist()):
             here = layouts == layout
@@ -178,7 +175,11 @@ class _Tile:
                 )
             start = (descriptors[here] & np.uint64(UNITS)).astype(np.int64) * CHUNK
             places[here] = chunk_places(start, layout, self._rows, self._k, self._size, self._transposed)
-        self._trace(groups, places)
+        return places
+
+    def elements(self, groups: Array, places: Array) -> Array:
+        """Return (group, row, k) as stored. ``groups``: lanes (group, 32 or 128); ``places``: (group, chunk)."""
+        state, count = self._state, len(groups)
         flat = state.lane_block[groups[:, :1]] * state.shared_stride + places - state.shared_origin
         chunks = state.shared.view(np.uint64).reshape(-1, CHUNK // 8)[flat // CHUNK].view(self._kind)
         if not self._transposed:
@@ -186,15 +187,19 @@ class _Tile:
         by_k = chunks.reshape(count, -1, self._k, CHUNK // self._size)  # (group, 8 rows, k, row)
         return np.ascontiguousarray(by_k.swapaxes(2, 3)).reshape(count, self._rows, self._k)
 
-    def _trace(self, groups: Array, places: Array) -> None:
-        """Record the reads, one chunk per lane, by the warp after the one that most likely wrote the chunk."""
-        width = groups.shape[1]
-        lanes = np.roll(groups, -WARP, axis=1)
-        for first in range(0, places.shape[1], width):
-            part = places[:, first : first + width]
-            reading, where = lanes[:, : part.shape[1]].reshape(-1), part.reshape(-1)
-            self._side.place_shared(where + self._state.rank_bits[reading], reading, CHUNK)
-            read(self._state, reading, NOTHING)
+
+def _trace_reads(binding: Binding, side: BulkSide, groups: Array, tiles: Sequence[Array]) -> None:
+    """Record that products read tiles, (group, chunk) each, a chunk by a lane of the warp after the one that most
+    likely wrote the chunk. Raise ``Fault``. ``groups``: lanes (group, 32 or 128)."""
+    state, lanes = binding.state, np.roll(groups, -WARP, axis=1)
+    reading, offsets = [], []
+    for places in tiles:
+        by = lanes[:, np.arange(places.shape[1]) % lanes.shape[1]]
+        flat = by.reshape(-1)
+        found = side.offsets(places.reshape(-1) + state.rank_bits[flat], flat, CHUNK)
+        reading.append(by)
+        offsets.append(found.reshape(places.shape))
+    side.read_chunks(np.concatenate(offsets, axis=1).reshape(-1), np.concatenate(reading, axis=1).reshape(-1))
 
 
 def chunk_places(start: Array, layout: int, rows: int, k: int, size: int, transposed: bool) -> Array:
@@ -227,7 +232,8 @@ def _bind_product(binding: Binding) -> Callable[[], None]:
     state, instruction, guard, value = binding.state, binding.instruction, binding.guard, binding.value
     form = form_of(instruction)
     target, first = instruction.operands[:2]
-    rows = [_register(binding, element) for element in elements_of(target)]
+    rows = np.array([_row(binding, element) for element in elements_of(target)])
+    file = state.files[32].view(np.uint32).reshape(len(state.files[32]), -1, WARP)
     stored = STORED[form.types[0]]
     sums = fragment_of("c", QUARTER, form.n, 8 * _size(form.types[0]))
     if len(rows) != sums.registers:
@@ -243,6 +249,7 @@ def _bind_product(binding: Binding) -> Callable[[], None]:
     every = np.arange(state.lanes // WARP)
     tally = state.tally if form.types[0] in FLOAT_SUMS else None
     access = access_of(instruction, "shared", "load", CHUNK, Address(None))
+    side = BulkSide(binding, "shared", "load", is_product=True)
 
     def product(warps: Array, before: Array) -> Array:
         whole = _together(warps, state.padded // WARP, [tile for tile in (left, right) if tile is not None])
@@ -252,11 +259,14 @@ def _bind_product(binding: Binding) -> Callable[[], None]:
         if state.tiles:
             tiles = (None if left is None else left.read(left.descriptors(heads)), right.read(right.descriptors(heads)))
             state.trace.append(TilesRead(access, lanes[:, 0], tiles, state.shared_origin))
-        b = right.elements(lanes, right.descriptors(heads)).swapaxes(1, 2)
-        if left is None:
+        right_places = right.places(right.descriptors(heads))
+        left_places = None if left is None else left.places(left.descriptors(heads))
+        _trace_reads(binding, side, lanes, [it for it in (right_places, left_places) if it is not None])
+        b = right.elements(lanes, right_places).swapaxes(1, 2)
+        if left is None or left_places is None:
             a = fragment.matrix(np.stack([register[warps] for register in held], axis=1), STORED[form.types[1]])
         else:
-            a = left.elements(lanes, left.descriptors(heads))
+            a = left.elements(lanes, left_places)
             if not whole:
                 rank = warps % (state.padded // WARP) % WARPS
                 a = a.reshape(len(heads), WARPS, QUARTER, form.k)[np.arange(len(heads)), rank]
@@ -272,23 +282,23 @@ def _bind_product(binding: Binding) -> Callable[[], None]:
         if executing is None:
             return
         warps = every[executing]
-        held_sums = np.stack([register[warps] for register in rows], axis=1)
+        held_sums = np.ascontiguousarray(file[rows[:, None], warps].swapaxes(0, 1))
         held_sums[~adds[warps, 0]] = 0
         if tally:
             after = tally.add(held_sums.view(stored), form.k).view(held_sums.dtype)
         else:
             after = sums.spread(product(warps, sums.matrix(held_sums, stored)))
-        for register, found in zip(rows, after.swapaxes(0, 1), strict=True):
-            register[warps] = found
+        file[rows[:, None], warps] = after.swapaxes(0, 1)
 
     return run
 
 
-def _register(binding: Binding, element: Any) -> Array:
-    state = binding.state
-    if not isinstance(element, Register) or state.rows.get(element.name, ("",))[0] != 32:
+def _row(binding: Binding, element: Any) -> int:
+    """Return the row of a register in the file of 32-bit registers."""
+    width, row = binding.state.rows.get(element.name, (0, 0)) if isinstance(element, Register) else (0, 0)
+    if width != 32:
         raise unsupported(binding.instruction)
-    return state.row(element.name, "b32").reshape(-1, WARP)
+    return row
 
 
 def _together(warps: Array, per_block: int, tiles: list[_Tile]) -> bool:

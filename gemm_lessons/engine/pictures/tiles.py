@@ -110,7 +110,7 @@ class TileNotes:
         reader = first // self.padded, first % self.padded // size
         if len(found) < wanted and self.readers.setdefault(index, reader) == reader:
             mine = (record.lanes // self.padded == reader[0]) & (record.lanes % self.padded // size == reader[1])
-            found += record.touch.addresses[record.lanes[mine]].tolist()
+            found += record.touch.addresses[mine].tolist()
 
     def _copy(self, record: Bulk) -> None:
         access = record.touch.access
