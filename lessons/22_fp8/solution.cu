@@ -145,16 +145,25 @@ gemm(const __grid_constant__ CUtensorMap map_A, const __grid_constant__ CUtensor
         for (int part = 0; part < BN / PART; part++)
             next[part] = of_part[part * (K / SCALED)];
 
+        // Those of A, in my two rows, are loaded from a K tile that is awaited while products of the one before run.
+        float mine[2];
+        const auto await_scales = [&](int step) {
+            await(full[step % STAGES], step / STAGES % 2);
+            mine[0] = scales[step % STAGES][my_row];
+            mine[1] = scales[step % STAGES][my_row + 8];
+        };
+        if (PROMOTE)
+            await_scales(step);
+
         for (int k0 = 0; k0 < K; k0 += BK, step++) {
             const int stage = step % STAGES;
-            await(full[stage], step / STAGES % 2);
             const Stage &from = stages[stage];
             if (PROMOTE) {
                 float scale[BN / PART][2]; // of a part's sums in my two rows
                 // (3) A row's scale of A times a part's scale of B. Load that of the next K tile.
                 for (int part = 0; part < BN / PART; part++) {
-                    scale[part][0] = scales[stage][my_row] * next[part];
-                    scale[part][1] = scales[stage][my_row + 8] * next[part];
+                    scale[part][0] = mine[0] * next[part];
+                    scale[part][1] = mine[1] * next[part];
                     if (k0 + BK < K)
                         next[part] = of_part[part * (K / SCALED) + k0 / SCALED + 1];
                 }
@@ -169,6 +178,8 @@ gemm(const __grid_constant__ CUtensorMap map_A, const __grid_constant__ CUtensor
                         wgmma_bytes(sums, descriptor(&from.a[role * ROWS][k]), descriptor(&from.b[part * PART][k]), k > 0);
 
                     wgmma_commit();
+                    if (part == BN / PART - 1 && k0 + BK < K)
+                        await_scales(step + 1);
                     wgmma_wait<0>();
                     // (5) Promote: scale the sums, and add them to those of earlier K tiles.
 #pragma unroll
@@ -179,6 +190,7 @@ gemm(const __grid_constant__ CUtensorMap map_A, const __grid_constant__ CUtensor
                 if (lane == 0)
                     arrive(empty[stage]);
             } else { // as in lesson 20: the sums stay in the tensor core
+                await(full[stage], step / STAGES % 2);
                 // In a block's last tile, consumer 0 goes ahead: it stores its rows while the other one multiplies.
                 const bool last = number + gridDim.x >= tiles;
                 if (last && role > 0 && k0 == max(0, K - (STAGES - 1) * BK))

@@ -143,9 +143,18 @@ gemm(const __grid_constant__ CUtensorMap map_A, const __grid_constant__ CUtensor
         for (int part = 0; part < BN / PART; part++)
             next[part] = of_part[part * (K / SCALED)];
 
+        // Those of A, in my two rows, are loaded from a K tile that is awaited while products of the one before run.
+        float mine[2];
+        const auto await_scales = [&](int step) {
+            await(full[step % STAGES], step / STAGES % 2);
+            mine[0] = scales[step % STAGES][my_row];
+            mine[1] = scales[step % STAGES][my_row + 8];
+        };
+        if (PROMOTE)
+            await_scales(step);
+
         for (int k0 = 0; k0 < K; k0 += BK, step++) {
             const int stage = step % STAGES;
-            await(full[stage], step / STAGES % 2);
             const Stage &from = stages[stage];
             if (PROMOTE) {
                 float scale[BN / PART][2]; // of a part's sums in my two rows
@@ -158,6 +167,8 @@ gemm(const __grid_constant__ CUtensorMap map_A, const __grid_constant__ CUtensor
                     // TODO(4): multiply this part of the K tile. Which product starts from 0?
 
                     wgmma_commit();
+                    if (part == BN / PART - 1 && k0 + BK < K)
+                        await_scales(step + 1);
                     wgmma_wait<0>();
                     // TODO(5): add these sums to acc. With which scale? See "Promotion".
                 }
@@ -165,6 +176,7 @@ gemm(const __grid_constant__ CUtensorMap map_A, const __grid_constant__ CUtensor
                 if (lane == 0)
                     arrive(empty[stage]);
             } else { // as in lesson 20: the sums stay in the tensor core
+                await(full[stage], step / STAGES % 2);
                 // In a block's last tile, consumer 0 goes ahead: it stores its rows while the other one multiplies.
                 const bool last = number + gridDim.x >= tiles;
                 if (last && role > 0 && k0 == max(0, K - (STAGES - 1) * BK))
