@@ -145,7 +145,7 @@ gemm(const __grid_constant__ CUtensorMap map_A, const __grid_constant__ CUtensor
         for (int part = 0; part < BN / PART; part++)
             next[part] = of_part[part * (K / SCALED)];
 
-        // Those of A, in my two rows, are loaded from a K tile that is awaited while products of the one before run.
+        // The scales of A in my two rows. A K tile is awaited while the last products of the one before run.
         float mine[2];
         const auto await_scales = [&](int step) {
             await(full[step % STAGES], step / STAGES % 2);
