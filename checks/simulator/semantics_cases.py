@@ -18,7 +18,7 @@ PRINCIPAL = 9  # the first edge values; two operands have every pair of them
 
 # Instructions, by full name, without a stored answer of a GPU. Until ``record_semantics.py`` has run on one, only the
 # scalar reference and ptxas's machine code test them; then take them off.
-UNRECORDED = ("fns.b32",)
+UNRECORDED: tuple[str, ...] = ()
 
 Array = np.ndarray[Any, Any]
 

@@ -146,7 +146,7 @@ def test_a_function_and_two_variables_of_one_name_are_refused(inner):
 def test_parameters_in_registers_are_refused():
     ptx = """.version 8.0\n.target sm_90\n.func (.reg .u32 z) f (.reg .u32 x) { add.u32 z, x, 1; ret; }
         .entry k { .reg .u32 r; call (r), f, (r); ret; }"""
-    with pytest.raises(UnsupportedKernel, match=r"parameters not understood: \.reg"):
+    with pytest.raises(UnsupportedKernel, match=r"parameters in registers \(\.reg\) are not supported"):
         simulate(ptx, "k", 1, 1, [])
 
 
