@@ -61,6 +61,23 @@ def test_a_copy_is_no_use(body, optimised, groups):
     assert bool(launched.findings) == decides
 
 
+# A struct of bit-fields that a function returns and another takes. Its last two bytes are padding.
+PASSED = """struct Mixed { int low : 4, middle : 20; unsigned char flag : 1, mode : 3; short last; };
+__device__ __noinline__ Mixed make(int i) {
+    Mixed m; m.low = i; m.middle = i - 8; m.flag = i; m.mode = i % 5; short last = 2; LAST; m.last = last; return m; }
+__device__ __noinline__ int use(Mixed m) { return m.low + m.middle * 5 + m.flag + m.mode USED; }
+extern "C" __global__ void k(int *y) { y[threadIdx.x] = use(make(threadIdx.x)); }"""
+
+
+@pytest.mark.parametrize(("written", "used", "told"), [(True, True, False), (False, False, False), (False, True, True)])
+def test_a_struct_passed_by_value_is_no_use(written, used, told):
+    names = {"LAST": "" if written else 'asm("" : "=h"(last))', "USED": "+ m.last" if used else ""}
+    launched = engine.compile(PASSED, "k", defines=names).launch(1, 8, [y := np.zeros(8, np.int32)])
+    i = np.arange(8)
+    assert told or (y == i + 5 * (i - 8) + i % 2 + i % 5 + 2 * used).all()
+    assert [(it.kind, it.line) for it in launched.findings] == [("unset", 4)] * told
+
+
 GROUPS = """
 #include <cooperative_groups.h>
 #include <cooperative_groups/reduce.h>

@@ -13,11 +13,12 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from checks.cli.tiny_course import KERNEL, SOLUTION, Ran, Run, environment
-from gemm_lessons import __main__
-from gemm_lessons.course.folder import WriteError, init_course
+from gemm_lessons import __main__, engine
+from gemm_lessons.course.folder import WriteError, init_course, read_source
 
 ENDLESS = KERNEL.replace("BODY", "    while (acc < 1.0f) acc *= 0.5f;")
 HUGE = KERNEL.replace("BODY", "    __shared__ float big[100000]; big[threadIdx.x] = 1; acc = big[threadIdx.x ^ 1];")
@@ -143,6 +144,19 @@ def test_a_file_that_is_no_source(run: Run, kernel: Path, content: bytes, words:
 def test_a_file_that_is_no_source_in_words(run: Run, kernel: Path) -> None:
     kernel.write_bytes(SOLUTION.encode("utf-16"))
     verdict(run("run", "01"), "COMPILE FAILED", "lessons/01_first/kernel.cu:1", "not UTF-8 text (byte 0)")
+
+
+def test_comments_and_strings_of_another_encoding_are_fine(run: Run, kernel: Path) -> None:
+    text = '// na\xefve\n#define SHIFT 0 // \x93none\x94\n/* \xe9\n\xfc */ __constant__ char word[] = "\xe91";\n'
+    kernel.write_bytes((text + SOLUTION).encode("latin-1"))
+    assert run("run", "01").code == 0
+    show = "__global__ void show(int *out) { out[threadIdx.x] = word[threadIdx.x] + SHIFT; }"
+    kernel.write_bytes((text + show).encode("latin-1"))
+    engine.compile(read_source(kernel), "show").launch(1, 3, [out := np.zeros(3, np.int32)])
+    assert out.tolist() == [0xE9 - 256, ord("1"), 0]
+    kernel.write_bytes((text + show + "\xe9").encode("latin-1"))
+    launch = ("--grid", "1", "--block", "3", "--args", "out=out i32[3]")
+    clear(run("inspect", str(kernel), *launch), 2, f"kernel.cu:5: not UTF-8 text (byte {len(text + show)})")
 
 
 def test_bytes_order_mark_and_windows_lines_are_fine(run: Run, kernel: Path) -> None:

@@ -173,6 +173,25 @@ def test_who_is_asked_by_a_generic_address_is_counted() -> None:
     assert (found["global_load_instructions"], found["shared_load_instructions"]) == (0, 0)
 
 
+ADD = "__device__ __noinline__ float add(const float *v, int n) { if (n < 3) return 1; return v[n] + v[3]; }"
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
+def test_functions_count_accesses_to_what_they_are_given(arch: str) -> None:
+    """A local array's address is generic there, which machine code finds in a constant bank; some lanes return early.
+    Of each warp, 11 lanes have a local array, 11 shared memory and 10 global memory."""
+    body = """float v[8]; for (int i = 0; i < 8; i++) v[i] = t * i;
+    const float *p = t % 32 % 3 == 0 ? v : t % 32 % 3 == 1 ? s : x; y[t] = add(p, n) + add(v, t & 7);"""
+    x, y = np.ones(256, np.float32), np.zeros(256, np.float32)
+    launched = simulate(ADD + HEAD + body + "}", "k", 1, THREADS, [x, y, 4], arch=arch)
+    found, t = launched.counters, np.arange(THREADS)
+    given = np.choose(t % 32 % 3, [7 * t, 0 * t, 0 * t + 2])
+    assert np.array_equal(y[:THREADS], given + np.where((t & 7) < 3, 1, t * ((t & 7) + 3)))
+    assert not found.inexact
+    assert (found["global_load_requests"], found["global_load_sectors"]) == (4, 4)
+    assert found["shared_bytes_read"] == 2 * 2 * 11 * 4
+
+
 def test_machine_code_that_cannot_be_read_is_counted_on_ptx(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuses(cubin: bytes) -> str:
         raise UnsupportedKernel("nvdisasm cannot read its machine code: SM70 is deprecated")

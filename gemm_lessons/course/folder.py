@@ -369,12 +369,32 @@ def text_of(path: Path, raw: bytes) -> str:
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        line = raw[: error.start].count(b"\n") + 1
-        raise NotText(path, f"not UTF-8 text (byte {error.start}); {what}", line) from None
+        text, bad = ("", error.start) if path.suffix == ".md" else _of_another_encoding(raw)
+        if bad is not None:
+            raise NotText(path, f"not UTF-8 text (byte {bad}); {what}", raw[:bad].count(b"\n") + 1) from None
     if "\0" in text:
         line = text[: text.index("\0")].count("\n") + 1
         raise NotText(path, f"holds a zero byte; {what}", line)
     return text
+
+
+def _of_another_encoding(raw: bytes) -> tuple[str, int | None]:
+    """Return a source as a compiler reads it: comments hold any bytes, and strings keep theirs, as octal escapes. Also
+    return the first byte elsewhere that is not ASCII, or None."""
+    from gemm_lessons.engine.compiler.tokens import tokens  # late: only such a source needs it
+
+    source, pieces, at = raw.decode("latin-1"), list[str](), 0
+    for token in tokens(source):
+        if token.text.isascii():
+            continue
+        text = token.text.encode("latin-1").decode("cp1252", "replace")
+        if token.kind == "string" and token.text.startswith('"'):
+            text = re.sub(r"[^\0-\x7f]", lambda it: f"\\{ord(it[0]):o}", token.text)
+        elif token.kind != "comment":
+            return "", token.start + next(i for i, letter in enumerate(token.text) if not letter.isascii())
+        pieces += source[at : token.start], text
+        at = token.end
+    return "".join(pieces) + source[at:], None
 
 
 def write_new(path: Path, data: bytes) -> None:

@@ -100,6 +100,7 @@ class Setting:
     watched: frozenset[int] = frozenset()  # stores (instruction indices) whose values are recorded
     shuffles: frozenset[int] = frozenset()  # shuffles (instruction indices) whose undefined values are tracked
     blanks: frozenset[int] = frozenset()  # loads (instruction indices) of unwritten memory, whose values are tracked
+    copies: bool = False  # track undefined values also in shared and local memory, as ``blanks`` does
     placed: bool = False  # record the true address of every global access
     portable: bool = False  # report a kernel to which a clock or the GPU's choices matter
     elsewhere: int = 0  # 1: buffers are close to each other, 2: in the opposite order, too
@@ -195,7 +196,9 @@ class Machine:
         varying, unset = program.varying if setting.portable else frozenset(), program.maybe_unset
         if setting.tally:  # no values, so none that are undefined
             varying, unset = frozenset(), frozenset()
-        self.unset = UnsetRegisters(self.state, kernel, unset, binder, setting.shuffles, setting.blanks, varying)
+        self.unset = UnsetRegisters(
+            self.state, kernel, unset, binder, setting.shuffles, setting.blanks, varying, setting.copies
+        )
         self.executed = ExecutionCounts(program, self.state)
         self.binder = binder
         self.bound = BoundBlocks(self._bind)

@@ -64,7 +64,7 @@ class _UnsetRead:
 class UnsetRegisters:
     """Tracks the undefined bits of one launch. ``roots`` are unset when a batch starts. Of the others, all
     instruction indices, ``shuffles`` may read inactive lanes, ``blanks`` unwritten memory, and ``varying`` values that
-    differ between GPUs."""
+    differ between GPUs. With ``blanks`` or ``copies``, values are also tracked in shared and local memory."""
 
     def __init__(
         self,
@@ -75,10 +75,12 @@ class UnsetRegisters:
         shuffles: frozenset[int],
         blanks: frozenset[int] = frozenset(),
         varying: frozenset[int] = frozenset(),
+        copies: bool = False,
     ) -> None:
         self._state, self._kernel, self._binder = state, kernel, binder
         self._shuffles, self._blanks, self._varying = shuffles, blanks, varying
-        self._copying = copying_loads(kernel) if blanks else None  # loads that may read a copy
+        self._copying = copying_loads(kernel) if blanks or copies else None  # loads that may read a copy
+        self.only_copied = False  # a store to shared or local memory counted as a use, since copies are not tracked
         self._roots = sorted(name for name in roots if name in state.rows)
         given = frozenset(name for index in shuffles for name in _shuffle_target(kernel.instructions[index]))
         marked = blanks | (self._copying or frozenset()) | varying
@@ -302,6 +304,7 @@ class UnsetRegisters:
 
     def _record_use(self, instruction: Instruction, name: str, lanes: Array) -> None:
         if lanes.any():
+            self.only_copied |= self._copying is None and _stores_a_copy(instruction)
             origin = np.where(self._bits.origin[name] == UNREAD, instruction.index, self._bits.origin[name])
             self._record(np.flatnonzero(lanes), origin[lanes])
 

@@ -164,17 +164,16 @@ class ControlFlow:
         return enter
 
     def _return(self, d: Decoded, after: int) -> Transfer:
-        if d.guard is not None:
-            raise Uncountable(f"unknown form {d.text}")
-        register = d.operands[0]
-        back = self._lanes.fetcher(register)
+        truth, back = self._truth(d), self._lanes.fetcher(d.operands[0])
         code = self._program.code
         following = [c.index + 1 for c in self._program.calls]
         index = {code[i].source.address: self._number[i] for i in following}
 
         def go_back(lane_group: LaneGroup) -> LaneGroup | None:
             places = np.broadcast_to(back(), (self._count,))
-            mask = self._lane_groups.mask_of(lane_group)
+            everyone = self._lane_groups.mask_of(lane_group)
+            mask = everyone & truth()
+            self._lane_groups.add(self._lane_groups.lane_group(after, everyone & ~mask))
             for place in np.unique(places[mask]):
                 if int(place) not in index:
                     raise Uncountable(f"return to {int(place):#x}")

@@ -5,6 +5,7 @@ A register holds one value per lane, or one for all (shape (1,)); most indices o
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable
 
 import numpy as np
@@ -37,15 +38,17 @@ from gemm_lessons.engine.sass.operands import (
 )
 from gemm_lessons.engine.sass.uncountable import Uncountable
 
-# Byte of constant bank 0, for compute capabilities below 10; source: ptxas output.
+# Bytes of constant bank 0, for compute capabilities below 10; source: ptxas output.
 STACK_POINTER = 0x28
+WINDOWS = 0x18  # twice 8 bytes: generic addresses of byte 0 of shared memory (below sm_90) and of local memory
 SCALES = {"": 1, "U32": 1, "X4": 4, "X8": 8, "X16": 16}  # factors of an address register
 # Bytes of bank 0 on which no address depends: descriptors of global memory (compute capability 8, 9), grid barrier.
 UNINTERESTING = ((0x44, 0x4C), (0x118, 0x120), (0x208, 0x210))
 PARAMETERS_AT = 0x198  # where machine code finds the address of its parameters (sm_90)
 UNKNOWN = -1  # key used instead of a bank's number
 STACK_TOP = 1 << 20  # bytes of local memory below the stack pointer
-SHARED_HIGH = 0x7FFF_F000  # upper half of generic addresses of shared memory; no global address has it
+# Upper halves of generic addresses of local and of shared memory; those of global memory are below both.
+LOCAL_HIGH, SHARED_HIGH = 0x7FFF_E000, 0x7FFF_F000
 SHARED_WINDOW = 1 << 24  # bytes of addresses for each block of a cluster
 
 
@@ -282,14 +285,14 @@ class Lanes:
         if self.geometry.grid.cluster is None:
             return (
                 lambda: total() >> 32 == SHARED_HIGH,
-                lambda: total() >> 32 != SHARED_HIGH,
+                lambda: total() >> 32 < LOCAL_HIGH,
                 lambda: total() & 0xFFFFFFFF,
                 None,
             )
         own = (SHARED_HIGH << 32) // SHARED_WINDOW + self.geometry.special("SR_CgaCtaId").astype(np.int64)
         return (
             lambda: total() // SHARED_WINDOW == own,
-            lambda: total() >> 32 != SHARED_HIGH,
+            lambda: total() >> 32 < LOCAL_HIGH,
             lambda: total() & SHARED_WINDOW - 1,
             lambda: (total() >> 32 == SHARED_HIGH) & (total() // SHARED_WINDOW != own),
         )
@@ -350,7 +353,8 @@ def launch_constants(
         bank[place : place + 4] = int(values[name]).to_bytes(4, "little")
         unknown[place : place + 4] = bytes(4)
     bank[STACK_POINTER : STACK_POINTER + 4] = STACK_TOP.to_bytes(4, "little")
-    for start, end in ((STACK_POINTER, STACK_POINTER + 4), *UNINTERESTING):
+    bank[WINDOWS : WINDOWS + 16] = struct.pack("<QQ", SHARED_HIGH << 32, LOCAL_HIGH << 32)
+    for start, end in ((WINDOWS, STACK_POINTER + 4), *UNINTERESTING):
         if end <= parameter_offset:
             unknown[start:end] = bytes(end - start)
     if boxes_only:

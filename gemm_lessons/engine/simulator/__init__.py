@@ -58,7 +58,7 @@ from gemm_lessons.engine.ptx.fma_contraction import contract
 from gemm_lessons.engine.ptx.inline import inline_calls
 from gemm_lessons.engine.ptx.operand_check import check
 from gemm_lessons.engine.ptx.pointer_calls import direct_calls
-from gemm_lessons.engine.ptx.unset import tracks
+from gemm_lessons.engine.ptx.unset import copying_loads, tracks
 from gemm_lessons.engine.ptx.variables import usable_variables, with_state_spaces
 from gemm_lessons.engine.ptx.wide_registers import split_wide
 from gemm_lessons.engine.ptx.wmma import expand_wmma
@@ -460,7 +460,7 @@ class _RequestedLaunch:
             counted = self.tallied(counted, self._some_block())
         if counters and fault is None:
             counted = self.estimated(counted)
-        found = (*self._told(checks, fault), *machine.unset.findings(), *machine.notices())
+        found = (*self._told(checks, fault), *self._unset(machine, fault), *machine.notices())
         if machine.state.inactive_sources:
             found = (*self._shuffled(frozenset(machine.state.inactive_sources)), *found)
         if fault is not None:
@@ -550,6 +550,17 @@ class _RequestedLaunch:
         with contextlib.suppress(Fault):  # the same as in the first run
             again.run()
         return [finding for finding in again.unset.findings() if finding.kind == "shuffle_source"]
+
+    def _unset(self, machine: Machine, fault: Fault | None) -> Sequence[Finding]:
+        """Return the findings of unset registers. Run again if some were only copied to shared or local memory."""
+        if not machine.unset.only_copied or fault is not None or copying_loads(self.program.kernel) is None:
+            return machine.unset.findings()
+        again = self.with_settings(copies=True, counting=False).machine()
+        try:
+            again.run()
+        except (Fault, OutOfTime, MemoryError):  # a value that was read may be the cause
+            return machine.unset.findings()
+        return again.unset.findings()
 
     def _decisive(self, readers: frozenset[int]) -> frozenset[int]:
         """Return which of the instructions that read unwritten memory matter. Run again to find the loads whose values
