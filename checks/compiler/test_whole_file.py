@@ -906,3 +906,14 @@ def test_a_crash_without_the_hosts_code_is_the_error(tmp_path, monkeypatch):
     made = compile_source(source, path=str(tmp_path / "k.cu"), entry="k")
     assert isinstance(made, NotCompiled)
     assert "compiler crashes" in made.diagnostics[0].message
+
+
+def test_a_host_header_is_not_the_reason_why_a_kernel_does_not_compile(tmp_path):
+    (tmp_path / "net.h").write_text("#include <pthread.h>\n#include <stdio.h>\npthread_t load(int id);\nint read(void);\n")
+    source = '#include "net.h"\n__global__ void k(int *x) { x[0] = SIZE; }\nint main() { return read(); }\n'
+    x = np.zeros(1, np.int32)
+    engine.compile(source, "k", include_dirs=[tmp_path], defines={"SIZE": 3}).launch(1, 1, [x])
+    assert x[0] == 3
+    with pytest.raises(CompileError) as told:
+        engine.compile(source, "k", include_dirs=[tmp_path])
+    assert str(told.value) == 'kernel.cu:2: identifier "SIZE" is undefined'

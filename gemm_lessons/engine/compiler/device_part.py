@@ -48,6 +48,7 @@ BY_NAME = {
 OF_THE_HOST = regex(r'cannot open source file|identifier "\w+" is undefined|has no member|^#error|__host__ function')
 BEFORE_LAMBDA = regex(r"(?<!operator)\[[^][]*\][ \t]*$")  # what is before a lambda's parameters
 UNDEFINED_NAME = regex(r'identifier "(\w+)" is undefined')
+NO_FILE = regex(r'cannot open source file "([^"]*)"')
 UNKNOWN_NAME = regex(r"is undefined|has no member|must be a class or namespace")
 NO_MEMBER = regex(r'namespace "(\w+)" has no member[a-z ]* "(\w+)"')
 NO_NAMESPACE = regex("must be a class or namespace")
@@ -123,7 +124,15 @@ class _Job:
         alone = self.without_host_code(whole)
         if found is None or alone[0].ok or (self._only_name_fails(alone[0]) and not self._only_name_fails(found[0])):
             return alone
-        return found
+        return alone if self._only_lacks_a_host_header(found[0], alone[0]) else found
+
+    def _only_lacks_a_host_header(self, result: nvrtc.Translation, without: nvrtc.Translation) -> bool:
+        """Return whether an attempt stopped at ``#include <pthread.h>`` or the like, where the attempt ``without`` it
+        lacks only names of the user's own."""
+        names = (NO_FILE.match(d.message) for d in self._errors(result))
+        stopped = any(m and m[1].endswith(".h") and whole_file.is_of_the_host(m[1]) for m in names)
+        errors = self._errors(without)
+        return stopped and all(d.file == self.places.name and UNDEFINED_NAME.match(d.message) for d in errors)
 
     def _gathered(self, places: Places) -> whole_file.WholeFile:
         whole = whole_file.gather(self.source, places)
@@ -162,7 +171,7 @@ class _Job:
         others = [it for it in self.places.folders if str(it) not in self._own]
         places = replace(self.places, folders=mine, system=(*others, *self.places.system))
         whole = self._gathered(places)
-        stopped = any(d.message.startswith("cannot open source file") for d in first)
+        stopped = any(NO_FILE.match(d.message) for d in first)
         if not inside and not (stopped and any(self._libraries(whole.text))):
             return None
         if len(inside) == len(first):  # only libraries have functions without __device__
