@@ -30,8 +30,7 @@ Printer = Callable[[RunOutcome], str]  # what ``gemm-lessons run`` prints at 80 
 
 
 def kernels_of(request: RunRequest) -> list[Compiled]:
-    """Return what a run disassembles of its kernel, compiled as the run compiles it; nothing of a file that does not
-    compile."""
+    """Return what a run disassembles of its kernel, compiled as the run compiles it; nothing if it does not compile."""
     plan, source = RunPlan.of(request), read_source(request.path)
     found: list[Compiled] = []
     for lesson in plan.kernels[0].disassembled:
@@ -52,8 +51,7 @@ def line_at(text: str, index: int) -> int:
 
 @dataclass(frozen=True)
 class Shared:
-    """State shared by the proofs of a course's lessons, so that each count is made once. ``commands`` are those that a
-    text may name."""
+    """Shared by a course's proofs, so that each count is made once. ``commands``: those that texts may name."""
 
     course: Course
     printer: Printer
@@ -160,7 +158,6 @@ class Candidate:
 
 
 def scratch_folder() -> Path | None:
-    """Return the folder for kernels with pitfalls; None where nothing is cached. The folder is fixed, because the
-    compiler's answers are cached by path."""
+    """Return the folder for kernels with pitfalls; None without a cache. It is fixed: answers are cached by path."""
     place = cache.folder()
     return place.with_name("gemm-lessons-proofs") if place else None  # outside the cache's entries, which are trimmed

@@ -177,8 +177,7 @@ def solving_only_adds_lines(it: Candidate) -> Iterator[str]:
 
 
 def _kept(stub: _Code) -> tuple[list[int], str, set[int]]:
-    """Return the lines that are not TODOs, the solution as a pattern, and the kept lines before which lines may be
-    added."""
+    """Return the lines that are not TODOs, the solution as a pattern, and those before which lines may be added."""
     kept: list[int] = []
     pattern, gaps = "", set()
     i = 0

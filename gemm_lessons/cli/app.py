@@ -40,8 +40,7 @@ def app_for(words: Sequence[str]) -> typer.Typer:
 
 
 def app_to_complete(line: str) -> typer.Typer:
-    """Return an app that completes a command line: all names, and the options of the command that the line begins
-    with."""
+    """Return an app that completes a command line: all names, and the options of the command it begins with."""
     # For zsh and fish, Typer renders each description with rich. That takes half of the time, and wraps long ones:
     # fish then offers their second lines. Ours have no markup.
     vars(import_module("typer._completion_classes"))["_sanitize_help_text"] = str
@@ -160,8 +159,7 @@ def _exit_code(function: Callable[..., int], *args: Any, **kwargs: Any) -> int:
 
 
 def _carry_over() -> None:
-    """Update a course folder that was made before lessons got other numbers, and say so; where it cannot be written it
-    stays as it is."""
+    """Update a course folder from before lessons got other numbers, and say so; leave one that cannot be written."""
     from gemm_lessons.course.carry_over import carry_over
     from gemm_lessons.course.folder import CommandError, find_course
     from gemm_lessons.engine import KitError

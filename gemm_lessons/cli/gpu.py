@@ -257,8 +257,7 @@ def parse_layouts(text: str | None) -> list[str]:
 
 
 def parse_lessons(course: Course, text: str) -> list[str]:
-    """Parse ``03-09,dgemm``: lessons and ranges of lessons, in the course's order within a range. Raises
-    ``CommandError``."""
+    """Parse ``03-09,dgemm``: lessons and ranges, in the course's order within a range. Raises ``CommandError``."""
     found: list[str] = []
     for part in text.split(","):
         first, dash, last = (it.strip() for it in part.partition("-"))

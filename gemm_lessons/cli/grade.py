@@ -29,8 +29,7 @@ class GradingDevice(StrEnum):
 
 
 class GradeGroup(TyperGroup):
-    """``grade SUBMISSIONS``, ``grade merge DIR``, ``grade setup HOST DIR``: a first word that is not a command names
-    the submissions."""
+    """``grade SUBMISSIONS``, ``grade merge DIR``, ``grade setup HOST DIR``: other first words name submissions."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Add the name of the command ``class``, which is not typed."""

@@ -145,8 +145,7 @@ def one_at_most(**options: object) -> None:
 def kernel_of(
     name: str, solution: bool = False, stub: bool = False, file: Path | None = None
 ) -> tuple[Course, Lesson, Path]:
-    """Return the course, the named lesson, and the kernel file that the options name, by default the learner's own.
-    Raises ``CommandError``."""
+    """Return course, lesson and kernel file that the options name, else the learner's own. Raises ``CommandError``."""
     course = any_course() if solution or stub or file else own_course()
     lesson = course.lesson(name)
     return course, lesson, kernel_path(course, lesson, solution, stub, file)

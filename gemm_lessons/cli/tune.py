@@ -104,8 +104,7 @@ def tune(
 
 
 def show_bounds(lesson: Lesson, gpu: str | None) -> int:
-    """Show the tile sizes that a GPU's data sheet allows for the lesson's number type, and return the exit code. Raises
-    ``CommandError``."""
+    """Show the tile sizes that a data sheet allows for a lesson, and return the exit code. Raises ``CommandError``."""
     from gemm_lessons.gemm.tile_model import tile_model
 
     sheet, element = sheet_for(gpu or DEFAULT_GPU), lesson.data.factors[0].element.name

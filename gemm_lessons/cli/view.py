@@ -102,8 +102,7 @@ def view(
 
 
 def _may_write(option: str, out: Path, begins: bytes) -> None:
-    """Check that the folder of ``out`` exists and that an existing file there is of the same kind. Raises
-    ``CommandError``."""
+    """Check that the folder of ``out`` exists and that a file there is of the same kind. Raises ``CommandError``."""
     with writing(out):  # such as a name that is too long
         if out.is_dir():
             raise CommandError(f"{option} {out} is a folder; name a file in it")

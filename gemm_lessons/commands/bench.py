@@ -85,8 +85,7 @@ MISSING = ("shape refused", "no solution", "no build", "no estimate", "fault", "
 
 @dataclass(frozen=True)
 class Result:
-    """All requested points that could be computed, old and new, notes for the reader, and every requested kernel's
-    number type."""
+    """All requested points that could be computed, old and new, notes, and every requested kernel's number type."""
 
     points: tuple[Point, ...]
     remarks: tuple[Note, ...] = ()
@@ -233,8 +232,7 @@ def _compile(request: BenchRequest, lesson: Lesson) -> _Series | Note:
 
 
 def _count(request: BenchRequest, series: _Series, shapes: Sequence[Shape]) -> _Series | Note:
-    """Check the kernel on the simulator and count, for each way that it is launched at these shapes; or return a note
-    why it is omitted."""
+    """Check the kernel and count, for each way that it is launched at these shapes; or return why it is omitted."""
     from gemm_lessons.devices.simulated import Simulated
     from gemm_lessons.running.pipeline import RunRequest, run_lesson
 
@@ -276,8 +274,7 @@ def _chosen(request: BenchRequest, series: _Series, shapes: Sequence[Shape]) -> 
 
 
 def fingerprint(lesson: Lesson, source: str) -> str:
-    """Return twelve hex digits over everything that the compiler reads: the source, the tile sizes, the common
-    headers."""
+    """Return twelve hex digits over all that the compiler reads: the source, the tile sizes, the common headers."""
     data = replace(lesson.data, padded=frozenset())  # the order of a set is another one in each process
     parts = [source, repr(sorted(lesson.tile.defines.items())), repr(lesson.launches), repr(data)]
     parts += sorted(lesson.data.padded)

@@ -47,8 +47,7 @@ class NcuSection:
 
 @dataclass(frozen=True)
 class NcuSource:
-    """A cubin, the files that its line table names, and where its functions are: (name, index of the symbol,
-    address)."""
+    """A cubin, the files its line table names, and where its functions are: (name, index of the symbol, address)."""
 
     cubin: bytes
     capability: tuple[int, int]

@@ -134,8 +134,7 @@ class Group:
 
 
 def grouped(points: Sequence[Point], types: Mapping[str, str]) -> tuple[Group, ...]:
-    """Group kernels by number type. ``types``: kernel -> type, in the order of lines; a kernel without points gets an
-    empty line."""
+    """Group kernels by number type. ``types``: kernel -> type, in the order of lines; empty without points."""
     found: dict[tuple[str, ...], list[str]] = {}
     for name in types:
         found.setdefault(_family(types[name]), []).append(name)
@@ -177,8 +176,7 @@ OTHERS: Mapping[str, type] = {
 
 
 def append(path: Path, points: Sequence[Point]) -> None:
-    """Add lines to the CSV file, with the columns that it has; a new file gets its header first. Raises
-    ``WriteError``."""
+    """Add lines to the CSV file, with its columns; a new file gets its header first. Raises ``WriteError``."""
     columns = OLDER if _header(path) == OLDER else COLUMNS
     values = ([getattr(point, it.name) for it in fields(Point)] for point in points)
     rows = [dict(zip(COLUMNS, map(_cell, row), strict=True)) for row in values]
@@ -201,8 +199,7 @@ def _cell(value: object) -> object:
 
 
 def read(path: Path) -> list[Point]:
-    """Return the points of a CSV file; incomplete lines are omitted. Raise ``CommandError`` for another kind of
-    file."""
+    """Return the points of a CSV file without incomplete lines. Raise ``CommandError`` for another kind of file."""
     return [point for cells in read_lines(path, "bench", (COLUMNS, OLDER)) if (point := _parse(cells)) is not None]
 
 

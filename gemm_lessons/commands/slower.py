@@ -94,8 +94,7 @@ def _of_row(row: Row, shape: Shape, gpu: GpuSpec) -> Explained | str:
 
 
 def of_launches(first: InspectRequest, second: InspectRequest) -> Difference | str:
-    """Return the difference of two launches of any kernels on one GPU, or why there is none. Raise as
-    ``inspection.inspect``."""
+    """Return the difference of two launches on one GPU, or why there is none. Raise as ``inspection.inspect``."""
     found = []
     with bounds.within(first.bounds):
         for request in (first, second):

@@ -90,8 +90,7 @@ class Tuning:
 
 
 def tune(request: TuneRequest, progress: TellSteps = lambda done, total, what: None) -> Tuning:
-    """Try all candidates. Raise ``CommandError`` if the CSV file is not a tuning file or there is nothing to try, and
-    ``KitError``."""
+    """Try all candidates. Raise ``CommandError`` for a wrong CSV file or nothing to try, and ``KitError``."""
     lesson, source = request.lesson, read_source(request.path)
     own = {name: lesson.tile.defines[name] for name, _ in lesson.search.values}
     wanted = [own, *(sizes for sizes in lesson.search.candidates(lesson.tile.defines) if sizes != own)]
@@ -147,17 +146,14 @@ def _evaluated(request: TuneRequest, candidates: Sequence[TileCandidate]) -> Ite
         for candidate in candidates:
             yield replace(candidate, tuned=_evaluate(*about, candidate.sizes))
         return
-    with ProcessPoolExecutor(request.processes, get_context("spawn"), _ignore_interrupts) as pool:
+    ignored = (signal.SIGINT, signal.SIG_IGN)  # this process handles Ctrl-C and then ends the others
+    with ProcessPoolExecutor(request.processes, get_context("spawn"), signal.signal, ignored) as pool:
         asked = {pool.submit(_evaluate, *about, candidate.sizes): candidate for candidate in candidates}
         try:
             for done in as_completed(asked):
                 yield replace(asked[done], tuned=done.result())
         finally:
             pool.shutdown(cancel_futures=True)
-
-
-def _ignore_interrupts() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C and then ends this process
 
 
 def _evaluate(

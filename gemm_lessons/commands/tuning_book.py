@@ -13,8 +13,7 @@ from gemm_lessons.engine.records.frozen import dataclass
 
 @dataclass(frozen=True)
 class Tuned:
-    """The result for a candidate; times in microseconds, speeds in 10^9 operations per second. ``why_not``: why it is
-    omitted, if it is."""
+    """The result for a candidate; times in us, speeds in 10^9 operations/s. ``why_not``: why it is omitted."""
 
     why_not: str = ""
     registers: int | None = None

@@ -73,8 +73,7 @@ def load_architecture(lessons: Path) -> str:
 
 
 def parts_of(facts: CourseFacts, names: Sequence[str]) -> tuple[CoursePart, ...]:
-    """Return the parts that have lessons among these folder names. Lessons outside of all parts form a last part
-    without a title, number 0."""
+    """Return the parts with lessons among these folder names. The others form a last part without a title, number 0."""
     found = []
     for number, part in enumerate(facts.parts, 1):
         inside = tuple(name for name in names if name[3:] in part.lessons)

@@ -145,8 +145,7 @@ class Course:
         return load_architecture(self.lessons_dir)
 
     def architecture_of(self, lesson: Lesson) -> str:
-        """Return the architecture that a lesson's kernels are counted for: its own, or the course's. Raise
-        ``LessonError``."""
+        """Return the architecture to count a lesson's kernels for: its own, or the course's. Raise ``LessonError``."""
         return lesson.architecture or self.architecture
 
     @property
@@ -237,8 +236,7 @@ class Course:
         return path if path.is_file() else None
 
     def kept_back(self, lesson: Lesson, name: str) -> Path:
-        """Return a file that learners' folders lack: the lesson's own, else the installed package's. It may be missing
-        in both places."""
+        """Return a file that learners' folders lack: the lesson's own, else the package's. It may be missing."""
         own = lesson.directory / name
         if own.is_file():  # where a submission is judged, the package's folder of lessons cannot be listed
             return own
@@ -281,8 +279,7 @@ def own_course() -> Course:
 
 
 def any_course() -> Course:
-    """Return the learner's course folder, else the packaged one, which suffices for reading and for running
-    references."""
+    """Return the learner's course folder, else the packaged one, which suffices to read and to run references."""
     return find_course() or packaged_course()
 
 
@@ -479,8 +476,7 @@ def _back_up(path: Path, data: bytes) -> Path:
 
 
 def read_bytes(path: Path, limit: int = -1) -> bytes:
-    """Return a file as it is, at most ``limit`` bytes of it. Raises ``CommandError`` when it is missing or
-    unreadable."""
+    """Return at most ``limit`` bytes of a file as it is. Raises ``CommandError`` when it is missing or unreadable."""
     try:
         if path.exists() and not path.is_file() and not path.is_dir():  # reading a pipe or a device may never end
             raise CommandError(f"{shown(path)} is not a regular file; save the kernel in a file first")

@@ -107,8 +107,7 @@ class GateReader(TomlReader):
         return Gate(id_, name, value, why, at_most, at_least, where=self.judged_shapes(where, raw, names))
 
     def judged_shapes(self, where: Where, raw: dict[str, Any], names: Sequence[str]) -> Condition | None:
-        """Return the condition on shapes under which a gate applies: ``where = "min(M, N, K) <= 1023"``; None: it
-        applies to all shapes."""
+        """Return the condition on a gate's shapes: ``where = "min(M, N, K) <= 1023"``; None: all shapes."""
         if "where" not in raw or not _names_sizes(text := self.string(where, raw, "where")):
             return None
         with self.naming((*where, "where")):

@@ -389,8 +389,7 @@ def hidden_tiles(lesson: Lesson, seed: int) -> tuple[FarTile, ...]:
 def _first_affordable(
     lesson: Lesson, shapes: Iterable[Shape], multiplies: int, *, shared: bool = False
 ) -> Shape | None:
-    """Return the first of the shapes at which a tile of C can be judged. If ``shared``, prefer one where blocks share
-    tiles."""
+    """Return the first of the shapes at which a tile of C can be judged. If ``shared``, prefer shared tiles."""
     first = None
     for shape in shapes:
         if lesson.shapes.refusal(shape) or _work_of_tile(lesson, shape, multiplies) > _affordable(lesson):
@@ -562,8 +561,7 @@ def _pace(lesson: Lesson) -> float:
 
 
 def hidden_instead(lesson: Lesson, seed: int) -> tuple[Shape, ...]:
-    """Return the shapes to check where no sample of the far shape can be judged: a deep one, and a broad one that is
-    long along M or N."""
+    """Return the shapes to check where no far sample can be judged: a deep one, and a broad one, long along M or N."""
     if not lesson.data.multiplies:
         return ()
     draw = random.Random(f"{lesson.name} instead {seed}")
@@ -801,8 +799,7 @@ def _of_choices(lesson: Lesson, seed: int, draw: random.Random, made: frozenset[
 
 
 def _large(lesson: Lesson, draw: random.Random) -> Shape:
-    """Return a shape of similar length along each axis: kernels whose blocks divide the K tiles have many blocks
-    here."""
+    """Return a shape of similar length along each axis: kernels that divide the K tiles have many blocks here."""
     side = int((WORK / 4) ** (1 / 3) * (1 + draw.random() / 8))
     sizes = (max(1, side // step) * step for step in astuple(lesson.shapes.multiple_of))
     return Shape(*sizes, layout=_any_of(draw, lesson.shapes.layouts))
@@ -871,8 +868,7 @@ def _beside(lesson: Lesson, draw: random.Random) -> list[Shape]:
 
 
 def _beside_of_choices(lesson: Lesson, draw: random.Random) -> list[list[Shape]]:
-    """Return candidates for a shape that lacks one to three steps to whole tiles along each axis, and for one that has
-    a step more."""
+    """Return candidates for a shape that lacks one to three steps to whole tiles along each axis or has one more."""
     found: list[list[Shape]] = []
     for more in (False, True):
         aways = [[1 if more else -1 - int(draw.random() * FEWER) for _ in range(3)] for _ in range(MANY_DRAWS)]
@@ -882,8 +878,7 @@ def _beside_of_choices(lesson: Lesson, draw: random.Random) -> list[list[Shape]]
 
 
 def _beside_tiles(lesson: Lesson, draw: random.Random, away: Sequence[int]) -> Shape | None:
-    """Return a shape of two or three tiles along each axis, and so many steps more; None for a lesson that requires
-    whole tiles."""
+    """Return a shape of two or three tiles along each axis, and so many steps more; None if tiles must be whole."""
     steps, tile = astuple(lesson.shapes.multiple_of), astuple(_tile(lesson))
     sides = [max(size, step) if size > 1 else max(SHALLOW, step) for size, step in zip(tile, steps, strict=True)]
     if all(step >= side for step, side in zip(steps, sides, strict=True)):
@@ -939,8 +934,7 @@ class _Axis:
         self._is_ragged = step < self.tile  # the last tile may be
 
     def beyond(self, most: int) -> int:
-        """Return a size above the known ones: in the next tile where whole tiles are not required, else one of the
-        next."""
+        """Return a size above the known ones: in the next tile if tiles need not be whole, else one of the next."""
         first = -(-(self._largest + 1) // self.tile)
         return self._size(first if self._is_ragged else first + int(self._draw.random() * most), self._largest + 1)
 
@@ -957,8 +951,7 @@ class _Axis:
         return number * self.tile
 
     def shallow(self) -> int:
-        """Return a size of two or three tiles where the known sizes have several, so that the transition between tiles
-        shows."""
+        """Return a size of two or three tiles where the known sizes have several, to show the transition."""
         return self._size(2 + int(self._draw.random() * 2) if self._largest > 3 * self.tile else 1)
 
     def _size(self, tiles: int, least: int = 1) -> int:

@@ -56,8 +56,7 @@ class LaunchSpec:
     cluster: tuple[Expression, ...] = ()
 
     def at(self, names: Mapping[str, Number]) -> Grid:
-        """Return the grid for these sizes and tile names. Raise ``ExpressionError`` when a value is not a whole number
-        >= 1."""
+        """Return the grid for sizes and tile names. Raise ``ExpressionError`` if it is not of whole numbers >= 1."""
         from gemm_lessons.engine.records.launch import Grid  # imported late: --help reads no lesson
 
         def three(expressions: Sequence[Expression]) -> tuple[int, int, int]:
@@ -223,8 +222,7 @@ class Lesson:
         return replace(self, tile=tile, data=replace(self.data, sizes=tile.sizes))
 
     def at(self, shape: Shape) -> Lesson:
-        """Return the lesson as it is launched at this shape: its data in the shape's layout, and the tile sizes that
-        the host chooses for it."""
+        """Return the lesson as it is launched at this shape: data in its layout, and the host's tile sizes for it."""
         if not self.choices:
             return self
         found = self._at.get(shape)
@@ -289,8 +287,7 @@ class Lesson:
         return {**shape.names, **self.tile.defines}
 
     def grids(self, shape: Shape) -> tuple[Grid, ...]:
-        """Return the grid of every launch. Raise ``NoLaunch`` when an expression of lesson.toml gives none that is
-        valid."""
+        """Return the grid of every launch. Raise ``NoLaunch`` if lesson.toml gives no valid one."""
         try:
             return tuple(launch.at(self.names(shape)) for launch in self.launches)
         except ExpressionError as error:

@@ -286,8 +286,7 @@ class _Reader(GateReader):
         return tuple(parameters)
 
     def data(self, raw: dict[str, Any], launches: Sequence[LaunchSpec], tile: Tile, names: Sequence[str]) -> DataSpec:
-        """Read the buffers, their types and the formula. Launches must pass these and nothing else, and pass all of
-        them."""
+        """Read the buffers, their types and the formula. Launches must pass all of these and nothing else."""
         kernel = self.table((), raw, "kernel", required=not self.several)
         if self.several:
             self.known(("kernel",), kernel, (*TYPES, "formula", "promote"))
@@ -348,8 +347,7 @@ class _Reader(GateReader):
                 )
 
     def scalars(self, raw: dict[str, Any]) -> tuple[tuple[str, Expression], ...]:
-        """Read the host's values of alpha and beta, over M, N, K and a random number; other scalars are random
-        numbers."""
+        """Read the host's values of alpha and beta, over M, N, K and a random number; others are random numbers."""
         self.known(("scalars",), raw, SCALARS)
         return tuple((name, self.expression(("scalars", name), raw[name], (*SIZES, DRAWN))) for name in raw)
 

@@ -66,8 +66,7 @@ def with_edits(source: str, edits: Iterable[tuple[str, str]], where: str) -> str
 
 
 def resized(lesson: Lesson, sizes: Mapping[str, int]) -> Lesson:
-    """Return the lesson with some tile sizes replaced; shapes are unchanged. Raise ``LessonError`` for an
-    unknown size."""
+    """Return the lesson with some tile sizes replaced; shapes stay. Raise ``LessonError`` for an unknown size."""
     known = lesson.tile.defines
     if unknown := [name for name in sizes if name not in known]:
         raise LessonError(f"{lesson.toml_path}: has no tile size {unknown[0]}; it has {', '.join(known) or 'none'}")
@@ -117,8 +116,7 @@ def bugs_of(course: Course, lesson: Lesson) -> Mapping[str, Pitfall]:
 
 
 def a_bug(bugs: Mapping[str, Pitfall], fixed: Collection[str], seed: int | None) -> Pitfall:
-    """Return one of ``bugs``: the one that ``seed`` selects, the same for all learners, else one that is not yet
-    fixed."""
+    """Return one of ``bugs``: the one that ``seed`` selects, the same for all learners, else one not yet fixed."""
     names = list(bugs)
     if seed is not None:
         return bugs[random.Random(seed).choice(names)]

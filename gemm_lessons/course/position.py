@@ -57,8 +57,7 @@ def lesson_at(course: Course, name: str | None) -> Lesson:
 
 
 def lesson_to_run(course: Course, name: str | None) -> Lesson:
-    """Return the lesson of ``lesson_at``; without a name, and as long as the current lesson has no kernel, the one that
-    was run last."""
+    """Return the lesson of ``lesson_at``; without a name, and if the current one has no kernel, the one last run."""
     lesson = lesson_at(course, name)
     recent = load_progress(course).recent
     if name is not None or lesson.kernel_path.exists() or recent not in course.names or _here(course):

@@ -63,8 +63,7 @@ class SearchSpace:
         return math.prod(len(values) for _, values in self.values)
 
     def candidates(self, others: Mapping[str, Number]) -> Iterator[dict[str, int]]:
-        """Yield all combinations that meet the conditions, the last size varying fastest; ``others`` are the fixed
-        sizes."""
+        """Yield all combinations that meet the conditions, the last size varying fastest; ``others``: fixed sizes."""
         names = [name for name, _ in self.values]
         for chosen in product(*(values for _, values in self.values)):
             sizes = dict(zip(names, chosen, strict=True))

@@ -69,8 +69,7 @@ def retiled(lesson: Lesson, sizes: Mapping[str, int]) -> Lesson:
 
 
 def in_layout(lesson: Lesson, layout: str) -> Lesson:
-    """Return the lesson with all its shapes in this layout. Raise ``CommandError`` when it does not accept the
-    layout."""
+    """Return the lesson with all its shapes in this layout. Raise ``CommandError`` if it does not accept the layout."""
     known = lesson.shapes.layouts
     if layout not in known:
         raise CommandError(f'--layout "{layout}": lesson {lesson.name} supports {", ".join(known)}')

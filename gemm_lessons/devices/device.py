@@ -28,8 +28,7 @@ Launcher = Callable[["Compiled", Grid, Sequence[Argument]], Launched]
 
 @dataclass(frozen=True)
 class BuildTarget:
-    """The compile target: an architecture, and the newest CUDA whose code the driver loads (None: no driver limits
-    it)."""
+    """The compile target: an architecture, and the newest CUDA whose code the driver loads (None: no limit)."""
 
     arch: str
     driver_major: int | None = None
@@ -45,8 +44,7 @@ class Binaries:
     spoken: tuple[Compiled, ...] = ()  # with printf, which the others then lack
 
     def take_apart(self) -> None:
-        """Begin to disassemble the kernels to be counted or timed on another core. The result is needed after the first
-        shapes have been checked."""
+        """Begin to disassemble kernels to be counted or timed, on another core, while first shapes are checked."""
         for kernels in (self.counted, self.timed or ()):
             for number, kernel in enumerate(kernels):
                 kernel.start_sass(kernels[:number])
@@ -106,8 +104,7 @@ class Device(Protocol):
 
     @property
     def simulator(self) -> Simulator:
-        """Return the simulator that counts launches. It alone runs some blocks of a launch, or finds those of a
-        class."""
+        """Return the simulator that counts launches. It alone runs some blocks, or finds those of a class."""
 
     def expecting(self, data: DataSpec, shape: Shape, seed: int) -> Device:
         """Return the same device, informed of the later measurement, which it may prepare while it waits."""
@@ -120,8 +117,7 @@ class Device(Protocol):
         and the like only with ``checking``."""
 
     def grading(self) -> Device:
-        """Return the same device for a graded run: it reports kernels whose results depend on a clock or on choices of
-        the GPU."""
+        """Return the same device for a graded run: it reports kernels that depend on a clock or choices of the GPU."""
 
     def counting_products(self) -> Device:
         """Return the same device for a lesson whose gates need the number of products that a tensor core sums."""

@@ -65,15 +65,13 @@ class ShadowedGpu:
         return self._simulated.simulator
 
     def expecting(self, data: DataSpec, shape: Shape, seed: int) -> ShadowedGpu:
-        """Note the inputs of the measurement: the GPU's process makes them while the simulator counts, which takes as
-        long."""
+        """Note the inputs of the measurement: the GPU's process makes them while the simulator counts."""
         if data.untimed:
             return self
         return ShadowedGpu(self._gpu, self._simulated, lambda: self._gpu.prepare(data, shape, seed))
 
     def refusal(self, code: Binaries, grids: Sequence[Grid]) -> Finding | None:
-        """Return why this GPU would not launch the code. Without its own data sheet, the architecture's sheet
-        decides."""
+        """Return why this GPU would not launch the code. Without its own data sheet, the architecture's decides."""
         assert code.timed is not None
         return no_room(code.timed, grids, self.sheet or sheet_of(code.timed[0].arch))
 
@@ -93,8 +91,7 @@ class ShadowedGpu:
             return replace(ran, findings=(*ran.findings, note))
 
     def grading(self) -> ShadowedGpu:
-        """Return the same device; its simulator reports kernels whose results depend on a clock or on choices of the
-        GPU."""
+        """Return the same device; its simulator reports kernels that depend on a clock or on choices of the GPU."""
         return ShadowedGpu(self._gpu, self._simulated.grading(), self._prepare)
 
     def counting_products(self) -> ShadowedGpu:
@@ -121,8 +118,7 @@ class ShadowedGpu:
             return launched
 
     def _shadowed(self, ran: Launched, task: Task, counting: bool, checking: bool = True) -> Launched:
-        """Add what the simulator finds in the same launch. The simulator's findings are first, since they name a
-        line."""
+        """Add what the simulator finds in the same launch. Its findings are first, since they name a line."""
         if task.work > SIMULATED:
             return ran
         seen = self._simulated.launch(task, task.fresh(), counting, checking)

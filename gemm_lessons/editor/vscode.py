@@ -38,8 +38,7 @@ EXTENSIONS = {"recommendations": ["llvm-vs-code-extensions.vscode-clangd", "ms-p
 
 
 def files(python: str, lessons: Sequence[str]) -> dict[str, str]:
-    """Return the files in ``.vscode``: name -> text. ``python``: the interpreter, with ``gemm-lessons`` in its
-    folder."""
+    """Return the files in ``.vscode``: name -> text. ``python``: the interpreter, with ``gemm-lessons`` beside it."""
     return {name: json.dumps(content, indent=2) + "\n" for name, content in _contents(python, lessons).items()}
 
 

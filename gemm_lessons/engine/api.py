@@ -139,8 +139,7 @@ class CompiledKernel:
 
     @property
     def resources(self) -> Resources:
-        """Return the registers per thread, bytes of static shared memory per block, bytes of spills and stack per
-        thread."""
+        """Return registers per thread, static shared memory per block, and spills and stack per thread, in bytes."""
         return self._compiled.resources
 
     @property

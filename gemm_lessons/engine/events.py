@@ -61,8 +61,7 @@ class Access:
 
     @property
     def is_counted(self) -> bool:
-        """Return whether the load and store units execute the access: their work is counted, and both engines see
-        it."""
+        """Return whether the load and store units execute the access: it is counted, and both engines see it."""
         return not (self.is_bulk or self.is_mbarrier or self.is_product)
 
 

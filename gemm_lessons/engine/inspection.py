@@ -97,8 +97,7 @@ class Inspection:
 
     @property
     def clean(self) -> bool:
-        """Tell whether it compiled, ran without fault or error finding, and matched the expectation if there was
-        one."""
+        """Tell whether it compiled, ran without fault or error finding, and matched the expectation if any."""
         if self.launched is None or self.launched.fault is not None:
             return False
         if any(finding.severity == "error" for finding in self.launched.findings):

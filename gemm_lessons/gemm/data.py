@@ -265,8 +265,7 @@ class DataSpec:
 
     @property
     def factors(self) -> tuple[BufferSpec, ...]:
-        """Return the two factors of the formula's product, scaled or not; all inputs if there is no product, or more
-        than one."""
+        """Return the two factors of the formula's product, scaled or not; all inputs if there is not just one."""
         product = self._scaled_product
         return (self.by_name[product.left], self.by_name[product.right]) if product else self.inputs
 
@@ -277,8 +276,7 @@ class DataSpec:
 
     @property
     def untimed(self) -> str:
-        """Say why kernels for this answer cannot be timed on a GPU, where cuBLAS's product is the reference; empty if
-        they can."""
+        """Say why kernels for this answer cannot be timed beside cuBLAS's product on a GPU; empty if they can."""
         if self._scaled_product is None:
             return f"{self.formula.text}: only formulas with one product of two buffers are timed"
         if self.formula.has_functions:  # functions may amplify the error of cuBLAS's product
@@ -369,16 +367,14 @@ class DataSpec:
         return None
 
     def number(self, parameter: Parameter, sizes: Mapping[str, Number], layouts: Mapping[str, BufferLayout]) -> int:
-        """Return the value of a size, a leading dimension or a stride (elements from one matrix of a batch to the
-        next)."""
+        """Return the value of a size, a leading dimension or a stride (elements from a batch's matrix to the next)."""
         if parameter.kind == "size":
             return int(self.names(sizes)[parameter.source])
         layout = layouts[parameter.source]
         return layout.leading if parameter.kind == "leading" else layout.lines * layout.leading
 
     def check_formula(self, sizes: Mapping[str, Number]) -> None:
-        """Raise ``ExpressionError`` if buffers of these sizes do not fit the formula, or its result does not fit the
-        answer."""
+        """Raise ``ExpressionError`` if buffers of these sizes do not fit the formula, or its result the answer."""
         laid = self.lay_out(sizes)
         shapes = {name: (it.batch, it.rows, it.cols)[3 - it.dimensions :] for name, it in laid.items()}
         found, wanted = self.formula.shape(shapes), shapes[self.formula.target]
@@ -397,8 +393,7 @@ class DataSpec:
                 raise ExpressionError(str(error)) from None
 
     def tensor_map(self, name: str, array: Array, layout: BufferLayout, sizes: Mapping[str, Number]) -> TensorMap:
-        """Return the tensor map of this name over its buffer. Raise ``ExpressionError`` for one that no GPU
-        supports."""
+        """Return the tensor map of this name over its buffer. Raise ``ExpressionError`` for one no GPU supports."""
         found = next(one for one in self.maps if one.name == name)
         tensor_map = found.over(layout, array, self.names(sizes))
         try:
@@ -408,8 +403,7 @@ class DataSpec:
         return tensor_map
 
     def asks_the_same(self, other: DataSpec, sizes: Mapping[str, Number]) -> bool:
-        """Tell whether kernels for both read the same inputs and compute the same answer. Scratch buffers may
-        differ."""
+        """Tell whether kernels for both read equal inputs and compute the same answer. Scratch buffers may differ."""
 
         def task(data: DataSpec) -> tuple[Any, ...]:
             layouts = data.lay_out(sizes, gap=0).values()

@@ -371,8 +371,7 @@ class FarProblem:
         return ("", found[0]) if len(found) == 1 else (found[0], found[1])
 
     def _with_neighbours(self, axis: str, places: Array) -> Array:
-        """Return these rows or columns, in order, with those that use the same line of a matrix that the formula
-        repeats."""
+        """Return these rows or columns, in order, with those that use the same line of a repeated matrix."""
         layouts = ((name, layout) for name, layout in self.layouts.items() if layout.role != "scratch")
         sizes = (
             it for name, layout in layouts for it in zip(self._axes(name), (layout.rows, layout.cols), strict=True)

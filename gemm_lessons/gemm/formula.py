@@ -201,14 +201,12 @@ class Formula:
 
 
 def axis_of(node: ast.Call) -> int | None:
-    """Return the axis that ``sum(x, axis=1)`` reduces, counted from the last: -1 along rows, -2 along columns; None
-    where nothing is reduced."""
+    """Return the axis that ``sum(x, axis=1)`` reduces, from the last: -1 along rows, -2 along columns; else None."""
     return _axis(node) if _called(node) in _ALONG else None
 
 
 def repeated(node: ast.AST) -> tuple[ast.expr, int, int] | None:
-    """Return x, the number of times and the axis, counted from the last, of ``repeat(x, times, axis=1)``; None for
-    anything else."""
+    """Return x, times and the axis, counted from the last, of ``repeat(x, times, axis=1)``; None for anything else."""
     match node:
         case ast.Call(func=ast.Name(id="repeat"), args=[operand, ast.Constant(value=int() as times)]):
             axis = _axis(node)

@@ -222,8 +222,7 @@ def _exponents(
 
 
 def _some_tiny(element: Element, exponents: Array, random: np.random.Generator) -> Array:
-    """Return the exponents of rows or columns, with some that lead to the smallest normal number of a narrow type, or
-    below it."""
+    """Return exponents of rows or columns, some of which lead to a narrow type's smallest normal number or below."""
     normal = int(np.log2(element.smallest)) + element.precision - 1
     if normal < NARROW:
         return exponents

@@ -171,8 +171,7 @@ class Problem:
 
     @cached_property
     def values(self) -> dict[str, Value]:
-        """Return every buffer and scalar in float64, exactly as kernels read them: rows by columns. Buffers that no
-        kernel may read are 0."""
+        """Return every buffer and scalar in float64, as kernels read them, rows by columns. Unreadable ones are 0."""
         found = {
             name: Value.exact(layout.element.decode(layout.matrix(self.arrays[name])))
             for name, layout in self.layouts.items()
@@ -286,8 +285,7 @@ def tolerance_of(data: DataSpec, answer: Element, right: Value) -> Array:
 
 
 def terms_of(data: DataSpec, shape: Shape, right: Value) -> float:
-    """Return the roundings of the sums of a right answer, plus the error of sums before promotion, in units of one
-    rounding."""
+    """Return the roundings of the sums of a right answer, plus the error before promotion, in units of one rounding."""
     lost = data.lost_by_promotion(shape.names)
     return right.terms + lost / unit(data) if lost else right.terms  # whole numbers have no unit
 
@@ -446,8 +444,7 @@ class Guarded:
         self.inner[...] = array
 
     def damage(self) -> Finding | None:
-        """Return the overwritten guard byte nearest to the array, as an access out of bounds; None if all are
-        intact."""
+        """Return the overwritten guard byte nearest to the array, as an access out of bounds; None if all intact."""
         size = self.inner.nbytes
         before = np.flatnonzero(self.padded[:GUARD_BYTES] != GUARD_BYTE)
         after = np.flatnonzero(self.padded[GUARD_BYTES + size :] != GUARD_BYTE)

@@ -331,8 +331,7 @@ class Profile:
     def _play(
         self, number: int, blocks: int, gpu: GpuSpec, *, together: bool = False, from_dram: bool = False
     ) -> Played:
-        """Play one wave of a trace, memoised: launches share the time of a single block, and ``overlap`` needs it
-        too."""
+        """Play one wave of a trace, memoised: launches share the time of a single block, ``overlap`` needs it too."""
         from gemm_lessons.engine.estimate.timeline import play, uneven
 
         _, trace = self.traces[number]

@@ -89,8 +89,7 @@ def bounded(value: Array, error: Array) -> Value:
 
 
 def evaluate(formula: Formula, values: Mapping[str, Value], product: Value | None, kind: Arithmetic) -> Value:
-    """Evaluate a formula in float64, with the error bound of rounding in ``kind``. ``product`` replaces the matrix
-    product if it is given."""
+    """Evaluate in float64, and bound the rounding error in ``kind``. ``product``: instead of the matrix product."""
     if not formula.has_functions:
         return formula.value(values, product)
     with np.errstate(all="ignore"):  # infinite values and errors are refused elsewhere, or tolerate anything

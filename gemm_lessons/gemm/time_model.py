@@ -205,8 +205,7 @@ class Estimator:
 def estimator_for(
     subjects: Sequence[Subject], grids_at: Callable[[Shape], Sequence[Grid]], gpu: GpuSpec
 ) -> Estimator | str:
-    """Return estimates of consecutive launches, one subject each; or why there are none, such as instructions whose
-    times on ``gpu`` are unknown."""
+    """Return estimates of consecutive launches, one subject each; or why there are none on ``gpu``."""
     from gemm_lessons.engine.estimate.items import unknown_units
     from gemm_lessons.engine.sass import Uncountable
 
@@ -266,8 +265,7 @@ def _in_l2(profile: Profile, shape: Shape, l2_bytes: float) -> bool:
 
 
 def _dram_bytes(profile: Profile, shape: Shape, grid: tuple[int, int, int], in_flight: int, l2_bytes: float) -> float:
-    """Return the bytes between L2 and DRAM. Blocks start in the order of x, then y, then z; ``in_flight`` of them are
-    resident together."""
+    """Return the bytes between L2 and DRAM. Blocks start in the order x, y, z; ``in_flight`` are resident together."""
     traffic = profile.traffic
     operands, c = traffic.read(shape), traffic.written(shape)
     if _in_l2(profile, shape, l2_bytes):

@@ -416,8 +416,7 @@ def _read_tar(stream: _Stream, found: SubmittedFiles, room: _Room, level: int) -
 
 
 def _taken(found: SubmittedFiles, raw: str, kind: int) -> str | None:
-    """Return a member's name if it is a source or an archive that may be read, else None; remark on members that are
-    refused."""
+    """Return a member's name if it is a source or an archive that may be read, else None; remark on those refused."""
     shown = printable(raw)[:MAX_NAME]
     parts = [part for part in raw.replace("\\", "/").split("/") if part not in ("", ".")]
     refusal = ""

@@ -89,8 +89,7 @@ class Classroom:
 
     @property
     def mine(self) -> frozenset[tuple[str, str]]:
-        """Return the (student, lesson) pairs of this shard. Neighbouring students and lessons are in different
-        shards."""
+        """Return the (student, lesson) pairs of this shard. Neighbours are in different shards."""
         part, parts = self.assignment.shard or (1, 1)
         return frozenset(
             (student.id, lesson)

@@ -294,8 +294,7 @@ def _is_from_course(name: str) -> bool:
 
 
 def _handed(handed: SubmittedFiles, lesson: Lesson, claims: Sequence[Claim]) -> LessonSubmission:
-    """Choose the best of the files that may be this lesson's kernel, preferring a readable one that is not the
-    untouched stub."""
+    """Choose the best of the files that may be this lesson's kernel, preferably readable and not the untouched stub."""
     files = [handed.files[claim.name] for claim in claims]
     if not files:
         why = f"{MISSING} ({handed.broken})" if handed.broken else MISSING

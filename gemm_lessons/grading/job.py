@@ -127,8 +127,7 @@ def _dateless(header: bytes) -> bytes:
 
 
 def _run_foreign_code(code: str) -> object:
-    """Run Python code in place of a submission, as an attacker could after a break-out from the simulator. Return the
-    value of its variable ``got``."""
+    """Run Python code in place of a submission, as an attacker could after a break-out. Return its ``got``."""
     scope: dict[str, Any] = {}
     exec(code, scope)
     return scope.get("got")

@@ -118,8 +118,7 @@ def _by_name(words: Sequence[_Word], lessons: Sequence[str]) -> tuple[str, ...]:
 
 
 def _one_and_many(slug: str) -> Iterator[str]:
-    """Yield a lesson's name and its other grammatical number: ``clusters``, ``cluster``; ``blocktile``,
-    ``blocktiles``."""
+    """Yield a lesson's name in both grammatical numbers: ``clusters``, ``cluster``; ``blocktile``, ``blocktiles``."""
     yield slug
     yield slug.removesuffix("s") if slug.endswith("s") else f"{slug}s"
 

@@ -59,8 +59,7 @@ def claim(name: str, lessons: Sequence[str]) -> Claim | None:
 
 
 def said_of_stem(stem: str, lessons: Sequence[str]) -> LessonName:
-    """Return the lessons that a file's name without its ending means. The number of a copy, as in ``kernel (2)`` or
-    ``03-1``, is not a lesson's."""
+    """Return the lessons that a file's name without ending means. A copy's number, as in ``kernel (2)``, is none."""
     short, copy = without_copy(stem)
     said = lesson_named(short, lessons)
     if said == NOTHING and copy and short.lower() != "kernel":
@@ -101,8 +100,7 @@ class Owner:
 
 
 def owner_of(name: str, lessons: Sequence[str] = (), loose: bool = False) -> Owner | None:
-    """Return the owner of an entry of the folder of submissions. ``loose``: the entry is a single file, whose name must
-    name the student."""
+    """Return the owner of an entry of the submissions. ``loose``: a single file, which must name the student."""
     if found := MOODLE.fullmatch(name):
         return Owner(found["name"].strip(), found["number"], found["file"])
     if not loose:

@@ -65,8 +65,7 @@ class Points:
         return self.compiles + self.runs + self.right_values + self.gates
 
     def of_gates(self, lesson: Lesson) -> dict[str, float]:
-        """Return the points of each gate, by id. Empty for a lesson without gates, where ``score`` adds these points to
-        right values."""
+        """Return the points of each gate, by id. Empty without gates: ``score`` adds these points to right values."""
         own = dict(self.own)
         others = [gate.id for gate in lesson.gates if gate.id not in own]
         left = self.gates - sum(own.values())
@@ -75,8 +74,7 @@ class Points:
 
 @dataclass(frozen=True)
 class LessonRubric:
-    """Points of one lesson, check shapes in addition to the lesson's own, seeds instead of the derived ones, and its
-    own limits."""
+    """Points of one lesson, more check shapes, seeds instead of the derived ones, and its own limits."""
 
     points: Points = field(default_factory=Points)
     shapes: tuple[Shape, ...] = ()

@@ -144,7 +144,8 @@ def _tokens(text: str) -> Iterator[tuple[str, bool, int]]:
         for kept in macros.get(token.text, _kept([token])):
             if (count := count + 1) > MOST_TOKENS:
                 return
-            yield kept, _is_free(kept), token.line
+            is_name = kept[0].isalpha() or kept[0] == "_"
+            yield kept, is_name and kept not in NAMED and not GIVEN.fullmatch(kept), token.line
 
 
 def _kept(found: Iterable[Token]) -> Iterator[str]:
@@ -157,12 +158,3 @@ def _kept(found: Iterable[Token]) -> Iterator[str]:
             text = text.rstrip("fFuUlL") or text
             text = (text.rstrip("0").rstrip(".") if "." in text else text) or "0"
         yield text
-
-
-def _is_name(token: str) -> bool:
-    return token[0].isalpha() or token[0] == "_"
-
-
-def _is_free(token: str) -> bool:
-    """Return whether a token is a name that the student chose."""
-    return _is_name(token) and token not in NAMED and not GIVEN.fullmatch(token)

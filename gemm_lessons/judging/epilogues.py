@@ -32,8 +32,7 @@ def left_out(name: str, value: float | None = None) -> Transformation:
 
 
 def left_out_in_part(name: str) -> Transformation:
-    """Return a transformation that leaves the term out only in the wrong ones (``columns``) of every ``width``
-    columns."""
+    """Return a transformation that leaves the term out only in the wrong ones (``columns``) of each ``width``."""
 
     def made(it: Wrong) -> Iterator[Made]:
         if "bias" not in it.problem.data.formula.names or (other := _without(it, name)) is None:
@@ -58,8 +57,7 @@ def _without(it: Wrong, name: str) -> Value | None:
 
 
 def bias_in_tile(it: Wrong) -> Iterator[Made]:
-    """Give each column the bias of its place in the tile of its block, warp or thread. Fact: the first wrong
-    ``column``."""
+    """Give a column the bias of its place in its block's, warp's or thread's tile. Fact: the first wrong ``column``."""
     if (bias := _bias(it)) is not None:
         for size in sorted({it.tiles.cols, *(size for _, size in it.problem.data.sizes)}):
             if 1 < size < bias.size:
@@ -96,8 +94,7 @@ def _with_bias(it: Wrong, bias: Array) -> Value:
 
 
 def other_formula(kind: str) -> Transformation:
-    """Return a transformation to another formula of this kind. Facts: the ``formula``, the ``other``, and what moved
-    in it."""
+    """Return a transformation to another formula of this kind. Facts: ``formula``, ``other``, and what moved in it."""
 
     def made(it: Wrong) -> Iterator[Made]:
         formula = it.problem.data.formula

@@ -129,8 +129,7 @@ class Checked:
 
     @property
     def instructions_per_mma(self) -> float | None:
-        """Return machine instructions per tensor-core instruction, both counted once per warp; None where nothing was
-        counted, or there are none."""
+        """Return machine instructions per tensor-core instruction, both counted once per warp; None without any."""
         if self.counters is None:
             return None
         counted = self.counters.numbers()

@@ -25,8 +25,7 @@ FEW_ROWS = 4  # of C, in which bytes are looked for
 
 
 def read(reading: Reading, *choices: str) -> Transformation:
-    """Return a transformation that misreads the factors of each choice, "A", "B" or "AB". Facts: ``of``, their
-    names."""
+    """Return a transformation that misreads the factors of a choice, "A", "B" or "AB". Facts: ``of``, their names."""
 
     def made(it: Wrong) -> Iterator[Made]:
         for names in choices if it.is_plain else ():
@@ -75,8 +74,7 @@ def boxes_exchanged(it: Wrong) -> Iterator[Made]:
 
 
 def rows_as_long_as(name: str, sizes: str) -> Transformation:
-    """Return a transformation that multiplies the row by another size than the length of a row. Facts: ``size``,
-    ``length``."""
+    """Return a transformation that multiplies the row by another size than its length. Facts: ``size``, ``length``."""
 
     def made(it: Wrong) -> Iterator[Made]:
         for size in sizes if it.is_plain else "":

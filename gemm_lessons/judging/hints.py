@@ -177,8 +177,7 @@ def _grids_of(facts: Evidence, text: str, position: int) -> Sequence[Grid]:
 
 
 def _is_flat_index(facts: Evidence, grid: Grid, found: re.Match[str]) -> bool:
-    """Tell whether blockDim.x is the right step between blocks: the blocks form one row, or cover a side of a
-    matrix."""
+    """Tell whether blockDim.x is the right step between blocks: they form one row, or cover a side of a matrix."""
     if found["axis"] is None:
         return found["of"] is not None and "threadIdx" not in found["of"] and grid.grid[1:] == (1, 1)
     across = grid.grid["xyz".index(found["axis"])]

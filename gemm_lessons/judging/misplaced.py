@@ -38,15 +38,13 @@ def fragments_transposed(it: Wrong) -> Iterator[Made]:
 
 
 def quarters_transposed(it: Wrong) -> Iterator[Made]:
-    """Yield C with each 8 x 8 transposed, where the factors are 16-bit numbers: a fragment of mma.sync, stored by
-    hand."""
+    """Yield C with each 8 x 8 transposed, where factors are 16-bit numbers: a fragment of mma.sync, stored by hand."""
     if it.is_plain and it.has_halves:
         yield from _moved(it, lambda matrix: squares_transposed(matrix, QUARTER))
 
 
 def quarters_exchanged(it: Wrong) -> Iterator[Made]:
-    """Yield C with the upper right and the lower left quarter of each 16 x 16 exchanged, where the factors are 16-bit
-    numbers."""
+    """Yield C with the upper right and the lower left quarter of each 16 x 16 exchanged, where factors are 16-bit."""
     if it.is_plain and it.has_halves:
         yield from _moved(it, with_quarters_exchanged)
 
@@ -187,8 +185,7 @@ def first_block(source: Array, tile: int) -> Facts | None:
 
 
 def first_of_a_group(source: Array, tile: int) -> Facts | None:
-    """Recognise groups in which all lines equal the first. Facts: the ``size`` of a group, and the first ones that
-    ``repeat``."""
+    """Recognise groups whose lines equal the first. Facts: the ``size`` of a group, and the first that ``repeat``."""
     place = np.arange(source.size)
     size = next((size for size in GROUPS if (source == place - place % size).all()), None)
     if size is None:

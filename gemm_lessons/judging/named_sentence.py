@@ -17,8 +17,7 @@ RUNS = 4  # most numbers, or runs of numbers, to list
 
 @dataclass(frozen=True)
 class NamedSentence:
-    """A named sentence. ``name`` is a stable identifier, and several sentences may share it. ``sentence`` is for
-    readers only."""
+    """A named sentence. ``name``: a stable identifier that several may share. ``sentence`` is for readers only."""
 
     name: str
     sentence: str

@@ -101,8 +101,7 @@ def wrong_buffer(facts: Evidence, finding: Finding) -> str | None:
 
 
 def wrong_stage(facts: Evidence, finding: Finding) -> str | None:
-    """Advise on a copy in flight into the wrong stage, which no wait cures: the sums are wrong even if it arrives at
-    once."""
+    """Advise on a copy into the wrong stage, which no wait cures: the sums are wrong even if it arrives at once."""
     if "STAGES" not in facts.lesson.tile.defines or finding.kind != "async_in_flight":
         return None
     if finding.case not in ("waited too little", "never waited", "wrong place"):

@@ -74,8 +74,7 @@ def wrong_parts(it: Wrong) -> Facts | None:
 
 
 def other_products(it: Wrong) -> Facts | None:
-    """Recognise other products of right parts, or another multiple of the right C. Facts: ``found``, what is wrong, or
-    ``times``."""
+    """Recognise other products of right parts, or another multiple of the right C. Facts: ``found``, or ``times``."""
     left = it.once(_left)
     if left is None or left.are_wrong:
         return None

@@ -171,8 +171,7 @@ def _only_join_may_err(left: Left) -> bool:
 
 @_stage(lambda left: True)
 def too_many_bits(left: Left) -> Facts | None:
-    """Recognise sums that may be beyond half of the product. Facts: ``bits``, ``most`` that fit, ``k``, ``sum`` bits,
-    ``room``."""
+    """Find sums that may pass half the product. Facts: ``bits``, ``most`` that fit, ``k``, ``sum`` bits, ``room``."""
     facts = _of_bits(left)
     return facts if 2 * facts["k"] * 4 ** facts["bits"] > left.product else None
 

@@ -97,8 +97,7 @@ def without_the_first(counts: Counts, it: Wrong, one: bool) -> Facts | None:
 
 
 def without_the_last(counts: Counts, it: Wrong, one: bool) -> Facts | None:
-    """Recognise a sum without the last product, or without several, from ``end`` on. ``called``: names of that
-    number."""
+    """Recognise a sum without the last product, or several, from ``end`` on. ``called``: names of that number."""
     missing = counts.missing
     if not missing.size or missing[0] != counts.part.size - missing.size or one != (missing.size == 1):
         return None

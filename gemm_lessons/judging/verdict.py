@@ -148,8 +148,7 @@ class WrongAnswer:
 
 @dataclass(frozen=True)
 class GateMissed:
-    """The answer is right, but not by this lesson's idea. ``missed`` holds only the gates that were judged and
-    failed."""
+    """The answer is right, but not by this lesson's idea. ``missed``: the gates that were judged and failed."""
 
     kind: ClassVar[Kind] = "gate_missed"
     missed: tuple[GateResult, ...] = ()

@@ -123,8 +123,7 @@ class Wrong:
         )
 
     def called(self, size: int, also: str = "") -> tuple[str, ...]:
-        """Return the names of a size, such as ``BM`` and ``BN``: names of the tile, and those of M, N and K in
-        ``also``."""
+        """Return the names of a size, such as ``BM`` and ``BN``: the tile's, and those of M, N and K in ``also``."""
         sizes = {name: value for name, value in self.problem.shape.names.items() if name in also}
         return tuple(name for name, value in {**sizes, **dict(self.problem.data.sizes)}.items() if value == size)
 

@@ -34,8 +34,7 @@ EQUAL = 0.005  # of the time: a smaller difference is none
 
 
 def show_comparison(console: Console, compared: Comparison, sources: bool, why: Difference | str) -> None:
-    """Print the sources, then the counters and ``why`` one is slower, which remain visible. ``sources``: the learner
-    may see both files."""
+    """Print the sources, then the counters and ``why`` one is slower. ``sources``: the learner may see both files."""
     left, right = compared.rows
     parts: list[RenderableType] = []
     if sources:

@@ -90,8 +90,7 @@ def _minutes(lesson: LessonSummary | LessonError) -> str:
 
 
 def _lessons_table(width: int, timed: bool) -> Table:
-    """Return an empty table for the lessons of one part; ``width`` is that of the longest name of the course. ``timed``
-    adds a column of minutes."""
+    """Return an empty table for a part's lessons; ``width``: of the course's longest name. ``timed``: with minutes."""
     minutes = [numbers(min_width=6)] if timed else []
     return plain_table(words(min_width=7), words(min_width=width), *minutes, "")
 
@@ -239,8 +238,7 @@ def show_restored(console: Console, files: Sequence[Reset]) -> None:
 
 
 def show_init(console: Console, course: Course, here: bool, repository: str) -> None:
-    """Print what the new course folder holds and how to begin. ``repository`` is the result of creating a git
-    repository, if requested."""
+    """Print what the new folder holds and how to begin. ``repository``: the result of creating a git repository."""
     count = len(course.names)
     folder = shown(course.root)
     console.print(

@@ -61,8 +61,7 @@ class ArrayShape:
 
 
 def in_elements(message: str, source: str, lesson: Lesson, shape: Shape | None) -> str:
-    """Return a finding's sentence with elements for bytes, where the arrays' types are known. ``shape`` is that of the
-    launch."""
+    """Return a sentence with elements for bytes, where the arrays' types are known. ``shape``: the launch's."""
     arrays = {
         name: found
         for name, _, size in BYTES.findall(message)

@@ -11,8 +11,7 @@ from rich.table import Table
 
 
 class WrappedTable(TableElement):
-    """A table whose columns are as wide as their longest word. Only where that does not fit, a long name continues on
-    the next line."""
+    """A table whose columns are as wide as their longest word. If that does not fit, long names are wrapped."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Yield rich's table with wrapping columns."""

@@ -265,8 +265,7 @@ def _map(console: Console, tiles: TileMap, row: Row) -> None:
 
 
 def map_part(tiles: TileMap, rows: int, cols: int) -> tuple[range, range]:
-    """Return the rows and columns of a map to show, at most so many: the first wrong one and, where there is one, a
-    right one before it."""
+    """Return the rows and columns of a map to show, at most so many: the first wrong one and a right one before it."""
     bad = [[count > 0 for count in line] for line in tiles.wrong]
     return _part_of([any(line) for line in bad], rows), _part_of([any(line) for line in zip(*bad, strict=True)], cols)
 
@@ -420,8 +419,7 @@ def _name(file: str) -> str:
 
 
 def ways(conflict: Conflict) -> str:
-    """Return how many lanes collide: ``2-way``; ``split`` if none do, but the access takes more wavefronts than the
-    ideal."""
+    """Return how many lanes collide: ``2-way``; ``split`` if none do, but it takes more wavefronts than the ideal."""
     return f"{conflict.ways}-way" if conflict.ways > 1 else "split"
 
 

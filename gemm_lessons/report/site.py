@@ -72,8 +72,7 @@ OURS = 'name="generator" content="gemm-lessons"'  # present in every page: a fol
 
 @dataclass(frozen=True)
 class SitePage:
-    """One page. ``source`` is its Markdown file (None for the index and the engine's page), ``idea`` is that of a
-    lesson, and ``body`` is HTML."""
+    """One page. ``source``: its Markdown file (None: index, engine's page), ``idea``: a lesson's; ``body``: HTML."""
 
     name: str  # file name, such as 03_block_tile.html
     title: str
@@ -204,8 +203,7 @@ def _drilled(page: SitePage) -> SitePage:
 
 
 def _marker(course: Course, names: Mapping[Path, str]) -> Callable[[Sequence[Any]], None] | None:
-    """Return a function that marks the words of the course's glossary in a page's tokens; None without a glossary
-    page."""
+    """Return a function that marks the words of the course's glossary in a page's tokens; None without one."""
     text = documents(course).get(GLOSSARY)
     if text is None or text.path not in names:
         return None

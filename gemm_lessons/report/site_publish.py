@@ -21,8 +21,7 @@ FIRST = "index.html"
 
 
 def base_address(url: str) -> str:
-    """Return the address of the site with one slash at its end. Raises ``CommandError`` for one that is not of the
-    web."""
+    """Return the address of the site with one slash at its end. Raises ``CommandError`` for one not of the web."""
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment or " " in url:
         raise CommandError(f"--url {url} is not the address of a folder on the web, such as https://example.org/gemm/")

@@ -82,8 +82,7 @@ class Builder:
 
 
 class Workshop:
-    """Compiles every kernel of a run twice: for the counted architecture and for the GPU of the times; once where both
-    are the same."""
+    """Compiles each kernel of a run for the counted architecture and the GPU of the times; once if these are equal."""
 
     def __init__(self, architecture: str, device: Device, gpu: GpuSpec, needs: str = "") -> None:
         self._counting = Builder(BuildTarget(architecture))
@@ -163,8 +162,7 @@ def builder_for(device: Device, gpu: GpuSpec, architecture: str = "", needs: str
 
 
 def missing_capability(here: str, architecture: str, needs: str) -> str:
-    """Return the compute capability that a lesson needs and a GPU of architecture ``here`` lacks; empty if it has
-    it."""
+    """Return the compute capability that a lesson needs and a GPU of architecture ``here`` lacks; empty if none."""
     if capability_of(needs) > capability_of(here):
         return f"{dotted(needs)} or newer"
     return dotted(architecture) if architecture[-1:] in SPECIFIC and architecture.rstrip("af") != here else ""

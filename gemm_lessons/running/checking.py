@@ -142,8 +142,7 @@ def _at_rare_sizes(plan: RunPlan, built: Built, jobs: Jobs) -> list[LaunchResult
 
 
 def _in_time(plan: RunPlan, launch: LaunchPlan, job: Deferred[LaunchResult], jobs: Jobs) -> LaunchResult:
-    """Return the result of a launch. What a graded run has found before still counts when its time or memory is used
-    up, also outside of the kernel."""
+    """Return the result of a launch. What a graded run found before counts when its time or memory is used up."""
     if not (plan.request.graded and launch.hidden):
         return jobs.result(job)
     try:
@@ -222,8 +221,7 @@ def _sampled(plan: RunPlan, launch: LaunchPlan, built: Built, counting: bool = T
 
 
 def _instead(plan: RunPlan, launch: LaunchPlan, built: Built, note: Finding) -> LaunchResult:
-    """Check the shapes that replace the sample of the far shape. Return the first result that is not a pass, else the
-    last one, with those before it."""
+    """Check the shapes that replace the far sample. Return the first failure, else the last, with those before it."""
     if launch.sample is not plan.sample:
         return LaunchResult(launch.shape, Passed(), hidden=True)
     results: list[LaunchResult] = []
@@ -236,8 +234,7 @@ def _instead(plan: RunPlan, launch: LaunchPlan, built: Built, note: Finding) -> 
 
 
 def _made_for(plan: RunPlan, built: Built, lesson: Lesson) -> Built:
-    """Return the variant of the kernel for this lesson, with machine code; compile it if it is not among those that
-    were built."""
+    """Return the variant of the kernel for this lesson, with machine code; compile it if it was not built."""
     found = variant_of(built, lesson)
     return found if found.lesson == lesson and found.is_assembled else _assembled(plan, lesson)
 
@@ -252,8 +249,7 @@ def _assembled(plan: RunPlan, lesson: Lesson) -> Built:
 
 
 def _judge(built: Built, trial: Trial, launched: Launched) -> tuple[Verdict, Judgement | None, tuple[Finding, ...]]:
-    """Return the verdict on one launch. An error among the findings takes precedence over a wrong answer, as its
-    cause."""
+    """Return the verdict on one launch. An error among the findings precedes a wrong answer, as its cause."""
     shape, findings = trial.problem.shape, (*launched.findings, *trial.damage(launched.stored))
     if launched.fault is not None:
         return stopped(shape, _early(launched.fault, findings) or launched.fault), None, findings

@@ -109,8 +109,7 @@ def _shares(lesson: Lesson, number: int, tile: TileSizes, planes: int) -> bool:
 
 
 def sharing_of(lesson: Lesson, number: int, timed: Shape) -> tuple[Shape, int] | None:
-    """Return the shape and the number of blocks that divide its K tiles; None for a launch whose grid grows with M and
-    N."""
+    """Return the shape and how many blocks divide its K tiles; None for a launch whose grid grows with M and N."""
     if tile_sizes(lesson) == TileSizes():
         return None
     wider = replace(timed, m=2 * timed.m, n=2 * timed.n)

@@ -85,8 +85,7 @@ def _written(value: object) -> Iterator[str | bytes]:
 
 
 def _compiler(arch: str) -> Iterator[str]:
-    """Yield what identifies the compiler for an architecture, its headers' folders, and the disassembler. Raise
-    ``OSError``."""
+    """Yield what identifies an architecture's compiler, header folders, and the disassembler. Raise ``OSError``."""
     major = nvrtc.choose_major(arch)
     library, disassembler = nvrtc.library(major), nvrtc.disassembler()
     files = [*(nvrtc.library_files(library) if library else ()), *([disassembler] if disassembler else ())]

@@ -9,8 +9,7 @@ from gemm_lessons.engine import Finding
 
 
 def merged(findings: Sequence[Finding]) -> tuple[Finding, ...]:
-    """Merge findings of several launches, one for each kind and pair of lines: keep the first example, add all
-    counts."""
+    """Merge findings of several launches, one for each kind and pair of lines: keep the first example, add counts."""
     by_place: dict[tuple[object, ...], Finding] = {}
     for finding in findings:
         seen = by_place.get(place(finding))

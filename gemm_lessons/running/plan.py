@@ -345,8 +345,7 @@ class RunPlan:
 
     @property
     def _sharp(self) -> Shape | None:
-        """Return the largest shape that only graded runs check, and whose answer has digits to spare: truncation is
-        detected there."""
+        """Return the largest shape of graded runs alone whose answer has digits to spare, to detect truncation."""
         shapes = (*self.secret, *(self.instead if self.sample is None else ()))
         return max(
             (it for it in shapes if it.k <= DIGITS and it not in self.alike), key=lambda it: it.m * it.n, default=None
@@ -385,8 +384,7 @@ def _with_turns(launches: Iterable[LaunchPlan]) -> Iterator[LaunchPlan]:
 
 
 def label_for(course: Course, lesson: Lesson, path: Path) -> str:
-    """Return a kernel file's name in the table and in the ranges: ``reference``, ``stub``, ``bug`` or ``your
-    kernel``."""
+    """Return a kernel file's name in the table and the ranges: ``reference``, ``stub``, ``bug`` or ``your kernel``."""
     solution = course.solution(lesson)
     if solution is not None and solution.resolve() == path.resolve():
         return "reference"
@@ -395,8 +393,7 @@ def label_for(course: Course, lesson: Lesson, path: Path) -> str:
 
 
 def _one_tile(lesson: Lesson) -> Shape:
-    """Return the smallest shape of one block and one K tile, or of one cluster; else the smallest that the lesson
-    checks."""
+    """Return the smallest shape of one block and one K tile, or of one cluster; else the smallest of the lesson."""
     whole = _tile_of(lesson)
     if lesson.shapes.refusal(whole) is None:
         whole = _tile_of(lesson.at(whole))  # the host may choose smaller ones for so little

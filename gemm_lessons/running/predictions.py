@@ -14,8 +14,7 @@ from gemm_lessons.running.outcome import Row, RunOutcome
 
 
 def counted_answers(outcome: RunOutcome, questions: Sequence[Question]) -> dict[str, Answer]:
-    """Return the answer to each question that a run counted. Empty unless the kernel passed: the questions are about
-    right kernels."""
+    """Return the answer to each question that a run counted. Empty unless the kernel passed."""
     if not isinstance(outcome.verdict, Passed):
         return {}
     names = names_of(outcome)

@@ -83,8 +83,7 @@ def _new_shapes(plan: RunPlan, variant: Built, layout: str, place: int, known: S
 
 
 def _some_variants(plan: RunPlan, built: Built) -> list[tuple[Built, str]]:
-    """Return variants of the kernel whose code differs, and a layout for which each is compiled: those with most
-    launches."""
+    """Return variants of the kernel whose code differs, and a layout of each: those with most launches."""
     launches = plan.kernels[0].launches
     number = Counter(it.lesson for it in launches)
     layouts = {it.lesson: it.shape.layout for it in launches}
@@ -106,8 +105,7 @@ def _named(lesson: Lesson, words: Collection[str] | None) -> tuple[tuple[str, in
 
 
 def _of_numbers(lesson: Lesson, numbers: Sequence[int], layouts: Sequence[str]) -> Iterator[Shape]:
-    """Yield small shapes one of whose sizes is a number that the code compares with, or as many tiles:
-    ``K / BK == 53``."""
+    """Yield small shapes with a size that the code compares with, or as many tiles: ``K / BK == 53``."""
     steps, tile = astuple(lesson.shapes.multiple_of), tile_sizes(lesson)
     sizes = (tile.rows, tile.cols, tile.depth)
     small = [-(-size // step) * step for size, step in zip(sizes, steps, strict=True)]

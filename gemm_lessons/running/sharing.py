@@ -19,15 +19,13 @@ def longest_first(kernel: KernelPlan) -> list[LaunchPlan]:
 
 
 def _work(launch: LaunchPlan) -> float:
-    """Return the approximate cost of a launch / the cost of a small one: parsing the program, running its threads, and
-    its products."""
+    """Return a launch's approximate cost / a small one's: parsing the program, running its threads, its products."""
     threads = sum(grid.blocks * grid.threads for grid in launch.grids)
     return 1 + threads / THREADS + launch.operations / OPERATIONS
 
 
 def sources_of(lesson: Lesson, path: Path) -> dict[Path, bytes] | None:
-    """Return a kernel file and all files that it includes, with their contents; None when the text does not determine
-    them."""
+    """Return a kernel file and all files that it includes, with their contents; None if the text does not show them."""
     text = read_source(path)
     included = include_closure(text, path.parent, lesson.include_dirs, ())
     return None if included is None else {path: text.encode(), **included}

@@ -87,8 +87,7 @@ class Dot:
 
 @dataclass(frozen=True)
 class Roofline:
-    """The roofline at ``shape`` on ``gpu``; ``peak`` in TFLOP/s, ``bandwidth`` of shared memory and L1 together in
-    TB/s."""
+    """The roofline at ``shape`` on ``gpu``; ``peak`` in TFLOP/s, ``bandwidth`` of shared memory and L1 in TB/s."""
 
     gpu: str
     shape: Shape
@@ -114,8 +113,7 @@ def view_of(outcome: RunOutcome, gpu: GpuSpec) -> View:
 
 
 def compared(outcome: RunOutcome) -> Sequence[Row]:
-    """Return the kernels to compare with: the reference once the kernel passes; before that the previous lesson's
-    solution, which reveals nothing."""
+    """Return the kernels to compare with: the reference once it passes; before the previous lesson's solution."""
     wanted: Role = "reference" if outcome.verdict.kind == "passed" else "previous"
     built = {row.role: row for row in outcome.rows[1:] if row.built is not None}
     found = built.get(wanted) or built.get("previous")

@@ -213,8 +213,7 @@ class Arena:
         return found
 
     def poison(self) -> None:
-        """Poison the buffers that kernels write, so that no old answer remains; buffers specified as zeros are
-        cleared."""
+        """Poison the buffers that kernels write, so that no old answer remains; buffers of zeros are cleared."""
         for pointer, layout in self._poisoned:
             self.memory.fill(pointer, 0x00 if layout.fill == "zeros" else 0xFF, layout.nbytes)
 

@@ -170,8 +170,7 @@ class Stopwatch:
 
 
 class Ground:
-    """The state that kernels are measured on: the problem on the GPU, and cuBLAS with its answer. Close it to free the
-    memory."""
+    """What kernels are measured on: the problem on the GPU, and cuBLAS with its answer. Close it to free memory."""
 
     def __init__(self, runtime: Any, problem: dict[str, Any]) -> None:
         self.problem = problem

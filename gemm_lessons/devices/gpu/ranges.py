@@ -83,8 +83,7 @@ def stage(stage: Stage, what: str = "", payload: int | None = None) -> contextli
 
 
 def turn(who: Role, label: str, payload: int | None = None) -> contextlib.AbstractContextManager[None]:
-    """Return a range for one kernel's turn, named by its label in the table (``your kernel``), in the colour of its
-    role."""
+    """Return a range for one kernel's turn, named as in the table (``your kernel``), in the colour of its role."""
     return opened(Range(label, COLOURS[who], payload))
 
 

@@ -27,8 +27,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Entrant:
-    """One participant of a measurement: consecutive launches, timed together. ``role`` names its NVTX ranges and their
-    colour."""
+    """One participant of a measurement: launches timed together. ``role`` names its NVTX ranges and their colour."""
 
     label: str
     role: Literal["kernel", "previous", "reference"]

@@ -30,16 +30,8 @@ def _divide(a: Number, b: Number) -> Number:
     return a / b
 
 
-def _floor_divide(a: Number, b: Number) -> Number:
-    return a // b if b else _divide(a, b)
-
-
 def _remainder(a: Number, b: Number) -> Number:
     return a % b if b else math.nan
-
-
-def _ceil_div(a: Number, b: Number) -> Number:
-    return -(-a // b) if b else _divide(a, b)
 
 
 def _gcd(*numbers: Number) -> Number:
@@ -59,7 +51,7 @@ _OPERATORS: Mapping[type[ast.operator], Callable[[Number, Number], Number]] = {
     ast.Sub: operator.sub,
     ast.Mult: operator.mul,
     ast.Div: _divide,
-    ast.FloorDiv: _floor_divide,
+    ast.FloorDiv: lambda a, b: a // b if b else _divide(a, b),
     ast.Mod: _remainder,
 }
 _BY_NUMBER = {  # the second operand is a number other than 0
@@ -69,7 +61,7 @@ _BY_NUMBER = {  # the second operand is a number other than 0
     ast.Mod: operator.mod,
 }
 _FUNCTIONS: Mapping[str, tuple[Callable[..., Number], int]] = {  # name -> function, fewest arguments
-    "ceil_div": (_ceil_div, 2),
+    "ceil_div": (lambda a, b: -(-a // b) if b else _divide(a, b), 2),
     "min": (min, 2),
     "max": (max, 2),
     "gcd": (_gcd, 2),
@@ -99,8 +91,7 @@ class Expression:
 
     @property
     def in_c(self) -> str:
-        """The expression as C writes it for whole numbers that are not negative: ``/`` for ``//``, ``a ^ b`` for
-        ``xor(a, b)``."""
+        """The expression in C for whole numbers >= 0: ``/`` for ``//``, ``a ^ b`` for ``xor(a, b)``."""
         return ast.unparse(_in_c(_tree(self.text)))
 
     def value(self, names: Mapping[str, Number]) -> Number:

@@ -86,8 +86,7 @@ def _kind(name: str) -> str:
 
 
 class WrongArrayType(ValueError):
-    """An array's elements are not those that a pointer points to. ``what``: the message without the remedy in
-    Python."""
+    """An array's elements are not what a pointer points to. ``what``: the message without the remedy in Python."""
 
     def __init__(self, what: str, remedy: str) -> None:
         super().__init__(f"{what}; {remedy}")

@@ -262,8 +262,7 @@ def _structs(
     known: Sequence[DeclaredType | None],
     layouts: Callable[[], Sequence[TypeLayout] | None],
 ) -> dict[str, tuple[TypeLayout, list[Leaf]]]:
-    """Return layout and leaves of every argument in braces or for a small struct; the values of the leaves are
-    texts."""
+    """Return layout and leaves of every argument in braces or for a small struct; the values of leaves are texts."""
     found = {}
     for position, ((name, value), parameter, one) in enumerate(zip(passed, parameters, known, strict=True)):
         if value.startswith("{") or is_small_struct(parameter, one):
@@ -296,8 +295,7 @@ def _is_array(value: str) -> bool:
 
 
 def _seen(name: str, names: Mapping[str, Number]) -> Mapping[str, Number]:
-    """Return numbers by the names that the value of ``name`` may use: those of all arguments, and the other fields of
-    its structs."""
+    """Return numbers by the names that ``name`` may use: those of all arguments, and other fields of its structs."""
     ends = [match.end() for match in re.finditer(r"\.", name)]
     inner = {key[end:]: number for end in ends for key, number in names.items() if key.startswith(name[:end])}
     return {key: number for key, number in {**names, **inner}.items() if key.isidentifier()}
@@ -449,8 +447,7 @@ class _Referred:
         return found
 
     def pointer(self, name: str, text: str, size: int = 8) -> Pointer:
-        """Parse ``x+16``, a pointer into the array of argument x. The rest of that array, flattened, is kept under
-        ``name``."""
+        """Parse ``x+16``, a pointer into the array of argument x. The rest of the array is kept flat under ``name``."""
         match = _POINTER.match(text)
         if match is None or match[1] not in self.specs or self.specs[match[1]].at:
             raise ArgumentError(f"argument {name}: {text} is no array of another argument")

@@ -58,8 +58,7 @@ class QuietPaths:
             self._known.clear()
 
     def knows(self, records: Sequence[Record], boundary: Boundary) -> bool:
-        """Extend the path of the batch by an epoch. Return whether an earlier batch took the same path without a
-        finding."""
+        """Extend the path of the batch by an epoch. Return whether an earlier batch took it without a finding."""
         digest = hashlib.blake2b(self._path)
         digest.update(boundary.encode())
         for record in records:

@@ -32,8 +32,7 @@ class HeldBox:
 
 
 class BoxContents:
-    """The contents of all pieces of the blocks' shared memory. ``padded``: lanes of a block; ``stride``: bytes of its
-    window."""
+    """The contents of the blocks' shared memory. ``padded``: lanes of a block; ``stride``: bytes of its window."""
 
     def __init__(self, blocks: int, padded: int, stride: int) -> None:
         self.padded, self.stride = padded, stride
@@ -84,8 +83,7 @@ class TileView:
 
     @property
     def is_of_whole_boxes(self) -> bool:
-        """Return whether the tile consists of several boxes of one array, each unchanged, that are not neighbours
-        there."""
+        """Return whether the tile consists of several boxes of one array, each unchanged, not neighbours there."""
         rows, ks = self._displacement
         each = [self.boxes == number for number in np.unique(self.boxes)]
         alike = all(len(np.unique(it[where])) == 1 for where in each for it in (rows, ks))
@@ -93,8 +91,7 @@ class TileView:
 
     @property
     def _displacement(self) -> tuple[Array, Array]:
-        """Return the distances of rows and ks from the contiguous part of the array that begins with the first
-        chunk."""
+        """Return the distances of rows and ks from the contiguous part of the array that starts at the first chunk."""
         down, along = np.arange(self.rows.shape[0])[:, None], np.arange(self.rows.shape[1])
         rows = self.rows - (self.rows[0, 0] + down * self.steps[0])
         return rows, self.ks - (self.ks[0, 0] + along * self.steps[1])
@@ -197,8 +194,7 @@ def _matrices(
 
 
 def _pitches(shape: BoxShape) -> list[float]:
-    """Return the distances of rows, in bytes, of each way to see an array as a matrix; first that of the second
-    dimension."""
+    """Return the row distances in bytes of each way to see an array as a matrix; first that of the second dimension."""
     sizes = zip(shape.strides[1:], shape.sizes[1:], strict=True)
     return [*dict.fromkeys(float(stride) for stride, size in sizes if size > 1 and stride)] or [math.inf]
 

@@ -104,7 +104,8 @@ class Epochs:
             return self._rounds(records), others
         touches = tuple([record for record in dict.fromkeys(records) if type(record) is Touch])
         marks = any(isinstance(record, (Barrier, AsyncGroup, Phase)) for record in others)
-        return (self._structured(records) if marks or self._flagged(touches) else self._plain(touches),), others
+        marks = marks or (bool(self._flags) and any(map(self._is_flag, touches)))
+        return (self._structured(records) if marks else self._plain(touches),), others
 
     def _rounds(self, records: Sequence[Record]) -> Sequence[Epoch]:
         """For blocks of one warp: return one epoch per interval between two ``__syncwarp`` of all their threads."""
@@ -122,9 +123,6 @@ class Epochs:
                 found.append(self._structured(records[start:end]) if inner else self._plain(tuple(touches)))
                 start, inner, touches = end + 1, False, {}
         return found
-
-    def _flagged(self, touches: Sequence[Touch]) -> bool:
-        return bool(self._flags) and any(self._is_flag(touch) for touch in touches)
 
     def _is_flag(self, touch: Touch) -> bool:
         return touch.access.index in self._flags and touch.access.space == "shared"

@@ -84,8 +84,7 @@ class _Messages:
 
 
 def _may_be_together(one: Access, other: Access) -> bool:
-    """Return whether the order of two bulk copies does not matter to the checks: both read, or they are of one
-    instruction."""
+    """Return whether two bulk copies may be checked in either order: both read, or they are of one instruction."""
     return one is other or one.effect == other.effect == "copy"
 
 
@@ -276,8 +275,7 @@ class GlobalRaces:
         rows.clear()
 
     def _stored_quietly(self, batch: Batch, access: Access, rows: Sequence[Placed]) -> bool:
-        """Check stored rows at once if they do not overlap and are the first accesses there. Return False, without any
-        effect, otherwise."""
+        """Check stored rows at once if they do not overlap and are the first accesses there. Else return False."""
         lane = np.concatenate([row.touch.active_lanes for row in rows])
         address = np.concatenate([row.touch.addresses[row.touch.active_lanes] + row.base for row in rows])
         if np.diff(np.sort(address)).min() < access.width:

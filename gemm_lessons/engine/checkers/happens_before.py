@@ -40,8 +40,7 @@ class HappensBefore:
 
     @property
     def clocks(self) -> Array:
-        """Return the counts: (sources, lanes), sources in the order in which they were first named. A new source may
-        move them."""
+        """Return the counts: (sources, lanes), sources as they were first named. A new source may move them."""
         return self._clocks[: len(self._rows)]
 
     def least(self, sources: Iterable[Source]) -> Array:
@@ -158,8 +157,7 @@ class PendingCopies:
         self._landed = np.zeros((0, 1), np.int32)
 
     def changed(self, numbers: Iterable[int]) -> None:
-        """Note that copies of these sources (numbers as in ``source``) have begun, or that what they need has
-        changed."""
+        """Note that copies of these sources (numbers as in ``source``) have begun, or what they need has changed."""
         self._landed[[number - 1 for number in numbers if number <= len(self._landed)]] = -1
 
     def premature(self, lane: Array, cell: Array, sources: list[Source], happens_before: HappensBefore) -> Array:

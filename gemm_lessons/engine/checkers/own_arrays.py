@@ -12,8 +12,7 @@ CHECKED = "own_arrays"  # key of Touch.memo
 
 
 class OwnArrays:
-    """Observer of one launch. ``past``: whether an access to local memory missed its array, as ``ArrayEnds`` reports
-    it."""
+    """Observer of one launch. ``past``: whether an access to local memory missed its array, as ``ArrayEnds`` says."""
 
     def __init__(self) -> None:
         self.past = False

@@ -119,8 +119,7 @@ def unused_bytes(kernel: Kernel) -> Mapping[int, Array]:
 
 
 def own_arrays(kernel: Kernel) -> Mapping[int, SharedArray]:
-    """Return the one local array of the thread that the address of a memory instruction derives from. Memoised like
-    ``facts``."""
+    """Return the one local array that a memory instruction's address derives from. Memoised like ``facts``."""
     known: Mapping[int, SharedArray] | None = kernel.__dict__.get("_own_arrays")
     if known is None:
         placed, _ = layout([v for v in kernel.variables if v.space == "local"], {})

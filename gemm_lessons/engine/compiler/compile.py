@@ -178,8 +178,7 @@ def disassemble_ahead(kernels: Iterable[Compiled]) -> None:
 
 
 class _BackgroundSass:
-    """A disassembly that runs in a thread, or one that is ``shared``. If it fails, the caller disassembles itself and
-    gets the error."""
+    """A disassembly that runs in a thread, or one that is ``shared``. If it fails, the caller disassembles itself."""
 
     def __init__(self, shared: SharedSass | None = None, cubin: bytes = b"") -> None:
         self._shared, self._cubin = shared, cubin
@@ -457,8 +456,7 @@ def _explain_broken(
     entry: str,
     path: str,
 ) -> NotCompiled:
-    """Explain a compiler that crashed or hung. A crash is located at the last line of the shortest
-    beginning of the file that crashes the compiler."""
+    """Explain a compiler that crashed or hung. A crash is at the last line of the shortest beginning that crashes."""
     if broken.hung:
         message = f"{broken.reason}: look for a template or a constexpr that never ends, or a loop unrolled too far"
         return NotCompiled((Diagnostic(path, 1, None, "error", message),), broken.reason)

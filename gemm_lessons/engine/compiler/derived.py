@@ -54,8 +54,7 @@ _seen: set[str] = set()  # keys of records that an earlier run has derived
 
 @contextlib.contextmanager
 def kept_between_runs() -> Iterator[None]:
-    """Load what earlier runs stored, and store what the body derives. A process that is forked in the body calls
-    ``store_noted`` itself."""
+    """Load what earlier runs stored, and store what the body derives. A process forked there calls ``store_noted``."""
     global _noted
     _noted = {}
     try:

@@ -84,8 +84,7 @@ def translate(
 
 
 class _Unfinished(Exception):
-    """The compiler took too long, or crashed. The errors of other attempts are then not reported: they are not the
-    cause."""
+    """The compiler took too long, or crashed. Errors of other attempts are not reported: they are not the cause."""
 
 
 @dataclass(frozen=True)

@@ -5,22 +5,34 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from gemm_lessons.engine.records.frozen import dataclass
-
+HEADER = struct.Struct("<IIQQQQIIQQ")  # name, type, flags, address, offset, size, link, info, alignment, entry size
 NO_BITS = 8  # a section of zeros that is not in the file
 LINES = ".debug_line"
 PLACES_OF_LINES = ".rela.debug_line"
 HEADER_BYTES = 10  # of a line table's header, up to its length field for the names
 
 
-@dataclass(frozen=True)
+@dataclass
 class Section:
-    """One ELF section. ``kind`` packs its type, flags, links, and the size of a section that is not in the file."""
+    """One ELF section. ``length``: its bytes in memory; one of zeros, ``NO_BITS``, has none in the file."""
 
     name: str
-    data: bytes
-    kind: bytes = b""
+    kind: int
+    flags: int = 0
+    data: bytes = b""
+    length: int = 0
+    link: int = 0
+    info: int = 0
+    alignment: int = 1
+    entry: int = 0
+
+    @property
+    def header(self) -> bytes:
+        """Return what the section's header says of it, without its name and place."""
+        length = self.length if self.kind == NO_BITS else 0
+        return struct.pack("<IQIIQQQ", self.kind, self.flags, self.link, self.info, self.alignment, self.entry, length)
 
 
 def sections(cubin: bytes) -> list[Section]:
@@ -32,17 +44,17 @@ def sections(cubin: bytes) -> list[Section]:
         raise ValueError("not a 64-bit ELF file")
     start = struct.unpack_from("<Q", cubin, 0x28)[0]
     size, count, names = struct.unpack_from("<HHH", cubin, 0x3A)
-    headers = [struct.unpack_from("<IIQQQQIIQQ", cubin, start + i * size) for i in range(count)]
-    table = headers[names]
-    strings = cubin[table[4] : table[4] + table[5]]
+    headers = [HEADER.unpack_from(cubin, start + i * size) for i in range(count)]
+    strings = cubin[headers[names][4] :]
     return [
-        Section(
-            strings[name : strings.index(b"\0", name)].decode(),
-            b"" if kind == NO_BITS else cubin[offset : offset + length],
-            struct.pack("<IQIIQQQ", kind, flags, *rest, length if kind == NO_BITS else 0),
-        )
-        for name, kind, flags, _, offset, length, *rest in headers
+        Section(text_at(strings, name), kind, flags, b"" if kind == NO_BITS else cubin[at : at + length], length, *rest)
+        for name, kind, flags, _, at, length, *rest in headers
     ]
+
+
+def text_at(table: bytes, start: int) -> str:
+    """Return the text that ends with the next zero."""
+    return table[start : table.index(b"\0", start)].decode()
 
 
 def without_file_names(cubin: bytes) -> tuple[list[bytes], list[str]]:
@@ -76,7 +88,7 @@ def without_file_names(cubin: bytes) -> tuple[list[bytes], list[str]]:
             data = b"".join(
                 struct.pack("<qQq", at - program, info, more) for at, info, more in struct.iter_unpack("<QQq", data)
             )
-        pieces += [part.name.encode(), part.kind, data]
+        pieces += [part.name.encode(), part.header, data]
     return pieces, names
 
 

@@ -184,8 +184,7 @@ class _Reader:
         return others
 
     def _computed(self, computed: Sequence[_Wanted], texts: Sequence[str]) -> None:
-        """Follow the names that macros may expand to, given the macros of all texts so far; ``texts`` are the new
-        ones."""
+        """Follow the names that macros may expand to, given all texts' macros so far; ``texts`` are the new ones."""
         for text in texts:
             for match in itertools.chain.from_iterable(map(_definitions, _variants(text))):
                 self._macros.setdefault(match[1], set()).add(_Macro(match[2], match[3].replace(_JOINT, "").strip()))

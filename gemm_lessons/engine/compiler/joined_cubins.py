@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from gemm_lessons.engine.compiler.elf import HEADER, NO_BITS, Section, sections, text_at
 from gemm_lessons.engine.records.regex import regex
 
-HEADER = struct.Struct("<IIQQQQIIQQ")  # name, type, flags, address, offset, size, link, info, alignment, entry size
 SYMBOL = struct.Struct("<IBBHQQ")  # name, binding and type, other, section, value, size
 RELOCATION = struct.Struct("<QQq")  # place, symbol and type, addend
-SYMBOLS, STRINGS, RELOCATIONS, NO_BITS = 2, 3, 4, 8
+SYMBOLS, STRINGS, RELOCATIONS = 2, 3, 4
 IN_FILE = 64  # bytes of the ELF header
 OWN = (".text.", ".nv.info.", ".nv.constant", ".nv.shared.", ".nv.global", ".nv.local.")  # sections of one cubin
 SHARED = (".debug_line", ".debug_str")  # of all: their contents follow each other
@@ -23,25 +23,11 @@ LOW = 0xFFFFFF  # of a code section's info: its function's symbol; above, the nu
 SECTION = regex(r"^\s*\.section\s+[^,\s]*?(?:!(\d+)!)?[,\s]")
 
 
-@dataclass
-class _Section:
-    name: str
-    kind: int
-    flags: int = 0
-    data: bytes = b""
-    length: int = 0  # of a section that is not in the file
-    link: int = 0
-    info: int = 0
-    alignment: int = 1
-    entry: int = 0
-
-
 def joined(cubins: Sequence[bytes]) -> bytes:
-    """Return one ELF file with the code of all cubins. Raise ``ValueError``, ``LookupError`` or ``struct.error`` for
-    what is no cubin."""
+    """Return one ELF file of all cubins. Raise ``ValueError``, ``LookupError`` or ``struct.error`` for others."""
     made = _Joined()
     for number, cubin in enumerate(cubins):
-        made.add(number, _read(cubin))
+        made.add(number, sections(cubin))
     return made.file(cubins[0][:IN_FILE])
 
 
@@ -56,51 +42,24 @@ def apart(text: str, number: int) -> list[str]:
     return ["\n".join(it).replace(f"!{place}!", "") + "\n" for place, it in enumerate(lines)]
 
 
-def _read(cubin: bytes) -> list[_Section]:
-    if cubin[:6] != b"\x7fELF\x02\x01":
-        raise ValueError("not a 64-bit ELF file")
-    start = struct.unpack_from("<Q", cubin, 0x28)[0]
-    size, count, names = struct.unpack_from("<HHH", cubin, 0x3A)
-    headers = [HEADER.unpack_from(cubin, start + number * size) for number in range(count)]
-    table = cubin[headers[names][4] :]
-    return [
-        _Section(
-            _text(table, name),
-            kind,
-            flags,
-            b"" if kind == NO_BITS else cubin[offset : offset + length],
-            length,
-            link,
-            info,
-            alignment,
-            entry,
-        )
-        for name, kind, flags, _, offset, length, link, info, alignment, entry in headers
-    ]
-
-
-def _text(table: bytes, start: int) -> str:
-    return table[start : table.index(b"\0", start)].decode()
-
-
 class _Joined:
     """Sections and symbols of the file to write. Local symbols come first, as ELF asks for."""
 
     def __init__(self) -> None:
         self._sections = [
-            _Section("", 0),
-            _Section(".shstrtab", STRINGS),
-            _Section(".strtab", STRINGS),
-            _Section(".symtab", SYMBOLS, link=2, alignment=8, entry=SYMBOL.size),
+            Section("", 0),
+            Section(".shstrtab", STRINGS),
+            Section(".strtab", STRINGS),
+            Section(".symtab", SYMBOLS, link=2, alignment=8, entry=SYMBOL.size),
         ]
         self._shared: dict[str, int] = {}
         self._locals: list[tuple[int, int, bytes]] = []  # cubin, its number of the symbol, the symbol without a name
         self._globals: list[tuple[int, int, bytes]] = []
         self._names: dict[tuple[int, int], str] = {}
         self._owners: list[tuple[int, int, dict[int, int]]] = []  # section, cubin, and its places of sections
-        self._relocations: list[tuple[int, _Section, int, int]] = []  # cubin, them, section and offset they apply to
+        self._relocations: list[tuple[int, Section, int, int]] = []  # cubin, them, section and offset they apply to
 
-    def add(self, number: int, parts: Sequence[_Section]) -> None:
+    def add(self, number: int, parts: Sequence[Section]) -> None:
         place: dict[int, int] = {}  # section of the cubin -> section of the file
         base: dict[int, int] = {}  # and where its contents begin there
         for index, part in enumerate(parts):
@@ -120,7 +79,7 @@ class _Joined:
         for index, (name, bound, other, section, value, size) in enumerate(SYMBOL.iter_unpack(table.data)):
             symbol = SYMBOL.pack(0, bound, other, place.get(section, 0), value + base.get(section, 0), size)
             (self._globals if bound >> 4 else self._locals).append((number, index, symbol))
-            text = _text(names, name)
+            text = text_at(names, name)
             self._names[number, index] = f"{text}!{number}!" if text else ""
         self._relocations += [
             (number, part, place[part.info], base.get(part.info, 0))
@@ -178,7 +137,7 @@ class _Joined:
 
     def _write_relocations(self, numbers: dict[tuple[int, int], int]) -> None:
         """Write the relocations, in one section for each that they apply to."""
-        there: dict[int, _Section] = {}
+        there: dict[int, Section] = {}
         for number, part, target, base in self._relocations:
             if target not in there:
                 there[target] = replace(part, name=f".rela{self._sections[target].name}", data=b"", link=3, info=target)

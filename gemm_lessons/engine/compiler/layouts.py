@@ -179,8 +179,7 @@ class _Reader:
         return value if isinstance(value, int) else default
 
     def parameter(self, entry: _Entry) -> TypeLayout:
-        """Return the type of a parameter; a class that is not trivially copyable is a reference in the debug
-        information."""
+        """Return a parameter's type; a class that is not trivially copyable is a reference in the debug information."""
         place = self._whole(entry, _TYPE)
         declared = self.entries[place]
         return self.layout(self._whole(declared, _TYPE) if declared.tag == _REFERENCE else place)

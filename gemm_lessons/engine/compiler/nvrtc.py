@@ -165,16 +165,9 @@ def _load(major: int) -> Nvrtc:
     except ImportError as error:
         raise KitError(f"NVRTC of CUDA {major} is not installed ({error}); {advice}") from error
     except (RuntimeError, OSError) as error:  # the binding is installed, the library is not
-        raise KitError(f"NVRTC of CUDA {major} could not be loaded ({_first_line(error)}); {advice}") from error
+        why = str(error).partition("\n")[0]
+        raise KitError(f"NVRTC of CUDA {major} could not be loaded ({why}); {advice}") from error
     return nvrtc
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).split("\n", 1)[0]
-
-
-def _dotted(version: tuple[int, int]) -> str:
-    return f"{version[0]}.{version[1]}"
 
 
 def choose_major(arch: str, driver_major: int | None = None) -> int:
@@ -225,7 +218,7 @@ def library_files(library: Path) -> list[Path]:
 def is_library_of(major: int, version: tuple[int, int]) -> bool:
     """Return whether a loaded NVRTC of this version can be ``library(major)``: another copy may be loaded."""
     found = library(major)
-    return found is not None and bool(list(found.parent.glob(f"libnvrtc-builtins.so.{_dotted(version)}*")))
+    return found is not None and any(found.parent.glob(f"libnvrtc-builtins.so.{version[0]}.{version[1]}*"))
 
 
 def include_folders(major: int) -> list[Path]:

@@ -128,18 +128,13 @@ class _Entry:
 
 
 def _printed(program: Path, cubins: Sequence[bytes]) -> list[str]:
-    """Return what ``nvdisasm`` prints of each cubin: of all at once if they can be joined, else of one after the
-    other."""
+    """Return what ``nvdisasm`` prints of each cubin: of all at once if they can be joined, else one by one."""
     if len(cubins) > 1:
         with contextlib.suppress(ValueError, LookupError, struct.error, UnsupportedKernel):
             texts = joined_cubins.apart(_printed_of(program, joined_cubins.joined(cubins)), len(cubins))
-            if all(map(_has_code, texts)):
+            if all(any(map(_INSTRUCTION.match, text.splitlines())) for text in texts):
                 return texts
     return [_printed_of(program, cubin) for cubin in cubins]
-
-
-def _has_code(text: str) -> bool:
-    return any(_INSTRUCTION.match(line) for line in text.splitlines())
 
 
 def _printed_of(program: Path, cubin: bytes) -> str:

@@ -132,8 +132,7 @@ class _Gathered:
         self.origins.append((file, number))
 
     def _branch(self, word: str, file: str, number: int, expanded: list[bool]) -> None:
-        """Repeat the line directive after ``#else`` and ``#endif``: it may be skipped together with an included
-        file."""
+        """Repeat the line directive after ``#else`` and ``#endif``: it may be skipped with an included file."""
         if word.startswith("if"):
             expanded.append(False)
         elif word.startswith(("el", "endif")) and expanded:

@@ -260,8 +260,7 @@ class CounterObserver:
         return obstacle if line is None else f"{obstacle}, line {line}"
 
     def _budget(self) -> int:
-        """Return the limit of basic blocks: far more of them than on PTX mean that machine code follows an endless
-        path."""
+        """Return the limit of basic blocks: far more than on PTX mean that machine code follows an endless path."""
         return LEAST_BLOCKS + BLOCKS_PER_INSTRUCTION * sum(self.opcodes.values())
 
     def _totals(self, sums: Sums) -> dict[str, int]:

@@ -93,8 +93,7 @@ class Account:
         return total
 
     def kinds(self) -> set[Kind]:
-        """Return the kinds touched, without constants and local memory: in machine code these are operands and
-        registers."""
+        """Return the kinds touched, without constants and local memory: operands and registers in machine code."""
         return {(a.space, a.effect) for a, f in self.touched.items() if f.bytes and a.space in ("shared", "global")}
 
 

@@ -241,6 +241,5 @@ class Overlap:
         return lane % self._together // self._padded * self._groups + lane % self._padded // WARPGROUP
 
     def _at(self, numbers: Array, lane: int) -> Array:
-        """Return the numbers of all warpgroups as a lane knows them; without products, the bytes read by its
-        cluster."""
+        """Return the numbers of all warpgroups as a lane knows them; without products, bytes read by its cluster."""
         return numbers[:, lane].copy() if self._sizes else np.array([self._read_by[lane // self._together]])

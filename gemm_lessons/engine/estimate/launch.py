@@ -216,8 +216,7 @@ def estimate_launch(launch: PreparedLaunch) -> LaunchEstimate:
 
 
 def _replay(launch: PreparedLaunch, gpu: GpuSpec) -> LaunchEstimate:
-    """Estimate a launch on ``gpu``, which may differ from its own in what traced blocks do not depend on. Raise
-    ``NotEstimated``."""
+    """Estimate a launch on ``gpu``, another only in what traced blocks do not depend on. Raise ``NotEstimated``."""
     compiled, grid, sampled, resident = launch.compiled, launch.grid, launch.sampled, launch.resident
     with launch.as_not_estimated():
         trace = sampled.long

@@ -42,8 +42,7 @@ class MbarrierPhases:
         return True
 
     def since(self, parity: int, time: float) -> float | None:
-        """Return the completion time of the phase for which a thread waits by ``parity`` at ``time``; None if not known
-        yet."""
+        """Return the end of the phase for which a thread waits by ``parity`` at ``time``; None if not known yet."""
         if self.number % 2 != parity:
             return self.over
         return self.before if time < self.over else None

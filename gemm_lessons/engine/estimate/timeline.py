@@ -568,8 +568,7 @@ class Multiprocessor:
             self.ready[warp] = NEVER
 
     def _met_cluster(self, block: int, time: float) -> bool:
-        """Complete the phase of a cluster's barrier if all of its warps have arrived or ended. Return whether waiting
-        warps continue."""
+        """Complete a cluster barrier's phase if all warps have arrived or ended. Return whether warps continue."""
         cluster, alive = self.clusters[block], sum(peer.alive[block] for peer in self.peers)
         if not cluster.arrived or cluster.arrived < alive:
             return False

@@ -129,8 +129,7 @@ def levels_of(
 
 
 def missed_by_l2(touched: float, written: float, gpu: GpuSpec) -> float:
-    """Return the share of accesses that do not find in L2 what was there before ``touched`` bytes, ``written`` ones
-    among them."""
+    """Return the share of accesses that miss in L2 what was there before ``touched`` bytes, ``written`` of them."""
     low, high = STORING if written > SOME * touched else READING
     return min(max((touched / gpu.l2_bytes - low) / (high - low), 0.0), 1.0)
 

@@ -10,8 +10,7 @@ from gemm_lessons.engine.records.frozen import dataclass
 
 @dataclass(frozen=True)
 class Products:
-    """Tensor cores of one scheduler: multiply-adds per clock, by the type of the factors. 0: not supported, or the rate
-    is not known."""
+    """Tensor cores of one scheduler: multiply-adds per clock, by the type of the factors. 0: unsupported or unknown."""
 
     f16: float  # and bf16, summed in fp32
     half: float  # f16 summed in fp16; 0: the same rate as f16

@@ -45,8 +45,7 @@ class Layout:
         return shared_origin(self.kernel.target)
 
     def intended_array(self, instruction: Instruction) -> str | None:
-        """Return the shared array from which ``instruction`` computes its address, if the code shows it. Slow, for
-        faults only."""
+        """Return the shared array of the address of ``instruction``, if the code shows it. For faults only."""
         return provenance(self.kernel, frozenset(self.shared)).get(instruction.index)
 
     def address(self, symbol: Symbol, instruction: Instruction) -> int:
@@ -65,8 +64,7 @@ class Layout:
 
 @dataclass(frozen=True)
 class Form:
-    """The parts of a memory opcode such as ``ld.global.nc.v4.f32``: space ("" = generic), element type, elements per
-    lane."""
+    """The parts of a memory opcode, ``ld.global.nc.v4.f32``: space ("" = generic), element type, elements per lane."""
 
     space: str
     kind: str
@@ -84,8 +82,7 @@ def is_shared_or_local(instruction: Instruction) -> bool:
 
 
 def reaches_cluster(instruction: Instruction) -> bool:
-    """Return whether an instruction may access shared memory of other blocks of the cluster: ``.shared::cluster``, or
-    generic addresses."""
+    """Return whether an instruction may access other blocks' shared memory: ``.shared::cluster``, or generic."""
     return not {"shared", "shared__cta"} & set(instruction.modifiers) or "shared__cluster" in instruction.modifiers
 
 
@@ -161,8 +158,7 @@ class SpaceAccess:
     # -- shared and local: a window per block or per thread ------------------------------------------------------
 
     def window(self, addresses: Array, lanes: Array | None) -> _Placement:
-        """Check ``addresses`` (int64, one per lane in ``lanes``) against the window and return their placement. Raise
-        ``Fault``."""
+        """Check ``addresses`` (int64) of ``lanes`` against the window and return their placement. Raise ``Fault``."""
         state, width = self.state, self.access.width
         shared = self.access.space == "shared"
         size = state.shared_bytes if shared else state.local_bytes
@@ -191,8 +187,7 @@ class SpaceAccess:
     # -- global ---------------------------------------------------------------------------------------------------
 
     def place_global(self, addresses: Array, lanes: Array | None) -> tuple[Touch, Array]:
-        """Check virtual ``addresses`` and append the touch to the trace. Return the touch and the arena index per lane.
-        Raise ``Fault``."""
+        """Check virtual ``addresses`` and record the touch. Return it and the arena index per lane. Raise ``Fault``."""
         first = addresses.item(0)
         shape = addresses - np.array(first)
         if not self._same_shape(shape, lanes):

@@ -26,19 +26,13 @@ from gemm_lessons.engine.semantics import table as semantics
 from gemm_lessons.engine.semantics.operation import DTYPES
 
 
-def _increment(old: Array, limit: Array) -> Array:
-    return np.where(old >= limit, 0, old + 1).astype(old.dtype)
-
-
-def _decrement(old: Array, limit: Array) -> Array:
-    return np.where((old == 0) | (old > limit), limit, old - 1).astype(old.dtype)
-
-
 def operation_of(name: str, kind: str) -> Callable[..., Array] | None:
     """Return the function from the old value and the operands to the new value, or None if it is unknown."""
     table: dict[str, Callable[..., Any]] = {
         "exch": lambda old, new: new, "cas": lambda old, compare, new: np.where(old == compare, new, old),
-        "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor, "inc": _increment, "dec": _decrement,
+        "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor,
+        "inc": lambda old, limit: np.where(old >= limit, 0, old + 1).astype(old.dtype),
+        "dec": lambda old, limit: np.where((old == 0) | (old > limit), limit, old - 1).astype(old.dtype),
     }  # fmt: skip
     if name in table:
         return table[name]

@@ -57,8 +57,7 @@ class _Spec:
 
 
 def _threads_that_count(lanes: Array, alive: Array) -> Array:
-    """Return, per warp, the threads that count as arrived once ``lanes`` have: the ended threads of their warps count
-    too."""
+    """Return, per warp, the threads that count as arrived once ``lanes`` have: ended threads of their warps, too."""
     warps = lanes.reshape(-1, WARP)
     missing = (alive.reshape(-1, WARP) & ~warps).sum(axis=1)
     return np.where(warps.any(axis=1), WARP - missing, 0)
@@ -241,8 +240,7 @@ class Barriers:
         return complete
 
     def _release_counted(self, alive: Array) -> bool:
-        """Release barriers with a thread count, one block and barrier number at a time. Blocks that met at the same
-        barrier share a record."""
+        """Release barriers with a thread count, by block and number. Blocks at the same barrier share one."""
         state = self.state
         met: dict[tuple[int, int | None], Array] = {}
         keys = np.unique((state.lane_block * COUNT + self._number)[self.waiting & (self._threads > 0)])

@@ -105,8 +105,7 @@ class BlockClass:
 
 
 def may_decide(kernel: Kernel) -> tuple[Instruction, ...]:
-    """Return the instructions that may be decisions: an operand may be computed from a block's index, without
-    memory."""
+    """Return the instructions that may be decisions: an operand may come from a block's index, without memory."""
     placed = {f"{name}.{axis}" for name in OF_A_BLOCK for axis in "xyz"}
     before = 0
     while len(placed) > before:
@@ -165,8 +164,7 @@ def uniform_comparisons(kernel: Kernel) -> tuple[Instruction, ...]:
 
 
 def _is_uniform(instruction: Instruction) -> bool:
-    """Return whether an instruction loads a parameter, or computes without reading a special register that may differ
-    between threads."""
+    """Return whether it loads a parameter, or computes without special registers that may differ between threads."""
     if instruction.opcode == "ld":
         return "param" in instruction.modifiers
     special = (name for name in reads(instruction) if name.startswith(SPECIAL))
@@ -387,8 +385,7 @@ class _Evaluation:
         return ~guard if following == block.fallthrough else guard
 
     def _guard(self, instruction: Instruction) -> Array | None:
-        """Return in which launches a guarded instruction runs; None if it has no guard, or if something else than sizes
-        decides it."""
+        """Return in which launches a guarded instruction runs; None without a guard, or if not only sizes decide it."""
         value = self._of(instruction.guard) if instruction.guard is not None else None
         if value is None or value.moves or not value.is_exact:
             return None
@@ -396,8 +393,7 @@ class _Evaluation:
         return runs
 
     def _last_of(self, its: Sequence[Instruction], values: Sequence[Values]) -> Values | None:
-        """Return the value that the last definition to run gives; None if a loop has definitions, or if it is
-        unknown whether one runs."""
+        """Return the value of the last definition to run; None if a loop has definitions, or one may not run."""
         found: Values | None = None
         for instruction, value in sorted(zip(its, values, strict=True), key=lambda it: self._block_of[it[0].index]):
             number = self._block_of[instruction.index]
@@ -682,12 +678,8 @@ def _corners(compute: Callable[[Array, Array], Array], one: Values, other: Value
     return Values(low, high)
 
 
-def _add(words: Sequence[str], one: Values, other: Values) -> Values | None:
-    return _corners(np.add, one, other)
-
-
-def _subtract(words: Sequence[str], one: Values, other: Values) -> Values | None:
-    return _corners(np.subtract, one, other)
+def _cornered(compute: Callable[[Array, Array], Array]) -> Rule:
+    return lambda words, one, other: _corners(compute, one, other)
 
 
 def _multiply(words: Sequence[str], one: Values, other: Values) -> Values | None:
@@ -786,14 +778,6 @@ def _bits_taken(words: Sequence[str], value: Values, start: Values, length: Valu
     return _and(words, _shifted_right(value, start), Values(one := (1 << length.low) - 1, one)) if whole else None
 
 
-def _least(words: Sequence[str], one: Values, other: Values) -> Values | None:
-    return _corners(np.minimum, one, other)
-
-
-def _most(words: Sequence[str], one: Values, other: Values) -> Values | None:
-    return _corners(np.maximum, one, other)
-
-
 def _negate(words: Sequence[str], value: Values) -> Values | None:
     low = -value.high
     return Values(low, low if value.is_exact else -value.low)
@@ -805,7 +789,8 @@ def _complement(words: Sequence[str], value: Values) -> Values | None:
 
 
 RULES: Mapping[str, Rule] = {
-    "add": _add, "sub": _subtract, "mul": _multiply, "mad": _multiply_add, "shl": _shift_left, "shr": _shift_right,
-    "div": _divide, "rem": _remainder, "and": _and, "or": _or, "xor": _exclusive_or, "min": _least, "max": _most,
-    "neg": _negate, "not": _complement, "bfi": _bits_inserted, "bfe": _bits_taken,
+    "add": _cornered(np.add), "sub": _cornered(np.subtract), "min": _cornered(np.minimum), "max": _cornered(np.maximum),
+    "mul": _multiply, "mad": _multiply_add, "shl": _shift_left, "shr": _shift_right, "div": _divide, "rem": _remainder,
+    "and": _and, "or": _or, "xor": _exclusive_or, "neg": _negate, "not": _complement, "bfi": _bits_inserted,
+    "bfe": _bits_taken,
 }  # fmt: skip

@@ -66,8 +66,7 @@ class BulkSide:
         return self._by_size[size]
 
     def faults(self, size: int, multiple: int = 0) -> AccessFaults:
-        """Return the faults of an access of ``size`` bytes. ``multiple``: the required alignment, if it is not
-        ``size``."""
+        """Return the faults of an access of ``size`` bytes. ``multiple``: the alignment, if it is not ``size``."""
         access = self.access(size)
         if multiple:
             access = dataclasses.replace(access, width=multiple)
@@ -96,8 +95,7 @@ class BulkSide:
             raise self.faults(size, multiple).misaligned(addresses, lanes)
 
     def place_shared(self, addresses: Array, lanes: Array, size: int) -> Array:
-        """Return where ``size`` bytes begin in all blocks' shared memory. Raise ``Fault``. Append the touch to the
-        trace."""
+        """Return where ``size`` bytes begin in all blocks' shared memory. Raise ``Fault``. Record the touch."""
         state, offsets = self.state, self.offsets(addresses, lanes, size)
         state.trace.append(self.touch(offsets, lanes, size))
         return np.asarray(state.lane_block[lanes] * state.shared_stride + offsets)
@@ -110,8 +108,7 @@ class BulkSide:
         return offsets
 
     def read_chunks(self, offsets: Array, lanes: Array) -> None:
-        """Record that a product reads chunks of ``UNIT`` bytes at ``offsets`` (n,), by ``lanes`` (n,), until its group
-        is done."""
+        """Record a product's reads of ``UNIT`` bytes at ``offsets`` (n,), by ``lanes`` (n,), until its group ends."""
         key = UNIT, offsets.tobytes(), lanes.tobytes()
         touch = self._touches.get(key)
         if touch is None:

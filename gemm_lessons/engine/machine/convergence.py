@@ -67,8 +67,7 @@ def groups(members: Array, active: Array) -> Array:
 
 
 def member_mask(instruction: Instruction) -> Operand | None:
-    """Return the operand with the member mask, always the last one, or a full mask for an instruction of the whole
-    warp."""
+    """Return the operand with the member mask, always the last one, or a full mask where the whole warp executes."""
     if instruction.row.warp == "all":
         return Immediate(0xFFFFFFFF)
     return instruction.operands[-1] if instruction.operands else None
@@ -189,8 +188,7 @@ class Convergence:
             self.held = np.zeros(self._state.lanes, np.bool_)
 
     def force_progress(self, position: Array) -> bool:
-        """Let the held lanes at the lowest block continue without the missing lanes, because no lane can run. Return
-        False if no lane is held."""
+        """Let the held lanes at the lowest block continue, because no lane can run. Return False if none is held."""
         if not self.held.any():
             return False
         if self._meet_apart(position):

@@ -26,8 +26,7 @@ from gemm_lessons.engine.records.facts import Misuse
 
 
 def bind_copy(binding: Binding) -> Callable[[], None]:
-    """Bind every ``cp.async``: copies of 4 to 16 bytes per thread, bulk and tensor copies, and arrivals at
-    mbarriers."""
+    """Bind every ``cp.async``: copies of 4 to 16 bytes per thread, bulk and tensor copies, arrivals at mbarriers."""
     instruction = binding.instruction
     words = instruction.modifiers
     if "mbarrier" in words:
@@ -111,8 +110,7 @@ def _bind(binding: Binding) -> Callable[[], None]:
 def _bytes_to_read(
     state: State, instruction: Instruction, operand: Operand, width: int, value: Callable[[Operand | None, str], Any]
 ) -> Callable[[], Any]:
-    """Return a function for the bytes to read per lane, from the source size or the predicate that ignores the
-    source."""
+    """Return a function for the bytes to read per lane, from the source size or the predicate to ignore the source."""
     negated = isinstance(operand, PredicatePair)
     register = operand.first if isinstance(operand, PredicatePair) else operand
     if isinstance(register, Register) and state.rows.get(register.name, ("",))[0] == "pred":

@@ -93,8 +93,7 @@ class Binder:
     # -- operands -----------------------------------------------------------------------------------------------
 
     def value(self, operand: Operand | None, code: str) -> Any:
-        """Return a source operand as an array (lanes,) or a NumPy scalar, of dtype ``code``. Raise
-        ``UnsupportedKernel``."""
+        """Return a source as an array (lanes,) or a NumPy scalar, of dtype ``code``. Raise ``UnsupportedKernel``."""
         if code not in DTYPES:
             raise UnsupportedKernel(f"type {code} is not supported here")
         dtype = DTYPES[code]
@@ -169,8 +168,7 @@ class Binder:
             return None
 
     def _bind_named(self, instruction: Instruction) -> list[Op]:
-        """Return the closures of ``instruction``. If it cannot be bound, raise ``UnsupportedKernel`` with its text and
-        line."""
+        """Return the closures of ``instruction``. Raise ``UnsupportedKernel`` with its text and line."""
         self.current = instruction
         try:
             return self.single(instruction)
@@ -292,8 +290,7 @@ class Binder:
         return run
 
     def assign(self, instruction: Instruction, target: Array, function: Callable[..., Any], *sources: Any) -> Op:
-        """Return the operation that computes ``function(out, *sources)`` and writes the executing lanes to
-        ``target``."""
+        """Return the operation that computes ``function(out, *sources)`` and writes executing lanes to ``target``."""
         state = self.state
         guard = self.guard(instruction)
         scratch = state.scratch(target.dtype)
@@ -309,8 +306,7 @@ class Binder:
         return functools.partial(function, target, *sources), masked
 
     def destination(self, operand: Operand, code: str, instruction: Instruction) -> tuple[Array, bool]:
-        """Return the row for a result of type ``code``, and whether the register is wider, so that the result must be
-        extended."""
+        """Return the row for a result of type ``code``, and whether it is wider, so that the result is extended."""
         if not isinstance(operand, Register) or operand.name not in self.state.rows or code not in DTYPES:
             raise unsupported(instruction)
         width, _ = self.state.rows[operand.name]
@@ -453,8 +449,7 @@ class Binder:
         return result
 
     def convert_address(self, instruction: Instruction) -> list[Op]:
-        """Bind ``cvta``: add or remove the window's start for shared and local offsets. Global addresses are generic
-        already."""
+        """Bind ``cvta``: add or remove the window's start of shared and local offsets. Global addresses are generic."""
         target, source = instruction.operands
         modifiers = instruction.modifiers
         if modifiers[-1:] not in (("u32",), ("u64",)):
@@ -514,8 +509,7 @@ class Binder:
         return [self.assign(instruction, row, lambda out: np.copyto(out, address >> shift & ranks, "unsafe"))]
 
     def cache_policy(self, instruction: Instruction) -> list[Op]:
-        """Bind ``createpolicy``: the result is the encoding that ptxas produces. A policy has no effect on memory
-        contents."""
+        """Bind ``createpolicy``: the result is ptxas's encoding. A policy has no effect on memory contents."""
         kind, *policies, code = instruction.modifiers
         first, second = [*policies, "L2__evict_unchanged"][:2]
         if kind != "fractional" or len(policies) not in (1, 2) or first not in POLICIES or second not in POLICIES:
@@ -593,8 +587,7 @@ def _has_register_base(instruction: Instruction) -> bool:
 
 
 def _special(values: Any, dtype: np.dtype[Any], name: str) -> Any:
-    """Return a special register viewed as ``dtype``. Registers that change between batches must stay views of the
-    original."""
+    """Return a special register viewed as ``dtype``. Those that change between batches must stay views."""
     if values.ndim == 0:
         return values.view(dtype) if dtype.itemsize == values.dtype.itemsize else values.astype(dtype)
     if dtype.itemsize > values.dtype.itemsize:

@@ -47,8 +47,7 @@ class Workspace:
         self._arrays: dict[str, Array] = {}
 
     def get(self, key: str, rows: int, dtype: type[np.generic]) -> Array:
-        """Return an uninitialised array (rows, lanes). Call it at run time, not at bind time, because the array may
-        have grown."""
+        """Return an uninitialised array (rows, lanes). Call at run time, not at bind time, since it may have grown."""
         array = self._arrays.get(key)
         if array is None or array.shape[0] < rows:
             array = self._arrays[key] = np.empty((rows, self.lanes), dtype)

@@ -259,8 +259,7 @@ class HangReport:
             yield BarrierCause("cause whole block", self._threads(others), *facts)
 
     def _may_come(self, number: int, lanes: Array, unknown: bool = True) -> bool:
-        """Return whether waiting ``lanes`` may arrive at the barrier of this number later. ``unknown`` is that of
-        ``_barrier_causes``."""
+        """Return whether waiting ``lanes`` may arrive at this barrier later. ``unknown``: see ``_barrier_causes``."""
         places = np.array([self._waits_in(lane) for lane in lanes.tolist()], np.int64)
         return any(
             self._following.reaches(
@@ -374,8 +373,7 @@ class HangReport:
         return bool((self._stuck[late] & ~(self._stalls.held[late] & (self._stalls.cell[late] == wait.cell))).any())
 
     def _copies_follow(self, wait: _Wait) -> bool:
-        """Return whether the copies may come later: a thread that announced bytes waits elsewhere, and has issued no
-        copy since then."""
+        """Return whether copies may follow: a thread that announced bytes waits elsewhere, and issued none since."""
         if not any(reports_bytes(i) for i in self._code):
             return False
         phase = int(self._state.phases.phase[wait.cell])

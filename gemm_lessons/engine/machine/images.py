@@ -28,8 +28,7 @@ TEXELS = "float32 float16 int8 uint8 int16 uint16 int32 uint32".split()
 
 
 def handle(position: int) -> bytes:
-    """Return the handle of a texture or surface object that is argument number ``position``, as the kernel receives
-    it."""
+    """Return the handle of a texture or surface object that is argument number ``position``, as the kernel gets it."""
     return (HANDLES + position).to_bytes(8, "little")
 
 
@@ -51,8 +50,7 @@ class PagedTexels:
 
 @dataclass(frozen=True)
 class Image:
-    """One texture or surface object. ``texels`` is (layers, depth, height, width, channels); ``dims`` of the three are
-    used."""
+    """A texture or surface. ``texels``: (layers, depth, height, width, channels); ``dims`` of the three are used."""
 
     given: Texture | Surface
     texels: Array
@@ -204,8 +202,7 @@ class _Axis:
 
     @staticmethod
     def at(x: Array, size: int, mode: str, texture: Texture) -> _Axis:
-        """Resolve the float32 coordinates ``x``. Without normalised coordinates, hardware clamps instead of wrapping or
-        mirroring."""
+        """Resolve the float32 coordinates ``x``. Hardware clamps those that are not normalised."""
         wide = np.where(np.isnan(x), 0.0, x).astype(np.float64)
         if texture.normalized:
             far = np.isinf(wide)

@@ -124,8 +124,7 @@ class BoundBlocks(dict[int, Operations]):
 
 
 class Machine:
-    """One launch of one program. ``run`` raises ``Fault`` when the kernel fails; memory then holds what the kernel
-    wrote before the fault."""
+    """One launch of one program. ``run`` raises ``Fault`` if it fails; memory then holds what it wrote before."""
 
     def __init__(
         self,
@@ -239,8 +238,7 @@ class Machine:
         )
 
     def initial_memory(self) -> GlobalMemory:
-        """Return global memory as it is before the launch. After the launch this works until outputs are written
-        back."""
+        """Return global memory as before the launch. After the launch this works until outputs are written back."""
         variables = [*self.program.variables, *self.program.kernel.variables]
         if self.program.points_to_parameters:
             end = max(p.offset + p.size for p in self.program.kernel.parameters)
@@ -372,8 +370,7 @@ class Machine:
             current = self._uniform(current) if self.state.full else self._divergent(current)
 
     def _uniform(self, number: int) -> int | None:
-        """Execute blocks from ``number`` on while all living lanes stay together. Return the next block, or None if
-        ``_next`` must choose it."""
+        """Execute blocks from ``number`` on while lanes stay together. Return the next one; None: ``_next`` chooses."""
         state = self.state
         state.active = None if self.all_alive else self.alive
         warps = warps_of(self.alive)

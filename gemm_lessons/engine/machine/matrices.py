@@ -149,8 +149,7 @@ def _row(state: State, operand: Any, instruction: Instruction) -> Array:
 
 
 def missing_lane(state: State, instruction: Instruction, mask: Array, lane: int, case: str) -> Fault:
-    """Return the fault of a warp that executes the instruction without ``lane``. ``case`` is "row", "matrix" or
-    "matrices"."""
+    """Return the fault of a warp that executes it without ``lane``. ``case`` is "row", "matrix" or "matrices"."""
     first = lane // WARP * WARP
     who = state.actor(first + int(mask[first : first + WARP].argmax()), instruction)
     return Fault("warp_mask", case, instruction, who, Misuse(instruction.full_opcode, value=lane % WARP))

@@ -249,8 +249,7 @@ def _pending_count(binding: Binding) -> Callable[[], None]:
 
 
 def bind_copies_arrive(binding: Binding) -> Callable[[], None]:
-    """Bind ``cp.async.mbarrier.arrive{.noinc}``: the phase does not end before the lane's earlier copies have
-    arrived."""
+    """Bind ``cp.async.mbarrier.arrive{.noinc}``: the phase does not end before the lane's earlier copies arrive."""
     state, instruction = binding.state, binding.instruction
     words = instruction.modifiers[3:]
     if instruction.modifiers[2:3] != ("arrive",) or not set(words) <= WITHOUT_EFFECT | {"noinc"}:

@@ -204,8 +204,7 @@ class GlobalMemory:
 
 
 def _separate(buffers: Iterable[Buffer]) -> list[Buffer]:
-    """Return each array once, as an output if any of its buffers is one. Raise ``ValueError`` for two arrays that share
-    memory."""
+    """Return each array once, as an output if any of its buffers is one. Raise ``ValueError`` if two share memory."""
     once: dict[int, Buffer] = {}
     for buffer in buffers:
         known = once.get(id(buffer.array))

@@ -28,8 +28,7 @@ class PageTable:
         self._count = 0
 
     def offsets(self, relative: Lanes, arena: NDArray[np.uint8]) -> Lanes:
-        """Return the offset into the arena for each byte offset into the buffer; make pages that are new. Raise
-        ``OutOfPages``."""
+        """Return the arena's offset of each byte offset into the buffer; make new pages. Raise ``OutOfPages``."""
         numbers = relative >> SHIFT
         places = self._places.take(numbers)
         if not places.all():

@@ -106,8 +106,7 @@ class Phases:
         return found
 
     def announce(self, cell: Array, count: Array) -> Array:
-        """Expect ``count`` more bytes; a negative count means that bytes have arrived. Return the current phase of each
-        cell."""
+        """Expect ``count`` more bytes; negative: bytes have arrived. Return the current phase of each cell."""
         self.check(cell)
         found: Array = self.phase[cell]
         self._announce(cell, count)
@@ -156,6 +155,5 @@ class Phases:
 
 
 def pending_count(token: Array) -> Array:
-    """Return the result of ``mbarrier.pending_count``: the arrivals pending before the arrival that returned
-    ``token``."""
+    """Return the result of ``mbarrier.pending_count``: the arrivals pending before that which returned ``token``."""
     return (token & np.uint64(MAX_COUNT)).astype(np.uint32)

@@ -49,8 +49,7 @@ class Printer:
         self._count = 0
 
     def call(self, formats: Array, arguments: Array, active: Array | None) -> None:
-        """Collect a ``printf`` of the ``active`` lanes (None: all). ``formats`` and ``arguments`` are addresses per
-        lane."""
+        """Collect a ``printf`` of the ``active`` lanes (None: all). ``formats``, ``arguments``: addresses per lane."""
         state = self._state
         lanes = np.flatnonzero(state.alive if active is None else active & state.alive)
         self._count += len(lanes)

@@ -20,8 +20,7 @@ from gemm_lessons.engine.semantics.matrix_products import STORED, multiply
 
 
 def bind_products(binding: Binding, instructions: Sequence[Instruction]) -> Callable[[], None]:
-    """Bind independent products of one form, of which ``binding`` has the first, to one closure. Raise
-    ``UnsupportedKernel`` for an unknown form."""
+    """Bind independent products of one form, the first in ``binding``, to one closure. Raise ``UnsupportedKernel``."""
     state, first, guard = binding.state, binding.instruction, binding.guard
     form = product_form(first)
     if form is None:

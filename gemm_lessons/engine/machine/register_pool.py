@@ -25,8 +25,7 @@ WARPS = 4  # of a warpgroup
 
 
 def declared(kernel: Kernel) -> int:
-    """Return the registers of a thread at launch as the PTX declares them, 0 if it does not: ptxas then ignores
-    ``setmaxnreg``."""
+    """Return a thread's registers at launch as the PTX declares them, else 0: ptxas then ignores ``setmaxnreg``."""
     if "maxnreg" in kernel.directives:
         return kernel.directives["maxnreg"][0] // UNIT * UNIT
     threads = kernel.directives.get("reqntid") or kernel.directives.get("maxntid")

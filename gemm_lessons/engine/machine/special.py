@@ -63,8 +63,7 @@ def of_threads(thread: Array, grid: Grid) -> dict[str, Array]:
 
 
 def of_blocks(block: Array, grid: Grid) -> dict[str, Array]:
-    """Return the registers that depend on a block's number in the grid, uint32. Without clusters each block is its own
-    cluster."""
+    """Return the registers that depend on a block's number in the grid, uint32. Without clusters each block is one."""
     size_x, size_y, _ = grid.grid
     places = (block % size_x, block // size_x % size_y, block // (size_x * size_y))
     result = {f"%ctaid.{axis}": place.astype(np.uint32) for axis, place in zip("xyz", places, strict=True)}

@@ -39,8 +39,7 @@ RESIDENT_THREADS, RESIDENT_BLOCKS = 132 * 2048, 132 * 32
 
 
 class MoreBlocks(Exception):
-    """The blocks of a batch wait for blocks that have not started: the launch needs ``blocks`` blocks in every
-    batch."""
+    """The blocks of a batch wait for blocks that have not started: every batch needs ``blocks`` blocks."""
 
     def __init__(self, blocks: int) -> None:
         super().__init__(f"{blocks} blocks must run at the same time")
@@ -48,8 +47,7 @@ class MoreBlocks(Exception):
 
 
 def waiting_blocks(kernel: Kernel, blocks: Sequence[Block]) -> frozenset[int]:
-    """Return the numbers of the blocks in loops that have a strong read, a fence or a pause, so that the loop may wait
-    for a thread."""
+    """Return the numbers of the blocks in loops that have a strong read, a fence or a pause and may wait."""
     strong = synchronising_accesses.strong(kernel)
 
     def waits(block: Block) -> bool:
@@ -213,8 +211,7 @@ class SpinDetector:
         return _Snapshot(registers, tuple(part.copy() for part in self._parts(waiting)))
 
     def _same(self, watch: _StateComparison, waiting: Array) -> bool:
-        """Return whether all that the visited blocks depend on is unchanged. A loop counter that decides nothing is
-        ignored."""
+        """Return whether what the visited blocks depend on is unchanged. A counter that decides nothing is ignored."""
         before = watch.snapshot
         if not all(np.array_equal(a, b) for a, b in zip(before.rest, self._parts(waiting), strict=True)):
             return False

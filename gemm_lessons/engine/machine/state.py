@@ -133,8 +133,7 @@ class State:
         self.full = True  # registers of lanes outside `active` may be overwritten: they are padding or have ended
 
     def scratch(self, dtype: np.dtype[Any]) -> Array:
-        """Return the array (lanes,) in which an instruction computes results before the executing lanes receive them.
-        All instructions share it."""
+        """Return the array (lanes,) of an instruction's results before executing lanes receive them. All share it."""
         if dtype not in self._scratch:
             self._scratch[dtype] = np.zeros(self.lanes, dtype)
         return self._scratch[dtype]
@@ -180,8 +179,7 @@ class State:
         return frozenset().union(*(reads(i) for i in self._kernel.instructions))
 
     def lanes_of(self, name: str) -> Array:
-        """Return the row of a register in its file, shape (lanes,). Raise ``UnsupportedKernel`` for a register without
-        a row."""
+        """Return a register's row in its file, (lanes,). Raise ``UnsupportedKernel`` for a register without a row."""
         if name not in self.rows:
             raise UnsupportedKernel(f"register {name} is not supported here")
         width, row = self.rows[name]

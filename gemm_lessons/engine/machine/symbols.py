@@ -78,8 +78,7 @@ def with_host_values(variables: Sequence[Variable], symbols: Sequence[HostVariab
 
 
 def read_back(variables: Sequence[Variable], symbols: Sequence[HostVariable], memory: GlobalMemory) -> None:
-    """Copy final values into the arrays of ``__device__`` variables and of those that the host did not set. Read-only
-    arrays are left out."""
+    """Copy final values into the writable arrays of ``__device__`` variables and those that the host did not set."""
     for symbol in symbols:
         variable = find(variables, symbol.name)
         if symbol.array.flags.writeable and (not symbol.given or variable.space == "global"):

@@ -231,8 +231,7 @@ def _by_element(one: PlacedTensorMap, places: Array, flat: Array) -> Array:
 
 
 def _by_piece(one: PlacedTensorMap, places: Array, flat: Array) -> Array:
-    """Return the pieces of 16 bytes of all blocks' shared memory that hold the boxes, (n, pieces), in the array's
-    order."""
+    """Return the 16-byte pieces of all blocks' shared memory that hold the boxes, (n, pieces), in the array's order."""
     step = np.arange(0, one.bytes, UNIT)
     return np.asarray((one.swizzled(places[:, None] + step) - places[:, None] + flat[:, None]) // UNIT)
 

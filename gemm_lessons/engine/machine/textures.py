@@ -163,8 +163,7 @@ class ImageBinder:
         return self.each(handle, Texture, work)
 
     def write(self, names: list[str], found: Array, lanes: Array) -> None:
-        """Write texels (lanes, channels) to registers. Results of missing channels are undefined and refused if they
-        are read."""
+        """Write texels (lanes, channels) to registers. Missing channels are undefined, and refused if read."""
         for number, name in enumerate(names):
             if not name:
                 continue

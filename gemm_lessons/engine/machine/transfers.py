@@ -161,8 +161,7 @@ class Binding:
 
 @dataclass(frozen=True)
 class Transfer:
-    """A load or store. ``move`` moves data between registers and ``view[index]`` of a memory, for some lanes (None:
-    all)."""
+    """A load or store. ``move``: between registers and ``view[index]`` of a memory, for some lanes (None: all)."""
 
     instruction: Instruction
     form: Form
@@ -275,8 +274,7 @@ class MemoryBinder:
     def _in_window(
         self, it: Transfer, chosen: Callable[[], Array | None], compute: Callable[[Array | None], Array]
     ) -> Callable[[], None]:
-        """Bind an access to shared or local memory. Patterns are memoised by the base register's bytes and the active
-        lanes."""
+        """Bind an access to shared or local memory. Patterns are memoised by base register and active lanes."""
         state, move = self.state, it.move
         space, view = self._side(it, "shared" if it.form.space == "shared" else "local")
         recall = memoise_placement(state, it.address, compute, space)

@@ -81,8 +81,7 @@ def _any_source(operation: Operation) -> Rule:
 
 
 def _halves(sources: Sequence[Source]) -> Sequence[Array]:
-    """Return the mask for packed pairs: each half depends on the same half of every 32-bit source, and on all of
-    narrower sources."""
+    """Return the mask for packed pairs: each half depends on that half of 32-bit sources, and all of narrower ones."""
     result: Any = np.uint32(0)
     for source in sources:
         if source.undefined.dtype.itemsize == 4:
@@ -94,8 +93,7 @@ def _halves(sources: Sequence[Source]) -> Sequence[Array]:
 
 
 def _moves(operation: Operation, moved: Sequence[int]) -> Rule:
-    """Return the rule for instructions that move bits: they move undefined bits likewise. Sign extension copies the top
-    bit."""
+    """Return the rule of instructions that move bits, undefined ones too. Sign extension copies the top bit."""
     code = operation.result[0]
 
     def rule(sources: Sequence[Source]) -> Sequence[Array]:
@@ -113,8 +111,7 @@ def _moves(operation: Operation, moved: Sequence[int]) -> Rule:
 
 
 def _upwards(operation: Operation) -> Rule:
-    """Return the rule for sums and products: all bits from the lowest undefined bit up, because carries only move
-    up."""
+    """Return the rule for sums and products: all bits from the lowest undefined bit up, as carries only move up."""
     dtype = np.dtype(f"u{np.dtype(DTYPES[operation.result[0]]).itemsize}")
 
     def rule(sources: Sequence[Source]) -> Sequence[Array]:

@@ -230,8 +230,7 @@ class UndefinedBits:
         return None
 
     def _vote(self, instruction: Instruction) -> None:
-        """Make a warp's common result undefined if a source bit of an executing lane is; of a ballot, only that lane's
-        bit."""
+        """Make a warp's result undefined if a source bit of an executing lane is; of a ballot, only that lane's bit."""
         warps = (self._any_undefined(instruction) & self.executing(instruction)).reshape(-1, WARP)
         if "ballot" in instruction.modifiers and isinstance(instruction.operands[0], Register):
             bits = np.packbits(warps, axis=1, bitorder="little").view(np.uint32).reshape(-1)
@@ -240,8 +239,7 @@ class UndefinedBits:
             self._write_all(instruction, np.repeat(warps.any(axis=1), WARP))
 
     def _multiply(self, instruction: Instruction) -> None:
-        """Make an element of a product undefined if any bit of its row of a, its column of b, or its element of c
-        is."""
+        """Make an element of a product undefined if any bit of its row of a, its column of b, or element of c is."""
         form = product_form(instruction)
         if form is None:
             return

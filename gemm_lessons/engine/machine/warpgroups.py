@@ -203,8 +203,7 @@ def _trace_reads(binding: Binding, side: BulkSide, groups: Array, tiles: Sequenc
 
 
 def chunk_places(start: Array, layout: int, rows: int, k: int, size: int, transposed: bool) -> Array:
-    """Return the address of each chunk of 16 bytes of tiles at ``start`` (n,), (n, chunks), as ``_chunks`` orders
-    them."""
+    """Return the address of each 16-byte chunk of tiles at ``start`` (n,), (n, chunks), as ``_chunks`` orders them."""
     offsets, mask = _chunks(layout, rows, k, size, transposed)
     address = start[:, None] + offsets
     return np.asarray(address ^ (address >> 7 & mask) * CHUNK)

@@ -189,10 +189,6 @@ def _equal(group: Array, values: Array) -> Array:
     return ballot(same.reshape(-1, WARP)).reshape(-1, WARP) & group
 
 
-def _match_any(group: Array, active: Array, values: Array) -> Results:
-    return (_equal(group, values),)
-
-
 def _match_all(group: Array, active: Array, values: Array) -> Results:
     differing = ballot(active & (_equal(group, values) != group))
     agreed = (spread(differing) & group) == 0
@@ -247,25 +243,9 @@ def _number(target: str) -> int:
     return int("".join(character for character in target if character.isdigit()) or 0)
 
 
-def _vote_all(group: Array, active: Array, predicate: Array) -> Results:
-    return ((spread(ballot(~predicate)) & group) == 0,)
-
-
-def _vote_any(group: Array, active: Array, predicate: Array) -> Results:
-    return ((spread(ballot(predicate)) & group) != 0,)
-
-
 def _vote_uniform(group: Array, active: Array, predicate: Array) -> Results:
     yes = spread(ballot(predicate)) & group
     return ((yes == 0) | (yes == group),)
-
-
-def _vote_ballot(group: Array, active: Array, predicate: Array) -> Results:
-    return (spread(ballot(predicate)) & group,)
-
-
-def _activemask(group: Array, active: Array) -> Results:
-    return (group,)
 
 
 def _elect(group: Array, active: Array) -> Results:
@@ -283,11 +263,11 @@ def _computation(state: State, opcode: str, modifiers: tuple[str, ...]) -> Calla
             return _extreme_float(mode, modifiers[1:-1])
         return _reduce(mode) if modifiers[1:] in (("u32",), ("s32",), ("b32",)) else None
     table: dict[tuple[str, str], Callable[..., Results]] = {
-        ("vote", "all"): _vote_all, ("vote", "any"): _vote_any, ("vote", "uni"): _vote_uniform,
-        ("vote", "ballot"): _vote_ballot, ("match", "any"): _match_any, ("match", "all"): _match_all,
+        ("vote", "all"): lambda group, active, holds: ((spread(ballot(~holds)) & group) == 0,),
+        ("vote", "any"): lambda group, active, holds: ((spread(ballot(holds)) & group) != 0,),
+        ("vote", "uni"): _vote_uniform,
+        ("vote", "ballot"): lambda group, active, holds: (spread(ballot(holds)) & group,),
+        ("match", "any"): lambda group, active, values: (_equal(group, values),), ("match", "all"): _match_all,
+        ("activemask", mode): lambda group, active: (group,), ("elect", mode): _elect,
     }  # fmt: skip
-    if opcode == "activemask":
-        return _activemask
-    if opcode == "elect":
-        return _elect
     return table.get((opcode, mode))

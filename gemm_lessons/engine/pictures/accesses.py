@@ -76,8 +76,7 @@ class Stores:
 
 @dataclass(frozen=True)
 class Touched:
-    """Accesses of the block's machine code. ``requests`` are in the order of lines; within a line the most wasteful is
-    first."""
+    """Accesses of the block's machine code. ``requests`` are in the order of lines; the most wasteful first."""
 
     requests: tuple[Request, ...]
     stores: Stores  # to global memory
@@ -112,8 +111,7 @@ class _Notes:
     stores: Stores = field(default_factory=Stores)
 
     def watch(self, access: Access, addresses: Array, active: Array | None, first: int) -> None:
-        """Record an access; see ``sass.Watch``. Textures are counted but not drawn: their addresses are
-        unknown."""
+        """Record an access; see ``sass.Watch``. Textures are counted but not drawn: their addresses are unknown."""
         if access.space == "texture":
             return
         rows = addresses.reshape(-1, WARP)

@@ -67,8 +67,7 @@ class Strip:
 
 @dataclass(frozen=True)
 class Stalls:
-    """Clocks that all warps together spent at one source line, by state. ``waited_for``: lines whose loads they waited
-    for, with the clocks."""
+    """Clocks that all warps spent at one source line, by state. ``waited_for``: the same by line of the load."""
 
     line: int
     clocks: Mapping[State, float]
@@ -151,8 +150,7 @@ def _clocks(spans: Sequence[StateSpan], state: State) -> float:
 
 @dataclass(frozen=True)
 class _Warp:
-    """The spans of one warp as arrays. ``kinds``: state and line as one number, numbered by the ``lines`` that
-    occur."""
+    """The spans of one warp as arrays. ``kinds``: state and line as one number, by the ``lines`` that occur."""
 
     starts: Array
     ends: Array
@@ -242,8 +240,7 @@ def _stalls(spans: Sequence[StateSpan], lines: Sequence[int]) -> tuple[Stalls, .
 
 
 def trace_file(recording: Recording, timeline: Timeline, path: str, source: str, label: str, size: str) -> str:
-    """Return the file's text. ``path`` and ``source`` are the kernel's; ``label`` is its name; ``size`` is that of
-    its problem."""
+    """Return the file's text. ``path``, ``source``: the kernel's; ``label``: its name; ``size``: its problem's."""
     lines = source.splitlines()
 
     def text(place: int) -> str:

@@ -95,8 +95,7 @@ def current() -> Bounds:
 
 
 def affordable(bytes_: int = Bounds.memory_bytes) -> int:
-    """Return ``bytes_``, or ``SHARE`` of the memory of the machine or container if that is less, so that a run ends
-    with a message and does not swap."""
+    """Return ``bytes_``, or ``SHARE`` of the machine's or container's memory if less, so that a run does not swap."""
     return min(bytes_, int(SHARE * resources.memory_bytes()))
 
 

@@ -33,8 +33,7 @@ class Heard:
 
 
 class Terminal:
-    """Context manager that reads keys from standard input. Without ``has_keys``, or if standard input or output is no
-    terminal, it reports only signals."""
+    """Reads keys from standard input, as a context manager; without ``has_keys`` or a terminal, only signals."""
 
     def __init__(self, has_keys: bool = True) -> None:
         self.has_keys = has_keys and sys.stdin is not None and sys.stdin.isatty() and sys.stdout.isatty()

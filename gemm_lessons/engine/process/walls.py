@@ -68,8 +68,7 @@ def with_libraries(folders: Iterable[Path]) -> list[Path]:
 
 
 def leave_namespaces() -> bool:
-    """Enter new user, PID, network and IPC namespaces; the next child is the first process of the PID namespace. Return
-    False if Linux refuses."""
+    """Enter new user, network and IPC namespaces, and a PID namespace for children. Return False if Linux refuses."""
     libc = ctypes.CDLL(None, use_errno=True)
     return bool(libc.unshare(NEW_USER | NEW_PROCESSES | NEW_NETWORK | NEW_IPC) == 0)
 

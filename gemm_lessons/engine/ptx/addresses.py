@@ -72,8 +72,7 @@ def _accessed(instruction: Instruction) -> Iterator[str]:
 
 
 def _given(kernel: Kernel, inside: frozenset[str]) -> frozenset[str]:
-    """Return the registers into which an instruction puts the address of a buffer or a variable, but not of the
-    variables ``inside``."""
+    """Return the registers that get the address of a buffer or a variable, but not of those ``inside``."""
     pointers = {parameter.name for parameter in kernel.parameters if parameter.size == 8}
     held: set[str] = set()
     for instruction in kernel.instructions:

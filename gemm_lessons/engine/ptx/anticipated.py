@@ -14,8 +14,7 @@ from gemm_lessons.engine.ptx.records import Instruction, registers_in
 
 
 def always_needed(blocks: Sequence[Block]) -> frozenset[int]:
-    """Return the instructions whose results every path to the kernel's end needs, and those with side effects,
-    such as stores and branches."""
+    """Return the instructions whose results every path to the kernel's end needs, and those with side effects."""
     before: list[frozenset[str] | None] = [None] * len(blocks)  # needed on every path from its start; None: unknown
     needed: dict[int, bool] = {}
     selected = _selected(blocks)

@@ -75,8 +75,7 @@ def is_product(instruction: Instruction) -> bool:
 
 
 def reads_clock(instruction: Instruction) -> bool:
-    """Return whether an instruction reads a clock. Such an instruction begins a basic block, because clocks advance at
-    the end of each block."""
+    """Return whether it reads a clock: it then begins a basic block, since clocks advance at the end of each block."""
     return not CLOCKS.isdisjoint(reads(instruction))
 
 
@@ -97,8 +96,7 @@ def reads(instruction: Instruction) -> frozenset[str]:
 
 
 def _uses(instruction: Instruction) -> tuple[frozenset[str], frozenset[str]]:
-    """Return the registers that an instruction reads and writes. Memoised, because every analysis of a kernel uses
-    them."""
+    """Return the registers that an instruction reads and writes. Memoised, since every analysis uses them."""
     row, mentioned = instruction.row, instruction.mentioned
     written = row.writes and row.effect != "unknown"
     guard = () if instruction.guard is None else (instruction.guard.name,)

@@ -17,8 +17,7 @@ COMMUTATIVE = 2  # commutative sources: of sums and products, and the first two 
 
 
 def repeated(blocks: Sequence[Block]) -> frozenset[int]:
-    """Return the instructions (indices) whose result another register already holds on every path. Only registers that
-    are written once are considered."""
+    """Return instructions (indices) whose result another register, written once, already holds on every path."""
     instructions = sorted((i for block in blocks for i in block.instructions), key=lambda i: i.index)
     count = Counter(name for i in instructions for name in writes(i))
     block_of = {i.index: block.number for block in blocks for i in block.instructions}

@@ -36,8 +36,7 @@ def directives(text: str) -> Iterator[tuple[str, tuple[int, int, int]]]:
 
 
 def module_variables(chunk: str) -> Iterator[Variable]:
-    """Yield the variables declared between kernels. A variable that cannot be held carries the reason as its
-    ``problem``."""
+    """Yield the variables declared between kernels. One that cannot be held has the reason as its ``problem``."""
     for statement in chunk.split(";"):
         match = re.search(r"(?:\.(?:visible|extern|weak|common)\s+)*\.(?:shared|const|global)\s.*$", statement, re.S)
         if match is None:
@@ -69,8 +68,7 @@ def variable(statement: str) -> Variable:
 
 
 def _initial(text: str, element: int) -> tuple[bytes, tuple[AddressOf, ...]]:
-    """Return the bytes of ``{1, 2}`` or ``7``, and the addresses among them: ``generic(a)+4``,
-    ``0xFF00(generic(a))``."""
+    """Return the bytes of ``{1, 2}`` or ``7``, and addresses among them: ``generic(a)+4``, ``0xFF00(generic(a))``."""
     data = b""
     pointers: list[AddressOf] = []
     for item in split(re.sub(r"[{}]", " ", text)):

@@ -29,8 +29,7 @@ NEGATES = {"mov": False, "neg": True}  # opcodes that return their source -> whe
 
 @dataclass(frozen=True)
 class Contraction:
-    """A product and a sum to contract, by index. ``place``: the sum's operand; ``negated``: whether the product is
-    negated."""
+    """A product and a sum to contract, by index. ``place``: the sum's operand; ``negated``: the product is."""
 
     product: int
     sum: int
@@ -275,8 +274,7 @@ def _with_multiply_adds(kernel: Kernel) -> Kernel:
 
 
 def _scaled(kernel: Kernel) -> Kernel:
-    """Fuse an fp32 product with a multiplication by a power of two: machine code multiplies, scales and rounds once
-    (``FMUL.D2``)."""
+    """Fuse an fp32 product with a multiplication by a power of two, as ``FMUL.D2`` does: it rounds once."""
     writers, readers = _writers(kernel), Counter(name for i in kernel.instructions for name in reads(i))
     products = {
         name: instruction

@@ -70,8 +70,7 @@ class Fragment:
 
     @cached_property
     def _gathered(self) -> Array:
-        """Return the index of each matrix element among a warp's elements, counted register by register and lane by
-        lane."""
+        """Return the index of each matrix element among a warp's elements, by register and lane."""
         side = self.width // self.bits
         lane, element = np.arange(WARP)[:, None], np.arange(self.elements)[None]
         index = np.zeros((self.rows, self.cols), np.int64)

@@ -51,8 +51,7 @@ LONGEST = 200_000  # instructions
 
 
 def inline_calls(kernel: Kernel, functions: Mapping[str, Kernel]) -> Kernel:
-    """Return the kernel without calls to ``functions``. Raise ``UnsupportedKernel`` for a call that cannot be
-    inlined."""
+    """Return the kernel without calls to ``functions``. Raise ``UnsupportedKernel`` for one that cannot be inlined."""
     if not any(i.opcode == "call" for i in kernel.instructions):
         return kernel
     builder = _Builder(functions, kernel, {})
@@ -117,8 +116,7 @@ class _Builder:
             self.variables.append(Variable(name, "local", 16, size))
 
     def accessed_in_different_pieces(self) -> dict[str, int]:
-        """Return the call parameters that are written and read in different pieces, with their sizes rounded up to 8
-        bytes."""
+        """Return call parameters that are written and read in different pieces, their sizes rounded up to 8 bytes."""
         result: dict[str, int] = {}
         for name, pieces in self.pieces.items():
             ordered = sorted(pieces)

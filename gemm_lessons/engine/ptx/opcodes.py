@@ -247,8 +247,7 @@ TABLE: Mapping[str, Opcode] = {row.name: row for row in _ROWS}
 
 @cache
 def computed() -> frozenset[str]:
-    """Return the opcodes whose functions are in the table of semantics, such as ``cvt``, and ``cvt.pack`` with a row of
-    its own."""
+    """Return the opcodes in the table of semantics, such as ``cvt``, and ``cvt.pack`` with a row of its own."""
     words = [name.split(".") for name in semantics.supported()]
     return frozenset(first for first, *_ in words) | (TABLE.keys() & {".".join(it[:2]) for it in words})
 

@@ -51,8 +51,7 @@ def _fits(instruction: Instruction, registers: Mapping[str, str]) -> bool:
 
 @lru_cache(maxsize=4096)
 def _kinds_fit(opcode: str, modifiers: tuple[str, ...], kinds: tuple[type[Operand], ...], negated: bool) -> bool:
-    """Return whether the operand kinds fit the opcode. Memoised for instructions that differ only in their
-    registers."""
+    """Return whether the operand kinds fit the opcode. Memoised for instructions that differ in registers only."""
     letters = "".join(_LETTERS[kind] for kind in kinds)
     if (shape := row_of(opcode, modifiers[0] if modifiers else "").shape) is not None:
         return shape.fullmatch(letters) is not None

@@ -156,8 +156,7 @@ class _Scope:
         return f"{name}@{self.number}" if self.outer is not None else name
 
     def declare(self, registers: list[str]) -> list[str]:
-        """Declare the registers of one declaration. Return their names in the kernel, which differ from those of
-        symbols."""
+        """Declare the registers of one declaration. Return their names, which differ from those of symbols."""
         bare = self.outer is None and all(register.startswith("%") for register in registers[:1])
         names = registers if bare else [f"{register}@{self.number}" for register in registers]
         self.registers.update(zip(registers, names, strict=True))
@@ -340,8 +339,7 @@ class _Body:
 
 
 def _unwrapped(operand: Operand) -> Operand:
-    """Return the only element of a vector of one: Triton writes ``{ %r1 }`` for one register, as the assembler
-    allows."""
+    """Return the only element of a vector of one: Triton writes ``{ %r1 }`` for one register, as assemblers allow."""
     if isinstance(operand, Vector) and len(operand.elements) == 1 and operand.elements[0] is not None:
         return operand.elements[0]
     return operand

@@ -184,8 +184,7 @@ class Variable:
 
 @dataclass(frozen=True)
 class AddressOf:
-    """A variable's address in the initial value of another variable: ``size`` bytes at ``offset``, taken from byte
-    ``shift`` of the address on."""
+    """A variable's address in another's initial value: ``size`` bytes at ``offset``, from its byte ``shift`` on."""
 
     offset: int
     symbol: str

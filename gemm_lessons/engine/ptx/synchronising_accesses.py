@@ -37,8 +37,7 @@ def strong(kernel: Kernel) -> frozenset[int]:
 
 
 def observed_reads(kernel: Kernel) -> frozenset[int]:
-    """Return the strong reads (indices) whose value the kernel uses. An atomic with an unused result carries no
-    information."""
+    """Return the strong reads (indices) whose value the kernel uses. An unused result carries no information."""
     read = frozenset().union(*(reads(i) for i in kernel.instructions))
     strongly = strong(kernel)
     return frozenset(i.index for i in kernel.instructions if i.index in strongly and not read.isdisjoint(writes(i)))
@@ -145,8 +144,7 @@ def block_scoped(kernel: Kernel) -> frozenset[int]:
 
 
 def optimistic(kernel: Kernel) -> frozenset[int]:
-    """Return the loads (indices) whose value a compare-and-swap of the same element checks, or that guard an atomic on
-    it."""
+    """Return the loads (indices) whose value a compare-and-swap of the element checks, or guard an atomic on it."""
     atomics = [i for i in kernel.instructions if i.row.effect == "atomic" and {"cas", *ONE_WAY} & set(i.modifiers)]
     if not atomics:
         return frozenset()
@@ -208,8 +206,7 @@ class _Flow:
         return (one.opcode, how, tuple(self._origin(source, depth - 1) for source in sources)), 0
 
     def slice_of(self, names: Iterable[str]) -> set[str]:
-        """Return ``names`` and all registers that their values are computed from, except through memory: a program
-        slice."""
+        """Return ``names`` and all registers that their values come from, except through memory: a program slice."""
         reached: set[str] = set()
         work = list(names)
         while work:

@@ -14,8 +14,7 @@ from gemm_lessons.engine.ptx.rewrite import rewritten
 
 
 def split_wide(kernel: Kernel) -> Kernel:
-    """Return the kernel without ``.b128`` registers. Raise ``UnsupportedKernel`` for an operation that cannot be
-    split."""
+    """Return the kernel without ``.b128`` registers. Raise ``UnsupportedKernel`` for what cannot be split."""
     wide = {name for name, kind in kernel.registers.items() if kind == "b128"}
     if not wide:
         return kernel

@@ -60,8 +60,7 @@ def expand_wmma(kernel: Kernel) -> Kernel:
 
 
 class _Writer(Writer):
-    """Emits instructions that replace ``wmma``. ``declared``: the kernel's registers; ``wanted``: those that other
-    instructions mention."""
+    """Emits what replaces ``wmma``. ``declared``: the kernel's registers; ``wanted``: those that others mention."""
 
     def __init__(
         self, declared: Mapping[str, str], registers: dict[str, str], origin: Instruction, wanted: Set[str]
@@ -72,8 +71,7 @@ class _Writer(Writer):
 
 @dataclass(frozen=True)
 class _Shape:
-    """m, n, k, and how the product is split into those of ``mma``: ``wide`` pieces of 16 (f64: 8) by ``narrow`` pieces
-    of 8."""
+    """m, n, k, and the split into products of ``mma``: ``wide`` pieces of 16 (f64: 8) by ``narrow`` pieces of 8."""
 
     m: int
     n: int

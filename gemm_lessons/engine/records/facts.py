@@ -59,8 +59,7 @@ class Details:
 
 @dataclass(frozen=True)
 class Race(Details):
-    """Unordered accesses. ``same_value``: the threads only ever store the same value; ``rounded``: values that differ
-    by rounding."""
+    """Unordered accesses. ``same_value``: all store the same value; ``rounded``: values that differ by rounding."""
 
     same_value: bool = False
     rounded: bool = False
@@ -139,8 +138,7 @@ class Misread(Details):
 
 @dataclass(frozen=True)
 class PartOfK:
-    """The k of one factor of a product: columns, or rows (``axis``), of a tensor map's array, and the line of the
-    copy."""
+    """The k of one factor of a product: columns, or rows (``axis``), of a tensor map's array, and the copy's line."""
 
     tensor: str
     axis: str
@@ -207,8 +205,7 @@ class FromLane(Details):
 
 @dataclass(frozen=True)
 class Misuse(Details):
-    """An invalid use of an instruction: its operand, the value given, the value allowed, the place in an image or
-    tensor."""
+    """An invalid use of an instruction: its operand, the value given and allowed, the place in an image or tensor."""
 
     opcode: str = ""
     name: str = ""

@@ -15,8 +15,4 @@ def closest(word: str, words: Iterable[str]) -> str | None:
 
 def printable(text: str) -> str:
     """Escape the characters of ``text`` that a terminal would interpret or hide: it may be from an untrusted file."""
-    return text if text.isprintable() else "".join(c if c.isprintable() else _escape(c) for c in text)
-
-
-def _escape(character: str) -> str:
-    return character if character in "\n\t" else f"\\x{ord(character):02x}"
+    return "".join(c if c.isprintable() or c in "\n\t" else f"\\x{ord(c):02x}" for c in text)

@@ -78,8 +78,7 @@ class _Filler(string.Formatter):
         return str(super().format_field(value, format_spec))
 
     def _record(self, value: Any, name: str) -> str:
-        """Fill the template ``name`` for a record; if there is none, that of its case or, for a location, of its
-        memory."""
+        """Fill the template ``name`` for a record; else that of its case or, for a location, of its memory."""
         if name not in templates.TEMPLATES:
             name = getattr(value, "case", "") or f"{name} {value.space}"
         return _Filler(vars(value)).fill(templates.TEMPLATES[name])

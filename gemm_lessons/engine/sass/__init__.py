@@ -65,8 +65,7 @@ __all__ = ["Code", "Uncountable", "count", "prepare"]
 
 @dataclass(frozen=True)
 class Code:
-    """A kernel's machine code, ready to be counted. If it cannot be, ``plan`` is None and ``obstacle`` gives the
-    reason."""
+    """A kernel's machine code, ready to be counted. If it cannot be, ``plan`` is None and ``obstacle`` says why."""
 
     plan: Plan | None
     parameter_offset: int = 0

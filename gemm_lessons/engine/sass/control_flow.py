@@ -81,8 +81,7 @@ class ControlFlow:
         return (lambda: truth() & also[0]()) if also else truth
 
     def _unfollowable(self, d: Decoded, after: int, why: str) -> Transfer:
-        """Return the effect of an instruction that cannot be followed: raise ``Uncountable`` if any lane executes
-        it."""
+        """Return the effect of an instruction that cannot be followed: raise ``Uncountable`` if a lane executes it."""
         lane_groups, truth = self._lane_groups, self._truth(d)
 
         def pass_by(lane_group: LaneGroup) -> LaneGroup:
@@ -92,9 +91,6 @@ class ControlFlow:
             return lane_group
 
         return pass_by
-
-    def _trap(self, d: Decoded, after: int) -> Transfer:
-        return self._unfollowable(d, after, "the kernel stops itself")
 
     # -- branches -----------------------------------------------------------------------------------------------------
 
@@ -281,7 +277,7 @@ TABLE: Mapping[str, Callable[[ControlFlow, Decoded, int], Transfer]] = {
     "RET": ControlFlow._return,
     "EXIT": ControlFlow._exit,
     "KILL": ControlFlow._exit,
-    "BPT": ControlFlow._trap,
+    "BPT": lambda control, d, after: control._unfollowable(d, after, "the kernel stops itself"),
     "BSSY": ControlFlow._expect,
     "BSYNC": ControlFlow._reconverge,
     "BMOV": ControlFlow._clear,

@@ -87,8 +87,7 @@ class LaneGroups:
         return None
 
     def next(self) -> LaneGroup | None:
-        """Return the ready group with the lowest block, joined with other warps' groups there; None once all have
-        exited."""
+        """Return the ready group with the lowest block, joined with other warps' groups there; None once all exited."""
         if not self._ready:
             self._ready, self._parked = self._parked, []
             if not self._ready:

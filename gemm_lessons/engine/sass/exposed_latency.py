@@ -119,8 +119,7 @@ class LatencyTracker:
             self._more[mask] += events.arithmetic
 
     def _count_span(self, first: Array, last: Array) -> None:
-        """Add the arithmetic between the first and last copies of a group, for warps that have computed before the
-        group."""
+        """Add the arithmetic between the first and last copies of a group, for warps that computed before it."""
         starts = np.where(first > 0, first, np.iinfo(np.int64).max).reshape(-1, WARP).min(axis=1)
         spans = last.reshape(-1, WARP).max(axis=1) - starts
         self.sums.copy_groups += int(np.count_nonzero(spans >= 0))

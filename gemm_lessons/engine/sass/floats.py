@@ -124,8 +124,7 @@ def _compare_double(s: Sources) -> Compute:
 
 
 def _choose_double(s: Sources) -> Compute:
-    """DSETP.MIN and DSETP.MAX: whether the first source is selected (-0 < +0, a number beats NaN), and whether both are
-    NaN."""
+    """DSETP.MIN, DSETP.MAX: whether the first is selected (-0 < +0, a number beats NaN), and whether both are NaN."""
     s.expect(2, 1)
     if s.truths[0]() is not TRUE:
         raise Uncountable(f"unknown form {s.d.text}")

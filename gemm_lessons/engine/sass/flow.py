@@ -281,8 +281,7 @@ def dimensions(d: Decoded) -> int:
 
 
 def _address_registers(memory: Memory, wide: bool) -> list[str]:
-    """Return the registers of an address. ``wide``: it has 64 bits, although compute capability 7.x names only the
-    lower."""
+    """Return the registers of an address. ``wide``: 64 bits, although compute capability 7.x names only the lower."""
     return [
         name
         for register in memory.registers
@@ -302,8 +301,7 @@ def stored(d: Decoded) -> tuple[str, ...]:
 
 
 def mask(bits: dict[str, int], names: Iterable[str]) -> int:
-    """Return a set of registers as an integer, without empty names. ``bits`` has the bit of each register; one that
-    it lacks gets the next bit."""
+    """Return registers as an integer, without empty names. ``bits``: the bit of each register; others get the next."""
     found = 0
     for name in names:
         if name in bits:

@@ -340,8 +340,7 @@ def _one(name: str, **modifiers: str) -> Callable[[Sources], Compute]:
 
 
 def _leading(s: Sources) -> Compute:
-    """FLO: position of the highest 1 bit (signed: of the highest bit unlike the sign); all bits set if there is
-    none."""
+    """FLO: position of the highest 1 bit (signed: of the highest bit unlike the sign); all ones if there is none."""
     code, from_top = s.choose(SIGNED, {"": "", "SH": ".shiftamt"})
     s.expect(1)
     operand = s.words[0]

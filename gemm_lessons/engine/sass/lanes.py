@@ -215,8 +215,7 @@ class Lanes:
         return _unknown(operand)
 
     def constant(self, operand: Constant, width: int) -> Fetch:
-        """Fetch ``width`` bytes (1, 2, 4 or 8) of a constant bank, as unsigned integers. Raise ``Uncountable`` for
-        bytes whose value is not known."""
+        """Fetch ``width`` bytes of a constant bank, as unsigned integers. Raise ``Uncountable`` for unknown ones."""
         if operand.suffix:
             return _unknown(operand)
         data = self.constants.get(operand.bank)

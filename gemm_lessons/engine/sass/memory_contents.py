@@ -153,7 +153,7 @@ class Store:
 
         def move(addresses: Array, active: Array) -> None:
             loaded = self._read(space, addresses, active, width)
-            words = loaded.view(np.uint32) if kind is None else _widen(loaded.view(kind))
+            words = loaded.view(np.uint32) if kind is None else loaded.view(kind).astype(np.int64).astype(np.uint32)
             mask = np.zeros(lanes.geometry.lanes, np.bool_)
             mask[active] = True
             for column, name in enumerate(names):
@@ -229,7 +229,3 @@ class Store:
             self._put(space, addresses, active, np.ascontiguousarray(words).view(np.uint8)[:, :width])
 
         return move
-
-
-def _widen(values: Array) -> Array:
-    return values.astype(np.int64).astype(np.uint32)

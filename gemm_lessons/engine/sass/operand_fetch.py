@@ -164,8 +164,7 @@ class Sources:
         )
 
     def of_sizes(self) -> Sources:
-        """Return sources |a|, |b| without the absolute value, for XORSIGN, which uses signs and magnitudes
-        separately."""
+        """Return sources |a|, |b| without the absolute value, for XORSIGN, which uses signs and sizes separately."""
         if not all(isinstance(o, (MachineRegister, Constant)) and o.absolute and not o.negated for o in self.words):
             raise Uncountable(f"unknown form {self.d.text}")
         bare = tuple(replace(o, absolute=False) for o in self.words if isinstance(o, (MachineRegister, Constant)))

@@ -211,8 +211,7 @@ def is_taken_as_reading(d: Decoded) -> bool:
 
 
 def copy_condition(d: Decoded) -> MachineRegister | None:
-    """Return the predicate that decides whether a lane of a cp.async reads or writes zeros; None: it always reads.
-    Raise ``Uncountable`` for another form."""
+    """Return the predicate by which a lane of a cp.async reads or writes zeros; None: reads. Raise ``Uncountable``."""
     last = d.operands[-1]
     if isinstance(last, Memory):
         return None

@@ -39,7 +39,7 @@ from gemm_lessons.engine.sass.useful_work import UsefulWork, useful_work
 
 CONTROL = frozenset("BRA BRX EXIT CALL RET BSSY BSYNC BREAK BMOV BAR WARPSYNC KILL BPT".split())
 LOADED, STORED = {**LOADS, **ATOMICS}, {**STORES, **ATOMICS}
-FUSED = ("FFMA", "DFMA")  # multiply-adds that have counters
+FUSED = {"FFMA": "ffma", "DFMA": "dfma"}  # multiply-adds that have counters, and their names in ``Sums``
 SUMS = "addresses or branches depend on sums of tensor cores, which are not computed from machine code"
 MOVED = "addresses, branches or how a division goes depend on data that a bulk copy, ldmatrix or stmatrix moves"
 

@@ -345,8 +345,7 @@ class _Launch:
 
 
 def _work(outline: _Outline | None, geometry: Geometry, executed: int) -> float:
-    """Return the warp instructions of the average block / those of a block of ``geometry``, all of which executed
-    ``executed``."""
+    """Return warp instructions of the average block / of a block of ``geometry``, which executed ``executed``."""
     if outline is None or not executed:
         return 1.0
     return sum(outline.weights) / outline.geometry.blocks / (executed / geometry.blocks)

@@ -159,12 +159,12 @@ class Walker:
                     elif d.index in self.plan.open:
                         self.sums.unknown_guards = d.text
                     else:
-                        block.steps.append(self._count(d, partial(self._add_fused, d.name)))
+                        block.steps.append(self._count(d, FUSED[d.name]))
                 elif d.name == "BAR":
                     if d.guard is None:
                         block.barriers += 1
                     else:
-                        block.steps.append(self._count(d, self._add_arrivals))
+                        block.steps.append(self._count(d, "arrivals"))
                 if d.name in MEMORY and MEMORY[d.name] != "local":
                     block.steps.extend(self._touch(d, use) for use in self._uses(d))
                 if d.name in SIGNALS or d.name == "BAR":
@@ -187,16 +187,20 @@ class Walker:
         guard = self.lanes.guard(d)
         block.steps.append(lambda: self.work.add(self._active(guard), 0, products, operations))
 
-    def _count(self, d: Decoded, add: Callable[[int], None]) -> Step:
+    def _count(self, d: Decoded, name: str) -> Step:
+        """Return a step that adds the lanes that execute ``d`` to this sum."""
         guard = self.lanes.guard(d)
 
         def count() -> None:
             some, mask = self.lanes.active(guard)
             if some:
                 alive = self.lane_groups.alive
-                add(int(np.count_nonzero(alive if mask is None else mask & alive)))
+                self._add(name, int(np.count_nonzero(alive if mask is None else mask & alive)))
 
         return count
+
+    def _add(self, name: str, lanes: int) -> None:
+        setattr(self.sums, name, getattr(self.sums, name) + lanes)
 
     def _issue(self, d: Decoded) -> Step:
         """Return a step that records which lanes execute a global load."""
@@ -213,15 +217,6 @@ class Walker:
                 latencies.active[d.index] = alive if mask is None else mask & alive
 
         return issue
-
-    def _add_fused(self, name: str, lanes: int) -> None:
-        if name == "FFMA":
-            self.sums.ffma += lanes
-        else:
-            self.sums.dfma += lanes
-
-    def _add_arrivals(self, lanes: int) -> None:
-        self.sums.arrivals += lanes
 
     def _step(self, d: Decoded) -> Step | None:
         votes = d.name == "BAR" and d.has("RED")
@@ -407,7 +402,7 @@ class Walker:
         code = self.plan.program.code
         for block in self.blocks:
             for name, count in block.fused.items():
-                self._add_fused(name, count * block.lanes)
+                self._add(FUSED[name], count * block.lanes)
             self.sums.arrivals += block.barriers * block.lanes
             here = slice(block.first, block.end)
             self.sums.reuse_flags += block.warps * sum(self.plan.reuse_flags[here])
@@ -443,8 +438,7 @@ def bytes_of(d: Decoded) -> int:
 
 
 def batches(grid: Grid, chosen: Sequence[range], by_warps: bool = False, *, scattered: bool = False) -> list[Geometry]:
-    """Return every batch of the ``chosen`` blocks of a launch. ``scattered``: a batch may have blocks that are not
-    neighbours."""
+    """Return every batch of the ``chosen`` blocks of a launch. ``scattered``: they need not be neighbours."""
     padded = -(-grid.threads // WARP) * WARP
     size = max(1, LANES // padded)
     if scattered and len(chosen) > 1 and all(len(part) == 1 for part in chosen):

@@ -177,8 +177,7 @@ def _fns(out: Array, mask: Array, base: Array, offset: Array) -> None:
 
 
 def _funnel(left: bool, wrap: bool) -> Function:
-    """Return a shift of the 64-bit pair ``b:a``: its upper 32 bits after shifting left, its lower 32 after shifting
-    right."""
+    """Return a shift of the 64-bit pair ``b:a``: the upper half after a left shift, the lower after a right one."""
 
     def function(out: Array, a: Array, b: Array, c: Array) -> None:
         count = np.bitwise_and(c, U32(31)) if wrap else np.minimum(c, U32(32))

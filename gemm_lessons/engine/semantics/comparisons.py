@@ -79,8 +79,7 @@ def _of_bf16(compare: Compare) -> Compare:
 
 
 def comparisons() -> dict[str, tuple[str, Compare]]:
-    """Return the type code and comparison of ``lt.ftz.f32`` and similar names. A combining operation, if any, is
-    inserted between."""
+    """Return the type code and comparison of ``lt.ftz.f32`` and similar names. A combining operation comes between."""
     found: dict[str, tuple[str, Compare]] = {}
     for code in ("b16", "b32", "b64"):
         found |= {f"{name}.{code}": (code, INTEGER[name]) for name in ("eq", "ne")}
@@ -160,10 +159,6 @@ def _set(compare: Compare, combine: Callable[..., Any] | None, result: str) -> F
 # ---- selection ----
 
 
-def _selp(out: Array, a: Array, b: Array, p: Array) -> None:
-    np.copyto(out, np.where(p, a, b))
-
-
 def _slct(ftz: bool) -> Function:
     """Return a function that selects ``a`` where ``c >= 0``, so -0.0 selects a and NaN selects b."""
 
@@ -207,7 +202,9 @@ def table() -> Table:
         sources = (code, code, "pred") if combine else (code, code)
         entries[f"setp.{operator}{middle}.{rest}"] = Operation(("pred",), sources, _setp(compare, combine))
     for code in ("b16", "u16", "s16", "b32", "u32", "s32", "f32", "b64", "u64", "s64", "f64"):
-        entries[f"selp.{code}"] = Operation((code,), (code, code, "pred"), _selp)
+        entries[f"selp.{code}"] = Operation(
+            (code,), (code, code, "pred"), lambda out, a, b, p: np.copyto(out, np.where(p, a, b))
+        )
         entries[f"slct.{code}.s32"] = Operation((code,), (code, code, "s32"), _slct(False))
         entries[f"slct.{code}.f32"] = Operation((code,), (code, code, "f32"), _slct(False))
         entries[f"slct.ftz.{code}.f32"] = Operation((code,), (code, code, "f32"), _slct(True))

@@ -22,8 +22,7 @@ from gemm_lessons.engine.semantics.operation import DTYPES, Array, Function, Tab
 
 
 def _quotient(mode: Mode) -> Function:
-    """Return float32 division. A float64 quotient or root of float32 values is on the same side of every float32 as the
-    exact one."""
+    """Return float32 division. In float64 it is on the same side of every float32 as the exact one."""
 
     def function(out: Array, a: Array, b: Array) -> None:
         if mode == "rn":
@@ -66,8 +65,7 @@ def _sqrt_f64(out: Array, a: Array) -> None:
 
 
 def _div_approx(out: Array, a: Array, b: Array) -> None:
-    """Divide approximately. A divisor above 2**126 has reciprocal zero: the quotient is 0, or NaN for an infinite
-    dividend."""
+    """Divide approximately. A divisor above 2**126 gives 0, or NaN for an infinite dividend."""
     divisor = np.where((np.abs(b) > F32(2.0**126)) & np.isfinite(b), np.copysign(F32(np.inf), b), b)
     np.divide(a, divisor, out=out)
     floats.canonical(out)

@@ -36,8 +36,7 @@ _ROWS = _Rows()
 
 
 def product_error(a: Array, b: Array, p: Array, rows: Sequence[Array] | Array) -> Array:
-    """Return the exact rounding error of ``p = a * b``, barring underflow and overflow (Dekker). ``rows``: five scratch
-    rows."""
+    """Return the exact error of ``p = a * b``, barring underflow and overflow (Dekker). ``rows``: five scratch rows."""
     high_a, low_a, high_b, low_b, error = rows
     for x, high, low in ((a, high_a, low_a), (b, high_b, low_b)):
         np.multiply(x, SPLIT, out=high)
@@ -287,8 +286,7 @@ def _product(a: Array, b: Array) -> tuple[Array, Array, Array]:
 
 
 def _product_sum(a: Array, b: Array, c: Array) -> tuple[Array, Array, Array]:
-    """Return the nearest result by Boldo and Melquiond's algorithm (see ``floats.py``), with the error of its last
-    addition."""
+    """Return the result by Boldo and Melquiond's algorithm (see ``floats.py``), with the error of its last addition."""
     p, low, unsure = _product(a, b)
     t = c + low
     t_low = sum_error(c, low, t)
@@ -330,8 +328,7 @@ def _root(a: Array) -> tuple[Array, Array, Array]:
 
 
 def directed_f64(operation: str, mode: Mode, a: float, b: float) -> float:
-    """Compute ``div`` or ``sqrt`` (``b`` unused) of float64 in a direction other than nearest, by rational
-    arithmetic."""
+    """Compute ``div`` or ``sqrt`` (``b`` unused) of float64, not rounded to nearest, by rational arithmetic."""
     if operation == "sqrt":
         root = float(np.sqrt(a))
         if not np.isfinite(root) or root == 0:

@@ -59,8 +59,7 @@ def _in_f32(function: Function) -> Function:
 
 
 def _bitwise(opcode: str, code: str) -> Function:
-    """Return abs or neg, applied to the sign bit alone. NaN becomes canonical (an f64 NaN becomes quiet and keeps its
-    sign)."""
+    """Return abs or neg, applied to the sign bit alone. NaN becomes canonical (an f64 one quiet, with its sign)."""
     raw: Any = RAW[code]
     sign: Any = SIGN[code]
 
@@ -74,10 +73,6 @@ def _bitwise(opcode: str, code: str) -> Function:
             settle_nans(out, code)
 
     return function
-
-
-def _copysign(out: Array, a: Array, b: Array) -> None:
-    np.copysign(b, a, out=out)
 
 
 def table() -> Table:
@@ -106,5 +101,5 @@ def table() -> Table:
                 if code in ("f16", "bf16"):
                     put(entries, opcode + ".ftz" * ftz, code + "x2", 1, in_halves(function, DTYPES[code]))
     for code in ("f32", "f64"):
-        put(entries, "copysign", code, 2, _copysign)
+        put(entries, "copysign", code, 2, lambda out, a, b: np.copysign(b, a, out=out))
     return entries

@@ -18,8 +18,7 @@ FINITE = {"e2m3": (2, 3), "e3m2": (3, 2), "e2m1": (2, 1)}  # bits of exponent an
 
 
 def _narrow(kind: str, relu: bool, x: Array) -> Array:
-    """Return the codes (uint8) of float64 values, rounded to nearest even. Values out of range become the largest
-    number."""
+    """Return the codes (uint8) of float64 values, rounded to nearest even. Out of range: the largest number."""
     codes = ELEMENTS[f"float8_{kind}"].encode(x)
     return np.where(relu & np.signbit(x) & ~np.isnan(x), np.uint8(0), codes)
 

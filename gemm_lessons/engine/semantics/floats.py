@@ -80,16 +80,14 @@ def flush(x: Array) -> Array:
 
 
 def sum_error(a: Array, b: Array, s: Array) -> Array:
-    """Return the exact error of ``s = a + b`` (Knuth's TwoSum): ``a + b == s + error``. NaN where ``s`` is not
-    finite."""
+    """Return the exact error of ``s = a + b`` (Knuth's TwoSum): ``a + b == s + error``. NaN if ``s`` is not finite."""
     rest = s - a
     error: Array = (a - (s - rest)) + (b - rest)
     return error
 
 
 def to_odd(s: Array, error: Array) -> Array:
-    """Round ``s + error`` to odd: where it is inexact, return the neighbour of the exact value whose last bit is
-    set."""
+    """Round ``s + error`` to odd: if inexact, return the neighbour of the exact value whose last bit is set."""
     s = np.atleast_1d(s)
     if not np.count_nonzero(error):
         return s
@@ -128,8 +126,7 @@ def narrow(x: Array, dtype: Any, mode: Mode) -> Array:
 
 
 def float32_to_odd(x: Array) -> Array:
-    """Return the bits (uint32) of float64 ``x`` rounded to odd in float32, which then round correctly to bfloat16 and
-    tf32."""
+    """Return bits (uint32) of float64 ``x`` rounded to odd in float32, which round correctly to bfloat16 and tf32."""
     r = narrow(x, F32, "rz")
     bits = r.view(np.uint32)
     odd: Array = bits | ((r != x) & ~np.isnan(x)).astype(np.uint32)
@@ -261,8 +258,7 @@ def fma_f32(out: Array, a: Array, b: Array, c: Array) -> None:
 
 
 def exact_fma(a: Array, b: Array, c: Array, mode: Mode = "rn") -> Array:
-    """Return ``a * b + c`` of values with at most 24 significant bits, in float64 rounded to odd, ready to be
-    narrowed."""
+    """Return ``a * b + c`` of values with at most 24 significant bits, in float64 rounded to odd, to be narrowed."""
     p = np.multiply(np.atleast_1d(a), b, dtype=F64)
     wide = np.asarray(c, dtype=F64)
     s = exact_sum(p, wide)

@@ -245,8 +245,7 @@ def _carries(table: Table) -> None:
 
 
 def _parts(x: Array, code: str, size: int, lanes: tuple[int, ...], real: Any) -> Array:
-    """Return the fields of ``size`` bytes of packed registers, (lanes, 4 / size), as ``real``. Floats
-    multiply and add fastest."""
+    """Return the fields of ``size`` bytes of packed registers, (lanes, 4 / size), as ``real``. Floats are fastest."""
     raw = np.ascontiguousarray(np.broadcast_to(x, lanes))
     fields: Array = raw.view(DTYPES[f"{code[0]}{8 * size}"]).astype(real)
     return fields.reshape(-1, 4 // size)
@@ -275,8 +274,7 @@ def _dp2a(a_code: str, b_code: str, upper: bool) -> Function:
 
 
 def _differences(size: int, add: bool) -> Function:
-    """Return ``vabsdiff4`` or ``vabsdiff2``, unsigned: the absolute differences of the fields, or their sum plus
-    ``c``."""
+    """Return ``vabsdiff4`` or ``vabsdiff2``, unsigned: absolute differences of the fields, or their sum plus ``c``."""
 
     def function(out: Array, a: Array, b: Array, c: Array) -> None:
         x, y = (_parts(s, "u", size, out.shape, np.int64) for s in (a, b))

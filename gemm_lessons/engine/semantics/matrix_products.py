@@ -120,8 +120,7 @@ def _in_parts(d: str, a: _Factor, b: _Factor, c: Array, kept: int) -> Array:
 
 
 def _parts(shape: tuple[int, ...], depth: int, most: int) -> Iterator[tuple[slice, slice]]:
-    """Yield the fragments, and rows of them, of each pass. ``shape``: of the sums, of which each counts ``depth``
-    times."""
+    """Yield the fragments, and rows of them, of each pass. ``shape``: of the sums, each counting ``depth`` times."""
     fragments, rows, cols = shape
     many = max(1, most // (rows * cols * depth))
     high = max(1, min(rows, most // (cols * depth)))
@@ -357,8 +356,7 @@ def _plain(a: _Factor, b: _Factor, c: _Factor) -> Array:
 
 
 def _matmul(a: Array, b: Array) -> Array:
-    """Multiply fragments, so few columns at a time that BLAS computes each part in this thread: waking others takes
-    several times as long."""
+    """Multiply fragments, so few columns at a time that BLAS stays in this thread: waking others takes longer."""
     (fragments, rows, depth), cols = a.shape, b.shape[2]
     product = np.empty((fragments, rows, cols), a.dtype)
     width = max(1, IN_THREAD // (rows * depth))

@@ -77,8 +77,7 @@ def debug_run(
 
 
 def stays_inside(compiled: Compiled, grid: Grid, arguments: Sequence[Argument]) -> bool:
-    """Return whether a debug run would show neither a fault nor an index past the end of a thread's own array. Raise
-    ``UnsupportedKernel``."""
+    """Return whether a debug run shows no fault and no index past a thread's own array. Raise ``UnsupportedKernel``."""
     return Simulator(Setting(budget=BUDGET)).stays_inside(compiled, grid, arguments)
 
 
