@@ -112,7 +112,7 @@ NAMED = {
     "machine/clusters.py": 1,
     "machine/convergence.py": 1,
     "machine/heap.py": 1, "machine/machine.py": 4, "machine/mbarriers.py": 1, "machine/prepared.py": 1,
-    "machine/undefined.py": 4, "machine/unset.py": 2, "machine/warps.py": 8,
+    "machine/undefined.py": 4, "machine/unset.py": 2, "machine/warps.py": 6,
     "ptx/addresses.py": 5, "ptx/anticipated.py": 1, "ptx/cfg.py": 2, "ptx/expansions.py": 1,
     "ptx/fma_contraction.py": 2, "ptx/inline.py": 6, "ptx/pointer_calls.py": 3, "ptx/recursion.py": 5,
     "ptx/schedule.py": 3, "ptx/unset.py": 1, "ptx/wide_registers.py": 3,
