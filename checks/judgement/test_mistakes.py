@@ -46,6 +46,7 @@ ON_ALL_SHAPES = """
 naive/store_guard_by_columns coalesced/one_too_many coalesced/bound_n block_tile/no_round_a block_tile/no_thread_row
 block_tile/no_zero_a block_tile/k0_in_the_tile block_tile/second_barrier_in_if block_tile/guards_exchanged
 thread_column/assigned thread_tile/from_1 async_copy/copied_over async_copy/next_stage mma/wrong_stage
+mma/exchanged_and_never_committed
 """.split()
 
 

@@ -56,6 +56,13 @@ def of_halves(of_a: Callable[[Array], Array], of_b: Callable[[Array], Array]) ->
     return plain(lambda it: of_a(it.factors[0]) @ of_b(it.factors[1]), 64, a="float16", b="float16")
 
 
+def in_layout(layout: str, of_a: Callable[[Array], Array], of_b: Callable[[Array], Array]) -> Answer:
+    """Halves in another layout, with partial fragments at the edges, filled up with zeros."""
+    it = Problem(DataSpec.plain(PLAIN, a="float16", b="float16").in_layout(layout), Shape(41, 25, 43), 5)
+    a, b = (np.pad(it.values[name].value, [(0, -size % 16) for size in it.values[name].value.shape]) for name in "AB")
+    return it, stored(it, (of_a(a) @ of_b(b))[:41, :25])
+
+
 def of_integers(kernel: Callable[[Product], Array]) -> Answer:
     return plain(kernel, 96, a="int8", b="int8", c="int32", accumulate="int32")
 
@@ -165,6 +172,11 @@ def answers() -> list[Answer]:
         plain(lambda it: turned(it.factors[0], 4) @ it.factors[1]),
         of_halves(quarters_exchanged, same),
         of_halves(same, quarters_exchanged),
+        in_layout("TN", partial(turned, side=8), same),
+        in_layout("NT", same, partial(turned, side=8)),
+        *(in_layout(layout, partial(turned, side=8), partial(turned, side=8)) for layout in ("NN", "TN")),
+        in_layout("TN", quarters_exchanged, same),
+        in_layout("TT", quarters_exchanged, quarters_exchanged),
         plain(lambda it: turned(it.reference, 8), 64, a="float16", b="float16"),
         plain(lambda it: quarters_exchanged(it.reference), 64, a="float16", b="float16"),
         plain(lambda it: it.reference * (np.arange(48) < 40)[:, None], 40),

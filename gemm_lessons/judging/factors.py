@@ -1,7 +1,7 @@
 """C as the product of an A and a B that the kernel misread.
 
 A reading returns the factor "A" or "B" as it was misread, or None where that is impossible; ``read`` makes the
-transformation of it. All readings are for plain products of one A and one B.
+transformation of it. All readings are for products of one A and one B.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
+from gemm_lessons.gemm.data import Order
 from gemm_lessons.gemm.formula import Value, roundings
 from gemm_lessons.judging.named_sentence import Facts
 from gemm_lessons.judging.wrong_answer import Array, Made, Transformation, Wrong
@@ -24,11 +25,14 @@ AT_ONCE = 4  # columns of B that one load has
 FEW_ROWS = 4  # of C, in which bytes are looked for
 
 
-def read(reading: Reading, *choices: str) -> Transformation:
-    """Return a transformation that misreads the factors of a choice, "A", "B" or "AB". Facts: ``of``, their names."""
+def read(reading: Reading, *choices: str, order: Order | None = "row") -> Transformation:
+    """Return a transformation that misreads the factors of each choice, "A", "B" or "AB", if they are stored in this
+    order; None: in any. Facts: ``of``, their names."""
 
     def made(it: Wrong) -> Iterator[Made]:
-        for names in choices if it.is_plain else ():
+        for names in choices if it.is_product else ():
+            if order and any(it.problem.layouts[name].order != order for name in names):
+                continue
             if (product := _product(it, {name: reading(it, name) for name in names})) is not None:
                 yield it.made(product, of=tuple(names))
 
@@ -36,8 +40,11 @@ def read(reading: Reading, *choices: str) -> Transformation:
 
 
 def _product(it: Wrong, readings: dict[str, Array | None]) -> Value | None:
-    factors = [readings.get(name, own) for name, own in zip("AB", it.factors, strict=True)]
-    return None if factors[0] is None or factors[1] is None else it.product(factors[0], factors[1])
+    a, b = (readings.get(name, own) for name, own in zip("AB", it.factors, strict=True))
+    if a is None or b is None:
+        return None
+    more = a.shape[1] - len(b)  # k of zeros
+    return it.product(np.pad(a, ((0, 0), (0, max(-more, 0)))), np.pad(b, ((0, max(more, 0)), (0, 0))))
 
 
 # -- readings: in another order -------------------------------------------------------------------------------------
@@ -97,7 +104,7 @@ def _found(it: Wrong, name: str, place: Array) -> Array | None:
 
 def fragments(it: Wrong, name: str) -> Array | None:
     """Transpose each 16 x 16 fragment."""
-    return squares_transposed(_factor(it, name))
+    return _among_zeros(it, name, squares_transposed)
 
 
 def fours(it: Wrong, name: str) -> Array | None:
@@ -107,12 +114,22 @@ def fours(it: Wrong, name: str) -> Array | None:
 
 def quarters(it: Wrong, name: str) -> Array | None:
     """Transpose each 8 x 8 matrix of 16-bit numbers, which ldmatrix loads."""
-    return squares_transposed(_factor(it, name), QUARTER) if it.has_halves else None
+    if not it.has_halves:
+        return None
+    return _among_zeros(it, name, lambda whole: squares_transposed(whole, QUARTER))
 
 
 def quarters_exchanged(it: Wrong, name: str) -> Array | None:
     """Exchange the upper right and the lower left quarter of each 16 x 16 fragment."""
-    return with_quarters_exchanged(_factor(it, name)) if it.has_halves else None
+    return _among_zeros(it, name, with_quarters_exchanged) if it.has_halves else None
+
+
+def _among_zeros(it: Wrong, name: str, move: Callable[[Array], Array | None]) -> Array | None:
+    """Move the elements of whole fragments, which are filled up with zeros at the edges of the matrix. The result may
+    have more k than the matrix."""
+    rows, cols = _factor(it, name).shape
+    moved = move(np.pad(_factor(it, name), ((0, -rows % SIDE), (0, -cols % SIDE))))
+    return None if moved is None else moved[:rows] if name == "A" else moved[:, :cols]
 
 
 def with_quarters_exchanged(matrix: Array) -> Array | None:

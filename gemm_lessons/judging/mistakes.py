@@ -200,6 +200,18 @@ MISTAKES: Sequence[Mistake] = (
     Mistake("quarters_exchanged", read(factors.quarters_exchanged, "B"), every,
         f"{ANOTHER_ORDER} The second one, whose row addresses lanes 8 to 15 supply, is 8 k below the first; the third "
         "has the next 8 columns."),
+    Mistake("quarters_turned", read(factors.quarters, "A", order="column"), every,
+        "each 8 x 8 of A is transposed. A is stored transposed here, so two rows of one k are side by side, and "
+        "mma.sync wants two k of one row: load it transposed."),
+    Mistake("quarters_turned", read(factors.quarters, "B", order="column"), every,
+        "each 8 x 8 of B is transposed. B is stored transposed here, so two k of one column are side by side, as "
+        "mma.sync wants them: that is plain ldmatrix."),
+    Mistake("quarters_turned", read(factors.quarters, "AB", order=None), every,
+        "each 8 x 8 of A and of B is transposed. A factor whose lines run along K needs plain ldmatrix, another one "
+        "ldmatrix_trans."),
+    Mistake("quarters_exchanged", read(factors.quarters_exchanged, "A", "B", "AB", order="column"), every,
+        f"{ANOTHER_ORDER} Where a factor is stored transposed, the second one, whose row addresses lanes 8 to 15 "
+        "supply, is 8 halves further in the same lines; the third is 8 lines below the first."),
 
     Mistake("fours_turned", read(factors.fours, "A", "B"), every,
         "each 4 x 4 of {of:and} is transposed. A thread that loads four k of each of four rows has four rows of one k "

@@ -109,6 +109,10 @@ def wrong_stage(facts: Evidence, finding: Finding) -> str | None:
     faulted = [it.judgement for it in facts.checked.shapes if finding.kind in {other.kind for other in it.findings}]
     if not any(judgement is not None and not judgement.passed for judgement in faulted):
         return None
+    depth = facts.lesson.tile.defines["BK"]
+    alone = [it.judgement for it in facts.checked.shapes if it.shape.k <= depth]
+    if any(judgement is not None and not judgement.passed for judgement in alone):
+        return None  # one K tile has one stage: something else is wrong
     enough = facts.lesson.tile.defines["STAGES"] - 2
     most = finding.facts.most if isinstance(finding.facts, InFlight) else None
     if finding.case == "waited too little" and (most is None or most >= enough):

@@ -52,7 +52,7 @@ def remedies(facts: Evidence) -> Iterator[tuple[float, str]]:
     """Yield rank and text of a remedy for each kind of finding, at the first place it was found."""
     if (stride := wrong_stride(facts)) is not None:
         advice = (
-            f"ldm is {stride.passed}, but the rows of {stride.array} are {stride.apart} elements apart. ldm is the "
+            f"This ldm is {stride.passed}, but the rows of {stride.array} are {stride.apart} elements apart. It is the "
             f"distance from one row to the next, padding and all: pass {stride.apart}."
         )
         yield 2, f"line {stride.line}: wrong row distance. [{facts.quote(stride.line)}] {advice}"

@@ -97,8 +97,12 @@ class Wrong:
     @cached_property
     def is_plain(self) -> bool:
         """Tell whether the formula's product is of one A and one B, row by row, as in most lessons."""
-        rows = all(layout.order == "row" for layout in self._layouts)
-        return rows and self.has_two_factors and self.problem.data.formula.product == A_TIMES_B
+        return self.is_product and all(layout.order == "row" for layout in self._layouts)
+
+    @cached_property
+    def is_product(self) -> bool:
+        """Tell whether the formula's product is of one A and one B, in any layout."""
+        return self.has_two_factors and self.problem.data.formula.product == A_TIMES_B
 
     @cached_property
     def has_two_factors(self) -> bool:

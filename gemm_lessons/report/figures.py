@@ -130,7 +130,8 @@ def conflicts(row: Row) -> Iterator[Text]:
     worst = max(counters.conflicts, key=lambda conflict: conflict.excess_wavefronts)
     access = f"{ways(worst)} {'store' if worst.store else 'load'}"
     cost = f"{worst.excess_wavefronts / total:.0%} of the shared wavefronts"
-    more = f" (and {len(counters.conflicts) - 1} more lines)" if len(counters.conflicts) > 1 else ""
+    others = len(counters.conflicts) - 1
+    more = f" (and {others} more line{'s' if others > 1 else ''})" if others else ""
     yield Text.assemble("Bank conflicts: line ", str(worst.line), f" ({access}) costs {cost}{more}")
 
 

@@ -407,7 +407,8 @@ def show_conflicts(console: Console, row: Row) -> None:
             Text(row.source_line(conflict.line, conflict.file), no_wrap=True, overflow="ellipsis"),
         )
     console.print(indented(lines))
-    more = f" {len(worst) - MAX_CONFLICTS} more lines conflict." if len(worst) > MAX_CONFLICTS else ""
+    unseen = len(worst) - MAX_CONFLICTS
+    more = f" {unseen} more line{'s conflict' if unseen > 1 else ' conflicts'}." if unseen > 0 else ""
     console.print(Text(f"  extra: share of all shared-memory wavefronts that the conflicts cost.{more}", style="quiet"))
     if any(conflict.ways == 1 for conflict in worst[:MAX_CONFLICTS]):
         split = "split: no two lanes collide, but groups of lanes that could share a wavefront do not."

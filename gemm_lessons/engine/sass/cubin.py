@@ -27,11 +27,12 @@ def _attributes(info: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def parameter_offset(parts: list[Section], entry: str) -> int | None:
-    """Return the offset of kernel ``entry``'s first parameter in constant bank 0."""
+    """Return the offset of kernel ``entry``'s first parameter in constant bank 0; without parameters, the bank's
+    size."""
     for attribute, data in _of_kernel(parts, entry):
         if attribute == PARAMETER_BANK and len(data) >= 8:
             return int(struct.unpack_from("<H", data, 4)[0]) + min(parameter_places(parts, entry), default=0)
-    return None
+    return next((len(it.data) for it in parts if it.name == f".nv.constant0.{entry}"), None)
 
 
 def parameter_places(parts: list[Section], entry: str) -> tuple[int, ...]:
