@@ -192,6 +192,15 @@ def test_functions_count_accesses_to_what_they_are_given(arch: str) -> None:
     assert found["shared_bytes_read"] == 2 * 2 * 11 * 4
 
 
+@pytest.mark.parametrize("arch", ["sm_75", "sm_80", "sm_90"])
+def test_a_kernel_without_parameters_is_counted_on_machine_code(arch: str) -> None:
+    source = """__device__ unsigned sum[32];
+    extern "C" __global__ void k() { sum[threadIdx.x] = blockDim.x + gridDim.x; }"""
+    found = simulate(source, "k", 3, 32, [], arch=arch).counters
+    assert not found.obstacle
+    assert found["global_store_sectors"] == 3 * 4
+
+
 def test_machine_code_that_cannot_be_read_is_counted_on_ptx(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuses(cubin: bytes) -> str:
         raise UnsupportedKernel("nvdisasm cannot read its machine code: SM70 is deprecated")
