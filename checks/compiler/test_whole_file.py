@@ -909,7 +909,7 @@ def test_a_crash_without_the_hosts_code_is_the_error(tmp_path, monkeypatch):
 
 
 def test_a_host_header_is_not_the_reason_why_a_kernel_does_not_compile(tmp_path):
-    (tmp_path / "net.h").write_text("#include <pthread.h>\n#include <stdio.h>\npthread_t load(int id);\nint read(void);\n")
+    (tmp_path / "net.h").write_text("#include <pthread.h>\n#include <stdio.h>\npthread_t at;\nint read(void);\n")
     source = '#include "net.h"\n__global__ void k(int *x) { x[0] = SIZE; }\nint main() { return read(); }\n'
     x = np.zeros(1, np.int32)
     engine.compile(source, "k", include_dirs=[tmp_path], defines={"SIZE": 3}).launch(1, 1, [x])
