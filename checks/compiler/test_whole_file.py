@@ -223,6 +223,34 @@ def test_cooperative_groups_and_names_of_the_standard_library():
     assert x.tolist() == [496 + 3 + 2] * 32
 
 
+def test_limits_and_traits_are_those_of_the_host():
+    source = """
+    #include <cmath>
+    #include <limits>
+    #include <type_traits>
+    struct Plain { int x; };
+    struct Owner { __device__ Owner() {} Owner(const Owner &) = delete; __device__ ~Owner() {} };
+    template <class T> using limits = std::numeric_limits<T>;
+    static_assert(std::is_trivially_copy_assignable_v<Plain> && std::is_trivially_default_constructible<Plain>::value);
+    static_assert(!std::is_copy_constructible_v<Owner> && !std::is_trivially_destructible_v<Owner>);
+    static_assert(std::is_destructible_v<Owner> && std::is_scalar_v<int *> && !std::is_scalar_v<Plain>);
+    static_assert(limits<float>::is_iec559 && limits<const int>::is_exact && !limits<Plain>::is_specialized);
+    static_assert(limits<unsigned>::digits10 == 9 && limits<short>::digits10 == 4 && limits<bool>::digits10 == 0);
+    static_assert(limits<float>::max_digits10 == 9 && limits<double>::max_digits10 == 17);
+    static_assert(limits<float>::min_exponent == -125 && limits<double>::max_exponent10 == 308);
+    __global__ void k(float *x) {
+        constexpr float endless = limits<float>::infinity();
+        x[0] = endless;
+        x[1] = limits<float>::quiet_NaN();
+        x[2] = limits<float>::denorm_min();
+        x[3] = std::asinh(x[3]);
+    }"""
+    x = np.ones(4, np.float32)
+    simulate(source, "k", 1, 1, [x])
+    assert np.array_equal(x[:3], np.array([np.inf, np.nan, 2.0**-149], np.float32), equal_nan=True)
+    assert x[3] == pytest.approx(np.arcsinh(1), rel=1e-6)
+
+
 @pytest.mark.parametrize("headers", ["", "#include <type_traits>\n#include <utility>\n"])
 def test_names_of_the_standard_library_without_its_headers(headers: str) -> None:
     """nvcc's own headers include many of std; what a file names without including it is found."""
@@ -906,6 +934,13 @@ def test_a_crash_without_the_hosts_code_is_the_error(tmp_path, monkeypatch):
     made = compile_source(source, path=str(tmp_path / "k.cu"), entry="k")
     assert isinstance(made, NotCompiled)
     assert "compiler crashes" in made.diagnostics[0].message
+
+
+def test_a_header_of_the_project_that_is_missing_is_the_reason(tmp_path):
+    (tmp_path / "net.h").write_text('#include "made_by_cmake.h"\nstruct Net { static const int SHIFT = 4; };\n')
+    source = '#include "net.h"\n__global__ void k(int *x) { x[0] >>= Net::SHIFT; }\nint main() { return 0; }\n'
+    with pytest.raises(CompileError, match=r'net.h:1: cannot open source file "made_by_cmake.h"'):
+        engine.compile(source, "k", include_dirs=[tmp_path])
 
 
 def test_a_host_header_is_not_the_reason_why_a_kernel_does_not_compile(tmp_path):

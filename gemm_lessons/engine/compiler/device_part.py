@@ -45,7 +45,10 @@ BY_NAME = {
     "cfloat": regex("(?:FLT|DBL)_[A-Z_0-9]+"),
 }
 # Errors of a header of the host; other errors may be the kernel's own, reported inside a library's template.
-OF_THE_HOST = regex(r'cannot open source file|identifier "\w+" is undefined|has no member|^#error|__host__ function')
+OF_THE_HOST = regex(
+    r'cannot open source file|identifier "\w+" is undefined|has no member|must be a class or namespace|^#error'
+    r"|__host__ function"
+)
 BEFORE_LAMBDA = regex(r"(?<!operator)\[[^][]*\][ \t]*$")  # what is before a lambda's parameters
 UNDEFINED_NAME = regex(r'identifier "(\w+)" is undefined')
 NO_FILE = regex(r'cannot open source file "([^"]*)"')
