@@ -7,6 +7,7 @@ from unittest import mock
 import numpy as np
 import pytest
 
+from checks.checkers.manifest import KERNELS
 from gemm_lessons.engine.checkers.epochs import Epochs
 from gemm_lessons.engine.checkers.global_memory import GlobalRaces
 from gemm_lessons.engine.records.launch import Buffer
@@ -629,6 +630,27 @@ def test_threads_meet_as_they_must(said, body, expected):
     assert (
         said(f"C += 64 * blockIdx.x; {body}", 50 if body.startswith("__syncthreads(); C") else 64, 2, 128) == expected
     )
+
+
+def test_a_lane_may_wait_for_another_warp_before_its_own_warp_meets(check):
+    """ptxas lets the warp meet (WARPSYNC.ALL) before a barrier that lanes reach at different times."""
+    body = """__shared__ mbarrier full, empty; __shared__ __align__(128) float tile[32];
+    if (t == 0) { MAKE(&full, 1); MAKE(&empty, 1); FENCE(); }
+    __syncthreads();
+    if (t == 32) {
+        for (int i = 0; i < n; i++) {
+            WAIT(&empty, i % 2 ^ 1); EXPECT(&full, 128); LOAD(tile, A + 32 * i, 128, &full);
+        }
+    } else if (t < 32) {
+        for (int i = 0; i < n; i++) {
+            WAIT(&full, i % 2); C[32 * i + t] = tile[t]; __syncwarp();
+            if (t == 0) ARRIVE(&empty);
+        }
+    }
+    __syncthreads(); C[32 * n + t] = 1;"""
+    args = [floats(128), floats(192, output=True), 4]
+    macros = (KERNELS / "phases.cuh").read_text()
+    assert check(body, 1, 64, args, "const float *A, float *C, int n", before=macros, arch="sm_90") == []
 
 
 def test_threads_that_left_are_counted_in_their_block(check):

@@ -162,10 +162,10 @@ def endless_phase(facts: Evidence, finding: Finding) -> str | None:
     waiting = finding.facts.waiting if isinstance(finding.facts, Hang) else ()
     if not any(isinstance(it, AtMbarrier) for it in waiting):
         return None
-    if any(
-        isinstance(it, AtBarrier) and it.case == "waiting here" and it.number == 0 and it.expected is None
-        for it in waiting
-    ):
+    cycle = finding.facts.cycle if isinstance(finding.facts, Hang) else ()
+    met = {it.line for it in waiting if isinstance(it, AtBarrier) and it.case == "waiting here"
+           and it.number == 0 and it.expected is None}  # fmt: skip
+    if met and (not cycle or any(link.line in met for link in cycle)):
         return ACROSS_ROLES
     cause = finding.facts.cause.case if isinstance(finding.facts, Hang) and finding.facts.cause else ""
     if cause in OF_A_CAUSE:
@@ -175,8 +175,7 @@ def endless_phase(facts: Evidence, finding: Finding) -> str | None:
         for number, line in sorted(open_todos(facts.source, facts.stub).items())[:1]
     ]
     if cause not in OF_BYTES:
-        cycle = not cause and isinstance(finding.facts, Hang) and finding.facts.cycle
-        advice = ENDLESS_OF.get("cycle" if cycle else cause, ENDLESS_PHASE)
+        advice = ENDLESS_OF.get("cycle" if cycle and not cause else cause, ENDLESS_PHASE)
         return " ".join((*(f"{todo}, and the phase may need that step." for todo in open_), advice))
     lacks = OF_BYTES[cause] == ANNOUNCED and MULTICAST.search(without_comments(facts.source))
     return " ".join((LEFT_OUT if lacks else OF_BYTES[cause], *(f"{todo}." for todo in open_)))

@@ -293,11 +293,15 @@ class Barriers:
                 state.versions[target.name] += 1
 
     def _record_divergence(self, released: Array) -> bool:
-        """Record a warp whose threads arrived in several parts. Return whether there is one."""
+        """Record a warp whose threads arrived in several parts at different barriers. Return whether there is one.
+
+        At one barrier, parts of a warp meet before it: ptxas puts WARPSYNC.ALL there."""
         state = self.state
         came = np.where(released, self._arrival, -1).reshape(-1, WARP)
         last = came.max(axis=1)
-        split = ((came != last[:, None]) & (came >= 0)).any(axis=1)
+        at = self._at.reshape(-1, WARP)
+        there = np.where(came == last[:, None], at, -1).max(axis=1)
+        split = ((came != last[:, None]) & (came >= 0) & (at != there[:, None])).any(axis=1)
         if not split.any():
             return False
         warp = slice(int(split.argmax()) * WARP, int(split.argmax() + 1) * WARP)
