@@ -7,12 +7,14 @@ import re
 from gemm_lessons.engine.hardware.occupancy import Resources
 from gemm_lessons.engine.records.regex import regex
 
+DRIVER_STACK = 1024  # bytes of a thread, unless the host asks for more
+
 
 def read_resources(log: str, entry: str) -> Resources:
     """Return registers per thread and bytes per block or thread from the ``ptxas -v`` part of the log.
 
     Device functions that were not inlined have stack frames of their own. Their spills count, since the kernel pays
-    them.
+    them. Where a function calls itself, ptxas cannot tell how deep the stack gets: the driver's stack counts.
     """
     entries = set(re.findall(r"Compiling entry function '(\S+)'", log))
     registers = shared = spills = stack = 0
@@ -27,6 +29,8 @@ def read_resources(log: str, entry: str) -> Resources:
         registers = int(own[1])
         if smem := re.search(r"(\d+) bytes smem", own[2]):
             shared = int(smem[1])
+    if f"Stack size for entry function '{entry}' cannot be statically determined" in log:
+        stack += DRIVER_STACK
     return Resources(registers, shared, spills, stack)
 
 

@@ -62,7 +62,7 @@ from gemm_lessons.engine.semantics.floats import float_state
 LANES_WITH_GROUPS = 2048
 LANES = 8192
 REGISTER_FILE_BYTES = 64 << 20
-LOCAL_BYTES = 64 << 20  # local memory of all lanes
+LOCAL_BYTES = 16 << 20  # local memory of all lanes: a thread of a function that calls itself has 8 KiB
 # PTX instructions that one batch may execute. A dot product of length 1024 needs about 10 per step.
 INSTRUCTION_BUDGET = 2_000_000
 # Reasons of a trap that the kit puts into a kernel, by its modifier.

@@ -31,7 +31,7 @@ class _Bytes:
         self.contents = contents
         self.bits = np.zeros(contents.size, np.uint8)
         self.stored = np.zeros(contents.size, np.uint8)
-        self.origin = np.full(contents.size, UNREAD, np.int32)
+        self.origin = np.zeros(contents.size, np.int32)  # of bytes with undefined bits
 
     def undefined(self, where: Array) -> Array:
         """Return the undefined bits of the bytes ``where``."""
