@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 
 from gemm_lessons.course.folder import read_source
 from gemm_lessons.course.lesson import Lesson, tile_sizes
@@ -38,7 +39,7 @@ from gemm_lessons.running.machine_dependence import environment_register, fixed
 from gemm_lessons.running.merging import merged, of_one_barrier, place
 from gemm_lessons.running.outcome import LaunchResult
 from gemm_lessons.running.plan import KernelPlan, LaunchPlan, RunPlan
-from gemm_lessons.running.rare_blocks import rare_launches
+from gemm_lessons.running.rare_blocks import rare_blocks_of_variants, rare_launches
 from gemm_lessons.running.rare_sizes import launches_at_rare_sizes
 from gemm_lessons.running.sampling import ended, not_judged, sampled
 from gemm_lessons.running.tile_blocks import run_tile
@@ -131,10 +132,12 @@ def _launched(
 
 
 def _at_rare_sizes(plan: RunPlan, built: Built, jobs: Jobs) -> list[LaunchResult]:
-    """Return the results at more shapes, whose sizes matter to this kernel, up to the first failure."""
+    """Return the results at more shapes, whose sizes matter to this kernel, and of rare blocks of its variants, up to
+    the first failure."""
     results: list[LaunchResult] = []
-    for launch, variant in launches_at_rare_sizes(plan, built):
-        job = Deferred(("rare", launch.shape), partial(execute, plan, launch, variant))
+    for launch, variant in chain(rare_blocks_of_variants(plan, built), launches_at_rare_sizes(plan, built)):
+        run = partial(_sampled, counting=False) if launch.sample else execute
+        job = Deferred(("rare", launch.shape), partial(run, plan, launch, variant))
         results.append(_in_time(plan, launch, job, jobs))
         if results[-1].verdict.kind != "passed":
             break

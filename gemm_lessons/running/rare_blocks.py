@@ -14,18 +14,18 @@ of the run is as large, one block is run at a shape that is.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import replace
 from math import prod
 
-from gemm_lessons.course.hidden import FarSample, hidden_shallow
+from gemm_lessons.course.hidden import FarSample, hidden_long, hidden_shallow
 from gemm_lessons.course.lesson import tile_sizes
 from gemm_lessons.gemm.far import FarProblem
 from gemm_lessons.gemm.shapes import Shape, astuple
 from gemm_lessons.judging.evidence import Built
 from gemm_lessons.running.builder import variant_of
 from gemm_lessons.running.plan import LaunchPlan, RunPlan
-from gemm_lessons.running.rare_sizes import numbers_in
+from gemm_lessons.running.rare_sizes import named, numbers_in, words_of
 
 MOST_DEEP = 3  # classes of which a block is run at the far shape ...
 MOST_EDGES = 2  # ... and such classes that an edge explains
@@ -53,6 +53,37 @@ def _beyond_numbers(plan: RunPlan, launch: LaunchPlan, ptx: str) -> Iterator[tup
             yield replace(launch, lesson=lesson, shape=shape, grids=(grid,), sample=sample), axis == 2
 
 
+def rare_blocks_of_variants(plan: RunPlan, built: Built) -> Iterator[tuple[LaunchPlan, Built]]:
+    """Yield launches of the rare blocks of each variant of the kernel of which no block is sampled, at the longest
+    shapes for which the host chooses it. They are checked, not counted."""
+    lesson = plan.lesson
+    if not lesson.choices or plan.sample is None or len(lesson.launches) > 1:
+        return
+    known = plan.kernels[0].launches
+    words = words_of(plan)
+    shapes: dict[str, Mapping[Hashable, tuple[Shape, ...]]] = {}
+    seen = [variant_of(built, it.lesson).code.counted[0] for it in known if it.sample is not None]
+    for variant in (built, *built.others):
+        code, layouts = variant.code.counted[0], [it.shape.layout for it in known if it.lesson == variant.lesson]
+        if code in seen or not layouts:
+            continue
+        seen.append(code)
+        layout, *_ = layouts
+        if layout not in shapes:
+            shapes[layout] = hidden_long(lesson, plan.seed, layout, lambda it: named(lesson.at(it), words))
+        for shape in shapes[layout].get(named(variant.lesson, words), ()):
+            at, launch = lesson.at(shape), plan.hidden_launch(shape, "sample")
+            (grid,), tile = launch.grids, tile_sizes(at)
+            if grid.blocks != -(-shape.m // tile.rows) * -(-shape.n // tile.cols):
+                continue
+            problem = FarProblem(lesson.data, shape, plan.seed, tile, 1, 1)
+            arguments = problem.arguments(lesson.launches[0].parameters)
+            rare = plan.device.simulator.rare_blocks(code, grid, arguments, plan.seed)
+            if rare.every:
+                sample = FarSample(shape, (rare.some(MOST_SHALLOW),))
+                yield replace(launch, sample=sample), replace(variant, lesson=at, others=())
+
+
 def rare_launches(plan: RunPlan, launch: LaunchPlan, built: Built) -> Iterator[tuple[LaunchPlan, bool]]:
     """Yield the launches beside this one, the cheapest first, and whether each is counted: those to check are not."""
     sample = launch.sample
@@ -67,7 +98,7 @@ def rare_launches(plan: RunPlan, launch: LaunchPlan, built: Built) -> Iterator[t
     shallow = hidden_shallow(plan.lesson, launch.shape) if rare.every else None
     if shallow is not None:
         at = plan.lesson.at(shallow)
-        chosen = FarSample(shallow, (tuple(sorted(rare.every[:MOST_SHALLOW])),), sample.tiles)
+        chosen = FarSample(shallow, (rare.some(MOST_SHALLOW),), sample.tiles)
         yield replace(launch, lesson=at, shape=shallow, grids=at.grids(shallow), sample=chosen), False
     edges: tuple[int, ...] = ()
     if sample is plan.sample:

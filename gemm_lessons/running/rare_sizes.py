@@ -66,7 +66,7 @@ def _new_shapes(plan: RunPlan, variant: Built, layout: str, place: int, known: S
     """Return the shapes at which decisions in the code of one launch have an outcome that they have at no ``known``
     one, the most important ones first."""
     lesson, simulator, code = plan.lesson, plan.device.simulator, variant.code.counted[place]
-    words = _words(plan) if lesson.choices else None
+    words = words_of(plan) if lesson.choices else None
     numbers = simulator.numbers_compared(code)[:MOST_NUMBERS]
     layouts = (layout,) if lesson.choices else lesson.shapes.layouts
     candidates = hidden_candidates(lesson, plan.seed, numbers, layouts)
@@ -77,7 +77,7 @@ def _new_shapes(plan: RunPlan, variant: Built, layout: str, place: int, known: S
     grids = [lesson.at(it).grids(it)[place] for it in shapes] if simulator.reads_grid(code) else []
 
     def is_built(number: int) -> bool:
-        return not lesson.choices or _named(lesson.at(shapes[number]), words) == _named(variant.lesson, words)
+        return not lesson.choices or named(lesson.at(shapes[number]), words) == named(variant.lesson, words)
 
     return [shapes[number] for number in simulator.rare_sizes(code, sizes, grids, len(known), is_built)]
 
@@ -92,14 +92,14 @@ def _some_variants(plan: RunPlan, built: Built) -> list[tuple[Built, str]]:
     return [(it, layouts[it.lesson]) for it in reversed(by_code.values())][:MOST_VARIANTS]
 
 
-def _words(plan: RunPlan) -> frozenset[str] | None:
+def words_of(plan: RunPlan) -> frozenset[str] | None:
     """Return all words in the kernel's code; None if it may use others, too."""
     path = plan.kernels[0].path
     assert path is not None
     return names_in(read_source(path), path, plan.lesson.include_dirs)
 
 
-def _named(lesson: Lesson, words: Collection[str] | None) -> tuple[tuple[str, int], ...]:
+def named(lesson: Lesson, words: Collection[str] | None) -> tuple[tuple[str, int], ...]:
     """Return the tile sizes that the kernel names."""
     return tuple(it for it in lesson.tile.sizes if words is None or it[0] in words)
 

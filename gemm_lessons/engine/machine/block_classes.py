@@ -142,10 +142,8 @@ def rare_blocks(
     """Return blocks that a kernel treats differently from most. ``candidates``: see ``may_decide``."""
     found = decisions(kernel, candidates, grid, arguments)
     odd = tuple(it for it in found if not it.is_edge)
-    return RareBlocks(
-        tuple(it.block for it in classes(found, grid, seed)[:-1]),
-        tuple(it.block for it in classes(odd, grid, seed)[:-1]),
-    )
+    *every, usual = [it.block for it in classes(found, grid, seed)] or [0]
+    return RareBlocks(tuple(every), tuple(it.block for it in classes(odd, grid, seed)[:-1]), (usual,) if every else ())
 
 
 def uniform_comparisons(kernel: Kernel) -> tuple[Instruction, ...]:

@@ -208,10 +208,16 @@ class SampledBlocks:
 @dataclass(frozen=True)
 class RareBlocks:
     """Blocks of a launch that execute the kernel differently from most: one of each class but the largest, the
-    smallest class first. ``odd``: those of them that no edge of a matrix or of a band of tiles explains."""
+    smallest class first. ``odd``: those of them that no edge of a matrix or of a band of tiles explains. ``usual``: a
+    block of the largest class, if there are others."""
 
     every: tuple[int, ...] = ()
     odd: tuple[int, ...] = ()
+    usual: tuple[int, ...] = ()
+
+    def some(self, most: int) -> tuple[int, ...]:
+        """Return the blocks of at most so many of the smallest classes, and of the largest one, sorted."""
+        return tuple(sorted((*self.every[:most], *self.usual)))
 
 
 def in_a_row(launches: Sequence[Launched]) -> Launched:
