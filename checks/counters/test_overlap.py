@@ -11,6 +11,7 @@ from checks.simulator.phase_cases import HEAD
 from checks.simulator.test_wgmma import COMMON, ROLES_SHARED, launched, roles_arguments, roles_source
 from gemm_lessons import simulate
 from gemm_lessons.course.folder import any_course
+from gemm_lessons.engine.records.results import Counters
 from gemm_lessons.gemm.problem import Problem
 from gemm_lessons.gemm.shapes import Shape
 
@@ -20,24 +21,46 @@ NONE_RUN, ONE_RUNS = (f'asm volatile("wgmma.wait_group.sync.aligned {n};" ::: "m
 MEET = 'asm volatile("bar.sync 1, 256;" ::: "memory")'
 
 
-def counted(stages: int = 3, late: bool = False, **other: str) -> tuple[int, int, int]:
-    """Return tiles waited for, bytes copied after products, and products on idle tensor cores."""
+def counters_of(source: str) -> Counters:
+    """Run a kernel with roles, which must be right, and return its counters."""
     given, c, expected = roles_arguments(128 * BLOCKS, 64, 64 * TILES)
-    source = roles_source(**other).replace("#define STAGES 3", f"#define STAGES {stages}")
-    if late:  # a stage is left when the next tile's products have been issued
-        source = source.replace(
-            "if (t == 0)\n            arrive(empty[stage]);",
-            "if (t == 0 && i)\n            arrive(empty[(i - 1) % STAGES]);",
-        )
     found = simulate(
         source, "k", (1, BLOCKS), 384, given, arch="sm_90a", dynamic_shared=ROLES_SHARED, include_dirs=[COMMON]
     )
     assert found.fault is None
     assert not found.findings
     assert np.array_equal(c, expected)
+    return found.counters
+
+
+def counted(stages: int = 3, late: bool = False, **other: str) -> tuple[int, int, int]:
+    """Return tiles waited for, bytes copied after products, and products on idle tensor cores."""
+    source = roles_source(**other).replace("#define STAGES 3", f"#define STAGES {stages}")
+    if late:  # a stage is left when the next tile's products have been issued
+        source = source.replace(
+            "if (t == 0)\n            arrive(empty[stage]);",
+            "if (t == 0 && i)\n            arrive(empty[(i - 1) % STAGES]);",
+        )
+    counters = counters_of(source)
     short = "global_bytes_waited_for", "global_bytes_after_products", "products_on_idle_units"
-    waited, after, idle = (found.counters[name] for name in short)
+    waited, after, idle = (counters[name] for name in short)
     return waited // TILE, after, idle
+
+
+@pytest.mark.counted
+def test_one_tile_in_flight_at_a_time() -> None:
+    """A producer that waits until its own boxes have landed copies each tile but the first alone."""
+    source = roles_source()
+    assert counters_of(source)["global_bytes_copied_alone"] == 0
+    waits = source.replace(
+        ", col0, full[stage]);", ", col0, full[stage]);\n                await(full[stage], i / STAGES & 1);"
+    )
+    assert counters_of(waits)["global_bytes_copied_alone"] == BLOCKS * (TILES - 1) * TILE
+    one_later = source.replace(
+        ", col0, full[stage]);",
+        ", col0, full[stage]);\n                if (i)\n                    await(full[(i - 1) % STAGES], (i - 1) / STAGES & 1);",
+    )
+    assert counters_of(one_later)["global_bytes_copied_alone"] == 0
 
 
 @pytest.mark.counted

@@ -35,7 +35,8 @@ MOST_SHALLOW = 24  # classes of which a block is run at the shallow one
 
 def _beyond_numbers(plan: RunPlan, launch: LaunchPlan, ptx: str) -> Iterator[tuple[LaunchPlan, bool]]:
     """Yield launches whose M, N or K is above a number that the code compares with and that no other shape of the run
-    exceeds: ``k0 < 6000``. The deep one is counted, and has as many k below this number as above it."""
+    exceeds: ``k0 < 6000``. The deep one has as many k below this number as above it, and is counted. If that is much
+    work, it has a K tile more than the number, and is not."""
     lesson, steps, sizes = plan.lesson, astuple(plan.lesson.shapes.multiple_of), tile_sizes(plan.lesson)
     tile = [-(-it // step) * step for it, step in zip((sizes.rows, sizes.cols, sizes.depth), steps, strict=True)]
     numbers = numbers_in(ptx)
@@ -44,13 +45,14 @@ def _beyond_numbers(plan: RunPlan, launch: LaunchPlan, ptx: str) -> Iterator[tup
         number = next((it for it in numbers if it >= known), None)
         if number is None:
             continue
-        least = 2 * number if axis == 2 else number + 1 + tile[axis]
-        its = [*tile[:axis], -(-least // tile[axis]) * tile[axis], *tile[axis + 1 :]]
-        shape = Shape(*its, layout=lesson.shapes.layouts[0])
-        if prod(its) <= MUCH_DEEP and lesson.shapes.refusal(shape) is None:
-            (grid,) = lesson.grids(shape)
-            sample = FarSample(shape, ((grid.blocks - 1,),))
-            yield replace(launch, lesson=lesson, shape=shape, grids=(grid,), sample=sample), axis == 2
+        for least, counted in ((2 * number, True), (number + 1 + tile[axis], False))[axis < 2 :]:
+            its = [*tile[:axis], -(-least // tile[axis]) * tile[axis], *tile[axis + 1 :]]
+            shape = Shape(*its, layout=lesson.shapes.layouts[0])
+            if prod(its) <= MUCH_DEEP and lesson.shapes.refusal(shape) is None:
+                (grid,) = lesson.grids(shape)
+                sample = FarSample(shape, ((grid.blocks - 1,),))
+                yield replace(launch, lesson=lesson, shape=shape, grids=(grid,), sample=sample), counted
+                break
 
 
 def rare_blocks_of_variants(plan: RunPlan, built: Built) -> Iterator[tuple[LaunchPlan, Built]]:

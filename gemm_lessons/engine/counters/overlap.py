@@ -1,13 +1,15 @@
 """Count the overlap of bulk copies with products of warpgroups (``wgmma``) that is possible whatever the timing.
 
 ``HappensBefore`` tells which products a thread knows to be issued, and which to be complete: its own warpgroup's, and
-those of threads with which it has synchronised. Three counts follow:
+those of threads with which it has synchronised, and which copies have landed. Four counts follow:
 
 - A copy, in bulk or by ``cp.async``, that reports to an mbarrier overlaps the products that the first waiting thread
   knows to be issued, without those that the issuer of the copy knew to be complete. The copy counts as waited for if
   these are less than a quarter of the products of an average K tile. A K tile is a phase that copies complete; a
   quarter, because four consumers may share a tile.
 - A copy counts as after products if its warp has issued products before: the warp had to wait for them.
+- A copy counts as alone if its issuer knows that its own copies to the mbarrier before have landed. So it has one K
+  tile in flight at a time, and waits for memory once for each.
 - A product starts on idle tensor cores if less work than its own size is in flight, as far as its warpgroup knows: of
   its own products, and of those of every other warpgroup, each of which has issued as many.
 
@@ -47,6 +49,14 @@ class _Copy:
     phase: int | None = None
 
 
+@dataclass(eq=False)
+class _Run:
+    """The latest copies of a lane to one mbarrier: the last of them, and whether they are alone."""
+
+    last: _Copy
+    alone: bool
+
+
 class Overlap:
     """Counts of one launch. ``sizes``: by instruction index, the sizes of the products whose sums are used."""
 
@@ -83,6 +93,7 @@ class Overlap:
         # Bytes that each lane has requested by cp.async and that belong to no phase yet; by warp, the products that
         # were complete before.
         self._loose = np.zeros(self._lanes, np.int64)
+        self._latest: dict[int, _Run] = {}  # by lane
         self._before: list[Array | None] = [None] * (self._lanes // WARP)
 
     @property
@@ -172,6 +183,18 @@ class Overlap:
             _Copy(lane, offset, each, self._at(self._done, lane))
             for lane, offset in zip(bulk.lanes.tolist(), bulk.offsets.tolist(), strict=True)
         ]
+        for copy in self._copies[bulk]:
+            before = self._latest.get(copy.lane)
+            same = before is not None and before.last.offset == copy.offset
+            alone = before is not None and (before.alone if same else self._has_landed(before.last))
+            self._latest[copy.lane] = _Run(copy, alone)
+            self._totals["global_bytes_copied_alone"] += each * alone
+
+    def _has_landed(self, copy: _Copy) -> bool:
+        """Tell whether the issuer of a copy knows that it has landed."""
+        if copy.phase is None:
+            return False
+        return bool(self._order.number(("mbarrier", copy.offset))[copy.lane] > copy.phase)
 
     def _read(self, touch: Touch) -> None:
         access = touch.access

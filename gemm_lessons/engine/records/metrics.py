@@ -45,6 +45,7 @@ TOTALS: Mapping[str, str] = {
     "global_bytes_waited_for": "simulator__global_bytes_waited_for.sum",  # fewer than 128 multiply-adds before use
     # Copies and loads by warps that had issued products (wgmma), and so came after them (``counters/overlap.py``).
     "global_bytes_after_products": "simulator__global_bytes_read_after_own_products.sum",
+    "global_bytes_copied_alone": "simulator__global_bytes_copied_alone.sum",  # in bulk, one K tile in flight at a time
     # Products of warpgroups (wgmma), without the first ones, issued when all others are known to be complete.
     "products_on_idle_units": "simulator__wgmma_on_idle_units.sum",
     "operations": "simulator__operations_floating_point.sum",  # of threads, a multiply-add two; in fp32 and fp64
@@ -109,8 +110,8 @@ TABLED: Mapping[str, str] = {**METRICS, **{name: TOTALS[name] for name in BESIDE
 
 
 # Counted on PTX in any case, so available even if the machine code cannot be followed.
-ON_PTX = frozenset(("barriers", "blocks", "instructions", "global_bytes_after_products", "products_on_idle_units",
-                    "remote_arrivals", "products_in_a_sum"))  # fmt: skip
+ON_PTX = frozenset(("barriers", "blocks", "instructions", "global_bytes_after_products", "global_bytes_copied_alone",
+                    "products_on_idle_units", "remote_arrivals", "products_in_a_sum"))  # fmt: skip
 
 
 # Absent unless a gate names it: to count it, some blocks run once more.
