@@ -52,15 +52,11 @@ def test_one_tile_in_flight_at_a_time() -> None:
     """A producer that waits until its own boxes have landed copies each tile but the first alone."""
     source = roles_source()
     assert counters_of(source)["global_bytes_copied_alone"] == 0
-    waits = source.replace(
-        ", col0, full[stage]);", ", col0, full[stage]);\n                await(full[stage], i / STAGES & 1);"
-    )
-    assert counters_of(waits)["global_bytes_copied_alone"] == BLOCKS * (TILES - 1) * TILE
-    one_later = source.replace(
-        ", col0, full[stage]);",
-        ", col0, full[stage]);\n                if (i)\n                    await(full[(i - 1) % STAGES], (i - 1) / STAGES & 1);",
-    )
-    assert counters_of(one_later)["global_bytes_copied_alone"] == 0
+    request = ", col0, full[stage]);"
+    waits = f"{request} await(full[stage], i / STAGES & 1);"
+    assert counters_of(source.replace(request, waits))["global_bytes_copied_alone"] == BLOCKS * (TILES - 1) * TILE
+    two_in_flight = f"{request} if (i) await(full[(i - 1) % STAGES], (i - 1) / STAGES & 1);"
+    assert counters_of(source.replace(request, two_in_flight))["global_bytes_copied_alone"] == 0
 
 
 @pytest.mark.counted
