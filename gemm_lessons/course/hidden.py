@@ -45,6 +45,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
+from itertools import combinations, product
 from math import lcm, prod
 from typing import Any, Literal, TypeVar
 
@@ -479,8 +480,8 @@ def hidden_candidates(
     that they may be counted, come first, and among these the smallest.
 
     Sizes are drawn, or round, or a multiple of another size, or near one; near a multiple of a tile or of one of the
-    ``numbers`` that the kernel's code compares sizes with; or near such a number, or as many tiles. ``layouts``: those
-    to draw from, else all of the lesson.
+    ``numbers`` that the kernel's code compares sizes with; or near such a number, or as many tiles. Two are equal and
+    just above such a number. ``layouts``: those to draw from, else all of the lesson.
     """
     draw = random.Random(f"{lesson.name} candidates {seed}")
     steps, tile = astuple(lesson.shapes.multiple_of), astuple(_tile(lesson.at(lesson.shapes.count)))
@@ -502,6 +503,13 @@ def hidden_candidates(
         )
         if m * n * k <= (SAMPLED if number < CANDIDATES // 2 else SOMEWHAT_LARGE):
             found[m, n, k] = _any_of(draw, layouts)
+    for number, by, axes in product(numbers, (1, ALIGNED), combinations(range(3), 2)):
+        its = [lcm(step, by) for step in steps]
+        side = lcm(*(its[axis] for axis in axes))
+        for axis in axes:
+            its[axis] = (number // side + 1) * side
+        if prod(its) <= SAMPLED and all(size <= limit for size, limit in zip(its, most, strict=True)):
+            found[its[0], its[1], its[2]] = _any_of(draw, layouts)
 
     def order(sizes: tuple[int, int, int]) -> tuple[bool, int]:
         ragged = any(size < FULL * by * -(-size // by) for size, by in zip(sizes, sides, strict=True))
