@@ -106,6 +106,7 @@ CUBES = (1024, 1024, 1280, 1536, 2048)  # M = N = K of a sampled shape, one of t
 # A shape of which a tile of C is judged, with all blocks that it needs, has at least so many tiles along M and along N,
 # at most about so many in all, and a K between these.
 TILE_WAYS, TILE_MANY, TILE_DEPTH = 7, 256, (800, 5600)
+SHARED_TILES = 1 / 3  # of a tile, or less, is the share of a block there
 SOMEWHAT = 8  # of SAMPLED, this share for a block with several tiles whose pieces a later launch adds
 SPREAD = 17 << 20  # elements of C of a shape that is far along M and N only, at least
 MANY_TRIES = 2000  # shapes to draw until its blocks have equal shares
@@ -393,15 +394,22 @@ def hidden_tiles(lesson: Lesson, seed: int) -> tuple[FarTile, ...]:
 def _first_affordable(
     lesson: Lesson, shapes: Iterable[Shape], multiplies: int, *, shared: bool = False
 ) -> Shape | None:
-    """Return the first of the shapes at which a tile of C can be judged. If ``shared``, prefer shared tiles."""
+    """Return the first of the shapes at which a tile of C can be judged. If ``shared``, prefer one where blocks
+    share tiles, and pieces of them begin at odd and at even K tiles."""
     first = None
     for shape in shapes:
         if lesson.shapes.refusal(shape) or _work_of_tile(lesson, shape, multiplies) > _affordable(lesson):
             continue
-        if not shared or _tiles_per_block(lesson, shape, multiplies) < 1:
+        if not shared or _has_uneven_pieces(lesson, shape, multiplies):
             return shape
         first = first or shape
     return first
+
+
+def _has_uneven_pieces(lesson: Lesson, shape: Shape, multiplies: int) -> bool:
+    """Tell whether blocks share tiles of an odd number of K tiles, and not the same number of blocks each tile."""
+    per_block, depth = _tiles_per_block(lesson, shape, multiplies), _tile(lesson.at(shape)).k
+    return per_block < SHARED_TILES and 1 / per_block % 1 > 0 and -(-shape.k // depth) % 2 > 0
 
 
 def _of_many_tiles(lesson: Lesson, draw: random.Random) -> Shape:

@@ -60,12 +60,14 @@ def _bind(binding: Binding) -> Callable[[], None]:
     sizes = _bytes_to_read(state, instruction, rest[0] if rest else size, width, value)
     global_side = access_of(instruction, "global", "copy", width, source)
     read = memory.space_access(instruction, global_side, 1)
-    partial: dict[int, SpaceAccess] = {width: read}  # bytes read -> access
+    whole = memory.space_access(instruction, global_side, width)
+    partial: dict[int, SpaceAccess] = {}  # bytes read, fewer than ``width`` -> access
     access = dataclasses.replace(access_of(instruction, "shared", "copy", width, target), is_async=True)
     write = memory.space_access(instruction, access, width)
     recall = memoise_placement(state, target, memory.addresses(target, instruction), write)
     compute = memory.addresses(source, instruction)
     arena = memory.memory_of("global")
+    pieces = arena[: arena.size // width * width].reshape(-1, width)
     window = memory.memory_of("shared")
     shared = window[: window.size // width * width].reshape(-1, width)
     chosen = binding.lanes()
@@ -75,6 +77,8 @@ def _bind(binding: Binding) -> Callable[[], None]:
         addresses = compute(lanes)
         if (addresses & (width - 1)).any():
             raise read.faults.misaligned(addresses, lanes)
+        if count == width:
+            return pieces.take(whole.place_global(addresses, lanes)[1], axis=0)
         if count not in partial:
             less = dataclasses.replace(global_side, width=count, whole=width)
             partial[count] = memory.space_access(instruction, less, 1)
@@ -86,18 +90,22 @@ def _bind(binding: Binding) -> Callable[[], None]:
         if lanes is not None and not lanes.size:
             return
         everyone = state.lane_numbers(lanes)
-        counts = sizes()
-        counts = np.broadcast_to(counts if np.ndim(counts) == 0 else counts[everyone], everyone.shape)
+        counts = np.asarray(sizes())
+        counts = counts.repeat(everyone.size) if counts.ndim == 0 else counts[everyone]
+        alike = bool((counts == counts[0]).all())
         if (counts > width).any():
             first = int((counts > width).argmax())
             lane, count = int(everyone[first]), int(counts[first])
             facts = Misuse(value=count - (count >> 31 << 32), limit=width)  # as a signed number of 32 bits
             raise Fault("illegal_access", "copy size", instruction, state.actor(lane, instruction), facts)
-        data = np.zeros((everyone.size, width), np.uint8)
-        for count in np.unique(counts).tolist():  # bytes that are not read are filled with zeros
-            if count:
-                here = counts == count
-                data[here, :count] = fetch(None if lanes is None and here.all() else everyone[here], count)
+        if alike and counts[0] == width:
+            data = fetch(lanes if lanes is None else everyone, width)
+        else:
+            data = np.zeros((everyone.size, width), np.uint8)
+            for count in np.unique(counts).tolist():  # bytes that are not read are filled with zeros
+                if count:
+                    here = counts == count
+                    data[here, :count] = fetch(None if lanes is None and alike else everyone[here], count)
         placement = recall(lanes)
         if instruction.index in state.watched:
             state.trace.append(Stored(instruction.index, everyone.copy(), data))

@@ -321,7 +321,8 @@ class Walker:
         """Fetch the addresses of all lanes; ``NOWHERE`` for those that are not ``reading``."""
 
         def spread() -> Array:
-            where: Array = np.broadcast_to(address(), (self.geometry.lanes,))
+            where = address()
+            where = where if where.size == self.geometry.lanes else where.repeat(self.geometry.lanes)
             return where if reading is None else np.where(reading(), where, NOWHERE)
 
         return spread
