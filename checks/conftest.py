@@ -14,11 +14,15 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Generator, Iterator
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 
 import pytest
 
+from checks.together import Helpers, Together, of_module
+from gemm_lessons.engine import api
 from gemm_lessons.engine.process.address_space import NO_RESERVE
+from gemm_lessons.engine.simulator import Setting, Simulator
 
 pytest_plugins = ("gemm_lessons.grading.plugin",)  # pytest checks --submissions DIR
 
@@ -40,8 +44,42 @@ def compiler() -> str:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add ``--both-engines``."""
-    words = "have the machine code's engine follow every kernel of the simulator's tests, not only where they say so"
+    words = "have the machine code's engine follow every kernel of the tests that follow only those marked 'counted'"
     parser.addoption("--both-engines", action="store_true", help=words)
+
+
+def is_counted(item: pytest.Item) -> bool:
+    """Whether the machine-code engine runs a test's launches, too, where a file leaves it out otherwise: with the mark
+    ``counted``, or all of them with ``--both-engines``."""
+    return item.get_closest_marker("counted") is not None or bool(item.config.getoption("both_engines"))
+
+
+@pytest.fixture
+def counting(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """``is_counted``. Disassembling a kernel takes longer than most of these tests."""
+    wanted = is_counted(request.node)
+    if not wanted:
+        monkeypatch.setattr(api, "Simulator", partial(Simulator, Setting(counting=False)))
+    return wanted
+
+
+@pytest.fixture(scope="module")
+def helpers() -> Helpers:
+    """What tests are given besides their parameters when ``checks.together`` looks for their kernels."""
+    return lambda item: {}
+
+
+@pytest.fixture(scope="module")
+def programs(request: pytest.FixtureRequest, helpers: Helpers) -> Together | None:
+    """The file's kernels compiled several at a time, if it sets ``TOGETHER``."""
+    return of_module(request, helpers)
+
+
+@pytest.fixture
+def together(programs: Together | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let ``simulate`` and ``engine.compile`` take their kernels from these programs."""
+    if programs is not None:
+        monkeypatch.setattr(api, "take", programs.take)
 
 
 @pytest.fixture
@@ -103,6 +141,12 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(FRESH_OBJECTS, 10, 10)
+
+
+def pytest_sessionfinish() -> None:
+    """Collect once what was left unclosed. Then freeze the rest: pytest collects five times more."""
+    gc.collect()
+    gc.freeze()
 
 
 def _slow_ones_first(items: list[pytest.Item], workers: int) -> None:

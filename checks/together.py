@@ -8,6 +8,7 @@ program does not compile, or if it is not the first that its test compiles.
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import re
 from collections import defaultdict
@@ -116,15 +117,14 @@ def _wanted(items: Iterable[pytest.Item], helpers: Helpers) -> list[Wanted]:
     with mock.patch.object(api, "take", seen), mock.patch.object(includes, "forbidden", elsewhere):
         for item in items:
             function = item.function  # type: ignore[attr-defined]
-            given = {**helpers(item), **getattr(getattr(item, "callspec", None), "params", {})}
             names = inspect.signature(function).parameters
-            if set(names) <= set(given):
-                try:
-                    function(**{name: given[name] for name in names})
-                except _Seen:
-                    pass
-                except Exception:  # noqa: BLE001 (the test itself will say so)
-                    continue
+            with pytest.MonkeyPatch.context() as patch:
+                params = getattr(getattr(item, "callspec", None), "params", {})
+                given = {"monkeypatch": patch, **helpers(item), **params}
+                if set(names) <= set(given):
+                    # What else goes wrong, the test itself will say.
+                    with contextlib.suppress(_Seen, Exception):
+                        function(**{name: given[name] for name in names})
     return found
 
 

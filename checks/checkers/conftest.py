@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from checks.simulator.conftest import PLAIN_ARCH
-from checks.together import Together, of_module
+from checks.together import Helpers
 from gemm_lessons import simulate
-from gemm_lessons.engine import api
 from gemm_lessons.engine.records.findings import Finding
 from gemm_lessons.engine.simulator import Setting, Simulator
 
@@ -36,9 +35,8 @@ def run(
 
 
 @pytest.fixture(scope="module")
-def programs(request: pytest.FixtureRequest) -> Together | None:
-    """The file's kernels compiled several at a time, if it sets ``TOGETHER``."""
-    return of_module(request, _helpers)
+def helpers() -> Helpers:
+    return _helpers
 
 
 def _helpers(item: pytest.Item) -> Mapping[str, Any]:
@@ -47,8 +45,6 @@ def _helpers(item: pytest.Item) -> Mapping[str, Any]:
 
 
 @pytest.fixture
-def check(programs: Together | None, monkeypatch: pytest.MonkeyPatch) -> Check:
+def check(together: None) -> Check:
     """``check(body, grid, block, args, head=..., before=...)``: see ``run``."""
-    if programs is not None:
-        monkeypatch.setattr(api, "take", programs.take)
     return run

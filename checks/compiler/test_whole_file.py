@@ -11,6 +11,8 @@ from gemm_lessons.engine.compiler import device_part, nvrtc, nvrtc_child, whole_
 from gemm_lessons.engine.compiler.compile import NotCompiled, compile_source
 from gemm_lessons.engine.compiler.includes import Places
 
+pytestmark = pytest.mark.usefixtures("counting")
+
 TUTORIAL = r"""
 #include <algorithm>
 #include <cstdio>
@@ -125,6 +127,7 @@ def folder(tmp_path_factory):
     return place
 
 
+@pytest.mark.counted
 def test_a_tutorial_runs_as_it_stands(folder):
     path = str(folder / "tutorial.cu")
     x = np.arange(32, dtype=np.int32)

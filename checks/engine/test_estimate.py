@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from checks.compiling import must_compile
 from checks.course.kernel import Kernel
 from checks.estimate.test_timeline import FREE, Line, ffma, trace
 from checks.simulator.phase_cases import PIPELINE
@@ -27,6 +28,9 @@ from gemm_lessons.gemm.problem import Problem
 from gemm_lessons.gemm.shapes import Shape
 from gemm_lessons.gemm.time_model import Estimator
 from gemm_lessons.running.estimating import estimator_of
+
+TOGETHER = True
+pytestmark = pytest.mark.usefixtures("together")
 
 H200 = GPUS["h200"]
 READINGS = Path(__file__).parents[1] / "readings" / "estimate"
@@ -121,8 +125,9 @@ def test_a_long_loop_is_cut_and_takes_what_it_takes_in_full(monkeypatch: pytest.
     source = HEAD + f"__shared__ float s[256]; float sum = 0; for (int i = 0; i < n; i++) {{ {loop} }} y[t] = sum; }}"
     kernel = engine.compile(source, "k")
     found = []
-    for most in (4000, 100_000):
+    for most, longest in ((4000, 4000), (100_000, estimating.LONGEST)):  # so many instructions are refused uncut
         monkeypatch.setattr(estimating, "CUT", most)
+        monkeypatch.setattr(estimating, "LONGEST", longest)
         found.append(kernel.estimate(132, 256, arrays(500)).parts)
     cut, full = found
     assert cut == {name: pytest.approx(us, rel=0.02, abs=0.01) for name, us in full.items()}
@@ -215,7 +220,7 @@ REFUSED = {
 @pytest.mark.parametrize("reason", REFUSED)
 def test_what_the_model_does_not_know_is_refused_by_its_reason(reason: str) -> None:
     source, says = REFUSED[reason]
-    kernel = engine.compile(source or engine.compile(ADD, "k").ptx, "k")
+    kernel = engine.compile(source or must_compile(ADD).ptx, "k")
     with pytest.raises(engine.NotEstimated, match=says):
         kernel.estimate(2, 2048 if reason == "launches" else 256, arrays())
 

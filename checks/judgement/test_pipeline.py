@@ -72,7 +72,7 @@ def kernel(tmp_path: Path):
 
 def test_only_what_is_counted_or_timed_is_taken_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of the kernels that a host chooses among, only those that are counted or timed are disassembled, with one
-    call."""
+    call; the others with one more, if one of them answers wrongly."""
     made: list[Lesson] = []
     apart: list[Lesson] = []
     shared: list[Callable[[], object]] = []
@@ -96,12 +96,15 @@ def test_only_what_is_counted_or_timed_is_taken_apart(monkeypatch: pytest.Monkey
     kernel = plan.kernels[0]
     pipeline.build(plan, kernel, lesson.solution_path.read_text(), Jobs())
     assert not apart
-    [begin] = shared
+    begin, if_wrong = shared
     begin()
     shapes = (kernel.counting_shape, plan.timed_shape, *plan.hidden, plan.sample.shape)
     wanted = {lesson.at(shape) for shape in shapes}
     assert set(apart) == {lesson, *wanted}
-    assert {*made} - wanted, "shapes that are only checked"
+    apart.clear()
+    if_wrong()
+    assert {*apart} == {*made} - {lesson, *wanted}
+    assert apart, "shapes that are only checked"
     made.clear()
     apart.clear()
     for launch in kernel.launches:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 
-from checks.together import Together, of_module
+from checks.conftest import is_counted
+from checks.together import Helpers
 from gemm_lessons import simulate
-from gemm_lessons.engine import api
 from gemm_lessons.engine.records.results import Launched
 from gemm_lessons.engine.simulator import Setting, Simulator
 
@@ -22,25 +21,13 @@ PLAIN_ARCH, COUNTED_ARCH = "sm_80", "sm_90"
 
 
 @pytest.fixture(autouse=True)
-def counting(request: pytest.FixtureRequest, programs: Together | None, monkeypatch: pytest.MonkeyPatch) -> bool:
-    """Whether the machine-code engine runs this test's launches, too: with the mark ``counted``, or all of them with
-    ``--both-engines``. Disassembling a kernel takes longer than most of these tests."""
-    wanted = is_counted(request.node)
-    if not wanted:
-        monkeypatch.setattr(api, "Simulator", partial(Simulator, Setting(counting=False)))
-    if programs is not None:
-        monkeypatch.setattr(api, "take", programs.take)
-    return wanted
-
-
-def is_counted(item: pytest.Item) -> bool:
-    return item.get_closest_marker("counted") is not None or bool(item.config.getoption("both_engines"))
+def as_in_this_room(counting: bool, together: None) -> None:
+    """Few kernels are followed in machine code, too, and a file may compile its kernels together."""
 
 
 @pytest.fixture(scope="module")
-def programs(request: pytest.FixtureRequest) -> Together | None:
-    """The file's kernels compiled several at a time, if it sets ``TOGETHER``."""
-    return of_module(request, _helpers)
+def helpers() -> Helpers:
+    return _helpers
 
 
 def _helpers(item: pytest.Item) -> Mapping[str, Any]:

@@ -295,7 +295,9 @@ def _variants(
     quick = plan.request.graded and kernel.role == "kernel" and plan.device.target is None
     several = sum(not disassembled.isdisjoint(group) for group in alike.values()) > 1
     together = [it for it in lessons if it in disassembled]
+    others = [it for it in lessons if it not in disassembled]  # needed if they answer wrongly: one after the other
     shared = SharedSass(lambda: _kernels_of(variants, together)) if several else None
+    if_wrong = SharedSass(lambda: _kernels_of(variants, others))
 
     def make(group: Sequence[Lesson]) -> Mapping[Lesson, Built] | CompileFailed:
         with_code = not disassembled.isdisjoint(group)
@@ -305,6 +307,9 @@ def _variants(
             return one
         if with_code and shared:
             one.code.share_sass(shared)
+        elif not with_code:
+            for compiled in one.code.counted:
+                compiled.share_sass(if_wrong)
         return {lesson: _as_launched(plan, one, lesson) for lesson in group}
 
     variants = Variants(lessons, list(alike.values()), make, beside)
