@@ -10,8 +10,9 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,12 +26,12 @@ class Groups:
     this session, which all its processes share. ``compiled``: what is disassembled under a name; it may raise
     ``ValueError``."""
 
-    def __init__(self, place: Path, names: Sequence[str], compiled: Callable[[str], Iterable[Compiled]]) -> None:
+    def __init__(self, place: Path, names: Sequence[Any], compiled: Callable[[Any], Iterable[Compiled]]) -> None:
         self._place, self._compiled = place, compiled
         self._groups = [names[first : first + MOST] for first in range(0, len(names), MOST)]
         self._number = {name: number for number, group in enumerate(self._groups) for name in group}
 
-    def need(self, name: str) -> None:
+    def need(self, name: Hashable) -> None:
         """Disassemble the group of this kernel, unless a process of this session has done it."""
         number = self._number.get(name)
         if number is None:
@@ -42,12 +43,25 @@ class Groups:
                 disassemble_ahead(self._of(self._groups[number]))
                 done.touch()
 
-    def _of(self, names: Sequence[str]) -> list[Compiled]:
+    def _of(self, names: Sequence[Any]) -> list[Compiled]:
         found: list[Compiled] = []
         for name in names:
             with contextlib.suppress(ValueError):
                 found += self._compiled(name)
         return found
+
+
+def groups_of(
+    request: pytest.FixtureRequest,
+    factory: pytest.TempPathFactory,
+    test: str,
+    parameter: str,
+    compiled: Callable[[Any], Iterable[Compiled]],
+) -> Groups:
+    """Return groups of the values that a parameter of this test has in this session."""
+    items = [it for it in request.session.items if getattr(it, "originalname", "") == test]
+    names = dict.fromkeys(it.callspec.params[parameter] for it in items)  # type: ignore[attr-defined]
+    return Groups(folder_of_session(factory, test), list(names), compiled)
 
 
 def folder_of_session(factory: pytest.TempPathFactory, name: str) -> Path:

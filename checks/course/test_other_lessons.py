@@ -11,10 +11,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from checks.disassembly import Groups, groups_of
+from gemm_lessons.authoring.candidate import kernels_of
 from gemm_lessons.course.folder import Course, packaged_course
 from gemm_lessons.course.lesson import LessonError
 from gemm_lessons.course.lesson_toml import load_lesson
 from gemm_lessons.devices.simulated import Simulated
+from gemm_lessons.engine.compiler.compile import Compiled
 from gemm_lessons.engine.estimate.chip import LAUNCH_US, NEXT_US
 from gemm_lessons.engine.hardware.sheets import GPUS
 from gemm_lessons.gemm.problem import Problem
@@ -30,9 +33,13 @@ COURSE = Course(Path(__file__).resolve().parents[2])
 LESSON = load_lesson(FOLDER)
 
 
-def run(path: Path, **changes: object) -> RunOutcome:
+def requested(path: Path, **changes: object) -> RunRequest:
     request = RunRequest(COURSE, LESSON, path, Simulated(), GPUS["h200"], seed=5, beside=False)
-    return run_lesson(replace(request, **changes))  # type: ignore[arg-type]
+    return replace(request, **changes)  # type: ignore[arg-type]
+
+
+def run(path: Path, **changes: object) -> RunOutcome:
+    return run_lesson(requested(path, **changes))
 
 
 @cache
@@ -160,17 +167,32 @@ SOFTMAXES = [
 ]
 
 
-@pytest.mark.parametrize(("old", "new", "verdict"), SOFTMAXES)
-def test_a_softmax_by_toml_alone_is_judged(tmp_path: Path, old: str, new: str, verdict: str) -> None:
+def softmax(edit: tuple[str, str, str], folder: Path) -> RunRequest:
+    """Write the edited solution. Return a run of it."""
+    old, new, _ = edit
     text = (SOFTMAX / "solution.cu").read_text()
     assert old in text
     text = text.replace(old, new, 1)
     if "hexp" in new:
         text = "#include <cuda_fp16.h>\n" + text.replace("largest[i / N]) /", "largest[i / N]))) /")
-    path = tmp_path / "kernel.cu"
+    path = folder / "kernel.cu"
     path.write_text(text)
-    row = run(path, lesson=load_lesson(SOFTMAX), estimating=False).kernel
-    assert row.checked.verdict.kind == verdict, row.checked.verdict
+    return requested(path, lesson=load_lesson(SOFTMAX), estimating=False)
+
+
+@pytest.fixture(scope="module")
+def softmaxes(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Groups:
+    def compiled(edit: tuple[str, str, str]) -> list[Compiled]:
+        return kernels_of(softmax(edit, tmp_path_factory.mktemp("softmax")))
+
+    return groups_of(request, tmp_path_factory, "test_a_softmax_by_toml_alone_is_judged", "edit", compiled)
+
+
+@pytest.mark.parametrize("edit", SOFTMAXES)
+def test_a_softmax_by_toml_alone_is_judged(tmp_path: Path, edit: tuple[str, str, str], softmaxes: Groups) -> None:
+    softmaxes.need(edit)
+    verdict = run_lesson(softmax(edit, tmp_path)).kernel.checked.verdict
+    assert verdict.kind == edit[2], verdict
 
 
 @pytest.mark.parametrize(

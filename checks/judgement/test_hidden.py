@@ -11,8 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from checks.disassembly import Groups, groups_of
 from checks.grading.fixtures import cheats, honest
 from checks.judgement.near import leave_out_far_shapes
+from gemm_lessons.authoring.candidate import kernels_of
 from gemm_lessons.course.folder import any_course
 from gemm_lessons.course.hidden import (
     BROAD,
@@ -41,6 +43,7 @@ from gemm_lessons.course.hidden import (
 )
 from gemm_lessons.course.lesson import Lesson, tile_sizes
 from gemm_lessons.devices.simulated import Simulated
+from gemm_lessons.engine.compiler.compile import Compiled
 from gemm_lessons.engine.hardware.sheets import GPUS
 from gemm_lessons.engine.records.launch import PAGE, Buffer
 from gemm_lessons.engine.simulator import Setting, Simulator
@@ -66,12 +69,14 @@ SEEDS = range(200)
 LESSONS = ("naive", "coalesced", "block_tile", "thread_column", "thread_tile", "vector_loads", "double_buffer")
 
 
-def run(lesson: Lesson, path: Path, graded: bool = True, seed: int = 5) -> RunOutcome:
-    return run_lesson(
-        RunRequest(
-            COURSE, lesson, path, Simulated(), GPUS["h200"], beside=False, seed=seed, graded=graded, estimating=False
-        )
+def requested(lesson: Lesson, path: Path, graded: bool = True, seed: int = 5) -> RunRequest:
+    return RunRequest(
+        COURSE, lesson, path, Simulated(), GPUS["h200"], beside=False, seed=seed, graded=graded, estimating=False
     )
+
+
+def run(lesson: Lesson, path: Path, graded: bool = True, seed: int = 5) -> RunOutcome:
+    return run_lesson(requested(lesson, path, graded, seed))
 
 
 @pytest.fixture
@@ -904,18 +909,32 @@ READ = {
 }
 
 
+def reading(name: str, folder: Path) -> Path:
+    """Write the kernel that reads this."""
+    path = folder / "kernel.cu"
+    source = COURSE.lesson("coalesced").solution_path.read_text().replace('extern "C"', HEAD + 'extern "C"', 1)
+    path.write_text(source.replace("float acc = 0.0f;", f"float acc = 0.0f; {READ[name][0]}", 1))
+    return path
+
+
+@pytest.fixture(scope="module")
+def readers(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Groups:
+    def compiled(name: str) -> list[Compiled]:
+        return kernels_of(requested(COURSE.lesson("coalesced"), reading(name, tmp_path_factory.mktemp("reading"))))
+
+    return groups_of(
+        request, tmp_path_factory, "test_what_differs_elsewhere_may_be_read_but_not_matter", "name", compiled
+    )
+
+
 @pytest.mark.usefixtures("few")
 @pytest.mark.parametrize(
     "name", slow_except(READ, "clock", "clock by a barrier", "address", "cut", "joined names", "earlier launch")
 )
-def test_what_differs_elsewhere_may_be_read_but_not_matter(name: str, tmp_path: Path) -> None:
-    statement, words = READ[name]
-    lesson = COURSE.lesson("coalesced")
-    path = tmp_path / "kernel.cu"
-    source = lesson.solution_path.read_text().replace('extern "C"', HEAD + 'extern "C"', 1)
-    path.write_text(source.replace("float acc = 0.0f;", f"float acc = 0.0f; {statement}", 1))
-    outcome = run(lesson, path)
-    if not words:
+def test_what_differs_elsewhere_may_be_read_but_not_matter(name: str, tmp_path: Path, readers: Groups) -> None:
+    readers.need(name)
+    outcome = run(COURSE.lesson("coalesced"), reading(name, tmp_path))
+    if not (words := READ[name][1]):
         assert outcome.verdict.kind == "passed"
         return
     assert isinstance(outcome.verdict, Faulted)

@@ -198,13 +198,13 @@ def inputs(kind: str, scale: float = 1.0) -> Any:
     return np.ascontiguousarray(raw).view(f"u{TYPES[kind][0] // 8}").reshape(INPUTS, LANES)
 
 
-def different(programs: Sequence[Program], arch: str, scale: float = 1.0) -> tuple[list[int], int]:
-    """Indices of the programs whose results differ from their machine code's, and how many programs have a product that
-    is joined with a sum."""
+def different(programs: Sequence[Program], arch: str, scale: float = 1.0) -> tuple[list[int], list[int]]:
+    """Indices of the programs whose results differ from their machine code's, and of those that have a product that is
+    joined with a sum."""
     source = "".join(one.kernel(f"k{n}") for n, one in enumerate(programs))
     compiled = must_compile(source, path="joined.cu", entry="k0", arch=arch)
     code, device = Cubin.of(compiled), Simulator(Setting(counting=False))
-    found, joined = [], 0
+    found, joined = [], []
     for n, one in enumerate(programs):
         given = inputs(one.type, scale)
         ours = np.zeros((max(len(one.results), 1), LANES), given.dtype)
@@ -214,7 +214,8 @@ def different(programs: Sequence[Program], arch: str, scale: float = 1.0) -> tup
         if (ours != theirs).any():
             found.append(n)
         read = sum(i.opcode == "fma" for i in device.kernel(kernel).instructions)
-        joined += read > sum("fma" in line for line in one.lines)
+        if read > sum("fma" in line for line in one.lines):
+            joined.append(n)
     return found, joined
 
 
@@ -226,7 +227,7 @@ def main(given: Sequence[str]) -> int:
     found, joined = different(programs, arch)
     for n in found:
         print(f"program {first + n}", *programs[n].lines, f"stored: {', '.join(programs[n].results)}", sep="\n    ")
-    print(f"{len(found)} of {len(programs)} programs differ; {joined} have something to join")
+    print(f"{len(found)} of {len(programs)} programs differ; {len(joined)} have something to join")
     return bool(found)
 
 
