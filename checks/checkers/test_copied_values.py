@@ -26,6 +26,8 @@ COPIES = {
     f"{SHARED} __syncthreads(); Bits c = s[31 - t]; y[t] = c.rank;": (False, False),
     f"{SHARED} __syncthreads(); Bits c = s[31 - t]; y[t] = c.rank + c.pad;": (True, True),
     f"{SHARED} s[t].pad = s[t].kind = 1; __syncthreads(); Bits c = s[31 - t]; y[t] = c.kind + c.pad;": (False, False),
+    # The bytes that are written have the value by which a second run knows unwritten ones.
+    f"{SHARED} s[t].rank = 0xE5E5E5; __syncthreads(); Bits c = s[31 - t]; y[t] = c.rank;": (False, False),
     f"{SHORT} y[t] = c[odd];": (False, False),
     f"{SHORT} y[t] = c[2 + odd];": (True, None),
     f"__shared__ int s[32]; {FOUR} s[t] = b[2]; __syncthreads(); atomicAdd(&s[t], 1); y[t] = 4;": (True, True),

@@ -106,6 +106,28 @@ def test_what_ptxas_leaves_out_is_no_disagreement(source):
     assert not simulate(source, "k", 2, 128, [x, y, 200]).counters.inexact
 
 
+REPLACED = """
+struct Bits { unsigned kind : 8, rank : 24; int pad; };
+extern "C" __global__ void k(const int *x, int *y)
+{
+    __shared__ Bits s[32];
+    Bits b;
+    b.rank = x[threadIdx.x];
+    s[threadIdx.x] = b;
+    s[threadIdx.x].rank = 12345;
+    __syncthreads();
+    y[threadIdx.x] = s[31 - threadIdx.x].rank;
+}
+"""
+
+
+def test_a_load_for_a_store_that_another_one_replaces_is_left_out():
+    y = np.zeros(32, np.int32)
+    counters = simulate(REPLACED, "k", 1, 32, [np.arange(32, dtype=np.int32), y]).counters
+    assert (y == 12345).all()
+    assert (counters["global_load_instructions"], counters["shared_store_instructions"]) == (0, 1)
+
+
 GUARDED = """
 extern "C" __global__ void k(const float *x, float *y, int n)
 {

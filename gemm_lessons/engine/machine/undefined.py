@@ -45,7 +45,7 @@ def rule_of(instruction: Instruction, operation: Operation) -> Rule:
     if row.undefined == "chosen":
         return _selection
     if row.undefined == "upwards" and whole and not {"hi", "sat", "cc"} & set(instruction.modifiers):
-        return _upwards(operation)
+        return _product(operation) if row.name in ("mul", "mad") else _upwards(operation)
     if len(operation.result) == 1 and operation.result[0].endswith("x2"):
         return _halves
     return _any_source(operation)
@@ -111,14 +111,41 @@ def _moves(operation: Operation, moved: Sequence[int]) -> Rule:
 
 
 def _upwards(operation: Operation) -> Rule:
-    """Return the rule for sums and products: all bits from the lowest undefined bit up, as carries only move up."""
+    """Return the rule for sums: all bits from the lowest undefined bit up, as carries only move up."""
     dtype = np.dtype(f"u{np.dtype(DTYPES[operation.result[0]]).itemsize}")
 
     def rule(sources: Sequence[Source]) -> Sequence[Array]:
         result = np.zeros(1, dtype)
         for source in sources:
             result = result | source.undefined.astype(dtype)
-        return [result | (np.zeros(1, dtype) - result)]
+        return [_and_above(result)]
+
+    return rule
+
+
+def _and_above(mask: Any) -> Any:
+    """Return a mask with all bits from the lowest one up."""
+    return mask | (np.zeros(1, mask.dtype) - mask)
+
+
+def _product(operation: Operation) -> Rule:
+    """Return the rule for products: the other factor moves undefined bits up by its trailing zeros. If it is no power
+    of two, or the product is added to another number, all bits above the lowest of these become undefined, too."""
+    dtype = np.dtype(DTYPES[operation.result[0]])
+    bits, number = f"u{dtype.itemsize}", f"i{dtype.itemsize}"
+    signed = operation.sources[0][0] == "s"
+
+    def rule(sources: Sequence[Source]) -> Sequence[Array]:
+        result: Any = np.zeros(1, bits)
+        for one, other in (sources[:2], sources[1::-1]):
+            mask = one.undefined.view(f"i{one.undefined.dtype.itemsize}") if signed else one.undefined
+            factor = np.where(other.undefined == 0, np.asarray(other.value).astype(number), -1).view(bits)
+            power = factor & (np.zeros(1, bits) - factor)
+            moved = mask.astype(number).view(bits) * power
+            result = result | np.where(factor == power, moved, _and_above(moved))
+        if len(sources) > 2:
+            result = _and_above(result | sources[2].undefined.astype(bits))
+        return [result]
 
     return rule
 

@@ -1,7 +1,8 @@
 """The undefined bits of shared and local memory: copies of values that a load read from unwritten memory.
 
 For each byte it keeps the undefined bits that a store put there, the value stored, and the load that the bits are from.
-A byte that no longer has this value was overwritten by another instruction, and is defined.
+A byte that no longer has this value was overwritten by another instruction, and is defined. A byte with the value of
+unwritten memory is unwritten, unless a store or an atomic wrote this value.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ class _Bytes:
     def __init__(self, contents: NDArray[np.uint8]) -> None:
         self.contents = contents
         self.bits = np.zeros(contents.size, np.uint8)
+        self.written = np.zeros(contents.size, np.bool_)
         self.stored = np.zeros(contents.size, np.uint8)
         self.origin = np.zeros(contents.size, np.int32)  # of bytes with undefined bits
 
@@ -49,6 +51,7 @@ class UndefinedMemory:
         """Mark all bits as defined."""
         for memory in self._memories.values():
             memory.bits[:] = 0
+            memory.written[:] = False
 
     def load(self, instruction: Instruction) -> Callable[[], None]:
         """Return the closure that marks the undefined bits that a load reads: for ``blanks``, also unwritten bytes."""
@@ -65,7 +68,7 @@ class UndefinedMemory:
                     found = memory.undefined(where)
                     origin = np.where(found != 0, memory.origin[where], UNREAD).max(axis=1)
                     if is_blank:
-                        unwritten = memory.contents[where] == BLANK
+                        unwritten = (memory.contents[where] == BLANK) & ~memory.written[where]
                         found = np.where(unwritten, np.uint8(0xFF), found)
                         origin = np.where(unwritten.any(axis=1), instruction.index, origin)
                     word = found.view(f"u{size}")[:, 0]
@@ -88,6 +91,7 @@ class UndefinedMemory:
                 for number, source in enumerate(sources):
                     where = _bytes_at(flat, number, size)
                     memory.bits[where] = 0
+                    memory.written[where] = True
                     if not isinstance(source, Register) or source.name not in self._bits.dirty:
                         continue
                     value = unsigned(np.asarray(self._binder.value(source, kind))[lanes])
@@ -111,6 +115,7 @@ class UndefinedMemory:
                 if undefined.any():
                     use(lanes, np.where(undefined != 0, memory.origin[where], UNREAD).max(axis=1))
                 memory.bits[where] = 0
+                memory.written[where] = True
 
         return run
 

@@ -2,7 +2,7 @@
 
 A value is needed if it is stored, decides a branch, forms an address, or is the source of a needed value. ptxas often
 sinks a load or a multiply-add that only one side of a later branch needs into that side, so that fewer threads execute
-it in machine code than in PTX.
+it in machine code than in PTX. It also drops stores that later stores of the basic block overwrite.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gemm_lessons.engine.ptx.cfg import Block, reads, writes
-from gemm_lessons.engine.ptx.records import Instruction, registers_in
+from gemm_lessons.engine.ptx.records import SIZES, Address, Instruction, Register, elements_of, registers_in
 
 
 def always_needed(blocks: Sequence[Block]) -> frozenset[int]:
@@ -26,8 +26,10 @@ def always_needed(blocks: Sequence[Block]) -> frozenset[int]:
             if after is None:
                 continue
             live = set(after)
+            overwritten = _overwritten(block)
             for instruction in reversed(block.instructions):
-                needed[instruction.index] = _step(instruction, live, selected)
+                effect = instruction.index not in overwritten and _has_effect(instruction, selected)
+                needed[instruction.index] = _step(instruction, live, effect)
             if before[block.number] != frozenset(live):
                 before[block.number] = frozenset(live)
                 changed = True
@@ -60,11 +62,34 @@ def _selected(blocks: Sequence[Block]) -> frozenset[str]:
     return frozenset(found)
 
 
-def _step(instruction: Instruction, live: set[str], selected: frozenset[str]) -> bool:
+def _overwritten(block: Block) -> frozenset[int]:
+    """Return the stores whose bytes later stores of the block overwrite, by offsets from the same register or name."""
+    found: set[int] = set()
+    later: dict[object, set[int]] = {}  # bytes that are stored after an instruction, by what they are relative to
+    for instruction in reversed(block.instructions):
+        for name in writes(instruction):
+            later.pop(name, None)
+        kind = instruction.modifiers[-1] if instruction.modifiers else ""
+        stores = instruction.row.effect == "store" and not instruction.row.warp
+        if not stores or "volatile" in instruction.modifiers or kind not in SIZES:
+            continue
+        to, value = instruction.operands[:2]
+        if not isinstance(to, Address):
+            continue
+        base = to.base.name if isinstance(to.base, Register) else to.base
+        here = set(range(to.offset, to.offset + SIZES[kind] * len(elements_of(value))))
+        if here <= later.get(base, set()):
+            found.add(instruction.index)
+        elif instruction.guard is None:
+            later.setdefault(base, set()).update(here)
+    return frozenset(found)
+
+
+def _step(instruction: Instruction, live: set[str], has_effect: bool) -> bool:
     """Step back over one instruction. Return whether its result is needed."""
     results = writes(instruction)
     guard = {instruction.guard.name} if instruction.guard is not None else set()
-    if _has_effect(instruction, selected):
+    if has_effect:
         if guard:
             live |= guard
         else:
