@@ -8,7 +8,7 @@ import pytest
 
 from gemm_lessons.course.folder import any_course
 from gemm_lessons.course.lesson import Lesson
-from gemm_lessons.course.todos import todo_marks
+from gemm_lessons.course.todos import Stub, todo_marks
 from gemm_lessons.devices.device import BuildTarget
 from gemm_lessons.judging.verdict import CompileFailed
 from gemm_lessons.running.builder import Builder
@@ -33,3 +33,9 @@ def test_the_last_hints_compile_in_the_stub(name: str, tmp_path: Path) -> None:
     built = Builder(BuildTarget(course.architecture_of(lesson))).build(lesson, path, source)
     errors = [f"line {it.line}: {it.message}" for it in built.diagnostics] if isinstance(built, CompileFailed) else []
     assert not isinstance(built, CompileFailed), [built.message, *errors]
+
+
+def test_a_stub_with_two_kernels_has_todos_for_each() -> None:
+    stub = Stub.of(any_course().lesson("dp4a").stub_path.read_text())
+    assert [it.numbers for it in stub.of_kernels(["gemm"]).groups] == [(1,), (2,), (3,), (4,)]
+    assert [it.numbers for it in stub.of_kernels(["gemm_halves"]).groups] == [(1,), (5,), (6,), (7,), (8,)]

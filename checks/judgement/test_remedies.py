@@ -212,6 +212,11 @@ def test_a_barrier_for_every_tile_means_the_wrong_buffer() -> None:
     assert "uninitialised" not in told(8)
     assert "is missing between the write" in told(1)
     assert "is missing between the write" in told(8, resources=replace(two, shared_bytes=two.shared_bytes // 2))
+    loop = "\n\n\nfor (int k0 = 0; k0 < K; k0 += BK)\n    turn(k0);\n"
+    assert "the buffer is the wrong one" in told(8, source=f"\n\n\n\n\n{loop}")
+    assert "is missing between the write" in told(8, source=loop), "the sums are stored there after the main loop"
+    met = told(8, source=f'{loop}asm volatile("bar.sync 1, 64;");')
+    assert "the numbered one of this kernel (bar.sync)" in met
 
 
 def test_past_k_the_loop_is_to_blame_and_no_guard() -> None:

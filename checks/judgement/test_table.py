@@ -200,6 +200,7 @@ def answers() -> list[Answer]:
         epilogue(bias=lambda bias: bias[np.arange(48) % 16]),
         epilogue(bias=lambda bias: bias[:40, None]),
         plain(weighted(0, 0, *[1] * 6)),
+        plain(weighted(*2.0 ** np.arange(8)[::-1]), 8),
         *(plain(from_k(*(way if it == of else same for it in "AB"))) for way in OTHER_K for of in "AB"),
         *(plain(from_places(*(way if it == of else same for it in "AB"))) for way in OTHER_LINES for of in "AB"),
         plain(from_places(lambda i: i % 16, lambda j: j - j % 4)),

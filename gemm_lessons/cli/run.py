@@ -334,9 +334,9 @@ def _of_the_tile(usual: Lesson, now: Lesson) -> str:
     had = usual.tile.defines
     sizes = ", ".join(f"{name} = {size}" for name, size in now.tile.sizes if size != had[name]) or "as in lesson.toml"
     promise = now.shapes.multiple_of
-    text = f"Tile: {sizes}, for this run only; it does not count as a pass."
+    text = f"Tile: {sizes}, for this run only; it is not a pass."
     if promise != usual.shapes.multiple_of:
-        text += f" Shapes are whole tiles: M, N, K multiples of {promise.m}, {promise.n}, {promise.k}."
+        text += f" M, N, K: multiples of {promise.m}, {promise.n}, {promise.k}."
     return text
 
 

@@ -69,6 +69,17 @@ class Stub:
             found.append(TodoGroup(each, _above(code, first), _below(code, last), region))
         return cls(text, tuple(found))
 
+    def of_kernels(self, entries: Iterable[str]) -> Stub:
+        """Return the stub without the TODOs in other kernels than these."""
+        code, marks = _marks(self.text)
+        named = re.compile(rf"\b({'|'.join(map(re.escape, entries))})\s*\(")
+        others = set[int]()
+        for start in (index for index, line in enumerate(code) if "__global__" in line):
+            end = next((it for it, line in enumerate(self.text.split("\n")[start:], start) if line[:1] == "}"), start)
+            if not named.search("\n".join(code[start:end]).partition("{")[0]):
+                others |= {number for number, index in marks.items() if start < index < end}
+        return Stub(self.text, tuple(group for group in self.groups if others.isdisjoint(group.numbers)))
+
 
 def open_todos(source: str, stub: Stub) -> dict[int, int]:
     """Return the TODOs of the stub for which the learner has written nothing yet: number -> line in ``source``.

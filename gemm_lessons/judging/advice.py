@@ -94,6 +94,10 @@ BARRIER_OF_ROLE = (
     "A barrier is missing between the write and the other thread's access. __syncthreads() would wait for the other "
     "roles, too: let the threads of this role meet at a numbered barrier (bar.sync number, threads)."
 )
+BARRIER_OF_BRANCHES = (
+    "A barrier is missing between the write and the other thread's access: the numbered one of this kernel (bar.sync). "
+    "__syncthreads() is undefined in two branches."
+)
 OTHER_ARRAY = (
     "This line names {named}, but its index is outside of that array, so {hit} gets the arrival. C's remainder of a "
     "negative number is negative: (-1) % 4 is -1."
@@ -146,7 +150,7 @@ ENDLESS_OF: Mapping[str, str] = {
     "must not begin its step before the arrival?",
     "cycle": "Threads of each of these lines wait for an arrival of the others. Start at the phase that misses "
     "all of its arrivals: which line should have made them, before its threads began to wait? Does each use of a "
-    "stage end with an arrival, also the last one?",
+    "stage end with an arrival, also the last one? Does mbarrier.init count all arrivals of one use?",
 }
 OF_BYTES: Mapping[str, str] = {
     "cause too few bytes": ANNOUNCED,

@@ -299,6 +299,9 @@ MISTAKES: Sequence[Mistake] = (
         "{step}, so each iteration must add {step} products."),
     Mistake("missing", sums.counted(sums.without_some), search,
         "products of {in_tile:whole} are missing ({in_tile:k} = {k:few}): which iterations of the loop skip them?"),
+    Mistake("doubled", sums.counted(sums.doubled), search,
+        "each step doubled the sum before it: acc is added to acc. __dp4a(a, b, acc) and fma(a, b, acc) add acc "
+        "themselves, so assign their result (=)."),
     Mistake("weights", sums.counted(sums.other_times), search,
         "not every product of {in_tile:whole} counts once ({times:times of k}). Which iterations of the loop over k do "
         "that?"),

@@ -15,6 +15,7 @@ from gemm_lessons.judging.access_remedies import ALIKE, PRODUCT, WORD
 from gemm_lessons.judging.advice import (
     ACROSS_ROLES,
     ANNOUNCED,
+    BARRIER_OF_BRANCHES,
     BARRIER_OF_ROLE,
     ENDLESS_OF,
     ENDLESS_PHASE,
@@ -38,14 +39,27 @@ def _conditional_barriers(source: str) -> frozenset[int]:
     for at, token in enumerate(lexed.code):
         if token.text != "if" or lexed.text(at + 1) != "(":
             continue
-        begin = end = lexed.after(at + 1)
-        if lexed.text(begin) == "{":
-            end = lexed.closing(begin)
-        else:
-            while end < len(lexed.code) and lexed.text(end) != ";":
-                end += 1
+        begin, end = lexed.after(at + 1), _end(lexed, at)
         lines |= {it.line for it in lexed.code[begin:end] if it.text == "__syncthreads"}
     return frozenset(lines)
+
+
+def _end(lexed: Lexed, at: int) -> int:
+    """Return the last token of the ``if`` or ``for`` at ``at``."""
+    end = lexed.after(at + 1)
+    if lexed.text(end) == "{":
+        return lexed.closing(end)
+    while end < len(lexed.code) - 1 and lexed.text(end) != ";":
+        end += 1
+    return end
+
+
+def _main_loop_ends(source: str) -> int | None:
+    """Return the last line of the last loop over K."""
+    lexed = Lexed(source)
+    loops = (at for at, token in enumerate(lexed.code) if token.text == "for" and lexed.text(at + 1) == "(")
+    over_k = (at for at in loops if any(it.text == "K" for it in lexed.code[at : lexed.after(at + 1)]))
+    return max((lexed.code[_end(lexed, at)].line for at in over_k), default=None)
 
 
 def exited(facts: Evidence, finding: Finding) -> bool:
@@ -80,6 +94,9 @@ def wrong_buffer(facts: Evidence, finding: Finding) -> str | None:
     """Advise on a race between buffers although there is a barrier for each tile."""
     if finding.kind != "race" or not finding.effects.startswith("shared") or not has_buffers(facts):
         return None
+    ends = _main_loop_ends(facts.source)
+    if ends is not None and max(finding.line or 0, finding.other_line or 0) > ends:
+        return None  # a buffer is used for something else after the main loop
     counters, shape = facts.checked.counters, facts.counted
     if counters is None or shape is None:
         return None
@@ -188,12 +205,14 @@ def counted_barrier(facts: Evidence, finding: Finding) -> str | None:
 
 
 def among_roles(facts: Evidence, finding: Finding) -> str | None:
-    """Advise on a missing barrier where roles have barriers of their own, and tiles are in stages."""
+    """Advise on a missing barrier where roles have barriers of their own."""
     if finding.kind != "race" or not finding.effects.startswith("shared") or finding.effects in ALIKE:
         return None
-    if "STAGES" not in facts.lesson.tile.defines:
+    if not ROLES.search(without_comments(facts.source)):
         return None
-    return BARRIER_OF_ROLE if ROLES.search(without_comments(facts.source)) else None
+    if "STAGES" in facts.lesson.tile.defines:
+        return BARRIER_OF_ROLE
+    return None if wrong_buffer(facts, finding) else BARRIER_OF_BRANCHES
 
 
 def other_barriers(facts: Evidence, finding: Finding) -> str | None:

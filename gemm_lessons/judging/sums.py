@@ -119,6 +119,14 @@ def without_some(counts: Counts, it: Wrong) -> Facts | None:
     return {"k": numbers(counts.missing)} if counts.missing.size else None
 
 
+def doubled(counts: Counts, it: Wrong) -> Facts | None:
+    """Recognise a sum that was doubled whenever a few products were added."""
+    step = int((counts.part == 1).sum())
+    doublings = np.arange(counts.part.size // max(step, 1))[::-1]
+    found = doublings.size > 2 and np.array_equal(counts.part, np.repeat(2.0**doublings, step))
+    return {} if found else None
+
+
 def other_times(counts: Counts, it: Wrong) -> Facts:
     """Return each number of ``times`` with its k."""
     found = np.unique(counts.part[counts.other])

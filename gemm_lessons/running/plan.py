@@ -242,7 +242,7 @@ class RunPlan:
             tiles=tiles,
             instead=instead,
             alike=alike,
-            stub=Stub.of(read_source(lesson.stub_path)) if lesson.stub_path.is_file() else Stub(),
+            stub=_stub_of(lesson),
         )
         return replace(plan, kernels=tuple(plan._line_up()))
 
@@ -402,6 +402,13 @@ def _one_tile(lesson: Lesson) -> Shape:
         return known
     few = max(1, _blocks(lesson, known))
     return whole if _blocks(lesson, whole) <= few else known
+
+
+def _stub_of(lesson: Lesson) -> Stub:
+    """Return the stub with the TODOs of the kernels that are launched."""
+    if not lesson.stub_path.is_file():
+        return Stub()
+    return Stub.of(read_source(lesson.stub_path)).of_kernels(launch.entry for launch in lesson.launches)
 
 
 def _blocks(lesson: Lesson, shape: Shape) -> int:
