@@ -12,6 +12,7 @@ from gemm_lessons.course.folder import Course, shown
 from gemm_lessons.course.lesson_toml import load_lesson
 from gemm_lessons.engine.compiler import nvrtc
 from gemm_lessons.engine.compiler.compile import compile_source
+from gemm_lessons.engine.compiler.ptxas import DRIVER_STACK
 from gemm_lessons.engine.records.errors import KitError
 
 LESSONS = Path(__file__).parents[2] / "lessons"
@@ -165,6 +166,13 @@ def test_launch_bounds_force_spills(compiled):
     roomy = compiled(source.replace("__launch_bounds__(1024, 2)", "")).resources
     assert roomy.registers > 64
     assert roomy.spill_bytes == 0
+
+
+def test_the_stack_of_recursion_has_no_bound(compiled):
+    """ptxas cannot tell how deep it gets. A gate would take the 32 bytes of one frame for two spilled registers."""
+    source = """__device__ __noinline__ float sum(const float *x, int n) { return n ? x[n - 1] + sum(x, n - 1) : 0.0f; }
+    extern "C" __global__ void gemm(const float *A, float *C, int n) { C[threadIdx.x] = sum(A, n); }"""
+    assert compiled(source).resources.stack_bytes >= DRIVER_STACK
 
 
 def test_resources_are_those_of_the_kernel_asked_for(compiled):

@@ -36,6 +36,7 @@ from gemm_lessons.course.hidden import (
     hidden_counts,
     hidden_instead,
     hidden_large,
+    hidden_long,
     hidden_sample,
     hidden_shallow,
     hidden_tiles,
@@ -256,6 +257,19 @@ def test_few_variants_of_the_kernel_are_counted(name: str) -> None:
         numbers.append(len({tuple(size for size in lesson.at(it).tile.sizes if size[0] in named) for it in counted}))
     assert max(numbers) <= 6
     assert sum(it <= 4 for it in numbers) >= 10
+
+
+def test_long_shapes_have_more_blocks_for_each_kernel_that_a_host_chooses() -> None:
+    """More along M and along N than any known shape for which it is chosen."""
+    lesson = any_course().lesson("two_warps")
+    known = (*lesson.shapes.check, lesson.shapes.count)
+    for seed in range(20):
+        long = hidden_long(lesson, seed, lesson.shapes.layouts[0], lesson.named_at)
+        for choice in set(map(lesson.named_at, known)):
+            alike = [it for it in known if lesson.named_at(it) == choice]
+            assert {lesson.named_at(it) for it in long[choice]} == {choice}
+            assert max(it.m for it in long[choice]) > max(it.m for it in alike)
+            assert max(it.n for it in long[choice]) > max(it.n for it in alike)
 
 
 def test_a_contract_may_be_coarser_than_tiles() -> None:
@@ -550,8 +564,8 @@ def test_a_way_chosen_by_the_area_of_c_misses_its_gate(cheat: str, tmp_path: Pat
 
 @pytest.mark.parametrize("name", ["split_k", "beat_cublas"])
 def test_tiles_of_several_launches(name: str) -> None:
-    """Two tiles of M = N = K, two of a shape with many tiles each way, which blocks share; they differ from seed to
-    seed, and also touch the last rows."""
+    """Two tiles of M = N = K, two of a shape with many tiles each way, each of which three blocks or more share; they
+    differ from seed to seed, and also touch the last rows."""
     lesson = COURSE.lesson(name)
     tile = tile_sizes(lesson)
     seen = set()
@@ -563,7 +577,7 @@ def test_tiles_of_several_launches(name: str) -> None:
         assert far.shape.n > (TILE_WAYS - 1) * tile.cols
         assert far.shape.k >= 800
         blocks = lesson.at(far.shape).grids(far.shape)[0].blocks
-        assert blocks > -(-far.shape.m // tile.rows) * -(-far.shape.n // tile.cols)
+        assert blocks > 3 * -(-far.shape.m // tile.rows) * -(-far.shape.n // tile.cols)
         for it in (cube, far):
             lesson.allow(it.shape)
             assert it.rows.start % tile.rows == it.cols.start % tile.cols == 0

@@ -75,7 +75,7 @@ ROUNDED = (50, 64, 100, 128, 200, 250, 256, 300, 400, 500, 512, 600, 700, 768, 8
 RATIOS = (1, 1, 2, 3, 4, 8)
 # Tiles along an axis of a shape of which rare blocks are run: at least, times so many at most; along its other axis,
 # at most; shapes to draw.
-LONG_TILES, SHORT_TILES, LONG_DRAWS = (8, 64), 4, 240
+LONG_TILES, SHORT_TILES, LONG_DRAWS = (8, 64), 4, 400
 SHALLOWS = (2, 3, 8, 64)  # K tiles of a far shape of which many blocks are run: the first that fits is taken
 WALK = 2  # K tiles, at least, of a counted shape: with fewer there are only a first and a last tile
 DRAWS = 16  # sets of shapes to draw, of which the one that needs the fewest compilations is taken ...
@@ -466,16 +466,17 @@ def hidden_long(
 ) -> Mapping[Hashable, tuple[Shape, ...]]:
     """Return shapes of one K tile and of many whole tiles for each ``choice`` of the host: of those drawn, the longest
     along M, along N and along both."""
-    draw = random.Random(f"{lesson.name} long {seed}")
-    steps, tile = astuple(lesson.shapes.multiple_of), astuple(_tile(lesson.at(lesson.shapes.count)))
+    draw, steps = random.Random(f"{lesson.name} long {seed}"), astuple(lesson.shapes.multiple_of)
+    tiles = [astuple(_tile(lesson.at(it))) for it in (*lesson.shapes.check, lesson.shapes.count)]
     found: dict[Hashable, list[Shape]] = {}
     for number in range(LONG_DRAWS):
         long, short = LONG_TILES[0] * LONG_TILES[1] ** draw.random(), SHORT_TILES ** draw.random()
-        tiles = ((long, short), (short, long), (long**0.5, long**0.5))[number % 3]
-        m, n = (lcm(step, size) * int(many) for step, size, many in zip(steps, tile, tiles, strict=False))
+        tile, several = _any_of(draw, tiles), ((long, short), (short, long), (long**0.5, long**0.5))[number % 3]
+        m, n = (lcm(step, size) * int(many) for step, size, many in zip(steps, tile, several, strict=False))
         k = lcm(steps[2], max(SHALLOW, tile[2])) - int(draw.random() * FEWER)
         shape = Shape(m, n, -(-k // steps[2]) * steps[2], layout=layout)
-        if lesson.shapes.refusal(shape) is None:
+        its = _tile(lesson.at(shape)) if lesson.shapes.refusal(shape) is None else None
+        if its is not None and m % its.m == n % its.n == 0:
             found.setdefault(choice(shape), []).append(shape)
     longest = (lambda it: it.m, lambda it: it.n, lambda it: min(it.m, it.n))
     return {it: tuple(dict.fromkeys(max(its, key=key) for key in longest)) for it, its in found.items()}
