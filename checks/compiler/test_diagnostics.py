@@ -1,8 +1,10 @@
 """What is wrong, where, in words that a learner can act on. Each case is a real compile."""
 
+import numpy as np
 import pytest
 
 from checks.conftest import STORED_WITH, compiler
+from gemm_lessons import engine
 from gemm_lessons.engine.compiler import diagnostics
 from gemm_lessons.engine.compiler.compile import NotCompiled, compile_source
 from gemm_lessons.engine.compiler.diagnostics import plain_name
@@ -128,8 +130,9 @@ __global__ void gemm(half *x)
         ("\n__global__ void gem(float *A, int M) {}", "gemm", 2, ["no kernel is called gemm", "gem(float *A, int M)"]),
         ("template <int N>\n__global__ void tile(float *x) {}", "tile", 2, ["template <int N>", "tile<...>"]),
         ("template <int N> __global__ void tile(float *x) {}", "tile<1, 2>", 1, ["tile<1, 2>", "template <int N>"]),
+        ("template <class T> __global__ void tile(T *x) {}", "tile<hlaf>", 1, ["instantiated", '"hlaf" is undefined']),
         ("\n__device__ void gemm(float *x) {}", "gemm", 2, ["__global__ in front"]),
-        ("__global__ void gemm(float *x) {} __global__ void gemm(int *x) {}", "gemm", 1, ["overloaded"]),
+        ("__global__ void gemm(float *x) {} __global__ void gemm(int *x) {}", "gemm", 1, ["(void (*)(float *x))gemm"]),
         ("namespace n { __global__ void gemm(float *x) {} }", "gemm", 1, ["namespace"]),
         (
             "#ifndef A\n#elif B\n__global__ void gemm(float *x) {}\n#endif",
@@ -282,3 +285,10 @@ def test_other_messages_do_not_have_the_source_read(monkeypatch):
 def test_an_instance_of_a_template_is_asked_for(errors, template, instance):
     (found,) = errors(f"template <{template}> __global__ void gemm(float *x) {{ x[0] = 1; }}")
     assert found.message.endswith(f"name one instance of it, such as gemm{instance}")
+
+
+def test_an_overloaded_kernel_is_chosen_by_its_type():
+    source = "__global__ void gemm(float *x) { *x = 1; } __global__ void gemm(int *x, int n) { *x = n; }"
+    x = np.zeros(1, np.int32)
+    engine.compile(source, "(void (*)(int *x, int n))gemm").launch(1, 1, [x, 7])
+    assert x[0] == 7

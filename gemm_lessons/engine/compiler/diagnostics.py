@@ -324,11 +324,13 @@ def _explain_name(complaint: str, path: str, source: str, entry: str) -> Diagnos
     if same:
         line = same[0].line
         if len(same) > 1:
-            message = f"{name} is overloaded, so its name alone does not say which is meant: give each its own name"
+            chosen = next((kernel for kernel in same if not kernel.template), same[0])
+            cast = f"(void (*)({', '.join(chosen.parameters)})){name}"
+            message = f"{name} is overloaded: give each of its kernels its own name, or choose one by its type: {cast}"
         elif same[0].template and "<" not in entry:
             instance = f"{name}<>" if same[0].has_defaults else f"{name}<...>"
             message = f"{name} is a template <{same[0].template}>: name one instance of it, such as {instance}"
-        elif "is undefined" in complaint:
+        elif f'"{name}" is undefined' in complaint:
             message = _why_hidden(name, source, line)
         else:
             message = f"{entry} cannot be instantiated from {same[0]}: {complaint}"
