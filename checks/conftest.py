@@ -140,7 +140,7 @@ def pytest_collection_finish() -> None:
     """Freeze what has been imported and collected: it lives to the end, so the garbage collector need not scan it."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(FRESH_OBJECTS, 10, 10)
+    gc.set_threshold(FRESH_OBJECTS, 10, 100)
 
 
 def pytest_sessionfinish() -> None:
