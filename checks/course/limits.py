@@ -105,7 +105,7 @@ def limits() -> Iterator[Limit]:
         yield Limit("clusters", "clusters", size, "cublas", least, WARM)
     for size, least in {2048: 110, 4096: 99, 8192: 102, 16384: 98}.items():
         yield Limit("fp8", "fp8 fast", size, "torch fp8", least, WARM)
-        yield Limit("fp8", "fp8 unscaled", size, "fp8 fast", 92, WARM)  # promotion alone, as in cublasLt
+        yield Limit("fp8", "fp8 unscaled uniform", size, "fp8 fast", 92, WARM)  # promotion alone, as in cublasLt
         yield Limit("fp8", "fp8", size, "fp8 fast", 92, WARM, aim=True)  # with a scale for each row
         yield Limit("int8", "fp8 int8", size, "torch int8", 140, WARM)
         yield Limit("int8", "fp8 int8", size, "torch int8", 150, WARM, aim=True)

@@ -38,7 +38,6 @@ MISSED = {
     "fp8, 2048, warm: 92% of fp8 fast (aim)",
     "fp8, 4096, warm: 92% of fp8 fast (aim)",
     "fp8, 8192, warm: 92% of fp8 fast (aim)",
-    "fp8, 16384, warm: 92% of fp8 fast (aim)",
 }
 
 
