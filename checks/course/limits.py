@@ -103,6 +103,8 @@ def limits() -> Iterator[Limit]:
         yield Limit("persistent", "persistent", size, "cublas", least, WARM)
     for size, least in {2048: 97, 4096: 99, 8192: 101, 16384: 99}.items():
         yield Limit("clusters", "clusters", size, "cublas", least, WARM)
+    for size, desired in {2048: 101, 4096: 103, 8192: 105, 16384: 105}.items():
+        yield Limit("clusters", "clusters", size, "cublas", desired, WARM, aim=True)
     for size, least in {2048: 110, 4096: 99, 8192: 102, 16384: 98}.items():
         yield Limit("fp8", "fp8 fast", size, "torch fp8", least, WARM)
         yield Limit("fp8", "fp8 unscaled uniform", size, "fp8 fast", 92, WARM)  # promotion alone, as in cublasLt
