@@ -201,6 +201,24 @@ def test_a_kernel_without_parameters_is_counted_on_machine_code(arch: str) -> No
     assert found["global_store_sectors"] == 3 * 4
 
 
+STORED = """extern "C" __global__ void k(float *x, float *y, int n) {
+    const int t = threadIdx.x;
+    int *mine = (int *)y;
+    mine[t] = t % 32 % 7;
+    __syncthreads();
+    asm volatile("" ::: "memory");
+    for (int i = 0; i < mine[t ^ n]; i++) { x[t] += i; asm volatile("" ::: "memory"); }
+}"""
+
+
+def test_what_a_thread_has_itself_stored_may_decide_a_branch() -> None:
+    """Of each warp, the loop runs 6 times: each time it reads x and its limit. What others store is not followed."""
+    found = of(STORED, "k", 0)
+    assert not found.inexact
+    assert (found["global_load_requests"], found["global_store_requests"]) == (2 * (1 + 6 * 2), 2 * (1 + 6))
+    assert "itself stored" in of(STORED, "k", 1).obstacle
+
+
 def test_machine_code_that_cannot_be_read_is_counted_on_ptx(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuses(cubin: bytes) -> str:
         raise UnsupportedKernel("nvdisasm cannot read its machine code: SM70 is deprecated")

@@ -49,10 +49,10 @@ from gemm_lessons.engine.sass.divisions import Undecided, shortened, without_slo
 from gemm_lessons.engine.sass.flow import SIGNALS, Listing
 from gemm_lessons.engine.sass.functions import division_seeds
 from gemm_lessons.engine.sass.lanes import launch_constants
-from gemm_lessons.engine.sass.memory_contents import Store, Unfollowed
+from gemm_lessons.engine.sass.memory_contents import Store, StoredHere, Unfollowed
 from gemm_lessons.engine.sass.operand_fetch import Approximation
 from gemm_lessons.engine.sass.operands import decode
-from gemm_lessons.engine.sass.planning import MOVED, Plan, plan
+from gemm_lessons.engine.sass.planning import MOVED, OWN, Plan, plan
 from gemm_lessons.engine.sass.textures import texels_of
 from gemm_lessons.engine.sass.uncountable import Uncountable
 from gemm_lessons.engine.sass.walker import BLOCK_BUDGET, Walker, Watch, batches
@@ -61,6 +61,9 @@ if TYPE_CHECKING:
     from gemm_lessons.engine.compiler.compile import Compiled
 
 __all__ = ["Code", "Uncountable", "count", "prepare"]
+
+
+OWN_STORES_BUDGET = 8_000  # basic blocks, which then take some seconds
 
 
 @dataclass(frozen=True)
@@ -84,6 +87,13 @@ class Code:
         assert self.program is not None
         same = self.plan is not None and self.plan.program is self.program
         return self if same else replace(self, plan=plan(self.program))
+
+    @cached_property
+    def with_own_stores(self) -> Code:
+        """Return the same code with every step executed, also of what is stored in global memory. Raise
+        ``Uncountable``."""
+        assert self.program is not None
+        return replace(self, plan=plan(self.program, own_stores=True))
 
     @cached_property
     def with_fast_divisions(self) -> Plan:
@@ -201,6 +211,14 @@ def count(
     except Undecided:
         count = replace(count, code=code.with_full_divisions)
         sums = count.count_with_bounds()
+    except StoredHere as reason:
+        if watch is not None:
+            raise
+        try:
+            count = replace(count, code=code.with_own_stores, budget=min(budget, OWN_STORES_BUDGET))
+            sums = count.count_with_bounds()
+        except Uncountable:
+            raise reason from None
     if not count.reads_memory:
         derived.note(key, sums)
     return sums
@@ -280,7 +298,7 @@ class _Count:
         unfollowed = self.unfollowed if plan.moved or in_cluster else None
         store = None
         if before is not None:
-            store = Store(before, launch.shared_bytes, code.local_bytes, unfollowed)
+            store = Store(before, launch.shared_bytes, code.local_bytes, unfollowed, OWN in plan.spaces)
         textures = texels_of(launch.arguments)
         for geometry in batches(launch.grid, self.blocks, launch.kernel.by_warps, scattered=self.watch is None):
             Walker(plan, geometry, constants, sums, store, approximation, self.watch, textures).run(self.budget)

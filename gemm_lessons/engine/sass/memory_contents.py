@@ -26,6 +26,7 @@ NARROW = {"U8": np.uint8, "S8": np.int8, "U16": np.uint16, "S16": np.int16}
 
 
 WRITTEN, LOADED, CHANGED = np.uint8(1), np.uint8(2), np.uint8(4)  # a byte's history
+OTHERS = -1  # wrote a byte of global memory, or it is not known who did
 UNCERTAIN = "addresses or branches depend on shared memory that changes, or that copies, stmatrix or other blocks write"
 
 
@@ -51,20 +52,33 @@ class _Window:
     high: int
 
 
+class StoredHere(Uncountable):
+    """An address or a branch depends on global memory that the kernel itself has stored."""
+
+
 class Store:
-    """Global memory of a launch; shared and local memory of the current batch."""
+    """Global memory of a launch; shared and local memory of the current batch. ``own_stores``: a thread reads what it
+    has itself stored in global memory."""
 
     def __init__(
-        self, memory: GlobalMemory, shared_bytes: int, local_bytes: int, unfollowed: Unfollowed | None = None
+        self,
+        memory: GlobalMemory,
+        shared_bytes: int,
+        local_bytes: int,
+        unfollowed: Unfollowed | None = None,
+        own_stores: bool = False,
     ) -> None:
-        self.memory = memory
-        self.written = np.zeros(memory.arena.size, np.bool_)  # bytes of global memory that the kernel has stored to
+        self.memory, self._own_stores = memory, own_stores
+        self._global = memory.arena.copy() if own_stores else memory.arena
+        # Who has stored each byte of global memory: a lane, counted from 1 on over all batches, or others.
+        self._writers = np.zeros(memory.arena.size, np.int32)
+        self._lanes_before = self._lanes = 0
         self._unfollowed = unfollowed
         for first, end in unfollowed.ranges if unfollowed is not None else ():
             begin, inside = memory.offsets(np.array([first], np.int64), end - first)
             if not inside.all():
                 raise Uncountable("an address outside every buffer")
-            self.written[begin[0] : begin[0] + end - first] = True
+            self._writers[begin[0] : begin[0] + end - first] = OTHERS
         self.shared_bytes = -(-shared_bytes // 16) * 16 + RESERVED_SHARED
         self.local_bytes = -(-local_bytes // 16) * 16 + 16
         self._windows: dict[str, _Window] = {}
@@ -72,6 +86,7 @@ class Store:
     def begin(self, lanes: Lanes) -> None:
         """Start a new batch of blocks: fresh shared and local memory."""
         geometry = lanes.geometry
+        self._lanes_before, self._lanes = self._lanes, self._lanes + geometry.lanes
         block = np.arange(geometry.lanes, dtype=np.int64) // geometry.padded
         lane = np.arange(geometry.lanes, dtype=np.int64)
         shared, local = self.shared_bytes, self.local_bytes
@@ -106,7 +121,7 @@ class Store:
             move = self._copy(d, lanes, width)
         elif d.name in LOADS:
             move = self._load(d, lanes, space, width)
-        elif space == "global" and not any(results(d)[0]):
+        elif space == "global" and not any(results(d)[0]) and not (self._own_stores and d.name in STORES):
             move = self._mark(d, lanes, width)
         elif is_unknown and self._unfollowed is not None:
             move = self._spoil(width)
@@ -129,7 +144,7 @@ class Store:
 
         def move(addresses: Array, active: Array) -> None:
             places = self._places("global", addresses, active, width)[1]
-            self.written[places[:, None] + np.arange(width)] = True
+            self._writers[places[:, None] + np.arange(width)] = OTHERS
 
         return move
 
@@ -139,7 +154,7 @@ class Store:
             places, inside = self.memory.offsets(addresses, width)
             if not inside.all():
                 raise Uncountable("an address outside every buffer")
-            return self.memory.arena, places
+            return self._global, places
         window = self._windows[space]
         if ((addresses < window.low) | (addresses + width > window.high)).any():
             raise Uncountable(f"an address outside {space} memory")
@@ -166,9 +181,12 @@ class Store:
     def _read(self, space: str, addresses: Array, active: Array, width: int) -> Array:
         """Return bytes: one row per active lane."""
         data, places = self._places(space, addresses, active, width)
-        if space == "global" and self.written[places].any():
-            raise Uncountable("addresses depend on data that the kernel itself stored in global memory")
         every = places[:, None] + np.arange(width)
+        if space == "global":
+            writers = self._writers[every]
+            mine = (self._lanes_before + active + 1)[:, None] if self._own_stores else 0
+            if ((writers != 0) & (writers != mine)).any():
+                raise StoredHere("addresses depend on data that the kernel itself stored in global memory")
         if space == "shared" and self._unfollowed is not None:
             if ((self._history[every] & (WRITTEN | CHANGED)) != WRITTEN).any():
                 raise Uncountable(UNCERTAIN)
@@ -182,6 +200,8 @@ class Store:
         if space == "shared" and self._unfollowed is not None:
             changes = (self._history[every] & WRITTEN != 0) & (data[every] != values)
             self._change(every, np.where(changes, WRITTEN | CHANGED, WRITTEN))
+        if space == "global":
+            self._writers[every] = (self._lanes_before + active + 1)[:, None]
         data[every] = values
 
     def _change(self, every: Array, history: Array | np.uint8) -> None:

@@ -41,6 +41,7 @@ CONTROL = frozenset("BRA BRX EXIT CALL RET BSSY BSYNC BREAK BMOV BAR WARPSYNC KI
 LOADED, STORED = {**LOADS, **ATOMICS}, {**STORES, **ATOMICS}
 FUSED = {"FFMA": "ffma", "DFMA": "dfma"}  # multiply-adds that have counters, and their names in ``Sums``
 SUMS = "addresses or branches depend on sums of tensor cores, which are not computed from machine code"
+OWN = "own stores"  # among the memories: global memory as the thread itself has stored it
 MOVED = "addresses, branches or how a division goes depend on data that a bulk copy, ldmatrix or stmatrix moves"
 
 
@@ -85,20 +86,20 @@ class Plan:
         return self._passages[first, end]
 
 
-def plan(program: Listing, signals: bool = False) -> Plan:
+def plan(program: Listing, signals: bool = False, own_stores: bool = False) -> Plan:
     """Return the plan. Raise ``Uncountable`` if the slice cannot be found.
 
     The precise slice takes longer and is needed only for few kernels. ``signals``: also distinguish mbarriers, which
-    only timing depends on.
+    only timing depends on. ``own_stores``: follow what threads store in global memory, too.
     """
-    work = useful_work(program)
+    work, spaces = useful_work(program), frozenset({OWN} if own_stores else ())
     try:
-        found = _plan(program, work, signals, closely=False)
+        found = _plan(program, work, signals, closely=False, spaces=spaces)
     except Uncountable:
-        found = _plan(program, work, signals, closely=True)
+        found = _plan(program, work, signals, closely=True, spaces=spaces)
     unknown = [d for d in program.code if found.executed[d.index] and is_unknown(d)]
     if unknown:
-        found = _plan(program, work, signals, closely=True, open=_open(program, work))
+        found = _plan(program, work, signals, closely=True, open=_open(program, work), spaces=spaces)
         if any(found.executed[d.index] for d in unknown):
             raise Uncountable(MOVED if any(d.name == "LDSM" for d in unknown) else SUMS)
     return found
@@ -113,8 +114,14 @@ def _open(program: Listing, work: UsefulWork) -> frozenset[int]:
     return frozenset(guarded.union(d.index for d in stores if values.is_stored(d)))
 
 
-def _plan(program: Listing, work: UsefulWork, signals: bool, closely: bool, open: frozenset[int] = frozenset()) -> Plan:
-    spaces: frozenset[str] = frozenset()
+def _plan(
+    program: Listing,
+    work: UsefulWork,
+    signals: bool,
+    closely: bool,
+    open: frozenset[int] = frozenset(),
+    spaces: frozenset[str] = frozenset(),
+) -> Plan:
     slicer = Slicer(program, closely)
     while True:
         chosen = slicer.relevant(partial(needs, spaces, work, signals=signals, open=open))
@@ -155,8 +162,8 @@ def needs(
     if signals and d.name in SIGNALS:
         needed += signalled(d)
     space = STORED.get(d.name)
-    # Global memory is read as it was before the launch; ``Store`` checks that this is valid.
-    if space in spaces and space != "global":
+    # Global memory is read as it was before the launch, unless OWN; ``Store`` checks that this is valid.
+    if space in spaces and (space != "global" or OWN in spaces):
         needed += stored(d)
     return needed
 
