@@ -14,6 +14,8 @@ from gemm_lessons.course.folder import CommandError, packaged_course
 from gemm_lessons.grading.decisions import TEMPLATE, load_decisions, write_template
 from gemm_lessons.grading.gradebook import Gradebook
 from gemm_lessons.grading.results import Grade
+from gemm_lessons.report.console import make_console
+from gemm_lessons.report.grading import show_class
 
 COURSE = packaged_course()
 BOOK = sample()
@@ -88,6 +90,11 @@ def test_excel_s_own_forms_are_read(tmp_path: Path) -> None:
     (tmp_path / "decisions.csv").write_text("\ufeffStudent;Lesson;Points;Penalty;Comment\r\nana;03;8,5;;ok\r\n")
     book = load_decisions(tmp_path, STUDENTS, LESSONS).decided(BOOK)
     assert grade_of(book, "ana", 1).points == 8.5
+
+
+def test_points_for_a_missing_lesson_are_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    show_class(make_console(), decided(tmp_path, "bo,03,4,,by mail"), [])
+    assert "d decided" in capsys.readouterr().out
 
 
 def test_the_template_decides_nothing_and_is_written_once(tmp_path: Path) -> None:

@@ -96,6 +96,8 @@ def profile(
     if print_ or plan.program is None:
         if not print_:
             errors.print(f"{tool.value} is not installed here. Run this command on a machine that has it:")
+            if tool is ToolChoice.ncu:
+                errors.print("(Without a GPU, --report FILE.ncu-rep writes a simulated run as a report.)")
         show_plan(console, plan)
         return contract.EXIT_PASSED
     try:

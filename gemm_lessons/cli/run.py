@@ -121,7 +121,7 @@ class Variant:
             lesson = typed(lesson, self.type_)
         if self.tile:
             usual, lesson = lesson, retiled(lesson, parse_tile(self.tile))
-            remarks = (_of_the_tile(usual, lesson),)
+            remarks = (_of_the_tile(usual, lesson, self.tile),)
         if self.layout is not None:
             lesson = in_layout(lesson, self.layout.upper())
         return lesson, remarks
@@ -330,9 +330,11 @@ def _still_open(command: RunCommand, outcome: RunOutcome) -> str:
     return f"Still open: {which}, for gemm-lessons run {lesson.number:02} {others}"
 
 
-def _of_the_tile(usual: Lesson, now: Lesson) -> str:
-    had = usual.tile.defines
-    sizes = ", ".join(f"{name} = {size}" for name, size in now.tile.sizes if size != had[name]) or "as in lesson.toml"
+def _of_the_tile(usual: Lesson, now: Lesson, asked: list[str]) -> str:
+    """Return a remark on the sizes that were asked for; those that the host derives from them are left out."""
+    had, derived = usual.tile.defines, {name for name, _ in usual.choices} - set(parse_tile(asked))
+    changed = (it for it in now.tile.sizes if it[1] != had[it[0]] and it[0] not in derived)
+    sizes = ", ".join(f"{name} = {size}" for name, size in changed) or "as in lesson.toml"
     promise = now.shapes.multiple_of
     text = f"Tile: {sizes}, for this run only; it is not a pass."
     if promise != usual.shapes.multiple_of:

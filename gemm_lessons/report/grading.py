@@ -34,6 +34,7 @@ MARKS = {
     "timed_out": ("t", "bad", "endless"),
     "compile_failed": ("c", "bad", "no build"),
     "missing": (".", "quiet", "missing"),
+    "graded": ("d", "good", "decided"),  # by the teacher, without a kernel that was judged
     "refused": ("r", "bad", "refused"),
     "unreadable": ("u", "bad", "unreadable"),
     "unsupported": ("?", "doubt", "unsupported"),

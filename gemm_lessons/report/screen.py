@@ -89,12 +89,12 @@ def _has_table(row: Row) -> bool:
 
 def _header(console: Console, outcome: RunOutcome) -> Text:
     """Return the lesson on the left and where it ran on the right; a long title without its second half."""
-    lesson, where = outcome.lesson, outcome.device_name
+    lesson, where = outcome.lesson, outcome.device_name or outcome.device_kind
     if outcome.kernel.checked.right and outcome.device_kind == "simulator":
         where += f", estimates for {with_article(outcome.gpu)}"
         estimate = outcome.kernel.speed.estimate
         where += " (never measured)" if estimate and estimate.basis else ""
-    elif not outcome.kernel.checked.right and outcome.verdict.kind != "compile_failed":
+    elif outcome.device_name and not outcome.kernel.checked.right and outcome.verdict.kind != "compile_failed":
         where += f", --seed {outcome.seed}"  # repeats the inputs
     first = f"Lesson {lesson.number:02}  "
     room = console.width - len(first) - len(where) - 2

@@ -210,7 +210,7 @@ def build(
     if len(passed) != len(kernel.parameters):
         raise ArgumentError(
             f"the kernel takes {len(kernel.parameters)} parameters ({_signature(kernel, known)}), "
-            f"--args gives {len(passed)}"
+            f"--args gives {len(passed)}; commas separate them: 'x=f32[8],y=out f32[8],n=8'"
         )
     types = known or (None,) * len(passed)
     structs = _structs(passed, kernel.parameters, types, layouts)
