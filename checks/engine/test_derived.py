@@ -43,7 +43,7 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]
     monkeypatch.delenv("GEMM_LESSONS_NO_CACHE", raising=False)
     yield
     forget()
-    derived.files_of.cache_clear()
+    cache.files_of.cache_clear()
 
 
 def forget() -> None:

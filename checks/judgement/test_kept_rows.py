@@ -11,7 +11,7 @@ import pytest
 
 from gemm_lessons.course.folder import packaged_course
 from gemm_lessons.devices.simulated import Simulated
-from gemm_lessons.engine.compiler import cache, derived
+from gemm_lessons.engine.compiler import cache
 from gemm_lessons.engine.hardware.sheets import GPUS
 from gemm_lessons.gemm.shapes import Shape
 from gemm_lessons.judging.verdict import CompileFailed
@@ -30,7 +30,7 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.delenv("GEMM_LESSONS_NO_CACHE", raising=False)
     yield
-    derived.files_of.cache_clear()
+    cache.files_of.cache_clear()
 
 
 def plan_of(path: Path, gpu: str = "h200", seed: int = 1, shape: Shape | None = None) -> RunPlan:
@@ -92,7 +92,7 @@ def test_whatever_a_row_depends_on_does(kernel: Path, tmp_path: Path, monkeypatc
     monkeypatch.setattr(kept_rows, "ROOT", kit)
     for text in ("1", "22"):
         (kit / "module.py").write_text(text)
-        derived.files_of.cache_clear()
+        cache.files_of.cache_clear()
         keys.append(key_of(plan))
     identity = cache.identity
     monkeypatch.setattr(cache, "identity", lambda file: identity(file) + "of another")

@@ -28,8 +28,7 @@ ENVIRONMENT = ("GEMM_LESSONS_TIME_LIMIT", "GEMM_LESSONS_MEMORY_LIMIT")
 
 
 def bounds_for(seconds: float | None, gibibytes: float | None, shape: Shape | None = None) -> Bounds:
-    """Return the limits of ``--time-limit`` and ``--memory-limit``, else of the environment, else defaults that grow
-    with ``shape``. Raises ``CommandError``."""
+    """Return the limits of the options, else of the environment, else by ``shape``. Raises ``CommandError``."""
     seconds = _number("--time-limit", seconds, ENVIRONMENT[0])
     gibibytes = _number("--memory-limit", gibibytes, ENVIRONMENT[1])
     usual, work, bytes_ = Bounds(), 0.0, 0

@@ -25,8 +25,7 @@ def append_lines(path: Path, columns: Sequence[str], rows: Iterable[Mapping[str,
 
 
 def read_lines(path: Path, command: str, headers: Sequence[tuple[str, ...]]) -> list[dict[str, str]]:
-    """Return the complete lines of a file of ``command``, which has one of the ``headers``. Raise ``CommandError`` for
-    another kind of file."""
+    """Return the complete lines of a file of ``command``. Raise ``CommandError`` if it has none of the ``headers``."""
     try:
         with path.open(newline="", encoding="utf-8") as file:
             rows = csv.reader(file)

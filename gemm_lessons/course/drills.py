@@ -57,8 +57,7 @@ Values = Mapping[str, int]
 
 @dataclass(frozen=True)
 class Draw:
-    """How one name gets its value: one of ``choices``; or, with ``last``, a whole number from the first and only choice
-    to ``last``, both included."""
+    """How a name gets its value: one of ``choices``; or, with ``last``, a whole number from the only choice to it."""
 
     name: str
     choices: tuple[Expression, ...]

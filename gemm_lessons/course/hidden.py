@@ -224,7 +224,7 @@ class FarSample:
 
 
 @dataclass(frozen=True)
-class FarTile:
+class FarTiles:
     """Two tiles of C at a far shape, by their rows and columns: they are judged when all blocks that they need have
     run."""
 
@@ -377,7 +377,7 @@ def _deep_beside(lesson: Lesson, seed: int) -> FarSample | None:
     return None
 
 
-def hidden_tiles(lesson: Lesson, seed: int) -> tuple[FarTile, ...]:
+def hidden_tiles(lesson: Lesson, seed: int) -> tuple[FarTiles, ...]:
     """Return tiles of C to judge of a lesson where a later launch adds what blocks of an earlier one leave: two where
     M = N = K, and two at a shape that is far along M, N and K, where blocks share tiles."""
     multiplies = _multiplying(lesson)
@@ -430,12 +430,12 @@ def _sides_of_tile(lesson: Lesson) -> tuple[int, int]:
     return lcm(tile.m, steps.m), lcm(tile.n, steps.n)
 
 
-def _some_tiles(lesson: Lesson, shape: Shape, draw: random.Random) -> FarTile:
+def _some_tiles(lesson: Lesson, shape: Shape, draw: random.Random) -> FarTiles:
     """Return two of a shape's tiles, side by side: a mistake in every second tile is in one of them."""
     rows, cols = _sides_of_tile(lesson)
     row = int(draw.random() * -(-shape.m // rows)) * rows
     col = int(draw.random() * (-(-shape.n // cols) - 1)) * cols
-    return FarTile(shape, range(row, min(shape.m, row + rows)), range(col, min(shape.n, col + 2 * cols)))
+    return FarTiles(shape, range(row, min(shape.m, row + rows)), range(col, min(shape.n, col + 2 * cols)))
 
 
 def _work_of_tile(lesson: Lesson, shape: Shape, multiplies: int) -> float:

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from gemm_lessons.course.lesson import LessonError, LessonSummary
@@ -20,13 +19,14 @@ from gemm_lessons.engine.compiler import cache
 FORMAT = "gemm-lessons/summaries/1"
 PACKAGE = Path(__file__).parents[1]
 # The rooms that decide whether a lesson.toml is right.
-READERS = ("course", "gemm", "engine", "engine/arguments", "engine/records", "engine/hardware")
+READERS = ("course", "gemm", "engine")
 
 
 def summaries(lessons: Path, names: Sequence[str]) -> dict[str, LessonSummary | LessonError]:
     """Summarise the lessons of these names; an error is in the place of one that cannot be read."""
+    state = (it for room in READERS for it in cache.files_of(PACKAGE / room))
     files = [lessons / "course.toml", *(lessons / name / "lesson.toml" for name in names)]
-    key = cache.key_of(FORMAT, *_state_of_the_kit(), *names, *map(_content, files))
+    key = cache.key_of(FORMAT, *state, *names, *map(_content, files))
     kept = json.loads(cache.get(key) or b"{}")
     found: dict[str, LessonSummary | LessonError] = {}
     for name in names:
@@ -51,13 +51,3 @@ def _content(file: Path) -> bytes:
     with contextlib.suppress(OSError):
         return file.read_bytes() if file.is_file() else b""  # reading a pipe would wait for a writer
     return b""
-
-
-def _state_of_the_kit() -> Iterator[str]:
-    """Yield the name, size and time of change of every module that decides whether a lesson.toml is right."""
-    for room in READERS:
-        with os.scandir(PACKAGE / room) as entries:
-            for entry in sorted(entries, key=lambda it: it.name):
-                if entry.name.endswith(".py"):
-                    state = entry.stat()
-                    yield f"{room}/{entry.name} {state.st_size} {state.st_mtime_ns}"

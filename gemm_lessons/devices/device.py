@@ -36,8 +36,7 @@ class BuildTarget:
 
 @dataclass(frozen=True)
 class Binaries:
-    """The kernels of a lesson's launches, compiled for the counted architecture and for the timed GPU; the same
-    binaries if both have the same target."""
+    """A lesson's kernels, compiled for the counted architecture and for the timed GPU; the same if both are one."""
 
     counted: tuple[Compiled, ...]
     timed: tuple[Compiled, ...] | None  # None: they cannot be compiled for that GPU
@@ -113,8 +112,7 @@ class Device(Protocol):
         """Return why one of these launches is impossible here; None when all are possible."""
 
     def launch(self, task: Task, trial: Trial, counting: bool, checking: bool = True) -> Launched:
-        """Run a task once on ``trial`` and write its arrays. Return counters only with ``counting``; search for races
-        and the like only with ``checking``."""
+        """Run a task on ``trial``, writing its arrays: counters only if ``counting``, races only if ``checking``."""
 
     def grading(self) -> Device:
         """Return the same device for a graded run: it reports kernels that depend on a clock or choices of the GPU."""
@@ -123,8 +121,7 @@ class Device(Protocol):
         """Return the same device for a lesson whose gates need the number of products that a tensor core sums."""
 
     def on_addresses(self, task: Task) -> Finding | None:
-        """Return a finding for a task whose execution or answer depends on the addresses of buffers. Every device does
-        this on the simulator."""
+        """Return a finding, by the simulator, for a task whose execution or answer depends on buffers' addresses."""
 
     def on_next_launch(self, task: Task) -> Finding | None:
         """Return a finding for a task whose answer depends on what its last run left in ``__device__`` variables. Every

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import field
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -104,8 +104,7 @@ class Touch:
         return np.arange(self.addresses.size) if self.active is None else np.flatnonzero(self.active)
 
     def of_own_block(self, window: int) -> np.ndarray[Any, Any] | None:
-        """Return the active lanes, without those that access shared memory of another block of their cluster.
-        ``window``: bytes of a block's shared memory."""
+        """Return the active lanes that access their own block's shared memory. ``window``: its bytes."""
         if self.access.space != "shared":
             return self.active
         inside = (self.addresses >= 0) & (self.addresses < window)
@@ -219,8 +218,7 @@ class Bulk:
 
 @dataclass(frozen=True, eq=False)
 class Landed:
-    """The bytes of ``bulk`` have arrived and count for ``phases`` (n,) of its mbarriers. A thread that sees these
-    phases end may read the bytes."""
+    """The bytes of ``bulk`` have arrived for ``phases`` (n,) of its mbarriers; who sees these end may read them."""
 
     bulk: Bulk
     phases: np.ndarray[Any, Any]
@@ -384,8 +382,11 @@ class SharedArray:
 Boundary = Literal["barrier", "end", "none", "fault"]
 
 
-class Observer(Protocol):
-    """Observes one launch. ``begin`` is called before the launch, ``begin_batch`` and ``end_batch`` around a batch."""
+class Observer:
+    """Observes one launch. ``begin`` is called before the launch, ``begin_batch`` and ``end_batch`` around a batch.
+
+    None of them does anything here.
+    """
 
     def begin(self, launch: LaunchInfo) -> None:
         """Receive the launch before it starts."""

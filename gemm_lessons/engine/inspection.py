@@ -123,8 +123,7 @@ class Inspection:
 
 @dataclass(frozen=True)
 class KnownOpcodes:
-    """PTX's opcodes: the ``supported`` ones, each with the forms that run, the full names of computing instructions
-    (``forms``), and all others."""
+    """PTX's opcodes: ``supported`` ones with the forms that run, ``forms`` of computing instructions, all others."""
 
     supported: Mapping[str, str]
     forms: tuple[str, ...]

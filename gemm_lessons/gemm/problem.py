@@ -66,8 +66,7 @@ def fresh_seed() -> int:
 
 
 class Problem:
-    """A lesson's data at one shape: ``arrays`` by buffer, as stored; ``scalars`` by name. Immutable: launches work on
-    the copies of a ``Trial``."""
+    """A lesson's data at one shape: ``arrays`` as stored, ``scalars``. Immutable: launches work on a ``Trial``."""
 
     def __init__(
         self,

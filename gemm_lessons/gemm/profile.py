@@ -160,8 +160,7 @@ class CopiedBoxes:
 
     @classmethod
     def of(cls, trace: Trace, k: int, tiles: int) -> CopiedBoxes | None:
-        """Return the bytes in a trace of one K tile (K = ``k``) of blocks that compute ``tiles`` tiles in turn; None if
-        it has no boxes."""
+        """Return the bytes in a trace of one K tile (``k``) of blocks with ``tiles`` tiles; None if it has no boxes."""
         from gemm_lessons.engine.sass.trace import Traffic
 
         count = len(trace.warps) // trace.warps_per_block
@@ -183,8 +182,7 @@ class CopiedBoxes:
 
 @dataclass(frozen=True)
 class Span:
-    """Clocks of one multiprocessor for several resident blocks: ``fixed + per_k * K``. ``units``: the same for the
-    clocks in which each unit is busy."""
+    """Clocks of a multiprocessor for its resident blocks: ``fixed + per_k * K``; ``units``: those of each busy unit."""
 
     fixed: float
     per_k: float

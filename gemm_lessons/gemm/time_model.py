@@ -241,8 +241,7 @@ def in_a_row(estimates: Sequence[Estimate]) -> Estimate:
 
 
 def _tiled(profile: Profile, shape: Shape, grid: tuple[int, int, int]) -> tuple[int, int, int]:
-    """Return the grid with one block per tile of C (or several along z, as for each of its planes); about as many where
-    blocks divide the K tiles."""
+    """Return the grid with a block per tile of C (or several along z); about as many where blocks divide K tiles."""
     if not profile.shared and not profile.staying:
         return grid
     cols, rows = math.ceil(shape.n / profile.tile_cols), math.ceil(shape.m / profile.tile_rows)

@@ -40,8 +40,7 @@ class Executor(Protocol):
 def open_executor(
     name: str, processes: int | None = None, lessons: Iterable[str] = ()
 ) -> AbstractContextManager[Executor]:
-    """Open ``local`` or ``ray`` for kernels of these ``lessons``. Raises ``CommandError`` for another name,
-    ``KitError`` if Ray is not installed."""
+    """Open ``local`` or ``ray`` for ``lessons``. Raises ``CommandError`` for another name, ``KitError`` without Ray."""
     if name == "local":
         return LocalExecutor(processes or how_many(resident_bytes(lessons)))
     if name == "ray":
@@ -56,8 +55,7 @@ def how_many(each: int) -> int:
 
 
 class LocalExecutor:
-    """Threads of this process, each with one judging process at a time. A judging process exits when its parent is
-    gone, so none outlives this process."""
+    """Threads, each with one judging process at a time, which exits when its parent is gone."""
 
     def __init__(self, processes: int) -> None:
         self.processes = processes

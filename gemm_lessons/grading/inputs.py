@@ -203,8 +203,7 @@ def _record(enrolled: Enrolled) -> GradedStudent:
 def read_student(
     student: Student, lessons: Mapping[str, Lesson], names: Sequence[str]
 ) -> tuple[dict[str, LessonSubmission], tuple[str, ...]]:
-    """Return a student's submission for each of ``lessons``, and remarks on the whole submission. ``names`` are all
-    lessons that a file may belong to."""
+    """Return a student's submission by lesson, and remarks. ``names``: all lessons that a file may belong to."""
     handed = SubmittedFiles()
     for part in student.parts:
         handed.add(_read(part))

@@ -137,8 +137,7 @@ def _by_number(numbers: Iterable[tuple[int, int]], known: dict[int, str]) -> Les
 
 
 def _numbers(words: Sequence[_Word], folder: bool) -> Iterator[tuple[int, int]]:
-    """Yield numbers that may be a lesson's. Rank 3: after a word for "lesson", 2: two digits, 1: after a word for
-    "exercise", 0: one digit."""
+    """Yield a lesson's possible numbers. Rank 3: after "lesson", 2: two digits, 1: after "exercise", 0: one digit."""
     for i, word in enumerate(words):
         if not word.is_number:
             continue

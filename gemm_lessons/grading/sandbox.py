@@ -18,8 +18,7 @@ PACKAGE = Path(__file__).resolve().parents[1]
 
 
 def reach_of(lesson: Lesson, folder: Path) -> Reach:
-    """Return the access of a submission to ``lesson`` in its ``folder``. Solutions, other users' files and files of the
-    system are out of reach."""
+    """Return a submission's access in its ``folder``: no solutions, no other users' files, no files of the system."""
     lessons = lesson.directory.parent
     paths = sysconfig.get_paths()
     installed = {Path(paths[name]) for name in ("stdlib", "platstdlib", "purelib", "platlib")}

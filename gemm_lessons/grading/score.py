@@ -97,8 +97,7 @@ def _gate(gate: Gate, most: float, judged: Mapping[str, Any] | None, near_miss: 
 
 
 def _unjudged(outcome: Mapping[str, Any]) -> Iterator[str]:
-    """Yield a line about each gate that could not be judged, and one if not every shape was checked. Neither costs
-    points: these are limits of the kit."""
+    """Yield lines on gates that could not be judged and shapes not checked. None costs points: the kit's limits."""
     for gate in outcome["gates"]:
         if gate["passed"] is None:
             yield one_line(f"gate not judged, look at it: {gate['name']}: {gate.get('note') or 'no reason'}")[:LONGEST]

@@ -28,8 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Built:
-    """A kernel as the compiler built it. ``occupancies`` of its launches are for the GPU of the times; empty where it
-    is not compiled for that GPU."""
+    """A kernel as compiled. ``occupancies`` of its launches are for the timed GPU; empty if not compiled for it."""
 
     lesson: Lesson  # the lesson of the kernel: its launches, tile and data
     code: Binaries

@@ -64,8 +64,7 @@ def swapped(it: Wrong, name: str) -> Array | None:
 
 
 def boxes_exchanged(it: Wrong) -> Iterator[Made]:
-    """Request the boxes of a tensor map at (col, row) where (row, col) was meant. What is outside is 0. Facts: ``of``,
-    the name of the factor."""
+    """Request a map's boxes at (col, row) instead of (row, col). What is outside is 0. Facts: ``of``, the factor."""
     for tensor_map in it.problem.data.maps if it.is_plain else ():
         name, sizes = tensor_map.buffer, it.problem.data.names(it.problem.shape.names)
         if name not in ("A", "B"):

@@ -234,8 +234,7 @@ def _most(line: Array) -> int:
 
 
 def exchanged(within: int | None) -> Callable[[Wrong], Facts | None]:
-    """Return a search for pairs of elements that are exchanged, such as ``here`` and ``there``, ``within`` the same row
-    or column, or not."""
+    """Return a search for exchanged elements, such as ``here`` and ``there``, ``within`` a row or column or not."""
 
     def searched(it: Wrong) -> Facts | None:
         facts = it.once(_exchanged)

@@ -42,8 +42,7 @@ def of_another_block(it: Wrong) -> Iterator[Made]:
 
 
 def of_another_line(it: Wrong) -> Iterator[Made]:
-    """Yield answers in which two rows of A, or blocks of columns of B, ``distance`` apart have the same scale, that of
-    the ``part`` one."""
+    """Yield answers in which rows of A or blocks of B ``distance`` apart have one scale, the ``part`` one's."""
     for name, scale, axis in _scales(it):
         line = np.arange(scale.shape[axis])
         for bit in (1 << n for n in range(int(line[-1]).bit_length())):

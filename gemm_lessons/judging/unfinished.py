@@ -59,8 +59,7 @@ def can_tell(problem: Problem) -> bool:
 def contents(
     problem: Problem, trial: Trial, remains: FinalMemory, names: Mapping[tuple[str, str, int], str]
 ) -> tuple[NamedSentence, ...]:
-    """Describe the contents of memory, array by array. ``names``: of shared arrays and of a thread's own, by space,
-    variable of the PTX and byte offset in it."""
+    """Describe memory, array by array. ``names``: of its arrays, by space, PTX variable and byte offset in it."""
     tiles = {name: bits(problem.layouts[name].matrix(problem.arrays[name])) for name in "AB"}
     said = list[NamedSentence | None]()
     for variable, words in remains.shared.items():

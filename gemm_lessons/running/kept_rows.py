@@ -39,7 +39,7 @@ def key_for(facts: object, architectures: Sequence[str]) -> str | None:
     except (Unknown, OSError):
         return None
     versions = (FORMAT, __version__, np.__version__, sys.version)
-    return compile_cache.key_of(*versions, *derived.files_of(ROOT), *parts)
+    return compile_cache.key_of(*versions, *compile_cache.files_of(ROOT), *parts)
 
 
 def load(key: str | None) -> Row | None:
@@ -52,8 +52,7 @@ def load(key: str | None) -> Row | None:
 
 
 def store(key: str | None, row: Row) -> None:
-    """Store the row of a right kernel. A run that lacked time or memory, or that the simulator does not support, may
-    end differently next time."""
+    """Store the row of a right kernel only: a run that lacked time, memory or support may end differently next time."""
     if key and row.built is not None and row.checked.right and not row.unsupported:
         compile_cache.put(key, pickle.dumps(row, pickle.HIGHEST_PROTOCOL))
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Literal
 from gemm_lessons.course.folder import Course, read_source
 from gemm_lessons.course.hidden import (
     FarSample,
-    FarTile,
+    FarTiles,
     hidden_alike,
     hidden_also,
     hidden_and_counted,
@@ -92,7 +92,7 @@ class LaunchPlan:
     grids: tuple[Grid, ...]
     hidden: bool = False
     sample: FarSample | None = None
-    tile: FarTile | None = None
+    tile: FarTiles | None = None
     gaps: bool = False
     next_scalars: bool = False
     rare: bool = False
@@ -193,7 +193,7 @@ class RunPlan:
     secret: tuple[Shape, ...] = ()
     sample: FarSample | None = None
     also: tuple[FarSample, ...] = ()
-    tiles: tuple[FarTile, ...] = ()
+    tiles: tuple[FarTiles, ...] = ()
     instead: tuple[Shape, ...] = ()
     alike: Mapping[Shape, Alike] = field(default_factory=dict)
     stub: Stub = Stub()  # of the lesson, if it has one
@@ -215,7 +215,7 @@ class RunPlan:
         secret = tuple(it for it in request.secret if it not in hidden)
         sample: FarSample | None = None
         also: tuple[FarSample, ...] = ()
-        tiles: tuple[FarTile, ...] = ()
+        tiles: tuple[FarTiles, ...] = ()
         instead: tuple[Shape, ...] = ()
         alike: Mapping[Shape, Alike] = {}
         if request.graded:

@@ -20,12 +20,13 @@ from math import prod
 
 from gemm_lessons.course.hidden import FarSample, hidden_long, hidden_shallow
 from gemm_lessons.course.lesson import tile_sizes
+from gemm_lessons.engine.compiler.compile import Compiled
 from gemm_lessons.gemm.far import FarProblem
 from gemm_lessons.gemm.shapes import Shape, astuple
 from gemm_lessons.judging.evidence import Built
 from gemm_lessons.running.builder import variant_of
 from gemm_lessons.running.plan import LaunchPlan, RunPlan
-from gemm_lessons.running.rare_sizes import named, numbers_in, words_of
+from gemm_lessons.running.rare_sizes import named, words_of
 
 MOST_DEEP = 3  # classes of which a block is run at the far shape ...
 MOST_EDGES = 2  # ... and such classes that an edge explains
@@ -33,13 +34,13 @@ MUCH_DEEP = 1 << 28  # multiply-adds of a tile whose K is larger than a number i
 MOST_SHALLOW = 24  # classes of which a block is run at the shallow one
 
 
-def _beyond_numbers(plan: RunPlan, launch: LaunchPlan, ptx: str) -> Iterator[tuple[LaunchPlan, bool]]:
+def _beyond_numbers(plan: RunPlan, launch: LaunchPlan, code: Compiled) -> Iterator[tuple[LaunchPlan, bool]]:
     """Yield launches whose M, N or K is above a number that the code compares with and that no other shape of the run
     exceeds: ``k0 < 6000``. The deep one has as many k below this number as above it, and is counted. If that is much
     work, it has a K tile more than the number, and is not."""
     lesson, steps, sizes = plan.lesson, astuple(plan.lesson.shapes.multiple_of), tile_sizes(plan.lesson)
     tile = [-(-it // step) * step for it, step in zip((sizes.rows, sizes.cols, sizes.depth), steps, strict=True)]
-    numbers = numbers_in(ptx)
+    numbers = plan.device.simulator.bounds_of_integers(code)
     for axis in range(3):
         known = max(astuple(it.shape)[axis] for it in plan.kernels[0].launches)
         number = next((it for it in numbers if it >= known), None)
@@ -105,7 +106,7 @@ def rare_launches(plan: RunPlan, launch: LaunchPlan, built: Built) -> Iterator[t
     edges: tuple[int, ...] = ()
     if sample is plan.sample:
         if not lesson.choices:
-            yield from _beyond_numbers(plan, launch, code.ptx)
+            yield from _beyond_numbers(plan, launch, code)
         edges = tuple(it for it in rare.every if it not in rare.odd)[:MOST_EDGES]
     for block in (*edges, *rare.odd[:MOST_DEEP]):
         if block not in ran:

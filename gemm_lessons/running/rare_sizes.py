@@ -11,7 +11,6 @@ Where the host compiles a kernel for each shape, only shapes are taken for which
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
@@ -33,12 +32,7 @@ MOST_VARIANTS = 4  # of such kernels that are looked at
 MOST_NUMBERS = 32  # numbers that the code compares with
 MUCH_WORK = 1 << 24  # multiply-adds of a shape that has one of them, at most
 TILES = 2  # K tiles of a shape that is counted, at least
-COMPARED = re.compile(r"\b(?:setp\.\w+|min|max)\.[usb]\d+\s+[^;]*,\s*(\d{1,6});")
 
-
-def numbers_in(ptx: str) -> list[int]:
-    """Return the numbers that the code compares integers with, sorted."""
-    return sorted({int(it) for it in COMPARED.findall(ptx)})
 
 
 def launches_at_rare_sizes(plan: RunPlan, built: Built) -> Iterator[tuple[LaunchPlan, Built]]:
@@ -63,14 +57,13 @@ def _is_counted(lesson: Lesson, shape: Shape) -> bool:
 
 
 def _new_shapes(plan: RunPlan, variant: Built, layout: str, place: int, known: Sequence[Shape]) -> list[Shape]:
-    """Return the shapes at which decisions in the code of one launch have an outcome that they have at no ``known``
-    one, the most important ones first."""
+    """Return shapes where one launch's decisions have an outcome of no ``known`` shape, most important first."""
     lesson, simulator, code = plan.lesson, plan.device.simulator, variant.code.counted[place]
     words = words_of(plan) if lesson.choices else None
     numbers = simulator.numbers_compared(code)[:MOST_NUMBERS]
     layouts = (layout,) if lesson.choices else lesson.shapes.layouts
     candidates = hidden_candidates(lesson, plan.seed, numbers, layouts)
-    every = numbers if lesson.choices else sorted({*numbers, *numbers_in(code.ptx)[:MOST_NUMBERS]})
+    every = numbers if lesson.choices else sorted({*numbers, *simulator.bounds_of_integers(code)[:MOST_NUMBERS]})
     shapes = [*known, *candidates, *_of_numbers(lesson, every, layouts)]
     its = lesson.launches[place].parameters
     sizes = {at: [int(it.names[name]) for it in shapes] for at, name in enumerate(its) if name in SIZES}

@@ -29,8 +29,7 @@ LEFT_TO_OTHERS = "a block leaves elements to others"
 
 
 def judged(shape: Shape, stored: Sampled | None, counters: Counters | None = None) -> LaunchResult:
-    """Return the result of blocks that stored these elements of C, None if nothing can be judged. ``counters``: of
-    blocks that are counted."""
+    """Return the result of blocks that stored these elements of C (None: not judged), and ``counters`` if counted."""
     judgement = judge_sample(stored) if stored is not None else None
     verdict: Verdict = Passed() if judgement is None or judgement.passed else WrongAnswer(shape, judgement)
     its = Counters() if counters is None else counters

@@ -47,8 +47,7 @@ class Owners:
 
 
 def owners(stores: Stores, layout: BufferLayout, base: int) -> Owners | None:
-    """Return the owners in the matrix that begins at ``base``; None when the block stores none of it, or when the
-    buffer is not a single matrix."""
+    """Return the owners in the matrix at ``base``; None if the block stores none of it or it is not one matrix."""
     size = layout.element.size
     if layout.batch != 1 or layout.dimensions != 2 or size < 1:
         return None

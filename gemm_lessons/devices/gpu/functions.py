@@ -18,8 +18,7 @@ MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES (cuda.
 
 
 def launcher(cubin: bytes, step: Mapping[str, Any], arguments: Sequence[Any]) -> Callable[[], None]:
-    """Return a function that starts a kernel of a freshly loaded module, whose ``__device__`` variables are fresh.
-    ``step``: its ``entry``, and the launch."""
+    """Return a function that starts a kernel of a fresh module. ``step``: its ``entry``, and the launch."""
     grid, block, shared = tuple(step["grid"]), tuple(step["block"]), step["dynamic_shared"]
     function = _load(cubin, step["entry"], shared)
     if step["cluster"] is not None:

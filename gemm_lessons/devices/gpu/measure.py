@@ -269,8 +269,7 @@ class _Session:
             return self.watch.time_us(entrant.start)
 
     def warm_up(self, longest: float) -> None:
-        """Launch the last kernel, which is cuBLAS's if it is timed, in bursts until their times agree: the clock of an
-        idle GPU takes a while to rise."""
+        """Launch the last kernel in bursts until their times agree: the clock of an idle GPU takes a while to rise."""
         started = time.monotonic()
         bursts: list[float] = []
         count = max(int(BURST_S * 1e6 / max(self.first_us[-1], 1.0)), 1)

@@ -91,8 +91,7 @@ class Measurement:
 
 @dataclass(frozen=True)
 class GpuFacts:
-    """Facts that a GPU reports. ``memory`` and ``l2`` are in bytes; ``driver`` is the newest CUDA that it supports,
-    such as 13000; ``count``: the visible GPUs."""
+    """Facts that a GPU reports. ``memory``, ``l2``: bytes; ``driver``: newest CUDA, such as 13000; ``count``: GPUs."""
 
     name: str
     arch: str

@@ -52,21 +52,20 @@ from gemm_lessons.engine.checkers.async_copies import AsyncCopies
 from gemm_lessons.engine.checkers.barrier_misuse import irregular
 from gemm_lessons.engine.checkers.bulk_copies import BulkCopies
 from gemm_lessons.engine.checkers.collector import FindingCollector, Key, Names
-from gemm_lessons.engine.checkers.epochs import Epochs
+from gemm_lessons.engine.checkers.epochs import Epochs, Windows
 from gemm_lessons.engine.checkers.global_memory import GlobalRaces
-from gemm_lessons.engine.checkers.initialised import Initialised, Windows
+from gemm_lessons.engine.checkers.initialised import Initialised
 from gemm_lessons.engine.checkers.map_proxy import MapProxy
 from gemm_lessons.engine.checkers.shared_races import SharedRaces
 from gemm_lessons.engine.checkers.static_analysis import facts
-from gemm_lessons.engine.events import WARP, Batch, Boundary, Irregular, LaunchInfo, Record
-from gemm_lessons.engine.records.arrays import Array
+from gemm_lessons.engine.events import WARP, Batch, Boundary, Irregular, LaunchInfo, Observer, Record
 from gemm_lessons.engine.records.facts import Race
 from gemm_lessons.engine.records.findings import Finding
 
 __all__ = ["Checks"]
 
 
-class Checks:
+class Checks(Observer):
     """Observer of one launch that feeds every checker. ``result`` returns the findings, most severe first."""
 
     def begin(self, launch: LaunchInfo) -> None:
@@ -75,43 +74,24 @@ class Checks:
         self._names = Names(launch)
         code = facts(launch.kernel, frozenset(array.name for array in launch.shared_arrays))
         self._static = code.products
-        self._padded = -(-launch.grid.threads // WARP) * WARP
-        self._lanes = launch.lanes
+        padded = -(-launch.grid.threads // WARP) * WARP
+        self._lanes, self._cluster = launch.lanes, math.prod(launch.grid.cluster or (1,))
         shared, local = _stride(launch.shared_bytes), _stride(launch.local_bytes) if launch.local_bytes else 0
         granules = code.granules
         zeroed = next((range(it.offset, it.offset + it.zeroed) for it in launch.shared_arrays if it.zeroed), range(0))
-        windows = Windows(self._lanes, self._padded, shared, granules["shared"], local, granules["local"], zeroed)
-        collector, names = self._collector, self._names
-        self._cluster = math.prod(launch.grid.cluster or (1,))
-        by_warps = self._padded == WARP and self._cluster == 1 and not (code.has_async or code.has_phases or code.flags)
-        self._epochs = Epochs(self._padded, self._forget, code.flags, by_warps)
-        self._races = SharedRaces(
-            collector, names, self._padded, shared, granules["shared"], code.optimistic, code.flags,
-            self._cluster,
-        )  # fmt: skip
-        self._initialised = Initialised(collector, names, windows, code.unused)
-        self._copies = None
-        if code.has_async:
-            self._copies = AsyncCopies(
-                collector, names, self._lanes, self._padded, shared, granules["shared"], self._cluster
-            )
-        self._bulk = None
-        if code.has_phases:
-            self._bulk = BulkCopies(
-                collector, names, self._lanes, self._padded, shared, granules["shared"], self._cluster
-            )
-        self._global = GlobalRaces(
-            collector,
-            names,
-            self._padded,
-            launch.buffers,
-            launch.fresh,
-            granules["global"],
-            code.protocol,
-            self._cluster,
+        windows = Windows(
+            self._lanes, padded, shared, granules["shared"], local, granules["local"], self._cluster, zeroed
         )
+        collector, names = self._collector, self._names
+        by_warps = padded == WARP and self._cluster == 1 and not (code.has_async or code.has_phases or code.flags)
+        self._epochs = Epochs(padded, self._forget, code.flags, by_warps)
+        self._races = SharedRaces(collector, names, windows, code.optimistic, code.flags)
+        self._initialised = Initialised(collector, names, windows, code.unused)
+        self._copies = AsyncCopies(collector, names, windows) if code.has_async else None
+        self._bulk = BulkCopies(collector, names, windows) if code.has_phases else None
+        self._global = GlobalRaces(collector, names, windows, granules["global"], launch, code.protocol)
         self._maps = MapProxy(collector, names, self._global.last_writer)
-        self._ends = ArrayEnds(collector, names, self._padded, shared, launch.shared_arrays, code.arrays, code.own)
+        self._ends = ArrayEnds(collector, names, windows, launch.shared_arrays, code.arrays, code.own)
 
     def _forget(self) -> None:
         self._races.forget()
@@ -127,7 +107,7 @@ class Checks:
             self._copies.begin_batch()
         if self._bulk is not None:
             self._bulk.begin_batch()
-        self._global.begin_batch(self._lanes, batch)
+        self._global.begin_batch(batch)
 
     def epoch(self, batch: Batch, records: Sequence[Record], boundary: Boundary) -> None:
         """Pass the records of an epoch to the checkers."""
@@ -150,9 +130,6 @@ class Checks:
         for record in others:
             if type(record) is Irregular:
                 irregular(self._collector, self._names, batch, record)
-
-    def end_batch(self, batch: Batch, executions: Array, lane_executions: Array) -> None:
-        """Do nothing."""
 
     @property
     def suspects(self) -> set[tuple[int, int]]:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from gemm_lessons.engine.checkers.epochs import chunks_repeat
+from gemm_lessons.engine.checkers.epochs import repeats
 from gemm_lessons.engine.events import (
     AsyncGroup,
     Barrier,
@@ -127,15 +127,7 @@ class AlikeClusters:
     def _repeats(self, touch: Touch, clusters: int) -> bool:
         known = touch.memo.get(ALIKE)
         if known is None or known[0] != clusters:
-            rows = None if touch.chunk_lanes is not None else touch.addresses.reshape(-1, self._together)[:clusters]
-            if rows is None:
-                same = chunks_repeat(touch, clusters, self._together)
-            elif touch.active is not None:
-                mask = touch.active.reshape(-1, self._together)[:clusters]
-                same = _same([mask]) and _same([rows[:, mask[0]]])
-            else:
-                same = _same([rows])
-            known = touch.memo[ALIKE] = clusters, same
+            known = touch.memo[ALIKE] = clusters, repeats(touch, clusters, self._together)
         return bool(known[1])
 
     def first(self, records: Sequence[Record]) -> list[Record]:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from gemm_lessons.engine.checkers.collector import Example, FindingCollector, Key, Names
-from gemm_lessons.engine.checkers.epochs import Epoch
+from gemm_lessons.engine.checkers.epochs import Epoch, Windows
 from gemm_lessons.engine.compiler.diagnostics import plain_name
 from gemm_lessons.engine.events import Batch, SharedArray, Touch
 from gemm_lessons.engine.records.facts import Location, PastEnd
@@ -26,13 +26,13 @@ class ArrayEnds:
         self,
         collector: FindingCollector,
         names: Names,
-        padded: int,
-        stride: int,
+        windows: Windows,
         shared: Sequence[SharedArray],
         arrays: Mapping[int, str],
         own: Mapping[int, SharedArray],
     ) -> None:
-        self._collector, self._names, self._padded, self._stride = collector, names, padded, stride
+        self._collector, self._names = collector, names
+        self._padded, self._stride = windows.padded, windows.shared
         places = {array.name: array for array in shared}
         self._arrays = {
             "shared": {index: places[name] for index, name in arrays.items() if name in places},

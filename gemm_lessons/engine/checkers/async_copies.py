@@ -15,7 +15,7 @@ from typing import Literal
 import numpy as np
 
 from gemm_lessons.engine.checkers.collector import Example, FindingCollector, Key, Names
-from gemm_lessons.engine.checkers.epochs import Epoch, Mark, cells
+from gemm_lessons.engine.checkers.epochs import Epoch, Mark, Windows
 from gemm_lessons.engine.checkers.warp_clocks import WarpClocks
 from gemm_lessons.engine.events import WARP, Access, AsyncGroup, Barrier, Batch, Boundary, Phase, Touch
 from gemm_lessons.engine.records.arrays import Array
@@ -61,26 +61,15 @@ class _Order:
 
 
 class AsyncCopies:
-    """Tracks the copies of a batch. Created only for kernels with ``cp.async``. ``cluster``: blocks of a cluster."""
+    """Tracks the copies of a batch. Created only for kernels with ``cp.async``."""
 
-    def __init__(
-        self,
-        collector: FindingCollector,
-        names: Names,
-        lanes: int,
-        padded: int,
-        stride: int,
-        granule: int,
-        cluster: int = 1,
-    ) -> None:
-        self._collector, self._names = collector, names
-        self._lanes, self._padded, self._stride, self._granule = lanes, padded, stride, granule
-        self._cluster = cluster
+    def __init__(self, collector: FindingCollector, names: Names, windows: Windows) -> None:
+        self._collector, self._names, self.windows = collector, names, windows
         # Since the last barrier of all blocks; None: warps have not synchronised apart.
         self.order: _Order | None = None
         self._accesses: dict[int, Access] = {}
         self._states: dict[bytes, _State] = {}
-        count = lanes // padded * stride // granule
+        count = windows.lanes // windows.padded * windows.shared // windows.shared_granule
         self._start = _State(
             np.zeros(count, np.uint8),
             np.full(count, -1, np.int32),
@@ -104,7 +93,8 @@ class AsyncCopies:
     def epoch(self, batch: Batch, epoch: Epoch, boundary: Boundary) -> None:
         """Advance the state by one epoch and report its premature accesses."""
         if self.order is None and any(map(_synchronises_apart, (segment.mark for segment in epoch.segments))):
-            clocks = WarpClocks(self._lanes // self._padded, self._padded, self._stride, self._cluster)
+            windows = self.windows
+            clocks = WarpClocks(windows.lanes // windows.padded, windows.padded, windows.shared, windows.cluster)
             self.order = _Order(clocks, np.ones(self._start.stage.size, np.int32))
         if self.order is not None:
             self._state, found = _Step(self, self._state).run(epoch, boundary)
@@ -168,7 +158,7 @@ class _Step:
 
     def _touch(self, touch: Touch) -> None:
         parent, access = self.parent, touch.access
-        where = cells(touch, parent._lanes, parent._padded, parent._stride, parent._granule)
+        where = parent.windows.cells(touch, parent.windows.lanes)
         lane, cell = where.lane, where.cell
         if access.is_async:
             parent._accesses[access.index] = access
@@ -203,7 +193,7 @@ class _Step:
                     parent._accesses.get(index),
                     access,
                     why,
-                    int(cell[first]) * parent._granule % parent._stride,
+                    int(cell[first]) * parent.windows.shared_granule % parent.windows.shared,
                     (int(self.owner[cell[first]]), int(lane[first])),
                     int(self.age[cell[first]]),
                     bool(self.waited[cell[first]]),
@@ -243,7 +233,7 @@ class _Step:
         if mark.lanes is not None:
             arrived &= mark.lanes[owner]
         if mark.blocks is not None:
-            arrived &= mark.blocks[owner // self.parent._padded]
+            arrived &= mark.blocks[owner // self.parent.windows.padded]
         if mark.kind == "warp":
             self.stage[arrived & (self.stage == ARRIVED)] = IN_WARP
         else:

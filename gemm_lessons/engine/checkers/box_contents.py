@@ -50,7 +50,7 @@ class BoxContents:
         access = touch.access
         if access.space != "shared" or access.effect == "load":
             return
-        lanes = np.arange(len(touch.addresses)) if touch.active is None else np.flatnonzero(touch.active)
+        lanes = touch.active_lanes
         first = lanes // self.padded * self.stride + touch.addresses[lanes]
         for step in range(0, access.width, CHUNK):
             self.box[(first + step) // CHUNK] = BY_THREADS

@@ -22,7 +22,7 @@ import numpy as np
 
 from gemm_lessons.engine.checkers.alike import AlikeClusters, QuietPaths
 from gemm_lessons.engine.checkers.collector import Example, FindingCollector, Key, Names
-from gemm_lessons.engine.checkers.epochs import cells
+from gemm_lessons.engine.checkers.epochs import Windows
 from gemm_lessons.engine.checkers.happens_before import HappensBefore, PendingCopies, Source, present, taking
 from gemm_lessons.engine.events import (
     WARP,
@@ -59,13 +59,10 @@ class _Stores:
 class BulkCopies:
     """Tracks the bulk copies and mbarriers of one launch, record by record. Created only for kernels with any."""
 
-    def __init__(
-        self, collector: FindingCollector, names: Names, lanes: int, padded: int, stride: int, granule: int,
-        cluster: int,
-    ) -> None:  # fmt: skip
-        self._collector, self._names = collector, names
-        self._every, self._padded, self._stride, self._granule = lanes, padded, stride, granule
-        self._cluster, self._together = cluster, padded * cluster  # blocks and lanes of a cluster
+    def __init__(self, collector: FindingCollector, names: Names, windows: Windows) -> None:
+        self._collector, self._names, self._windows = collector, names, windows
+        self._padded, self._stride, self._granule = windows.padded, windows.shared, windows.shared_granule
+        self._cluster, self._together = windows.cluster, windows.padded * windows.cluster  # blocks and lanes of one
         self._lanes = 0  # those that are analysed
         self._quiet = QuietPaths()
         self._found_any = self._again = False  # of the current epoch: has a finding; was processed before
@@ -90,7 +87,7 @@ class BulkCopies:
             self._alike, self._processed = None, 0
         if self._processed == 0:
             self._times = 1 if self._alike is None else clusters
-            self._start(self._every if self._alike is None else self._together)
+            self._start(self._windows.lanes if self._alike is None else self._together)
         for number, (of_epoch, end) in enumerate(self._epochs[self._processed :], self._processed):
             self._found_any, self._again = False, number < new
             self._process(batch, of_epoch if self._alike is None else self._alike.first(of_epoch), end)
@@ -270,7 +267,7 @@ class BulkCopies:
         if access.is_bulk:
             return  # its ``Bulk`` record follows
         self._seen.add(touch)
-        where = cells(touch, self._lanes, self._padded, self._stride, self._granule)
+        where = self._windows.cells(touch, self._lanes)
         self._check(batch, access, where.lane, where.cell)
         if access.effect != "load":
             self._copied[where.cell] = where.lane if access.is_async else -1
@@ -289,7 +286,7 @@ class BulkCopies:
     def _bulk(self, batch: Batch, record: Bulk) -> None:
         touch = record.touch
         access = touch.access
-        where = cells(touch, self._lanes, self._padded, self._stride, self._granule)
+        where = self._windows.cells(touch, self._lanes)
         lane, cell = where.lane, where.cell
         self._check(batch, access, lane, cell, record)
         number = len(self._copies)

@@ -186,18 +186,9 @@ class Epochs:
     def _uniform(self, touch: Touch) -> bool:
         known = touch.memo.get(UNIFORM)
         if known is None or known[0] != self._blocks:
-            repeats = touch.access.space == "shared" and self._repeats(touch)
-            known = touch.memo[UNIFORM] = self._blocks, repeats
+            same = touch.access.space == "shared" and repeats(touch, self._blocks, self._padded)
+            known = touch.memo[UNIFORM] = self._blocks, same
         return bool(known[1])
-
-    def _repeats(self, touch: Touch) -> bool:
-        if touch.chunk_lanes is not None:
-            return chunks_repeat(touch, self._blocks, self._padded)
-        rows = self._by_block(touch.addresses)
-        if touch.active is None:
-            return bool((rows == rows[0]).all())
-        mask = self._by_block(touch.active)
-        return bool((mask == mask[0]).all() and (rows[:, mask[0]] == rows[0, mask[0]]).all())
 
     def _by_block(self, lanes: Array) -> Array:
         return lanes.reshape(-1, self._padded)[: self._blocks]
@@ -228,9 +219,14 @@ class Epochs:
         )
 
 
-def chunks_repeat(touch: Touch, parts: int, lanes: int) -> bool:
-    """Return whether all ``parts`` of a batch, of so many ``lanes`` each, read the same chunks."""
-    assert touch.chunk_lanes is not None
+def repeats(touch: Touch, parts: int, lanes: int) -> bool:
+    """Return whether all ``parts`` of a batch, of so many ``lanes`` each, access the same bytes."""
+    if touch.chunk_lanes is None:
+        rows = touch.addresses.reshape(-1, lanes)[:parts]
+        if touch.active is None:
+            return bool((rows == rows[0]).all())
+        mask = touch.active.reshape(-1, lanes)[:parts]
+        return bool((mask == mask[0]).all() and (rows[:, mask[0]] == rows[0, mask[0]]).all())
     if touch.chunk_lanes.size % parts:
         return False
     reading, rows = touch.chunk_lanes.reshape(parts, -1), touch.addresses.reshape(parts, -1)
@@ -295,6 +291,28 @@ class Cells:
 
     lane: Array
     cell: Array
+
+
+@dataclass(frozen=True)
+class Windows:
+    """Sizes in bytes of the windows (strides) of shared and local memory, and of their granules.
+
+    ``lanes``: of a batch's state; ``padded``: lanes of a block; ``cluster``: blocks of a cluster; ``zeroed``: bytes of
+    shared memory that are 0 at first.
+    """
+
+    lanes: int
+    padded: int
+    shared: int
+    shared_granule: int
+    local: int
+    local_granule: int
+    cluster: int
+    zeroed: range
+
+    def cells(self, touch: Touch, lanes: int) -> Cells:
+        """Return the cells of the first ``lanes`` lanes in shared memory."""
+        return cells(touch, lanes, self.padded, self.shared, self.shared_granule)
 
 
 def cells(touch: Touch, lanes: int, padded: int, stride: int, granule: int) -> Cells:

@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 
 from gemm_lessons.engine.checkers.collector import Example, FindingCollector, Key, Names
+from gemm_lessons.engine.checkers.epochs import Windows
 from gemm_lessons.engine.checkers.shadow import Shadow, Visitors
-from gemm_lessons.engine.events import WARP, Access, Barrier, Batch, Boundary, Phase, Placed, Record
+from gemm_lessons.engine.events import WARP, Access, Barrier, Batch, Boundary, LaunchInfo, Phase, Placed, Record
 from gemm_lessons.engine.records.arrays import Array
 from gemm_lessons.engine.records.facts import Location, Race
 from gemm_lessons.engine.records.findings import Severity
@@ -88,6 +89,13 @@ def _may_be_together(one: Access, other: Access) -> bool:
     return one is other or one.effect == other.effect == "copy"
 
 
+def _placed_lanes(rows: Sequence[Placed]) -> tuple[Array, Array]:
+    """Return the lanes that access memory in these records, one after the other, and their addresses."""
+    lanes = [row.touch.active_lanes for row in rows]
+    addresses = [row.touch.addresses[lane] + row.base for row, lane in zip(rows, lanes, strict=True)]
+    return np.concatenate(lanes), np.concatenate(addresses)
+
+
 class GlobalRaces:
     """Tracks reads and writes of the buffers that the kernel writes."""
 
@@ -95,19 +103,18 @@ class GlobalRaces:
         self,
         collector: FindingCollector,
         names: Names,
-        padded: int,
-        buffers: Sequence[tuple[str, int, int]],
-        fresh: frozenset[str],
+        windows: Windows,
         granule: int,
+        launch: LaunchInfo,
         protocol: Protocol,
-        cluster: int = 1,
     ) -> None:
-        self._cluster = cluster  # blocks of a cluster, which its barrier and mbarriers of other blocks order
-        self._handshake = protocol.handshake or cluster > 1
+        self._cluster = windows.cluster  # blocks of a cluster, which its barrier and mbarriers of other blocks order
+        self._handshake = protocol.handshake or self._cluster > 1
         self._cluster_of: dict[int, int] = {}  # block -> cluster
-        self._collector, self._names, self._padded = collector, names, padded
-        self._buffers, self._fresh, self._granule, self._protocol = buffers, fresh, granule, protocol
-        self._starts = np.array([start for _, start, _ in buffers], np.int64)
+        self._collector, self._names = collector, names
+        self._lanes, self._padded, self._granule, self._protocol = windows.lanes, windows.padded, granule, protocol
+        self._buffers, self._fresh = launch.buffers, launch.fresh
+        self._starts = np.array([start for _, start, _ in self._buffers], np.int64)
         self._shadows: dict[int, Shadow] = {}
         self._numbers: dict[int, int] = {}  # instruction -> position in _accesses
         self._accesses: list[Access] = []
@@ -118,12 +125,12 @@ class GlobalRaces:
         self._flags, self._phases = _Messages(), _Messages()  # by atomics and volatile accesses; in a cluster
         self.suspects: set[tuple[int, int]] = set()  # pairs of racing plain stores, for ``SameValue``
 
-    def begin_batch(self, lanes: int, batch: Batch | None = None) -> None:
+    def begin_batch(self, batch: Batch) -> None:
         """Start new blocks. The shadow stays: blocks of different batches are not ordered either."""
-        if batch is not None and self._cluster > 1:
+        if self._cluster > 1:
             order = enumerate(batch.numbers[: batch.blocks].tolist(), batch.place)
             self._cluster_of |= {number: place // self._cluster for place, number in order}
-        self._epoch = np.ones(lanes // self._padded, np.int32)
+        self._epoch = np.ones(self._lanes // self._padded, np.int32)
         self._forget_repeats()
 
     def records(self, batch: Batch, records: Sequence[Record], boundary: Boundary) -> None:
@@ -253,7 +260,7 @@ class GlobalRaces:
 
     def _placed(self, batch: Batch, placed: Placed) -> None:
         touch = placed.touch
-        lane = np.arange(touch.addresses.size) if touch.active is None else np.flatnonzero(touch.active)
+        lane = touch.active_lanes
         address = touch.addresses[lane] + placed.base
         which = np.searchsorted(self._starts, address, side="right") - 1
         first = int(which[0])
@@ -276,8 +283,7 @@ class GlobalRaces:
 
     def _stored_quietly(self, batch: Batch, access: Access, rows: Sequence[Placed]) -> bool:
         """Check stored rows at once if they do not overlap and are the first accesses there. Else return False."""
-        lane = np.concatenate([row.touch.active_lanes for row in rows])
-        address = np.concatenate([row.touch.addresses[row.touch.active_lanes] + row.base for row in rows])
+        lane, address = _placed_lanes(rows)
         if np.diff(np.sort(address)).min() < access.width:
             return False
         low, high = int(address.min()), int(address.max()) + access.width
@@ -294,11 +300,7 @@ class GlobalRaces:
 
     def _copied_quietly(self, batch: Batch, access: Access, rows: Sequence[Placed]) -> bool:
         """Check the rows at once if nothing has been stored there. Return False, without any effect, otherwise."""
-        given = [row.touch for row in rows]
-        lanes = [np.arange(it.addresses.size) if it.active is None else np.flatnonzero(it.active) for it in given]
-        address = np.concatenate(
-            [it.addresses[lane] + row.base for row, it, lane in zip(rows, given, lanes, strict=True)]
-        )
+        lane, address = _placed_lanes(rows)
         found = self._quiet_buffer(address, access.width)
         if found is None:
             return False
@@ -306,7 +308,6 @@ class GlobalRaces:
         low, high = int(address.min()) - start, int(address.max()) + access.width - start
         if shadow.writer[low // shadow.granule : high // shadow.granule].any():
             return False
-        lane = np.concatenate(lanes)
         order = np.argsort(lane, kind="stable")  # as ``note`` requires
         self._in_buffer(batch, access, buffer, lane[order], address[order])
         return True
@@ -352,8 +353,7 @@ class GlobalRaces:
         return True
 
     def _quiet_buffer(self, address: Array, width: int) -> tuple[int, int, Shadow] | None:
-        """Return the one buffer of all accesses, its start and its shadow; None if there are several, or if the buffer
-        is fresh or atomics have updated it."""
+        """Return the one buffer accessed, its start and shadow; None for several, a fresh one or one with atomics."""
         low, high = int(address.min()), int(address.max()) + width
         buffer = int(np.searchsorted(self._starts, low, side="right")) - 1
         _, start, size = self._buffers[buffer]

@@ -6,15 +6,14 @@ memoised, so that only new transitions cost NumPy work.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from dataclasses import field
 
 import numpy as np
 
 from gemm_lessons.engine.checkers.collector import Example, FindingCollector, Key, Names
-from gemm_lessons.engine.checkers.epochs import Epoch, cells
-from gemm_lessons.engine.events import Access, Batch, Touch
+from gemm_lessons.engine.checkers.epochs import Epoch, Windows, cells
+from gemm_lessons.engine.events import Access, Batch
 from gemm_lessons.engine.records.arrays import Array
 from gemm_lessons.engine.records.facts import Location
 from gemm_lessons.engine.records.frozen import dataclass
@@ -31,7 +30,7 @@ class UninitialisedRead:
     offset: int
     lane: int
     count: int
-    each: bool = False
+    each: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,22 +40,6 @@ class _State:
     shared: Array
     local: Array
     next: dict[Epoch, tuple[_State, tuple[UninitialisedRead, ...]]] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Windows:
-    """Sizes in bytes of the windows (strides) of shared and local memory, and of their granules.
-
-    ``lanes``: of a batch's state; ``padded``: lanes of a block; ``zeroed``: bytes of shared memory that are 0 at first.
-    """
-
-    lanes: int
-    padded: int
-    shared: int
-    shared_granule: int
-    local: int
-    local_granule: int
-    zeroed: range = range(0)
 
 
 class Initialised:
@@ -123,8 +106,9 @@ class Initialised:
                 unused = self._unused[touch.access.index].reshape(-1, granule).all(axis=1)
                 wrong &= ~np.tile(unused, wrong.size // unused.size)
             if touch.access.effect in ("load", "atomic") and wrong.any() and not touch.access.is_clipped:
-                blank = self._uninitialised(touch, where.lane[wrong], where.cell[wrong], granule, stride)
-                blanks.append(dataclasses.replace(blank, each=is_shared and not whole))
+                lane, offset = where.lane[wrong], int(where.cell[wrong][0]) * granule % stride
+                count, each = int(np.unique(lane).size), is_shared and not whole
+                blanks.append(UninitialisedRead(touch.access, offset, int(lane[0]), count, each))
             if touch.access.effect != "load" and not known.all():
                 if not changed:
                     shared, local, changed = shared.copy(), local.copy(), True
@@ -133,9 +117,6 @@ class Initialised:
         if not changed and shared.size == before.shared.size:
             return before, tuple(blanks)
         return _State(shared, local), tuple(blanks)
-
-    def _uninitialised(self, touch: Touch, lane: Array, cell: Array, granule: int, stride: int) -> UninitialisedRead:
-        return UninitialisedRead(touch.access, int(cell[0]) * granule % stride, int(lane[0]), int(np.unique(lane).size))
 
     def _example(self, batch: Batch, blank: UninitialisedRead) -> Example:
         is_local = blank.access.space == "local"

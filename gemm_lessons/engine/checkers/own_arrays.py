@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from gemm_lessons.engine.checkers.static_analysis import own_arrays
-from gemm_lessons.engine.events import Batch, Boundary, LaunchInfo, Record, SharedArray, Touch
-from gemm_lessons.engine.records.arrays import Array
+from gemm_lessons.engine.events import Batch, Boundary, LaunchInfo, Observer, Record, SharedArray, Touch
 
 CHECKED = "own_arrays"  # key of Touch.memo
 
 
-class OwnArrays:
+class OwnArrays(Observer):
     """Observer of one launch. ``past``: whether an access to local memory missed its array, as ``ArrayEnds`` says."""
 
     def __init__(self) -> None:
@@ -22,9 +21,6 @@ class OwnArrays:
         """Set up for a launch. See ``events.Observer``, also for the methods below."""
         self._own = own_arrays(launch.kernel)
 
-    def begin_batch(self, batch: Batch) -> None:
-        """Do nothing."""
-
     def epoch(self, batch: Batch, records: Sequence[Record], boundary: Boundary) -> None:
         """Check every touch of local memory once."""
         for record in records:
@@ -34,9 +30,6 @@ class OwnArrays:
             array = self._own.get(record.access.index)
             if array is not None and _is_past(record, array):
                 self.past = True
-
-    def end_batch(self, batch: Batch, executions: Array, lane_executions: Array) -> None:
-        """Do nothing."""
 
 
 def _is_past(touch: Touch, array: SharedArray) -> bool:

@@ -29,7 +29,7 @@ import numpy as np
 
 from gemm_lessons.engine.checkers.box_contents import NEVER, BoxContents, HeldBox, TileReader, TileView, length_of_k
 from gemm_lessons.engine.checkers.collector import Names
-from gemm_lessons.engine.events import WARP, Batch, Boundary, Boxed, LaunchInfo, Record, TilesRead, Touch
+from gemm_lessons.engine.events import WARP, Batch, Boundary, Boxed, LaunchInfo, Observer, Record, TilesRead, Touch
 from gemm_lessons.engine.machine.warpgroups import ATOM, CHUNK, SWIZZLE, UNITS
 from gemm_lessons.engine.records.arrays import Array
 from gemm_lessons.engine.records.facts import DescriptorFix, Details, Elements, Misread, OtherK, PartOfK
@@ -43,8 +43,7 @@ STRIDE, LEADING, SWIZZLES = 16, 0, 46  # bits of these fields in a layout, a des
 
 @dataclass(frozen=True)
 class _Pair:
-    """Earlier products of the same rows of two boxes: start addresses of the first one, how far k of A is ahead of k of
-    B, all k so far."""
+    """Products of the same rows of two boxes: the first one's addresses, how far k of A is ahead of B's, all k."""
 
     starts: tuple[int, int]
     ahead: int
@@ -62,7 +61,7 @@ class _Fixed:
     swizzle: int = 0
 
 
-class ProductTiles:
+class ProductTiles(Observer):
     """Observer of one launch. ``finding`` is about the first product that does not read a tile, if any."""
 
     def __init__(self) -> None:
@@ -92,9 +91,6 @@ class ProductTiles:
                 self._contents.fill(record)
             elif type(record) is TilesRead:
                 self._judge(batch, record)
-
-    def end_batch(self, batch: Batch, executions: Array, lane_executions: Array) -> None:
-        """Do nothing."""
 
     def _judge(self, batch: Batch, record: TilesRead) -> None:
         for number, lane in enumerate(record.first.tolist()):

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from gemm_lessons.engine.events import Barrier, Batch, Boundary, LaunchInfo, Placed, Record, Stored, Touch
+from gemm_lessons.engine.events import Barrier, Batch, Boundary, LaunchInfo, Observer, Placed, Record, Stored, Touch
 from gemm_lessons.engine.records.arrays import Array
 
 MOST_ULPS = 8  # largest distance of two results of one sum in different orders
@@ -41,7 +41,7 @@ class _Bytes:
         self.epoch = np.zeros(count, np.int64)
 
 
-class SameValue:
+class SameValue(Observer):
     """Observer of the second run. ``kinds``: the type that each of the stores has in PTX.
 
     ``differing``: pairs of stores (instruction indices) of which two threads stored different bytes at one address;
@@ -85,9 +85,6 @@ class SameValue:
                 placed = values = None
         if boundary == "barrier":
             self._epoch += 1
-
-    def end_batch(self, batch: Batch, executions: Array, lane_executions: Array) -> None:
-        """Do nothing."""
 
     def _shared(self, batch: Batch, touch: Touch, stored: Stored) -> None:
         size = max(1, self._launch.shared_bytes)

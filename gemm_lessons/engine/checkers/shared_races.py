@@ -20,7 +20,7 @@ import numpy as np
 
 from gemm_lessons.engine.checkers.barrier_order import BarrierOrder, SharedBarrier
 from gemm_lessons.engine.checkers.collector import Example, FindingCollector, Key, Names
-from gemm_lessons.engine.checkers.epochs import Cells, Epoch, Flag, Segment, cells
+from gemm_lessons.engine.checkers.epochs import Cells, Epoch, Flag, Segment, Windows
 from gemm_lessons.engine.checkers.remote_memory import RemoteUses
 from gemm_lessons.engine.checkers.warp_clocks import WarpClocks
 from gemm_lessons.engine.checkers.warp_order import WarpOrder
@@ -72,17 +72,15 @@ class Analysis:
     kept: per block, or per warp once clocks distinguish warps.
     """
 
-    def __init__(
-        self, blocks: int, padded: int, stride: int, granule: int, optimistic: frozenset[int], flags: frozenset[int],
-        cluster: int,
-    ) -> None:  # fmt: skip
+    def __init__(self, blocks: int, windows: Windows, optimistic: frozenset[int], flags: frozenset[int]) -> None:
         self.optimistic = optimistic | flags  # loads (instruction indices) that may race with atomics
         self.flags = flags  # accesses by which threads synchronise: they may race with each other
-        self.blocks, self.padded, self.stride, self.granule = blocks, padded, stride, granule
-        self.lanes = blocks * padded
-        self.warps = padded // WARP
+        self.blocks, self.windows, cluster = blocks, windows, windows.cluster
+        self.padded, self.stride, self.granule = windows.padded, windows.shared, windows.shared_granule
+        self.lanes = blocks * self.padded
+        self.warps = self.padded // WARP
         self.cluster, self.peers = cluster, cluster * self.warps  # blocks and warps of a cluster
-        count = blocks * stride // granule
+        count = blocks * self.stride // self.granule
         self.writer = np.full(count, -1, np.int32)
         self.writer_touch = np.zeros(count, np.int32)
         self.writer_atomic = np.zeros(count, np.bool_)
@@ -162,7 +160,7 @@ class Analysis:
 
     def _flag(self, touch: Touch) -> None:
         assert self.clocks is not None
-        where = cells(touch, self.lanes, self.padded, self.stride, self.granule)
+        where = self.windows.cells(touch, self.lanes)
         uses = dict.fromkeys(zip((where.lane // WARP).tolist(), where.cell.tolist(), strict=True))
         effect = touch.access.effect
         self.clocks.flag(uses, acquires=effect != "store", releases=effect != "load")
@@ -173,7 +171,7 @@ class Analysis:
         access = touch.access
         number = len(self.seen)
         self.seen.append(access)
-        where = cells(touch, self.lanes, self.padded, self.stride, self.granule)
+        where = self.windows.cells(touch, self.lanes)
         lane, cell = where.lane, where.cell
         if self.remote is not None and self.clocks is not None:
             rank = cell * self.granule // self.stride % self.cluster
@@ -358,16 +356,11 @@ class SharedRaces:
         self,
         collector: FindingCollector,
         names: Names,
-        padded: int,
-        stride: int,
-        granule: int,
+        windows: Windows,
         optimistic: frozenset[int],
         flags: frozenset[int],
-        cluster: int,
     ) -> None:
-        self._cluster = cluster
-        self._collector, self._names = collector, names
-        self._padded, self._stride, self._granule = padded, stride, granule
+        self._collector, self._names, self._windows = collector, names, windows
         self._optimistic, self._flags = optimistic, flags
         self._known: dict[Epoch, tuple[Hazard | SharedBarrier, ...]] = {}
         self._open: Analysis | None = None  # analysis of an epoch that was delivered in parts
@@ -383,8 +376,8 @@ class SharedRaces:
 
     def epoch(self, batch: Batch, epoch: Epoch, boundary: Boundary, lanes: int) -> None:
         """Report the hazards of an epoch. ``lanes``: of the batch's state."""
-        blocks = lanes // self._padded
-        if self._cluster > 1:
+        blocks = lanes // self._windows.padded
+        if self._windows.cluster > 1:
             self._of_clusters(batch, epoch, boundary, blocks)
             return
         if self._open is None and boundary != "none":
@@ -419,7 +412,7 @@ class SharedRaces:
             self._open = None
 
     def _analysis(self, blocks: int) -> Analysis:
-        return Analysis(blocks, self._padded, self._stride, self._granule, self._optimistic, self._flags, self._cluster)
+        return Analysis(blocks, self._windows, self._optimistic, self._flags)
 
     def _count(self, batch: Batch, hazards: tuple[Hazard | SharedBarrier, ...], times: int) -> None:
         for hazard in hazards:
@@ -439,7 +432,7 @@ class SharedRaces:
 
     def _example(self, batch: Batch, hazard: Hazard) -> Example:
         earlier, later = hazard.earlier, hazard.later
-        blocks = {lane // self._padded for lane in hazard.lanes}
+        blocks = {lane // self._windows.padded for lane in hazard.lanes}
         if len(blocks) > 1:
             case = "cluster"
         elif earlier.index == later.index and writes(later):

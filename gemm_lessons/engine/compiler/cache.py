@@ -12,7 +12,7 @@ import hashlib
 import os
 import tempfile
 import zlib
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 BYTES = 256 << 20  # of all entries; a compilation takes 10 KB, a derived record up to 0.5 MB
@@ -53,6 +53,23 @@ def _identity(file: str, *state: int) -> str:
         return key
     put(key, found.encode())
     return found
+
+
+@cache
+def files_of(root: Path) -> tuple[str, ...]:
+    """Return the name, size and time of change of every file below a folder."""
+    found: list[str] = []
+    folders = [str(root)]
+    while folders:
+        with os.scandir(folders.pop()) as entries:
+            for entry in entries:
+                if entry.is_dir():
+                    if entry.name != "__pycache__":
+                        folders.append(entry.path)
+                    continue
+                state = entry.stat()
+                found.append(f"{entry.path[len(str(root)) :]} {state.st_size} {state.st_mtime_ns}")
+    return tuple(sorted(found))
 
 
 def folder() -> Path | None:

@@ -15,7 +15,6 @@ import ast
 import contextlib
 import dataclasses
 import io
-import os
 import pickle
 import sys
 from collections.abc import Iterator
@@ -75,7 +74,7 @@ def key_of(*parts: bytes | str) -> str | None:
 @cache
 def _versions(engine: Path) -> str:
     """Return the hash of everything but the parts that every record depends on."""
-    return compile_cache.key_of(FORMAT, np.__version__, sys.version, *files_of(engine))
+    return compile_cache.key_of(FORMAT, np.__version__, sys.version, *compile_cache.files_of(engine))
 
 
 def load(key: str | None, kind: type[T]) -> T | None:
@@ -110,23 +109,6 @@ def read(data: bytes) -> object | None:
     except DAMAGED:
         return None
     return found
-
-
-@cache
-def files_of(root: Path) -> tuple[str, ...]:
-    """Return the name, size and time of change of every file below a folder."""
-    found: list[str] = []
-    folders = [str(root)]
-    while folders:
-        with os.scandir(folders.pop()) as entries:
-            for entry in entries:
-                if entry.is_dir():
-                    if entry.name != "__pycache__":
-                        folders.append(entry.path)
-                    continue
-                state = entry.stat()
-                found.append(f"{entry.path[len(str(root)) :]} {state.st_size} {state.st_mtime_ns}")
-    return tuple(sorted(found))
 
 
 class _Records(pickle.Unpickler):

@@ -99,8 +99,7 @@ def wavefronts(
 
 
 def written_wavefronts(access: Access, rows: Array, mask: Array | None, source: Array) -> Array:
-    """Return the wavefronts by warp in which a copy writes what it has read. Estimates were fitted without the second
-    pass, which writes zeros."""
+    """Return the wavefronts by warp in which a copy writes what it has read, without the second pass (zeros)."""
     if BYPASS not in access.text:
         return copies.through_l1(rows, source, mask, access.width)[0]
     cost, _, second, _ = copies.past_l1(rows, source, mask, FILLING in access.text)

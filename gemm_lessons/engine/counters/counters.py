@@ -28,6 +28,7 @@ from gemm_lessons.engine.events import (
     Batch,
     Boundary,
     LaunchInfo,
+    Observer,
     Phase,
     Record,
     SharedArray,
@@ -82,7 +83,7 @@ TEXELS = ("global_accesses", "global_bytes_read", "global_sectors_read")  # incl
 PARTLY = ("barriers",)  # absent where mbarriers do part of the work
 
 
-class CounterObserver:
+class CounterObserver(Observer):
     """Counts one launch."""
 
     def __init__(self, compiled: Compiled) -> None:

@@ -9,7 +9,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from gemm_lessons.engine.events import LaunchInfo, Placed, Record, Touch
+from gemm_lessons.engine.events import Access, LaunchInfo, Placed, Record, Touch
+from gemm_lessons.engine.records.arrays import Array
 from gemm_lessons.engine.sass.memory_contents import Unfollowed
 
 WRITES = ("store", "atomic")
@@ -30,27 +31,24 @@ class OtherWriters:
         for record in records:
             if type(record) is Touch and record.access.space == "shared" and record not in self._seen:
                 self._seen.add(record)
-                self._inside(record)
+                self._inside(record.access, record.addresses[record.active_lanes])
             elif type(record) is Placed and record.touch.access.is_bulk and record.touch.access.effect in WRITES:
-                self._outside(record.touch, record.base)
+                self._outside(record.touch.access, record.touch.addresses[record.touch.active_lanes] + record.base)
 
-    def _inside(self, touch: Touch) -> None:
-        access = touch.access
+    def _inside(self, access: Access, where: Array) -> None:
         special = access.is_bulk or access.is_mbarrier or access.is_matrix
         if access.effect == "load" or not (special or access.effect in WRITES):
             return
-        where = touch.addresses[touch.active_lanes]
         if not special:
             where = where[(where < 0) | (where >= self._window)]
         for first in np.unique(where % self._window).tolist():
             self._shared[self._origin + first : self._origin + first + access.width] = True
 
-    def _outside(self, touch: Touch, base: int) -> None:
-        where = touch.addresses[touch.active_lanes]
+    def _outside(self, access: Access, where: Array) -> None:
         if where.size:
-            first, end = int(where.min()) + base, int(where.max()) + base + touch.access.width
-            known = self._ranges.get(touch.access.index, (first, end))
-            self._ranges[touch.access.index] = min(first, known[0]), max(end, known[1])
+            first, end = int(where.min()), int(where.max()) + access.width
+            known = self._ranges.get(access.index, (first, end))
+            self._ranges[access.index] = min(first, known[0]), max(end, known[1])
 
     def result(self) -> Unfollowed:
         """Return all of them."""

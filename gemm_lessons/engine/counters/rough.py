@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from gemm_lessons.engine.events import WARP, AsyncGroup, Batch, Boundary, LaunchInfo, Record, Touch
+from gemm_lessons.engine.events import WARP, AsyncGroup, Batch, Boundary, LaunchInfo, Observer, Record, Touch
 from gemm_lessons.engine.ptx.fragments import product_form
 from gemm_lessons.engine.ptx.records import Instruction
 from gemm_lessons.engine.records.arrays import Array
@@ -27,7 +27,7 @@ ASYNCHRONOUS = ("mbarrier", "wgmma")
 DOT_PRODUCTS = frozenset(("dp4a", "dp2a"))
 
 
-class RoughCounts:
+class RoughCounts(Observer):
     """Observes one launch and counts it roughly."""
 
     def begin(self, launch: LaunchInfo) -> None:

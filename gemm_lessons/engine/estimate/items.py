@@ -153,8 +153,7 @@ def _multiply(fp32: float, banks: tuple[int, int], pipes: Pipes) -> float:
 
 
 def _other(d: Decoded, unit: int, pipes: Pipes) -> tuple[float, float]:
-    """Return an instruction's clocks on tensor cores or fp64 units (else 0), and the clocks until its result is
-    available if it has no fixed latency."""
+    """Return clocks on tensor cores or fp64 units (else 0), and clocks to the result if it has no fixed latency."""
     opcode = d.source.opcode
     if unit == ASYNCHRONOUS:
         least = max(pipes.grouped_least, WARPS_OF_GROUP * float(tile_wavefronts(d)))

@@ -36,7 +36,7 @@ from dataclasses import field
 from typing import Any, TypeVar
 
 from gemm_lessons.engine.costs.banks import SECTOR, WARP
-from gemm_lessons.engine.estimate.fetching import InstructionCache
+from gemm_lessons.engine.estimate.fetching import NO_LINE, InstructionCache
 from gemm_lessons.engine.estimate.items import (
     ASYNCHRONOUS,
     BOX_OUT,
@@ -365,7 +365,7 @@ class Multiprocessor:
             under_way = sorted(self.boards[warp][number])
             if len(under_way) > allowed:
                 time = max(time, under_way[len(under_way) - allowed - 1])
-        if item.line >= 0:
+        if item.line != NO_LINE:
             time = self.code.have(warp, item.line, time)
         return time
 

@@ -242,8 +242,7 @@ class SpaceAccess:
 def memoise_placement(
     state: State, address: Address, compute: Callable[[Array | None], Array], space: SpaceAccess
 ) -> Callable[[Array | None], _Placement]:
-    """Memoise ``space.window``: a known address pattern costs a dictionary lookup, or nothing if the base register was
-    not written since the last execution."""
+    """Memoise ``space.window``: a known pattern costs a look-up, or nothing if its base register is unchanged."""
     base = address.base.name if isinstance(address.base, Register) else None
     row = state.lanes_of(base) if base is not None else None
     known: dict[bytes, _Placement] = {}

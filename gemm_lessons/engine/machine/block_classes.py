@@ -50,6 +50,7 @@ COMPARE = ("setp", "min", "max")  # decisions about sizes, with those that join 
 SHIFTS = ("shl", "shr")
 LARGEST_SHIFT = 20
 LARGEST_NUMBER = 999_999  # that is compared with a size
+BOUNDED = {"setp": 2, "min": 1, "max": 1}  # modifiers of a comparison with one number
 MOST_OF_TWO, MOST_OF_THREE = 24, 12  # comparisons of which two, or three, are considered together
 MOST_TRIES = 60  # launches that turn out not to be allowed
 DECIDE = ("setp", "set", "cvt", "ld", "brx")
@@ -167,6 +168,16 @@ def _is_uniform(instruction: Instruction) -> bool:
         return "param" in instruction.modifiers
     special = (name for name in reads(instruction) if name.startswith(SPECIAL))
     return instruction.row.computes and all(name.startswith(OF_A_GRID) for name in special)
+
+
+def bounds_of_integers(kernel: Kernel) -> tuple[int, ...]:
+    """Return the numbers that the code compares integers with."""
+    bounds = (
+        it.operands[-1]
+        for it in kernel.instructions
+        if it.opcode in BOUNDED and len(it.modifiers) == BOUNDED[it.opcode] and it.modifiers[-1][0] in "usb"
+    )
+    return tuple(sorted({it.value for it in bounds if isinstance(it, Immediate) and 0 <= it.value <= LARGEST_NUMBER}))
 
 
 def numbers_compared(kernel: Kernel, candidates: Sequence[Instruction]) -> tuple[int, ...]:

@@ -83,8 +83,7 @@ class _WarpInstruction:
 
 @dataclass(frozen=True)
 class DivergedExchange:
-    """Lanes that exchange values at several instructions: those at this one, the group of each, and the operands of all
-    lanes. All have the shape (warps, 32)."""
+    """Lanes that exchange values at several instructions: those at this one, groups, all operands; (warps, 32)."""
 
     lanes: Array
     group: Array

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from gemm_lessons.engine.events import Batch, Boundary, LaunchInfo, Record
+from gemm_lessons.engine.events import Batch, LaunchInfo, Observer
 from gemm_lessons.engine.machine.decode import Op, both
 from gemm_lessons.engine.machine.prepared import Program
 from gemm_lessons.engine.machine.state import State
@@ -78,18 +78,12 @@ def warps_of(lanes: Array) -> int:
     return int(np.count_nonzero(np.packbits(lanes).view(np.uint32)))
 
 
-class LaneCounts:
+class LaneCounts(Observer):
     """Observer that adds up how many lanes executed each instruction, (instructions,)."""
 
     def begin(self, launch: LaunchInfo) -> None:
         """Set up for a launch. See ``events.Observer``, also for the other methods."""
         self.lanes = np.zeros(len(launch.kernel.instructions), np.int64)
-
-    def begin_batch(self, batch: Batch) -> None:
-        """Do nothing."""
-
-    def epoch(self, batch: Batch, records: Sequence[Record], boundary: Boundary) -> None:
-        """Do nothing."""
 
     def end_batch(self, batch: Batch, executions: Array, lane_executions: Array) -> None:
         """Add the counts of a batch."""

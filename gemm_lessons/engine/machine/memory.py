@@ -257,8 +257,7 @@ def maps_in_memory(kernel: Kernel, arguments: Sequence[Argument]) -> list[Variab
 
 
 def map_in(memory: GlobalMemory, given: TensorMap, position: int) -> bytes:
-    """Return the bytes of a tensor map that is argument number ``position``; a map that is only traced may have no
-    pointer. Raise ``ValueError``."""
+    """Return the bytes of the tensor map at ``position``; a traced one may have no pointer. Raise ``ValueError``."""
     address = 0 if given.pointer is None else memory.address_of(given.pointer)
     return encoded(given, address, position)
 

@@ -78,8 +78,7 @@ def of_blocks(block: Array, grid: Grid) -> dict[str, Array]:
 
 
 def of_launch(grid: Grid, shared_bytes: int, target: str) -> dict[str, np.generic]:
-    """Return the registers that are the same for the whole launch. ``shared_bytes`` is shared memory per block,
-    ``target`` a name such as ``sm_90``."""
+    """Return the registers that are the same for the whole launch: ``shared_bytes`` per block, ``target`` ``sm_90``."""
     word = np.uint32
     unit = 128 if target >= "sm_80" else 256  # bytes, granularity of shared memory allocation
     result: dict[str, np.generic] = {

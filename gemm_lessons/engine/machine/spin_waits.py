@@ -119,8 +119,7 @@ class SpinDetector:
         return self._given
 
     def waited(self, balance: int) -> int:
-        """Note that some lanes execute a block that may wait. Return the rest of the part, of which ``balance`` was
-        left: 0 if it is time to check."""
+        """Note that lanes execute a block that may wait. Return the rest of the part (``balance``): 0 to check now."""
         if self._watch is not None:
             return balance
         self._visits += 1

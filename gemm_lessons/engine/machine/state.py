@@ -187,8 +187,7 @@ class State:
         return lanes
 
     def row(self, name: str, code: str) -> Array:
-        """Return the row of a register, viewed as dtype ``code``. A narrower code views the low part. Raise
-        ``UnsupportedKernel`` for a wider one."""
+        """Return a register's row as dtype ``code``: the low part if narrower. Raise ``UnsupportedKernel`` if wider."""
         lanes = self.lanes_of(name)
         dtype = np.dtype(DTYPES[code])
         if (dtype == np.bool_) != (lanes.dtype == np.bool_):

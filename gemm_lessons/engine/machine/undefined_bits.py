@@ -256,8 +256,7 @@ class UndefinedBits:
                 self._write(instruction, target.name, spoilt[:, number].reshape(-1))
 
     def _accumulate(self, instruction: Instruction) -> None:
-        """Keep the undefined bits of a warp's sums unless the product replaces the sums. Make all its sums undefined if
-        a register of A is."""
+        """Keep the undefined bits of a warp's sums unless they are replaced; if a register of A has some, mark all."""
         target, left, _, adds = instruction.operands[:4]
         spoilt = np.zeros(self._state.lanes, np.bool_)
         for element in elements_of(left):

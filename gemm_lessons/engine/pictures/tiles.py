@@ -10,7 +10,7 @@ from dataclasses import field
 from itertools import islice
 
 from gemm_lessons.engine.compiler.diagnostics import plain_name
-from gemm_lessons.engine.events import WARP, Batch, Boundary, Bulk, LaunchInfo, Record
+from gemm_lessons.engine.events import WARP, Batch, Boundary, Bulk, LaunchInfo, Observer, Record
 from gemm_lessons.engine.machine.warpgroups import CHUNK, ROWS, WARPS, AsyncProduct, form_of
 from gemm_lessons.engine.ptx.records import Vector
 from gemm_lessons.engine.records.frozen import dataclass
@@ -50,8 +50,7 @@ class TilePicture:
 
 @dataclass(frozen=True)
 class Share:
-    """Copies of ``size`` bytes in ``line`` that block ``issuer`` of the cluster issues for blocks ``to``, each to the
-    same place of its shared memory."""
+    """Copies of ``size`` bytes in ``line`` that a cluster's block ``issuer`` issues for blocks ``to``, at one place."""
 
     line: int
     issuer: int
@@ -68,7 +67,7 @@ class Tiles:
 
 
 @dataclass
-class TileNotes:
+class TileNotes(Observer):
     """Observer of one cluster's products and copies; see ``events.Observer``."""
 
     chunks: dict[int, list[int]] = field(default_factory=dict)  # by product instruction: offsets, in order
@@ -95,9 +94,6 @@ class TileNotes:
                     self._product(record)
                 elif record.offsets is not None and not record.reads:
                     self._copy(record)
-
-    def end_batch(self, batch: Batch, executions: object, lane_executions: object) -> None:
-        """Do nothing."""
 
     def _product(self, record: Bulk) -> None:
         index = record.touch.access.index

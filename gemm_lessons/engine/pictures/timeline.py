@@ -139,8 +139,7 @@ def role_strips(recording: Recording, path: str, warps: Sequence[int], tick: int
 
 
 def _loop(recording: Recording) -> float:
-    """Return the last clock at which a warp waits at a barrier: the epilogue follows, which is seldom of interest.
-    Return the end where there are no barriers."""
+    """Return the last clock at which a warp waits at a barrier: the epilogue follows. Without barriers, the end."""
     return max((span.end for span in recording.spans if span.state == "barrier"), default=recording.clocks)
 
 

@@ -60,8 +60,7 @@ def moves_registers(instruction: Instruction) -> bool:
 
 
 def synchronises_warp(instruction: Instruction) -> bool:
-    """Return whether an instruction waits for other threads of its warp. Such an instruction begins a basic block,
-    unless it is a product that follows another."""
+    """Return whether it waits for threads of its warp: then it begins a basic block, unless a product precedes it."""
     return bool(instruction.row.warp)
 
 

@@ -29,8 +29,7 @@ Program = tuple[Kernel, Mapping[str, Kernel], tuple[Variable, ...]]
 
 
 def direct_calls(entry: Kernel, module: Module) -> Program:
-    """Return the kernel, the functions that it may call, and the variables, with direct calls and with numbers for the
-    addresses of functions."""
+    """Return kernel, functions and variables with direct calls, and numbers for the addresses of functions."""
     if not module.functions and not any(map(_is_through_pointer, entry.instructions)):
         return entry, module.functions, module.variables
     reached = _reached(entry, module)

@@ -159,8 +159,7 @@ def _move(writer: _Writer, instruction: Instruction, what: str, words: Sequence[
 
 
 class _Matrix:
-    """A matrix in memory. ``order``: whether the elements of a "row" or of a "col" are adjacent. A line is a row or
-    column of adjacent elements."""
+    """A matrix in memory. ``order``: elements of a "row" or "col" are adjacent, and such a row or column is a line."""
 
     def __init__(
         self,

@@ -366,8 +366,7 @@ class RegisterCause:
 
 @dataclass(frozen=True)
 class Link:
-    """Threads in ``line`` that wait for threads in ``other_line`` (``case``). If both lines are the same, threads
-    ``who`` wait for threads ``other``."""
+    """Threads in ``line`` wait for those in ``other_line``; if these are equal, ``who`` wait for ``other``."""
 
     case: str
     line: int | None

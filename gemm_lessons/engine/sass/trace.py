@@ -141,8 +141,7 @@ AnyWalker = TypeVar("AnyWalker", bound=Walker)
 
 @dataclass(frozen=True)
 class Trace:
-    """Per warp, block by block: (index of the instruction, its access or None). ``cluster``: blocks of a cluster, which
-    follow each other by rank."""
+    """Per warp, block by block: (instruction's index, access or None). ``cluster``: its number of blocks, by rank."""
 
     code: tuple[Decoded, ...]
     control: tuple[Control, ...]

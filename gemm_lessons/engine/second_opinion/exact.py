@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from gemm_lessons.engine.counters.cross_check import Account, Kind, Place, touched_otherwise
-from gemm_lessons.engine.events import WARP, Access, Batch, Boundary, LaunchInfo, Placed, Record, Touch
+from gemm_lessons.engine.events import WARP, Access, Batch, Boundary, LaunchInfo, Observer, Placed, Record, Touch
 from gemm_lessons.engine.machine.memory import GLOBAL_BASE
 from gemm_lessons.engine.records.arrays import Array
 
@@ -83,7 +83,7 @@ class Words:
         return None
 
 
-class Interpreted:
+class Interpreted(Observer):
     """Observer that collects the words accessed by the PTX machine."""
 
     def __init__(self, kinds: Sequence[Kind], words: Words) -> None:

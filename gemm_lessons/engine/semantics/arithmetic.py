@@ -148,8 +148,7 @@ def _narrowed(opcode: str, code: str, mode: Mode) -> Function:
 
 
 def _fma_f16(out: Array, a: Array, b: Array, c: Array) -> None:
-    """Compute ``fma.rn.f16``. A sum below 32 is a multiple of 2**-48 and exact in float64; for larger sums, halfway
-    cases need the rounding error of float64."""
+    """Compute ``fma.rn.f16``: a sum below 32 is exact in float64, larger ones need its rounding error at halfway."""
     p = np.multiply(a.astype(F64), b.astype(F64))
     addend = c.astype(F64)
     s = np.atleast_1d(np.add(p, addend))

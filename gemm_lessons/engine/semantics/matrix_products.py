@@ -149,8 +149,7 @@ def _chain(a: Array, b: Array, c: Array) -> Array:
 
 
 class _Factor:
-    """Numbers as float32, and their exponents: ``ZERO`` of zero, ``INFINITE`` or more of infinities and NaN.
-    ``digits``: bits of each number's fraction."""
+    """Numbers as float32, their exponents (``ZERO``, ``INFINITE`` or more), and ``digits``, bits of each fraction."""
 
     def __init__(self, values: Array, exponents: Array, digits: int) -> None:
         self.values = values.astype(np.float32, copy=False)

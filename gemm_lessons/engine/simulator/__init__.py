@@ -38,7 +38,7 @@ from gemm_lessons.engine.counters.cross_check import Disagreement
 from gemm_lessons.engine.counters.rough import RoughCounts
 from gemm_lessons.engine.events import LaunchInfo, Observer
 from gemm_lessons.engine.machine import register_pool
-from gemm_lessons.engine.machine.block_classes import numbers_compared, rare_blocks, rare_sizes
+from gemm_lessons.engine.machine.block_classes import bounds_of_integers, numbers_compared, rare_blocks, rare_sizes
 from gemm_lessons.engine.machine.executed import LaneCounts
 from gemm_lessons.engine.machine.machine import Machine, Setting, stopped
 from gemm_lessons.engine.machine.paging import OutOfPages
@@ -385,6 +385,10 @@ class Simulator:
         """Return the numbers in the code that decide what a comparison of sizes gives."""
         program = _program_of(compiled)
         return numbers_compared(program.kernel, program.uniform_comparisons)
+
+    def bounds_of_integers(self, compiled: Compiled) -> tuple[int, ...]:
+        """Return the numbers that the code compares integers with, whatever decides these."""
+        return bounds_of_integers(_program_of(compiled).kernel)
 
     def reads_grid(self, compiled: Compiled) -> bool:
         """Return whether the code reads how many blocks a launch has."""

@@ -8,10 +8,9 @@ from itertools import zip_longest
 import numpy as np
 from numpy.typing import NDArray
 
-from gemm_lessons.engine.events import Batch, Boundary, LaunchInfo, Placed, Record, Touch
+from gemm_lessons.engine.events import Batch, Boundary, LaunchInfo, Observer, Placed, Record, Touch
 from gemm_lessons.engine.machine.machine import Machine
 from gemm_lessons.engine.machine.memory import POISON
-from gemm_lessons.engine.records.arrays import Array
 from gemm_lessons.engine.records.findings import Finding
 from gemm_lessons.engine.records.frozen import dataclass
 
@@ -52,7 +51,7 @@ def _words(data: NDArray[np.uint8]) -> NDArray[np.uint32]:
     return np.ascontiguousarray(data[..., :whole]).view(np.uint32)
 
 
-class Loads:
+class Loads(Observer):
     """Observer that collects the lines of ``path`` that read the buffers ``arguments``, and counts the bytes read.
 
     Other global memory holds constants of the compiler: unoptimised code copies ``= {}`` of a member from there.
@@ -69,9 +68,6 @@ class Loads:
         """Set up for a launch. See ``events.Observer``, also for the methods below."""
         buffers = launch.buffers
         self._others = [range(start, start + size) for name, start, size in buffers if name not in self._arguments]
-
-    def begin_batch(self, batch: Batch) -> None:
-        """Do nothing."""
 
     def epoch(self, batch: Batch, records: Sequence[Record], boundary: Boundary) -> None:
         """Collect the global loads of an epoch."""
@@ -93,6 +89,3 @@ class Loads:
         lane = 0 if touch.active is None else int(touch.active.argmax())
         address = following.base + int(touch.addresses[lane])
         return any(address in other for other in self._others)
-
-    def end_batch(self, batch: Batch, executions: Array, lane_executions: Array) -> None:
-        """Do nothing."""

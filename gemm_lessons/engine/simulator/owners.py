@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from gemm_lessons.engine.events import Batch, Boundary, LaunchInfo, Placed, Record
+from gemm_lessons.engine.events import Batch, Boundary, LaunchInfo, Observer, Placed, Record
 from gemm_lessons.engine.records.arrays import Array
 
 WORD = 4  # bytes
 
 
-class StoreOwners:
+class StoreOwners(Observer):
     """Observer that collects the blocks that store into ``wanted``: buffer -> which of its words of 4 bytes, bool (n,).
     It needs the true address of each access (``Setting.placed``)."""
 
@@ -30,9 +30,6 @@ class StoreOwners:
         self._places = [
             (start, size, self._wanted[name]) for name, start, size in launch.buffers if name in self._wanted
         ]
-
-    def begin_batch(self, batch: Batch) -> None:
-        """Do nothing."""
 
     def epoch(self, batch: Batch, records: Sequence[Record], boundary: Boundary) -> None:
         """Note the blocks of stores into wanted places."""
@@ -54,6 +51,3 @@ class StoreOwners:
             for word in range(int((last - first).max()) + 1):
                 hit |= wanted[np.minimum(first + word, last)]
             self._found.update(batch.numbers[np.unique(lanes[inside][hit] // batch.padded_threads)].tolist())
-
-    def end_batch(self, batch: Batch, executions: Array, lane_executions: Array) -> None:
-        """Do nothing."""
