@@ -6,7 +6,7 @@ import pytest
 
 from gemm_lessons.course.folder import packaged_course
 from gemm_lessons.devices.device import BuildTarget
-from gemm_lessons.engine.hardware import OLDEST_ARCH
+from gemm_lessons.engine.hardware.sheets import OLDEST_ARCH
 from gemm_lessons.running.builder import Builder
 
 COURSE = packaged_course()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gemm_lessons.course.hidden import hidden_counts
 from gemm_lessons.running import plan as planning
+from gemm_lessons.running.counted_shapes import hidden_counts
 
 
 def leave_out_far_shapes(monkeypatch: pytest.MonkeyPatch) -> None:

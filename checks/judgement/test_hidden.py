@@ -16,32 +16,6 @@ from checks.grading.fixtures import cheats, honest
 from checks.judgement.near import leave_out_far_shapes
 from gemm_lessons.authoring.candidate import kernels_of
 from gemm_lessons.course.folder import any_course
-from gemm_lessons.course.hidden import (
-    BROAD,
-    CUBES,
-    DEPTH,
-    HEAVY_WAYS,
-    HUGE,
-    LARGE,
-    MANY_WAYS,
-    MUCH,
-    SPREAD,
-    TILE_WAYS,
-    hidden_alike,
-    hidden_also,
-    hidden_and_checked,
-    hidden_and_counted,
-    hidden_candidates,
-    hidden_checks,
-    hidden_counts,
-    hidden_instead,
-    hidden_large,
-    hidden_long,
-    hidden_sample,
-    hidden_shallow,
-    hidden_tiles,
-    hidden_ways,
-)
 from gemm_lessons.course.lesson import Lesson, tile_sizes
 from gemm_lessons.devices.simulated import Simulated
 from gemm_lessons.engine.compiler.compile import Compiled
@@ -58,12 +32,36 @@ from gemm_lessons.judging.evidence import Built
 from gemm_lessons.judging.gates import CountedLaunch, judge_launches
 from gemm_lessons.judging.verdict import CompileFailed, Faulted, GateMissed, WrongAnswer
 from gemm_lessons.running import plan as planning
+from gemm_lessons.running.checked_shapes import hidden_alike, hidden_also, hidden_and_checked, hidden_checks
 from gemm_lessons.running.checking import execute
 from gemm_lessons.running.contract import as_json
+from gemm_lessons.running.counted_shapes import (
+    HEAVY_WAYS,
+    LARGE,
+    hidden_and_counted,
+    hidden_counts,
+    hidden_large,
+    hidden_ways,
+)
+from gemm_lessons.running.drawing import MANY_WAYS, MUCH
+from gemm_lessons.running.far_shapes import (
+    BROAD,
+    CUBES,
+    DEPTH,
+    HUGE,
+    SPREAD,
+    TILE_WAYS,
+    hidden_instead,
+    hidden_long,
+    hidden_sample,
+    hidden_shallow,
+    hidden_tiles,
+)
 from gemm_lessons.running.pipeline import RunOutcome, RunRequest, run_lesson
 from gemm_lessons.running.plan import RunPlan
 from gemm_lessons.running.rare_blocks import rare_launches
 from gemm_lessons.running.rare_sizes import launches_at_rare_sizes
+from gemm_lessons.running.size_candidates import hidden_candidates
 
 COURSE = any_course()
 SEEDS = range(200)

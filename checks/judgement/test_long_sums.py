@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from gemm_lessons.course.folder import any_course
-from gemm_lessons.course.hidden import hidden_sample
 from gemm_lessons.course.lesson import tile_sizes
 from gemm_lessons.gemm.far import FarProblem
 from gemm_lessons.gemm.problem import EPILOGUE
 from gemm_lessons.gemm.rounding import SIGNED, roundings_of_signs
+from gemm_lessons.running.far_shapes import hidden_sample
 
 Array = np.ndarray[Any, Any]
 COURSE = any_course()

@@ -8,7 +8,6 @@
 - ``lesson``: the records, read by ``lesson_toml`` with ``gates_toml``, ``toml`` and ``search_space``
 - ``summaries``: what ``list`` shows, kept on disk
 - ``tiles``: ``--tile``, ``--layout``
-- ``hidden``: shapes of a graded run
 - ``text``, ``questions``, ``drills``, ``pitfalls``, ``todos``: other files of a lesson's folder
 - ``documents``: pages about the kit, and a course's other texts, such as the glossary
 - ``progress``, ``position``: the learner's progress

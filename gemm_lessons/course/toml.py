@@ -74,7 +74,7 @@ class TomlReader(TomlFile):
 
     def architecture(self, raw: dict[str, Any], key: str = "architecture") -> str:
         """Return an architecture that the compiler knows, such as ``sm_90``."""
-        from gemm_lessons.engine.hardware import OLDEST_ARCH  # imported late: most courses of tests name none
+        from gemm_lessons.engine.hardware.sheets import OLDEST_ARCH  # imported late: most courses of tests name none
 
         name = self.string((), raw, key)
         number = re.fullmatch(r"sm_(\d{2,3})[af]?", name)

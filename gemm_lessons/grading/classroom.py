@@ -16,7 +16,6 @@ from dataclasses import field, replace
 from pathlib import Path
 
 from gemm_lessons.course.folder import CommandError, Course, shown, writing
-from gemm_lessons.course.hidden import hidden_and_checked, hidden_and_counted
 from gemm_lessons.course.lesson import Lesson
 from gemm_lessons.devices.choose import Choice
 from gemm_lessons.engine.process import files
@@ -39,6 +38,8 @@ from gemm_lessons.grading.results import (
 from gemm_lessons.grading.rubric import LessonRubric, Rubric
 from gemm_lessons.grading.score import out_of, score
 from gemm_lessons.grading.sources import keep_source
+from gemm_lessons.running.checked_shapes import hidden_and_checked
+from gemm_lessons.running.counted_shapes import hidden_and_counted
 
 UNTOUCHED = "the stub as it came: nothing is filled in"
 

@@ -11,8 +11,11 @@
 - ``builder``: a lesson's kernels compiled; ``machine_dependence``: macros and registers on which a graded kernel must
   not depend
 - ``variants``: a kernel as the host compiles it for each shape, beside the launches of a graded run
+- ``counted_shapes``, ``far_shapes``, ``checked_shapes``: hidden shapes of a graded run; ``drawing``: how to draw sizes;
+  ``few_variants``: those that need the fewest compilations
 - ``rare_blocks``: more blocks to run of a far shape, for which decisions in the kernel's code have rare outcomes
-- ``rare_sizes``: more shapes to run, at which tests of sizes in the kernel's code have an outcome of their own
+- ``rare_sizes``: more shapes to run, at which tests of sizes in the kernel's code have an outcome of their own,
+  among the ``size_candidates``
 - ``tile_blocks``: all blocks that a tile of C needs, where one launch adds what another leaves
 - ``checking``: right on every shape, and by the lesson's method; ``sampling``: some blocks of a far shape; ``merging``:
   findings of several launches as one; ``debug_build``: the source as written, on one block

@@ -15,18 +15,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from gemm_lessons.course.folder import Course, read_source
-from gemm_lessons.course.hidden import (
-    FarSample,
-    FarTiles,
-    hidden_alike,
-    hidden_also,
-    hidden_and_counted,
-    hidden_checks,
-    hidden_instead,
-    hidden_sample,
-    hidden_tiles,
-    is_countable,
-)
 from gemm_lessons.course.lesson import Lesson
 from gemm_lessons.course.todos import Stub
 from gemm_lessons.devices.device import Binaries, Device, Task
@@ -38,6 +26,9 @@ from gemm_lessons.gemm.data import SCALARS, Alike
 from gemm_lessons.gemm.problem import Problem, fresh_seed
 from gemm_lessons.gemm.shapes import Shape, astuple
 from gemm_lessons.running.builder import Workshop
+from gemm_lessons.running.checked_shapes import hidden_alike, hidden_also, hidden_checks
+from gemm_lessons.running.counted_shapes import hidden_and_counted, is_countable
+from gemm_lessons.running.far_shapes import FarSample, FarTiles, hidden_instead, hidden_sample, hidden_tiles
 from gemm_lessons.running.jobs import Kept
 from gemm_lessons.running.outcome import Role
 

@@ -17,13 +17,14 @@ from dataclasses import replace
 from math import prod
 
 from gemm_lessons.course.folder import read_source
-from gemm_lessons.course.hidden import hidden_candidates, is_countable
 from gemm_lessons.course.lesson import Lesson, tile_sizes
 from gemm_lessons.engine.compiler.source import names_in
 from gemm_lessons.gemm.data import SIZES
 from gemm_lessons.gemm.shapes import Shape, astuple
 from gemm_lessons.judging.evidence import Built
+from gemm_lessons.running.counted_shapes import is_countable
 from gemm_lessons.running.plan import LaunchPlan, RunPlan
+from gemm_lessons.running.size_candidates import hidden_candidates
 
 MOST_SHAPES = 6  # shapes of a run
 MOST_SHAPES_OF_CHOICES = 4  # ... where the host chooses a kernel for each shape
@@ -32,7 +33,6 @@ MOST_VARIANTS = 4  # of such kernels that are looked at
 MOST_NUMBERS = 32  # numbers that the code compares with
 MUCH_WORK = 1 << 24  # multiply-adds of a shape that has one of them, at most
 TILES = 2  # K tiles of a shape that is counted, at least
-
 
 
 def launches_at_rare_sizes(plan: RunPlan, built: Built) -> Iterator[tuple[LaunchPlan, Built]]:

@@ -4,5 +4,3 @@
   these files and checks them
 - ``pipes``: latencies and rates of an architecture; ``occupancy``: theoretical occupancy
 """
-
-OLDEST_ARCH = 75  # the oldest compute capability that the current compiler knows

@@ -15,7 +15,6 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
-from gemm_lessons.engine.hardware import OLDEST_ARCH
 from gemm_lessons.engine.hardware.figures import FigureFile, fields_from
 from gemm_lessons.engine.hardware.pipes import Pipes, Products
 from gemm_lessons.engine.records.errors import UnknownArchitecture
@@ -298,6 +297,7 @@ def pipes_of(gpu: GpuSpec) -> Pipes:
     return known.pipes
 
 
+OLDEST_ARCH = 75  # the oldest compute capability that the current compiler knows
 STAND_IN = "sm_80"  # older GPUs are estimated from this code: its schedulers also have 16 fp32 lanes
 
 
