@@ -92,7 +92,10 @@ def compare(
                 f"anyway: gemm-lessons compare {left.number:02} {right.number:02} --peek"
             )
     sources = all(_may_be_seen(course, it, path, reveal) for it, path in zip((left, right), own, strict=True))
-    contenders = [(_label(it, path), it, path) for it, path in zip((left, right), own, strict=True)]
+    contenders = [
+        (f"{it.number:02} {'yours' if path == it.kernel_path else 'reference'}", it, path)
+        for it, path in zip((left, right), own, strict=True)
+    ]
     return _rows(course, sheet, contenders, sources=sources, as_json=as_json)
 
 
@@ -216,7 +219,3 @@ def _may_be_seen(course: Course, lesson: Lesson, path: Path, reveal: bool) -> bo
     if reveal:
         keep_progress(course, progress.after_reveal(lesson.name))
     return reveal
-
-
-def _label(lesson: Lesson, path: Path) -> str:
-    return f"{lesson.number:02} {'yours' if path == lesson.kernel_path else 'reference'}"

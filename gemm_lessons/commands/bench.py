@@ -13,17 +13,7 @@ from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gemm_lessons.commands.points import (
-    CUBLAS,
-    FP32,
-    Group,
-    Point,
-    append,
-    grouped,
-    label,
-    read,
-    type_of,
-)
+from gemm_lessons.commands.points import CUBLAS, FP32, Group, Point, append, grouped, label, read, type_of
 from gemm_lessons.course.folder import Course, read_source
 from gemm_lessons.course.lesson import Lesson
 from gemm_lessons.devices.device import Device

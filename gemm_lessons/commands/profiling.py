@@ -80,12 +80,7 @@ class Profiled:
 
 
 def plan(
-    tool: Tool,
-    lesson: Lesson,
-    label: str,
-    options: Sequence[str],
-    shape: Shape | None,
-    output: Path | None,
+    tool: Tool, lesson: Lesson, label: str, options: Sequence[str], shape: Shape | None, output: Path | None
 ) -> ProfilePlan:
     """Return the command that profiles ``gemm-lessons run LESSON OPTIONS`` on a GPU.
 

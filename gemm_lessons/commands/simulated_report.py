@@ -13,7 +13,7 @@ import platform
 import struct
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from gemm_lessons import __version__
@@ -127,7 +127,8 @@ def report_of(outcome: RunOutcome, gpu: GpuSpec) -> bytes:
         counters = Simulator().launch(kernel, grid, arguments).counters
         metrics = [*_of_launch(kernel, grid, gpu), *_counted(counters), *_of_instructions(kernel, sums, places)]
         source = binaries.index(kernel.cubin)
-        results.append(NcuResult(kernel.entry, grid.grid, grid.block, source, _once(metrics)))
+        last = {metric.name: metric for metric in metrics}  # of several with one name, the one that has instances
+        results.append(NcuResult(kernel.entry, grid.grid, grid.block, source, tuple(last.values())))
     comment = (
         f"Simulated by gemm-lessons {__version__} without a GPU: lesson {lesson.name}, {outcome.kernel.label}, "
         f"at {shape}. Values that were not counted are absent. Occupancy is by the data sheet of an {gpu.name}."
@@ -145,11 +146,6 @@ def report_of(outcome: RunOutcome, gpu: GpuSpec) -> bytes:
             time=int(time.time()),
         )
     )
-
-
-def _once(metrics: Sequence[NcuMetric]) -> tuple[NcuMetric, ...]:
-    """Return each metric once: of several with one name the last, which has instances."""
-    return tuple({metric.name: metric for metric in metrics}.values())
 
 
 def _attributes(gpu: GpuSpec, arch: str) -> Mapping[str, Value]:

@@ -77,8 +77,5 @@ def entry_of(course: Course, word: str) -> str:
         return known[wanted]
     near = closest(wanted, known) or next((it for it in known if wanted and wanted in it), None)
     meant = f'did you mean "{near}"?' if near else "all of its words"
-    raise CommandError(f'the glossary has no "{word.strip()}"; {meant}: gemm-lessons {_command(near)}')
-
-
-def _command(near: str | None) -> str:
-    return f"run --explain '{near}'" if near else f"read {GLOSSARY}"
+    command = f"run --explain '{near}'" if near else f"read {GLOSSARY}"
+    raise CommandError(f'the glossary has no "{word.strip()}"; {meant}: gemm-lessons {command}')

@@ -101,7 +101,7 @@ class Drill:
     def at(self, values: Values) -> Drawn:
         """Return the question with these numbers. Raise ``ExpressionError``."""
         answer = self._answer(values)
-        parts = [_with_numbers(it.in_c, values) for it in self.of]
+        parts = [NAME.sub(lambda name: str(values.get(name[0], name[0])), it.in_c) for it in self.of]
         working = ", ".join(f"{part} = {value}" for part, value in zip(parts, answer, strict=True))
         special = {INDEX: parts[0], WORKING: working, ANSWER: in_words(answer)}
 
@@ -181,10 +181,6 @@ def _whole(text: str) -> int:
     if type(value) is not int:
         raise ExpressionError(f'"{text.strip()}" is {value}; write a whole number')
     return int(value)
-
-
-def _with_numbers(in_c: str, values: Values) -> str:
-    return NAME.sub(lambda it: str(values.get(it[0], it[0])), in_c)
 
 
 class _Reader(TomlReader):

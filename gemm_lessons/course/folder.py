@@ -340,7 +340,7 @@ def init_course(directory: Path) -> Course:
 
 def copy_for_learners(source: Course, lessons: Path) -> None:
     """Copy a course's lessons without their solutions, writable. Raise ``OSError``."""
-    shutil.copytree(source.lessons_dir, lessons, ignore=_not_for_learners)
+    shutil.copytree(source.lessons_dir, lessons, ignore=lambda _, names: set(names) - for_learners(names))
     for folder, _, files in os.walk(lessons):  # a read-only package must not make a read-only course
         Path(folder).chmod(0o755)
         for name in files:
@@ -457,10 +457,6 @@ def _is_course(root: Path) -> bool:
 def for_learners(names: Sequence[str]) -> set[str]:
     """Return the names in a lesson's folder that a learner's course has too: no solutions, no learner's own files."""
     return {name for name in names if not name.startswith(("solution", "pitfalls", "kernel.cu", "bug.cu", ".", "__"))}
-
-
-def _not_for_learners(_folder: str, names: list[str]) -> set[str]:
-    return set(names) - for_learners(names)
 
 
 def _back_up(path: Path, data: bytes) -> Path:

@@ -20,16 +20,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from gemm_lessons.course.gates_toml import GateReader
-from gemm_lessons.course.lesson import (
-    LESSON_NAME,
-    LIMITERS,
-    RESOURCES,
-    Figure,
-    LaunchSpec,
-    Lesson,
-    LessonError,
-    Todo,
-)
+from gemm_lessons.course.lesson import LESSON_NAME, LIMITERS, RESOURCES, Figure, LaunchSpec, Lesson, LessonError, Todo
 from gemm_lessons.course.search_space import MOST, Condition, SearchSpace
 from gemm_lessons.course.toml import is_text, read_toml
 from gemm_lessons.engine.arguments.expression import Expression, ExpressionError

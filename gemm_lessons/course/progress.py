@@ -13,14 +13,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeGuard
 
-from gemm_lessons.course.folder import (
-    CommandError,
-    Course,
-    WriteError,
-    reason,
-    replace_with_backup,
-    write_atomically,
-)
+from gemm_lessons.course.folder import CommandError, Course, WriteError, reason, replace_with_backup, write_atomically
 from gemm_lessons.course.lesson import Lesson
 from gemm_lessons.engine.records.frozen import dataclass
 

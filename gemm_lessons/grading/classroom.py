@@ -26,15 +26,7 @@ from gemm_lessons.grading.inputs import LessonSubmission, Student, Submissions, 
 from gemm_lessons.grading.judging import LARGEST, Job, Judged, as_utf8, judge, seed_for, versions
 from gemm_lessons.grading.lesson_hash import lesson_hash
 from gemm_lessons.grading.reference import reference_of
-from gemm_lessons.grading.results import (
-    Case,
-    Grade,
-    Grading,
-    load_grade,
-    load_grading,
-    save_grade,
-    save_grading,
-)
+from gemm_lessons.grading.results import Case, Grade, Grading, load_grade, load_grading, save_grade, save_grading
 from gemm_lessons.grading.rubric import LessonRubric, Rubric
 from gemm_lessons.grading.score import out_of, score
 from gemm_lessons.grading.sources import keep_source

@@ -36,7 +36,7 @@ from gemm_lessons.grading.archives import (
 from gemm_lessons.grading.lesson_names import Certainty
 from gemm_lessons.grading.naming import Claim, Owner, claim, owner_of, said_of_stem
 from gemm_lessons.grading.results import GradedStudent, GradeStatus
-from gemm_lessons.grading.roster import Enrolled, Roster
+from gemm_lessons.grading.roster import Roster
 
 MOST_HEADERS = 50  # headers of one kernel
 MOST_STRAYS = 3  # stray kernels that a remark names
@@ -173,7 +173,8 @@ def _students(owned: Mapping[Owner, Sequence[Piece]], roster: Roster | None) -> 
     for owner in owned:
         named.setdefault(owner.name, set()).add(owner.number)
     parts: dict[str, list[Piece]] = {}
-    records: dict[str, GradedStudent] = {it.id: _record(it) for it in (roster.students if roster else ())}
+    listed = roster.students if roster else ()
+    records = {it.id: GradedStudent(it.id, it.name, it.email, it.more) for it in listed}
     for owner, theirs in owned.items():
         enrolled = roster.find(owner.name, owner.number) if roster else None
         if enrolled is not None:
@@ -194,10 +195,6 @@ def _not_enrolled(students: Sequence[Student], roster: Roster | None) -> Iterato
     if others:
         more = f" and {len(others) - MOST_NAMED} more" if len(others) > MOST_NAMED else ""
         yield f"not in the roster: {', '.join(others[:MOST_NAMED])}{more}"
-
-
-def _record(enrolled: Enrolled) -> GradedStudent:
-    return GradedStudent(enrolled.id, enrolled.name, enrolled.email, enrolled.more)
 
 
 def read_student(

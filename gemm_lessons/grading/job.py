@@ -94,7 +94,9 @@ def _judged(
     reach = sandbox.reach_of(lesson, folder)
     given = [*zip(question["files"], sources, strict=True)]
     for name, source in reversed(given):  # written last, so that the kernel wins if two files share a name
-        (folder / name).write_bytes(source if name == question["files"][0] else _dateless(source))
+        if name != question["files"][0]:  # a header: its macros for date, time and file get fixed values
+            source = fixed(source.decode(errors="surrogateescape"))[0].encode(errors="surrogateescape")
+        (folder / name).write_bytes(source)
     path = folder / question["files"][0]
     used = meter()
     bounded = limit(question["memory_bytes"], question["seconds"] + Bounds(question["seconds"]).grace)
@@ -119,11 +121,6 @@ def _judged(
     outcome = as_json(run_lesson(request))
     tools.close()
     return {"outcome": outcome, "used": used(), **stand}
-
-
-def _dateless(header: bytes) -> bytes:
-    """Return a header whose macros for date, time and file have fixed values."""
-    return fixed(header.decode(errors="surrogateescape"))[0].encode(errors="surrogateescape")
 
 
 def _run_foreign_code(code: str) -> object:

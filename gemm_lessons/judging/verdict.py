@@ -165,12 +165,7 @@ def stopped(shape: Shape, fault: Finding) -> Faulted | TimedOut:
 FIRST = 5  # wrong elements to show
 
 
-def judge(
-    problem: Problem,
-    answer: Array,
-    tiles: TileSizes,
-    left: Mapping[str, Array] = {},
-) -> Judgement:
+def judge(problem: Problem, answer: Array, tiles: TileSizes, left: Mapping[str, Array] = {}) -> Judgement:
     """Compare an answer, (M, N) as stored by the kernel, with NumPy's, element by element.
 
     An element is right if ``|got - expected| <= tolerance`` (``Problem.tolerance``); NaN never is. The tile map is

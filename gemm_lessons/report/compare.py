@@ -14,7 +14,7 @@ from gemm_lessons.commands.slower import Cost, Difference
 from gemm_lessons.engine.estimate.causes import Cause
 from gemm_lessons.report.console import headed_table, numbers, plain_table, show_parts
 from gemm_lessons.report.course import diff_lines
-from gemm_lessons.report.table import SHORT, STYLE, duration, tera
+from gemm_lessons.report.table import VERDICTS, duration, tera
 from gemm_lessons.running.outcome import Row
 
 CAUSES: Mapping[Cause, str] = {
@@ -128,7 +128,7 @@ def _resources(rows: Sequence[Row]) -> list[tuple[str, list[float | None]]]:
 
 def _answer(row: Row) -> Text:
     right = row.checked.right
-    return Text("right" if right else SHORT[row.verdict.kind], style="good" if right else STYLE[row.verdict.kind])
+    return Text(*("right", "good") if right else VERDICTS[row.verdict.kind])
 
 
 def _number(value: float | None) -> str:

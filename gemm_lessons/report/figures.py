@@ -13,7 +13,7 @@ from gemm_lessons.judging.figures import figures_of, value_of
 from gemm_lessons.judging.lost_time import lost_time, waits_longer
 from gemm_lessons.report.console import fits
 from gemm_lessons.report.run import ways
-from gemm_lessons.report.table import bandwidth, conflict_cell, duration, measured_time, occupancy_cell
+from gemm_lessons.report.table import bandwidth, conflict_cell, duration, measured_time, occupancy_cell, short_label
 from gemm_lessons.running.outcome import Row, RunOutcome
 
 THIS_LESSON = "<- this lesson"
@@ -43,7 +43,8 @@ def _figures_table(outcome: RunOutcome, gap: int, mark: str) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, gap, 0, 0), header_style="quiet", show_header=True)
     table.add_column("", no_wrap=True)
     for row in rows:
-        table.add_column(Text(_column(row), "bold" if row.role == "kernel" else ""), justify="right", no_wrap=True)
+        name = "you" if row.label == "your kernel" else short_label(row)
+        table.add_column(Text(name, "bold" if row.role == "kernel" else ""), justify="right", no_wrap=True)
     table.add_column("", no_wrap=True, style="lesson")
     for label, cell in _times(outcome):
         table.add_row(label, *map(cell, rows), "")
@@ -66,10 +67,6 @@ def _conflict_cell(row: Row) -> str | Text:
     """Return what conflicts cost; a kernel without shared memory has none."""
     counted = row.checked.counters is not None and row.checked.counters.get("shared_wavefronts") == 0
     return "none" if counted else conflict_cell(row)
-
-
-def _column(row: Row) -> str:
-    return f"lesson {row.label[:2]}" if row.role == "previous" else {"your kernel": "you"}.get(row.label, row.label)
 
 
 def _times(outcome: RunOutcome) -> list[tuple[str, Callable[[Row], str]]]:

@@ -61,8 +61,9 @@ def class_page(book: Gradebook, pairs: Sequence[SimilarPair] | None = None) -> s
         stumbles=stumbles(book),
         rows=[_row(book, row) for row in book.rows],
         slow=[
-            (one_line(it.student), titles[it.lesson], f"{it.seconds:.1f}", _headline_of(it.verdict or it.status))
+            (one_line(it.student), titles[it.lesson], f"{it.seconds:.1f}", HEADLINES.get(ended, one_line(ended)))
             for it in slowest(book)
+            for ended in (it.verdict or it.status,)
         ],
         reference=REFERENCE,
         pairs=pairs if pairs is None else [_pair(it) for it in pairs[:MOST_PAIRS]],
@@ -78,10 +79,6 @@ def class_page(book: Gradebook, pairs: Sequence[SimilarPair] | None = None) -> s
 def _title(lesson: str) -> str:
     number, _, name = lesson.partition("_")
     return f"{number} {name.replace('_', ' ')}"
-
-
-def _headline_of(kind: str) -> str:
-    return HEADLINES.get(kind, one_line(kind))
 
 
 def _figures(book: Gradebook) -> Sequence[tuple[str, str]]:

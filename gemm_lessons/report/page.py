@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gemm_lessons import __version__
-from gemm_lessons.engine.pictures import SHOWN_STATES, Request, Roles, Timeline, bank_map
+from gemm_lessons.engine.pictures import WAITS, Request, Roles, Shown, Timeline, bank_map
 from gemm_lessons.engine.records.frozen import picked
 from gemm_lessons.engine.records.metrics import TABLED
 from gemm_lessons.judging.verdict import WrongAnswer
@@ -34,16 +34,8 @@ HEAT = (
     "global_load_requests",
     "global_store_requests",
 )
-LETTERS = "rqgspxb"  # of SHOWN_STATES, in a strip
-STATES = {
-    "run": "runs: issues, or is ready to",
-    "queue": "load-store queue is full",
-    "global": "waits for global memory",
-    "shared": "waits for shared memory",
-    "product": "waits for products",
-    "result": "waits for a slow instruction",
-    "barrier": "waits at the barrier",
-}
+LETTERS = "rqgspxb"  # of WAITS, in a strip
+
 SPENT = {  # the columns of the table of stalls
     "issue": "issues",
     "fixed": "arithmetic before",
@@ -116,14 +108,17 @@ def record(view: View) -> JSON:
             "shape": str(view.roofline.shape),
             "dots": [{"label": it.label, "x": it.flop_per_byte, "y": it.tflops} for it in view.roofline.dots],
         },
-        "states": [{"name": name, "letter": letter, "text": STATES[name]} for name, letter in _letters()],
+        "states": [
+            {"name": name, "letter": letter, "text": WAITS[name][0] or "runs: issues, or is ready to"}
+            for name, letter in _letters()
+        ],
         "spent": SPENT,
         "sides": [_side(side) for side in view.sides],
     }
 
 
-def _letters() -> Sequence[tuple[str, str]]:
-    return list(zip(SHOWN_STATES, LETTERS, strict=True))
+def _letters() -> Sequence[tuple[Shown, str]]:
+    return list(zip(WAITS, LETTERS, strict=True))
 
 
 def _wrong(verdict: WrongAnswer) -> JSON:

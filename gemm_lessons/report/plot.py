@@ -243,10 +243,7 @@ def _axes(figure: Figure, box: Box, gutter: float, title: str) -> Any:
 def _gutter(labels: Sequence[Label], headers: Sequence[str]) -> tuple[list[float], float]:
     """Return the widths of the columns of labels, and of all of them with the leader lines, in inches."""
     widths = [
-        max(
-            _width(header, SMALLER),
-            *(_width(it.columns[i], weight="bold" if it.bold else "normal") for it in labels),
-        )
+        max(_width(header, SMALLER), *(_width(it.columns[i], weight="bold" if it.bold else "normal") for it in labels))
         for i, header in enumerate(headers)
     ]
     return widths, LEADER + sum(widths) + SPACE * len(widths)
@@ -431,12 +428,7 @@ def _roofline(
         knee = top / slope
         axes.plot([left, knee], [left * slope, top], color=INK, linewidth=1.8, zorder=2)
         _label_slope(
-            axes,
-            f"shared, L1: {slope:.1f} TB/s",
-            (left, left * slope),
-            (knee, top),
-            zip(xs, ys, strict=True),
-            taken,
+            axes, f"shared, L1: {slope:.1f} TB/s", (left, left * slope), (knee, top), zip(xs, ys, strict=True), taken
         )
         for height in heights:
             axes.plot([height / slope, right], [height, height], color=INK, linewidth=1.8, zorder=2)

@@ -31,7 +31,7 @@ from gemm_lessons.judging.verdict import (
 from gemm_lessons.report.console import indented, numbers, plain_table, words
 from gemm_lessons.report.course import lesson_heading, step
 from gemm_lessons.report.links import link
-from gemm_lessons.report.table import SHORT, STYLE, show_footnotes, table, told_apart
+from gemm_lessons.report.table import VERDICTS, show_footnotes, table, told_apart
 from gemm_lessons.running.outcome import Row, RunOutcome
 from gemm_lessons.running.speedup import Gain
 
@@ -159,7 +159,7 @@ def _shapes(results: Sequence[ShapeResult]) -> Table:
     table = Table.grid(padding=(0, 2, 0, 0))
     for kind in dict.fromkeys(result.kind for result in results):
         shapes = "  ".join(str(result.shape) for result in results if result.kind == kind)
-        table.add_row(Text(SHORT[kind], style=STYLE[kind]), shapes)
+        table.add_row(Text(*VERDICTS[kind]), shapes)
     return table
 
 
@@ -170,7 +170,7 @@ def title_of(row: Row) -> str:
 
 def style_of(row: Row) -> str:
     """Return the style of a verdict's headline."""
-    return "doubt" if row.checked.unfinished else STYLE[row.verdict.kind]
+    return "doubt" if row.checked.unfinished else VERDICTS[row.verdict.kind][1]
 
 
 def summary_of(row: Row) -> str:

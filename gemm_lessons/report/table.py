@@ -18,21 +18,13 @@ from gemm_lessons.running.outcome import Row, RunOutcome
 if TYPE_CHECKING:
     from gemm_lessons.devices.gpu.records import Timed
 
-STYLE: dict[Kind, str] = {
-    "passed": "good",
-    "compile_failed": "bad",
-    "faulted": "bad",
-    "wrong_answer": "bad",
-    "timed_out": "bad",
-    "gate_missed": "doubt",
-}
-SHORT: dict[Kind, str] = {
-    "passed": "passed",
-    "compile_failed": "no build",
-    "faulted": "fault",
-    "wrong_answer": "wrong",
-    "timed_out": "endless",
-    "gate_missed": "gate missed",
+VERDICTS: dict[Kind, tuple[str, str]] = {  # in a table, and its style
+    "passed": ("passed", "good"),
+    "compile_failed": ("no build", "bad"),
+    "faulted": ("fault", "bad"),
+    "wrong_answer": ("wrong", "bad"),
+    "timed_out": ("endless", "bad"),
+    "gate_missed": ("gate missed", "doubt"),
 }
 # The possible bottlenecks of an estimate, in words.
 LIMITERS = {
@@ -78,7 +70,7 @@ def table(console: Console, outcome: RunOutcome) -> Table:
     transposed_table = headed_table()
     transposed_table.add_column("")
     for row in outcome.rows:
-        transposed_table.add_column(_short_label(row), justify="right")
+        transposed_table.add_column(short_label(row), justify="right")
     for column in columns:
         transposed_table.add_row(column.wide, *(column.cell(row) for row in outcome.rows))
     return transposed_table
@@ -91,12 +83,13 @@ def _one_row_each(outcome: RunOutcome, columns: Sequence[Column], wide: bool) ->
         header = column.wide if wide else column.narrow
         made.add_column(header, justify="right" if i else "left", no_wrap=True, vertical="bottom")
     for row in outcome.rows:
-        label = Text(row.label if wide else _short_label(row), style="bold" if row.role == "kernel" else "")
+        label = Text(row.label if wide else short_label(row), style="bold" if row.role == "kernel" else "")
         made.add_row(label, *(column.content(row, wide) for column in columns))
     return made
 
 
-def _short_label(row: Row) -> str:
+def short_label(row: Row) -> str:
+    """Return the name of a row above its column: a previous lesson's number."""
     return f"lesson {row.label[:2]}" if row.role == "previous" else row.label
 
 
@@ -134,11 +127,16 @@ def columns_of(outcome: RunOutcome, measured: bool = False) -> list[Column]:
         ),
         *times,
         Column("regs", "regs", lambda row: str(row.built.resources.registers) if row.built else "-"),
-        Column("shared", "smem\nKiB", _shared_cell, _kib_cell),
+        Column(
+            "shared",
+            "smem\nKiB",
+            lambda row: f"{row.built.shared_bytes:,}" if row.built else "-",
+            lambda row: f"{row.built.shared_bytes / 1024:.3g}" if row.built else "-",
+        ),
         Column("occupancy", "occ.", occupancy_cell),
-        Column("instr/mma", "ins.\n/mma", _per_mma_cell)
+        Column("instr/mma", "ins.\n/mma", lambda row: _ratio(row.checked.instructions_per_mma))
         if on_tensor_cores
-        else Column("instr/FMA", "ins.\n/FMA", _instructions_cell),
+        else Column("instr/FMA", "ins.\n/FMA", lambda row: _ratio(row.checked.instructions_per_fma)),
         Column("sectors/req", "sect.\n/req", _sectors_cell),
         Column("conflicts", "bank\nconf.", conflict_cell),
         Column("gates", "gates", _gates_cell),
@@ -167,30 +165,13 @@ def _verdict_cell(row: Row, gate_missed: str = "gate missed") -> Text:
     if row.unsupported:
         return Text("not run", style="quiet")
     kind = row.verdict.kind
-    return Text(gate_missed if kind == "gate_missed" else SHORT[kind], style=STYLE[kind])
+    word, style = VERDICTS[kind]
+    return Text(gate_missed if kind == "gate_missed" else word, style)
 
 
 def occupancy_cell(row: Row) -> str:
     """Return the occupancy of the GPU of the times."""
     return _percent(row.built.occupancy.fraction if row.built and row.built.occupancy else None)
-
-
-def _shared_cell(row: Row) -> str:
-    return f"{row.built.shared_bytes:,}" if row.built else "-"
-
-
-def _kib_cell(row: Row) -> str:
-    return f"{row.built.shared_bytes / 1024:.3g}" if row.built else "-"
-
-
-def _instructions_cell(row: Row) -> str:
-    """Return warp instructions / warp multiply-adds."""
-    return _ratio(row.checked.instructions_per_fma)
-
-
-def _per_mma_cell(row: Row) -> str:
-    """Return warp instructions / instructions of the tensor cores."""
-    return _ratio(row.checked.instructions_per_mma)
 
 
 def _ratio(value: float | None) -> str:

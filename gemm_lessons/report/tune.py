@@ -89,7 +89,8 @@ def _words(request: TuneRequest, tuning: Tuning, varied: list[str]) -> list[tupl
         said.append(
             (f"The estimate ranked the fastest of {len(tuning.measured)} measured in place {tuning.place}.", "")
         )
-    reasons = Counter(_reason(it.tuned.why_not) for it in tuning.candidates if it.tuned.why_not)
+    whys = [it.tuned.why_not for it in tuning.candidates if it.tuned.why_not]
+    reasons = Counter(re.sub(r"\d[\d,]*", "N", why) for why in whys)  # without numbers, to count equal ones together
     said.append(("regs: registers per thread. fit: blocks per multiprocessor.", "quiet"))
     said.append((f"{len(tuning.candidates)} candidates, {len(ranked)} of them right.", "quiet"))
     said += [(f"  {count:4} left out: {reason}", "quiet") for reason, count in reasons.most_common()]
@@ -103,11 +104,6 @@ def _words(request: TuneRequest, tuning: Tuning, varied: list[str]) -> list[tupl
 def _time(candidate: TileCandidate, tuning: Tuning) -> float:
     tuned = candidate.tuned
     return (tuned.time_us if tuning.measured and tuned.time_us is not None else tuned.estimate_us) or 1.0
-
-
-def _reason(why_not: str) -> str:
-    """Return a reason without its numbers, so that equal reasons are counted together."""
-    return re.sub(r"\d[\d,]*", "N", why_not)
 
 
 NEAREST = 2  # the next larger thread tile is this many times as wide

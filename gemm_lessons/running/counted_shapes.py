@@ -44,15 +44,7 @@ from gemm_lessons.running.drawing import (
     tile_of,
     variant_of,
 )
-from gemm_lessons.running.far_shapes import (
-    MEMOISED,
-    SQUARE,
-    TRIES,
-    WALK,
-    counted_far,
-    hidden_instead,
-    hidden_sample,
-)
+from gemm_lessons.running.far_shapes import MEMOISED, SQUARE, TRIES, WALK, counted_far, hidden_instead, hidden_sample
 
 LESS = 0.5  # of the large shapes that are not aligned lack one of a few steps to whole tiles
 MANY_DRAWS = 40  # sets of long and of small shapes to draw, which seldom need the same variants

@@ -302,12 +302,7 @@ class RunPlan:
         return KernelPlan(role, label, lesson, path, tuple(_with_turns(launches)), timed)
 
     def _launch(
-        self,
-        lesson: Lesson,
-        shape: Shape,
-        purpose: Purpose,
-        hidden: bool = False,
-        gaps: bool = True,
+        self, lesson: Lesson, shape: Shape, purpose: Purpose, hidden: bool = False, gaps: bool = True
     ) -> LaunchPlan:
         """Plan one launch. Known counters use the least gaps; gates may depend on a scalar being 0."""
         launched = lesson.at(shape)

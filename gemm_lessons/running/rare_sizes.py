@@ -47,13 +47,10 @@ def launches_at_rare_sizes(plan: RunPlan, built: Built) -> Iterator[tuple[Launch
         for place in range(len(variant.code.counted)):
             for shape in _new_shapes(plan, variant, layout, place, [*known, *found])[: most - len(found)]:
                 found.append(shape)
-                counted = not lesson.choices and _is_counted(lesson, shape)
+                fills = not lesson.choices and is_countable(lesson, shape)
+                counted = fills and shape.k >= TILES * tile_sizes(lesson.at(shape)).depth
                 launch = plan.hidden_launch(shape, "count" if counted else "check")
                 yield launch, replace(variant, lesson=launch.lesson, others=())
-
-
-def _is_counted(lesson: Lesson, shape: Shape) -> bool:
-    return is_countable(lesson, shape) and shape.k >= TILES * tile_sizes(lesson.at(shape)).depth
 
 
 def _new_shapes(plan: RunPlan, variant: Built, layout: str, place: int, known: Sequence[Shape]) -> list[Shape]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from itertools import groupby
 from typing import Any
 
@@ -66,9 +65,5 @@ def owners(stores: Stores, layout: BufferLayout, base: int) -> Owners | None:
     if not rows.size:
         return None
     part = matrix[rows[0] : rows[-1] + 1, cols[0] : cols[-1] + 1]
-    runs = tuple(_runs(line) for line in part.tolist())
+    runs = tuple(tuple((len(list(same)), thread) for thread, same in groupby(line)) for line in part.tolist())
     return Owners(layout.name, int(rows[0]), int(cols[0]), part.shape[1], runs, int(twice.sum()))
-
-
-def _runs(line: Sequence[int]) -> tuple[tuple[int, int], ...]:
-    return tuple((len(list(same)), thread) for thread, same in groupby(line))

@@ -232,13 +232,7 @@ class _Session:
     """The steps of ``measure``, in order: verify, warm up, run."""
 
     def __init__(
-        self,
-        parent: Parent,
-        runtime: Any,
-        ground: Ground,
-        monitor: Monitor,
-        hold: Hold,
-        entrants: Sequence[Contestant],
+        self, parent: Parent, runtime: Any, ground: Ground, monitor: Monitor, hold: Hold, entrants: Sequence[Contestant]
     ) -> None:
         self.parent, self.runtime, self.monitor, self.hold = parent, runtime, monitor, hold
         self.arena, self.judge = ground.arena, ground.judge

@@ -30,10 +30,6 @@ def _divide(a: Number, b: Number) -> Number:
     return a / b
 
 
-def _remainder(a: Number, b: Number) -> Number:
-    return a % b if b else math.nan
-
-
 def _gcd(*numbers: Number) -> Number:
     if all(type(number) is int for number in numbers):
         return math.gcd(*numbers)  # type: ignore[arg-type]
@@ -52,7 +48,7 @@ _OPERATORS: Mapping[type[ast.operator], Callable[[Number, Number], Number]] = {
     ast.Mult: operator.mul,
     ast.Div: _divide,
     ast.FloorDiv: lambda a, b: a // b if b else _divide(a, b),
-    ast.Mod: _remainder,
+    ast.Mod: lambda a, b: a % b if b else math.nan,
 }
 _BY_NUMBER = {  # the second operand is a number other than 0
     **_OPERATORS,

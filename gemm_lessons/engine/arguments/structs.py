@@ -18,14 +18,7 @@ from gemm_lessons.engine.compiler.layouts import Member, TypeLayout
 from gemm_lessons.engine.machine.map_bytes import BASE, encoded
 from gemm_lessons.engine.ptx.records import KernelParameter
 from gemm_lessons.engine.records.frozen import dataclass
-from gemm_lessons.engine.records.launch import (
-    TENSOR_MAP_SIZE,
-    Buffer,
-    Pointer,
-    StructWithBuffers,
-    TensorMap,
-    buffer_of,
-)
+from gemm_lessons.engine.records.launch import TENSOR_MAP_SIZE, Buffer, Pointer, StructWithBuffers, TensorMap, buffer_of
 from gemm_lessons.engine.records.regex import regex
 from gemm_lessons.engine.records.words import closest
 

@@ -77,11 +77,7 @@ class Epochs:
     """
 
     def __init__(
-        self,
-        padded: int,
-        forgotten: Callable[[], None],
-        flags: frozenset[int] = frozenset(),
-        by_warps: bool = False,
+        self, padded: int, forgotten: Callable[[], None], flags: frozenset[int] = frozenset(), by_warps: bool = False
     ) -> None:
         self._padded = padded
         self._by_warps = by_warps

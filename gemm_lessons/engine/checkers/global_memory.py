@@ -84,11 +84,6 @@ class _Messages:
         return result
 
 
-def _may_be_together(one: Access, other: Access) -> bool:
-    """Return whether two bulk copies may be checked in either order: both read, or they are of one instruction."""
-    return one is other or one.effect == other.effect == "copy"
-
-
 def _placed_lanes(rows: Sequence[Placed]) -> tuple[Array, Array]:
     """Return the lanes that access memory in these records, one after the other, and their addresses."""
     lanes = [row.touch.active_lanes for row in rows]
@@ -152,7 +147,9 @@ class GlobalRaces:
                     if alone and record.touch.access.effect == "load" and record.touch.active is None:
                         loads.append(record)
                     elif record.touch.access.is_bulk and record.touch.access.effect in ("copy", "store"):
-                        if rows and not _may_be_together(rows[-1].touch.access, record.touch.access):
+                        one, other = rows[-1].touch.access if rows else None, record.touch.access
+                        # In either order: bulk copies that both read, or are of one instruction.
+                        if one and not (one is other or one.effect == other.effect == "copy"):
                             catch_up()
                         rows.append(record)
                     else:

@@ -80,10 +80,6 @@ def _is_move(instruction: Instruction) -> bool:
     return instruction.row.name == "mov" and all(isinstance(it, Register) for it in instruction.operands)
 
 
-def _is_constant(instruction: Instruction) -> bool:
-    return instruction.row.name == "mov" and all(isinstance(it, Immediate) for it in instruction.operands[1:])
-
-
 def _followed(kernel: Kernel) -> frozenset[str]:
     """Return the registers of products, and all registers that moves connect with them: only these cause findings."""
     connected: dict[str, set[str]] = {}
@@ -124,7 +120,8 @@ def _after(known: _Known, instruction: Instruction, followed: frozenset[str]) ->
         kept = number.value if isinstance(number, Immediate) else 0
         return replace(known, sums=_waited(known.sums, kept), factors=_waited(known.factors, kept))
     changed = writes(instruction) & followed
-    if not changed or (known.fenced and _is_constant(instruction)):
+    constant = instruction.row.name == "mov" and all(isinstance(it, Immediate) for it in instruction.operands[1:])
+    if not changed or (known.fenced and constant):
         return known
     if _is_move(instruction):
         return _moved(known, instruction)

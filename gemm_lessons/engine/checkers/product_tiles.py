@@ -24,6 +24,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -220,7 +221,7 @@ _Kind = Callable[[_Fixed, TileReader, HeldBox], Iterator[_Fixed]]
 def _causes(reader: TileReader, box: HeldBox) -> tuple[DescriptorFix, ...]:
     """Return the fewest changes after which the tile is a contiguous part of the array. Transposition is tried last,
     because it fits most boxes."""
-    kinds = (_swizzles, _strides, _leadings, _starts)
+    kinds = (_swizzles, partial(_distance, "stride", STRIDE), partial(_distance, "leading", LEADING), _starts)
     if reader.views[0].is_of_whole_boxes:
         return _fitting([(_starts,)], reader, box) or (DescriptorFix("corner"),)
     some = [it for count in (1, 2, 3) for it in itertools.combinations(kinds, count)]
@@ -265,18 +266,12 @@ def _swizzles(fixed: _Fixed, reader: TileReader, box: HeldBox) -> Iterator[_Fixe
         yield replace(fixed, fixes=(*fixed.fixes, fix), swizzle=of_descriptor)
 
 
-def _strides(fixed: _Fixed, reader: TileReader, box: HeldBox) -> Iterator[_Fixed]:
-    given = (fixed.layout >> STRIDE & UNITS) * CHUNK
+def _distance(case: str, field: int, fixed: _Fixed, reader: TileReader, box: HeldBox) -> Iterator[_Fixed]:
+    """Yield other values of a distance in the descriptor: between groups of rows, or along them."""
+    given = (fixed.layout >> field & UNITS) * CHUNK
     for right in _distances(box):
         if right != given:
-            yield _with(fixed, DescriptorFix("stride", given, right), STRIDE, right // CHUNK)
-
-
-def _leadings(fixed: _Fixed, reader: TileReader, box: HeldBox) -> Iterator[_Fixed]:
-    given = (fixed.layout >> LEADING & UNITS) * CHUNK
-    for right in _distances(box):
-        if right != given:
-            yield _with(fixed, DescriptorFix("leading", given, right), LEADING, right // CHUNK)
+            yield _with(fixed, DescriptorFix(case, given, right), field, right // CHUNK)
 
 
 def _distances(box: HeldBox) -> list[int]:

@@ -448,13 +448,7 @@ def _too_much_local(resources: Resources, source: str, path: str, entry: str) ->
 
 
 def _explain_broken(
-    broken: nvrtc_child.Broken,
-    major: int,
-    source: str,
-    name: str,
-    arguments: Sequence[str],
-    entry: str,
-    path: str,
+    broken: nvrtc_child.Broken, major: int, source: str, name: str, arguments: Sequence[str], entry: str, path: str
 ) -> NotCompiled:
     """Explain a compiler that crashed or hung. A crash is at the last line of the shortest beginning that crashes."""
     if broken.hung:

@@ -145,12 +145,7 @@ def _end_of_statement(lexed: Lexed, at: int) -> int:
 
 
 def _stays_inside(
-    text: str,
-    name: str,
-    sizes: tuple[int | None, ...],
-    end: int,
-    constants: Mapping[str, int],
-    loops: Sequence[_Loop],
+    text: str, name: str, sizes: tuple[int | None, ...], end: int, constants: Mapping[str, int], loops: Sequence[_Loop]
 ) -> bool:
     for match in re.finditer(rf"\b{name}\b", text[end:]):
         at = end + match.start()

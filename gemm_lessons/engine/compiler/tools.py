@@ -118,11 +118,7 @@ def serve(parent: Parent, confine: Callable[[bool], object]) -> None:
 
 
 def _work(
-    question: dict[str, Any],
-    blobs: Sequence[bytes],
-    seconds: float,
-    confine: Callable[[bool], object],
-    parent: Parent,
+    question: dict[str, Any], blobs: Sequence[bytes], seconds: float, confine: Callable[[bool], object], parent: Parent
 ) -> None:
     parent.send(*_do(question, blobs, seconds, confine))
 

@@ -126,12 +126,7 @@ def check_barriers(interpreted: Account, followed: Account, instructions: Sequen
     raise Disagreement(_counts("thread arrivals at barriers", interpreted.arrivals, followed.arrivals), line)
 
 
-def check_fused(
-    interpreted: Account,
-    followed: Account,
-    blocks: Sequence[Block],
-    lanes: Array,
-) -> None:
+def check_fused(interpreted: Account, followed: Account, blocks: Sequence[Block], lanes: Array) -> None:
     """Raise ``Disagreement`` if machine code has fewer or more multiply-adds than ptxas can have made.
 
     ``lanes``: threads that executed each PTX instruction. ptxas may execute a guarded one without its guard, and select

@@ -21,7 +21,7 @@ from math import prod
 import numpy as np
 
 from gemm_lessons.engine.machine.special import cluster_of, clustered
-from gemm_lessons.engine.ptx.cfg import Block, reads, writes
+from gemm_lessons.engine.ptx.cfg import Block, reads, writers, writes
 from gemm_lessons.engine.ptx.records import (
     SIZES,
     Address,
@@ -132,8 +132,9 @@ def decisions(
         outcomes = values.outcomes(instruction)
         if outcomes is None or outcomes.size == 1 or (outcomes == outcomes.flat[0]).all():
             continue
-        ordered = instruction.modifiers[0] in ORDER
-        found.append(PlacedDecision(instruction.index, outcomes, ordered and _is_edge(outcomes)))
+        # An edge: outcomes change once from the first blocks to the last, with at most one block in between.
+        once = np.count_nonzero(np.diff(outcomes.reshape(-1))) <= 2
+        found.append(PlacedDecision(instruction.index, outcomes, instruction.modifiers[0] in ORDER and bool(once)))
     return tuple(found)
 
 
@@ -183,10 +184,7 @@ def bounds_of_integers(kernel: Kernel) -> tuple[int, ...]:
 def numbers_compared(kernel: Kernel, candidates: Sequence[Instruction]) -> tuple[int, ...]:
     """Return the numbers in the code from which the outcomes of these comparisons are computed: bounds, remainders and
     their divisors, factors, and the powers of two of masks and shifts."""
-    definitions: dict[str, list[Instruction]] = {}
-    for instruction in kernel.instructions:
-        for name in writes(instruction):
-            definitions.setdefault(name, []).append(instruction)
+    definitions = writers(kernel)
     found: set[int] = set()
     waiting, seen = list(candidates), {it.index for it in candidates}
     while waiting:
@@ -196,7 +194,7 @@ def numbers_compared(kernel: Kernel, candidates: Sequence[Instruction]) -> tuple
                 value = abs(int(operand.value))
                 found |= {1 << value} if instruction.opcode in SHIFTS and value < LARGEST_SHIFT else {value}
                 found |= {value + 1} if instruction.opcode == "and" else set()
-        more = (it for name in reads(instruction) for it in definitions.get(name, ()) if it.index not in seen)
+        more = (it for name in reads(instruction) for it in definitions[name] if it.index not in seen)
         for other in more:
             seen.add(other.index)
             waiting.append(other)
@@ -324,11 +322,6 @@ def _by_block(by_axes: Mapping[tuple[int, ...], Array], sizes: Sequence[int], dr
     ]
 
 
-def _is_edge(outcomes: Array) -> bool:
-    """Return whether outcomes change once from the first blocks to the last, with at most one block in between."""
-    return bool(np.count_nonzero(np.diff(outcomes.reshape(-1))) <= 2)
-
-
 class _Evaluation:
     """The registers of a kernel in all blocks of a launch, or of a thread in many launches; None for an unknown value.
     ``basic``: the basic blocks of the kernel, to follow the branches that depend on sizes."""
@@ -342,10 +335,7 @@ class _Evaluation:
         back = [(to, block.number) for block in basic for to in block.successors if to <= block.number]
         self._in_loops = {number for first, last in back for number in range(first, last + 1)}
         self._variables = {it.name for it in kernel.variables if it.space in ("shared", "local")}
-        self._definitions: dict[str, list[Instruction]] = {}
-        for instruction in kernel.instructions:
-            for name in writes(instruction):
-                self._definitions.setdefault(name, []).append(instruction)
+        self._definitions = writers(kernel)
         self._known: dict[str, Values | None] = {}
         self._open: set[str] = set()  # registers whose value is being computed; to need one again means a loop
         self._loops: set[str] = set()  # registers that a loop changes

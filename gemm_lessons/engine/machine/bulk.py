@@ -251,10 +251,7 @@ def _bind_into_shared(binding: Binding) -> Callable[[], None]:
     sizes = value(size, "u32")
     barriers = barriers_of(binding, barrier, OPERATION_EFFECT, traced=False)
     destinations = Destinations(binding, barriers, more[0] if MULTICAST in instruction.modifiers else None)
-    shared, global_side = (
-        BulkSide(binding, "shared", "copy"),
-        BulkSide(binding, "global", "copy"),
-    )
+    shared, global_side = (BulkSide(binding, "shared", "copy"), BulkSide(binding, "global", "copy"))
     chosen = binding.lanes()
     arena, window = _units(memory.memory_of("global")), _units(state.shared)
 
@@ -284,10 +281,7 @@ def _bind_out_of_shared(binding: Binding, reduction: Reduction | None) -> Callab
     target_of, source_of = binding.addresses(target), binding.addresses(source)
     sizes = value(size, "u32")
     effect: Effect = "atomic" if reduction else "store"
-    shared, global_side = (
-        BulkSide(binding, "shared", "load"),
-        BulkSide(binding, "global", effect),
-    )
+    shared, global_side = (BulkSide(binding, "shared", "load"), BulkSide(binding, "global", effect))
     chosen = binding.lanes()
     arena, window = _units(memory.memory_of("global")), _units(state.shared)
 

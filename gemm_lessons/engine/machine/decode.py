@@ -522,7 +522,8 @@ class Binder:
 
     def load(self, instruction: Instruction) -> list[Op]:
         """Bind ``ld``. The value of a parameter is known at bind time."""
-        if "param" not in instruction.modifiers or _has_register_base(instruction):
+        computed = any(isinstance(o, Address) and isinstance(o.base, Register) for o in instruction.operands)
+        if computed or "param" not in instruction.modifiers:
             return [both(self.memory.load(instruction, self.guard(instruction)))]
         form = form_of(instruction)
         target, address = instruction.operands
@@ -580,10 +581,6 @@ BINDERS: Mapping[str, Callable[[Binder, Instruction], list[Op]]] = {
     "mma": _run(lambda it: bind_products(it, (it.instruction,))),
     "bar.warp": Binder.warp_barrier, "call": Binder.call_runtime,
 }  # fmt: skip
-
-
-def _has_register_base(instruction: Instruction) -> bool:
-    return any(isinstance(o, Address) and isinstance(o.base, Register) for o in instruction.operands)
 
 
 def _special(values: Any, dtype: np.dtype[Any], name: str) -> Any:

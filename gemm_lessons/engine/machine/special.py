@@ -68,7 +68,8 @@ def of_blocks(block: Array, grid: Grid) -> dict[str, Array]:
     places = (block % size_x, block // size_x % size_y, block // (size_x * size_y))
     result = {f"%ctaid.{axis}": place.astype(np.uint32) for axis, place in zip("xyz", places, strict=True)}
     rank = np.zeros_like(block)
-    for axis, place, size, row in zip("xyz", places, cluster_of(grid), _strides(cluster_of(grid)), strict=True):
+    x, y, z = cluster_of(grid)
+    for axis, place, size, row in zip("xyz", places, (x, y, z), (1, x, x * y), strict=True):
         result[f"%clusterid.{axis}"] = (place // size).astype(np.uint32)
         result[f"%cluster_ctaid.{axis}"] = (place % size).astype(np.uint32)
         rank = rank + place % size * row
@@ -124,7 +125,3 @@ def blocks_at(places: Array, grid: Grid) -> Array:
     """Return the numbers of the blocks at these places of ``cluster_order``. The order is not computed for a grid
     without clusters, which may have millions of blocks."""
     return places if grid.cluster is None else cluster_order(grid)[places]
-
-
-def _strides(sizes: tuple[int, int, int]) -> tuple[int, int, int]:
-    return 1, sizes[0], sizes[0] * sizes[1]

@@ -144,10 +144,7 @@ def _into_shared(binding: Binding, dims: int) -> Callable[[], None]:
     boxes = Boxes(binding, box, dims)
     barriers = barriers_of(binding, barrier, OPERATION_EFFECT, traced=False)
     destinations = Destinations(binding, barriers, more[0] if MULTICAST in instruction.modifiers else None)
-    shared, global_side = (
-        BulkSide(binding, "shared", "copy"),
-        BulkSide(binding, "global", "copy"),
-    )
+    shared, global_side = (BulkSide(binding, "shared", "copy"), BulkSide(binding, "global", "copy"))
     chosen = binding.lanes()
 
     def run() -> None:
@@ -184,10 +181,7 @@ def _out_of_shared(binding: Binding, dims: int, name: str) -> Callable[[], None]
     source_of = binding.addresses(source)
     boxes = Boxes(binding, box, dims)
     effect: Effect = "atomic" if name else "store"
-    shared, global_side = (
-        BulkSide(binding, "shared", "load"),
-        BulkSide(binding, "global", effect),
-    )
+    shared, global_side = (BulkSide(binding, "shared", "load"), BulkSide(binding, "global", effect))
     clipped = BulkSide(binding, "shared", "load", is_clipped=True)
     chosen = binding.lanes()
     reductions: dict[str, Reduction] = {}

@@ -113,12 +113,8 @@ def bind_warpgroup(binding: Binding) -> Callable[[], None]:
         raise unsupported(instruction)
     present = whole_warps(binding.state, instruction, binding.guard, "matrices")
     if what == "fence":
-        return lambda: _ignore(present())
+        return present
     return _bind_group(binding, what == "commit_group", present)
-
-
-def _ignore(_: object) -> None:
-    return None
 
 
 def _bind_group(binding: Binding, commit: bool, present: Callable[[], Any]) -> Callable[[], None]:

@@ -18,10 +18,10 @@ from gemm_lessons.engine.pictures.accesses import Cell, Request, Stores, Touched
 from gemm_lessons.engine.pictures.fragments import WarpProduct, products
 from gemm_lessons.engine.pictures.roles import ANOTHER, RoleHandOver, Roles, UnitRow, barrier_names, roles_of
 from gemm_lessons.engine.pictures.tiles import CHUNK_BYTES, Chunk, Share, TileNotes, TilePicture, Tiles
-from gemm_lessons.engine.pictures.timeline import SHOWN_STATES, Shown, Timeline, role_strips, timeline_of, trace_file
+from gemm_lessons.engine.pictures.timeline import WAITS, Shown, Timeline, role_strips, timeline_of, trace_file
 
 __all__ = [
-    "ANOTHER", "CHUNK_BYTES", "SHOWN_STATES", "Cell", "Chunk", "Request", "RoleHandOver", "Roles", "Share",
+    "ANOTHER", "CHUNK_BYTES", "WAITS", "Cell", "Chunk", "Request", "RoleHandOver", "Roles", "Share",
     "Shown", "Stores", "TileNotes", "TilePicture", "Tiles", "Timeline", "Touched", "UnitRow", "WarpProduct",
     "bank_map", "barrier_names", "follow", "products", "role_strips", "roles_of", "timeline_of", "trace_file",
 ]  # fmt: skip

@@ -108,8 +108,9 @@ def timeline_of(recording: Recording, gpu: GpuSpec, path: str, busy: Mapping[str
         if stretches <= MOST_STRETCHES:
             break
         tick = math.ceil(tick * max(1.2, stretches / MOST_STRETCHES))
-    total = sum(span.end - span.start for span in recording.spans)
-    shares = {state: _clocks(recording.spans, state) / total for state in get_args(State)}
+    spans = [(span.state, span.end - span.start) for span in recording.spans]
+    total = sum(clocks for _, clocks in spans)
+    shares = {state: sum(clocks for its, clocks in spans if its == state) / total for state in get_args(State)}
     return Timeline(
         gpu=gpu.name,
         blocks=-(-recording.warps // recording.warps_per_block),
@@ -141,10 +142,6 @@ def role_strips(recording: Recording, path: str, warps: Sequence[int], tick: int
 def _loop(recording: Recording) -> float:
     """Return the last clock at which a warp waits at a barrier: the epilogue follows. Without barriers, the end."""
     return max((span.end for span in recording.spans if span.state == "barrier"), default=recording.clocks)
-
-
-def _clocks(spans: Sequence[StateSpan], state: State) -> float:
-    return sum(span.end - span.start for span in spans if span.state == state)
 
 
 @dataclass(frozen=True)

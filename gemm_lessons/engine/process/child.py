@@ -309,12 +309,7 @@ class _Process:
 
 
 def _run_forked(
-    function: Callable[[Parent], object],
-    parent: int,
-    question: int,
-    answer: int,
-    stderr: int,
-    kept: Collection[int],
+    function: Callable[[Parent], object], parent: int, question: int, answer: int, stderr: int, kept: Collection[int]
 ) -> NoReturn:
     """Main function of a ``Forked`` child."""
     code = 1

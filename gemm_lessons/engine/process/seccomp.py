@@ -98,7 +98,7 @@ def _by_argument(starts: bool, pid: int) -> Mapping[str, list[Step]]:
         "openat": _without(2, WRITING),
         "fcntl": _one_of(1, FCNTL),
         "ioctl": _one_of(1, IOCTL),
-        "madvise": _none_of(2, MADVISE),
+        "madvise": _one_of(2, MADVISE, REFUSE, ALLOW),
         "prctl": _one_of(0, PRCTL),
         "clone": thread,
         "tgkill": _one_of(0, (pid,)),  # abort()
@@ -110,18 +110,11 @@ def _argument(number: int) -> Step:
     return LOAD, 0, 0, ARGUMENTS + 8 * number  # the lower half
 
 
-def _one_of(number: int, values: Iterable[int]) -> list[Step]:
+def _one_of(number: int, values: Iterable[int], found: int = ALLOW, other: int = REFUSE) -> list[Step]:
     steps = [_argument(number)]
     for value in values:
-        steps += [(EQUAL, 0, 1, value), (RETURN, 0, 0, ALLOW)]
-    return [*steps, (RETURN, 0, 0, REFUSE)]
-
-
-def _none_of(number: int, values: Iterable[int]) -> list[Step]:
-    steps = [_argument(number)]
-    for value in values:
-        steps += [(EQUAL, 0, 1, value), (RETURN, 0, 0, REFUSE)]
-    return [*steps, (RETURN, 0, 0, ALLOW)]
+        steps += [(EQUAL, 0, 1, value), (RETURN, 0, 0, found)]
+    return [*steps, (RETURN, 0, 0, other)]
 
 
 def _without(number: int, bits: int, needed: int = 0) -> list[Step]:

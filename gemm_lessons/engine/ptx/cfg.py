@@ -9,7 +9,8 @@ same way inside.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 
 from gemm_lessons.engine.ptx.records import CLOCKS, Instruction, Kernel, Symbol, Vector
@@ -111,6 +112,15 @@ def _uses(instruction: Instruction) -> tuple[frozenset[str], frozenset[str]]:
     return read, wrote
 
 
+def writers(kernel: Kernel) -> dict[str, list[Instruction]]:
+    """Return the instructions that write each register; none for a register that is not there."""
+    found: dict[str, list[Instruction]] = defaultdict(list)
+    for instruction in kernel.instructions:
+        for name in writes(instruction):
+            found[name].append(instruction)
+    return found
+
+
 def branch_labels(instruction: Instruction, kernel: Kernel) -> tuple[str, ...]:
     """Return the labels that a branch may lead to."""
     last = instruction.operands[-1]
@@ -158,7 +168,8 @@ def build(kernel: Kernel) -> tuple[Block, ...]:
         if last is not None and last.row.effect in ("branch", "end", "stop") and last.guard is None:
             falls = False
         edges.append((number + 1 if falls else None, targets))
-    order = _weak_topological_order([[*([f] if f is not None else []), *t] for f, t in edges])
+    after = {number: [*([f] if f is not None else []), *t] for number, (f, t) in enumerate(edges)}
+    order = _weak_topological_order(after)
     rank = {text: number for number, text in enumerate(order)}
     return tuple(
         Block(
@@ -178,12 +189,12 @@ def _label_block(kernel: Kernel, label: str, text_number: Mapping[int, int], bra
     return text_number[position]
 
 
-def _weak_topological_order(successors: Sequence[Sequence[int]]) -> list[int]:
+def _weak_topological_order(successors: Mapping[int, Sequence[int]]) -> list[int]:
     """Return the nodes reachable from node 0, with loops contiguous and before the nodes that follow them."""
 
     def order(entries: Sequence[int], nodes: set[int]) -> list[int]:
         result: list[int] = []
-        for component in _components(entries, nodes, successors):
+        for component in components(entries, nodes, successors):
             head = component[0]
             result.append(head)
             if len(component) > 1:
@@ -194,7 +205,9 @@ def _weak_topological_order(successors: Sequence[Sequence[int]]) -> list[int]:
     return order([0], set(range(len(successors))))
 
 
-def _components(entries: Iterable[int], nodes: set[int], successors: Sequence[Sequence[int]]) -> list[list[int]]:
+def components(
+    entries: Iterable[int], nodes: Collection[int], successors: Mapping[int, Iterable[int]]
+) -> list[list[int]]:
     """Return the strongly connected components reachable from ``entries`` inside ``nodes``, topologically sorted.
 
     The first member of each is the node by which the search entered it (Tarjan's algorithm, without recursion).
@@ -227,11 +240,11 @@ def _components(entries: Iterable[int], nodes: set[int], successors: Sequence[Se
                 if work:
                     low[work[-1][0]] = min(low[work[-1][0]], low[node])
                 if low[node] == index[node]:
-                    cut = stack.index(node)
-                    component = stack[cut:]
-                    del stack[cut:]
+                    component = [stack.pop()]
+                    while component[-1] != node:
+                        component.append(stack.pop())
                     on_stack.difference_update(component)
-                    found.append(component)
+                    found.append(component[::-1])
 
     for entry in sorted((n for n in entries if n in nodes), reverse=True):
         if entry not in index:

@@ -17,7 +17,7 @@ import dataclasses
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
-from gemm_lessons.engine.ptx.cfg import reads, writes
+from gemm_lessons.engine.ptx.cfg import reads, writers, writes
 from gemm_lessons.engine.ptx.records import Address, Immediate, Instruction, Kernel, Operand, Register, register_width
 from gemm_lessons.engine.ptx.rewrite import rewritten
 from gemm_lessons.engine.records.frozen import dataclass
@@ -48,11 +48,11 @@ class _HeldProduct:
 class _Uses:
     """The sums of each product that ptxas may contract, and the products with any other use (``kept``)."""
 
-    def __init__(self, kernel: Kernel, writers: Mapping[str, Sequence[Instruction]]) -> None:
+    def __init__(self, kernel: Kernel, written_by: Mapping[str, Sequence[Instruction]]) -> None:
         self.kernel = kernel
         self.sums: dict[int, list[Contraction]] = defaultdict(list)
         self.kept: set[int] = set()
-        self._writers = writers
+        self._written_by = written_by
         self._everywhere: dict[str, _HeldProduct] = {}  # products by a constant, contracted across basic blocks
         self._here: dict[str, _HeldProduct | None] = {}  # products in registers written in this basic block
         self._into: dict[str, set[int]] = defaultdict(set)  # products that a register holds in some block
@@ -61,11 +61,11 @@ class _Uses:
 
     def _follow(self) -> None:
         starts = set(self.kernel.labels.values())
-        needed = _needed(self.kernel, self._writers)
+        needed = _needed(self.kernel, self._written_by)
         for instruction in self.kernel.instructions:
             held = self._product(instruction) or self._copied(instruction)
             if held and self._is_by_constant(self.kernel.instructions[held.product]):
-                self._everywhere |= {name: held for name in writes(instruction) if len(self._writers[name]) == 1}
+                self._everywhere |= {name: held for name in writes(instruction) if len(self._written_by[name]) == 1}
         for instruction in self.kernel.instructions:
             if instruction.index in starts:
                 self._here = {}
@@ -98,9 +98,9 @@ class _Uses:
                    for o in product.operands[1:])  # fmt: skip
 
     def _is_constant(self, name: str) -> bool:
-        if len(self._writers[name]) != 1:
+        if len(self._written_by[name]) != 1:
             return False
-        (made,) = self._writers[name]
+        (made,) = self._written_by[name]
         source = made.operands[1] if len(made.operands) == 2 and made.guard is None else None
         if made.row.effect == "load":
             fixed = isinstance(source, Address) and not isinstance(source.base, Register)
@@ -151,9 +151,9 @@ class _Uses:
             self.kept.add(held.product)
 
 
-def pairs(kernel: Kernel, writers: Mapping[str, Sequence[Instruction]]) -> tuple[Contraction, ...]:
+def pairs(kernel: Kernel, written_by: Mapping[str, Sequence[Instruction]]) -> tuple[Contraction, ...]:
     """Return the pairs that ptxas contracts."""
-    uses = _Uses(kernel, writers)
+    uses = _Uses(kernel, written_by)
     kept = set(uses.kept)
     by_sum: dict[int, list[Contraction]] = defaultdict(list)
     for found_pairs in uses.sums.values():
@@ -170,16 +170,7 @@ def pairs(kernel: Kernel, writers: Mapping[str, Sequence[Instruction]]) -> tuple
     return tuple(chosen.values())
 
 
-def _writers(kernel: Kernel) -> Mapping[str, Sequence[Instruction]]:
-    """Return the instructions that write each register."""
-    found: dict[str, list[Instruction]] = defaultdict(list)
-    for instruction in kernel.instructions:
-        for name in writes(instruction):
-            found[name].append(instruction)
-    return found
-
-
-def _needed(kernel: Kernel, writers: Mapping[str, Sequence[Instruction]]) -> frozenset[int]:
+def _needed(kernel: Kernel, written_by: Mapping[str, Sequence[Instruction]]) -> frozenset[int]:
     """Return the instructions whose results are used, and those with side effects."""
     found: set[int] = set()
     work = [i for i in kernel.instructions if not i.row.computes]
@@ -187,7 +178,7 @@ def _needed(kernel: Kernel, writers: Mapping[str, Sequence[Instruction]]) -> fro
         instruction = work.pop()
         if instruction.index not in found:
             found.add(instruction.index)
-            work += [maker for name in reads(instruction) for maker in writers[name]]
+            work += [maker for name in reads(instruction) for maker in written_by[name]]
     return frozenset(found)
 
 
@@ -212,15 +203,15 @@ def contract(kernel: Kernel) -> Kernel:
 
 
 def _with_multiply_adds(kernel: Kernel) -> Kernel:
-    writers = _writers(kernel)
-    by_sum = {pair.sum: pair for pair in pairs(kernel, writers)}
+    written_by = writers(kernel)
+    by_sum = {pair.sum: pair for pair in pairs(kernel, written_by)}
     if not by_sum:
         return kernel
     registers = dict(kernel.registers)
     kept: dict[tuple[int, str], Register] = {}  # copies of factors that are overwritten before the sum
     for pair in by_sum.values():
         for factor in kernel.instructions[pair.product].operands[1:]:
-            if isinstance(factor, Register) and len(writers[factor.name]) > 1:
+            if isinstance(factor, Register) and len(written_by[factor.name]) > 1:
                 copy = kept[pair.product, factor.name] = Register(f"{factor.name}.of@{pair.product}")
                 registers[copy.name] = registers[factor.name]
 
@@ -264,7 +255,7 @@ def _with_multiply_adds(kernel: Kernel) -> Kernel:
         )
 
     joined = dataclasses.replace(rewritten(kernel, parts), registers=registers)
-    needed = _needed(joined, _writers(joined))
+    needed = _needed(joined, writers(joined))
 
     def without_unused(instruction: Instruction) -> Iterator[Instruction]:
         if instruction.index in needed or not (_may_contract(instruction, "mul") or instruction.opcode in NEGATES):
@@ -275,13 +266,13 @@ def _with_multiply_adds(kernel: Kernel) -> Kernel:
 
 def _scaled(kernel: Kernel) -> Kernel:
     """Fuse an fp32 product with a multiplication by a power of two, as ``FMUL.D2`` does: it rounds once."""
-    writers, readers = _writers(kernel), Counter(name for i in kernel.instructions for name in reads(i))
+    written_by, readers = writers(kernel), Counter(name for i in kernel.instructions for name in reads(i))
     products = {
         name: instruction
         for instruction in kernel.instructions
         if _may_contract(instruction, "mul") and instruction.modifiers[-1] == "f32" and instruction.guard is None
         for name in writes(instruction)
-        if _has_distinct_operands(instruction) and len(writers[name]) == readers[name] == 1
+        if _has_distinct_operands(instruction) and len(written_by[name]) == readers[name] == 1
     }
     by_product: dict[int, tuple[str, ...]] = {}  # product -> its modifiers with the scale
     copies: dict[int, Register] = {}

@@ -79,12 +79,10 @@ def _vectors_fit(instruction: Instruction) -> bool:
     if row.vector == "cut":
         bits = 8 * DTYPES[modifiers[-1]]().itemsize if modifiers and modifiers[-1] in DTYPES else 0
         bits = 128 if modifiers == ("b128",) else bits
-        return bits > 0 and len(vectors) < 2 and all(_cuts(bits, v) for v in vectors) and _complete(instruction)
+        parts = [len(v.elements) for v in vectors]
+        cuts = all(it in (2, 4, 8) and bits // it >= 8 for it in parts)
+        return bits > 0 and len(vectors) < 2 and cuts and _complete(instruction)
     return row.vector == "any" or not vectors
-
-
-def _cuts(bits: int, vector: Vector) -> bool:
-    return len(vector.elements) in (2, 4, 8) and bits // len(vector.elements) >= 8
 
 
 def _complete(instruction: Instruction) -> bool:

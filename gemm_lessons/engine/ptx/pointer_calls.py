@@ -9,7 +9,7 @@ Each function gets a number as its address, which is outside of all memory and d
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from gemm_lessons.engine.ptx.records import (
     Immediate,
@@ -33,7 +33,8 @@ def direct_calls(entry: Kernel, module: Module) -> Program:
     if not module.functions and not any(map(_is_through_pointer, entry.instructions)):
         return entry, module.functions, module.variables
     reached = _reached(entry, module)
-    taken = {name for kernel in (entry, *reached.values()) for name in _taken(kernel)} & module.functions.keys()
+    every = (it for kernel in (entry, *reached.values()) for it in kernel.instructions if it.opcode != "call")
+    taken = {*_named(every)} & module.functions.keys()
     taken |= {pointer.symbol for v in module.variables for pointer in v.pointers} & module.functions.keys()
     called = any(map(_is_through_pointer, entry.instructions)) or any(
         _is_through_pointer(i) for function in reached.values() for i in function.instructions
@@ -50,27 +51,18 @@ def direct_calls(entry: Kernel, module: Module) -> Program:
 def _reached(entry: Kernel, module: Module) -> dict[str, Kernel]:
     """Return the functions that a kernel names, directly or through others, or that a variable points to."""
     found: dict[str, Kernel] = {}
-    waiting = [*_named(entry), *(pointer.symbol for v in module.variables for pointer in v.pointers)]
+    waiting = [*_named(entry.instructions), *(pointer.symbol for v in module.variables for pointer in v.pointers)]
     while waiting:
         name = waiting.pop()
         if name not in found and name in module.functions:
             found[name] = module.functions[name]
-            waiting += _named(found[name])
+            waiting += _named(found[name].instructions)
     return found
 
 
-def _named(kernel: Kernel) -> Iterator[str]:
-    for instruction in kernel.instructions:
-        for operand in instruction.operands:
-            yield from (part.name for part in elements_of(operand) if isinstance(part, Symbol))
-
-
-def _taken(kernel: Kernel) -> Iterator[str]:
-    """Yield the symbols that a body names outside of calls."""
-    for instruction in kernel.instructions:
-        if instruction.opcode != "call":
-            for operand in instruction.operands:
-                yield from (part.name for part in elements_of(operand) if isinstance(part, Symbol))
+def _named(instructions: Iterable[Instruction]) -> Iterator[str]:
+    parts = (part for it in instructions for operand in it.operands for part in elements_of(operand))
+    return (part.name for part in parts if isinstance(part, Symbol))
 
 
 def _is_through_pointer(instruction: Instruction) -> bool:
@@ -121,7 +113,7 @@ class _Rewriter:
         moved = {label: self._at[position] for label, position in self._kernel.labels.items()}
         return dataclasses.replace(
             self._kernel,
-            instructions=tuple(dataclasses.replace(i, index=n) for n, i in enumerate(self._instructions)),
+            instructions=tuple([i.numbered(n) for n, i in enumerate(self._instructions)]),
             labels=moved | self._labels,
             registers=self._registers,
         )

@@ -138,14 +138,7 @@ class Instruction:
     def numbered(self, index: int) -> Instruction:
         """Return the instruction at another place in its kernel."""
         return Instruction(
-            index,
-            self.opcode,
-            self.modifiers,
-            self.operands,
-            self.guard,
-            self.guard_negated,
-            self.source,
-            self.text,
+            index, self.opcode, self.modifiers, self.operands, self.guard, self.guard_negated, self.source, self.text
         )
 
     @property

@@ -18,7 +18,7 @@ def rewritten(kernel: Kernel, parts: Callable[[Instruction], Iterable[Instructio
     moved_to[len(kernel.instructions)] = len(instructions)
     return dataclasses.replace(
         kernel,
-        instructions=tuple(dataclasses.replace(i, index=n) for n, i in enumerate(instructions)),
+        instructions=tuple([i.numbered(n) for n, i in enumerate(instructions)]),
         labels={label: moved_to[position] for label, position in kernel.labels.items()},
     )
 

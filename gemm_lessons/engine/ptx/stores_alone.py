@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from gemm_lessons.engine.ptx.cfg import reads, writes
+from gemm_lessons.engine.ptx.cfg import reads, writers
 from gemm_lessons.engine.ptx.dead_products import PRODUCT
 from gemm_lessons.engine.ptx.records import Immediate, Instruction, Kernel, Vector, registers_in
 from gemm_lessons.engine.ptx.rewrite import Writer, rewritten
@@ -30,13 +30,10 @@ def stores_alone(kernel: Kernel) -> Kernel:
     roots = [it for it in kernel.instructions if it.row.effect in CONTROL or _is_far_store(it)]
     needed = set[str]().union(*map(_decides, roots), *(_guard_of(kernel.instructions[index]) for index in unknown))
     kept = {*unknown, *(it.index for it in roots)}
-    defined: dict[str, list[Instruction]] = {}
-    for instruction in kernel.instructions:
-        for name in writes(instruction):
-            defined.setdefault(name, []).append(instruction)
+    defined = writers(kernel)
     work = [*needed]
     while work:
-        for instruction in defined.get(work.pop(), ()):
+        for instruction in defined[work.pop()]:
             if instruction.index in kept:
                 continue
             kept.add(instruction.index)

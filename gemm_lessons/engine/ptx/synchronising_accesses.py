@@ -9,9 +9,9 @@ atomicMax(p, v)``).
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 
-from gemm_lessons.engine.ptx.cfg import Block, build, reads, writes
+from gemm_lessons.engine.ptx.cfg import Block, build, components, reads, writers, writes
 from gemm_lessons.engine.ptx.records import (
     Address,
     Immediate,
@@ -100,42 +100,11 @@ def loops(blocks: Sequence[Block]) -> list[list[Block]]:
     """Return the basic blocks of each outermost loop that these blocks form."""
     numbers = {block.number for block in blocks}
     after = {block.number: numbers.intersection(block.successors) for block in blocks}
-    component_of = _components(after)
+    component_of = {number: part[0] for part in components(after, after, after) for number in part}
     found: dict[int, list[Block]] = {}
     for block in blocks:
         found.setdefault(component_of[block.number], []).append(block)
     return [loop for loop in found.values() if len(loop) > 1 or loop[0].number in after[loop[0].number]]
-
-
-def _components(after: Mapping[int, Iterable[int]]) -> dict[int, int]:
-    """Return a representative of each node's strongly connected component. Tarjan's algorithm, whose cost is linear: a
-    debug build with inlined calls has thousands of blocks."""
-    component_of: dict[int, int] = {}
-    seen: dict[int, int] = {}
-    lowest: dict[int, int] = {}
-    open_: list[int] = []
-    for start in after:
-        work = [] if start in seen else [(start, iter(after[start]))]
-        while work:
-            node, rest = work[-1]
-            if node not in seen:
-                seen[node] = lowest[node] = len(seen)
-                open_.append(node)
-            following = next((it for it in rest if it not in component_of), None)
-            if following is None:
-                work.pop()
-                if work:
-                    lowest[work[-1][0]] = min(lowest[work[-1][0]], lowest[node])
-                if lowest[node] == seen[node]:
-                    last = -1
-                    while last != node:
-                        last = open_.pop()
-                        component_of[last] = node
-            elif following not in seen:
-                work.append((following, iter(after[following])))
-            else:
-                lowest[node] = min(lowest[node], seen[following])
-    return component_of
 
 
 def block_scoped(kernel: Kernel) -> frozenset[int]:
@@ -170,11 +139,9 @@ class _Flow:
     """Definitions and uses of a kernel's registers, independent of the path."""
 
     def __init__(self, kernel: Kernel) -> None:
-        self._made: dict[str, list[Instruction]] = {}
+        self._made = writers(kernel)
         self._used: dict[str, list[Instruction]] = {}
         for instruction in kernel.instructions:
-            for name in writes(instruction):
-                self._made.setdefault(name, []).append(instruction)
             for name in reads(instruction):
                 self._used.setdefault(name, []).append(instruction)
 

@@ -162,13 +162,7 @@ class _Matrix:
     """A matrix in memory. ``order``: elements of a "row" or "col" are adjacent, and such a row or column is a line."""
 
     def __init__(
-        self,
-        writer: _Writer,
-        address: Address,
-        stride: Operand,
-        order: str,
-        pieces: Sequence[Placed],
-        opcode: str,
+        self, writer: _Writer, address: Address, stride: Operand, order: str, pieces: Sequence[Placed], opcode: str
     ) -> None:
         self.writer, self.order, self.opcode = writer, order, opcode
         self.size = pieces[0][0].bits // 8
@@ -306,17 +300,8 @@ def _multiply(writer: _Writer, instruction: Instruction, words: Sequence[str]) -
         )
     except ValueError:
         raise unsupported(instruction) from None
-    opcode = ".".join(
-        (
-            "mma.sync.aligned",
-            f"m{shape.rows}n8k{shape.k}",
-            "row.col",
-            *["satfinite"] * saturate,
-            types[0],
-            *kinds,
-            types[3],
-        )
-    )
+    names = f"m{shape.rows}n8k{shape.k}", "row.col", *["satfinite"] * saturate, types[0], *kinds, types[3]
+    opcode = ".".join(("mma.sync.aligned", *names))
     for number, (target, source) in enumerate(zip(after, before, strict=True)):
         column, row = divmod(number, shape.wide)
         writer.emit(opcode, target, left[row], right[column], source)

@@ -11,6 +11,7 @@ from gemm_lessons.engine.sass.floats import FTZ, MODE
 from gemm_lessons.engine.sass.operand_fetch import Choice, Compute, Fetch, Rules, Sources, by_ptx, unknown, words_of
 from gemm_lessons.engine.sass.operands import MachineRegister
 from gemm_lessons.engine.sass.uncountable import Uncountable
+from gemm_lessons.engine.semantics.conversions import is_exact
 
 INTEGERS = {m: m.lower() for m in ("U8", "S8", "U16", "S16", "U32", "S32", "U64", "S64")}
 FLOATS = {"F16": "f16", "BF16": "bf16", "F32": "f32", "F64": "f64"}
@@ -80,8 +81,7 @@ def _between_floats(s: Sources) -> Compute:
     _, _, ftz, mode = s.choose({types[0]: ""}, {types[1]: ""}, FTZ, MODE)
     s.expect(1)
     target, source = (FLOATS[m] for m in types)
-    order = {"f16": 11, "bf16": 8, "f32": 24, "f64": 53}
-    exact = order[target] >= order[source] and (source, target) != ("bf16", "f16")
+    exact = is_exact(source, target)
     if exact and mode != ".rn":
         raise unknown(s.d)
     name = f"cvt{'' if exact else mode}{ftz}.{target}.{source}"

@@ -194,7 +194,8 @@ class _Values:
         """Return the expression that ptxas computes for dividend / divisor, while the two registers hold them."""
         a, b, one = self._pair(dividend), self._pair(divisor), (self._number(("literal", 1.0)), False)
         seed = self._number(("seed", upper))
-        starts = [e for e in self._expressions if isinstance(e, tuple) and e[0] == "pair" and self._upper(e) == seed]
+        pairs = [e for e in self._expressions if isinstance(e, tuple) and e[0] == "pair"]
+        starts = [e for e in pairs if self._numbers.get(e[2], -1) == seed]
         for start in starts:
             x = self._number(start)
             e = self._fma(b, x, one, minus=True)
@@ -206,9 +207,6 @@ class _Values:
             if found in self._numbers:
                 return found
         return ("none",)
-
-    def _upper(self, pair: tuple[Hashable, ...]) -> int:
-        return self._numbers.get(pair[2], -1)
 
     def _fma(self, a: int, b: int, c: tuple[int, bool], minus: bool = False) -> int:
         return self._number(("DFMA", minus, *sorted((a, b)), c))

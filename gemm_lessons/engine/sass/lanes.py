@@ -12,15 +12,7 @@ import numpy as np
 
 from gemm_lessons.engine.compiler.sass import width_of
 from gemm_lessons.engine.events import WARP
-from gemm_lessons.engine.machine.special import (
-    NAMES,
-    PLACES,
-    PLACES_90,
-    blocks_at,
-    of_blocks,
-    of_launch,
-    of_threads,
-)
+from gemm_lessons.engine.machine.special import NAMES, PLACES, PLACES_90, blocks_at, of_blocks, of_launch, of_threads
 from gemm_lessons.engine.records.arrays import Array
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.engine.records.launch import Grid

@@ -52,7 +52,8 @@ class Slicer:
         ]
         self._guard_bits = [self._mask([d.guard.shifted(0)]) if d.guard else 0 for d in code]
         self._writes = [
-            0 if _never_executes(d) else self._mask(names) for d, names in zip(code, self._written_by, strict=True)
+            0 if d.guard is not None and d.guard.number is None and d.guard.negated else self._mask(names)
+            for d, names in zip(code, self._written_by, strict=True)
         ]
 
     def _mask(self, names: Sequence[str]) -> int:
@@ -155,10 +156,6 @@ def _is_elected(code: Sequence[Decoded], origin: Sequence[int], index: int, guar
 def _follows_guard(d: Decoded) -> bool:
     """Return whether the guard alone decides the branch, so that each thread follows its own predicate."""
     return d.name == "BRA" and not d.modifiers and not any(isinstance(it, MachineRegister) for it in d.operands)
-
-
-def _never_executes(d: Decoded) -> bool:
-    return d.guard is not None and d.guard.number is None and d.guard.negated
 
 
 def _values(

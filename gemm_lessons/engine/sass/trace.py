@@ -241,12 +241,7 @@ class Traceable:
             return replace(launch, plan=self._full_divisions).trace(geometry, most, only_boxes)
 
     def sample(
-        self,
-        grid: Grid,
-        arguments: Sequence[Argument],
-        blocks: int,
-        memory: Callable[[], GlobalMemory],
-        most: int,
+        self, grid: Grid, arguments: Sequence[Argument], blocks: int, memory: Callable[[], GlobalMemory], most: int
     ) -> SampledTrace:
         """Trace ``blocks`` consecutive blocks of a launch, around one with average work; of a launch in clusters, the
         first.

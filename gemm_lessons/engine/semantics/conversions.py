@@ -29,6 +29,11 @@ def limits(code: str) -> tuple[int, int]:
     return (0, (1 << bits) - 1) if code[0] == "u" else (-(1 << (bits - 1)), (1 << (bits - 1)) - 1)
 
 
+def is_exact(source: str, target: str) -> bool:
+    """Tell whether every number of one format is a number of the other."""
+    return FRACTIONS[target] >= FRACTIONS[source] and (source, target) != ("bf16", "f16")
+
+
 def nan_to_integer(source: str, target: str) -> int:
     """Return the integer for NaN: 0, or only the top bit set if either type has 64 bits."""
     if source != "f64" and target not in ("s64", "u64"):
@@ -257,10 +262,9 @@ def _moves(entries: Table) -> None:
 
 
 def _between_floats(entries: Table) -> None:
-    order = {"f16": 11, "bf16": 8, "f32": 24, "f64": 53}
     for target in FLOATS:
         for source in FLOATS:
-            exact = order[target] >= order[source] and (source, target) != ("bf16", "f16")
+            exact = is_exact(source, target)
             modes: tuple[Mode | None, ...] = (None,) if exact else MODES
             for mode in modes:
                 direction = f".{mode}" if mode else ""

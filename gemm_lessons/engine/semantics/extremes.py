@@ -10,12 +10,9 @@ from typing import Any
 import numpy as np
 
 from gemm_lessons.engine.semantics import floats
-from gemm_lessons.engine.semantics.arithmetic import settle_nans, with_modifiers
+from gemm_lessons.engine.semantics.arithmetic import SIGN, settle_nans, with_modifiers
 from gemm_lessons.engine.semantics.floats import F32, F64
 from gemm_lessons.engine.semantics.operation import DTYPES, Array, Function, Table, in_halves, put
-
-RAW = {"f16": np.uint16, "bf16": np.uint16, "f32": np.uint32, "f64": np.uint64}
-SIGN = {"f16": np.uint16(0x8000), "bf16": np.uint16(0x8000), "f32": np.uint32(1 << 31), "f64": np.uint64(1 << 63)}
 
 
 def _extreme(minimum: bool, code: str, nan: bool, xorsign: bool) -> Function:
@@ -23,8 +20,8 @@ def _extreme(minimum: bool, code: str, nan: bool, xorsign: bool) -> Function:
     propagate = np.minimum if minimum else np.maximum
     ufunc = propagate if nan else np.fmin if minimum else np.fmax
     join = np.bitwise_or if minimum else np.bitwise_and
-    raw = RAW[code]
-    sign = SIGN[code]
+    sign: Any = SIGN[code]
+    raw = sign.dtype
 
     def function(out: Array, a: Array, b: Array) -> None:
         if xorsign:
@@ -60,8 +57,8 @@ def _in_f32(function: Function) -> Function:
 
 def _bitwise(opcode: str, code: str) -> Function:
     """Return abs or neg, applied to the sign bit alone. NaN becomes canonical (an f64 one quiet, with its sign)."""
-    raw: Any = RAW[code]
     sign: Any = SIGN[code]
+    raw = sign.dtype
 
     def function(out: Array, a: Array) -> None:
         bits = np.atleast_1d(a).view(raw)
