@@ -221,7 +221,12 @@ _Kind = Callable[[_Fixed, TileReader, HeldBox], Iterator[_Fixed]]
 def _causes(reader: TileReader, box: HeldBox) -> tuple[DescriptorFix, ...]:
     """Return the fewest changes after which the tile is a contiguous part of the array. Transposition is tried last,
     because it fits most boxes."""
-    kinds = (_swizzles, partial(_distance, "stride", STRIDE), partial(_distance, "leading", LEADING), _starts)
+    kinds: tuple[_Kind, ...] = (
+        _swizzles,
+        partial(_distance, "stride", STRIDE),
+        partial(_distance, "leading", LEADING),
+        _starts,
+    )
     if reader.views[0].is_of_whole_boxes:
         return _fitting([(_starts,)], reader, box) or (DescriptorFix("corner"),)
     some = [it for count in (1, 2, 3) for it in itertools.combinations(kinds, count)]
