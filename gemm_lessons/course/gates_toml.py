@@ -145,8 +145,7 @@ class GateReader(TomlReader):
             return Condition.parse(self.string(where, raw, "where"), tuple(tile.defines)).holds(tile.defines)
 
     def reaches(self, where: Where, raw: dict[str, Any], tile: Tile) -> bool:
-        """Tell whether an integrity gate applies to this tile. Its ``where`` may name a size that the lesson lacks;
-        then the gate does not apply."""
+        """Tell whether an integrity gate applies to this tile; not where ``where`` names a size that is not there."""
         sizes = re.findall(r"\b[A-Z][A-Z0-9_]*\b", self.string(where, raw, "where", required=False))
         return set(sizes) <= {*tile.defines, *SIZES} and self.applies(where, raw, tile)
 

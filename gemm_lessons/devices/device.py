@@ -124,8 +124,7 @@ class Device(Protocol):
         """Return a finding, by the simulator, for a task whose execution or answer depends on buffers' addresses."""
 
     def on_next_launch(self, task: Task) -> Finding | None:
-        """Return a finding for a task whose answer depends on what its last run left in ``__device__`` variables. Every
-        device does this on the simulator."""
+        """Return a finding, by the simulator, for an answer that depends on ``__device__`` variables left before."""
 
     def misread(self, task: Task) -> Finding | None:
         """Return a finding about the first product (``wgmma``) of a task with a wrong answer that reads other elements

@@ -69,8 +69,7 @@ class Sampled:
 
 
 class FarProblem:
-    """A lesson's data at a far shape. ``blocks`` blocks are run, each with a share of ``tiles`` tiles; None: a later
-    launch stores part of C."""
+    """A lesson's data at a far shape: ``blocks`` with ``tiles`` each; None: a later launch stores part of C."""
 
     def __init__(
         self, data: DataSpec, shape: Shape, seed: int, tile: TileSizes, blocks: int, tiles: int | None = 1

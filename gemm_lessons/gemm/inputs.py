@@ -134,8 +134,7 @@ def make_exact(
     digits: int,
     added: bool,
 ) -> ExactParts:
-    """Change ``arrays`` of floats, as stored, in place, so that sums of ``digits`` bits are exact. ``added``: the
-    product is scaled and terms are added to it."""
+    """Change float ``arrays`` in place so that sums of ``digits`` bits are exact; ``added``: scaled, with terms."""
     a, b = _factors(arrays, layouts, product)
     elements = [layouts[name].element for name in (product.left, product.right)]
     most = (digits - added * SCALED - int(a.shape[-1] - 1).bit_length()) // 2

@@ -29,8 +29,7 @@ ALIKE = {  # what shards must agree on, in the words of the error message
 
 
 def merge_shards(folders: Sequence[Path], out: Path) -> tuple[str, ...]:
-    """Copy all grades to ``out``; return one sentence for each missing part. Raises ``CommandError`` for shards that do
-    not match, before anything is written."""
+    """Copy all grades to ``out``; return a sentence per missing part. Raises ``CommandError`` if shards differ."""
     gradings = [load_grading(folder) for folder in folders]
     first = gradings[0]
     for folder, grading in zip(folders, gradings, strict=True):

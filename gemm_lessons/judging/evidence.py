@@ -72,8 +72,7 @@ class Built:
 
 @dataclass(frozen=True)
 class ShapeResult:
-    """One launch on one shape. ``judgement`` is None when there is no answer to judge; ``hidden`` marks a shape that
-    the kernel's author must not know."""
+    """One launch on one shape. ``judgement``: None without an answer; ``hidden``: the author must not know it."""
 
     shape: Shape
     kind: Kind
@@ -157,8 +156,7 @@ UNTIMED = Speed()
 
 @dataclass(frozen=True)
 class Evidence:
-    """All facts that a hint may read. Counters are for the shape ``counted``; the estimate and ``blocks``, the size of
-    the grid, are for ``shape``."""
+    """All facts that a hint may read. Counters are for ``counted``; estimate and grid's ``blocks`` for ``shape``."""
 
     lesson: Lesson
     source: str

@@ -102,8 +102,7 @@ def gathered(axis: int) -> Transformation:
 
 
 def shifted(axis: int) -> Transformation:
-    """Return a transformation that shifts every row or every column. Facts: ``axis``, ``way`` and ``distance``;
-    ``here`` holds the right values of ``there``."""
+    """Return a shift of all rows or columns. Facts: ``axis``, ``way``, ``distance``; ``here`` holds ``there``'s."""
 
     def made(it: Wrong) -> Iterator[Made]:
         size = it.got.shape[axis]

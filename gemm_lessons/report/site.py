@@ -12,13 +12,12 @@ import html
 import json
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
-from gemm_lessons.course.course_toml import CoursePart
 from gemm_lessons.course.documents import GLOSSARY, documents
 from gemm_lessons.course.drills import load_drills
 from gemm_lessons.course.folder import CommandError, Course, read_source, shown, writing
@@ -155,32 +154,17 @@ def site(course: Course) -> list[SitePage]:
 
 def _index(course: Course, pages: Sequence[SitePage], series: Mapping[str, Line]) -> str:
     """Return the first page: what this is, search, the ladder of speed, the interactive pages, the lessons."""
-    body = (
-        "<h1>gemm-lessons</h1><p>Learn to make a CUDA matrix multiplication fast, one lesson at a time, on any Linux "
-        "machine, with or without a GPU. Each lesson explains one idea, you write the kernel, and the kit counts what "
-        "the hardware would do with it.</p>"
-    )
-    if first := next((page for page in pages if page.idea), None):
-        body += (
-            f'<p><a href="{first.name}">Start with {html.escape(first.title)}</a>, '
-            f'or <a href="{SESSION}">watch two minutes of a lesson</a>.</p>'
-        )
-    body += (
-        '<div role="search"><label for="search">Search all pages</label> '
-        '<input id="search" type="search" autocomplete="off"> <output id="found" for="search"></output>'
-        '<ul id="results"></ul></div>'
-    )
-    if series:
-        body += f"<h2>The ladder of speed</h2>{_figure(series, '')}"
-    body += f"<h2>Try it in the browser</h2>{_list(it for it in pages if it.name[:-5] in TOOLS)}"
-    body += "".join(_index_of(part, pages) for part in course.parts)
-    more = [page for page in pages if not page.idea and not page.scripts]
-    return f"{body}<h2>More</h2>{_list(more)}" if more else body
+    from markupsafe import Markup
 
-
-def _list(pages: Iterable[SitePage]) -> str:
-    items = (f'<li><a href="{page.name}">{html.escape(page.title)}</a></li>' for page in pages)
-    return f"<ul>{''.join(items)}</ul>"
+    return rendered(
+        "site_index.html.jinja",
+        first=next((page for page in pages if page.idea), None),
+        session=SESSION,
+        ladder=Markup(_figure(series, "")) if series else "",
+        tools=[it for it in pages if it.name[:-5] in TOOLS],
+        parts=[(part, [it for it in pages if it.name.removesuffix(".html") in part.names]) for part in course.parts],
+        more=[page for page in pages if not page.idea and not page.scripts],
+    )
 
 
 def _tried(page: SitePage) -> str:
@@ -216,22 +200,6 @@ def _marker(course: Course, names: Mapping[Path, str]) -> Callable[[Sequence[Any
 def _search_data(pages: Sequence[SitePage]) -> str:
     found = [section for page in pages[1:] for section in sections(page.name, page.title, page.body)]
     return f"const PAGES = {embedded(found)};\n"
-
-
-def _index_of(part: CoursePart, pages: Sequence[SitePage]) -> str:
-    """Return the heading and the table of a part's lessons."""
-    heading = f"<h2>Part {part.number}: {html.escape(part.title)}</h2><p>{html.escape(part.builds_on)}</p>"
-    rows = "".join(
-        f'<tr><td>{page.name[:2]}</td><td><a href="{page.name}">{html.escape(page.title)}</a></td>'
-        f"<td>{html.escape(page.idea)}</td>"
-        f'<td class="short">{f"about {page.minutes}&nbsp;min" if page.minutes else ""}</td></tr>'
-        for page in pages
-        if page.name.removesuffix(".html") in part.names
-    )
-    return (
-        f'{heading if part.number else ""}<div class="scroll" tabindex="0"><table><thead><tr><th>no</th>'
-        f"<th>lesson</th><th>the one thing</th><th>a first pass</th></tr></thead><tbody>{rows}</tbody></table></div>"
-    )
 
 
 def _sources(course: Course) -> Iterator[SitePage]:

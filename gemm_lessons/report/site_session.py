@@ -13,7 +13,7 @@ import json
 import math
 from typing import TYPE_CHECKING
 
-from gemm_lessons.report.template import asset
+from gemm_lessons.report.template import asset, rendered
 
 if TYPE_CHECKING:
     from rich.style import Style
@@ -23,18 +23,12 @@ CAST = "session.cast"
 
 def session() -> str:
     """Return the body of the page: the text of the whole session, and hidden controls for the script."""
+    from markupsafe import Markup
+
     (_, *events) = (json.loads(line) for line in asset(CAST).splitlines())
     end = math.ceil(events[-1][0])
     pieces = "".join(f'<span data-t="{time:g}">{_coloured(data)}</span>' for time, _, data in events)
-    return (
-        "<h1>Two minutes of a lesson</h1><p>Lesson 03 on a machine without a GPU: the stub, a kernel with a mistake, "
-        'and the kernel that passes. A script typed the commands; all output is that of real runs. <a href="'
-        f'{CAST}" download>The recording</a> is in the format of asciinema.</p>'
-        '<p class="player" id="player" hidden><button id="play" type="button">Play</button> '
-        f'<input id="time" type="range" min="0" max="{end}" step="0.1" value="{end}" aria-label="Time in the '
-        'session"> <output id="clock" for="time"></output></p>'
-        f'<pre class="session" id="session" tabindex="0" aria-label="Terminal">{pieces}</pre>'
-    )
+    return rendered("site_session.html.jinja", cast=CAST, end=end, pieces=Markup(pieces))
 
 
 def _coloured(data: str) -> str:

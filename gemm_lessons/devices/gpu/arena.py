@@ -28,8 +28,7 @@ MOST = 200  # timed launches of one kernel, at most
 
 
 def described(data: DataSpec, shape: Shape, seed: int, flush: int) -> dict[str, Any]:
-    """Describe a problem as a message to the process that owns the GPU. Lines have no gaps. Scratch is not included:
-    every kernel has its own."""
+    """Describe a problem as a message to the GPU's process: lines without gaps, no scratch (a kernel's own)."""
     return {
         "layouts": [row for row in _rows(data, shape) if row["role"] != "scratch"],
         "accumulate": data.accumulate.name,

@@ -146,8 +146,7 @@ class TileReader:
         return bool(boxes[0, 0] >= 0 and (boxes != BY_THREADS).all())
 
     def viewed(self, start: int, layout: int, transposed: bool, swizzle: int = 0) -> Sequence[TileView]:
-        """Return the tile as it would be read by another descriptor, or as if the copies had had another ``swizzle``
-        (bytes; 0: their own) instead of none."""
+        """Return the tile as another descriptor reads it, or with copies of another ``swizzle`` (bytes; 0: own)."""
         tile, contents = self.tile, self._contents
         places = chunk_places(np.array([start]), layout, tile.rows, tile.k, tile.size, transposed)[0]
         if swizzle:

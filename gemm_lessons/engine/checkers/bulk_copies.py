@@ -401,8 +401,7 @@ class BulkCopies:
         return "ended without" if last.phase >= known else "ended before", last
 
     def _still_read(self, cell: int, number: int, bulk: Bulk | None) -> tuple[str, Details]:
-        """Return why a copy out of a granule, or a product, may still read it: case and facts. ``bulk``: the copy that
-        overwrites it, if one does."""
+        """Return why a copy or product may still read a granule: case, facts. ``bulk``: the copy that overwrites it."""
         (_, which), copy = self._sources[int(self._going.source[cell]) - 1], self._copies[number]
         owner, need = int(self._going.owner[cell]), int(self._going.need[cell])
         if not copy.touch.access.is_product:

@@ -26,8 +26,7 @@ class _Written:
 
 
 class MapProxy:
-    """Tracks the tensor maps in global memory that one launch writes. ``writer`` returns the thread that last stored
-    at an address by a plain store, or None."""
+    """Tracks the maps in global memory that a launch writes. ``writer``: who last stored at an address, or None."""
 
     def __init__(self, collector: FindingCollector, names: Names, writer: Callable[[int], int | None]) -> None:
         self._collector, self._names, self._writer = collector, names, writer

@@ -219,8 +219,7 @@ _Kind = Callable[[_Fixed, TileReader, HeldBox], Iterator[_Fixed]]
 
 
 def _causes(reader: TileReader, box: HeldBox) -> tuple[DescriptorFix, ...]:
-    """Return the fewest changes after which the tile is a contiguous part of the array. Transposition is tried last,
-    because it fits most boxes."""
+    """Return the fewest changes that make the tile a contiguous part; transposition, which fits most, last."""
     kinds: tuple[_Kind, ...] = (
         _swizzles,
         partial(_distance, "stride", STRIDE),

@@ -174,8 +174,7 @@ class PreparedLaunch:
 
     @cached_property
     def sampled(self) -> SampledTrace:
-        """Blocks that a multiprocessor has together, and the others of their clusters. A loop can be cut from most of
-        them; else the trace may be longer."""
+        """Blocks that a multiprocessor has together, and their clusters. Without loops to cut, traces are longer."""
         blocks = self.resident * self.cluster
         with self.as_not_estimated():
             try:

@@ -351,8 +351,7 @@ class Barriers:
             yield waiting & (self._at == index) & (self._number == number), index, number
 
     def at_clusters(self, lanes: Array) -> Iterator[tuple[Array, int]]:
-        """Yield the lanes that wait for the barrier of their cluster in the blocks of ``lanes`` (n,), by block and
-        instruction, with the instruction."""
+        """Yield lanes that wait for their cluster's barrier in the blocks of ``lanes``, and the instruction."""
         for block in np.unique(lanes // self.state.padded).tolist():
             waiting = self.waiting & (self.state.lane_block == block) & (self._threads == OF_CLUSTER)
             for here, index, _ in self._places(waiting):

@@ -360,8 +360,7 @@ class _Evaluation:
         return _few(self._of(instruction.operands[0])) if opcode == "brx" else None
 
     def reached(self) -> list[Array]:
-        """Return for each basic block in which launches it runs, as far as branches that depend on sizes alone decide
-        it: bool, (1, 1, launches)."""
+        """Return by basic block in which launches it runs, as far as sizes decide branches: bool (1, 1, launches)."""
         return [self._runs(block.number) for block in self._blocks]
 
     def _runs(self, number: int) -> Array:

@@ -162,8 +162,7 @@ class Destinations:
         self._mask = None if mask is None else binding.value(mask, "u16")
 
     def __call__(self, lanes: Array, places: Array) -> Iterator[tuple[Array, Array, Array]]:
-        """Yield, per block: the positions of lanes that copy to it, their addresses there, and the cells of their
-        mbarriers. Raise ``Fault``."""
+        """Yield, per block: positions of lanes that copy to it, addresses, cells of mbarriers. Raise ``Fault``."""
         state, cell = self._state, self._barriers.of(lanes)
         if self._mask is None:
             yield np.arange(lanes.size), places, cell

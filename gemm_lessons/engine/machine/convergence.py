@@ -168,8 +168,7 @@ class Convergence:
         return result
 
     def _ready(self, meeting: _WarpInstruction, here: Array) -> tuple[Array, Array, Array]:
-        """Return three arrays (warps, 32): whether all lanes that a lane names have arrived or ended, the living lanes
-        that it names, and its group."""
+        """Return (warps, 32): whether the lanes that a lane names have come or ended, those that live, its group."""
         state = self._state
         members = meeting.members.reshape(-1, WARP)
         taking = here

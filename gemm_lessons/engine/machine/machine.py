@@ -476,8 +476,7 @@ class Machine:
         return self._next()
 
     def _used_up(self, number: int, active: Array) -> bool:
-        """Handle a negative budget after block ``number``: a part is used up, or lanes wait for an mbarrier phase.
-        Return whether lanes were held back."""
+        """Handle a negative budget: a part is used up, or lanes wait for an mbarrier. Return whether any were held."""
         stalled = self.interrupted > 0
         self.budget += self.interrupted
         self.interrupted = 0

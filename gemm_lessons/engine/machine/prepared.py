@@ -92,8 +92,7 @@ class Program:
 
     @functools.cached_property
     def overwritten_guards(self) -> frozenset[int]:
-        """Return the guarded instructions (indices) whose predicate they or a later instruction of their block write.
-        NVRTC's PTX has none; inline PTX may."""
+        """Return guarded instructions whose predicate they or a later one write: only inline PTX has them."""
         found: set[int] = set()
         for block in self.blocks:
             written: set[str] = set()

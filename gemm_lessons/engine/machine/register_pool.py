@@ -85,8 +85,7 @@ class RegisterPool:
         return np.zeros_like(lanes)
 
     def grant(self, waiting: Array, at: Array) -> Array:
-        """Give registers to the ``waiting`` lanes, at the instructions ``at`` (lanes,), as long as there are enough.
-        Return the lanes that received them."""
+        """Give registers to ``waiting`` lanes, at instructions ``at`` (lanes,), while they last. Return which."""
         granted = np.zeros(self.owned.size, np.bool_)
         for warp in np.flatnonzero(waiting.reshape(-1, WARP).any(axis=1)).tolist():
             count = self._numbers[int(at[warp * WARP])]

@@ -35,8 +35,7 @@ _FILES: dict[int | str, type[np.generic]] = {"pred": np.bool_, 16: np.uint16, 32
 
 
 class Fault(Exception):
-    """An error that would end the kernel on hardware. ``finding`` describes it; ``who`` is the thread that caused it
-    and ``place`` the memory it accessed."""
+    """An error that would end the kernel on hardware: a ``finding``, the thread ``who`` and the memory's ``place``."""
 
     def __init__(
         self,

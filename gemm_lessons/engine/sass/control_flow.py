@@ -14,7 +14,7 @@ from gemm_lessons.engine.sass.divergence import LaneGroup, LaneGroups
 from gemm_lessons.engine.sass.flow import calls_outside, results
 from gemm_lessons.engine.sass.lanes import Lanes
 from gemm_lessons.engine.sass.operand_fetch import TRUE, Fetch
-from gemm_lessons.engine.sass.operands import Decoded, MachineImmediate, MachineRegister
+from gemm_lessons.engine.sass.operands import Decoded, MachineImmediate, MachineRegister, unknown_form
 from gemm_lessons.engine.sass.planning import Plan
 from gemm_lessons.engine.sass.uncountable import Uncountable
 
@@ -64,7 +64,7 @@ class ControlFlow:
         conditions = self._conditions(d)
         unlikely = conditions and d.name not in ("BRA", "BREAK", "EXIT")
         if not known.issuperset(d.modifiers) or unlikely or len(conditions) > 1:
-            raise Uncountable(f"unknown form {d.text}")
+            raise unknown_form(d)
 
     @staticmethod
     def _conditions(d: Decoded) -> list[MachineRegister]:
@@ -122,7 +122,7 @@ class ControlFlow:
         register, *rest = d.operands
         following = d.index + 1
         if d.guard is not None or len(rest) != 1 or not isinstance(rest[0], MachineImmediate):
-            raise Uncountable(f"unknown form {d.text}")
+            raise unknown_form(d)
         place = self._lanes.fetcher(register)
         code = self._program.code
         base = code[d.index].source.address + (code[following].source.address - code[following - 1].source.address)
@@ -196,12 +196,12 @@ class ControlFlow:
     def _reconverge(self, d: Decoded, after: int) -> Transfer:
         lane_groups, barrier = self._lane_groups, _barrier(d)
         if d.guard is not None:
-            raise Uncountable(f"unknown form {d.text}")
+            raise unknown_form(d)
         return lambda lane_group: lane_groups.reconverge(lane_group, barrier, after)
 
     def _clear(self, d: Decoded, after: int) -> Transfer:
         if not d.has("CLEAR") or d.guard is not None or results(d)[0]:
-            raise Uncountable(f"unknown form {d.text}")
+            raise unknown_form(d)
         return self._leave_barrier(d, after)
 
     def _leave_barrier(self, d: Decoded, after: int) -> Transfer:
@@ -242,7 +242,7 @@ class ControlFlow:
             return lambda: EVERYONE
         mask = next((o for o in d.operands if isinstance(o, (MachineRegister, MachineImmediate))), None)
         if mask is None:
-            raise Uncountable(f"unknown form {d.text}")
+            raise unknown_form(d)
         return self._lanes.fetcher(mask)
 
     def _park(self, d: Decoded, after: int) -> Transfer:
@@ -267,7 +267,7 @@ def _barrier(d: Decoded) -> str:
     for operand in d.operands:
         if isinstance(operand, MachineRegister) and operand.file == "B":
             return operand.shifted(0)
-    raise Uncountable(f"unknown form {d.text}")
+    raise unknown_form(d)
 
 
 TABLE: Mapping[str, Callable[[ControlFlow, Decoded, int], Transfer]] = {

@@ -9,8 +9,7 @@ import numpy as np
 from gemm_lessons.engine.records.arrays import Array
 from gemm_lessons.engine.sass.floats import FTZ, MODE
 from gemm_lessons.engine.sass.operand_fetch import Choice, Compute, Fetch, Rules, Sources, by_ptx, unknown, words_of
-from gemm_lessons.engine.sass.operands import MachineRegister
-from gemm_lessons.engine.sass.uncountable import Uncountable
+from gemm_lessons.engine.sass.operands import MachineRegister, unknown_form
 from gemm_lessons.engine.semantics.conversions import is_exact
 
 INTEGERS = {m: m.lower() for m in ("U8", "S8", "U16", "S16", "U32", "S32", "U64", "S64")}
@@ -24,11 +23,11 @@ def _bits(s: Sources, code: str) -> Fetch:
     if code.endswith("64"):
         return s.pair(0)
     if not s.plain(0):
-        raise Uncountable(f"unknown form {s.d.text}")
+        raise unknown_form(s.d)
     if isinstance(operand, MachineRegister) and operand.suffix in PARTS:
         size, shift = PARTS[operand.suffix]
         if size != int(code[1:]):
-            raise Uncountable(f"unknown form {s.d.text}")
+            raise unknown_form(s.d)
         fetch = s.reader.fetcher(replace(operand, suffix=""))
         return lambda: _cut(fetch() >> np.uint32(shift), code)
     fetch = s.word(0)

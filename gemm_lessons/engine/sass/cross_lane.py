@@ -16,15 +16,19 @@ from gemm_lessons.engine.records.arrays import Array
 from gemm_lessons.engine.sass.flow import VOTED, results
 from gemm_lessons.engine.sass.lanes import Lanes
 from gemm_lessons.engine.sass.operand_fetch import FALSE, ZERO, Compute, split, unknown
-from gemm_lessons.engine.sass.operands import Constant, Decoded, MachineImmediate, MachineRegister, Operand, Special
+from gemm_lessons.engine.sass.operands import (
+    Constant,
+    Decoded,
+    MachineImmediate,
+    MachineRegister,
+    Operand,
+    Special,
+    unknown_form,
+)
 from gemm_lessons.engine.sass.uncountable import Uncountable
 
 Alive = Callable[[], Array]
 Rule = Callable[[Lanes, Alive, Decoded], Compute]
-
-
-def _form(d: Decoded) -> Uncountable:
-    return Uncountable(f"unknown form {d.text}")
 
 
 def _allow(d: Decoded, *modifiers: str) -> None:
@@ -47,7 +51,7 @@ def _special_register(lanes: Lanes, alive: Alive, d: Decoded) -> Compute:
     _allow(d, "32")
     name = d.operands[1]
     if len(d.operands) != 2 or not isinstance(name, Special):
-        raise _form(d)
+        raise unknown_form(d)
     value = lanes.geometry.special(name.name)
     count = len(results(d)[0])
     return lambda: (value, *([ZERO] * (count - 1)))
@@ -56,7 +60,7 @@ def _special_register(lanes: Lanes, alive: Alive, d: Decoded) -> Compute:
 def _load_constant(lanes: Lanes, alive: Alive, d: Decoded) -> Compute:
     source = d.operands[1]
     if len(d.operands) != 2 or len(d.modifiers) > 1 or not isinstance(source, Constant):
-        raise _form(d)
+        raise unknown_form(d)
     kind = d.modifiers[0] if d.modifiers else "U32"
     if kind not in CONSTANTS:
         raise unknown(d)
@@ -89,10 +93,10 @@ def _byte(place: str, d: Decoded) -> int:
 def _predicates_to_register(lanes: Lanes, alive: Alive, d: Decoded) -> Compute:
     """P2R R, PR, Ra, mask: the predicates of ``mask`` inserted into Ra."""
     if len(d.operands) != 4 or len(d.modifiers) > 1:
-        raise _form(d)
+        raise unknown_form(d)
     old, mask = lanes.fetcher(d.operands[2]), d.operands[3]
     if not isinstance(mask, MachineImmediate) or d.operands[1] != Special("PR"):
-        raise _form(d)
+        raise unknown_form(d)
     shift = _byte(d.modifiers[0] if d.modifiers else "", d)
 
     def compute() -> tuple[Array, ...]:
@@ -110,7 +114,7 @@ def _register_to_predicates(lanes: Lanes, alive: Alive, d: Decoded) -> Compute:
     """R2P PR, R, mask."""
     _allow(d)
     if len(d.operands) != 3 or d.operands[0] != Special("PR"):
-        raise _form(d)
+        raise unknown_form(d)
     register, mask = d.operands[1], d.operands[2]
     if (
         not isinstance(register, MachineRegister)
@@ -118,7 +122,7 @@ def _register_to_predicates(lanes: Lanes, alive: Alive, d: Decoded) -> Compute:
         or register.negated
         or register.inverted
     ):
-        raise _form(d)
+        raise unknown_form(d)
     shift = _byte(register.suffix, d)
     word = lanes.fetcher(MachineRegister(register.file, register.number))
     chosen = [number for number in range(7) if mask.bits >> number & 1]
@@ -134,7 +138,7 @@ def _to_uniform(lanes: Lanes, alive: Alive, d: Decoded) -> Compute:
     _allow(d, "OR")
     has_predicate = len(d.operands) == 3
     if len(d.operands) not in (2, 3) or (d.has("OR") and not has_predicate):
-        raise _form(d)
+        raise unknown_form(d)
     if has_predicate:
         _one_predicate(d.operands[0], d)
     source = lanes.fetcher(d.operands[-1])
@@ -160,7 +164,7 @@ def _to_uniform(lanes: Lanes, alive: Alive, d: Decoded) -> Compute:
 
 def _one_predicate(operand: Operand, d: Decoded) -> Operand:
     if not isinstance(operand, MachineRegister) or not operand.is_predicate:
-        raise _form(d)
+        raise unknown_form(d)
     return operand
 
 
@@ -192,7 +196,7 @@ def _elect(lanes: Lanes, alive: Alive, d: Decoded) -> Compute:
     """ELECT P, URZ, PT: the lowest of the lanes that execute it."""
     guard = None if d.guard is None else lanes.fetcher(d.guard)
     if len(d.operands) != 3 or d.modifiers or any(results(d)[0][1:]) or d.operands[2] != MachineRegister("P", None):
-        raise _form(d)
+        raise unknown_form(d)
 
     def compute() -> tuple[Array, ...]:
         active = _active(lanes, alive)
@@ -288,7 +292,7 @@ def _block_vote(lanes: Lanes, alive: Alive, d: Decoded) -> Compute:
     kinds = [it for it in d.modifiers if it in ("OR", "AND", "POPC")]
     _allow(d, "RED", "DEFER_BLOCKING", *kinds)
     if len(kinds) != 1 or d.guard is not None or len(d.operands) != 2:
-        raise _form(d)
+        raise unknown_form(d)
     condition = lanes.fetcher(_one_predicate(d.operands[1], d))
     padded = lanes.geometry.padded
 
@@ -311,7 +315,7 @@ def _block_vote_result(lanes: Lanes, alive: Alive, d: Decoded) -> Compute:
     _allow(d, "RESULT")
     names, count = results(d)
     if d.modifiers != ("RESULT",) or len(d.operands) != count:
-        raise _form(d)
+        raise unknown_form(d)
 
     def compute() -> tuple[Array, ...]:
         value = lanes.registers.get(VOTED, ZERO)

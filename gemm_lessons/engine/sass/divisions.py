@@ -69,8 +69,7 @@ def without_slow_paths(program: Listing) -> Listing:
 
 
 def decide(s: Sources) -> Compute:
-    """Return whether the quotient is kept: yes if both numbers are far from the ends of the range, no for a dividend
-    0. Raise ``Undecided`` otherwise."""
+    """Return whether the quotient is kept: yes far from the range's ends, no for 0 / x. Raise ``Undecided``."""
     dividend, divisor = s.pair(0), s.pair(1)
 
     def compute() -> tuple[Array, Array]:

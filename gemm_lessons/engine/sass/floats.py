@@ -25,7 +25,7 @@ from gemm_lessons.engine.sass.operand_fetch import (
     unknown,
     words_of,
 )
-from gemm_lessons.engine.sass.operands import MachineImmediate
+from gemm_lessons.engine.sass.operands import MachineImmediate, unknown_form
 from gemm_lessons.engine.sass.uncountable import Uncountable
 from gemm_lessons.engine.semantics import table as semantics
 from gemm_lessons.engine.semantics.arithmetic import SCALED
@@ -127,7 +127,7 @@ def _choose_double(s: Sources) -> Compute:
     """DSETP.MIN, DSETP.MAX: whether the first is selected (-0 < +0, a number beats NaN), and whether both are NaN."""
     s.expect(2, 1)
     if s.truths[0]() is not TRUE:
-        raise Uncountable(f"unknown form {s.d.text}")
+        raise unknown_form(s.d)
     a, b, least = s.number(0, "f64"), s.number(1, "f64"), s.d.has("MIN")
 
     def compute() -> Values:
@@ -165,7 +165,7 @@ def _packed(s: Sources, code: str, count: int) -> list[Fetch]:
             if len(both) < 2 or not all(
                 isinstance(o, MachineImmediate) and o.is_float and o.value == o.value for o in both
             ):
-                raise Uncountable(f"unknown form {s.d.text}")
+                raise unknown_form(s.d)
             value = np.concatenate([literal(o, code) for o in reversed(both) if isinstance(o, MachineImmediate)])
             found.append(lambda value=value: value)  # type: ignore[misc]
             position += 2
@@ -173,7 +173,7 @@ def _packed(s: Sources, code: str, count: int) -> list[Fetch]:
             found.append(s.halves(position, code))
             position += 1
     if len(found) != count:
-        raise Uncountable(f"unknown form {s.d.text}")
+        raise unknown_form(s.d)
     return found
 
 

@@ -34,8 +34,7 @@ from gemm_lessons.engine.sass.operand_fetch import (
     unknown,
     words_of,
 )
-from gemm_lessons.engine.sass.operands import Constant, MachineImmediate, MachineRegister, Operand
-from gemm_lessons.engine.sass.uncountable import Uncountable
+from gemm_lessons.engine.sass.operands import Constant, MachineImmediate, MachineRegister, Operand, unknown_form
 from gemm_lessons.engine.semantics import bits
 from gemm_lessons.engine.semantics.comparisons import COMBINE, INTEGER
 
@@ -58,10 +57,6 @@ def _s64(value: Array) -> Array:
 
 def _negated(operand: Operand) -> bool:
     return isinstance(operand, (MachineRegister, Constant)) and operand.negated
-
-
-def _form(s: Sources) -> Uncountable:
-    return Uncountable(f"unknown form {s.d.text}")
 
 
 def _move(s: Sources) -> Compute:
@@ -101,7 +96,7 @@ def _add3(s: Sources) -> Compute:
     extended = _flag(s, "X")
     s.expect(3, len(s.truths) if extended else 0)
     if extended and (not 1 <= len(s.truths) <= 2 or any(map(_negated, s.words))):
-        raise _form(s)
+        raise unknown_form(s.d)
     written = carries_written(s)
     if not written and not extended:
         return _sum(s.terms(0, 1, 2))
@@ -138,7 +133,7 @@ def _add2(s: Sources) -> Compute:
 def _plain(s: Sources, position: int) -> Fetch:
     """Fetch a source that must not be negated, because integer negation would be wrong here."""
     if not s.plain(position):
-        raise _form(s)
+        raise unknown_form(s.d)
     return s.word(position)
 
 
@@ -149,11 +144,11 @@ def _multiply_add(s: Sources) -> Compute:
     if _flag(s, "WIDE", "HI"):
         return _multiply_add_wide(s)
     if carries_written(s):
-        raise _form(s)
+        raise unknown_form(s.d)
     factors, addends = s.terms(0, 1), s.terms(2)
     if _flag(s, "X"):
         if any(map(_negated, s.words)):
-            raise _form(s)
+            raise unknown_form(s.d)
         carry = s.truths[0]
         addends = [s.reader.term(s.words[2])] if addends else []
         addends.append(lambda: carry().astype(np.uint32))
@@ -170,10 +165,10 @@ def _multiply_add_wide(s: Sources) -> Compute:
     signed, written = not _flag(s, "U32"), carries_written(s)
     addend = s.words[2]
     if isinstance(addend, MachineImmediate) and addend.bits:  # sign- or zero-extended? Never seen
-        raise _form(s)
+        raise unknown_form(s.d)
     minus = _negated(addend) and not (written or s.truths or _flag(s, "HI"))
     if not s.plain(0) or not s.plain(1) or not (minus or s.plain(2)) or (signed and written and not _flag(s, "HI")):
-        raise _form(s)
+        raise unknown_form(s.d)
     a, b = s.word(0), s.word(1)
     if minus and isinstance(addend, (MachineRegister, Constant)):
         bare = s.reader.pair(replace(addend, negated=False))
@@ -204,7 +199,7 @@ def _lea(s: Sources) -> Compute:
     high, extended, sign = _flag(s, "HI"), _flag(s, "X"), _flag(s, "SX32")
     s.expect(3 + (high and not sign), 1 if extended else 0)
     if (sign and not high) or ((high or extended) and not s.plain(0)) or (extended and _negated(s.words[1])):
-        raise _form(s)
+        raise unknown_form(s.d)
     written = carries_written(s)
     carry = s.truths[0] if extended else None
     a, b, minus = s.word(0), _addend(s, 1), _negated(s.words[0])
@@ -244,9 +239,9 @@ def _logic(s: Sources) -> Compute:
     written = carries_written(s)
     s.expect(4, len(s.truths))
     if len(s.truths) > 1 or (written and not s.truths) or written > 1:
-        raise _form(s)
+        raise unknown_form(s.d)
     if any(isinstance(o, (MachineRegister, Constant)) and (o.negated or o.absolute) for o in s.words):
-        raise _form(s)
+        raise unknown_form(s.d)
     a, b, c = s.word(0), s.word(1), s.word(2)
     table = s.constant(3)
     if not written:
@@ -268,7 +263,7 @@ def _predicate_logic(s: Sources) -> Compute:
     s.choose({"LUT": ""})
     operands = s.d.operands[s.written :]
     if len(operands) != 5:
-        raise _form(s)
+        raise unknown_form(s.d)
     a, b, c = (_truth(s, operand) for operand in operands[:3])
     tables = [s.constant(len(s.words) - 2), s.constant(len(s.words) - 1)]
     return lambda: tuple(bits.lut(table, a(), b(), c()) for table in tables)
@@ -276,12 +271,12 @@ def _predicate_logic(s: Sources) -> Compute:
 
 def _truth(s: Sources, operand: Operand) -> Fetch:
     if not isinstance(operand, MachineRegister) or not (operand.is_predicate or operand.suffix == "SIGN"):
-        raise _form(s)
+        raise unknown_form(s.d)
     if operand.is_predicate:
         return s.reader.fetcher(operand)
     word = s.reader.fetcher(MachineRegister(operand.file, operand.number))
     if operand.negated or operand.inverted or operand.absolute:
-        raise _form(s)
+        raise unknown_form(s.d)
     return lambda: word() >> np.uint32(31) != 0
 
 
@@ -333,7 +328,7 @@ def _one(name: str, **modifiers: str) -> Callable[[Sources], Compute]:
         s.expect(1)
         source = s.word(0)
         if isinstance(s.words[0], (MachineRegister, Constant)) and (s.words[0].negated or s.words[0].absolute):
-            raise _form(s)
+            raise unknown_form(s.d)
         return words_of(by_ptx(s.d, name.format(chosen), source))
 
     return rule
@@ -347,7 +342,7 @@ def _leading(s: Sources) -> Compute:
     if carries_written(s) or (
         isinstance(operand, (MachineRegister, Constant)) and (operand.negated or operand.absolute)
     ):
-        raise _form(s)
+        raise unknown_form(s.d)
     return words_of(by_ptx(s.d, f"bfind{from_top}.{code}", s.word(0)))
 
 

@@ -19,7 +19,7 @@ from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.engine.sass.flow import COPIES, LOADS, MEMORY, STORES, results
 from gemm_lessons.engine.sass.lanes import STACK_TOP, Lanes
 from gemm_lessons.engine.sass.operand_fetch import Fetch
-from gemm_lessons.engine.sass.operands import Decoded, MachineRegister, Memory
+from gemm_lessons.engine.sass.operands import Decoded, MachineRegister, Memory, unknown_form
 from gemm_lessons.engine.sass.uncountable import Uncountable
 
 NARROW = {"U8": np.uint8, "S8": np.int8, "U16": np.uint16, "S16": np.int16}
@@ -237,7 +237,7 @@ class Store:
     def _save(self, d: Decoded, lanes: Lanes, space: str, width: int) -> Callable[[Array, Array], None]:
         register = d.operands[-1]
         if not isinstance(register, MachineRegister) or d.name == "STSM":
-            raise Uncountable(f"unknown form {d.text}")
+            raise unknown_form(d)
         count = max(1, width // 4)
         fetchers: list[Fetch] = [
             lanes.fetcher(MachineRegister(register.file, None if register.number is None else register.number + i))

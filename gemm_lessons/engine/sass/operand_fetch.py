@@ -14,7 +14,14 @@ import numpy as np
 
 from gemm_lessons.engine.records.arrays import Array
 from gemm_lessons.engine.records.frozen import dataclass
-from gemm_lessons.engine.sass.operands import Constant, Decoded, MachineImmediate, MachineRegister, Operand
+from gemm_lessons.engine.sass.operands import (
+    Constant,
+    Decoded,
+    MachineImmediate,
+    MachineRegister,
+    Operand,
+    unknown_form,
+)
 from gemm_lessons.engine.sass.uncountable import Uncountable
 from gemm_lessons.engine.semantics import floats
 from gemm_lessons.engine.semantics import table as semantics
@@ -117,7 +124,7 @@ class Sources:
     def expect(self, words: int, truths: int = 0) -> None:
         """Raise ``Uncountable`` if the numbers of sources differ."""
         if (len(self.words), len(self.truths)) != (words, truths):
-            raise Uncountable(f"unknown form {self.d.text}")
+            raise unknown_form(self.d)
 
     def choose(self, *groups: Choice) -> list[str]:
         """For each group, return the PTX name of the one modifier that the instruction carries."""
@@ -153,7 +160,7 @@ class Sources:
         """Return the bits of an operand that must be an integer immediate."""
         operand = self.words[position]
         if not isinstance(operand, MachineImmediate) or operand.is_float:
-            raise Uncountable(f"unknown form {self.d.text}")
+            raise unknown_form(self.d)
         return operand.bits
 
     def plain(self, position: int) -> bool:
@@ -166,7 +173,7 @@ class Sources:
     def of_sizes(self) -> Sources:
         """Return sources |a|, |b| without the absolute value, for XORSIGN, which uses signs and sizes separately."""
         if not all(isinstance(o, (MachineRegister, Constant)) and o.absolute and not o.negated for o in self.words):
-            raise Uncountable(f"unknown form {self.d.text}")
+            raise unknown_form(self.d)
         bare = tuple(replace(o, absolute=False) for o in self.words if isinstance(o, (MachineRegister, Constant)))
         return replace(self, words=bare)
 
@@ -189,7 +196,7 @@ class Sources:
                 return lambda: bits().astype(np.uint64) << HALF
             return lambda: bits().astype(raw)
         if operand.inverted:
-            raise Uncountable(f"unknown form {self.d.text}")
+            raise unknown_form(self.d)
         half = 0
         if suffix and operand.suffix in HALVES:
             half = HALVES[operand.suffix]
@@ -204,7 +211,7 @@ class Sources:
         """Fetch a packed source as uint16 (2 * lanes,), low halves at even indices, signs applied."""
         operand = self.words[position]
         if not isinstance(operand, (MachineRegister, Constant)) or operand.inverted or operand.suffix not in PACKED:
-            raise Uncountable(f"unknown form {self.d.text}")
+            raise unknown_form(self.d)
         order = PACKED[operand.suffix]
         fetch = self.reader.fetcher(replace(operand, negated=False, absolute=False, suffix=""))
         absolute = operand.absolute

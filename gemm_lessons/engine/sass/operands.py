@@ -187,6 +187,11 @@ class Decoded:
         return any(m in self.modifiers for m in modifiers)
 
 
+def unknown_form(d: Decoded) -> Uncountable:
+    """Return the exception for an instruction that is known, but not in this form."""
+    return Uncountable(f"unknown form {d.text}")
+
+
 def decode(index: int, instruction: SassInstruction) -> Decoded:
     """Decode an instruction. Raise ``Uncountable`` if the text cannot be parsed."""
     text = instruction.text
@@ -216,5 +221,5 @@ def copy_condition(d: Decoded) -> MachineRegister | None:
     if isinstance(last, Memory):
         return None
     if not isinstance(last, MachineRegister) or not last.is_predicate or last is not d.operands[2]:
-        raise Uncountable(f"unknown form {d.text}")
+        raise unknown_form(d)
     return last

@@ -34,7 +34,7 @@ from gemm_lessons.engine.sass.lanes import SHARED_WINDOW, Geometry, launch_const
 from gemm_lessons.engine.sass.long_loops import cut
 from gemm_lessons.engine.sass.memory_contents import Store
 from gemm_lessons.engine.sass.operand_fetch import Fetch
-from gemm_lessons.engine.sass.operands import Decoded, Memory, Operand
+from gemm_lessons.engine.sass.operands import Decoded, Memory, Operand, unknown_form
 from gemm_lessons.engine.sass.planning import MOVED, Plan
 from gemm_lessons.engine.sass.textures import Texels, texels_of
 from gemm_lessons.engine.sass.uncountable import Uncountable
@@ -438,7 +438,7 @@ class _Recorder(Walker):
         """Record an operation on an mbarrier."""
         kind = next((SIGNAL_KINDS[word] for word in d.modifiers if word in SIGNAL_KINDS), None)
         if kind is None or not SIGNAL_MODIFIERS.issuperset(d.modifiers):
-            raise Uncountable(f"unknown form {d.text}")
+            raise unknown_form(d)
         remote, bare = self._cluster > 1 and d.has("RED"), d.has("A1T0")
 
         def touch(lanes: Array, at: Array, word: Array) -> Signal:
@@ -488,7 +488,7 @@ class _Recorder(Walker):
         """Record stores to blocks of the cluster: a pair of registers names the place and the mbarrier."""
         memory = d.operands[0]
         if not isinstance(memory, Memory) or len(memory.registers) != 1 or memory.registers[0].suffix != "64":
-            raise Uncountable(f"unknown form {d.text}")
+            raise unknown_form(d)
         first = memory.registers[0]
         assert first.number is not None
         barrier = replace(first, number=first.number + 1, suffix="")
@@ -630,7 +630,7 @@ def _memory(d: Decoded, operands: Sequence[Operand]) -> Memory:
     """Return the first memory operand, which must have a register. Raise ``Uncountable``."""
     memory = next((operand for operand in operands if isinstance(operand, Memory)), None)
     if memory is None or not memory.registers:
-        raise Uncountable(f"unknown form {d.text}")
+        raise unknown_form(d)
     return memory
 
 

@@ -45,7 +45,7 @@ from gemm_lessons.engine.sass.flow import (
 )
 from gemm_lessons.engine.sass.lanes import Geometry, Lanes
 from gemm_lessons.engine.sass.operand_fetch import Approximation, Compute, Fetch
-from gemm_lessons.engine.sass.operands import Decoded, Memory, is_taken_as_reading
+from gemm_lessons.engine.sass.operands import Decoded, Memory, is_taken_as_reading, unknown_form
 from gemm_lessons.engine.sass.planning import CONTROL, FUSED, STORED, Plan, brought
 from gemm_lessons.engine.sass.textures import FETCHES, Texels, addressed, fetched, textures_of
 from gemm_lessons.engine.sass.uncountable import Uncountable
@@ -235,7 +235,7 @@ class Walker:
             def execute_plainly() -> None:
                 values = compute()
                 if len(values) != 1:
-                    raise Uncountable(f"unknown form {d.text}")
+                    raise unknown_form(d)
                 if lanes.mask is None:
                     registers[only] = values[0]
                 else:
@@ -248,7 +248,7 @@ class Walker:
             if some:
                 values = compute()
                 if len(values) != len(names):
-                    raise Uncountable(f"unknown form {d.text}")
+                    raise unknown_form(d)
                 if mask is None:
                     registers.update(zip(names, values, strict=True))
                     return
