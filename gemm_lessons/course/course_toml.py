@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from gemm_lessons.course.lesson import CoursePart
 from gemm_lessons.course.toml import ARCHITECTURE, TomlReader, is_text, read_course
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.engine.records.toml_file import Where
@@ -34,16 +35,6 @@ class CourseFacts:
 
     parts: tuple[PartOfToml, ...] = ()
     former: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class CoursePart:
-    """A part of a course, with the folder names of its lessons. ``number`` is 0 for the lessons of no part."""
-
-    number: int
-    title: str
-    builds_on: str
-    names: tuple[str, ...]
 
 
 def load_course_toml(lessons: Path) -> CourseFacts:

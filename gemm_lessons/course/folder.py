@@ -17,8 +17,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gemm_lessons.course.course_toml import CourseFacts, CoursePart, load_architecture, load_course_toml, parts_of
-from gemm_lessons.course.lesson import LESSON_NAME, Lesson, LessonError, LessonSummary
+from gemm_lessons.course.course_toml import CourseFacts, load_architecture, load_course_toml, parts_of
+from gemm_lessons.course.lesson import LESSON_NAME, CoursePart, Lesson, LessonError, LessonSummary
 from gemm_lessons.course.summaries import summaries
 from gemm_lessons.engine import KitError
 from gemm_lessons.engine.records.frozen import dataclass

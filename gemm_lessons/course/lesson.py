@@ -310,6 +310,16 @@ class Lesson:
 
 
 @dataclass(frozen=True)
+class CoursePart:
+    """A part of a course, with the folder names of its lessons. ``number`` is 0 for the lessons of no part."""
+
+    number: int
+    title: str
+    builds_on: str
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class LessonSummary:
     """What a list of lessons shows of one: its idea, and about how many minutes a first pass takes."""
 
