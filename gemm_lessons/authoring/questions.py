@@ -71,7 +71,8 @@ def asked(lesson: Lesson, questions: Sequence[Question]) -> str:
 
 
 def fill_in(lesson: Lesson, numbers: Numbers) -> bool:
-    """Write tables' numbers and questions into the lesson's text. Return whether any changed. Raise on bad files."""
+    """Write the tables' numbers and the questions into the lesson's text; return whether any changed. Raise
+    ``LessonError`` and ``WriteError``."""
     text = read_source(lesson.text_path)
     questions = asked(lesson, load_questions(lesson))
     new = ASKED.sub(lambda _: f"<!-- questions -->\n{questions}<!-- /questions -->", numbers.rewritten(text))

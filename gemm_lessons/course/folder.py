@@ -85,8 +85,7 @@ def reading(path: Path) -> Iterator[None]:
 
 
 def reason(error: OSError) -> str:
-    """Return the operating system's words for an error in lower case, without the error number; for a failed copy of a
-    tree, those of the first file that failed."""
+    """Return the system's words for an error in lower case; for a copy of a tree, those of the first that failed."""
     words = error.strerror or str(error)
     if isinstance(error, shutil.Error):
         words = re.sub(r"^\[Errno \d+\] |: '.*", "", str(error.args[0][0][2]))

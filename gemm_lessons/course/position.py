@@ -92,8 +92,7 @@ def position_in(course: Course) -> Position:
 
 
 def marks_left(course: Course, lesson: Lesson) -> tuple[TodoMark, ...]:
-    """Return the open TODOs of the learner's file, in order; those of the stub where there is no such file yet. Raise
-    ``CommandError`` when that file cannot be read."""
+    """Return the open TODOs of the learner's file in order; the stub's where there is none. Raise ``CommandError``."""
     stub = read_source(lesson.stub_path)
     own = not course.packaged and lesson.kernel_path.exists()
     source = read_source(lesson.kernel_path) if own else stub
@@ -110,8 +109,7 @@ def next_hint(course: Course, lesson: Lesson, so_far: LessonProgress) -> HintLev
 
 
 def hint_level(lesson: Lesson, so_far: LessonProgress, number: int, level: int | None = None) -> HintLevel:
-    """Return a hint for a TODO: by default the one after the last seen, or the last one when all were seen. Raise
-    ``CommandError`` when there is no such TODO or hint."""
+    """Return a hint for a TODO: by default the next one, or the last. Raise ``CommandError`` if there is none."""
     if not 1 <= number <= len(lesson.todos):
         raise CommandError(f"lesson {lesson.name} has {_numbered('TODO', len(lesson.todos))}, no TODO({number})")
     hints = lesson.todos[number - 1].hints

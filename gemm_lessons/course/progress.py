@@ -134,8 +134,7 @@ def waits_for_predictions(lesson: Lesson, progress: Progress) -> bool:
 
 
 def keeps_reference(course: Course, lesson: Lesson, progress: Progress) -> bool:
-    """Tell whether the reference waits for a pass: in a learner's folder, which has no solutions, until the lesson is
-    passed or its reference was asked for."""
+    """Tell whether the reference waits for a pass: in a learner's folder, until it is passed or was asked for."""
     own = not course.packaged and not lesson.solution_path.is_file()
     return own and not progress.of(lesson.name).may_see_reference
 

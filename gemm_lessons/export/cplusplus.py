@@ -92,8 +92,7 @@ def _held(code: Code, rank: int) -> str:
 
 
 def element(formula: Formula, names: Mapping[str, str], product: str) -> str:
-    """Return C++ for one element of the answer, in double. ``names`` holds the code of each buffer's element and each
-    scalar, ``product`` that of the matrix product."""
+    """Return C++ for one element of the answer, in double: ``names`` of buffers' elements, ``product`` of factors."""
     return _formula(formula, lambda name: names[name], product, value=True)
 
 

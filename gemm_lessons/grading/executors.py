@@ -114,8 +114,7 @@ class LocalExecutor:
 
 
 class RayExecutor:
-    """Tasks on the Ray cluster that ``RAY_ADDRESS`` names, else on one that is started here. A task whose worker or
-    machine is lost is judged again on another."""
+    """Tasks on the Ray cluster of ``RAY_ADDRESS``, else a new one. A task whose worker is lost is judged again."""
 
     def __init__(self, processes: int | None = None, each: int = UNKNOWN_BYTES) -> None:
         self._processes, self._each = processes, each  # bytes of a judging process

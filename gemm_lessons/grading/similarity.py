@@ -54,15 +54,13 @@ class SimilarPair:
 
 
 def alike(sources: Mapping[str, Mapping[str, str]], shared: Mapping[str, Sequence[str]]) -> tuple[SimilarPair, ...]:
-    """Return the similar pairs among ``sources`` (lesson -> student -> text), most alike first. ``shared`` holds the
-    texts of each lesson that all students have."""
+    """Return similar pairs among ``sources`` (lesson -> student -> text), most alike first, without ``shared``."""
     found = [pair for lesson, texts in sources.items() for pair in _alike(lesson, texts, shared.get(lesson, ()))]
     return tuple(sorted(found, key=lambda it: (-it.share, it.lesson, it.first, it.second)))
 
 
 def given(course: Course, lesson: str) -> tuple[str, ...]:
-    """Return the texts of a lesson that all students have: stub and solution of this lesson and of the previous one.
-    Empty for a lesson that is not in the course."""
+    """Return the texts that all students have: stubs and solutions of the lesson and the previous one, if any."""
     if lesson not in course.names:
         return ()
     at = course.names.index(lesson)

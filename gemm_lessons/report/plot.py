@@ -185,8 +185,7 @@ def _around(crowd: Sequence[float], gap: float) -> list[float]:
 
 
 def spread_out(heights: Sequence[float], gap: float, top: float, bottom: float = -math.inf) -> list[float]:
-    """Move ascending heights up or down as little as possible, so that they are ``gap`` apart and at most ``top``; and
-    at least ``bottom``, where all of them fit."""
+    """Move ascending heights as little as possible, ``gap`` apart, at most ``top``, at least ``bottom`` if they fit."""
     crowds: list[list[float]] = []  # neighbours that move together, centred on the mean of their original heights
     for height in heights:
         crowds.append([height])

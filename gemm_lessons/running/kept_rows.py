@@ -30,8 +30,7 @@ class Unknown(TypeError):
 
 
 def key_for(facts: object, architectures: Sequence[str]) -> str | None:
-    """Return the key of a row with these facts, whose kernel is compiled for ``architectures``; None without a cache,
-    and where something has no written form."""
+    """Return the key of a row with these facts; None without a cache or where something has no written form."""
     if facts is None or compile_cache.folder() is None:
         return None
     try:

@@ -275,8 +275,7 @@ def _listed(names: Iterable[str]) -> str:
 
 
 def _row_of(layout: BufferLayout, row: int, rows: int, across: bool) -> tuple[int, int]:
-    """Return where row ``row`` of a stack of matrices with ``rows`` rows begins, and the distance of its elements if it
-    goes ``across`` the lines. Both are in bytes."""
+    """Return where row ``row`` of a stack of matrices begins, and the distance of its elements, both in bytes."""
     batch, line = divmod(row, rows)
     size = layout.element.size
     start = batch * layout.lines * layout.leading * size

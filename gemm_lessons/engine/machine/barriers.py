@@ -317,8 +317,7 @@ class Barriers:
         return True
 
     def _record_places(self, released: Array) -> None:
-        """Record threads of one block that completed a ``__syncthreads()`` at different instructions. Warps of
-        different roles may do so at barriers other than 0."""
+        """Record threads of a block that completed a ``__syncthreads()`` (barrier 0) at different instructions."""
         state = self.state
         at = np.where(released, self._at, -1).reshape(state.blocks, -1)
         high = at.max(axis=1)

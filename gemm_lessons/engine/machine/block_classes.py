@@ -272,8 +272,7 @@ class _Choice:
 
 
 def classes(found: Sequence[PlacedDecision], grid: Grid, seed: int) -> tuple[BlockClass, ...]:
-    """Return the classes of blocks by their outcomes, the rarest first, each with a block that ``seed`` chooses. Return
-    none if there are more than ``CLASSES``."""
+    """Return the classes of blocks by outcomes, the rarest first, each with a block; none if above ``CLASSES``."""
     sizes = grid.grid[::-1]
     by_axes: dict[tuple[int, ...], Array] = {}
     for decision in found:

@@ -21,8 +21,7 @@ PREFIX: Mapping[Part, str] = {"a": "a", "b": "b", "c": "d"}  # of registers; an 
 
 @dataclass(frozen=True)
 class Held:
-    """A matrix of ``rows`` x ``cols`` elements. ``lanes`` and ``registers``: one entry per element, row by row; a
-    lane's registers are named ``prefix`` and a number."""
+    """A matrix; ``lanes``, ``registers``: one entry per element, row by row; registers are ``prefix`` and a number."""
 
     name: str
     prefix: str

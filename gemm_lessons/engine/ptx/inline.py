@@ -281,8 +281,7 @@ class _Builder:
         self.instructions.append(made)
 
     def _static_variables(self, function: Kernel) -> Mapping[str, str]:
-        """Return the static variables of a function, declared at its first call. They keep the names of the machine
-        code unless another function uses them too."""
+        """Return a function's static variables, declared at its first call; two functions' of one name are renamed."""
         known = self.static_names.get(function.name)
         if known is None:
             taken = {v.name for v in self.variables}

@@ -272,8 +272,7 @@ class Came:
 
 @dataclass(frozen=True)
 class Missing:
-    """Pending arrivals or bytes (``case``) of a phase of an mbarrier, and those that came. ``due``: the lines that
-    arrive at its ``array``, if no arrival came."""
+    """Pending arrivals or bytes (``case``) of a phase, and those that came. ``due``: lines that arrive at ``array``."""
 
     case: str
     value: int

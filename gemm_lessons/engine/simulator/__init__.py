@@ -430,8 +430,7 @@ class _RequestedLaunch:
             )
 
     def _registers_at_launch(self) -> int:
-        """Return the registers of a thread at launch for a kernel that changes them. Return 0 for other
-        kernels, and if the compiler dropped ``setmaxnreg``."""
+        """Return a thread's registers at launch for a kernel with ``setmaxnreg``; 0 for others or if it was dropped."""
         if not any(map(moves_registers, self.program.kernel.instructions)):
             return 0
         if not self.compiled.cubin:
@@ -567,8 +566,7 @@ class _RequestedLaunch:
         return again.unset.findings()
 
     def _decisive(self, readers: frozenset[int]) -> frozenset[int]:
-        """Return which of the instructions that read unwritten memory matter. Run again to find the loads whose values
-        decide a branch, an address or a result."""
+        """Return which reads of unwritten memory matter: a further run finds those that decide something."""
         instructions = self.program.kernel.instructions
         loads = frozenset(index for index in readers if instructions[index].row.effect == "load")
         if not loads or not tracks(self.program.kernel, loads):
