@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import html
 import itertools
 import re
 from pathlib import Path
 
 import pytest
+from markupsafe import escape
 
 from checks.cli.tiny_course import write_course
 from checks.view.browser import PHONE, Browser, chromium
@@ -30,7 +30,7 @@ def test_a_page_for_every_text(out: Path) -> None:
     index = (out / "index.html").read_text()
     assert all(f'href="{name}.html"' in index for name in (*COURSE.names, *others))
     for lesson in map(COURSE.lesson, COURSE.names):
-        assert f'<td>{html.escape(lesson.idea)}</td><td class="short">about {lesson.minutes}&nbsp;min</td>' in index
+        assert f'<td>{escape(lesson.idea)}</td><td class="short">about {lesson.minutes}&nbsp;min</td>' in index
 
 
 @pytest.mark.parametrize("name", COURSE.names)
