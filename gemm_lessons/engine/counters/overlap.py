@@ -39,7 +39,7 @@ ENOUGH = 4  # 1/4 of an average K tile's products hides a copy: those of one con
 
 @dataclass(eq=False)
 class _Copy:
-    """A copy that nobody has waited for. ``complete``: products known to be complete; ``phase`` that it completes."""
+    """A copy that no thread waited for. ``complete``: products known to be complete; ``phase`` that it completes."""
 
     lane: int
     offset: int
