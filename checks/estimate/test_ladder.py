@@ -16,7 +16,7 @@ from gemm_lessons.gemm.shapes import Shape
 STAYING = next(step for step in STEPS if step.tma_store)
 CLOSE = 0.015  # two steps nearer than this in the readings have no order
 # The H100's reading without clusters is of a kernel with cache hints, with which L2 holds more (ESTIMATE.md). On the
-# H200 of the last reading, three stages took 30.6 us at 2048 and clusters 31.2; estimated 33.9 and 31.2.
+# H200 of the last reading, three stages took 30.6 us at 2048 and clusters 31.2; estimated 32.1 and 31.0.
 WRONG = {
     ("h100", 8192): [["clusters of two", "C stored by TMA"]],
     ("h200", 2048): [["clusters of two", "three stages"]],

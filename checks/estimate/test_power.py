@@ -6,14 +6,16 @@ from dataclasses import replace
 
 import pytest
 
-from gemm_lessons.engine.estimate.chip import NEXT_US, Load, paced
+from gemm_lessons.engine.estimate.chip import NEXT_US, SLOW, Clocked, Load, paced
 from gemm_lessons.engine.hardware.sheets import GPUS
 
 H200 = GPUS["h200"]
 POWER = H200.power
 assert POWER is not None
 MILLION = 1e6
-PRODUCTS = Load(MILLION, 132 * MILLION, 0.0, lambda _: 0.0, on_end=True)  # all tensor cores multiply all the time
+PRODUCTS = Load(
+    lambda hz: MILLION / hz, 132 * MILLION, 0.0, lambda _: 0.0, on_end=True
+)  # all tensor cores multiply all the time
 
 
 def test_a_chip_with_little_to_do_keeps_its_highest_clock() -> None:
@@ -50,11 +52,20 @@ def test_dram_bounds_the_time_and_leaves_the_clock_higher() -> None:
     assert pace.dram_bytes == slow
 
 
+def test_what_waits_for_l2_waits_for_fewer_clocks_at_a_lower_clock() -> None:
+    fast = {"latency": 100.0, "tensor": 60.0}  # 40 microseconds of waiting for L2
+    slow = {"latency": 40 + 60 / SLOW, "tensor": 60 / SLOW}
+    parts = Clocked(fast, slow, 2e9)
+    for clock in (2e9, 1.8e9, SLOW * 2e9):
+        assert parts.at(clock) == pytest.approx({"latency": 40 + 60 * 2e9 / clock, "tensor": 60 * 2e9 / clock})
+        assert parts.working(clock) == pytest.approx(parts.at(clock)["latency"] / 1e6)
+
+
 def test_blocks_that_drift_apart_fetch_more_the_more_dram_is_busy() -> None:
     def fetched(busy: float) -> float:
         return 1e9 + 6e9 * busy**2
 
-    load = Load(2.5e6, 132 * 2e6, 17e9, fetched)
+    load = Load(lambda hz: 2.5e6 / hz, 132 * 2e6, 17e9, fetched)
     few, many = (paced(load, GPUS[name]) for name in ("h200", "h100"))
     assert 1e9 < few.dram_bytes < many.dram_bytes < 7e9
     assert many.seconds > few.seconds

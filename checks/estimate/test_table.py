@@ -274,7 +274,7 @@ def test_the_page_shows_what_is_computed(
 ) -> None:
     text = table.PAGE.read_text()
     found = table.tables(list(table.lessons()), list(table.typed()), varied, articles, others, list(table.by_tma()))
-    assert {match[1] for match in table.TABLE.finditer(text)} == found.keys()
+    assert {match[1] for match in table.TABLE.finditer(text)} == found.keys() | {"edits", "causes"}
     assert table.rewritten(text, found) == text, "run: python -m checks.estimate.table --write"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import replace
-from statistics import median
+from statistics import linear_regression, mean, median
 from typing import Any
 
 import pytest
@@ -23,6 +23,7 @@ from gemm_lessons.engine.sass.uncountable import Uncountable
 
 H200 = GPUS["h200"]
 HOPPER = pipes_of(H200)
+BOX_SECTOR = HOPPER.box_near + HOPPER.box_near_ns * H200.clock_hz / 1e9
 FREE = Control(stall=1, sets=None, reads=None, waits=())
 Line = tuple[str, Control, Touch | None]
 
@@ -467,6 +468,28 @@ def test_latencies_are_those_read_on_hardware() -> None:
     assert max(rates.values()) == pytest.approx(H200.l2_bytes_per_s / 1e9, rel=0.01)
 
 
+def test_sectors_of_boxes_take_the_clocks_that_were_read_at_three_clocks_of_the_chip() -> None:
+    """With many boxes in flight, shared as by the blocks of a product: alone, and beside products that lower the clock.
+
+    Where L2 does not hold the matrices, a sector takes longer than there, and less long than one that nobody shares.
+    """
+    read = json.loads((FOLDER / "estimate/flights_h200.json").read_text())["read"]
+    flights = ("8 x 8 KB", "4 x 16 KB", "8 x 16 KB", "4 x 32 KB")
+
+    def sectors(kind: str, beside: str) -> list[tuple[float, float]]:
+        found = [read[f"{flight}, 132 blocks, {kind}{beside}"] for flight in flights]
+        return [(it["ghz"], 32 / it["bytes"]) for it in found]
+
+    alone, *_, hottest = ways = ("", ", products of zeros", ", products of random numbers")
+    tiles = [it for way in ways for it in sectors("tiles", way)]
+    line = linear_regression(*zip(*tiles, strict=True))
+    assert (HOPPER.box_near, HOPPER.box_near_ns) == pytest.approx((line.intercept, line.slope), rel=0.02)
+    shared, apart = (mean(it[1] for it in sectors(kind, hottest)) for kind in ("tiles", "own"))
+    assert shared < HOPPER.box_sector < apart
+    slow, fast = (mean(32 / took * ghz for ghz, took in sectors("own", way)) for way in (hottest, alone))
+    assert slow == pytest.approx(fast, rel=0.02), "bytes per nanosecond"
+
+
 def signal(told: Signal, sets: int | None = None) -> Line:
     opcode = {"made": "SYNCS.EXCH.64 URZ,", "arrived": "SYNCS.ARRIVE.TRANS64 RZ,", "awaited": "SYNCS.PHASECHK P0,"}
     return f"{opcode[told.kind]} [R1], R2", replace(FREE, sets=sets), told
@@ -481,7 +504,7 @@ def test_a_phase_is_over_when_all_have_arrived_and_the_box_is_there() -> None:
     ]
     then: Line = ("FFMA R4, R2, R2, R5", replace(FREE, waits=(0,)), None)
     took = clocks([made, *sent, awaited, then])
-    assert took == pytest.approx(HOPPER.box + HOPPER.box_sector * sectors + HOPPER.look, abs=10)
+    assert took == pytest.approx(HOPPER.box + BOX_SECTOR * sectors + HOPPER.look, abs=10)
     before = signal(Signal("awaited", 8, parity=1), sets=0)
     assert clocks([made, *sent, before, then]) < HOPPER.box / 2, "the phase before the first"
     late = [made, *sent, awaited, then, signal(Signal("awaited", 8, parity=1), sets=0), then]
@@ -525,8 +548,8 @@ def test_a_box_for_two_blocks_comes_to_both_and_an_arrival_at_another_block_take
     copied: Line = ("UTMALDG.2D.MULTICAST [UR4], [UR6], UR8", FREE, box)
     took = play(cluster([made, announced, *ffma(5), copied, signal(Signal("awaited", 8), sets=0), then], 1, 0), 1, H200)
     alone = HOPPER.box + HOPPER.multicast + HOPPER.look
-    assert took.clocks == pytest.approx(alone + 2 * HOPPER.box_sector * sectors, abs=15), "each block gets both"
-    assert took.busy["l2"] == pytest.approx(2 * HOPPER.box_sector * sectors)
+    assert took.clocks == pytest.approx(alone + 2 * BOX_SECTOR * sectors, abs=15), "each block gets both"
+    assert took.busy["l2"] == pytest.approx(2 * BOX_SECTOR * sectors)
 
     def pair(to: tuple[int, ...]) -> float:
         both, awaited = signal(Signal("made", 8, 2)), signal(Signal("awaited", 8), sets=0)

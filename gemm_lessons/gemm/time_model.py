@@ -40,7 +40,17 @@ from dataclasses import replace
 from functools import partial
 
 from gemm_lessons.engine.estimate.causes import CAUSES, Cause, LineShare, lines_of, shares
-from gemm_lessons.engine.estimate.chip import LAUNCH_US, NEXT_US, Load, at_pace, at_work, limiter_of
+from gemm_lessons.engine.estimate.chip import (
+    LAUNCH_US,
+    NEXT_US,
+    SLOW,
+    Clocked,
+    Load,
+    at_pace,
+    at_work,
+    limiter_of,
+    slowed,
+)
 from gemm_lessons.engine.estimate.traffic import dram_rate, missed_by_l2
 from gemm_lessons.engine.hardware.occupancy import occupancy
 from gemm_lessons.engine.hardware.sheets import GpuSpec, pipes_of
@@ -108,33 +118,43 @@ def estimate_at(
     work = profile.work(shape.k)
     gpu = at_work(gpu, blocks, work.products > 0)
     together = waves + bool(rest) == 1 and not cut and not profile.staying
-    span = partial(profile.span, gpu=gpu, from_dram=not _in_l2(profile, shape, gpu.l2_bytes))
-    spans = [(waves, span(resident, together=together), shape.k)] if waves else []
+    near = _in_l2(profile, shape, gpu.l2_bytes)
+    full = [(waves, resident, shape.k)] if waves else []
     if rest:
-        spans.append((1, span(rest, together=together), shape.k))
-    if cut:
-        spans.append((1, span(resident), math.ceil(cut * shape.k)))
-    microsecond = gpu.clock_hz / 1e6
-    parts: dict[str, float] = {}
-    for times, one, depth in spans:
-        for name, clocks in {**one.working(depth), "latency": one.clocks(depth)}.items():
-            parts[name] = parts.get(name, 0.0) + times * clocks / microsecond
-    busiest = max((name for name in parts if name != "latency"), key=lambda name: parts[name])
-    between = sum(times for times, _, _ in spans) - 1  # times that a block replaces one that ended
-    short = spans[0][1].fixed > SHORT * spans[0][1].clocks(shape.k)
-    if between and (short or profile.staying):
-        parts["latency"] -= between * profile.overlap(gpu) / microsecond
-        parts["latency"] = max(parts["latency"], parts[busiest])
+        full.append((1, rest, shape.k))
+    cuts = [(1, resident, math.ceil(cut * shape.k))] if cut else []
+
+    def units(gpu: GpuSpec) -> tuple[dict[str, float], str]:
+        """Return microseconds of each unit of the fullest multiprocessor, as ``latency`` in all; and the busiest."""
+        span = partial(profile.span, gpu=gpu, from_dram=not near)
+        spans = [(times, span(count, together=together), depth) for times, count, depth in full]
+        spans += [(times, span(count), depth) for times, count, depth in cuts]
+        microsecond = gpu.clock_hz / 1e6
+        parts: dict[str, float] = {}
+        for times, one, depth in spans:
+            for name, clocks in {**one.working(depth), "latency": one.clocks(depth)}.items():
+                parts[name] = parts.get(name, 0.0) + times * clocks / microsecond
+        busiest = max((name for name in parts if name != "latency"), key=lambda name: parts[name])
+        between = sum(times for times, _, _ in spans) - 1  # times that a block replaces one that ended
+        short = spans[0][1].fixed > SHORT * spans[0][1].clocks(shape.k)
+        if between and (short or profile.staying):
+            parts["latency"] -= between * profile.overlap(gpu) / microsecond
+            parts["latency"] = max(parts["latency"], parts[busiest])
+        return parts, busiest
+
+    parts, busiest = units(gpu)
     if work.grouped and gpu.power is not None:
         count = math.prod(tiled) if profile.staying else blocks
+        slow = units(slowed(gpu))[0] if near else {name: time / SLOW for name, time in parts.items()}
+        clocked = Clocked(parts, slow, gpu.clock_hz)
         load = Load(
-            parts["latency"] * microsecond,
+            clocked.working,
             count * work.grouped * pipes_of(gpu).grouped,
             count * work.global_bytes,
             lambda busy: _drifting_bytes(profile, shape, tiled, resident * sms, gpu.l2_bytes, busy) - left,
             on_end,
         )
-        return replace(_under_power(load, parts, busiest, shape, profile, gpu), balance=balance)
+        return replace(_under_power(load, clocked, busiest, shape, profile, gpu), balance=balance)
     l2_bytes = _l2_bytes(profile, blocks * turns * work.global_bytes, shape, tiled)
     parts["l2"] = max(parts["l2"], l2_bytes / (gpu.l2_bytes_per_s / 1e6))
     if profile.traffic.tiled:
@@ -151,10 +171,8 @@ def estimate_at(
     )
 
 
-def _under_power(
-    load: Load, parts: Mapping[str, float], busiest: str, shape: Shape, profile: Profile, gpu: GpuSpec
-) -> Estimate:
-    """Return the time at the clock that the chip's power allows. ``parts`` are those at the clock of ``gpu``."""
+def _under_power(load: Load, parts: Clocked, busiest: str, shape: Shape, profile: Profile, gpu: GpuSpec) -> Estimate:
+    """Return the time at the clock that the chip's power allows."""
     scaled, pace = at_pace(parts, load, gpu)
     scaled["launch"] = LAUNCH_US
     time_us = LAUNCH_US + pace.seconds * 1e6

@@ -6,12 +6,14 @@ The clock of a chip at its power limit, and the time of a launch at that clock:
     power = idle + (products + bytes from L2) * clock / highest clock + bytes from DRAM        each an energy over time
     time  = clocks / clock, or longer where DRAM does not keep up
 
-A lower clock makes the same work last longer and draw less power: the chip has the highest clock within its limit.
+A lower clock makes the same work last longer and draw less power: the chip has the highest clock within its limit. L2
+keeps its own clock, so what waits for it waits for fewer clocks of a slower multiprocessor.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from gemm_lessons.engine.hardware.sheets import GpuSpec
 from gemm_lessons.engine.records.frozen import dataclass
@@ -25,6 +27,7 @@ HALVINGS = 40
 ROUNDS = 60  # iterations until a time agrees with the bytes that blocks fetch again during it
 SHARP = 4.0  # exponent p of two overlapping times: (a**p + b**p) ** (1 / p), between their maximum and their sum
 DRAM_SHARE = 0.9  # of the data sheet's bandwidth
+SLOW = 0.7  # of the highest clock: a multiprocessor is simulated at both, and its clocks lie on the line between them
 
 
 def at_work(gpu: GpuSpec, blocks: int, products: bool) -> GpuSpec:
@@ -44,13 +47,14 @@ def limiter_of(parts: Mapping[str, float], busiest: str) -> str:
 
 @dataclass(frozen=True)
 class Load:
-    """A launch's work: clocks of the fullest multiprocessor, busy clocks of all tensor cores together; bytes from L2.
+    """A launch's work: busy clocks of all tensor cores together, and bytes from L2.
 
-    ``dram_bytes``: bytes of DRAM, given the fraction of the time in which DRAM is busy. ``on_end``: launches follow
-    each other, with ``NEXT_US`` between them in which nothing works; else it is a single launch after a pause.
+    ``working``: seconds of the fullest multiprocessor, given its clock. ``dram_bytes``: bytes of DRAM, given the
+    fraction of the time in which DRAM is busy. ``on_end``: launches follow each other, with ``NEXT_US`` between them in
+    which nothing works; else it is a single launch after a pause.
     """
 
-    clocks: float
+    working: Callable[[float], float]
     tensor_clocks: float
     l2_bytes: float
     dram_bytes: Callable[[float], float]
@@ -83,17 +87,42 @@ def paced(load: Load, gpu: GpuSpec) -> Pace:
     return _at(load, gpu, low)
 
 
-def at_pace(parts: Mapping[str, float], load: Load, gpu: GpuSpec) -> tuple[dict[str, float], Pace]:
-    """Return ``parts``, microseconds of each unit at the clock of ``gpu``, at the clock that its power allows."""
+def slowed(gpu: GpuSpec) -> GpuSpec:
+    """Return the sheet with the lower of the two clocks."""
+    return replace(gpu, clock_hz=SLOW * gpu.clock_hz)
+
+
+@dataclass(frozen=True)
+class Clocked:
+    """Microseconds of each unit at any clock, from those at ``clock_hz`` and at ``SLOW`` of it."""
+
+    fast: Mapping[str, float]
+    slow: Mapping[str, float]
+    clock_hz: float
+
+    def at(self, clock_hz: float) -> dict[str, float]:
+        """Return the microseconds of each unit; its clocks are on the line through those at the two clocks."""
+        relative = clock_hz / self.clock_hz
+        weight = (relative - SLOW) / (1 - SLOW)
+        return {
+            name: (weight * time + (1 - weight) * SLOW * self.slow[name]) / relative for name, time in self.fast.items()
+        }
+
+    def working(self, clock_hz: float) -> float:
+        """Return the seconds of the fullest multiprocessor."""
+        return self.at(clock_hz)["latency"] / 1e6
+
+
+def at_pace(parts: Clocked, load: Load, gpu: GpuSpec) -> tuple[dict[str, float], Pace]:
+    """Return ``parts`` at the clock that the power of ``gpu`` allows."""
     pace = paced(load, gpu)
-    scaled = {name: time * gpu.clock_hz / pace.clock_hz for name, time in parts.items()}
-    return scaled | {"dram": pace.dram_bytes / (gpu.dram_bytes_per_s / 1e6)}, pace
+    return parts.at(pace.clock_hz) | {"dram": pace.dram_bytes / (gpu.dram_bytes_per_s / 1e6)}, pace
 
 
 def _at(load: Load, gpu: GpuSpec, clock_hz: float) -> Pace:
     power = gpu.power
     assert power is not None
-    working = load.clocks / clock_hz
+    working = load.working(clock_hz)
     seconds, moved, busy = working, 0.0, 0.0
     for _ in range(ROUNDS):
         moved = load.dram_bytes(busy)

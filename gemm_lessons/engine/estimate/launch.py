@@ -25,11 +25,21 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from gemm_lessons.engine.estimate.causes import Cause, LineShare, lines_of, shares
-from gemm_lessons.engine.estimate.chip import BUSY, HEATING, LAUNCH_US, Load, at_pace, at_work, limiter_of
+from gemm_lessons.engine.estimate.chip import (
+    BUSY,
+    HEATING,
+    LAUNCH_US,
+    Clocked,
+    Load,
+    at_pace,
+    at_work,
+    limiter_of,
+    slowed,
+)
 from gemm_lessons.engine.estimate.items import grouped_columns, unknown_units
 from gemm_lessons.engine.estimate.recording import Recording, record
 from gemm_lessons.engine.estimate.timeline import Played, play, uneven
-from gemm_lessons.engine.estimate.traffic import Levels, levels_of
+from gemm_lessons.engine.estimate.traffic import LaunchBytes, Levels, levels_of
 from gemm_lessons.engine.hardware.occupancy import Occupancy, occupancy
 from gemm_lessons.engine.hardware.sheets import GpuSpec, pipes_of
 from gemm_lessons.engine.machine.special import clustered
@@ -222,13 +232,17 @@ def _replay(launch: PreparedLaunch, gpu: GpuSpec) -> LaunchEstimate:
         executed = {trace.code[index].name for warp in trace.warps for index, _ in warp}
         gpu = at_work(gpu, grid.blocks, any(name in executed for name in HEATING))
         shared = (compiled.resources.shared_bytes + grid.dynamic_shared + gpu.shared_reserved_per_block) * resident
-        levels, moved = levels_of(sampled, grid.blocks, shared, launch.memory(), gpu)
-        parts, busiest = _of_multiprocessor(sampled, launch.per_sm, resident, gpu, levels)
+
+        def units(gpu: GpuSpec) -> tuple[dict[str, float], str, LaunchBytes]:
+            levels, moved = levels_of(sampled, grid.blocks, shared, launch.memory(), gpu)
+            return *_of_multiprocessor(sampled, launch.per_sm, resident, gpu, levels), moved
+
+        parts, busiest, moved = units(gpu)
     if gpu.power is not None and grouped_columns(trace):
         columns = sampled.whole(grouped_columns)
-        clocks = parts["latency"] * gpu.clock_hz / 1e6
         products = columns * grid.blocks * pipes_of(gpu).grouped
-        parts, pace = at_pace(parts, Load(clocks, products, moved.l2, lambda _: moved.dram), gpu)
+        clocked = Clocked(parts, units(slowed(gpu))[0], gpu.clock_hz)
+        parts, pace = at_pace(clocked, Load(clocked.working, products, moved.l2, lambda _: moved.dram), gpu)
         time_us = pace.seconds * 1e6
     else:
         parts["l2"] = max(parts["l2"], moved.l2 / (gpu.l2_bytes_per_s / 1e6))

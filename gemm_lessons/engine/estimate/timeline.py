@@ -237,6 +237,8 @@ class Multiprocessor:
         self.pipes = pipes_of(gpu)
         self.beyond = self.pipes.dram * from_dram  # clocks
         self.box = self.pipes.box + self.beyond
+        near = self.pipes.box_near + self.pipes.box_near_ns * gpu.clock_hz / 1e9
+        self.box_sector = self.pipes.box_sector if from_dram else near
         # Clocks of a load that misses L1.
         self.missed = max(self.pipes.alone, self.pipes.l2) if loads_from_dram else self.pipes.l2
         self.per_sector = SECTOR / (gpu.l2_bytes_per_s / gpu.sms / gpu.clock_hz)
@@ -550,7 +552,7 @@ class Multiprocessor:
 
     def brought(self, key: tuple[int, int], box: Traffic, time: float, latency: float) -> bool:
         """Let a box arrive that was requested at ``time``. Return whether waiting warps continue."""
-        taken = self.pipes.box_sector * len(box.sectors)
+        taken = self.box_sector * len(box.sectors)
         self.port = max(self.port, time) + taken
         self.moved["l2"] += taken
         written = box.passes * self.wavefront * self.pipes.arrival
