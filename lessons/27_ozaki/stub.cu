@@ -33,7 +33,7 @@ __device__ inline int bits_of(int K)
 __device__ inline signed char residue(double x, double m)
 {
     double rest = x;
-    // TODO(2): what remains of x? It must fit in a byte. See "Residues".
+    // TODO(2): what remains of x? It must fit in a byte. Multiply by 1 / m: a division is slow. See "Residues".
 
     return (signed char)__double2loint(rest + ROUND); // the low byte of the whole number
 }
