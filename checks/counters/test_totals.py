@@ -10,7 +10,7 @@ import pytest
 
 from checks.compiling import must_compile
 from checks.simulator.phase_cases import MIRROR
-from gemm_lessons import simulate
+from gemm_lessons import engine, simulate
 from gemm_lessons.course.lesson import Gate
 from gemm_lessons.engine.arguments.expression import Expression
 from gemm_lessons.engine.compiler import sass
@@ -199,6 +199,27 @@ def test_a_kernel_without_parameters_is_counted_on_machine_code(arch: str) -> No
     found = simulate(source, "k", 3, 32, [], arch=arch).counters
     assert not found.obstacle
     assert found["global_store_sectors"] == 3 * 4
+
+
+RECURSIVE = """__device__ __noinline__ float deeper(const float *x, int n, int t) {
+    if (n == 0) return 0;
+    float sum = 0;
+    if (t >> n & 1) sum = deeper(x, n - 1, t);
+    return sum + x[32 * n + t];
+}
+extern "C" __global__ void k(float *x, float *y, int n) {
+    const int t = threadIdx.x % 32;
+    y[threadIdx.x] = t != 5 ? deeper(x, n, t) : 0;
+}"""
+
+
+def test_lanes_reconverge_within_a_recursion() -> None:
+    """The function saves a convergence barrier for the time of its own. Each level loads once for all of its lanes."""
+    kernel = engine.compile(RECURSIVE, "k")
+    assert any(it.text.startswith("BMOV.32 B") for it in kernel._compiled.sass or ())
+    found = of(RECURSIVE, "k", 4)
+    assert not found.inexact
+    assert (found["global_load_requests"], found["global_store_requests"]) == (2 * 4, 2)
 
 
 STORED = """extern "C" __global__ void k(float *x, float *y, int n) {

@@ -199,10 +199,28 @@ class ControlFlow:
             raise unknown_form(d)
         return lambda lane_group: lane_groups.reconverge(lane_group, barrier, after)
 
-    def _clear(self, d: Decoded, after: int) -> Transfer:
-        if not d.has("CLEAR") or d.guard is not None or results(d)[0]:
+    def _move(self, d: Decoded, after: int) -> Transfer:
+        """BMOV.CLEAR RZ, B0 before Ampere; BMOV.CLEAR R16, B6 and BMOV B6, R16 around a function's own barriers."""
+        to, source = d.operands
+        if d.guard is not None or not isinstance(to, MachineRegister):
             raise unknown_form(d)
-        return self._leave_barrier(d, after)
+        if d.has("CLEAR") and not results(d)[0]:
+            return self._leave_barrier(d, after)
+        lanes, lane_groups, barrier = self._lanes, self._lane_groups, _barrier(d)
+        if d.has("CLEAR") == (to.file == "B"):
+            raise unknown_form(d)
+        saved = None if to.file != "B" else lanes.fetcher(source)
+
+        def move(lane_group: LaneGroup) -> LaneGroup:
+            if saved is None:
+                tokens = lane_groups.save(lane_group, barrier)
+                lanes.write(to.shifted(0), tokens, lane_group.mask)
+            else:
+                lane_groups.restore(lane_group, barrier, saved())
+            lane_group.block = after
+            return lane_group
+
+        return move
 
     def _leave_barrier(self, d: Decoded, after: int) -> Transfer:
         lane_groups, barrier, chosen = self._lane_groups, _barrier(d), self._chosen(d)
@@ -280,7 +298,7 @@ TABLE: Mapping[str, Callable[[ControlFlow, Decoded, int], Transfer]] = {
     "BPT": lambda control, d, after: control._unfollowable(d, after, "the kernel stops itself"),
     "BSSY": ControlFlow._expect,
     "BSYNC": ControlFlow._reconverge,
-    "BMOV": ControlFlow._clear,
+    "BMOV": ControlFlow._move,
     "BREAK": ControlFlow._leave_barrier,
     "WARPSYNC": ControlFlow._sync,
     "BAR": ControlFlow._park,

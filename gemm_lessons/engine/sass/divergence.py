@@ -8,6 +8,7 @@ instruction, as on Volta and later.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,6 +19,7 @@ from gemm_lessons.engine.records.arrays import Array
 from gemm_lessons.engine.sass.uncountable import Uncountable
 
 NO_TOKEN = -1
+MOST_TOKENS = 0xFFFFFFFF  # a saved token is a register; this one stands for none
 
 
 @dataclass
@@ -41,6 +43,7 @@ class LaneGroups:
         self._ready: list[LaneGroup] = []
         self._parked: list[LaneGroup] = []  # at a block-wide barrier; ``block`` is where they continue
         self._tokens: dict[str, Array] = {}  # convergence barrier -> per lane, the lanes it reconverges with
+        self._saved: dict[str, Counter[int]] = {}  # convergence barrier -> lanes that have saved each token
         self._waiting: dict[tuple[str, int], Array] = {}  # (barrier, block after it) -> lanes
         self._syncing: dict[int, tuple[Array, Array, bool]] = {}  # block after WARPSYNC -> lanes, masks, exclusive
         self._serial = 0
@@ -152,6 +155,28 @@ class LaneGroups:
         self._release()
         return None
 
+    def save(self, lane_group: LaneGroup, barrier: str) -> Array:
+        """BMOV.CLEAR: return each lane's token of ``barrier``, uint32, and free the barrier for a function. Lanes that
+        wait for these lanes go on waiting."""
+        lanes = self.mask_of(lane_group)
+        tokens = self._tokens.get(barrier, np.full(lanes.shape, NO_TOKEN, np.int64))
+        if tokens.max() >= MOST_TOKENS:
+            raise Uncountable("too many convergence barriers")
+        self._saved.setdefault(barrier, Counter()).update(tokens[lanes & (tokens != NO_TOKEN)].tolist())
+        self._tokens[barrier] = np.where(lanes, NO_TOKEN, tokens)
+        return tokens.astype(np.uint32)
+
+    def restore(self, lane_group: LaneGroup, barrier: str, saved: Array) -> None:
+        """BMOV: take back the tokens that ``save`` returned."""
+        lanes, old = self.mask_of(lane_group), self._tokens.get(barrier)
+        tokens = np.where(saved == np.uint32(MOST_TOKENS), np.int64(NO_TOKEN), saved.astype(np.int64))
+        tokens = np.broadcast_to(tokens, lanes.shape)
+        count = self._saved.setdefault(barrier, Counter())
+        count.subtract(tokens[lanes & (tokens != NO_TOKEN)].tolist())
+        if old is None or min(count.values(), default=0) < 0:
+            raise Uncountable("a convergence barrier is restored that was not saved")
+        self._tokens[barrier] = np.where(lanes, tokens, old)
+
     def leave_barrier(self, lanes: Array, barrier: str) -> None:
         """BREAK: remove these lanes from ``barrier``."""
         if barrier in self._tokens:
@@ -200,6 +225,9 @@ class LaneGroups:
             tokens = self._tokens[key[0]]
             names, place = np.unique(np.where(self.alive, tokens, NO_TOKEN), return_inverse=True)
             needed = np.bincount(place, minlength=len(names))
+            saved = self._saved.get(key[0])
+            if saved:
+                needed = needed + np.array([saved[name] for name in names.tolist()])
             came = np.bincount(place[waiting], minlength=len(names))
             complete = (needed == came) & (names != NO_TOKEN)
             free = waiting & complete[place]

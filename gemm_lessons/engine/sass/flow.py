@@ -100,6 +100,9 @@ def _results(d: Decoded) -> tuple[tuple[str, ...], int]:
         return (VOTED,), 0
     if d.name in SILENT or (d.name == "BMOV" and d.text.split()[1:2] == ["RZ,"]):
         return (), 0
+    if d.name == "BMOV":  # between a convergence barrier and a register
+        target = d.operands[0]
+        return (() if isinstance(target, MachineRegister) and target.file == "B" else (_name(target),)), 1
     if d.name == "SYNCS":
         return _of_phase(d)
     if d.name == "USETMAXREG":  # TRY_ALLOC: whether there were enough registers
