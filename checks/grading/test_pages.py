@@ -163,3 +163,9 @@ def test_what_went_wrong_is_counted_once_for_everybody() -> None:
     assert [(it.what, it.students) for it in stumbles(gradebook(BOOK.grading, grades))] == [
         ("gate missed: barriers per K tile", 3), ("hint: line _: k0 is _ or _.", 2),
     ]  # fmt: skip
+
+
+def test_a_kernel_that_does_not_end_is_one_mistake() -> None:
+    findings = [{"kind": "timeout", "severity": "error"}]
+    ended = grade("ana", LESSONS[0], verdict="timed_out", points=0.0, outcome=outcome("timed_out", findings=findings))
+    assert [it.what for it in stumbles(gradebook(BOOK.grading, [ended]))] == ["does not end"]

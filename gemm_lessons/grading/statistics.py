@@ -80,7 +80,7 @@ def _mistakes(grade: Grade) -> Iterator[str]:
     yield from (f"gate missed: {name}" for name in missed)
     yield from (f"gate not judged: {it.get('name')}" for it in gates if it.get("passed") is None)
     for it in _records(outcome.get("findings")):
-        if it.get("severity") == "error":
+        if it.get("severity") == "error" and it.get("kind") != "timeout":  # that is a verdict
             yield f"fault: {str(it.get('kind')).replace('_', ' ')}"
     hints = outcome.get("hints")
     first = str(hints[0]) if isinstance(hints, list) and hints else ""
