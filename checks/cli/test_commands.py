@@ -14,7 +14,7 @@ import pytest
 
 from checks import forks
 from checks.cli.tiny_course import SOLUTION, STUB, Run
-from gemm_lessons.cli.commands import COURSE
+from gemm_lessons.cli.commands import COURSE, NAMES, OTHER_WORDS
 
 DRIVER = Path(__file__).resolve().parents[1] / "notebook" / "libcuda.c"
 
@@ -46,6 +46,14 @@ def test_everything_passed(run: Run, course: Path) -> None:
         assert last.code == 0
     assert "last lesson" in last.out
     assert "Every lesson is passed" in run("list").out
+
+
+def test_words_of_other_tools(run: Run) -> None:
+    assert set(OTHER_WORDS).isdisjoint(NAMES)
+    assert set(OTHER_WORDS.values()) <= set(NAMES)
+    result = run("estimate", "03")
+    assert result.code == 2
+    assert "No such command 'estimate'. Did you mean 'inspect'?" in result.err
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,10 @@ from importlib import import_module
 from typing import Annotated, Any
 
 import typer
+import typer.core
 
 from gemm_lessons import __version__
-from gemm_lessons.cli.commands import COURSE, GRADERS, GROUPS, NAMES, TEACHERS, Command
+from gemm_lessons.cli.commands import COURSE, GRADERS, GROUPS, NAMES, OTHER_WORDS, TEACHERS, Command
 
 HELP = ("-h", "--help")
 COMPLETION = ("--show-completion", "--install-completion")
@@ -53,6 +54,16 @@ def whole() -> typer.Typer:
     return _app(NAMES, loaded=NAMES)
 
 
+class _Group(typer.core.TyperGroup):
+    """All commands. Words of other tools are answered by the command that does the same."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Return the command and its arguments. Fail if there is none."""
+        if args and (meant := OTHER_WORDS.get(args[0])):
+            ctx.fail(f"No such command '{args[0]}'. Did you mean '{meant}'?")
+        return super().resolve_command(ctx, args)
+
+
 def _name_types() -> None:
     """Call integer options whole numbers in messages: Click says ``'x' is not a valid int range``."""
     main: Any = import_module("typer.main")
@@ -65,6 +76,7 @@ def _app(names: Sequence[str], loaded: Sequence[str] = ()) -> typer.Typer:
     _name_types()
     app = typer.Typer(
         name="gemm-lessons",
+        cls=_Group,
         help="Learn to make a CUDA matrix multiplication fast, one lesson at a time, with or without a GPU.",
         context_settings={"help_option_names": [*HELP]},
         rich_markup_mode=None,  # plain help halves the start-up time and prints no boxes into pipes

@@ -288,3 +288,14 @@ GRADERS = (
 )
 GROUPS = {"dev": "For teachers: add a lesson, and prove that it works.", "grade": "For teachers: grade a class."}
 NAMES = (*(command.name for command in COURSE), *GROUPS)  # first words of command lines
+# Words of other tools, and what does the same here.
+OTHER_WORDS = {
+    **dict.fromkeys(("build", "compile", "test", "verify", "submit"), "run"),
+    **dict.fromkeys(("estimate", "simulate", "disassemble", "sass", "ptx"), "inspect"),
+    **dict.fromkeys(("solution", "solve", "answer"), "diff"),
+    **dict.fromkeys(("lessons", "exercises", "status", "progress"), "list"),
+    **dict.fromkeys(("show", "open", "docs", "lesson"), "read"),
+    **dict.fromkeys(("new", "create", "setup"), "init"),
+    **dict.fromkeys(("benchmark", "time", "measure"), "bench"),
+    **dict.fromkeys(("ncu", "nsys"), "profile"),
+}
