@@ -15,14 +15,13 @@ from __future__ import annotations
 
 import json
 import statistics
-import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from checks.usage import help_if_asked
+from checks.usage import compile_or_run, help_if_asked
 
 SOURCE = Path(__file__).with_suffix(".cu")
 FOLDERS = (Path(__file__).parents[3] / "lessons/common", Path(__file__).parents[2] / "estimate/kernels/hopper")
@@ -141,7 +140,4 @@ def run(folder: Path, target: Path) -> None:
 
 if __name__ == "__main__":
     help_if_asked(__doc__)
-    if sys.argv[1] == "compile":
-        compile_probes(Path(sys.argv[2]))
-    else:
-        run(Path(sys.argv[2]), Path(sys.argv[3]))
+    compile_or_run(compile_probes, run)

@@ -12,14 +12,13 @@ from __future__ import annotations
 
 import json
 import statistics
-import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from checks.simulator.fragment_cases import MMA, Form
-from checks.usage import help_if_asked
+from checks.usage import compile_or_run, help_if_asked
 
 STEPS = 1024
 HEAD = """
@@ -314,7 +313,4 @@ def run(folder: Path, target: Path) -> None:
 
 if __name__ == "__main__":
     help_if_asked(__doc__)
-    if sys.argv[1] == "compile":
-        compile_probes(Path(sys.argv[2]))
-    else:
-        run(Path(sys.argv[2]), Path(sys.argv[3]))
+    compile_or_run(compile_probes, run)
