@@ -199,10 +199,11 @@ def _show(out: Path, formats: list[str], course: Course) -> int:
     remarks += (
         [f"very similar to each other: {others} pair{'s'[: others != 1]} of kernels, see index.html"] if others else []
     )
-    omitted = [row.student.id for row in book.rows for it in row.student.remarks if "was not graded" in it]
+    omitted = {row.student.id: each for row in book.rows if (each := row.student.ungraded_files)}
     if omitted:
-        several = f"{len(omitted)} files were" if len(omitted) > 1 else "1 file was"
-        remarks.append(f"{several} not graded, of {', '.join(dict.fromkeys(omitted))}: see index.html")
+        count = sum(omitted.values())
+        several = f"{count} files were" if count > 1 else "1 file was"
+        remarks.append(f"{several} not graded, of {', '.join(omitted)}: see index.html")
     show_class(make_console(), book, [*remarks, *written_lines(written)])
     failed = any(grade is not None and not grade.judged for row in book.rows for grade in row.grades)
     return contract.EXIT_BROKEN if failed else contract.EXIT_PASSED

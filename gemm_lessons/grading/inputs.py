@@ -35,7 +35,7 @@ from gemm_lessons.grading.archives import (
 )
 from gemm_lessons.grading.lesson_names import Certainty
 from gemm_lessons.grading.naming import Claim, Owner, claim, owner_of, said_of_stem
-from gemm_lessons.grading.results import GradedStudent, GradeStatus
+from gemm_lessons.grading.results import NOT_GRADED, GradedStudent, GradeStatus
 from gemm_lessons.grading.roster import Roster
 
 MOST_HEADERS = 50  # headers of one kernel
@@ -109,7 +109,7 @@ def find_students(folder: Path, lessons: Sequence[str], roster: Roster | None = 
             if is_source(entry.name) and claim(entry.name, lessons):
                 kernels += 1
             if not entry.name.startswith(".") and not entry.name.lower().endswith((".csv", ".toml")):
-                remarks.append(f"{printable(entry.name)} belongs to no student and was not graded")
+                remarks.append(f"{printable(entry.name)} belongs to no student and {NOT_GRADED}")
             continue
         owner, part = found
         owned.setdefault(replace(owner, file=""), []).append(part)
@@ -269,7 +269,7 @@ def _remark_on_strays(handed: SubmittedFiles, strays: Sequence[str], names: Sequ
         said = said_of_stem(posixpath.splitext(posixpath.basename(name))[0], names).lessons
         several = f"its name gives lessons {' and '.join(said)}; which one is it?"
         none = "its name must give a lesson, like 03.cu or 03_block_tile.cu"
-        handed.remark(f"{name} was not graded: {several if said else none}")
+        handed.remark(f"{name} {NOT_GRADED}: {several if said else none}")
     if len(strays) > MOST_STRAYS:
         handed.remark(f"and {len(strays) - MOST_STRAYS} more .cu files whose names do not give a lesson")
 
@@ -281,7 +281,7 @@ def _remark_on_others(handed: SubmittedFiles, missing: Collection[str], names: S
         said = said_of_stem(stem.removesuffix(".cu"), names)
         if said.lesson in missing and said.certainty > Certainty.DIGIT:
             ends = f"ends in {ending}" if ending else "has no ending"
-            handed.remark(f"{name} was not graded: its name {ends}; that of a kernel ends in .cu")
+            handed.remark(f"{name} {NOT_GRADED}: its name {ends}; that of a kernel ends in .cu")
 
 
 def _is_from_course(name: str) -> bool:

@@ -115,6 +115,9 @@ def _shape(sizes: Sequence[int]) -> tuple[int, int, int]:
     return m, n, k
 
 
+NOT_GRADED = "was not graded"  # of a file, in remarks
+
+
 @dataclass(frozen=True)
 class GradedStudent:
     """A student of a grading run. ``roster`` holds the extra columns of the class list."""
@@ -129,6 +132,11 @@ class GradedStudent:
     def folder(self) -> str:
         """Return the name of the folder of this student's results."""
         return folder_name(self.id)
+
+    @property
+    def ungraded_files(self) -> int:
+        """Return the number of files that were not graded."""
+        return sum(NOT_GRADED in it for it in self.remarks)
 
 
 @dataclass(frozen=True)
