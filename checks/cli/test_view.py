@@ -39,10 +39,12 @@ def test_a_line_without_accesses_names_those_that_have_some(run: Run) -> None:
     assert str(LOAD) in done.err
 
 
-def test_roles_need_mbarriers(run: Run) -> None:
-    done = run("view", "01", "--solution", "--roles")
-    assert done.code == 2
-    assert "the kernel has no mbarriers" in done.err
+def test_a_timeline_without_mbarriers_is_by_warp(run: Run) -> None:
+    done = run("view", "01", "--solution", "--timeline")
+    assert done.code == 0, done.err
+    assert "Block 0 on an H200 at M, N, K = 8x16x64, estimated" in done.out
+    assert any(line.startswith("warp 0 ") and "g" in line for line in done.out.splitlines())
+    assert any(f" {LOAD} " in line and "global memory" in line for line in done.out.splitlines())
 
 
 def test_a_wrong_kernel_has_no_timeline(run: Run, course: Path) -> None:

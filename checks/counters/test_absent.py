@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import io
 import math
 
 import numpy as np
 import pytest
-from rich.console import Console
 
 from checks.counters.test_async_counts import SOURCES
 from checks.counters.test_async_counts import counted as of_mbarriers
@@ -21,8 +19,7 @@ from gemm_lessons.engine.simulator import Setting, Simulator
 from gemm_lessons.judging.evidence import Checked
 from gemm_lessons.judging.gates import judge_gates, uncounted
 from gemm_lessons.judging.verdict import Passed
-from gemm_lessons.report.console import THEME
-from gemm_lessons.report.inspect import _counters as counter_table
+from gemm_lessons.report.inspect import counter_rows
 
 TOGETHER = True
 GENERIC = "const float *p = n ? (const float *)s : x; y[(int)p[t] & 31] = 1;"  # beyond the machine code's followers
@@ -84,10 +81,7 @@ def test_what_depends_on_time_is_absent() -> None:
 
 
 def test_a_table_shows_a_dash() -> None:
-    launched = Launched(of_mbarriers(*SOURCES["pipeline"]))
-    console = Console(width=200, record=True, file=io.StringIO(), theme=THEME)
-    console.print(counter_table(launched))
-    rows = {line.split("  ")[0]: line.split()[-2] for line in console.export_text().splitlines()[1:]}
+    rows = {name: value for name, value, _ in counter_rows(Launched(of_mbarriers(*SOURCES["pipeline"])))}
     assert (rows["barriers"], rows["blocks"], rows["global load sectors"]) == ("-", "1", "0")
 
 

@@ -13,7 +13,7 @@ from gemm_lessons.devices.simulated import Simulated
 from gemm_lessons.engine.hardware.sheets import GPUS
 from gemm_lessons.report.site import write_site
 from gemm_lessons.running.pipeline import RunRequest, run_lesson
-from gemm_lessons.view.record import Side, View, view_of
+from gemm_lessons.view import Side, View, view_of
 
 
 @pytest.fixture(scope="session")

@@ -14,7 +14,7 @@ from checks.compiling import must_compile
 from checks.view.browser import Browser, chromium
 from gemm_lessons.engine.pictures.fragments import Held, WarpProduct, products
 from gemm_lessons.report.page import page_of
-from gemm_lessons.view.record import View
+from gemm_lessons.view import View
 
 M, N, K = 8, 32, 16  # a product that a warp computes transposed
 SOURCE = f"""

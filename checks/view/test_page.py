@@ -20,7 +20,7 @@ from gemm_lessons.report.page import PICTURES, page_of
 from gemm_lessons.report.page import record as record_of
 from gemm_lessons.report.template import embedded
 from gemm_lessons.running.pipeline import RunRequest, run_lesson
-from gemm_lessons.view.record import View, view_of
+from gemm_lessons.view import View, view_of
 
 SMALL = 300_000  # bytes
 needs_browser = pytest.mark.skipif(chromium() is None, reason="needs Chromium, which is not here")

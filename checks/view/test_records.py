@@ -16,8 +16,7 @@ from gemm_lessons.engine.records.metrics import METRICS
 from gemm_lessons.gemm.data import BufferLayout
 from gemm_lessons.report.console import THEME
 from gemm_lessons.report.view import element, show_line
-from gemm_lessons.view.owners import NO_THREAD, owners
-from gemm_lessons.view.record import Side, View
+from gemm_lessons.view import NO_THREAD, Side, View, owners
 
 WORDS = Request(
     "k.cu", 1, "shared", "load", False, 4, "LDS R1, [R2]", "As", 0, 0, tuple(range(0, 128, 4)), cost=1, ideal=1
@@ -52,6 +51,7 @@ def test_a_page_shows_what_was_counted(side: Side) -> None:
 
 def test_nothing_is_left_out(side: Side) -> None:
     assert not side.notes
+    assert not side.missing
     assert side.owners
     assert side.timeline
 
@@ -127,8 +127,11 @@ def test_a_line_in_the_terminal(conflicting: Side) -> None:
 
 def test_elements_have_rows_and_columns(clean: Side) -> None:
     a = next(place for place in clean.places if place.name == "A")
-    assert a.leading == clean.shape.k
-    assert element(a, 4 * (clean.shape.k + 3)) == "[1, 3]"
+    k = int(clean.size.rpartition("x")[2])
+    assert a.strides == (k, 1)
+    assert element(a, 4 * (k + 3)) == "[1, 3]"
+    assert element(replace(a, strides=(1, k)), 4 * (k + 3)) == "[3, 1]"
+    assert element(replace(a, strides=(12, 4, 1)), 4 * 23) == "[1, 2, 3]"
     assert element(None, 12) == " byte 12"
 
 

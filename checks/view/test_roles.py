@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -15,8 +14,8 @@ from gemm_lessons.engine.inspection import Inspection, InspectRequest, inspect
 from gemm_lessons.engine.pictures.roles import MOST_ROWS, Roles, barrier_names, roles_of
 from gemm_lessons.engine.records.launch import Grid
 from gemm_lessons.report.console import make_console
-from gemm_lessons.report.inspect import show_recorded
-from gemm_lessons.view.record import Side
+from gemm_lessons.report.view import show_timeline
+from gemm_lessons.view import Side, view_of_launch
 
 TILES, STAGES = 8, 3
 REQUEST = InspectRequest(
@@ -102,7 +101,7 @@ def test_rows_fit_the_terminal(
     inspected: Inspection, width: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("COLUMNS", str(width))
-    show_recorded(make_console(), inspected)
+    show_timeline(make_console(), view_of_launch(inspected).sides[0])
     printed = capsys.readouterr().out.splitlines()
     assert max(map(len, printed)) <= width
     assert any(line.startswith("2 consumer 0") and "#" in line and "." in line for line in printed)
@@ -112,9 +111,7 @@ def test_rows_fit_the_terminal(
     assert "-> producer, line 58" in wait
 
 
-def test_without_mbarriers_there_are_no_roles(clean: Side, capsys: pytest.CaptureFixture[str], inspected: Any) -> None:
+def test_without_mbarriers_there_are_no_roles(clean: Side) -> None:
     assert clean.recording
     assert clean.roles is None
     assert roles_of(clean.recording, clean.row.path, {}) is None
-    show_recorded(make_console(), replace(inspected, recording=clean.recording))
-    assert "the kernel has no mbarriers" in capsys.readouterr().out

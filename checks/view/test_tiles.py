@@ -14,7 +14,7 @@ from gemm_lessons.engine.records.launch import Grid
 from gemm_lessons.engine.simulator import Simulator
 from gemm_lessons.report.view import picture_lines, share_lines
 from gemm_lessons.running.pipeline import RunRequest, run_lesson
-from gemm_lessons.view.record import Side, side_of
+from gemm_lessons.view import Side, side_of
 
 LINE, CHUNK, ELEMENT = 128, 16, 2  # bytes
 

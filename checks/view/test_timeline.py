@@ -15,7 +15,7 @@ from gemm_lessons.engine.estimate.timeline import play
 from gemm_lessons.engine.pictures.timeline import WIDE, timeline_of, trace_file
 from gemm_lessons.engine.sass.operands import decode
 from gemm_lessons.engine.sass.trace import Traffic
-from gemm_lessons.view.record import Side
+from gemm_lessons.view import Side
 
 LDG = ("LDG.E R2, [R4.64]", replace(FREE, sets=1), Traffic("global", True, 1, 1, (7,)))
 USE = ("FADD R3, R2, R2", replace(FREE, waits=(1,)), None)
@@ -58,7 +58,7 @@ def test_a_play_is_the_estimate_s(clean: Side) -> None:
     recording = clean.recording
     profile = clean.row.speed.estimator.profiles[0]
     assert recording
-    trace = next(trace for k, trace in profile.traces if k == clean.played.k)
+    trace = next(trace for k, trace in profile.traces if clean.played.endswith(f"x{k}"))
     assert recording.clocks == play(trace, profile.blocks_per_sm, H200).clocks
     issued = [span for span in recording.spans if span.state == "issue"]
     assert sum(span.end - span.start for span in issued) == sum(len(warp) for warp in trace.warps[: recording.warps])

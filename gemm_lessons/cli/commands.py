@@ -161,6 +161,8 @@ COURSE = (  # in the order of --help: a learner's loop, then the advanced comman
             "gemm-lessons view bank_conflicts --solution --open",
             "gemm-lessons view 03 --line 42",
             "gemm-lessons view 03 --trace trace.json",
+            "gemm-lessons view add.cu --grid 8 --block 128 --timeline \\",
+            "    --args 'x=f32[n],y=inout f32[n],n=1024'",
         ),
     ),
     Command(

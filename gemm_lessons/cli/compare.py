@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gemm_lessons.cli.options import NoColor, keep_progress, kernel_path
+from gemm_lessons.cli.options import KERNELS, NoColor, keep_progress, kernel_path
 from gemm_lessons.cli.run import DEFAULT_GPU, GPU, sheet_for
 from gemm_lessons.course.folder import CommandError, Course, any_course, read_bytes, read_source, shown
 from gemm_lessons.course.lesson import Lesson
@@ -20,8 +20,6 @@ from gemm_lessons.running import contract
 if TYPE_CHECKING:
     from gemm_lessons.commands.slower import Difference
     from gemm_lessons.engine.hardware.sheets import GpuSpec
-
-KERNELS = (".cu", ".cuh", ".ptx")  # files, not lessons
 
 
 def compare(
@@ -160,7 +158,7 @@ class LaunchOptions:
 
 def _launches(paths: Sequence[Path], launch: LaunchOptions, sheet: GpuSpec, as_json: bool) -> int:
     """Compare two launches of any kernels."""
-    from gemm_lessons.cli.inspect import launch_shape, only_kernel
+    from gemm_lessons.cli.launch import launch_shape, only_kernel
 
     shapes = [
         (launch_shape(launch.needed(it, "grid"), launch.needed(it, "block"), launch.dynamic_shared),

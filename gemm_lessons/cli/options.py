@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass, replace
 from functools import wraps
+from glob import escape, glob
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
@@ -21,6 +22,8 @@ from gemm_lessons.course.lesson import Lesson
 from gemm_lessons.course.progress import Progress, save_progress
 from gemm_lessons.engine import KitError
 from gemm_lessons.gemm.shapes import Shape
+
+KERNELS = (".cu", ".cuh", ".ptx")  # files, not lessons
 
 
 def grouped(command: Callable[..., int]) -> Callable[..., int]:
@@ -62,6 +65,12 @@ def complete_lesson(incomplete: str) -> list[str]:
         return []
     full = [name for name in names if name.startswith(incomplete)]
     return full or [name[3:] for name in names if name[3:].startswith(incomplete)]
+
+
+def complete_lesson_or_kernel(incomplete: str) -> list[str]:
+    """Return lesson names, then files and folders that may have a kernel."""
+    names = (f"{it}/" if Path(it).is_dir() else it for it in sorted(glob(f"{escape(incomplete)}*")))
+    return [*complete_lesson(incomplete), *(it for it in names if it.endswith((*KERNELS, "/")))]
 
 
 def _plain(value: bool) -> bool:

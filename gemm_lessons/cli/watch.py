@@ -10,7 +10,7 @@ import typer
 
 from gemm_lessons.cli.options import LessonOrHere, NoColor, Problems
 from gemm_lessons.cli.run import DEFAULT_GPU, GPU, DeviceChoice, device_for, sheet_for
-from gemm_lessons.cli.view import view
+from gemm_lessons.cli.view import Pictures, view_lesson
 from gemm_lessons.course.folder import own_course, writing
 from gemm_lessons.course.position import lesson_at
 from gemm_lessons.running import contract
@@ -65,4 +65,4 @@ def _show_pictures(course: Course, lesson: Lesson) -> None:
     with writing(folder):
         folder.mkdir(exist_ok=True)
     desktop = any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER"))
-    view(str(lesson.directory), html=folder / f"{lesson.name}.html", open_=desktop)
+    view_lesson(str(lesson.directory), Pictures(folder / f"{lesson.name}.html", open_=desktop))

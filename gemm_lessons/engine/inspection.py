@@ -151,7 +151,7 @@ def _inspect(request: InspectRequest) -> Inspection:
         return Inspection(request, failed=compiled)
     setting = Setting(unstored=True)
     device = Simulator(dataclasses.replace(setting, budget=request.budget) if request.budget else setting)
-    given = _given(request, device, compiled)
+    given = given_to(request, compiled)
     arrays = given.arrays
     expectation = Expectation.parse(request.expect, given) if request.expect else None
     before = {name: array.copy() for name, array in arrays.items()}
@@ -161,7 +161,7 @@ def _inspect(request: InspectRequest) -> Inspection:
     if expectation is not None and launched.fault is None:
         error, tolerance = expectation.compare(before, arrays)
         if error > tolerance:
-            again = _given(request, device, compiled)
+            again = given_to(request, compiled)
             misread = device.misread(compiled, request.grid, again.arguments, again.symbols)
             launched = dataclasses.replace(launched, findings=(*filter(None, (misread,)), *launched.findings))
     variables = {symbol.name: symbol.array for symbol in given.symbols if symbol.array.flags.writeable}
@@ -170,11 +170,14 @@ def _inspect(request: InspectRequest) -> Inspection:
     if request.estimating and launched.fault is None:
         estimate = _or_why_not(lambda: estimate_launch(launch()))
     if request.recording:
-        recording = _or_why_not(lambda: record_launch(launch()))
+        stopped = "the kernel was stopped by a fault"
+        recording = stopped if launched.fault is not None else _or_why_not(lambda: record_launch(launch()))
     return Inspection(request, None, compiled, launched, unwritten, error, tolerance, variables, estimate, recording)
 
 
-def _given(request: InspectRequest, device: Simulator, compiled: Compiled) -> Given:
+def given_to(request: InspectRequest, compiled: Compiled) -> Given:
+    """Build the arguments and variables of a launch, as before it. Raise ``ArgumentError``."""
+    device = Simulator()
     kernel = device.kernel(compiled)
     return build(
         request.args,
@@ -196,7 +199,7 @@ def prepare(request: InspectRequest, compiled: Compiled | None = None) -> Prepar
         if isinstance(other, NotCompiled):
             raise NotEstimated(f"it does not compile for {arch}: {other.diagnostics[0]}")
         compiled = other
-    given = _given(request, Simulator(), compiled)  # as before the launch
+    given = given_to(request, compiled)
     return PreparedLaunch.of(compiled, request.grid, given.arguments, request.gpu, given.symbols)
 
 

@@ -8,21 +8,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.console import Console
-from rich.table import Column, Table
+from rich.table import Column
 from rich.text import Text
 
 from gemm_lessons.engine.compiler.compile import Diagnostic
-from gemm_lessons.engine.estimate.recording import Recording
 from gemm_lessons.engine.inspection import SHOWN, Inspection, values_of
-from gemm_lessons.engine.pictures import barrier_names, roles_of
 from gemm_lessons.engine.records.metrics import BESIDE, TABLED
 from gemm_lessons.engine.records.results import Launched
-from gemm_lessons.judging.evidence import Checked
-from gemm_lessons.judging.verdict import Passed
 from gemm_lessons.report.console import numbers, plain_table, words
-from gemm_lessons.report.roles import show_roles
 from gemm_lessons.report.run import show_conflicts, show_diagnostics, show_findings, show_printed
-from gemm_lessons.running.outcome import Row
+from gemm_lessons.running.outcome import row_of_launch
 
 if TYPE_CHECKING:
     from gemm_lessons.engine import LaunchEstimate
@@ -34,28 +29,24 @@ _BESIDE = ("", "include", "inc", "common", "Common", "src")  # folders of header
 _ABOVE = 3
 
 
-def show_inspection(console: Console, result: Inspection) -> None:
-    """Print headline, faults and findings, counters, and bank conflicts by line."""
+def show_inspection(console: Console, result: Inspection, *, counters: bool = True) -> None:
+    """Print headline, faults and findings, ``counters``, and bank conflicts by line."""
     request = result.request
-    launch = request.grid
     console.print(Text(f"{request.entry} in {request.path}", style="bold"))
     arch = result.compiled.arch if result.compiled else request.arch
-    shape = f"grid {_times(launch.grid)}, block {_times(launch.block)}, {arch}, simulated"
+    shape = f"{request.grid}, {arch}, simulated"
     console.print(Text(shape, style="quiet"))
     console.print()
     if result.failed is not None:
         console.print(Text("DOES NOT COMPILE", style="bad"))
-        row = Row("kernel", "", request.path, request.source, Checked(Passed()))
-        show_diagnostics(console, row, result.failed.diagnostics)
+        show_diagnostics(console, row_of_launch(result), result.failed.diagnostics)
         if advice := _where_headers_are(request.path, result.failed.diagnostics):
             console.print(Text(f"\n{advice}", style="quiet"))
         return
     assert result.compiled is not None
     assert result.launched is not None
-    launched = result.launched
-    checked = Checked(Passed(), findings=result.found, counters=launched.counters)
-    row = Row("kernel", "", request.path, request.source, checked)
-    console.print(_headline(result))
+    launched, row = result.launched, row_of_launch(result)
+    console.print(headline(result))
     for name, count in result.unwritten.items():
         console.print(Text(f"{count:,} elements of {name} were never written", style="doubt"))
     for name, array in result.variables.items():
@@ -65,35 +56,25 @@ def show_inspection(console: Console, result: Inspection) -> None:
     registers = f"{resources.registers} registers, " if resources.registers else ""  # only ptxas reports this
     console.print(Text(f"{registers}{resources.shared_bytes:,} bytes of static shared memory", style="quiet"))
     if result.estimate is not None:
-        console.print(_estimate(result.estimate, request.gpu.name))
+        console.print(estimated(result.estimate, request.gpu.name))
     show_findings(console, row)
     if launched.printed is not None:
         console.print(Text("\nPrinted by the kernel", style="bold"))
         show_printed(console, launched.printed)
-    if launched.counters.totals:
+    if launched.counters.totals and counters:
         console.print()
-        console.print(_counters(launched))
-    for why, names in result.doubts.items():
+        long_name = Column("Nsight Compute's name", style="quiet", overflow="ellipsis")
+        table = plain_table(words("counter"), numbers("value"), long_name)
+        for cells in counter_rows(launched):
+            table.add_row(*cells)
+        console.print(table)
+    for why, names in result.doubts.items() if counters else ():
         console.print(Text(f"\nNsight Compute may count differently: {why} ({names})", style="doubt"))
     show_conflicts(console, row)
 
 
-def show_recorded(console: Console, result: Inspection) -> None:
-    """Print the timeline by role, or why there is none."""
-    if result.compiled is None or result.launched is None:
-        return
-    console.print()
-    request, recording = result.request, result.recording
-    why = recording if isinstance(recording, str) else "the kernel has no mbarriers, so no role hands anything over"
-    if isinstance(recording, Recording):
-        roles = roles_of(recording, request.path, barrier_names(result.compiled))
-        if roles is not None:
-            show_roles(console, roles, recording, request.path, f"One block on an {request.gpu.name}, estimated")
-            return
-    console.print(Text(f"There is no timeline by role: {why}", style="doubt"))
-
-
-def _headline(result: Inspection) -> Text:
+def headline(result: Inspection) -> Text:
+    """Return what became of the launch, in a line."""
     launched = result.launched
     if launched is not None and launched.fault is not None:
         return Text("FAULT: the kernel was stopped", style="bad")
@@ -108,7 +89,8 @@ def _headline(result: Inspection) -> Text:
     return Text("ran without findings; no answer was checked (--expect)", style="good")
 
 
-def _estimate(found: LaunchEstimate | str, gpu: str) -> Text:
+def estimated(found: LaunchEstimate | str, gpu: str) -> Text:
+    """Return the estimated time with what limits it, or why there is none."""
     if isinstance(found, str):
         return Text(f"no estimated time on {gpu}: {found}", style="quiet")
     besides = f"; not counted: {', '.join(found.left_out)}" if found.left_out else ""
@@ -116,23 +98,15 @@ def _estimate(found: LaunchEstimate | str, gpu: str) -> Text:
     return Text(f"est. time on {on}: {found.time_us:,.4g} us, limited by {found.limiter} ({found.why}){besides}")
 
 
-def _counters(launched: Launched) -> Table:
-    long_name = Column("Nsight Compute's name", style="quiet", overflow="ellipsis")
-    table = plain_table(words("counter"), numbers("value"), long_name)
+def counter_rows(launched: Launched) -> list[tuple[str, str, str]]:
+    """Return the counters of a launch: name, value, and Nsight Compute's name."""
     totals = launched.counters.totals
-    for short, long in TABLED.items():
-        value = totals.get(long)
-        if value or short not in BESIDE:
-            shown = "-" if value is None else f"{value:,}"
-            table.add_row(short.replace("_", " "), shown, long if "simulator__" not in long else "-")
-    return table
-
-
-def _times(sizes: tuple[int, int, int]) -> str:
-    kept = [str(size) for size in sizes]
-    while len(kept) > 1 and kept[-1] == "1":
-        kept.pop()
-    return " x ".join(kept)
+    shown = [(short, long, totals.get(long)) for short, long in TABLED.items()]
+    return [
+        (short.replace("_", " "), "-" if value is None else f"{value:,}", long if "simulator__" not in long else "-")
+        for short, long, value in shown
+        if value or short not in BESIDE
+    ]
 
 
 def show_opcodes(console: Console, known: Mapping[str, str], missing: Sequence[str]) -> None:

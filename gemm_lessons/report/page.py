@@ -12,16 +12,20 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gemm_lessons import __version__
+from gemm_lessons.engine.inspection import Inspection
 from gemm_lessons.engine.pictures import WAITS, Request, Roles, Shown, Timeline, bank_map
 from gemm_lessons.engine.records.frozen import picked
 from gemm_lessons.engine.records.metrics import TABLED
 from gemm_lessons.judging.verdict import WrongAnswer
+from gemm_lessons.report.inspect import counter_rows, estimated, headline
 from gemm_lessons.report.roles import completed_by
 from gemm_lessons.report.run import summary_of, title_of
+from gemm_lessons.report.stalls import BUSY, SPENT
 from gemm_lessons.report.table import columns_of, footnotes, told_apart
 from gemm_lessons.report.template import asset, embedded
 from gemm_lessons.report.view import heading, picture_lines, share_lines
-from gemm_lessons.view.record import Side, View
+from gemm_lessons.running.outcome import RunOutcome
+from gemm_lessons.view import Side, View
 
 PICTURES = 4  # requests of one line in each memory
 # The counters that the heat map can show, in this order, by their short names.
@@ -36,37 +40,16 @@ HEAT = (
 )
 LETTERS = "rqgspxb"  # of WAITS, in a strip
 
-SPENT = {  # the columns of the table of stalls
-    "issue": "issues",
-    "fixed": "arithmetic before",
-    "turn": "others' turn",
-    "math": "arithmetic unit busy",
-    "queue": "load-store queue",
-    "global": "global memory",
-    "shared": "shared memory",
-    "product": "products",
-    "result": "slow instruction",
-    "barrier": "barrier",
-}
-BUSY = {
-    "issue": "issue slots",
-    "fp32": "fp32 units",
-    "tensor": "tensor cores",
-    "fp64": "fp64 units",
-    "shared": "shared memory",
-    "l1": "requests to global memory",
-    "l2": "the path to L2",
-}
 JSON = Mapping[str, Any]
 
 
 def page_of(view: View) -> str:
     """Return the whole page as text."""
-    lesson = view.outcome.lesson
+    shown = record(view)
     parts = {
-        "TITLE": html.escape(f"{lesson.number:02} {lesson.title}"),
+        "TITLE": html.escape(shown["title"]),
         "STYLE": asset("view.css"),
-        "RECORD": embedded(record(view)),
+        "RECORD": embedded(shown),
         "SCRIPT": asset("view.js"),
     }
     page = asset("view.html")
@@ -77,20 +60,11 @@ def page_of(view: View) -> str:
 
 def record(view: View) -> JSON:
     """Return everything that the page shows."""
-    outcome, row = view.outcome, view.outcome.kernel
-    columns = columns_of(outcome)
-    lesson, verdict = outcome.lesson, row.verdict
+    outcome, row = view.outcome, view.sides[0].row
     return {
+        **(_run(outcome) if isinstance(outcome, RunOutcome) else _launch(outcome)),
         "version": __version__,
-        "lesson": picked(lesson, "number name title idea"),
-        "verdict": {"kind": verdict.kind, "title": title_of(row), "summary": summary_of(row)},
         "path": row.path,
-        "seed": outcome.seed,
-        "table": {
-            "columns": ["kernel", *(column.wide for column in columns)],
-            "rows": [[it.label, *(str(column.cell(it)) for column in columns)] for it in outcome.rows],
-        },
-        "notes": footnotes(outcome),
         "gates": [
             {"name": gate.name, "value": gate.value, "limit": gate.limit, "most": gate.at_most, "passed": gate.passed}
             for gate in row.checked.gates
@@ -100,7 +74,7 @@ def record(view: View) -> JSON:
             for it in row.checked.findings
         ],
         "hints": list(row.hints),
-        "wrong": _wrong(verdict) if isinstance(verdict, WrongAnswer) else None,
+        "wrong": _wrong(row.verdict) if isinstance(row.verdict, WrongAnswer) else None,
         "roofline": None
         if view.roofline is None
         else {
@@ -114,6 +88,44 @@ def record(view: View) -> JSON:
         ],
         "spent": SPENT,
         "sides": [_side(side) for side in view.sides],
+    }
+
+
+def _run(outcome: RunOutcome) -> JSON:
+    """Return the head of the page of a lesson's run."""
+    row, lesson, columns = outcome.kernel, outcome.lesson, columns_of(outcome)
+    return {
+        "title": f"{lesson.number:02} {lesson.title}",
+        "verdict": {"kind": row.verdict.kind, "title": title_of(row), "summary": summary_of(row)},
+        "seed": outcome.seed,
+        "about": "This kernel, and what it is compared with",
+        "when": "once the loop is under way",
+        "table": {
+            "columns": ["kernel", *(column.wide for column in columns)],
+            "rows": [[it.label, *(str(column.cell(it)) for column in columns)] for it in outcome.rows],
+        },
+        "notes": footnotes(outcome),
+    }
+
+
+def _launch(result: Inspection) -> JSON:
+    """Return the head of the page of a launch of any kernel."""
+    request, it = result.request, result.estimate
+    assert result.launched is not None
+    title = headline(result).plain.partition(";")[0]
+    time = "" if it is None else f": {estimated(it, request.gpu.name).plain}"
+    return {
+        "title": f"{request.entry} in {request.path}",
+        "verdict": {
+            "kind": "passed" if result.clean else "faulted",
+            "title": title,
+            "summary": f"{request.grid}{time}",
+        },
+        "seed": request.seed,
+        "about": "Counters of the launch",
+        "when": "after the launch",
+        "table": {"columns": ["counter", "value"], "rows": [cells[:2] for cells in counter_rows(result.launched)]},
+        "notes": [],
     }
 
 
@@ -140,16 +152,17 @@ def _side(side: Side) -> JSON:
     for count in side.counts:
         counts.setdefault(count.line, {})[short[count.metric]] = [count.value, count.ideal]
     counted = {name for of_line in counts.values() for name in of_line}
+    lines = sorted({it.line for it in side.requests if it.file == row.path})
     return {
         "label": row.label,
         "path": row.path,
         "source": row.source.splitlines(),
-        "shape": str(side.shape),
+        "size": side.size,
         "threads": side.threads,
         "counts": counts,
         "heat": [name for name in HEAT if name in counted],
-        "requests": {line: _requests(side.requests_of(line)) for line in sorted({it.line for it in side.requests})},
-        "places": {it.name: [it.element_bytes, it.leading, it.order] for it in side.places},
+        "requests": {line: _requests(side.requests_of(line)) for line in lines},
+        "places": {it.name: [it.element_bytes, it.strides] for it in side.places},
         "owners": None
         if side.owners is None
         else {
@@ -168,7 +181,7 @@ def _side(side: Side) -> JSON:
         "shares": "\n".join(share_lines(side.tiles.shares)),
         "timeline": None if side.timeline is None else _timeline(side, side.timeline),
         "roles": None if side.roles is None else _roles(side.roles),
-        "notes": side.notes,
+        "notes": [*side.notes, *side.missing.values()],
     }
 
 
@@ -232,7 +245,7 @@ def _timeline(side: Side, it: Timeline) -> JSON:
     letters = dict(_letters())
     return {
         **picked(it, "gpu blocks schedulers tick issued"),
-        "shape": str(side.played),
+        "size": side.played,
         "elements": it.blocks * side.owners.count if side.owners else 0,  # of the answer
         "warps": it.warps_per_block,
         "clocks": round(it.clocks),

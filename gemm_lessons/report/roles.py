@@ -1,17 +1,21 @@
-"""Show the timeline by role in the terminal: a row for each role and unit, and the hand-overs between them."""
+"""Show the timeline in the terminal: a row for each role and unit, and the hand-overs between them; a row for each warp
+of a kernel without mbarriers."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
+import numpy as np
 from rich.console import Console
 from rich.text import Text
 
 from gemm_lessons.engine.estimate.recording import Recording
-from gemm_lessons.engine.pictures import ANOTHER, RoleHandOver, Roles, Shown, UnitRow, role_strips
+from gemm_lessons.engine.pictures import ANOTHER, RoleHandOver, Roles, Shown, Strip, Timeline, UnitRow, role_strips
 
 PHASES = 4  # phases that a role waits for, in the part that is shown
 MOST = 24  # hand-overs
+MOST_WARPS = 8
 WIDEST = 160  # columns
 HEADINGS = ("clock", "barrier", "phase completed by", "   waited for by")
 MARKS: Mapping[Shown, tuple[str, str]] = {
@@ -25,7 +29,7 @@ MARKS: Mapping[Shown, tuple[str, str]] = {
 }
 KEY = (
     "#: runs, .: waits at a barrier, p: for products, g: for global memory, s: for shared memory, r: for a slow"
-    " instruction, q: load-store queue is full, =: a copy is in flight, 0 1 ...: multiplies for that role"
+    " instruction, q: load-store queue is full"
 )
 
 
@@ -40,16 +44,13 @@ def show_roles(console: Console, roles: Roles, recording: Recording, path: str, 
     first = int(begin) // tick
     columns = min(columns, -(-int(recording.clocks) // tick) - first)
 
-    console.print(Text(title, style="bold"))
-    console.print(Text(f"clocks {first * tick:,} to {(first + columns) * tick:,}, {tick} a column", style="quiet"))
-    console.print(Text(" " * gutter + _axis(first, columns, tick), style="quiet"))
+    _head(console, title, gutter, first, columns, tick)
     for row in roles.units:
         _print_row(console, f"{row.name:<{gutter}}", _working(row, first, columns, tick))
     strips = role_strips(recording, path, [role.first for role in roles.roles], tick)
     for label, strip in zip(numbered, strips, strict=True):
-        marks = [MARKS[part.state] for part in strip for _ in range(part.ticks)][first : first + columns]
-        _print_row(console, f"{label:<{gutter}}", marks)
-    console.print(Text(KEY, style="quiet"))
+        _print_row(console, f"{label:<{gutter}}", _marks(strip)[first : first + columns])
+    console.print(Text(f"{KEY}, =: a copy is in flight, 0 1 ...: multiplies for that role", style="quiet"))
     console.print()
     inside = sorted((it for it in passed if first <= it.over // tick < first + columns), key=lambda it: it.over)
     table = [HEADINGS, *(_cells(roles, it) for it in inside[:MOST])]
@@ -59,6 +60,35 @@ def show_roles(console: Console, roles: Roles, recording: Recording, path: str, 
         console.print(Text(text, style="quiet" if clock == HEADINGS[0] else ""), soft_wrap=True)
     if len(inside) > MOST:
         console.print(Text(f"{len(inside) - MOST} more", style="quiet"))
+
+
+def show_warps(console: Console, timeline: Timeline, recording: Recording, path: str, title: str) -> None:
+    """Print the used issue slots and block 0's warps, as wide as the terminal."""
+    shown = range(min(timeline.warps_per_block, MOST_WARPS))
+    gutter = len("issue slots") + 2
+    columns = max(20, min(console.width, WIDEST) - gutter - 1)
+    clocks = max(span.end for span in recording.spans if span.warp < timeline.warps_per_block)
+    tick = max(1, math.ceil(clocks / columns))
+    columns = math.ceil(clocks / tick)
+    _head(console, title, gutter, 0, columns, tick)
+    at = (np.arange(columns) + 0.5) * tick / timeline.clocks * len(timeline.issued)
+    tenths = (min(9, timeline.issued[min(int(it), len(timeline.issued) - 1)] // 10) for it in at)
+    _print_row(console, f"{'issue slots':<{gutter}}", [(str(it), "good") for it in tenths])
+    for warp, strip in zip(shown, role_strips(recording, path, shown, tick), strict=True):
+        _print_row(console, f"{f'warp {warp}':<{gutter}}", _marks(strip)[:columns])
+    if rest := timeline.warps_per_block - len(shown):
+        console.print(Text(f"{rest} more warps, {timeline.blocks} such blocks on a multiprocessor", style="quiet"))
+    console.print(Text(f"{KEY}; issue slots: tenths used by all warps of the multiprocessor", style="quiet"))
+
+
+def _head(console: Console, title: str, gutter: int, first: int, columns: int, tick: int) -> None:
+    console.print(Text(title, style="bold"))
+    console.print(Text(f"clocks {first * tick:,} to {(first + columns) * tick:,}, {tick} a column", style="quiet"))
+    console.print(Text(" " * gutter + _axis(first, columns, tick), style="quiet"))
+
+
+def _marks(strip: Sequence[Strip]) -> list[tuple[str, str]]:
+    return [MARKS[part.state] for part in strip for _ in range(part.ticks)]
 
 
 def _working(row: UnitRow, first: int, columns: int, tick: int) -> Sequence[tuple[str, str]]:

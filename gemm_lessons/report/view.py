@@ -7,6 +7,7 @@ read.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import PurePath
 
 from rich.console import Console
 from rich.text import Text
@@ -15,11 +16,13 @@ from gemm_lessons.course.folder import CommandError
 from gemm_lessons.engine.costs.banks import BANKS, SECTOR, WARP, WORD
 from gemm_lessons.engine.pictures import CHUNK_BYTES, Cell, Chunk, Request, Share, TilePicture, bank_map
 from gemm_lessons.engine.records.metrics import TABLED
-from gemm_lessons.report.console import make_console, show_note
-from gemm_lessons.report.roles import show_roles
-from gemm_lessons.view.record import Place, Side
+from gemm_lessons.report.console import numbers, plain_table, words
+from gemm_lessons.report.roles import show_roles, show_warps
+from gemm_lessons.report.stalls import show_stalls
+from gemm_lessons.view import Place, Side
 
 MOST = 4  # maximum pictures of one line
+MOST_LINES = 12  # of the table of requests
 SHORT = {metric: short.replace("_", " ") for short, metric in TABLED.items()}
 TURNS = "123456789abcdefghijklmnopqrstuvw"
 
@@ -35,38 +38,63 @@ def show_line(console: Console, side: Side, line: int) -> None:
     elif side.requests_of(line) or any(count.line == line for count in side.counts):  # textures are only counted
         _show_requests(console, side, line)
     else:
-        for note in side.notes:
-            show_note(make_console(stderr=True), note)
+        if why := side.missing.get("requests"):
+            raise CommandError(why)
         lines = ", ".join(str(number) for number in sorted({request.line for request in side.requests}))
         raise CommandError(f"line {line} does not access memory" + (f"; these lines do: {lines}" if lines else ""))
 
 
 def show_timeline(console: Console, side: Side) -> None:
-    """Print the timeline by role, and the copies that blocks of a cluster share. Raises ``CommandError``."""
+    """Print the timeline by role, or by warp for a kernel without mbarriers, where the time goes, and the copies that
+    blocks of a cluster share. Raises ``CommandError`` if there is no timeline."""
     if side.recording is None or side.timeline is None:
-        raise CommandError(f"--roles: {' '.join(side.notes)}")
-    if side.roles is None:
-        raise CommandError("--roles: the kernel has no mbarriers, so no role hands anything over")
-    title = f"Block 0 on an {side.timeline.gpu} at M, N, K = {side.played}, estimated"
-    show_roles(console, side.roles, side.recording, side.row.path, title)
+        raise CommandError(side.missing["timeline"])
+    title = f"Block 0 on an {side.timeline.gpu} {side.played}, estimated"
+    if side.roles is not None:
+        show_roles(console, side.roles, side.recording, side.row.path, title)
+    else:
+        show_warps(console, side.timeline, side.recording, side.row.path, title)
+    show_stalls(console, side.timeline, side.row)
     if shared := share_lines(side.tiles.shares):
         console.print("\n".join(["", "Copies of a cluster: who issues them, and for whom", *shared]), markup=False)
 
 
+def show_requests(console: Console, side: Side) -> None:
+    """Print the requests that waste most, one for each line and array."""
+    worst: dict[tuple[object, ...], Request] = {}
+    for it in side.requests:  # of a line, the most wasteful first
+        worst.setdefault((it.file, it.line, it.space, it.effect, it.array), it)
+    if not worst:
+        return
+    table = plain_table(numbers("line"), numbers("cost"), numbers("at best"), words("of a warp's request"), "source")
+    for it in sorted(worst.values(), key=lambda it: ((it.ideal - it.cost) * it.times, it.line))[:MOST_LINES]:
+        cost = Text(_numbered(it.cost, _unit(it)), "bad" if it.cost > it.ideal else "good")
+        source = Text(side.row.source_line(it.line, it.file), no_wrap=True, overflow="ellipsis")
+        where = str(it.line) if it.file == side.row.path else f"{PurePath(it.file).name}:{it.line}"
+        table.add_row(where, cost, str(it.ideal), f"{_way(it)} {it.array or it.space}", source)
+    console.print(Text("\nMemory requests by line, the most wasteful first; --line N draws them", style="bold"))
+    console.print(table)
+    for note in side.notes:
+        console.print(Text(note, style="quiet"))
+    if len(worst) > MOST_LINES:
+        console.print(Text(f"{len(worst) - MOST_LINES} more", style="quiet"))
+
+
 def _show_requests(console: Console, side: Side, line: int) -> None:
     """Print the line, its counters, and a picture of every kind of request."""
-    row = side.row
-    console.print(Text.assemble((f"{row.path}:{line}  ", "quiet"), (row.source_line(line), "bold")), soft_wrap=True)
+    row, requests = side.row, side.requests_of(line)
+    file = requests[0].file if requests else row.path
+    source = row.source_line(line, file)
+    console.print(Text.assemble((f"{file}:{line}  ", "quiet"), (source, "bold")), soft_wrap=True)
     for count in side.counts:
         if count.line == line:
             best = f", {count.ideal:,} at best" if count.ideal != count.value else ""
             console.print(Text(f"  {SHORT.get(count.metric, count.metric)}: {count.value:,}{best}", style="quiet"))
-    requests = side.requests_of(line)
     for request in requests[:MOST]:
         console.print()
         console.print(Text(heading(request), style="bold"))
-        times = f"{request.times} such requests of block 0, by {_numbered(request.instructions, 'machine instruction')}"
-        console.print(Text(f"{times}; the first: {request.text}", style="quiet"))
+        by = f"by {_numbered(request.instructions, 'instruction')}; the first: {request.text}"
+        console.print(Text(f"{_numbered(request.times, 'such request')} of block 0, {by}", style="quiet"))
         if request.space == "shared":
             _banks(console, request)
         else:
@@ -77,14 +105,20 @@ def _show_requests(console: Console, side: Side, line: int) -> None:
 
 def heading(request: Request) -> str:
     """Describe a request: ``load from Bs, 16 bytes a lane, warp 0: 8 wavefronts, 4 would do``."""
-    way = {"load": "load from", "store": "store to", "atomic": "atomic on", "copy": "copy"}[request.effect]
-    if request.effect == "copy":
-        way = "copy from" if request.space == "global" else "copy to"
-    unit = "wavefront" if request.space == "shared" else "sector"
     rest = "as few as possible" if request.cost <= request.ideal else f"{request.ideal} would do"
     array = request.array or f"{request.space} memory"
     width = "a row of a matrix for each lane" if request.is_matrix else f"{request.width} bytes a lane"
-    return f"{way} {array}, {width}, warp {request.warp}: {_numbered(request.cost, unit)}, {rest}"
+    return f"{_way(request)} {array}, {width}, warp {request.warp}: {_numbered(request.cost, _unit(request))}, {rest}"
+
+
+def _way(request: Request) -> str:
+    if request.effect == "copy":
+        return "copy from" if request.space == "global" else "copy to"
+    return {"load": "load from", "store": "store to", "atomic": "atomic on"}[request.effect]
+
+
+def _unit(request: Request) -> str:
+    return "wavefront" if request.space == "shared" else "sector"
 
 
 def _numbered(count: int, noun: str) -> str:
@@ -94,7 +128,8 @@ def _numbered(count: int, noun: str) -> str:
 def _banks(console: Console, request: Request) -> None:
     drawn = bank_map(request)
     console.print(Text("  bank   " + "".join(f"{bank:<8}" for bank in range(0, BANKS, 8)), style="quiet"))
-    for lane in range(WARP):
+    last = max(lane for lane in range(WARP) if drawn.lanes[lane])
+    for lane in range(last + 1):
         if lane and lane % drawn.group == 0:
             console.print(Text(f"         {'-' * BANKS}", style="quiet"))
         line = Text(f"lane {lane:>2}  ", style="quiet")
@@ -104,6 +139,8 @@ def _banks(console: Console, request: Request) -> None:
         if drawn.lanes[lane]:
             line.append(f"  {request.array or 'byte'} {_word(request.lanes[lane])}", style="quiet")
         console.print(line)
+    if last + 1 < WARP:
+        console.print(Text(f"{_lanes(list(range(last + 1, WARP)))}: inactive", style="quiet"))
     console.print(
         Text(
             "1: the bank's first word in this group of lanes; 2, 3, ...: another word of the same bank, a wavefront "
@@ -149,11 +186,13 @@ def _sectors(console: Console, request: Request, place: Place | None) -> None:
 
 
 def element(place: Place | None, byte: int) -> str:
-    """Return ``[3, 64]``, the row and column of the element at a byte offset, or the byte offset itself."""
+    """Return ``[3, 64]``, the indices of the element at a byte offset, or the byte offset itself."""
     if place is None or byte < 0:
         return f" byte {byte}"
-    line, inside = divmod(byte // place.element_bytes, place.leading)
-    return f"[{line}, {inside}]" if place.order == "row" else f"[{inside}, {line}]"
+    rest, found = byte // place.element_bytes, {}
+    for stride in sorted(place.strides, reverse=True):
+        found[stride], rest = divmod(rest, stride)
+    return str([found[stride] for stride in place.strides])
 
 
 def _lanes(lanes: list[int]) -> str:

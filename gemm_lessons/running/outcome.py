@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Literal
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.engine.records.results import Counters
 from gemm_lessons.judging.evidence import UNTIMED, Built, Checked, ShapeResult, Speed, text_of_line
-from gemm_lessons.judging.verdict import CompileFailed, Judgement, Verdict
+from gemm_lessons.judging.verdict import CompileFailed, Judgement, Passed, Verdict
 
 if TYPE_CHECKING:
     from gemm_lessons.course.lesson import Lesson
     from gemm_lessons.devices.gpu.records import Measurement
     from gemm_lessons.engine import Finding
     from gemm_lessons.engine.compiler.compile import Diagnostic
+    from gemm_lessons.engine.inspection import Inspection
     from gemm_lessons.gemm.shapes import Shape
 
 Role = Literal["kernel", "previous", "reference"]
@@ -83,6 +84,13 @@ class Row:
     def source_line(self, line: int | None, file: str = "") -> str:
         """Return the text of a line (from 1) of the kernel file without its indent, or an empty string."""
         return text_of_line(self.source, line) if self.holds(file) else ""
+
+
+def row_of_launch(result: Inspection) -> Row:
+    """Return the row of a launch of any kernel, of which nothing is judged."""
+    request, launched = result.request, result.launched
+    checked = Checked(Passed(), findings=result.found, counters=launched.counters if launched else None)
+    return Row("kernel", request.entry, request.path, request.source, checked)
 
 
 @dataclass(frozen=True)

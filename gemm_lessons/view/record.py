@@ -1,63 +1,43 @@
-"""Everything that a page shows of a run: the outcome, and for each kernel its accesses, owners and timeline.
-
-RunOutcome (counters by line, verdict, estimate) --view_of--> View: one Side for the kernel, one to compare it with
-"""
+"""Everything that a page shows: for each kernel its accesses, owners and timeline."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import field
+from typing import TYPE_CHECKING, Literal
 
-from gemm_lessons.commands.bench import WAVEFRONT_BYTES, flop_per_byte
-from gemm_lessons.course.lesson import tile_sizes
-from gemm_lessons.engine import Simulator
-from gemm_lessons.engine.estimate.recording import Recording, record
-from gemm_lessons.engine.hardware.sheets import GpuSpec
-from gemm_lessons.engine.pictures import (
-    Request,
-    Roles,
-    TileNotes,
-    Tiles,
-    Timeline,
-    Touched,
-    WarpProduct,
-    barrier_names,
-    follow,
-    products,
-    roles_of,
-    timeline_of,
-)
+from gemm_lessons.engine.estimate.recording import Recording
+from gemm_lessons.engine.pictures import Request, Roles, Tiles, Timeline, WarpProduct
 from gemm_lessons.engine.records.frozen import dataclass
-from gemm_lessons.engine.records.launch import Buffer, TensorMap
 from gemm_lessons.engine.records.results import LineCount
-from gemm_lessons.engine.sass import Uncountable
-from gemm_lessons.gemm.problem import Problem
 from gemm_lessons.gemm.shapes import Shape
-from gemm_lessons.gemm.time_model import Estimator
-from gemm_lessons.running.builder import variant_of
-from gemm_lessons.running.outcome import Role, Row, RunOutcome
-from gemm_lessons.view.owners import Owners, owners
+from gemm_lessons.running.outcome import Row, RunOutcome
+from gemm_lessons.view.owners import Owners
 
-TILES = 6  # least number along K in a timeline
+if TYPE_CHECKING:
+    from gemm_lessons.engine.inspection import Inspection
 
 
 @dataclass(frozen=True)
 class Place:
-    """The layout of a matrix in memory, to name its elements by their bytes."""
+    """The layout of an array, to name its elements by their bytes. ``strides``: of each index, in elements."""
 
     name: str
     element_bytes: int
-    leading: int
-    order: str  # "row" or "column"
+    strides: tuple[int, ...]
+
+
+Part = Literal["requests", "timeline"]
 
 
 @dataclass(frozen=True)
 class Side:
     """One kernel. ``counts`` are its counters for the file's own lines, ``requests`` the memory requests of block 0's
-    warps there; both are for ``shape``. Missing parts are None or empty, and ``notes`` says why."""
+    warps; both are for ``size``. Missing parts are None or empty, and ``missing`` says why. ``notes``: what else to
+    know."""
 
     row: Row
-    shape: Shape
+    size: str  # of the problem or the launch, in words
     threads: int  # per block
     counts: tuple[LineCount, ...]
     requests: tuple[Request, ...] = ()
@@ -67,13 +47,16 @@ class Side:
     tiles: Tiles = Tiles()
     recording: Recording | None = None
     timeline: Timeline | None = None
-    played: Shape | None = None  # the timeline's
+    played: str = ""  # the size of the timeline's
     roles: Roles | None = None  # of a kernel with mbarriers
+    missing: Mapping[Part, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
     def requests_of(self, line: int) -> tuple[Request, ...]:
-        """Return the requests of one line, the most wasteful first."""
-        return tuple(request for request in self.requests if request.line == line)
+        """Return the requests of one line of the kernel file, the most wasteful first. If all requests are in lines of
+        other files, such as those of a line table, that of such a line."""
+        own = any(it.file == self.row.path for it in self.requests)
+        return tuple(it for it in self.requests if it.line == line and (it.file == self.row.path or not own))
 
 
 @dataclass(frozen=True)
@@ -98,117 +81,8 @@ class Roofline:
 
 @dataclass(frozen=True)
 class View:
-    """A run with its pictures: ``sides[0]`` is the kernel under test."""
+    """A run of a lesson, or a launch of any kernel, with its pictures: ``sides[0]`` is the kernel under test."""
 
-    outcome: RunOutcome
+    outcome: RunOutcome | Inspection
     sides: tuple[Side, ...]
-    roofline: Roofline | None
-
-
-def view_of(outcome: RunOutcome, gpu: GpuSpec) -> View:
-    """Return the pictures of a run of ``run_lesson``. Raises ``UnsupportedKernel``."""
-    rows = [outcome.kernel, *compared(outcome)]
-    depth = max(tile_sizes(row.built.lesson).depth for row in rows if row.built)  # the same for both, to compare
-    return View(outcome, tuple(side_of(outcome, row, gpu, depth) for row in rows), _roofline(outcome, gpu))
-
-
-def compared(outcome: RunOutcome) -> Sequence[Row]:
-    """Return the kernels to compare with: the reference once it passes; before the previous lesson's solution."""
-    wanted: Role = "reference" if outcome.verdict.kind == "passed" else "previous"
-    built = {row.role: row for row in outcome.rows[1:] if row.built is not None}
-    found = built.get(wanted) or built.get("previous")
-    return [found] if found is not None else []
-
-
-def side_of(outcome: RunOutcome, row: Row, gpu: GpuSpec, depth: int = 1) -> Side:
-    """Return one kernel's pictures. ``depth``: K of a tile; a timeline shows several tiles; 0 omits the timeline."""
-    assert row.built is not None
-    lesson = row.built.lesson
-    shape = outcome.count_shape if lesson.shapes.refusal(outcome.count_shape) is None else lesson.shapes.count
-    built = variant_of(row.built, lesson.at(shape))
-    lesson = built.lesson
-    counters, notes = row.checked.counters, []
-    counts = tuple(count for count in counters.lines if count.file == row.path) if counters else ()
-    if counters is None:
-        notes.append("There are no counters: the kernel did not finish.")
-    notes += [f"{metric}: {why}" for metric, why in counters.inexact.items()][:1] if counters else []
-    requests: list[Request] = []
-    owned, tiles = None, Tiles()
-    problem = Problem(lesson.data, shape, outcome.seed)
-    if row.verdict.kind == "timed_out":
-        notes.append("Its memory accesses are not shown: the kernel does not end.")
-    else:
-        for launch, compiled, grid in zip(lesson.launches, built.code.counted, lesson.grids(shape), strict=True):
-            arguments = problem.trial().arguments(launch.parameters)
-            try:
-                found = follow(compiled, grid, arguments)
-            except Uncountable as obstacle:
-                notes.append(f"Its memory accesses cannot be shown: {obstacle}.")
-                continue
-            requests += [request for request in found.requests if request.file == row.path]
-            if any(isinstance(it, TensorMap) for it in arguments):
-                notes_of_tiles = TileNotes()
-                Simulator().observe(compiled, grid, problem.trial().arguments(launch.parameters), notes_of_tiles)
-                tiles = notes_of_tiles.result(row.path)
-            if any(isinstance(it, Buffer) and it.name == problem.answer.name for it in arguments):
-                owned = _owned(found, problem) or owned
-    recording = strips = roles = played = None
-    if not depth:
-        pass
-    elif row.speed.estimator is None:
-        notes.append("There is no timeline: only a right kernel that the estimate's model knows has one.")
-    else:
-        recording, played = _play(row.speed.estimator, shape, depth, gpu)
-        profile = row.speed.estimator.profiles[0]
-        strips = timeline_of(recording, gpu, row.path, profile.span(profile.blocks_per_sm, gpu).busy)
-        roles = roles_of(recording, row.path, barrier_names(built.code.counted[0]))
-    return Side(
-        row=row,
-        shape=shape,
-        threads=lesson.grids(shape)[0].threads,
-        counts=counts,
-        requests=tuple(requests),
-        places=tuple(
-            Place(name, layout.element.size, layout.leading, layout.order)
-            for name, layout in problem.layouts.items()
-            if layout.batch == 1 and layout.dimensions == 2
-        ),
-        owners=owned,
-        products=tuple(dict.fromkeys(it for code in built.code.counted for it in products(code.ptx, code.entry))),
-        tiles=tiles,
-        recording=recording,
-        timeline=strips,
-        played=played,
-        roles=roles,
-        notes=tuple(notes),
-    )
-
-
-def _play(estimator: Estimator, shape: Shape, depth: int, gpu: GpuSpec) -> tuple[Recording, Shape]:
-    """Play the first launch as the estimate does: the shorter of its two traces with enough tiles along K. ``depth``: K
-    of a tile. ``shape`` gives M and N for the name."""
-    profile = estimator.profiles[0]
-    k, trace = next((it for it in profile.traces if it[0] >= TILES * depth), profile.traces[-1])
-    return record(trace, profile.blocks_per_sm, gpu), replace(shape, k=k)
-
-
-def _owned(found: Touched, problem: Problem) -> Owners | None:
-    base = found.bases.get(problem.answer.name)
-    return None if base is None else owners(found.stores, problem.answer, base)
-
-
-def _roofline(outcome: RunOutcome, gpu: GpuSpec) -> Roofline | None:
-    """Return the roofline of all kernels in the table that have an estimate."""
-    shape = outcome.estimate_shape
-    if [factor.element.name for factor in outcome.lesson.data.factors] != ["float32", "float32"]:
-        return None  # the data sheet's peak is for fp32
-    dots = []
-    for row in outcome.rows:
-        estimate, estimator = row.speed.estimate, row.speed.estimator
-        intensity = flop_per_byte(estimator, shape) if estimator else None
-        if estimate is not None and intensity:
-            dots.append(Dot(row.label, intensity, estimate.gflops / 1e3))
-    if not dots:
-        return None
-    bandwidth = gpu.sms * WAVEFRONT_BYTES * gpu.clock_hz / 1e12
-    return Roofline(gpu.name, shape, gpu.fp32_flops_per_s / 1e12, bandwidth, tuple(dots))
+    roofline: Roofline | None = None

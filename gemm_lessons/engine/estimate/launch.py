@@ -20,7 +20,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -98,14 +98,19 @@ class LaunchEstimate:
     basis: str = ""
 
     @property
+    def busy(self) -> Mapping[str, float]:
+        """The fraction of the time after the launch in which each unit is busy."""
+        units = {name: us for name, us in self.parts.items() if name in BUSY_UNITS}
+        return {name: us / max(self.time_us - LAUNCH_US, us, 1e-9) for name, us in units.items()}
+
+    @property
     def why(self) -> str:
         """The reason for ``limiter``, in a few words."""
         if self.limiter == "launch":
             return "starting it and its blocks takes longest"
         if self.limiter == "latency":
             return f"no unit is busy for {BUSY:.0%} of the time: warps wait for results, or too few run"
-        share = self.parts[self.limiter] / max(self.time_us - LAUNCH_US, self.parts[self.limiter])
-        return f"{BUSY_UNITS[self.limiter]} busy for {share:.0%} of the time"
+        return f"{BUSY_UNITS[self.limiter]} busy for {self.busy[self.limiter]:.0%} of the time"
 
     def __repr__(self) -> str:
         besides = f", without {'; '.join(self.left_out)}" if self.left_out else ""
@@ -263,9 +268,15 @@ def _replay(launch: PreparedLaunch, gpu: GpuSpec) -> LaunchEstimate:
 
 
 def record_launch(launch: PreparedLaunch) -> Recording:
-    """Record blocks of a launch on one multiprocessor. Raise ``NotEstimated``."""
+    """Record blocks of a launch on one multiprocessor, without most iterations of a loop that is too long. Raise
+    ``NotEstimated``."""
     with launch.as_not_estimated():
-        return record(launch.whole, launch.resident, launch.gpu)
+        try:
+            return record(launch.whole, launch.resident, launch.gpu)
+        except NotEstimated:
+            if launch.sampled.short is None:
+                raise
+            return replace(record(launch.sampled.long, launch.resident, launch.gpu), cut=True)
 
 
 @dataclass(frozen=True)

@@ -89,7 +89,8 @@ class HandOver:
 class Recording:
     """A simulation from the launch to the last instruction. Warps are numbered block by block.
 
-    The states are in the order of their ends, those of one warp without gaps.
+    The states are in the order of their ends, those of one warp without gaps. ``cut``: without most iterations of a
+    long loop.
     """
 
     code: tuple[Decoded, ...]
@@ -101,6 +102,7 @@ class Recording:
     flights: tuple[LoadInFlight, ...]
     work: tuple[UnitWork, ...] = ()
     hand_overs: tuple[HandOver, ...] = ()
+    cut: bool = False
 
 
 def record(trace: Trace, blocks: int, gpu: GpuSpec) -> Recording:

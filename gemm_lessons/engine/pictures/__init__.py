@@ -1,6 +1,7 @@
 """Records for pictures of one launch: accesses, tiles, fragments, and the timeline of every warp.
 
     machine code of one block, followed once more --follow--> Touched: a Request for each access of a warp
+    or its PTX, run once more --observe--> Touched
     PTX of one cluster, run once more --TileNotes--> Tiles
     PTX --products--> WarpProduct: lanes and registers of its matrices
     estimate.Recording --timeline, roles_of--> Timeline, Roles; with the source --trace_file--> a file for viewers
@@ -14,14 +15,15 @@
 Other rooms import from here.
 """
 
-from gemm_lessons.engine.pictures.accesses import Cell, Request, Stores, Touched, bank_map, follow
+from gemm_lessons.engine.pictures.accesses import Cell, Request, Stores, Touched, bank_map, follow, observe
 from gemm_lessons.engine.pictures.fragments import WarpProduct, products
 from gemm_lessons.engine.pictures.roles import ANOTHER, RoleHandOver, Roles, UnitRow, barrier_names, roles_of
 from gemm_lessons.engine.pictures.tiles import CHUNK_BYTES, Chunk, Share, TileNotes, TilePicture, Tiles
-from gemm_lessons.engine.pictures.timeline import WAITS, Shown, Timeline, role_strips, timeline_of, trace_file
+from gemm_lessons.engine.pictures.timeline import WAITS, Shown, Strip, Timeline, role_strips, timeline_of, trace_file
 
 __all__ = [
     "ANOTHER", "CHUNK_BYTES", "WAITS", "Cell", "Chunk", "Request", "RoleHandOver", "Roles", "Share",
-    "Shown", "Stores", "TileNotes", "TilePicture", "Tiles", "Timeline", "Touched", "UnitRow", "WarpProduct",
-    "bank_map", "barrier_names", "follow", "products", "role_strips", "roles_of", "timeline_of", "trace_file",
+    "Shown", "Stores", "Strip", "TileNotes", "TilePicture", "Tiles", "Timeline", "Touched", "UnitRow", "WarpProduct",
+    "bank_map", "barrier_names", "follow", "observe", "products", "role_strips", "roles_of", "timeline_of",
+    "trace_file",
 ]  # fmt: skip

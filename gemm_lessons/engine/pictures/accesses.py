@@ -3,6 +3,8 @@
 The addresses are those of the machine code, which the counters count: ``Simulator.follow`` executes it once more and
 reports every access. Executions that are equal, or shifted by a multiple of 128 bytes, are one ``Request``.
 
+For machine code that cannot be followed, ``observe`` takes the addresses of the PTX instead.
+
 ``bank_map`` tells which bank serves which lane of a request to shared memory, and in which turn. Lanes are served in
 groups that together request at most 128 bytes (``costs/banks.py``). In each group, a bank gives one word per wavefront
 to all lanes that request that word; lanes that request another word wait for the next turn.
@@ -20,10 +22,10 @@ from gemm_lessons.engine.compiler.diagnostics import plain_name
 from gemm_lessons.engine.costs import banks
 from gemm_lessons.engine.costs.banks import BANKS, WORD
 from gemm_lessons.engine.costs.tally import kind_of
-from gemm_lessons.engine.events import WARP, Access, Effect, LaunchInfo
+from gemm_lessons.engine.events import WARP, Access, Batch, Boundary, Effect, LaunchInfo, Observer, Record, Touch
 from gemm_lessons.engine.records.arrays import Array
 from gemm_lessons.engine.records.frozen import dataclass
-from gemm_lessons.engine.records.launch import Argument, Grid
+from gemm_lessons.engine.records.launch import Argument, Grid, HostVariable
 from gemm_lessons.engine.simulator import Simulator
 
 if TYPE_CHECKING:
@@ -83,12 +85,46 @@ class Touched:
     bases: Mapping[str, int]  # addresses where buffers begin
 
 
-def follow(compiled: Compiled, grid: Grid, arguments: Sequence[Argument]) -> Touched:
+def follow(
+    compiled: Compiled, grid: Grid, arguments: Sequence[Argument], symbols: Sequence[HostVariable] = ()
+) -> Touched:
     """Follow block 0. Raise ``Uncountable`` when the machine code cannot be followed, and ``UnsupportedKernel``."""
     notes = _Notes()
-    launch, origin = Simulator().follow(compiled, grid, arguments, range(BLOCK, BLOCK + 1), notes.watch)
+    launch, origin = Simulator().follow(compiled, grid, arguments, range(BLOCK, BLOCK + 1), notes.watch, symbols)
     bases = {name: base for name, base, _ in launch.buffers}
     return Touched(notes.requests(launch, origin), notes.stores, bases)
+
+
+def observe(
+    compiled: Compiled, grid: Grid, arguments: Sequence[Argument], symbols: Sequence[HostVariable] = ()
+) -> Touched:
+    """Run block 0 as PTX, for machine code that cannot be followed: ptxas may merge its accesses. Raise
+    ``UnsupportedKernel``."""
+    observer = _PtxNotes()
+    Simulator().observe(compiled, grid, arguments, observer, symbols)
+    launch, notes = observer.launch, observer.notes
+    return Touched(notes.requests(launch, 0), notes.stores, {name: base for name, base, _ in launch.buffers})
+
+
+class _PtxNotes(Observer):
+    """Notes what the first block's lanes access."""
+
+    def begin(self, launch: LaunchInfo) -> None:
+        """Remember the launch."""
+        self.launch, self.notes = launch, _Notes()
+
+    def epoch(self, batch: Batch, records: Sequence[Record], boundary: Boundary) -> None:
+        """Note the accesses of the first block, if it is in this batch."""
+        own = slice(batch.padded_threads)
+        for record in records if batch.place == BLOCK else ():
+            if not isinstance(record, Touch) or not record.access.is_counted:
+                continue
+            if record.access.space not in ("shared", "global"):
+                continue
+            base = record.bases[0] if record.bases else 0
+            active = record.of_own_block(self.launch.shared_bytes)
+            mine = np.ones(batch.padded_threads, np.bool_) if active is None else active[own]
+            self.notes.watch(record.access, record.addresses[own] + base, mine, 0)
 
 
 @dataclass

@@ -249,7 +249,7 @@ def trace_file(recording: Recording, timeline: Timeline, path: str, source: str,
     about = {
         "kernel": f"{label}, {path}",
         "gpu": timeline.gpu,
-        "what": f"{timeline.blocks} blocks on one multiprocessor at {size}; an estimate, not measured",
+        "what": f"{timeline.blocks} blocks on one multiprocessor {size}; an estimate, not measured",
         "unit": "1 ns stands for one clock",
     }
     return json.dumps({"displayTimeUnit": "ns", "otherData": about, "traceEvents": events}, separators=(",", ":"))

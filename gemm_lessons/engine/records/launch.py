@@ -246,6 +246,13 @@ class HostVariable:
     given: bool = True
 
 
+def _times(sizes: tuple[int, int, int]) -> str:
+    kept = [str(size) for size in sizes]
+    while len(kept) > 1 and kept[-1] == "1":
+        kept.pop()
+    return " x ".join(kept)
+
+
 @dataclass(frozen=True)
 class Grid:
     """The launch configuration: blocks, threads per block (x, y, z), bytes of dynamic shared memory.
@@ -257,6 +264,9 @@ class Grid:
     block: tuple[int, int, int]
     dynamic_shared: int = 0
     cluster: tuple[int, int, int] | None = None
+
+    def __str__(self) -> str:
+        return f"grid {_times(self.grid)}, block {_times(self.block)}"
 
     @property
     def threads(self) -> int:

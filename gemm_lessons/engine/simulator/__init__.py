@@ -184,13 +184,10 @@ class Simulator:
         anything runs, ``ValueError`` if arguments or symbols do not fit, and ``Disagreement`` if the two engines
         contradict each other.
         """
-        program = _program_of(compiled)
-        if symbols:  # without symbols, the program of the last launch is reused with its memoised facts
-            program = dataclasses.replace(program, variables=with_host_values(program.variables, symbols))
+        request = self._requested(compiled, grid, arguments, symbols)
         refused = self.refusal(compiled, grid)
         if refused is not None:
             return Launched(Counters(), fault=refused)
-        request = _RequestedLaunch(self.setting, compiled, program, grid, arguments)
         try:
             with _seen_from(compiled.path), as_unsupported("it runs", (ValueError,)):
                 try:
@@ -208,19 +205,31 @@ class Simulator:
         self, compiled: Compiled, grid: Grid, arguments: Sequence[Argument], symbols: Sequence[HostVariable] = ()
     ) -> Callable[[], GlobalMemory]:
         """Return a function that makes a fresh global memory, as before a launch, with the source's variables."""
+        return self._requested(compiled, grid, arguments, symbols).machine().initial_memory
+
+    def _requested(
+        self, compiled: Compiled, grid: Grid, arguments: Sequence[Argument], symbols: Sequence[HostVariable]
+    ) -> _RequestedLaunch:
         program = _program_of(compiled)
-        program = dataclasses.replace(program, variables=with_host_values(program.variables, symbols))
-        return _RequestedLaunch(self.setting, compiled, program, grid, arguments).machine().initial_memory
+        if symbols:  # without symbols, the program of the last launch is reused with its memoised facts
+            program = dataclasses.replace(program, variables=with_host_values(program.variables, symbols))
+        return _RequestedLaunch(self.setting, compiled, program, grid, arguments)
 
     def follow(
-        self, compiled: Compiled, grid: Grid, arguments: Sequence[Argument], blocks: range, watch: Watch
+        self,
+        compiled: Compiled,
+        grid: Grid,
+        arguments: Sequence[Argument],
+        blocks: range,
+        watch: Watch,
+        symbols: Sequence[HostVariable] = (),
     ) -> tuple[LaunchInfo, int]:
         """Report every access of the machine code of ``blocks`` to ``watch``. Nothing is written.
 
         Return the launch, which says where arrays are, and the first address of a block's shared memory. Raise
         ``Uncountable`` if the machine code cannot be followed, and ``UnsupportedKernel``.
         """
-        code, machine = self._followed(compiled, grid, arguments)
+        code, machine = self._followed(compiled, grid, arguments, symbols)
         sass.count(code, machine.launch, machine.initial_memory, [blocks], watch, FOLLOWED)
         return machine.launch, code.shared_origin
 
@@ -229,18 +238,27 @@ class Simulator:
         code, machine = self._followed(compiled, grid, arguments)
         return sass.count(code, machine.launch, machine.initial_memory)
 
-    def _followed(self, compiled: Compiled, grid: Grid, arguments: Sequence[Argument]) -> tuple[sass.Code, Machine]:
+    def _followed(
+        self, compiled: Compiled, grid: Grid, arguments: Sequence[Argument], symbols: Sequence[HostVariable] = ()
+    ) -> tuple[sass.Code, Machine]:
         code = sass.prepare(compiled)
         if code.plan is None:
             raise sass.Uncountable(code.obstacle)
-        return code, _RequestedLaunch(self.setting, compiled, _program_of(compiled), grid, arguments).machine()
+        return code, self._requested(compiled, grid, arguments, symbols).machine()
 
-    def observe(self, compiled: Compiled, grid: Grid, arguments: Sequence[Argument], observer: Observer) -> None:
+    def observe(
+        self,
+        compiled: Compiled,
+        grid: Grid,
+        arguments: Sequence[Argument],
+        observer: Observer,
+        symbols: Sequence[HostVariable] = (),
+    ) -> None:
         """Run the PTX of the first cluster of a launch with an observer. Nothing is written.
 
         Raise ``UnsupportedKernel``. A fault ends the run.
         """
-        machine = _RequestedLaunch(self.setting, compiled, _program_of(compiled), grid, arguments).machine(observer)
+        machine = self._requested(compiled, grid, arguments, symbols).machine(observer)
         with _seen_from(compiled.path), as_unsupported("it runs", (ValueError,)), contextlib.suppress(Fault):
             machine.run([range(math.prod(machine.grid.cluster or (1,)))])
 
@@ -250,14 +268,12 @@ class Simulator:
         """Return a finding about the first product (``wgmma``) of the first cluster that reads elements other than a
         tile of its matrix. Use it only for a launch whose answer is wrong, because a correct kernel may store its
         arrays in any order. Nothing is written. Raise ``UnsupportedKernel``."""
-        program = _program_of(compiled)
-        if not any(it.row.name == PRODUCT for it in program.kernel.instructions):
+        if not any(it.row.name == PRODUCT for it in _program_of(compiled).kernel.instructions):
             return None
-        program = dataclasses.replace(program, variables=with_host_values(program.variables, symbols))
         setting = dataclasses.replace(self.setting, counting=False, tiles=True)
         tiles = ProductTiles()
         with _seen_from(compiled.path), as_unsupported("it runs", (ValueError,)), contextlib.suppress(Fault):
-            machine = _RequestedLaunch(setting, compiled, program, grid, arguments).machine(tiles)
+            machine = Simulator(setting)._requested(compiled, grid, arguments, symbols).machine(tiles)
             machine.run([range(math.prod(machine.grid.cluster or (1,)))])
         return tiles.finding
 

@@ -60,12 +60,17 @@ function sharp(canvas, width, height) {
   return pen;
 }
 
-// [3, 64]: row and column of the element that begins at a byte.
+// [3, 64]: the indices of the element that begins at a byte.
 function element(side, array, byte) {
   const place = side.places[array];
   if (!place || byte < 0) return `${array} byte ${byte}`;
-  const index = Math.floor(byte / place[0]), line = Math.floor(index / place[1]), inside = index % place[1];
-  return `${array}[${place[2] === "row" ? `${line}, ${inside}` : `${inside}, ${line}`}]`;
+  const found = {};
+  let rest = Math.floor(byte / place[0]);
+  for (const stride of [...place[1]].sort((a, b) => b - a)) {
+    found[stride] = Math.floor(rest / stride);
+    rest %= stride;
+  }
+  return `${array}[${place[1].map((stride) => found[stride]).join(", ")}]`;
 }
 
 function ranges(numbers) {
@@ -92,7 +97,7 @@ function head() {
 
 function verdict() {
   const node = section("verdict", "Verdict");
-  node.append(table(DATA.table.columns, DATA.table.rows, { id: "table" }, "This kernel, and what it is compared with"));
+  node.append(table(DATA.table.columns, DATA.table.rows, { id: "table" }, DATA.about));
   for (const note of DATA.notes) node.append(make("p", { class: "soft" }, note));
   if (DATA.wrong) wrong(node, DATA.wrong);
   if (DATA.findings.length) {
@@ -244,7 +249,7 @@ function code_of(side) {
   const pane = make("div", { class: "pane", tabindex: 0, role: "group", "aria-label": `Source of ${side.label}` },
     make("table", { class: "code" }, make("thead", {}, make("tr", {}, make("th", { scope: "col" }, "line"), title, make("th", { scope: "col" }, side.path))), body));
   const notes = side.notes.map((note) => make("p", { class: "doubt" }, note));
-  const chooser = kinds.length ? make("div", { class: "bar" }, make("label", {}, "Heat: ", pick), make("span", { class: "soft" }, `counted at M, N, K = ${side.shape}`)) : null;
+  const chooser = kinds.length ? make("div", { class: "bar" }, make("label", {}, "Heat: ", pick), make("span", { class: "soft" }, `counted ${side.size}`)) : null;
   return make("div", {}, ...notes, ...(chooser ? [chooser] : []), make("div", { class: "split" }, pane, detail), told);
 }
 
@@ -275,7 +280,7 @@ function why(side, stall) {
 }
 
 function captioned(request, ...children) {
-  const times = `${say(request.times)} such requests of block 0, by ${request.instructions} machine instruction${request.instructions === 1 ? "" : "s"}; the first: `;
+  const times = `${say(request.times)} such requests of block 0, by ${request.instructions} instruction${request.instructions === 1 ? "" : "s"}; the first: `;
   const caption = make("figcaption", {}, make("strong", { class: request.cost > request.ideal ? "bad" : "" }, request.heading),
     make("br"), make("span", { class: "soft" }, times, make("code", {}, request.text)));
   return make("figure", { class: request.space }, caption, ...children);
@@ -528,7 +533,7 @@ function timelines() {
       "Arrows lead from the act that completes a barrier's phase to the warps that wait for it; zoom in if there are too many." : "")));
   const view = { scale: 1, drawn: [] };
   // One scale for both only where both do the same work.
-  const same = new Set(sides.map((side) => `${side.timeline.elements} ${side.timeline.shape}`)).size === 1;
+  const same = new Set(sides.map((side) => `${side.timeline.elements} ${side.timeline.size}`)).size === 1;
   const longest = (side) => (same ? Math.max(...sides.map((it) => it.timeline.loop)) : side.timeline.loop);
   const zoom = (factor) => () => {
     view.scale = Math.min(64, Math.max(0.05, view.scale * factor));
@@ -709,8 +714,8 @@ function strips_of(side, index, view, longest) {
   view.drawn.push(draw);
   requestAnimationFrame(draw);
   const title = make("h3", {}, side.label);
-  const facts = make("p", { class: "soft" }, `${it.blocks} block${it.blocks > 1 ? "s" : ""} of ${it.warps} warps` + (it.elements ? ` for ${say(it.elements)} elements` : "") + ` at M, N, K = ${it.shape}: ${say(it.loop)} clocks` +
-    (it.clocks > it.loop * 1.02 ? ` until the last barrier, ${say(it.clocks)} in all` : "") + ". Busy once the loop is under way: " +
+  const facts = make("p", { class: "soft" }, `${it.blocks} block${it.blocks > 1 ? "s" : ""} of ${it.warps} warps` + (it.elements ? ` for ${say(it.elements)} elements` : "") + ` ${it.size}: ${say(it.loop)} clocks` +
+    (it.clocks > it.loop * 1.02 ? ` until the last barrier, ${say(it.clocks)} in all` : "") + `. Busy ${DATA.when}: ` +
     Object.entries(it.busy).map(([unit, percent]) => `${unit} ${percent}%`).join(", ") + ".");
   return make("div", { class: "timeline" }, title, facts, scroller, readout, stalls_of(side));
 }
