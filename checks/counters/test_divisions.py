@@ -1,7 +1,11 @@
-"""Divisions and roots of float64 are followed without their results, and counted as if with them."""
+"""Divisions and roots of float64 are followed without their results, and counted as if with them.
+
+Of a division of float32, the exponents tell which way it takes.
+"""
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import replace
 from typing import Any
@@ -10,6 +14,7 @@ import numpy as np
 import pytest
 
 from checks.compiling import must_compile
+from checks.readings.counters.divisions import FRACTIONS, STORED
 from gemm_lessons import simulate
 from gemm_lessons.engine import sass as machinecode
 from gemm_lessons.engine.compiler.compile import Compiled
@@ -22,6 +27,7 @@ from gemm_lessons.engine.records.results import Counters
 from gemm_lessons.engine.sass import planning
 from gemm_lessons.engine.sass import slicing as relevance
 from gemm_lessons.engine.sass.divisions import DECIDED
+from gemm_lessons.engine.sass.floats import takes_slow_path
 
 KERNEL = """
 extern "C" __global__ void k(const double *a, const double *b, double *out, int n)
@@ -95,6 +101,38 @@ def test_what_is_known_is_decided_and_what_is_not_is_not(
         assert known or "division near the ends" in str(launched.counters.inexact)
 
 
+SINGLE = """
+extern "C" __global__ void k(const float *a, const float *b, float *out)
+{
+    out[threadIdx.x] = a[threadIdx.x] / b[threadIdx.x];
+}
+"""
+
+
+def test_exponents_tell_as_read_which_division_of_float32_is_slow() -> None:
+    fast = np.zeros((256, 256), bool)
+    for dividend, divisors in enumerate(json.loads(STORED.read_text())["fast"]):
+        if divisors:
+            fast[dividend, divisors[0] : divisors[1] + 1] = True
+    assert fast.sum() == 44246
+    a, b = np.meshgrid(*[np.arange(256, dtype=np.uint32) << np.uint32(23)] * 2, indexing="ij")
+    for sign in (0, 0x80000000):
+        for fraction in FRACTIONS:
+            assert (takes_slow_path(a | np.uint32(sign | fraction), b | np.uint32(fraction)) == ~fast).all()
+
+
+@pytest.mark.parametrize(("a", "b"), [(0, 0), (1, 0), (1, 1e-45), (1e-45, 1), (np.inf, 2), (np.nan, 1), (1e-30, 1e30)])
+def test_a_slow_division_of_float32_is_counted(a: float, b: float) -> None:
+    ones = np.ones(32, np.float32)
+    strange = [ones.copy(), ones.copy()]
+    strange[0][3], strange[1][3] = a, b
+    name = "smsp__inst_executed.sum"
+    usual, slow = (simulate(SINGLE, "k", 1, 32, [*pair, ones.copy()]).counters for pair in ([ones, ones], strange))
+    assert not usual.inexact
+    assert not slow.inexact
+    assert slow[name] > usual[name] + 10
+
+
 ROOTS = """
 extern "C" __global__ void k(const double *a, double *out)
 {
@@ -148,16 +186,6 @@ def test_a_function_that_returns_elsewhere_is_not_followed() -> None:
     with pytest.raises(machinecode.Uncountable, match="not after the call"):
         machinecode.count(code, launch, lambda: memory)
     machinecode.count(machinecode.prepare(made), launch, lambda: memory)
-
-
-def test_threads_that_have_returned_do_not_decide_a_division() -> None:
-    """Their registers hold no value, which once made every count of such a kernel inexact."""
-    single = KERNEL.replace("double", "float")
-    a, b = np.ones(100, np.float32), np.full(100, 3, np.float32)
-    assert not simulate(single, "k", 2, 64, [a, b, np.zeros(100, np.float32), 100]).counters.inexact
-    b[5] = 0
-    with np.errstate(all="ignore"):
-        assert simulate(single, "k", 2, 64, [a, b, np.zeros(100, np.float32), 100]).counters.inexact
 
 
 def test_a_dividend_of_zero_goes_the_long_way() -> None:
