@@ -48,7 +48,7 @@ WEB_FONT = re.compile(r"\s*@font-face \{.*?\}", re.DOTALL)  # a picture on a pag
 MAPS = """((wanted) => wanted.map(([side, words]) => {
   const { label, source, requests } = DATA.sides[side];
   const line = source.findIndex((text) => text.includes(words)), request = requests[line + 1].shown[0];
-  const figure = banks(request), number = side ? label.split(" ")[0] : String(DATA.lesson.number).padStart(2, "0");
+  const figure = banks(request), number = side ? label.split(" ")[0] : DATA.title.split(" ")[0];
   const [what] = request.heading.split(", "), [, cost] = request.heading.split(": ");
   return {
     source: source[line].trim(), title: `Lesson ${number}: ${what}, ${cost}`,
