@@ -169,19 +169,18 @@ class _Notes:
     def requests(self, launch: LaunchInfo, origin: int) -> tuple[Request, ...]:
         """Return the requests with the names of arrays; equal instructions of one line are merged."""
         merged: dict[tuple[object, ...], Request] = {}
+        instructions: dict[tuple[object, ...], set[int]] = {}
         for one in self.seen.values():
             if one.access.line is None:
                 continue
             request = _request(one, launch, origin)
             first = next(at for at in request.lanes if at is not None)
             shape = tuple(None if at is None else at - first for at in request.lanes)
-            key = (request.file, request.line, request.space, request.effect, request.width, request.array, shape)
-            before = merged.get((*key, request.cost))
-            if before is not None:
-                request = replace(
-                    before, times=before.times + request.times, instructions=before.instructions + request.instructions
-                )
-            merged[(*key, request.cost)] = request
+            place = (request.file, request.line, request.space, request.effect, request.width, request.array)
+            key = (*place, shape, request.cost)
+            instructions.setdefault(key, set()).add(one.access.index)
+            before = merged.get(key, replace(request, times=0))
+            merged[key] = replace(before, times=before.times + request.times, instructions=len(instructions[key]))
         return tuple(sorted(merged.values(), key=lambda it: (it.file, it.line, it.ideal - it.cost, -it.times)))
 
 
