@@ -83,6 +83,12 @@ def test_every_block_requests_what_was_counted(side: Side) -> None:
     assert not side.missing
 
 
+def test_eight_warps_take_the_column_by_the_four_loads_of_the_loop(side: Side) -> None:
+    """Their addresses begin in 32 different banks."""
+    (column,) = (it for it in side.requests_of(LOAD) if it.space == "shared")
+    assert (column.times, column.instructions) == (32, 4)
+
+
 def test_a_variable_of_the_host_decides_the_banks(side: Side) -> None:
     """32 floats in a row, or 33."""
     conflicts = [it.cost for it in side.requests_of(LOAD) if it.space == "shared"]
