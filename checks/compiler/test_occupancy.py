@@ -6,7 +6,8 @@ import dataclasses
 import pytest
 
 from checks.readings import FOLDER
-from gemm_lessons.engine.compiler.compile import Resources, occupancy
+from gemm_lessons.engine.compiler.compile import Resources
+from gemm_lessons.engine.hardware.occupancy import occupancy_of
 from gemm_lessons.engine.hardware.sheets import GPUS, find_gpu
 
 TABLE = list(csv.DictReader((FOLDER / "compiler" / "occupancy.csv").read_text().splitlines()))
@@ -20,13 +21,13 @@ def test_blocks_per_multiprocessor_are_those_of_nvidias_header(gpu):
         static = Resources(int(row["registers"]), int(row["shared_bytes"]), 0, 0)
         dynamic = Resources(int(row["registers"]), 0, 0, 0)
         expected = int(row["blocks_per_sm"])
-        assert occupancy(static, int(row["threads"]), 0, GPUS[gpu]).blocks_per_sm == expected, row
-        assert occupancy(dynamic, int(row["threads"]), int(row["shared_bytes"]), GPUS[gpu]).blocks_per_sm == expected
+        assert occupancy_of(static, int(row["threads"]), 0, GPUS[gpu]).blocks_per_sm == expected, row
+        assert occupancy_of(dynamic, int(row["threads"]), int(row["shared_bytes"]), GPUS[gpu]).blocks_per_sm == expected
 
 
 def test_the_v100_figure_of_the_seeds():
     """256 threads of 136 registers: 8 of 64 warps, 12.5 percent, because of registers."""
-    it = occupancy(Resources(136, 16384, 0, 0), 256, 0, GPUS["v100"])
+    it = occupancy_of(Resources(136, 16384, 0, 0), 256, 0, GPUS["v100"])
     assert (it.blocks_per_sm, it.warps, it.fraction, it.limiter) == (1, 8, 0.125, "registers")
 
 
@@ -50,14 +51,14 @@ def test_the_v100_figure_of_the_seeds():
     ],
 )
 def test_limits(registers, shared, threads, gpu, warps, limiter):
-    it = occupancy(Resources(registers, shared, 0, 0), threads, 0, GPUS[gpu])
+    it = occupancy_of(Resources(registers, shared, 0, 0), threads, 0, GPUS[gpu])
     assert (it.warps, it.limiter) == (warps, limiter)
     assert it.fraction == warps / GPUS[gpu].max_warps_per_sm
 
 
 def test_the_system_reserve_counts_since_ampere():
     """7 blocks of 32 KB would be 224 of 228 KB; with 1 KB more for each they are 231."""
-    it = occupancy(Resources(16, 32768, 0, 0), 64, 0, GPUS["h200"])
+    it = occupancy_of(Resources(16, 32768, 0, 0), 64, 0, GPUS["h200"])
     assert (it.blocks_per_sm, it.limiter) == (6, "shared memory")
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from checks.compiler.regex_steps import Steps
 from gemm_lessons.engine.compiler import tokens as module
-from gemm_lessons.engine.compiler.tokens import TOKEN, Lexed, tokens, without_comments
+from gemm_lessons.engine.compiler.tokens import TOKEN, Lexed, tokens_of, without_comments
 
 SOURCES = [
     ("a /* b\nc */ d // e \\\n f\ng", "name:a comment:/*_b\nc_*/ name:d comment://_e_\\\n_f name:g"),
@@ -33,12 +33,12 @@ SOURCES = [
 
 @pytest.mark.parametrize(("source", "expected"), SOURCES)
 def test_tokens(source: str, expected: str) -> None:
-    found = list(tokens(source))
+    found = list(tokens_of(source))
     assert " ".join(f"{it.kind}:{it.text.replace(' ', '_')}" for it in found) == expected
     code = without_comments(source)
     assert all(it.line == source.count("\n", 0, it.start) + 1 for it in found)
     assert all(code[it.start : it.end] == it.text for it in found if it.kind != "comment")
-    assert list(tokens(source, "comment")) == [it for it in found if it.kind == "comment"]
+    assert list(tokens_of(source, "comment")) == [it for it in found if it.kind == "comment"]
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from typer.main import get_group
 from checks.conftest import STORED_WITH, compiler
 from gemm_lessons.authoring.candidate import Shared
 from gemm_lessons.authoring.pitfalls import the_tool_prints_what_is_quoted
-from gemm_lessons.authoring.prove import PROOFS, Proof, prove
+from gemm_lessons.authoring.prove import PROOFS, Proof, prove_lesson
 from gemm_lessons.cli.app import whole
 from gemm_lessons.course.folder import Course, packaged_course
 from gemm_lessons.course.lesson import Lesson
@@ -65,7 +65,7 @@ def counted(name: str, gpu: str = "h200") -> RunOutcome:
 
 
 def hold(name: str, proofs: Iterable[Proof]) -> None:
-    made = prove(SHARED, name, proofs)
+    made = prove_lesson(SHARED, name, proofs)
     assert not [flaw for proof in made for flaw in proof.flaws or ()]
     assert all(proof.holds for proof in made)
 

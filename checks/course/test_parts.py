@@ -10,7 +10,7 @@ import pytest
 
 from checks import forks
 from checks.cli.tiny_course import environment
-from gemm_lessons.course.carry_over import carry_over
+from gemm_lessons.course.carry_over import carried_over
 from gemm_lessons.course.course_toml import CourseFacts, PartOfToml, load_course_toml, parts_of
 from gemm_lessons.course.folder import Course, init_course, packaged_course
 from gemm_lessons.course.lesson import LessonError
@@ -83,7 +83,7 @@ def test_the_next_lesson_follows_the_recent_one() -> None:
 
 
 def test_an_older_folder_is_carried_over(old: Course) -> None:
-    done = carry_over(old)
+    done = carried_over(old)
     assert done.note is None
     assert done.moved == (("12_two_warps", "23_two_warps"), ("17_mma", "15_mma"))
     now = Course(old.root)
@@ -100,13 +100,13 @@ def test_an_older_folder_is_carried_over(old: Course) -> None:
     assert progress.recent == "15_mma"
     assert progress.of("15_mma").passed
     assert progress.of("03_block_tile").passed
-    assert carry_over(now) is None
+    assert carried_over(now) is None
 
 
 def test_authors_folders_and_current_ones_stay(old: Course, tmp_path: Path) -> None:
     (old.lessons_dir / "17_mma" / "solution.cu").write_text("// an author's\n")
-    assert carry_over(old) is None
-    assert carry_over(init_course(tmp_path / "new")) is None
+    assert carried_over(old) is None
+    assert carried_over(init_course(tmp_path / "new")) is None
 
 
 def test_a_folder_that_cannot_be_carried_over_is_still_complete(old: Course, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,7 +116,7 @@ def test_a_folder_that_cannot_be_carried_over_is_still_complete(old: Course, mon
     before = sorted(old.root.rglob("*"))
     monkeypatch.setattr(shutil, "copy2", full)
     with pytest.raises(Exception, match="no space left"):
-        carry_over(old)
+        carried_over(old)
     assert sorted(old.root.rglob("*")) == before
 
 

@@ -15,7 +15,7 @@ from typer.main import get_group
 
 from gemm_lessons.authoring.candidate import Shared
 from gemm_lessons.authoring.pitfalls import the_tool_prints_what_is_quoted
-from gemm_lessons.authoring.prove import PROOFS, prove
+from gemm_lessons.authoring.prove import PROOFS, prove_lesson
 from gemm_lessons.authoring.questions import fill_in
 from gemm_lessons.authoring.skeleton import new_lesson
 from gemm_lessons.cli.app import whole
@@ -47,7 +47,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Shared:
 
 
 def test_a_lesson_from_the_skeleton_is_proven(shared: Shared) -> None:
-    made = prove(shared, "22_after")
+    made = prove_lesson(shared, "22_after")
     assert not [flaw for proof in made for flaw in proof.flaws or ()]
     assert all(proof.holds for proof in made)
     assert not fill_in(shared.course.lesson("22"), shared.numbers), "it came with its numbers"
@@ -79,7 +79,7 @@ def slipped(shared: Shared, slip: Slip) -> list[tuple[str, str]]:
     path.write_text(good.replace(slip.old, slip.new, 1))
     try:
         proofs = PROOFS if slip.running else READING
-        made = prove(Shared.of(shared.course, printed, shared.commands), "22_after", proofs)
+        made = prove_lesson(Shared.of(shared.course, printed, shared.commands), "22_after", proofs)
     finally:
         path.write_text(good)
     return [(proof.proof, flaw) for proof in made for flaw in proof.flaws or ()]
@@ -112,7 +112,7 @@ def test_a_stub_that_is_none(shared: Shared, old: str, new: str, says: str) -> N
     good = path.read_text()
     path.write_text(good.replace(old, new, 1))
     try:
-        made = prove(shared, "22_after", [proof for proof in PROOFS if proof.name == "stub"])
+        made = prove_lesson(shared, "22_after", [proof for proof in PROOFS if proof.name == "stub"])
     finally:
         path.write_text(good)
     [flaw] = [flaw for proof in made for flaw in proof.flaws or ()]
@@ -171,7 +171,7 @@ def test_files_that_cannot_be_read(shared: Shared, file: str, data: bytes | None
     good = path.read_bytes()
     path.unlink() if data is None else path.write_bytes(data)
     try:
-        made = prove(Shared.of(shared.course, printed, shared.commands), "22_after")
+        made = prove_lesson(Shared.of(shared.course, printed, shared.commands), "22_after")
     finally:
         path.write_bytes(good)
     [flaw] = [flaw for proof in made for flaw in proof.flaws or ()]

@@ -15,7 +15,7 @@ import pytest
 from gemm_lessons import engine
 from gemm_lessons.engine.compiler.compile import Compiled, NotCompiled
 from gemm_lessons.engine.compiler.ptx_file import take
-from gemm_lessons.report.reference import SECTIONS, reference
+from gemm_lessons.report.reference import SECTIONS, engine_reference
 
 SCALE = """
 __constant__ float factor = 3;
@@ -75,7 +75,7 @@ def test_every_public_name_is_there_and_documented() -> None:
 
 
 def test_the_page_has_every_name_with_its_signature() -> None:
-    text = reference()
+    text = engine_reference()
     for name in engine.__all__:
         assert f"### {name}\n" in text
     assert "gpu: str | GpuSpec = 'h200'," in text

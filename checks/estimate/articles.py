@@ -21,7 +21,8 @@ from pathlib import Path
 import numpy as np
 
 from checks.compiling import must_compile
-from gemm_lessons.engine.compiler.compile import Compiled, occupancy
+from gemm_lessons.engine.compiler.compile import Compiled
+from gemm_lessons.engine.hardware.occupancy import occupancy_of
 from gemm_lessons.engine.hardware.sheets import GPUS, STAND_IN, GpuSpec
 from gemm_lessons.engine.records.launch import Argument, Buffer, Grid, Scalar, StructWithBuffers
 from gemm_lessons.engine.sass.trace import Trace, traceable
@@ -75,7 +76,7 @@ class Article:
         """Traced for as many blocks as are resident on ``gpu``."""
         compiled = self.compiled
         threads = self.block[0] * self.block[1]
-        resident = occupancy(compiled.resources, threads, 0, self.gpu).blocks_per_sm
+        resident = occupancy_of(compiled.resources, threads, 0, self.gpu).blocks_per_sm
         code = traceable(compiled, Simulator().kernel(compiled))
 
         def at(k: int) -> tuple[int, Trace]:

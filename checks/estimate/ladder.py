@@ -118,11 +118,11 @@ class Step:
 
     def profile(self, size: int, gpu: GpuSpec) -> Profile:
         """The profile that the estimate is computed from, as for a lesson's kernel."""
-        from gemm_lessons.engine.hardware.occupancy import occupancy
+        from gemm_lessons.engine.hardware.occupancy import occupancy_of
         from gemm_lessons.engine.simulator import Simulator
         from gemm_lessons.gemm.profile import Movement, Subject, profile_of
 
-        resident = occupancy(self.compiled.resources, self.threads, self.shared, gpu).blocks_per_sm
+        resident = occupancy_of(self.compiled.resources, self.threads, self.shared, gpu).blocks_per_sm
         tile = TileSizes(self.rows, self.cols, BK)
         multiple = Shape(self.rows * self.cluster, self.cols, BK)
         moved = Movement(

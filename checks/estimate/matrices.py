@@ -103,14 +103,14 @@ class Case:
     @cached_property
     def profile(self) -> Profile:
         """Traced for as many blocks as are resident on an H200."""
-        from gemm_lessons.engine.compiler.compile import occupancy
+        from gemm_lessons.engine.hardware.occupancy import occupancy_of
         from gemm_lessons.engine.hardware.sheets import GPUS
         from gemm_lessons.engine.sass.trace import Trace, traceable
         from gemm_lessons.engine.simulator import Simulator
         from gemm_lessons.gemm.profile import DEPTH, Movement, Profile
 
         compiled = self.compiled()
-        resident = occupancy(compiled.resources, self.threads, self.shared, GPUS["h200"]).blocks_per_sm
+        resident = occupancy_of(compiled.resources, self.threads, self.shared, GPUS["h200"]).blocks_per_sm
         code = traceable(compiled, Simulator().kernel(compiled))
         rows, cols, depth = self.tile
         shorter = max(DEPTH, 8 * depth) * self.split
@@ -159,14 +159,14 @@ class Case:
     @cached_property
     def adding_up(self) -> Profile:
         """The profile of the second launch, which adds the parts."""
-        from gemm_lessons.engine.compiler.compile import occupancy
+        from gemm_lessons.engine.hardware.occupancy import occupancy_of
         from gemm_lessons.engine.hardware.sheets import GPUS
         from gemm_lessons.engine.sass.trace import traceable
         from gemm_lessons.engine.simulator import Simulator
         from gemm_lessons.gemm.profile import Movement, Profile
 
         compiled = self.compiled(entry="reduce")
-        resident = occupancy(compiled.resources, ADDED_UP, 0, GPUS["h200"]).blocks_per_sm
+        resident = occupancy_of(compiled.resources, ADDED_UP, 0, GPUS["h200"]).blocks_per_sm
         code = traceable(compiled, Simulator().kernel(compiled))
         n = resident * ADDED_UP
         arguments: list[Argument] = [

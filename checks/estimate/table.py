@@ -33,8 +33,9 @@ from gemm_lessons.commands.points import shape_of
 from gemm_lessons.course.folder import Course
 from gemm_lessons.course.lesson import Lesson
 from gemm_lessons.course.lesson_toml import load_lesson
-from gemm_lessons.engine.compiler.compile import disassemble_ahead, occupancy
+from gemm_lessons.engine.compiler.compile import disassemble_ahead
 from gemm_lessons.engine.estimate.chip import LAUNCH_US
+from gemm_lessons.engine.hardware.occupancy import occupancy_of
 from gemm_lessons.engine.hardware.sheets import GPUS, pipes_of
 from gemm_lessons.gemm.shapes import Shape
 from gemm_lessons.gemm.time_model import Estimate, Estimator, estimate_at, profile_of
@@ -123,7 +124,7 @@ def estimated(kernel: Kernel, rows: Sequence[Mapping[str, Any]]) -> Iterator[tup
         lesson = replace(fixed.lesson, choices=())
         if lesson.tile.sizes not in profiles:
             compiled, launch = replace(fixed, lesson=lesson).compiled(), lesson.grids(shape)[0]
-            resident = occupancy(compiled.resources, launch.threads, launch.dynamic_shared, gpu).blocks_per_sm
+            resident = occupancy_of(compiled.resources, launch.threads, launch.dynamic_shared, gpu).blocks_per_sm
             profiles[lesson.tile.sizes] = profile_of(subject_of(lesson, compiled), resident)
         profile = profiles[lesson.tile.sizes]
         yield row, estimate_at(profile, shape, lesson.grids(shape)[0].grid, gpu)

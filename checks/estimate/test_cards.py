@@ -16,7 +16,7 @@ from gemm_lessons.devices.simulated import Simulated
 from gemm_lessons.engine.hardware.figures import SheetError
 from gemm_lessons.engine.hardware.sheets import CARDS, GPUS, find_gpu, peaks, pipes_of, read_sheet, sheet_of
 from gemm_lessons.engine.records.errors import UnknownArchitecture
-from gemm_lessons.gemm.tile_model import tile_model
+from gemm_lessons.gemm.tile_model import tile_model_of
 from gemm_lessons.running.pipeline import RunRequest, run_lesson
 
 PAGE = Path(engine.__file__).parents[1] / "docs" / "numbers.md"
@@ -65,7 +65,7 @@ def test_the_product_of_a_driver_has_one_sheet() -> None:
 def test_fp64_is_that_of_the_chip(name: str) -> None:
     """An RTX 3090 was given the A100's fp64 lanes: 6.76 TFLOP/s, where it has 0.56."""
     assert peaks(GPUS[name], "fp64")[0].flops_per_s / 1e12 == pytest.approx(FP64[name], rel=0.02)
-    model = tile_model(GPUS[name], "float64")
+    model = tile_model_of(GPUS[name], "float64")
     assert model.flops / 1e12 == pytest.approx(FP64[name], rel=0.02)
 
 

@@ -10,7 +10,7 @@ import pytest
 from checks import forks
 from gemm_lessons.engine.hardware.sheets import find_gpu
 from gemm_lessons.engine.records.errors import UnknownArchitecture
-from gemm_lessons.gemm.tile_model import TileModel, tile_model
+from gemm_lessons.gemm.tile_model import TileModel, tile_model_of
 
 H200 = find_gpu("h200")
 # The GPU of the paper. Its shared memory moves 64 bytes per clock, half as many as of all that came after it: half as
@@ -21,7 +21,7 @@ FERMI = replace(
 
 
 def test_the_h200_of_the_lesson() -> None:
-    model = tile_model(H200, "float64")
+    model = tile_model_of(H200, "float64")
     assert model.flops == pytest.approx(33.5e12, rel=0.01)
     assert model.least_block == pytest.approx(55.8, abs=0.1)
     assert model.least_thread == pytest.approx(8)
@@ -37,14 +37,14 @@ def test_the_gpu_of_the_paper() -> None:
 
 
 def test_more_than_registers_hold() -> None:
-    model = tile_model(replace(H200, registers_per_thread=128), "float64")
+    model = tile_model_of(replace(H200, registers_per_thread=128), "float64")
     assert (model.thread, model.block) == (None, None)
 
 
 def test_what_it_does_not_know() -> None:
-    assert tile_model(H200, "int8") is None
+    assert tile_model_of(H200, "int8") is None
     with pytest.raises(UnknownArchitecture, match="sm_999"):
-        tile_model(replace(H200, arch="sm_999"), "float64")
+        tile_model_of(replace(H200, arch="sm_999"), "float64")
 
 
 def test_the_command(tmp_path: Path) -> None:

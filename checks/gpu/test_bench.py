@@ -64,7 +64,7 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Done:
     with pytest.MonkeyPatch.context() as patch:
         seen = count_calls(patch)
         request = simulated(copy_lessons(folder / "course"), csv, "01", "02")
-        return Done(bench.bench(request, lambda *step: steps.append(step)), steps, seen, csv.read_text())
+        return Done(bench.run_bench(request, lambda *step: steps.append(step)), steps, seen, csv.read_text())
 
 
 def simulated(course: Course, csv: Path | None, *names: str, sizes: tuple[int, ...] = (128, 256)) -> BenchRequest:
@@ -176,7 +176,7 @@ def test_a_lesson_whose_host_chooses_is_estimated_as_it_is_launched_at_each_shap
     other = Shape(64, 64, 64, layout="NT")
     shapes = [Shape(1024, 1024, 64), Shape(1024, 1024, 63), Shape(4096, 4096, 64, layout="TN")]
     request = BenchRequest(copied, [choosing], [*shapes, other], Simulated(), H200, tmp_path / "out.csv")
-    result = bench.bench(request)
+    result = bench.run_bench(request)
     wide, narrow, turned = result.points
     assert [it.shape for it in (wide, narrow, turned)] == shapes
     assert narrow.time_us > 1.05 * wide.time_us
@@ -204,11 +204,11 @@ def test_estimates_are_marked_and_kept(done: Done, tmp_path: Path) -> None:
 def test_what_is_there_is_not_done_again(done: Done, copied: Course, tmp_path: Path, counted: list[str]) -> None:
     csv = tmp_path / "out.csv"
     csv.write_text(done.csv)
-    again = bench.bench(simulated(copied, csv, "01", "02"))
+    again = bench.run_bench(simulated(copied, csv, "01", "02"))
     assert counted == []
     assert again.reused == 4
     assert [point.key for point in again.points] == [point.key for point in done.result.points]
-    more = bench.bench(simulated(copied, csv, "01", "02", sizes=(128, 512)))
+    more = bench.run_bench(simulated(copied, csv, "01", "02", sizes=(128, 512)))
     assert counted == ["01_naive", "02_coalesced"]
     assert more.reused == 2
     assert len(read(csv)) == 6
@@ -220,12 +220,12 @@ def test_what_is_there_is_not_done_again(done: Done, copied: Course, tmp_path: P
 def test_what_changed_is_done_again(done: Done, copied: Course, tmp_path: Path, counted: list[str], what: str) -> None:
     csv = tmp_path / "out.csv"
     csv.write_text(done.csv)
-    assert bench.bench(simulated(copied, csv, "01")).reused == 2
+    assert bench.run_bench(simulated(copied, csv, "01")).reused == 2
     path = copied.root / what
     text = path.read_text()
     path.write_text(text.replace("BM = 32", "BM = 16") if path.suffix == ".toml" else text + "\n// changed\n")
     assert path.read_text() != text
-    assert bench.bench(simulated(copied, csv, "01")).reused == 0
+    assert bench.run_bench(simulated(copied, csv, "01")).reused == 0
     assert counted == ["01_naive"]
 
 
@@ -234,7 +234,7 @@ def test_a_line_that_was_cut_off_is_done_again(done: Done, copied: Course, tmp_p
     whole = "".join(line for line in done.csv.splitlines(keepends=True) if "02_coalesced" not in line)
     assert len(whole.splitlines()) == 3
     csv.write_text(whole[:-30])
-    result = bench.bench(simulated(copied, csv, "01"))
+    result = bench.run_bench(simulated(copied, csv, "01"))
     assert result.reused == 1
     assert len(result.points) == 2
     assert whole.splitlines()[-1] in csv.read_text().splitlines()
@@ -248,14 +248,14 @@ def test_somebody_elses_file_is_left_alone(copied: Course, tmp_path: Path, conte
     csv = tmp_path / "out.csv"
     csv.write_bytes(content)
     with pytest.raises(CommandError, match=said):
-        bench.bench(simulated(copied, csv, "01"))
+        bench.run_bench(simulated(copied, csv, "01"))
     assert csv.read_bytes() == content
 
 
 def test_a_place_that_cannot_be_written(copied: Course, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(WriteError, match="cannot be written"):
-        bench.bench(simulated(copied, tmp_path / "file" / "out.csv", "01"))
+        bench.run_bench(simulated(copied, tmp_path / "file" / "out.csv", "01"))
 
 
 def test_points_survive_the_file(tmp_path: Path) -> None:
@@ -269,7 +269,7 @@ def test_points_survive_the_file(tmp_path: Path) -> None:
 def test_the_learners_own_kernels(copied: Course) -> None:
     shutil.copy(copied.lessons_dir / "02_coalesced/solution.cu", copied.lessons_dir / "01_naive/kernel.cu")
     request = replace(simulated(copied, None, "01", "02", sizes=(512,)), mine=True)
-    mine, reference = bench.bench(request).points
+    mine, reference = bench.run_bench(request).points
     assert (mine.series, reference.series) == ("01_naive (yours)", "02_coalesced")
     assert mine.gflops == pytest.approx(reference.gflops)
 
@@ -277,14 +277,14 @@ def test_the_learners_own_kernels(copied: Course) -> None:
 def test_what_is_left_out_is_said(copied: Course) -> None:
     (copied.lessons_dir / "01_naive/solution.cu").write_text("no CUDA at all")
     shutil.copy(copied.lessons_dir / "02_coalesced/stub.cu", copied.lessons_dir / "02_coalesced/solution.cu")
-    result = bench.bench(simulated(copied, None, "01", "02"))
+    result = bench.run_bench(simulated(copied, None, "01", "02"))
     assert not result.points
     assert result.notes == (
         "01_naive is left out: it does not compile.",
         "02_coalesced is left out: its verdict is wrong answer.",
     )
     thread_tile = COURSE.lesson("thread_tile")
-    result = bench.bench(BenchRequest(COURSE, [thread_tile], squares((100, 128)), Simulated(), H200))
+    result = bench.run_bench(BenchRequest(COURSE, [thread_tile], squares((100, 128)), Simulated(), H200))
     assert [point.shape.m for point in result.points] == [128]
     assert result.notes == (
         f"{thread_tile.name} cannot take 100: M = 100 is not a multiple of 128 (try 128); N = 100 is not a multiple of "
@@ -304,7 +304,7 @@ def measured(gpu: Gpu, csv: Path | None, *names: str, sizes: tuple[int, ...] = (
 
 def test_measuring_beside_cublas(fake_gpu: Gpu, tmp_path: Path) -> None:
     csv = tmp_path / "out.csv"
-    result = bench.bench(measured(fake_gpu, csv, "01", "02"))
+    result = bench.run_bench(measured(fake_gpu, csv, "01", "02"))
     assert sorted((point.shape.m, point.series) for point in result.points) == [
         (size, series) for size in (64, 96) for series in ("01_naive", "02_coalesced", CUBLAS)
     ]
@@ -317,7 +317,7 @@ def test_measuring_beside_cublas(fake_gpu: Gpu, tmp_path: Path) -> None:
         assert (point.flop_per_byte is None) is (point.series == CUBLAS)
         if point.series == CUBLAS:
             assert point.of_cublas == 1
-    again = bench.bench(measured(fake_gpu, csv, "01", "02"))
+    again = bench.run_bench(measured(fake_gpu, csv, "01", "02"))
     assert again.reused == 4
     assert len(again.points) == 6
 
@@ -333,7 +333,7 @@ def test_a_kernel_that_fails_does_not_stop_the_others(fake_gpu: Gpu, monkeypatch
         return replace(series, made=made)
 
     monkeypatch.setattr(bench, "_compile", broken)
-    result = bench.bench(measured(fake_gpu, None, "01", "02", "03", sizes=(64,)))
+    result = bench.run_bench(measured(fake_gpu, None, "01", "02", "03", sizes=(64,)))
     assert [point.series for point in result.points] == [CUBLAS, "03_block_tile"]
     fault, wrong = (note for note in result.notes if "left out" in note)
     assert fault.startswith("01_naive is left out at 64: the kernel touched memory")

@@ -14,7 +14,7 @@ from checks import forks
 from checks.gpu import stored_points
 from gemm_lessons.cli.gpu import parse_lessons, parse_parts, squares
 from gemm_lessons.commands import points as table_points
-from gemm_lessons.commands.bench import BenchRequest, Note, Result, as_json
+from gemm_lessons.commands.bench import BenchRequest, Note, Result, bench_as_json
 from gemm_lessons.commands.points import CUBLAS, grouped
 from gemm_lessons.course.folder import CommandError
 from gemm_lessons.devices.simulated import Simulated
@@ -179,7 +179,7 @@ def test_few_notes_are_printed_in_full() -> None:
 
 
 def test_json_has_points_types_and_every_note() -> None:
-    told = json.loads(json.dumps(as_json(Result(tuple(POINTS), (*DOUBTS, *REFUSED), types=TYPES))))
+    told = json.loads(json.dumps(bench_as_json(Result(tuple(POINTS), (*DOUBTS, *REFUSED), types=TYPES))))
     assert told["schema"] == "gemm-lessons/bench/1"
     assert len(told["points"]) == len(POINTS)
     assert {it["type"] for it in told["points"] if it["series"] == CUBLAS} == {"fp32", "fp16", "bf16", "int8", "fp64"}

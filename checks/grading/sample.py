@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gemm_lessons.grading.gradebook import Gradebook, gradebook
+from gemm_lessons.grading.gradebook import Gradebook, gradebook_of
 from gemm_lessons.grading.results import Case, Grade, GradedStudent, GradePart, Grading
 
 LESSONS = ("02_coalesced", "03_block_tile")
@@ -95,4 +95,4 @@ def sample() -> Gradebook:
         grade("late", first),
     )
     grading = Grading(LESSONS, students, {}, SEED, {"gemm_lessons": "0.1.0"}, dict.fromkeys(LESSONS, "cd" * 32))
-    return gradebook(grading, grades)
+    return gradebook_of(grading, grades)

@@ -18,7 +18,7 @@ from gemm_lessons.course.folder import CommandError
 from gemm_lessons.grading.decisions import load_decisions
 from gemm_lessons.grading.escaping import cell, markdown, one_line
 from gemm_lessons.grading.formats import FORMATS, check_format, write_csv, write_format
-from gemm_lessons.grading.gradebook import gradebook
+from gemm_lessons.grading.gradebook import gradebook_of
 from gemm_lessons.grading.results import folder_name
 
 SCHEMAS = Path(__file__).parent / "schemas"
@@ -90,7 +90,7 @@ def test_github_action(out: Path, tmp_path: Path) -> None:
     assert sum(test["score"] for test in bo["tests"]) == 7.5
     assert json.loads((out / "github-action/zoë/result.json").read_text())["status"] == "error"
     # In a workflow with one student: an output and a summary, each added to what is there.
-    one = gradebook(BOOK.grading, [g for row in BOOK.rows[:1] for g in row.grades if g])
+    one = gradebook_of(BOOK.grading, [g for row in BOOK.rows[:1] for g in row.grades if g])
     one = type(one)(one.grading, one.rows[:1], one.out_of)
     output, page = tmp_path / "output", tmp_path / "summary"
     output.write_text("before=1\n")

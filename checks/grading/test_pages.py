@@ -13,7 +13,7 @@ import pytest
 from checks.grading.sample import ATTACK, HIDDEN, LESSONS, SEED, TWO, grade, outcome, sample
 from checks.view.browser import PHONE, Browser, chromium
 from gemm_lessons.grading.escaping import one_line
-from gemm_lessons.grading.gradebook import gradebook
+from gemm_lessons.grading.gradebook import gradebook_of
 from gemm_lessons.grading.results import folder_name
 from gemm_lessons.grading.similarity import SimilarPair
 from gemm_lessons.grading.statistics import middle, spread, stumbles
@@ -160,7 +160,7 @@ def test_what_went_wrong_is_counted_once_for_everybody() -> None:
         )
         for name, it in (("ana", hint), ("bo", hint.replace("12", "34")), ("late", "barriers per K tile is 3"))
     ]
-    assert [(it.what, it.students) for it in stumbles(gradebook(BOOK.grading, grades))] == [
+    assert [(it.what, it.students) for it in stumbles(gradebook_of(BOOK.grading, grades))] == [
         ("gate missed: barriers per K tile", 3), ("hint: line _: k0 is _ or _.", 2),
     ]  # fmt: skip
 
@@ -168,4 +168,4 @@ def test_what_went_wrong_is_counted_once_for_everybody() -> None:
 def test_a_kernel_that_does_not_end_is_one_mistake() -> None:
     findings = [{"kind": "timeout", "severity": "error"}]
     ended = grade("ana", LESSONS[0], verdict="timed_out", points=0.0, outcome=outcome("timed_out", findings=findings))
-    assert [it.what for it in stumbles(gradebook(BOOK.grading, [ended]))] == ["does not end"]
+    assert [it.what for it in stumbles(gradebook_of(BOOK.grading, [ended]))] == ["does not end"]

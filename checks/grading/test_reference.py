@@ -15,7 +15,7 @@ from gemm_lessons.engine.compiler.tokens import without_comments
 from gemm_lessons.grading import executors, judging
 from gemm_lessons.grading.classroom import Assignment, Classroom
 from gemm_lessons.grading.executors import LocalExecutor
-from gemm_lessons.grading.gradebook import gradebook
+from gemm_lessons.grading.gradebook import gradebook_of
 from gemm_lessons.grading.inputs import find_students
 from gemm_lessons.grading.judging import Job, Judged, judge
 from gemm_lessons.grading.lesson_names import lesson_named
@@ -97,7 +97,7 @@ def test_the_teacher_is_told_and_students_are_not(tmp_path: Path, monkeypatch: p
     assert grades["ana"].look_at == (f"{REFERENCE} with other names, comments or layout",)
     assert grades["bo"].look_at == ()
     assert grades["cy"].look_at == (f"passes lesson {NAIVE}, not lesson {TILE}, as which it was handed in",)
-    book = gradebook(grading, list(grades.values()))
+    book = gradebook_of(grading, list(grades.values()))
     pairs = pairs_of(out, book, COURSE)
     assert [(it.first, it.second, it.share) for it in pairs or ()] == [("ana", REFERENCE, 1.0)]
     write_pages(book, out, pairs)

@@ -13,7 +13,7 @@ import pytest
 from checks.grading.copies import HONEST, disguise, study
 from checks.grading.sample import grade
 from gemm_lessons.course.folder import packaged_course
-from gemm_lessons.grading.gradebook import gradebook
+from gemm_lessons.grading.gradebook import gradebook_of
 from gemm_lessons.grading.pairs import pairs_of
 from gemm_lessons.grading.results import GradedStudent, Grading
 from gemm_lessons.grading.similarity import OWN, SHARE, SimilarPair, alike, given
@@ -115,8 +115,8 @@ def test_judged_kernels_are_kept_and_compared(tmp_path: Path) -> None:
     grading = Grading((LESSON,), students, {}, 1, {}, {})
     for name, data in texts.items():
         keep_source(tmp_path, name, LESSON, data)
-    pairs = pairs_of(tmp_path, gradebook(grading, grades), COURSE)
+    pairs = pairs_of(tmp_path, gradebook_of(grading, grades), COURSE)
     assert [(it.first, it.second) for it in pairs or ()] == [("ana", "bo")]
     keep_source(tmp_path, "ana", LESSON, b"another one, handed in later")
-    assert pairs_of(tmp_path, gradebook(grading, grades), COURSE) == (), "its grade is not about this file"
-    assert pairs_of(tmp_path, gradebook(replace(grading, students=students[:1]), grades), COURSE) is None
+    assert pairs_of(tmp_path, gradebook_of(grading, grades), COURSE) == (), "its grade is not about this file"
+    assert pairs_of(tmp_path, gradebook_of(replace(grading, students=students[:1]), grades), COURSE) is None

@@ -18,8 +18,9 @@ from gemm_lessons.course.todos import Stub, open_todos
 from gemm_lessons.devices.device import Binaries
 from gemm_lessons.devices.gpu.trouble import fault
 from gemm_lessons.engine.arguments.expression import Expression
-from gemm_lessons.engine.compiler.compile import Compiled, NotCompiled, Occupancy, Resources, compile_source
+from gemm_lessons.engine.compiler.compile import Compiled, NotCompiled, Resources, compile_source
 from gemm_lessons.engine.compiler.diagnostics import Diagnostic
+from gemm_lessons.engine.hardware.occupancy import Occupancy
 from gemm_lessons.engine.records.facts import AtMbarrier, Cause, Hang, Link
 from gemm_lessons.engine.records.findings import Finding, Severity
 from gemm_lessons.engine.records.launch import Buffer, Grid

@@ -9,7 +9,7 @@ from gemm_lessons.engine.records.results import Counters
 from gemm_lessons.gemm.shapes import Shape
 from gemm_lessons.gemm.time_model import Estimate
 from gemm_lessons.judging.evidence import UNTIMED, Speed
-from gemm_lessons.judging.lost_time import lost_time, waits_longer
+from gemm_lessons.judging.lost_time import time_lost, waits_longer
 
 SOLUTION = {"issue": 60.0, "shared": 80.0, "latency": 100.0}
 
@@ -34,7 +34,7 @@ def speed(time_us: float, **parts: float) -> Speed:
 )
 def test_the_largest_difference_in_work_is_named_if_it_explains_the_loss(mine: Speed, told: str) -> None:
     whole = told.replace("80%: ", "80% of the reference's speed (estimated): ")
-    assert lost_time(mine, speed(100.0)) == whole
+    assert time_lost(mine, speed(100.0)) == whole
 
 
 TWICE = (
@@ -58,7 +58,7 @@ def test_loads_that_too_little_work_hides_are_named_even_where_little_is_lost(
     mine: Speed, waited: float, told: str
 ) -> None:
     whole = told.replace("%: ", "% of the reference's speed (estimated): ")
-    assert lost_time(mine, speed(100.0), waited) == whole
+    assert time_lost(mine, speed(100.0), waited) == whole
 
 
 def test_bytes_waited_for_are_compared_where_both_were_counted() -> None:
@@ -72,4 +72,4 @@ def test_bytes_waited_for_are_compared_where_both_were_counted() -> None:
 
 
 def test_without_an_estimate_of_the_solution_nothing_is_said() -> None:
-    assert lost_time(speed(500.0), UNTIMED) == ""
+    assert time_lost(speed(500.0), UNTIMED) == ""

@@ -18,7 +18,8 @@ from gemm_lessons.course.pitfalls import load_pitfalls, resized
 from gemm_lessons.devices.device import Binaries, Task
 from gemm_lessons.devices.simulated import Simulated
 from gemm_lessons.engine.arguments.expression import Expression, ExpressionError, Number
-from gemm_lessons.engine.compiler.compile import Compiled, compile_source, disassemble_ahead, occupancy
+from gemm_lessons.engine.compiler.compile import Compiled, compile_source, disassemble_ahead
+from gemm_lessons.engine.hardware.occupancy import occupancy_of
 from gemm_lessons.engine.hardware.sheets import find_gpu
 from gemm_lessons.engine.sass.inner_loop import BANK, OTHER, THREE, reads
 from gemm_lessons.gemm.data import LAYOUTS
@@ -133,7 +134,7 @@ class Numbers:
         if launched.fault is not None:
             raise LessonError(f"numbers: column {heading} faults at {shape}: {launched.fault.message}")
         resources, grid = kernels[0].resources, grids[0]
-        fit = occupancy(resources, grid.threads, grid.dynamic_shared, find_gpu(GPU))
+        fit = occupancy_of(resources, grid.threads, grid.dynamic_shared, find_gpu(GPU))
         return {
             **launched.counters.numbers(),
             **{name: getattr(resources, name) for name in FIELDS},

@@ -76,7 +76,7 @@ PROOFS: tuple[Proof, ...] = (
 )
 
 
-def prove(shared: Shared, name: str, proofs: Iterable[Proof] = PROOFS) -> tuple[Proven, ...]:
+def prove_lesson(shared: Shared, name: str, proofs: Iterable[Proof] = PROOFS) -> tuple[Proven, ...]:
     """Return the results of all proofs of the lesson in the folder ``name``."""
     lesson, broken = _readable(shared.course, shared.course.lessons_dir / name)
     first = Proven("files", "its files are there and lesson.toml is in order", broken)

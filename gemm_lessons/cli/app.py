@@ -172,13 +172,13 @@ def _exit_code(function: Callable[..., int], *args: Any, **kwargs: Any) -> int:
 
 def _carry_over() -> None:
     """Update a course folder from before lessons got other numbers, and say so; leave one that cannot be written."""
-    from gemm_lessons.course.carry_over import carry_over
+    from gemm_lessons.course.carry_over import carried_over
     from gemm_lessons.course.folder import CommandError, find_course
     from gemm_lessons.engine import KitError
 
     try:
         course = find_course()
-        done = carry_over(course) if course else None
+        done = carried_over(course) if course else None
     except (CommandError, KitError):  # the command itself reports a folder that cannot be read
         return
     if done:

@@ -196,9 +196,9 @@ def _launches(paths: Sequence[Path], launch: LaunchOptions, sheet: GpuSpec, as_j
 def _as_json(why: Difference | str) -> int:
     import json
 
-    from gemm_lessons.commands.slower import as_json
+    from gemm_lessons.commands.slower import slower_as_json
 
-    typer.echo(json.dumps(as_json(why), indent=2, allow_nan=False))
+    typer.echo(json.dumps(slower_as_json(why), indent=2, allow_nan=False))
     return contract.EXIT_NOT_PASSED if isinstance(why, str) else contract.EXIT_PASSED
 
 

@@ -58,7 +58,7 @@ def check(
     if not names:
         raise CommandError("no lesson here has a solution.cu of its own; name one to prove the packaged one's copy")
     from gemm_lessons.authoring.candidate import Shared
-    from gemm_lessons.authoring.prove import prove
+    from gemm_lessons.authoring.prove import prove_lesson
 
     console = make_console()
     shared = Shared.of(course, printed, NAMES)
@@ -66,7 +66,7 @@ def check(
     for name in names:
         with Working(make_console(stderr=True), f"lesson {name}"):
             changed = write and _filled(course, name, shared.numbers)
-            proofs = prove(shared, name)
+            proofs = prove_lesson(shared, name)
         if changed:
             show_filled(console, course.lessons_dir / name / "README.md")
         show_proofs(console, name, proofs, every=len(names) == 1)

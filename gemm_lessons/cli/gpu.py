@@ -205,9 +205,7 @@ def bench(
         from gemm_lessons.report.plot import need_matplotlib
 
         need_matplotlib(plot)
-    from gemm_lessons.commands.bench import BenchRequest
-    from gemm_lessons.commands.bench import as_json as bench_json
-    from gemm_lessons.commands.bench import bench as run_bench
+    from gemm_lessons.commands.bench import BenchRequest, bench_as_json, run_bench
     from gemm_lessons.report.bench import progress_bar, show_bench
     from gemm_lessons.report.console import make_console
 
@@ -218,7 +216,7 @@ def bench(
     # A measurement is compared only with the data sheet of the GPU that ran it.
     roof = request.gpu if on.timer is None else on.sheet
     if as_json:
-        print(json.dumps(bench_json(result), indent=1))
+        print(json.dumps(bench_as_json(result), indent=1))
     else:
         show_bench(make_console(), request, result, verbose)
     if plot is not None:

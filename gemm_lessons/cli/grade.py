@@ -176,7 +176,7 @@ def _show(out: Path, formats: list[str], course: Course) -> int:
     """Write the outputs of the graded class and show them."""
     from gemm_lessons.grading.decisions import load_decisions, write_template
     from gemm_lessons.grading.formats import write_csv, write_format
-    from gemm_lessons.grading.gradebook import gradebook
+    from gemm_lessons.grading.gradebook import gradebook_of
     from gemm_lessons.grading.pairs import pairs_of
     from gemm_lessons.grading.reference import REFERENCE
     from gemm_lessons.grading.results import load_grades, load_grading
@@ -187,7 +187,7 @@ def _show(out: Path, formats: list[str], course: Course) -> int:
     grading = load_grading(out)
     template = write_template(out)
     decisions = load_decisions(out, grading.students, grading.lessons)
-    book = decisions.decided(gradebook(grading, load_grades(out, grading)))
+    book = decisions.decided(gradebook_of(grading, load_grades(out, grading)))
     with Working(make_console(stderr=True), "comparing"):
         pairs = pairs_of(out, book, course)
     written = [write_csv(book, out), *write_pages(book, out, pairs)[:1], *([template] if template else [])]

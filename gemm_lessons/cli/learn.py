@@ -98,15 +98,15 @@ def _page(course: Course, name: str) -> str | None:
     """Return the Markdown of the page of this name; None when a lesson is meant. Raise ``CommandError``."""
     if course.named(name) or re.match(r"\d", name):
         return None
-    from gemm_lessons.course.documents import documents
+    from gemm_lessons.course.documents import all_documents
 
-    texts = {**documents(packaged_course()), **documents(course)}  # a learner's folder lacks some
+    texts = {**all_documents(packaged_course()), **all_documents(course)}  # a learner's folder lacks some
     if name in texts:
         return read_source(texts[name].path)
     if name == ENGINE:
-        from gemm_lessons.report.reference import reference
+        from gemm_lessons.report.reference import engine_reference
 
-        return reference()
+        return engine_reference()
     from gemm_lessons.engine.records.words import closest  # imported late: only for mistakes
 
     near = closest(name, [*texts, ENGINE])

@@ -105,10 +105,10 @@ def tune(
 
 def show_bounds(lesson: Lesson, gpu: str | None) -> int:
     """Show the tile sizes that a data sheet allows for a lesson, and return the exit code. Raises ``CommandError``."""
-    from gemm_lessons.gemm.tile_model import tile_model
+    from gemm_lessons.gemm.tile_model import tile_model_of
 
     sheet, element = sheet_for(gpu or DEFAULT_GPU), lesson.data.factors[0].element.name
-    bounds = tile_model(sheet, element)
+    bounds = tile_model_of(sheet, element)
     if bounds is None:
         raise CommandError(f"--model knows the rates of float32 and float64, and {lesson.name} multiplies {element}")
     from gemm_lessons.report.console import make_console

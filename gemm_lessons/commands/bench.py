@@ -138,7 +138,7 @@ class _Book:
         self.points |= {point.key: point for point in new}
 
 
-def bench(request: BenchRequest, progress: TellSteps = lambda done, total, what: None) -> Result:
+def run_bench(request: BenchRequest, progress: TellSteps = lambda done, total, what: None) -> Result:
     """Measure or estimate everything that the CSV file does not have yet.
 
     Raises ``CommandError`` (a file that cannot be read or is not a benchmark), ``KitError``.
@@ -184,7 +184,7 @@ def bench(request: BenchRequest, progress: TellSteps = lambda done, total, what:
     return Result(tuple(wanted), tuple(dict.fromkeys(notes)), reused, types)
 
 
-def as_json(result: Result) -> dict[str, Any]:
+def bench_as_json(result: Result) -> dict[str, Any]:
     """Return the result for scripts: points with the CSV file's columns and the number type, and all notes."""
 
     def line(point: Point) -> dict[str, Any]:

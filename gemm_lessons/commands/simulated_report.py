@@ -31,7 +31,7 @@ from gemm_lessons.engine import KitError, Simulator
 from gemm_lessons.engine.compiler import elf
 from gemm_lessons.engine.compiler.compile import Compiled
 from gemm_lessons.engine.costs.tally import Sums
-from gemm_lessons.engine.hardware.occupancy import block_limits, occupancy
+from gemm_lessons.engine.hardware.occupancy import block_limits, occupancy_of
 from gemm_lessons.engine.hardware.sheets import WARP, GpuSpec
 from gemm_lessons.engine.records.launch import Grid
 from gemm_lessons.engine.records.results import Counters
@@ -184,7 +184,7 @@ def _of_launch(kernel: Compiled, grid: Grid, gpu: GpuSpec) -> Iterator[NcuMetric
     yield NcuMetric("launch__device_id", 0)
     for name, value in _attributes(gpu, kernel.arch).items():
         yield NcuMetric(name, value)
-    fits = occupancy(needs, grid.threads, dynamic, gpu)
+    fits = occupancy_of(needs, grid.threads, dynamic, gpu)
     yield NcuMetric("sm__maximum_warps_per_active_cycle_pct", 100.0 * fits.fraction)
     yield NcuMetric("sm__maximum_warps_avg_per_active_cycle", float(fits.warps))
     for name, blocks in block_limits(needs, grid.threads, dynamic, gpu).items():

@@ -106,7 +106,7 @@ def of_launches(first: InspectRequest, second: InspectRequest) -> Difference | s
     return Difference(found[0], found[1], first.gpu.name, first.gpu.basis)
 
 
-def as_json(found: Difference | str) -> dict[str, JSON]:
+def slower_as_json(found: Difference | str) -> dict[str, JSON]:
     """Return the difference as one JSON object, or why there is none."""
     if isinstance(found, str):
         return {"schema": SCHEMA, "no_estimate": found}

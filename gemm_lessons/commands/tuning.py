@@ -24,7 +24,7 @@ from gemm_lessons.course.lesson import Lesson
 from gemm_lessons.course.tiles import UnfitTile, retiled
 from gemm_lessons.devices.device import BuildTarget, Device
 from gemm_lessons.engine import KitError, UnsupportedKernel
-from gemm_lessons.engine.compiler.compile import occupancy
+from gemm_lessons.engine.hardware.occupancy import occupancy_of
 from gemm_lessons.engine.hardware.sheets import GpuSpec
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.gemm.shapes import Shape
@@ -170,7 +170,7 @@ def _evaluate(
         first = next((it.message for it in compiled.diagnostics if it.severity == "error"), compiled.message)
         return Tuned(why_not=f"does not compile: {first}")
     grids = lesson.grids(shape)
-    fits = [occupancy(it.resources, g.threads, g.dynamic_shared, gpu) for it, g in zip(compiled, grids, strict=True)]
+    fits = [occupancy_of(it.resources, g.threads, g.dynamic_shared, gpu) for it, g in zip(compiled, grids, strict=True)]
     registers = max(it.resources.registers for it in compiled)
     spilled = max(it.resources.spill_bytes for it in compiled)
     made = Tuned(registers=registers, blocks_per_sm=min(it.blocks_per_sm for it in fits))

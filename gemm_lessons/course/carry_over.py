@@ -27,7 +27,7 @@ class CarriedOver:
     note: str | None
 
 
-def carry_over(course: Course) -> CarriedOver | None:
+def carried_over(course: Course) -> CarriedOver | None:
     """Update a learner's folder whose lessons have other numbers than the installed ones; None where nothing moved.
 
     A folder that holds solutions is an author's and stays as it is. Raise ``WriteError``; the old folder is then still

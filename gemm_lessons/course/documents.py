@@ -33,7 +33,7 @@ def page_names() -> list[str]:
     return sorted(path.stem for path in PAGES.glob("*.md"))
 
 
-def documents(course: Course) -> dict[str, Document]:
+def all_documents(course: Course) -> dict[str, Document]:
     """Return the texts by name: the kit's pages, then the course's. A text of the course replaces a page of that name.
     Raise ``CommandError`` for one that cannot be read."""
     return {document.name: document for document in _found(course)}

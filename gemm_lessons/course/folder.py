@@ -377,10 +377,10 @@ def text_of(path: Path, raw: bytes) -> str:
 def _of_another_encoding(raw: bytes) -> tuple[str, int | None]:
     """Return a source as a compiler reads it: comments hold any bytes, and strings keep theirs, as octal escapes. Also
     return the first byte elsewhere that is not ASCII, or None."""
-    from gemm_lessons.engine.compiler.tokens import tokens  # late: only such a source needs it
+    from gemm_lessons.engine.compiler.tokens import tokens_of  # late: only such a source needs it
 
     source, pieces, at = raw.decode("latin-1"), list[str](), 0
-    for token in tokens(source):
+    for token in tokens_of(source):
         if token.text.isascii():
             continue
         text = token.text.encode("latin-1").decode("cp1252", "replace")

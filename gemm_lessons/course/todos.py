@@ -158,10 +158,10 @@ def _marks(source: str) -> tuple[list[str], dict[int, int]]:
 
 def _lines(source: str) -> tuple[list[str], dict[int, str]]:
     """Return the lines without comments, and by index the comments of each line."""
-    from gemm_lessons.engine.compiler.tokens import tokens, without_comments  # late: only a kernel needs it
+    from gemm_lessons.engine.compiler.tokens import tokens_of, without_comments  # late: only a kernel needs it
 
     comments: dict[int, str] = {}
-    for token in tokens(source, "comment"):
+    for token in tokens_of(source, "comment"):
         for index, text in enumerate(token.text.split("\n"), token.line - 1):
             comments[index] = comments.get(index, "") + text
     return [line.strip() for line in without_comments(source).split("\n")], comments

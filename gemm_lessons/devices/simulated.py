@@ -10,7 +10,8 @@ import numpy as np
 
 from gemm_lessons.devices.device import Binaries, Task
 from gemm_lessons.engine import Finding, Simulator
-from gemm_lessons.engine.compiler.compile import Compiled, occupancy
+from gemm_lessons.engine.compiler.compile import Compiled
+from gemm_lessons.engine.hardware.occupancy import occupancy_of
 from gemm_lessons.engine.hardware.sheets import GpuSpec, sheet_of
 from gemm_lessons.engine.records.facts import NoRoom
 from gemm_lessons.engine.records.launch import Argument, Grid, HostVariable
@@ -138,7 +139,7 @@ class Simulated:
 def no_room(kernels: Sequence[Compiled], grids: Sequence[Grid], sheet: GpuSpec | None) -> Finding | None:
     """Return why not even one block fits on a multiprocessor; None when one does, or when there is no data sheet."""
     for compiled, grid in zip(kernels, grids, strict=True):
-        if sheet and not occupancy(compiled.resources, grid.threads, grid.dynamic_shared, sheet).blocks_per_sm:
+        if sheet and not occupancy_of(compiled.resources, grid.threads, grid.dynamic_shared, sheet).blocks_per_sm:
             return _too_large(compiled, grid, sheet)
     return None
 

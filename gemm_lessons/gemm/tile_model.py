@@ -78,7 +78,7 @@ class TileModel:
         return BUFFERS * 2 * (self.block or 0) * depth * self.word
 
 
-def tile_model(gpu: GpuSpec, element: str) -> TileModel | None:
+def tile_model_of(gpu: GpuSpec, element: str) -> TileModel | None:
     """Return the model for float32 or float64; None for another type."""
     fp64_lanes = round(gpu.schedulers * WARP / pipes_of(gpu).fp64)
     lanes = {"float32": gpu.lanes_per_sm, "float64": fp64_lanes}.get(element)

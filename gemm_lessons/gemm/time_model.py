@@ -52,7 +52,7 @@ from gemm_lessons.engine.estimate.chip import (
     slowed,
 )
 from gemm_lessons.engine.estimate.traffic import dram_rate, missed_by_l2
-from gemm_lessons.engine.hardware.occupancy import occupancy
+from gemm_lessons.engine.hardware.occupancy import occupancy_of
 from gemm_lessons.engine.hardware.sheets import GpuSpec, pipes_of
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.engine.records.launch import Grid
@@ -233,7 +233,7 @@ def estimator_for(
     profiles = []
     for subject in subjects:
         grid = subject.grid_at(subject.shapes.count)
-        resident = occupancy(subject.compiled.resources, grid.threads, grid.dynamic_shared, gpu).blocks_per_sm
+        resident = occupancy_of(subject.compiled.resources, grid.threads, grid.dynamic_shared, gpu).blocks_per_sm
         if not resident:
             return f"no block fits on a multiprocessor of the {gpu.name}"
         try:

@@ -57,7 +57,7 @@ class Gradebook:
         return "; ".join(f"{status} {' '.join(numbers)}" for status, numbers in others.items()) or "graded"
 
 
-def gradebook(grading: Grading, grades: Sequence[Grade]) -> Gradebook:
+def gradebook_of(grading: Grading, grades: Sequence[Grade]) -> Gradebook:
     """Arrange the grades by student and lesson."""
     found = {(grade.student, grade.lesson): grade for grade in grades}
     rows = tuple(

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import combinations, pairwise
 
 from gemm_lessons.course.folder import CommandError, Course, read_source
-from gemm_lessons.engine.compiler.tokens import Token, blanked, tokens
+from gemm_lessons.engine.compiler.tokens import Token, blanked, tokens_of
 from gemm_lessons.engine.records.frozen import dataclass
 
 # Chosen by ``python -m checks.grading.copies``: independent kernels share less than 40%, except for a few that began
@@ -131,14 +131,14 @@ def _tokens(text: str) -> Iterator[tuple[str, bool, int]]:
     """Yield each token, whether the student chose its name, and its line."""
     macros: dict[str, tuple[str, ...]] = {}
     hidden: list[tuple[int, int]] = []
-    for line in tokens(text, "directive"):
+    for line in tokens_of(text, "directive"):
         constant = line.macro if line.macro and not line.macro.call else None
         if constant:
-            macros[constant.name] = tuple(_kept(tokens(constant.body)))
+            macros[constant.name] = tuple(_kept(tokens_of(constant.body)))
         if constant or line.directive in ("pragma", "include"):
             hidden.append((line.start, line.end))
     count = 0
-    for token in tokens(blanked(text, hidden).replace("#", " ")):  # other directives count as code
+    for token in tokens_of(blanked(text, hidden).replace("#", " ")):  # other directives count as code
         for kept in macros.get(token.text, _kept([token])):
             if (count := count + 1) > MOST_TOKENS:
                 return

@@ -22,7 +22,8 @@ from gemm_lessons.judging.verdict import GateResult, Judgement, Kind, Passed, Ve
 
 if TYPE_CHECKING:
     from gemm_lessons.devices.gpu.records import Timed
-    from gemm_lessons.engine.compiler.compile import Diagnostic, Occupancy, Resources
+    from gemm_lessons.engine.compiler.compile import Diagnostic, Resources
+    from gemm_lessons.engine.hardware.occupancy import Occupancy
     from gemm_lessons.gemm.time_model import Estimate, Estimator
 
 

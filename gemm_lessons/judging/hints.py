@@ -17,10 +17,10 @@ from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.engine.records.launch import Grid
 from gemm_lessons.engine.records.metrics import METRICS
 from gemm_lessons.engine.records.results import Conflict
-from gemm_lessons.engine.sass.moved_loads import moved_loads
+from gemm_lessons.engine.sass.moved_loads import count_moved_loads
 from gemm_lessons.gemm.shapes import Shape, astuple
 from gemm_lessons.judging.evidence import Evidence
-from gemm_lessons.judging.lost_time import lost_time, waits_longer
+from gemm_lessons.judging.lost_time import time_lost, waits_longer
 from gemm_lessons.judging.order_remedies import has_buffers
 from gemm_lessons.judging.remedies import remedies
 from gemm_lessons.judging.verdict import CompileFailed, GateMissed, GateResult, Passed, WrongAnswer
@@ -272,7 +272,7 @@ def _moved_loads(facts: Evidence, gate: GateResult) -> str:
     """Return what to do about loads that are late only because the compiler has moved them, or an empty string."""
     if "global_bytes_waited_for" not in gate.expression or facts.built is None:
         return ""
-    line = next(filter(None, map(moved_loads, facts.built.code.counted)), None)
+    line = next(filter(None, map(count_moved_loads, facts.built.code.counted)), None)
     if line is None:
         return ""
     return (
@@ -422,7 +422,7 @@ def _lost_time(facts: Evidence) -> Iterator[Hint]:
     if not isinstance(facts.checked.verdict, Passed):
         return
     waited = waits_longer(facts.checked.counters, facts.reference.counters if facts.reference else None)
-    if lost := lost_time(facts.speed, facts.solution, waited):
+    if lost := time_lost(facts.speed, facts.solution, waited):
         yield Hint(9, lost)
 
 

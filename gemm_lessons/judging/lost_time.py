@@ -25,7 +25,7 @@ WORK: Mapping[str, str] = {
 }
 
 
-def lost_time(mine: Speed, solution: Speed, waited: float = 1.0) -> str:
+def time_lost(mine: Speed, solution: Speed, waited: float = 1.0) -> str:
     """Return how much slower a kernel is than the solution, by their estimates, and why; an empty string where it is
     hardly slower or one of them has no estimate. ``waited``: ``waits_longer`` of their counters."""
     if mine.estimate is None or solution.estimate is None:

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from gemm_lessons.gemm.shapes import Shape, astuple
 from gemm_lessons.judging.figures import figures_of, value_of
-from gemm_lessons.judging.lost_time import lost_time, waits_longer
+from gemm_lessons.judging.lost_time import time_lost, waits_longer
 from gemm_lessons.report.console import fits
 from gemm_lessons.report.run import ways
 from gemm_lessons.report.table import bandwidth, conflict_cell, duration, measured_time, occupancy_cell, short_label
@@ -144,7 +144,7 @@ def bottleneck(outcome: RunOutcome) -> Iterator[Text]:
         if reference is None:
             return
         waited = waits_longer(outcome.kernel.checked.counters, reference.checked.counters)
-        if lost := lost_time(outcome.kernel.speed, reference.speed, waited):
+        if lost := time_lost(outcome.kernel.speed, reference.speed, waited):
             yield Text(lost)
     elif outcome.kernel.speed.measured is None:
         refused = outcome.kernel.speed.refused

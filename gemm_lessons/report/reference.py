@@ -30,7 +30,7 @@ CONSTANTS = {"GPUS": "Data sheets of the GPUs that estimates know, as `GpuSpec`,
 LONGEST = 100  # maximum characters of a signature on one line
 
 
-def reference() -> str:
+def engine_reference() -> str:
     """Return the page as Markdown."""
     parts = ["# The engine: any CUDA kernel from Python", _introduction()]
     for title, names in SECTIONS.items():

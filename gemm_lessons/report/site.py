@@ -18,7 +18,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
-from gemm_lessons.course.documents import GLOSSARY, documents
+from gemm_lessons.course.documents import GLOSSARY, all_documents
 from gemm_lessons.course.drills import load_drills
 from gemm_lessons.course.folder import CommandError, Course, read_source, shown, writing
 from gemm_lessons.course.lesson import LessonError
@@ -27,7 +27,7 @@ from gemm_lessons.course.text import RESULTS
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.report.chart import Line, chart
 from gemm_lessons.report.drawing import drawing
-from gemm_lessons.report.reference import reference
+from gemm_lessons.report.reference import engine_reference
 from gemm_lessons.report.site_drills import SCRIPT as DRILL
 from gemm_lessons.report.site_drills import drill_section
 from gemm_lessons.report.site_publish import CARD, ICON, address, base_address, described, missing, sitemap
@@ -143,7 +143,7 @@ def site(course: Course) -> list[SitePage]:
         if page.source
     ]
     pages = [_drilled(replace(page, body=_tried(page) + _chart(series, page))) if page.idea else page for page in pages]
-    pages.append(SitePage(ENGINE, "The engine: any CUDA kernel from Python", **_parts(reference(), None, names)))
+    pages.append(SitePage(ENGINE, "The engine: any CUDA kernel from Python", **_parts(engine_reference(), None, names)))
     pages += [
         SitePage(f"{name}.html", title, body=asset(f"site_{name}.html"), scripts=(*RULES, f"site_{name}.js"))
         for name, title in TOOLS.items()
@@ -188,7 +188,7 @@ def _drilled(page: SitePage) -> SitePage:
 
 def _marker(course: Course, names: Mapping[Path, str]) -> Callable[[Sequence[Any]], None] | None:
     """Return a function that marks the words of the course's glossary in a page's tokens; None without one."""
-    text = documents(course).get(GLOSSARY)
+    text = all_documents(course).get(GLOSSARY)
     if text is None or text.path not in names:
         return None
     source = read_source(text.path)
@@ -207,7 +207,7 @@ def _sources(course: Course) -> Iterator[SitePage]:
     for name in course.names:
         lesson = load_lesson(course.lessons_dir / name)
         yield SitePage(f"{name}.html", lesson.title, lesson.text_path, lesson.idea, lesson.minutes)
-    for text in documents(course).values():
+    for text in all_documents(course).values():
         yield SitePage(f"{text.name}.html", text.title, text.path)
 
 

@@ -22,7 +22,7 @@ from gemm_lessons.engine import Finding, UnsupportedKernel
 from gemm_lessons.engine.compiler.compile import Compiled
 from gemm_lessons.engine.records.facts import Location, Missed, PastAll, PastEnd
 from gemm_lessons.engine.records.metrics import METRICS
-from gemm_lessons.engine.simulator.debug_run import Names, compile_as_written, debug_run, stays_inside
+from gemm_lessons.engine.simulator.debug_run import Names, compile_as_written, run_as_written, stays_inside
 from gemm_lessons.engine.simulator.final_memory import FinalMemory
 from gemm_lessons.gemm.shapes import Shape
 from gemm_lessons.judging.evidence import Built, Checked, text_of_line
@@ -64,7 +64,7 @@ def second_look(plan: RunPlan, kernel: KernelPlan, built: Built, source: str, ch
         compiled = _as_written(plan, kernel, launch, source)
         if compiled is None:
             return checked
-        run = debug_run(
+        run = run_as_written(
             compiled,
             built.code.counted[0],
             grid,

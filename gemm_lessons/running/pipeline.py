@@ -22,10 +22,10 @@ from gemm_lessons.devices.device import Binaries, Device
 from gemm_lessons.devices.gpu import ranges
 from gemm_lessons.devices.gpu.ranges import Tell, stage, told_to, turn
 from gemm_lessons.engine import Disagreement, UnsupportedKernel
-from gemm_lessons.engine.compiler.compile import Compiled, Diagnostic, SharedSass, occupancy
+from gemm_lessons.engine.compiler.compile import Compiled, Diagnostic, SharedSass
 from gemm_lessons.engine.compiler.local_bounds import may_run_past
 from gemm_lessons.engine.compiler.source import names_in
-from gemm_lessons.engine.hardware.occupancy import Occupancy
+from gemm_lessons.engine.hardware.occupancy import Occupancy, occupancy_of
 from gemm_lessons.engine.process import bounds
 from gemm_lessons.engine.process.bounds import OutOfTime
 from gemm_lessons.judging.evidence import UNTIMED, Built, Checked, Evidence, ShapeResult
@@ -363,7 +363,7 @@ def _compiled(
 def _occupancies(plan: RunPlan, lesson: Lesson, code: Binaries) -> tuple[Occupancy, ...]:
     grids = lesson.grids(lesson.shapes.count)
     return tuple(
-        occupancy(compiled.resources, grid.threads, grid.dynamic_shared, plan.gpu)
+        occupancy_of(compiled.resources, grid.threads, grid.dynamic_shared, plan.gpu)
         for compiled, grid in zip(code.timed or (), grids, strict=code.timed is not None)
     )
 

@@ -25,21 +25,12 @@ from gemm_lessons.engine.compiler.diagnostics import Diagnostic, base_name, expl
 from gemm_lessons.engine.compiler.elf import plain_file_name
 from gemm_lessons.engine.compiler.ptxas import read_resources, read_shared_layout, shared_arrays
 from gemm_lessons.engine.compiler.sass import SassInstruction
-from gemm_lessons.engine.hardware.occupancy import Occupancy, Resources, occupancy
+from gemm_lessons.engine.hardware.occupancy import Resources
 from gemm_lessons.engine.records.errors import KitError, UnknownArchitecture, UnsupportedKernel
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.engine.records.regex import regex
 
-__all__ = [
-    "Compiled",
-    "Diagnostic",
-    "NotCompiled",
-    "Occupancy",
-    "Resources",
-    "SassInstruction",
-    "compile_source",
-    "occupancy",
-]
+__all__ = ["Compiled", "Diagnostic", "NotCompiled", "Resources", "SassInstruction", "compile_source"]
 
 CACHE_FORMAT = "gemm-lessons/compiled/8"
 HERE = "\0"  # the file itself in cached data: other runs have another name for it

@@ -14,7 +14,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 
-from gemm_lessons.engine.compiler.tokens import OPENING, Lexed, blanked, tokens
+from gemm_lessons.engine.compiler.tokens import OPENING, Lexed, blanked, tokens_of
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.engine.records.regex import regex
 
@@ -74,7 +74,7 @@ def may_run_past(source: str, defines: Mapping[str, int]) -> bool:
 
 def _plain(source: str) -> str:
     """Blank comments, strings and preprocessor lines except macro values. Everything else keeps its position."""
-    hidden = (it for it in tokens(source) if it.kind in NO_CODE or (it.kind == "directive" and not it.macro))
+    hidden = (it for it in tokens_of(source) if it.kind in NO_CODE or (it.kind == "directive" and not it.macro))
     return blanked(source, ((it.start, it.end) for it in hidden)).replace("#", " ")
 
 

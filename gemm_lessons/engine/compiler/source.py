@@ -17,7 +17,7 @@ from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
 
-from gemm_lessons.engine.compiler.tokens import ANGLES, OPENING, Lexed, tokens, without_comments
+from gemm_lessons.engine.compiler.tokens import ANGLES, OPENING, Lexed, tokens_of, without_comments
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.engine.records.regex import regex
 
@@ -143,7 +143,7 @@ def is_in_namespace(source: str, line: int) -> bool:
 def shared_array_line(source: str, name: str) -> int | None:
     """Return the line that declares the ``__shared__`` array ``name``; None if it is not in this text."""
     shared = False
-    for token in tokens(source.replace("#", " ")):  # also in the bodies of macros
+    for token in tokens_of(source.replace("#", " ")):  # also in the bodies of macros
         shared = token.text == "__shared__" or (shared and token.text != ";")
         if shared and token.text == name:
             return token.line

@@ -75,7 +75,7 @@ class Token(NamedTuple):
         return Macro(match[1], match[2] or "", match[3]) if match else None
 
 
-def tokens(source: str, wanted: str = "") -> Iterator[Token]:
+def tokens_of(source: str, wanted: str = "") -> Iterator[Token]:
     """Yield every token in order, or those of one kind."""
     line = counted = 0
     for match in TOKEN.finditer(source):
@@ -105,7 +105,7 @@ def blanked(source: str, spans: Iterable[tuple[int, int]]) -> str:
 
 def without_comments(source: str) -> str:
     """Return ``source`` with comments as spaces: every other character keeps its position."""
-    return blanked(source, ((comment.start, comment.end) for comment in tokens(source, "comment")))
+    return blanked(source, ((comment.start, comment.end) for comment in tokens_of(source, "comment")))
 
 
 class Lexed:
@@ -116,7 +116,7 @@ class Lexed:
         self.comments: list[Token] = []
         self.directives: list[Token] = []
         brackets = _Brackets()
-        for token in tokens(source):
+        for token in tokens_of(source):
             if token.kind == "comment":
                 self.comments.append(token)
             elif token.kind == "directive":

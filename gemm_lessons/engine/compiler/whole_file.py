@@ -17,7 +17,7 @@ from pathlib import Path
 
 from gemm_lessons.engine.compiler.includes import Places
 from gemm_lessons.engine.compiler.source import INCLUDE
-from gemm_lessons.engine.compiler.tokens import Lexed, Token, blanked, tokens
+from gemm_lessons.engine.compiler.tokens import Lexed, Token, blanked, tokens_of
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.engine.records.regex import regex
 
@@ -104,7 +104,7 @@ class _Gathered:
         expanded: list[bool] = []  # of each #if around a line: whether a file was included in it
         # The host's preprocessor splices lines also where blanks follow the backslash.
         text = re.sub(r"\\[ \t\r]+$", r"\\", text, flags=re.M)
-        directives = {token.line: token for token in tokens(text, "directive")}
+        directives = {token.line: token for token in tokens_of(text, "directive")}
         guard = min(directives, default=0) if _is_guarded(text) else 0  # its line
         around = len(self._once)
         for number, line in enumerate(text.split("\n"), 1):
@@ -189,7 +189,7 @@ class _Gathered:
 
 def _is_guarded(text: str) -> bool:
     """Return whether a header is empty when it is included again: ``#ifndef NAME``, ``#define NAME``, ``#endif``."""
-    found = [*tokens(text, "directive")]
+    found = [*tokens_of(text, "directive")]
     if len(found) < 3 or found[0].directive != "ifndef" or found[1].directive != "define":
         return False
     if re.findall(r"ifndef\s+(\w+)", found[0].text) != re.findall(r"define\s+(\w+)", found[1].text):
@@ -200,7 +200,7 @@ def _is_guarded(text: str) -> bool:
         if depth == 0 or (depth == 1 and token.directive.startswith("el")):
             return False
     outside = text[: found[0].start], text[found[-1].end :]
-    empty = all(token.kind == "comment" for part in outside for token in tokens(part))
+    empty = all(token.kind == "comment" for part in outside for token in tokens_of(part))
     return found[-1].directive == "endif" and depth == 1 and empty
 
 
@@ -261,7 +261,7 @@ def without(whole: WholeFile, complaints: Iterable[tuple[str, int]]) -> WholeFil
     for part in whole.parts:  # if one use of a macro fails, all of its uses do
         call = _MACRO_CALL.match(whole.text, part.start)
         blamed += [part] * (call is not None and call[1] in macros and not part.for_gpu)
-    text = blanked(whole.text, _outside(list(tokens(whole.text, "directive")), [(p.start, p.end) for p in blamed]))
+    text = blanked(whole.text, _outside(list(tokens_of(whole.text, "directive")), [(p.start, p.end) for p in blamed]))
     return None if text == whole.text else replace(whole, text=text)
 
 

@@ -40,7 +40,7 @@ from gemm_lessons.engine.estimate.items import grouped_columns, unknown_units
 from gemm_lessons.engine.estimate.recording import Recording, record
 from gemm_lessons.engine.estimate.timeline import Played, play, uneven
 from gemm_lessons.engine.estimate.traffic import LaunchBytes, Levels, levels_of
-from gemm_lessons.engine.hardware.occupancy import Occupancy, occupancy
+from gemm_lessons.engine.hardware.occupancy import Occupancy, occupancy_of
 from gemm_lessons.engine.hardware.sheets import GpuSpec, pipes_of
 from gemm_lessons.engine.machine.special import clustered
 from gemm_lessons.engine.ptx import synchronising_accesses
@@ -172,7 +172,7 @@ class PreparedLaunch:
             raise NotEstimated(str(reason)) from None
         if unknown:
             raise NotEstimated(f"the model has no rates of {', '.join(sorted(unknown))} on {gpu.name}")
-        fit = occupancy(self.compiled.resources, self.grid.threads, self.grid.dynamic_shared, gpu)
+        fit = occupancy_of(self.compiled.resources, self.grid.threads, self.grid.dynamic_shared, gpu)
         if not fit.blocks_per_sm:
             raise NotEstimated(f"no block fits on a multiprocessor of {gpu.name}: too many threads, registers or bytes")
         return fit

@@ -67,7 +67,7 @@ def block_limits(resources: Resources, threads: int, dynamic_shared: int, gpu: G
     return limits
 
 
-def occupancy(resources: Resources, threads: int, dynamic_shared: int, gpu: GpuSpec) -> Occupancy:
+def occupancy_of(resources: Resources, threads: int, dynamic_shared: int, gpu: GpuSpec) -> Occupancy:
     """Return the theoretical occupancy of blocks of ``threads`` threads, with ``dynamic_shared`` bytes of dynamic
     shared memory.
 

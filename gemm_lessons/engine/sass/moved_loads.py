@@ -24,7 +24,7 @@ FLOATS = frozenset({"f32", "f64"})
 Found = Iterator[tuple[int, int]]  # lines of loads, each with the arithmetic before the first use
 
 
-def moved_loads(compiled: Compiled) -> int | None:
+def count_moved_loads(compiled: Compiled) -> int | None:
     """Return the first line whose loads the compiler has moved past arithmetic; None if there is none."""
     plan = prepare(compiled).plan
     kernel = parser.parse(compiled.ptx).kernels.get(compiled.entry)

@@ -58,7 +58,7 @@ def compile_as_written(
     return compiled if isinstance(compiled, Compiled) else None
 
 
-def debug_run(
+def run_as_written(
     compiled: Compiled,
     optimised: Compiled,
     grid: Grid,
